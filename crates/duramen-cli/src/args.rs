@@ -1,0 +1,298 @@
+//! The words of the command line: every command, argument and flag, and what `--help` says about each.
+//!
+//! Owns no behaviour. What can be refused from the words alone is refused here, with exit code 2.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use duramen::Durability;
+
+/// Duramen: a durable, transactional database in a directory.
+#[derive(Debug, Parser)]
+#[command(
+    name = "duramen",
+    version,
+    after_help = "Begin with `duramen demo`. Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 damage found, \
+                  4 locked by another process, 5 the disk cannot keep the asked level, 128+n ended by signal n."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+
+    /// Print results as JSON, one object per command (`scan` and `export`: one document a line), errors too
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// No progress and no notes on standard error
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Load rows from CSV or NDJSON into a collection
+    Import(ImportArgs),
+    /// Write every document of a collection as CSV or NDJSON to standard output
+    Export(ExportArgs),
+    /// Show the document under a key
+    Get(GetArgs),
+    /// Store a document, in the place of any under its key
+    Put(PutArgs),
+    /// Delete the document under a key, or those of a range
+    Del(DelArgs),
+    /// Show the documents of a range, in order of their keys
+    Scan(ScanArgs),
+    /// Count the documents of a range, without reading them
+    Count(RangeArgs),
+    /// Count and sum the documents of a range, without reading them
+    Reduce(RangeArgs),
+    /// List the collections with their keys, columns and sums
+    Collections(DatabaseArgs),
+    /// Show what the database is made of: sizes, trees, how durable it is and why
+    Inspect(DatabaseArgs),
+    /// Read and verify everything: pages, checksums, reductions, extents, log. Changes nothing
+    Check(DatabaseArgs),
+    /// Make a database of 27,004 flights, ask it questions, kill a writer and look for what it was promised
+    Demo(DemoArgs),
+    /// Print the completions of a shell
+    Completions(CompletionsArgs),
+    /// Writes with acknowledgements until it is killed; the demo's child
+    #[command(hide = true)]
+    DemoWriter(DatabaseArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DatabaseArgs {
+    /// The database, a directory
+    pub(crate) db: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// The database, a directory; created if it is not there
+    pub(crate) db: PathBuf,
+
+    /// What to read, gzip or not; `-` for standard input
+    pub(crate) file: PathBuf,
+
+    /// The collection to load into; created if it is not there
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) collection: String,
+
+    /// Form of the input; told from the file's name if left out
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<Format>,
+
+    /// Columns that make the key, in order; needed for a new collection
+    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
+    pub(crate) key: Vec<String>,
+
+    /// Integer columns whose exact sums are kept for every range
+    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
+    pub(crate) sum: Vec<String>,
+
+    /// Type of a column that is not to be inferred: int, float, text, bool, time or any
+    #[arg(long = "type", value_name = "COLUMN=TYPE", value_delimiter = ',')]
+    pub(crate) types: Vec<String>,
+
+    /// Text that stands for null in CSV; the empty cell if left out
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) null: Vec<String>,
+
+    /// Rows in one transaction
+    #[arg(long, value_name = "ROWS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) batch: u32,
+
+    /// What a commit waits for
+    #[arg(long, value_enum, default_value_t = Level::Disk)]
+    pub(crate) durability: Level,
+
+    /// Transactions that commit at the same time
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) threads: u16,
+
+    /// Replace documents whose key is there already, instead of failing
+    #[arg(long)]
+    pub(crate) replace: bool,
+
+    /// Print `ack BATCH ROWS_TOTAL SEQ` on standard output after each commit
+    #[arg(long)]
+    pub(crate) ack: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    /// Form of the output
+    #[arg(long, value_enum)]
+    pub(crate) format: Format,
+
+    /// Text that stands for null in CSV; what the import was told if left out
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) null: Option<String>,
+}
+
+/// A database and a collection in it.
+#[derive(Debug, Args)]
+pub(crate) struct Target {
+    /// The database, a directory
+    pub(crate) db: PathBuf,
+
+    /// The collection
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) collection: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    /// The whole key: one CSV record in the order of the key columns, or a JSON array
+    #[arg(long, value_name = "VALUE,...", allow_negative_numbers = true)]
+    pub(crate) key: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PutArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    /// The document, a JSON object; read from standard input if left out or `-`
+    pub(crate) document: Option<String>,
+
+    /// Key columns the document leaves out: one CSV record, or a JSON array
+    #[arg(long, value_name = "VALUE,...", allow_negative_numbers = true)]
+    pub(crate) key: Option<String>,
+
+    /// What the commit waits for
+    #[arg(long, value_enum, default_value_t = Level::Disk)]
+    pub(crate) durability: Level,
+}
+
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("which").required(true).multiple(true).args(["key", "prefix", "from", "to", "all"])))]
+pub(crate) struct DelArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    /// The whole key: one CSV record in the order of the key columns, or a JSON array
+    #[arg(long, value_name = "VALUE,...", allow_negative_numbers = true, conflicts_with_all = ["prefix", "from", "to", "all"])]
+    pub(crate) key: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) range: RangeFlags,
+
+    /// Delete every document; needs `--yes`
+    #[arg(long, conflicts_with_all = ["prefix", "from", "to"])]
+    pub(crate) all: bool,
+
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+
+    /// What the commit waits for
+    #[arg(long, value_enum, default_value_t = Level::Disk)]
+    pub(crate) durability: Level,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScanArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    #[command(flatten)]
+    pub(crate) range: RangeFlags,
+
+    /// Largest key first
+    #[arg(long)]
+    pub(crate) reverse: bool,
+
+    /// Show at most this many
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) limit: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RangeArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    #[command(flatten)]
+    pub(crate) range: RangeFlags,
+}
+
+/// Which keys: all, a prefix, or a half-open range.
+#[derive(Debug, Args, Default)]
+pub(crate) struct RangeFlags {
+    /// Keys whose leading elements are these, whole: `UA` is not met by `U`
+    #[arg(long, value_name = "VALUE,...", allow_negative_numbers = true, conflicts_with_all = ["from", "to"])]
+    pub(crate) prefix: Option<String>,
+
+    /// Keys from this one on; may leave trailing elements out
+    #[arg(long, value_name = "VALUE,...", allow_negative_numbers = true)]
+    pub(crate) from: Option<String>,
+
+    /// Keys before this one, itself left out; may leave trailing elements out
+    #[arg(long, value_name = "VALUE,...", allow_negative_numbers = true)]
+    pub(crate) to: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Where to put the database
+    #[arg(long, value_name = "DIR", default_value = "duramen-demo")]
+    pub(crate) dir: PathBuf,
+
+    /// Use a file system that lives in memory, which survives no power cut
+    #[arg(long)]
+    pub(crate) allow_tmpfs: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Forms of documents outside of a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Comma-separated values with a line of column names
+    Csv,
+    /// One JSON object a line
+    Ndjson,
+}
+
+/// What a commit waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Level {
+    /// Nothing; lost if the process ends before
+    Memory,
+    /// The kernel has it; survives kill -9, not a power cut
+    Process,
+    /// The disk has it; survives a power cut
+    Disk,
+}
+
+impl From<Level> for Durability {
+    fn from(level: Level) -> Durability {
+        match level {
+            Level::Memory => Durability::Memory,
+            Level::Process => Durability::Process,
+            Level::Disk => Durability::Disk,
+        }
+    }
+}
+
+/// The name of a level, as the flags take it.
+pub(crate) fn level_name(level: Durability) -> &'static str {
+    match level {
+        Durability::Memory => "memory",
+        Durability::Process => "process",
+        Durability::Disk => "disk",
+    }
+}

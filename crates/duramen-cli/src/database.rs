@@ -1,0 +1,102 @@
+//! Opening a database for a command, and finding a collection in it, with help where a name is wrong.
+//!
+//! Commands that read open read-only: they never write, not even a lock file's text.
+
+use std::path::Path;
+
+use duramen::{Code, Db, DbOptions, Durability, Reads, Schema, Snapshot};
+
+use crate::failure::{FAILED, Failure, Result};
+
+/// Opens to read.
+pub(crate) fn open_to_read(path: &Path) -> Result<Db> {
+    check_path(path)?;
+    Ok(Db::options().create(false).read_only(true).open(path)?)
+}
+
+/// Opens to write what is there already.
+pub(crate) fn open_to_write(path: &Path, level: Durability) -> Result<Db> {
+    check_path(path)?;
+    Ok(options(level).create(false).open(path)?)
+}
+
+/// Opens to write, creating what is not there.
+pub(crate) fn open_or_create(path: &Path, level: Durability) -> Result<Db> {
+    if path.exists() {
+        check_path(path)?;
+    }
+    Ok(options(level).open(path)?)
+}
+
+fn options(level: Durability) -> DbOptions {
+    Db::options().durability(level)
+}
+
+/// What can be said better than the engine can, before it is asked.
+fn check_path(path: &Path) -> Result<()> {
+    let shown = path.display();
+    let metadata = match path.metadata() {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let hint = match near_databases(path) {
+                near if near.is_empty() => format!(
+                    "create one with `duramen import {shown} FILE --collection NAME --key COLUMN,...`, or try `duramen demo`"
+                ),
+                near => format!("there is {}", near.join(", ")),
+            };
+            return Err(Failure::said(FAILED, Code::NoSuchDatabase, format!("there is no database at {shown}"), hint));
+        }
+        Err(error) => return Err(Failure::io("open", path, &error)),
+    };
+    if metadata.is_dir() {
+        return Ok(());
+    }
+    Err(Failure::said(
+        FAILED,
+        Code::NotADatabase,
+        format!("{shown} is a file, and a database is a directory"),
+        format!("to load it into a database: duramen import NAME.duramen {shown} --collection NAME --key COLUMN,..."),
+    ))
+}
+
+/// Databases beside a path that is not there, told by their names.
+fn near_databases(path: &Path) -> Vec<String> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Ok(entries) = parent.read_dir() else { return Vec::new() };
+    let named = entries.flatten().map(|entry| entry.path()).filter(|path| {
+        path.is_dir() && (path.extension().is_some_and(|end| end == "duramen") || path.ends_with("duramen-demo"))
+    });
+    let mut near: Vec<String> = named.map(|path| path.display().to_string()).take(100).collect();
+    near.sort_unstable();
+    near.truncate(5);
+    near
+}
+
+/// A collection's schema, or the names that may have been meant.
+pub(crate) fn schema(snapshot: &Snapshot, name: &str) -> Result<Schema> {
+    snapshot.schema(name).map_err(|error| {
+        if error.code() != Code::NoSuchTree {
+            return error.into();
+        }
+        let names: Vec<String> =
+            snapshot.collections().unwrap_or_default().iter().map(|schema| schema.name().to_owned()).collect();
+        Failure::said(FAILED, Code::NoSuchTree, format!("there is no collection {name}"), candidates(name, &names))
+    })
+}
+
+/// A hint from what there is: the nearest names, or all if there are few.
+fn candidates(name: &str, names: &[String]) -> String {
+    const NEAR: f64 = 0.75;
+    if names.is_empty() {
+        return "the database has no collections: `duramen import` makes one".to_owned();
+    }
+    let mut near: Vec<(f64, &str)> = names.iter().map(|known| (strsim::jaro_winkler(name, known), known.as_str())).collect();
+    near.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let close: Vec<&str> = near.iter().filter(|(likeness, _)| *likeness >= NEAR).take(3).map(|(_, name)| *name).collect();
+    if close.is_empty() {
+        let some: Vec<&str> = near.iter().take(8).map(|(_, name)| *name).collect();
+        let more = if names.len() > some.len() { ", ..." } else { "" };
+        return format!("the collections are {}{more}", some.join(", "));
+    }
+    format!("did you mean {}?", close.join(" or "))
+}

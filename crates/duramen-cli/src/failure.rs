@@ -1,0 +1,114 @@
+//! Every way a command ends other than well: what is said, and the exit code.
+//!
+//! Owns the table of exit codes. 2 is for words that are wrong whatever the database holds.
+
+use std::io;
+use std::path::Path;
+
+use duramen::{Code, Error, ErrorKind};
+
+/// Why a command did not do what it was asked.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Something to say and an exit code.
+    Said(Box<Said>),
+    /// The reader of standard output went away: nothing to say, and nobody to say it to.
+    OutputClosed,
+    /// All was said already; only the exit code is left.
+    Exit(u8),
+}
+
+/// A sentence, a hint, a code, and the exit code.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) exit: u8,
+    pub(crate) code: Code,
+    pub(crate) message: String,
+    pub(crate) hint: String,
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+pub(crate) const FAILED: u8 = 1;
+pub(crate) const USAGE: u8 = 2;
+pub(crate) const DAMAGE: u8 = 3;
+const LOCKED: u8 = 4;
+pub(crate) const CANNOT_KEEP: u8 = 5;
+const SIGNAL_BASE: u8 = 128;
+
+impl Failure {
+    /// Arguments that cannot be right.
+    pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure::said(USAGE, Code::InvalidArgument, message, hint)
+    }
+
+    /// Input that cannot be taken.
+    pub(crate) fn data(message: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure::said(FAILED, Code::InvalidArgument, message, hint)
+    }
+
+    /// What the system said about a file that is not the database's.
+    pub(crate) fn io(doing: &str, path: &Path, error: &io::Error) -> Failure {
+        Error::io(doing, path, error).into()
+    }
+
+    /// Any failure.
+    pub(crate) fn said(exit: u8, code: Code, message: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure::Said(Box::new(Said { exit, code, message: message.into(), hint: hint.into() }))
+    }
+
+    /// The same failure with more in its sentence, if it has one.
+    pub(crate) fn and(mut self, more: &str) -> Failure {
+        if let Failure::Said(said) = &mut self {
+            said.message.push_str(more);
+        }
+        self
+    }
+
+    /// The same failure with another hint.
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Failure {
+        if let Failure::Said(said) = &mut self {
+            said.hint = hint.into();
+        }
+        self
+    }
+
+    /// Ended by a signal, all said.
+    pub(crate) fn signal(number: u8) -> Failure {
+        Failure::Exit(SIGNAL_BASE.saturating_add(number))
+    }
+
+    /// Standard output did not take what was written.
+    pub(crate) fn output(error: &io::Error) -> Failure {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Failure::OutputClosed;
+        }
+        Failure::io("write to", Path::new("standard output"), error)
+    }
+
+    /// The exit code.
+    pub(crate) fn exit(&self) -> u8 {
+        match self {
+            Failure::Said(said) => said.exit,
+            Failure::OutputClosed => 0,
+            Failure::Exit(code) => *code,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let exit = match error.kind() {
+            ErrorKind::Corrupt => DAMAGE,
+            ErrorKind::Locked => LOCKED,
+            _ if error.code() == Code::NetworkFileSystem => CANNOT_KEEP,
+            _ => FAILED,
+        };
+        let hint = match error.code() {
+            Code::TooLarge => "import with a smaller --batch, or delete smaller ranges".to_owned(),
+            Code::NetworkFileSystem => "put the database on a local disk".to_owned(),
+            _ => error.hint(),
+        };
+        Failure::said(exit, error.code(), error.message(), hint)
+    }
+}

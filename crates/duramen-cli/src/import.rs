@@ -1,0 +1,253 @@
+//! `duramen import`: rows of a file or a stream become documents, a batch a transaction.
+//!
+//! Owns the order of things: the input is looked at before the database is touched, the collection is created or
+//! its terms compared, then rows flow through [`pipeline`]. What is committed stays, whatever comes after it.
+
+mod csv_rows;
+mod ndjson_rows;
+mod pipeline;
+mod progress;
+mod source;
+
+use std::time::Instant;
+
+use duramen::schema::ColumnType;
+use duramen::{Db, Document, Schema, doc};
+
+use crate::args::{Format, ImportArgs, level_name};
+use crate::database;
+use crate::failure::{Failure, Result};
+use crate::numbers::{grouped, rate, time};
+use crate::output::Output;
+use crate::signals::Signals;
+use pipeline::{Loaded, RowSource, Terms};
+use progress::Progress;
+use source::Input;
+
+/// What the user said about the rows, checked as far as words go.
+pub(crate) struct Asked {
+    pub(crate) collection: String,
+    pub(crate) key: Vec<String>,
+    pub(crate) sum: Vec<String>,
+    pub(crate) types: Vec<(String, ColumnType)>,
+    pub(crate) null: Vec<String>,
+    /// What is stored, if the collection is there.
+    pub(crate) stored: Option<Schema>,
+}
+
+impl Asked {
+    /// The collection as it is to be, its columns still to come.
+    fn schema(&self) -> Result<Schema> {
+        let mut schema = match &self.stored {
+            Some(stored) => stored.clone(),
+            None if self.key.is_empty() => {
+                return Err(Failure::usage(
+                    format!("the collection {} is not there yet, and needs a key", self.collection),
+                    "name the columns that tell its rows apart, in the order to sort by: --key COLUMN,...",
+                ));
+            }
+            None => Schema::new(&self.collection).key(self.key.clone()).sum(self.sum.clone()),
+        };
+        let asked = Schema::new(&self.collection)
+            .key(if self.key.is_empty() { schema.key_columns().to_vec() } else { self.key.clone() })
+            .sum(if self.sum.is_empty() { schema.sum_columns().to_vec() } else { self.sum.clone() });
+        schema.check_same_terms(&asked)?;
+        if let (Some(marker), None) = (self.null.first(), schema.null()) {
+            schema = schema.null_marker(marker);
+        }
+        Ok(schema)
+    }
+
+    /// The type the user or the catalogue gives a column.
+    pub(crate) fn given(&self, column: &str) -> Option<ColumnType> {
+        let asked = self.types.iter().find(|(name, _)| name == column).map(|(_, kind)| *kind);
+        let stored = self.stored.as_ref().and_then(|stored| stored.kind(column));
+        asked.or(stored.filter(|kind| *kind != ColumnType::Unknown))
+    }
+
+    /// Puts inferred columns into the schema, in their order. `--type` and the catalogue go before what was inferred.
+    pub(crate) fn settle(&self, inferred: &[(String, ColumnType)]) -> Result<Schema> {
+        let mut schema = self.schema()?;
+        for (name, _) in &self.types {
+            if !inferred.iter().any(|(column, _)| column == name) && schema.kind(name).is_none() {
+                let names: Vec<&str> = inferred.iter().map(|(column, _)| column.as_str()).collect();
+                return Err(Failure::usage(
+                    format!("--type names {name}, and the input has no such column"),
+                    format!("its columns are {}", names.join(",")),
+                ));
+            }
+        }
+        for (column, kind) in inferred {
+            let kind = self.given(column).unwrap_or(*kind);
+            if schema.kind(column).is_none_or(|stored| stored == ColumnType::Unknown) {
+                schema = schema.column(column, kind);
+            } else if schema.kind(column) != Some(kind) {
+                return Err(Failure::usage(
+                    format!("the column {column} of {} holds {}", self.collection, schema.kind(column).unwrap_or_default()),
+                    "its type is settled: leave --type out, or import into another collection",
+                ));
+            }
+        }
+        for name in schema.key_columns().iter().chain(schema.sum_columns()) {
+            if !inferred.is_empty() && !inferred.iter().any(|(column, _)| column == name) {
+                let names: Vec<&str> = inferred.iter().map(|(column, _)| column.as_str()).collect();
+                return Err(Failure::data(
+                    format!("the input has no column {name}, which the key or the sums of {} need", self.collection),
+                    format!("its columns are {}", names.join(",")),
+                ));
+            }
+        }
+        schema.validate()?;
+        Ok(schema)
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
+    let types = parse_types(&args.types)?;
+    let input = Input::open(&args.file)?;
+    let format = args.format.map_or_else(|| guess_format(args), Ok)?;
+    let signals = Signals::watch()?;
+    let level = args.durability.into();
+    let mut db = if args.db.exists() { Some(database::open_or_create(&args.db, level)?) } else { None };
+    let stored = match &db {
+        Some(db) => db.collections()?.into_iter().find(|schema| schema.name() == args.collection),
+        None => None,
+    };
+    let asked = Asked {
+        collection: args.collection.clone(),
+        key: args.key.clone(),
+        sum: args.sum.clone(),
+        types,
+        null: args.null.clone(),
+        stored,
+    };
+    asked.schema()?;
+    let progress = Progress::new(out, input.bytes_read(), input.bytes_total());
+    let begun = Instant::now();
+    let (schema, rows) = prepare(format, input, &asked, &progress, &signals)?;
+    let db = match db.take() {
+        Some(db) => db,
+        None => database::open_or_create(&args.db, level)?,
+    };
+    db.transact(|tx| tx.ensure(&schema))?;
+    let before = db.stats();
+    let terms = Terms {
+        collection: args.collection.clone(),
+        batch_rows: args.batch as usize,
+        threads: usize::from(args.threads),
+        replace: args.replace,
+        ack: args.ack,
+    };
+    let loaded = pipeline::run(&db, &terms, rows, out, &signals, &progress);
+    progress.finish();
+    report(&db, &loaded, &Report { args, begun, syncs_before: before.syncs, out })?;
+    let closed = db.close();
+    finish(loaded, &signals, out)?;
+    Ok(closed?)
+}
+
+/// Infers the types and readies the rows to be read from the start.
+fn prepare(
+    format: Format,
+    input: Input,
+    asked: &Asked,
+    progress: &Progress,
+    signals: &Signals,
+) -> Result<(Schema, Box<dyn RowSource>)> {
+    Ok(match format {
+        Format::Csv => {
+            let (schema, rows) = csv_rows::prepare(input, asked, progress, signals)?;
+            (schema, Box::new(rows) as Box<dyn RowSource>)
+        }
+        Format::Ndjson => {
+            let (schema, rows) = ndjson_rows::prepare(input, asked, progress, signals)?;
+            (schema, Box::new(rows) as Box<dyn RowSource>)
+        }
+    })
+}
+
+struct Report<'a> {
+    args: &'a ImportArgs,
+    begun: Instant,
+    syncs_before: u64,
+    out: Output,
+}
+
+/// Says what is stored now, however the import ended.
+fn report(db: &Db, loaded: &Loaded, report: &Report<'_>) -> Result<()> {
+    let took = report.begun.elapsed();
+    let syncs = db.stats().syncs.saturating_sub(report.syncs_before);
+    let level = level_name(report.args.durability.into());
+    let per_second = rate(loaded.rows, took);
+    if report.out.is_json() {
+        if loaded.failure.is_some() {
+            return Ok(());
+        }
+        let mut fields: Document = doc! {
+            "collection": report.args.collection.as_str(), "rows": loaded.rows, "batches": loaded.batches,
+            "seq": loaded.seq, "syncs": syncs, "durability": level, "complete": loaded.complete,
+        };
+        fields.set("seconds", took.as_secs_f64());
+        return report.out.object("import", fields);
+    }
+    report.out.note(&format!(
+        "{} rows in {} batches into {} in {} ({} rows/s), seq {}, {} syncs, durability {level}",
+        grouped(loaded.rows),
+        grouped(loaded.batches),
+        report.args.collection,
+        time(took),
+        grouped(per_second),
+        loaded.seq,
+        grouped(syncs),
+    ));
+    Ok(())
+}
+
+/// The way the command ends: as it failed, by the signal that came, or well.
+fn finish(loaded: Loaded, signals: &Signals, out: Output) -> Result<()> {
+    if let Some(failure) = loaded.failure {
+        let stored = match loaded.rows {
+            0 => "; nothing of this import is stored".to_owned(),
+            rows => format!("; the {} rows of {} batches are stored", grouped(rows), grouped(loaded.batches)),
+        };
+        return Err(failure.and(&stored));
+    }
+    match signals.received() {
+        Some(number) if !loaded.complete => {
+            out.note(&format!(
+                "stopped by signal {number}: {} rows are stored; the same command with --replace completes them",
+                grouped(loaded.rows)
+            ));
+            Err(Failure::signal(number))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn parse_types(texts: &[String]) -> Result<Vec<(String, ColumnType)>> {
+    texts.iter().map(|text| parse_type(text)).collect()
+}
+
+fn parse_type(text: &str) -> Result<(String, ColumnType)> {
+    let names = || ColumnType::NAMED.map(ColumnType::name).join(", ");
+    let Some((column, kind)) = text.rsplit_once('=') else {
+        return Err(Failure::usage(format!("--type {text:?} names no type"), "write --type COLUMN=TYPE"));
+    };
+    match ColumnType::NAMED.into_iter().find(|known| known.name() == kind) {
+        Some(kind) => Ok((column.to_owned(), kind)),
+        None => Err(Failure::usage(format!("--type: {kind:?} is no type"), format!("the types are {}", names()))),
+    }
+}
+
+fn guess_format(args: &ImportArgs) -> Result<Format> {
+    let name = args.file.to_string_lossy().to_lowercase();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    let by_end = [(".csv", Format::Csv), (".ndjson", Format::Ndjson), (".jsonl", Format::Ndjson)];
+    by_end.into_iter().find(|(end, _)| name.ends_with(end)).map(|(_, format)| format).ok_or_else(|| {
+        Failure::usage(
+            format!("the name of {} does not tell its format", args.file.display()),
+            "say it: --format csv or --format ndjson",
+        )
+    })
+}

@@ -1,0 +1,248 @@
+//! Rows of CSV: their columns' types inferred, their cells encoded.
+//!
+//! A regular file is read twice: first for the types, and for rows of the wrong width, before anything is stored. A
+//! stream is inferred from its first 10,000 rows.
+
+use std::collections::VecDeque;
+
+use csv::ByteRecord;
+use duramen::cell::{self, BadCell, RowEncoder};
+use duramen::schema::ColumnType;
+use duramen::{RowBatch, Schema};
+
+use super::Asked;
+use super::pipeline::RowSource;
+use super::progress::Progress;
+use super::source::{Input, Reader, read_failure};
+use crate::failure::{Failure, Result};
+use crate::signals::Signals;
+
+/// Rows of a stream that are looked at before the first is stored.
+const SAMPLE_ROWS: usize = 10_000;
+
+/// Rows between two looks at the clock and at signals.
+const LOOK_ROWS: u64 = 8192;
+
+/// Rows of a CSV input, ready to be encoded.
+pub(super) struct CsvRows {
+    records: Records,
+    sample: VecDeque<ByteRecord>,
+    encoder: RowEncoder,
+    collection_existed: bool,
+}
+
+/// Reads the header and infers the types; the rows then begin at the first.
+pub(super) fn prepare(
+    mut input: Input,
+    asked: &Asked,
+    progress: &Progress,
+    signals: &Signals,
+) -> Result<(Schema, CsvRows)> {
+    let null_markers = null_markers(asked);
+    let mut records = Records::open(&mut input)?;
+    let mut inference = Inference::new(asked, &records.header, &null_markers)?;
+    let mut sample = VecDeque::new();
+    if input.is_regular() {
+        if !inference.is_settled() {
+            inference.read_all(&mut records, progress, signals)?;
+        }
+        records = Records::open(&mut input)?;
+    } else {
+        while sample.len() < SAMPLE_ROWS && records.advance()? {
+            inference.look(&records.record);
+            sample.push_back(records.record.clone());
+        }
+    }
+    let schema = asked.settle(&inference.columns(asked))?;
+    let encoder = RowEncoder::new(&schema, &records.header, &null_markers)?;
+    Ok((schema, CsvRows { records, sample, encoder, collection_existed: asked.stored.is_some() }))
+}
+
+/// What stands for null: what was asked for, else what the collection was told, else the empty cell.
+fn null_markers(asked: &Asked) -> Vec<String> {
+    if !asked.null.is_empty() {
+        return asked.null.clone();
+    }
+    let stored = asked.stored.as_ref().and_then(Schema::null);
+    vec![stored.unwrap_or_default().to_owned()]
+}
+
+impl RowSource for CsvRows {
+    fn push_next(&mut self, batch: &mut RowBatch) -> Result<Option<u64>> {
+        match self.sample.pop_front() {
+            Some(record) => self.records.record = record,
+            None if self.records.advance()? => {}
+            None => return Ok(None),
+        }
+        let line = self.records.line();
+        let record = &self.records.record;
+        match batch.push_cells(&self.encoder, |index| &record[index]) {
+            Ok(()) => Ok(Some(line)),
+            Err(bad) => Err(bad_cell(line, &bad, self.collection_existed)),
+        }
+    }
+
+    fn grown(&mut self) -> Option<Schema> {
+        None
+    }
+}
+
+fn bad_cell(line: u64, bad: &BadCell, collection_existed: bool) -> Failure {
+    let hint = match (bad.wanted, collection_existed) {
+        (ColumnType::Text | ColumnType::Any, _) => "mend the line, or convert the input to UTF-8".to_owned(),
+        _ if bad.problem.starts_with("is null") => "mend the line, or choose another key".to_owned(),
+        (_, false) => format!("if the column is text, import into a new collection with --type {}=text", bad.column),
+        (wanted, true) => format!(
+            "the collection holds {wanted} there: mend the line, or import into a new collection with --type {}=text",
+            bad.column
+        ),
+    };
+    Failure::data(format!("line {line}, column {}: {}", bad.column, bad.problem), hint)
+}
+
+/// Records of one reading, all as wide as the header.
+struct Records {
+    name: String,
+    reader: csv::Reader<Reader>,
+    header: Vec<String>,
+    record: ByteRecord,
+}
+
+impl Records {
+    fn open(input: &mut Input) -> Result<Records> {
+        let name = input.name();
+        let mut reader =
+            csv::ReaderBuilder::new().has_headers(false).flexible(true).buffer_capacity(1 << 18).from_reader(input.reader()?);
+        let mut record = ByteRecord::new();
+        if !reader.read_byte_record(&mut record).map_err(|error| csv_failure(&name, error))? {
+            return Err(Failure::data(
+                format!("{name} is empty, and CSV begins with a line of column names"),
+                "look whether the right file was named",
+            ));
+        }
+        let header = record.iter().map(column_name).collect::<Result<Vec<_>>>()?;
+        if let Some(i) = (1..header.len()).find(|&i| header[..i].contains(&header[i])) {
+            return Err(Failure::data(
+                format!("{name} has the column {:?} twice in its header", header[i]),
+                "rename one of them in the first line",
+            ));
+        }
+        Ok(Records { name, reader, header, record })
+    }
+
+    /// Reads the next record into the one kept; `false` at the end.
+    fn advance(&mut self) -> Result<bool> {
+        read_record(&mut self.reader, &self.name, self.header.len(), &mut self.record)
+    }
+
+    fn line(&self) -> u64 {
+        line_of(&self.record)
+    }
+}
+
+/// Reads one record of the header's width.
+fn read_record(reader: &mut csv::Reader<Reader>, name: &str, width: usize, record: &mut ByteRecord) -> Result<bool> {
+    if !reader.read_byte_record(record).map_err(|error| csv_failure(name, error))? {
+        return Ok(false);
+    }
+    if record.len() != width {
+        return Err(Failure::data(
+            format!("line {}: {} cells, and the header has {width}", line_of(record), record.len()),
+            "look for a comma or a quote too many or too few in that line",
+        ));
+    }
+    Ok(true)
+}
+
+fn line_of(record: &ByteRecord) -> u64 {
+    record.position().map_or(0, csv::Position::line)
+}
+
+fn column_name(cell: &[u8]) -> Result<String> {
+    match std::str::from_utf8(cell) {
+        Ok(name) if !name.is_empty() => Ok(name.to_owned()),
+        Ok(_) => Err(Failure::data("a column has no name in the first line", "CSV begins with a line of column names")),
+        Err(_) => Err(Failure::data("the first line is not UTF-8", "convert the input to UTF-8, or look whether it is CSV at all")),
+    }
+}
+
+fn csv_failure(name: &str, error: csv::Error) -> Failure {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => read_failure(name, &error),
+        other => Failure::data(format!("{name} is not CSV: {other:?}"), "look whether the right file was named"),
+    }
+}
+
+/// What is known about each column so far.
+struct Inference {
+    columns: Vec<Inferred>,
+    null_markers: Vec<Vec<u8>>,
+}
+
+struct Inferred {
+    name: String,
+    kind: ColumnType,
+    given: bool,
+}
+
+impl Inference {
+    fn new(asked: &Asked, header: &[String], null_markers: &[String]) -> Result<Inference> {
+        let column = |name: &String| {
+            let given = asked.given(name);
+            Inferred { name: name.clone(), kind: given.unwrap_or_default(), given: given.is_some() }
+        };
+        let inference = Inference {
+            columns: header.iter().map(column).collect(),
+            null_markers: null_markers.iter().map(|marker| marker.as_bytes().to_vec()).collect(),
+        };
+        asked.settle(&inference.columns(asked))?;
+        Ok(inference)
+    }
+
+    /// Whether nothing is left to infer.
+    fn is_settled(&self) -> bool {
+        self.columns.iter().all(|column| column.given)
+    }
+
+    fn read_all(&mut self, records: &mut Records, progress: &Progress, signals: &Signals) -> Result<()> {
+        let mut rows = 0_u64;
+        while records.advance()? {
+            self.look(&records.record);
+            rows += 1;
+            if rows.is_multiple_of(LOOK_ROWS) {
+                progress.reading();
+                if let Some(number) = signals.received() {
+                    return Err(Failure::signal(number));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, record: &ByteRecord) {
+        for (column, cell) in self.columns.iter_mut().zip(record) {
+            if column.given || column.kind == ColumnType::Text || cell::fits(column.kind, cell) {
+                continue;
+            }
+            if !self.null_markers.iter().any(|marker| marker == cell) {
+                column.kind = cell::widen(column.kind, cell::infer(cell));
+            }
+        }
+    }
+
+    /// The columns with their types. One of nulls alone is an integer if it is summed, else text.
+    fn columns(&self, asked: &Asked) -> Vec<(String, ColumnType)> {
+        let summed = |name: &String| {
+            asked.sum.contains(name) || asked.stored.as_ref().is_some_and(|stored| stored.sum_columns().contains(name))
+        };
+        let columns = self.columns.iter().map(|column| {
+            let kind = match column.kind {
+                ColumnType::Unknown if summed(&column.name) => ColumnType::Int,
+                ColumnType::Unknown => ColumnType::Text,
+                known => known,
+            };
+            (column.name.clone(), kind)
+        });
+        columns.collect()
+    }
+}

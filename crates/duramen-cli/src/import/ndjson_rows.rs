@@ -1,0 +1,136 @@
+//! Rows of NDJSON: one JSON object a line, exact integers, columns met on the way.
+
+use std::collections::VecDeque;
+use std::io::BufRead;
+
+use duramen::schema::ColumnType;
+use duramen::{Document, RowBatch, Schema};
+
+use super::Asked;
+use super::pipeline::RowSource;
+use super::progress::Progress;
+use super::source::{Input, Reader, read_failure};
+use crate::failure::{Failure, Result};
+use crate::signals::Signals;
+
+const SAMPLE_ROWS: usize = 10_000;
+const LOOK_ROWS: u64 = 8192;
+
+/// Rows of an NDJSON input, ready to be encoded.
+pub(super) struct NdjsonRows {
+    lines: Lines,
+    sample: VecDeque<(u64, Document)>,
+    schema: Schema,
+    grew: bool,
+}
+
+/// Infers the types; the rows then begin at the first.
+pub(super) fn prepare(
+    mut input: Input,
+    asked: &Asked,
+    progress: &Progress,
+    signals: &Signals,
+) -> Result<(Schema, NdjsonRows)> {
+    let mut lines = Lines::open(&mut input)?;
+    let mut columns = Vec::new();
+    let mut sample = VecDeque::new();
+    if input.is_regular() {
+        let mut rows = 0_u64;
+        while let Some((_, document)) = lines.next()? {
+            look(&mut columns, &document);
+            rows += 1;
+            if rows.is_multiple_of(LOOK_ROWS) {
+                progress.reading();
+                if let Some(number) = signals.received() {
+                    return Err(Failure::signal(number));
+                }
+            }
+        }
+        lines = Lines::open(&mut input)?;
+    } else {
+        while sample.len() < SAMPLE_ROWS
+            && let Some(row) = lines.next()?
+        {
+            look(&mut columns, &row.1);
+            sample.push_back(row);
+        }
+    }
+    for (name, kind) in &mut columns {
+        *kind = asked.given(name).unwrap_or(*kind);
+    }
+    let schema = asked.settle(&columns)?;
+    Ok((schema.clone(), NdjsonRows { lines, sample, schema, grew: false }))
+}
+
+fn look(columns: &mut Vec<(String, ColumnType)>, document: &Document) {
+    for (index, (name, value)) in document.iter().enumerate() {
+        let kind = ColumnType::of(value);
+        let at = match columns.get(index) {
+            Some((known, _)) if known == name => Some(index),
+            _ => columns.iter().position(|(known, _)| known == name),
+        };
+        match at {
+            Some(at) => columns[at].1 = columns[at].1.join(kind),
+            None => columns.push((name.to_owned(), kind)),
+        }
+    }
+}
+
+impl RowSource for NdjsonRows {
+    fn push_next(&mut self, batch: &mut RowBatch) -> Result<Option<u64>> {
+        let next = match self.sample.pop_front() {
+            Some(row) => Some(row),
+            None => self.lines.next()?,
+        };
+        let Some((line, document)) = next else { return Ok(None) };
+        match batch.push_document(&mut self.schema, document) {
+            Ok(grew) => {
+                self.grew |= grew;
+                Ok(Some(line))
+            }
+            Err(error) => Err(Failure::data(
+                format!("line {line}: {}", error.message()),
+                "mend the line, or import into a new collection with --type COLUMN=any",
+            )),
+        }
+    }
+
+    fn grown(&mut self) -> Option<Schema> {
+        std::mem::take(&mut self.grew).then(|| self.schema.clone())
+    }
+}
+
+/// Documents of one reading, with the lines they are on.
+struct Lines {
+    name: String,
+    reader: Reader,
+    line: u64,
+    bytes: Vec<u8>,
+}
+
+impl Lines {
+    fn open(input: &mut Input) -> Result<Lines> {
+        Ok(Lines { name: input.name(), reader: input.reader()?, line: 0, bytes: Vec::new() })
+    }
+
+    fn next(&mut self) -> Result<Option<(u64, Document)>> {
+        loop {
+            self.bytes.clear();
+            let count = self.reader.read_until(b'\n', &mut self.bytes).map_err(|error| read_failure(&self.name, &error))?;
+            if count == 0 {
+                return Ok(None);
+            }
+            self.line += 1;
+            let text = std::str::from_utf8(&self.bytes).map_err(|_| {
+                Failure::data(format!("line {}: not UTF-8", self.line), "convert the input to UTF-8, or look whether it is NDJSON at all")
+            })?;
+            if text.trim_ascii().is_empty() {
+                continue;
+            }
+            let document = Document::from_json(text).map_err(|error| {
+                Failure::data(format!("line {}: {}", self.line, error.message()), "NDJSON is one JSON object a line")
+            })?;
+            return Ok(Some((self.line, document)));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The progress bar of an import: on a terminal, after a second, with rows a second.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::numbers::{grouped, rate};
+use crate::output::Output;
+
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How far an import is.
+pub(crate) struct Progress {
+    wanted: bool,
+    begun: Instant,
+    bytes_read: Arc<AtomicU64>,
+    bytes_total: Option<u64>,
+    bar: OnceCell<ProgressBar>,
+}
+
+impl Progress {
+    pub(super) fn new(out: Output, bytes_read: Arc<AtomicU64>, bytes_total: Option<u64>) -> Progress {
+        Progress { wanted: out.shows_progress(), begun: Instant::now(), bytes_read, bytes_total, bar: OnceCell::new() }
+    }
+
+    /// Shows how far the reading of types is.
+    pub(super) fn reading(&self) {
+        self.show(|| "reading the types of the columns".to_owned());
+    }
+
+    /// Shows how many rows are stored.
+    pub(super) fn stored(&self, rows: u64, since: Instant) {
+        self.show(|| format!("{} rows, {} rows/s", grouped(rows), grouped(rate(rows, since.elapsed()))));
+    }
+
+    fn show(&self, message: impl Fn() -> String) {
+        if !self.wanted || self.begun.elapsed() < PATIENCE {
+            return;
+        }
+        let bar = self.bar.get_or_init(|| new_bar(self.bytes_total));
+        bar.set_position(self.bytes_read.load(Ordering::Relaxed));
+        bar.set_message(message());
+    }
+
+    /// Takes the bar away.
+    pub(super) fn finish(&self) {
+        if let Some(bar) = self.bar.get() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn new_bar(bytes_total: Option<u64>) -> ProgressBar {
+    let (bar, template) = match bytes_total {
+        Some(total) => (ProgressBar::new(total), "{wide_bar} {percent:>3} %  {msg}  {eta} left"),
+        None => (ProgressBar::no_length(), "{spinner} {bytes} read  {msg}"),
+    };
+    bar.set_draw_target(ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
+}

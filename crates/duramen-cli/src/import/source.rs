@@ -1,0 +1,138 @@
+//! Where rows come from: a file or standard input, gzip or not, its byte order mark taken off.
+//!
+//! A regular file can be read twice; everything else once.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flate2::read::MultiGzDecoder;
+
+use crate::failure::{Failure, Result};
+
+const BUFFER_BYTES: usize = 256 * 1024;
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+
+/// Bytes of an input, without compression and byte order mark.
+pub(super) type Reader = Box<dyn BufRead + Send>;
+
+/// An input, found and opened.
+#[derive(Debug)]
+pub(crate) struct Input {
+    path: PathBuf,
+    file: Option<File>,
+    bytes_read: Arc<AtomicU64>,
+    bytes_total: Option<u64>,
+}
+
+impl Input {
+    /// Finds and opens a file; `-` is standard input.
+    pub(super) fn open(path: &Path) -> Result<Input> {
+        let mut input = Input { path: path.to_owned(), file: None, bytes_read: Arc::default(), bytes_total: None };
+        if path == Path::new("-") {
+            return Ok(input);
+        }
+        let failed = |error: io::Error| Failure::io("read", path, &error);
+        let file = File::open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if metadata.is_dir() {
+            return Err(Failure::data(
+                format!("{} is a directory, and import reads a file", path.display()),
+                "name a CSV or NDJSON file, or - for standard input",
+            ));
+        }
+        if metadata.is_file() {
+            input.bytes_total = Some(metadata.len());
+        }
+        input.file = Some(file);
+        Ok(input)
+    }
+
+    /// What messages call it.
+    pub(super) fn name(&self) -> String {
+        if self.file.is_none() { "standard input".to_owned() } else { self.path.display().to_string() }
+    }
+
+    /// Whether it can be read twice.
+    pub(super) fn is_regular(&self) -> bool {
+        self.bytes_total.is_some()
+    }
+
+    /// Bytes taken from it so far, compressed if it is.
+    pub(super) fn bytes_read(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.bytes_read)
+    }
+
+    /// Its size, if it has one.
+    pub(super) fn bytes_total(&self) -> Option<u64> {
+        self.bytes_total
+    }
+
+    /// Its bytes from the start. An input that is not regular gives them once.
+    pub(super) fn reader(&mut self) -> Result<Reader> {
+        let failed = |error: io::Error| Failure::io("read", &self.path, &error);
+        let raw: Box<dyn Read + Send> = if self.is_regular() {
+            Box::new(File::open(&self.path).map_err(failed)?)
+        } else {
+            match self.file.take() {
+                Some(file) => Box::new(file),
+                None => Box::new(io::stdin()),
+            }
+        };
+        self.bytes_read.store(0, Ordering::Relaxed);
+        let counted = Counted { inner: raw, count: Arc::clone(&self.bytes_read) };
+        let mut plain = BufReader::with_capacity(BUFFER_BYTES, counted);
+        let start = fill(&mut plain).map_err(failed)?;
+        let mut reader: Reader = if start.starts_with(&GZIP_MAGIC) {
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(plain)))
+        } else {
+            Box::new(plain)
+        };
+        let marked = fill(&mut *reader).map_err(|error| read_failure(&self.name(), &error))?.starts_with(&BYTE_ORDER_MARK);
+        if marked {
+            reader.consume(BYTE_ORDER_MARK.len());
+        }
+        Ok(reader)
+    }
+}
+
+/// What is buffered, at least one read's worth; a signal in between is no end.
+fn fill(reader: &mut dyn BufRead) -> io::Result<&[u8]> {
+    loop {
+        match reader.fill_buf() {
+            Ok(_) => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    reader.fill_buf()
+}
+
+/// What went wrong while reading, in words that name the likely cause.
+pub(super) fn read_failure(name: &str, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            Failure::data(format!("{name} ends in the middle of its gzip stream"), "the file was cut: fetch it again")
+        }
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+            Failure::data(format!("{name} is a damaged gzip stream: {error}"), "fetch the file again")
+        }
+        _ => Failure::io("read", Path::new(name), error),
+    }
+}
+
+struct Counted {
+    inner: Box<dyn Read + Send>,
+    count: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.count.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}

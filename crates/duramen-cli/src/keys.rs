@@ -1,0 +1,130 @@
+//! Keys and ranges from the words of the command line, read by the types of the key columns.
+
+use duramen::cell::key_element;
+use duramen::schema::ColumnType;
+use duramen::tuple::Element;
+use duramen::{Schema, Span, Value, json};
+
+use crate::args::RangeFlags;
+use crate::failure::{Failure, Result};
+
+/// A whole key.
+pub(crate) fn whole(schema: &Schema, text: &str) -> Result<Vec<Element>> {
+    let elements = partial(schema, "--key", text)?;
+    let wanted = schema.key_columns().len();
+    if elements.len() != wanted {
+        return Err(Failure::usage(
+            format!("--key has {} of the {wanted} elements of a key of {}", elements.len(), schema.name()),
+            format!("the key columns are {}; --prefix takes the first few", schema.key_columns().join(",")),
+        ));
+    }
+    Ok(elements)
+}
+
+/// The range that the flags ask for.
+pub(crate) fn span(schema: &Schema, flags: &RangeFlags) -> Result<Span> {
+    if let Some(text) = &flags.prefix {
+        return Ok(Span::prefix(partial(schema, "--prefix", text)?)?);
+    }
+    let from = flags.from.as_deref().map(|text| partial(schema, "--from", text)).transpose()?;
+    let to = flags.to.as_deref().map(|text| partial(schema, "--to", text)).transpose()?;
+    Ok(match (from, to) {
+        (None, None) => Span::all(),
+        (Some(from), None) => Span::from(from)?,
+        (None, Some(to)) => Span::to(to)?,
+        (Some(from), Some(to)) => Span::between(from, to)?,
+    })
+}
+
+/// What to say where a range holds nothing.
+pub(crate) fn nothing(schema: &Schema, flags: &RangeFlags) -> String {
+    let columns = schema.key_columns();
+    match &flags.prefix {
+        Some(text) => {
+            let count = texts("--prefix", text).map_or(1, |texts| texts.len()).clamp(1, columns.len());
+            format!("no key of {} begins with {} = {text}", schema.name(), columns[..count].join(","))
+        }
+        None if flags.from.is_some() || flags.to.is_some() => format!("no key of {} lies in that range", schema.name()),
+        None => format!("{} is empty", schema.name()),
+    }
+}
+
+/// The leading elements of a key: one CSV record, or a JSON array.
+pub(crate) fn partial(schema: &Schema, flag: &str, text: &str) -> Result<Vec<Element>> {
+    let columns = schema.key_columns();
+    let parts = texts(flag, text)?;
+    if parts.len() > columns.len() {
+        return Err(Failure::usage(
+            format!("{flag} has {} elements, and a key of {} has {}", parts.len(), schema.name(), columns.len()),
+            format!("the key columns are {}", columns.join(",")),
+        ));
+    }
+    parts.iter().zip(columns).map(|(part, column)| element(schema, flag, column, part)).collect()
+}
+
+/// One element, as text of a CSV cell or as a JSON value.
+enum Part {
+    Text(String),
+    Value(Value),
+}
+
+fn texts(flag: &str, text: &str) -> Result<Vec<Part>> {
+    if text.trim_start().starts_with('[') {
+        return match json::parse(text) {
+            Ok(Value::List(values)) => Ok(values.into_iter().map(Part::Value).collect()),
+            Ok(_) => Ok(Vec::new()),
+            Err(error) => Err(Failure::usage(
+                format!("{flag} begins like a JSON array: {}", error.message()),
+                "for text that begins with [ put it in quotes, as in CSV",
+            )),
+        };
+    }
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text.as_bytes());
+    let mut records = reader.records();
+    let first = records.next().transpose().map_err(|error| csv_wrong(flag, &error))?;
+    if records.next().is_some() {
+        return Err(Failure::usage(format!("{flag} holds more than one CSV record"), "put an element with line ends in quotes"));
+    }
+    match first {
+        Some(record) => Ok(record.iter().map(|cell| Part::Text(cell.to_owned())).collect()),
+        // The empty text is one empty element, which the reader takes for an empty line.
+        None => Ok(vec![Part::Text(String::new())]),
+    }
+}
+
+fn csv_wrong(flag: &str, error: &csv::Error) -> Failure {
+    Failure::usage(format!("{flag} is not a CSV record: {error}"), "separate the elements with commas")
+}
+
+fn element(schema: &Schema, flag: &str, column: &str, part: &Part) -> Result<Element> {
+    let kind = schema.kind(column).unwrap_or_default();
+    let (found, shown) = match part {
+        Part::Text(text) => (key_element(kind, text), format!("{text:?}")),
+        Part::Value(value) => {
+            let text = match value {
+                Value::Text(text) => format!("{text:?}"),
+                other => format!("a JSON {}", other.kind()),
+            };
+            (value_element(kind, value), text)
+        }
+    };
+    found.ok_or_else(|| {
+        Failure::usage(
+            format!("{flag}: {shown} cannot be the {column} of a key, which is of type {kind}"),
+            format!("the key columns of {} are {}", schema.name(), typed_columns(schema)),
+        )
+    })
+}
+
+fn value_element(kind: ColumnType, value: &Value) -> Option<Element> {
+    let mut value = value.clone();
+    if matches!(value, Value::Null) || !kind.admit(&mut value) {
+        return None;
+    }
+    value.to_element()
+}
+
+fn typed_columns(schema: &Schema) -> String {
+    let typed = schema.key_columns().iter().map(|column| format!("{column} ({})", schema.kind(column).unwrap_or_default()));
+    typed.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,115 @@
+//! The binary `duramen`: reads the words, runs one command, says how it went.
+//!
+//! Owns the way from a failure to an exit code. Everything that prints is in `output`.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a program has files, threads and a clock of its own; those of a database stay behind the library"
+)]
+
+mod args;
+mod database;
+mod demo;
+mod describe;
+mod export;
+mod failure;
+mod import;
+mod keys;
+mod numbers;
+mod output;
+mod read;
+mod signals;
+mod write;
+
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ErrorKind};
+use clap::{CommandFactory, Parser};
+use duramen::doc;
+
+use args::{Cli, Command};
+use failure::{Failure, Result};
+use output::Output;
+
+fn main() -> ExitCode {
+    let (out, result) = match Cli::try_parse() {
+        Ok(cli) => {
+            let out = Output::new(cli.json, cli.quiet);
+            (out, run(&cli.command, out))
+        }
+        Err(error) => {
+            let json = std::env::args_os().any(|word| word == "--json");
+            let out = Output::new(json, false);
+            (out, refuse(&error, out))
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            out.failure(&failure);
+            ExitCode::from(failure.exit())
+        }
+    }
+}
+
+fn run(command: &Command, out: Output) -> Result<()> {
+    match command {
+        Command::Import(args) => import::run(args, out),
+        Command::Export(args) => export::run(args, out),
+        Command::Get(args) => read::get(args, out),
+        Command::Put(args) => write::put(args, out),
+        Command::Del(args) => write::del(args, out),
+        Command::Scan(args) => read::scan(args, out),
+        Command::Count(args) => read::count(args, out),
+        Command::Reduce(args) => read::reduce(args, out),
+        Command::Collections(args) => describe::collections(args, out),
+        Command::Inspect(args) => describe::inspect(args, out),
+        Command::Check(args) => describe::check(args, out),
+        Command::Demo(args) => demo::run(args, out),
+        Command::DemoWriter(args) => demo::writer::run(&args.db, out),
+        Command::Completions(args) => completions(args.shell, out),
+    }
+}
+
+fn completions(shell: clap_complete::Shell, out: Output) -> Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "duramen", &mut script);
+    let script = String::from_utf8_lossy(&script);
+    if out.is_json() {
+        return out.object("completions", doc! { "shell": shell.to_string(), "script": script.as_ref() });
+    }
+    out.line(script.trim_end())
+}
+
+/// Help and version are results; all else the parser says becomes an error of ours.
+fn refuse(error: &clap::Error, out: Output) -> Result<()> {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => out.line(error.render().to_string().trim_end()),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            out.note(error.render().to_string().trim_end());
+            Err(Failure::Exit(failure::USAGE))
+        }
+        _ => Err(usage(error)),
+    }
+}
+
+/// The parser's first sentence and what it would have liked instead.
+fn usage(error: &clap::Error) -> Failure {
+    let rendered = error.render().to_string();
+    let mut lines = rendered.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or("the arguments are wrong");
+    let mut message = first.strip_prefix("error: ").unwrap_or(first).to_owned();
+    if message.ends_with(':') {
+        let listed: Vec<&str> = lines.clone().take_while(|line| !line.starts_with("Usage")).collect();
+        message = format!("{message} {}", listed.join(" "));
+    }
+    let suggested = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
+    let near = suggested.into_iter().find_map(|kind| error.get(kind)).map(ToString::to_string);
+    let usage = rendered.lines().find(|line| line.starts_with("Usage:")).map(|line| line.replacen("Usage:", "usage:", 1));
+    let hint = match (near, usage) {
+        (Some(near), _) => format!("did you mean {near}?"),
+        (None, Some(usage)) => usage,
+        (None, None) => "see `duramen --help`".to_owned(),
+    };
+    Failure::usage(message, hint)
+}

@@ -1,0 +1,148 @@
+//! `duramen get`, `scan`, `count` and `reduce`.
+
+mod grid;
+
+use std::io::Write;
+
+use duramen::{Direction, Document, Reads, Rows, Value, doc, json};
+
+use crate::args::{GetArgs, RangeArgs, ScanArgs};
+use crate::database;
+use crate::failure::{FAILED, Failure, Result};
+use crate::keys;
+use crate::numbers::grouped;
+use crate::output::{Output, align_right, flush, new_table, printable};
+use grid::Grid;
+
+/// The document under a key; exit code 1 and nothing on standard output if there is none.
+pub(crate) fn get(args: &GetArgs, out: Output) -> Result<()> {
+    let snapshot = database::open_to_read(&args.target.db)?.snapshot()?;
+    let schema = database::schema(&snapshot, &args.target.collection)?;
+    let key = keys::whole(&schema, &args.key)?;
+    let Some(document) = snapshot.get(schema.name(), key)? else {
+        return Err(Failure::said(
+            FAILED,
+            duramen::Code::InvalidArgument,
+            format!("{} has no document under {}", schema.name(), args.key),
+            format!("the key columns are {}; `duramen scan --prefix` shows what is near", schema.key_columns().join(",")),
+        ));
+    };
+    if out.is_json() {
+        return out.object("get", doc! { "collection": schema.name(), "document": document });
+    }
+    let mut table = new_table(&["field", "value"]);
+    for (name, value) in document.iter() {
+        table.add_row([printable(name), printable(&shown(value))]);
+    }
+    out.table(&table)
+}
+
+/// The documents of a range.
+pub(crate) fn scan(args: &ScanArgs, out: Output) -> Result<()> {
+    let snapshot = database::open_to_read(&args.target.db)?.snapshot()?;
+    let schema = database::schema(&snapshot, &args.target.collection)?;
+    let span = keys::span(&schema, &args.range)?;
+    let direction = if args.reverse { Direction::Reverse } else { Direction::Forward };
+    let limit = args.limit.unwrap_or(u64::MAX);
+    let mut rows = snapshot.rows(schema.name(), span.clone(), direction)?;
+    let count = if out.is_json() {
+        documents(&mut rows, limit, out)?
+    } else {
+        let names = schema.columns().iter().map(|column| column.name.clone()).collect();
+        Grid::new(names).show(&mut rows, limit, out)?
+    };
+    if count == 0 && limit > 0 {
+        out.note(&keys::nothing(&schema, &args.range));
+    } else if count == limit {
+        let all = snapshot.count(schema.name(), span)?;
+        if all > count {
+            out.note(&format!("{} of {} rows shown", grouped(count), grouped(all)));
+        }
+    } else {
+        out.note(&format!("{} rows", grouped(count)));
+    }
+    Ok(())
+}
+
+fn documents(rows: &mut Rows, limit: u64, out: Output) -> Result<u64> {
+    let mut stream = out.stream();
+    let mut line = Vec::new();
+    let mut count = 0;
+    while count < limit
+        && let Some((_, document)) = rows.next()?
+    {
+        line.clear();
+        json::write_stored(document, &mut line)?;
+        line.push(b'\n');
+        stream.write_all(&line).map_err(|error| Failure::output(&error))?;
+        count += 1;
+    }
+    flush(&mut stream)?;
+    Ok(count)
+}
+
+/// How many documents a range holds.
+pub(crate) fn count(args: &RangeArgs, out: Output) -> Result<()> {
+    let snapshot = database::open_to_read(&args.target.db)?.snapshot()?;
+    let schema = database::schema(&snapshot, &args.target.collection)?;
+    let count = snapshot.count(schema.name(), keys::span(&schema, &args.range)?)?;
+    if out.is_json() {
+        return out.object("count", doc! { "collection": schema.name(), "count": count });
+    }
+    if count == 0 {
+        out.note(&keys::nothing(&schema, &args.range));
+    }
+    out.line(&count.to_string())
+}
+
+/// Count and sums of a range.
+pub(crate) fn reduce(args: &RangeArgs, out: Output) -> Result<()> {
+    let snapshot = database::open_to_read(&args.target.db)?.snapshot()?;
+    let schema = database::schema(&snapshot, &args.target.collection)?;
+    let reduction = snapshot.reduce(schema.name(), keys::span(&schema, &args.range)?)?;
+    if out.is_json() {
+        let (mut sums, mut nulls) = (Document::new(), Document::new());
+        for (name, field) in reduction.sums() {
+            sums.set(name, exact(field.sum));
+            nulls.set(name, field.nulls);
+        }
+        let fields = doc! { "collection": schema.name(), "count": reduction.count(), "sum": sums, "nulls": nulls };
+        return out.object("reduce", fields);
+    }
+    if reduction.count() == 0 {
+        out.note(&keys::nothing(&schema, &args.range));
+    }
+    let mut table = new_table(&["", "value", "nulls"]);
+    table.add_row(["rows".to_owned(), grouped(reduction.count()), String::new()]);
+    for (name, field) in reduction.sums() {
+        table.add_row([format!("sum of {}", printable(name)), grouped(field.sum), grouped(field.nulls)]);
+    }
+    align_right(&mut table, [1, 2]);
+    out.table(&table)?;
+    if schema.sum_columns().is_empty() {
+        out.note("no sums are kept: `duramen import --sum COLUMN,...` keeps them for a new collection");
+    }
+    Ok(())
+}
+
+/// A sum as JSON says it: a number where one of 64 bits holds it, else its digits as text.
+fn exact(sum: i128) -> Value {
+    let fits = i64::try_from(sum).is_ok() || u64::try_from(sum).is_ok();
+    if fits { Value::Int(sum) } else { Value::Text(sum.to_string()) }
+}
+
+/// A value as a person reads it.
+pub(crate) fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Int(value) => value.to_string(),
+        Value::Float(value) => format!("{value:?}"),
+        Value::Text(value) => value.clone(),
+        Value::Time(value) => value.to_string(),
+        Value::Bytes(_) | Value::List(_) | Value::Map(_) => {
+            let wrapped = Document::new().with("", value.clone()).to_json().unwrap_or_default();
+            wrapped.strip_prefix("{\"\":").and_then(|text| text.strip_suffix('}')).unwrap_or_default().to_owned()
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Rows in columns, shown as they come: the first rows set the widths, so that any number of rows takes no memory.
+
+use std::io::{BufWriter, IsTerminal, Stdout, Write};
+
+use duramen::{Document, Rows};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use super::shown;
+use crate::failure::{Failure, Result};
+use crate::output::{Output, flush, printable};
+
+/// Rows that set the widths.
+const SAMPLE_ROWS: usize = 200;
+
+/// Widest column, in characters of the terminal.
+const WIDTH_MAX: usize = 40;
+
+/// A grid of named columns.
+pub(super) struct Grid {
+    names: Vec<String>,
+    widths: Vec<usize>,
+    /// How many of the columns fit in the terminal.
+    fitting: usize,
+}
+
+impl Grid {
+    pub(super) fn new(names: Vec<String>) -> Grid {
+        let widths = names.iter().map(|name| printable(name).width().min(WIDTH_MAX)).collect();
+        let fitting = names.len();
+        Grid { names, widths, fitting }
+    }
+
+    /// Shows at most `limit` rows; returns how many there were.
+    pub(super) fn show(mut self, rows: &mut Rows, limit: u64, out: Output) -> Result<u64> {
+        let mut sample = Vec::new();
+        while (sample.len() as u64) < limit.min(SAMPLE_ROWS as u64)
+            && let Some((_, stored)) = rows.next()?
+        {
+            let cells = self.cells(&Document::from_bytes(stored)?);
+            for (width, cell) in self.widths.iter_mut().zip(&cells) {
+                *width = cell.width().min(WIDTH_MAX).max(*width);
+            }
+            sample.push(cells);
+        }
+        if sample.is_empty() {
+            return Ok(0);
+        }
+        self.fit(terminal_width());
+        let mut stream = out.stream();
+        self.line(&mut stream, &self.names.iter().map(|name| printable(name)).collect::<Vec<_>>())?;
+        let rule: Vec<String> = self.widths.iter().map(|width| "─".repeat(*width)).collect();
+        self.line(&mut stream, &rule)?;
+        let mut count = 0_u64;
+        for cells in sample {
+            self.line(&mut stream, &cells)?;
+            count += 1;
+        }
+        while count < limit
+            && let Some((_, stored)) = rows.next()?
+        {
+            let cells = self.cells(&Document::from_bytes(stored)?);
+            self.line(&mut stream, &cells)?;
+            count += 1;
+        }
+        flush(&mut stream)?;
+        if self.fitting < self.names.len() {
+            let hidden = self.names[self.fitting..].join(", ");
+            out.note(&format!("not shown for want of room: {}; --json shows all", printable(&hidden)));
+        }
+        Ok(count)
+    }
+
+    fn cells(&self, document: &Document) -> Vec<String> {
+        self.names.iter().map(|name| document.get(name).map_or_else(String::new, |value| printable(&shown(value)))).collect()
+    }
+
+    /// Leaves out the columns on the right that do not fit, but never the first.
+    fn fit(&mut self, width: Option<usize>) {
+        let Some(width) = width else { return };
+        let mut used = 0;
+        self.fitting = self.widths.iter().take_while(|column| { used += *column + 2; used <= width + 2 }).count().max(1);
+    }
+
+    fn line(&self, stream: &mut BufWriter<Stdout>, cells: &[String]) -> Result<()> {
+        let mut line = String::new();
+        for (cell, width) in cells.iter().zip(&self.widths).take(self.fitting) {
+            pad(&mut line, cell, *width);
+            line.push_str("  ");
+        }
+        writeln!(stream, "{}", line.trim_end()).map_err(|error| Failure::output(&error))
+    }
+}
+
+/// Appends a text in exactly this width, cut with a mark if it is longer.
+fn pad(line: &mut String, text: &str, width: usize) {
+    let whole = text.width();
+    if whole <= width {
+        line.push_str(text);
+        line.extend(std::iter::repeat_n(' ', width - whole));
+        return;
+    }
+    let mut used = 1;
+    for character in text.chars() {
+        let next = character.width().unwrap_or(0);
+        if used + next > width {
+            break;
+        }
+        used += next;
+        line.push(character);
+    }
+    line.push('…');
+    line.extend(std::iter::repeat_n(' ', width.saturating_sub(used)));
+}
+
+/// The width of the terminal, if standard output is one.
+fn terminal_width() -> Option<usize> {
+    if !std::io::stdout().is_terminal() {
+        return None;
+    }
+    terminal_size::terminal_size().map(|(width, _)| usize::from(width.0))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Columns line up whatever they hold.
+    use super::*;
+
+    #[test]
+    fn texts_are_padded_and_cut_by_what_the_terminal_shows() {
+        for (text, width, expected) in [("ab", 4, "ab  "), ("abcdef", 4, "abc…"), ("日本語", 4, "日… "), ("", 2, "  ")] {
+            let mut line = String::new();
+            pad(&mut line, text, width);
+            assert_eq!(line, expected);
+        }
+    }
+
+    #[test]
+    fn columns_that_do_not_fit_are_left_out() {
+        let mut grid = Grid::new(vec!["aaaa".into(), "bbbb".into(), "cccc".into()]);
+        grid.fit(Some(10));
+        assert_eq!(grid.fitting, 2);
+        grid.fit(Some(2));
+        assert_eq!(grid.fitting, 1);
+    }
+}

@@ -1,0 +1,132 @@
+//! The pending changes of one file, and what a sync makes of them.
+//!
+//! Owns the order in which changes of a file become durable: all up to a point, or one write ahead of older
+//! ones. It never touches names. D1 rests on a durable write never being overwritten by an older one.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::content::{Content, index};
+use super::model::{OpSeq, SyncOutcome};
+
+/// A change to the bytes or the length of one file.
+#[derive(Debug, Clone)]
+pub(super) enum Change {
+    Write { offset: u64, bytes: Arc<[u8]> },
+    SetLen { bytes: u64 },
+    Reserve { offset: u64, bytes: u64 },
+    Punch { offset: u64, bytes: u64 },
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Pending<T> {
+    pub(super) seq: OpSeq,
+    pub(super) change: T,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct ModelFile {
+    pub(super) durable: Content,
+    pub(super) pending: Vec<Pending<Change>>,
+}
+
+impl Change {
+    pub(super) fn apply(&self, content: &mut Content) {
+        match self {
+            Change::Write { offset, bytes } => content.write(*offset, bytes),
+            Change::SetLen { bytes } => content.set_len(*bytes),
+            Change::Reserve { offset, bytes } => content.reserve(*offset, *bytes),
+            Change::Punch { offset, bytes } => content.punch(*offset, *bytes),
+        }
+    }
+}
+
+impl ModelFile {
+    pub(super) fn sync(&mut self, before: OpSeq, outcome: SyncOutcome) {
+        if matches!(outcome, SyncOutcome::Lied | SyncOutcome::Failed) {
+            return;
+        }
+        let covered = self.pending.partition_point(|pending| pending.seq < before);
+        let retired = self.pending.drain(..covered);
+        if outcome == SyncOutcome::Done {
+            retired.for_each(|pending| pending.change.apply(&mut self.durable));
+        }
+    }
+
+    /// Makes one write durable ahead of older pending changes.
+    ///
+    /// The older ones must not come back over it, so what they share with it is cut out of them. Changes of
+    /// the length that came before are part of the same metadata and become durable too.
+    pub(super) fn sync_write(&mut self, write: OpSeq, outcome: SyncOutcome) {
+        if matches!(outcome, SyncOutcome::Lied | SyncOutcome::Failed) {
+            return;
+        }
+        let mut kept: Vec<Pending<Change>> = Vec::with_capacity(self.pending.len());
+        for pending in std::mem::take(&mut self.pending) {
+            let chosen = pending.seq == write;
+            let length = pending.seq < write
+                && matches!(pending.change, Change::SetLen { .. } | Change::Reserve { .. });
+            if !chosen && !length {
+                kept.push(pending);
+                continue;
+            }
+            if outcome == SyncOutcome::Done {
+                kept = kept.into_iter().flat_map(|older| older.without(&pending.change)).collect();
+                pending.change.apply(&mut self.durable);
+            } else if !chosen {
+                kept.push(pending);
+            }
+        }
+        self.pending = kept;
+    }
+
+    pub(super) fn flip(&mut self, offset: u64, bit: u8) {
+        self.durable.flip(offset, bit);
+        for pending in &mut self.pending {
+            if let Change::Write { offset: start, bytes } = &mut pending.change
+                && let Some(place) = offset.checked_sub(*start).and_then(|place| usize::try_from(place).ok())
+                && place < bytes.len()
+            {
+                Arc::make_mut(bytes)[place] ^= 1 << (bit % 8);
+            }
+        }
+    }
+}
+
+impl Pending<Change> {
+    /// What is left of an older change once a `newer` one has become durable first.
+    fn without(self, newer: &Change) -> Vec<Pending<Change>> {
+        let gone = match newer {
+            Change::Write { offset, bytes } => *offset..*offset + bytes.len() as u64,
+            Change::SetLen { bytes } => *bytes..u64::MAX,
+            Change::Punch { offset, bytes } => *offset..offset.saturating_add(*bytes),
+            Change::Reserve { .. } => return vec![self],
+        };
+        let seq = self.seq;
+        match &self.change {
+            Change::Write { offset, bytes } => {
+                let range = *offset..*offset + bytes.len() as u64;
+                let cut = |part: &Range<u64>| {
+                    let from = index(part.start - offset);
+                    let to = index(part.end - offset);
+                    Change::Write { offset: part.start, bytes: Arc::from(&bytes[from..to]) }
+                };
+                outside(&range, &gone).iter().map(|part| Pending { seq, change: cut(part) }).collect()
+            }
+            Change::Punch { offset, bytes } => {
+                let range = *offset..offset.saturating_add(*bytes);
+                let cut =
+                    |part: &Range<u64>| Change::Punch { offset: part.start, bytes: part.end - part.start };
+                outside(&range, &gone).iter().map(|part| Pending { seq, change: cut(part) }).collect()
+            }
+            Change::SetLen { .. } | Change::Reserve { .. } => vec![self],
+        }
+    }
+}
+
+/// The parts of `range` that `gone` does not cover.
+fn outside(range: &Range<u64>, gone: &Range<u64>) -> Vec<Range<u64>> {
+    let before = range.start..range.end.min(gone.start);
+    let after = range.start.max(gone.end)..range.end;
+    [before, after].into_iter().filter(|part| part.start < part.end).collect()
+}

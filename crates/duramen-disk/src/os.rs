@@ -1,0 +1,344 @@
+//! The operating system's disk: real files, real syncs, the real clock.
+//!
+//! Owns every file descriptor of the database. It never retries a sync that failed and never hides how a
+//! durable write was made durable. D1 rests on [`File::sync_data`], [`File::write_durable_at`] and
+//! [`Disk::sync_dir`] here, D6 on their errors being passed on once, D7 on `may_be_partial` being honest,
+//! D8 on `lock`. System calls that differ between systems are in `os/linux.rs` and `os/portable.rs`.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the other side of the door: calls refused elsewhere are made here"
+)]
+
+mod aligned;
+mod lock;
+#[cfg(target_os = "linux")]
+#[path = "os/linux.rs"]
+mod platform;
+#[cfg(not(target_os = "linux"))]
+#[path = "os/portable.rs"]
+mod platform;
+#[cfg(test)]
+mod tests;
+
+use std::fs::{self, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use self::aligned::AlignedPool;
+use crate::{
+    Access, DIRECT_ALIGN_BYTES, Disk, DurableWriteError, File, FileSystem, Lock, LockError, OpenMode,
+    PathKind, SyncMethod, WriteError,
+};
+
+/// The operating system's disk.
+///
+/// Files are 0600 and directories 0700 at most, and no descriptor survives `exec`. Errors are the
+/// system's own, with their numbers; who calls adds the path.
+#[derive(Debug, Clone)]
+pub struct OsDisk {
+    start: Instant,
+}
+
+impl OsDisk {
+    /// The disk of this machine. Touches nothing until it is used.
+    #[must_use]
+    pub fn new() -> OsDisk {
+        OsDisk { start: Instant::now() }
+    }
+}
+
+impl Default for OsDisk {
+    fn default() -> OsDisk {
+        OsDisk::new()
+    }
+}
+
+impl Disk for OsDisk {
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn File>> {
+        let mut options = OpenOptions::new();
+        options
+            .read(true)
+            .write(access.mode != OpenMode::Read)
+            .create_new(access.mode == OpenMode::CreateNew);
+        platform::private_file(&mut options);
+        let file = options.open(path)?;
+        if file.metadata()?.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let direct = access.sync == SyncMethod::DirectDsync;
+        if direct && let Err(error) = platform::set_direct(&file) {
+            if access.mode == OpenMode::CreateNew {
+                // Refused: leave nothing behind. The refusal is the error that matters to the caller.
+                drop(fs::remove_file(path));
+            }
+            return Err(error);
+        }
+        let pool = direct.then(AlignedPool::default);
+        Ok(Arc::new(OsFile { file, sync: access.sync, pool, dsync_refused: AtomicBool::new(false) }))
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        let mut builder = fs::DirBuilder::new();
+        platform::private_dir(&mut builder);
+        builder.create(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        platform::sync_dir(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        let entries = fs::read_dir(path)?;
+        let mut names: Vec<PathBuf> =
+            entries.map(|entry| Ok(PathBuf::from(entry?.file_name()))).collect::<io::Result<_>>()?;
+        names.sort();
+        Ok(names)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn kind(&self, path: &Path) -> io::Result<Option<PathKind>> {
+        let kind_of = |found: fs::Metadata| {
+            if found.is_file() {
+                PathKind::File
+            } else if found.is_dir() {
+                PathKind::Directory
+            } else {
+                PathKind::Other
+            }
+        };
+        match fs::metadata(path) {
+            Ok(found) => Ok(Some(kind_of(found))),
+            // A link that leads nowhere is something, and whoever would create a file here must know.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::symlink_metadata(path) {
+                Ok(_) => Ok(Some(PathKind::Other)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    fn lock(&self, path: &Path, exclusive: bool) -> Result<Box<dyn Lock>, LockError> {
+        let mut options = OpenOptions::new();
+        // A reader's lock asks for no right to write, so that it works on a read-only mount.
+        options.read(true).write(exclusive).create(exclusive).truncate(false);
+        platform::private_file(&mut options);
+        lock::take(&options, path, exclusive)
+    }
+
+    fn file_system(&self, path: &Path) -> io::Result<FileSystem> {
+        platform::file_system(path)
+    }
+
+    fn wall_ns(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn random(&self) -> u64 {
+        // Without a kernel source the hasher's keys are what is left; they too come from the system.
+        platform::random().unwrap_or_else(|_| RandomState::new().hash_one(self.start))
+    }
+}
+
+/// An open file of the operating system.
+#[derive(Debug)]
+struct OsFile {
+    file: fs::File,
+    sync: SyncMethod,
+    /// Aligned buffers; present exactly if the file is past the cache.
+    pool: Option<AlignedPool>,
+    /// The system cannot make one write durable by itself; writes are followed by a sync instead.
+    dsync_refused: AtomicBool,
+}
+
+/// One call that writes some of `bytes` and says how many.
+type WriteSome = fn(&fs::File, &[u8], u64) -> io::Result<usize>;
+
+impl OsFile {
+    /// Writes all of `bytes`, from aligned memory if the file needs it.
+    fn write_all(&self, write_some: WriteSome, bytes: &[u8], offset: u64) -> Result<(), WriteError> {
+        let Some(pool) = &self.pool else {
+            return write_loop(&self.file, write_some, bytes, offset, 1);
+        };
+        let align = DIRECT_ALIGN_BYTES;
+        if !offset.is_multiple_of(align) || !(bytes.len() as u64).is_multiple_of(align) {
+            let text =
+                format!("direct write of {} bytes at {offset:#x} is not aligned to {align}", bytes.len());
+            return Err(WriteError {
+                source: io::Error::new(io::ErrorKind::InvalidInput, text),
+                may_be_partial: false,
+            });
+        }
+        if aligned::is_aligned(bytes) {
+            return write_loop(&self.file, write_some, bytes, offset, aligned::ALIGN_BYTES);
+        }
+        pool.with(bytes.len(), |buffer| {
+            buffer.copy_from_slice(bytes);
+            write_loop(&self.file, write_some, buffer, offset, aligned::ALIGN_BYTES)
+        })
+    }
+
+    fn sync_after_write(&self, bytes: &[u8], offset: u64) -> Result<(), DurableWriteError> {
+        self.write_all(platform::write_at, bytes, offset).map_err(DurableWriteError::Write)?;
+        platform::sync_data(&self.file).map_err(DurableWriteError::Sync)
+    }
+}
+
+/// Whether the system refused before it took a byte, so that a failed write is certain to have had no effect.
+///
+/// An input or output error may come after some bytes; a full disk is certain only for writes into the
+/// cache, because a direct write may have reached the device in part.
+fn refused_untouched(error: &io::Error, direct: bool) -> bool {
+    match error.kind() {
+        io::ErrorKind::InvalidInput
+        | io::ErrorKind::PermissionDenied
+        | io::ErrorKind::ReadOnlyFilesystem
+        | io::ErrorKind::FileTooLarge
+        | io::ErrorKind::Unsupported => true,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => !direct,
+        _ => platform::is_bad_descriptor(error),
+    }
+}
+
+/// Repeats a partial write until all is written. `step` is what an interrupted write must resume at a multiple of.
+fn write_loop(
+    file: &fs::File,
+    write_some: WriteSome,
+    bytes: &[u8],
+    offset: u64,
+    step: usize,
+) -> Result<(), WriteError> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let failed = match write_some(file, &bytes[done..], offset + done as u64) {
+            Ok(taken) if taken == bytes.len() - done => return Ok(()),
+            // A direct write resumes at a block; what it wrote of a started block it writes again.
+            Ok(taken) if taken >= step => {
+                done += taken / step * step;
+                continue;
+            }
+            Ok(taken) => {
+                let source = io::ErrorKind::WriteZero.into();
+                WriteError { source, may_be_partial: done + taken > 0 }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(source) => {
+                let may_be_partial = done > 0 || !refused_untouched(&source, step > 1);
+                WriteError { source, may_be_partial }
+            }
+        };
+        return Err(failed);
+    }
+    Ok(())
+}
+
+/// Reads until the buffer is full or the file ends; returns how many bytes were read.
+fn read_loop(file: &fs::File, buffer: &mut [u8], offset: u64, step: usize) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match platform::read_at(file, &mut buffer[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(taken) => {
+                done += taken;
+                // Past the cache only the end of the file stops a read inside a block.
+                if !done.is_multiple_of(step) {
+                    break;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+impl File for OsFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let (have, want) = match &self.pool {
+            None => (read_loop(&self.file, buffer, offset, 1)?, buffer.len()),
+            Some(pool) => {
+                let start = offset / DIRECT_ALIGN_BYTES * DIRECT_ALIGN_BYTES;
+                let skip = aligned::index(offset - start)?;
+                let want = skip + buffer.len();
+                pool.with(want.next_multiple_of(aligned::ALIGN_BYTES), |aligned| {
+                    let have = read_loop(&self.file, aligned, start, aligned::ALIGN_BYTES)?;
+                    if have >= want {
+                        buffer.copy_from_slice(&aligned[skip..want]);
+                    }
+                    io::Result::Ok((have, want))
+                })?
+            }
+        };
+        if have < want {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), WriteError> {
+        self.write_all(platform::write_at, bytes, offset)
+    }
+
+    fn write_durable_at(&self, bytes: &[u8], offset: u64) -> Result<(), DurableWriteError> {
+        if self.sync == SyncMethod::Fdatasync || self.dsync_refused.load(Ordering::Relaxed) {
+            return self.sync_after_write(bytes, offset);
+        }
+        match self.write_all(platform::write_dsync_at, bytes, offset) {
+            Ok(()) => Ok(()),
+            Err(error) if error.source.kind() == io::ErrorKind::Unsupported && !error.may_be_partial => {
+                self.dsync_refused.store(true, Ordering::Relaxed);
+                self.sync_after_write(bytes, offset)
+            }
+            // One call wrote and synced. Unless it refused at the door, which half failed is unknown, and
+            // the sync's half is the worse: even "no space" may come from writing out delayed blocks.
+            Err(error) => {
+                let untouched = !error.may_be_partial && refused_untouched(&error.source, true);
+                Err(if untouched {
+                    DurableWriteError::Write(error)
+                } else {
+                    DurableWriteError::Sync(error.source)
+                })
+            }
+        }
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        platform::sync_data(&self.file)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+
+    fn reserve(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        if bytes == 0 { Ok(()) } else { platform::reserve(&self.file, offset, bytes) }
+    }
+
+    fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        if bytes == 0 { Ok(()) } else { platform::punch(&self.file, offset, bytes) }
+    }
+
+    /// Does nothing: the range sync of Linux is not offered without unsafe code, and it is only a hint.
+    fn start_writeback(&self, _offset: u64, _bytes: u64) {}
+}

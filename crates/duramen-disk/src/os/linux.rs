@@ -1,0 +1,159 @@
+//! System calls of Linux that the standard library does not offer.
+//!
+//! Owns the mapping from one wish to one call. It never loops and never retries: `os.rs` decides. D1 rests
+//! on `fdatasync`, `RWF_DSYNC` and the directory's `fsync` here.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, IoSlice};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, OFlags, StatVfsMountFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+
+use crate::FileSystem;
+
+pub(super) fn private_file(options: &mut OpenOptions) {
+    options.mode(0o600);
+}
+
+pub(super) fn private_dir(builder: &mut DirBuilder) {
+    builder.mode(0o700);
+}
+
+/// Asks the kernel to pass its cache by. Set after opening, so that a refusal is told apart from other errors.
+pub(super) fn set_direct(file: &fs::File) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT).map_err(|error| match error {
+        Errno::INVAL => io::Error::new(io::ErrorKind::Unsupported, "the file system refuses direct writes"),
+        other => other.into(),
+    })
+}
+
+pub(super) fn read_at(file: &fs::File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    file.read_at(buffer, offset)
+}
+
+pub(super) fn write_at(file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    file.write_at(bytes, offset)
+}
+
+/// Writes and makes durable in one call; `Unsupported` where the kernel or the file system cannot.
+pub(super) fn write_dsync_at(file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    rustix::io::pwritev2(file, &[IoSlice::new(bytes)], offset, ReadWriteFlags::DSYNC).map_err(|error| {
+        match error {
+            Errno::NOSYS | Errno::OPNOTSUPP => io::ErrorKind::Unsupported.into(),
+            other => other.into(),
+        }
+    })
+}
+
+/// One `fdatasync`. Called directly because the standard library would repeat an interrupted one (D6).
+pub(super) fn sync_data(file: &fs::File) -> io::Result<()> {
+    Ok(rustix::fs::fdatasync(file)?)
+}
+
+pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(path, flags, rustix::fs::Mode::empty())?;
+    Ok(rustix::fs::fsync(directory)?)
+}
+
+pub(super) fn reserve(file: &fs::File, offset: u64, bytes: u64) -> io::Result<()> {
+    allocate(file, FallocateFlags::empty(), offset, bytes)
+}
+
+pub(super) fn punch(file: &fs::File, offset: u64, bytes: u64) -> io::Result<()> {
+    allocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, bytes)
+}
+
+/// Both uses are a convenience, so a file system that lacks the call is no error.
+fn allocate(file: &fs::File, mode: FallocateFlags, offset: u64, bytes: u64) -> io::Result<()> {
+    loop {
+        match rustix::fs::fallocate(file, mode, offset, bytes) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+pub(super) fn is_bad_descriptor(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::BADF)
+}
+
+pub(super) fn random() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+pub(super) fn file_system(path: &Path) -> io::Result<FileSystem> {
+    // The magic number is 32 bits; on 32-bit systems the kernel's signed word may have extended its sign.
+    let magic = (rustix::fs::statfs(path)?.f_type as u64) & 0xffff_ffff;
+    let space = rustix::fs::statvfs(path)?;
+    let (name, network) = match name_of(magic) {
+        Some(known) => (known.name.to_owned(), known.network),
+        // What is not known may be on a network.
+        None => (format!("unknown ({magic:#x})"), true),
+    };
+    Ok(FileSystem {
+        name,
+        network,
+        read_only: space.f_flag.contains(StatVfsMountFlags::RDONLY),
+        block_bytes: space.f_bsize,
+        free_bytes: space.f_bavail.saturating_mul(space.f_frsize),
+        total_bytes: space.f_blocks.saturating_mul(space.f_frsize),
+    })
+}
+
+/// A file system known by its magic number.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) name: &'static str,
+    pub(super) network: bool,
+}
+
+/// Magic numbers from the kernel's `include/uapi/linux/magic.h` and the file systems' own headers.
+pub(super) fn name_of(magic: u64) -> Option<Known> {
+    let local = |name| Some(Known { name, network: false });
+    // `fuse` is also virtiofs and sshfs, `9p` also a host's directory: neither can be known to be local.
+    let network = |name| Some(Known { name, network: true });
+    match magic {
+        0xef53 => local("ext4"),
+        0x5846_5342 => local("xfs"),
+        0x9123_683e => local("btrfs"),
+        0x2fc1_2fc1 => local("zfs"),
+        0xf2f5_2010 => local("f2fs"),
+        0xca45_1a4e => local("bcachefs"),
+        0x0102_1994 => local("tmpfs"),
+        0x8584_58f6 => local("ramfs"),
+        0x794c_7630 => local("overlay"),
+        0x6175_6673 => local("aufs"),
+        0xf15f => local("ecryptfs"),
+        0x3153_464a => local("jfs"),
+        0x5265_4973 => local("reiserfs"),
+        0x3434 => local("nilfs2"),
+        0x2405_1905 => local("ubifs"),
+        0x4d44 => local("vfat"),
+        0x2011_bab0 => local("exfat"),
+        0x5346_544e | 0x7366_746e => local("ntfs"),
+        0x1501_3346 => local("udf"),
+        0x9660 => local("iso9660"),
+        0x7371_7368 => local("squashfs"),
+        0xe0f5_e1e2 => local("erofs"),
+        0x6969 => network("nfs"),
+        0x517b => network("smb"),
+        0xff53_4d42 | 0xfe53_4d42 => network("cifs"),
+        0x0102_1997 => network("9p"),
+        0x6573_5546 => network("fuse"),
+        0x00c3_6400 => network("ceph"),
+        0x5346_414f => network("afs"),
+        0x0116_1970 => network("gfs2"),
+        0x7461_636f => network("ocfs2"),
+        0x0bd0_0bd0 => network("lustre"),
+        0x4750_4653 => network("gpfs"),
+        0x786f_4256 => network("vboxsf"),
+        _ => None,
+    }
+}

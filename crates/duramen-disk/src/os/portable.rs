@@ -1,0 +1,133 @@
+//! The same calls for systems other than Linux, from the standard library alone.
+//!
+//! Owns what macOS, the BSDs and Windows lack or do otherwise. It never pretends: what cannot be had is
+//! `Unsupported`, or succeeds without effect where the trait allows it. D1 rests on `sync_data` here, which
+//! is `F_FULLFSYNC` on macOS and `FlushFileBuffers` on Windows. Only compiled, not tested, so far.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
+use std::path::Path;
+
+use crate::FileSystem;
+
+#[cfg(unix)]
+pub(super) fn private_file(options: &mut OpenOptions) {
+    use std::os::unix::fs::OpenOptionsExt;
+    options.mode(0o600);
+}
+
+/// Windows files inherit the directory's access list.
+#[cfg(not(unix))]
+pub(super) fn private_file(_options: &mut OpenOptions) {}
+
+#[cfg(unix)]
+pub(super) fn private_dir(builder: &mut DirBuilder) {
+    use std::os::unix::fs::DirBuilderExt;
+    builder.mode(0o700);
+}
+
+/// Windows directories inherit their parent's access list.
+#[cfg(not(unix))]
+pub(super) fn private_dir(_builder: &mut DirBuilder) {}
+
+pub(super) fn set_direct(_file: &fs::File) -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "direct writes are offered on Linux only"))
+}
+
+#[cfg(unix)]
+pub(super) fn read_at(file: &fs::File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, buffer, offset)
+}
+
+#[cfg(unix)]
+pub(super) fn write_at(file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::write_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+pub(super) fn read_at(file: &fs::File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, buffer, offset)
+}
+
+#[cfg(windows)]
+pub(super) fn write_at(file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_write(file, bytes, offset)
+}
+
+/// No call does both; the caller falls back to a write and a sync.
+pub(super) fn write_dsync_at(_file: &fs::File, _bytes: &[u8], _offset: u64) -> io::Result<usize> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(super) fn sync_data(file: &fs::File) -> io::Result<()> {
+    file.sync_data()
+}
+
+#[cfg(unix)]
+pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
+    let directory = fs::File::open(path)?;
+    if !directory.metadata()?.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    directory.sync_all()
+}
+
+/// NTFS journals its directories and offers no sync for them; that the directory exists is all that can be checked.
+#[cfg(not(unix))]
+pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
+    if fs::metadata(path)?.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
+}
+
+/// No reservation without unsafe code; the trait allows success without effect.
+pub(super) fn reserve(_file: &fs::File, _offset: u64, _bytes: u64) -> io::Result<()> {
+    Ok(())
+}
+
+/// No holes without unsafe code; the trait allows success without effect.
+pub(super) fn punch(_file: &fs::File, _offset: u64, _bytes: u64) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(unix)]
+pub(super) fn is_bad_descriptor(error: &io::Error) -> bool {
+    rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::BADF)
+}
+
+/// Errors here are not certain enough to promise that nothing was written.
+#[cfg(not(unix))]
+pub(super) fn is_bad_descriptor(_error: &io::Error) -> bool {
+    false
+}
+
+#[cfg(unix)]
+pub(super) fn random() -> io::Result<u64> {
+    use std::io::Read;
+    let mut bytes = [0; 8];
+    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+#[cfg(not(unix))]
+pub(super) fn random() -> io::Result<u64> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(unix)]
+pub(super) fn file_system(path: &Path) -> io::Result<FileSystem> {
+    let space = rustix::fs::statvfs(path)?;
+    Ok(FileSystem {
+        name: "unknown (this system does not say)".to_owned(),
+        network: true,
+        read_only: space.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY),
+        block_bytes: space.f_bsize,
+        free_bytes: space.f_bavail.saturating_mul(space.f_frsize),
+        total_bytes: space.f_blocks.saturating_mul(space.f_frsize),
+    })
+}
+
+#[cfg(not(unix))]
+pub(super) fn file_system(path: &Path) -> io::Result<FileSystem> {
+    let read_only = fs::metadata(path)?.permissions().readonly();
+    let name = "unknown (this system does not say)".to_owned();
+    Ok(FileSystem { name, network: true, read_only, block_bytes: 4096, free_bytes: 0, total_bytes: 0 })
+}

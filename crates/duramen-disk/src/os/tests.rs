@@ -1,0 +1,104 @@
+//! The loops around partial, interrupted and failing calls, driven by calls that do as they are told: no
+//! real disk fails on request. D7 rests on `may_be_partial` being honest.
+#![allow(clippy::unwrap_used)]
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{self, ErrorKind};
+
+use super::{WriteSome, write_loop};
+use crate::WriteError;
+
+/// What the fake call answers next: bytes taken, or an error.
+type Answer = Result<usize, ErrorKind>;
+
+thread_local! {
+    static ANSWERS: RefCell<VecDeque<Answer>> = const { RefCell::new(VecDeque::new()) };
+    static CALLS: RefCell<Vec<(usize, u64)>> = const { RefCell::new(Vec::new()) };
+}
+
+fn answer(_file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    CALLS.with_borrow_mut(|calls| calls.push((bytes.len(), offset)));
+    ANSWERS.with_borrow_mut(|answers| answers.pop_front().unwrap()).map_err(io::Error::from)
+}
+
+/// Writes `bytes` at offset 1000 times `step` against these answers; what came of it, and each call made.
+fn run(bytes: usize, step: usize, answers: &[Answer]) -> (Result<(), WriteError>, Vec<(usize, u64)>) {
+    ANSWERS.with_borrow_mut(|queue| *queue = answers.iter().copied().collect());
+    CALLS.with_borrow_mut(Vec::clear);
+    let file = tempfile::tempfile().unwrap();
+    let call: WriteSome = answer;
+    let result = write_loop(&file, call, &vec![0; bytes], 0, step);
+    ANSWERS.with_borrow(|queue| assert!(queue.is_empty(), "all answers are used"));
+    (result, CALLS.take())
+}
+
+#[test]
+fn partial_and_interrupted_writes_go_on_where_they_stopped() {
+    let (result, calls) = run(10, 1, &[Ok(3), Err(ErrorKind::Interrupted), Ok(7)]);
+    result.unwrap();
+    assert_eq!(calls, [(10, 0), (7, 3), (7, 3)]);
+    assert!(run(0, 1, &[]).0.is_ok());
+}
+
+#[test]
+fn partial_direct_write_resumes_at_a_block() {
+    let (result, calls) = run(12_288, 4096, &[Ok(5000), Ok(8192)]);
+    result.unwrap();
+    assert_eq!(calls, [(12_288, 0), (8192, 4096)]);
+}
+
+#[test]
+fn failed_write_says_whether_bytes_may_have_been_taken() {
+    let cases: [(usize, &[Answer], bool); 9] = [
+        (1, &[Err(ErrorKind::StorageFull)], false),
+        (1, &[Err(ErrorKind::QuotaExceeded)], false),
+        (1, &[Err(ErrorKind::ReadOnlyFilesystem)], false),
+        (1, &[Ok(1), Err(ErrorKind::StorageFull)], true),
+        // An input/output error may come after some pages were taken.
+        (1, &[Err(ErrorKind::Other)], true),
+        (1, &[Ok(0)], false),
+        (1, &[Ok(2), Ok(0)], true),
+        // Past the cache a full disk may be noticed after some blocks were written.
+        (4096, &[Err(ErrorKind::StorageFull)], true),
+        (4096, &[Ok(100)], true),
+    ];
+    for (step, answers, partial) in cases {
+        let error = run(8192, step, answers).0.unwrap_err();
+        assert_eq!(error.may_be_partial, partial, "step {step}, {answers:?}");
+    }
+}
+
+#[test]
+fn aligned_memory_is_aligned_and_reused() {
+    use super::aligned::{ALIGN_BYTES, AlignedPool, is_aligned};
+    let pool = AlignedPool::default();
+    let first = pool.with(10_000, |bytes| {
+        assert_eq!((bytes.len(), is_aligned(bytes)), (10_000, true));
+        bytes.as_ptr()
+    });
+    assert_eq!(pool.with(ALIGN_BYTES, |bytes| bytes.as_ptr()), first);
+    // A call inside another gets memory of its own.
+    pool.with(1, |_| pool.with(1, |bytes| assert!(is_aligned(bytes))));
+    pool.with(10 << 20, |bytes| assert!(is_aligned(bytes)));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn file_systems_are_known_by_number() {
+    use super::platform::name_of;
+    let check = |magic, name, network| {
+        let known = name_of(magic).unwrap();
+        assert_eq!((known.name, known.network), (name, network));
+    };
+    check(0xef53, "ext4", false);
+    check(0x5846_5342, "xfs", false);
+    check(0x0102_1994, "tmpfs", false);
+    check(0x794c_7630, "overlay", false);
+    check(0x6969, "nfs", true);
+    check(0x0102_1997, "9p", true);
+    check(0x6573_5546, "fuse", true);
+    check(0xff53_4d42, "cifs", true);
+    assert_eq!(name_of(1), None);
+}

@@ -1,0 +1,239 @@
+//! The space map on disk: one page of bits per so many blocks, and a list of those pages.
+//!
+//! A checkpoint writes the pages that changed to fresh extents. What it writes is what its own root reaches, not what
+//! is in use at the moment: extents that wait, and values of later commits, are free after a crash.
+
+use std::collections::BTreeMap;
+
+use super::bitmap::{Bitmap, Bits, PAGE_WORDS};
+use super::{RetiredExtent, Space, State};
+use crate::data_file::{DataFile, LOCATION_BYTES, Location, PAGE_HEADER_BYTES, Page, PageKind};
+use crate::error::{Error, Result};
+use crate::ids::{CommitSeq, Generation};
+
+/// What the newest durable checkpoint says about space.
+#[derive(Debug, Default, Clone)]
+pub struct PersistedMap {
+    pages: Vec<(Bits, Location)>,
+    index: Option<Location>,
+}
+
+impl PersistedMap {
+    /// The extents the map itself takes.
+    pub fn extents(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.pages.iter().map(|(_, location)| location.extent()).chain(self.index.map(|l| l.extent()))
+    }
+}
+
+/// A space map being written by a checkpoint.
+#[derive(Debug)]
+pub struct MapDraft {
+    map: PersistedMap,
+    fresh: Vec<(u64, u32)>,
+    stale: Vec<(u64, u32)>,
+    boundary: CommitSeq,
+    /// The list of pages, for the superblock.
+    pub index: Location,
+    /// One after the last block in use.
+    pub end_block: u64,
+}
+
+impl Space {
+    /// Reads the map that a superblock points at.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` if a page of it cannot be read.
+    pub fn load(data: DataFile, index: &Location) -> Result<Space> {
+        let list = data.read(index, PageKind::SpaceIndex)?;
+        let mut pages = Vec::new();
+        for entry in list.payload().chunks_exact(LOCATION_BYTES) {
+            let location = Location::decode(entry).expect("the chunk is as long as a location");
+            let page = data.read(&location, PageKind::SpaceMap)?;
+            let bits = decode_bits(page.payload()).ok_or_else(|| {
+                Error::damaged_data(data.path(), data.offset(location.block), "a space map of the wrong length")
+            })?;
+            pages.push((bits, location));
+        }
+        let used = Bitmap::from_pages(pages.iter().map(|(bits, _)| bits.clone()));
+        let file_bytes = data.file().len().map_err(|e| Error::io("measure", data.path(), &e))?;
+        let file_blocks = file_bytes / data.block_bytes() as u64;
+        Ok(Space::with(data, used, PersistedMap { pages, index: Some(*index) }, file_blocks))
+    }
+
+    /// Keeps what an older map uses and this one does not from being used again before the next checkpoint: the
+    /// older superblock is what is left should the newer one be damaged (D3).
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` if a page of the older map cannot be read.
+    pub fn hold(&self, older: &Location, seq: CommitSeq) -> Result<()> {
+        let older = Space::load(self.data.clone(), older)?;
+        let older = older.state.into_inner().expect(super::POISON).used;
+        let mut state = self.state.lock().expect(super::POISON);
+        for (block, block_count) in older.runs_not_in(&state.used) {
+            state.used.set(block, block_count);
+            state.waiting.push(RetiredExtent { block, block_count, birth: seq, retired: seq });
+        }
+        Ok(())
+    }
+
+    /// Writes the pages of the map that changed, as the root of commit `boundary` needs it, through `put`.
+    ///
+    /// # Errors
+    /// What allocation or `put` said; nothing is taken then.
+    pub fn draft(
+        &self,
+        boundary: CommitSeq,
+        generation: Generation,
+        put: &mut dyn FnMut(&Page, u64) -> Result<Location>,
+    ) -> Result<MapDraft> {
+        let mut draft = self.plan(boundary)?;
+        let written = self.write_draft(&mut draft, generation, put);
+        if let Err(error) = written {
+            self.discard(&draft);
+            return Err(error);
+        }
+        Ok(draft)
+    }
+
+    /// The superblock that points at the draft is durable.
+    pub fn adopt(&self, draft: MapDraft) {
+        let mut state = self.state.lock().expect(super::POISON);
+        state.unrooted.retain(|_, (_, seq)| seq.is_none_or(|seq| seq > draft.boundary));
+        let gone = draft.stale.iter().map(|(block, block_count)| RetiredExtent {
+            block: *block,
+            block_count: *block_count,
+            birth: draft.boundary,
+            retired: draft.boundary,
+        });
+        state.waiting.extend(gone);
+        state.persisted = draft.map;
+    }
+
+    /// The checkpoint of a draft failed before its superblock was touched.
+    pub fn discard(&self, draft: &MapDraft) {
+        draft.fresh.iter().for_each(|(block, block_count)| self.give_back(*block, *block_count));
+    }
+
+    /// Allocates room for the pages that change.
+    fn plan(&self, boundary: CommitSeq) -> Result<MapDraft> {
+        let mut fresh = Vec::new();
+        let planned = self.plan_into(boundary, &mut fresh);
+        if planned.is_err() {
+            fresh.iter().for_each(|(block, block_count)| self.give_back(*block, *block_count));
+        }
+        let (map, stale, end_block) = planned?;
+        let index = map.index.expect("a plan has an index");
+        Ok(MapDraft { map, fresh, stale, boundary, index, end_block })
+    }
+
+    /// Which pages change depends on where there is room for them, so it goes round until nothing more changes.
+    fn plan_into(
+        &self,
+        boundary: CommitSeq,
+        fresh: &mut Vec<(u64, u32)>,
+    ) -> Result<(PersistedMap, Vec<(u64, u32)>, u64)> {
+        let mut state = self.state.lock().expect(super::POISON);
+        let page_blocks = self.data.blocks_of(PAGE_HEADER_BYTES + PAGE_WORDS * 8);
+        let mut target = reachable(&state, boundary);
+        let mut stale: Vec<(u64, u32)> = state.persisted.index.map(|l| l.extent()).into_iter().collect();
+        stale.iter().for_each(|(block, count)| target.clear(*block, *count));
+        let index_blocks = self.index_blocks(&target);
+        let index = self.take(&mut state, &mut target, index_blocks, fresh)?;
+        let mut places: BTreeMap<usize, Location> = BTreeMap::new();
+        loop {
+            let changed = |page: &usize| !places.contains_key(page) && differs(&state, &target, *page);
+            let Some(page) = (0..target.page_count()).find(changed) else { break };
+            if let Some((_, old)) = state.persisted.pages.get(page) {
+                let (block, count) = old.extent();
+                stale.push((block, count));
+                target.clear(block, count);
+            }
+            let place = self.take(&mut state, &mut target, page_blocks, fresh)?;
+            places.insert(page, place);
+        }
+        let page_of = |page: usize| {
+            let place = places.get(&page).copied();
+            let kept = || state.persisted.pages[page].1;
+            (target.bits(page).clone(), place.unwrap_or_else(kept))
+        };
+        let pages = (0..target.page_count()).map(page_of).collect();
+        Ok((PersistedMap { pages, index: Some(index) }, stale, target.end()))
+    }
+
+    /// Blocks for a list of as many pages as there are, with room for the few that planning may add.
+    fn index_blocks(&self, target: &Bitmap) -> u32 {
+        self.data.blocks_of(PAGE_HEADER_BYTES + (target.page_count() + 8) * LOCATION_BYTES)
+    }
+
+    fn take(
+        &self,
+        state: &mut State,
+        target: &mut Bitmap,
+        block_count: u32,
+        fresh: &mut Vec<(u64, u32)>,
+    ) -> Result<Location> {
+        let block = state.used.find(block_count);
+        let end = block + u64::from(block_count);
+        if end > state.file_blocks {
+            self.grow(state, end)?;
+        }
+        state.used.set(block, block_count);
+        target.set(block, block_count);
+        fresh.push((block, block_count));
+        Ok(Location { block, block_count, raw_bytes: 0, flags: 0, tag: 0 })
+    }
+
+    fn write_draft(
+        &self,
+        draft: &mut MapDraft,
+        generation: Generation,
+        put: &mut dyn FnMut(&Page, u64) -> Result<Location>,
+    ) -> Result<()> {
+        for (bits, location) in &mut draft.map.pages {
+            if location.raw_bytes == 0 {
+                let page = Page::build(PageKind::SpaceMap, generation.0, PAGE_WORDS * 8, |out| {
+                    bits.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+                });
+                *location = put(&page, location.block)?;
+            }
+        }
+        let bytes = draft.map.pages.len() * LOCATION_BYTES;
+        let list = Page::build(PageKind::SpaceIndex, generation.0, bytes, |out| {
+            draft.map.pages.iter().for_each(|(_, location)| location.encode(out));
+        });
+        // The index may have been given more blocks than its list fills; they stay its own.
+        let location = Location { block_count: draft.index.block_count, ..put(&list, draft.index.block)? };
+        draft.index = location;
+        draft.map.index = Some(location);
+        Ok(())
+    }
+}
+
+/// What the root of `boundary` reaches: everything in use but what waits and what came later.
+fn reachable(state: &State, boundary: CommitSeq) -> Bitmap {
+    let mut target = state.used.clone();
+    for extent in state.waiting.iter().filter(|extent| extent.retired <= boundary) {
+        target.clear(extent.block, extent.block_count);
+    }
+    for (block, (count, seq)) in &state.unrooted {
+        if seq.is_none_or(|seq| seq > boundary) {
+            target.clear(*block, *count);
+        }
+    }
+    target
+}
+
+fn differs(state: &State, target: &Bitmap, page: usize) -> bool {
+    state.persisted.pages.get(page).is_none_or(|(bits, _)| bits != target.bits(page))
+}
+
+fn decode_bits(payload: &[u8]) -> Option<Bits> {
+    if payload.len() != PAGE_WORDS * 8 {
+        return None;
+    }
+    let mut bits = Box::new([0; PAGE_WORDS]);
+    for (word, bytes) in bits.iter_mut().zip(payload.chunks_exact(8)) {
+        *word = u64::from_le_bytes(bytes.try_into().ok()?);
+    }
+    Some(bits)
+}

@@ -1,0 +1,149 @@
+//! The rows of the catalogue and of the tree of roots. Pure codecs.
+
+use crate::data_file::{LOCATION_BYTES, Location};
+use crate::ids::{CommitSeq, TreeId};
+use crate::tree::{Place, ReducerSpec};
+
+const ROW_VERSION: u8 = 1;
+const HAS_SPEC: u8 = 1;
+const HAS_PLACE: u8 = 2;
+const HAS_REDUCTION: u8 = 4;
+const HAS_BIG_VALUES: u8 = 8;
+const DROPPED: u8 = 16;
+
+/// What the catalogue says about a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CatalogRow {
+    /// The tree.
+    pub id: TreeId,
+    /// Its reducer.
+    pub spec: Option<ReducerSpec>,
+}
+
+/// What the tree of roots says about a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RootEntry {
+    /// Its reducer.
+    pub spec: Option<ReducerSpec>,
+    /// Where its root node lies, and the reduction of all of it.
+    pub place: Option<Place>,
+    /// Number of entries.
+    pub count: u64,
+    /// Whether a big value was ever put into it.
+    pub has_big_values: bool,
+    /// The commit that dropped it, if it was.
+    pub dropped_at: Option<CommitSeq>,
+    /// Pages before this key have been given back already.
+    pub reaped_to: Vec<u8>,
+}
+
+impl CatalogRow {
+    /// The encoded form.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![ROW_VERSION, if self.spec.is_some() { HAS_SPEC } else { 0 }];
+        out.extend_from_slice(&self.id.0.to_le_bytes());
+        encode_spec(self.spec.as_ref(), &mut out);
+        out
+    }
+
+    /// Reads the encoded form; `None` if it is not one.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<CatalogRow> {
+        let mut rest = Rest(bytes);
+        let [ROW_VERSION, flags] = rest.array()? else { return None };
+        let id = TreeId(u64::from_le_bytes(rest.array()?));
+        let spec = if flags & HAS_SPEC != 0 { Some(rest.spec()?) } else { None };
+        rest.0.is_empty().then_some(CatalogRow { id, spec })
+    }
+}
+
+impl RootEntry {
+    /// The encoded form.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let reduction = self.place.as_ref().and_then(|place| place.reduction.as_deref());
+        let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+        let flags = flag(self.spec.is_some(), HAS_SPEC)
+            | flag(self.place.is_some(), HAS_PLACE)
+            | flag(reduction.is_some(), HAS_REDUCTION)
+            | flag(self.has_big_values, HAS_BIG_VALUES)
+            | flag(self.dropped_at.is_some(), DROPPED);
+        let mut out = vec![ROW_VERSION, flags];
+        out.extend_from_slice(&self.count.to_le_bytes());
+        encode_spec(self.spec.as_ref(), &mut out);
+        if let Some(place) = &self.place {
+            place.location.encode(&mut out);
+        }
+        if let Some(reduction) = reduction {
+            encode_bytes(reduction, &mut out);
+        }
+        if let Some(seq) = self.dropped_at {
+            out.extend_from_slice(&seq.0.to_le_bytes());
+            encode_bytes(&self.reaped_to, &mut out);
+        }
+        out
+    }
+
+    /// Reads the encoded form; `None` if it is not one.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<RootEntry> {
+        let mut rest = Rest(bytes);
+        let [ROW_VERSION, flags] = rest.array()? else { return None };
+        let count = u64::from_le_bytes(rest.array()?);
+        let spec = if flags & HAS_SPEC != 0 { Some(rest.spec()?) } else { None };
+        let location = if flags & HAS_PLACE != 0 {
+            Some(Location::decode(&rest.array::<LOCATION_BYTES>()?)?)
+        } else {
+            None
+        };
+        let reduction = if flags & HAS_REDUCTION != 0 { Some(Box::from(rest.bytes()?)) } else { None };
+        let (dropped_at, reaped_to) = if flags & DROPPED != 0 {
+            (Some(CommitSeq(u64::from_le_bytes(rest.array()?))), rest.bytes()?.to_vec())
+        } else {
+            (None, Vec::new())
+        };
+        let place = location.map(|location| Place { location, reduction });
+        let has_big_values = flags & HAS_BIG_VALUES != 0;
+        rest.0.is_empty().then_some(RootEntry { spec, place, count, has_big_values, dropped_at, reaped_to })
+    }
+}
+
+fn encode_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    let length = u32::try_from(bytes.len()).expect("names, parameters and reductions are short");
+    out.extend_from_slice(&length.to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+fn encode_spec(spec: Option<&ReducerSpec>, out: &mut Vec<u8>) {
+    if let Some(spec) = spec {
+        out.extend_from_slice(&spec.version.to_le_bytes());
+        encode_bytes(spec.name.as_bytes(), out);
+        encode_bytes(&spec.params, out);
+    }
+}
+
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = u32::from_le_bytes(self.array()?);
+        self.take(usize::try_from(length).ok()?)
+    }
+
+    fn spec(&mut self) -> Option<ReducerSpec> {
+        let version = u32::from_le_bytes(self.array()?);
+        let name = String::from_utf8(self.bytes()?.to_vec()).ok()?;
+        Some(ReducerSpec { name, version, params: self.bytes()?.to_vec() })
+    }
+}

@@ -1,0 +1,314 @@
+//! Checkpoints: a published root made durable in the data file, so that the log before it can be used again.
+//!
+//! Order is everything here (D2, D3): nodes and space map, sync, one superblock (never the newer one), sync; only
+//! then is anything freed or recycled.
+
+mod output;
+mod reap;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::allocator::MapDraft;
+use crate::catalog::{Root, RootEntry, TreeState, TreeTable};
+use crate::data_file::{SUPERBLOCK_OFFSETS, Superblock};
+use crate::error::{Error, Result};
+use crate::ids::{CommitSeq, Generation, TreeId};
+use crate::tree::{Apply, Change, Loading, Node, Place, Slot, Stop, StoredValue, write_tree};
+use crate::wal::LogPosition;
+
+use output::Output;
+use reap::reap;
+pub use store::{Store, read_superblocks};
+
+const POISON: &str = "nothing panics while a checkpoint is locked";
+
+/// Writes checkpoints, one at a time.
+#[derive(Debug)]
+pub struct Checkpointer {
+    store: Arc<Store>,
+    state: Mutex<Newest>,
+}
+
+/// The newest durable checkpoint and what the next one builds on.
+#[derive(Debug)]
+struct Newest {
+    superblock: Superblock,
+    /// Where replay starts from the older superblock: the log is kept from there.
+    older: LogPosition,
+    /// The tree of roots.
+    roots: Option<Slot>,
+    /// The trees as they were at it.
+    trees: TreeTable,
+    /// Where the reaping of dropped trees goes on; `None` when it is done.
+    reaping: BTreeMap<TreeId, Option<Vec<u8>>>,
+}
+
+/// The tree of roots as a checkpoint writes it.
+struct NewRoots {
+    slot: Option<Slot>,
+    place: Option<Arc<Place>>,
+    replaced: Vec<Arc<Node>>,
+}
+
+/// What a checkpoint did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CheckpointReport {
+    /// The commit whose root is durable now.
+    pub seq: CommitSeq,
+    /// The log before this frame is no longer needed.
+    pub keep_log_from: LogPosition,
+    /// Bytes given to write calls.
+    pub written_bytes: u64,
+}
+
+/// Why a checkpoint did not happen.
+#[derive(Debug)]
+pub enum CheckpointError {
+    /// Nothing durable changed: it can be tried again (no room, a page that cannot be read).
+    Failed(Error),
+    /// A sync, or a write to a superblock, failed: the engine must not go on (D6).
+    Poison(Error),
+}
+
+impl From<Error> for CheckpointError {
+    fn from(error: Error) -> CheckpointError {
+        CheckpointError::Failed(error)
+    }
+}
+
+/// What a checkpoint is made of besides a root.
+#[derive(Debug, Clone, Copy)]
+pub struct CheckpointAim {
+    /// Trees created from now on get at least this id.
+    pub next_tree: TreeId,
+    /// The last one of a clean close.
+    pub clean: bool,
+    /// Where the warm pages are listed.
+    pub hot: Option<crate::data_file::Location>,
+}
+
+impl Checkpointer {
+    /// Goes on from the superblock a database was opened with.
+    #[must_use]
+    pub fn new(
+        store: Arc<Store>,
+        superblock: Superblock,
+        older: LogPosition,
+        roots: Option<Slot>,
+        trees: TreeTable,
+    ) -> Self {
+        Checkpointer { store, state: Mutex::new(Newest { superblock, older, roots, trees, reaping: BTreeMap::new() }) }
+    }
+
+    /// The newest durable superblock.
+    pub fn superblock(&self) -> Superblock {
+        self.newest().superblock.clone()
+    }
+
+    /// The tree of roots as it lies on disk.
+    pub fn roots(&self) -> Option<Slot> {
+        self.newest().roots.clone()
+    }
+
+    /// Makes `root`, whose log is durable, the newest checkpoint. `between` is called after each slice of writes,
+    /// with nothing locked that a commit needs.
+    ///
+    /// # Errors
+    /// [`CheckpointError`].
+    pub fn run(
+        &self,
+        root: &Root,
+        aim: CheckpointAim,
+        between: &mut dyn FnMut(),
+    ) -> std::result::Result<CheckpointReport, CheckpointError> {
+        let mut newest = self.newest();
+        let position = *root.position.get().expect("a published root knows its place in the log");
+        assert!(position.seq >= root.seq, "the log holds the root's last commit");
+        let generation = newest.superblock.generation.next();
+        let mut output = Output::new(&self.store, between);
+        let written = self.write_all(&mut newest, root, generation, &mut output);
+        let (new_roots, draft) = match written {
+            Ok(written) => written,
+            Err(error) => {
+                let noted = output.take_noted();
+                drop(output);
+                noted.iter().for_each(|page| self.store.space.give_back(page.block, page.block_count));
+                return Err(error.into());
+            }
+        };
+        let written_bytes = output.written_bytes();
+        drop(output);
+        let NewRoots { slot: roots, place: roots_place, replaced } = new_roots;
+        self.sync()?;
+        let superblock = Superblock {
+            generation,
+            replay: position,
+            marked: position.seq,
+            roots: roots_place.map(|place| place.location),
+            space: Some(draft.index),
+            hot: aim.hot,
+            end_block: draft.end_block,
+            next_tree: aim.next_tree,
+            clean: aim.clean,
+            ..newest.superblock.clone()
+        };
+        self.write_superblock(&superblock)?;
+        self.store.space.adopt(draft);
+        let retired = replaced.iter().filter_map(|node| node.retire(root.seq)).map(Into::into);
+        self.store.space.retire(retired);
+        let older = newest.superblock.replay;
+        newest.superblock = superblock;
+        newest.older = older;
+        newest.roots = roots;
+        newest.trees = root.trees.clone();
+        drop(newest);
+        let registry = &self.store.registry;
+        self.store.space.release(older.seq, || registry.held());
+        Ok(CheckpointReport { seq: root.seq, keep_log_from: older, written_bytes })
+    }
+
+    /// Frees what snapshots held and hold no more.
+    pub fn release(&self) -> u64 {
+        let older = self.newest().older;
+        let registry = &self.store.registry;
+        self.store.space.release(older.seq, || registry.held())
+    }
+
+    /// Gives every node of a root a place, so that it can leave memory; durable only with the next checkpoint.
+    ///
+    /// # Errors
+    /// `Full` or `Io`.
+    pub fn spill(&self, root: &Root, between: &mut dyn FnMut()) -> Result<()> {
+        let _one_at_a_time = self.newest();
+        let mut output = Output::new(&self.store, between);
+        for tree in root.trees.iter() {
+            if let Some(slot) = &tree.slot {
+                write_tree(&self.store.pages, slot, tree.reducer.as_deref(), &mut output)?;
+            }
+        }
+        output.flush()
+    }
+
+    /// Writes everything but the superblock.
+    fn write_all(
+        &self,
+        newest: &mut Newest,
+        root: &Root,
+        generation: Generation,
+        output: &mut Output<'_>,
+    ) -> Result<(NewRoots, MapDraft)> {
+        let new_roots = self.write_roots(newest, root, output)?;
+        let draft = self.store.space.draft(root.seq, generation, &mut |page, block| output.put_at(page, block))?;
+        if let Err(error) = output.flush() {
+            self.store.space.discard(&draft);
+            return Err(error);
+        }
+        Ok((new_roots, draft))
+    }
+
+    /// Writes what changed since the newest checkpoint, and the tree of roots.
+    fn write_roots(&self, newest: &mut Newest, root: &Root, output: &mut Output<'_>) -> Result<NewRoots> {
+        let pages = &self.store.pages;
+        let mut rows: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
+        let mut changed = root.trees.changed_since(&newest.trees);
+        changed.extend(newest.reaping.keys().filter(|id| root.trees.get(**id).is_some()));
+        changed.sort_unstable();
+        changed.dedup();
+        output.flush()?;
+        for id in changed {
+            let entry = root.trees.get(id).map(|tree| self.write_entry(newest, tree, output)).transpose()?.flatten();
+            rows.push((id.0.to_be_bytes().to_vec(), entry.map(|entry| entry.encode())));
+        }
+        let changes: Vec<Change<'_>> = rows
+            .iter()
+            .map(|(key, entry)| Change {
+                key,
+                value: entry.as_ref().map(|bytes| StoredValue { big: false, bytes }),
+            })
+            .collect();
+        if changes.is_empty() {
+            let place = newest.roots.as_ref().and_then(Slot::place);
+            return Ok(NewRoots { slot: newest.roots.clone(), place, replaced: Vec::new() });
+        }
+        output.flush()?;
+        output.note_from_here();
+        let mut apply = Apply::new(pages, &self.store.geometry, root.seq, Loading::Allowed);
+        let roots = apply.tree(newest.roots.as_ref(), &changes).map_err(|stop| match stop {
+            Stop::Failed(error) => error,
+            Stop::Missing => unreachable!("loading is allowed"),
+        })?;
+        let replaced = apply.replaced;
+        let place = roots.as_ref().map(|slot| write_tree(pages, slot, None, output)).transpose()?;
+        Ok(NewRoots { slot: roots, place, replaced })
+    }
+
+    /// Writes one tree and describes it; `None` once a dropped tree has given everything back.
+    fn write_entry(
+        &self,
+        newest: &mut Newest,
+        tree: &TreeState,
+        output: &mut Output<'_>,
+    ) -> Result<Option<RootEntry>> {
+        let slot = tree.slot.as_ref();
+        let reducer = tree.reducer.as_deref();
+        let place = slot.map(|slot| write_tree(&self.store.pages, slot, reducer, output)).transpose()?;
+        let mut reaped_to = Vec::new();
+        if let (Some(slot), Some(dropped_at)) = (slot, tree.dropped_at) {
+            output.flush()?;
+            let start = newest.reaping.get(&tree.id).unwrap_or(&Some(tree.reaped_to.clone())).clone();
+            let next = match start {
+                Some(start) => reap(&self.store, slot, &start, tree.has_big_values, dropped_at)?,
+                None => None,
+            };
+            newest.reaping.insert(tree.id, next.clone());
+            let Some(next) = next else { return Ok(None) };
+            reaped_to = next;
+        }
+        Ok(Some(RootEntry {
+            spec: tree.spec.clone(),
+            place: place.map(|place| (*place).clone()),
+            count: tree.len(),
+            has_big_values: tree.has_big_values,
+            dropped_at: tree.dropped_at,
+            reaped_to,
+        }))
+    }
+
+    /// Dropped trees that have given everything back: the roots may forget them.
+    pub fn reaped(&self) -> Vec<TreeId> {
+        let newest = self.newest();
+        newest.reaping.iter().filter(|(_, next)| next.is_none()).map(|(id, _)| *id).collect()
+    }
+
+    /// The roots have forgotten these trees.
+    pub fn forgotten(&self, ids: &[TreeId]) {
+        let mut newest = self.newest();
+        for id in ids {
+            newest.reaping.remove(id);
+        }
+    }
+
+    fn sync(&self) -> std::result::Result<(), CheckpointError> {
+        let data = self.store.pages.data();
+        data.file().sync_data().map_err(|e| CheckpointError::Poison(Error::io("sync", data.path(), &e)))
+    }
+
+    /// Writes the older of the two superblocks and syncs. D2: the other one is whole all the while.
+    fn write_superblock(&self, superblock: &Superblock) -> std::result::Result<(), CheckpointError> {
+        let data = self.store.pages.data();
+        let slot = usize::from(superblock.generation.0 % 2 == 1);
+        let failed = |e: std::io::Error| CheckpointError::Poison(Error::io("write a superblock of", data.path(), &e));
+        data.file()
+            .write_at(&superblock.encode(), SUPERBLOCK_OFFSETS[slot])
+            .map_err(|error| failed(error.into()))?;
+        self.sync()
+    }
+
+    fn newest(&self) -> MutexGuard<'_, Newest> {
+        self.state.lock().expect(POISON)
+    }
+}

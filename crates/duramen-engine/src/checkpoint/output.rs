@@ -1,0 +1,140 @@
+//! Gathers pages into slices of neighbouring blocks, so that a checkpoint makes few, long writes.
+
+use std::sync::Arc;
+
+use crate::allocator::RetiredExtent;
+use crate::data_file::{Location, Page};
+use crate::error::{Error, Result};
+use crate::tree::{Node, NodeSink, Place, RetiredPage};
+
+use super::Store;
+
+const SLICE_BYTES: usize = 1024 * 1024;
+
+/// Pages on their way to the data file.
+pub struct Output<'a> {
+    store: &'a Store,
+    between: &'a mut dyn FnMut(),
+    slice: Vec<u8>,
+    start_block: u64,
+    written_bytes: u64,
+    /// Nodes whose pages are in the slice: they get their places when it is written.
+    pending: Vec<(Arc<Node>, Arc<Place>)>,
+    /// Where pages went since [`Output::note_from_here`].
+    noted: Option<Vec<Location>>,
+}
+
+impl<'a> Output<'a> {
+    /// Calls `between` after each slice.
+    pub fn new(store: &'a Store, between: &'a mut dyn FnMut()) -> Output<'a> {
+        Output {
+            store,
+            between,
+            slice: Vec::new(),
+            start_block: 0,
+            written_bytes: 0,
+            pending: Vec::new(),
+            noted: None,
+        }
+    }
+
+    /// Notes where nodes go from here on, so that they can be given back if the checkpoint fails.
+    pub fn note_from_here(&mut self) {
+        self.noted = Some(Vec::new());
+    }
+
+    /// The nodes written since then.
+    pub fn take_noted(&mut self) -> Vec<Location> {
+        self.noted.take().unwrap_or_default()
+    }
+
+    /// Bytes given to write calls.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+
+    /// Takes a page for a block that was allocated for it.
+    ///
+    /// # Errors
+    /// What writing an earlier slice said.
+    pub fn put_at(&mut self, page: &Page, block: u64) -> Result<Location> {
+        let data = self.store.pages.data();
+        let location = data.locate(page, block);
+        let block_bytes = data.block_bytes();
+        let next = self.start_block + (self.slice.len() / block_bytes) as u64;
+        if !self.slice.is_empty() && (next != block || self.slice.len() >= SLICE_BYTES) {
+            self.flush()?;
+        }
+        if self.slice.is_empty() {
+            self.start_block = block;
+        }
+        self.slice.extend_from_slice(page.bytes());
+        let padded = self.slice.len().next_multiple_of(block_bytes);
+        self.slice.resize(padded, 0);
+        Ok(location)
+    }
+
+    /// Writes what is gathered.
+    ///
+    /// # Errors
+    /// `Full` or `Io`.
+    pub fn flush(&mut self) -> Result<()> {
+        if self.slice.is_empty() {
+            return Ok(());
+        }
+        let data = self.store.pages.data();
+        let offset = data.offset(self.start_block);
+        data.file()
+            .write_at(&self.slice, offset)
+            .map_err(|error| Error::io("write to", data.path(), &error.source))?;
+        data.file().start_writeback(offset, self.slice.len() as u64);
+        self.written_bytes += self.slice.len() as u64;
+        self.slice.clear();
+        for (node, place) in self.pending.drain(..) {
+            if let Some(page) = node.set_place(place) {
+                self.store.space.retire([page.into()]);
+            }
+        }
+        (self.between)();
+        Ok(())
+    }
+}
+
+impl NodeSink for Output<'_> {
+    fn put(&mut self, node: &Arc<Node>, page: &Page, reduction: Option<Box<[u8]>>) -> Result<Arc<Place>> {
+        let block_count = self.store.pages.data().blocks_of(page.bytes().len());
+        let block = self.store.space.allocate(block_count)?;
+        let location = match self.put_at(page, block) {
+            Ok(location) => location,
+            Err(error) => {
+                self.store.space.give_back(block, block_count);
+                return Err(error);
+            }
+        };
+        if let Some(noted) = &mut self.noted {
+            noted.push(location);
+        }
+        let place = Arc::new(Place { location, reduction });
+        self.pending.push((Arc::clone(node), Arc::clone(&place)));
+        Ok(place)
+    }
+}
+
+impl Drop for Output<'_> {
+    /// Pages that were never written belong to nobody.
+    fn drop(&mut self) {
+        for (_, place) in self.pending.drain(..) {
+            let (block, block_count) = place.location.extent();
+            if self.noted.as_ref().is_none_or(|noted| !noted.contains(&place.location)) {
+                self.store.space.give_back(block, block_count);
+            }
+        }
+    }
+}
+
+impl From<RetiredPage> for RetiredExtent {
+    fn from(page: RetiredPage) -> RetiredExtent {
+        let (block, block_count) = page.location.extent();
+        RetiredExtent { block, block_count, birth: page.birth, retired: page.retired }
+    }
+}

@@ -1,0 +1,74 @@
+//! Giving back the pages of dropped trees, a slice per checkpoint, so that dropping a huge tree is one small commit.
+
+use super::Store;
+use crate::allocator::RetiredExtent;
+use crate::data_file::Location;
+use crate::error::Result;
+use crate::ids::CommitSeq;
+use crate::tree::{BigRef, Body, Slot};
+
+/// Pages one checkpoint gives back of one dropped tree.
+const PAGES_PER_CHECKPOINT: usize = 16384;
+
+struct Reaper<'a> {
+    store: &'a Store,
+    has_big_values: bool,
+    extents: Vec<RetiredExtent>,
+    dropped_at: CommitSeq,
+}
+
+/// Retires pages of a dropped tree from key `start` on, and says where to go on; `None` when all are retired.
+pub fn reap(
+    store: &Store,
+    root: &Slot,
+    start: &[u8],
+    has_big_values: bool,
+    dropped_at: CommitSeq,
+) -> Result<Option<Vec<u8>>> {
+    let mut reaper = Reaper { store, has_big_values, extents: Vec::new(), dropped_at };
+    let next = reaper.slot(root, start)?;
+    store.space.retire(reaper.extents);
+    Ok(next)
+}
+
+impl Reaper<'_> {
+    fn slot(&mut self, slot: &Slot, start: &[u8]) -> Result<Option<Vec<u8>>> {
+        let place = slot.place().expect("a dropped tree was written before it is reaped");
+        if place.location.is_inner() {
+            let node = slot.load(&self.store.pages, true)?;
+            let Body::Inner(inner) = node.body() else { unreachable!("the location says it is an inner node") };
+            let first = inner.separators().child_of(start);
+            for child in first..inner.len() {
+                if self.extents.len() >= PAGES_PER_CHECKPOINT && child > 0 {
+                    return Ok(Some(inner.separators().get(child - 1)));
+                }
+                let start = if child == first { start } else { &[] };
+                if let Some(next) = self.slot(inner.slot(child), start)? {
+                    return Ok(Some(next));
+                }
+            }
+        } else if self.has_big_values {
+            self.values(slot)?;
+        }
+        self.page(&place.location);
+        Ok(None)
+    }
+
+    fn values(&mut self, slot: &Slot) -> Result<()> {
+        let node = slot.load(&self.store.pages, true)?;
+        let Body::Leaf(leaf) = node.body() else { unreachable!("the location says it is a leaf") };
+        for index in (0..leaf.len()).filter(|index| leaf.value(*index).big) {
+            for page in BigRef::decode(leaf.value(index).bytes)?.pages(&self.store.pages)? {
+                self.page(&page);
+            }
+        }
+        Ok(())
+    }
+
+    fn page(&mut self, location: &Location) {
+        let (block, block_count) = location.extent();
+        // Who made the page is not known without reading it: any older snapshot may hold it.
+        let birth = CommitSeq(0);
+        self.extents.push(RetiredExtent { block, block_count, birth, retired: self.dropped_at });
+    }
+}

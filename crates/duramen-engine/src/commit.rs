@@ -1,0 +1,554 @@
+//! Commits: many writers, one order, one log, one sync for as many as came while the last sync ran.
+//!
+//! Stage one (under the order lock, in the committing thread, no disk): validate, take a sequence, apply to the
+//! sealed root, join the forming group. Stage two (one leader at a time, no lock held): write the group, sync if a
+//! member asked for it, publish, hand on, wake. D1 (acknowledged only after the sync), D2 and I1 (one order), D6 (a
+//! failed sync poisons) and D7 (a group that does not fit is dropped whole) rest here.
+
+mod apply;
+mod changes;
+mod group;
+mod reads;
+mod recent;
+#[cfg(test)]
+mod tests;
+mod throttle;
+mod wait;
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+
+use arc_swap::ArcSwap;
+
+use crate::catalog::Root;
+use crate::checkpoint::Store;
+use crate::data_file::Location;
+use crate::error::{Code, Error, Result};
+use crate::ids::{CommitSeq, TreeId};
+use crate::options::Durability;
+use crate::snapshot::Registration;
+use crate::tree::{Loading, Stop};
+use crate::wal::{Log, Record};
+
+pub use apply::{Applied, Unknown, apply_changes};
+pub use changes::{Changes, OwnedValue, RecordChange, decode_record};
+pub use reads::Reads;
+pub use throttle::Throttle;
+
+use group::Forming;
+use recent::{Recent, Verdict};
+use wait::{Waiter, Word};
+
+const POISON: &str = "nothing panics while the order is locked";
+
+/// How often a commit that finds nodes missing lets go of the order to read them, before it reads under it.
+const WARM_ROUNDS_MAX: u32 = 4;
+
+/// The commit pipeline of an open database.
+#[derive(Debug)]
+pub struct Committer {
+    store: Arc<Store>,
+    log: Log,
+    /// What new snapshots see.
+    published: ArcSwap<Root>,
+    /// What new transactions build on: everything ordered, published or not.
+    sealed: ArcSwap<Root>,
+    order: Mutex<Order>,
+    /// Leadership was laid down, or something became durable.
+    turn: Condvar,
+    durable: AtomicU64,
+    marked: AtomicU64,
+    unsynced_bytes: AtomicU64,
+    log_bytes: AtomicU64,
+    poison: OnceLock<Error>,
+    closed: AtomicBool,
+    next_tree: AtomicU64,
+    /// Slows commits down while memory fills.
+    pub throttle: Throttle,
+    commits: AtomicU64,
+    conflicts: AtomicU64,
+    groups: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Order {
+    forming: Forming,
+    recent: Recent,
+    leading: bool,
+    lineage: u64,
+}
+
+/// A transaction ready to commit.
+#[derive(Debug)]
+pub struct Submission {
+    /// The root it read.
+    pub base: Arc<Root>,
+    /// What it read there.
+    pub reads: Reads,
+    /// What it writes.
+    pub changes: Changes,
+    /// Pages of the big values it wrote, already durable.
+    pub values: Vec<Location>,
+    /// What it waits for.
+    pub level: Durability,
+}
+
+/// What the pipeline has done since the database was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CommitStats {
+    /// Transactions committed.
+    pub commits: u64,
+    /// Transactions refused because something they read had changed.
+    pub conflicts: u64,
+    /// Groups written.
+    pub groups: u64,
+    /// Newest commit that survives a power cut.
+    pub durable: CommitSeq,
+    /// Newest commit that snapshots see.
+    pub published: CommitSeq,
+}
+
+impl Committer {
+    /// Goes on after `root`, which is durable and published.
+    #[must_use]
+    pub fn new(store: Arc<Store>, log: Log, root: Root, next_tree: TreeId, throttle: Throttle) -> Committer {
+        let seq = root.seq;
+        let recent_bytes = throttle.memory_bytes() / 32;
+        let root = Arc::new(root);
+        Committer {
+            store,
+            log,
+            published: ArcSwap::new(Arc::clone(&root)),
+            sealed: ArcSwap::new(root),
+            order: Mutex::new(Order {
+                forming: Forming::default(),
+                recent: Recent::new(seq, recent_bytes),
+                leading: false,
+                lineage: 0,
+            }),
+            turn: Condvar::new(),
+            durable: AtomicU64::new(seq.0),
+            marked: AtomicU64::new(0),
+            unsynced_bytes: AtomicU64::new(0),
+            log_bytes: AtomicU64::new(0),
+            poison: OnceLock::new(),
+            closed: AtomicBool::new(false),
+            next_tree: AtomicU64::new(next_tree.0),
+            throttle,
+            commits: AtomicU64::new(0),
+            conflicts: AtomicU64::new(0),
+            groups: AtomicU64::new(0),
+        }
+    }
+
+    /// The data file and what belongs to it.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// What snapshots see now.
+    pub fn published(&self) -> arc_swap::Guard<Arc<Root>> {
+        self.published.load()
+    }
+
+    /// What a new transaction builds on.
+    pub fn sealed(&self) -> Arc<Root> {
+        self.sealed.load_full()
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Newest commit that survives a power cut.
+    pub fn durable(&self) -> CommitSeq {
+        CommitSeq(self.durable.load(Ordering::Acquire))
+    }
+
+    /// Bytes written to the log since the last checkpoint began.
+    pub fn log_bytes(&self) -> u64 {
+        self.log_bytes.load(Ordering::Relaxed)
+    }
+
+    /// A checkpoint begins: what is written from now on counts for the next.
+    pub fn restart_log_bytes(&self) {
+        self.log_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// An id for a new tree, never given before.
+    pub fn new_tree_id(&self) -> TreeId {
+        TreeId(self.next_tree.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// What new trees get at least.
+    pub fn next_tree(&self) -> TreeId {
+        TreeId(self.next_tree.load(Ordering::Relaxed))
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> CommitStats {
+        CommitStats {
+            commits: self.commits.load(Ordering::Relaxed),
+            conflicts: self.conflicts.load(Ordering::Relaxed),
+            groups: self.groups.load(Ordering::Relaxed),
+            durable: self.durable(),
+            published: self.published().seq,
+        }
+    }
+
+    /// Whether commits are taken.
+    ///
+    /// # Errors
+    /// `Poisoned` after a failed sync; `Invalid` after a close.
+    pub fn usable(&self) -> Result<()> {
+        if let Some(cause) = self.poison.get() {
+            return Err(Error::poisoned(cause.message()));
+        }
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::new(Code::Closed, "the database is closed").with_hint("open it again"));
+        }
+        Ok(())
+    }
+
+    /// The first failure that poisoned the engine, if one did.
+    pub fn poison_cause(&self) -> Option<&Error> {
+        self.poison.get()
+    }
+
+    /// A sync failed: nothing is acknowledged from now on (D6).
+    pub fn poison(&self, cause: Error) {
+        drop(self.poison.set(cause));
+        self.throttle.wake();
+        self.turn.notify_all();
+    }
+
+    /// Takes no more commits.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.throttle.wake();
+    }
+
+    /// Commits a transaction and returns its place in the order once its level is reached.
+    ///
+    /// # Errors
+    /// `Conflict`, `Full`, `InDoubt`, `Poisoned`, or what reading a page said.
+    pub fn submit(&self, submission: Submission) -> Result<CommitSeq> {
+        if let Err(error) = self.not_alone().and_then(|()| self.slow_down(&submission)) {
+            return Err(self.abandon(error, &submission.values));
+        }
+        let Prepared { mut submission, record } = self.prepare(submission)?;
+        for round in 0.. {
+            if let Err(error) = self.validate_early(&mut submission) {
+                return Err(self.abandon(error, &submission.values));
+            }
+            let loading = if round < WARM_ROUNDS_MAX { Loading::ResidentOnly } else { Loading::Allowed };
+            let mut order = self.lock();
+            match self.enter(&mut order, &mut submission, &record, loading) {
+                Ok(seq) => return self.see_through(order, seq, submission.level),
+                Err(Stop::Failed(error)) => {
+                    drop(order);
+                    return Err(self.abandon(error, &submission.values));
+                }
+                Err(Stop::Missing) => drop(order),
+            }
+            if let Err(error) = self.warm(&submission) {
+                return Err(self.abandon(error, &submission.values));
+            }
+        }
+        unreachable!("a round that may load is the last")
+    }
+
+    /// Runs `build` and commits what it returns while nobody else can order a commit.
+    ///
+    /// # Errors
+    /// As [`Committer::submit`], without `Conflict`; and what `build` said.
+    pub fn submit_alone<T>(
+        &self,
+        build: impl FnOnce(Arc<Root>) -> Result<(T, Option<Submission>)>,
+    ) -> Result<(T, Option<CommitSeq>)> {
+        self.not_alone()?;
+        // Before the lock: the checkpoint that makes room needs it.
+        self.throttle.wait(&self.store)?;
+        let mut order = self.lock();
+        let alone = Alone::enter();
+        let built = build(self.sealed());
+        drop(alone);
+        let (out, submission) = built?;
+        let Some(submission) = submission else { return Ok((out, None)) };
+        let Prepared { mut submission, record } = self.prepare(submission)?;
+        match self.enter(&mut order, &mut submission, &record, Loading::Allowed) {
+            Ok(seq) => self.see_through(order, seq, submission.level).map(|seq| (out, Some(seq))),
+            Err(Stop::Failed(error)) => Err(self.abandon(error, &submission.values)),
+            Err(Stop::Missing) => unreachable!("loading is allowed"),
+        }
+    }
+
+    /// Waits until a commit survives a power cut.
+    ///
+    /// # Errors
+    /// `InDoubt` or `Poisoned` if the sync fails.
+    pub fn sync_through(&self, seq: CommitSeq) -> Result<()> {
+        self.not_alone()?;
+        loop {
+            let mut order = self.lock();
+            if self.durable() >= seq {
+                return Ok(());
+            }
+            if let Some(cause) = self.poison.get() {
+                return Err(Error::poisoned(cause.message()));
+            }
+            order.forming.wants_sync = true;
+            if order.leading {
+                drop(self.turn.wait(order).expect(POISON));
+                continue;
+            }
+            order.leading = true;
+            drop(order);
+            self.lead()?;
+        }
+    }
+
+    /// Writes a mark that says how far the log is durable, and syncs it, if none has been since the last commit.
+    /// Returns whether it did.
+    ///
+    /// # Errors
+    /// As [`Committer::sync_through`].
+    pub fn mark(&self) -> Result<bool> {
+        let durable = self.durable();
+        if CommitSeq(self.marked.load(Ordering::Relaxed)) >= durable {
+            return Ok(false);
+        }
+        {
+            let mut order = self.lock();
+            if order.leading || !order.forming.is_empty() || self.poison.get().is_some() {
+                return Ok(false);
+            }
+            order.leading = true;
+        }
+        let marked = self.log.write_mark(durable);
+        let result = marked.map_err(|error| self.log_failed(&error)).and_then(|_| self.sync_log());
+        if result.is_ok() {
+            self.marked.store(durable.0, Ordering::Relaxed);
+        }
+        self.hand_on();
+        result.map(|()| true)
+    }
+
+    /// Takes dropped trees that have given everything back out of the roots. Not a commit: nothing can see it.
+    pub fn forget_trees(&self, ids: &[TreeId]) {
+        let order = self.lock();
+        let without = |root: &Root| {
+            let mut trees = root.trees.clone();
+            ids.iter().for_each(|id| trees.set(*id, None));
+            let position = root.position.clone();
+            Arc::new(Root { seq: root.seq, lineage: root.lineage, trees, position })
+        };
+        if order.leading || !order.forming.is_empty() {
+            return;
+        }
+        let root = without(&self.sealed());
+        self.sealed.store(Arc::clone(&root));
+        self.published.store(root);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().expect(POISON)
+    }
+
+    /// Waits until snapshots see what a root holds; for a transaction that read it and wrote nothing.
+    ///
+    /// # Errors
+    /// `Conflict` if the root was dropped with a group that did not fit; `Poisoned`.
+    pub fn wait_published(&self, root: &Root) -> Result<()> {
+        if self.published().seq >= root.seq && self.published().lineage == root.lineage {
+            return Ok(());
+        }
+        self.not_alone()?;
+        let mut order = self.lock();
+        loop {
+            if order.lineage != root.lineage && self.published().seq < root.seq {
+                return Err(conflict());
+            }
+            if self.published().seq >= root.seq {
+                return Ok(());
+            }
+            if let Some(cause) = self.poison.get() {
+                return Err(Error::poisoned(cause.message()));
+            }
+            if order.leading {
+                order = self.turn.wait(order).expect(POISON);
+                continue;
+            }
+            order.leading = true;
+            drop(order);
+            self.lead()?;
+            order = self.lock();
+        }
+    }
+
+    /// A closure that runs alone holds the order: another commit of the same thread would wait for itself.
+    fn not_alone(&self) -> Result<()> {
+        if ALONE.get() {
+            return Err(Error::invalid("a commit inside the closure of another transaction that runs alone")
+                .with_hint("use the transaction that the closure was given"));
+        }
+        Ok(())
+    }
+
+    fn slow_down(&self, submission: &Submission) -> Result<()> {
+        self.usable()?;
+        if submission.changes.only_deletes() { Ok(()) } else { self.throttle.wait(&self.store) }
+    }
+
+    fn prepare(&self, submission: Submission) -> Result<Prepared> {
+        let room = if submission.changes.only_deletes() {
+            Ok(())
+        } else {
+            // Room for the worst checkpoint is there before anything is ordered (D7).
+            self.throttle.ensure_room(&self.store, submission.changes.bytes())
+        };
+        if let Err(error) = self.usable().and(room) {
+            return Err(self.abandon(error, &submission.values));
+        }
+        let record = Record::new(submission.changes.encode());
+        Ok(Prepared { submission, record })
+    }
+
+    fn abandon(&self, error: Error, values: &[Location]) -> Error {
+        self.store.space.value_aborted(values);
+        if error.is_retryable() {
+            self.conflicts.fetch_add(1, Ordering::Relaxed);
+        }
+        error
+    }
+
+    /// Validation without the lock: all but the newest commits, and whole roots where those are not enough.
+    fn validate_early(&self, submission: &mut Submission) -> Result<()> {
+        if submission.reads.is_empty() {
+            return Ok(());
+        }
+        let base = &submission.base;
+        let (recent, held, lineage) = {
+            let order = self.lock();
+            (order.recent.after(base.seq), self.hold_sealed(), order.lineage)
+        };
+        let changed = base.lineage != lineage
+            || match recent {
+                Some(commits) => commits.iter().any(|keys| submission.reads.touch(keys)),
+                None => submission.reads.differ(&self.store.pages, base, held.root())?,
+            };
+        if changed {
+            return Err(conflict());
+        }
+        // What was read is as true of this root: only what comes after it is still to be looked at.
+        submission.base = Arc::clone(held.root());
+        Ok(())
+    }
+
+    fn hold_sealed(&self) -> Registration {
+        self.store.registry.register(|| self.sealed())
+    }
+
+    /// Stage one: validates, gives a sequence, applies, joins the forming group.
+    fn enter(
+        &self,
+        order: &mut Order,
+        submission: &mut Submission,
+        record: &Record,
+        loading: Loading,
+    ) -> std::result::Result<CommitSeq, Stop> {
+        self.usable()?;
+        let sealed = self.sealed();
+        if !submission.reads.is_empty() {
+            let base = &submission.base;
+            let unchanged = base.lineage == order.lineage
+                && match order.recent.check(base.seq, &submission.reads) {
+                    Verdict::Unchanged => true,
+                    Verdict::Changed => false,
+                    Verdict::TooOld if loading == Loading::ResidentOnly => return Err(Stop::Missing),
+                    Verdict::TooOld => !submission.reads.differ(&self.store.pages, base, &sealed)?,
+                };
+            if !unchanged {
+                return Err(Stop::Failed(conflict()));
+            }
+        }
+        let seq = sealed.seq.next();
+        let applied =
+            apply_changes(&self.store, &sealed.trees, &submission.changes.lists(), seq, loading, Unknown::Refuse)?;
+        let root = Root { seq, lineage: order.lineage, trees: applied.trees, position: OnceLock::new() };
+        let values = std::mem::take(&mut submission.values);
+        self.store.space.value_committed(&values, seq);
+        order.forming.only_deletes |= submission.changes.only_deletes();
+        order.forming.join(seq, record.clone(), applied.replaced, applied.dropped_values, values);
+        order.recent.push(seq, std::mem::take(&mut submission.changes).into_keys());
+        self.sealed.store(Arc::new(root));
+        Ok(seq)
+    }
+
+    /// Leads, or waits for the group, as the level asks.
+    fn see_through(&self, mut order: MutexGuard<'_, Order>, seq: CommitSeq, level: Durability) -> Result<CommitSeq> {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        order.forming.wants_sync |= level == Durability::Disk;
+        if !order.leading {
+            order.leading = true;
+            drop(order);
+            return self.lead().map(|()| seq);
+        }
+        if level == Durability::Memory {
+            return Ok(seq);
+        }
+        let waiter = Arc::new(Waiter::default());
+        order.forming.waiters.push(Arc::clone(&waiter));
+        drop(order);
+        match waiter.wait() {
+            Word::Lead => self.lead().map(|()| seq),
+            Word::Done(outcome, index) => {
+                outcome.pass_on(index);
+                outcome.result.clone().map(|()| seq)
+            }
+        }
+    }
+
+    /// Brings into memory what the changes will touch, without the lock.
+    fn warm(&self, submission: &Submission) -> Result<()> {
+        let held = self.hold_sealed();
+        let (trees, changes) = (&held.root().trees, submission.changes.lists());
+        let seq = held.root().seq.next();
+        match apply_changes(&self.store, trees, &changes, seq, Loading::Allowed, Unknown::Refuse) {
+            Ok(_) => Ok(()),
+            Err(Stop::Failed(error)) => Err(error),
+            Err(Stop::Missing) => unreachable!("loading is allowed"),
+        }
+    }
+}
+
+thread_local! {
+    static ALONE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Set while this thread runs a closure that holds the order.
+struct Alone;
+
+impl Alone {
+    fn enter() -> Alone {
+        ALONE.set(true);
+        Alone
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        ALONE.set(false);
+    }
+}
+
+struct Prepared {
+    submission: Submission,
+    record: Record,
+}
+
+fn conflict() -> Error {
+    Error::new(Code::WriteConflict, "another transaction changed what this one read")
+}

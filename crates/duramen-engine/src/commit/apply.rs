@@ -1,0 +1,99 @@
+//! Applying the changes of a transaction to all trees at once; the same code for a commit and for replay.
+
+use std::sync::Arc;
+
+use crate::catalog::{CATALOG, CatalogRow, TreeState, TreeTable};
+use crate::checkpoint::Store;
+use crate::error::{Code, Error};
+use crate::ids::{CommitSeq, TreeId};
+use crate::tree::{Apply, Change, Loading, Node, Stop, find};
+
+/// The trees after a transaction, and what they no longer use.
+#[derive(Debug)]
+pub struct Applied {
+    /// The new table.
+    pub trees: TreeTable,
+    /// Nodes that the new trees do not use.
+    pub replaced: Vec<Arc<Node>>,
+    /// References to big values that the new trees do not use.
+    pub dropped_values: Vec<Vec<u8>>,
+}
+
+/// What to do with changes to a tree that does not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unknown {
+    /// The transaction is wrong.
+    Refuse,
+    /// The tree was dropped later in the log that is replayed.
+    Skip,
+}
+
+/// Applies changes, sorted by tree and key, to a table of trees for the commit `seq`. The catalogue comes first.
+///
+/// # Errors
+/// [`Stop`]; nothing changed.
+pub fn apply_changes(
+    store: &Store,
+    trees: &TreeTable,
+    changes: &[(TreeId, Vec<Change<'_>>)],
+    seq: CommitSeq,
+    loading: Loading,
+    unknown: Unknown,
+) -> Result<Applied, Stop> {
+    let mut applied = Applied { trees: trees.clone(), replaced: Vec::new(), dropped_values: Vec::new() };
+    for (id, changes) in changes.iter().filter(|(_, changes)| !changes.is_empty()) {
+        if *id == CATALOG {
+            catalogue(store, &mut applied.trees, changes, seq)?;
+        }
+        one_tree(store, &mut applied, (*id, changes), seq, loading, unknown)?;
+    }
+    Ok(applied)
+}
+
+fn one_tree(
+    store: &Store,
+    applied: &mut Applied,
+    (id, changes): (TreeId, &[Change<'_>]),
+    seq: CommitSeq,
+    loading: Loading,
+    unknown: Unknown,
+) -> Result<(), Stop> {
+    let known = applied.trees.get(id).filter(|tree| tree.dropped_at.is_none());
+    let tree = match (known, unknown) {
+        (Some(tree), _) => Arc::clone(tree),
+        (None, Unknown::Skip) => return Ok(()),
+        (None, Unknown::Refuse) => {
+            let message = format!("tree {id} was dropped or never created");
+            return Err(Stop::Failed(Error::new(Code::NoSuchTree, message)));
+        }
+    };
+    let mut apply = Apply::new(&store.pages, &store.geometry, seq, loading);
+    let slot = apply.tree(tree.slot.as_ref(), changes)?;
+    applied.replaced.append(&mut apply.replaced);
+    applied.dropped_values.append(&mut apply.dropped_values);
+    let has_big_values = tree.has_big_values || changes.iter().any(|c| c.value.is_some_and(|v| v.big));
+    applied.trees.set(id, Some(TreeState { slot, has_big_values, ..(*tree).clone() }));
+    Ok(())
+}
+
+/// Rows of the catalogue are orders: a new row makes a tree, a deleted or replaced one drops its tree.
+fn catalogue(store: &Store, trees: &mut TreeTable, changes: &[Change<'_>], seq: CommitSeq) -> Result<(), Stop> {
+    let slot = trees.get(CATALOG).and_then(|tree| tree.slot.clone());
+    for change in changes {
+        let old = find(&store.pages, slot.as_ref(), change.key, |value| CatalogRow::decode(value.bytes))?.flatten();
+        let new = change.value.and_then(|value| CatalogRow::decode(value.bytes));
+        if let Some(old) = &old
+            && new.as_ref().is_none_or(|new| new.id != old.id)
+            && let Some(tree) = trees.get(old.id).map(|tree| TreeState::clone(tree))
+        {
+            let dropped = tree.slot.is_some().then_some(TreeState { dropped_at: Some(seq), ..tree });
+            trees.set(old.id, dropped);
+        }
+        if let Some(new) = new
+            && trees.get(new.id).is_none()
+        {
+            trees.set(new.id, Some(TreeState::empty(new.id, new.spec, &store.reducers)));
+        }
+    }
+    Ok(())
+}

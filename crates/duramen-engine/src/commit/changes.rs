@@ -1,0 +1,190 @@
+//! The writes of one transaction, and how the log holds them. The codec is pure.
+//!
+//! A log record: version (u8), tree count (u32), then for each tree, in order of id: id (u64), change count (u32), then
+//! for each key, in order: kind (u8: 0 delete, 1 put, 2 put a reference to a big value), key length (u16), value
+//! length (u32), key, value.
+
+use std::collections::BTreeMap;
+
+use crate::ids::TreeId;
+use crate::tree::{Change, StoredValue};
+
+const RECORD_VERSION: u8 = 1;
+const DELETE: u8 = 0;
+const PUT: u8 = 1;
+const PUT_BIG: u8 = 2;
+
+/// A value on its way into a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnedValue {
+    /// Whether `bytes` are a reference to extents.
+    pub big: bool,
+    /// The value, or the reference.
+    pub bytes: Vec<u8>,
+}
+
+impl OwnedValue {
+    /// As a tree stores it.
+    pub fn stored(&self) -> StoredValue<'_> {
+        StoredValue { big: self.big, bytes: &self.bytes }
+    }
+}
+
+/// The newest write to each key of each tree; `None` deletes.
+#[derive(Debug, Default)]
+pub struct Changes {
+    trees: BTreeMap<TreeId, BTreeMap<Vec<u8>, Option<OwnedValue>>>,
+    bytes: usize,
+}
+
+fn as_change<'a>((key, value): (&'a Vec<u8>, &'a Option<OwnedValue>)) -> Change<'a> {
+    Change { key, value: value.as_ref().map(OwnedValue::stored) }
+}
+
+/// What a map entry costs beyond its key and value, about.
+const ENTRY_BYTES: usize = 80;
+
+impl Changes {
+    /// Notes a write; returns what was noted for the key before.
+    pub fn set(&mut self, tree: TreeId, key: &[u8], value: Option<OwnedValue>) -> Option<Option<OwnedValue>> {
+        let size = |value: &Option<OwnedValue>| value.as_ref().map_or(0, |v| v.bytes.len());
+        self.bytes += size(&value);
+        let before = match self.trees.entry(tree).or_default().entry(key.to_vec()) {
+            std::collections::btree_map::Entry::Occupied(mut held) => Some(held.insert(value)),
+            std::collections::btree_map::Entry::Vacant(free) => {
+                free.insert(value);
+                self.bytes += key.len() + ENTRY_BYTES;
+                None
+            }
+        };
+        self.bytes = self.bytes.saturating_sub(before.as_ref().map_or(0, size));
+        before
+    }
+
+    /// What is noted for a key.
+    pub fn get(&self, tree: TreeId, key: &[u8]) -> Option<&Option<OwnedValue>> {
+        self.trees.get(&tree)?.get(key)
+    }
+
+    /// Everything noted, as trees take it.
+    pub fn lists(&self) -> Vec<(TreeId, Vec<Change<'_>>)> {
+        self.trees.iter().map(|(id, changes)| (*id, changes.iter().map(as_change).collect())).collect()
+    }
+
+    /// Drops what is noted for a tree.
+    pub fn forget_tree(&mut self, tree: TreeId) {
+        self.trees.remove(&tree);
+    }
+
+    /// Whether nothing is noted.
+    pub fn is_empty(&self) -> bool {
+        self.trees.values().all(BTreeMap::is_empty)
+    }
+
+    /// Bytes of memory, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether nothing is put: such a transaction may use the room kept back for a full disk.
+    pub fn only_deletes(&self) -> bool {
+        self.trees.values().all(|changes| changes.values().all(Option::is_none))
+    }
+
+    /// The log record.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.bytes + 16);
+        out.push(RECORD_VERSION);
+        let count = |n: usize| u32::try_from(n).expect("a transaction is bounded by memory");
+        out.extend_from_slice(&count(self.trees.len()).to_le_bytes());
+        for (tree, changes) in &self.trees {
+            out.extend_from_slice(&tree.0.to_le_bytes());
+            out.extend_from_slice(&count(changes.len()).to_le_bytes());
+            for (key, value) in changes {
+                let (kind, bytes) = match value {
+                    None => (DELETE, &[][..]),
+                    Some(value) => (if value.big { PUT_BIG } else { PUT }, &value.bytes[..]),
+                };
+                out.push(kind);
+                let key_bytes = u16::try_from(key.len()).expect("keys are at most KEY_BYTES_MAX");
+                out.extend_from_slice(&key_bytes.to_le_bytes());
+                out.extend_from_slice(&count(bytes.len()).to_le_bytes());
+                out.extend_from_slice(key);
+                out.extend_from_slice(bytes);
+            }
+        }
+        out
+    }
+
+    /// The keys alone, for comparison with what other transactions read.
+    pub fn into_keys(self) -> WrittenKeys {
+        let trees = self.trees.into_iter();
+        let trees = trees.map(|(id, changes)| (id, changes.into_keys().map(Vec::into_boxed_slice).collect()));
+        WrittenKeys { trees: trees.collect() }
+    }
+}
+
+/// The sorted keys a transaction wrote.
+#[derive(Debug, Default)]
+pub struct WrittenKeys {
+    trees: BTreeMap<TreeId, Vec<Box<[u8]>>>,
+}
+
+impl WrittenKeys {
+    /// The keys written in a tree.
+    pub fn of_tree(&self, tree: TreeId) -> &[Box<[u8]>] {
+        self.trees.get(&tree).map_or(&[], Vec::as_slice)
+    }
+
+    /// Bytes of memory, about.
+    pub fn bytes(&self) -> usize {
+        self.trees.values().flatten().map(|key| key.len() + 16).sum::<usize>() + 64
+    }
+}
+
+/// One change of a log record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordChange<'a> {
+    /// The tree.
+    pub tree: TreeId,
+    /// The key.
+    pub key: &'a [u8],
+    /// What it becomes; `None` deletes.
+    pub value: Option<StoredValue<'a>>,
+}
+
+/// Reads a log record and hands each change to `visit`; says what is wrong with the record otherwise.
+pub fn decode_record<'a>(
+    bytes: &'a [u8],
+    visit: &mut dyn FnMut(RecordChange<'a>),
+) -> Result<(), &'static str> {
+    const SHORT: &str = "a record ends too early";
+    let mut rest = bytes;
+    let mut take = |count: usize| -> Result<&'a [u8], &'static str> {
+        let (taken, after) = rest.split_at_checked(count).ok_or(SHORT)?;
+        rest = after;
+        Ok(taken)
+    };
+    if take(1)? != [RECORD_VERSION] {
+        return Err("a record of another version");
+    }
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
+    for _ in 0..number(take(4)?) {
+        let tree = TreeId(number(take(8)?));
+        for _ in 0..number(take(4)?) {
+            let kind = take(1)?[0];
+            let key_bytes = usize::try_from(number(take(2)?)).map_err(|_| SHORT)?;
+            let value_bytes = usize::try_from(number(take(4)?)).map_err(|_| SHORT)?;
+            let key = take(key_bytes)?;
+            let value = take(value_bytes)?;
+            let value = match kind {
+                DELETE => None,
+                PUT => Some(StoredValue { big: false, bytes: value }),
+                PUT_BIG => Some(StoredValue { big: true, bytes: value }),
+                _ => return Err("a change of an unknown kind"),
+            };
+            visit(RecordChange { tree, key, value });
+        }
+    }
+    if rest.is_empty() { Ok(()) } else { Err("a record with bytes left over") }
+}

@@ -1,0 +1,212 @@
+//! Stage two: one leader writes the group that formed, syncs, publishes, hands on and wakes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::wait::{GroupOutcome, Waiter, Word};
+use super::{Committer, Order};
+use crate::allocator::RetiredExtent;
+use crate::catalog::Root;
+use crate::data_file::Location;
+use crate::error::{Code, Error, Result};
+use crate::ids::CommitSeq;
+use crate::tree::{BigRef, Node};
+use crate::wal::{Group, LogPosition, LogWriteError, Record, SyncFailure};
+
+/// Transactions that will share one write.
+#[derive(Debug, Default)]
+pub struct Forming {
+    records: Vec<Record>,
+    members: Vec<Member>,
+    pub(super) waiters: Vec<Arc<Waiter>>,
+    pub(super) wants_sync: bool,
+    /// Whether a member only frees space: its group may take the segment held back for a full disk.
+    pub(super) only_deletes: bool,
+}
+
+/// What a transaction leaves behind once it is published.
+#[derive(Debug)]
+struct Member {
+    seq: CommitSeq,
+    replaced: Vec<Arc<Node>>,
+    dropped_values: Vec<Vec<u8>>,
+    values: Vec<Location>,
+}
+
+impl Forming {
+    /// Adds a transaction that was ordered and applied.
+    pub fn join(
+        &mut self,
+        seq: CommitSeq,
+        mut record: Record,
+        replaced: Vec<Arc<Node>>,
+        dropped_values: Vec<Vec<u8>>,
+        values: Vec<Location>,
+    ) {
+        record.seq = seq;
+        self.records.push(record);
+        self.members.push(Member { seq, replaced, dropped_values, values });
+    }
+
+    /// Whether nobody joined.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+}
+
+impl Committer {
+    /// Leads once: closes the forming group, writes it, and hands on. The caller has set `leading`.
+    pub(super) fn lead(&self) -> Result<()> {
+        let (group, root) = {
+            let mut order = self.lock();
+            (std::mem::take(&mut order.forming), self.sealed())
+        };
+        let result = self.write_group(&group, &root);
+        if let Err(error) = &result {
+            self.drop_group(&group, error);
+        }
+        self.hand_on();
+        if result.is_ok() {
+            self.retire(&group);
+        }
+        Arc::new(GroupOutcome { result: result.clone(), waiters: group.waiters }).announce();
+        result
+    }
+
+    /// Writes, syncs if asked, publishes.
+    fn write_group(&self, group: &Forming, root: &Arc<Root>) -> Result<()> {
+        if let Some(cause) = self.poison.get() {
+            return Err(Error::poisoned(cause.message()));
+        }
+        if group.records.is_empty() {
+            return if group.wants_sync { self.sync_log() } else { Ok(()) };
+        }
+        let written = self.write_log(group)?;
+        root.position.set(written).expect("a root is written once");
+        self.groups.fetch_add(1, Ordering::Relaxed);
+        if group.wants_sync {
+            self.note_durable(root.seq);
+        }
+        self.published.store(Arc::clone(root));
+        Ok(())
+    }
+
+    fn write_log(&self, group: &Forming) -> Result<LogPosition> {
+        let batch = Group { records: &group.records, durable: self.durable(), use_reserve: group.only_deletes };
+        let written = if group.wants_sync { self.log.write_and_sync(&batch) } else { self.log.write(&batch) };
+        let written = written.map_err(|error| self.log_failed(&error))?;
+        self.log_bytes.fetch_add(written.bytes, Ordering::Relaxed);
+        let unsynced = if group.wants_sync { 0 } else { self.unsynced_bytes.load(Ordering::Relaxed) + written.bytes };
+        self.unsynced_bytes.store(unsynced, Ordering::Relaxed);
+        Ok(written.position)
+    }
+
+    /// Syncs the log; everything written is durable then.
+    pub(super) fn sync_log(&self) -> Result<()> {
+        // Only the leader writes, so what is published is what is written.
+        let written = self.published().seq;
+        match self.log.sync() {
+            Ok(_) => {
+                self.unsynced_bytes.store(0, Ordering::Relaxed);
+                self.note_durable(written);
+                Ok(())
+            }
+            Err(SyncFailure(error)) => Err(self.in_doubt(error)),
+        }
+    }
+
+    /// What a failed write means: a clean failure drops the group, anything else poisons (D6, D7).
+    pub(super) fn log_failed(&self, error: &LogWriteError) -> Error {
+        match error {
+            LogWriteError::Full(error) | LogWriteError::Refused(error) => error.clone(),
+            LogWriteError::InDoubt(error) => self.in_doubt(error.clone()),
+        }
+    }
+
+    fn in_doubt(&self, cause: Error) -> Error {
+        let message = format!("the transaction may or may not survive: {}", cause.message());
+        self.poison(cause);
+        Error::new(Code::OutcomeUnknown, message)
+    }
+
+    fn note_durable(&self, seq: CommitSeq) {
+        self.durable.fetch_max(seq.0, Ordering::Release);
+    }
+
+    /// Bytes of the log that only the kernel has.
+    pub fn unsynced_bytes(&self) -> u64 {
+        self.unsynced_bytes.load(Ordering::Relaxed)
+    }
+
+    /// A group was not written: it and all that was built on it never happened.
+    fn drop_group(&self, group: &Forming, error: &Error) {
+        let mut order = self.lock();
+        let built_on_it = std::mem::take(&mut order.forming);
+        let published = self.published.load_full();
+        if self.sealed().seq > published.seq {
+            order.lineage += 1;
+            order.recent.rewind(published.seq);
+            let (trees, position) = (published.trees.clone(), published.position.clone());
+            self.sealed.store(Arc::new(Root { seq: published.seq, lineage: order.lineage, trees, position }));
+        }
+        drop(order);
+        if self.poison.get().is_none() {
+            // In doubt, their extents stay until the database is opened again.
+            for member in group.members.iter().chain(&built_on_it.members) {
+                self.store.space.value_aborted(&member.values);
+            }
+        }
+        let error = match self.poison.get() {
+            Some(cause) => Error::poisoned(cause.message()),
+            None => error.clone(),
+        };
+        Arc::new(GroupOutcome { result: Err(error), waiters: built_on_it.waiters }).announce();
+    }
+
+    /// The next group's first waiter leads; without one, groups are written here until nobody is left.
+    pub(super) fn hand_on(&self) {
+        loop {
+            let mut order = self.lock();
+            if let Some(next) = take_first_waiter(&mut order) {
+                drop(order);
+                next.tell(Word::Lead);
+                self.turn.notify_all();
+                return;
+            }
+            if order.forming.is_empty() {
+                order.leading = false;
+                drop(order);
+                self.turn.notify_all();
+                return;
+            }
+            // Only members that do not wait: their group is written at once, without a sync unless asked.
+            let group = std::mem::take(&mut order.forming);
+            let root = self.sealed();
+            drop(order);
+            match self.write_group(&group, &root) {
+                Ok(()) => self.retire(&group),
+                Err(error) => self.drop_group(&group, &error),
+            }
+        }
+    }
+
+    /// Puts what a published group replaced on the list of what waits to be free.
+    fn retire(&self, group: &Forming) {
+        let mut extents: Vec<RetiredExtent> = Vec::new();
+        for member in &group.members {
+            extents.extend(member.replaced.iter().filter_map(|node| node.retire(member.seq)).map(RetiredExtent::from));
+            for value in &member.dropped_values {
+                // A list that cannot be read keeps its extents: space is lost, nothing else, and `check` finds it.
+                let pages = BigRef::decode(value).and_then(|value| value.pages(&self.store.pages));
+                self.store.space.retire_pages(&pages.unwrap_or_default(), member.seq);
+            }
+        }
+        if !extents.is_empty() {
+            self.store.space.retire(extents);
+        }
+    }
+}
+
+fn take_first_waiter(order: &mut Order) -> Option<Arc<Waiter>> {
+    (!order.forming.waiters.is_empty()).then(|| order.forming.waiters.remove(0))
+}

@@ -1,0 +1,164 @@
+//! What a transaction read, and whether somebody changed it since.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::changes::WrittenKeys;
+use crate::catalog::Root;
+use crate::error::Result;
+use crate::ids::TreeId;
+use crate::page_cache::Pages;
+use crate::tree::{Cursor, Direction, KeyRange, Slot, find};
+
+/// Points and ranges a tree may have noted before all of it counts as read: more conflicts, never a wrong answer.
+const NOTES_PER_TREE_MAX: usize = 4096;
+
+/// The read set of a transaction.
+#[derive(Debug, Default)]
+pub struct Reads {
+    trees: BTreeMap<TreeId, TreeReads>,
+}
+
+#[derive(Debug)]
+struct TreeReads {
+    points: BTreeSet<Vec<u8>>,
+    /// Disjoint, in order of their start.
+    ranges: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+impl Reads {
+    /// Notes that a key was looked up, found or not.
+    pub fn point(&mut self, tree: TreeId, key: &[u8]) {
+        let reads = self.of(tree);
+        if !reads.covers(key) && reads.points.insert(key.to_vec()) {
+            reads.escalate();
+        }
+    }
+
+    /// Notes that a range was read, counted or reduced, whether to its end or not.
+    pub fn range(&mut self, tree: TreeId, range: &KeyRange) {
+        if range.is_empty() {
+            return;
+        }
+        let reads = self.of(tree);
+        reads.add_range(range.clone());
+        reads.escalate();
+    }
+
+    /// Whether nothing was read.
+    pub fn is_empty(&self) -> bool {
+        self.trees.is_empty()
+    }
+
+    fn of(&mut self, tree: TreeId) -> &mut TreeReads {
+        self.trees.entry(tree).or_insert_with(|| TreeReads { points: BTreeSet::new(), ranges: BTreeMap::new() })
+    }
+
+    /// Whether any of these keys was read.
+    pub fn touch(&self, written: &WrittenKeys) -> bool {
+        self.trees.iter().any(|(tree, reads)| reads.touch(written.of_tree(*tree)))
+    }
+
+    /// Whether anything that was read differs between two roots. Looks at values, so it finds no conflict where
+    /// a value was changed and changed back.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` if a page cannot be read.
+    pub fn differ(&self, pages: &Pages, old: &Root, new: &Root) -> Result<bool> {
+        for (tree, reads) in &self.trees {
+            let slot = |root: &Root| root.trees.get(*tree).and_then(|tree| tree.slot.clone());
+            let (before, after) = (slot(old), slot(new));
+            if same_tree(before.as_ref(), after.as_ref()) {
+                continue;
+            }
+            for key in &reads.points {
+                let value = |slot: Option<&Slot>| find(pages, slot, key, |v| (v.big, v.bytes.to_vec()));
+                if value(before.as_ref())? != value(after.as_ref())? {
+                    return Ok(true);
+                }
+            }
+            for (from, to) in &reads.ranges {
+                let range = KeyRange { from: from.clone(), to: to.clone() };
+                if range_differs(pages, before.as_ref(), after.as_ref(), &range)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl TreeReads {
+    fn covers(&self, key: &[u8]) -> bool {
+        let before = self.ranges.range::<[u8], _>((std::ops::Bound::Unbounded, std::ops::Bound::Included(key)));
+        before.last().is_some_and(|(_, to)| to.as_deref().is_none_or(|to| key < to))
+    }
+
+    /// Adds a range, joined with those it touches.
+    fn add_range(&mut self, mut range: KeyRange) {
+        let before = self.ranges.range(..=range.from.clone()).next_back();
+        if let Some((from, to)) = before
+            && to.as_ref().is_none_or(|to| *to >= range.from)
+        {
+            range.from.clone_from(from);
+        }
+        let touched: Vec<Vec<u8>> = self
+            .ranges
+            .range(range.from.clone()..)
+            .take_while(|(from, _)| range.to.as_ref().is_none_or(|to| *from <= to))
+            .map(|(from, _)| from.clone())
+            .collect();
+        for from in touched {
+            let to = self.ranges.remove(&from).flatten();
+            range.to = match (range.to, to) {
+                (Some(mine), Some(theirs)) => Some(mine.max(theirs)),
+                _ => None,
+            };
+        }
+        self.points.retain(|key| !range.contains(key));
+        self.ranges.insert(range.from, range.to);
+    }
+
+    fn escalate(&mut self) {
+        if self.points.len() + self.ranges.len() > NOTES_PER_TREE_MAX {
+            self.points.clear();
+            self.ranges.clear();
+            self.ranges.insert(Vec::new(), None);
+        }
+    }
+
+    fn touch(&self, written: &[Box<[u8]>]) -> bool {
+        if written.is_empty() {
+            return false;
+        }
+        let point_hit = if self.points.len() < written.len() {
+            self.points.iter().any(|key| written.binary_search_by(|w| (**w).cmp(key)).is_ok())
+        } else {
+            written.iter().any(|key| self.points.contains(&**key))
+        };
+        point_hit
+            || self.ranges.iter().any(|(from, to)| {
+                let first = written.partition_point(|key| **key < **from);
+                written.get(first).is_some_and(|key| to.as_ref().is_none_or(|to| **key < **to))
+            })
+    }
+}
+
+fn same_tree(old: Option<&Slot>, new: Option<&Slot>) -> bool {
+    match (old, new) {
+        (None, None) => true,
+        (Some(old), Some(new)) => old.same_as(new),
+        _ => false,
+    }
+}
+
+fn range_differs(pages: &Pages, old: Option<&Slot>, new: Option<&Slot>, range: &KeyRange) -> Result<bool> {
+    let mut old = Cursor::new(pages, old, range.clone(), Direction::Forward);
+    let mut new = Cursor::new(pages, new, range.clone(), Direction::Forward);
+    loop {
+        match (old.next()?, new.next()?) {
+            (None, None) => return Ok(false),
+            (a, b) if a != b => return Ok(true),
+            _ => {}
+        }
+    }
+}

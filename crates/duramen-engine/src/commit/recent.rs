@@ -1,0 +1,75 @@
+//! The keys of the newest commits, so that validation looks at what changed and not at the tree.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::changes::WrittenKeys;
+use super::reads::Reads;
+use crate::ids::CommitSeq;
+
+/// What recent commits wrote, bounded by bytes.
+#[derive(Debug)]
+pub struct Recent {
+    commits: VecDeque<(CommitSeq, Arc<WrittenKeys>)>,
+    bytes: usize,
+    bytes_max: usize,
+    /// Commits up to this one are no longer known.
+    forgotten: CommitSeq,
+}
+
+/// What the recent commits say about a read set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing that was read has changed.
+    Unchanged,
+    /// Something has.
+    Changed,
+    /// The commits do not go back far enough: the roots must be compared.
+    TooOld,
+}
+
+impl Recent {
+    /// Knows nothing up to `from`, and keeps at most about `bytes_max` of keys.
+    pub fn new(from: CommitSeq, bytes_max: usize) -> Recent {
+        Recent { commits: VecDeque::new(), bytes: 0, bytes_max, forgotten: from }
+    }
+
+    /// Adds a commit, and forgets the oldest when there are too many bytes.
+    pub fn push(&mut self, seq: CommitSeq, keys: WrittenKeys) {
+        self.bytes += keys.bytes();
+        self.commits.push_back((seq, Arc::new(keys)));
+        while self.bytes > self.bytes_max {
+            let Some((seq, keys)) = self.commits.pop_front() else { break };
+            self.bytes -= keys.bytes();
+            self.forgotten = seq;
+        }
+    }
+
+    /// Takes back the commits after `seq`, which were dropped.
+    pub fn rewind(&mut self, seq: CommitSeq) {
+        while self.commits.back().is_some_and(|(newest, _)| *newest > seq) {
+            let (_, keys) = self.commits.pop_back().expect("there is a newest one");
+            self.bytes -= keys.bytes();
+        }
+        self.forgotten = self.forgotten.min(seq);
+    }
+
+    /// The commits after `since`, for a look without the lock; `None` if some are no longer known.
+    pub fn after(&self, since: CommitSeq) -> Option<Vec<Arc<WrittenKeys>>> {
+        if since < self.forgotten {
+            return None;
+        }
+        let first = self.commits.partition_point(|(seq, _)| *seq <= since);
+        Some(self.commits.range(first..).map(|(_, keys)| Arc::clone(keys)).collect())
+    }
+
+    /// Compares a read set with the commits after `since`.
+    pub fn check(&self, since: CommitSeq, reads: &Reads) -> Verdict {
+        if since < self.forgotten {
+            return Verdict::TooOld;
+        }
+        let first = self.commits.partition_point(|(seq, _)| *seq <= since);
+        let changed = self.commits.range(first..).any(|(_, keys)| reads.touch(keys));
+        if changed { Verdict::Changed } else { Verdict::Unchanged }
+    }
+}

@@ -1,0 +1,132 @@
+//! Slowing commits down while memory fills, and keeping room on the disk for the worst checkpoint.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+use crate::checkpoint::Store;
+use crate::error::{Code, Error, Result};
+
+const POISON: &str = "nothing panics while the throttle is locked";
+
+/// Parts of `memory_bytes`, in percent: commits are delayed from the first on and wait at the second.
+const DELAY_FROM_PERCENT: usize = 40;
+const WAIT_AT_PERCENT: usize = 60;
+const DELAY_US_MAX: u64 = 5000;
+
+/// Keeps dirty memory and disk space within their bounds.
+#[derive(Debug)]
+pub struct Throttle {
+    memory_bytes: usize,
+    stepped: bool,
+    state: Mutex<()>,
+    changed: Condvar,
+    open: AtomicBool,
+    last_failure: Mutex<Option<Error>>,
+    delayed_us: AtomicU64,
+    asked: AtomicBool,
+}
+
+impl Throttle {
+    /// For a memory target; `stepped` never waits.
+    #[must_use]
+    pub fn new(memory_bytes: usize, stepped: bool) -> Throttle {
+        Throttle {
+            memory_bytes,
+            stepped,
+            state: Mutex::new(()),
+            changed: Condvar::new(),
+            open: AtomicBool::new(false),
+            last_failure: Mutex::new(None),
+            delayed_us: AtomicU64::new(0),
+            asked: AtomicBool::new(false),
+        }
+    }
+
+    /// The memory target.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory_bytes
+    }
+
+    /// Microseconds that commits were held up so far.
+    pub fn delayed_us(&self) -> u64 {
+        self.delayed_us.load(Ordering::Relaxed)
+    }
+
+    /// Whether a commit waits for a checkpoint; asking takes the request.
+    pub fn take_request(&self) -> bool {
+        self.asked.swap(false, Ordering::Relaxed)
+    }
+
+    /// A checkpoint ended: with success, or with the reason why there is none.
+    pub fn checkpoint_ended(&self, failure: Option<Error>) {
+        *self.last_failure.lock().expect(POISON) = failure;
+        self.wake();
+    }
+
+    /// Lets everybody look again.
+    pub fn wake(&self) {
+        self.open.store(true, Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    /// Waits while too much is dirty.
+    ///
+    /// # Errors
+    /// `Full` if checkpoints fail for want of room, and what else they say.
+    pub fn wait(&self, store: &Store) -> Result<()> {
+        let dirty_percent = || store.pages.meter().dirty_bytes() * 100 / self.memory_bytes.max(1);
+        let percent = dirty_percent();
+        if percent < DELAY_FROM_PERCENT || self.stepped {
+            return Ok(());
+        }
+        self.asked.store(true, Ordering::Relaxed);
+        let over = (percent - DELAY_FROM_PERCENT).min(WAIT_AT_PERCENT - DELAY_FROM_PERCENT) as u64;
+        let delay = DELAY_US_MAX * over / (WAIT_AT_PERCENT - DELAY_FROM_PERCENT) as u64;
+        self.pause(delay.max(50));
+        while dirty_percent() >= WAIT_AT_PERCENT {
+            if let Some(failure) = self.last_failure.lock().expect(POISON).clone() {
+                return Err(failure);
+            }
+            self.asked.store(true, Ordering::Relaxed);
+            self.pause(DELAY_US_MAX);
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the next checkpoint will find room, with `bytes` more to write.
+    ///
+    /// # Errors
+    /// `Full`.
+    pub fn ensure_room(&self, store: &Store, bytes: usize) -> Result<()> {
+        let wanted = self.room_wanted(store, bytes);
+        if store.space.kept_back_bytes() >= wanted {
+            return Ok(());
+        }
+        store.space.keep_back(wanted).map_err(|error| match error.code() {
+            Code::DiskFull => Error::new(Code::DiskFull, "no room for the transaction and the checkpoint after it"),
+            _ => error,
+        })
+    }
+
+    /// Makes room ahead of the commits, in the background.
+    ///
+    /// # Errors
+    /// As [`Throttle::ensure_room`]; the commits will say it themselves.
+    pub fn make_room_ahead(&self, store: &Store) -> Result<()> {
+        let wanted = self.room_wanted(store, self.memory_bytes / 16);
+        if store.space.kept_back_bytes() >= wanted { Ok(()) } else { store.space.keep_back(wanted) }
+    }
+
+    /// A checkpoint writes what is dirty, padded to blocks, its paths to the roots, and the space map.
+    fn room_wanted(&self, store: &Store, bytes: usize) -> u64 {
+        let dirty = store.pages.meter().dirty_bytes() + 2 * bytes;
+        (dirty + dirty / 2 + 32 * store.geometry.block_bytes) as u64
+    }
+
+    fn pause(&self, us: u64) {
+        let state = self.state.lock().expect(POISON);
+        drop(self.changed.wait_timeout(state, Duration::from_micros(us)).expect(POISON));
+        self.delayed_us.fetch_add(us, Ordering::Relaxed);
+    }
+}

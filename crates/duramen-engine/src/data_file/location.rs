@@ -1,0 +1,59 @@
+//! A pointer to a page: where it lies, how long it is and what it must hash to. A pure codec.
+
+/// Encoded length of a [`Location`].
+pub const LOCATION_BYTES: usize = 36;
+
+/// Set on a pointer to an inner node; clear on one to a leaf.
+pub const INNER_FLAG: u32 = 1;
+
+/// Where a page lies and what it must hash to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Location {
+    /// First block, counted from the start of the file.
+    pub block: u64,
+    /// Blocks taken.
+    pub block_count: u32,
+    /// Bytes of the page itself; the rest of the last block is padding.
+    pub raw_bytes: u32,
+    /// [`INNER_FLAG`], and room for codec, key id and "base plus delta extent", which are zero in this format.
+    pub flags: u32,
+    /// Checksum of the page, seeded with database, address and generation.
+    pub tag: u128,
+}
+
+impl Location {
+    /// Appends the encoded form.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.block.to_le_bytes());
+        out.extend_from_slice(&self.block_count.to_le_bytes());
+        out.extend_from_slice(&self.raw_bytes.to_le_bytes());
+        out.extend_from_slice(&self.flags.to_le_bytes());
+        out.extend_from_slice(&self.tag.to_le_bytes());
+    }
+
+    /// Reads the encoded form; `None` if there are too few bytes.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Location> {
+        let bytes: &[u8; LOCATION_BYTES] = bytes.get(..LOCATION_BYTES)?.try_into().ok()?;
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        Some(Location {
+            block: u64::from_le_bytes(bytes[0..8].try_into().expect("eight bytes")),
+            block_count: word(8),
+            raw_bytes: word(12),
+            flags: word(16),
+            tag: u128::from_le_bytes(bytes[20..36].try_into().expect("sixteen bytes")),
+        })
+    }
+
+    /// Whether an inner node lies there.
+    #[must_use]
+    pub fn is_inner(&self) -> bool {
+        self.flags & INNER_FLAG != 0
+    }
+
+    /// The blocks it takes.
+    #[must_use]
+    pub fn extent(&self) -> (u64, u32) {
+        (self.block, self.block_count)
+    }
+}

@@ -1,0 +1,206 @@
+//! The two superblocks: what a database is and where its newest checkpoint lies. A pure codec.
+//!
+//! They lie in different blocks and are never written in one sync (D2, D3): while one is being written, the
+//! other is whole, and the log since it is kept.
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::location::{LOCATION_BYTES, Location};
+use crate::ids::{CommitSeq, DatabaseId, Generation, LogId, TreeId};
+use crate::options::Geometry;
+use crate::wal::LogPosition;
+
+/// The format this build writes. Format 0 is a draft: other builds refuse it.
+pub const FORMAT_VERSION: u32 = 0;
+
+/// Bytes of an encoded superblock, within one device sector.
+pub const SUPERBLOCK_BYTES: usize = 512;
+
+/// Where the two lie, in bytes. Generation g lies in slot g mod 2.
+pub const SUPERBLOCK_OFFSETS: [u64; 2] = [0, 16384];
+
+const SUPERBLOCK_AREA_END: u64 = 32768;
+const MAGIC: [u8; 8] = *b"DURAMEN\x1a";
+const CHECKSUM_AT: usize = SUPERBLOCK_BYTES - 16;
+
+/// The first block that pages may use.
+#[must_use]
+pub fn first_free_block(block_bytes: usize) -> u64 {
+    SUPERBLOCK_AREA_END.div_ceil(block_bytes as u64)
+}
+
+/// Where a checkpoint lies and what it needs of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Superblock {
+    /// Identity of the database.
+    pub database: DatabaseId,
+    /// Identity of its log.
+    pub log: LogId,
+    /// Counts checkpoints.
+    pub generation: Generation,
+    /// The log is replayed from after this frame; the checkpoint holds everything up to its sequence.
+    pub replay: LogPosition,
+    /// The log must reach at least this sequence, or part of it is missing.
+    pub marked: CommitSeq,
+    /// Root of the tree of roots.
+    pub roots: Option<Location>,
+    /// List of the space map's pages.
+    pub space: Option<Location>,
+    /// Addresses of pages that were warm at a clean shutdown.
+    pub hot: Option<Location>,
+    /// Blocks from here on were not in use at the checkpoint.
+    pub end_block: u64,
+    /// The next tree gets at least this id.
+    pub next_tree: TreeId,
+    /// Sizes, fixed at creation.
+    pub geometry: Geometry,
+    /// Whether the database was closed with nothing left to replay.
+    pub clean: bool,
+}
+
+struct Writer<'a> {
+    out: &'a mut [u8; SUPERBLOCK_BYTES],
+    at: usize,
+}
+
+impl Writer<'_> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.out[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+
+    fn u32(&mut self, value: usize) {
+        let value = u32::try_from(value).expect("sizes of a geometry fit 32 bits");
+        self.put(&value.to_le_bytes());
+    }
+
+    fn location(&mut self, location: Option<&Location>) {
+        let mut bytes = vec![u8::from(location.is_some())];
+        match location {
+            Some(location) => location.encode(&mut bytes),
+            None => bytes.extend_from_slice(&[0; LOCATION_BYTES]),
+        }
+        self.put(&bytes);
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let bytes = self.bytes[self.at..self.at + N].try_into().expect("a superblock has room for its fields");
+        self.at += N;
+        bytes
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.take())
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.take())
+    }
+
+    fn u128(&mut self) -> u128 {
+        u128::from_le_bytes(self.take())
+    }
+
+    fn location(&mut self) -> Option<Location> {
+        let present = self.take::<1>()[0] != 0;
+        let bytes: [u8; LOCATION_BYTES] = self.take();
+        if present { Location::decode(&bytes) } else { None }
+    }
+}
+
+impl Superblock {
+    /// The encoded form.
+    #[must_use]
+    pub fn encode(&self) -> [u8; SUPERBLOCK_BYTES] {
+        let mut out = [0; SUPERBLOCK_BYTES];
+        let mut w = Writer { out: &mut out, at: 0 };
+        w.put(&MAGIC);
+        w.put(&FORMAT_VERSION.to_le_bytes());
+        // Feature flags: compatible, read-only compatible, incompatible.
+        w.put(&[0; 24]);
+        w.put(&self.database.0.to_le_bytes());
+        w.put(&self.log.0.to_le_bytes());
+        w.put(&self.generation.0.to_le_bytes());
+        w.put(&self.replay.encode());
+        w.put(&self.marked.0.to_le_bytes());
+        w.location(self.roots.as_ref());
+        w.location(self.space.as_ref());
+        w.location(self.hot.as_ref());
+        w.put(&self.end_block.to_le_bytes());
+        w.put(&self.next_tree.0.to_le_bytes());
+        w.u32(self.geometry.block_bytes);
+        w.u32(self.geometry.leaf_bytes_max);
+        w.u32(self.geometry.inner_bytes_max);
+        w.u32(self.geometry.big_value_bytes);
+        w.u32(self.geometry.big_value_extent_bytes);
+        w.put(&self.geometry.segment_bytes_min.to_le_bytes());
+        w.put(&self.geometry.segment_bytes_max.to_le_bytes());
+        w.put(&[u8::from(self.clean)]);
+        assert!(w.at <= CHECKSUM_AT, "the fields leave room for the checksum");
+        let checksum = xxh3_128(&out[..CHECKSUM_AT]);
+        out[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+        out
+    }
+
+    /// Reads the encoded form.
+    ///
+    /// # Errors
+    /// A sentence about what is wrong.
+    pub fn decode(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
+        if bytes.len() < SUPERBLOCK_BYTES || bytes[..8] != MAGIC {
+            return Err(SuperblockError::NotOne);
+        }
+        let bytes = &bytes[..SUPERBLOCK_BYTES];
+        let found = u128::from_le_bytes(bytes[CHECKSUM_AT..].try_into().expect("sixteen bytes"));
+        if found != xxh3_128(&bytes[..CHECKSUM_AT]) {
+            return Err(SuperblockError::Damaged);
+        }
+        let mut r = Reader { bytes, at: 8 };
+        let version = r.u32();
+        let features: [u8; 24] = r.take();
+        if version != FORMAT_VERSION || features[16..] != [0; 8] {
+            return Err(SuperblockError::OtherFormat(version));
+        }
+        let superblock = Superblock {
+            database: DatabaseId(r.u128()),
+            log: LogId(r.u128()),
+            generation: Generation(r.u64()),
+            replay: LogPosition::decode(&r.take()),
+            marked: CommitSeq(r.u64()),
+            roots: r.location(),
+            space: r.location(),
+            hot: r.location(),
+            end_block: r.u64(),
+            next_tree: TreeId(r.u64()),
+            geometry: Geometry {
+                block_bytes: r.u32() as usize,
+                leaf_bytes_max: r.u32() as usize,
+                inner_bytes_max: r.u32() as usize,
+                big_value_bytes: r.u32() as usize,
+                big_value_extent_bytes: r.u32() as usize,
+                segment_bytes_min: r.u64(),
+                segment_bytes_max: r.u64(),
+            },
+            clean: r.take::<1>()[0] != 0,
+        };
+        if superblock.geometry.is_sound() { Ok(superblock) } else { Err(SuperblockError::Damaged) }
+    }
+}
+
+/// Why bytes are not a superblock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SuperblockError {
+    /// They do not start like one.
+    NotOne,
+    /// They start like one and do not match their checksum.
+    Damaged,
+    /// They are of another format.
+    OtherFormat(u32),
+}

@@ -1,0 +1,306 @@
+//! The engine: a database opened, used and closed.
+//!
+//! Puts the parts together and owns nothing of their work. D8 rests here (the lock is taken before a byte is read and
+//! let go after the last was written).
+
+mod event;
+mod keeper;
+mod open;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod warm;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use duramen_disk::{Disk, Lock};
+
+use crate::catalog::Root;
+use crate::checkpoint::Store;
+use crate::commit::Committer;
+use crate::error::{Code, Error, Result};
+use crate::ids::TreeId;
+use crate::limits::CONFLICTS_MAX;
+use crate::options::{Background, Durability, Options};
+use crate::threads::Threads;
+use crate::transaction::{Receipt, Snapshot, Transaction};
+use crate::tree::{Reducers, Stop, find_resident};
+use crate::verify::{CheckReport, check_root};
+
+pub use event::{Event, EventHook};
+use keeper::Keeper;
+pub use stats::{Posture, Stats};
+
+const POISON: &str = "nothing panics while the threads are locked";
+
+/// What a program plugs into the engine.
+#[derive(Clone, Default)]
+pub struct Hooks {
+    /// Reducers of its own.
+    pub reducers: Reducers,
+    /// Whom to tell what no call returns. Called outside locks, from any thread.
+    pub on_event: Option<EventHook>,
+}
+
+/// An open database. Clones are handles to the same one.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    store: Arc<Store>,
+    mode: Mode,
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    wal_dir: PathBuf,
+    options: Options,
+    recovered: stats::RecoveryStats,
+    threads: Mutex<Option<Threads>>,
+    /// Keeps other processes out; given back last.
+    _locks: Vec<Box<dyn Lock>>,
+    process: u32,
+    left: AtomicBool,
+}
+
+#[derive(Debug)]
+enum Mode {
+    Write { committer: Arc<Committer>, keeper: Arc<Keeper> },
+    Read { root: Arc<Root> },
+}
+
+impl Engine {
+    /// Opens the database in the directory `path`, or creates it there.
+    ///
+    /// Opening replays the log since the newest checkpoint; creating returns once the database survives a power
+    /// cut, its directory and that directory's parent included.
+    ///
+    /// # Errors
+    /// `NotFound`, `Invalid` (not a database, another format, a network file system), `Locked`, `Corrupt`, `Full`, `Io`.
+    pub fn open(disk: Arc<dyn Disk>, path: impl AsRef<Path>, options: Options, hooks: Hooks) -> Result<Engine> {
+        open::open(disk, path.as_ref(), options, hooks)
+    }
+
+    /// Begins a transaction on the newest ordered state.
+    ///
+    /// # Errors
+    /// `Invalid` if the database was opened read-only, is closed, or this process was forked; `Poisoned`.
+    pub fn begin(&self) -> Result<Transaction> {
+        let (committer, _) = self.writer()?;
+        committer.usable()?;
+        let held = self.inner.store.registry.register(|| committer.sealed());
+        Ok(Transaction::begin(committer, held))
+    }
+
+    /// Runs `body` in a transaction and commits it, again and again while others get in between: at most
+    /// [`CONFLICTS_MAX`] times beside them, then alone.
+    ///
+    /// # Errors
+    /// What `body` said (then nothing is written), or what [`Transaction::commit`] said; never `Conflict`.
+    pub fn transact<T>(
+        &self,
+        level: Durability,
+        mut body: impl FnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<(T, Receipt)> {
+        for _ in 0..CONFLICTS_MAX {
+            let mut transaction = self.begin()?;
+            let attempt = body(&mut transaction).and_then(|out| Ok((out, transaction.commit(level)?)));
+            match attempt {
+                Err(error) if error.is_retryable() => {}
+                done => return done,
+            }
+        }
+        let (committer, _) = self.writer()?;
+        let (out, seq) = committer.submit_alone(|root| {
+            let held = self.inner.store.registry.register(|| root);
+            let mut transaction = Transaction::begin(committer, held);
+            let out = body(&mut transaction)?;
+            Ok((out, transaction.take_submission(level)?))
+        })?;
+        let seq = seq.unwrap_or_else(|| committer.published().seq);
+        Ok((out, Receipt::new(committer, seq, level)))
+    }
+
+    /// Holds the newest published state.
+    ///
+    /// # Errors
+    /// `Invalid` if this process was forked.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        self.same_process()?;
+        let held = self.inner.store.registry.register(|| self.newest_root());
+        Ok(Snapshot::new(&self.inner.store, held))
+    }
+
+    /// The newest published value of a key. Writes nothing that other threads read.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such tree; `Corrupt` or `Io` if a page cannot be read.
+    pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let resident = match &self.inner.mode {
+            Mode::Write { committer, .. } => get_resident(&committer.published(), tree, key),
+            Mode::Read { root } => get_resident(root, tree, key),
+        };
+        match resident {
+            Some(found) => Ok(found),
+            // Something must be read from disk: a registered snapshot keeps it from being used again meanwhile.
+            None => self.snapshot()?.get(tree, key),
+        }
+    }
+
+    /// Writes a checkpoint now: the log before it is no longer needed.
+    ///
+    /// # Errors
+    /// `Full`, `Io`, `Poisoned`.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.checkpoint_with(&mut || ())
+    }
+
+    /// Writes a checkpoint, calling `between` after each slice of its writes. For simulations.
+    ///
+    /// # Errors
+    /// As [`Engine::checkpoint`].
+    pub fn checkpoint_with(&self, between: &mut dyn FnMut()) -> Result<()> {
+        let (_, keeper) = self.writer()?;
+        keeper.checkpoint(false, None, between).map(|_| ())
+    }
+
+    /// Does what is due behind the scenes, once. For databases opened with [`Background::Stepped`].
+    ///
+    /// # Errors
+    /// What failed.
+    pub fn step(&self) -> Result<()> {
+        let (_, keeper) = self.writer()?;
+        keeper.log_step()?;
+        keeper.sweep();
+        keeper.spill_snapshots()?;
+        if keeper.checkpoint_due() {
+            keeper.checkpoint(false, None, &mut || ())?;
+        }
+        Ok(())
+    }
+
+    /// Reads and checks everything: pages, order, counts, reductions recomputed, each extent accounted for once.
+    ///
+    /// # Errors
+    /// `Io` if something could not be read at all; damage is in the report.
+    pub fn check(&self) -> Result<CheckReport> {
+        let snapshot = self.snapshot()?;
+        let roots = match &self.inner.mode {
+            Mode::Write { keeper, .. } => keeper.checkpointer().roots(),
+            Mode::Read { .. } => None,
+        };
+        check_root(&self.inner.store, snapshot.root(), roots.as_ref())
+    }
+
+    /// Where the database lies.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    /// Takes no more commits, waits for those under way, writes a last checkpoint, and gives the lock back when the
+    /// last handle is dropped.
+    ///
+    /// # Errors
+    /// What the last checkpoint said; everything acknowledged is safe in the log all the same.
+    pub fn close(&self) -> Result<()> {
+        if self.inner.left.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.inner.finish()
+    }
+
+    /// Ends without a checkpoint and without a mark, as a crash would. For simulations.
+    pub fn abandon(self) {
+        self.inner.left.store(true, Ordering::Release);
+        drop(self.inner.threads.lock().expect(POISON).take());
+    }
+
+    fn newest_root(&self) -> Arc<Root> {
+        match &self.inner.mode {
+            Mode::Write { committer, .. } => Arc::clone(&committer.published()),
+            Mode::Read { root } => Arc::clone(root),
+        }
+    }
+
+    fn writer(&self) -> Result<(&Arc<Committer>, &Arc<Keeper>)> {
+        self.same_process()?;
+        match &self.inner.mode {
+            Mode::Write { committer, keeper } => Ok((committer, keeper)),
+            Mode::Read { .. } => Err(Error::new(Code::ReadOnly, "the database was opened read-only")),
+        }
+    }
+
+    fn same_process(&self) -> Result<()> {
+        if self.inner.process == std::process::id() {
+            return Ok(());
+        }
+        Err(Error::new(Code::ForkedHandle, "the handle was opened by the process this one was forked from")
+            .with_hint("open the database in the process that uses it"))
+    }
+}
+
+impl Inner {
+    fn finish(&self) -> Result<()> {
+        drop(self.threads.lock().expect(POISON).take());
+        let Mode::Write { committer, keeper } = &self.mode else { return Ok(()) };
+        if self.process != std::process::id() || committer.poison_cause().is_some() {
+            return Ok(());
+        }
+        let written = keeper.close();
+        committer.close();
+        written
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.left.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if let Err(error) = self.finish()
+            && let Mode::Write { keeper, .. } = &self.mode
+        {
+            keeper.events().tell(&Event::CloseFailed(error));
+        }
+    }
+}
+
+/// The value of a key if everything on the way is in memory; `None` if the disk must be asked.
+fn get_resident(root: &Root, tree: TreeId, key: &[u8]) -> Option<Option<Vec<u8>>> {
+    let state = root.trees.get(tree).filter(|tree| tree.dropped_at.is_none())?;
+    let value = find_resident(state.slot.as_ref(), key, |value| (!value.big).then(|| value.bytes.to_vec()));
+    match value {
+        Ok(None) => Some(None),
+        Ok(Some(Some(bytes))) => Some(Some(bytes)),
+        Ok(Some(None)) | Err(Stop::Missing | Stop::Failed(_)) => None,
+    }
+}
+
+fn start_threads(keeper: &Arc<Keeper>, options: &Options) -> Result<Option<Threads>> {
+    if options.background == Background::Stepped {
+        return Ok(None);
+    }
+    let mut threads = Threads::new();
+    let log = Arc::clone(keeper);
+    threads.start("duramen-log", move || {
+        if let Err(error) = log.log_step() {
+            log.failed(error);
+        }
+    })?;
+    let space = Arc::clone(keeper);
+    threads.start("duramen-space", move || {
+        space.sweep();
+        let spilled = space.spill_snapshots();
+        let written =
+            if space.checkpoint_due() { space.checkpoint(false, None, &mut || ()).map(|_| ()) } else { Ok(()) };
+        let room = space.make_room();
+        if let Err(error) = spilled.and(written).and(room) {
+            space.failed(error);
+        }
+    })?;
+    Ok(Some(threads))
+}

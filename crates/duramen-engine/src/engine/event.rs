@@ -1,0 +1,57 @@
+//! What the engine tells a program that asked to be told.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::ids::CommitSeq;
+
+/// Something worth knowing that no call returns.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Event {
+    /// The database was opened and the log replayed.
+    Recovered {
+        /// Records replayed.
+        record_count: u64,
+        /// Commits after the newest durable mark: only these could have been confused with a torn tail.
+        unmarked_group_count: u64,
+        /// The last run ended in the middle of a write.
+        torn: bool,
+    },
+    /// A checkpoint became durable.
+    Checkpoint {
+        /// The commit it holds.
+        seq: CommitSeq,
+        /// Bytes written for it.
+        written_bytes: u64,
+    },
+    /// Work in the background failed; it will be tried again unless the engine is poisoned.
+    BackgroundFailed(Error),
+    /// A sync failed: nothing is acknowledged any more.
+    Poisoned(Error),
+    /// Closing while being dropped failed.
+    CloseFailed(Error),
+}
+
+/// Whom to tell.
+pub type EventHook = Arc<dyn Fn(&Event) + Send + Sync>;
+
+/// The hook, if there is one. Called outside locks.
+#[derive(Clone, Default)]
+pub struct Events(pub(super) Option<EventHook>);
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Events").field(&self.0.is_some()).finish()
+    }
+}
+
+impl Events {
+    /// Tells.
+    pub fn tell(&self, event: &Event) {
+        if let Some(hook) = &self.0 {
+            hook(event);
+        }
+    }
+}

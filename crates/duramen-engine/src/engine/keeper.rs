@@ -1,0 +1,307 @@
+//! The work behind the scenes, in steps that threads or a simulation run: marks and background syncs, spare
+//! segments, checkpoints, eviction, giving space back.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use duramen_disk::Disk;
+
+use super::event::{Event, Events};
+use crate::catalog::Root;
+use crate::checkpoint::{CheckpointAim, CheckpointError, CheckpointReport, Checkpointer, Store};
+use crate::commit::Committer;
+use crate::data_file::Location;
+use crate::error::{Error, Result};
+use crate::ids::{CommitSeq, TreeId};
+use crate::limits::{MARK_IDLE_MS, PROCESS_SYNC_BYTES_MAX, PROCESS_SYNC_MS_MAX};
+use crate::options::Options;
+use crate::tree::sweep;
+
+const POISON: &str = "nothing panics while the keeper is locked";
+
+/// A checkpoint starts when this part of the memory is dirty, in percent.
+const CHECKPOINT_DIRTY_PERCENT: usize = 25;
+
+/// Memory is swept from this part of its bound down to that, in percent.
+const SWEEP_FROM_PERCENT: usize = 90;
+const SWEEP_TO_PERCENT: usize = 80;
+
+/// Runs the work behind the scenes.
+#[derive(Debug)]
+pub struct Keeper {
+    store: Arc<Store>,
+    committer: Arc<Committer>,
+    checkpointer: Checkpointer,
+    disk: Arc<dyn Disk>,
+    events: Events,
+    memory_bytes: usize,
+    checkpoint_log_bytes: u64,
+    snapshot_space_bytes_max: Option<u64>,
+    /// Where the eviction's hand stands: a tree and a key in it.
+    hand: Mutex<(TreeId, Vec<u8>)>,
+    /// The newest commit at the last look, and since when it has been the newest.
+    idle_since: Mutex<(CommitSeq, u64)>,
+    unsynced_since_ns: AtomicU64,
+    checkpoints: AtomicU64,
+}
+
+impl Keeper {
+    /// Over the parts of an open database.
+    pub fn new(
+        committer: &Arc<Committer>,
+        checkpointer: Checkpointer,
+        disk: &Arc<dyn Disk>,
+        options: &Options,
+        events: Events,
+    ) -> Keeper {
+        Keeper {
+            store: Arc::clone(committer.store()),
+            committer: Arc::clone(committer),
+            checkpointer,
+            disk: Arc::clone(disk),
+            events,
+            memory_bytes: options.memory_bytes,
+            checkpoint_log_bytes: options.checkpoint_log_bytes.unwrap_or(options.memory_bytes as u64 / 8),
+            snapshot_space_bytes_max: options.snapshot_space_bytes_max,
+            hand: Mutex::new((TreeId(0), Vec::new())),
+            idle_since: Mutex::new((CommitSeq(0), 0)),
+            unsynced_since_ns: AtomicU64::new(0),
+            checkpoints: AtomicU64::new(0),
+        }
+    }
+
+    /// The newest checkpoint's keeper.
+    pub fn checkpointer(&self) -> &Checkpointer {
+        &self.checkpointer
+    }
+
+    /// The data file and what belongs to it.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// What snapshots see.
+    pub fn published_root(&self) -> Arc<Root> {
+        Arc::clone(&self.committer.published())
+    }
+
+    /// Writes a durable mark if none has been written since the last commit.
+    ///
+    /// # Errors
+    /// What the log said.
+    pub fn log_mark(&self) -> Result<()> {
+        self.committer.mark().map(|_| ())
+    }
+
+    /// Whom to tell.
+    pub fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// Checkpoints since the database was opened.
+    pub fn checkpoint_count(&self) -> u64 {
+        self.checkpoints.load(Ordering::Relaxed)
+    }
+
+    /// Looks after the log: a mark after idleness, a sync for what only the kernel has, a segment to go on with.
+    ///
+    /// # Errors
+    /// What the log said; a failed sync has poisoned the engine.
+    pub fn log_step(&self) -> Result<()> {
+        let now = self.disk.monotonic_ns();
+        let published = self.committer.published().seq;
+        let idle_ms = {
+            let mut idle = self.idle_since.lock().expect(POISON);
+            if idle.0 != published || idle.1 == 0 {
+                *idle = (published, now);
+            }
+            now.saturating_sub(idle.1) / 1_000_000
+        };
+        self.sync_weak(now, published)?;
+        if idle_ms >= MARK_IDLE_MS && self.committer.durable() >= published {
+            self.committer.mark()?;
+        }
+        if self.committer.log().needs_spare() {
+            self.committer.log().prepare_spare()?;
+        }
+        Ok(())
+    }
+
+    /// Commits at weaker levels are synced after a while, or after so many bytes.
+    fn sync_weak(&self, now: u64, published: CommitSeq) -> Result<()> {
+        if self.committer.durable() >= published {
+            self.unsynced_since_ns.store(0, Ordering::Relaxed);
+            return Ok(());
+        }
+        let since = self.unsynced_since_ns.load(Ordering::Relaxed);
+        if since == 0 {
+            self.unsynced_since_ns.store(now, Ordering::Relaxed);
+        }
+        let waited_ms = if since == 0 { 0 } else { now.saturating_sub(since) / 1_000_000 };
+        if waited_ms >= PROCESS_SYNC_MS_MAX || self.committer.unsynced_bytes() >= PROCESS_SYNC_BYTES_MAX {
+            self.committer.sync_through(published)?;
+            self.unsynced_since_ns.store(0, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Whether a checkpoint should start now.
+    pub fn checkpoint_due(&self) -> bool {
+        let dirty_percent = self.store.pages.meter().dirty_bytes() * 100 / self.memory_bytes.max(1);
+        let asked = self.committer.throttle.take_request();
+        let behind = self.committer.published().seq > self.checkpointer.superblock().replay.seq;
+        (asked || dirty_percent >= CHECKPOINT_DIRTY_PERCENT || self.committer.log_bytes() >= self.checkpoint_log_bytes)
+            && (behind || asked)
+    }
+
+    /// Makes the published root the newest checkpoint, and frees and recycles what that allows.
+    ///
+    /// # Errors
+    /// What writing said. A failed sync has poisoned the engine; otherwise it can be tried again.
+    pub fn checkpoint(
+        &self,
+        clean: bool,
+        hot: Option<Location>,
+        between: &mut dyn FnMut(),
+    ) -> Result<CheckpointReport> {
+        let result = self.try_checkpoint(clean, hot, between);
+        self.committer.throttle.checkpoint_ended(result.as_ref().err().cloned());
+        result
+    }
+
+    fn try_checkpoint(
+        &self,
+        clean: bool,
+        hot: Option<Location>,
+        between: &mut dyn FnMut(),
+    ) -> Result<CheckpointReport> {
+        self.committer.usable()?;
+        let held = self.store.registry.register(|| self.published_root());
+        // No superblock for a commit that the log does not hold durably.
+        self.committer.sync_through(held.root().seq)?;
+        self.committer.restart_log_bytes();
+        let aim = CheckpointAim { next_tree: self.committer.next_tree(), clean, hot };
+        let mut sweep_too = || {
+            self.sweep();
+            between();
+        };
+        let report = match self.checkpointer.run(held.root(), aim, &mut sweep_too) {
+            Ok(report) => report,
+            Err(CheckpointError::Failed(error)) => return Err(error),
+            Err(CheckpointError::Poison(error)) => {
+                self.committer.poison(error.clone());
+                self.events.tell(&Event::Poisoned(error.clone()));
+                return Err(error);
+            }
+        };
+        drop(held);
+        self.committer.log().recycle(&report.keep_log_from);
+        let reaped = self.checkpointer.reaped();
+        if !reaped.is_empty() {
+            self.committer.forget_trees(&reaped);
+            let gone = |id: &TreeId| self.committer.published().trees.get(*id).is_none();
+            self.checkpointer.forgotten(&reaped.into_iter().filter(gone).collect::<Vec<_>>());
+        }
+        self.give_space_back()?;
+        self.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.events.tell(&Event::Checkpoint { seq: report.seq, written_bytes: report.written_bytes });
+        Ok(report)
+    }
+
+    fn give_space_back(&self) -> Result<()> {
+        let stats = self.store.space.stats();
+        let block_bytes = self.store.geometry.block_bytes as u64;
+        if let Some(max) = self.snapshot_space_bytes_max
+            && stats.waiting_blocks * block_bytes > max
+            && let [oldest, _newer, ..] = self.store.registry.roots().as_slice()
+        {
+            self.store.registry.expire_before(oldest.seq.next());
+        }
+        self.checkpointer.release();
+        // Room for the next checkpoint stays: see the throttle.
+        self.store.space.cut_tail(self.memory_bytes as u64 / 4)
+    }
+
+    /// Makes room on the disk before commits need it.
+    ///
+    /// # Errors
+    /// `Full`; the commits will say so themselves.
+    pub fn make_room(&self) -> Result<()> {
+        self.committer.throttle.make_room_ahead(&self.store)
+    }
+
+    /// Whether memory should be swept now.
+    pub fn sweep_due(&self) -> bool {
+        self.store.pages.meter().excess(SWEEP_FROM_PERCENT) > 0
+    }
+
+    /// Lets go of nodes that were not used lately, until memory is within its bound.
+    pub fn sweep(&self) {
+        let meter = self.store.pages.meter();
+        if !self.sweep_due() {
+            return;
+        }
+        let root = self.published_root();
+        // Twice around: the first time takes the notes of use away.
+        for _ in 0..2 {
+            self.sweep_root(&root);
+            if meter.excess(SWEEP_TO_PERCENT) == 0 {
+                break;
+            }
+        }
+        meter.relieved();
+    }
+
+    /// Lets go of nodes that only older snapshots hold, writing those that have no place first.
+    ///
+    /// # Errors
+    /// `Full` or `Io`.
+    pub fn spill_snapshots(&self) -> Result<()> {
+        if self.store.pages.meter().excess(SWEEP_FROM_PERCENT) == 0 {
+            return Ok(());
+        }
+        let newest = self.committer.published().seq;
+        for root in self.store.registry.roots().iter().filter(|root| root.seq < newest) {
+            self.checkpointer.spill(root, &mut || ())?;
+            for tree in root.trees.iter() {
+                if let Some(slot) = &tree.slot {
+                    sweep(slot, &[], usize::MAX);
+                    sweep(slot, &[], usize::MAX);
+                }
+            }
+        }
+        self.store.pages.meter().relieved();
+        Ok(())
+    }
+
+    fn sweep_root(&self, root: &Root) {
+        let meter = self.store.pages.meter();
+        let mut hand = self.hand.lock().expect(POISON);
+        let (start_tree, _) = *hand;
+        let ahead = root.trees.iter().filter(|tree| tree.id >= start_tree);
+        let behind = root.trees.iter().filter(|tree| tree.id <= start_tree);
+        for tree in ahead.chain(behind) {
+            let Some(slot) = &tree.slot else { continue };
+            let start = if hand.0 == tree.id { std::mem::take(&mut hand.1) } else { Vec::new() };
+            let goal = meter.excess(SWEEP_TO_PERCENT);
+            if goal == 0 {
+                *hand = (tree.id, start);
+                return;
+            }
+            let swept = sweep(slot, &start, goal);
+            *hand = (tree.id, swept.resume.clone().unwrap_or_default());
+            if swept.resume.is_some() {
+                return;
+            }
+        }
+        if let Some(roots) = self.checkpointer.roots() {
+            sweep(&roots, &[], meter.excess(SWEEP_TO_PERCENT));
+        }
+        *hand = (TreeId(0), Vec::new());
+    }
+
+    /// Tells of a failure that nobody waits for.
+    pub fn failed(&self, error: Error) {
+        self.events.tell(&Event::BackgroundFailed(error));
+    }
+}

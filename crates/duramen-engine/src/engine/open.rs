@@ -1,0 +1,270 @@
+//! Opening and creating: locks first, then the checkpoint, then the log; or everything new, durable before it counts.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use duramen_disk::{Access, Disk, File, Lock, LockError, PathKind};
+
+use super::event::{Event, Events};
+use super::keeper::Keeper;
+use super::stats::RecoveryStats;
+use super::{Engine, Hooks, Inner, Mode, start_threads};
+use crate::catalog::{Root, TreeTable};
+use crate::checkpoint::Checkpointer;
+use crate::commit::{Committer, Throttle};
+use crate::data_file::{SUPERBLOCK_OFFSETS, Superblock};
+use crate::error::{Code, Error, Result};
+use crate::ids::{CommitSeq, DatabaseId, Generation, LogId, TreeId};
+use crate::limits::MEMORY_BYTES_MIN;
+use crate::options::{Background, Options};
+use crate::recovery::{Loaded, Replay, Replayed, load, replay};
+use crate::tree::sweep;
+use crate::wal::{Log, LogIdentity};
+
+const DATA: &str = "data";
+const DATA_NEW: &str = "data.new";
+const LOCK: &str = "lock";
+const WAL: &str = "wal";
+
+pub fn open(disk: Arc<dyn Disk>, path: &Path, options: Options, hooks: Hooks) -> Result<Engine> {
+    check_options(&options)?;
+    let wal_dir = options.wal_dir.clone().unwrap_or_else(|| path.join(WAL));
+    let kind = disk.kind(path).map_err(|e| Error::io("look at", path, &e))?;
+    prepare_directory(&*disk, path, kind, &options)?;
+    check_file_system(&*disk, path, &options)?;
+    let mut locks = vec![lock(&*disk, &path.join(LOCK), &options)?];
+    let data = path.join(DATA);
+    let exists = disk.kind(&data).map_err(|e| Error::io("look at", &data, &e))?.is_some();
+    if !exists {
+        if options.read_only || !options.create {
+            return Err(not_a_database(path, "it holds no data file"));
+        }
+        create(&disk, path, &wal_dir, &options)?;
+    }
+    if !options.read_only {
+        locks.push(lock(&*disk, &wal_dir.join(LOCK), &options)?);
+    }
+    let mode = if options.read_only { Access::READ } else { Access::WRITE };
+    let file = disk.open(&data, mode).map_err(|e| Error::io("open", &data, &e))?;
+    assemble(disk, path, wal_dir, file, options, hooks, locks)
+}
+
+fn assemble(
+    disk: Arc<dyn Disk>,
+    path: &Path,
+    wal_dir: PathBuf,
+    file: Arc<dyn File>,
+    options: Options,
+    hooks: Hooks,
+    locks: Vec<Box<dyn Lock>>,
+) -> Result<Engine> {
+    let loaded = load(file, &path.join(DATA), &options, &hooks.reducers)?;
+    let replayed = run_replay(&*disk, &wal_dir, &loaded, &options)?;
+    let recovered = RecoveryStats::new(&replayed.log);
+    let store = Arc::clone(&loaded.store);
+    let events = Events(hooks.on_event);
+    events.tell(&recovered.event());
+    let (mode, threads) = if options.read_only {
+        let Replayed { trees, seq, .. } = replayed;
+        let position = std::sync::OnceLock::new();
+        (Mode::Read { root: Arc::new(Root { seq, lineage: 0, trees, position }) }, None)
+    } else {
+        let (committer, keeper) = writer(&disk, &wal_dir, loaded, replayed, &options, events)?;
+        let threads = start_threads(&keeper, &options)?;
+        (Mode::Write { committer, keeper }, threads)
+    };
+    let inner = Inner {
+        store,
+        mode,
+        disk,
+        path: path.to_owned(),
+        wal_dir,
+        options,
+        recovered,
+        threads: Mutex::new(threads),
+        _locks: locks,
+        process: std::process::id(),
+        left: AtomicBool::new(false),
+    };
+    Ok(Engine { inner: Arc::new(inner) })
+}
+
+fn run_replay(disk: &dyn Disk, wal_dir: &Path, loaded: &Loaded, options: &Options) -> Result<Replayed> {
+    let meter = Arc::clone(loaded.store.pages.meter());
+    let mut between = |trees: &TreeTable| {
+        // Dirty nodes cannot leave memory before there is a checkpoint to come; clean ones can.
+        for slot in trees.iter().filter_map(|tree| tree.slot.as_ref()) {
+            let goal = meter.excess(80);
+            if goal > 0 {
+                sweep(slot, &[], goal);
+            }
+        }
+        Ok(())
+    };
+    let batch_bytes = options.memory_bytes / 4;
+    replay(loaded, &mut Replay { disk, wal_dir, batch_bytes, between: &mut between })
+}
+
+fn writer(
+    disk: &Arc<dyn Disk>,
+    wal_dir: &Path,
+    loaded: Loaded,
+    replayed: Replayed,
+    options: &Options,
+    events: Events,
+) -> Result<(Arc<Committer>, Arc<Keeper>)> {
+    let superblock = &loaded.superblock;
+    let identity = LogIdentity { database: superblock.database, log: superblock.log };
+    let geometry = superblock.geometry;
+    let log = Log::reopen(disk, wal_dir, identity, geometry, options.sync, &replayed.log)?;
+    let root = Root::at(replayed.seq, replayed.trees, log.position());
+    let throttle = Throttle::new(options.memory_bytes, options.background == Background::Stepped);
+    let committer = Committer::new(Arc::clone(&loaded.store), log, root, replayed.next_tree, throttle);
+    let Loaded { store, superblock, older, roots, trees } = loaded;
+    let hot = superblock.hot.filter(|_| superblock.clean);
+    let checkpointer = Checkpointer::new(store, superblock, older, roots, trees);
+    let committer = Arc::new(committer);
+    let keeper = Arc::new(Keeper::new(&committer, checkpointer, disk, options, events));
+    keeper.warm(hot);
+    Ok((committer, keeper))
+}
+
+fn check_options(options: &Options) -> Result<()> {
+    if options.memory_bytes < MEMORY_BYTES_MIN {
+        let message = format!("memory_bytes is {}, at least {MEMORY_BYTES_MIN} are needed", options.memory_bytes);
+        return Err(Error::invalid(message));
+    }
+    if !options.geometry.is_sound() {
+        return Err(Error::invalid("the sizes in Options::geometry do not fit together"));
+    }
+    Ok(())
+}
+
+/// Makes sure there is a directory that is a database or may become one.
+fn prepare_directory(disk: &dyn Disk, path: &Path, kind: Option<PathKind>, options: &Options) -> Result<()> {
+    match kind {
+        None if options.read_only || !options.create => {
+            Err(Error::new(Code::NoSuchDatabase, format!("there is no database at {}", path.display())))
+        }
+        None => disk.create_dir(path).map_err(|e| {
+            let error = Error::io("create", path, &e);
+            if e.kind() == std::io::ErrorKind::NotFound {
+                error.with_hint("create the directory above it first")
+            } else {
+                error
+            }
+        }),
+        Some(PathKind::Directory) => {
+            let names = disk.list(path).map_err(|e| Error::io("list", path, &e))?;
+            let ours = |name: &PathBuf| [DATA, DATA_NEW, LOCK, WAL].iter().any(|known| name.ends_with(known));
+            if names.is_empty() || names.iter().any(ours) {
+                return Ok(());
+            }
+            Err(not_a_database(path, "it is a directory with other things in it"))
+        }
+        Some(_) => Err(not_a_database(path, "it is a file, and a database is a directory")),
+    }
+}
+
+fn not_a_database(path: &Path, why: &str) -> Error {
+    Error::new(Code::NotADatabase, format!("{} is not a Duramen database: {why}", path.display()))
+        .with_hint("give the directory of a database, or a name that does not exist yet")
+}
+
+fn check_file_system(disk: &dyn Disk, path: &Path, options: &Options) -> Result<()> {
+    let system = disk.file_system(path).map_err(|e| Error::io("look at", path, &e))?;
+    if system.network && !options.allow_network_fs {
+        let message = format!("{} lies on {}, where locks and syncs cannot be trusted", path.display(), system.name);
+        return Err(Error::new(Code::NetworkFileSystem, message)
+            .with_hint("use a local file system, or allow_network_fs if you know that this one keeps its promises"));
+    }
+    if system.read_only && !options.read_only {
+        return Err(Error::new(Code::ReadOnly, format!("{} is on a read-only file system", path.display()))
+            .with_hint("open it read-only"));
+    }
+    Ok(())
+}
+
+/// D8: one process writes. Readers of a database that nobody writes share it.
+fn lock(disk: &dyn Disk, path: &Path, options: &Options) -> Result<Box<dyn Lock>> {
+    match disk.lock(path, !options.read_only) {
+        Ok(lock) => {
+            if !options.read_only {
+                // Only for the message to whoever is refused: the lock holds without it.
+                drop(lock.set_holder(&format!("process {}", std::process::id())));
+            }
+            Ok(lock)
+        }
+        Err(LockError::Held { holder }) => {
+            let who = if holder.trim().is_empty() { "another process".to_owned() } else { holder };
+            let database = path.parent().unwrap_or(path).display();
+            Err(Error::new(Code::DatabaseLocked, format!("{database} is in use by {}", who.trim())))
+        }
+        Err(LockError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(not_a_database(path.parent().unwrap_or(path), "it holds no lock file"))
+        }
+        Err(LockError::Io(error)) => Err(Error::io("lock", path, &error)),
+    }
+}
+
+/// Makes a database. The data file gets its name last: a directory without one is empty, and is begun anew.
+fn create(disk: &Arc<dyn Disk>, path: &Path, wal_dir: &Path, options: &Options) -> Result<()> {
+    let words = || u128::from(disk.random()) << 64 | u128::from(disk.random());
+    let identity = LogIdentity { database: DatabaseId(words()), log: LogId(words()) };
+    match disk.create_dir(wal_dir) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => return Err(Error::io("create", wal_dir, &e)),
+        _ => {}
+    }
+    let made = Log::create(disk, wal_dir, identity, options.geometry, options.sync);
+    let (log, replay) = made.map_err(|error| match error.code() {
+        Code::AlreadyExists => {
+            let message = format!("{} holds a log and {} no data", wal_dir.display(), path.display());
+            Error::new(Code::DamagedData, message).with_hint("the data file was lost: restore it from a backup")
+        }
+        _ => error,
+    })?;
+    drop(log);
+    let fresh = path.join(DATA_NEW);
+    let data = path.join(DATA);
+    if disk.kind(&fresh).map_err(|e| Error::io("look at", &fresh, &e))?.is_some() {
+        disk.remove(&fresh).map_err(|e| Error::io("remove", &fresh, &e))?;
+    }
+    let file = disk.open(&fresh, Access::CREATE).map_err(|e| Error::io("create", &fresh, &e))?;
+    for generation in [Generation(1), Generation(2)] {
+        let superblock = Superblock {
+            database: identity.database,
+            log: identity.log,
+            generation,
+            replay,
+            marked: CommitSeq(0),
+            roots: None,
+            space: None,
+            hot: None,
+            end_block: 0,
+            next_tree: TreeId(1),
+            geometry: options.geometry,
+            clean: false,
+        };
+        let slot = usize::from(generation.0 % 2 == 1);
+        let written = file.write_at(&superblock.encode(), SUPERBLOCK_OFFSETS[slot]);
+        written.map_err(|e| Error::io("write", &fresh, &e.source))?;
+        file.sync_data().map_err(|e| Error::io("sync", &fresh, &e))?;
+    }
+    disk.rename(&fresh, &data).map_err(|e| Error::io("rename", &fresh, &e))?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    for directory in [wal_dir.parent().unwrap_or(path), path, parent] {
+        disk.sync_dir(directory).map_err(|e| Error::io("sync", directory, &e))?;
+    }
+    Ok(())
+}
+
+impl RecoveryStats {
+    fn event(&self) -> Event {
+        Event::Recovered {
+            record_count: self.record_count,
+            unmarked_group_count: self.unmarked_group_count,
+            torn: self.torn,
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Figures and posture: what command line, dashboards and metrics show.
+
+use std::path::PathBuf;
+
+use duramen_disk::SyncMethod;
+
+use super::{Engine, Mode};
+use crate::allocator::SpaceStats;
+use crate::commit::CommitStats;
+use crate::ids::{CommitSeq, DatabaseId};
+use crate::options::{Durability, Geometry};
+use crate::wal::{LogStats, Recovered};
+
+/// Figures since the database was opened, and its size now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stats {
+    /// Commits, conflicts, groups.
+    pub commit: CommitStats,
+    /// The log.
+    pub log: LogStats,
+    /// The data file, in blocks.
+    pub space: SpaceStats,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Bytes of nodes in memory.
+    pub resident_bytes: u64,
+    /// Bytes of nodes that are not on disk yet.
+    pub dirty_bytes: u64,
+    /// Pages read from disk.
+    pub pages_read: u64,
+    /// Checkpoints written.
+    pub checkpoints: u64,
+    /// Microseconds that commits were held up because memory was filling.
+    pub delayed_us: u64,
+    /// Registered snapshots, transactions and cursors.
+    pub snapshots: u64,
+    /// What opening found.
+    pub recovery: RecoveryStats,
+}
+
+/// What the database promises right now, and by what means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Posture {
+    /// Identity of the database.
+    pub database: DatabaseId,
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Where its log lies.
+    pub wal_dir: PathBuf,
+    /// What commits wait for unless they say otherwise.
+    pub durability: Durability,
+    /// The call a commit at level `Disk` waits for.
+    pub sync_call: &'static str,
+    /// The file system, as far as the system says.
+    pub file_system: String,
+    /// Newest commit that survives a power cut.
+    pub durable: CommitSeq,
+    /// Newest commit that snapshots see.
+    pub published: CommitSeq,
+    /// The first failure, if nothing is acknowledged any more.
+    pub poisoned: Option<String>,
+    /// Opened read-only.
+    pub read_only: bool,
+    /// Sizes, fixed at creation.
+    pub geometry: Geometry,
+    /// Target for memory in bytes.
+    pub memory_bytes: u64,
+}
+
+/// What opening found in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RecoveryStats {
+    /// Records replayed.
+    pub record_count: u64,
+    /// Groups after the newest durable mark.
+    pub unmarked_group_count: u64,
+    /// The last run ended in the middle of a write.
+    pub torn: bool,
+}
+
+impl RecoveryStats {
+    pub(super) fn new(log: &Recovered) -> RecoveryStats {
+        let (record_count, unmarked_group_count) = (log.record_count, log.unmarked_group_count);
+        RecoveryStats { record_count, unmarked_group_count, torn: log.torn }
+    }
+}
+
+fn sync_call(method: SyncMethod) -> &'static str {
+    match method {
+        SyncMethod::Fdatasync => "fdatasync",
+        SyncMethod::Dsync => "pwritev2(RWF_DSYNC)",
+        SyncMethod::DirectDsync => "pwritev2(RWF_DSYNC) on O_DIRECT",
+    }
+}
+
+impl Engine {
+    /// Figures since the database was opened.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let inner = &self.inner;
+        let meter = inner.store.pages.meter();
+        let (commit, log, checkpoints, delayed_us) = match &inner.mode {
+            Mode::Write { committer, keeper } => (
+                committer.stats(),
+                committer.log().stats(),
+                keeper.checkpoint_count(),
+                committer.throttle.delayed_us(),
+            ),
+            Mode::Read { root } => {
+                let commit = CommitStats { durable: root.seq, published: root.seq, ..CommitStats::default() };
+                (commit, LogStats::default(), 0, 0)
+            }
+        };
+        Stats {
+            commit,
+            log,
+            space: inner.store.space.stats(),
+            block_bytes: inner.store.geometry.block_bytes as u64,
+            resident_bytes: meter.resident_bytes() as u64,
+            dirty_bytes: meter.dirty_bytes() as u64,
+            pages_read: meter.pages_read(),
+            checkpoints,
+            delayed_us,
+            snapshots: inner.store.registry.held().len() as u64,
+            recovery: inner.recovered,
+        }
+    }
+
+    /// What the database promises right now.
+    #[must_use]
+    pub fn posture(&self) -> Posture {
+        let inner = &self.inner;
+        let stats = self.stats();
+        let (poisoned, sync_call) = match &inner.mode {
+            Mode::Write { committer, .. } => {
+                (committer.poison_cause().map(|cause| cause.message().to_owned()), sync_call(inner.options.sync))
+            }
+            Mode::Read { .. } => (None, "none: nothing is written"),
+        };
+        let file_system = inner.disk.file_system(&inner.path).map_or_else(|_| "unknown".to_owned(), |f| f.name);
+        Posture {
+            database: inner.store.pages.data().database(),
+            path: inner.path.clone(),
+            wal_dir: inner.wal_dir.clone(),
+            durability: inner.options.durability,
+            sync_call,
+            file_system,
+            durable: stats.commit.durable,
+            published: stats.commit.published,
+            poisoned,
+            read_only: inner.options.read_only,
+            geometry: inner.store.geometry,
+            memory_bytes: inner.options.memory_bytes as u64,
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The hot-page list: where the leaves in memory began at a clean shutdown, read again at the next start.
+
+use super::keeper::Keeper;
+use crate::data_file::{Location, Page, PageKind};
+use crate::error::{Error, Result};
+use crate::ids::TreeId;
+use crate::tree::{find, warm_keys};
+
+/// Bytes of the list at most: a start reads no more than some thousands of leaves ahead.
+const LIST_BYTES_MAX: usize = 256 * 1024;
+
+impl Keeper {
+    /// Writes the last checkpoint, with the list of warm leaves.
+    pub(super) fn close(&self) -> Result<()> {
+        let hot = self.write_hot_list().ok().flatten();
+        self.checkpoint(true, hot, &mut || ())?;
+        self.log_mark()
+    }
+
+    /// Reads what was warm at the last shutdown, as long as there is memory for it. A list that cannot be read is
+    /// no loss.
+    pub(super) fn warm(&self, hot: Option<Location>) {
+        let pages = &self.store().pages;
+        let Some(list) = hot.and_then(|location| pages.read(&location, PageKind::HotPages).ok()) else { return };
+        let root = self.published_root();
+        let mut rest = list.payload();
+        while let Some((tree, key, after)) = next_entry(rest) {
+            rest = after;
+            if pages.meter().excess(50) > 0 {
+                return;
+            }
+            let slot = root.trees.get(tree).and_then(|tree| tree.slot.as_ref());
+            if find(pages, slot, key, |_| ()).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn write_hot_list(&self) -> Result<Option<Location>> {
+        let root = self.published_root();
+        let mut list = Vec::new();
+        for tree in root.trees.iter() {
+            let Some(slot) = &tree.slot else { continue };
+            for key in warm_keys(slot, LIST_BYTES_MAX - list.len().min(LIST_BYTES_MAX)) {
+                list.extend_from_slice(&tree.id.0.to_le_bytes());
+                let key_bytes = u16::try_from(key.len()).expect("keys are at most KEY_BYTES_MAX");
+                list.extend_from_slice(&key_bytes.to_le_bytes());
+                list.extend_from_slice(&key);
+            }
+        }
+        if list.is_empty() {
+            return Ok(None);
+        }
+        let page = Page::build(PageKind::HotPages, root.seq.0, list.len(), |out| out.extend_from_slice(&list));
+        let store = self.store();
+        let data = store.pages.data();
+        let block_count = data.blocks_of(page.bytes().len());
+        let block = store.space.allocate_value(block_count)?;
+        let location = data.locate(&page, block);
+        let written = data.file().write_at(page.bytes(), data.offset(block));
+        written.map_err(|error| Error::io("write to", data.path(), &error.source))?;
+        Ok(Some(location))
+    }
+}
+
+fn next_entry(rest: &[u8]) -> Option<(TreeId, &[u8], &[u8])> {
+    let (head, rest) = rest.split_at_checked(10)?;
+    let tree = TreeId(u64::from_le_bytes(head[..8].try_into().ok()?));
+    let (key, rest) = rest.split_at_checked(u16::from_le_bytes([head[8], head[9]]) as usize)?;
+    Some((tree, key, rest))
+}

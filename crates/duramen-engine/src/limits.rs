@@ -1,0 +1,61 @@
+//! Every limit, once, with its reason; the table in docs/durability.md is checked against this file.
+
+/// Longest key in bytes, as encoded. An inner node must hold at least eight children with such separators.
+pub const KEY_BYTES_MAX: usize = 1024;
+
+/// Values of at least this many bytes are written to extents of their own and the log holds a reference.
+/// Below it a second sync would cost more than writing the bytes twice.
+pub const BIG_VALUE_BYTES: usize = 32 * 1024;
+
+/// Largest piece of a big value that has a checksum of its own; also the largest single write.
+pub const BIG_VALUE_EXTENT_BYTES: usize = 1024 * 1024;
+
+/// A leaf grows to this many bytes before it is split. A single larger entry has a leaf to itself.
+pub const LEAF_BYTES_MAX: usize = 16 * 1024;
+
+/// An inner node grows to this many bytes before it is split.
+pub const INNER_BYTES_MAX: usize = 16 * 1024;
+
+/// Largest reduction of a subtree, kept inside the child entry.
+pub const REDUCTION_BYTES_MAX: usize = 512;
+
+/// Fewest children an inner node can hold whatever its keys.
+pub const INNER_CHILDREN_MIN: usize = 8;
+
+/// The unit of space in the data file and of writes to the log.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// First segment of a log; each new one doubles up to [`SEGMENT_BYTES_MAX`].
+pub const SEGMENT_BYTES_MIN: u64 = 1024 * 1024;
+
+/// Largest segment of a log.
+pub const SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Memory over cache, dirty nodes, read and write sets and buffers, unless told otherwise.
+pub const MEMORY_BYTES_DEFAULT: usize = 256 * 1024 * 1024;
+
+/// Least memory an engine can work with.
+pub const MEMORY_BYTES_MIN: usize = 4 * 1024 * 1024;
+
+/// A transaction may buffer this part of the memory.
+pub const TRANSACTION_MEMORY_PART: usize = 4;
+
+/// Conflicts of one `transact` before its closure runs while nobody else may commit.
+pub const CONFLICTS_MAX: u32 = 8;
+
+/// A commit at level `Process` is synced in the background after at most this long.
+pub const PROCESS_SYNC_MS_MAX: u64 = 1000;
+
+/// A commit at level `Process` is synced in the background after at most this many bytes.
+pub const PROCESS_SYNC_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// A durable mark follows the last group within this much idleness.
+pub const MARK_IDLE_MS: u64 = 100;
+
+const _: () = assert!(SEGMENT_BYTES_MIN.is_multiple_of(BLOCK_BYTES as u64));
+const _: () = assert!(SEGMENT_BYTES_MAX.is_multiple_of(SEGMENT_BYTES_MIN));
+const _: () = assert!(
+    INNER_CHILDREN_MIN * (KEY_BYTES_MAX + REDUCTION_BYTES_MAX + 64) < INNER_BYTES_MAX,
+    "an inner node holds at least eight children with the largest key and reduction"
+);
+const _: () = assert!(BIG_VALUE_BYTES + KEY_BYTES_MAX + 1024 < 65536, "a leaf's offsets are 16 bits");

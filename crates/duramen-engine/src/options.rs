@@ -1,0 +1,124 @@
+//! How a database is opened: levels of durability, memory, sizes.
+
+use std::path::PathBuf;
+
+use duramen_disk::SyncMethod;
+
+use crate::limits;
+
+/// What a commit waits for before it is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Durability {
+    /// Nothing: in order and in the log soon, lost if the process ends before.
+    Memory,
+    /// Handed to the kernel: survives `kill -9`, not a power cut. Synced in the background.
+    Process,
+    /// Survives a power cut and a kernel panic, on a disk that honours flush (D1).
+    #[default]
+    Disk,
+}
+
+/// Sizes of things on disk. Tests shrink them so that few bytes pass every boundary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    /// Unit of space and of log writes; a power of two, at least 512.
+    pub block_bytes: usize,
+    /// A leaf is split beyond this.
+    pub leaf_bytes_max: usize,
+    /// An inner node is split beyond this.
+    pub inner_bytes_max: usize,
+    /// Values of at least this go to extents of their own.
+    pub big_value_bytes: usize,
+    /// Largest extent of a big value.
+    pub big_value_extent_bytes: usize,
+    /// First log segment.
+    pub segment_bytes_min: u64,
+    /// Largest log segment.
+    pub segment_bytes_max: u64,
+}
+
+impl Default for Geometry {
+    fn default() -> Self {
+        Geometry {
+            block_bytes: limits::BLOCK_BYTES,
+            leaf_bytes_max: limits::LEAF_BYTES_MAX,
+            inner_bytes_max: limits::INNER_BYTES_MAX,
+            big_value_bytes: limits::BIG_VALUE_BYTES,
+            big_value_extent_bytes: limits::BIG_VALUE_EXTENT_BYTES,
+            segment_bytes_min: limits::SEGMENT_BYTES_MIN,
+            segment_bytes_max: limits::SEGMENT_BYTES_MAX,
+        }
+    }
+}
+
+impl Geometry {
+    /// Whether the sizes can work together.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.block_bytes.is_power_of_two()
+            && (512..=65536).contains(&self.block_bytes)
+            && (256..=32768).contains(&self.leaf_bytes_max)
+            && (256..=32768).contains(&self.inner_bytes_max)
+            && (64..=limits::BIG_VALUE_BYTES).contains(&self.big_value_bytes)
+            && (64..=limits::BIG_VALUE_EXTENT_BYTES).contains(&self.big_value_extent_bytes)
+            && self.segment_bytes_min >= 4 * self.block_bytes as u64
+            && self.segment_bytes_max >= self.segment_bytes_min
+            && self.segment_bytes_min.is_multiple_of(self.block_bytes as u64)
+            && self.segment_bytes_max.is_multiple_of(self.block_bytes as u64)
+    }
+}
+
+/// Who runs the background work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Background {
+    /// Threads of the engine: the default.
+    #[default]
+    Threads,
+    /// Nobody: the caller steps it. For simulations.
+    Stepped,
+}
+
+/// How a database is opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Target for cache, dirty nodes, read and write sets and buffers together, in bytes.
+    pub memory_bytes: usize,
+    /// What a commit waits for unless it says otherwise.
+    pub durability: Durability,
+    /// How log writes become durable.
+    pub sync: SyncMethod,
+    /// Directory of the log, where it is not `wal` inside the database.
+    pub wal_dir: Option<PathBuf>,
+    /// Create the database if it does not exist.
+    pub create: bool,
+    /// Never write: replay in memory. Works on a read-only mount.
+    pub read_only: bool,
+    /// Open on a network or unknown file system.
+    pub allow_network_fs: bool,
+    /// Sizes; kept in the superblock from creation on.
+    pub geometry: Geometry,
+    /// Who runs the background work.
+    pub background: Background,
+    /// Ends the oldest snapshot when the space held only by snapshots passes this many bytes.
+    pub snapshot_space_bytes_max: Option<u64>,
+    /// A checkpoint starts when the log since the last one holds this many bytes. `None`: an eighth of `memory_bytes`.
+    pub checkpoint_log_bytes: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            memory_bytes: limits::MEMORY_BYTES_DEFAULT,
+            durability: Durability::Disk,
+            sync: SyncMethod::Fdatasync,
+            wal_dir: None,
+            create: true,
+            read_only: false,
+            allow_network_fs: false,
+            geometry: Geometry::default(),
+            background: Background::Threads,
+            snapshot_space_bytes_max: None,
+            checkpoint_log_bytes: None,
+        }
+    }
+}

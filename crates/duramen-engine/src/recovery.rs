@@ -1,0 +1,107 @@
+//! Opening: the newest checkpoint, then the log after it.
+//!
+//! Needs no intermediate states: of all changes in the log the last one to each key counts, sorted, applied in bulk.
+//! D2 rests here (records are replayed whole, in order, without gaps), D4 and D5 (damage is said, nothing is cut).
+
+mod replay;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use duramen_disk::File;
+
+use crate::allocator::Space;
+use crate::catalog::{CATALOG, RootEntry, TreeState, TreeTable};
+use crate::checkpoint::{Store, read_superblocks};
+use crate::data_file::{DataFile, Superblock};
+use crate::error::{Error, Result};
+use crate::ids::TreeId;
+use crate::options::{Background, Options};
+use crate::page_cache::Pages;
+use crate::snapshot::Registry;
+use crate::tree::{Cursor, Direction, KeyRange, Place, Reducers, Slot};
+use crate::wal::LogPosition;
+
+pub use replay::{Replay, Replayed, replay};
+
+/// The newest checkpoint of a database, in memory.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The data file and what belongs to it.
+    pub store: Arc<Store>,
+    /// The newest superblock.
+    pub superblock: Superblock,
+    /// From where the older superblock would replay; the same as the newest's if it cannot be read.
+    pub older: LogPosition,
+    /// The tree of roots.
+    pub roots: Option<Slot>,
+    /// The trees of the checkpoint.
+    pub trees: TreeTable,
+}
+
+/// Reads the newest checkpoint.
+///
+/// # Errors
+/// `NotADatabase`, `Unsupported`, `Corrupt`, `Io`.
+pub fn load(file: Arc<dyn File>, path: &Path, options: &Options, reducers: &Reducers) -> Result<Loaded> {
+    let (superblock, older) = read_superblocks(&file, path)?;
+    let data = DataFile::new(file, path, superblock.database, superblock.geometry.block_bytes);
+    let space = match &superblock.space {
+        Some(index) => Space::load(data.clone(), index)?,
+        None => Space::new(data.clone()),
+    };
+    if let Some(index) = older.as_ref().and_then(|older| older.space) {
+        // A damaged older map means there is nothing left to fall back to, and so nothing to hold.
+        space.hold(&index, superblock.replay.seq).or_else(|e| if e.is_damage() { Ok(()) } else { Err(e) })?;
+    }
+    let sweeper_runs = options.background == Background::Threads && !options.read_only;
+    let pages = Pages::new(data, options.memory_bytes, sweeper_runs);
+    let store = Arc::new(Store {
+        pages,
+        space,
+        registry: Arc::new(Registry::default()),
+        reducers: reducers.clone(),
+        geometry: superblock.geometry,
+    });
+    let (roots, trees) = load_trees(&store, &superblock)?;
+    let older = older.map_or(superblock.replay, |older| older.replay);
+    Ok(Loaded { store, superblock, older, roots, trees })
+}
+
+fn load_trees(store: &Store, superblock: &Superblock) -> Result<(Option<Slot>, TreeTable)> {
+    let mut trees = TreeTable::default();
+    let mut roots = None;
+    if let Some(location) = superblock.roots {
+        let place = Place { location, reduction: None };
+        let slot = Slot::of_unknown_count(&store.pages, place)?;
+        let mut rows = Cursor::new(&store.pages, Some(&slot), KeyRange::all(), Direction::Forward);
+        while let Some((key, value)) = rows.next()? {
+            let tree = decode_tree(store, key, value.bytes).ok_or_else(|| {
+                let offset = store.pages.data().offset(location.block);
+                Error::damaged_data(store.pages.data().path(), offset, "an entry of the tree of roots")
+            })?;
+            trees.set(tree.id, Some(tree));
+        }
+        roots = Some(slot);
+    }
+    if trees.get(CATALOG).is_none() {
+        trees.set(CATALOG, Some(TreeState::empty(CATALOG, None, &store.reducers)));
+    }
+    Ok((roots, trees))
+}
+
+fn decode_tree(store: &Store, key: &[u8], value: &[u8]) -> Option<TreeState> {
+    let id = TreeId(u64::from_be_bytes(key.try_into().ok()?));
+    let entry = RootEntry::decode(value)?;
+    let slot = entry.place.map(|place| Slot::on_disk(entry.count, place));
+    let empty = TreeState::empty(id, entry.spec, &store.reducers);
+    Some(TreeState {
+        slot,
+        has_big_values: entry.has_big_values,
+        dropped_at: entry.dropped_at,
+        reaped_to: entry.reaped_to,
+        ..empty
+    })
+}

@@ -1,0 +1,75 @@
+//! The one place where threads start: one looks after the log, one after memory and checkpoints.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::error::{Code, Error, Result};
+
+const POISON: &str = "nothing panics while the threads' signal is locked";
+const TICK: Duration = Duration::from_millis(10);
+
+/// Background threads; dropped, they are told to stop and waited for.
+#[derive(Debug)]
+pub struct Threads {
+    stop: Arc<Stop>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Stop {
+    asked: AtomicBool,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Stop {
+    /// Waits a tick; `false` once the threads are to stop.
+    fn tick(&self) -> bool {
+        let guard = self.lock.lock().expect(POISON);
+        if !self.asked.load(Ordering::Acquire) {
+            drop(self.changed.wait_timeout(guard, TICK).expect(POISON));
+        }
+        !self.asked.load(Ordering::Acquire)
+    }
+}
+
+impl Threads {
+    /// No threads yet.
+    #[must_use]
+    pub fn new() -> Threads {
+        Threads { stop: Arc::new(Stop::default()), handles: Vec::new() }
+    }
+
+    /// Starts a thread that runs `step` about every ten milliseconds.
+    ///
+    /// # Errors
+    /// `Io` if the system gives no thread.
+    #[allow(clippy::disallowed_methods, reason = "threads start here and nowhere else")]
+    pub fn start(&mut self, name: &str, mut step: impl FnMut() + Send + 'static) -> Result<()> {
+        let stop = Arc::clone(&self.stop);
+        let run = move || {
+            while stop.tick() {
+                step();
+            }
+        };
+        let started = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+        let handle = started.map_err(|e| Error::new(Code::System, format!("cannot start the thread {name}: {e}")))?;
+        self.handles.push(handle);
+        Ok(())
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        {
+            let _guard = self.stop.lock.lock().expect(POISON);
+            self.stop.asked.store(true, Ordering::Release);
+        }
+        self.stop.changed.notify_all();
+        for handle in self.handles.drain(..) {
+            drop(handle.join());
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! Transactions and snapshots: what a user reads and writes through.
+//!
+//! A transaction reads one root, keeps its writes aside and notes what it read; committing it is `commit`'s
+//! business. I1 rests here: everything that could tell two states apart is noted as a read.
+
+mod rows;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::sync::Arc;
+
+use crate::catalog::{CATALOG, CatalogRow, TreeState};
+use crate::commit::{Changes, Committer, OwnedValue, Reads, Submission};
+use crate::data_file::Location;
+use crate::error::{Code, Error, Result};
+use crate::ids::{CommitSeq, TreeId};
+use crate::limits::{KEY_BYTES_MAX, TRANSACTION_MEMORY_PART};
+use crate::options::Durability;
+use crate::snapshot::Registration;
+use crate::tree::{Apply, BigRef, Change, Direction, KeyRange, Loading, Reduced, ReducerSpec, Slot};
+use crate::tree::entry_reduction;
+
+pub use rows::{Row, Rows};
+pub use view::{Snapshot, TreeInfo};
+use view::View;
+
+/// A read-write transaction. Nothing it writes is seen by others before it commits; dropped, it never happened.
+#[derive(Debug)]
+pub struct Transaction {
+    committer: Arc<Committer>,
+    view: View,
+    reads: Reads,
+    changes: Changes,
+    /// Pages of the big values written so far.
+    values: Vec<Location>,
+    /// Trees created by this transaction.
+    created: BTreeMap<TreeId, TreeState>,
+    /// Trees with this transaction's own writes applied, for what only a tree can answer.
+    forks: BTreeMap<TreeId, Option<Slot>>,
+    /// Keys written since their tree was forked.
+    unforked: BTreeMap<TreeId, BTreeSet<Vec<u8>>>,
+}
+
+/// What a commit returns: its place in the order, and what it waited for.
+#[derive(Debug, Clone)]
+pub struct Receipt {
+    committer: Arc<Committer>,
+    seq: CommitSeq,
+    durability: Durability,
+}
+
+impl Receipt {
+    pub(crate) fn new(committer: &Arc<Committer>, seq: CommitSeq, durability: Durability) -> Receipt {
+        Receipt { committer: Arc::clone(committer), seq, durability }
+    }
+
+    /// The place of the transaction in the order of commits.
+    #[must_use]
+    pub fn seq(&self) -> CommitSeq {
+        self.seq
+    }
+
+    /// The level that was reached when the commit returned, or since.
+    #[must_use]
+    pub fn durability(&self) -> Durability {
+        if self.committer.durable() >= self.seq { Durability::Disk } else { self.durability }
+    }
+
+    /// Waits until the transaction has reached a level.
+    ///
+    /// # Errors
+    /// `InDoubt` or `Poisoned` if a sync fails.
+    pub fn wait(&self, level: Durability) -> Result<()> {
+        if level == Durability::Disk { self.committer.sync_through(self.seq) } else { Ok(()) }
+    }
+}
+
+impl Transaction {
+    /// Begins at a registered root.
+    pub(crate) fn begin(committer: &Arc<Committer>, held: Registration) -> Transaction {
+        Transaction {
+            view: View::new(committer.store(), held),
+            committer: Arc::clone(committer),
+            reads: Reads::default(),
+            changes: Changes::default(),
+            values: Vec::new(),
+            created: BTreeMap::new(),
+            forks: BTreeMap::new(),
+            unforked: BTreeMap::new(),
+        }
+    }
+
+    /// The commit whose state this transaction reads.
+    #[must_use]
+    pub fn base_seq(&self) -> CommitSeq {
+        self.view.root().seq
+    }
+
+    /// The tree of a name.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` if the catalogue cannot be read.
+    pub fn tree(&mut self, name: &str) -> Result<Option<TreeId>> {
+        Ok(self.catalog_row(name)?.map(|row| row.id))
+    }
+
+    /// Creates a tree, with a reducer if one is given. It exists for others once the transaction commits.
+    ///
+    /// # Errors
+    /// `Invalid` if there is a tree of that name, the name is empty or longer than a key, or nobody knows the reducer.
+    pub fn create_tree(&mut self, name: &str, reducer: Option<ReducerSpec>) -> Result<TreeId> {
+        check_key(name.as_bytes())?;
+        if name.is_empty() {
+            return Err(Error::invalid("a tree needs a name"));
+        }
+        if self.catalog_row(name)?.is_some() {
+            return Err(Error::new(Code::AlreadyExists, format!("there is a tree named {name:?} already")));
+        }
+        let reducers = &self.view.store().reducers;
+        if let Some(spec) = &reducer
+            && reducers.find(spec).is_none()
+        {
+            return Err(reducer_missing(spec));
+        }
+        let id = self.committer.new_tree_id();
+        self.created.insert(id, TreeState::empty(id, reducer.clone(), reducers));
+        let row = CatalogRow { id, spec: reducer }.encode();
+        self.set(CATALOG, name.as_bytes(), Some(OwnedValue { big: false, bytes: row }))?;
+        Ok(id)
+    }
+
+    /// Drops a tree with all it holds: one small commit; its space comes back in the background.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no tree of that name.
+    pub fn drop_tree(&mut self, name: &str) -> Result<()> {
+        let Some(row) = self.catalog_row(name)? else {
+            return Err(Error::new(Code::NoSuchTree, format!("there is no tree named {name:?}")));
+        };
+        self.changes.forget_tree(row.id);
+        self.forks.remove(&row.id);
+        self.unforked.remove(&row.id);
+        self.created.remove(&row.id);
+        self.set(CATALOG, name.as_bytes(), None)
+    }
+
+    /// The names of all trees, sorted.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` if the catalogue cannot be read.
+    pub fn trees(&mut self) -> Result<Vec<(String, TreeId)>> {
+        self.reads.range(CATALOG, &KeyRange::all());
+        let slot = self.fork(CATALOG)?;
+        self.view.names(slot.as_ref())
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such tree; `Corrupt` or `Io` if a page cannot be read.
+    pub fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        if let Some(own) = self.changes.get(tree, key) {
+            return own.as_ref().map(|value| self.view.resolve(value.stored())).transpose();
+        }
+        if self.created.contains_key(&tree) {
+            return Ok(None);
+        }
+        self.reads.point(tree, key);
+        self.view.get(tree, key)
+    }
+
+    /// Puts a value. Never conflicts by itself. Values of 32 KiB and more go to the data file at once and are
+    /// not counted against the transaction's memory.
+    ///
+    /// # Errors
+    /// `Invalid` if the key is longer than [`KEY_BYTES_MAX`], the tree's reducer refuses the value, or the transaction
+    /// grows beyond a quarter of the memory; `Full` if there is no room for a big value.
+    pub fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
+        check_key(key)?;
+        let one = self.one(tree, key, value)?;
+        let big_from = self.view.store().geometry.big_value_bytes;
+        let value = if value.len() >= big_from {
+            let mut big = self.write_value(&mut &value[..])?;
+            big.one = one;
+            OwnedValue { big: true, bytes: big.encode() }
+        } else {
+            OwnedValue { big: false, bytes: value.to_vec() }
+        };
+        self.set(tree, key, Some(value))
+    }
+
+    /// Puts a value of any length, read from `source` piece by piece in constant memory.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`]; and `Invalid` if the tree's reducer would have to see the value.
+    pub fn put_stream(&mut self, tree: TreeId, key: &[u8], source: &mut dyn Read) -> Result<u64> {
+        check_key(key)?;
+        if self.state(tree)?.spec.is_some() {
+            return Err(Error::invalid("a tree with a reducer takes values whole: the reducer must see them")
+                .with_hint("use put, or a tree without a reducer"));
+        }
+        let big = self.write_value(source)?;
+        let len = big.len;
+        self.set(tree, key, Some(OwnedValue { big: true, bytes: big.encode() }))?;
+        Ok(len)
+    }
+
+    /// Deletes a key, whether it is there or not. Never conflicts by itself.
+    ///
+    /// # Errors
+    /// `Invalid` if the key is too long or the transaction too large.
+    pub fn delete(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
+        check_key(key)?;
+        self.state(tree)?;
+        self.set(tree, key, None)
+    }
+
+    /// Reads a value piece by piece.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn open_value(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Box<dyn Read + Send>>> {
+        if let Some(own) = self.changes.get(tree, key) {
+            return own.as_ref().map(|value| self.view.open(value.stored())).transpose();
+        }
+        self.reads.point(tree, key);
+        self.view.open_value(tree, key)
+    }
+
+    /// How many keys a range holds. O(log n).
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn count(&mut self, tree: TreeId, range: &KeyRange) -> Result<u64> {
+        self.reads.range(tree, range);
+        let slot = self.fork(tree)?;
+        self.view.count_in(slot.as_ref(), range)
+    }
+
+    /// How many keys are before this one. O(log n).
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn rank(&mut self, tree: TreeId, key: &[u8]) -> Result<u64> {
+        self.count(tree, &KeyRange { from: Vec::new(), to: Some(key.to_vec()) })
+    }
+
+    /// The entry with `index` keys before it. O(log n).
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn nth(&mut self, tree: TreeId, index: u64) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        // Which entry is the n-th depends on every key before it, and a missing one on all.
+        self.reads.range(tree, &KeyRange::all());
+        let slot = self.fork(tree)?;
+        self.view.nth_in(slot.as_ref(), index)
+    }
+
+    /// The reduction of a range. O(log n).
+    ///
+    /// # Errors
+    /// As [`Transaction::get`]; `Invalid` if the tree has no reducer or it is not registered.
+    pub fn reduce(&mut self, tree: TreeId, range: &KeyRange) -> Result<Reduced> {
+        self.reads.range(tree, range);
+        let state = self.state(tree)?;
+        let slot = self.fork(tree)?;
+        self.view.reduce_in(&state, slot.as_ref(), range)
+    }
+
+    /// The entries of a range in order, with what this transaction has written until now.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn rows(&mut self, tree: TreeId, range: KeyRange, direction: Direction) -> Result<Rows> {
+        self.reads.range(tree, &range);
+        let slot = self.fork(tree)?;
+        Ok(self.view.rows_in(slot.as_ref(), range, direction))
+    }
+
+    /// Commits: validates, orders, and waits for `level`.
+    ///
+    /// # Errors
+    /// `Conflict` if something read has changed: run it again. `Full`: nothing was changed. `InDoubt`: it may or
+    /// may not survive; reopen and look. `Poisoned`: an earlier sync failed.
+    pub fn commit(mut self, level: Durability) -> Result<Receipt> {
+        let committer = Arc::clone(&self.committer);
+        match self.take_submission(level)? {
+            Some(submission) => Ok(Receipt::new(&committer, committer.submit(submission)?, level)),
+            None => {
+                committer.wait_published(self.view.root())?;
+                Ok(Receipt::new(&committer, self.base_seq(), level))
+            }
+        }
+    }
+
+    /// What there is to commit, with its big values durable; `None` if nothing was written.
+    pub(crate) fn take_submission(&mut self, level: Durability) -> Result<Option<Submission>> {
+        if self.changes.is_empty() {
+            return Ok(None);
+        }
+        if !self.values.is_empty() {
+            // D1: extents are durable before a frame can name them.
+            let data = self.view.store().pages.data();
+            if let Err(error) = data.file().sync_data() {
+                let error = Error::io("sync", data.path(), &error);
+                self.committer.poison(error.clone());
+                return Err(Error::poisoned(error.message()));
+            }
+        }
+        Ok(Some(Submission {
+            base: Arc::clone(self.view.root()),
+            reads: std::mem::take(&mut self.reads),
+            changes: std::mem::take(&mut self.changes),
+            values: std::mem::take(&mut self.values),
+            level,
+        }))
+    }
+
+    fn set(&mut self, tree: TreeId, key: &[u8], value: Option<OwnedValue>) -> Result<()> {
+        let replaced = self.changes.set(tree, key, value).flatten();
+        if let Some(OwnedValue { big: true, bytes }) = replaced {
+            let pages = BigRef::decode(&bytes)?.pages(&self.view.store().pages)?;
+            self.values.retain(|page| !pages.contains(page));
+            self.view.store().space.value_aborted(&pages);
+        }
+        self.unforked.entry(tree).or_default().insert(key.to_vec());
+        let bytes_max = self.committer.throttle.memory_bytes() / TRANSACTION_MEMORY_PART;
+        if self.changes.bytes() <= bytes_max {
+            return Ok(());
+        }
+        let message = format!("the transaction's writes are more than {bytes_max} bytes");
+        Err(Error::new(Code::TooLarge, message).with_hint("commit in batches, or raise memory_bytes"))
+    }
+
+    fn write_value(&mut self, source: &mut dyn Read) -> Result<BigRef> {
+        let store = self.view.store();
+        let data = store.pages.data();
+        let values = &mut self.values;
+        BigRef::write(source, store.geometry.big_value_extent_bytes, &mut |page| {
+            let block_count = data.blocks_of(page.bytes().len());
+            let block = store.space.allocate_value(block_count)?;
+            let location = data.locate(page, block);
+            values.push(location);
+            let mut bytes = page.bytes().to_vec();
+            bytes.resize(block_count as usize * data.block_bytes(), 0);
+            let written = data.file().write_at(&bytes, data.offset(block));
+            written.map_err(|error| Error::io("write to", data.path(), &error.source))?;
+            Ok(location)
+        })
+    }
+
+    /// Runs the reducer on the entry in this thread, so that what it refuses fails this call and nothing else.
+    fn one(&self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        let state = self.state(tree)?;
+        match (&state.spec, &state.reducer) {
+            (Some(spec), None) => Err(reducer_missing(spec)),
+            (_, Some(reducer)) => entry_reduction(&**reducer, key, value).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn state(&self, tree: TreeId) -> Result<TreeState> {
+        match self.created.get(&tree) {
+            Some(state) => Ok(state.clone()),
+            None => self.view.state(tree).map(|state| TreeState::clone(state)),
+        }
+    }
+
+    fn catalog_row(&mut self, name: &str) -> Result<Option<CatalogRow>> {
+        let bytes = self.get(CATALOG, name.as_bytes())?;
+        bytes.map(|bytes| CatalogRow::decode(&bytes).ok_or_else(|| view::bad_row(name))).transpose()
+    }
+
+    /// The tree with this transaction's writes applied.
+    fn fork(&mut self, tree: TreeId) -> Result<Option<Slot>> {
+        let state = self.state(tree)?;
+        let root = self.forks.get(&tree).cloned().unwrap_or(state.slot);
+        let Some(keys) = self.unforked.remove(&tree) else { return Ok(root) };
+        let own = |key: &Vec<u8>| self.changes.get(tree, key).and_then(Option::as_ref).map(OwnedValue::stored);
+        let changes: Vec<Change<'_>> = keys.iter().map(|key| Change { key, value: own(key) }).collect();
+        let store = self.view.store();
+        let mut apply = Apply::new(&store.pages, &store.geometry, self.base_seq(), Loading::Allowed);
+        let forked = apply.tree(root.as_ref(), &changes).map_err(crate::tree::Stop::into_error)?;
+        self.forks.insert(tree, forked.clone());
+        Ok(forked)
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        // Values of a transaction that was given up: nobody will ever name their extents.
+        self.view.store().space.value_aborted(&self.values);
+    }
+}
+
+fn check_key(key: &[u8]) -> Result<()> {
+    if key.len() <= KEY_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!("a key of {} bytes; the limit is {KEY_BYTES_MAX}", key.len());
+    Err(Error::new(Code::KeyTooLong, message).with_hint("use a shorter key, and keep the rest in the value"))
+}
+
+fn reducer_missing(spec: &ReducerSpec) -> Error {
+    let message = format!("the reducer {:?} version {} is not registered", spec.name, spec.version);
+    Error::new(Code::ReducerMissing, message).with_hint("register it in Options before the database is opened")
+}

@@ -1,0 +1,89 @@
+//! The entries of a range, lent one at a time or taken as an iterator.
+
+use std::borrow::Cow;
+
+use super::view::View;
+use crate::error::Result;
+use crate::tree::{Cursor, Direction, KeyRange, Slot, StoredValue};
+
+/// The entries of a range in order. Holds its snapshot.
+#[derive(Debug)]
+pub struct Rows {
+    view: View,
+    cursor: Cursor,
+}
+
+/// One entry, lent until the next is asked for.
+#[derive(Debug)]
+pub struct Row<'a> {
+    view: &'a View,
+    key: &'a [u8],
+    value: StoredValue<'a>,
+}
+
+impl Rows {
+    pub(super) fn new(view: View, slot: Option<&Slot>, range: KeyRange, direction: Direction) -> Rows {
+        let cursor = Cursor::new(&view.store().pages, slot, range, direction);
+        Rows { view, cursor }
+    }
+
+    /// The next entry, or `None` at the end of the range.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` if a page cannot be read; `Expired` if the snapshot was ended.
+    #[expect(clippy::should_implement_trait, reason = "it lends, which an Iterator cannot; see `into_iter`")]
+    pub fn next(&mut self) -> Result<Option<Row<'_>>> {
+        let view = &self.view;
+        match self.cursor.next() {
+            Ok(None) => Ok(None),
+            Ok(Some((key, value))) => Ok(Some(Row { view, key, value })),
+            Err(error) => view.still_held(Err(error)),
+        }
+    }
+}
+
+impl<'a> Row<'a> {
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &'a [u8] {
+        self.key
+    }
+
+    /// The value: borrowed from its page, or read from its extents.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` if an extent cannot be read.
+    pub fn value(&self) -> Result<Cow<'a, [u8]>> {
+        if self.value.big { self.view.resolve(self.value).map(Cow::Owned) } else { Ok(Cow::Borrowed(self.value.bytes)) }
+    }
+}
+
+impl IntoIterator for Rows {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+    type IntoIter = RowIter;
+
+    fn into_iter(self) -> RowIter {
+        RowIter { rows: self, failed: false }
+    }
+}
+
+/// The entries as an iterator of copies. Ends after the first error.
+#[derive(Debug)]
+pub struct RowIter {
+    rows: Rows,
+    failed: bool,
+}
+
+impl Iterator for RowIter {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let owned = |row: Row<'_>| row.value().map(|value| (row.key().to_vec(), value.into_owned()));
+        let next = self.rows.next().transpose()?.and_then(owned);
+        self.failed = next.is_err();
+        Some(next)
+    }
+}

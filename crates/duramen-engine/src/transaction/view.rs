@@ -1,0 +1,251 @@
+//! Reading one registered root: what snapshots and transactions have in common.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use super::reducer_missing;
+use super::rows::Rows;
+use crate::catalog::{CATALOG, CatalogRow, Root, TreeState};
+use crate::checkpoint::Store;
+use crate::error::{Code, Error, Result};
+use crate::ids::{CommitSeq, TreeId};
+use crate::snapshot::Registration;
+use crate::tree::{self, BigReader, BigRef, Direction, KeyRange, Reduced, ReducerSpec, Slot, StoredValue};
+
+/// A root and the store its pages come from.
+#[derive(Debug, Clone)]
+pub struct View {
+    store: Arc<Store>,
+    held: Registration,
+}
+
+impl View {
+    pub fn new(store: &Arc<Store>, held: Registration) -> View {
+        View { store: Arc::clone(store), held }
+    }
+
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    pub fn root(&self) -> &Arc<Root> {
+        self.held.root()
+    }
+
+    pub fn state(&self, id: TreeId) -> Result<&Arc<TreeState>> {
+        let found = self.root().trees.get(id).filter(|tree| tree.dropped_at.is_none());
+        found.ok_or_else(|| Error::new(Code::NoSuchTree, format!("there is no tree with id {id}")))
+    }
+
+    pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let slot = self.state(tree)?.slot.as_ref();
+        let found = tree::find(&self.store.pages, slot, key, |value| (value.big, value.bytes.to_vec()));
+        match self.still_held(found)? {
+            None => Ok(None),
+            Some((big, bytes)) => self.resolve(StoredValue { big, bytes: &bytes }).map(Some),
+        }
+    }
+
+    pub fn resolve(&self, value: StoredValue<'_>) -> Result<Vec<u8>> {
+        if !value.big {
+            return Ok(value.bytes.to_vec());
+        }
+        self.still_held(BigRef::decode(value.bytes).and_then(|big| big.read(&self.store.pages)))
+    }
+
+    pub fn open(&self, value: StoredValue<'_>) -> Result<Box<dyn Read + Send>> {
+        if !value.big {
+            return Ok(Box::new(std::io::Cursor::new(value.bytes.to_vec())));
+        }
+        let big = BigRef::decode(value.bytes)?;
+        let reader = self.still_held(BigReader::open(&self.store.pages, &big))?;
+        Ok(Box::new(HeldReader { reader, held: self.held.clone() }))
+    }
+
+    pub fn open_value(&self, tree: TreeId, key: &[u8]) -> Result<Option<Box<dyn Read + Send>>> {
+        let slot = self.state(tree)?.slot.as_ref();
+        let found = tree::find(&self.store.pages, slot, key, |value| (value.big, value.bytes.to_vec()));
+        let found = self.still_held(found)?;
+        found.map(|(big, bytes)| self.open(StoredValue { big, bytes: &bytes })).transpose()
+    }
+
+    pub fn count_in(&self, slot: Option<&Slot>, range: &KeyRange) -> Result<u64> {
+        self.still_held(tree::count(&self.store.pages, slot, range))
+    }
+
+    pub fn nth_in(&self, slot: Option<&Slot>, index: u64) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let entry = |key, value: StoredValue<'_>| (key, value.big, value.bytes.to_vec());
+        match self.still_held(tree::nth(&self.store.pages, slot, index, entry))? {
+            None => Ok(None),
+            Some((key, big, bytes)) => Ok(Some((key, self.resolve(StoredValue { big, bytes: &bytes })?))),
+        }
+    }
+
+    pub fn reduce_in(&self, state: &TreeState, slot: Option<&Slot>, range: &KeyRange) -> Result<Reduced> {
+        match (&state.spec, &state.reducer) {
+            (_, Some(reducer)) => self.still_held(tree::reduce(&self.store.pages, slot, &**reducer, range)),
+            (Some(spec), None) => Err(reducer_missing(spec)),
+            (None, None) => Err(Error::invalid("the tree has no reducer")
+                .with_hint("count needs none; give the tree a reducer when it is created")),
+        }
+    }
+
+    pub fn rows_in(&self, slot: Option<&Slot>, range: KeyRange, direction: Direction) -> Rows {
+        Rows::new(self.clone(), slot, range, direction)
+    }
+
+    pub fn names(&self, slot: Option<&Slot>) -> Result<Vec<(String, TreeId)>> {
+        let mut rows = self.rows_in(slot, KeyRange::all(), Direction::Forward);
+        let mut names = Vec::new();
+        while let Some(row) = rows.next()? {
+            let name = String::from_utf8_lossy(row.key()).into_owned();
+            let row = CatalogRow::decode(&row.value()?).ok_or_else(|| bad_row(&name))?;
+            names.push((name, row.id));
+        }
+        Ok(names)
+    }
+
+    /// An ended snapshot may find other pages where its own were: that is not damage.
+    pub fn still_held<T>(&self, result: Result<T>) -> Result<T> {
+        if result.is_err() && self.held.is_expired() {
+            let message = format!("the snapshot of commit {} was ended to free what it held", self.root().seq);
+            return Err(Error::new(Code::SnapshotExpired, message));
+        }
+        result
+    }
+}
+
+pub fn bad_row(name: &str) -> Error {
+    Error::new(Code::DamagedData, format!("the catalogue's row for {name:?} cannot be read"))
+}
+
+/// A value being read, and the registration that keeps its extents.
+struct HeldReader {
+    reader: BigReader,
+    held: Registration,
+}
+
+impl Read for HeldReader {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.reader.read(buffer).map_err(|error| {
+            if self.held.is_expired() { std::io::Error::other("the snapshot was ended") } else { error }
+        })
+    }
+}
+
+/// One state of the database, for as long as it is held. Cheap to take, `Send`, and never in the way of writers.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    view: View,
+}
+
+/// What a tree is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TreeInfo {
+    /// Its id.
+    pub id: TreeId,
+    /// Its reducer.
+    pub reducer: Option<ReducerSpec>,
+    /// Entries in it.
+    pub len: u64,
+}
+
+impl Snapshot {
+    pub(crate) fn new(store: &Arc<Store>, held: Registration) -> Snapshot {
+        Snapshot { view: View::new(store, held) }
+    }
+
+    pub(crate) fn root(&self) -> &Arc<Root> {
+        self.view.root()
+    }
+
+    /// The last commit in it.
+    #[must_use]
+    pub fn seq(&self) -> CommitSeq {
+        self.view.root().seq
+    }
+
+    /// The tree of a name.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` if the catalogue cannot be read.
+    pub fn tree(&self, name: &str) -> Result<Option<TreeId>> {
+        let bytes = self.view.get(CATALOG, name.as_bytes())?;
+        let row = bytes.map(|bytes| CatalogRow::decode(&bytes).ok_or_else(|| bad_row(name))).transpose()?;
+        Ok(row.map(|row| row.id))
+    }
+
+    /// The names of all trees, sorted.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` if the catalogue cannot be read.
+    pub fn trees(&self) -> Result<Vec<(String, TreeId)>> {
+        self.view.names(self.view.state(CATALOG)?.slot.as_ref())
+    }
+
+    /// What a tree is.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn tree_info(&self, tree: TreeId) -> Result<TreeInfo> {
+        let state = self.view.state(tree)?;
+        Ok(TreeInfo { id: tree, reducer: state.spec.clone(), len: state.len() })
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such tree; `Corrupt` or `Io` if a page cannot be read; `Expired`.
+    pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.view.get(tree, key)
+    }
+
+    /// Reads a value piece by piece.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn open_value(&self, tree: TreeId, key: &[u8]) -> Result<Option<Box<dyn Read + Send>>> {
+        self.view.open_value(tree, key)
+    }
+
+    /// How many keys a range holds. O(log n).
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn count(&self, tree: TreeId, range: &KeyRange) -> Result<u64> {
+        self.view.count_in(self.view.state(tree)?.slot.as_ref(), range)
+    }
+
+    /// How many keys are before this one. O(log n).
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn rank(&self, tree: TreeId, key: &[u8]) -> Result<u64> {
+        self.count(tree, &KeyRange { from: Vec::new(), to: Some(key.to_vec()) })
+    }
+
+    /// The entry with `index` keys before it. O(log n).
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn nth(&self, tree: TreeId, index: u64) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        self.view.nth_in(self.view.state(tree)?.slot.as_ref(), index)
+    }
+
+    /// The reduction of a range. O(log n).
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`]; `Invalid` if the tree has no reducer or it is not registered.
+    pub fn reduce(&self, tree: TreeId, range: &KeyRange) -> Result<Reduced> {
+        let state = self.view.state(tree)?;
+        self.view.reduce_in(state, state.slot.as_ref(), range)
+    }
+
+    /// The entries of a range in order.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such tree.
+    pub fn rows(&self, tree: TreeId, range: KeyRange, direction: Direction) -> Result<Rows> {
+        Ok(self.view.rows_in(self.view.state(tree)?.slot.as_ref(), range, direction))
+    }
+}

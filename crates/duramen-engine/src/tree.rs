@@ -1,0 +1,35 @@
+//! The B+tree: immutable nodes, changed by building new ones along the paths that change.
+//!
+//! Owns the shape of nodes, lookup, cursors, reductions, the application of sorted changes, and the writing of
+//! nodes that are not on disk. It knows no transactions and no log. I1 rests here (a root never changes), and
+//! D3 (a node that has a place on disk is never written again).
+
+mod apply;
+mod big;
+mod cursor;
+mod inner;
+mod leaf;
+mod node;
+mod range;
+mod read;
+mod reduce;
+mod reducer;
+mod slot;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use apply::{Apply, Change, Loading, Stop};
+pub use big::{BigReader, BigRef};
+pub use cursor::{Cursor, Direction};
+pub use leaf::{Leaf, StoredValue};
+pub use node::{Body, Node, RetiredPage};
+pub use range::KeyRange;
+pub use read::{count, find, find_resident, nth};
+pub use reduce::{Reduced, fresh_reduction, reduce};
+pub use reducer::one as entry_reduction;
+pub use reducer::{Builtin, Reducer, ReducerFactory, ReducerSpec, Reducers};
+pub use slot::{Place, Slot};
+pub use sweep::{sweep, warm_keys};
+pub use write::{NodeSink, write_tree};

@@ -1,0 +1,379 @@
+//! Applying sorted changes to a tree: a new root that shares everything that did not change.
+//!
+//! Each node on the way is rebuilt once. Nothing is changed in place, so a failure leaves nothing behind, and the
+//! old root stays what it was (I1).
+
+use std::sync::Arc;
+
+use super::inner::{Inner, Separators, child_cost};
+use super::leaf::{Entry, StoredValue};
+use super::node::{Body, Node};
+use super::slot::{NodeGuard, Slot};
+use crate::error::Error;
+use crate::ids::CommitSeq;
+use crate::limits::INNER_CHILDREN_MIN;
+use crate::options::Geometry;
+use crate::page_cache::Pages;
+
+/// One change: a value to put, or `None` to delete the key.
+#[derive(Debug, Clone, Copy)]
+pub struct Change<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// What it becomes.
+    pub value: Option<StoredValue<'a>>,
+}
+
+/// Whether pages may be read on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loading {
+    /// Read what is missing.
+    Allowed,
+    /// Stop where a node is not in memory: somebody holds a lock.
+    ResidentOnly,
+}
+
+/// Why changes were not applied.
+#[derive(Debug)]
+pub enum Stop {
+    /// A node is not in memory, and loading was not allowed.
+    Missing,
+    /// Something failed.
+    Failed(Error),
+}
+
+impl Stop {
+    /// The error behind it, where loading was allowed.
+    #[must_use]
+    pub fn into_error(self) -> Error {
+        match self {
+            Stop::Failed(error) => error,
+            Stop::Missing => Error::invalid("a node is missing although it may be read"),
+        }
+    }
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Failed(error)
+    }
+}
+
+/// Applies changes for one commit and collects what they replace.
+#[derive(Debug)]
+pub struct Apply<'a> {
+    pages: &'a Pages,
+    geometry: &'a Geometry,
+    birth: CommitSeq,
+    loading: Loading,
+    /// Nodes of the old root that the new one no longer uses.
+    pub replaced: Vec<Arc<Node>>,
+    /// References to big values that the new root no longer uses, encoded.
+    pub dropped_values: Vec<Vec<u8>>,
+}
+
+/// A subtree on its way into a parent, and the separator before it.
+#[derive(Debug)]
+struct Piece {
+    separator: Vec<u8>,
+    slot: Slot,
+    small: bool,
+}
+
+enum Outcome {
+    Same,
+    Pieces(Vec<Piece>),
+}
+
+impl<'a> Apply<'a> {
+    /// For the commit that gets the sequence `birth`.
+    #[must_use]
+    pub fn new(pages: &'a Pages, geometry: &'a Geometry, birth: CommitSeq, loading: Loading) -> Apply<'a> {
+        Apply { pages, geometry, birth, loading, replaced: Vec::new(), dropped_values: Vec::new() }
+    }
+
+    /// Applies `changes`, sorted by key and without duplicates, and returns the new root.
+    ///
+    /// # Errors
+    /// [`Stop`]; the tree is as before.
+    pub fn tree(&mut self, root: Option<&Slot>, changes: &[Change<'_>]) -> Result<Option<Slot>, Stop> {
+        debug_assert!(changes.is_sorted_by(|a, b| a.key < b.key), "changes are sorted and unique");
+        let mut pieces = match root {
+            None => self.leaf_pieces(&inserted(changes), true),
+            Some(root) => match self.node(root, changes)? {
+                Outcome::Same => return Ok(Some(root.clone())),
+                Outcome::Pieces(pieces) => pieces,
+            },
+        };
+        while pieces.len() > 1 {
+            let level = pieces[0].slot.peek().expect("a piece just built is in memory").level() + 1;
+            pieces = self.inner_pieces(level, pieces);
+        }
+        let Some(piece) = pieces.pop() else { return Ok(None) };
+        self.collapse(piece.slot).map(Some)
+    }
+
+    /// A root with one child gives way to it.
+    fn collapse(&mut self, mut root: Slot) -> Result<Slot, Stop> {
+        loop {
+            let only = {
+                let node = self.load(&root)?;
+                match node.body() {
+                    Body::Inner(inner) if inner.len() == 1 => {
+                        self.replaced.push(Arc::clone(&node));
+                        inner.slot(0).clone()
+                    }
+                    _ => break,
+                }
+            };
+            root = only;
+        }
+        Ok(root)
+    }
+
+    fn load(&self, slot: &Slot) -> Result<NodeGuard, Stop> {
+        match self.loading {
+            Loading::Allowed => Ok(slot.load(self.pages, false)?),
+            Loading::ResidentOnly => slot.peek().ok_or(Stop::Missing),
+        }
+    }
+
+    fn node(&mut self, slot: &Slot, changes: &[Change<'_>]) -> Result<Outcome, Stop> {
+        let node = self.load(slot)?;
+        let outcome = match node.body() {
+            Body::Leaf(leaf) => {
+                let Some((entries, append)) = merge(leaf, changes, &mut self.dropped_values) else {
+                    return Ok(Outcome::Same);
+                };
+                Outcome::Pieces(self.leaf_pieces(&entries, append))
+            }
+            Body::Inner(inner) => self.inner(inner, changes)?,
+        };
+        if matches!(outcome, Outcome::Pieces(_)) {
+            self.replaced.push(Arc::clone(&node));
+        }
+        Ok(outcome)
+    }
+
+    fn inner(&mut self, inner: &Inner, changes: &[Change<'_>]) -> Result<Outcome, Stop> {
+        let mut changed: Vec<(usize, Vec<Piece>)> = Vec::new();
+        let mut rest = changes;
+        while let Some(first) = rest.first() {
+            let child = inner.separators().child_of(first.key);
+            let end = if child < inner.separators().len() {
+                let bound = inner.separators().get(child);
+                rest.partition_point(|change| change.key < bound.as_slice())
+            } else {
+                rest.len()
+            };
+            let (here, later) = rest.split_at(end);
+            rest = later;
+            if let Outcome::Pieces(pieces) = self.node(inner.slot(child), here)? {
+                changed.push((child, pieces));
+            }
+        }
+        if changed.is_empty() {
+            return Ok(Outcome::Same);
+        }
+        if changed.iter().all(|(_, pieces)| pieces.len() == 1 && !pieces[0].small) {
+            let children = changed.into_iter().flat_map(|(i, p)| p.into_iter().map(move |p| (i, p.slot))).collect();
+            return Ok(Outcome::Pieces(vec![self.inner_piece(Vec::new(), inner.with_children(children))]));
+        }
+        let pieces = self.mend_small(splice(inner, changed))?;
+        Ok(Outcome::Pieces(self.inner_pieces(inner.level, pieces)))
+    }
+
+    /// Joins each small piece with a neighbour, once.
+    fn mend_small(&mut self, mut pieces: Vec<Piece>) -> Result<Vec<Piece>, Stop> {
+        let mut index = 0;
+        while index < pieces.len() {
+            if !pieces[index].small || pieces.len() == 1 {
+                index += 1;
+                continue;
+            }
+            let left = if index + 1 < pieces.len() { index } else { index - 1 };
+            let mut joined = self.join(&pieces[left], &pieces[left + 1])?;
+            let count = joined.len();
+            if let Some(last) = joined.last_mut() {
+                last.small = last.small && count == 1;
+            }
+            pieces.splice(left..left + 2, joined);
+            index = if count == 1 { left } else { left + count };
+        }
+        Ok(pieces)
+    }
+
+    fn join(&mut self, left: &Piece, right: &Piece) -> Result<Vec<Piece>, Stop> {
+        let left_node = self.load(&left.slot)?;
+        let right_node = self.load(&right.slot)?;
+        let mut pieces = match (left_node.body(), right_node.body()) {
+            (Body::Leaf(a), Body::Leaf(b)) => {
+                let entries: Vec<Entry<'_>> =
+                    (0..a.len()).map(|i| a.entry(i)).chain((0..b.len()).map(|i| b.entry(i))).collect();
+                self.leaf_pieces(&entries, false)
+            }
+            (Body::Inner(a), Body::Inner(b)) => {
+                let mut children = children_of(a, Vec::new());
+                children.extend(children_of(b, right.separator.clone()));
+                self.inner_pieces(a.level, children)
+            }
+            _ => unreachable!("children of one node have one level"),
+        };
+        if let Some(first) = pieces.first_mut() {
+            first.separator.clone_from(&left.separator);
+        }
+        self.replaced.push(Arc::clone(&left_node));
+        self.replaced.push(Arc::clone(&right_node));
+        Ok(pieces)
+    }
+
+    fn leaf_pieces(&self, entries: &[Entry<'_>], append: bool) -> Vec<Piece> {
+        let shared = match entries {
+            [first, .., last] => shared_bytes(&first.key(), &last.key()),
+            _ => 0,
+        };
+        let costs: Vec<usize> = entries.iter().map(|entry| entry.cost() - shared).collect();
+        let cuts = cut(&costs, self.geometry.leaf_bytes_max, 1, append);
+        let mut pieces: Vec<Piece> = Vec::with_capacity(cuts.len());
+        let mut from = 0;
+        for to in cuts {
+            let separator = match from {
+                0 => Vec::new(),
+                _ => {
+                    let key = entries[from].key();
+                    let length = shared_bytes(&entries[from - 1].key(), &key) + 1;
+                    key[..length].to_vec()
+                }
+            };
+            let node = Node::new_leaf(self.pages, &entries[from..to], self.birth);
+            let small = costs[from..to].iter().sum::<usize>() < self.geometry.leaf_bytes_max / 4;
+            pieces.push(Piece { separator, slot: Slot::resident(Arc::new(node)), small });
+            from = to;
+        }
+        if append && let Some(last) = pieces.last_mut() {
+            last.small = false;
+        }
+        pieces
+    }
+
+    fn inner_pieces(&self, level: u8, children: Vec<Piece>) -> Vec<Piece> {
+        if children.is_empty() {
+            return Vec::new();
+        }
+        let typical = child_cost(None) + 16;
+        let costs: Vec<usize> = children.iter().map(|c| typical + c.separator.len()).collect();
+        let cuts = cut(&costs, self.geometry.inner_bytes_max, INNER_CHILDREN_MIN.min(4), false);
+        let mut children = children.into_iter();
+        let mut pieces = Vec::with_capacity(cuts.len());
+        let mut from = 0;
+        for to in cuts {
+            let mut group: Vec<Piece> = children.by_ref().take(to - from).collect();
+            let separator = std::mem::take(&mut group[0].separator);
+            let keys: Vec<Vec<u8>> = group[1..].iter_mut().map(|p| std::mem::take(&mut p.separator)).collect();
+            let slots = group.into_iter().map(|p| p.slot).collect();
+            let mut piece = self.inner_piece(separator, Inner::build(level, Separators::pack(&keys), slots));
+            piece.small = costs[from..to].iter().sum::<usize>() < self.geometry.inner_bytes_max / 4;
+            pieces.push(piece);
+            from = to;
+        }
+        pieces
+    }
+
+    fn inner_piece(&self, separator: Vec<u8>, inner: Inner) -> Piece {
+        let node = Node::new_inner(self.pages, inner, self.birth);
+        Piece { separator, slot: Slot::resident(Arc::new(node)), small: false }
+    }
+}
+
+fn inserted<'a>(changes: &[Change<'a>]) -> Vec<Entry<'a>> {
+    let put = changes.iter().filter_map(|c| c.value.map(|value| (c.key, value)));
+    put.map(|(key, value)| Entry { head: key, tail: &[], value }).collect()
+}
+
+/// Merges a leaf with changes. `None` if nothing changes; otherwise the entries, and whether all came after the last.
+fn merge<'a>(
+    leaf: &'a super::Leaf,
+    changes: &[Change<'a>],
+    dropped: &mut Vec<Vec<u8>>,
+) -> Option<(Vec<Entry<'a>>, bool)> {
+    let mut entries = Vec::with_capacity(leaf.len() + changes.len());
+    let mut next = 0;
+    let mut effective = false;
+    let mut append = true;
+    for change in changes {
+        let at = leaf.find(change.key);
+        let (Ok(until) | Err(until)) = at;
+        entries.extend((next..until).map(|index| leaf.entry(index)));
+        next = until;
+        append &= until == leaf.len();
+        if at.is_ok() {
+            let old = leaf.value(until);
+            if old.big {
+                dropped.push(old.bytes.to_vec());
+            }
+            next = until + 1;
+        }
+        effective |= at.is_ok() || change.value.is_some();
+        entries.extend(change.value.map(|value| Entry { head: change.key, tail: &[], value }));
+    }
+    entries.extend((next..leaf.len()).map(|index| leaf.entry(index)));
+    effective.then_some((entries, append))
+}
+
+/// The children of a node with some of them replaced by pieces.
+fn splice(inner: &Inner, changed: Vec<(usize, Vec<Piece>)>) -> Vec<Piece> {
+    let mut changed = changed.into_iter().peekable();
+    let mut pieces = Vec::with_capacity(inner.len() + changed.len());
+    for (index, old) in children_of(inner, Vec::new()).into_iter().enumerate() {
+        match changed.next_if(|(child, _)| *child == index) {
+            None => pieces.push(old),
+            Some((_, new)) => {
+                let start = pieces.len();
+                pieces.extend(new);
+                if let Some(first) = pieces.get_mut(start) {
+                    first.separator = old.separator;
+                }
+            }
+        }
+    }
+    pieces
+}
+
+fn children_of(inner: &Inner, first_separator: Vec<u8>) -> Vec<Piece> {
+    let mut first = Some(first_separator);
+    let piece = |(index, slot): (usize, &Slot)| {
+        let separator = first.take().unwrap_or_else(|| inner.separators().get(index - 1));
+        Piece { separator, slot: slot.clone(), small: false }
+    };
+    inner.slots().enumerate().map(piece).collect()
+}
+
+fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+/// Where to cut a run of costs into nodes of at most `max`, at least `least` items each: the end of each node.
+/// Runs that grow at their end are filled to the brim, others evenly.
+fn cut(costs: &[usize], max: usize, least: usize, append: bool) -> Vec<usize> {
+    let total: usize = costs.iter().sum();
+    if costs.is_empty() {
+        return Vec::new();
+    }
+    if total <= max {
+        return vec![costs.len()];
+    }
+    let target = if append { max } else { total.div_ceil(total.div_ceil(max)) };
+    let mut cuts = Vec::new();
+    let (mut from, mut sum) = (0, 0);
+    for (index, cost) in costs.iter().enumerate() {
+        let enough_left = costs.len() - index >= least;
+        let over = sum + cost > max || sum + cost / 2 > target;
+        if over && index - from >= least && enough_left {
+            cuts.push(index);
+            (from, sum) = (index, 0);
+        }
+        sum += cost;
+    }
+    cuts.push(costs.len());
+    cuts
+}

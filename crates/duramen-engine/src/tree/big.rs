@@ -1,0 +1,177 @@
+//! Big values: written once to extents of their own; the tree and the log hold a reference.
+//!
+//! A reference: value length (u64), kind (u8: 0 one extent, 1 a list of extents), location of the extent or of the
+//! list, length of the value's own reduction (u16, 0xFFFF for none), reduction. A list page holds locations.
+
+use std::io::Read;
+
+use crate::data_file::{LOCATION_BYTES, Location, Page, PageKind};
+use crate::error::{Code, Error, Result};
+use crate::page_cache::Pages;
+
+const NO_REDUCTION: u16 = u16::MAX;
+
+/// A reference to a big value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BigRef {
+    /// Bytes of the value.
+    pub len: u64,
+    /// Whether `location` is a list of extents and not the only extent.
+    pub list: bool,
+    /// The extent, or the list.
+    pub location: Location,
+    /// The value's own reduction, computed while its bytes were at hand.
+    pub one: Option<Vec<u8>>,
+}
+
+impl BigRef {
+    /// The encoded form, as leaves and log records hold it.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(9 + LOCATION_BYTES + 2 + self.one.as_ref().map_or(0, Vec::len));
+        out.extend_from_slice(&self.len.to_le_bytes());
+        out.push(u8::from(self.list));
+        self.location.encode(&mut out);
+        let one = self.one.as_ref().map_or(NO_REDUCTION, |one| {
+            u16::try_from(one.len()).expect("a reduction is at most REDUCTION_BYTES_MAX")
+        });
+        out.extend_from_slice(&one.to_le_bytes());
+        out.extend_from_slice(self.one.as_deref().unwrap_or_default());
+        out
+    }
+
+    /// Reads the encoded form.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is not one.
+    pub fn decode(bytes: &[u8]) -> Result<BigRef> {
+        let bad = || Error::new(Code::DamagedData, "a reference to a big value cannot be read");
+        let (head, rest) = bytes.split_at_checked(9 + LOCATION_BYTES + 2).ok_or_else(bad)?;
+        let location = Location::decode(&head[9..]).ok_or_else(bad)?;
+        let one_bytes = u16::from_le_bytes([head[9 + LOCATION_BYTES], head[10 + LOCATION_BYTES]]);
+        let one = match one_bytes {
+            NO_REDUCTION => None,
+            length if length as usize == rest.len() => Some(rest.to_vec()),
+            _ => return Err(bad()),
+        };
+        let len = u64::from_le_bytes(head[..8].try_into().expect("eight bytes"));
+        Ok(BigRef { len, list: head[8] != 0, location, one })
+    }
+
+    /// Writes the bytes of `source` as extents of at most `extent_bytes` through `put`, which allocates and writes
+    /// a page and says where it went.
+    ///
+    /// # Errors
+    /// What `source` or `put` said. What was written until then belongs to nobody; the caller gives it back.
+    pub fn write(
+        source: &mut dyn Read,
+        extent_bytes: usize,
+        put: &mut dyn FnMut(&Page) -> Result<Location>,
+    ) -> Result<BigRef> {
+        let mut len = 0;
+        let mut extents = Vec::new();
+        let mut piece = Vec::with_capacity(extent_bytes);
+        loop {
+            piece.clear();
+            source
+                .take(extent_bytes as u64)
+                .read_to_end(&mut piece)
+                .map_err(|error| Error::new(Code::System, format!("cannot read the value to store: {error}")))?;
+            if piece.is_empty() && !extents.is_empty() {
+                break;
+            }
+            len += piece.len() as u64;
+            let page = Page::build(PageKind::ValueExtent, 0, piece.len(), |out| out.extend_from_slice(&piece));
+            extents.push(put(&page)?);
+            if piece.len() < extent_bytes {
+                break;
+            }
+        }
+        if let [only] = extents[..] {
+            return Ok(BigRef { len, list: false, location: only, one: None });
+        }
+        let list = Page::build(PageKind::ValueList, 0, extents.len() * LOCATION_BYTES, |out| {
+            extents.iter().for_each(|extent| extent.encode(out));
+        });
+        Ok(BigRef { len, list: true, location: put(&list)?, one: None })
+    }
+
+    /// The extents of the value, in order.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` if the list cannot be read.
+    pub fn extents(&self, pages: &Pages) -> Result<Vec<Location>> {
+        if !self.list {
+            return Ok(vec![self.location]);
+        }
+        let page = pages.read(&self.location, PageKind::ValueList)?;
+        Ok(page.payload().chunks_exact(LOCATION_BYTES).filter_map(Location::decode).collect())
+    }
+
+    /// Every page the value takes, the list included.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` if the list cannot be read.
+    pub fn pages(&self, pages: &Pages) -> Result<Vec<Location>> {
+        let mut all = self.extents(pages)?;
+        all.extend(self.list.then_some(self.location));
+        Ok(all)
+    }
+
+    /// The whole value in memory.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` if an extent cannot be read.
+    pub fn read(&self, pages: &Pages) -> Result<Vec<u8>> {
+        let mut value = Vec::new();
+        for extent in self.extents(pages)? {
+            value.extend_from_slice(pages.read(&extent, PageKind::ValueExtent)?.payload());
+        }
+        if value.len() as u64 == self.len { Ok(value) } else { Err(self.wrong_length(pages, value.len() as u64)) }
+    }
+
+    fn wrong_length(&self, pages: &Pages, found: u64) -> Error {
+        let data = pages.data();
+        let what = format!("a value of {found} bytes, want {}", self.len);
+        Error::damaged_data(data.path(), data.offset(self.location.block), what)
+    }
+}
+
+/// Reads a big value piece by piece, in constant memory.
+#[derive(Debug)]
+pub struct BigReader {
+    pages: Pages,
+    extents: std::vec::IntoIter<Location>,
+    piece: Option<Page>,
+    at: usize,
+}
+
+impl BigReader {
+    /// Opens a value for reading.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` if its list cannot be read.
+    pub fn open(pages: &Pages, value: &BigRef) -> Result<BigReader> {
+        let extents = value.extents(pages)?.into_iter();
+        Ok(BigReader { pages: pages.clone(), extents, piece: None, at: 0 })
+    }
+}
+
+impl Read for BigReader {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            if let Some(piece) = &self.piece
+                && self.at < piece.payload().len()
+            {
+                let from = &piece.payload()[self.at..];
+                let count = from.len().min(buffer.len());
+                buffer[..count].copy_from_slice(&from[..count]);
+                self.at += count;
+                return Ok(count);
+            }
+            let Some(extent) = self.extents.next() else { return Ok(0) };
+            self.piece = Some(self.pages.read(&extent, PageKind::ValueExtent).map_err(std::io::Error::other)?);
+            self.at = 0;
+        }
+    }
+}

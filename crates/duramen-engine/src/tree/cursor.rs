@@ -1,0 +1,152 @@
+//! Cursors: the entries of a range in order, either way, lent one at a time.
+
+use std::sync::Arc;
+
+use super::leaf::StoredValue;
+use super::node::{Body, Node};
+use super::slot::Slot;
+use super::{KeyRange, Leaf};
+use crate::error::Result;
+use crate::page_cache::Pages;
+
+/// Which way a cursor goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Direction {
+    /// Smallest key first.
+    #[default]
+    Forward,
+    /// Largest key first.
+    Reverse,
+}
+
+/// Walks a range of one root. Holds the leaf it stands in and the path to it, nothing else.
+#[derive(Debug)]
+pub struct Cursor {
+    pages: Pages,
+    root: Option<Slot>,
+    range: KeyRange,
+    direction: Direction,
+    path: Vec<(Arc<Node>, usize)>,
+    leaf: Option<Standing>,
+    key: Vec<u8>,
+}
+
+/// The leaf a cursor stands in, and which of its entries are still to come.
+#[derive(Debug)]
+struct Standing {
+    node: Arc<Node>,
+    from: usize,
+    to: usize,
+    last: bool,
+}
+
+impl Cursor {
+    /// A cursor before the first entry of `range`.
+    #[must_use]
+    pub fn new(pages: &Pages, root: Option<&Slot>, range: KeyRange, direction: Direction) -> Cursor {
+        let root = root.filter(|_| !range.is_empty()).cloned();
+        let pages = pages.clone();
+        Cursor { pages, root, range, direction, path: Vec::new(), leaf: None, key: Vec::new() }
+    }
+
+    /// The next entry: its key, reused by the next call, and its value, still in its leaf.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` if a page cannot be read; the cursor then stays where it is.
+    #[expect(clippy::should_implement_trait, reason = "it lends, which an Iterator cannot; `Iterator` is an adaptor")]
+    pub fn next(&mut self) -> Result<Option<(&[u8], StoredValue<'_>)>> {
+        loop {
+            if let Some(standing) = &self.leaf {
+                if standing.from < standing.to {
+                    break;
+                }
+                if standing.last {
+                    return Ok(None);
+                }
+            }
+            if !self.advance()? {
+                return Ok(None);
+            }
+        }
+        let standing = self.leaf.as_mut().expect("the loop ends with a leaf");
+        let index = match self.direction {
+            Direction::Forward => {
+                standing.from += 1;
+                standing.from - 1
+            }
+            Direction::Reverse => {
+                standing.to -= 1;
+                standing.to
+            }
+        };
+        let leaf = leaf_of(&standing.node);
+        leaf.key_into(index, &mut self.key);
+        Ok(Some((&self.key, leaf.value(index))))
+    }
+
+    /// Moves to the next leaf; `false` at the end.
+    fn advance(&mut self) -> Result<bool> {
+        if let Some(root) = self.root.take() {
+            return self.descend(&root, true).inspect_err(|_| self.root = Some(root)).map(|()| true);
+        }
+        while let Some((node, child)) = self.path.pop() {
+            let Body::Inner(inner) = node.body() else { unreachable!("a path is made of inner nodes") };
+            let next = match self.direction {
+                Direction::Forward => Some(child + 1).filter(|next| *next < inner.len()),
+                Direction::Reverse => child.checked_sub(1),
+            };
+            if let Some(next) = next {
+                let slot = inner.slot(next).clone();
+                self.path.push((Arc::clone(&node), next));
+                return self.descend(&slot, false).map(|()| true);
+            }
+        }
+        self.leaf = None;
+        Ok(false)
+    }
+
+    fn descend(&mut self, slot: &Slot, seek: bool) -> Result<()> {
+        let depth = self.path.len();
+        let mut node = Arc::clone(&*slot.load(&self.pages, !seek)?);
+        loop {
+            let Body::Inner(inner) = node.body() else { break };
+            let child = match (self.direction, seek) {
+                (Direction::Forward, true) => inner.separators().child_of(&self.range.from),
+                (Direction::Forward, false) => 0,
+                (Direction::Reverse, true) => {
+                    self.range.to.as_ref().map_or(inner.len() - 1, |to| inner.separators().child_of(to))
+                }
+                (Direction::Reverse, false) => inner.len() - 1,
+            };
+            let below = match inner.slot(child).load(&self.pages, !seek) {
+                Ok(below) => Arc::clone(&*below),
+                Err(error) => {
+                    self.path.truncate(depth);
+                    return Err(error);
+                }
+            };
+            self.path.push((node, child));
+            node = below;
+        }
+        self.leaf = Some(self.stand(node));
+        Ok(())
+    }
+
+    fn stand(&self, node: Arc<Node>) -> Standing {
+        let leaf = leaf_of(&node);
+        let from = leaf.lower_bound(&self.range.from);
+        let to = self.range.to.as_ref().map_or(leaf.len(), |to| leaf.lower_bound(to));
+        let last = match self.direction {
+            Direction::Forward => to < leaf.len(),
+            Direction::Reverse => from > 0,
+        };
+        Standing { from, to, last, node }
+    }
+}
+
+fn leaf_of(node: &Node) -> &Leaf {
+    match node.body() {
+        Body::Leaf(leaf) => leaf,
+        Body::Inner(_) => unreachable!("a cursor stands in a leaf"),
+    }
+}

@@ -1,0 +1,186 @@
+//! A node: a leaf or an inner node, immutable once built, with what becomes known about it later: its place on
+//! disk, its reduction, that it was replaced.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::inner::Inner;
+use super::leaf::{Entry, Leaf};
+use super::slot::Place;
+use crate::data_file::{Location, PageKind};
+use crate::error::{Error, Result};
+use crate::ids::CommitSeq;
+use crate::page_cache::{Charge, Pages};
+
+const PLACED: u8 = 1;
+const RETIRED: u8 = 2;
+
+/// What a node holds.
+#[derive(Debug)]
+pub enum Body {
+    /// Entries.
+    Leaf(Leaf),
+    /// Children.
+    Inner(Inner),
+}
+
+/// A node of a tree.
+#[derive(Debug)]
+pub struct Node {
+    body: Body,
+    count: u64,
+    birth: CommitSeq,
+    reduction: OnceLock<Box<[u8]>>,
+    place: OnceLock<Arc<Place>>,
+    retired_at: AtomicU64,
+    state: AtomicU8,
+    recent: AtomicBool,
+    charge: Charge,
+}
+
+/// A location that a newer version of its tree no longer uses: snapshots from `birth` to before `retired` do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetiredPage {
+    /// The page.
+    pub location: Location,
+    /// The commit that made it.
+    pub birth: CommitSeq,
+    /// The commit that replaced it.
+    pub retired: CommitSeq,
+}
+
+impl Node {
+    /// A leaf of sorted entries, made by commit `birth`.
+    pub fn new_leaf(pages: &Pages, entries: &[Entry<'_>], birth: CommitSeq) -> Node {
+        Node::new(pages, Body::Leaf(Leaf::build(entries, birth.0)), birth, None)
+    }
+
+    /// An inner node made by commit `birth`.
+    pub fn new_inner(pages: &Pages, inner: Inner, birth: CommitSeq) -> Node {
+        Node::new(pages, Body::Inner(inner), birth, None)
+    }
+
+    fn new(pages: &Pages, body: Body, birth: CommitSeq, place: Option<Arc<Place>>) -> Node {
+        let (count, bytes) = match &body {
+            Body::Leaf(leaf) => (leaf.len() as u64, leaf.page().bytes().len()),
+            Body::Inner(inner) => (inner.slots().map(|s| s.count).sum(), inner.heap_bytes()),
+        };
+        let dirty = place.is_none();
+        Node {
+            body,
+            count,
+            birth,
+            reduction: OnceLock::new(),
+            state: AtomicU8::new(if dirty { 0 } else { PLACED }),
+            place: place.map_or_else(OnceLock::new, OnceLock::from),
+            retired_at: AtomicU64::new(0),
+            recent: AtomicBool::new(dirty),
+            charge: Charge::new(pages.meter(), bytes + size_of::<Node>(), dirty),
+        }
+    }
+
+    /// Reads a node and checks bytes and structure (D4).
+    pub fn read(pages: &Pages, place: &Arc<Place>, cold: bool) -> Result<Node> {
+        let location = &place.location;
+        let damaged = |what: &str| {
+            Error::damaged_data(pages.data().path(), pages.data().offset(location.block), what)
+        };
+        let (body, birth) = if location.is_inner() {
+            let page = pages.read(location, PageKind::Inner)?;
+            let inner = Inner::from_page(&page).map_err(damaged)?;
+            (Body::Inner(inner), page.generation())
+        } else {
+            let page = pages.read(location, PageKind::Leaf)?;
+            let birth = page.generation();
+            (Body::Leaf(Leaf::from_page(page).map_err(damaged)?), birth)
+        };
+        let node = Node::new(pages, body, CommitSeq(birth), Some(Arc::clone(place)));
+        if let Some(reduction) = &place.reduction {
+            drop(node.reduction.set(reduction.clone()));
+        }
+        node.recent.store(!cold, Ordering::Relaxed);
+        Ok(node)
+    }
+
+    /// What it holds.
+    pub fn body(&self) -> &Body {
+        &self.body
+    }
+
+    /// Entries below it.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The commit that made it.
+    pub fn birth(&self) -> CommitSeq {
+        self.birth
+    }
+
+    /// Height above the leaves; a leaf is 0.
+    pub fn level(&self) -> u8 {
+        match &self.body {
+            Body::Leaf(_) => 0,
+            Body::Inner(inner) => inner.level,
+        }
+    }
+
+    /// The cell that keeps its reduction once it is computed.
+    pub fn reduction(&self) -> &OnceLock<Box<[u8]>> {
+        &self.reduction
+    }
+
+    /// Bytes of memory charged for it.
+    pub fn memory_bytes(&self) -> usize {
+        self.charge.bytes()
+    }
+
+    /// Notes that it was used. Writes only when the note is not there.
+    pub fn touch(&self) {
+        if !self.recent.load(Ordering::Relaxed) {
+            self.recent.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the note is there.
+    pub fn is_touched(&self) -> bool {
+        self.recent.load(Ordering::Relaxed)
+    }
+
+    /// Takes the note away; says whether it was there.
+    pub fn take_touch(&self) -> bool {
+        self.recent.load(Ordering::Relaxed) && self.recent.swap(false, Ordering::Relaxed)
+    }
+
+    /// Where it lies on disk.
+    pub fn place(&self) -> Option<Arc<Place>> {
+        self.place.get().cloned()
+    }
+
+    /// Gives it its place, once. If it was replaced before, its page is retired as soon as it exists and is
+    /// returned for the retire list.
+    pub fn set_place(&self, place: Arc<Place>) -> Option<RetiredPage> {
+        let location = place.location;
+        self.place.set(place).expect("a node is written once");
+        self.charge.clean();
+        let before = self.state.fetch_or(PLACED, Ordering::AcqRel);
+        (before & RETIRED != 0).then(|| self.retired_page(location))
+    }
+
+    /// Notes that commit `at` replaced it. If it has a place, its page is returned for the retire list;
+    /// otherwise [`Node::set_place`] returns it, should it ever be written.
+    pub fn retire(&self, at: CommitSeq) -> Option<RetiredPage> {
+        self.retired_at.store(at.0, Ordering::Release);
+        let before = self.state.fetch_or(RETIRED, Ordering::AcqRel);
+        if before & PLACED == 0 {
+            return None;
+        }
+        let place = self.place.get().expect("the flag follows the place");
+        Some(self.retired_page(place.location))
+    }
+
+    fn retired_page(&self, location: Location) -> RetiredPage {
+        let retired = CommitSeq(self.retired_at.load(Ordering::Acquire));
+        RetiredPage { location, birth: self.birth, retired }
+    }
+}

@@ -1,0 +1,125 @@
+//! Lookup by key and by position. No lock, no shared write; one page read per level at most.
+
+use super::node::Body;
+use super::slot::Slot;
+use super::{KeyRange, Stop, StoredValue};
+use crate::error::Result;
+use crate::page_cache::Pages;
+
+/// Looks `key` up and hands its value, still in its leaf, to `use_value`.
+///
+/// # Errors
+/// `Corrupt` or `Io` if a page on the way cannot be read.
+pub fn find<T>(
+    pages: &Pages,
+    root: Option<&Slot>,
+    key: &[u8],
+    use_value: impl FnOnce(StoredValue<'_>) -> T,
+) -> Result<Option<T>> {
+    let Some(root) = root else { return Ok(None) };
+    let mut node = root.load(pages, false)?;
+    loop {
+        let below = match node.body() {
+            Body::Leaf(leaf) => {
+                return Ok(leaf.find(key).ok().map(|index| use_value(leaf.value(index))));
+            }
+            Body::Inner(inner) => inner.slot(inner.separators().child_of(key)).load(pages, false)?,
+        };
+        node = below;
+    }
+}
+
+/// Looks `key` up in memory only.
+///
+/// # Errors
+/// [`Stop::Missing`] if a node on the way is not in memory.
+pub fn find_resident<T>(
+    root: Option<&Slot>,
+    key: &[u8],
+    use_value: impl FnOnce(StoredValue<'_>) -> T,
+) -> std::result::Result<Option<T>, Stop> {
+    let Some(root) = root else { return Ok(None) };
+    let mut node = root.peek().ok_or(Stop::Missing)?;
+    loop {
+        node.touch();
+        let below = match node.body() {
+            Body::Leaf(leaf) => {
+                return Ok(leaf.find(key).ok().map(|index| use_value(leaf.value(index))));
+            }
+            Body::Inner(inner) => {
+                inner.slot(inner.separators().child_of(key)).peek().ok_or(Stop::Missing)?
+            }
+        };
+        node = below;
+    }
+}
+
+/// How many keys are before `key`.
+///
+/// # Errors
+/// `Corrupt` or `Io` if a page on the way cannot be read.
+pub fn rank(pages: &Pages, root: Option<&Slot>, key: &[u8]) -> Result<u64> {
+    let Some(root) = root else { return Ok(0) };
+    let mut node = root.load(pages, false)?;
+    let mut before = 0;
+    loop {
+        let below = match node.body() {
+            Body::Leaf(leaf) => return Ok(before + leaf.lower_bound(key) as u64),
+            Body::Inner(inner) => {
+                let child = inner.separators().child_of(key);
+                before += inner.slots().take(child).map(|slot| slot.count).sum::<u64>();
+                inner.slot(child).load(pages, false)?
+            }
+        };
+        node = below;
+    }
+}
+
+/// How many keys a range holds.
+///
+/// # Errors
+/// `Corrupt` or `Io` if a page on the way cannot be read.
+pub fn count(pages: &Pages, root: Option<&Slot>, range: &KeyRange) -> Result<u64> {
+    let Some(slot) = root else { return Ok(0) };
+    if range.is_empty() {
+        return Ok(0);
+    }
+    let before = if range.from.is_empty() { 0 } else { rank(pages, root, &range.from)? };
+    let until = match &range.to {
+        Some(to) => rank(pages, root, to)?,
+        None => slot.count,
+    };
+    Ok(until.saturating_sub(before))
+}
+
+/// The entry with `index` keys before it, handed to `use_entry` as key and value.
+///
+/// # Errors
+/// `Corrupt` or `Io` if a page on the way cannot be read.
+pub fn nth<T>(
+    pages: &Pages,
+    root: Option<&Slot>,
+    index: u64,
+    use_entry: impl FnOnce(Vec<u8>, StoredValue<'_>) -> T,
+) -> Result<Option<T>> {
+    let Some(root) = root.filter(|slot| index < slot.count) else { return Ok(None) };
+    let mut left = index;
+    let mut node = root.load(pages, false)?;
+    loop {
+        let below = match node.body() {
+            Body::Leaf(leaf) => {
+                let at = usize::try_from(left).expect("the position is within a leaf");
+                return Ok(Some(use_entry(leaf.entry(at).key(), leaf.value(at))));
+            }
+            Body::Inner(inner) => {
+                let mut child = 0;
+                while left >= inner.slot(child).count {
+                    left -= inner.slot(child).count;
+                    child += 1;
+                }
+                inner.slot(child).load(pages, false)?
+            }
+        };
+        node = below;
+    }
+}

@@ -1,0 +1,158 @@
+//! Slots: where a parent keeps a child, in memory, on disk, or both.
+//!
+//! A slot whose child has a place on disk may be emptied at any time (eviction); one whose child has none is
+//! the only owner of it. Readers load a slot without writing anything that other threads read.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::{ArcSwapOption, Guard};
+
+use super::node::Node;
+use crate::data_file::Location;
+use crate::error::Result;
+use crate::page_cache::Pages;
+
+/// Where a node lies on disk, and its reduction, which its parent's page holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The page.
+    pub location: Location,
+    /// The reduction of everything below, if it was known when the page was written.
+    pub reduction: Option<Box<[u8]>>,
+}
+
+/// Some neighbouring slots of an inner node, shared by every version of the node in which none of them changed.
+#[derive(Debug)]
+pub struct Chunk {
+    /// At most [`super::inner::CHUNK_SLOTS`].
+    pub slots: Box<[Slot]>,
+}
+
+/// A parent's hold on one child.
+pub struct Slot {
+    /// Entries below.
+    pub count: u64,
+    child: ArcSwapOption<Node>,
+    place: OnceLock<Arc<Place>>,
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let resident = self.child.load().is_some();
+        f.debug_struct("Slot").field("count", &self.count).field("resident", &resident).finish_non_exhaustive()
+    }
+}
+
+impl Clone for Slot {
+    fn clone(&self) -> Slot {
+        Slot {
+            count: self.count,
+            child: ArcSwapOption::new(self.child.load_full()),
+            place: self.place.clone(),
+        }
+    }
+}
+
+/// A child held while it is looked at.
+pub struct NodeGuard(Guard<Option<Arc<Node>>>);
+
+impl Deref for NodeGuard {
+    type Target = Arc<Node>;
+
+    fn deref(&self) -> &Arc<Node> {
+        self.0.as_ref().expect("a guard is only made of a resident child")
+    }
+}
+
+impl Slot {
+    /// A child just built.
+    pub fn resident(node: Arc<Node>) -> Slot {
+        Slot { count: node.count(), child: ArcSwapOption::new(Some(node)), place: OnceLock::new() }
+    }
+
+    /// A child known only by its place.
+    pub fn on_disk(count: u64, place: Place) -> Slot {
+        Slot { count, child: ArcSwapOption::empty(), place: OnceLock::from(Arc::new(place)) }
+    }
+
+    /// A root known only by its place: read now, to learn how many entries it has.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn of_unknown_count(pages: &Pages, place: Place) -> Result<Slot> {
+        let place = Arc::new(place);
+        let node = Arc::new(Node::read(pages, &place, false)?);
+        let child = ArcSwapOption::new(Some(Arc::clone(&node)));
+        Ok(Slot { count: node.count(), child, place: OnceLock::from(place) })
+    }
+
+    /// The child, if it is in memory.
+    pub fn peek(&self) -> Option<NodeGuard> {
+        let guard = self.child.load();
+        guard.is_some().then_some(NodeGuard(guard))
+    }
+
+    /// The child, read from disk if need be. A `cold` read leaves it first in line for eviction (scans).
+    pub fn load(&self, pages: &Pages, cold: bool) -> Result<NodeGuard> {
+        if let Some(node) = self.peek() {
+            if !cold {
+                node.touch();
+            }
+            return Ok(node);
+        }
+        let place = self.place.get().expect("a child that is not in memory has a place");
+        let node = Node::read(pages, place, cold)?;
+        if node.count() != self.count {
+            let data = pages.data();
+            let offset = data.offset(place.location.block);
+            let what = format!("{} entries below this node, its parent says {}", node.count(), self.count);
+            return Err(crate::error::Error::damaged_data(data.path(), offset, what));
+        }
+        let node = Arc::new(node);
+        let nobody: Option<Arc<Node>> = None;
+        let before = self.child.compare_and_swap(&nobody, Some(Arc::clone(&node)));
+        match &*before {
+            Some(_) => Ok(NodeGuard(before)),
+            None => Ok(NodeGuard(Guard::from_inner(Some(node)))),
+        }
+    }
+
+    /// The child's place, if it has one.
+    pub fn place(&self) -> Option<Arc<Place>> {
+        if let Some(place) = self.place.get() {
+            return Some(Arc::clone(place));
+        }
+        self.peek().and_then(|node| node.place())
+    }
+
+    /// Lets go of the child if it can be read again. Returns the bytes of memory it held.
+    pub fn evict(&self) -> usize {
+        let Some(node) = self.peek() else { return 0 };
+        if self.place.get().is_none() {
+            match node.place() {
+                // Losing a race to set the same place is no harm.
+                Some(place) => drop(self.place.set(place)),
+                None => return 0,
+            }
+        }
+        let bytes = node.memory_bytes();
+        drop(node);
+        self.child.store(None);
+        bytes
+    }
+
+    /// Whether the two lead to the very same node.
+    pub fn same_as(&self, other: &Slot) -> bool {
+        if let (Some(mine), Some(theirs)) = (self.peek(), other.peek())
+            && Arc::ptr_eq(&mine, &theirs)
+        {
+            return true;
+        }
+        match (self.place(), other.place()) {
+            (Some(mine), Some(theirs)) => mine.location == theirs.location,
+            _ => false,
+        }
+    }
+}

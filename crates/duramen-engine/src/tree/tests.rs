@@ -1,0 +1,1 @@
+//! The tree against a `BTreeMap`, with tiny nodes so that every boundary is passed.

@@ -1,0 +1,57 @@
+//! Writing the nodes of a root that are not on disk, children before parents.
+
+use std::sync::Arc;
+
+use super::node::{Body, Node};
+use super::reduce::node_reduction;
+use super::reducer::Reducer;
+use super::slot::{Place, Slot};
+use crate::data_file::Page;
+use crate::error::{ErrorKind, Result};
+use crate::page_cache::Pages;
+
+/// Where pages go.
+pub trait NodeSink {
+    /// Allocates room for a node's page and says where it is. The node learns its place only when the page was
+    /// really written, so that it cannot be evicted before.
+    ///
+    /// # Errors
+    /// `Full` or `Io`; what was placed before stays placed.
+    fn put(&mut self, node: &Arc<Node>, page: &Page, reduction: Option<Box<[u8]>>) -> Result<Arc<Place>>;
+}
+
+/// Gives a place to every node of a root that has none, and returns the root's own.
+///
+/// The bytes are durable only after the caller has synced the file. A node whose reducer is not at hand, or
+/// fails, is written with its reduction unknown; readers then look below it.
+///
+/// # Errors
+/// What the sink said; calling again goes on where this call stopped.
+pub fn write_tree(
+    pages: &Pages,
+    root: &Slot,
+    reducer: Option<&dyn Reducer>,
+    sink: &mut dyn NodeSink,
+) -> Result<Arc<Place>> {
+    if let Some(place) = root.place() {
+        return Ok(place);
+    }
+    let node = Arc::clone(&*root.peek().expect("a node without a place is in memory"));
+    let reduction = known_reduction(pages, &node, reducer)?;
+    match node.body() {
+        Body::Leaf(leaf) => sink.put(&node, leaf.page(), reduction),
+        Body::Inner(inner) => {
+            let places: Result<Vec<_>> = inner.slots().map(|slot| write_tree(pages, slot, reducer, sink)).collect();
+            sink.put(&node, &inner.to_page(node.birth().0, &places?), reduction)
+        }
+    }
+}
+
+fn known_reduction(pages: &Pages, node: &Node, reducer: Option<&dyn Reducer>) -> Result<Option<Box<[u8]>>> {
+    let Some(reducer) = reducer else { return Ok(None) };
+    match node_reduction(pages, node, reducer) {
+        Ok(reduction) => Ok(Some(reduction.into())),
+        Err(error) if error.kind() == ErrorKind::Invalid => Ok(None),
+        Err(error) => Err(error),
+    }
+}

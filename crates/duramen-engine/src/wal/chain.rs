@@ -1,0 +1,304 @@
+//! Follows the chain of frames from a position to its end and delivers the records on it.
+//!
+//! D2 rests here: each frame must carry the checksum of the frame before it. Where a segment claims to continue a
+//! frame, it is followed rather than what stands behind that frame in its own segment, and of several such
+//! segments the one with the highest epoch: only an open that had recovered up to that frame, and had judged all
+//! the rest as lost, can have begun it. So what an earlier crash left over is never chained to.
+
+use std::collections::VecDeque;
+
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+use super::buffer::SLICE_BYTES_MAX;
+use super::frame::{FrameKind, Part};
+use super::layout::to_usize;
+use super::segment::PreviousFrame;
+use super::survey::{Content, FoundFile, FoundFrame, Survey, missing};
+use super::LogPosition;
+use crate::error::{Error, Result};
+use crate::ids::{CommitSeq, Epoch};
+
+/// A record as recovery delivers it: whole, and in sequence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplayedRecord {
+    /// Its place in the order of commits.
+    pub seq: CommitSeq,
+    /// When its group was written: wall clock, never less than that of the record before.
+    pub commit_time_ns: u64,
+    /// Whether it can be derived from other records.
+    pub derived: bool,
+    /// What was written.
+    pub bytes: Vec<u8>,
+}
+
+/// A frame on the chain that no later frame has called durable yet.
+#[derive(Debug, Clone, Copy)]
+struct Unmarked {
+    anchor: Anchor,
+    is_group: bool,
+    /// It ends a commit and leaves none half done: the log could go on from here.
+    can_anchor: bool,
+}
+
+/// A place on the chain from which a later open may continue, with its commit time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Anchor {
+    pub(super) position: LogPosition,
+    pub(super) commit_time_ns: u64,
+}
+
+/// A walk along the chain; after [`Chain::run`] it stands at the end.
+#[derive(Debug)]
+pub(super) struct Chain<'a> {
+    survey: &'a Survey,
+    /// Index of the current segment among the survey's files.
+    pub(super) file_index: usize,
+    pub(super) epoch: Epoch,
+    incarnation: u128,
+    pub(super) last: LogPosition,
+    /// Where the next frame of this segment would begin.
+    pub(super) next_offset: u64,
+    pub(super) commit_time_ns: u64,
+    pending: Option<ReplayedRecord>,
+    /// For each of the survey's files, where the chain ends in it; `None` where it does not lead through.
+    pub(super) ends: Vec<Option<u64>>,
+    pub(super) marked_seq: CommitSeq,
+    /// The newest frame known durable that the log can go on from.
+    pub(super) anchor: Anchor,
+    unmarked: VecDeque<Unmarked>,
+    pub(super) frame_count: u64,
+    pub(super) record_count: u64,
+    payload: Vec<u8>,
+}
+
+impl<'a> Chain<'a> {
+    /// Finds the frame that `from` names and stands behind it.
+    pub(super) fn start(survey: &'a Survey, from: &LogPosition) -> Result<Chain<'a>> {
+        let path = super::segment::segment_path(&survey.dir, from.slot);
+        let wanted = format!("the segment of epoch {} with commit {} at {:#x}", from.epoch, from.seq, from.offset);
+        let found = survey.files.iter().position(|file| file.slot == from.slot);
+        let Some(file_index) = found else { return Err(missing(&path, &wanted)) };
+        let file = &survey.files[file_index];
+        let header = match &file.content {
+            Content::Used(header) => header,
+            Content::Unused { .. } => return Err(missing(&path, &wanted)),
+            Content::Headless(flaw) => return Err(Error::damaged_log(&path, 0, flaw)),
+        };
+        if header.epoch != from.epoch {
+            return Err(missing(&path, &wanted));
+        }
+        if !from.offset.is_multiple_of(survey.block_bytes) || from.offset < survey.block_bytes {
+            return Err(missing(&path, &wanted));
+        }
+        let Some(frame) = survey.frame_at(file, from.offset)? else {
+            return Err(Error::damaged_log(&path, from.offset, "the frame that replay begins at is not whole"));
+        };
+        if frame.checksum != from.checksum || frame.header.epoch != from.epoch || frame.header.last_seq != from.seq {
+            return Err(missing(&path, &wanted));
+        }
+        let anchor = Anchor { position: *from, commit_time_ns: frame.header.commit_time_ns };
+        let mut ends = vec![None; survey.files.len()];
+        ends[file_index] = Some(frame.end_offset);
+        Ok(Chain {
+            survey,
+            file_index,
+            epoch: header.epoch,
+            incarnation: header.incarnation,
+            last: *from,
+            next_offset: frame.end_offset,
+            commit_time_ns: anchor.commit_time_ns,
+            pending: None,
+            ends,
+            marked_seq: from.seq,
+            anchor,
+            unmarked: VecDeque::new(),
+            frame_count: 0,
+            record_count: 0,
+            payload: Vec::new(),
+        })
+    }
+
+    /// Goes to the end of the chain, delivering each record that is whole.
+    pub(super) fn run(&mut self, visit: &mut dyn FnMut(ReplayedRecord) -> Result<()>) -> Result<()> {
+        loop {
+            if self.enter_next_segment()? {
+                continue;
+            }
+            let Some(frame) = self.next_frame()? else { return Ok(()) };
+            self.deliver(&frame, visit)?;
+            self.pass(&frame);
+        }
+    }
+
+    /// The segment the chain stands in.
+    pub(super) fn file(&self) -> &'a FoundFile {
+        &self.survey.files[self.file_index]
+    }
+
+    /// Whether a record was begun and not finished.
+    pub(super) fn is_mid_record(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Group frames that finish commits which nothing calls durable.
+    pub(super) fn unmarked_group_count(&self) -> u64 {
+        self.unmarked.iter().filter(|frame| frame.is_group).count() as u64
+    }
+
+    fn enter_next_segment(&mut self) -> Result<bool> {
+        let last = PreviousFrame::from(self.last);
+        let continues = |file: &FoundFile| file.header().is_some_and(|h| h.previous == last && h.epoch > self.epoch);
+        let next = (0..self.survey.files.len())
+            .filter(|&index| continues(&self.survey.files[index]))
+            .max_by_key(|&index| self.survey.files[index].header().map(|header| header.epoch));
+        let Some(index) = next else { return Ok(false) };
+        let file = &self.survey.files[index];
+        let header = file.header().expect("only used segments were chosen from");
+        if header.first_seq != self.last.seq.next() {
+            let what = format!("the segment begins at commit {}, want {}", header.first_seq, self.last.seq.next());
+            return Err(Error::damaged_log(&file.path, 0, what));
+        }
+        if header.incarnation != self.incarnation {
+            // A record cut by the crash before this open will never be finished.
+            self.pending = None;
+        }
+        self.file_index = index;
+        self.epoch = header.epoch;
+        self.incarnation = header.incarnation;
+        self.next_offset = self.survey.block_bytes;
+        self.ends[index] = Some(self.next_offset);
+        self.note_durable(header.durable_seq);
+        Ok(true)
+    }
+
+    /// The frame that follows in this segment, if it is whole, parts included, and chained.
+    fn next_frame(&mut self) -> Result<Option<FoundFrame>> {
+        let file = self.file();
+        let Some(frame) = self.survey.frame_at(file, self.next_offset)? else { return Ok(None) };
+        let follows = frame.header.epoch == self.epoch
+            && frame.header.incarnation == self.incarnation
+            && frame.header.previous_checksum == self.last.checksum;
+        if !follows || !self.parts_are_whole(file, &frame)? {
+            return Ok(None);
+        }
+        // From here on the frame is what some writer meant: what contradicts the chain is no tear.
+        let header = &frame.header;
+        if header.commit_time_ns < self.commit_time_ns || header.durable_seq > self.last.seq {
+            return Err(Error::damaged_log(&file.path, self.next_offset, "the frame contradicts the one before it"));
+        }
+        Ok(Some(frame))
+    }
+
+    /// Checks all parts before any is delivered: half a frame is no frame. A short payload stays in memory.
+    fn parts_are_whole(&mut self, file: &FoundFile, frame: &FoundFrame) -> Result<bool> {
+        let payload_bytes = to_usize(frame.header.payload_bytes);
+        let mut offset = frame.payload_offset;
+        self.payload.resize(payload_bytes.min(SLICE_BYTES_MAX), 0);
+        if payload_bytes <= SLICE_BYTES_MAX {
+            file.read(&mut self.payload, offset)?;
+            let mut rest = &self.payload[..];
+            return Ok(frame.parts.iter().all(|part| {
+                let (bytes, behind) = rest.split_at(to_usize(part.bytes));
+                rest = behind;
+                xxh3_128(bytes) == part.checksum
+            }));
+        }
+        for part in &frame.parts {
+            let mut hasher = Xxh3::new();
+            let end = offset + part.bytes;
+            while offset < end {
+                let count = to_usize(end - offset).min(SLICE_BYTES_MAX);
+                file.read(&mut self.payload[..count], offset)?;
+                hasher.update(&self.payload[..count]);
+                offset += count as u64;
+            }
+            if hasher.digest128() != part.checksum {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn deliver(&mut self, frame: &FoundFrame, visit: &mut dyn FnMut(ReplayedRecord) -> Result<()>) -> Result<()> {
+        let file = self.file();
+        let mut offset = frame.payload_offset;
+        let mut seq = self.last.seq;
+        for part in &frame.parts {
+            let bytes = self.part_bytes(file, frame, part, offset)?;
+            offset += part.bytes;
+            let continues = self.pending.as_ref().is_some_and(|pending| pending.seq == part.seq);
+            if part.first == self.pending.is_some() || (!part.first && !continues) || part.seq != seq.next() {
+                let what = format!("part of commit {} follows commit {seq}", part.seq);
+                return Err(Error::damaged_log(&file.path, self.next_offset, what));
+            }
+            let mut record = match self.pending.take() {
+                Some(mut record) => {
+                    record.bytes.extend_from_slice(&bytes);
+                    record
+                }
+                None => ReplayedRecord { seq: part.seq, commit_time_ns: 0, derived: part.derived, bytes },
+            };
+            if part.last {
+                record.commit_time_ns = frame.header.commit_time_ns;
+                seq = part.seq;
+                self.record_count += 1;
+                visit(record)?;
+            } else {
+                self.pending = Some(record);
+            }
+        }
+        if seq != frame.header.last_seq {
+            let what = format!("the frame ends at commit {seq}, want {}", frame.header.last_seq);
+            return Err(Error::damaged_log(&file.path, self.next_offset, what));
+        }
+        Ok(())
+    }
+
+    fn part_bytes(&self, file: &FoundFile, frame: &FoundFrame, part: &Part, offset: u64) -> Result<Vec<u8>> {
+        if to_usize(frame.header.payload_bytes) <= SLICE_BYTES_MAX {
+            let start = to_usize(offset - frame.payload_offset);
+            return Ok(self.payload[start..start + to_usize(part.bytes)].to_vec());
+        }
+        let mut bytes = vec![0; to_usize(part.bytes)];
+        file.read(&mut bytes, offset)?;
+        if xxh3_128(&bytes) != part.checksum {
+            return Err(Error::damaged_log(&file.path, offset, "a record changed while it was read"));
+        }
+        Ok(bytes)
+    }
+
+    /// Moves behind a frame.
+    fn pass(&mut self, frame: &FoundFrame) {
+        let header = &frame.header;
+        let ends_commit = header.last_seq > self.last.seq;
+        self.last = LogPosition {
+            slot: self.file().slot,
+            epoch: header.epoch,
+            offset: header.offset,
+            seq: header.last_seq,
+            checksum: frame.checksum,
+        };
+        self.next_offset = frame.end_offset;
+        self.ends[self.file_index] = Some(frame.end_offset);
+        self.commit_time_ns = header.commit_time_ns;
+        self.frame_count += 1;
+        self.unmarked.push_back(Unmarked {
+            anchor: Anchor { position: self.last, commit_time_ns: header.commit_time_ns },
+            is_group: header.kind == FrameKind::Group,
+            can_anchor: ends_commit && self.pending.is_none(),
+        });
+        self.note_durable(header.durable_seq);
+    }
+
+    /// Takes a frame's or header's word for what was durable when it was written.
+    ///
+    /// Only a frame that ends a commit is known to be durable by that: a mark behind it may be in the cache only.
+    fn note_durable(&mut self, seq: CommitSeq) {
+        self.marked_seq = self.marked_seq.max(seq);
+        while let Some(frame) = self.unmarked.pop_front_if(|frame| frame.anchor.position.seq <= self.marked_seq) {
+            if frame.can_anchor {
+                self.anchor = frame.anchor;
+            }
+        }
+    }
+}

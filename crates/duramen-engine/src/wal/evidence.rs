@@ -1,0 +1,110 @@
+//! Tells a torn tail from damage: looks behind the end of the chain for anything that calls a lost commit durable.
+//!
+//! D5 rests here. A frame or header says which commit was durable when it was written, and every recovery since
+//! must have found that commit; so a valid one, from whichever open, that names a commit behind the recovered
+//! end proves that something durable is gone. What a crash leaves over can only name commits before that end.
+
+use std::path::PathBuf;
+
+use super::buffer::SLICE_BYTES_MAX;
+use super::chain::Chain;
+use super::frame;
+use super::layout::to_usize;
+use super::survey::{FoundFile, Survey};
+use crate::error::{Error, Result};
+use crate::ids::{CommitSeq, Epoch};
+
+/// What was found behind the end of the chain, and no proof of loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Leftovers {
+    /// The highest epoch ever used, as far as anything tells.
+    pub(super) epoch_max: Epoch,
+    /// Parts of an unfinished write stand behind the end.
+    pub(super) torn: bool,
+}
+
+/// Something that calls a lost commit durable.
+struct Proof {
+    path: PathBuf,
+    offset: u64,
+    durable_seq: CommitSeq,
+}
+
+/// Reads every block that the chain has not led through.
+///
+/// # Errors
+/// `DamagedLog` at the place where the chain breaks, naming the proof; what the system said.
+pub(super) fn search(survey: &Survey, chain: &Chain<'_>) -> Result<Leftovers> {
+    let mut search = Search {
+        survey,
+        chain,
+        leftovers: Leftovers { epoch_max: chain.epoch, torn: chain.is_mid_record() },
+        block: vec![0; SLICE_BYTES_MAX.next_multiple_of(to_usize(survey.block_bytes))],
+    };
+    let mut proof = None;
+    for (index, file) in survey.files.iter().enumerate() {
+        let found = search.look_in(index, file)?;
+        proof = proof.or(found);
+    }
+    let Some(proof) = proof else { return Ok(search.leftovers) };
+    let what = format!(
+        "the chain of frames ends after commit {}, and {} @ {:#x} says that commit {} was durable",
+        chain.last.seq,
+        proof.path.display(),
+        proof.offset,
+        proof.durable_seq
+    );
+    Err(Error::damaged_log(&chain.file().path, chain.next_offset, what))
+}
+
+struct Search<'a> {
+    survey: &'a Survey,
+    chain: &'a Chain<'a>,
+    leftovers: Leftovers,
+    block: Vec<u8>,
+}
+
+impl Search<'_> {
+    fn look_in(&mut self, index: usize, file: &FoundFile) -> Result<Option<Proof>> {
+        let recovered = self.chain.last.seq;
+        let mut proof = None;
+        if let Some(header) = file.header() {
+            self.leftovers.epoch_max = self.leftovers.epoch_max.max(header.epoch);
+        }
+        if file.durable_seq() > recovered {
+            proof = Some(Proof { path: file.path.clone(), offset: 0, durable_seq: file.durable_seq() });
+        }
+        let block_bytes = self.survey.block_bytes;
+        let mut block = std::mem::take(&mut self.block);
+        let mut offset = self.chain.ends[index].unwrap_or(block_bytes);
+        while proof.is_none() && offset + block_bytes <= file.bytes {
+            let left = (file.bytes - offset) / block_bytes * block_bytes;
+            let count = to_usize(left.min(block.len() as u64));
+            file.read(&mut block[..count], offset)?;
+            for bytes in block[..count].chunks_exact(to_usize(block_bytes)) {
+                if proof.is_none() && frame::has_magic(bytes) {
+                    proof = self.look_at(file, bytes, offset)?;
+                }
+                offset += block_bytes;
+            }
+        }
+        self.block = block;
+        Ok(proof)
+    }
+
+    /// Looks at a block that may begin a frame; the checksum is computed only where its answer matters.
+    fn look_at(&mut self, file: &FoundFile, bytes: &[u8], offset: u64) -> Result<Option<Proof>> {
+        let Ok(header) = frame::decode_header(bytes, file.bytes - offset) else { return Ok(None) };
+        let recovered = self.chain.last.seq;
+        let is_newer = header.epoch >= self.chain.epoch;
+        if header.durable_seq <= recovered && header.epoch <= self.leftovers.epoch_max && !is_newer {
+            return Ok(None);
+        }
+        // A block that is no frame any more, but was one of the newest epoch, is what a tear looks like.
+        self.leftovers.torn |= is_newer && header.offset == offset;
+        let Some(frame) = self.survey.frame_at(file, offset)? else { return Ok(None) };
+        self.leftovers.epoch_max = self.leftovers.epoch_max.max(frame.header.epoch);
+        let durable_seq = frame.header.durable_seq;
+        Ok((durable_seq > recovered).then(|| Proof { path: file.path.clone(), offset, durable_seq }))
+    }
+}

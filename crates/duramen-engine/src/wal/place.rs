@@ -1,0 +1,80 @@
+//! Decides which records go into which frame, and where one is cut. Pure arithmetic.
+
+use super::frame::{FRAME_HEADER_BYTES, PART_ENTRY_BYTES};
+use super::layout::to_usize;
+
+/// A record is not cut for the sake of fewer bytes than this.
+const PIECE_BYTES_MIN: u64 = 64;
+
+/// A record, or the part of it that one frame holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// Index of the record in the group.
+    pub(super) record: usize,
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) last: bool,
+}
+
+/// One frame to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    /// 0 is the current segment, `n` the `n`th fresh one.
+    pub(super) room_index: usize,
+    pub(super) pieces: Vec<Piece>,
+}
+
+/// Lays records of these lengths out over the room left in the current segment and that of fresh ones.
+///
+/// A group goes into one frame wherever it fits whole, the current segment or the next, so that it costs one
+/// write. Only a group larger than the next segment is cut; it then uses the rest of the current one too.
+/// `None`: one more fresh segment is needed.
+pub(super) fn place(record_bytes: &[usize], current_room: u64, fresh_rooms: &[u64]) -> Option<Vec<Place>> {
+    let entries = record_bytes.iter().map(|&bytes| bytes as u64 + PART_ENTRY_BYTES as u64);
+    let all_bytes = entries.fold(FRAME_HEADER_BYTES as u64, u64::saturating_add);
+    if all_bytes <= current_room {
+        return Some(vec![Place { room_index: 0, pieces: whole(record_bytes) }]);
+    }
+    if all_bytes <= *fresh_rooms.first()? {
+        return Some(vec![Place { room_index: 1, pieces: whole(record_bytes) }]);
+    }
+    let mut places = Vec::new();
+    let mut next = Piece { record: 0, start: 0, end: 0, last: false };
+    for (room_index, &room) in std::iter::once(&current_room).chain(fresh_rooms).enumerate() {
+        let pieces = fill(record_bytes, room, &mut next);
+        if !pieces.is_empty() {
+            places.push(Place { room_index, pieces });
+        }
+        if next.record == record_bytes.len() {
+            return Some(places);
+        }
+    }
+    None
+}
+
+fn whole(record_bytes: &[usize]) -> Vec<Piece> {
+    record_bytes.iter().enumerate().map(|(record, &end)| Piece { record, start: 0, end, last: true }).collect()
+}
+
+/// Takes from `next` on what fits into one frame of `room` bytes and moves `next` behind it.
+fn fill(record_bytes: &[usize], room: u64, next: &mut Piece) -> Vec<Piece> {
+    let mut left = room.saturating_sub(FRAME_HEADER_BYTES as u64);
+    let mut pieces = Vec::new();
+    while let Some(&end) = record_bytes.get(next.record) {
+        let Some(budget) = left.checked_sub(PART_ENTRY_BYTES as u64) else { break };
+        let rest = (end - next.start) as u64;
+        if rest <= budget {
+            pieces.push(Piece { record: next.record, start: next.start, end, last: true });
+            *next = Piece { record: next.record + 1, start: 0, end: 0, last: false };
+            left = budget - rest;
+            continue;
+        }
+        if budget >= PIECE_BYTES_MIN {
+            let cut = next.start + to_usize(budget);
+            pieces.push(Piece { record: next.record, start: next.start, end: cut, last: false });
+            next.start = cut;
+        }
+        break;
+    }
+    pieces
+}

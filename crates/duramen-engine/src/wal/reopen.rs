@@ -1,0 +1,169 @@
+//! Opens a recovered log for writing: in a fresh segment, under a new epoch and a new incarnation.
+//!
+//! D1 and D6 rest here. What the log itself does not call durable may be in the kernel's cache only, and after an
+//! I/O error may even be marked clean there without being on the disk; so those groups are not trusted where
+//! they stand. They are copied to fresh blocks, as frames that follow the newest frame known durable, and synced;
+//! only then the segment's header is written, and synced, that makes the copy the log. Until then recovery finds
+//! the old tail, afterwards the copy, because a segment that continues a frame goes before what follows it.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+use duramen_disk::{Disk, SyncMethod};
+
+use super::chain::{Chain, ReplayedRecord};
+use super::log::Log;
+use super::recover::Recovered;
+use super::segment::Segment;
+use super::spare::{Workshop, check_geometry};
+use super::state::{Head, State, UsedSegment};
+use super::survey::Content;
+use super::writing::{draw, header_of};
+use super::{Group, LogIdentity, Record};
+use crate::error::{Code, Error, Result};
+use crate::ids::CommitSeq;
+use crate::options::Geometry;
+
+/// Records of one group are collected up to this many bytes before they are copied.
+const COPY_BYTES_MAX: usize = 1024 * 1024;
+
+impl Log {
+    /// Continues a log where [`recover`](super::recover) ended. Afterwards all that was recovered is durable.
+    ///
+    /// Costs a sync a replayed segment, a copy of the groups not known durable, and two syncs.
+    ///
+    /// # Errors
+    /// `DiskFull` if no segment can be prepared; what the system said. The log on disk is as recoverable as before.
+    pub fn reopen(
+        disk: &Arc<dyn Disk>,
+        dir: &Path,
+        identity: LogIdentity,
+        geometry: Geometry,
+        sync: SyncMethod,
+        recovered: &Recovered,
+    ) -> Result<Log> {
+        check_geometry(&geometry, sync)?;
+        let workshop = Workshop { disk: &**disk, dir, identity, geometry, sync };
+        let sorted = sort_files(&workshop, recovered)?;
+        for segment in &sorted.replayed {
+            segment.file.sync_data().map_err(|error| Error::io("sync", &segment.path, &error))?;
+        }
+        let first = Head {
+            segment: Arc::clone(&sorted.fresh),
+            epoch: recovered.next_epoch,
+            incarnation: draw(&**disk),
+            offset: geometry.block_bytes as u64,
+            last: recovered.anchor.position,
+            commit_time_ns: recovered.anchor.commit_time_ns,
+        };
+        let mut state = State::new(first.clone());
+        state.used.splice(0..0, sorted.used);
+        state.ready = sorted.ready;
+        state.unfinished = sorted.unfinished;
+        state.slot_last = state.slot_last.max(sorted.slot_last);
+        let log = Log::assemble(disk, &workshop, state);
+        log.copy_unmarked(recovered)?;
+
+        let header = header_of(&workshop, &first, recovered.last_seq);
+        let write = first.segment.file.write_at(&workshop.first_block(&header), 0);
+        write.map_err(|error| Error::io("write", &first.segment.path, &error.source))?;
+        first.segment.file.sync_data().map_err(|error| Error::io("sync", &first.segment.path, &error))?;
+        Ok(log)
+    }
+
+    /// Writes again, and syncs, what follows the newest frame known durable. Commit times stay.
+    fn copy_unmarked(&self, recovered: &Recovered) -> Result<()> {
+        let mut chain = Chain::start(&recovered.survey, &recovered.anchor.position)?;
+        let mut copy = Copy { log: self, durable: recovered.anchor.position.seq, time_ns: 0, bytes: 0, records: vec![] };
+        chain.run(&mut |record| copy.add(record))?;
+        copy.flush()?;
+        if self.position().seq != recovered.last_seq {
+            let message = format!("{}: the log changed while it was opened", self.dir.display());
+            return Err(Error::new(Code::System, message));
+        }
+        self.sync().map_err(|failure| failure.0)?;
+        Ok(())
+    }
+}
+
+/// Groups on their way from the old tail to the fresh segment.
+struct Copy<'a> {
+    log: &'a Log,
+    durable: CommitSeq,
+    time_ns: u64,
+    bytes: usize,
+    records: Vec<Record>,
+}
+
+impl Copy<'_> {
+    fn add(&mut self, replayed: ReplayedRecord) -> Result<()> {
+        if replayed.commit_time_ns != self.time_ns || self.bytes + replayed.bytes.len() > COPY_BYTES_MAX {
+            self.flush()?;
+        }
+        self.time_ns = replayed.commit_time_ns;
+        self.bytes += replayed.bytes.len();
+        let mut record = Record::new(replayed.bytes);
+        record.seq = replayed.seq;
+        record.derived = replayed.derived;
+        self.records.push(record);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if self.records.is_empty() {
+            return Ok(());
+        }
+        let group = Group { records: &self.records, durable: self.durable, use_reserve: true };
+        self.log.write_at_time(&group, self.time_ns, false).map_err(|error| error.error().clone())?;
+        self.records.clear();
+        self.bytes = 0;
+        Ok(())
+    }
+}
+
+/// The files of the directory by what becomes of them.
+struct Sorted {
+    fresh: Arc<Segment>,
+    replayed: Vec<Arc<Segment>>,
+    used: Vec<UsedSegment>,
+    ready: VecDeque<Arc<Segment>>,
+    unfinished: VecDeque<super::SegmentSlot>,
+    slot_last: super::SegmentSlot,
+}
+
+fn sort_files(workshop: &Workshop<'_>, recovered: &Recovered) -> Result<Sorted> {
+    let mut replayed = Vec::new();
+    let mut used = Vec::new();
+    let mut ready = VecDeque::new();
+    let mut unfinished = VecDeque::new();
+    for (file, &on_chain) in recovered.survey.files.iter().zip(&recovered.on_chain) {
+        match &file.content {
+            Content::Headless(_) => unfinished.push_back(file.slot),
+            Content::Unused { .. } => ready.push_back(workshop.open(file.slot, file.bytes)?),
+            // Newer than the start and not on the chain: left over from a crash, and of no use to any superblock.
+            Content::Used(header) if !on_chain && header.epoch > recovered.from.epoch => {
+                ready.push_back(workshop.open(file.slot, file.bytes)?);
+            }
+            // Older than the start: the older superblock may need it.
+            Content::Used(header) => {
+                let segment = workshop.open(file.slot, file.bytes)?;
+                if on_chain {
+                    replayed.push(Arc::clone(&segment));
+                }
+                used.push(UsedSegment { epoch: header.epoch, segment });
+            }
+        }
+    }
+    used.sort_by_key(|used| used.epoch);
+    let mut slot_last = recovered.survey.files.last().map_or(super::SegmentSlot(0), |file| file.slot);
+    let fresh = match ready.pop_front() {
+        Some(segment) => segment,
+        None => {
+            let slot = unfinished.pop_front().unwrap_or(super::SegmentSlot(slot_last.0 + 1));
+            slot_last = slot_last.max(slot);
+            workshop.make(super::state::spare_order(slot, &workshop.geometry))?
+        }
+    };
+    Ok(Sorted { fresh, replayed, used, ready, unfinished, slot_last })
+}

@@ -1,0 +1,241 @@
+//! Looks at the files of a log directory: which are there, what their headers say, what frame begins where.
+//!
+//! Reads only, and trusts nothing: every size is bounded before memory is taken for it. A read that fails is an
+//! error, never the end of the log (D4). A file that is missing, of another database or under another's name is
+//! an error that names it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use duramen_disk::{Access, Disk, File};
+
+use super::frame::{self, FrameHeader, FrameKind, Part};
+use super::layout::{Flaw, to_usize};
+use super::segment::{EPOCH_NONE, HeaderFault, SEGMENT_HEADER_BYTES, SegmentHeader, segment_path, slot_of};
+use super::{LogIdentity, SegmentSlot};
+use crate::error::{Code, Error, Result};
+use crate::ids::CommitSeq;
+use crate::options::Geometry;
+
+/// What the first block of a file makes of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Content {
+    /// Ready for use; bears witness to what was durable when its header was written.
+    Unused {
+        /// That commit.
+        durable_seq: CommitSeq,
+    },
+    /// Used now or before.
+    Used(SegmentHeader),
+    /// Without a header that can be read, and why.
+    Headless(Flaw),
+}
+
+/// One segment file.
+#[derive(Debug)]
+pub(super) struct FoundFile {
+    pub(super) slot: SegmentSlot,
+    pub(super) path: PathBuf,
+    pub(super) bytes: u64,
+    pub(super) content: Content,
+    file: Arc<dyn File>,
+}
+
+/// A frame whose header and table are whole; its parts are still to be checked.
+#[derive(Debug, Clone)]
+pub(super) struct FoundFrame {
+    pub(super) header: FrameHeader,
+    pub(super) checksum: u128,
+    pub(super) parts: Vec<Part>,
+    /// Where its first part begins.
+    pub(super) payload_offset: u64,
+    /// Where the next frame would begin.
+    pub(super) end_offset: u64,
+}
+
+/// The files of a log directory, in order of slot.
+#[derive(Debug)]
+pub(super) struct Survey {
+    pub(super) dir: PathBuf,
+    pub(super) identity: LogIdentity,
+    pub(super) block_bytes: u64,
+    pub(super) files: Vec<FoundFile>,
+}
+
+impl FoundFile {
+    /// The header, if the segment was ever used.
+    pub(super) fn header(&self) -> Option<&SegmentHeader> {
+        match &self.content {
+            Content::Used(header) => Some(header),
+            Content::Unused { .. } | Content::Headless(_) => None,
+        }
+    }
+
+    /// The last commit that the header calls durable, if there is a header.
+    pub(super) fn durable_seq(&self) -> CommitSeq {
+        match &self.content {
+            Content::Used(header) => header.durable_seq,
+            Content::Unused { durable_seq } => *durable_seq,
+            Content::Headless(_) => CommitSeq(0),
+        }
+    }
+
+    /// Fills `buffer` from `offset`.
+    pub(super) fn read(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        self.file.read_at(buffer, offset).map_err(|error| Error::io("read", &self.path, &error))
+    }
+}
+
+impl Survey {
+    /// Opens every segment file for reading and reads its header.
+    pub(super) fn load(disk: &dyn Disk, dir: &Path, identity: LogIdentity, geometry: &Geometry) -> Result<Survey> {
+        let slots = match slots_in(disk, dir) {
+            Ok(slots) => slots,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(missing(dir, "the directory")),
+            Err(error) => return Err(Error::io("list", dir, &error)),
+        };
+        let mut survey =
+            Survey { dir: dir.to_owned(), identity, block_bytes: geometry.block_bytes as u64, files: Vec::new() };
+        for (wanted, &slot) in (1u64..).zip(&slots) {
+            // Slots are created one after the other, each durable before the next: a gap is a file taken away.
+            if slot.0 != wanted {
+                return Err(missing(&segment_path(dir, SegmentSlot(wanted)), "the file"));
+            }
+            survey.files.push(survey.look_at(disk, slot)?);
+        }
+        if survey.files.is_empty() {
+            return Err(missing(&segment_path(dir, SegmentSlot(1)), "the file"));
+        }
+        Ok(survey)
+    }
+
+    fn look_at(&self, disk: &dyn Disk, slot: SegmentSlot) -> Result<FoundFile> {
+        let path = segment_path(&self.dir, slot);
+        let file = disk.open(&path, Access::READ).map_err(|error| Error::io("open", &path, &error))?;
+        let bytes = file.len().map_err(|error| Error::io("measure", &path, &error))?;
+        let mut found =
+            FoundFile { slot, path, bytes, content: Content::Headless(Flaw::new("the file is cut short")), file };
+        if bytes >= self.block_bytes {
+            let mut header = [0; SEGMENT_HEADER_BYTES];
+            found.read(&mut header, 0)?;
+            found.content = self.judge(&found, &header)?;
+        }
+        Ok(found)
+    }
+
+    fn judge(&self, found: &FoundFile, bytes: &[u8]) -> Result<Content> {
+        let header = match SegmentHeader::decode(bytes) {
+            Ok(header) => header,
+            Err(HeaderFault::Blank) => return Ok(Content::Headless(Flaw::new("the header is all zeroes"))),
+            Err(HeaderFault::Damaged(flaw)) => return Ok(Content::Headless(flaw)),
+            Err(HeaderFault::Later(version)) => {
+                let message = format!(
+                    "{}: log format {version} or a feature of it is of a later release",
+                    found.path.display()
+                );
+                return Err(Error::new(Code::Unsupported, message).with_hint("open it with the release that wrote it"));
+            }
+        };
+        if header.identity != self.identity {
+            let message = format!(
+                "{} is a foreign log: it belongs to database {}, log {}; want database {}, log {}",
+                found.path.display(),
+                header.identity.database,
+                header.identity.log,
+                self.identity.database,
+                self.identity.log
+            );
+            return Err(Error::new(Code::LogMissing, message));
+        }
+        if header.slot != found.slot {
+            let what = format!("the file holds segment {}, want {}: files were exchanged", header.slot.0, found.slot.0);
+            return Err(Error::damaged_log(&found.path, 0, what));
+        }
+        if header.segment_bytes != found.bytes || u64::from(header.block_bytes) != self.block_bytes {
+            let what = format!(
+                "{} bytes in blocks of {}, want {} in blocks of {}",
+                found.bytes, self.block_bytes, header.segment_bytes, header.block_bytes
+            );
+            return Err(Error::damaged_log(&found.path, 0, what));
+        }
+        let is_unused = header.epoch == EPOCH_NONE;
+        Ok(if is_unused { Content::Unused { durable_seq: header.durable_seq } } else { Content::Used(header) })
+    }
+
+    /// The frame that begins at `offset`, if header and table of one are whole there.
+    pub(super) fn frame_at(&self, file: &FoundFile, offset: u64) -> Result<Option<FoundFrame>> {
+        let room = file.bytes.saturating_sub(offset);
+        if room < self.block_bytes {
+            return Ok(None);
+        }
+        let mut head = vec![0; to_usize(self.block_bytes)];
+        file.read(&mut head, offset)?;
+        let Ok(header) = frame::decode_header(&head, room) else { return Ok(None) };
+        if header.offset != offset {
+            return Ok(None);
+        }
+        let head_bytes = frame::head_bytes(header.part_count);
+        if head_bytes > self.block_bytes {
+            // Bounded: decode_header has made sure that the whole frame lies in the file.
+            head.resize(to_usize(head_bytes), 0);
+            let (_, rest) = head.split_at_mut(to_usize(self.block_bytes));
+            file.read(rest, offset + self.block_bytes)?;
+        }
+        let Ok((checksum, parts)) = frame::verify(&head, &header, &self.identity) else { return Ok(None) };
+        Ok(Some(FoundFrame {
+            checksum,
+            parts,
+            payload_offset: offset + head_bytes,
+            end_offset: offset + header.frame_bytes().next_multiple_of(self.block_bytes),
+            header,
+        }))
+    }
+}
+
+/// The error of a log that is not where it should be.
+pub(super) fn missing(path: &Path, what: &str) -> Error {
+    Error::new(Code::LogMissing, format!("{}: log missing: {what} is not there", path.display()))
+}
+
+/// Removes what a creation that was cut short has left.
+///
+/// A directory that holds commits of any log is refused: the data may be lost and the log all there is.
+pub(super) fn clear_unborn(disk: &dyn Disk, dir: &Path, geometry: &Geometry) -> Result<()> {
+    let slots = slots_in(disk, dir).map_err(|error| Error::io("list", dir, &error))?;
+    for &slot in &slots {
+        let path = segment_path(dir, slot);
+        if holds_commits(disk, &path, geometry)? {
+            let message = format!("{} holds commits of a log; a new one cannot be created there", path.display());
+            return Err(Error::new(Code::AlreadyExists, message).with_hint("move the directory away, and keep it"));
+        }
+    }
+    // The last first, so that a crash between two leaves no gap.
+    for &slot in slots.iter().rev() {
+        let path = segment_path(dir, slot);
+        disk.remove(&path).map_err(|error| Error::io("remove", &path, &error))?;
+    }
+    Ok(())
+}
+
+fn holds_commits(disk: &dyn Disk, path: &Path, geometry: &Geometry) -> Result<bool> {
+    let file = disk.open(path, Access::READ).map_err(|error| Error::io("open", path, &error))?;
+    let bytes = file.len().map_err(|error| Error::io("measure", path, &error))?;
+    let mut block = vec![0; geometry.block_bytes];
+    let mut offset = 0;
+    while offset + block.len() as u64 <= bytes {
+        file.read_at(&mut block, offset).map_err(|error| Error::io("read", path, &error))?;
+        let frame = frame::decode_header(&block, bytes - offset);
+        if frame.is_ok_and(|header| header.kind == FrameKind::Group) {
+            return Ok(true);
+        }
+        offset += block.len() as u64;
+    }
+    Ok(false)
+}
+
+fn slots_in(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<SegmentSlot>> {
+    let mut slots: Vec<SegmentSlot> = disk.list(dir)?.iter().filter_map(|path| slot_of(path)).collect();
+    slots.sort_unstable();
+    Ok(slots)
+}

@@ -1,0 +1,131 @@
+//! Tests of the log over the memory disk: small segments, so that few bytes pass every boundary.
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
+
+mod codec;
+mod crash;
+mod damage;
+mod flow;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use duramen_disk::{Disk, MemDisk, SyncMethod};
+
+use super::*;
+use crate::error::Result;
+use crate::options::Geometry;
+
+const DIR: &str = "/wal";
+
+fn dir() -> &'static Path {
+    Path::new(DIR)
+}
+
+fn identity() -> LogIdentity {
+    LogIdentity { database: DatabaseId(0xd0d0), log: LogId(0x1061) }
+}
+
+/// Blocks of 512 bytes, segments of eight and sixteen of them.
+fn geometry() -> Geometry {
+    Geometry { block_bytes: 512, segment_bytes_min: 4096, segment_bytes_max: 8192, ..Geometry::default() }
+}
+
+fn shared(disk: &MemDisk) -> Arc<dyn Disk> {
+    Arc::new(disk.clone())
+}
+
+/// A disk whose log directory is durable.
+fn disk(seed: u64) -> MemDisk {
+    let disk = MemDisk::new(seed);
+    disk.create_dir(dir()).unwrap();
+    disk.sync_dir(Path::new("/")).unwrap();
+    disk
+}
+
+fn create(disk: &MemDisk, sync: SyncMethod) -> (Log, LogPosition) {
+    Log::create(&shared(disk), dir(), identity(), geometry(), sync).unwrap()
+}
+
+/// The record of a commit: recognisable, and of a size that depends on the commit only.
+fn content(seq: u64, salt: u64) -> Vec<u8> {
+    let bytes = match seq % 7 {
+        0 => 0,
+        1 => 2000,
+        5 => 700,
+        _ => 20 + seq as usize % 90,
+    };
+    (0..bytes as u64).map(|index| (seq * 31 + index * 7 + salt * 13 + 1) as u8).collect()
+}
+
+fn record(seq: u64, bytes: Vec<u8>) -> Record {
+    let mut record = Record::new(bytes);
+    record.seq = CommitSeq(seq);
+    record.derived = seq.is_multiple_of(3);
+    record
+}
+
+fn records(from: u64, to: u64, salt: u64) -> Vec<Record> {
+    (from..=to).map(|seq| record(seq, content(seq, salt))).collect()
+}
+
+fn group(records: &[Record], durable: u64) -> Group<'_> {
+    Group { records, durable: CommitSeq(durable), use_reserve: false }
+}
+
+/// Appends one durable commit.
+fn commit(log: &Log, seq: u64, bytes: Vec<u8>) -> Written {
+    log.write_and_sync(&group(&[record(seq, bytes)], seq - 1)).unwrap()
+}
+
+fn replay(disk: &MemDisk, from: &LogPosition) -> Result<(Recovered, Vec<ReplayedRecord>)> {
+    let mut found = Vec::new();
+    let recovered = recover(disk, dir(), identity(), &geometry(), from, &mut |record| {
+        found.push(record);
+        Ok(())
+    })?;
+    Ok((recovered, found))
+}
+
+fn reopen(disk: &MemDisk, recovered: &Recovered) -> Result<Log> {
+    Log::reopen(&shared(disk), dir(), identity(), geometry(), SyncMethod::Fdatasync, recovered)
+}
+
+/// Replays and compares with what was written: `wanted` in order, from `from.seq + 1`.
+fn check_replay(disk: &MemDisk, from: &LogPosition, wanted: &[Vec<u8>]) -> Recovered {
+    let (recovered, found) = replay(disk, from).unwrap();
+    let bytes: Vec<&[u8]> = found.iter().map(|record| &record.bytes[..]).collect();
+    assert_eq!(bytes, wanted.iter().map(|bytes| &bytes[..]).collect::<Vec<_>>());
+    let mut seq = from.seq.0;
+    let mut time = 0;
+    for record in &found {
+        seq += 1;
+        assert_eq!(record.seq.0, seq);
+        assert_eq!(record.derived, seq.is_multiple_of(3));
+        assert!(record.commit_time_ns >= time);
+        time = record.commit_time_ns;
+    }
+    assert_eq!(recovered.last_seq.0, seq);
+    recovered
+}
+
+/// A small generator of numbers: the seed is printed by who fails.
+struct Draw(u64);
+
+impl Draw {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// The seed of a random test: from the environment, or fixed.
+fn seed(or: u64) -> u64 {
+    std::env::var("DURAMEN_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(or)
+}

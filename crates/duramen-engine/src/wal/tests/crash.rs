@@ -1,0 +1,268 @@
+//! Power cuts at every operation of random runs, again after recovery, and again: D1, D2 and D5 over the log alone.
+//!
+//! Records written after a recovery differ from lost ones of the same sequence, so that a resurrected record shows.
+
+use duramen_disk::memory::{CrashChoice, Trace};
+
+use super::*;
+
+/// What was promised from one operation of the recording on.
+#[derive(Clone, Copy)]
+struct Promise {
+    at_op: usize,
+    acknowledged: u64,
+    /// Positions in the newer and the older superblock.
+    newer: LogPosition,
+    older: LogPosition,
+}
+
+/// A log at work, with what it must remember.
+struct World {
+    disk: MemDisk,
+    log: Log,
+    /// The bytes of commit `index + 1`.
+    history: Vec<Vec<u8>>,
+    promises: Vec<Promise>,
+    salt: u64,
+}
+
+/// How often the interesting things were met: a search that never meets them proves nothing.
+#[derive(Debug, Default)]
+struct Met {
+    images: u64,
+    torn: u64,
+    unmarked: u64,
+    lost_unacknowledged: u64,
+    kept_unacknowledged: u64,
+    cut_in_reopen: u64,
+    depth_max: u32,
+}
+
+impl World {
+    fn born(seed: u64, sync: SyncMethod) -> World {
+        let disk = disk(seed);
+        let (log, from) = create(&disk, sync);
+        disk.record();
+        let first = Promise { at_op: 0, acknowledged: 0, newer: from, older: from };
+        World { disk, log, history: Vec::new(), promises: vec![first], salt: 0 }
+    }
+
+    fn promise(&mut self, change: impl FnOnce(&mut Promise)) {
+        let mut promise = *self.promises.last().unwrap();
+        promise.at_op = self.disk.recorded_len();
+        change(&mut promise);
+        self.promises.push(promise);
+    }
+
+    fn durable(&self) -> u64 {
+        self.promises.last().unwrap().acknowledged
+    }
+
+    fn step(&mut self, draw: &mut Draw) {
+        match draw.below(10) {
+            0 => drop(self.log.write_mark(CommitSeq(self.durable())).unwrap()),
+            1 | 2 => self.sync(),
+            3 => self.log.prepare_spare().unwrap(),
+            4 => self.checkpoint(draw.below(3) > 0),
+            kind => self.write(draw.below(4), kind > 6),
+        }
+    }
+
+    fn write(&mut self, count: u64, sync: bool) {
+        let from = self.history.len() as u64 + 1;
+        let records = records(from, from + count, self.salt);
+        self.history.extend(records.iter().map(|record| record.bytes().to_vec()));
+        let group = group(&records, self.durable());
+        if sync {
+            self.log.write_and_sync(&group).unwrap();
+            self.promise(|promise| promise.acknowledged = from + count);
+        } else {
+            self.log.write(&group).unwrap();
+        }
+    }
+
+    fn sync(&mut self) {
+        let covered = self.log.sync().unwrap().seq.0;
+        self.promise(|promise| promise.acknowledged = covered);
+    }
+
+    fn checkpoint(&mut self, recycle: bool) {
+        self.sync();
+        let position = self.log.position();
+        self.promise(|promise| {
+            promise.older = promise.newer;
+            promise.newer = position;
+        });
+        if recycle {
+            self.log.recycle(&self.promises.last().unwrap().older);
+        }
+    }
+}
+
+fn choices(draw: &mut Draw, pending: usize) -> Vec<CrashChoice> {
+    let mut choices = vec![CrashChoice::None, CrashChoice::All];
+    if pending > 0 {
+        let index = draw.below(pending as u64) as usize;
+        let last = pending - 1;
+        choices.extend([CrashChoice::Prefix(index), CrashChoice::Only(last), CrashChoice::AllBut(index)]);
+        choices.push(CrashChoice::Torn { index: last, seed: draw.next() });
+        choices.extend((0..3).map(|_| CrashChoice::Random { seed: draw.next() }));
+    }
+    choices
+}
+
+/// Cuts the power at every boundary of a run, checks what recovery finds, and now and then goes on from there.
+fn search(world: &World, draw: &mut Draw, met: &mut Met, depth: u32, reopened_at: usize) {
+    let trace: Trace = world.disk.trace();
+    let mut cursor = trace.cursor();
+    met.depth_max = met.depth_max.max(depth);
+    loop {
+        let at = cursor.at();
+        let promise = world.promises.iter().rfind(|promise| promise.at_op <= at).unwrap();
+        for choice in choices(draw, cursor.pending_len()) {
+            let image = cursor.image(&choice);
+            met.images += 1;
+            met.cut_in_reopen += u64::from(at < reopened_at);
+            let label = format!("depth {depth}, cut at {at} of {}, {choice:?}", trace.len());
+            let recovered = check_image(&image, world, promise, met, &label);
+            // A deeper search costs what this one costs: one image in so many.
+            let chance = [30, 160, 400][depth.min(2) as usize];
+            if depth < 3 && draw.below(chance) == 0 {
+                let next = go_on(image, world, promise, &recovered, draw, &label);
+                search(&next.0, draw, met, depth + 1, next.1);
+            }
+        }
+        if !cursor.advance() {
+            return;
+        }
+    }
+}
+
+/// Recovers from both superblocks: a prefix of the history that holds all that was acknowledged.
+fn check_image(image: &MemDisk, world: &World, promise: &Promise, met: &mut Met, label: &str) -> Recovered {
+    let mut last = None;
+    for from in [promise.older, promise.newer] {
+        let (recovered, found) = replay(image, &from).unwrap_or_else(|error| panic!("{label}: {error}"));
+        let wanted = &world.history[from.seq.0 as usize..];
+        assert!(found.len() <= wanted.len(), "{label}: more than was written");
+        for (record, wanted) in found.iter().zip(wanted) {
+            assert!(record.bytes == *wanted, "{label}: commit {} is not what was written", record.seq);
+        }
+        assert_eq!(recovered.last_seq.0, from.seq.0 + found.len() as u64, "{label}");
+        assert!(recovered.last_seq.0 >= promise.acknowledged, "{label}: lost {}", promise.acknowledged);
+        assert!(last.is_none_or(|last| last == recovered.last_seq), "{label}: superblocks disagree");
+        last = Some(recovered.last_seq);
+        met.torn += u64::from(recovered.torn);
+        met.unmarked += u64::from(recovered.unmarked_group_count > 0);
+        met.kept_unacknowledged += u64::from(recovered.last_seq.0 > promise.acknowledged);
+        met.lost_unacknowledged += u64::from(recovered.last_seq.0 < world.history.len() as u64);
+        if from == promise.newer {
+            return recovered;
+        }
+    }
+    unreachable!("the newer superblock comes last");
+}
+
+/// Opens the image for writing, from either superblock, and works on. Also says where the opening ended.
+fn go_on(
+    image: MemDisk,
+    world: &World,
+    promise: &Promise,
+    recovered: &Recovered,
+    draw: &mut Draw,
+    label: &str,
+) -> (World, usize) {
+    image.record();
+    let older = draw.below(4) == 0;
+    let from_older = older.then(|| replay(&image, &promise.older).unwrap().0);
+    let recovered = from_older.as_ref().unwrap_or(recovered);
+    let sync = [SyncMethod::Fdatasync, SyncMethod::Dsync][draw.below(2) as usize];
+    // The survey of `recovered` reads the image: it was made from it.
+    let log = Log::reopen(&shared(&image), dir(), identity(), geometry(), sync, recovered)
+        .unwrap_or_else(|error| panic!("{label}: {error}"));
+    let last = recovered.last_seq.0;
+    let reopened_at = image.recorded_len();
+    let newer = if older { promise.older } else { promise.newer };
+    let first = Promise { at_op: 0, acknowledged: last, newer, older: promise.older };
+    let history = world.history[..last as usize].to_vec();
+    let mut next = World { disk: image, log, history, promises: vec![first], salt: world.salt + 1 };
+    for _ in 0..2 + draw.below(14) {
+        next.step(draw);
+    }
+    (next, reopened_at)
+}
+
+fn run(seed: u64, steps: u32) -> Met {
+    println!("DURAMEN_SEED={seed}");
+    let mut draw = Draw(seed);
+    let mut met = Met::default();
+    for sync in [SyncMethod::Fdatasync, SyncMethod::Dsync] {
+        let mut world = World::born(draw.next(), sync);
+        for _ in 0..steps {
+            world.step(&mut draw);
+        }
+        search(&world, &mut draw, &mut met, 0, 0);
+    }
+    met
+}
+
+#[test]
+fn every_cut_leaves_a_prefix_with_all_that_was_acknowledged() {
+    let met = run(seed(21), 40);
+    println!("{met:?}");
+    for (name, count) in [
+        ("torn tails", met.torn),
+        ("unmarked groups", met.unmarked),
+        ("unacknowledged commits lost", met.lost_unacknowledged),
+        ("unacknowledged commits kept", met.kept_unacknowledged),
+        ("cuts while opening", met.cut_in_reopen),
+    ] {
+        assert!(count > 0, "the search met no {name}: {met:?}");
+    }
+    assert!(met.depth_max >= 2);
+}
+
+/// A power cut while a log is created leaves one that can be created again, or one that is whole.
+#[test]
+fn creation_survives_a_cut_at_any_operation() {
+    let disk = disk(22);
+    disk.record();
+    let (_, from) = create(&disk, SyncMethod::Fdatasync);
+    let trace = disk.stop_recording();
+    let mut draw = Draw(seed(22));
+    let mut cursor = trace.cursor();
+    loop {
+        for choice in choices(&mut draw, cursor.pending_len()) {
+            let image = cursor.image(&choice);
+            if cursor.at() == trace.len() {
+                check_replay(&image, &from, &[]);
+            }
+            let (log, from) = create(&image, SyncMethod::Fdatasync);
+            commit(&log, 1, vec![1]);
+            check_replay(&image.crash(&CrashChoice::None), &from, &[vec![1]]);
+        }
+        if !cursor.advance() {
+            break;
+        }
+    }
+}
+
+/// An old tail that was copied, and a newer one that was lost, stay what they are: nothing chains to them.
+#[test]
+fn leftovers_of_lost_groups_are_neither_chained_to_nor_an_alarm() {
+    let disk = disk(23);
+    let (log, from) = create(&disk, SyncMethod::Fdatasync);
+    commit(&log, 1, vec![1]);
+    // Two groups of which only the second reaches the disk: the tail is torn, and a valid frame stands behind it.
+    log.write(&group(&[record(2, vec![22])], 1)).unwrap();
+    log.write(&group(&[record(3, vec![33])], 1)).unwrap();
+    let image = disk.crash(&CrashChoice::Only(1));
+    let recovered = check_replay(&image, &from, &[vec![1]]);
+    assert!(recovered.torn);
+    let log = reopen(&image, &recovered).unwrap();
+    commit(&log, 2, vec![2]);
+    let recovered = check_replay(&image, &from, &[vec![1], vec![2]]);
+    let log = reopen(&image, &recovered).unwrap();
+    commit(&log, 3, vec![3]);
+    check_replay(&image.crash(&CrashChoice::None), &from, &[vec![1], vec![2], vec![3]]);
+}

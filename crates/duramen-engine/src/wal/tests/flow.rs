@@ -1,0 +1,276 @@
+//! The log at work: costs, segments, cut records, recycling, full disks, failed syncs.
+
+use std::io::ErrorKind as ErrorKindIo;
+
+use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault, FaultPlan};
+
+use super::*;
+use crate::error::{Code, ErrorKind};
+
+#[test]
+fn what_was_written_is_replayed() {
+    for sync in [SyncMethod::Fdatasync, SyncMethod::Dsync] {
+        let disk = disk(1);
+        let (log, from) = create(&disk, sync);
+        let mut wanted = Vec::new();
+        for seq in 1..=60 {
+            commit(&log, seq, content(seq, 0));
+            wanted.push(content(seq, 0));
+        }
+        log.write_mark(CommitSeq(60)).unwrap();
+        log.sync().unwrap();
+        let survivor = disk.crash(&CrashChoice::None);
+        let recovered = check_replay(&survivor, &from, &wanted);
+        assert_eq!(recovered.unmarked_group_count, 0);
+        assert_eq!(recovered.marked_seq.0, 60);
+        assert!(!recovered.torn);
+        assert!(log.stats().segment_count > 5);
+    }
+}
+
+/// A lone group costs one write and one flush, whether or not it begins a segment, as long as spares are ready.
+#[test]
+fn a_group_costs_one_write_and_one_sync_at_segment_switches_too() {
+    for sync in [SyncMethod::Fdatasync, SyncMethod::Dsync] {
+        let disk = disk(2);
+        let (log, _) = create(&disk, sync);
+        let mut switches = 0;
+        for seq in 1..=40 {
+            while log.needs_spare() {
+                log.prepare_spare().unwrap();
+            }
+            let slot = log.position().slot;
+            let before = disk.call_counts();
+            let written = commit(&log, seq, vec![7; 600]);
+            let after = disk.call_counts();
+            assert_eq!(after.of(CallKind::Write) - before.of(CallKind::Write), 1);
+            assert_eq!(after.of(CallKind::Sync) - before.of(CallKind::Sync), 1);
+            assert_eq!(after.total() - before.total(), 2);
+            switches += u64::from(written.position.slot != slot);
+        }
+        assert!(switches > 3);
+    }
+}
+
+#[test]
+fn a_record_larger_than_a_segment_is_cut_and_joined() {
+    let disk = disk(3);
+    let (log, from) = create(&disk, SyncMethod::Fdatasync);
+    let large: Vec<u8> = (0..30_000u32).map(|index| (index % 251) as u8).collect();
+    let records = [record(1, vec![1; 10]), record(2, large.clone()), record(3, vec![3; 10])];
+    log.write_and_sync(&group(&records, 0)).unwrap();
+    check_replay(&disk.crash(&CrashChoice::None), &from, &[vec![1; 10], large, vec![3; 10]]);
+    assert!(log.stats().frame_count > 3);
+}
+
+#[test]
+fn a_frame_longer_than_a_slice_is_replayed() {
+    let disk = disk(4);
+    let geometry = Geometry { segment_bytes_min: 8 << 20, segment_bytes_max: 8 << 20, ..geometry() };
+    let (log, from) =
+        Log::create(&shared(&disk), dir(), identity(), geometry, SyncMethod::Dsync).unwrap();
+    let large: Vec<u8> = (0..3_000_000u32).map(|index| (index % 251) as u8).collect();
+    log.write_and_sync(&group(&[record(1, large.clone()), record(2, vec![5; 5])], 0)).unwrap();
+    let mut found = Vec::new();
+    recover(&disk.crash(&CrashChoice::None), dir(), identity(), &geometry, &from, &mut |record| {
+        found.push(record.bytes);
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(found, [large, vec![5; 5]]);
+}
+
+/// Once the superblock has moved on, segments are used again and the log stops growing.
+#[test]
+fn recycling_bounds_the_log() {
+    let disk = disk(5);
+    let (log, mut from) = create(&disk, SyncMethod::Fdatasync);
+    let mut wanted = Vec::new();
+    for seq in 1..=400 {
+        commit(&log, seq, content(seq, 0));
+        wanted.push(content(seq, 0));
+        if seq % 20 == 0 {
+            from = log.position();
+            wanted.clear();
+            log.recycle(&from);
+            while log.needs_spare() {
+                log.prepare_spare().unwrap();
+            }
+        }
+    }
+    assert!(log.stats().segment_count < 20, "{:?}", log.stats());
+    check_replay(&disk.crash(&CrashChoice::None), &from, &wanted);
+}
+
+#[test]
+fn a_full_disk_refuses_before_the_first_byte_and_keeps_a_reserve() {
+    let disk = disk(6);
+    let (log, from) = create(&disk, SyncMethod::Fdatasync);
+    while log.needs_spare() {
+        log.prepare_spare().unwrap();
+    }
+    disk.set_capacity(Some(disk.used_bytes()));
+    let mut wanted: Vec<Vec<u8>> = Vec::new();
+    let error = loop {
+        let seq = wanted.len() as u64 + 1;
+        if log.needs_spare() {
+            assert_eq!(log.prepare_spare().unwrap_err().kind(), ErrorKind::Full);
+        }
+        match log.write_and_sync(&group(&[record(seq, vec![9; 300])], seq - 1)) {
+            Ok(_) => wanted.push(vec![9; 300]),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(&error, LogWriteError::Full(_)), "{error:?}");
+    assert_eq!(log.stats().spare_count, 1);
+    // A group larger than all the room there is touches nothing either.
+    let seq = wanted.len() as u64 + 1;
+    let large = [record(seq, vec![1; 50_000])];
+    let error = log.write(&Group { use_reserve: true, ..group(&large, 0) }).unwrap_err();
+    assert!(matches!(error, LogWriteError::Full(_)), "{error:?}");
+    check_replay(&disk.crash(&CrashChoice::All), &from, &wanted);
+    // A delete may use the reserve.
+    let delete = [record(seq, vec![2; 300])];
+    log.write_and_sync(&Group { use_reserve: true, ..group(&delete, 0) }).unwrap();
+    wanted.push(vec![2; 300]);
+    check_replay(&disk.crash(&CrashChoice::None), &from, &wanted);
+    assert_eq!(disk.files().len(), 3, "what could not be prepared was removed");
+}
+
+#[test]
+fn a_write_that_took_no_byte_leaves_the_end_where_it_was() {
+    let disk = disk(7);
+    let (log, from) = create(&disk, SyncMethod::Fdatasync);
+    commit(&log, 1, vec![1; 100]);
+    let end = log.position();
+    for (effect, full) in [(Effect::EIO, false), (Effect::ENOSPC, true)] {
+        disk.set_faults(Fault::new(CallKind::Write, 0, effect));
+        let error = log.write(&group(&[record(2, vec![2; 100])], 1)).unwrap_err();
+        assert_eq!(matches!(error, LogWriteError::Full(_)), full);
+        assert_eq!(matches!(error, LogWriteError::Refused(_)), !full);
+        assert_eq!(log.position(), end);
+    }
+    commit(&log, 2, vec![3; 100]);
+    check_replay(&disk.crash(&CrashChoice::None), &from, &[vec![1; 100], vec![3; 100]]);
+}
+
+/// D6: after a partial write or a failed sync nothing is taken any more.
+#[test]
+fn a_failed_sync_or_partial_write_ends_the_log() {
+    for fault in
+        [Fault::new(CallKind::Sync, 0, Effect::EIO), Fault::new(CallKind::Write, 0, Effect::ShortWrite(ErrorKindIo::Other))]
+    {
+        for sync in [SyncMethod::Fdatasync, SyncMethod::Dsync] {
+            let disk = disk(8);
+            let (log, _) = create(&disk, sync);
+            disk.set_faults(FaultPlan::none().with(fault.clone()));
+            let error = log.write_and_sync(&group(&[record(1, vec![1; 100])], 0)).unwrap_err();
+            assert!(error.is_in_doubt(), "{error:?}");
+            assert_eq!(disk.fault_hit_count(), 1);
+            let writes = disk.call_counts().of(CallKind::Write);
+            let again = log.write(&group(&[record(1, vec![1; 100])], 0)).unwrap_err();
+            assert_eq!(again.error().kind(), ErrorKind::Poisoned);
+            assert_eq!(log.sync().unwrap_err().0.kind(), ErrorKind::Poisoned);
+            assert_eq!(disk.call_counts().of(CallKind::Write), writes);
+        }
+    }
+}
+
+/// D6: after a failed sync the cache shows what the disk does not hold. Opening again copies it to fresh blocks.
+#[test]
+fn what_a_failed_sync_left_in_the_cache_is_copied_to_fresh_blocks() {
+    let disk = disk(9);
+    let (log, from) = create(&disk, SyncMethod::Fdatasync);
+    for seq in 1..=3 {
+        commit(&log, seq, vec![seq as u8; 100]);
+    }
+    disk.set_faults(Fault::new(CallKind::Sync, 0, Effect::SyncErrorDataGone(ErrorKindIo::Other)));
+    log.write_and_sync(&group(&[record(4, vec![4; 100])], 3)).unwrap_err();
+    disk.set_faults(FaultPlan::none());
+    let wanted: Vec<Vec<u8>> = (1..=4).map(|seq| vec![seq; 100]).collect();
+    let recovered = check_replay(&disk, &from, &wanted);
+    assert_eq!(recovered.unmarked_group_count, 1);
+    let log = reopen(&disk, &recovered).unwrap();
+    let survivor = disk.crash(&CrashChoice::None);
+    check_replay(&survivor, &from, &wanted);
+    check_replay(&survivor, &log.position(), &[]);
+}
+
+#[test]
+fn a_group_that_does_not_continue_the_log_is_refused() {
+    let disk = disk(10);
+    let (log, _) = create(&disk, SyncMethod::Fdatasync);
+    for bad in [group(&[record(2, vec![])], 0), group(&[record(1, vec![])], 1)] {
+        assert!(matches!(log.write(&bad), Err(LogWriteError::Refused(error)) if error.kind() == ErrorKind::Invalid));
+    }
+    commit(&log, 1, vec![]);
+}
+
+#[test]
+fn commit_times_never_go_back() {
+    let disk = disk(11);
+    let (log, from) = create(&disk, SyncMethod::Fdatasync);
+    commit(&log, 1, vec![1]);
+    disk.set_wall_clock(5);
+    commit(&log, 2, vec![2]);
+    let recovered = check_replay(&disk, &from, &[vec![1], vec![2]]);
+    let log = reopen(&disk, &recovered).unwrap();
+    commit(&log, 3, vec![3]);
+    check_replay(&disk, &from, &[vec![1], vec![2], vec![3]]);
+}
+
+#[test]
+fn creation_cut_short_is_repeated_and_a_log_with_commits_is_not_overwritten() {
+    let disk = disk(12);
+    disk.write_file("/wal/00000001.wal", &[0; 700]).unwrap();
+    disk.write_file("/wal/00000002.wal", &[]).unwrap();
+    let (log, _) = create(&disk, SyncMethod::Fdatasync);
+    drop(log);
+    let (log, _) = create(&disk, SyncMethod::Fdatasync);
+    commit(&log, 1, vec![1]);
+    let error = Log::create(&shared(&disk), dir(), identity(), geometry(), SyncMethod::Fdatasync).unwrap_err();
+    assert_eq!(error.code(), Code::AlreadyExists);
+}
+
+/// A spare whose preparation was cut short is finished, not left out and not trusted.
+#[test]
+fn an_unfinished_spare_is_finished_after_a_crash() {
+    let disk = disk(13);
+    let (log, from) = create(&disk, SyncMethod::Fdatasync);
+    commit(&log, 1, vec![1]);
+    disk.write_file("/wal/00000002.wal", &[0; 1000]).unwrap();
+    let recovered = check_replay(&disk, &from, &[vec![1]]);
+    let log = reopen(&disk, &recovered).unwrap();
+    assert_eq!(log.stats().segment_count, 2);
+    let mut wanted = vec![vec![1]];
+    for seq in 2..=30 {
+        commit(&log, seq, vec![seq as u8; 300]);
+        wanted.push(vec![seq as u8; 300]);
+    }
+    check_replay(&disk.crash(&CrashChoice::None), &from, &wanted);
+}
+
+#[test]
+fn spares_are_prepared_and_synced_while_others_write() {
+    let disk = disk(14);
+    let (log, from) = create(&disk, SyncMethod::Fdatasync);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                log.prepare_spare().unwrap();
+                log.sync().unwrap();
+                assert!(log.stats().segment_count > 0);
+            }
+        });
+        for seq in 1..=300 {
+            log.write(&group(&[record(seq, content(seq, 0))], 0)).unwrap();
+            if seq % 5 == 0 {
+                assert_eq!(log.sync().unwrap().seq.0, seq);
+            }
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    let wanted: Vec<Vec<u8>> = (1..=300).map(|seq| content(seq, 0)).collect();
+    check_replay(&disk.crash(&CrashChoice::None), &from, &wanted);
+}

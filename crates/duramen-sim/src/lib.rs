@@ -1,0 +1,2 @@
+//! Simulated power cuts, models and house rules. Unpublished.
+#![allow(clippy::disallowed_methods, reason = "the simulation owns files, the clock and threads")]

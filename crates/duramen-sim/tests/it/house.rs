@@ -1,0 +1,156 @@
+//! The rules of the house, held against this repository's own files. CONTRIBUTING.md lists them for people.
+//!
+//! Each rule is a pure function from sources to violations; beside it, tests on planted violations show that it can
+//! fail. The tests here run the rules on what is really there, and check that something is there.
+
+mod arrows;
+mod layers;
+mod limits_table;
+mod promises;
+mod reach;
+mod shape;
+mod source;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use source::Source;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("the repository is around this crate")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("cannot read {path}: {error}"))
+}
+
+/// Every file below `crates/` with this ending, by its path from the root, sorted.
+fn files(ending: &str) -> Vec<(String, String)> {
+    let root = root();
+    let mut found = Vec::new();
+    let mut folders = vec![root.join("crates")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder of the repository can be listed") {
+            let path = entry.expect("an entry can be read").path();
+            if path.is_dir() {
+                if path.file_name().is_none_or(|name| name != "target") {
+                    folders.push(path);
+                }
+            } else if path.to_string_lossy().ends_with(ending) {
+                let inside = path.strip_prefix(&root).expect("the walk began at the root");
+                let parts: Vec<_> = inside.iter().map(|part| part.to_string_lossy()).collect();
+                found.push((parts.join("/"), read(&inside.to_string_lossy())));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn sources() -> Vec<Source> {
+    let found: Vec<Source> = files(".rs").iter().map(|(path, text)| Source::new(path, text)).collect();
+    // A walk that finds nothing would pass every rule.
+    for known in [
+        "crates/duramen-disk/src/lib.rs",
+        "crates/duramen-engine/src/lib.rs",
+        "crates/duramen-sim/tests/it/house.rs",
+    ] {
+        assert!(found.iter().any(|source| source.path == known), "the walk did not find {known}");
+    }
+    found
+}
+
+fn assert_none(violations: &[String]) {
+    assert!(
+        violations.is_empty(),
+        "{} violation(s) of a house rule:\n{}",
+        violations.len(),
+        violations.join("\n")
+    );
+}
+
+#[test]
+fn crates_depend_along_the_arrows() {
+    let manifests = files("/Cargo.toml");
+    assert!(manifests.len() >= 5, "found only {} manifests", manifests.len());
+    assert_none(&arrows::violations(&manifests));
+}
+
+#[test]
+fn modules_of_the_engine_name_only_lower_layers() {
+    assert_none(&layers::violations(&sources()));
+}
+
+#[test]
+fn files_and_functions_are_short() {
+    let sources = sources();
+    for told in shape::long_test_functions(&sources) {
+        println!("allowed in tests: {told}");
+    }
+    assert!(
+        sources.iter().map(|source| source.functions().len()).sum::<usize>() > 50,
+        "functions are not found"
+    );
+    assert_none(&shape::length_violations(&sources));
+}
+
+#[test]
+fn every_file_says_what_it_owns() {
+    assert_none(&shape::opening_violations(&sources()));
+}
+
+#[test]
+fn every_name_says_something() {
+    assert_none(&shape::name_violations(&sources()));
+}
+
+#[test]
+fn nothing_is_switched_off_left_open_or_slept_through() {
+    assert_none(&shape::unfinished_violations(&sources()));
+}
+
+#[test]
+fn exceptions_from_the_one_door_stand_at_the_doors() {
+    assert_none(&shape::door_violations(&sources()));
+}
+
+#[test]
+fn no_file_is_forgotten() {
+    assert_none(&reach::violations(&sources()));
+}
+
+#[test]
+fn promises_are_held_by_tests_that_exist() {
+    let document = read("docs/durability.md");
+    for told in promises::without_test(&document) {
+        println!("{told}");
+    }
+    assert_none(&promises::violations(&document, &sources()));
+}
+
+#[test]
+fn the_table_of_limits_is_the_one_in_the_code() {
+    let path = "crates/duramen-engine/src/limits.rs";
+    let limits_rs = Source::new(path, &read(path));
+    assert_none(&limits_table::violations(&read("docs/durability.md"), &limits_rs));
+}
+
+#[test]
+fn limits_are_read_as_the_compiler_reads_them() {
+    use duramen_engine::limits::{BIG_VALUE_BYTES, KEY_BYTES_MAX, SEGMENT_BYTES_MAX};
+    let path = "crates/duramen-engine/src/limits.rs";
+    let limits =
+        limits_table::limits(&Source::new(path, &read(path))).expect("limits are integer arithmetic");
+    let compiled = [
+        ("KEY_BYTES_MAX", KEY_BYTES_MAX as u128),
+        ("BIG_VALUE_BYTES", BIG_VALUE_BYTES as u128),
+        ("SEGMENT_BYTES_MAX", u128::from(SEGMENT_BYTES_MAX)),
+    ];
+    for (name, value) in compiled {
+        let read = limits.iter().find(|limit| limit.name == name).map(|limit| limit.value);
+        assert_eq!(read, Some(value), "{name}");
+    }
+}

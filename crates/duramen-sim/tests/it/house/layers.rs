@@ -1,0 +1,197 @@
+//! Which module of the engine may name which: lower layers and its own, never a higher one.
+
+use super::source::{Source, words};
+
+const ENGINE: &str = "crates/duramen-engine/src/";
+
+/// Modules of duramen-engine, lowest layer first. A module may name those of its own layer and of those before it.
+/// A module listed here need not exist yet; one that exists must be listed. `lib.rs` stands above all.
+const LAYERS: &[&[&str]] = &[
+    &["error", "ids", "limits", "options"],
+    &["wal", "data_file"],
+    &["page_cache"],
+    &["tree", "allocator"],
+    &["catalog", "snapshot", "checkpoint", "verify"],
+    &["commit"],
+    &["transaction", "recovery", "feed"],
+    &["engine", "threads"],
+];
+
+fn layer_of(module: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.contains(&module))
+}
+
+/// Takes every source; looks at the engine's that are no tests.
+pub(crate) fn violations(sources: &[Source]) -> Vec<String> {
+    sources.iter().filter(|source| !source.is_test()).flat_map(source_violations).collect()
+}
+
+fn source_violations(source: &Source) -> Vec<String> {
+    let Some(inner_path) = source.path.strip_prefix(ENGINE) else { return Vec::new() };
+    if inner_path == "lib.rs" {
+        return Vec::new();
+    }
+    let module_path: Vec<&str> = inner_path.trim_end_matches(".rs").split('/').collect();
+    let module = module_path[0];
+    let Some(layer) = layer_of(module) else {
+        return vec![format!(
+            "{}: module `{module}` has no layer: add it to LAYERS in {}",
+            source.path,
+            file!()
+        )];
+    };
+    let mut found = Vec::new();
+    for (offset, name) in names_of_root(source, module_path.len()) {
+        let place = source.place(offset);
+        match layer_of(&name) {
+            Some(named_layer) if named_layer <= layer => {}
+            Some(named_layer) => found.push(format!(
+                "{place}: `{module}` (layer {layer}) names `{name}` (layer {named_layer}): move the shared part down, \
+                 or let the higher layer pass it in"
+            )),
+            None => found.push(format!(
+                "{place}: `{module}` names `{name}` at the crate's root: name the module that owns it \
+                 (a new module is added to LAYERS in {})",
+                file!()
+            )),
+        }
+    }
+    found
+}
+
+/// What the code outside of tests names directly below the crate's root, by `crate::` or by enough `super::`.
+fn names_of_root(source: &Source, file_depth: usize) -> Vec<(usize, String)> {
+    let code = source.code.as_str();
+    let inline_modules: Vec<_> = source.modules().into_iter().filter_map(|module| module.body).collect();
+    let mut found = Vec::new();
+    let mut chain_end = 0;
+    for (offset, word) in words(code) {
+        // The later words of a chain `super::super::` were read with its first.
+        if source.is_test_at(offset) || offset < chain_end {
+            continue;
+        }
+        let path = match word {
+            "crate" => path_after(code, offset + word.len()),
+            "super" => {
+                let (up_count, end) = super_chain(code, offset);
+                chain_end = end;
+                let depth = file_depth + inline_modules.iter().filter(|body| body.contains(&offset)).count();
+                if depth == up_count { path_after(code, end) } else { None }
+            }
+            _ => None,
+        };
+        found.extend(path.map(first_names).unwrap_or_default().into_iter().map(|name| (offset, name)));
+    }
+    found
+}
+
+/// How many `super` follow each other from `offset`, and where the last of them ends.
+fn super_chain(code: &str, offset: usize) -> (usize, usize) {
+    let mut count = 1;
+    let mut end = offset + "super".len();
+    while let Some(rest) = path_after(code, end).filter(|rest| words(rest).first() == Some(&(0, "super"))) {
+        end = code.len() - rest.len() + "super".len();
+        count += 1;
+    }
+    (count, end)
+}
+
+/// What stands after the `::` that follows, if one does.
+fn path_after(code: &str, end: usize) -> Option<&str> {
+    code[end..].trim_start().strip_prefix("::").map(str::trim_start)
+}
+
+/// The first name of a path, or of each path in a group: `a::b` gives a; `{a::b, c::{d, e}}` gives a, c; `*` itself.
+fn first_names(path: &str) -> Vec<String> {
+    let Some(group) = path.strip_prefix('{') else {
+        return vec![first_name(path)];
+    };
+    let mut found = Vec::new();
+    let mut depth = 0usize;
+    let mut start = 0;
+    for (at, byte) in group.bytes().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b',' if depth == 0 => {
+                found.push(first_name(&group[start..at]));
+                start = at + 1;
+            }
+            b'}' if depth == 0 => {
+                found.push(first_name(&group[start..at]));
+                break;
+            }
+            b'}' => depth -= 1,
+            _ => {}
+        }
+    }
+    // A trailing comma leaves an empty last part.
+    found.retain(|name| !name.is_empty());
+    found
+}
+
+fn first_name(path: &str) -> String {
+    let path = path.trim();
+    if path.starts_with('*') {
+        return "*".to_owned();
+    }
+    words(path).first().map(|(_, word)| (*word).to_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+fn check(inner_path: &str, text: &str, expected: &[&str]) {
+    let found = violations(&[Source::new(&format!("{ENGINE}{inner_path}"), text)]);
+    assert_eq!(found.len(), expected.len(), "{inner_path}: {text}: {found:?}");
+    for (violation, part) in found.iter().zip(expected) {
+        assert!(violation.contains(part), "{violation} does not say {part}");
+    }
+}
+
+#[test]
+fn a_module_may_name_its_own_layer_and_lower_ones() {
+    check(
+        "commit.rs",
+        "use crate::{error::Error, tree::{Node, Slot}, wal};\nfn f() { crate::ids::f() }",
+        &[],
+    );
+    check("wal.rs", "use crate::data_file::X;", &[]);
+    check(
+        "wal/segment.rs",
+        "use super::frame;\nuse super::super::error::Error;\nmod x { use super::Y; }",
+        &[],
+    );
+    check("lib.rs", "pub use crate::engine::Engine;", &[]);
+}
+
+#[test]
+fn a_module_that_names_a_higher_layer_is_found() {
+    check("wal.rs", "use crate::commit::Group;", &["`wal` (layer 1) names `commit` (layer 5)"]);
+    check("wal.rs", "\n\nfn f() -> crate::engine::Engine {}", &["wal.rs:3"]);
+    check(
+        "wal/segment.rs",
+        "use crate::{\n    error::Error,\n    tree::{self, Node},\n};",
+        &["names `tree`"],
+    );
+    check("wal.rs", "use super::tree::Node;", &["names `tree`"]);
+    check("wal/segment.rs", "use super::super::tree::Node;", &["names `tree`"]);
+    check("wal/segment.rs", "mod x { use super::super::super::tree::Node; }", &["names `tree`"]);
+    check("error.rs", "macro_rules! m { () => { $crate::wal::f() } }", &["names `wal`"]);
+}
+
+#[test]
+fn a_module_without_a_layer_is_found_and_told_where_to_go() {
+    check("novelty.rs", "", &["add it to LAYERS"]);
+    check("novelty/part.rs", "", &["`novelty` has no layer"]);
+    check("commit.rs", "use crate::novelty::X;", &["names `novelty`"]);
+}
+
+#[test]
+fn a_name_at_the_root_hides_its_layer_and_is_found() {
+    check("wal.rs", "use crate::Engine;\nuse super::*;", &["names `Engine`", "names `*`"]);
+}
+
+#[test]
+fn comments_strings_and_tests_may_name_anything() {
+    check("wal.rs", "// crate::engine::X\n//! [`crate::engine`]\nconst A: &str = \"crate::engine::X\";", &[]);
+    check("wal.rs", "#[cfg(test)]\nmod tests { use crate::engine::Engine; }", &[]);
+    check("wal/tests.rs", "use crate::engine::Engine;", &[]);
+}

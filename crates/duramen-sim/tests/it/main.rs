@@ -1,0 +1,8 @@
+//! The one integration-test binary of this crate.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests read the sources of this repository and run real processes"
+)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
+
+mod house;

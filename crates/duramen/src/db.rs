@@ -1,0 +1,191 @@
+//! The handle of an open database.
+//!
+//! Owns nothing but the way to the engine: transactions, snapshots, collections, trees of bytes, and what the engine
+//! says about itself. Prints nothing and reads no environment variable.
+
+use std::fmt;
+use std::path::Path;
+
+use duramen_engine::{CheckReport, Durability, Engine, Posture, Receipt, Stats};
+
+use crate::bytes::ByteTree;
+use crate::collection::Collection;
+use crate::error::{Error, Result};
+use crate::options::DbOptions;
+use crate::reads::Reads;
+use crate::schema::Schema;
+use crate::snapshot::Snapshot;
+use crate::transaction::Transaction;
+
+/// An open database. Cloning it is cheap, and every clone is the same database; it may be used from any thread.
+#[derive(Clone)]
+pub struct Db {
+    engine: Engine,
+    level: Durability,
+}
+
+impl Db {
+    pub(crate) fn new(engine: Engine, level: Durability) -> Db {
+        Db { engine, level }
+    }
+
+    /// Opens the database in this directory, or creates it. A commit is then on disk when it returns.
+    ///
+    /// # Errors
+    /// `NotADatabase`, `DatabaseLocked`, damage, and what the system said.
+    pub fn open(path: impl AsRef<Path>) -> Result<Db> {
+        Db::options().open(path)
+    }
+
+    /// Options to open with.
+    #[must_use]
+    pub fn options() -> DbOptions {
+        DbOptions::default()
+    }
+
+    /// Opens an empty database on a disk in memory; for tests.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn in_memory() -> Result<Db> {
+        Db::options().in_memory()
+    }
+
+    /// Ends the database: the last groups are marked durable, the background work stops. Other clones then get `Closed`.
+    ///
+    /// # Errors
+    /// What the last writes said. Dropping the last clone closes as well, and can tell nobody.
+    pub fn close(&self) -> Result<()> {
+        self.engine.close()
+    }
+
+    /// The same database with another level for what it commits.
+    ///
+    /// ```
+    /// # use duramen::prelude::*;
+    /// # fn main() -> Result<()> {
+    /// # let db = Db::in_memory()?;
+    /// let receipt = db.at(Durability::Process).write(|tx| tx.put_bytes("sessions", b"sid", b"42"))?;
+    /// receipt.wait(Durability::Disk)?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn at(&self, level: Durability) -> Db {
+        Db { engine: self.engine.clone(), level }
+    }
+
+    /// Runs a transaction and returns what the closure returned. It is strictly serialisable; after a conflict the
+    /// closure runs again, so it should do nothing but read and write `tx`. An error from the closure rolls back.
+    ///
+    /// # Errors
+    /// What the closure returned; `Full`, `InDoubt`, `Poisoned` and the other kinds of a commit.
+    pub fn transact<T>(&self, run: impl FnMut(&mut Transaction<'_>) -> Result<T>) -> Result<T> {
+        Ok(self.transact_with_receipt(run)?.0)
+    }
+
+    /// As [`Db::transact`], for a closure with an error type of its own.
+    ///
+    /// # Errors
+    /// What the closure returned, or what the commit said, turned into it.
+    pub fn try_transact<T, E: From<Error>>(
+        &self,
+        mut run: impl FnMut(&mut Transaction<'_>) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let mut own = None;
+        let done = self.transact(|tx| {
+            run(tx).map_err(|error| {
+                own = Some(error);
+                Error::invalid("the closure of the transaction failed")
+            })
+        });
+        done.map_err(|error| own.take().unwrap_or_else(|| E::from(error)))
+    }
+
+    /// Runs a transaction and returns its receipt: its place in the order of commits, and what level it has reached.
+    ///
+    /// # Errors
+    /// As [`Db::transact`].
+    pub fn write(&self, run: impl FnMut(&mut Transaction<'_>) -> Result<()>) -> Result<Receipt> {
+        Ok(self.transact_with_receipt(run)?.1)
+    }
+
+    /// As [`Db::transact`], with the receipt.
+    ///
+    /// # Errors
+    /// As [`Db::transact`].
+    pub fn transact_with_receipt<T>(
+        &self,
+        mut run: impl FnMut(&mut Transaction<'_>) -> Result<T>,
+    ) -> Result<(T, Receipt)> {
+        self.engine.transact(self.level, |tx| run(&mut Transaction::new(tx)))
+    }
+
+    /// The newest state, for as long as it is held.
+    ///
+    /// # Errors
+    /// `Closed` after [`Db::close`].
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        Ok(Snapshot::new(self.engine.snapshot()?))
+    }
+
+    /// A collection of documents by name. Whether it is there is asked at each call.
+    #[must_use]
+    pub fn collection(&self, name: impl Into<String>) -> Collection {
+        Collection::new(self.clone(), name.into())
+    }
+
+    /// Creates a collection, or takes the one that exists under the same terms.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it exists with another key, other sums or another type for a column.
+    pub fn ensure(&self, schema: &Schema) -> Result<Collection> {
+        self.transact(|tx| tx.ensure(schema))?;
+        Ok(self.collection(schema.name()))
+    }
+
+    /// Every collection, by name.
+    ///
+    /// # Errors
+    /// What reading the disk said.
+    pub fn collections(&self) -> Result<Vec<Schema>> {
+        self.snapshot()?.collections()
+    }
+
+    /// A tree of plain bytes by name.
+    #[must_use]
+    pub fn bytes(&self, name: impl Into<String>) -> ByteTree {
+        ByteTree::new(self.clone(), name.into())
+    }
+
+    /// Counters since the database was opened, and sizes now.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.engine.stats()
+    }
+
+    /// How durable this database is, and why.
+    #[must_use]
+    pub fn posture(&self) -> Posture {
+        self.engine.posture()
+    }
+
+    /// Reads and verifies every page, checksum, reduction and extent, and the log.
+    ///
+    /// # Errors
+    /// What kept it from reading on; damage that was found is in the report.
+    pub fn check(&self) -> Result<CheckReport> {
+        self.engine.check()
+    }
+
+    /// The level commits of this handle wait for.
+    #[must_use]
+    pub fn durability(&self) -> Durability {
+        self.level
+    }
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Db").field("level", &self.level).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,3 @@
+//! The one error type, re-exported from the engine: every kind says what the caller can do.
+
+pub use duramen_engine::error::{Code, Error, ErrorKind, Result};

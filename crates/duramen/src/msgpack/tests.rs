@@ -1,0 +1,85 @@
+//! MessagePack against another implementation, and against bytes of any kind.
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+
+use super::{Reader, Token, write};
+
+fn int(value: i128) -> Vec<u8> {
+    let mut out = Vec::new();
+    write::int(&mut out, value).unwrap();
+    out
+}
+
+#[test]
+fn integers_take_their_shortest_form() {
+    for (value, length) in [
+        (0, 1), (127, 1), (128, 2), (255, 2), (256, 3), (65_535, 3), (65_536, 5), (i128::from(u32::MAX), 5),
+        (i128::from(u32::MAX) + 1, 9), (i128::from(u64::MAX), 9), (-1, 1), (-32, 1), (-33, 2), (-128, 2), (-129, 3),
+        (-32_768, 3), (-32_769, 5), (i128::from(i32::MIN), 5), (i128::from(i32::MIN) - 1, 9), (i128::from(i64::MIN), 9),
+    ] {
+        let bytes = int(value);
+        assert_eq!(bytes.len(), length, "{value}");
+        assert_eq!(Reader::new(&bytes).next().unwrap(), Token::Int(value));
+    }
+    assert!(write::int(&mut Vec::new(), i128::from(u64::MAX) + 1).is_err());
+}
+
+#[test]
+fn every_form_of_a_time_is_read() {
+    for (bytes, seconds, nanoseconds) in [
+        (&[0xd6, 0xff, 0, 0, 0, 7][..], 7, 0),
+        (&[0xd7, 0xff, 0, 0, 0, 4, 0, 0, 0, 7], 7, 1),
+        (&[0xc7, 12, 0xff, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], -1, 1),
+    ] {
+        let Token::Time(time) = Reader::new(bytes).next().unwrap() else { panic!("{bytes:?}") };
+        assert_eq!((time.seconds(), time.nanoseconds()), (seconds, nanoseconds));
+    }
+    assert!(Reader::new(&[0xd6, 0x01, 0, 0, 0, 7]).next().is_err());
+    assert!(Reader::new(&[0xc7, 12, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0]).next().is_err());
+}
+
+/// A length that is a lie costs nothing.
+#[test]
+fn claimed_lengths_are_not_believed() {
+    for bytes in [&[0xdd, 0xff, 0xff, 0xff, 0xff][..], &[0xdf, 0xff, 0xff, 0xff, 0xff], &[0xdb, 0xff, 0xff, 0xff, 0xff], &[0xc6, 0xff, 0xff, 0xff, 0xff]] {
+        assert!(Reader::new(bytes).skip().is_err());
+    }
+}
+
+fn theirs() -> impl Strategy<Value = rmpv::Value> {
+    let leaf = prop_oneof![
+        Just(rmpv::Value::Nil),
+        any::<bool>().prop_map(rmpv::Value::from),
+        any::<i64>().prop_map(rmpv::Value::from),
+        any::<u64>().prop_map(rmpv::Value::from),
+        any::<f64>().prop_map(rmpv::Value::from),
+        ".{0,40}".prop_map(rmpv::Value::from),
+        prop::collection::vec(any::<u8>(), 0..300).prop_map(rmpv::Value::from),
+    ];
+    leaf.prop_recursive(3, 40, 20, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..20).prop_map(rmpv::Value::Array),
+            prop::collection::vec(inner, 0..20).prop_map(|values| {
+                rmpv::Value::Map(values.into_iter().enumerate().map(|(i, v)| (format!("f{i}").into(), v)).collect())
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_others_write_comes_back_byte_for_byte(value in theirs()) {
+        let value = rmpv::Value::Map(vec![("x".into(), value)]);
+        let mut bytes = Vec::new();
+        rmpv::encode::write_value(&mut bytes, &value).unwrap();
+        let document = crate::Document::from_bytes(&bytes).unwrap();
+        prop_assert_eq!(document.to_bytes().unwrap(), bytes);
+    }
+
+    #[test]
+    fn foreign_bytes_are_never_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        let _ = Reader::new(&bytes).skip();
+        let _ = crate::Document::from_bytes(&bytes);
+    }
+}

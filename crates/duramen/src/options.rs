@@ -1,0 +1,111 @@
+//! How a database is opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use duramen_disk::{Disk, MemDisk, OsDisk, SyncMethod};
+use duramen_engine::{Durability, Options, Reducer, ReducerSpec, Reducers};
+
+use crate::db::Db;
+use crate::engine;
+use crate::error::Result;
+
+/// Options of a database, set one after the other and ended by [`DbOptions::open`].
+#[derive(Debug, Clone, Default)]
+pub struct DbOptions {
+    engine: Options,
+    reducers: Reducers,
+}
+
+impl DbOptions {
+    /// What a commit waits for unless it says otherwise; [`Durability::Disk`] unless set.
+    #[must_use]
+    pub fn durability(mut self, level: Durability) -> Self {
+        self.engine.durability = level;
+        self
+    }
+
+    /// Target for all memory of the engine, in bytes, whatever the size of the data.
+    #[must_use]
+    pub fn memory_bytes(mut self, bytes: usize) -> Self {
+        self.engine.memory_bytes = bytes;
+        self
+    }
+
+    /// How writes of the log become durable.
+    #[must_use]
+    pub fn sync_method(mut self, method: SyncMethod) -> Self {
+        self.engine.sync = method;
+        self
+    }
+
+    /// Puts the log into a directory of its own, perhaps on a faster device.
+    #[must_use]
+    pub fn wal_dir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.engine.wal_dir = Some(path.into());
+        self
+    }
+
+    /// Whether a database that is not there is created; it is unless set.
+    #[must_use]
+    pub fn create(mut self, create: bool) -> Self {
+        self.engine.create = create;
+        self
+    }
+
+    /// Opens without ever writing: works on a read-only mount.
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.engine.read_only = read_only;
+        self
+    }
+
+    /// Opens on network and unknown file systems too, which may not keep what they promise.
+    #[must_use]
+    pub fn allow_network_fs(mut self, allow: bool) -> Self {
+        self.engine.allow_network_fs = allow;
+        self
+    }
+
+    /// Makes reducers of one's own known, by the names in the specs they are asked with.
+    #[must_use]
+    pub fn reducer(
+        mut self,
+        find: impl Fn(&ReducerSpec) -> Option<Arc<dyn Reducer>> + Send + Sync + 'static,
+    ) -> Self {
+        self.reducers.register(Arc::new(find));
+        self
+    }
+
+    /// Changes what has no method here.
+    #[must_use]
+    pub fn engine(mut self, change: impl FnOnce(&mut Options)) -> Self {
+        change(&mut self.engine);
+        self
+    }
+
+    /// Opens the database in this directory, or creates it.
+    ///
+    /// # Errors
+    /// `NoSuchDatabase`, `NotADatabase`, `DatabaseLocked`, damage, and what the system said.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
+        self.open_on(Arc::new(OsDisk::default()), path)
+    }
+
+    /// Opens a database on a disk of one's own, such as the memory disk with its faults.
+    ///
+    /// # Errors
+    /// As [`DbOptions::open`].
+    pub fn open_on(self, disk: Arc<dyn Disk>, path: impl AsRef<Path>) -> Result<Db> {
+        let level = self.engine.durability;
+        Ok(Db::new(engine::open(disk, path.as_ref(), self.engine, self.reducers)?, level))
+    }
+
+    /// Opens an empty database on a disk in memory; for tests.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn in_memory(self) -> Result<Db> {
+        self.open_on(Arc::new(MemDisk::new(0)), "/memory.duramen")
+    }
+}

@@ -1,0 +1,7 @@
+//! What a program needs to begin: `use duramen::prelude::*;`.
+
+pub use crate::schema::ColumnType;
+pub use crate::{
+    Collection, Db, Document, Durability, Error, ErrorKind, Reads, Receipt, Result, Schema, Snapshot, Span, Time,
+    Transaction, Value, doc,
+};

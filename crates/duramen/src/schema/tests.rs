@@ -1,0 +1,94 @@
+//! What fits in a collection, and that its entry comes back from the disk.
+#![allow(clippy::unwrap_used)]
+
+use super::column::exact_float;
+use super::{ColumnType, Schema};
+use crate::doc;
+use crate::document::Value;
+use crate::error::Code;
+
+fn flights() -> Schema {
+    Schema::new("flights")
+        .key(["carrier", "flight"])
+        .sum(["dep_delay"])
+        .column("carrier", ColumnType::Text)
+        .column("flight", ColumnType::Int)
+        .null_marker("NA")
+}
+
+#[test]
+fn an_entry_comes_back() {
+    let schema = flights().column("odd", ColumnType::Unknown).column("more", ColumnType::Any);
+    assert_eq!(Schema::from_bytes(&schema.to_bytes().unwrap()).unwrap(), schema);
+    let bare = Schema::new("x").key(["id"]);
+    assert_eq!(Schema::from_bytes(&bare.to_bytes().unwrap()).unwrap(), bare);
+}
+
+#[test]
+fn entries_of_the_future_and_damaged_ones_are_told_apart() {
+    let future = doc! { "v": 2 }.to_bytes().unwrap();
+    assert_eq!(Schema::from_bytes(&future).unwrap_err().code(), Code::Unsupported);
+    for bytes in [&b""[..], b"\x80", &doc! { "v": 1, "name": "x" }.to_bytes().unwrap(), &doc! { "v": "1" }.to_bytes().unwrap()] {
+        assert_eq!(Schema::from_bytes(bytes).unwrap_err().code(), Code::DamagedData);
+    }
+}
+
+#[test]
+fn documents_are_made_to_fit_or_refused_by_name() {
+    let mut schema = flights().column("air", ColumnType::Float).column("at", ColumnType::Time);
+    let mut document = doc! { "carrier": "UA", "flight": 1, "air": 3, "at": "1970-01-01T00:00:01Z", "dep_delay": Value::Null };
+    assert!(schema.admit(&mut document).unwrap(), "dep_delay is new");
+    assert_eq!(document.get("air"), Some(&Value::Float(3.0)));
+    assert_eq!(document.get("at").unwrap().kind(), "time");
+    assert_eq!(schema.kind("dep_delay"), Some(ColumnType::Unknown));
+
+    for (mut document, word) in [
+        (doc! { "carrier": "UA" }, "flight"),
+        (doc! { "carrier": "UA", "flight": Value::Null }, "flight"),
+        (doc! { "carrier": 1, "flight": 1 }, "carrier holds int"),
+        (doc! { "carrier": "UA", "flight": 1, "dep_delay": 1.5 }, "order of the additions"),
+        (doc! { "carrier": "UA", "flight": 1, "dep_delay": "late" }, "dep_delay cannot be summed: it holds text"),
+        (doc! { "carrier": "UA", "flight": 1, "air": (1_i64 << 53) + 1 }, "air holds int"),
+    ] {
+        let error = schema.clone().admit(&mut document).unwrap_err();
+        assert!(error.message().contains(word), "{error}");
+    }
+    assert!(schema.admit(&mut doc! { "carrier": "UA", "flight": 2, "dep_delay": 7 }).unwrap(), "it learned a type");
+    assert!(!schema.admit(&mut doc! { "flight": 3, "carrier": "UA", "dep_delay": Value::Null }).unwrap());
+}
+
+#[test]
+fn collections_that_cannot_be_are_refused() {
+    for (schema, word) in [
+        (Schema::new("").key(["id"]), "name"),
+        (Schema::new("a\n").key(["id"]), "name"),
+        (Schema::new("x".repeat(256)).key(["id"]), "name"),
+        (Schema::new("x"), "no key"),
+        (Schema::new("x").key(["a", "a"]), "twice"),
+        (Schema::new("x").key(["a"]).sum(["b", "b"]), "twice"),
+        (Schema::new("x").key(["a"]).sum(["b"]).column("b", ColumnType::Float), "order of the additions"),
+        (Schema::new("x").key(["a"]).sum(["b"]).column("b", ColumnType::Text), "text"),
+    ] {
+        let error = schema.validate().unwrap_err();
+        assert!(error.message().contains(word), "{error}");
+    }
+}
+
+#[test]
+fn terms_are_compared() {
+    let schema = flights();
+    schema.check_same_terms(&Schema::new("flights").key(["carrier", "flight"]).sum(["dep_delay"])).unwrap();
+    assert!(schema.check_same_terms(&Schema::new("flights").key(["flight", "carrier"]).sum(["dep_delay"])).is_err());
+    assert!(schema.check_same_terms(&Schema::new("flights").key(["carrier", "flight"])).is_err());
+}
+
+#[test]
+fn integers_become_floats_only_where_exact() {
+    for number in [0, 1, -1, 1 << 53, -(1 << 53), (1 << 53) + 2, i128::from(i64::MIN), 1 << 63, 3 << 60] {
+        let float = exact_float(number).unwrap();
+        assert_eq!(format!("{float:.0}"), number.to_string());
+    }
+    for number in [(1 << 53) + 1, -(1 << 53) - 1, i128::from(i64::MAX), i128::from(u64::MAX)] {
+        assert_eq!(exact_float(number), None, "{number}");
+    }
+}

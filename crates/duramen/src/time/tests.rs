@@ -1,0 +1,58 @@
+//! Time as text: a wrong day here is a wrong key order for ever.
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+
+use super::Time;
+
+fn check(text: &str, seconds: i64, nanoseconds: u32, shown: &str) {
+    let time = Time::parse(text).unwrap();
+    assert_eq!((time.seconds(), time.nanoseconds()), (seconds, nanoseconds), "{text}");
+    assert_eq!(time.to_string(), shown, "{text}");
+}
+
+#[test]
+fn known_instants() {
+    check("1970-01-01T00:00:00Z", 0, 0, "1970-01-01T00:00:00Z");
+    check("2013-01-01T10:00:00Z", 1_357_034_400, 0, "2013-01-01T10:00:00Z");
+    check("2013-01-01T12:00:00+02:00", 1_357_034_400, 0, "2013-01-01T10:00:00Z");
+    check("2000-02-29 23:59:59.5z", 951_868_799, 500_000_000, "2000-02-29T23:59:59.5Z");
+    check("1969-12-31T23:59:59.999999999Z", -1, 999_999_999, "1969-12-31T23:59:59.999999999Z");
+    check("0000-01-01T00:00:00Z", -62_167_219_200, 0, "0000-01-01T00:00:00Z");
+    check("9999-12-31T23:59:59Z", 253_402_300_799, 0, "9999-12-31T23:59:59Z");
+    check("+12345-06-07T08:09:10Z", 327_416_976_550, 0, "+12345-06-07T08:09:10Z");
+}
+
+#[test]
+fn impossible_instants_are_refused() {
+    for text in [
+        "", "2013", "2013-01-01", "2013-02-29T00:00:00Z", "1900-02-29T00:00:00Z", "2013-13-01T00:00:00Z",
+        "2013-00-01T00:00:00Z", "2013-01-01T24:00:00Z", "2013-01-01T00:60:00Z", "2013-01-01T00:00:60Z",
+        "2013-01-01T00:00:00", "2013-01-01T00:00:00.Z", "2013-01-01T00:00:00.1234567890Z",
+        "2013-01-01T00:00:00+2:00", "2013-01-01T00:00:00+02:00x", "+1-01-01T00:00:00Z", "2013-01-01X00:00:00Z",
+        "é013-01-01T00:00:00Z", "+é-01-01T00:00:00Z", "99999999999999999999-01-01T00:00:00Z",
+    ] {
+        assert_eq!(Time::parse(text), None, "{text}");
+    }
+    assert_eq!(Time::new(0, 1_000_000_000), None);
+}
+
+proptest! {
+    #[test]
+    fn text_round_trips_in_every_year(seconds in -1_000_000_000_000_000_i64..1_000_000_000_000_000, nanoseconds in 0..1_000_000_000_u32) {
+        let time = Time::new(seconds, nanoseconds).unwrap();
+        prop_assert_eq!(Time::parse(&time.to_string()), Some(time));
+    }
+
+    #[test]
+    fn any_text_is_survived(text in ".{0,40}") {
+        let _ = Time::parse(&text);
+    }
+}
+
+#[test]
+fn the_ends_of_the_range_can_be_shown() {
+    for seconds in [i64::MIN, i64::MAX] {
+        let _ = Time::new(seconds, 0).unwrap().to_string();
+    }
+}

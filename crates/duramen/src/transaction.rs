@@ -1,0 +1,231 @@
+//! Reads and writes that happen together or not at all.
+//!
+//! Owns the writes of documents: each is made to fit its collection, and a field not met before becomes a column in
+//! the same transaction.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::catalogue::{self, Entry};
+use crate::document::Document;
+use crate::engine::{self, Direction, Source};
+use crate::error::{Code, Error, Result};
+use crate::reads::{Reads, sealed};
+use crate::rows::RowBatch;
+use crate::schema::Schema;
+use crate::span::Span;
+use crate::tuple::{Key, encode};
+
+/// A transaction: sees one state of the database and its own writes. Its reads are the methods of [`Reads`].
+pub struct Transaction<'e> {
+    inner: &'e mut engine::Transaction,
+    /// Collections looked up so far; kept in step with what this transaction does to the catalogue.
+    entries: RefCell<HashMap<String, Arc<Entry>>>,
+}
+
+impl<'e> Transaction<'e> {
+    pub(crate) fn new(inner: &'e mut engine::Transaction) -> Self {
+        Transaction { inner, entries: RefCell::default() }
+    }
+
+    /// Stores a document under its key columns, in the place of any that is there.
+    ///
+    /// # Errors
+    /// `NoSuchTree`; `InvalidArgument` if it does not fit, naming the field; `KeyTooLong`; `TooLarge`.
+    pub fn put(&mut self, collection: &str, document: impl Into<Document>) -> Result<()> {
+        let (entry, key, stored) = self.fit(collection, document.into())?;
+        self.inner.put(entry.tree, &key, &stored)
+    }
+
+    /// Stores a document whose key is not there yet.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`], and `AlreadyExists`.
+    pub fn insert(&mut self, collection: &str, document: impl Into<Document>) -> Result<()> {
+        let (entry, key, stored) = self.fit(collection, document.into())?;
+        if Source::get(self.inner, entry.tree, &key)?.is_some() {
+            return Err(already_there(collection, &key));
+        }
+        self.inner.put(entry.tree, &key, &stored)
+    }
+
+    /// Deletes the document under a key. Returns whether it was there.
+    ///
+    /// # Errors
+    /// `NoSuchTree`; `KeyTooLong`.
+    pub fn delete(&mut self, collection: &str, key: impl Key) -> Result<bool> {
+        let tree = sealed::Readable::entry(self, collection)?.tree;
+        let key = encode(&key)?;
+        if Source::get(self.inner, tree, &key)?.is_none() {
+            return Ok(false);
+        }
+        self.inner.delete(tree, &key)?;
+        Ok(true)
+    }
+
+    /// Deletes every document of a range. Returns how many there were.
+    ///
+    /// # Errors
+    /// `NoSuchTree`; `TooLarge` for more than a transaction can hold.
+    pub fn delete_span(&mut self, collection: &str, span: Span) -> Result<u64> {
+        let tree = sealed::Readable::entry(self, collection)?.tree;
+        let mut keys = Vec::new();
+        let mut cursor = Source::cursor(self.inner, tree, span.into_bytes(), Direction::Forward)?;
+        while let Some((key, _)) = cursor.next()? {
+            keys.push(key.to_vec());
+        }
+        for key in &keys {
+            self.inner.delete(tree, key)?;
+        }
+        Ok(keys.len() as u64)
+    }
+
+    /// Stores the rows of a batch, in the place of any that are there.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn put_rows(&mut self, collection: &str, batch: &RowBatch) -> Result<()> {
+        let tree = sealed::Readable::entry(self, collection)?.tree;
+        batch.iter().try_for_each(|(key, stored)| self.inner.put(tree, key, stored))
+    }
+
+    /// Stores the rows of a batch if none of their keys is there, nor twice in the batch. Otherwise returns the
+    /// index of the first row that is in the way, and the transaction is to be rolled back by returning an error.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn insert_rows(&mut self, collection: &str, batch: &RowBatch) -> Result<Option<usize>> {
+        let tree = sealed::Readable::entry(self, collection)?.tree;
+        for (index, (key, stored)) in batch.iter().enumerate() {
+            if Source::get(self.inner, tree, key)?.is_some() {
+                return Ok(Some(index));
+            }
+            self.inner.put(tree, key, stored)?;
+        }
+        Ok(None)
+    }
+
+    /// Creates a collection.
+    ///
+    /// # Errors
+    /// `AlreadyExists`; `InvalidArgument` for a schema that cannot be.
+    pub fn create(&mut self, schema: &Schema) -> Result<()> {
+        schema.validate()?;
+        if catalogue::find(&*self.inner, schema.name())?.is_some() {
+            return Err(Error::new(Code::AlreadyExists, format!("the collection {} exists", schema.name()))
+                .with_hint("ensure() takes one that exists under the same terms"));
+        }
+        catalogue::create(self.inner, schema)
+    }
+
+    /// Creates a collection, or grows an existing one by the columns that are new. Returns what is stored then.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it exists with another key, other sums or another type for a column.
+    pub fn ensure(&mut self, schema: &Schema) -> Result<Schema> {
+        schema.validate()?;
+        let Some(entry) = catalogue::find(&*self.inner, schema.name())? else {
+            catalogue::create(self.inner, schema)?;
+            return Ok(schema.clone());
+        };
+        let mut stored = entry.schema.clone();
+        stored.check_same_terms(schema)?;
+        if stored.merge(schema)? {
+            self.grow(entry, stored.clone())?;
+        }
+        Ok(stored)
+    }
+
+    /// Drops a collection with all its documents. Returns whether it was there.
+    ///
+    /// # Errors
+    /// What the engine said.
+    pub fn drop_collection(&mut self, collection: &str) -> Result<bool> {
+        self.entries.get_mut().remove(collection);
+        catalogue::remove(self.inner, collection)
+    }
+
+    /// Stores a value in a tree of bytes, which is created if it is not there.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a name that belongs to Duramen; `KeyTooLong`; `TooLarge`.
+    pub fn put_bytes(&mut self, tree: &str, key: &[u8], value: &[u8]) -> Result<()> {
+        catalogue::check_users_name(tree)?;
+        let tree = match Source::tree(self.inner, tree)? {
+            Some(tree) => tree,
+            None => self.inner.create_tree(tree, None)?,
+        };
+        self.inner.put(tree, key, value)
+    }
+
+    /// Deletes a key of a tree of bytes. Returns whether it was there.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a name that belongs to Duramen.
+    pub fn delete_bytes(&mut self, tree: &str, key: &[u8]) -> Result<bool> {
+        if self.get_bytes(tree, key)?.is_none() {
+            return Ok(false);
+        }
+        let tree = Source::tree(self.inner, tree)?.expect("a value was found in it above");
+        self.inner.delete(tree, key)?;
+        Ok(true)
+    }
+
+    /// Makes a document fit; its key and stored form. The collection grows by fields that are new.
+    fn fit(&mut self, collection: &str, mut document: Document) -> Result<(Arc<Entry>, Vec<u8>, Vec<u8>)> {
+        let mut entry = sealed::Readable::entry(self, collection)?;
+        let mut schema = entry.schema.clone();
+        if schema.admit(&mut document)? {
+            entry = self.grow(entry, schema)?;
+        }
+        let mut key = Vec::new();
+        entry.schema.write_key(&document, &mut key)?;
+        Ok((entry, key, document.to_bytes()?))
+    }
+
+    fn grow(&mut self, entry: Arc<Entry>, schema: Schema) -> Result<Arc<Entry>> {
+        catalogue::store(self.inner, &schema)?;
+        let name = schema.name().to_owned();
+        let grown = Arc::new(Entry { schema, tree: entry.tree });
+        self.entries.get_mut().insert(name, Arc::clone(&grown));
+        Ok(grown)
+    }
+}
+
+fn already_there(collection: &str, key: &[u8]) -> Error {
+    let shown = crate::tuple::decode(key).map_or_else(|_| "that key".to_owned(), |elements| show(&elements));
+    Error::new(Code::AlreadyExists, format!("{collection} has a document under {shown} already"))
+        .with_hint("put() replaces it")
+}
+
+/// A key as a person reads it.
+fn show(elements: &[crate::tuple::Element]) -> String {
+    elements.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+impl sealed::Readable for Transaction<'_> {
+    #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
+    fn source(&self) -> &dyn Source {
+        &*self.inner
+    }
+
+    #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
+    fn entry(&self, collection: &str) -> Result<Arc<Entry>> {
+        if let Some(entry) = self.entries.borrow().get(collection) {
+            return Ok(Arc::clone(entry));
+        }
+        let entry = catalogue::get(&*self.inner, collection)?;
+        self.entries.borrow_mut().insert(collection.to_owned(), Arc::clone(&entry));
+        Ok(entry)
+    }
+}
+
+impl Reads for Transaction<'_> {}
+
+impl fmt::Debug for Transaction<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction").finish_non_exhaustive()
+    }
+}
