@@ -44,7 +44,12 @@ fn check_path(path: &Path) -> Result<()> {
                 ),
                 near => format!("there is {}", near.join(", ")),
             };
-            return Err(Failure::said(FAILED, Code::NoSuchDatabase, format!("there is no database at {shown}"), hint));
+            return Err(Failure::said(
+                FAILED,
+                Code::NoSuchDatabase,
+                format!("there is no database at {shown}"),
+                hint,
+            ));
         }
         Err(error) => return Err(Failure::io("open", path, &error)),
     };
@@ -55,7 +60,9 @@ fn check_path(path: &Path) -> Result<()> {
         FAILED,
         Code::NotADatabase,
         format!("{shown} is a file, and a database is a directory"),
-        format!("to load it into a database: duramen import NAME.duramen {shown} --collection NAME --key COLUMN,..."),
+        format!(
+            "to load it into a database: duramen import NAME.duramen {shown} --collection NAME --key COLUMN,..."
+        ),
     ))
 }
 
@@ -64,7 +71,8 @@ fn near_databases(path: &Path) -> Vec<String> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Ok(entries) = parent.read_dir() else { return Vec::new() };
     let named = entries.flatten().map(|entry| entry.path()).filter(|path| {
-        path.is_dir() && (path.extension().is_some_and(|end| end == "duramen") || path.ends_with("duramen-demo"))
+        path.is_dir()
+            && (path.extension().is_some_and(|end| end == "duramen") || path.ends_with("duramen-demo"))
     });
     let mut near: Vec<String> = named.map(|path| path.display().to_string()).take(100).collect();
     near.sort_unstable();
@@ -78,9 +86,18 @@ pub(crate) fn schema(snapshot: &Snapshot, name: &str) -> Result<Schema> {
         if error.code() != Code::NoSuchTree {
             return error.into();
         }
-        let names: Vec<String> =
-            snapshot.collections().unwrap_or_default().iter().map(|schema| schema.name().to_owned()).collect();
-        Failure::said(FAILED, Code::NoSuchTree, format!("there is no collection {name}"), candidates(name, &names))
+        let names: Vec<String> = snapshot
+            .collections()
+            .unwrap_or_default()
+            .iter()
+            .map(|schema| schema.name().to_owned())
+            .collect();
+        Failure::said(
+            FAILED,
+            Code::NoSuchTree,
+            format!("there is no collection {name}"),
+            candidates(name, &names),
+        )
     })
 }
 
@@ -90,9 +107,11 @@ fn candidates(name: &str, names: &[String]) -> String {
     if names.is_empty() {
         return "the database has no collections: `duramen import` makes one".to_owned();
     }
-    let mut near: Vec<(f64, &str)> = names.iter().map(|known| (strsim::jaro_winkler(name, known), known.as_str())).collect();
+    let mut near: Vec<(f64, &str)> =
+        names.iter().map(|known| (strsim::jaro_winkler(name, known), known.as_str())).collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let close: Vec<&str> = near.iter().filter(|(likeness, _)| *likeness >= NEAR).take(3).map(|(_, name)| *name).collect();
+    let close: Vec<&str> =
+        near.iter().filter(|(likeness, _)| *likeness >= NEAR).take(3).map(|(_, name)| *name).collect();
     if close.is_empty() {
         let some: Vec<&str> = near.iter().take(8).map(|(_, name)| *name).collect();
         let more = if names.len() > some.len() { ", ..." } else { "" };

@@ -1,4 +1,6 @@
 //! Demo.
 pub(crate) mod writer;
 use crate::{args::DemoArgs, failure::Result, output::Output};
-pub(crate) fn run(_: &DemoArgs, _: Output) -> Result<()> { Ok(()) }
+pub(crate) fn run(_: &DemoArgs, _: Output) -> Result<()> {
+    Ok(())
+}

@@ -22,7 +22,8 @@ pub(crate) fn collections(args: &DatabaseArgs, out: Output) -> Result<()> {
     }
     let mut table = new_table(&["collection", "rows", "key", "sums", "columns"]);
     for schema in &schemas {
-        let columns = schema.columns().iter().map(|column| format!("{} {}", printable(&column.name), column.kind));
+        let columns =
+            schema.columns().iter().map(|column| format!("{} {}", printable(&column.name), column.kind));
         table.add_row([
             schema.name().to_owned(),
             grouped(snapshot.count(schema.name(), Span::all())?),

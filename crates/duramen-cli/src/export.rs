@@ -85,9 +85,17 @@ fn cell(schema: &Schema, document: &Document, column: &str, null: &str, text: &m
         let key: Vec<String> = schema
             .key_columns()
             .iter()
-            .map(|name| document.get(name).and_then(Value::to_element).map_or_else(String::new, |part| part.to_string()))
+            .map(|name| {
+                document
+                    .get(name)
+                    .and_then(Value::to_element)
+                    .map_or_else(String::new, |part| part.to_string())
+            })
             .collect();
-        Err(Failure::data(format!("{} {}: the field {column} holds {what}", schema.name(), key.join(",")), hint))
+        Err(Failure::data(
+            format!("{} {}: the field {column} holds {what}", schema.name(), key.join(",")),
+            hint,
+        ))
     };
     let ndjson = || "export with --format ndjson".to_owned();
     match document.get(column).unwrap_or(&Value::Null) {
@@ -114,6 +122,8 @@ fn cell(schema: &Schema, document: &Document, column: &str, null: &str, text: &m
 fn output(error: csv::Error) -> Failure {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => Failure::output(&error),
-        other => Failure::data(format!("a row cannot be written as CSV: {other:?}"), "export with --format ndjson"),
+        other => {
+            Failure::data(format!("a row cannot be written as CSV: {other:?}"), "export with --format ndjson")
+        }
     }
 }

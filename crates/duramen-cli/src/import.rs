@@ -83,7 +83,11 @@ impl Asked {
                 schema = schema.column(column, kind);
             } else if schema.kind(column) != Some(kind) {
                 return Err(Failure::usage(
-                    format!("the column {column} of {} holds {}", self.collection, schema.kind(column).unwrap_or_default()),
+                    format!(
+                        "the column {column} of {} holds {}",
+                        self.collection,
+                        schema.kind(column).unwrap_or_default()
+                    ),
                     "its type is settled: leave --type out, or import into another collection",
                 ));
             }
@@ -92,7 +96,10 @@ impl Asked {
             if !inferred.is_empty() && !inferred.iter().any(|(column, _)| column == name) {
                 let names: Vec<&str> = inferred.iter().map(|(column, _)| column.as_str()).collect();
                 return Err(Failure::data(
-                    format!("the input has no column {name}, which the key or the sums of {} need", self.collection),
+                    format!(
+                        "the input has no column {name}, which the key or the sums of {} need",
+                        self.collection
+                    ),
                     format!("its columns are {}", names.join(",")),
                 ));
             }
@@ -236,7 +243,9 @@ fn parse_type(text: &str) -> Result<(String, ColumnType)> {
     };
     match ColumnType::NAMED.into_iter().find(|known| known.name() == kind) {
         Some(kind) => Ok((column.to_owned(), kind)),
-        None => Err(Failure::usage(format!("--type: {kind:?} is no type"), format!("the types are {}", names()))),
+        None => {
+            Err(Failure::usage(format!("--type: {kind:?} is no type"), format!("the types are {}", names())))
+        }
     }
 }
 

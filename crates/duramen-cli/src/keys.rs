@@ -44,7 +44,9 @@ pub(crate) fn nothing(schema: &Schema, flags: &RangeFlags) -> String {
             let count = texts("--prefix", text).map_or(1, |texts| texts.len()).clamp(1, columns.len());
             format!("no key of {} begins with {} = {text}", schema.name(), columns[..count].join(","))
         }
-        None if flags.from.is_some() || flags.to.is_some() => format!("no key of {} lies in that range", schema.name()),
+        None if flags.from.is_some() || flags.to.is_some() => {
+            format!("no key of {} lies in that range", schema.name())
+        }
         None => format!("{} is empty", schema.name()),
     }
 }
@@ -55,7 +57,12 @@ pub(crate) fn partial(schema: &Schema, flag: &str, text: &str) -> Result<Vec<Ele
     let parts = texts(flag, text)?;
     if parts.len() > columns.len() {
         return Err(Failure::usage(
-            format!("{flag} has {} elements, and a key of {} has {}", parts.len(), schema.name(), columns.len()),
+            format!(
+                "{flag} has {} elements, and a key of {} has {}",
+                parts.len(),
+                schema.name(),
+                columns.len()
+            ),
             format!("the key columns are {}", columns.join(",")),
         ));
     }
@@ -83,7 +90,10 @@ fn texts(flag: &str, text: &str) -> Result<Vec<Part>> {
     let mut records = reader.records();
     let first = records.next().transpose().map_err(|error| csv_wrong(flag, &error))?;
     if records.next().is_some() {
-        return Err(Failure::usage(format!("{flag} holds more than one CSV record"), "put an element with line ends in quotes"));
+        return Err(Failure::usage(
+            format!("{flag} holds more than one CSV record"),
+            "put an element with line ends in quotes",
+        ));
     }
     match first {
         Some(record) => Ok(record.iter().map(|cell| Part::Text(cell.to_owned())).collect()),
@@ -125,6 +135,9 @@ fn value_element(kind: ColumnType, value: &Value) -> Option<Element> {
 }
 
 fn typed_columns(schema: &Schema) -> String {
-    let typed = schema.key_columns().iter().map(|column| format!("{column} ({})", schema.kind(column).unwrap_or_default()));
+    let typed = schema
+        .key_columns()
+        .iter()
+        .map(|column| format!("{column} ({})", schema.kind(column).unwrap_or_default()));
     typed.collect::<Vec<_>>().join(", ")
 }

@@ -103,9 +103,13 @@ fn usage(error: &clap::Error) -> Failure {
         let listed: Vec<&str> = lines.clone().take_while(|line| !line.starts_with("Usage")).collect();
         message = format!("{message} {}", listed.join(" "));
     }
-    let suggested = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
+    let suggested =
+        [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
     let near = suggested.into_iter().find_map(|kind| error.get(kind)).map(ToString::to_string);
-    let usage = rendered.lines().find(|line| line.starts_with("Usage:")).map(|line| line.replacen("Usage:", "usage:", 1));
+    let usage = rendered
+        .lines()
+        .find(|line| line.starts_with("Usage:"))
+        .map(|line| line.replacen("Usage:", "usage:", 1));
     let hint = match (near, usage) {
         (Some(near), _) => format!("did you mean {near}?"),
         (None, Some(usage)) => usage,

@@ -53,14 +53,22 @@ mod tests {
 
     #[test]
     fn digits_are_grouped() {
-        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (-336_776, "-336,776"), (1_234_567, "1,234,567")] {
+        for (number, text) in
+            [(0, "0"), (999, "999"), (1000, "1,000"), (-336_776, "-336,776"), (1_234_567, "1,234,567")]
+        {
             assert_eq!(grouped(number), text);
         }
     }
 
     #[test]
     fn units_fit_the_number() {
-        for (count, text) in [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1.0 KiB"), (1_600_000, "1.5 MiB"), (u64::MAX, "16777215.9 TiB")] {
+        for (count, text) in [
+            (0, "0 bytes"),
+            (1023, "1023 bytes"),
+            (1024, "1.0 KiB"),
+            (1_600_000, "1.5 MiB"),
+            (u64::MAX, "16777215.9 TiB"),
+        ] {
             assert_eq!(bytes(count), text);
         }
         assert_eq!(time(Duration::from_micros(1_234)), "1.2 ms");

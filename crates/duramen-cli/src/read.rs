@@ -24,7 +24,10 @@ pub(crate) fn get(args: &GetArgs, out: Output) -> Result<()> {
             FAILED,
             duramen::Code::InvalidArgument,
             format!("{} has no document under {}", schema.name(), args.key),
-            format!("the key columns are {}; `duramen scan --prefix` shows what is near", schema.key_columns().join(",")),
+            format!(
+                "the key columns are {}; `duramen scan --prefix` shows what is near",
+                schema.key_columns().join(",")
+            ),
         ));
     };
     if out.is_json() {
@@ -106,7 +109,8 @@ pub(crate) fn reduce(args: &RangeArgs, out: Output) -> Result<()> {
             sums.set(name, exact(field.sum));
             nulls.set(name, field.nulls);
         }
-        let fields = doc! { "collection": schema.name(), "count": reduction.count(), "sum": sums, "nulls": nulls };
+        let fields =
+            doc! { "collection": schema.name(), "count": reduction.count(), "sum": sums, "nulls": nulls };
         return out.object("reduce", fields);
     }
     if reduction.count() == 0 {
@@ -142,7 +146,11 @@ pub(crate) fn shown(value: &Value) -> String {
         Value::Time(value) => value.to_string(),
         Value::Bytes(_) | Value::List(_) | Value::Map(_) => {
             let wrapped = Document::new().with("", value.clone()).to_json().unwrap_or_default();
-            wrapped.strip_prefix("{\"\":").and_then(|text| text.strip_suffix('}')).unwrap_or_default().to_owned()
+            wrapped
+                .strip_prefix("{\"\":")
+                .and_then(|text| text.strip_suffix('}'))
+                .unwrap_or_default()
+                .to_owned()
         }
     }
 }

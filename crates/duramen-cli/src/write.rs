@@ -22,8 +22,9 @@ pub(crate) fn put(args: &PutArgs, out: Output) -> Result<()> {
         None | Some("-") => standard_input()?,
         Some(text) => text.to_owned(),
     };
-    let mut document = Document::from_json(&text)
-        .map_err(|error| Failure::data(error.message(), "a document is one JSON object: '{\"id\": 1, \"city\": \"Oslo\"}'"))?;
+    let mut document = Document::from_json(&text).map_err(|error| {
+        Failure::data(error.message(), "a document is one JSON object: '{\"id\": 1, \"city\": \"Oslo\"}'")
+    })?;
     if let Some(key) = &args.key {
         fill_key(&schema, &keys::whole(&schema, key)?, &mut document)?;
     }
@@ -33,13 +34,20 @@ pub(crate) fn put(args: &PutArgs, out: Output) -> Result<()> {
         let fields = doc! { "collection": schema.name(), "rows": 1, "seq": receipt.seq().0, "durability": level_name(level) };
         return out.object("put", fields);
     }
-    out.line(&format!("stored 1 document in {}, seq {}, durability {}", schema.name(), receipt.seq(), level_name(level)))
+    out.line(&format!(
+        "stored 1 document in {}, seq {}, durability {}",
+        schema.name(),
+        receipt.seq(),
+        level_name(level)
+    ))
 }
 
 fn standard_input() -> Result<String> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).map_err(|error| match error.kind() {
-        std::io::ErrorKind::InvalidData => Failure::data("standard input is not UTF-8", "a document is one JSON object"),
+        std::io::ErrorKind::InvalidData => {
+            Failure::data("standard input is not UTF-8", "a document is one JSON object")
+        }
         _ => Failure::io("read", Path::new("standard input"), &error),
     })?;
     Ok(text)
@@ -133,7 +141,11 @@ fn ask(snapshot: &Snapshot, schema: &Schema, out: Output) -> Result<()> {
         return Ok(());
     }
     Err(Failure::usage(
-        format!("del --all would delete all {} documents of {}, and was not confirmed", grouped(count), schema.name()),
+        format!(
+            "del --all would delete all {} documents of {}, and was not confirmed",
+            grouped(count),
+            schema.name()
+        ),
         "add --yes if that is what you want",
     ))
 }

@@ -235,9 +235,14 @@ impl Space {
         waiting.chain(state.persisted.extents()).collect()
     }
 
-    /// Blocks that the superblocks take.
-    pub fn superblock_blocks(&self) -> u64 {
-        first_free_block(self.data.block_bytes())
+    /// Extents in use that are not among these and not the superblocks'.
+    pub fn unaccounted(&self, reached: &[(u64, u32)]) -> Vec<(u64, u32)> {
+        let mut known = Bitmap::of_extents(reached);
+        known.set(
+            0,
+            u32::try_from(first_free_block(self.data.block_bytes())).expect("the superblock area is small"),
+        );
+        self.state.lock().expect(POISON).used.runs_not_in(&known)
     }
 
     /// Whether every block of an extent is in use.
@@ -263,7 +268,11 @@ impl Space {
             }
             Err(error) => {
                 let error = Error::io("make room in", path, &error);
-                if error.code() == Code::DiskFull { Err(error) } else { Err(error.with_hint("look at the disk")) }
+                if error.code() == Code::DiskFull {
+                    Err(error)
+                } else {
+                    Err(error.with_hint("look at the disk"))
+                }
             }
         }
     }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::allocator::MapDraft;
 use crate::catalog::{Root, RootEntry, TreeState, TreeTable};
-use crate::data_file::{SUPERBLOCK_OFFSETS, Superblock};
+use crate::data_file::{Page, SUPERBLOCK_OFFSETS, Superblock};
 use crate::error::{Error, Result};
 use crate::ids::{CommitSeq, Generation, TreeId};
 use crate::tree::{Apply, Change, Loading, Node, Place, Slot, Stop, StoredValue, write_tree};
@@ -101,7 +101,10 @@ impl Checkpointer {
         roots: Option<Slot>,
         trees: TreeTable,
     ) -> Self {
-        Checkpointer { store, state: Mutex::new(Newest { superblock, older, roots, trees, reaping: BTreeMap::new() }) }
+        Checkpointer {
+            store,
+            state: Mutex::new(Newest { superblock, older, roots, trees, reaping: BTreeMap::new() }),
+        }
     }
 
     /// The newest durable superblock.
@@ -142,7 +145,7 @@ impl Checkpointer {
         };
         let written_bytes = output.written_bytes();
         drop(output);
-        let NewRoots { slot: roots, place: roots_place, replaced } = new_roots;
+        let NewRoots { slot: roots, place: roots_place, .. } = new_roots;
         self.sync()?;
         let superblock = Superblock {
             generation,
@@ -158,8 +161,6 @@ impl Checkpointer {
         };
         self.write_superblock(&superblock)?;
         self.store.space.adopt(draft);
-        let retired = replaced.iter().filter_map(|node| node.retire(root.seq)).map(Into::into);
-        self.store.space.retire(retired);
         let older = newest.superblock.replay;
         newest.superblock = superblock;
         newest.older = older;
@@ -202,7 +203,10 @@ impl Checkpointer {
         output: &mut Output<'_>,
     ) -> Result<(NewRoots, MapDraft)> {
         let new_roots = self.write_roots(newest, root, output)?;
-        let draft = self.store.space.draft(root.seq, generation, &mut |page, block| output.put_at(page, block))?;
+        let gone =
+            new_roots.replaced.iter().filter_map(|node| node.place()).map(|place| place.location.extent());
+        let put = &mut |page: &Page, block| output.put_at(page, block);
+        let draft = self.store.space.draft(root.seq, generation, gone.collect(), put)?;
         if let Err(error) = output.flush() {
             self.store.space.discard(&draft);
             return Err(error);
@@ -220,7 +224,8 @@ impl Checkpointer {
         changed.dedup();
         output.flush()?;
         for id in changed {
-            let entry = root.trees.get(id).map(|tree| self.write_entry(newest, tree, output)).transpose()?.flatten();
+            let entry =
+                root.trees.get(id).map(|tree| self.write_entry(newest, tree, output)).transpose()?.flatten();
             rows.push((id.0.to_be_bytes().to_vec(), entry.map(|entry| entry.encode())));
         }
         let changes: Vec<Change<'_>> = rows
@@ -301,7 +306,8 @@ impl Checkpointer {
     fn write_superblock(&self, superblock: &Superblock) -> std::result::Result<(), CheckpointError> {
         let data = self.store.pages.data();
         let slot = usize::from(superblock.generation.0 % 2 == 1);
-        let failed = |e: std::io::Error| CheckpointError::Poison(Error::io("write a superblock of", data.path(), &e));
+        let failed =
+            |e: std::io::Error| CheckpointError::Poison(Error::io("write a superblock of", data.path(), &e));
         data.file()
             .write_at(&superblock.encode(), SUPERBLOCK_OFFSETS[slot])
             .map_err(|error| failed(error.into()))?;

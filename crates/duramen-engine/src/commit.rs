@@ -475,8 +475,14 @@ impl Committer {
             }
         }
         let seq = sealed.seq.next();
-        let applied =
-            apply_changes(&self.store, &sealed.trees, &submission.changes.lists(), seq, loading, Unknown::Refuse)?;
+        let applied = apply_changes(
+            &self.store,
+            &sealed.trees,
+            &submission.changes.lists(),
+            seq,
+            loading,
+            Unknown::Refuse,
+        )?;
         let root = Root { seq, lineage: order.lineage, trees: applied.trees, position: OnceLock::new() };
         let values = std::mem::take(&mut submission.values);
         self.store.space.value_committed(&values, seq);
@@ -488,7 +494,12 @@ impl Committer {
     }
 
     /// Leads, or waits for the group, as the level asks.
-    fn see_through(&self, mut order: MutexGuard<'_, Order>, seq: CommitSeq, level: Durability) -> Result<CommitSeq> {
+    fn see_through(
+        &self,
+        mut order: MutexGuard<'_, Order>,
+        seq: CommitSeq,
+        level: Durability,
+    ) -> Result<CommitSeq> {
         self.commits.fetch_add(1, Ordering::Relaxed);
         order.forming.wants_sync |= level == Durability::Disk;
         if !order.leading {

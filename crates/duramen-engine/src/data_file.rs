@@ -56,7 +56,12 @@ pub struct Page {
 
 impl Page {
     /// Starts a page image of `payload_bytes`, to be filled by `fill`, which must append exactly that many.
-    pub fn build(kind: PageKind, generation: u64, payload_bytes: usize, fill: impl FnOnce(&mut Vec<u8>)) -> Page {
+    pub fn build(
+        kind: PageKind,
+        generation: u64,
+        payload_bytes: usize,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Page {
         let mut bytes = Vec::with_capacity(PAGE_HEADER_BYTES + payload_bytes);
         bytes.extend_from_slice(&PAGE_MAGIC.to_le_bytes());
         bytes.push(kind as u8);
@@ -185,10 +190,14 @@ impl DataFile {
         }
         let mut bytes = vec![0; location.raw_bytes as usize].into_boxed_slice();
         self.file.read_at(&mut bytes, offset).map_err(|error| self.read_error(offset, &error))?;
-        let generation = bytes.get(8..16).map_or(0, |b| u64::from_le_bytes(b.try_into().expect("eight bytes")));
+        let generation =
+            bytes.get(8..16).map_or(0, |b| u64::from_le_bytes(b.try_into().expect("eight bytes")));
         let found = self.tag(&bytes, location.block, generation);
         if found != location.tag {
-            let what = format!("page at block {}: checksum {found:032x}, want {:032x}", location.block, location.tag);
+            let what = format!(
+                "page at block {}: checksum {found:032x}, want {:032x}",
+                location.block, location.tag
+            );
             return Err(Error::damaged_data(&self.path, offset, what));
         }
         Page::decode(bytes, kind).map_err(|what| Error::damaged_data(&self.path, offset, what))

@@ -80,7 +80,12 @@ impl Engine {
     ///
     /// # Errors
     /// `NotFound`, `Invalid` (not a database, another format, a network file system), `Locked`, `Corrupt`, `Full`, `Io`.
-    pub fn open(disk: Arc<dyn Disk>, path: impl AsRef<Path>, options: Options, hooks: Hooks) -> Result<Engine> {
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        path: impl AsRef<Path>,
+        options: Options,
+        hooks: Hooks,
+    ) -> Result<Engine> {
         open::open(disk, path.as_ref(), options, hooks)
     }
 
@@ -295,8 +300,11 @@ fn start_threads(keeper: &Arc<Keeper>, options: &Options) -> Result<Option<Threa
     threads.start("duramen-space", move || {
         space.sweep();
         let spilled = space.spill_snapshots();
-        let written =
-            if space.checkpoint_due() { space.checkpoint(false, None, &mut || ()).map(|_| ()) } else { Ok(()) };
+        let written = if space.checkpoint_due() {
+            space.checkpoint(false, None, &mut || ()).map(|_| ())
+        } else {
+            Ok(())
+        };
         let room = space.make_room();
         if let Err(error) = spilled.and(written).and(room) {
             space.failed(error);

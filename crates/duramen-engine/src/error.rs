@@ -188,13 +188,14 @@ impl Error {
     }
 }
 
-
 fn default_hint(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Conflict => "run the transaction again, or use transact(), which does",
         ErrorKind::Invalid => "change the call",
         ErrorKind::Full => "free some space on the disk, or delete rows, and repeat; nothing was changed",
-        ErrorKind::InDoubt => "open the database again and look whether the change is there before repeating it",
+        ErrorKind::InDoubt => {
+            "open the database again and look whether the change is there before repeating it"
+        }
         ErrorKind::Corrupt => "run `duramen check`, and restore a backup or recover into a new database",
         ErrorKind::Poisoned => "look at the disk (dmesg), then close and open the database again",
         ErrorKind::Locked => "wait for the other process, or end it",

@@ -55,7 +55,8 @@ impl Threads {
             }
         };
         let started = std::thread::Builder::new().name(name.to_owned()).spawn(run);
-        let handle = started.map_err(|e| Error::new(Code::System, format!("cannot start the thread {name}: {e}")))?;
+        let handle =
+            started.map_err(|e| Error::new(Code::System, format!("cannot start the thread {name}: {e}")))?;
         self.handles.push(handle);
         Ok(())
     }

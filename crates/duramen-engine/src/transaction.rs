@@ -20,12 +20,12 @@ use crate::ids::{CommitSeq, TreeId};
 use crate::limits::{KEY_BYTES_MAX, TRANSACTION_MEMORY_PART};
 use crate::options::Durability;
 use crate::snapshot::Registration;
-use crate::tree::{Apply, BigRef, Change, Direction, KeyRange, Loading, Reduced, ReducerSpec, Slot};
 use crate::tree::entry_reduction;
+use crate::tree::{Apply, BigRef, Change, Direction, KeyRange, Loading, Reduced, ReducerSpec, Slot};
 
 pub use rows::{Row, Rows};
-pub use view::{Snapshot, TreeInfo};
 use view::View;
+pub use view::{Snapshot, TreeInfo};
 
 /// A read-write transaction. Nothing it writes is seen by others before it commits; dropped, it never happened.
 #[derive(Debug)]
@@ -199,8 +199,10 @@ impl Transaction {
     pub fn put_stream(&mut self, tree: TreeId, key: &[u8], source: &mut dyn Read) -> Result<u64> {
         check_key(key)?;
         if self.state(tree)?.spec.is_some() {
-            return Err(Error::invalid("a tree with a reducer takes values whole: the reducer must see them")
-                .with_hint("use put, or a tree without a reducer"));
+            return Err(Error::invalid(
+                "a tree with a reducer takes values whole: the reducer must see them",
+            )
+            .with_hint("use put, or a tree without a reducer"));
         }
         let big = self.write_value(source)?;
         let len = big.len;
@@ -379,7 +381,8 @@ impl Transaction {
         let state = self.state(tree)?;
         let root = self.forks.get(&tree).cloned().unwrap_or(state.slot);
         let Some(keys) = self.unforked.remove(&tree) else { return Ok(root) };
-        let own = |key: &Vec<u8>| self.changes.get(tree, key).and_then(Option::as_ref).map(OwnedValue::stored);
+        let own =
+            |key: &Vec<u8>| self.changes.get(tree, key).and_then(Option::as_ref).map(OwnedValue::stored);
         let changes: Vec<Change<'_>> = keys.iter().map(|key| Change { key, value: own(key) }).collect();
         let store = self.view.store();
         let mut apply = Apply::new(&store.pages, &store.geometry, self.base_seq(), Loading::Allowed);
@@ -406,5 +409,6 @@ fn check_key(key: &[u8]) -> Result<()> {
 
 fn reducer_missing(spec: &ReducerSpec) -> Error {
     let message = format!("the reducer {:?} version {} is not registered", spec.name, spec.version);
-    Error::new(Code::ReducerMissing, message).with_hint("register it in Options before the database is opened")
+    Error::new(Code::ReducerMissing, message)
+        .with_hint("register it in Options before the database is opened")
 }

@@ -33,8 +33,9 @@ pub struct CheckReport {
     pub big_values: u64,
     /// Reductions that were recomputed and compared.
     pub reductions: u64,
-    /// Blocks in use that nothing leads to. No harm; they come back when the tree they belonged to is rewritten.
-    pub unreached_blocks: u64,
+    /// Extents (first block, blocks) in use that nothing leads to: space lost, no data. None, unless a big value is
+    /// being written at this moment.
+    pub unreached: Vec<(u64, u32)>,
     /// What is wrong, in words, with file and offset.
     pub problems: Vec<String>,
     /// How many problems there are in all.
@@ -90,14 +91,11 @@ fn account(space: &Space, mut walk: Walk<'_>) -> Result<CheckReport> {
             walk.report.problem(format!("block {b} belongs to two pages"));
         }
     }
-    let mut reached_blocks = 0;
     for (block, block_count) in &walk.reached {
-        reached_blocks += u64::from(*block_count);
         if !space.is_used(*block, *block_count) {
             walk.report.problem(format!("block {block} holds a page and is marked free"));
         }
     }
-    let used = space.stats().used_blocks;
-    walk.report.unreached_blocks = used.saturating_sub(reached_blocks + space.superblock_blocks());
+    walk.report.unreached = space.unaccounted(&walk.reached);
     Ok(walk.report)
 }

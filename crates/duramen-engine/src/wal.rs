@@ -20,9 +20,9 @@ mod segment;
 mod spare;
 mod state;
 mod survey;
-mod writing;
 #[cfg(test)]
 mod tests;
+mod writing;
 
 use std::fmt;
 
@@ -157,7 +157,9 @@ impl LogWriteError {
     #[must_use]
     pub fn error(&self) -> &Error {
         match self {
-            LogWriteError::Full(error) | LogWriteError::Refused(error) | LogWriteError::InDoubt(error) => error,
+            LogWriteError::Full(error) | LogWriteError::Refused(error) | LogWriteError::InDoubt(error) => {
+                error
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::{Direction, KeyRange, Source, Transaction, TreeId};
+use crate::engine::{Direction, KeyRange, Shared, Source, TreeId};
 use crate::error::{Code, Error, Result};
 use crate::schema::Schema;
 use crate::tuple::encode;
@@ -29,7 +29,9 @@ fn rows_tree(name: &str) -> String {
 /// Refuses a name for a user's tree that belongs to Duramen.
 pub(crate) fn check_users_name(name: &str) -> Result<()> {
     if name.starts_with(OWN) || name.is_empty() {
-        return Err(Error::invalid(format!("{name:?} cannot be the name of a tree: it is empty or begins with {OWN}")));
+        return Err(Error::invalid(format!(
+            "{name:?} cannot be the name of a tree: it is empty or begins with {OWN}"
+        )));
     }
     Ok(())
 }
@@ -45,7 +47,10 @@ pub(crate) fn find(source: &dyn Source, name: &str) -> Result<Option<Arc<Entry>>
     let Some(stored) = source.get(entries, &encode(&name)?)? else { return Ok(None) };
     let schema = Schema::from_bytes(&stored)?;
     let tree = source.tree(&rows_tree(name))?.ok_or_else(|| {
-        Error::new(Code::DamagedData, format!("the collection {name} is in the catalogue, and its tree is not there"))
+        Error::new(
+            Code::DamagedData,
+            format!("the collection {name} is in the catalogue, and its tree is not there"),
+        )
     })?;
     Ok(Some(Arc::new(Entry { schema, tree })))
 }
@@ -70,9 +75,9 @@ pub(crate) fn all(source: &dyn Source) -> Result<Vec<Schema>> {
 }
 
 /// Stores an entry that has changed.
-pub(crate) fn store(tx: &mut Transaction, schema: &Schema) -> Result<()> {
+pub(crate) fn store(tx: &Shared<'_>, schema: &Schema) -> Result<()> {
     schema.validate()?;
-    let entries = match Source::tree(tx, ENTRIES)? {
+    let entries = match tx.tree(ENTRIES)? {
         Some(tree) => tree,
         None => tx.create_tree(ENTRIES, None)?,
     };
@@ -80,7 +85,7 @@ pub(crate) fn store(tx: &mut Transaction, schema: &Schema) -> Result<()> {
 }
 
 /// Creates a collection that is not there.
-pub(crate) fn create(tx: &mut Transaction, schema: &Schema) -> Result<()> {
+pub(crate) fn create(tx: &Shared<'_>, schema: &Schema) -> Result<()> {
     store(tx, schema)?;
     let reducer = schema.reducer()?;
     let spec = if reducer.fields().is_empty() { None } else { Some(reducer.spec()?) };
@@ -89,10 +94,10 @@ pub(crate) fn create(tx: &mut Transaction, schema: &Schema) -> Result<()> {
 }
 
 /// Drops a collection with all its documents. Returns whether it was there.
-pub(crate) fn remove(tx: &mut Transaction, name: &str) -> Result<bool> {
-    let Some(entries) = Source::tree(tx, ENTRIES)? else { return Ok(false) };
+pub(crate) fn remove(tx: &Shared<'_>, name: &str) -> Result<bool> {
+    let Some(entries) = tx.tree(ENTRIES)? else { return Ok(false) };
     let key = encode(name)?;
-    if Source::get(tx, entries, &key)?.is_none() {
+    if tx.get(entries, &key)?.is_none() {
         return Ok(false);
     }
     tx.delete(entries, &key)?;

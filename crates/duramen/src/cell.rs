@@ -75,7 +75,8 @@ fn parse_wide_int(cell: &[u8]) -> Option<i128> {
     if let Some(value) = parse_int(cell) {
         return Some(i128::from(value));
     }
-    let canonical = cell.first().is_some_and(|&byte| (b'1'..=b'9').contains(&byte)) && cell.iter().all(u8::is_ascii_digit);
+    let canonical = cell.first().is_some_and(|&byte| (b'1'..=b'9').contains(&byte))
+        && cell.iter().all(u8::is_ascii_digit);
     let text = std::str::from_utf8(cell).ok().filter(|_| canonical)?;
     text.parse::<u64>().ok().map(i128::from)
 }

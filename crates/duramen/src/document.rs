@@ -212,7 +212,9 @@ impl Value {
             Value::Text(value) => Element::Text(value.clone()),
             Value::Bytes(value) => Element::Bytes(value.clone()),
             Value::Time(value) => Element::Time(*value),
-            Value::List(values) => Element::Tuple(values.iter().map(Value::to_element).collect::<Option<_>>()?),
+            Value::List(values) => {
+                Element::Tuple(values.iter().map(Value::to_element).collect::<Option<_>>()?)
+            }
             Value::Map(_) => return None,
         })
     }

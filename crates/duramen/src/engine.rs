@@ -3,24 +3,27 @@
 //! Owns the translation between documents' needs (named trees, ranges, reductions) and the engine's interface, so
 //! that a change there is a change here and nowhere else.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 use duramen_disk::Disk;
-use duramen_engine::{Engine, Reducer, ReducerSpec, Reducers};
+use duramen_engine::{Engine, Hooks, Reducer, ReducerSpec};
 
-pub(crate) use duramen_engine::{Cursor, Direction, KeyRange, Options, Snapshot, Transaction};
 pub(crate) use duramen_engine::ids::TreeId;
+pub(crate) use duramen_engine::{Direction, KeyRange, Options, Snapshot};
 
 use crate::error::Result;
 use crate::sums::Sums;
 
 /// Opens an engine that knows the reducers of this crate.
-pub(crate) fn open(disk: Arc<dyn Disk>, path: &Path, options: Options, mut reducers: Reducers) -> Result<Engine> {
-    reducers.register(Arc::new(|spec: &ReducerSpec| {
+pub(crate) fn open(disk: Arc<dyn Disk>, path: &Path, options: Options, mut hooks: Hooks) -> Result<Engine> {
+    hooks.reducers.register(Arc::new(|spec: &ReducerSpec| {
         Sums::from_spec(spec).map(|sums| Arc::new(sums) as Arc<dyn Reducer>)
     }));
-    Engine::open(disk, path, options, reducers)
+    Engine::open(disk, path, options, hooks)
 }
 
 /// What can be read, from a snapshot or inside a transaction.
@@ -35,43 +38,108 @@ pub(crate) trait Source {
     fn tree_names(&self) -> Result<Vec<String>>;
 }
 
+/// The engine's transaction, which notes its reads and so asks to be alone for each: several readers in one thread
+/// take turns here. No call keeps it beyond its end.
+pub(crate) struct Shared<'e> {
+    inner: RefCell<&'e mut duramen_engine::Transaction>,
+}
+
+impl<'e> Shared<'e> {
+    pub(crate) fn new(inner: &'e mut duramen_engine::Transaction) -> Self {
+        Shared { inner: RefCell::new(inner) }
+    }
+
+    pub(crate) fn put(&self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.inner.borrow_mut().put(tree, key, value)
+    }
+
+    pub(crate) fn delete(&self, tree: TreeId, key: &[u8]) -> Result<()> {
+        self.inner.borrow_mut().delete(tree, key)
+    }
+
+    pub(crate) fn create_tree(&self, name: &str, reducer: Option<ReducerSpec>) -> Result<TreeId> {
+        self.inner.borrow_mut().create_tree(name, reducer)
+    }
+
+    pub(crate) fn drop_tree(&self, name: &str) -> Result<()> {
+        self.inner.borrow_mut().drop_tree(name)
+    }
+}
+
 macro_rules! source {
-    ($kind:ty) => {
+    ($kind:ty, |$this:ident| $reader:expr) => {
         impl Source for $kind {
             fn tree(&self, name: &str) -> Result<Option<TreeId>> {
-                <$kind>::tree(self, name)
+                let $this = self;
+                $reader.tree(name)
             }
 
             fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
-                <$kind>::get(self, tree, key)
+                let $this = self;
+                $reader.get(tree, key)
             }
 
             fn count(&self, tree: TreeId, range: &KeyRange) -> Result<u64> {
-                <$kind>::count(self, tree, range)
+                let $this = self;
+                $reader.count(tree, range)
             }
 
             fn rank(&self, tree: TreeId, key: &[u8]) -> Result<u64> {
-                <$kind>::rank(self, tree, key)
+                let $this = self;
+                $reader.rank(tree, key)
             }
 
             fn nth(&self, tree: TreeId, index: u64) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-                <$kind>::nth(self, tree, index)
+                let $this = self;
+                $reader.nth(tree, index)
             }
 
             fn reduce(&self, tree: TreeId, range: &KeyRange) -> Result<Vec<u8>> {
-                <$kind>::reduce(self, tree, range)
+                let $this = self;
+                Ok($reader.reduce(tree, range)?.value.unwrap_or_default())
             }
 
             fn cursor(&self, tree: TreeId, range: KeyRange, direction: Direction) -> Result<Cursor> {
-                <$kind>::cursor(self, tree, range, direction)
+                let $this = self;
+                Ok(Cursor { rows: $reader.rows(tree, range, direction)?, big: Vec::new() })
             }
 
             fn tree_names(&self) -> Result<Vec<String>> {
-                Ok(<$kind>::trees(self)?.into_iter().map(|(name, _)| name).collect())
+                let $this = self;
+                Ok($reader.trees()?.into_iter().map(|(name, _)| name).collect())
             }
         }
     };
 }
 
-source!(Snapshot);
-source!(Transaction);
+source!(Snapshot, |this| this);
+source!(Shared<'_>, |this| this.inner.borrow_mut());
+
+/// Entries of a range, lent one at a time. Holds its snapshot.
+pub(crate) struct Cursor {
+    rows: duramen_engine::Rows,
+    /// A value that had to be put together from its extents.
+    big: Vec<u8>,
+}
+
+impl Cursor {
+    /// The next key and value; `None` at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        let Some(row) = self.rows.next()? else { return Ok(None) };
+        let key = row.key();
+        let value = match row.value()? {
+            Cow::Borrowed(value) => value,
+            Cow::Owned(value) => {
+                self.big = value;
+                &self.big
+            }
+        };
+        Ok(Some((key, value)))
+    }
+}
+
+impl fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cursor").finish_non_exhaustive()
+    }
+}

@@ -94,7 +94,13 @@ fn write_float(out: &mut Vec<u8>, value: f64) {
     if value.is_finite() {
         write!(out, "{value:?}").expect("a Vec takes every byte");
     } else {
-        let text = if value.is_nan() { "\"NaN\"" } else if value > 0.0 { "\"Infinity\"" } else { "\"-Infinity\"" };
+        let text = if value.is_nan() {
+            "\"NaN\""
+        } else if value > 0.0 {
+            "\"Infinity\""
+        } else {
+            "\"-Infinity\""
+        };
         out.extend_from_slice(text.as_bytes());
     }
 }

@@ -91,4 +91,6 @@ pub use transaction::Transaction;
 
 pub use duramen_disk::{Disk, MemDisk, OsDisk, SyncMethod};
 pub use duramen_engine::ids::CommitSeq;
-pub use duramen_engine::{CheckReport, Direction, Durability, KeyRange, Posture, Receipt, Reducer, ReducerSpec, Stats};
+pub use duramen_engine::{
+    CheckReport, Direction, Durability, Event, KeyRange, Posture, Receipt, Reducer, ReducerSpec, Stats,
+};

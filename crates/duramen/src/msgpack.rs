@@ -134,7 +134,9 @@ impl<'a> Reader<'a> {
 
     fn text(&mut self, length: u32) -> Result<Token<'a>> {
         let bytes = self.slice(length)?;
-        std::str::from_utf8(bytes).map(Token::Text).map_err(|_| self.wrong("text that is not UTF-8 ends here"))
+        std::str::from_utf8(bytes)
+            .map(Token::Text)
+            .map_err(|_| self.wrong("text that is not UTF-8 ends here"))
     }
 
     fn unsigned(&mut self, power: u8) -> Result<u64> {
@@ -186,7 +188,8 @@ impl<'a> Reader<'a> {
             }
             _ => return Err(self.wrong("a time takes 4, 8 or 12 bytes")),
         };
-        let time = Time::new(seconds, nanoseconds).ok_or_else(|| self.wrong("a second has fewer nanoseconds"))?;
+        let time =
+            Time::new(seconds, nanoseconds).ok_or_else(|| self.wrong("a second has fewer nanoseconds"))?;
         Ok(Token::Time(time))
     }
 }
@@ -307,8 +310,9 @@ pub(crate) mod write {
             out.push(tags[0]);
             out.extend_from_slice(&short.to_be_bytes());
         } else {
-            let word = u32::try_from(count)
-                .map_err(|_| Error::invalid("text, bytes, lists and maps in a document hold less than 4 GiB"))?;
+            let word = u32::try_from(count).map_err(|_| {
+                Error::invalid("text, bytes, lists and maps in a document hold less than 4 GiB")
+            })?;
             out.push(tags[1]);
             out.extend_from_slice(&word.to_be_bytes());
         }

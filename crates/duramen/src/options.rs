@@ -1,20 +1,21 @@
 //! How a database is opened.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use duramen_disk::{Disk, MemDisk, OsDisk, SyncMethod};
-use duramen_engine::{Durability, Options, Reducer, ReducerSpec, Reducers};
+use duramen_engine::{Durability, Event, Hooks, Options, Reducer, ReducerSpec};
 
 use crate::db::Db;
 use crate::engine;
 use crate::error::Result;
 
 /// Options of a database, set one after the other and ended by [`DbOptions::open`].
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct DbOptions {
     engine: Options,
-    reducers: Reducers,
+    hooks: Hooks,
 }
 
 impl DbOptions {
@@ -73,7 +74,14 @@ impl DbOptions {
         mut self,
         find: impl Fn(&ReducerSpec) -> Option<Arc<dyn Reducer>> + Send + Sync + 'static,
     ) -> Self {
-        self.reducers.register(Arc::new(find));
+        self.hooks.reducers.register(Arc::new(find));
+        self
+    }
+
+    /// Is told what no call returns, such as an error while closing in a drop. Called outside locks, from any thread.
+    #[must_use]
+    pub fn on_event(mut self, hear: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.hooks.on_event = Some(Arc::new(hear));
         self
     }
 
@@ -98,7 +106,7 @@ impl DbOptions {
     /// As [`DbOptions::open`].
     pub fn open_on(self, disk: Arc<dyn Disk>, path: impl AsRef<Path>) -> Result<Db> {
         let level = self.engine.durability;
-        Ok(Db::new(engine::open(disk, path.as_ref(), self.engine, self.reducers)?, level))
+        Ok(Db::new(engine::open(disk, path.as_ref(), self.engine, self.hooks)?, level))
     }
 
     /// Opens an empty database on a disk in memory; for tests.
@@ -107,5 +115,11 @@ impl DbOptions {
     /// None in practice.
     pub fn in_memory(self) -> Result<Db> {
         self.open_on(Arc::new(MemDisk::new(0)), "/memory.duramen")
+    }
+}
+
+impl fmt::Debug for DbOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DbOptions").field("engine", &self.engine).finish_non_exhaustive()
     }
 }

@@ -151,7 +151,8 @@ pub trait Reads: sealed::Readable {
     fn scan_bytes(&self, tree: &str, range: KeyRange, direction: Direction) -> Result<Rows> {
         catalogue::check_users_name(tree)?;
         let tree = self.source().tree(tree)?.ok_or_else(|| {
-            Error::new(Code::NoSuchTree, format!("there is no tree {tree}")).with_hint("it is there from its first put on")
+            Error::new(Code::NoSuchTree, format!("there is no tree {tree}"))
+                .with_hint("it is there from its first put on")
         })?;
         Ok(Rows::new(self.source().cursor(tree, range, direction)?))
     }

@@ -33,7 +33,13 @@ impl Schema {
     /// A collection of this name. It needs a key before it can be created.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Schema {
-        Schema { name: name.into(), key: Vec::new(), columns: Vec::new(), sums: Vec::new(), null_marker: None }
+        Schema {
+            name: name.into(),
+            key: Vec::new(),
+            columns: Vec::new(),
+            sums: Vec::new(),
+            null_marker: None,
+        }
     }
 
     /// Makes these columns the key, in this order: it is the order of the documents.
@@ -117,7 +123,8 @@ impl Schema {
     /// # Errors
     /// `InvalidArgument`, saying what is missing or in the way.
     pub fn validate(&self) -> Result<()> {
-        if self.name.is_empty() || self.name.len() > NAME_BYTES_MAX || self.name.chars().any(char::is_control) {
+        if self.name.is_empty() || self.name.len() > NAME_BYTES_MAX || self.name.chars().any(char::is_control)
+        {
             return Err(Error::invalid(format!(
                 "{:?} cannot be the name of a collection: 1 to {NAME_BYTES_MAX} bytes without control characters can",
                 self.name
@@ -183,7 +190,10 @@ impl Schema {
         }
         for column in &self.key {
             if matches!(document.get(column), None | Some(Value::Null)) {
-                return Err(Error::invalid(format!("the document has no {column}, which is part of the key of {}", self.name)));
+                return Err(Error::invalid(format!(
+                    "the document has no {column}, which is part of the key of {}",
+                    self.name
+                )));
             }
         }
         if grew {
@@ -208,7 +218,10 @@ impl Schema {
         let mut encoder = Encoder::new(out);
         for column in &self.key {
             let element = document.get(column).and_then(Value::to_element).ok_or_else(|| {
-                Error::invalid(format!("the document has no {column} that can be part of the key of {}", self.name))
+                Error::invalid(format!(
+                    "the document has no {column} that can be part of the key of {}",
+                    self.name
+                ))
             })?;
             encoder.element(&element)?;
         }
@@ -241,7 +254,11 @@ impl Schema {
 fn check_sum(column: &str, kind: ColumnType) -> Result<()> {
     match kind {
         ColumnType::Int | ColumnType::Unknown => Ok(()),
-        ColumnType::Float => Err(Error::invalid(format!("the column {column} cannot be summed: it holds floats, {FLOATS}"))),
-        other => Err(Error::invalid(format!("the column {column} cannot be summed: it holds {other}, not integers"))),
+        ColumnType::Float => {
+            Err(Error::invalid(format!("the column {column} cannot be summed: it holds floats, {FLOATS}")))
+        }
+        other => Err(Error::invalid(format!(
+            "the column {column} cannot be summed: it holds {other}, not integers"
+        ))),
     }
 }

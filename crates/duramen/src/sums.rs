@@ -54,7 +54,10 @@ impl Sums {
     /// `InvalidArgument` for more than 16 fields or one named twice.
     pub fn new(fields: &[String]) -> Result<Sums> {
         if fields.len() > FIELDS_MAX {
-            return Err(Error::invalid(format!("{} fields to sum, and a collection can sum {FIELDS_MAX}", fields.len())));
+            return Err(Error::invalid(format!(
+                "{} fields to sum, and a collection can sum {FIELDS_MAX}",
+                fields.len()
+            )));
         }
         if let Some(i) = (1..fields.len()).find(|&i| fields[..i].contains(&fields[i])) {
             return Err(Error::invalid(format!("the field {} is to be summed twice", fields[i])));
@@ -108,7 +111,10 @@ impl Sums {
             return Ok(vec![FieldSum::default(); self.fields.len()]);
         }
         read(reduction, self.fields.len()).ok_or_else(|| {
-            Error::new(Code::DamagedData, format!("a stored sum over {} field(s) cannot be read", self.fields.len()))
+            Error::new(
+                Code::DamagedData,
+                format!("a stored sum over {} field(s) cannot be read", self.fields.len()),
+            )
         })
     }
 }

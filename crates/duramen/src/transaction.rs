@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::catalogue::{self, Entry};
 use crate::document::Document;
-use crate::engine::{self, Direction, Source};
+use crate::engine::{Direction, Shared, Source};
 use crate::error::{Code, Error, Result};
 use crate::reads::{Reads, sealed};
 use crate::rows::RowBatch;
@@ -20,14 +20,14 @@ use crate::tuple::{Key, encode};
 
 /// A transaction: sees one state of the database and its own writes. Its reads are the methods of [`Reads`].
 pub struct Transaction<'e> {
-    inner: &'e mut engine::Transaction,
+    inner: Shared<'e>,
     /// Collections looked up so far; kept in step with what this transaction does to the catalogue.
     entries: RefCell<HashMap<String, Arc<Entry>>>,
 }
 
 impl<'e> Transaction<'e> {
-    pub(crate) fn new(inner: &'e mut engine::Transaction) -> Self {
-        Transaction { inner, entries: RefCell::default() }
+    pub(crate) fn new(inner: &'e mut duramen_engine::Transaction) -> Self {
+        Transaction { inner: Shared::new(inner), entries: RefCell::default() }
     }
 
     /// Stores a document under its key columns, in the place of any that is there.
@@ -45,7 +45,7 @@ impl<'e> Transaction<'e> {
     /// As [`Transaction::put`], and `AlreadyExists`.
     pub fn insert(&mut self, collection: &str, document: impl Into<Document>) -> Result<()> {
         let (entry, key, stored) = self.fit(collection, document.into())?;
-        if Source::get(self.inner, entry.tree, &key)?.is_some() {
+        if self.inner.get(entry.tree, &key)?.is_some() {
             return Err(already_there(collection, &key));
         }
         self.inner.put(entry.tree, &key, &stored)
@@ -58,7 +58,7 @@ impl<'e> Transaction<'e> {
     pub fn delete(&mut self, collection: &str, key: impl Key) -> Result<bool> {
         let tree = sealed::Readable::entry(self, collection)?.tree;
         let key = encode(&key)?;
-        if Source::get(self.inner, tree, &key)?.is_none() {
+        if self.inner.get(tree, &key)?.is_none() {
             return Ok(false);
         }
         self.inner.delete(tree, &key)?;
@@ -72,7 +72,7 @@ impl<'e> Transaction<'e> {
     pub fn delete_span(&mut self, collection: &str, span: Span) -> Result<u64> {
         let tree = sealed::Readable::entry(self, collection)?.tree;
         let mut keys = Vec::new();
-        let mut cursor = Source::cursor(self.inner, tree, span.into_bytes(), Direction::Forward)?;
+        let mut cursor = self.inner.cursor(tree, span.into_bytes(), Direction::Forward)?;
         while let Some((key, _)) = cursor.next()? {
             keys.push(key.to_vec());
         }
@@ -99,7 +99,7 @@ impl<'e> Transaction<'e> {
     pub fn insert_rows(&mut self, collection: &str, batch: &RowBatch) -> Result<Option<usize>> {
         let tree = sealed::Readable::entry(self, collection)?.tree;
         for (index, (key, stored)) in batch.iter().enumerate() {
-            if Source::get(self.inner, tree, key)?.is_some() {
+            if self.inner.get(tree, key)?.is_some() {
                 return Ok(Some(index));
             }
             self.inner.put(tree, key, stored)?;
@@ -113,11 +113,11 @@ impl<'e> Transaction<'e> {
     /// `AlreadyExists`; `InvalidArgument` for a schema that cannot be.
     pub fn create(&mut self, schema: &Schema) -> Result<()> {
         schema.validate()?;
-        if catalogue::find(&*self.inner, schema.name())?.is_some() {
+        if catalogue::find(&self.inner, schema.name())?.is_some() {
             return Err(Error::new(Code::AlreadyExists, format!("the collection {} exists", schema.name()))
                 .with_hint("ensure() takes one that exists under the same terms"));
         }
-        catalogue::create(self.inner, schema)
+        catalogue::create(&self.inner, schema)
     }
 
     /// Creates a collection, or grows an existing one by the columns that are new. Returns what is stored then.
@@ -126,8 +126,8 @@ impl<'e> Transaction<'e> {
     /// `InvalidArgument` if it exists with another key, other sums or another type for a column.
     pub fn ensure(&mut self, schema: &Schema) -> Result<Schema> {
         schema.validate()?;
-        let Some(entry) = catalogue::find(&*self.inner, schema.name())? else {
-            catalogue::create(self.inner, schema)?;
+        let Some(entry) = catalogue::find(&self.inner, schema.name())? else {
+            catalogue::create(&self.inner, schema)?;
             return Ok(schema.clone());
         };
         let mut stored = entry.schema.clone();
@@ -144,7 +144,7 @@ impl<'e> Transaction<'e> {
     /// What the engine said.
     pub fn drop_collection(&mut self, collection: &str) -> Result<bool> {
         self.entries.get_mut().remove(collection);
-        catalogue::remove(self.inner, collection)
+        catalogue::remove(&self.inner, collection)
     }
 
     /// Stores a value in a tree of bytes, which is created if it is not there.
@@ -153,7 +153,7 @@ impl<'e> Transaction<'e> {
     /// `InvalidArgument` for a name that belongs to Duramen; `KeyTooLong`; `TooLarge`.
     pub fn put_bytes(&mut self, tree: &str, key: &[u8], value: &[u8]) -> Result<()> {
         catalogue::check_users_name(tree)?;
-        let tree = match Source::tree(self.inner, tree)? {
+        let tree = match self.inner.tree(tree)? {
             Some(tree) => tree,
             None => self.inner.create_tree(tree, None)?,
         };
@@ -168,7 +168,7 @@ impl<'e> Transaction<'e> {
         if self.get_bytes(tree, key)?.is_none() {
             return Ok(false);
         }
-        let tree = Source::tree(self.inner, tree)?.expect("a value was found in it above");
+        let tree = self.inner.tree(tree)?.expect("a value was found in it above");
         self.inner.delete(tree, key)?;
         Ok(true)
     }
@@ -186,7 +186,7 @@ impl<'e> Transaction<'e> {
     }
 
     fn grow(&mut self, entry: Arc<Entry>, schema: Schema) -> Result<Arc<Entry>> {
-        catalogue::store(self.inner, &schema)?;
+        catalogue::store(&self.inner, &schema)?;
         let name = schema.name().to_owned();
         let grown = Arc::new(Entry { schema, tree: entry.tree });
         self.entries.get_mut().insert(name, Arc::clone(&grown));
@@ -208,7 +208,7 @@ fn show(elements: &[crate::tuple::Element]) -> String {
 impl sealed::Readable for Transaction<'_> {
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
     fn source(&self) -> &dyn Source {
-        &*self.inner
+        &self.inner
     }
 
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
@@ -216,7 +216,7 @@ impl sealed::Readable for Transaction<'_> {
         if let Some(entry) = self.entries.borrow().get(collection) {
             return Ok(Arc::clone(entry));
         }
-        let entry = catalogue::get(&*self.inner, collection)?;
+        let entry = catalogue::get(&self.inner, collection)?;
         self.entries.borrow_mut().insert(collection.to_owned(), Arc::clone(&entry));
         Ok(entry)
     }

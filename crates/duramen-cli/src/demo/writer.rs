@@ -1,3 +1,5 @@
 //! Writer.
 use crate::{failure::Result, output::Output};
-pub(crate) fn run(_: &std::path::Path, _: Output) -> Result<()> { Ok(()) }
+pub(crate) fn run(_: &std::path::Path, _: Output) -> Result<()> {
+    Ok(())
+}

@@ -91,7 +91,9 @@ fn bad_cell(line: u64, bad: &BadCell, collection_existed: bool) -> Failure {
     let hint = match (bad.wanted, collection_existed) {
         (ColumnType::Text | ColumnType::Any, _) => "mend the line, or convert the input to UTF-8".to_owned(),
         _ if bad.problem.starts_with("is null") => "mend the line, or choose another key".to_owned(),
-        (_, false) => format!("if the column is text, import into a new collection with --type {}=text", bad.column),
+        (_, false) => {
+            format!("if the column is text, import into a new collection with --type {}=text", bad.column)
+        }
         (wanted, true) => format!(
             "the collection holds {wanted} there: mend the line, or import into a new collection with --type {}=text",
             bad.column
@@ -111,8 +113,11 @@ struct Records {
 impl Records {
     fn open(input: &mut Input) -> Result<Records> {
         let name = input.name();
-        let mut reader =
-            csv::ReaderBuilder::new().has_headers(false).flexible(true).buffer_capacity(1 << 18).from_reader(input.reader()?);
+        let mut reader = csv::ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .buffer_capacity(1 << 18)
+            .from_reader(input.reader()?);
         let mut record = ByteRecord::new();
         if !reader.read_byte_record(&mut record).map_err(|error| csv_failure(&name, error))? {
             return Err(Failure::data(
@@ -141,7 +146,12 @@ impl Records {
 }
 
 /// Reads one record of the header's width.
-fn read_record(reader: &mut csv::Reader<Reader>, name: &str, width: usize, record: &mut ByteRecord) -> Result<bool> {
+fn read_record(
+    reader: &mut csv::Reader<Reader>,
+    name: &str,
+    width: usize,
+    record: &mut ByteRecord,
+) -> Result<bool> {
     if !reader.read_byte_record(record).map_err(|error| csv_failure(name, error))? {
         return Ok(false);
     }
@@ -161,15 +171,23 @@ fn line_of(record: &ByteRecord) -> u64 {
 fn column_name(cell: &[u8]) -> Result<String> {
     match std::str::from_utf8(cell) {
         Ok(name) if !name.is_empty() => Ok(name.to_owned()),
-        Ok(_) => Err(Failure::data("a column has no name in the first line", "CSV begins with a line of column names")),
-        Err(_) => Err(Failure::data("the first line is not UTF-8", "convert the input to UTF-8, or look whether it is CSV at all")),
+        Ok(_) => Err(Failure::data(
+            "a column has no name in the first line",
+            "CSV begins with a line of column names",
+        )),
+        Err(_) => Err(Failure::data(
+            "the first line is not UTF-8",
+            "convert the input to UTF-8, or look whether it is CSV at all",
+        )),
     }
 }
 
 fn csv_failure(name: &str, error: csv::Error) -> Failure {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => read_failure(name, &error),
-        other => Failure::data(format!("{name} is not CSV: {other:?}"), "look whether the right file was named"),
+        other => {
+            Failure::data(format!("{name} is not CSV: {other:?}"), "look whether the right file was named")
+        }
     }
 }
 
@@ -233,7 +251,8 @@ impl Inference {
     /// The columns with their types. One of nulls alone is an integer if it is summed, else text.
     fn columns(&self, asked: &Asked) -> Vec<(String, ColumnType)> {
         let summed = |name: &String| {
-            asked.sum.contains(name) || asked.stored.as_ref().is_some_and(|stored| stored.sum_columns().contains(name))
+            asked.sum.contains(name)
+                || asked.stored.as_ref().is_some_and(|stored| stored.sum_columns().contains(name))
         };
         let columns = self.columns.iter().map(|column| {
             let kind = match column.kind {

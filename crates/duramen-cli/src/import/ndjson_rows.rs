@@ -116,19 +116,28 @@ impl Lines {
     fn next(&mut self) -> Result<Option<(u64, Document)>> {
         loop {
             self.bytes.clear();
-            let count = self.reader.read_until(b'\n', &mut self.bytes).map_err(|error| read_failure(&self.name, &error))?;
+            let count = self
+                .reader
+                .read_until(b'\n', &mut self.bytes)
+                .map_err(|error| read_failure(&self.name, &error))?;
             if count == 0 {
                 return Ok(None);
             }
             self.line += 1;
             let text = std::str::from_utf8(&self.bytes).map_err(|_| {
-                Failure::data(format!("line {}: not UTF-8", self.line), "convert the input to UTF-8, or look whether it is NDJSON at all")
+                Failure::data(
+                    format!("line {}: not UTF-8", self.line),
+                    "convert the input to UTF-8, or look whether it is NDJSON at all",
+                )
             })?;
             if text.trim_ascii().is_empty() {
                 continue;
             }
             let document = Document::from_json(text).map_err(|error| {
-                Failure::data(format!("line {}: {}", self.line, error.message()), "NDJSON is one JSON object a line")
+                Failure::data(
+                    format!("line {}: {}", self.line, error.message()),
+                    "NDJSON is one JSON object a line",
+                )
             })?;
             return Ok(Some((self.line, document)));
         }

@@ -114,7 +114,12 @@ pub(super) fn run(
 }
 
 fn panicked() -> Failure {
-    Failure::said(FAILED, Code::System, "a thread of the import panicked", "this is a bug: please report it with the input")
+    Failure::said(
+        FAILED,
+        Code::System,
+        "a thread of the import panicked",
+        "this is a bug: please report it with the input",
+    )
 }
 
 /// Waits for what the writers say until the last of them has ended.
@@ -161,7 +166,12 @@ fn attend(
 }
 
 fn acks_unread() -> Failure {
-    Failure::said(FAILED, Code::System, "nobody reads the acknowledgements any more", "keep standard output open, or leave --ack out")
+    Failure::said(
+        FAILED,
+        Code::System,
+        "nobody reads the acknowledgements any more",
+        "keep standard output open, or leave --ack out",
+    )
 }
 
 /// The reading thread: fills batches until the input ends, fails, or nobody wants more.
@@ -172,7 +182,8 @@ fn read(
     stop: &AtomicBool,
 ) {
     for number in 1.. {
-        let mut batch = Batch { number, rows: RowBatch::new(), lines: Vec::with_capacity(batch_rows), grown: None };
+        let mut batch =
+            Batch { number, rows: RowBatch::new(), lines: Vec::with_capacity(batch_rows), grown: None };
         let ended = loop {
             if stop.load(Ordering::Relaxed) {
                 return;
@@ -246,10 +257,14 @@ impl Writer {
             }
         });
         match (stored, in_the_way) {
-            (Ok(((), receipt)), _) => {
-                Ok(Event::Stored { number: batch.number, rows: batch.rows.len() as u64, seq: receipt.seq().0 })
+            (Ok(((), receipt)), _) => Ok(Event::Stored {
+                number: batch.number,
+                rows: batch.rows.len() as u64,
+                seq: receipt.seq().0,
+            }),
+            (Err(error), Some(index)) if error.code() == Code::AlreadyExists => {
+                Err(self.repeated(batch, index))
             }
-            (Err(error), Some(index)) if error.code() == Code::AlreadyExists => Err(self.repeated(batch, index)),
             (Err(error), _) => Err(error.into()),
         }
     }

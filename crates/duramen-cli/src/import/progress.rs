@@ -23,7 +23,13 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(super) fn new(out: Output, bytes_read: Arc<AtomicU64>, bytes_total: Option<u64>) -> Progress {
-        Progress { wanted: out.shows_progress(), begun: Instant::now(), bytes_read, bytes_total, bar: OnceCell::new() }
+        Progress {
+            wanted: out.shows_progress(),
+            begun: Instant::now(),
+            bytes_read,
+            bytes_total,
+            bar: OnceCell::new(),
+        }
     }
 
     /// Shows how far the reading of types is.

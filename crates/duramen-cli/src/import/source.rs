@@ -31,7 +31,8 @@ pub(crate) struct Input {
 impl Input {
     /// Finds and opens a file; `-` is standard input.
     pub(super) fn open(path: &Path) -> Result<Input> {
-        let mut input = Input { path: path.to_owned(), file: None, bytes_read: Arc::default(), bytes_total: None };
+        let mut input =
+            Input { path: path.to_owned(), file: None, bytes_read: Arc::default(), bytes_total: None };
         if path == Path::new("-") {
             return Ok(input);
         }
@@ -91,7 +92,9 @@ impl Input {
         } else {
             Box::new(plain)
         };
-        let marked = fill(&mut *reader).map_err(|error| read_failure(&self.name(), &error))?.starts_with(&BYTE_ORDER_MARK);
+        let marked = fill(&mut *reader)
+            .map_err(|error| read_failure(&self.name(), &error))?
+            .starts_with(&BYTE_ORDER_MARK);
         if marked {
             reader.consume(BYTE_ORDER_MARK.len());
         }
@@ -114,9 +117,10 @@ fn fill(reader: &mut dyn BufRead) -> io::Result<&[u8]> {
 /// What went wrong while reading, in words that name the likely cause.
 pub(super) fn read_failure(name: &str, error: &io::Error) -> Failure {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => {
-            Failure::data(format!("{name} ends in the middle of its gzip stream"), "the file was cut: fetch it again")
-        }
+        io::ErrorKind::UnexpectedEof => Failure::data(
+            format!("{name} ends in the middle of its gzip stream"),
+            "the file was cut: fetch it again",
+        ),
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
             Failure::data(format!("{name} is a damaged gzip stream: {error}"), "fetch the file again")
         }

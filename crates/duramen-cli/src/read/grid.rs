@@ -71,14 +71,25 @@ impl Grid {
     }
 
     fn cells(&self, document: &Document) -> Vec<String> {
-        self.names.iter().map(|name| document.get(name).map_or_else(String::new, |value| printable(&shown(value)))).collect()
+        self.names
+            .iter()
+            .map(|name| document.get(name).map_or_else(String::new, |value| printable(&shown(value))))
+            .collect()
     }
 
     /// Leaves out the columns on the right that do not fit, but never the first.
     fn fit(&mut self, width: Option<usize>) {
         let Some(width) = width else { return };
         let mut used = 0;
-        self.fitting = self.widths.iter().take_while(|column| { used += *column + 2; used <= width + 2 }).count().max(1);
+        self.fitting = self
+            .widths
+            .iter()
+            .take_while(|column| {
+                used += *column + 2;
+                used <= width + 2
+            })
+            .count()
+            .max(1);
     }
 
     fn line(&self, stream: &mut BufWriter<Stdout>, cells: &[String]) -> Result<()> {
@@ -127,7 +138,9 @@ mod tests {
 
     #[test]
     fn texts_are_padded_and_cut_by_what_the_terminal_shows() {
-        for (text, width, expected) in [("ab", 4, "ab  "), ("abcdef", 4, "abc…"), ("日本語", 4, "日… "), ("", 2, "  ")] {
+        for (text, width, expected) in
+            [("ab", 4, "ab  "), ("abcdef", 4, "abc…"), ("日本語", 4, "日… "), ("", 2, "  ")]
+        {
             let mut line = String::new();
             pad(&mut line, text, width);
             assert_eq!(line, expected);

@@ -111,6 +111,13 @@ impl Bitmap {
         })
     }
 
+    /// A map with just these extents used.
+    pub fn of_extents(extents: &[(u64, u32)]) -> Bitmap {
+        let mut map = Bitmap::default();
+        extents.iter().for_each(|(block, count)| map.set(*block, *count));
+        map
+    }
+
     /// Runs of blocks used here and free in another map.
     pub fn runs_not_in(&self, other: &Bitmap) -> Vec<(u64, u32)> {
         let mut runs: Vec<(u64, u32)> = Vec::new();
@@ -123,7 +130,9 @@ impl Bitmap {
                     let length = (only >> start).trailing_ones();
                     let block = index as u64 * PAGE_BLOCKS + word as u64 * 64 + u64::from(start);
                     match runs.last_mut() {
-                        Some((from, count)) if *from + u64::from(*count) == block && word > 0 => *count += length,
+                        Some((from, count)) if *from + u64::from(*count) == block && word > 0 => {
+                            *count += length
+                        }
                         _ => runs.push((block, length)),
                     }
                     only &= if start + length == 64 { 0 } else { u64::MAX << (start + length) };

@@ -50,7 +50,11 @@ impl Space {
             let location = Location::decode(entry).expect("the chunk is as long as a location");
             let page = data.read(&location, PageKind::SpaceMap)?;
             let bits = decode_bits(page.payload()).ok_or_else(|| {
-                Error::damaged_data(data.path(), data.offset(location.block), "a space map of the wrong length")
+                Error::damaged_data(
+                    data.path(),
+                    data.offset(location.block),
+                    "a space map of the wrong length",
+                )
             })?;
             pages.push((bits, location));
         }
@@ -76,7 +80,8 @@ impl Space {
         Ok(())
     }
 
-    /// Writes the pages of the map that changed, as the root of commit `boundary` needs it, through `put`.
+    /// Writes the pages of the map that changed, as the root of commit `boundary` needs it, through `put`. The extents
+    /// in `gone` belong to the newest checkpoint and not to the one that is being written.
     ///
     /// # Errors
     /// What allocation or `put` said; nothing is taken then.
@@ -84,9 +89,10 @@ impl Space {
         &self,
         boundary: CommitSeq,
         generation: Generation,
+        gone: Vec<(u64, u32)>,
         put: &mut dyn FnMut(&Page, u64) -> Result<Location>,
     ) -> Result<MapDraft> {
-        let mut draft = self.plan(boundary)?;
+        let mut draft = self.plan(boundary, gone)?;
         let written = self.write_draft(&mut draft, generation, put);
         if let Err(error) = written {
             self.discard(&draft);
@@ -115,9 +121,9 @@ impl Space {
     }
 
     /// Allocates room for the pages that change.
-    fn plan(&self, boundary: CommitSeq) -> Result<MapDraft> {
+    fn plan(&self, boundary: CommitSeq, gone: Vec<(u64, u32)>) -> Result<MapDraft> {
         let mut fresh = Vec::new();
-        let planned = self.plan_into(boundary, &mut fresh);
+        let planned = self.plan_into(boundary, gone, &mut fresh);
         if planned.is_err() {
             fresh.iter().for_each(|(block, block_count)| self.give_back(*block, *block_count));
         }
@@ -130,12 +136,13 @@ impl Space {
     fn plan_into(
         &self,
         boundary: CommitSeq,
+        mut stale: Vec<(u64, u32)>,
         fresh: &mut Vec<(u64, u32)>,
     ) -> Result<(PersistedMap, Vec<(u64, u32)>, u64)> {
         let mut state = self.state.lock().expect(super::POISON);
         let page_blocks = self.data.blocks_of(PAGE_HEADER_BYTES + PAGE_WORDS * 8);
         let mut target = reachable(&state, boundary);
-        let mut stale: Vec<(u64, u32)> = state.persisted.index.map(|l| l.extent()).into_iter().collect();
+        stale.extend(state.persisted.index.map(|index| index.extent()));
         stale.iter().for_each(|(block, count)| target.clear(*block, *count));
         let index_blocks = self.index_blocks(&target);
         let index = self.take(&mut state, &mut target, index_blocks, fresh)?;

@@ -36,7 +36,9 @@ impl Reaper<'_> {
         let place = slot.place().expect("a dropped tree was written before it is reaped");
         if place.location.is_inner() {
             let node = slot.load(&self.store.pages, true)?;
-            let Body::Inner(inner) = node.body() else { unreachable!("the location says it is an inner node") };
+            let Body::Inner(inner) = node.body() else {
+                unreachable!("the location says it is an inner node")
+            };
             let first = inner.separators().child_of(start);
             for child in first..inner.len() {
                 if self.extents.len() >= PAGES_PER_CHECKPOINT && child > 0 {

@@ -77,10 +77,16 @@ fn one_tree(
 }
 
 /// Rows of the catalogue are orders: a new row makes a tree, a deleted or replaced one drops its tree.
-fn catalogue(store: &Store, trees: &mut TreeTable, changes: &[Change<'_>], seq: CommitSeq) -> Result<(), Stop> {
+fn catalogue(
+    store: &Store,
+    trees: &mut TreeTable,
+    changes: &[Change<'_>],
+    seq: CommitSeq,
+) -> Result<(), Stop> {
     let slot = trees.get(CATALOG).and_then(|tree| tree.slot.clone());
     for change in changes {
-        let old = find(&store.pages, slot.as_ref(), change.key, |value| CatalogRow::decode(value.bytes))?.flatten();
+        let old =
+            find(&store.pages, slot.as_ref(), change.key, |value| CatalogRow::decode(value.bytes))?.flatten();
         let new = change.value.and_then(|value| CatalogRow::decode(value.bytes));
         if let Some(old) = &old
             && new.as_ref().is_none_or(|new| new.id != old.id)

@@ -92,11 +92,13 @@ impl Committer {
     }
 
     fn write_log(&self, group: &Forming) -> Result<LogPosition> {
-        let batch = Group { records: &group.records, durable: self.durable(), use_reserve: group.only_deletes };
+        let batch =
+            Group { records: &group.records, durable: self.durable(), use_reserve: group.only_deletes };
         let written = if group.wants_sync { self.log.write_and_sync(&batch) } else { self.log.write(&batch) };
         let written = written.map_err(|error| self.log_failed(&error))?;
         self.log_bytes.fetch_add(written.bytes, Ordering::Relaxed);
-        let unsynced = if group.wants_sync { 0 } else { self.unsynced_bytes.load(Ordering::Relaxed) + written.bytes };
+        let unsynced =
+            if group.wants_sync { 0 } else { self.unsynced_bytes.load(Ordering::Relaxed) + written.bytes };
         self.unsynced_bytes.store(unsynced, Ordering::Relaxed);
         Ok(written.position)
     }
@@ -194,7 +196,9 @@ impl Committer {
     fn retire(&self, group: &Forming) {
         let mut extents: Vec<RetiredExtent> = Vec::new();
         for member in &group.members {
-            extents.extend(member.replaced.iter().filter_map(|node| node.retire(member.seq)).map(RetiredExtent::from));
+            extents.extend(
+                member.replaced.iter().filter_map(|node| node.retire(member.seq)).map(RetiredExtent::from),
+            );
             for value in &member.dropped_values {
                 // A list that cannot be read keeps its extents: space is lost, nothing else, and `check` finds it.
                 let pages = BigRef::decode(value).and_then(|value| value.pages(&self.store.pages));

@@ -50,7 +50,9 @@ impl Reads {
     }
 
     fn of(&mut self, tree: TreeId) -> &mut TreeReads {
-        self.trees.entry(tree).or_insert_with(|| TreeReads { points: BTreeSet::new(), ranges: BTreeMap::new() })
+        self.trees
+            .entry(tree)
+            .or_insert_with(|| TreeReads { points: BTreeSet::new(), ranges: BTreeMap::new() })
     }
 
     /// Whether any of these keys was read.
@@ -89,7 +91,8 @@ impl Reads {
 
 impl TreeReads {
     fn covers(&self, key: &[u8]) -> bool {
-        let before = self.ranges.range::<[u8], _>((std::ops::Bound::Unbounded, std::ops::Bound::Included(key)));
+        let before =
+            self.ranges.range::<[u8], _>((std::ops::Bound::Unbounded, std::ops::Bound::Included(key)));
         before.last().is_some_and(|(_, to)| to.as_deref().is_none_or(|to| key < to))
     }
 

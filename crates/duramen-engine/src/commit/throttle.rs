@@ -104,7 +104,9 @@ impl Throttle {
             return Ok(());
         }
         store.space.keep_back(wanted).map_err(|error| match error.code() {
-            Code::DiskFull => Error::new(Code::DiskFull, "no room for the transaction and the checkpoint after it"),
+            Code::DiskFull => {
+                Error::new(Code::DiskFull, "no room for the transaction and the checkpoint after it")
+            }
             _ => error,
         })
     }

@@ -91,7 +91,8 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn take<const N: usize>(&mut self) -> [u8; N] {
-        let bytes = self.bytes[self.at..self.at + N].try_into().expect("a superblock has room for its fields");
+        let bytes =
+            self.bytes[self.at..self.at + N].try_into().expect("a superblock has room for its fields");
         self.at += N;
         bytes
     }

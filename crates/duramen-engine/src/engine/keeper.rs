@@ -150,7 +150,9 @@ impl Keeper {
         let dirty_percent = self.store.pages.meter().dirty_bytes() * 100 / self.memory_bytes.max(1);
         let asked = self.committer.throttle.take_request();
         let behind = self.committer.published().seq > self.checkpointer.superblock().replay.seq;
-        (asked || dirty_percent >= CHECKPOINT_DIRTY_PERCENT || self.committer.log_bytes() >= self.checkpoint_log_bytes)
+        (asked
+            || dirty_percent >= CHECKPOINT_DIRTY_PERCENT
+            || self.committer.log_bytes() >= self.checkpoint_log_bytes)
             && (behind || asked)
     }
 

@@ -132,7 +132,8 @@ fn writer(
 
 fn check_options(options: &Options) -> Result<()> {
     if options.memory_bytes < MEMORY_BYTES_MIN {
-        let message = format!("memory_bytes is {}, at least {MEMORY_BYTES_MIN} are needed", options.memory_bytes);
+        let message =
+            format!("memory_bytes is {}, at least {MEMORY_BYTES_MIN} are needed", options.memory_bytes);
         return Err(Error::invalid(message));
     }
     if !options.geometry.is_sound() {
@@ -175,9 +176,11 @@ fn not_a_database(path: &Path, why: &str) -> Error {
 fn check_file_system(disk: &dyn Disk, path: &Path, options: &Options) -> Result<()> {
     let system = disk.file_system(path).map_err(|e| Error::io("look at", path, &e))?;
     if system.network && !options.allow_network_fs {
-        let message = format!("{} lies on {}, where locks and syncs cannot be trusted", path.display(), system.name);
-        return Err(Error::new(Code::NetworkFileSystem, message)
-            .with_hint("use a local file system, or allow_network_fs if you know that this one keeps its promises"));
+        let message =
+            format!("{} lies on {}, where locks and syncs cannot be trusted", path.display(), system.name);
+        return Err(Error::new(Code::NetworkFileSystem, message).with_hint(
+            "use a local file system, or allow_network_fs if you know that this one keeps its promises",
+        ));
     }
     if system.read_only && !options.read_only {
         return Err(Error::new(Code::ReadOnly, format!("{} is on a read-only file system", path.display()))
@@ -213,14 +216,17 @@ fn create(disk: &Arc<dyn Disk>, path: &Path, wal_dir: &Path, options: &Options) 
     let words = || u128::from(disk.random()) << 64 | u128::from(disk.random());
     let identity = LogIdentity { database: DatabaseId(words()), log: LogId(words()) };
     match disk.create_dir(wal_dir) {
-        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => return Err(Error::io("create", wal_dir, &e)),
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(Error::io("create", wal_dir, &e));
+        }
         _ => {}
     }
     let made = Log::create(disk, wal_dir, identity, options.geometry, options.sync);
     let (log, replay) = made.map_err(|error| match error.code() {
         Code::AlreadyExists => {
             let message = format!("{} holds a log and {} no data", wal_dir.display(), path.display());
-            Error::new(Code::DamagedData, message).with_hint("the data file was lost: restore it from a backup")
+            Error::new(Code::DamagedData, message)
+                .with_hint("the data file was lost: restore it from a backup")
         }
         _ => error,
     })?;

@@ -132,12 +132,14 @@ impl Engine {
         let inner = &self.inner;
         let stats = self.stats();
         let (poisoned, sync_call) = match &inner.mode {
-            Mode::Write { committer, .. } => {
-                (committer.poison_cause().map(|cause| cause.message().to_owned()), sync_call(inner.options.sync))
-            }
+            Mode::Write { committer, .. } => (
+                committer.poison_cause().map(|cause| cause.message().to_owned()),
+                sync_call(inner.options.sync),
+            ),
             Mode::Read { .. } => (None, "none: nothing is written"),
         };
-        let file_system = inner.disk.file_system(&inner.path).map_or_else(|_| "unknown".to_owned(), |f| f.name);
+        let file_system =
+            inner.disk.file_system(&inner.path).map_or_else(|_| "unknown".to_owned(), |f| f.name);
         Posture {
             database: inner.store.pages.data().database(),
             path: inner.path.clone(),

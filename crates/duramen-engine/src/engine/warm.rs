@@ -21,7 +21,9 @@ impl Keeper {
     /// no loss.
     pub(super) fn warm(&self, hot: Option<Location>) {
         let pages = &self.store().pages;
-        let Some(list) = hot.and_then(|location| pages.read(&location, PageKind::HotPages).ok()) else { return };
+        let Some(list) = hot.and_then(|location| pages.read(&location, PageKind::HotPages).ok()) else {
+            return;
+        };
         let root = self.published_root();
         let mut rest = list.payload();
         while let Some((tree, key, after)) = next_entry(rest) {
@@ -51,7 +53,8 @@ impl Keeper {
         if list.is_empty() {
             return Ok(None);
         }
-        let page = Page::build(PageKind::HotPages, root.seq.0, list.len(), |out| out.extend_from_slice(&list));
+        let page =
+            Page::build(PageKind::HotPages, root.seq.0, list.len(), |out| out.extend_from_slice(&list));
         let store = self.store();
         let data = store.pages.data();
         let block_count = data.blocks_of(page.bytes().len());

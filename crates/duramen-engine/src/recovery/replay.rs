@@ -110,7 +110,8 @@ struct Survey {
 impl Survey {
     fn record(&mut self, record: ReplayedRecord, bytes_max: usize) -> Result<()> {
         let seq = record.seq;
-        decode_record(&record.bytes, &mut |change| self.change(&change, seq)).map_err(|what| bad(seq, what))?;
+        decode_record(&record.bytes, &mut |change| self.change(&change, seq))
+            .map_err(|what| bad(seq, what))?;
         self.bytes += record.bytes.len();
         if self.bytes > bytes_max {
             self.overflowed = true;
@@ -156,13 +157,15 @@ impl Applier<'_> {
         let Some(last) = records.last() else { return Ok(()) };
         let mut changes: Vec<RecordChange<'_>> = Vec::new();
         for record in records {
-            decode_record(&record.bytes, &mut |change| changes.push(change)).map_err(|what| bad(record.seq, what))?;
+            decode_record(&record.bytes, &mut |change| changes.push(change))
+                .map_err(|what| bad(record.seq, what))?;
         }
         // Stable, so that of several changes to one key the last in the order of commits is last.
         changes.sort_by(|a, b| (a.tree, a.key).cmp(&(b.tree, b.key)));
         let mut lists: Vec<(TreeId, Vec<Change<'_>>)> = Vec::new();
         for (index, change) in changes.iter().enumerate() {
-            let superseded = changes.get(index + 1).is_some_and(|next| (next.tree, next.key) == (change.tree, change.key));
+            let superseded =
+                changes.get(index + 1).is_some_and(|next| (next.tree, next.key) == (change.tree, change.key));
             if superseded {
                 continue;
             }

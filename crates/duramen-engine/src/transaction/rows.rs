@@ -54,7 +54,11 @@ impl<'a> Row<'a> {
     /// # Errors
     /// `Corrupt` or `Io` if an extent cannot be read.
     pub fn value(&self) -> Result<Cow<'a, [u8]>> {
-        if self.value.big { self.view.resolve(self.value).map(Cow::Owned) } else { Ok(Cow::Borrowed(self.value.bytes)) }
+        if self.value.big {
+            self.view.resolve(self.value).map(Cow::Owned)
+        } else {
+            Ok(Cow::Borrowed(self.value.bytes))
+        }
     }
 }
 

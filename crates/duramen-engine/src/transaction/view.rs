@@ -108,7 +108,8 @@ impl View {
     /// An ended snapshot may find other pages where its own were: that is not damage.
     pub fn still_held<T>(&self, result: Result<T>) -> Result<T> {
         if result.is_err() && self.held.is_expired() {
-            let message = format!("the snapshot of commit {} was ended to free what it held", self.root().seq);
+            let message =
+                format!("the snapshot of commit {} was ended to free what it held", self.root().seq);
             return Err(Error::new(Code::SnapshotExpired, message));
         }
         result

@@ -176,7 +176,8 @@ impl<'a> Apply<'a> {
             return Ok(Outcome::Same);
         }
         if changed.iter().all(|(_, pieces)| pieces.len() == 1 && !pieces[0].small) {
-            let children = changed.into_iter().flat_map(|(i, p)| p.into_iter().map(move |p| (i, p.slot))).collect();
+            let children =
+                changed.into_iter().flat_map(|(i, p)| p.into_iter().map(move |p| (i, p.slot))).collect();
             return Ok(Outcome::Pieces(vec![self.inner_piece(Vec::new(), inner.with_children(children))]));
         }
         let pieces = self.mend_small(splice(inner, changed))?;
@@ -269,7 +270,8 @@ impl<'a> Apply<'a> {
         for to in cuts {
             let mut group: Vec<Piece> = children.by_ref().take(to - from).collect();
             let separator = std::mem::take(&mut group[0].separator);
-            let keys: Vec<Vec<u8>> = group[1..].iter_mut().map(|p| std::mem::take(&mut p.separator)).collect();
+            let keys: Vec<Vec<u8>> =
+                group[1..].iter_mut().map(|p| std::mem::take(&mut p.separator)).collect();
             let slots = group.into_iter().map(|p| p.slot).collect();
             let mut piece = self.inner_piece(separator, Inner::build(level, Separators::pack(&keys), slots));
             piece.small = costs[from..to].iter().sum::<usize>() < self.geometry.inner_bytes_max / 4;

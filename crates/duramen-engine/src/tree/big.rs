@@ -73,15 +73,15 @@ impl BigRef {
         let mut piece = Vec::with_capacity(extent_bytes);
         loop {
             piece.clear();
-            source
-                .take(extent_bytes as u64)
-                .read_to_end(&mut piece)
-                .map_err(|error| Error::new(Code::System, format!("cannot read the value to store: {error}")))?;
+            source.take(extent_bytes as u64).read_to_end(&mut piece).map_err(|error| {
+                Error::new(Code::System, format!("cannot read the value to store: {error}"))
+            })?;
             if piece.is_empty() && !extents.is_empty() {
                 break;
             }
             len += piece.len() as u64;
-            let page = Page::build(PageKind::ValueExtent, 0, piece.len(), |out| out.extend_from_slice(&piece));
+            let page =
+                Page::build(PageKind::ValueExtent, 0, piece.len(), |out| out.extend_from_slice(&piece));
             extents.push(put(&page)?);
             if piece.len() < extent_bytes {
                 break;
@@ -127,7 +127,11 @@ impl BigRef {
         for extent in self.extents(pages)? {
             value.extend_from_slice(pages.read(&extent, PageKind::ValueExtent)?.payload());
         }
-        if value.len() as u64 == self.len { Ok(value) } else { Err(self.wrong_length(pages, value.len() as u64)) }
+        if value.len() as u64 == self.len {
+            Ok(value)
+        } else {
+            Err(self.wrong_length(pages, value.len() as u64))
+        }
     }
 
     fn wrong_length(&self, pages: &Pages, found: u64) -> Error {
@@ -170,7 +174,8 @@ impl Read for BigReader {
                 return Ok(count);
             }
             let Some(extent) = self.extents.next() else { return Ok(0) };
-            self.piece = Some(self.pages.read(&extent, PageKind::ValueExtent).map_err(std::io::Error::other)?);
+            self.piece =
+                Some(self.pages.read(&extent, PageKind::ValueExtent).map_err(std::io::Error::other)?);
             self.at = 0;
         }
     }

@@ -53,7 +53,10 @@ impl Cursor {
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page cannot be read; the cursor then stays where it is.
-    #[expect(clippy::should_implement_trait, reason = "it lends, which an Iterator cannot; `Iterator` is an adaptor")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "it lends, which an Iterator cannot; `Iterator` is an adaptor"
+    )]
     pub fn next(&mut self) -> Result<Option<(&[u8], StoredValue<'_>)>> {
         loop {
             if let Some(standing) = &self.leaf {

@@ -151,7 +151,8 @@ impl Inner {
             + prefix.len()
             + self.separators.bytes.len()
             + places.iter().map(|p| child_cost(p.reduction.as_deref())).sum::<usize>();
-        let short = |n: usize| u16::try_from(n).expect("an inner node is below 64 KiB (limits.rs)").to_le_bytes();
+        let short =
+            |n: usize| u16::try_from(n).expect("an inner node is below 64 KiB (limits.rs)").to_le_bytes();
         Page::build(PageKind::Inner, generation, payload, |out| {
             out.extend_from_slice(&short(self.child_count));
             out.extend_from_slice(&[self.level, 0]);
@@ -198,8 +199,7 @@ impl Inner {
             }
             slots.push(read_child(&mut rest)?);
         }
-        let separators =
-            Separators { prefix: prefix.into(), bytes: separators.into(), ends: ends.into() };
+        let separators = Separators { prefix: prefix.into(), bytes: separators.into(), ends: ends.into() };
         Ok(Inner::build(level, separators, slots))
     }
 }

@@ -59,8 +59,7 @@ impl Leaf {
     /// Builds a leaf of sorted entries; `generation` is the commit that makes it.
     pub fn build(entries: &[Entry<'_>], generation: u64) -> Leaf {
         let prefix = common_prefix(entries);
-        let payload: usize =
-            FIXED_BYTES + prefix + entries.iter().map(|e| e.cost() - prefix).sum::<usize>();
+        let payload: usize = FIXED_BYTES + prefix + entries.iter().map(|e| e.cost() - prefix).sum::<usize>();
         let short = |n: usize| u16::try_from(n).expect("a leaf is below 64 KiB (limits.rs)");
         let page = Page::build(PageKind::Leaf, generation, payload, |out| {
             out.extend_from_slice(&short(entries.len()).to_le_bytes());

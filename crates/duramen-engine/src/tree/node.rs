@@ -82,9 +82,8 @@ impl Node {
     /// Reads a node and checks bytes and structure (D4).
     pub fn read(pages: &Pages, place: &Arc<Place>, cold: bool) -> Result<Node> {
         let location = &place.location;
-        let damaged = |what: &str| {
-            Error::damaged_data(pages.data().path(), pages.data().offset(location.block), what)
-        };
+        let damaged =
+            |what: &str| Error::damaged_data(pages.data().path(), pages.data().offset(location.block), what);
         let (body, birth) = if location.is_inner() {
             let page = pages.read(location, PageKind::Inner)?;
             let inner = Inner::from_page(&page).map_err(damaged)?;

@@ -46,9 +46,7 @@ pub fn find_resident<T>(
             Body::Leaf(leaf) => {
                 return Ok(leaf.find(key).ok().map(|index| use_value(leaf.value(index))));
             }
-            Body::Inner(inner) => {
-                inner.slot(inner.separators().child_of(key)).peek().ok_or(Stop::Missing)?
-            }
+            Body::Inner(inner) => inner.slot(inner.separators().child_of(key)).peek().ok_or(Stop::Missing)?,
         };
         node = below;
     }

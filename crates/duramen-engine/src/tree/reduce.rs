@@ -29,7 +29,12 @@ struct Walk<'a> {
 ///
 /// # Errors
 /// `Corrupt` or `Io` if a page cannot be read; `Invalid` if the reducer refuses or panics.
-pub fn reduce(pages: &Pages, root: Option<&Slot>, reducer: &dyn Reducer, range: &KeyRange) -> Result<Reduced> {
+pub fn reduce(
+    pages: &Pages,
+    root: Option<&Slot>,
+    reducer: &dyn Reducer,
+    range: &KeyRange,
+) -> Result<Reduced> {
     let Some(root) = root.filter(|_| !range.is_empty()) else { return Ok(Reduced::default()) };
     let mut walk = Walk { pages, reducer, fold: Fold::new(reducer), nodes_touched: 0 };
     let from = (!range.from.is_empty()).then_some(range.from.as_slice());

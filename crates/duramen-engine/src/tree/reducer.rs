@@ -177,7 +177,9 @@ fn guarded(run: impl FnOnce() -> std::result::Result<(), String>) -> Result<()> 
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(())) => Ok(()),
         Ok(Err(reason)) => Err(Error::invalid(format!("the reducer refused an entry: {reason}"))),
-        Err(panic) => Err(Error::new(Code::ReducerPanicked, format!("a reducer panicked: {}", words(&*panic)))),
+        Err(panic) => {
+            Err(Error::new(Code::ReducerPanicked, format!("a reducer panicked: {}", words(&*panic))))
+        }
     }
 }
 

@@ -41,7 +41,10 @@ pub struct Slot {
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let resident = self.child.load().is_some();
-        f.debug_struct("Slot").field("count", &self.count).field("resident", &resident).finish_non_exhaustive()
+        f.debug_struct("Slot")
+            .field("count", &self.count)
+            .field("resident", &resident)
+            .finish_non_exhaustive()
     }
 }
 

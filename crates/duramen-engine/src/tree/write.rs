@@ -41,7 +41,8 @@ pub fn write_tree(
     match node.body() {
         Body::Leaf(leaf) => sink.put(&node, leaf.page(), reduction),
         Body::Inner(inner) => {
-            let places: Result<Vec<_>> = inner.slots().map(|slot| write_tree(pages, slot, reducer, sink)).collect();
+            let places: Result<Vec<_>> =
+                inner.slots().map(|slot| write_tree(pages, slot, reducer, sink)).collect();
             sink.put(&node, &inner.to_page(node.birth().0, &places?), reduction)
         }
     }

@@ -5,7 +5,7 @@ use crate::checkpoint::Store;
 use crate::data_file::Location;
 use crate::error::Result;
 use crate::ids::TreeId;
-use crate::tree::{BigRef, BigReader, Body, Leaf, Node, Reducer, Slot, fresh_reduction};
+use crate::tree::{BigReader, BigRef, Body, Leaf, Node, Reducer, Slot, fresh_reduction};
 
 /// A walk over trees: what it found and which blocks it saw.
 pub struct Walk<'a> {
@@ -64,7 +64,11 @@ impl<'a> Walk<'a> {
         };
         self.report.pages += 1;
         if node.count() != slot.count {
-            self.problem_at(place.as_ref().map(|p| &p.location), within, "an entry count that is not its parent's");
+            self.problem_at(
+                place.as_ref().map(|p| &p.location),
+                within,
+                "an entry count that is not its parent's",
+            );
         }
         match node.body() {
             Body::Inner(inner) => {
@@ -77,7 +81,11 @@ impl<'a> Walk<'a> {
                         to: to.as_deref().or(within.to),
                     };
                     if bounds.from.zip(bounds.to).is_some_and(|(from, to)| from >= to) {
-                        self.problem_at(place.as_ref().map(|p| &p.location), within, "separators out of order");
+                        self.problem_at(
+                            place.as_ref().map(|p| &p.location),
+                            within,
+                            "separators out of order",
+                        );
                     }
                     // A child in memory is shared with the tree that is in use; the page just read has its own.
                     self.slot(inner.slot(child), &bounds, reducer);
@@ -89,7 +97,11 @@ impl<'a> Walk<'a> {
             self.report.reductions += 1;
             match fresh_reduction(&self.store.pages, &node, reducer) {
                 Ok(fresh) if *fresh == *known => {}
-                Ok(_) => self.problem_at(place.as_ref().map(|p| &p.location), within, "a reduction that is not its entries'"),
+                Ok(_) => self.problem_at(
+                    place.as_ref().map(|p| &p.location),
+                    within,
+                    "a reduction that is not its entries'",
+                ),
                 Err(error) => self.report.problem(error.message().to_owned()),
             }
         }
@@ -102,7 +114,8 @@ impl<'a> Walk<'a> {
             if index > 0 && key <= before {
                 self.problem_at(location, within, "keys out of order");
             }
-            let outside = within.from.is_some_and(|from| *key < *from) || within.to.is_some_and(|to| *key >= *to);
+            let outside =
+                within.from.is_some_and(|from| *key < *from) || within.to.is_some_and(|to| *key >= *to);
             if outside {
                 self.problem_at(location, within, "a key outside its parent's bounds");
             }

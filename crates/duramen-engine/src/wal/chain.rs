@@ -9,12 +9,12 @@ use std::collections::VecDeque;
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
+use super::LogPosition;
 use super::buffer::SLICE_BYTES_MAX;
 use super::frame::{FrameKind, Part};
 use super::layout::to_usize;
 use super::segment::PreviousFrame;
 use super::survey::{Content, FoundFile, FoundFrame, Survey, missing};
-use super::LogPosition;
 use crate::error::{Error, Result};
 use crate::ids::{CommitSeq, Epoch};
 
@@ -75,7 +75,8 @@ impl<'a> Chain<'a> {
     /// Finds the frame that `from` names and stands behind it.
     pub(super) fn start(survey: &'a Survey, from: &LogPosition) -> Result<Chain<'a>> {
         let path = super::segment::segment_path(&survey.dir, from.slot);
-        let wanted = format!("the segment of epoch {} with commit {} at {:#x}", from.epoch, from.seq, from.offset);
+        let wanted =
+            format!("the segment of epoch {} with commit {} at {:#x}", from.epoch, from.seq, from.offset);
         let found = survey.files.iter().position(|file| file.slot == from.slot);
         let Some(file_index) = found else { return Err(missing(&path, &wanted)) };
         let file = &survey.files[file_index];
@@ -91,9 +92,16 @@ impl<'a> Chain<'a> {
             return Err(missing(&path, &wanted));
         }
         let Some(frame) = survey.frame_at(file, from.offset)? else {
-            return Err(Error::damaged_log(&path, from.offset, "the frame that replay begins at is not whole"));
+            return Err(Error::damaged_log(
+                &path,
+                from.offset,
+                "the frame that replay begins at is not whole",
+            ));
         };
-        if frame.checksum != from.checksum || frame.header.epoch != from.epoch || frame.header.last_seq != from.seq {
+        if frame.checksum != from.checksum
+            || frame.header.epoch != from.epoch
+            || frame.header.last_seq != from.seq
+        {
             return Err(missing(&path, &wanted));
         }
         let anchor = Anchor { position: *from, commit_time_ns: frame.header.commit_time_ns };
@@ -147,7 +155,8 @@ impl<'a> Chain<'a> {
 
     fn enter_next_segment(&mut self) -> Result<bool> {
         let last = PreviousFrame::from(self.last);
-        let continues = |file: &FoundFile| file.header().is_some_and(|h| h.previous == last && h.epoch > self.epoch);
+        let continues =
+            |file: &FoundFile| file.header().is_some_and(|h| h.previous == last && h.epoch > self.epoch);
         let next = (0..self.survey.files.len())
             .filter(|&index| continues(&self.survey.files[index]))
             .max_by_key(|&index| self.survey.files[index].header().map(|header| header.epoch));
@@ -155,7 +164,8 @@ impl<'a> Chain<'a> {
         let file = &self.survey.files[index];
         let header = file.header().expect("only used segments were chosen from");
         if header.first_seq != self.last.seq.next() {
-            let what = format!("the segment begins at commit {}, want {}", header.first_seq, self.last.seq.next());
+            let what =
+                format!("the segment begins at commit {}, want {}", header.first_seq, self.last.seq.next());
             return Err(Error::damaged_log(&file.path, 0, what));
         }
         if header.incarnation != self.incarnation {
@@ -184,7 +194,11 @@ impl<'a> Chain<'a> {
         // From here on the frame is what some writer meant: what contradicts the chain is no tear.
         let header = &frame.header;
         if header.commit_time_ns < self.commit_time_ns || header.durable_seq > self.last.seq {
-            return Err(Error::damaged_log(&file.path, self.next_offset, "the frame contradicts the one before it"));
+            return Err(Error::damaged_log(
+                &file.path,
+                self.next_offset,
+                "the frame contradicts the one before it",
+            ));
         }
         Ok(Some(frame))
     }
@@ -219,7 +233,11 @@ impl<'a> Chain<'a> {
         Ok(true)
     }
 
-    fn deliver(&mut self, frame: &FoundFrame, visit: &mut dyn FnMut(ReplayedRecord) -> Result<()>) -> Result<()> {
+    fn deliver(
+        &mut self,
+        frame: &FoundFrame,
+        visit: &mut dyn FnMut(ReplayedRecord) -> Result<()>,
+    ) -> Result<()> {
         let file = self.file();
         let mut offset = frame.payload_offset;
         let mut seq = self.last.seq;
@@ -295,7 +313,9 @@ impl<'a> Chain<'a> {
     /// Only a frame that ends a commit is known to be durable by that: a mark behind it may be in the cache only.
     fn note_durable(&mut self, seq: CommitSeq) {
         self.marked_seq = self.marked_seq.max(seq);
-        while let Some(frame) = self.unmarked.pop_front_if(|frame| frame.anchor.position.seq <= self.marked_seq) {
+        while let Some(frame) =
+            self.unmarked.pop_front_if(|frame| frame.anchor.position.seq <= self.marked_seq)
+        {
             if frame.can_anchor {
                 self.anchor = frame.anchor;
             }

@@ -6,8 +6,8 @@
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
 
-use super::layout::{Flaw, expect_zero, put, to_usize, u16_at, u32_at, u64_at, u128_at};
 use super::LogIdentity;
+use super::layout::{Flaw, expect_zero, put, to_usize, u16_at, u32_at, u64_at, u128_at};
 use crate::ids::{CommitSeq, Epoch};
 
 /// Bytes of a frame before its table of parts.
@@ -147,7 +147,8 @@ pub(super) fn decode_header(bytes: &[u8], room_bytes: u64) -> Result<FrameHeader
         incarnation: u128_at(bytes, 112),
         previous_checksum: u128_at(bytes, 128),
     };
-    let fits = head_bytes(header.part_count).checked_add(header.payload_bytes).is_some_and(|all| all <= room_bytes);
+    let fits =
+        head_bytes(header.part_count).checked_add(header.payload_bytes).is_some_and(|all| all <= room_bytes);
     if !fits {
         return Err(Flaw::new("the frame is longer than its segment"));
     }

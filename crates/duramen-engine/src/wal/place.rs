@@ -53,7 +53,11 @@ pub(super) fn place(record_bytes: &[usize], current_room: u64, fresh_rooms: &[u6
 }
 
 fn whole(record_bytes: &[usize]) -> Vec<Piece> {
-    record_bytes.iter().enumerate().map(|(record, &end)| Piece { record, start: 0, end, last: true }).collect()
+    record_bytes
+        .iter()
+        .enumerate()
+        .map(|(record, &end)| Piece { record, start: 0, end, last: true })
+        .collect()
 }
 
 /// Takes from `next` on what fits into one frame of `room` bytes and moves `next` behind it.

@@ -75,7 +75,8 @@ impl Log {
     /// Writes again, and syncs, what follows the newest frame known durable. Commit times stay.
     fn copy_unmarked(&self, recovered: &Recovered) -> Result<()> {
         let mut chain = Chain::start(&recovered.survey, &recovered.anchor.position)?;
-        let mut copy = Copy { log: self, durable: recovered.anchor.position.seq, time_ns: 0, bytes: 0, records: vec![] };
+        let mut copy =
+            Copy { log: self, durable: recovered.anchor.position.seq, time_ns: 0, bytes: 0, records: vec![] };
         chain.run(&mut |record| copy.add(record))?;
         copy.flush()?;
         if self.position().seq != recovered.last_seq {

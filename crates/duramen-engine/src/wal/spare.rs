@@ -77,7 +77,12 @@ impl Workshop<'_> {
     }
 
     /// The header of a segment ready for use; it may bear witness to what was durable when it was written.
-    pub(super) fn unused_header(&self, slot: SegmentSlot, bytes: u64, durable_seq: CommitSeq) -> SegmentHeader {
+    pub(super) fn unused_header(
+        &self,
+        slot: SegmentSlot,
+        bytes: u64,
+        durable_seq: CommitSeq,
+    ) -> SegmentHeader {
         SegmentHeader {
             identity: self.identity,
             slot,
@@ -104,7 +109,10 @@ pub(super) fn check_geometry(geometry: &Geometry, sync: SyncMethod) -> Result<()
         return Err(Error::invalid(format!("block of {block} bytes, want a power of two from 512 to 65536")));
     }
     if sync == SyncMethod::DirectDsync && (block as u64) < duramen_disk::DIRECT_ALIGN_BYTES {
-        return Err(Error::invalid(format!("direct writes need blocks of {} bytes", duramen_disk::DIRECT_ALIGN_BYTES)));
+        return Err(Error::invalid(format!(
+            "direct writes need blocks of {} bytes",
+            duramen_disk::DIRECT_ALIGN_BYTES
+        )));
     }
     let (min, max) = (geometry.segment_bytes_min, geometry.segment_bytes_max);
     let is_whole = min.is_multiple_of(block as u64) && max.is_multiple_of(block as u64);

@@ -89,14 +89,25 @@ impl FoundFile {
 
 impl Survey {
     /// Opens every segment file for reading and reads its header.
-    pub(super) fn load(disk: &dyn Disk, dir: &Path, identity: LogIdentity, geometry: &Geometry) -> Result<Survey> {
+    pub(super) fn load(
+        disk: &dyn Disk,
+        dir: &Path,
+        identity: LogIdentity,
+        geometry: &Geometry,
+    ) -> Result<Survey> {
         let slots = match slots_in(disk, dir) {
             Ok(slots) => slots,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(missing(dir, "the directory")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(missing(dir, "the directory"));
+            }
             Err(error) => return Err(Error::io("list", dir, &error)),
         };
-        let mut survey =
-            Survey { dir: dir.to_owned(), identity, block_bytes: geometry.block_bytes as u64, files: Vec::new() };
+        let mut survey = Survey {
+            dir: dir.to_owned(),
+            identity,
+            block_bytes: geometry.block_bytes as u64,
+            files: Vec::new(),
+        };
         for (wanted, &slot) in (1u64..).zip(&slots) {
             // Slots are created one after the other, each durable before the next: a gap is a file taken away.
             if slot.0 != wanted {
@@ -114,8 +125,13 @@ impl Survey {
         let path = segment_path(&self.dir, slot);
         let file = disk.open(&path, Access::READ).map_err(|error| Error::io("open", &path, &error))?;
         let bytes = file.len().map_err(|error| Error::io("measure", &path, &error))?;
-        let mut found =
-            FoundFile { slot, path, bytes, content: Content::Headless(Flaw::new("the file is cut short")), file };
+        let mut found = FoundFile {
+            slot,
+            path,
+            bytes,
+            content: Content::Headless(Flaw::new("the file is cut short")),
+            file,
+        };
         if bytes >= self.block_bytes {
             let mut header = [0; SEGMENT_HEADER_BYTES];
             found.read(&mut header, 0)?;
@@ -134,7 +150,8 @@ impl Survey {
                     "{}: log format {version} or a feature of it is of a later release",
                     found.path.display()
                 );
-                return Err(Error::new(Code::Unsupported, message).with_hint("open it with the release that wrote it"));
+                return Err(Error::new(Code::Unsupported, message)
+                    .with_hint("open it with the release that wrote it"));
             }
         };
         if header.identity != self.identity {
@@ -149,7 +166,10 @@ impl Survey {
             return Err(Error::new(Code::LogMissing, message));
         }
         if header.slot != found.slot {
-            let what = format!("the file holds segment {}, want {}: files were exchanged", header.slot.0, found.slot.0);
+            let what = format!(
+                "the file holds segment {}, want {}: files were exchanged",
+                header.slot.0, found.slot.0
+            );
             return Err(Error::damaged_log(&found.path, 0, what));
         }
         if header.segment_bytes != found.bytes || u64::from(header.block_bytes) != self.block_bytes {
@@ -160,7 +180,11 @@ impl Survey {
             return Err(Error::damaged_log(&found.path, 0, what));
         }
         let is_unused = header.epoch == EPOCH_NONE;
-        Ok(if is_unused { Content::Unused { durable_seq: header.durable_seq } } else { Content::Used(header) })
+        Ok(if is_unused {
+            Content::Unused { durable_seq: header.durable_seq }
+        } else {
+            Content::Used(header)
+        })
     }
 
     /// The frame that begins at `offset`, if header and table of one are whole there.
@@ -206,8 +230,11 @@ pub(super) fn clear_unborn(disk: &dyn Disk, dir: &Path, geometry: &Geometry) -> 
     for &slot in &slots {
         let path = segment_path(dir, slot);
         if holds_commits(disk, &path, geometry)? {
-            let message = format!("{} holds commits of a log; a new one cannot be created there", path.display());
-            return Err(Error::new(Code::AlreadyExists, message).with_hint("move the directory away, and keep it"));
+            let message =
+                format!("{} holds commits of a log; a new one cannot be created there", path.display());
+            return Err(
+                Error::new(Code::AlreadyExists, message).with_hint("move the directory away, and keep it")
+            );
         }
     }
     // The last first, so that a crash between two leaves no gap.

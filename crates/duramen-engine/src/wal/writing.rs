@@ -46,7 +46,12 @@ pub(super) struct Writing<'a> {
 
 impl Writing<'_> {
     /// Writes one frame for each place; `rooms[n - 1]` is the fresh segment of room `n`.
-    pub(super) fn run(&mut self, places: &[Place], rooms: &[Arc<Segment>], buffer: &mut AlignedBuffer) -> Outcome {
+    pub(super) fn run(
+        &mut self,
+        places: &[Place],
+        rooms: &[Arc<Segment>],
+        buffer: &mut AlignedBuffer,
+    ) -> Outcome {
         let mut durable = false;
         for place in places {
             let fresh = place.room_index.checked_sub(1).map(|index| &rooms[index]);
@@ -185,7 +190,10 @@ pub(super) fn check_group(group: &Group<'_>, last: CommitSeq) -> Result<(), Erro
         return Err(Error::invalid("a group holds fewer than 2^32 commits"));
     }
     if group.durable > last {
-        return Err(Error::invalid(format!("commit {} is called durable and the log ends at {last}", group.durable)));
+        return Err(Error::invalid(format!(
+            "commit {} is called durable and the log ends at {last}",
+            group.durable
+        )));
     }
     let mut wanted = last;
     for record in group.records {

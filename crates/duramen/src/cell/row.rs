@@ -111,7 +111,8 @@ impl RowEncoder {
                 Cell::Int(value) => write::int(document, value).expect("it was read as 64 bits"),
                 Cell::Float(value) => write::float(document, value),
                 Cell::Text(value) => {
-                    write::text(document, value).map_err(|error| self.bad(index, error.message().to_owned()))?;
+                    write::text(document, value)
+                        .map_err(|error| self.bad(index, error.message().to_owned()))?;
                 }
                 Cell::Bool(value) => write::bool(document, value),
                 Cell::Time(value) => write::time(document, value),
@@ -170,7 +171,9 @@ fn read_cell(kind: ColumnType, text: &[u8]) -> Option<Cell<'_>> {
             _ => None,
         },
         ColumnType::Time => Time::parse(std::str::from_utf8(text).ok()?).map(Cell::Time),
-        ColumnType::Text | ColumnType::Any | ColumnType::Unknown => std::str::from_utf8(text).ok().map(Cell::Text),
+        ColumnType::Text | ColumnType::Any | ColumnType::Unknown => {
+            std::str::from_utf8(text).ok().map(Cell::Text)
+        }
     }
 }
 
@@ -179,7 +182,11 @@ fn read_cell(kind: ColumnType, text: &[u8]) -> Option<Cell<'_>> {
 #[must_use]
 pub fn key_element(kind: ColumnType, text: &str) -> Option<Element> {
     if kind == ColumnType::Unknown || kind == ColumnType::Any {
-        return crate::json::parse(text).ok().as_ref().and_then(Value::to_element).or_else(|| Some(Element::Text(text.to_owned())));
+        return crate::json::parse(text)
+            .ok()
+            .as_ref()
+            .and_then(Value::to_element)
+            .or_else(|| Some(Element::Text(text.to_owned())));
     }
     Some(match read_cell(kind, text.as_bytes())? {
         Cell::Null => Element::Null,

@@ -16,8 +16,32 @@ fn the_grammar_of_cells() {
         assert_eq!(infer(text.as_bytes()), ColumnType::Float, "{text}");
     }
     for text in [
-        "", "-", "+1", "01", "-0", "00", "1.", ".5", "1e", "1e999", "nan", "NaN", "inf", "0x10", "1_000", " 1", "1 ", "--1",
-        "9223372036854775808", "-9223372036854775809", "2013-01-01T10:00:00Z", "true", "1.5.2", "01.5", "1e5x", "١",
+        "",
+        "-",
+        "+1",
+        "01",
+        "-0",
+        "00",
+        "1.",
+        ".5",
+        "1e",
+        "1e999",
+        "nan",
+        "NaN",
+        "inf",
+        "0x10",
+        "1_000",
+        " 1",
+        "1 ",
+        "--1",
+        "9223372036854775808",
+        "-9223372036854775809",
+        "2013-01-01T10:00:00Z",
+        "true",
+        "1.5.2",
+        "01.5",
+        "1e5x",
+        "١",
     ] {
         assert_eq!(infer(text.as_bytes()), ColumnType::Text, "{text}");
     }
@@ -27,7 +51,14 @@ fn the_grammar_of_cells() {
 #[test]
 fn integers_widen_to_floats_and_all_to_text() {
     use ColumnType::{Float, Int, Text, Unknown};
-    for (a, b, wide) in [(Unknown, Int, Int), (Int, Float, Float), (Float, Int, Float), (Int, Text, Text), (Text, Float, Text), (Int, Int, Int)] {
+    for (a, b, wide) in [
+        (Unknown, Int, Int),
+        (Int, Float, Float),
+        (Float, Int, Float),
+        (Int, Text, Text),
+        (Text, Float, Text),
+        (Int, Int, Int),
+    ] {
         assert_eq!(widen(a, b), wide);
     }
 }
@@ -92,7 +123,11 @@ fn integers_beyond_i64_fit_where_integers_were_asked_for() {
 fn headers_that_cannot_be_are_refused() {
     let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
     let schema = Schema::new("t").key(["id"]).sum(["n"]);
-    for (header, word) in [(names(&["id"]), "no column n"), (names(&["n"]), "no column id"), (names(&["id", "n", "id"]), "twice")] {
+    for (header, word) in [
+        (names(&["id"]), "no column n"),
+        (names(&["n"]), "no column id"),
+        (names(&["id", "n", "id"]), "twice"),
+    ] {
         let error = RowEncoder::new(&schema, &header, &[]).unwrap_err();
         assert!(error.message().contains(word), "{error}");
     }

@@ -22,7 +22,9 @@ fn value() -> impl Strategy<Value = Value> {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..5).prop_map(Value::List),
             prop::collection::btree_map(".{0,4}", inner, 0..5).prop_map(|fields| {
-                Value::Map(fields.into_iter().fold(Document::new(), |map, (name, value)| map.with(name, value)))
+                Value::Map(
+                    fields.into_iter().fold(Document::new(), |map, (name, value)| map.with(name, value)),
+                )
             }),
         ]
     })

@@ -235,7 +235,8 @@ impl Parser<'_> {
     }
 
     fn hex(&mut self) -> Result<u32> {
-        let digits = self.bytes.get(self.at..self.at + 4).ok_or_else(|| self.wrong("four hex digits wanted"))?;
+        let digits =
+            self.bytes.get(self.at..self.at + 4).ok_or_else(|| self.wrong("four hex digits wanted"))?;
         let mut code = 0;
         for &digit in digits {
             let value = char::from(digit).to_digit(16).ok_or_else(|| self.wrong("four hex digits wanted"))?;

@@ -62,8 +62,33 @@ fn strings_with_everything() {
 #[test]
 fn text_that_is_not_json_is_refused() {
     for text in [
-        "", " ", "{", "}", "[1,]", "{\"a\":1,}", "{a:1}", "01", "-", "1.", ".5", "1e", "+1", "nul", "truee", "\"", "\"\\x\"",
-        "\"\\u12\"", "\"\\ud800\"", "\"\\ud800\\u0041\"", "\"\n\"", "1 2", "NaN", "1e999", "[1 2]", "{\"a\" 1}", "{\"a\":1,\"a\":2}",
+        "",
+        " ",
+        "{",
+        "}",
+        "[1,]",
+        "{\"a\":1,}",
+        "{a:1}",
+        "01",
+        "-",
+        "1.",
+        ".5",
+        "1e",
+        "+1",
+        "nul",
+        "truee",
+        "\"",
+        "\"\\x\"",
+        "\"\\u12\"",
+        "\"\\ud800\"",
+        "\"\\ud800\\u0041\"",
+        "\"\n\"",
+        "1 2",
+        "NaN",
+        "1e999",
+        "[1 2]",
+        "{\"a\" 1}",
+        "{\"a\":1,\"a\":2}",
         "\u{feff}1",
     ] {
         assert!(parse(text).is_err(), "{text:?}");
@@ -78,20 +103,41 @@ fn as_theirs(value: &Value) -> serde_json::Value {
     match value {
         Value::Null => serde_json::Value::Null,
         Value::Bool(value) => (*value).into(),
-        Value::Int(value) => i64::try_from(*value).map_or_else(|_| u64::try_from(*value).unwrap().into(), Into::into),
+        Value::Int(value) => {
+            i64::try_from(*value).map_or_else(|_| u64::try_from(*value).unwrap().into(), Into::into)
+        }
         Value::Float(value) => (*value).into(),
         Value::Text(value) => value.as_str().into(),
         Value::List(values) => values.iter().map(as_theirs).collect::<Vec<_>>().into(),
-        Value::Map(document) => {
-            document.iter().map(|(name, value)| (name.to_owned(), as_theirs(value))).collect::<serde_json::Map<_, _>>().into()
-        }
+        Value::Map(document) => document
+            .iter()
+            .map(|(name, value)| (name.to_owned(), as_theirs(value)))
+            .collect::<serde_json::Map<_, _>>()
+            .into(),
         Value::Bytes(_) | Value::Time(_) => unreachable!("JSON has no such value"),
     }
 }
 
 fn json_like() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
-        "{", "}", "[", "]", ",", ":", "\"a\"", "\"b\"", "\"\\u00e9\"", "1", "-2.5", "1e3", "true", "null", " ", "0", "\\", "\"",
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        "\"a\"",
+        "\"b\"",
+        "\"\\u00e9\"",
+        "1",
+        "-2.5",
+        "1e3",
+        "true",
+        "null",
+        " ",
+        "0",
+        "\\",
+        "\"",
     ]);
     prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }

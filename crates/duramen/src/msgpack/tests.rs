@@ -14,9 +14,26 @@ fn int(value: i128) -> Vec<u8> {
 #[test]
 fn integers_take_their_shortest_form() {
     for (value, length) in [
-        (0, 1), (127, 1), (128, 2), (255, 2), (256, 3), (65_535, 3), (65_536, 5), (i128::from(u32::MAX), 5),
-        (i128::from(u32::MAX) + 1, 9), (i128::from(u64::MAX), 9), (-1, 1), (-32, 1), (-33, 2), (-128, 2), (-129, 3),
-        (-32_768, 3), (-32_769, 5), (i128::from(i32::MIN), 5), (i128::from(i32::MIN) - 1, 9), (i128::from(i64::MIN), 9),
+        (0, 1),
+        (127, 1),
+        (128, 2),
+        (255, 2),
+        (256, 3),
+        (65_535, 3),
+        (65_536, 5),
+        (i128::from(u32::MAX), 5),
+        (i128::from(u32::MAX) + 1, 9),
+        (i128::from(u64::MAX), 9),
+        (-1, 1),
+        (-32, 1),
+        (-33, 2),
+        (-128, 2),
+        (-129, 3),
+        (-32_768, 3),
+        (-32_769, 5),
+        (i128::from(i32::MIN), 5),
+        (i128::from(i32::MIN) - 1, 9),
+        (i128::from(i64::MIN), 9),
     ] {
         let bytes = int(value);
         assert_eq!(bytes.len(), length, "{value}");
@@ -42,7 +59,12 @@ fn every_form_of_a_time_is_read() {
 /// A length that is a lie costs nothing.
 #[test]
 fn claimed_lengths_are_not_believed() {
-    for bytes in [&[0xdd, 0xff, 0xff, 0xff, 0xff][..], &[0xdf, 0xff, 0xff, 0xff, 0xff], &[0xdb, 0xff, 0xff, 0xff, 0xff], &[0xc6, 0xff, 0xff, 0xff, 0xff]] {
+    for bytes in [
+        &[0xdd, 0xff, 0xff, 0xff, 0xff][..],
+        &[0xdf, 0xff, 0xff, 0xff, 0xff],
+        &[0xdb, 0xff, 0xff, 0xff, 0xff],
+        &[0xc6, 0xff, 0xff, 0xff, 0xff],
+    ] {
         assert!(Reader::new(bytes).skip().is_err());
     }
 }
@@ -61,7 +83,9 @@ fn theirs() -> impl Strategy<Value = rmpv::Value> {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..20).prop_map(rmpv::Value::Array),
             prop::collection::vec(inner, 0..20).prop_map(|values| {
-                rmpv::Value::Map(values.into_iter().enumerate().map(|(i, v)| (format!("f{i}").into(), v)).collect())
+                rmpv::Value::Map(
+                    values.into_iter().enumerate().map(|(i, v)| (format!("f{i}").into(), v)).collect(),
+                )
             }),
         ]
     })

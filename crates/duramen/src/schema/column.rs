@@ -148,7 +148,12 @@ impl Column {
         if self.kind.admit(value) {
             return Ok(false);
         }
-        Err(Error::invalid(format!("the field {} holds {}, and its column holds {}", self.name, value.kind(), self.kind)))
+        Err(Error::invalid(format!(
+            "the field {} holds {}, and its column holds {}",
+            self.name,
+            value.kind(),
+            self.kind
+        )))
     }
 }
 

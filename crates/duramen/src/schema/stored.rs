@@ -12,7 +12,8 @@ impl Schema {
     /// # Errors
     /// `InvalidArgument` for names beyond 4 GiB.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let texts = |names: &[String]| Value::List(names.iter().map(|name| Value::from(name.as_str())).collect());
+        let texts =
+            |names: &[String]| Value::List(names.iter().map(|name| Value::from(name.as_str())).collect());
         let columns = self.columns.iter().map(|column| {
             Value::Map(Document::new().with("name", column.name.as_str()).with("type", column.kind.name()))
         });
@@ -35,8 +36,11 @@ impl Schema {
         match document.get("v") {
             Some(Value::Int(VERSION)) => {}
             Some(Value::Int(version)) => {
-                return Err(Error::new(Code::Unsupported, format!("a collection has catalogue version {version}, this build knows {VERSION}"))
-                    .with_hint("use a later release of Duramen"));
+                return Err(Error::new(
+                    Code::Unsupported,
+                    format!("a collection has catalogue version {version}, this build knows {VERSION}"),
+                )
+                .with_hint("use a later release of Duramen"));
             }
             _ => return Err(damaged("it has no version")),
         }
@@ -85,6 +89,7 @@ fn column(value: &Value) -> Result<Column> {
     let Value::Map(document) = value else { return Err(damaged("a column is no map")) };
     let name = text(document, "name")?;
     let kind = text(document, "type")?;
-    let kind = ColumnType::from_name(&kind).ok_or_else(|| damaged(&format!("the column {name} has the type {kind}")))?;
+    let kind = ColumnType::from_name(&kind)
+        .ok_or_else(|| damaged(&format!("the column {name} has the type {kind}")))?;
     Ok(Column { name, kind })
 }

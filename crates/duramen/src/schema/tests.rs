@@ -28,7 +28,12 @@ fn an_entry_comes_back() {
 fn entries_of_the_future_and_damaged_ones_are_told_apart() {
     let future = doc! { "v": 2 }.to_bytes().unwrap();
     assert_eq!(Schema::from_bytes(&future).unwrap_err().code(), Code::Unsupported);
-    for bytes in [&b""[..], b"\x80", &doc! { "v": 1, "name": "x" }.to_bytes().unwrap(), &doc! { "v": "1" }.to_bytes().unwrap()] {
+    for bytes in [
+        &b""[..],
+        b"\x80",
+        &doc! { "v": 1, "name": "x" }.to_bytes().unwrap(),
+        &doc! { "v": "1" }.to_bytes().unwrap(),
+    ] {
         assert_eq!(Schema::from_bytes(bytes).unwrap_err().code(), Code::DamagedData);
     }
 }
@@ -47,13 +52,19 @@ fn documents_are_made_to_fit_or_refused_by_name() {
         (doc! { "carrier": "UA", "flight": Value::Null }, "flight"),
         (doc! { "carrier": 1, "flight": 1 }, "carrier holds int"),
         (doc! { "carrier": "UA", "flight": 1, "dep_delay": 1.5 }, "order of the additions"),
-        (doc! { "carrier": "UA", "flight": 1, "dep_delay": "late" }, "dep_delay cannot be summed: it holds text"),
+        (
+            doc! { "carrier": "UA", "flight": 1, "dep_delay": "late" },
+            "dep_delay cannot be summed: it holds text",
+        ),
         (doc! { "carrier": "UA", "flight": 1, "air": (1_i64 << 53) + 1 }, "air holds int"),
     ] {
         let error = schema.clone().admit(&mut document).unwrap_err();
         assert!(error.message().contains(word), "{error}");
     }
-    assert!(schema.admit(&mut doc! { "carrier": "UA", "flight": 2, "dep_delay": 7 }).unwrap(), "it learned a type");
+    assert!(
+        schema.admit(&mut doc! { "carrier": "UA", "flight": 2, "dep_delay": 7 }).unwrap(),
+        "it learned a type"
+    );
     assert!(!schema.admit(&mut doc! { "flight": 3, "carrier": "UA", "dep_delay": Value::Null }).unwrap());
 }
 
@@ -78,7 +89,11 @@ fn collections_that_cannot_be_are_refused() {
 fn terms_are_compared() {
     let schema = flights();
     schema.check_same_terms(&Schema::new("flights").key(["carrier", "flight"]).sum(["dep_delay"])).unwrap();
-    assert!(schema.check_same_terms(&Schema::new("flights").key(["flight", "carrier"]).sum(["dep_delay"])).is_err());
+    assert!(
+        schema
+            .check_same_terms(&Schema::new("flights").key(["flight", "carrier"]).sum(["dep_delay"]))
+            .is_err()
+    );
     assert!(schema.check_same_terms(&Schema::new("flights").key(["carrier", "flight"])).is_err());
 }
 

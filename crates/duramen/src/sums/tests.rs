@@ -27,11 +27,15 @@ fn join(sums: &Sums, left: &[u8], right: &[u8]) -> Vec<u8> {
 #[test]
 fn absent_and_null_count_as_null() {
     let sums = sums(&["a", "b"]);
-    let total = [doc! { "a": 5, "b": Value::Null }, doc! { "b": -7 }, doc! { "a": u64::MAX, "b": i64::MIN, "c": "x" }]
-        .iter()
-        .map(|document| one(&sums, document))
-        .reduce(|left, right| join(&sums, &left, &right))
-        .unwrap();
+    let total = [
+        doc! { "a": 5, "b": Value::Null },
+        doc! { "b": -7 },
+        doc! { "a": u64::MAX, "b": i64::MIN, "c": "x" },
+    ]
+    .iter()
+    .map(|document| one(&sums, document))
+    .reduce(|left, right| join(&sums, &left, &right))
+    .unwrap();
     let expected = vec![
         FieldSum { sum: 5 + i128::from(u64::MAX), nulls: 1 },
         FieldSum { sum: -7 + i128::from(i64::MIN), nulls: 1 },
@@ -62,7 +66,10 @@ fn golden_reductions() {
     assert_eq!(one(&sums, &doc! { "a": 0, "b": -1 }), [0, 0, 1, 0]);
     assert_eq!(one(&sums, &doc! { "a": 300, "x": 1 }), [0xd8, 0x04, 0, 0, 1]);
     let spec = sums.spec().unwrap();
-    assert_eq!((spec.name.as_str(), spec.version, spec.params.as_slice()), ("sums", 1, &b"\x92\xa1a\xa1b"[..]));
+    assert_eq!(
+        (spec.name.as_str(), spec.version, spec.params.as_slice()),
+        ("sums", 1, &b"\x92\xa1a\xa1b"[..])
+    );
 }
 
 #[test]
@@ -71,7 +78,10 @@ fn a_spec_gives_back_its_reducer() {
     let spec = sums.spec().unwrap();
     assert_eq!(Sums::from_spec(&spec), Some(sums));
     assert_eq!(Sums::from_spec(&ReducerSpec { version: 2, ..spec.clone() }), None);
-    assert_eq!(Sums::from_spec(&ReducerSpec { params: vec![0xdd, 0xff, 0xff, 0xff, 0xff], ..spec.clone() }), None);
+    assert_eq!(
+        Sums::from_spec(&ReducerSpec { params: vec![0xdd, 0xff, 0xff, 0xff, 0xff], ..spec.clone() }),
+        None
+    );
     assert_eq!(Sums::from_spec(&ReducerSpec { name: "other".into(), ..spec }), None);
 }
 
@@ -87,7 +97,9 @@ fn too_many_fields_and_repeated_ones_are_refused() {
 fn unreadable_reductions_stay_unreadable() {
     let sums = sums(&["a"]);
     let good = one(&sums, &doc! { "a": 1 });
-    for bad in [&b"\xff"[..], b"\x00", b"\x00\x00\x00", &[0x80; 40], b"\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02"] {
+    for bad in
+        [&b"\xff"[..], b"\x00", b"\x00\x00\x00", &[0x80; 40], b"\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02"]
+    {
         let joined = join(&sums, &good, bad);
         assert!(sums.decode(&joined).is_err(), "{bad:x?}");
         assert_eq!(join(&sums, &joined, &good), joined);
@@ -95,7 +107,12 @@ fn unreadable_reductions_stay_unreadable() {
 }
 
 fn value() -> impl Strategy<Value = Value> {
-    prop_oneof![Just(Value::Null), any::<i64>().prop_map(Value::from), any::<u64>().prop_map(Value::from), (-200_i64..200).prop_map(Value::from)]
+    prop_oneof![
+        Just(Value::Null),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        (-200_i64..200).prop_map(Value::from)
+    ]
 }
 
 proptest! {

@@ -46,7 +46,8 @@ impl Reader<'_> {
             code::BYTES => Ok(Element::Bytes(self.escaped()?)),
             code::TEXT => {
                 let bytes = self.escaped()?;
-                let text = String::from_utf8(bytes).map_err(|_| self.wrong("text that is not UTF-8 ends here"))?;
+                let text =
+                    String::from_utf8(bytes).map_err(|_| self.wrong("text that is not UTF-8 ends here"))?;
                 Ok(Element::Text(text))
             }
             code::TUPLE => self.tuple(),
@@ -113,9 +114,9 @@ impl Reader<'_> {
         let rest = &self.bytes[self.at..];
         let digits = rest.get(..length).ok_or_else(|| self.wrong("an integer is cut short"))?;
         let negative = tag < code::INT_ZERO;
-        let magnitude = digits.iter().fold(0_u64, |value, &byte| {
-            value << 8 | u64::from(if negative { !byte } else { byte })
-        });
+        let magnitude = digits
+            .iter()
+            .fold(0_u64, |value, &byte| value << 8 | u64::from(if negative { !byte } else { byte }));
         let leading = if negative { 0xff } else { 0x00 };
         if digits.first() == Some(&leading) {
             return Err(self.wrong("an integer has a shorter form"));
@@ -132,7 +133,8 @@ impl Reader<'_> {
         const SIGN: u64 = 1 << 63;
         let seconds = (u64::from_be_bytes(self.take()?) ^ SIGN).cast_signed();
         let nanoseconds = u32::from_be_bytes(self.take()?);
-        let time = Time::new(seconds, nanoseconds).ok_or_else(|| self.wrong("a second has fewer nanoseconds"))?;
+        let time =
+            Time::new(seconds, nanoseconds).ok_or_else(|| self.wrong("a second has fewer nanoseconds"))?;
         Ok(Element::Time(time))
     }
 }

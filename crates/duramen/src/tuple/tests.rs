@@ -13,19 +13,31 @@ fn element() -> impl Strategy<Value = Element> {
     let floats = prop_oneof![
         any::<f64>(),
         any::<u64>().prop_map(f64::from_bits),
-        prop::sample::select(vec![0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, -f64::NAN, f64::MIN_POSITIVE]),
+        prop::sample::select(vec![
+            0.0,
+            -0.0,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            f64::NAN,
+            -f64::NAN,
+            f64::MIN_POSITIVE
+        ]),
     ];
-    let edges: Vec<i128> = (0..=64_u32).flat_map(|bit| [(1_i128 << bit) - 1, -(1_i128 << bit.min(63)), (1_i128 << bit.min(63)) + 1]).collect();
+    let edges: Vec<i128> = (0..=64_u32)
+        .flat_map(|bit| [(1_i128 << bit) - 1, -(1_i128 << bit.min(63)), (1_i128 << bit.min(63)) + 1])
+        .collect();
     let ints = prop_oneof![
         any::<i64>().prop_map(i128::from),
         any::<u64>().prop_map(i128::from),
         (-3_i128..3),
         prop::sample::select(edges),
     ];
-    let time = (any::<i64>(), 0..1_000_000_000_u32).prop_map(|(s, n)| Element::Time(Time::new(s, n).unwrap()));
+    let time =
+        (any::<i64>(), 0..1_000_000_000_u32).prop_map(|(s, n)| Element::Time(Time::new(s, n).unwrap()));
     let leaf = prop_oneof![
         Just(Element::Null),
-        prop::collection::vec(prop_oneof![Just(0_u8), Just(1), Just(0xff), any::<u8>()], 0..6).prop_map(Element::Bytes),
+        prop::collection::vec(prop_oneof![Just(0_u8), Just(1), Just(0xff), any::<u8>()], 0..6)
+            .prop_map(Element::Bytes),
         "[\u{0}\u{1}ab\u{ff}\u{10ffff}]{0,5}".prop_map(Element::Text),
         ints.prop_map(Element::Int),
         floats.prop_map(Element::Float),
@@ -130,7 +142,10 @@ fn golden_vectors() {
     golden("\0", "02 00 ff 00");
     golden("é€😀", "02 c3 a9 e2 82 ac f0 9f 98 80 00");
     golden(&Element::Tuple(vec![]), "05 00");
-    golden(&Element::Tuple(vec![Element::Null, Element::Int(1), Element::Tuple(vec![])]), "05 00 ff 15 01 05 00 00");
+    golden(
+        &Element::Tuple(vec![Element::Null, Element::Int(1), Element::Tuple(vec![])]),
+        "05 00 ff 15 01 05 00 00",
+    );
     golden(&0, "14");
     golden(&1, "15 01");
     golden(&255, "15 ff");
@@ -158,22 +173,22 @@ fn golden_vectors() {
 #[test]
 fn bytes_that_no_key_has_are_refused() {
     for bytes in [
-        &b"\x03"[..],         // no such code
-        b"\x0b\x01",          // integers beyond eight bytes
+        &b"\x03"[..], // no such code
+        b"\x0b\x01",  // integers beyond eight bytes
         b"\x1d\x09",
-        b"\x20\0\0\0\0",      // single floats are not ours
+        b"\x20\0\0\0\0", // single floats are not ours
         b"\x33",
         b"\xff",
-        b"\x15",              // cut short
-        b"\x15\0",            // longer than need be
+        b"\x15",   // cut short
+        b"\x15\0", // longer than need be
         b"\x16\0\x01",
         b"\x13\xff",
         b"\x12\xff\x01",
         b"\x0c\x7f\xff\xff\xff\xff\xff\xff\xfe", // less than i64::MIN
-        b"\x02ab",            // no end
-        b"\x02\xff\xfe\0",    // not UTF-8
-        b"\x02a\0\xff",       // escape, then no end
-        b"\x05\x14",          // no end
+        b"\x02ab",                               // no end
+        b"\x02\xff\xfe\0",                       // not UTF-8
+        b"\x02a\0\xff",                          // escape, then no end
+        b"\x05\x14",                             // no end
         b"\x05\0\xff",
         b"\x21\0\0",
         b"\x30\0",

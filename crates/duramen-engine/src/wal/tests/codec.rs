@@ -22,7 +22,14 @@ fn segment_header() -> SegmentHeader {
 }
 
 fn frame_header() -> (FrameHeader, Vec<Part>) {
-    let part = |seq, bytes, last| Part { bytes, seq: CommitSeq(seq), first: true, last, derived: !last, checksum: 8 };
+    let part = |seq, bytes, last| Part {
+        bytes,
+        seq: CommitSeq(seq),
+        first: true,
+        last,
+        derived: !last,
+        checksum: 8,
+    };
     let header = FrameHeader {
         kind: FrameKind::Group,
         part_count: 2,
@@ -41,8 +48,13 @@ fn frame_header() -> (FrameHeader, Vec<Part>) {
 
 #[test]
 fn position_survives_encoding() {
-    let position =
-        LogPosition { slot: SegmentSlot(1), epoch: Epoch(2), offset: 512, seq: CommitSeq(3), checksum: 4 << 100 };
+    let position = LogPosition {
+        slot: SegmentSlot(1),
+        epoch: Epoch(2),
+        offset: 512,
+        seq: CommitSeq(3),
+        checksum: 4 << 100,
+    };
     assert_eq!(LogPosition::decode(&position.encode()), position);
 }
 

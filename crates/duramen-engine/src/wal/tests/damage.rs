@@ -176,10 +176,14 @@ fn a_segment_rolled_back_is_damage() {
         if seq % 15 == 0 && seq < 60 {
             from = log.position();
             log.recycle(&from);
-            states.push(disk.files().into_iter().map(|path| (path.clone(), disk.read_file(&path).unwrap())).collect());
+            states.push(
+                disk.files().into_iter().map(|path| (path.clone(), disk.read_file(&path).unwrap())).collect(),
+            );
         }
         if seq % 4 == 0 {
-            states.push(disk.files().into_iter().map(|path| (path.clone(), disk.read_file(&path).unwrap())).collect());
+            states.push(
+                disk.files().into_iter().map(|path| (path.clone(), disk.read_file(&path).unwrap())).collect(),
+            );
         }
     }
     log.prepare_spare().unwrap();
@@ -211,7 +215,9 @@ fn a_segment_rolled_back_is_damage() {
 #[test]
 fn another_databases_log_is_called_foreign() {
     let sample = sample(true);
-    for identity in [LogIdentity { log: LogId(9), ..identity() }, LogIdentity { database: DatabaseId(9), ..identity() }] {
+    for identity in
+        [LogIdentity { log: LogId(9), ..identity() }, LogIdentity { database: DatabaseId(9), ..identity() }]
+    {
         let error =
             recover(&sample.disk, dir(), identity, &geometry(), &sample.from, &mut |_| Ok(())).unwrap_err();
         assert_eq!(error.code(), Code::LogMissing);

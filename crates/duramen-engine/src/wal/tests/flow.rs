@@ -67,8 +67,7 @@ fn a_record_larger_than_a_segment_is_cut_and_joined() {
 fn a_frame_longer_than_a_slice_is_replayed() {
     let disk = disk(4);
     let geometry = Geometry { segment_bytes_min: 8 << 20, segment_bytes_max: 8 << 20, ..geometry() };
-    let (log, from) =
-        Log::create(&shared(&disk), dir(), identity(), geometry, SyncMethod::Dsync).unwrap();
+    let (log, from) = Log::create(&shared(&disk), dir(), identity(), geometry, SyncMethod::Dsync).unwrap();
     let large: Vec<u8> = (0..3_000_000u32).map(|index| (index % 251) as u8).collect();
     log.write_and_sync(&group(&[record(1, large.clone()), record(2, vec![5; 5])], 0)).unwrap();
     let mut found = Vec::new();
@@ -157,9 +156,10 @@ fn a_write_that_took_no_byte_leaves_the_end_where_it_was() {
 /// D6: after a partial write or a failed sync nothing is taken any more.
 #[test]
 fn a_failed_sync_or_partial_write_ends_the_log() {
-    for fault in
-        [Fault::new(CallKind::Sync, 0, Effect::EIO), Fault::new(CallKind::Write, 0, Effect::ShortWrite(ErrorKindIo::Other))]
-    {
+    for fault in [
+        Fault::new(CallKind::Sync, 0, Effect::EIO),
+        Fault::new(CallKind::Write, 0, Effect::ShortWrite(ErrorKindIo::Other)),
+    ] {
         for sync in [SyncMethod::Fdatasync, SyncMethod::Dsync] {
             let disk = disk(8);
             let (log, _) = create(&disk, sync);
@@ -201,7 +201,9 @@ fn a_group_that_does_not_continue_the_log_is_refused() {
     let disk = disk(10);
     let (log, _) = create(&disk, SyncMethod::Fdatasync);
     for bad in [group(&[record(2, vec![])], 0), group(&[record(1, vec![])], 1)] {
-        assert!(matches!(log.write(&bad), Err(LogWriteError::Refused(error)) if error.kind() == ErrorKind::Invalid));
+        assert!(
+            matches!(log.write(&bad), Err(LogWriteError::Refused(error)) if error.kind() == ErrorKind::Invalid)
+        );
     }
     commit(&log, 1, vec![]);
 }
@@ -228,7 +230,8 @@ fn creation_cut_short_is_repeated_and_a_log_with_commits_is_not_overwritten() {
     drop(log);
     let (log, _) = create(&disk, SyncMethod::Fdatasync);
     commit(&log, 1, vec![1]);
-    let error = Log::create(&shared(&disk), dir(), identity(), geometry(), SyncMethod::Fdatasync).unwrap_err();
+    let error =
+        Log::create(&shared(&disk), dir(), identity(), geometry(), SyncMethod::Fdatasync).unwrap_err();
     assert_eq!(error.code(), Code::AlreadyExists);
 }
 
