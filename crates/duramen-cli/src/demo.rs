@@ -1,6 +1,222 @@
-//! Demo.
+//! `duramen demo`: what a newcomer runs first.
+//!
+//! Loads the January flights that are part of the binary, asks three questions, then starts this binary again as a
+//! child that writes with acknowledgements, kills it in the middle, and looks for every row it acknowledged. What is
+//! shown is what happened: nothing is claimed that was not just read back.
+
+mod questions;
+mod victim;
 pub(crate) mod writer;
-use crate::{args::DemoArgs, failure::Result, output::Output};
-pub(crate) fn run(_: &DemoArgs, _: Output) -> Result<()> {
+
+use std::path::Path;
+use std::time::Instant;
+
+use duramen::cell::RowEncoder;
+use duramen::schema::ColumnType;
+use duramen::{Code, Db, Disk, Document, OsDisk, Reads, RowBatch, Schema, doc};
+
+use crate::args::DemoArgs;
+use crate::failure::{CANNOT_KEEP, FAILED, Failure, Result};
+use crate::numbers::{grouped, rate, time};
+use crate::output::Output;
+use victim::Recovered;
+
+/// Flights of January 2013 from New York, gzipped CSV: docs and licence in `data/nycflights`.
+const JANUARY: &[u8] = include_bytes!("../data/flights-january.csv.gz");
+
+/// Rows in the sample.
+const JANUARY_ROWS: u64 = 27_004;
+
+/// The tree that says: this database is the demo's and may be made anew.
+const MARK_TREE: &str = "demo";
+const MARK_KEY: &[u8] = b"mark";
+
+const BATCH_ROWS: usize = 1000;
+const COLLECTION: &str = "flights";
+const TEXT_COLUMNS: [&str; 4] = ["carrier", "tailnum", "origin", "dest"];
+
+/// Runs the command.
+pub(crate) fn run(args: &DemoArgs, out: Output) -> Result<()> {
+    let begun = Instant::now();
+    let dir = args.dir.as_path();
+    check_file_system(dir, args.allow_tmpfs)?;
+    let db = open_marked(dir)?;
+    let loaded = load(&db, out)?;
+    let answers = questions::ask(&db, out)?;
+    db.close()?;
+    drop(db);
+    let recovered = victim::kill_and_recover(dir, out)?;
+    conclude(dir, &recovered, begun, out)?;
+    if out.is_json() {
+        let mut fields =
+            doc! { "path": dir.display().to_string(), "rows": loaded.rows, "questions": answers };
+        fields.set("acknowledged", recovered.acknowledged);
+        fields.set("found", recovered.found);
+        fields.set("in_flight", recovered.in_flight);
+        fields.set("seconds", begun.elapsed().as_secs_f64());
+        out.object("demo", fields)?;
+    }
     Ok(())
+}
+
+/// Says a line of the story; under `--json` the one object at the end tells it.
+fn say(out: Output, text: &str) -> Result<()> {
+    if out.is_json() { Ok(()) } else { out.line(text) }
+}
+
+/// A file system in memory survives no power cut, so a demo of durability there would be a lie.
+fn check_file_system(dir: &Path, allowed: bool) -> Result<()> {
+    let parent = dir.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("."));
+    let found =
+        OsDisk::default().file_system(parent).map_err(|error| Failure::io("look at", parent, &error))?;
+    if found.name != "tmpfs" && found.name != "ramfs" {
+        return Ok(());
+    }
+    if allowed {
+        return Ok(());
+    }
+    Err(Failure::said(
+        CANNOT_KEEP,
+        Code::Unsupported,
+        format!("{} is on a {}, which lives in memory and survives no power cut", dir.display(), found.name),
+        "name a directory on a disk with --dir, or say --allow-tmpfs",
+    ))
+}
+
+/// Opens the demo's own database, made anew; refuses any other directory.
+fn open_marked(dir: &Path) -> Result<Db> {
+    let refused = |why: &str| {
+        Failure::said(
+            FAILED,
+            Code::AlreadyExists,
+            format!("{} {why}, and the demo writes over nothing that is not its own", dir.display()),
+            "name another directory with --dir, or remove this one",
+        )
+    };
+    let is_new = match dir.read_dir() {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
+        Err(_) if dir.is_file() => return Err(refused("is a file")),
+        Err(error) => return Err(Failure::io("open", dir, &error)),
+    };
+    if !is_new && !dir.join("data").is_file() {
+        return Err(refused("is not a database"));
+    }
+    let db = Db::options().open(dir)?;
+    if !is_new && db.bytes(MARK_TREE).get(MARK_KEY)?.is_none() {
+        db.close()?;
+        return Err(refused("is a database without the demo's mark"));
+    }
+    db.write(|tx| {
+        for schema in tx.collections()? {
+            tx.drop_collection(schema.name())?;
+        }
+        tx.put_bytes(MARK_TREE, MARK_KEY, b"made by `duramen demo`, which may make it anew")
+    })?;
+    Ok(db)
+}
+
+struct Loaded {
+    rows: u64,
+}
+
+/// Loads January, a thousand rows a transaction, each on disk before the next.
+fn load(db: &Db, out: Output) -> Result<Loaded> {
+    say(out, &format!("Loading {} flights of January 2013 from New York ...", grouped(JANUARY_ROWS)))?;
+    let begun = Instant::now();
+    let syncs = db.stats().log.sync_count;
+    let mut reader = csv::Reader::from_reader(flate2::read::GzDecoder::new(JANUARY));
+    let broken = |error: &dyn std::fmt::Display| {
+        Failure::said(
+            FAILED,
+            Code::System,
+            format!("the sample inside this binary is damaged: {error}"),
+            "install it again",
+        )
+    };
+    let header: Vec<String> =
+        reader.headers().map_err(|error| broken(&error))?.iter().map(str::to_owned).collect();
+    let schema = schema(&header);
+    let encoder = RowEncoder::new(&schema, &header, &["NA".to_owned()])?;
+    db.transact(|tx| tx.create(&schema))?;
+    let (mut rows, mut batches) = (0_u64, 0_u64);
+    let mut batch = RowBatch::new();
+    let mut record = csv::ByteRecord::new();
+    loop {
+        let more = reader.read_byte_record(&mut record).map_err(|error| broken(&error))?;
+        if more {
+            batch.push_cells(&encoder, |index| &record[index]).map_err(|bad| broken(&bad.problem))?;
+        }
+        if batch.len() == BATCH_ROWS || (!more && !batch.is_empty()) {
+            db.write(|tx| tx.put_rows(COLLECTION, &batch))?;
+            rows += batch.len() as u64;
+            batches += 1;
+            batch = RowBatch::new();
+        }
+        if !more {
+            break;
+        }
+    }
+    let took = begun.elapsed();
+    say(
+        out,
+        &format!(
+            "  {} rows in {batches} transactions, each on disk before the next ({} syncs), in {}: {} rows/s\n",
+            grouped(rows),
+            db.stats().log.sync_count - syncs,
+            time(took),
+            grouped(rate(rows, took))
+        ),
+    )?;
+    Ok(Loaded { rows })
+}
+
+fn schema(header: &[String]) -> Schema {
+    let schema = Schema::new(COLLECTION)
+        .key(["carrier", "time_hour", "flight", "origin"])
+        .sum(["dep_delay", "distance"])
+        .null_marker("NA");
+    header.iter().fold(schema, |schema, name| {
+        let kind = match name.as_str() {
+            "time_hour" => ColumnType::Time,
+            text if TEXT_COLUMNS.contains(&text) => ColumnType::Text,
+            _ => ColumnType::Int,
+        };
+        schema.column(name, kind)
+    })
+}
+
+fn conclude(dir: &Path, recovered: &Recovered, begun: Instant, out: Output) -> Result<()> {
+    let whole = recovered.found == recovered.acknowledged;
+    if !whole {
+        return Err(Failure::said(
+            crate::failure::DAMAGE,
+            Code::DamagedData,
+            format!(
+                "{} of {} acknowledged rows are missing",
+                recovered.acknowledged - recovered.found,
+                recovered.acknowledged
+            ),
+            "this must never happen: please report it, with the directory",
+        ));
+    }
+    let shown = dir.display();
+    let lines = [
+        format!("\nThat took {}. The database is the directory {shown}; try next:", time(begun.elapsed())),
+        format!("  duramen reduce {shown} -c flights --prefix UA"),
+        format!("  duramen scan {shown} -c flights --prefix UA,2013-01-31T10:00:00Z --limit 5"),
+        format!("  duramen count {shown} -c flights --from AA --to B6 --json"),
+        format!("  duramen check {shown}"),
+        "  duramen import my.duramen FILE.csv --collection NAME --key COLUMN,...".to_owned(),
+    ];
+    lines.iter().try_for_each(|line| say(out, line))
+}
+
+/// An answer in the one JSON object.
+fn answer(question: &str, fields: Document) -> Document {
+    let mut answer = doc! { "question": question };
+    for (name, value) in fields.iter() {
+        answer.set(name, value.clone());
+    }
+    answer
 }

@@ -1,12 +1,15 @@
 //! `duramen collections`, `inspect` and `check`.
 
-use duramen::{Db, Document, Reads, Schema, Snapshot, Span, Value, doc};
+use std::path::Path;
+
+use duramen::{Db, Document, DocumentReport, KeyRange, Reads, Schema, Snapshot, Span, Value, doc};
 
 use crate::args::DatabaseArgs;
 use crate::database;
 use crate::failure::{DAMAGE, Failure, Result};
-use crate::numbers::grouped;
+use crate::numbers::{bytes, grouped};
 use crate::output::{Output, align_right, new_table, printable};
+use crate::read::shown;
 
 /// Every collection with its rows, key, columns and sums.
 pub(crate) fn collections(args: &DatabaseArgs, out: Output) -> Result<()> {
@@ -27,7 +30,7 @@ pub(crate) fn collections(args: &DatabaseArgs, out: Output) -> Result<()> {
         table.add_row([
             schema.name().to_owned(),
             grouped(snapshot.count(schema.name(), Span::all())?),
-            printable(&schema.key_columns().join("\u{2c}")),
+            printable(&schema.key_columns().join(",")),
             printable(&schema.sum_columns().join(",")),
             columns.collect::<Vec<_>>().join(", "),
         ]);
@@ -53,8 +56,7 @@ fn as_json(snapshot: &Snapshot, schema: &Schema) -> Result<Value> {
 /// What the database is made of, and how durable it is.
 pub(crate) fn inspect(args: &DatabaseArgs, out: Output) -> Result<()> {
     let db = database::open_to_read(&args.db)?;
-    let snapshot = db.snapshot()?;
-    let facts = facts(&db, &snapshot)?;
+    let facts = facts(&db, &db.snapshot()?)?;
     if out.is_json() {
         return out.object("inspect", facts);
     }
@@ -66,17 +68,71 @@ pub(crate) fn inspect(args: &DatabaseArgs, out: Output) -> Result<()> {
 }
 
 fn facts(db: &Db, snapshot: &Snapshot) -> Result<Document> {
-    let _ = (db, snapshot);
-    Ok(doc! {})
+    let (stats, posture) = (db.stats(), db.posture());
+    let mut collections = Document::new();
+    for schema in snapshot.collections()? {
+        collections.set(schema.name(), snapshot.count(schema.name(), Span::all())?);
+    }
+    let mut byte_trees = Document::new();
+    for name in snapshot.byte_trees()? {
+        let keys = snapshot.count_bytes(&name, &KeyRange::all())?;
+        byte_trees.set(name, keys);
+    }
+    let geometry = &posture.geometry;
+    Ok(doc! {
+        "path": posture.path.display().to_string(),
+        "database": posture.database.to_string(),
+        "seq": posture.published.0,
+        "file_system": posture.file_system,
+        "data": doc! {
+            "file_bytes": file_bytes(&posture.path.join("data")),
+            "used_bytes": stats.space.used_blocks * stats.block_bytes,
+            "block_bytes": stats.block_bytes,
+        },
+        "log": doc! {
+            "path": posture.wal_dir.display().to_string(),
+            "bytes": directory_bytes(&posture.wal_dir),
+        },
+        "recovery": doc! {
+            "records": stats.recovery.record_count,
+            "unmarked_groups": stats.recovery.unmarked_group_count,
+            "torn": stats.recovery.torn,
+        },
+        "geometry": doc! {
+            "leaf_bytes_max": geometry.leaf_bytes_max as u64,
+            "inner_bytes_max": geometry.inner_bytes_max as u64,
+            "big_value_bytes": geometry.big_value_bytes as u64,
+            "segment_bytes_max": geometry.segment_bytes_max,
+        },
+        "collections": collections,
+        "byte_trees": byte_trees,
+    })
 }
 
-/// Calls with each leaf, named by its path.
+fn file_bytes(path: &Path) -> Option<u64> {
+    path.metadata().ok().map(|metadata| metadata.len())
+}
+
+fn directory_bytes(path: &Path) -> Option<u64> {
+    let entries = path.read_dir().ok()?;
+    Some(entries.flatten().filter_map(|entry| file_bytes(&entry.path())).sum())
+}
+
+/// Calls with each leaf, named by its path; sizes get units.
 fn flatten(path: &str, document: &Document, each: &mut impl FnMut(&str, &str)) {
     for (name, value) in document.iter() {
-        let path = if path.is_empty() { name.to_owned() } else { format!("{path} {name}") };
+        let path = if path.is_empty() {
+            name.replace('_', " ")
+        } else {
+            format!("{path}: {}", name.replace('_', " "))
+        };
         match value {
             Value::Map(inner) => flatten(&path, inner, each),
-            other => each(&path, &crate::read::shown(other)),
+            Value::Int(count) if name.contains("bytes") && *count >= 0 => {
+                each(&path, &bytes(u64::try_from(*count).unwrap_or(u64::MAX)));
+            }
+            Value::Int(count) => each(&path, &grouped(*count)),
+            other => each(&path, &shown(other)),
         }
     }
 }
@@ -84,11 +140,52 @@ fn flatten(path: &str, document: &Document, each: &mut impl FnMut(&str, &str)) {
 /// Verifies everything; exit code 3 if damage is found.
 pub(crate) fn check(args: &DatabaseArgs, out: Output) -> Result<()> {
     let db = database::open_to_read(&args.db)?;
-    let report = db.check()?;
-    let _ = report;
+    let pages = db.check()?;
+    // Documents are read only from pages that are whole: what is wrong below them is told once.
+    let documents = if pages.is_clean() { db.check_documents()? } else { DocumentReport::default() };
+    let problem_count = pages.problem_count + documents.problem_count;
+    let problems: Vec<&String> = pages.problems.iter().chain(&documents.problems).collect();
     if out.is_json() {
-        out.object("check", doc! { "ok": true })?;
+        out.object(
+            "check",
+            doc! {
+                "ok": problem_count == 0,
+                "seq": pages.seq.0,
+                "trees": pages.trees,
+                "entries": pages.entries,
+                "pages": pages.pages,
+                "big_values": pages.big_values,
+                "reductions": pages.reductions,
+                "documents": documents.documents,
+                "lost_extents": pages.unreached.len() as u64,
+                "problem_count": problem_count,
+                "problems": problems.iter().map(|problem| Value::from(problem.as_str())).collect::<Vec<_>>(),
+            },
+        )?;
+    } else {
+        for problem in problems {
+            out.line(&printable(problem))?;
+        }
+        out.line(&format!(
+            "checked seq {}: {} trees, {} entries, {} pages, {} big values, {} reductions, {} documents",
+            pages.seq,
+            grouped(pages.trees),
+            grouped(pages.entries),
+            grouped(pages.pages),
+            grouped(pages.big_values),
+            grouped(pages.reductions),
+            grouped(documents.documents),
+        ))?;
+        if problem_count == 0 {
+            out.line("nothing is wrong")?;
+        }
     }
-    let ok = true;
-    if ok { Ok(()) } else { Err(Failure::Exit(DAMAGE)) }
+    if problem_count == 0 {
+        return Ok(());
+    }
+    out.note(&format!(
+        "{} problems found; restore a backup, or export what can be read",
+        grouped(problem_count)
+    ));
+    Err(Failure::Exit(DAMAGE))
 }

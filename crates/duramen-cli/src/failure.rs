@@ -65,14 +65,6 @@ impl Failure {
         self
     }
 
-    /// The same failure with another hint.
-    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Failure {
-        if let Failure::Said(said) = &mut self {
-            said.hint = hint.into();
-        }
-        self
-    }
-
     /// Ended by a signal, all said.
     pub(crate) fn signal(number: u8) -> Failure {
         Failure::Exit(SIGNAL_BASE.saturating_add(number))

@@ -148,7 +148,7 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
     };
     let loaded = pipeline::run(&db, &terms, rows, out, &signals, &progress);
     progress.finish();
-    report(&db, &loaded, &Report { args, begun, syncs_before: before.syncs, out })?;
+    report(&db, &loaded, &Report { args, begun, syncs_before: before.log.sync_count, out })?;
     let closed = db.close();
     finish(loaded, &signals, out)?;
     Ok(closed?)
@@ -184,7 +184,7 @@ struct Report<'a> {
 /// Says what is stored now, however the import ended.
 fn report(db: &Db, loaded: &Loaded, report: &Report<'_>) -> Result<()> {
     let took = report.begun.elapsed();
-    let syncs = db.stats().syncs.saturating_sub(report.syncs_before);
+    let syncs = db.stats().log.sync_count.saturating_sub(report.syncs_before);
     let level = level_name(report.args.durability.into());
     let per_second = rate(loaded.rows, took);
     if report.out.is_json() {

@@ -19,6 +19,16 @@ pub(crate) fn grouped(number: impl Into<i128>) -> String {
     text
 }
 
+/// `1 row`, `27,004 rows`.
+pub(crate) fn counted(number: u64, thing: &str) -> String {
+    let ending = match (number, thing.ends_with("ch")) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{} {thing}{ending}", grouped(number))
+}
+
 /// Bytes with the largest unit that leaves a number of at least one.
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
@@ -71,6 +81,7 @@ mod tests {
         ] {
             assert_eq!(bytes(count), text);
         }
+        assert_eq!((counted(1, "batch").as_str(), counted(2000, "row").as_str()), ("1 batch", "2,000 rows"));
         assert_eq!(time(Duration::from_micros(1_234)), "1.2 ms");
         assert_eq!(time(Duration::from_micros(12_345_678)), "12.34 s");
         assert_eq!(rate(27_004, Duration::from_millis(500)), 54_008);

@@ -71,7 +71,9 @@ impl Space {
         let mut used = Bitmap::default();
         let first = first_free_block(data.block_bytes());
         used.set(0, u32::try_from(first).expect("the superblock area is small"));
-        Space::with(data, used, PersistedMap::default(), 0)
+        // After a crash before the first checkpoint the log may name extents anywhere in the file.
+        let file_blocks = data.file().len().unwrap_or(0) / data.block_bytes() as u64;
+        Space::with(data, used, PersistedMap::default(), file_blocks)
     }
 
     fn with(data: DataFile, used: Bitmap, persisted: PersistedMap, file_blocks: u64) -> Space {
@@ -252,7 +254,7 @@ impl Space {
 
     fn grow(&self, state: &mut State, wanted_blocks: u64) -> Result<()> {
         let block_bytes = self.data.block_bytes() as u64;
-        let from = state.file_blocks.max(state.used.end());
+        let from = state.file_blocks;
         // A little ahead, so that the file system is asked seldom; a small database stays small.
         let ahead = (from / 8).clamp(16, 2048);
         let path = self.data.path();

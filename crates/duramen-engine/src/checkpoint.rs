@@ -30,11 +30,16 @@ const POISON: &str = "nothing panics while a checkpoint is locked";
 #[derive(Debug)]
 pub struct Checkpointer {
     store: Arc<Store>,
-    state: Mutex<Newest>,
+    /// Held while a checkpoint or a spill runs: where the reaping of dropped trees goes on; `None` when it is done.
+    turn: Mutex<Reaping>,
+    /// Held for a moment only.
+    newest: Mutex<Newest>,
 }
 
+type Reaping = BTreeMap<TreeId, Option<Vec<u8>>>;
+
 /// The newest durable checkpoint and what the next one builds on.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Newest {
     superblock: Superblock,
     /// Where replay starts from the older superblock: the log is kept from there.
@@ -43,8 +48,6 @@ struct Newest {
     roots: Option<Slot>,
     /// The trees as they were at it.
     trees: TreeTable,
-    /// Where the reaping of dropped trees goes on; `None` when it is done.
-    reaping: BTreeMap<TreeId, Option<Vec<u8>>>,
 }
 
 /// The tree of roots as a checkpoint writes it.
@@ -101,10 +104,8 @@ impl Checkpointer {
         roots: Option<Slot>,
         trees: TreeTable,
     ) -> Self {
-        Checkpointer {
-            store,
-            state: Mutex::new(Newest { superblock, older, roots, trees, reaping: BTreeMap::new() }),
-        }
+        let newest = Mutex::new(Newest { superblock, older, roots, trees });
+        Checkpointer { store, turn: Mutex::default(), newest }
     }
 
     /// The newest durable superblock.
@@ -128,12 +129,13 @@ impl Checkpointer {
         aim: CheckpointAim,
         between: &mut dyn FnMut(),
     ) -> std::result::Result<CheckpointReport, CheckpointError> {
-        let mut newest = self.newest();
+        let mut reaping = self.turn();
+        let newest = self.newest().clone();
         let position = *root.position.get().expect("a published root knows its place in the log");
         assert!(position.seq >= root.seq, "the log holds the root's last commit");
         let generation = newest.superblock.generation.next();
         let mut output = Output::new(&self.store, between);
-        let written = self.write_all(&mut newest, root, generation, &mut output);
+        let written = self.write_all(&newest, &mut reaping, root, generation, &mut output);
         let (new_roots, draft) = match written {
             Ok(written) => written,
             Err(error) => {
@@ -162,11 +164,8 @@ impl Checkpointer {
         self.write_superblock(&superblock)?;
         self.store.space.adopt(draft);
         let older = newest.superblock.replay;
-        newest.superblock = superblock;
-        newest.older = older;
-        newest.roots = roots;
-        newest.trees = root.trees.clone();
-        drop(newest);
+        *self.newest() = Newest { superblock, older, roots, trees: root.trees.clone() };
+        drop(reaping);
         let registry = &self.store.registry;
         self.store.space.release(older.seq, || registry.held());
         Ok(CheckpointReport { seq: root.seq, keep_log_from: older, written_bytes })
@@ -184,7 +183,7 @@ impl Checkpointer {
     /// # Errors
     /// `Full` or `Io`.
     pub fn spill(&self, root: &Root, between: &mut dyn FnMut()) -> Result<()> {
-        let _one_at_a_time = self.newest();
+        let _one_at_a_time = self.turn();
         let mut output = Output::new(&self.store, between);
         for tree in root.trees.iter() {
             if let Some(slot) = &tree.slot {
@@ -197,12 +196,13 @@ impl Checkpointer {
     /// Writes everything but the superblock.
     fn write_all(
         &self,
-        newest: &mut Newest,
+        newest: &Newest,
+        reaping: &mut Reaping,
         root: &Root,
         generation: Generation,
         output: &mut Output<'_>,
     ) -> Result<(NewRoots, MapDraft)> {
-        let new_roots = self.write_roots(newest, root, output)?;
+        let new_roots = self.write_roots(newest, reaping, root, output)?;
         let gone =
             new_roots.replaced.iter().filter_map(|node| node.place()).map(|place| place.location.extent());
         let put = &mut |page: &Page, block| output.put_at(page, block);
@@ -215,17 +215,23 @@ impl Checkpointer {
     }
 
     /// Writes what changed since the newest checkpoint, and the tree of roots.
-    fn write_roots(&self, newest: &mut Newest, root: &Root, output: &mut Output<'_>) -> Result<NewRoots> {
+    fn write_roots(
+        &self,
+        newest: &Newest,
+        reaping: &mut Reaping,
+        root: &Root,
+        output: &mut Output<'_>,
+    ) -> Result<NewRoots> {
         let pages = &self.store.pages;
         let mut rows: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
         let mut changed = root.trees.changed_since(&newest.trees);
-        changed.extend(newest.reaping.keys().filter(|id| root.trees.get(**id).is_some()));
+        changed.extend(reaping.keys().filter(|id| root.trees.get(**id).is_some()));
         changed.sort_unstable();
         changed.dedup();
         output.flush()?;
         for id in changed {
             let entry =
-                root.trees.get(id).map(|tree| self.write_entry(newest, tree, output)).transpose()?.flatten();
+                root.trees.get(id).map(|tree| self.write_entry(reaping, tree, output)).transpose()?.flatten();
             rows.push((id.0.to_be_bytes().to_vec(), entry.map(|entry| entry.encode())));
         }
         let changes: Vec<Change<'_>> = rows
@@ -254,7 +260,7 @@ impl Checkpointer {
     /// Writes one tree and describes it; `None` once a dropped tree has given everything back.
     fn write_entry(
         &self,
-        newest: &mut Newest,
+        reaping: &mut Reaping,
         tree: &TreeState,
         output: &mut Output<'_>,
     ) -> Result<Option<RootEntry>> {
@@ -264,12 +270,12 @@ impl Checkpointer {
         let mut reaped_to = Vec::new();
         if let (Some(slot), Some(dropped_at)) = (slot, tree.dropped_at) {
             output.flush()?;
-            let start = newest.reaping.get(&tree.id).unwrap_or(&Some(tree.reaped_to.clone())).clone();
+            let start = reaping.get(&tree.id).unwrap_or(&Some(tree.reaped_to.clone())).clone();
             let next = match start {
                 Some(start) => reap(&self.store, slot, &start, tree.has_big_values, dropped_at)?,
                 None => None,
             };
-            newest.reaping.insert(tree.id, next.clone());
+            reaping.insert(tree.id, next.clone());
             let Some(next) = next else { return Ok(None) };
             reaped_to = next;
         }
@@ -285,15 +291,14 @@ impl Checkpointer {
 
     /// Dropped trees that have given everything back: the roots may forget them.
     pub fn reaped(&self) -> Vec<TreeId> {
-        let newest = self.newest();
-        newest.reaping.iter().filter(|(_, next)| next.is_none()).map(|(id, _)| *id).collect()
+        self.turn().iter().filter(|(_, next)| next.is_none()).map(|(id, _)| *id).collect()
     }
 
     /// The roots have forgotten these trees.
     pub fn forgotten(&self, ids: &[TreeId]) {
-        let mut newest = self.newest();
+        let mut reaping = self.turn();
         for id in ids {
-            newest.reaping.remove(id);
+            reaping.remove(id);
         }
     }
 
@@ -315,6 +320,10 @@ impl Checkpointer {
     }
 
     fn newest(&self) -> MutexGuard<'_, Newest> {
-        self.state.lock().expect(POISON)
+        self.newest.lock().expect(POISON)
+    }
+
+    fn turn(&self) -> MutexGuard<'_, Reaping> {
+        self.turn.lock().expect(POISON)
     }
 }

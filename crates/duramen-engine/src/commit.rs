@@ -28,7 +28,7 @@ use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
 use crate::options::Durability;
 use crate::snapshot::Registration;
-use crate::tree::{Loading, Stop};
+use crate::tree::{Apply, Loading, Stop};
 use crate::wal::{Log, Record};
 
 pub use apply::{Applied, Unknown, apply_changes};
@@ -253,7 +253,7 @@ impl Committer {
                 }
                 Err(Stop::Missing) => drop(order),
             }
-            if let Err(error) = self.warm(&submission) {
+            if let Err(error) = self.warm(&submission, round) {
                 return Err(self.abandon(error, &submission.values));
             }
         }
@@ -522,16 +522,22 @@ impl Committer {
         }
     }
 
-    /// Brings into memory what the changes will touch, without the lock.
-    fn warm(&self, submission: &Submission) -> Result<()> {
+    /// Brings into memory what the changes will touch, without the lock: first the paths to the keys, and if that
+    /// was not enough also the neighbours that nodes are joined with.
+    fn warm(&self, submission: &Submission, round: u32) -> Result<()> {
         let held = self.hold_sealed();
         let (trees, changes) = (&held.root().trees, submission.changes.lists());
-        let seq = held.root().seq.next();
-        match apply_changes(&self.store, trees, &changes, seq, Loading::Allowed, Unknown::Refuse) {
-            Ok(_) => Ok(()),
-            Err(Stop::Failed(error)) => Err(error),
-            Err(Stop::Missing) => unreachable!("loading is allowed"),
+        if round == 0 {
+            for (id, changes) in &changes {
+                if let Some(slot) = trees.get(*id).and_then(|tree| tree.slot.as_ref()) {
+                    Apply::warm(&self.store.pages, slot, changes)?;
+                }
+            }
+            return Ok(());
         }
+        let seq = held.root().seq.next();
+        let applied = apply_changes(&self.store, trees, &changes, seq, Loading::Allowed, Unknown::Refuse);
+        applied.map(|_| ()).map_err(Stop::into_error)
     }
 }
 

@@ -298,6 +298,7 @@ fn start_threads(keeper: &Arc<Keeper>, options: &Options) -> Result<Option<Threa
     })?;
     let space = Arc::clone(keeper);
     threads.start("duramen-space", move || {
+        space.store().pages.meter().sweep_anew();
         space.sweep();
         let spilled = space.spill_snapshots();
         let written = if space.checkpoint_due() {

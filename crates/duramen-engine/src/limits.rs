@@ -29,7 +29,7 @@ pub const BLOCK_BYTES: usize = 4096;
 pub const SEGMENT_BYTES_MIN: u64 = 1024 * 1024;
 
 /// Largest segment of a log.
-pub const SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+pub const SEGMENT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// Memory over cache, dirty nodes, read and write sets and buffers, unless told otherwise.
 pub const MEMORY_BYTES_DEFAULT: usize = 256 * 1024 * 1024;

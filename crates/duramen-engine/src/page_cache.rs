@@ -4,9 +4,9 @@
 //! A node in memory is owned by the slots that lead to it (see `tree`), so there is no table of frames: this
 //! module only counts, reads and checks. It never decides what to evict (the sweeper in `tree` does).
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
 use crate::data_file::{DataFile, Location, Page, PageKind};
 use crate::error::Result;
@@ -14,33 +14,43 @@ use crate::error::Result;
 /// Of `memory_bytes`, nodes may take this part, in percent; the rest is for buffers, read and write sets.
 const NODES_PERCENT: usize = 75;
 
-/// A reader that finds memory over its bound waits for the sweeper at most this long.
-const READER_WAIT: Duration = Duration::from_millis(5);
+/// Memory is swept from this part of the bound on, in percent.
+const SWEEP_FROM_PERCENT: usize = 90;
+
+/// After a sweep that found little, this part of the bound may come in before the next.
+const SWEEP_STEP_PART: usize = 32;
 
 /// Bytes of nodes in memory, and how many of them are not on disk yet.
-#[derive(Debug)]
 pub struct Meter {
     resident_bytes: AtomicUsize,
     dirty_bytes: AtomicUsize,
     pages_read: AtomicU64,
     bytes_max: usize,
-    waits: bool,
-    swept: Mutex<()>,
-    changed: Condvar,
+    /// A sweep by whoever reads a page is worth while from here on.
+    sweep_from_bytes: AtomicUsize,
+    sweeper: OnceLock<Sweeper>,
 }
 
-const POISON: &str = "nothing panics while the meter is locked";
+impl fmt::Debug for Meter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (resident, dirty) = (self.resident_bytes(), self.dirty_bytes());
+        f.debug_struct("Meter").field("resident_bytes", &resident).field("dirty_bytes", &dirty).finish_non_exhaustive()
+    }
+}
+
+/// Gives memory back; called by whoever finds too much of it taken.
+type Sweeper = Box<dyn Fn() + Send + Sync>;
 
 impl Meter {
-    fn new(memory_bytes: usize, waits: bool) -> Meter {
+    fn new(memory_bytes: usize) -> Meter {
+        let bytes_max = memory_bytes / 100 * NODES_PERCENT;
         Meter {
             resident_bytes: AtomicUsize::new(0),
             dirty_bytes: AtomicUsize::new(0),
             pages_read: AtomicU64::new(0),
-            bytes_max: memory_bytes / 100 * NODES_PERCENT,
-            waits,
-            swept: Mutex::new(()),
-            changed: Condvar::new(),
+            bytes_max,
+            sweep_from_bytes: AtomicUsize::new(bytes_max / 100 * SWEEP_FROM_PERCENT),
+            sweeper: OnceLock::new(),
         }
     }
 
@@ -49,17 +59,40 @@ impl Meter {
         self.resident_bytes().saturating_sub(self.bytes_max / 100 * percent)
     }
 
-    /// Memory was given back.
-    pub fn relieved(&self) {
-        self.changed.notify_all();
+    /// Sets what gives memory back, once.
+    pub fn set_sweeper(&self, sweeper: Sweeper) {
+        assert!(self.sweeper.set(sweeper).is_ok(), "one sweeper an engine");
     }
 
-    /// Waits a moment for memory; whoever reads a page is asked to.
-    fn hold_back(&self) {
-        if self.waits && self.excess(100) > 0 {
-            let guard = self.swept.lock().expect(POISON);
-            drop(self.changed.wait_timeout(guard, READER_WAIT).expect(POISON));
+    /// Gives memory back before a page is read, if there is too much in memory. Where a sweep finds little to give
+    /// back (all is dirty, or in use), the next waits until more has come in: memory goes over its bound rather
+    /// than every read through all of it.
+    fn make_room(&self) {
+        if self.sweep_due()
+            && let Some(sweep) = self.sweeper.get()
+        {
+            sweep();
         }
+    }
+
+    /// Whether a sweep may find something to give back.
+    pub fn sweep_due(&self) -> bool {
+        self.resident_bytes() > self.sweep_from_bytes.load(Ordering::Relaxed)
+    }
+
+    /// A sweep has ended.
+    pub fn swept(&self) {
+        let next = self.sweep_floor().max(self.resident_bytes() + self.bytes_max / SWEEP_STEP_PART);
+        self.sweep_from_bytes.store(next, Ordering::Relaxed);
+    }
+
+    /// Something has become clean, or time has passed: a sweep may find more than the last one did.
+    pub fn sweep_anew(&self) {
+        self.sweep_from_bytes.store(self.sweep_floor(), Ordering::Relaxed);
+    }
+
+    fn sweep_floor(&self) -> usize {
+        self.bytes_max / 100 * SWEEP_FROM_PERCENT
     }
 
     /// Bytes of all nodes in memory.
@@ -124,11 +157,10 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Over an open data file, with a target for memory. Where a sweeper runs, readers wait for it when there is
-    /// too much in memory.
+    /// Over an open data file, with a target for memory.
     #[must_use]
-    pub fn new(data: DataFile, memory_bytes: usize, sweeper_runs: bool) -> Pages {
-        Pages { data, meter: Arc::new(Meter::new(memory_bytes, sweeper_runs)) }
+    pub fn new(data: DataFile, memory_bytes: usize) -> Pages {
+        Pages { data, meter: Arc::new(Meter::new(memory_bytes)) }
     }
 
     /// The file pages come from.
@@ -149,7 +181,7 @@ impl Pages {
     /// As [`DataFile::read`].
     pub fn read(&self, location: &Location, kind: PageKind) -> Result<Page> {
         self.meter.pages_read.fetch_add(1, Ordering::Relaxed);
-        self.meter.hold_back();
+        self.meter.make_room();
         self.data.read(location, kind)
     }
 }

@@ -18,7 +18,7 @@ use crate::checkpoint::{Store, read_superblocks};
 use crate::data_file::{DataFile, Superblock};
 use crate::error::{Error, Result};
 use crate::ids::TreeId;
-use crate::options::{Background, Options};
+use crate::options::Options;
 use crate::page_cache::Pages;
 use crate::snapshot::Registry;
 use crate::tree::{Cursor, Direction, KeyRange, Place, Reducers, Slot};
@@ -56,8 +56,7 @@ pub fn load(file: Arc<dyn File>, path: &Path, options: &Options, reducers: &Redu
         // A damaged older map means there is nothing left to fall back to, and so nothing to hold.
         space.hold(&index, superblock.replay.seq).or_else(|e| if e.is_damage() { Ok(()) } else { Err(e) })?;
     }
-    let sweeper_runs = options.background == Background::Threads && !options.read_only;
-    let pages = Pages::new(data, options.memory_bytes, sweeper_runs);
+    let pages = Pages::new(data, options.memory_bytes);
     let store = Arc::new(Store {
         pages,
         space,

@@ -16,6 +16,7 @@ use crate::reads::Reads;
 use crate::schema::Schema;
 use crate::snapshot::Snapshot;
 use crate::transaction::Transaction;
+use crate::verify::{self, DocumentReport};
 
 /// An open database. Cloning it is cheap, and every clone is the same database; it may be used from any thread.
 #[derive(Clone)]
@@ -175,6 +176,14 @@ impl Db {
     /// What kept it from reading on; damage that was found is in the report.
     pub fn check(&self) -> Result<CheckReport> {
         self.engine.check()
+    }
+
+    /// Reads every document of every collection: it decodes, lies under its own key, and its fields fit its columns.
+    ///
+    /// # Errors
+    /// What reading the disk said; documents that are wrong are in the report.
+    pub fn check_documents(&self) -> Result<DocumentReport> {
+        verify::documents(&self.snapshot()?)
     }
 
     /// The level commits of this handle wait for.

@@ -245,6 +245,7 @@ impl Value {
             Token::Int(value) => Value::Int(value),
             Token::Float(value) => Value::Float(value),
             Token::Text(value) => Value::Text(value.to_owned()),
+            Token::UncheckedText(_) => unreachable!("next() checks text"),
             Token::Bytes(value) => Value::Bytes(value.to_owned()),
             Token::Time(value) => Value::Time(value),
             Token::List(count) => {

@@ -46,6 +46,7 @@ fn write_token(reader: &mut Reader<'_>, token: Token<'_>, out: &mut Vec<u8>, dep
         Token::Int(value) => write_display(out, value),
         Token::Float(value) => write_float(out, value),
         Token::Text(value) => write_text(out, value),
+        Token::UncheckedText(_) => unreachable!("next() checks text"),
         Token::Bytes(value) => {
             out.push(b'"');
             write_base64(out, value);

@@ -74,6 +74,7 @@ pub mod sums;
 pub mod time;
 mod transaction;
 pub mod tuple;
+mod verify;
 
 pub use bytes::ByteTree;
 pub use collection::Collection;
@@ -88,8 +89,9 @@ pub use snapshot::Snapshot;
 pub use span::Span;
 pub use time::Time;
 pub use transaction::Transaction;
+pub use verify::DocumentReport;
 
-pub use duramen_disk::{Disk, MemDisk, OsDisk, SyncMethod};
+pub use duramen_disk::{Disk, FileSystem, MemDisk, OsDisk, SyncMethod};
 pub use duramen_engine::ids::CommitSeq;
 pub use duramen_engine::{
     CheckReport, Direction, Durability, Event, KeyRange, Posture, Receipt, Reducer, ReducerSpec, Stats,

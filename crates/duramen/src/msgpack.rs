@@ -24,6 +24,8 @@ pub(crate) enum Token<'a> {
     Int(i128),
     Float(f64),
     Text(&'a str),
+    /// Text on its way to being [`Token::Text`]; never returned by [`Reader::next`].
+    UncheckedText(&'a [u8]),
     Bytes(&'a [u8]),
     Time(Time),
     List(usize),
@@ -54,12 +56,20 @@ impl<'a> Reader<'a> {
 
     /// The next token.
     pub(crate) fn next(&mut self) -> Result<Token<'a>> {
+        match self.unchecked()? {
+            Token::UncheckedText(bytes) => self.checked(bytes).map(Token::Text),
+            token => Ok(token),
+        }
+    }
+
+    /// The next token, its text not yet looked at.
+    fn unchecked(&mut self) -> Result<Token<'a>> {
         let [tag] = self.take::<1>()?;
         Ok(match tag {
             0x00..=0x7f => Token::Int(i128::from(tag)),
             0x80..=0x8f => Token::Map(usize::from(tag & 0x0f)),
             0x90..=0x9f => Token::List(usize::from(tag & 0x0f)),
-            0xa0..=0xbf => self.text(u32::from(tag & 0x1f))?,
+            0xa0..=0xbf => Token::UncheckedText(self.slice(u32::from(tag & 0x1f))?),
             0xe0..=0xff => Token::Int(i128::from(tag.cast_signed())),
             0xc0 => Token::Null,
             0xc2 => Token::Bool(false),
@@ -74,7 +84,7 @@ impl<'a> Reader<'a> {
             }
             0xd9..=0xdb => {
                 let length = self.length(tag - 0xd9)?;
-                self.text(length)?
+                Token::UncheckedText(self.slice(length)?)
             }
             0xdc..=0xdd => Token::List(self.items(tag - 0xdc)?),
             0xde..=0xdf => Token::Map(self.items(tag - 0xde)?),
@@ -88,12 +98,12 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Steps over one value, whatever it holds, without recursion.
+    /// Steps over one value, whatever it holds, without recursion and without looking at its text.
     pub(crate) fn skip(&mut self) -> Result<()> {
         let mut open: u64 = 1;
         while open > 0 {
             open -= 1;
-            match self.next()? {
+            match self.unchecked()? {
                 Token::List(count) => open += count as u64,
                 Token::Map(count) => open += 2 * count as u64,
                 _ => {}
@@ -112,8 +122,14 @@ impl<'a> Reader<'a> {
 
     /// Reads the name of a field, or fails.
     pub(crate) fn name(&mut self) -> Result<&'a str> {
-        match self.next()? {
-            Token::Text(name) => Ok(name),
+        let name = self.name_bytes()?;
+        self.checked(name)
+    }
+
+    /// Reads the name of a field without looking whether it is UTF-8, to compare it with another.
+    pub(crate) fn name_bytes(&mut self) -> Result<&'a [u8]> {
+        match self.unchecked()? {
+            Token::UncheckedText(name) => Ok(name),
             _ => Err(self.wrong("the name of a field was wanted, and names are text")),
         }
     }
@@ -132,11 +148,8 @@ impl<'a> Reader<'a> {
         Ok(slice)
     }
 
-    fn text(&mut self, length: u32) -> Result<Token<'a>> {
-        let bytes = self.slice(length)?;
-        std::str::from_utf8(bytes)
-            .map(Token::Text)
-            .map_err(|_| self.wrong("text that is not UTF-8 ends here"))
+    fn checked(&self, text: &'a [u8]) -> Result<&'a str> {
+        std::str::from_utf8(text).map_err(|_| self.wrong("text that is not UTF-8 ends here"))
     }
 
     fn unsigned(&mut self, power: u8) -> Result<u64> {

@@ -125,10 +125,10 @@ impl Reducer for Sums {
         let mut reader = Reader::new(value);
         let said = |error: Error| error.message().to_owned();
         for _ in 0..reader.map().map_err(said)? {
-            let name = reader.name().map_err(said)?;
-            match self.fields.iter().position(|field| field == name) {
+            let name = reader.name_bytes().map_err(said)?;
+            match self.fields.iter().position(|field| field.as_bytes() == name) {
                 None => reader.skip().map_err(said)?,
-                Some(index) => found[index] = integer(name, reader.next().map_err(said)?)?,
+                Some(index) => found[index] = integer(&self.fields[index], reader.next().map_err(said)?)?,
             }
         }
         for value in &found[..self.fields.len()] {
@@ -159,7 +159,7 @@ fn integer(name: &str, token: Token<'_>) -> std::result::Result<Option<i128>, St
         Token::Null => return Ok(None),
         Token::Float(_) => return Err(format!("the field {name} is summed and holds a float, {FLOATS}")),
         Token::Bool(_) => "a bool",
-        Token::Text(_) => "text",
+        Token::Text(_) | Token::UncheckedText(_) => "text",
         Token::Bytes(_) => "bytes",
         Token::Time(_) => "a time",
         Token::List(_) => "a list",

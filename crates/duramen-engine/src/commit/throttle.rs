@@ -14,6 +14,9 @@ const DELAY_FROM_PERCENT: usize = 40;
 const WAIT_AT_PERCENT: usize = 60;
 const DELAY_US_MAX: u64 = 5000;
 
+/// Room is made for at least this much more than is dirty, before commits need it.
+const AHEAD_BYTES_MIN: usize = 256 * 1024;
+
 /// Keeps dirty memory and disk space within their bounds.
 #[derive(Debug)]
 pub struct Throttle {
@@ -116,7 +119,8 @@ impl Throttle {
     /// # Errors
     /// As [`Throttle::ensure_room`]; the commits will say it themselves.
     pub fn make_room_ahead(&self, store: &Store) -> Result<()> {
-        let wanted = self.room_wanted(store, self.memory_bytes / 16);
+        let ahead = (store.pages.meter().dirty_bytes() / 4).max(AHEAD_BYTES_MIN);
+        let wanted = self.room_wanted(store, ahead);
         if store.space.kept_back_bytes() >= wanted { Ok(()) } else { store.space.keep_back(wanted) }
     }
 

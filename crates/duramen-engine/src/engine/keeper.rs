@@ -22,9 +22,11 @@ const POISON: &str = "nothing panics while the keeper is locked";
 /// A checkpoint starts when this part of the memory is dirty, in percent.
 const CHECKPOINT_DIRTY_PERCENT: usize = 25;
 
-/// Memory is swept from this part of its bound down to that, in percent.
-const SWEEP_FROM_PERCENT: usize = 90;
+/// Memory is swept down to this part of its bound, in percent.
 const SWEEP_TO_PERCENT: usize = 80;
+
+/// What only snapshots hold is written out where sweeping leaves memory above this part of its bound, in percent.
+const SPILL_FROM_PERCENT: usize = 90;
 
 /// Runs the work behind the scenes.
 #[derive(Debug)]
@@ -197,6 +199,7 @@ impl Keeper {
             }
         };
         drop(held);
+        self.store.pages.meter().sweep_anew();
         self.committer.log().recycle(&report.keep_log_from);
         let reaped = self.checkpointer.reaped();
         if !reaped.is_empty() {
@@ -232,26 +235,23 @@ impl Keeper {
         self.committer.throttle.make_room_ahead(&self.store)
     }
 
-    /// Whether memory should be swept now.
-    pub fn sweep_due(&self) -> bool {
-        self.store.pages.meter().excess(SWEEP_FROM_PERCENT) > 0
-    }
-
     /// Lets go of nodes that were not used lately, until memory is within its bound.
     pub fn sweep(&self) {
         let meter = self.store.pages.meter();
-        if !self.sweep_due() {
+        if !meter.sweep_due() {
             return;
         }
         let root = self.published_root();
+        // Whoever comes while somebody sweeps goes on without.
+        let Ok(mut hand) = self.hand.try_lock() else { return };
         // Twice around: the first time takes the notes of use away.
         for _ in 0..2 {
-            self.sweep_root(&root);
+            self.sweep_root(&root, &mut hand);
             if meter.excess(SWEEP_TO_PERCENT) == 0 {
                 break;
             }
         }
-        meter.relieved();
+        meter.swept();
     }
 
     /// Lets go of nodes that only older snapshots hold, writing those that have no place first.
@@ -259,7 +259,7 @@ impl Keeper {
     /// # Errors
     /// `Full` or `Io`.
     pub fn spill_snapshots(&self) -> Result<()> {
-        if self.store.pages.meter().excess(SWEEP_FROM_PERCENT) == 0 {
+        if self.store.pages.meter().excess(SPILL_FROM_PERCENT) == 0 {
             return Ok(());
         }
         let newest = self.committer.published().seq;
@@ -272,14 +272,12 @@ impl Keeper {
                 }
             }
         }
-        self.store.pages.meter().relieved();
         Ok(())
     }
 
-    fn sweep_root(&self, root: &Root) {
+    fn sweep_root(&self, root: &Root, hand: &mut (TreeId, Vec<u8>)) {
         let meter = self.store.pages.meter();
-        let mut hand = self.hand.lock().expect(POISON);
-        let (start_tree, _) = *hand;
+        let start_tree = hand.0;
         let ahead = root.trees.iter().filter(|tree| tree.id >= start_tree);
         let behind = root.trees.iter().filter(|tree| tree.id <= start_tree);
         for tree in ahead.chain(behind) {

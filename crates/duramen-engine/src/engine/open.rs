@@ -127,11 +127,19 @@ fn writer(
     let committer = Arc::new(committer);
     let keeper = Arc::new(Keeper::new(&committer, checkpointer, disk, options, events));
     keeper.warm(hot);
+    let sweeper = Arc::downgrade(&keeper);
+    keeper.store().pages.meter().set_sweeper(Box::new(move || {
+        if let Some(keeper) = sweeper.upgrade() {
+            keeper.sweep();
+        }
+    }));
     Ok((committer, keeper))
 }
 
 fn check_options(options: &Options) -> Result<()> {
-    if options.memory_bytes < MEMORY_BYTES_MIN {
+    // A simulation shrinks memory with everything else, so that little data is evicted and spilled.
+    let is_simulated = options.background == Background::Stepped;
+    if options.memory_bytes < MEMORY_BYTES_MIN && !is_simulated {
         let message =
             format!("memory_bytes is {}, at least {MEMORY_BYTES_MIN} are needed", options.memory_bytes);
         return Err(Error::invalid(message));
@@ -257,12 +265,12 @@ fn create(disk: &Arc<dyn Disk>, path: &Path, wal_dir: &Path, options: &Options) 
         written.map_err(|e| Error::io("write", &fresh, &e.source))?;
         file.sync_data().map_err(|e| Error::io("sync", &fresh, &e))?;
     }
+    let sync_dir = |dir: &Path| disk.sync_dir(dir).map_err(|e| Error::io("sync", dir, &e));
+    // The log's name is durable before the data file has its own: data without a log is damage, not a beginning.
+    sync_dir(wal_dir.parent().unwrap_or(path))?;
     disk.rename(&fresh, &data).map_err(|e| Error::io("rename", &fresh, &e))?;
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    for directory in [wal_dir.parent().unwrap_or(path), path, parent] {
-        disk.sync_dir(directory).map_err(|e| Error::io("sync", directory, &e))?;
-    }
-    Ok(())
+    sync_dir(path)?;
+    sync_dir(path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")))
 }
 
 impl RecoveryStats {

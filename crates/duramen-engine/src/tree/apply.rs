@@ -113,6 +113,21 @@ impl<'a> Apply<'a> {
         self.collapse(piece.slot).map(Some)
     }
 
+    /// Brings the nodes that `changes` lead to into memory, without building anything.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` if a page cannot be read.
+    pub fn warm(pages: &Pages, root: &Slot, changes: &[Change<'_>]) -> Result<(), Error> {
+        let node = root.load(pages, false)?;
+        let Body::Inner(inner) = node.body() else { return Ok(()) };
+        let mut rest = changes;
+        while let Some((child, here, later)) = next_child(inner, rest) {
+            rest = later;
+            Apply::warm(pages, inner.slot(child), here)?;
+        }
+        Ok(())
+    }
+
     /// A root with one child gives way to it.
     fn collapse(&mut self, mut root: Slot) -> Result<Slot, Stop> {
         loop {
@@ -158,15 +173,7 @@ impl<'a> Apply<'a> {
     fn inner(&mut self, inner: &Inner, changes: &[Change<'_>]) -> Result<Outcome, Stop> {
         let mut changed: Vec<(usize, Vec<Piece>)> = Vec::new();
         let mut rest = changes;
-        while let Some(first) = rest.first() {
-            let child = inner.separators().child_of(first.key);
-            let end = if child < inner.separators().len() {
-                let bound = inner.separators().get(child);
-                rest.partition_point(|change| change.key < bound.as_slice())
-            } else {
-                rest.len()
-            };
-            let (here, later) = rest.split_at(end);
+        while let Some((child, here, later)) = next_child(inner, rest) {
             rest = later;
             if let Outcome::Pieces(pieces) = self.node(inner.slot(child), here)? {
                 changed.push((child, pieces));
@@ -285,6 +292,22 @@ impl<'a> Apply<'a> {
         let node = Node::new_inner(self.pages, inner, self.birth);
         Piece { separator, slot: Slot::resident(Arc::new(node)), small: false }
     }
+}
+
+/// The child that the first change belongs to, the changes that belong to it, and those after them.
+fn next_child<'c, 'a>(
+    inner: &Inner,
+    changes: &'c [Change<'a>],
+) -> Option<(usize, &'c [Change<'a>], &'c [Change<'a>])> {
+    let child = inner.separators().child_of(changes.first()?.key);
+    let end = if child < inner.separators().len() {
+        let bound = inner.separators().get(child);
+        changes.partition_point(|change| change.key < bound.as_slice())
+    } else {
+        changes.len()
+    };
+    let (here, later) = changes.split_at(end);
+    Some((child, here, later))
 }
 
 fn inserted<'a>(changes: &[Change<'a>]) -> Vec<Entry<'a>> {

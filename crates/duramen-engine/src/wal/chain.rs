@@ -313,12 +313,14 @@ impl<'a> Chain<'a> {
     /// Only a frame that ends a commit is known to be durable by that: a mark behind it may be in the cache only.
     fn note_durable(&mut self, seq: CommitSeq) {
         self.marked_seq = self.marked_seq.max(seq);
-        while let Some(frame) =
-            self.unmarked.pop_front_if(|frame| frame.anchor.position.seq <= self.marked_seq)
-        {
+        while let Some(&frame) = self.unmarked.front() {
+            if frame.anchor.position.seq > self.marked_seq {
+                return;
+            }
             if frame.can_anchor {
                 self.anchor = frame.anchor;
             }
+            self.unmarked.pop_front();
         }
     }
 }

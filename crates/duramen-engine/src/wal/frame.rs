@@ -11,7 +11,10 @@ use super::layout::{Flaw, expect_zero, put, to_usize, u16_at, u32_at, u64_at, u1
 use crate::ids::{CommitSeq, Epoch};
 
 /// Bytes of a frame before its table of parts.
-pub(super) const FRAME_HEADER_BYTES: usize = 160;
+pub(super) const FRAME_HEADER_BYTES: usize = STORED_HEADER_BYTES as usize;
+
+/// The same as the header holds it.
+const STORED_HEADER_BYTES: u16 = 160;
 
 /// Bytes of one entry in the table of parts.
 pub(super) const PART_ENTRY_BYTES: usize = 40;
@@ -95,7 +98,7 @@ pub(super) fn encode(header: &FrameHeader, parts: &[Part], identity: &LogIdentit
         FrameKind::Group => 1,
         FrameKind::Mark => 2,
     };
-    put(&mut bytes, 22, &(FRAME_HEADER_BYTES as u16).to_le_bytes());
+    put(&mut bytes, 22, &STORED_HEADER_BYTES.to_le_bytes());
     put(&mut bytes, 24, &header.part_count.to_le_bytes());
     put(&mut bytes, 32, &header.payload_bytes.to_le_bytes());
     put(&mut bytes, 40, &header.epoch.0.to_le_bytes());
@@ -127,7 +130,7 @@ pub(super) fn decode_header(bytes: &[u8], room_bytes: u64) -> Result<FrameHeader
         other => return Err(Flaw(format!("kind of frame {other}, want 1 or 2"))),
     };
     let header_bytes = u16_at(bytes, 22);
-    if usize::from(header_bytes) != FRAME_HEADER_BYTES {
+    if header_bytes != STORED_HEADER_BYTES {
         return Err(Flaw(format!("header of {header_bytes} bytes, want {FRAME_HEADER_BYTES}")));
     }
     expect_zero(bytes, 21, 22, "a flag")?;

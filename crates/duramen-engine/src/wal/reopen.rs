@@ -75,8 +75,14 @@ impl Log {
     /// Writes again, and syncs, what follows the newest frame known durable. Commit times stay.
     fn copy_unmarked(&self, recovered: &Recovered) -> Result<()> {
         let mut chain = Chain::start(&recovered.survey, &recovered.anchor.position)?;
-        let mut copy =
-            Copy { log: self, durable: recovered.anchor.position.seq, time_ns: 0, bytes: 0, records: vec![] };
+        let mut copy = Copy {
+            log: self,
+            durable: recovered.anchor.position.seq,
+            begun: false,
+            time_ns: 0,
+            bytes: 0,
+            records: Vec::new(),
+        };
         chain.run(&mut |record| copy.add(record))?;
         copy.flush()?;
         if self.position().seq != recovered.last_seq {
@@ -92,6 +98,7 @@ impl Log {
 struct Copy<'a> {
     log: &'a Log,
     durable: CommitSeq,
+    begun: bool,
     time_ns: u64,
     bytes: usize,
     records: Vec<Record>,
@@ -115,11 +122,20 @@ impl Copy<'_> {
         if self.records.is_empty() {
             return Ok(());
         }
-        let group = Group { records: &self.records, durable: self.durable, use_reserve: true };
-        self.log.write_at_time(&group, self.time_ns, false).map_err(|error| error.error().clone())?;
-        self.records.clear();
+        if !self.begun {
+            // A mark goes first: a group too long for the fresh segment would begin in the one after it, and that
+            // one's header would continue the old log at once, before its frames are synced.
+            self.write(&[])?;
+            self.begun = true;
+        }
+        let records = std::mem::take(&mut self.records);
         self.bytes = 0;
-        Ok(())
+        self.write(&records)
+    }
+
+    fn write(&self, records: &[Record]) -> Result<()> {
+        let group = Group { records, durable: self.durable, use_reserve: true };
+        self.log.write_at_time(&group, self.time_ns, false).map(drop).map_err(|error| error.error().clone())
     }
 }
 

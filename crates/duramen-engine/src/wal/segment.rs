@@ -14,7 +14,10 @@ use super::{LogIdentity, LogPosition, SegmentSlot};
 use crate::ids::{CommitSeq, DatabaseId, Epoch, LogId};
 
 /// Bytes of the header; the rest of its block is zero.
-pub(super) const SEGMENT_HEADER_BYTES: usize = 256;
+pub(super) const SEGMENT_HEADER_BYTES: usize = STORED_HEADER_BYTES as usize;
+
+/// The same as the header holds it.
+const STORED_HEADER_BYTES: u32 = 256;
 
 const MAGIC: [u8; 8] = *b"DURAMWAL";
 const VERSION: u32 = 1;
@@ -97,7 +100,7 @@ impl SegmentHeader {
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
         put(&mut bytes, 0, &MAGIC);
         put(&mut bytes, 8, &VERSION.to_le_bytes());
-        put(&mut bytes, 12, &(SEGMENT_HEADER_BYTES as u32).to_le_bytes());
+        put(&mut bytes, 12, &STORED_HEADER_BYTES.to_le_bytes());
         put(&mut bytes, 28, &self.block_bytes.to_le_bytes());
         put(&mut bytes, 32, &self.segment_bytes.to_le_bytes());
         put(&mut bytes, 40, &self.slot.0.to_le_bytes());
@@ -135,7 +138,7 @@ impl SegmentHeader {
         if version != VERSION || incompatible != 0 {
             return Err(HeaderFault::Later(version));
         }
-        if u32_at(bytes, 12) as usize != SEGMENT_HEADER_BYTES {
+        if u32_at(bytes, 12) != STORED_HEADER_BYTES {
             return Err(HeaderFault::Damaged(Flaw(format!("header of {} bytes", u32_at(bytes, 12)))));
         }
         // Codec, key id and nonce: a file that uses them is of a later release.

@@ -1,10 +1,11 @@
 //! Tests of the log over the memory disk: small segments, so that few bytes pass every boundary.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::print_stdout)]
 
 mod codec;
 mod crash;
 mod damage;
 mod flow;
+mod leftovers;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -51,6 +52,7 @@ fn content(seq: u64, salt: u64) -> Vec<u8> {
     let bytes = match seq % 7 {
         0 => 0,
         1 => 2000,
+        4 => 4000 + 300 * (seq as usize % 5),
         5 => 700,
         _ => 20 + seq as usize % 90,
     };

@@ -5,4 +5,5 @@
 )]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
 
+mod damage;
 mod house;

@@ -176,26 +176,6 @@ fn a_failed_sync_or_partial_write_ends_the_log() {
     }
 }
 
-/// D6: after a failed sync the cache shows what the disk does not hold. Opening again copies it to fresh blocks.
-#[test]
-fn what_a_failed_sync_left_in_the_cache_is_copied_to_fresh_blocks() {
-    let disk = disk(9);
-    let (log, from) = create(&disk, SyncMethod::Fdatasync);
-    for seq in 1..=3 {
-        commit(&log, seq, vec![seq as u8; 100]);
-    }
-    disk.set_faults(Fault::new(CallKind::Sync, 0, Effect::SyncErrorDataGone(ErrorKindIo::Other)));
-    log.write_and_sync(&group(&[record(4, vec![4; 100])], 3)).unwrap_err();
-    disk.set_faults(FaultPlan::none());
-    let wanted: Vec<Vec<u8>> = (1..=4).map(|seq| vec![seq; 100]).collect();
-    let recovered = check_replay(&disk, &from, &wanted);
-    assert_eq!(recovered.unmarked_group_count, 1);
-    let log = reopen(&disk, &recovered).unwrap();
-    let survivor = disk.crash(&CrashChoice::None);
-    check_replay(&survivor, &from, &wanted);
-    check_replay(&survivor, &log.position(), &[]);
-}
-
 #[test]
 fn a_group_that_does_not_continue_the_log_is_refused() {
     let disk = disk(10);

@@ -1,0 +1,52 @@
+//! The demo, whole: what a newcomer sees first must be true each time.
+
+use crate::runner::{Scratch, json};
+
+#[test]
+fn the_demo_finds_every_acknowledged_row() {
+    let scratch = Scratch::new();
+    let told = scratch.ok(&["demo"]);
+    for words in
+        ["27,004 rows", "ExpressJet", "killed with SIGKILL", "found whole after reopening", "duramen-demo"]
+    {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    let again = json(&scratch.ok(&["demo", "--json"]));
+    assert_eq!(again["rows"], 27_004);
+    assert_eq!(again["acknowledged"], again["found"]);
+    assert!(again["acknowledged"].as_u64().unwrap() > 0);
+    assert_eq!(again["questions"][0]["carrier"], "EV");
+    scratch.ok(&["check", "duramen-demo"]);
+}
+
+#[test]
+fn the_demo_writes_over_nothing_that_is_not_its_own() {
+    let scratch = Scratch::with_rows("id,n\n1,2\n", &["--key", "id"]);
+    std::fs::create_dir(scratch.path("letters")).unwrap();
+    scratch.write("letters/a.txt", "dear reader");
+    for dir in ["db", "letters", "rows.csv"] {
+        let ran = scratch.run(&["demo", "--dir", dir]);
+        assert_eq!(ran.code, Some(1), "{dir}: {}", ran.stdout);
+        assert!(ran.stderr.contains("not its own") && ran.stderr.contains("hint: "), "{dir}: {}", ran.stderr);
+    }
+    assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "1\n");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_demo_is_not_shown_in_memory_unless_told() {
+    let Ok(dir) = tempfile::TempDir::new_in("/dev/shm") else {
+        println!("skipped: there is no /dev/shm to write to");
+        return;
+    };
+    let scratch = Scratch::new();
+    let path = dir.path().join("demo");
+    let ran = scratch.run(&["demo", "--dir", path.to_str().unwrap()]);
+    assert_eq!(ran.code, Some(5), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("survives no power cut") && ran.stderr.contains("--allow-tmpfs"),
+        "{}",
+        ran.stderr
+    );
+    assert!(!path.exists());
+}

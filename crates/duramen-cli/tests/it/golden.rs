@@ -1,0 +1,98 @@
+//! The shape of every `--json`: scripts depend on it, so a change here is a change of contract.
+//!
+//! A golden file a command under `tests/golden`. What differs from run to run is replaced by its type. Run with
+//! `DURAMEN_WRITE_GOLDEN=1` to write them anew, and look at the difference.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::runner::{Scratch, json};
+
+const ROWS: &str = "id,town,n,f\n1,Oslo,5,1.5\n2,Oslo,NA,2\n9007199254740993,Bergen,-7,NA\n";
+
+/// Values that differ from run to run.
+const VOLATILE: &[&str] = &[
+    "seconds",
+    "path",
+    "database",
+    "file_bytes",
+    "used_bytes",
+    "bytes",
+    "file_system",
+    "syncs",
+    "pages",
+    "script",
+];
+
+fn rows() -> Scratch {
+    Scratch::with_rows(ROWS, &["--key", "town,id", "--sum", "n", "--null", "NA"])
+}
+
+fn steady(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(name, value)| {
+                let steady = if VOLATILE.contains(&name.as_str()) && !value.is_object() {
+                    kind(&value).into()
+                } else {
+                    steady(value)
+                };
+                (name, steady)
+            })
+            .collect::<serde_json::Map<_, _>>()
+            .into(),
+        Value::Array(values) => values.into_iter().map(steady).collect::<Vec<_>>().into(),
+        other => other,
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::String(_) => "<text>",
+        Value::Number(_) => "<number>",
+        _ => "<other>",
+    }
+}
+
+fn check(name: &str, printed: &str) {
+    let lines: Vec<Value> = printed.lines().map(|line| steady(json(line))).collect();
+    let found: String = lines.iter().map(|line| format!("{line:#}\n")).collect();
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.json"));
+    if std::env::var_os("DURAMEN_WRITE_GOLDEN").is_some() {
+        std::fs::write(&path, &found).unwrap();
+    }
+    let wanted = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(found, wanted, "{name}");
+}
+
+#[test]
+fn results() {
+    let scratch = rows();
+    let commands: &[(&str, &[&str])] = &[
+        ("import", &["import", "other", "rows.csv", "-c", "rows", "--key", "id", "--null", "NA"]),
+        ("export", &["export", "db", "-c", "rows", "--format", "ndjson"]),
+        ("get", &["get", "db", "-c", "rows", "--key", "Bergen,9007199254740993"]),
+        ("scan", &["scan", "db", "-c", "rows", "--reverse"]),
+        ("count", &["count", "db", "-c", "rows", "--prefix", "Oslo"]),
+        ("reduce", &["reduce", "db", "-c", "rows"]),
+        ("collections", &["collections", "db"]),
+        ("inspect", &["inspect", "db"]),
+        ("check", &["check", "db"]),
+        ("put", &["put", "db", "{\"id\":3,\"town\":\"Voss\"}", "-c", "rows"]),
+        ("del", &["del", "db", "-c", "rows", "--prefix", "Oslo"]),
+        ("completions", &["completions", "bash"]),
+    ];
+    for (name, args) in commands {
+        check(name, &scratch.ok(&[args, &["--json"][..]].concat()));
+    }
+}
+
+#[test]
+fn errors() {
+    let scratch = rows();
+    let ran = scratch.run(&["count", "db", "-c", "row", "--json"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
+    check("error", &ran.stderr);
+}

@@ -1,0 +1,12 @@
+//! The command line, driven as a user drives it: the built binary, real files, exit codes.
+#![allow(clippy::disallowed_methods, reason = "tests run real processes on real files")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
+
+mod demo;
+mod flights;
+mod golden;
+mod hostile;
+mod interrupted;
+mod ranges;
+mod runner;
+mod typing;

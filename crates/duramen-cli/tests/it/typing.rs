@@ -1,0 +1,123 @@
+//! What CSV and NDJSON become: one type a column, told with line, column and text where a value does not fit.
+
+use crate::runner::{Scratch, json};
+
+fn types(scratch: &Scratch) -> Vec<String> {
+    let found = json(&scratch.ok(&["collections", "db", "--json"]));
+    let columns = found["collections"][0]["columns"].as_array().unwrap().clone();
+    columns
+        .iter()
+        .map(|column| format!("{} {}", column["name"].as_str().unwrap(), column["type"].as_str().unwrap()))
+        .collect()
+}
+
+#[test]
+fn a_column_has_the_narrowest_type_of_all_its_cells() {
+    let csv = "id,int,float,mixed,text,plus,zero,big,time,nulls\n\
+               1,5,1,1,1,+1,007,9223372036854775807,2013-01-01T00:00:00Z,\n\
+               2,,2.5,x,,2,8,9223372036854775808,2013-01-02T00:00:00Z,\n\
+               3,-7,-1e3,3,b,3,9,3,2013-01-03T00:00:00Z,\n";
+    let scratch = Scratch::with_rows(csv, &["--key", "id"]);
+    let expected = [
+        "id int",
+        "int int",
+        "float float",
+        "mixed text",
+        "text text",
+        "plus text",
+        "zero text",
+        "big text",
+        "time text",
+        "nulls text",
+    ];
+    assert_eq!(types(&scratch), expected);
+    let exported = scratch.ok(&["export", "db", "-c", "rows", "--format", "csv"]);
+    assert_eq!(exported, csv.replace(",1,1,1,+1", ",1.0,1,1,+1").replace("-1e3", "-1000.0"));
+}
+
+#[test]
+fn types_that_are_asked_for_are_kept() {
+    let csv = "id,at,flag,n,m\n7,2013-01-01T12:00:00+02:00,true,5,18446744073709551615\n";
+    let scratch = Scratch::with_rows(
+        csv,
+        &["--key", "id", "--type", "id=text,at=time,flag=bool", "--type", "n=float", "--type", "m=int"],
+    );
+    assert_eq!(types(&scratch), ["id text", "at time", "flag bool", "n float", "m int"]);
+    let out = scratch.ok(&["scan", "db", "-c", "rows", "--json"]);
+    assert_eq!(
+        out,
+        "{\"id\":\"7\",\"at\":\"2013-01-01T10:00:00Z\",\"flag\":true,\"n\":5.0,\"m\":18446744073709551615}\n"
+    );
+    scratch.ok(&["get", "db", "-c", "rows", "--key", "7"]);
+    let again = scratch.ok(&["export", "db", "-c", "rows", "--format", "csv"]);
+    assert_eq!(again, "id,at,flag,n,m\n7,2013-01-01T10:00:00Z,true,5.0,18446744073709551615\n");
+}
+
+/// A stream is typed by its first 10,000 rows; what comes later must fit.
+#[test]
+fn a_late_cell_that_does_not_fit_is_named() {
+    let scratch = Scratch::new();
+    let mut csv = "id,n\n".to_owned();
+    (1..=10_500).for_each(|id| csv.push_str(&format!("{id},1\n")));
+    csv.push_str("10501,abc\n10502,1\n");
+    let args = ["import", "db", "-", "--format", "csv", "-c", "rows", "--key", "id"];
+    let ran = scratch.run_with_input(&args, csv.as_bytes());
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("line 10502, column n: holds \"abc\""), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("--type n=text")
+            && ran.stderr.contains("the 10,000 rows of 10 batches are stored"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "10000\n");
+
+    scratch.write("rows.csv", &csv);
+    scratch.ok(&["import", "db2", "rows.csv", "-c", "rows", "--key", "id"]);
+    assert!(scratch.ok(&["scan", "db2", "-c", "rows", "--json", "--prefix", "10501"]).contains("\"abc\""));
+}
+
+#[test]
+fn ndjson_is_exact_and_grows_columns() {
+    let scratch = Scratch::new();
+    let rows = "{\"id\":9007199254740993,\"a\":{\"b\":[1,null,\"x\"]}}\n\n{\"id\":18446744073709551615,\"f\":1e300,\"t\":\"é\\u0000\"}\n";
+    scratch.write("rows.ndjson", rows);
+    scratch.ok(&["import", "db", "rows.ndjson", "-c", "rows", "--key", "id"]);
+    assert_eq!(types(&scratch), ["id int", "a any", "f float", "t text"]);
+    let out = scratch.ok(&["export", "db", "-c", "rows", "--format", "ndjson"]);
+    assert_eq!(out, rows.replace("\n\n", "\n"));
+    let ran = scratch.run(&["export", "db", "-c", "rows", "--format", "csv"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(
+        ran.stderr.contains("the field a holds a map") && ran.stderr.contains("ndjson"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn sums_of_what_cannot_be_summed_are_refused_with_the_reason() {
+    let scratch = Scratch::new();
+    scratch.write("rows.csv", "id,f,t\n1,1.5,x\n");
+    for (column, words) in
+        [("f", "the order of the additions"), ("t", "it holds text, not integers"), ("x", "no column x")]
+    {
+        let ran = scratch.run(&["import", "db", "rows.csv", "-c", "rows", "--key", "id", "--sum", column]);
+        assert_eq!(ran.code, Some(1), "{column}");
+        assert!(ran.stderr.contains(words), "{column}: {}", ran.stderr);
+    }
+    assert!(!scratch.path("db").exists(), "refused before anything was created");
+}
+
+#[test]
+fn a_text_that_looks_like_null_is_not_exported_as_one() {
+    let scratch = Scratch::with_rows("id,t\n1,NA\n2,x\n", &["--key", "id"]);
+    let ran = scratch.run(&["export", "db", "-c", "rows", "--format", "csv", "--null", "NA"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(
+        ran.stderr.contains("rows 1: the field t holds the text \"NA\", which stands for null"),
+        "{}",
+        ran.stderr
+    );
+    scratch.ok(&["export", "db", "-c", "rows", "--format", "csv"]);
+}

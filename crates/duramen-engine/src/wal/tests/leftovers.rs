@@ -1,0 +1,203 @@
+//! What crashes leave over: nothing chains to it, nothing takes it for damage (engine rule 1).
+
+use std::io::ErrorKind as IoErrorKind;
+
+use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault, FaultPlan, SyncGate};
+use duramen_disk::{Access, Disk};
+
+use super::*;
+use crate::ids::Epoch;
+use crate::wal::frame::{self, FrameHeader, FrameKind, Part};
+use crate::wal::segment::segment_path;
+
+/// An old tail that was copied, and a newer one that was lost, stay what they are.
+#[test]
+fn leftovers_of_lost_groups_are_neither_chained_to_nor_an_alarm() {
+    let disk = disk(23);
+    let (log, from) = create(&disk, SyncMethod::Fdatasync);
+    commit(&log, 1, vec![1]);
+    // Two groups of which only the second reaches the disk: the tail is torn, and a valid frame stands behind it.
+    log.write(&group(&[record(2, vec![22])], 1)).unwrap();
+    log.write(&group(&[record(3, vec![33])], 1)).unwrap();
+    let image = disk.crash(&CrashChoice::Only(1));
+    let recovered = check_replay(&image, &from, &[vec![1]]);
+    assert!(recovered.torn);
+    let log = reopen(&image, &recovered).unwrap();
+    commit(&log, 2, vec![2]);
+    let recovered = check_replay(&image, &from, &[vec![1], vec![2]]);
+    let log = reopen(&image, &recovered).unwrap();
+    commit(&log, 3, vec![3]);
+    check_replay(&image.crash(&CrashChoice::None), &from, &[vec![1], vec![2], vec![3]]);
+}
+
+/// Several opens in a row continue the same frame; only the last of them may be followed.
+#[test]
+fn of_several_segments_that_continue_a_frame_the_newest_is_followed() {
+    let disk = disk(41);
+    let (log, from) = create(&disk, SyncMethod::Fdatasync);
+    commit(&log, 1, vec![1]);
+    let mut epoch = log.position().epoch;
+    for _ in 0..4 {
+        let recovered = check_replay(&disk, &from, &[vec![1]]);
+        drop(reopen(&disk, &recovered).unwrap());
+    }
+    let log = reopen(&disk, &check_replay(&disk, &from, &[vec![1]])).unwrap();
+    commit(&log, 2, vec![2]);
+    assert!(log.position().epoch > epoch);
+    epoch = log.position().epoch;
+    let recovered = check_replay(&disk.crash(&CrashChoice::None), &from, &[vec![1], vec![2]]);
+    let log = reopen(&disk, &recovered).unwrap();
+    commit(&log, 3, vec![3]);
+    assert!(log.position().epoch > epoch);
+    check_replay(&disk.crash(&CrashChoice::None), &from, &[vec![1], vec![2], vec![3]]);
+}
+
+/// The header of a segment reached the disk, the frames before it did not: its epoch is used up all the same.
+#[test]
+fn the_epoch_of_a_segment_off_the_chain_is_not_used_again() {
+    let disk = disk(42);
+    let (log, from) = create(&disk, SyncMethod::Fdatasync);
+    log.prepare_spare().unwrap();
+    commit(&log, 1, vec![1]);
+    log.write(&group(&[record(2, vec![2; 2000])], 1)).unwrap();
+    let written = log.write(&group(&[record(3, vec![3; 2000])], 1)).unwrap();
+    assert!(written.position.epoch > from.epoch);
+    let image = disk.crash(&CrashChoice::Only(1));
+    let recovered = check_replay(&image, &from, &[vec![1]]);
+    let log = reopen(&image, &recovered).unwrap();
+    commit(&log, 2, vec![4]);
+    assert!(log.position().epoch > written.position.epoch);
+    check_replay(&image.crash(&CrashChoice::None), &from, &[vec![1], vec![4]]);
+}
+
+/// A record of which the crash left the beginning only is dropped, and what follows takes its sequence.
+#[test]
+fn a_record_half_written_before_a_crash_is_dropped() {
+    let disk = disk(43);
+    let (log, from) = create(&disk, SyncMethod::Fdatasync);
+    commit(&log, 1, vec![1]);
+    while log.needs_spare() {
+        log.prepare_spare().unwrap();
+    }
+    let pending_before = disk.pending_len();
+    log.write(&group(&[record(2, vec![2; 20]), record(3, vec![3; 9000])], 1)).unwrap();
+    assert!(disk.pending_len() > pending_before + 1);
+    let image = disk.crash(&CrashChoice::Prefix(pending_before + 1));
+    let recovered = check_replay(&image, &from, &[vec![1], vec![2; 20]]);
+    assert!(recovered.torn);
+    let log = reopen(&image, &recovered).unwrap();
+    commit(&log, 3, vec![33]);
+    let wanted = [vec![1], vec![2; 20], vec![33]];
+    let recovered = check_replay(&image.crash(&CrashChoice::None), &from, &wanted);
+    let log = reopen(&image, &recovered).unwrap();
+    commit(&log, 4, vec![4]);
+    check_replay(&image.crash(&CrashChoice::None), &from, &[&wanted[..], &[vec![4]]].concat());
+}
+
+/// D6: after a failed sync the cache shows what the disk does not hold. Opening again copies it to fresh blocks.
+#[test]
+fn what_a_failed_sync_left_in_the_cache_is_copied_to_fresh_blocks() {
+    // A group, a mark, and a group half of which a mark calls durable.
+    for lost in 0..3 {
+        let disk = disk(9);
+        let (log, from) = create(&disk, SyncMethod::Fdatasync);
+        for seq in 1..=3 {
+            commit(&log, seq, vec![seq as u8; 100]);
+        }
+        let mut wanted: Vec<Vec<u8>> = (1..=3).map(|seq| vec![seq; 100]).collect();
+        disk.set_faults(Fault::new(CallKind::Sync, 0, Effect::SyncErrorDataGone(IoErrorKind::Other)));
+        if lost != 0 {
+            log.write_mark(CommitSeq(3)).unwrap();
+        }
+        if lost != 1 {
+            log.write(&group(&[record(4, vec![4; 100])], 3)).unwrap();
+            wanted.push(vec![4; 100]);
+        }
+        log.sync().unwrap_err();
+        disk.set_faults(FaultPlan::none());
+        let recovered = check_replay(&disk, &from, &wanted);
+        let log = reopen(&disk, &recovered).unwrap();
+        let end = log.position();
+        commit(&log, wanted.len() as u64 + 1, vec![5]);
+        let survivor = disk.crash(&CrashChoice::None);
+        check_replay(&survivor, &end, &[vec![5]]);
+        wanted.push(vec![5]);
+        check_replay(&survivor, &from, &wanted);
+    }
+}
+
+/// A copied group that does not fit into the first fresh segment must not become the log before it is synced.
+#[test]
+fn a_copy_longer_than_the_fresh_segment_is_not_the_log_before_it_is_whole() {
+    for bytes in [3200, 3380, 3384, 9000] {
+        let disk = disk(46);
+        let (log, from) = create(&disk, SyncMethod::Fdatasync);
+        commit(&log, 1, vec![1; bytes]);
+        let wanted = [vec![1; bytes]];
+        let recovered = check_replay(&disk, &from, &wanted);
+        disk.record();
+        drop(reopen(&disk, &recovered).unwrap());
+        let trace = disk.stop_recording();
+        for at in 0..=trace.len() {
+            for seed in 0..20 {
+                check_replay(&trace.crash_image(at, &CrashChoice::Random { seed }), &from, &wanted);
+            }
+        }
+    }
+}
+
+/// Whatever else is right about a frame: one that does not continue the chain is not followed.
+#[test]
+fn a_frame_that_does_not_continue_the_chain_is_not_followed() {
+    let disk = disk(44);
+    let (log, from) = create(&disk, SyncMethod::Fdatasync);
+    let end = commit(&log, 1, vec![1]).position;
+    let file = disk.open(&segment_path(dir(), end.slot), Access::WRITE).unwrap();
+    let mut block = vec![0; 512];
+    file.read_at(&mut block, end.offset).unwrap();
+    let last = frame::decode_header(&block, 512).unwrap();
+    let right = FrameHeader {
+        kind: FrameKind::Group,
+        offset: end.offset + 512,
+        first_seq: CommitSeq(2),
+        last_seq: CommitSeq(2),
+        previous_checksum: end.checksum,
+        ..last
+    };
+    let wrong = [
+        FrameHeader { previous_checksum: end.checksum ^ 1, ..right },
+        FrameHeader { incarnation: right.incarnation ^ 1, ..right },
+        FrameHeader { epoch: Epoch(right.epoch.0 + 1), ..right },
+        FrameHeader { offset: right.offset + 512, ..right },
+    ];
+    let bytes = vec![9u8; 1];
+    let checksum = record(2, bytes.clone()).checksum;
+    let part = Part { bytes: 1, seq: CommitSeq(2), first: true, last: true, derived: false, checksum };
+    for (header, follows) in wrong.iter().map(|header| (header, false)).chain([(&right, true)]) {
+        let (mut block, _) = frame::encode(header, &[part], &identity());
+        block.extend_from_slice(&bytes);
+        block.resize(512, 0);
+        file.write_at(&block, end.offset + 512).unwrap();
+        let wanted = if follows { vec![vec![1], bytes.clone()] } else { vec![vec![1]] };
+        check_replay(&disk, &from, &wanted);
+    }
+}
+
+/// A write that comes while a sync runs is not covered by it, and the next sync must not think so.
+#[test]
+fn a_write_during_a_sync_is_synced_by_the_next() {
+    let disk = disk(45);
+    let (log, from) = create(&disk, SyncMethod::Fdatasync);
+    log.write(&group(&[record(1, vec![1])], 0)).unwrap();
+    let gate = SyncGate::closed();
+    disk.set_blocker(Some(gate.blocker(".wal")));
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| log.sync().unwrap());
+        gate.wait_blocked(1);
+        log.write(&group(&[record(2, vec![2])], 0)).unwrap();
+        gate.open();
+        assert_eq!(first.join().unwrap().seq.0, 1);
+    });
+    assert_eq!(log.sync().unwrap().seq.0, 2);
+    check_replay(&disk.crash(&CrashChoice::None), &from, &[vec![1], vec![2]]);
+}

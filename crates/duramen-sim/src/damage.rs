@@ -1,0 +1,248 @@
+//! The damage sweep: small databases are damaged in every place, opened, and asked everything.
+//!
+//! Owns the damage and the verdict. D3, D4 and D5 are on trial: after any damage each answer is right or an error that
+//! names what is wrong; never a wrong answer, never an older state in silence, never a panic. Only groups behind
+//! the newest durable mark of a killed database may be missing, and then exactly from one commit on.
+
+mod build;
+mod rearrange;
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::thread;
+
+use duramen_disk::MemDisk;
+use duramen_engine::{Code, CommitSeq, Durability, Engine, Error};
+
+use crate::contents::{Contents, Dice};
+
+pub use build::{Specimen, closed, killed};
+pub use rearrange::rearrangements;
+
+/// After so many trials with right answers, one goes on writing.
+const GO_ON_EVERY: u64 = 24;
+
+/// Violations beyond these are only counted.
+const VIOLATIONS_TOLD_MAX: usize = 20;
+
+/// What a sweep found.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// Damages tried.
+    pub trial_count: u64,
+    /// All answers were right.
+    pub right_count: u64,
+    /// Of those, how many went on writing, and were right after it.
+    pub went_on_count: u64,
+    /// Opening was refused by name.
+    pub refused_count: u64,
+    /// Opened, and some answers were refused by name, the others right.
+    pub partly_refused_count: u64,
+    /// Opened at an older commit, where that is allowed.
+    pub older_count: u64,
+    /// Answers asked for.
+    pub answer_count: u64,
+    /// Broken promises.
+    pub violation_count: u64,
+    /// The first of them, each with what was damaged.
+    pub violations: Vec<String>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} trials, {} answers: {} right ({} went on), {} refused at open, {} refused in part, {} older, {} violations",
+            self.trial_count,
+            self.answer_count,
+            self.right_count,
+            self.went_on_count,
+            self.refused_count,
+            self.partly_refused_count,
+            self.older_count,
+            self.violation_count
+        )
+    }
+}
+
+impl Report {
+    /// Adds what another part of the sweep found.
+    pub fn add(&mut self, other: Report) {
+        self.trial_count += other.trial_count;
+        self.right_count += other.right_count;
+        self.went_on_count += other.went_on_count;
+        self.refused_count += other.refused_count;
+        self.partly_refused_count += other.partly_refused_count;
+        self.older_count += other.older_count;
+        self.answer_count += other.answer_count;
+        self.violation_count += other.violation_count;
+        let room = VIOLATIONS_TOLD_MAX.saturating_sub(self.violations.len());
+        self.violations.extend(other.violations.into_iter().take(room));
+    }
+
+    fn violation(&mut self, what: &str, why: &str) {
+        self.violation_count += 1;
+        if self.violations.len() < VIOLATIONS_TOLD_MAX {
+            self.violations.push(format!("{what}: {why}"));
+        }
+    }
+}
+
+/// Which bits are flipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bits {
+    /// One of each byte, drawn from the seed.
+    OnePerByte,
+    /// All eight of each byte.
+    All,
+}
+
+/// Flips bits of every byte of every file, one at a time, on so many threads.
+#[must_use]
+pub fn flips(specimen: &Specimen, seed: u64, bits: Bits, thread_count: usize) -> Report {
+    let total = Mutex::new(Report::default());
+    thread::scope(|scope| {
+        for share in 0..thread_count {
+            let total = &total;
+            scope.spawn(move || {
+                let report = flips_of_share(specimen, seed, bits, share, thread_count);
+                total.lock().expect("no trial panics outside its own guard").add(report);
+            });
+        }
+    });
+    total.into_inner().expect("as above")
+}
+
+fn flips_of_share(specimen: &Specimen, seed: u64, bits: Bits, share: usize, share_count: usize) -> Report {
+    let mut report = Report::default();
+    let mut dice = Dice::new(seed);
+    for (path, bytes) in specimen.files() {
+        for offset in 0..bytes.len() {
+            let one = (dice.bits() & 7) as u8;
+            if offset % share_count != share {
+                continue;
+            }
+            for bit in (0..8).filter(|bit| bits == Bits::All || *bit == one) {
+                let disk = specimen.disk.deep_clone();
+                disk.flip_bit(&path, offset as u64, bit).expect("the byte is there");
+                let what =
+                    || format!("{}, seed {seed}: {path} @ {offset:#x}: bit {bit} flipped", specimen.name);
+                trial(specimen, &disk, specimen.floor, &what, &mut report);
+            }
+        }
+    }
+    report
+}
+
+/// Opens a damaged disk, asks everything, and judges.
+pub(crate) fn trial(
+    specimen: &Specimen,
+    disk: &MemDisk,
+    floor: CommitSeq,
+    what: &dyn Fn() -> String,
+    report: &mut Report,
+) {
+    report.trial_count += 1;
+    let judged = catch_unwind(AssertUnwindSafe(|| judge(specimen, disk, floor, report)));
+    match judged {
+        Ok(Ok(())) => {}
+        Ok(Err(why)) => report.violation(&what(), &why),
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+            report.violation(&what(), &format!("panicked: {text}"));
+        }
+    }
+}
+
+fn judge(specimen: &Specimen, disk: &MemDisk, floor: CommitSeq, report: &mut Report) -> Result<(), String> {
+    let engine = match build::open(disk) {
+        Ok(engine) => engine,
+        Err(error) => {
+            report.refused_count += 1;
+            return is_named(&error);
+        }
+    };
+    let outcome = ask(specimen, &engine, floor, report);
+    let outcome = outcome.and_then(|contents| match contents {
+        Some(contents) if report.right_count % GO_ON_EVERY == 0 => {
+            report.went_on_count += 1;
+            go_on(&engine, disk, contents, report)
+        }
+        _ => Ok(()),
+    });
+    engine.abandon();
+    outcome
+}
+
+/// Compares with the state of the commit the engine says it is at; the contents if every answer was right.
+fn ask(
+    specimen: &Specimen,
+    engine: &Engine,
+    floor: CommitSeq,
+    report: &mut Report,
+) -> Result<Option<Contents>, String> {
+    let snapshot = engine.snapshot().map_err(|error| format!("no snapshot: {error}"))?;
+    let (seq, last) = (snapshot.seq(), specimen.last());
+    let Some(contents) = specimen.states.get(&seq).filter(|_| seq >= floor) else {
+        return Err(format!("an older state in silence: commit {seq}, want {last}, at least {floor}"));
+    };
+    let comparison = contents.compare(&snapshot);
+    report.answer_count += comparison.answer_count;
+    if let Some(wrong) = comparison.wrong {
+        return Err(format!("a wrong answer at commit {seq}: {wrong}"));
+    }
+    comparison.errors.iter().try_for_each(is_named)?;
+    if !comparison.errors.is_empty() {
+        report.partly_refused_count += 1;
+        return Ok(None);
+    }
+    if seq < last {
+        report.older_count += 1;
+    } else {
+        report.right_count += 1;
+    }
+    Ok(Some(contents.clone()))
+}
+
+/// Writes, checkpoints, closes and opens again: damage that no question met may still be in the way, and is then named.
+fn go_on(engine: &Engine, disk: &MemDisk, mut contents: Contents, report: &mut Report) -> Result<(), String> {
+    let key = b"sums-900".to_vec();
+    let value = Dice::new(1).value(8);
+    let written = engine.transact(Durability::Disk, |transaction| {
+        let id = transaction.tree("sums")?.expect("all was right a moment ago");
+        transaction.put(id, &key, &value)
+    });
+    match written {
+        Ok(_) => drop(contents.tree_mut("sums").rows.insert(key, value)),
+        Err(error) => return is_named(&error),
+    }
+    if let Err(error) = engine.checkpoint().and_then(|()| engine.checkpoint()).and_then(|()| engine.close()) {
+        return is_named(&error);
+    }
+    let engine = match build::open(&disk.deep_clone()) {
+        Ok(engine) => engine,
+        Err(error) => return is_named(&error).map_err(|why| format!("at the next open: {why}")),
+    };
+    let snapshot = engine.snapshot().map_err(|error| format!("no snapshot: {error}"))?;
+    let comparison = contents.compare(&snapshot);
+    engine.abandon();
+    report.answer_count += comparison.answer_count;
+    if let Some(wrong) = comparison.wrong {
+        return Err(format!("a wrong answer after going on: {wrong}"));
+    }
+    comparison.errors.iter().try_for_each(is_named)
+}
+
+/// Whether an error says what is wrong with the database; damage of a page or a frame names file and offset.
+fn is_named(error: &Error) -> Result<(), String> {
+    let message = error.message();
+    let names_file = message.contains("/db/");
+    match error.code() {
+        Code::DamagedData | Code::DamagedLog if names_file && message.contains(" @ 0x") => Ok(()),
+        Code::DamagedSuperblock | Code::LogMissing if names_file => Ok(()),
+        Code::NotADatabase | Code::NoSuchDatabase | Code::Unsupported if message.contains("/db") => Ok(()),
+        code => Err(format!("an error that does not name the damage: {code} {message}")),
+    }
+}

@@ -1,0 +1,68 @@
+//! The simulation's command line: long searches, and cuts made again.
+//!
+//! `duramen-sim search --minutes N --seed S [--threads T]` searches crashes from seed S on.
+//! `duramen-sim replay --seed S [--op N --choice C]` makes one cut again, or only runs the seed.
+#![allow(clippy::disallowed_methods, reason = "a program")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints what it found")]
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use duramen_sim::search::case::{Case, parse_choice};
+use duramen_sim::search::{LONG, QUICK, record, replay, search};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match args.first().map(String::as_str) {
+        Some("search") => long_search(&args),
+        Some("replay") => replay_case(&args),
+        _ => Err("search [--minutes N] [--seed S] [--threads T] | replay --seed S [--op N --choice C]".to_owned()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(what) => {
+            eprintln!("{what}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The text after a flag.
+fn text<'a>(args: &'a [String], flag: &str) -> Option<&'a str> {
+    let at = args.iter().position(|arg| arg == flag)?;
+    args.get(at + 1).map(String::as_str)
+}
+
+fn number(args: &[String], flag: &str) -> Result<Option<u64>, String> {
+    let parse = |text: &str| text.parse().map_err(|_| format!("{flag} takes a number, not {text:?}"));
+    text(args, flag).map(parse).transpose()
+}
+
+fn long_search(args: &[String]) -> Result<(), String> {
+    let minutes = number(args, "--minutes")?.unwrap_or(1);
+    let seconds = number(args, "--seconds")?.unwrap_or(minutes * 60);
+    let seed = number(args, "--seed")?.unwrap_or(1);
+    let threads = usize::try_from(number(args, "--threads")?.unwrap_or(2)).map_err(|e| e.to_string())?;
+    let budget = if args.iter().any(|arg| arg == "--quick") { QUICK } else { LONG };
+    let found = search(seed..u64::MAX, &budget, threads, Some(Duration::from_secs(seconds)));
+    let report = found.map_err(|failure| failure.to_string())?;
+    println!("{report}");
+    let unseen = report.unseen();
+    if unseen.is_empty() { Ok(()) } else { Err(format!("no cut fell into: {}", unseen.join(", "))) }
+}
+
+fn replay_case(args: &[String]) -> Result<(), String> {
+    let seed = number(args, "--seed")?.ok_or("replay needs --seed")?;
+    let Some(op) = number(args, "--op")? else {
+        let recorded = record(seed).map_err(|failure| failure.to_string())?;
+        let last = recorded.history.last_seq();
+        println!("seed {seed}: {} operations, {last} commits, no cut", recorded.trace.len());
+        return Ok(());
+    };
+    let op = usize::try_from(op).map_err(|e| e.to_string())?;
+    let choice = text(args, "--choice").unwrap_or("none");
+    let choice = parse_choice(choice).ok_or_else(|| format!("no choice is called {choice:?}"))?;
+    let seq = replay(Case { seed, op, choice }).map_err(|failure| failure.to_string())?;
+    println!("survived: recovered commit {seq}");
+    Ok(())
+}

@@ -1,0 +1,247 @@
+//! The crash search: a seeded run of the engine on a disk that records, then the power cut at every operation, and
+//! every surviving image opened, compared with the model, used again and cut again.
+//!
+//! D1, D2 and D3 are proven here as far as a search can. Nothing here touches the real disk; the clock is read only
+//! to stop a long search.
+
+pub mod case;
+pub mod compare;
+pub mod cuts;
+pub mod model;
+pub mod phases;
+pub mod random;
+pub mod recovery;
+pub mod report;
+pub mod run;
+pub mod shapes;
+pub mod writer;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use duramen_disk::memory::{CrashChoice, Trace};
+
+use case::{Case, choice_text};
+use phases::{Phase, phases_of};
+use random::{Random, joined};
+use recovery::survive;
+use report::Report;
+use run::{Recorded, run};
+
+/// How much is tried.
+#[derive(Debug, Clone, Copy)]
+pub struct Budget {
+    /// Distinct images judged at one boundary, at most.
+    pub images_per_boundary: usize,
+    /// Random subsets among the choices of one boundary.
+    pub random_choices: usize,
+    /// Of so many boundaries one is looked at, another one for each seed.
+    pub boundary_stride: usize,
+}
+
+/// The budget of `cargo test`.
+pub const QUICK: Budget = Budget { images_per_boundary: 6, random_choices: 4, boundary_stride: 2 };
+
+/// The budget of a long search.
+pub const LONG: Budget = Budget { images_per_boundary: 40, random_choices: 16, boundary_stride: 1 };
+
+/// A cut that the database did not survive, or a run that failed without one.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// The run.
+    pub seed: u64,
+    /// The cut; `None` if the run failed by itself.
+    pub case: Option<Case>,
+    /// What is wrong.
+    pub what: String,
+    /// The operations before the cut, and what was pending.
+    pub around: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.what)?;
+        if !self.around.is_empty() {
+            writeln!(f, "{}", self.around)?;
+        }
+        let run = "again: cargo run --release -p duramen-sim -- replay";
+        match &self.case {
+            Some(case) => write!(f, "{run} {case}"),
+            None => write!(f, "{run} --seed {}", self.seed),
+        }
+    }
+}
+
+/// Records the run of a seed; a failing or panicking run is a failure.
+///
+/// # Errors
+/// What went wrong without any cut.
+pub fn record(seed: u64) -> Result<Recorded, Failure> {
+    let failure = |what: String| Failure { seed, case: None, what, around: String::new() };
+    catch_unwind(AssertUnwindSafe(|| run(seed)))
+        .unwrap_or_else(|_| Err("the run panicked (see above)".to_owned()))
+        .map_err(|what| failure(format!("seed {seed}, before any cut: {what}")))
+}
+
+/// A hash of everything a run did to its disk: equal for equal runs.
+#[must_use]
+pub fn trace_hash(trace: &Trace) -> u64 {
+    let mut hash = trace.len() as u64;
+    for at in 0..trace.len() {
+        hash = trace.describe(at).bytes().fold(hash, |hash, byte| joined(hash, u64::from(byte)));
+    }
+    let mut cursor = trace.cursor();
+    while cursor.at() < trace.len() {
+        cursor.seek((cursor.at() + 97).min(trace.len()));
+        hash = joined(hash, cursor.image_hash(&CrashChoice::All));
+    }
+    hash
+}
+
+/// Cuts the run of one seed at its boundaries.
+///
+/// # Errors
+/// The first cut that was not survived.
+pub fn search_seed(
+    seed: u64,
+    budget: &Budget,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Report, Failure> {
+    let recorded = record(seed)?;
+    let phases = phases_of(&recorded.trace, recorded.created_at);
+    let mut report = Report { seeds: 1, operations: recorded.trace.len() as u64, ..Report::default() };
+    let mut random = Random::new(joined(seed, 3));
+    let mut seen: HashMap<u64, u64> = HashMap::new();
+    let mut cursor = recorded.trace.cursor();
+    let offset = random.below(budget.boundary_stride);
+    loop {
+        let op = cursor.at();
+        if (op + offset).is_multiple_of(budget.boundary_stride) {
+            let mut judged = 0;
+            for choice in cuts::choices(cursor.pending_len(), budget.random_choices, &mut random) {
+                let case = Case { seed, op, choice };
+                let fresh = cut(&recorded, &cursor, case, phases[op], &mut seen, &mut report)?;
+                judged += usize::from(fresh);
+                if judged >= budget.images_per_boundary {
+                    break;
+                }
+            }
+        }
+        if stop() || !cursor.advance() {
+            return Ok(report);
+        }
+    }
+}
+
+/// Judges one image; `false` if the same image was judged before.
+fn cut(
+    recorded: &Recorded,
+    cursor: &duramen_disk::memory::Cursor<'_>,
+    case: Case,
+    phases: phases::Phases,
+    seen: &mut HashMap<u64, u64>,
+    report: &mut Report,
+) -> Result<bool, Failure> {
+    let (floor, ceiling) = (recorded.history.floor(case.op), recorded.history.ceiling(case.op));
+    let fail = |what: String| Failure { around: around(recorded, case.op, &case.choice), ..failure(case, what) };
+    let image = cursor.image(&case.choice);
+    let hash = image.image_hash();
+    if let Some(seq) = seen.get(&hash) {
+        // The same bytes recover to the same commit; but more may have been promised since.
+        if *seq < floor {
+            return Err(fail(format!("recovered commit {seq}; {floor} was promised")));
+        }
+        return Ok(false);
+    }
+    let survival = survive(recorded, case.op, &image).map_err(fail)?;
+    seen.insert(hash, survival.seq);
+    report.cuts += 1;
+    if seen.insert(survival.second_image, u64::MAX).is_none() {
+        report.second_cuts += 1;
+        report.phase(Phase::Recovery, u64::from(survival.in_recovery));
+    }
+    report.lost += u64::from(survival.seq < ceiling);
+    report.kept += u64::from(survival.seq > floor);
+    for phase in Phase::ALL {
+        report.phase(*phase, u64::from(phases.has(*phase)));
+    }
+    Ok(true)
+}
+
+fn failure(case: Case, what: String) -> Failure {
+    Failure { seed: case.seed, case: Some(case), what, around: String::new() }
+}
+
+/// The last operations before a cut, and the changes it could lose.
+fn around(recorded: &Recorded, op: usize, choice: &CrashChoice) -> String {
+    let trace = &recorded.trace;
+    let mut lines = vec![format!("seed {}, cut after {op} operations, {}", recorded.seed, choice_text(choice))];
+    lines.push(format!("phase: {}", trace.mark_before(op).unwrap_or("creation")));
+    lines.extend((op.saturating_sub(12)..op).map(|at| format!("  op {at}: {}", trace.describe(at))));
+    let mut cursor = trace.cursor();
+    cursor.seek(op);
+    let pending = cursor.pending();
+    lines.extend(pending.iter().take(40).enumerate().map(|(at, info)| format!("  pending {at}: {info}")));
+    lines.join("\n")
+}
+
+/// Makes one cut again.
+///
+/// # Errors
+/// What is wrong with what it left.
+pub fn replay(case: Case) -> Result<u64, Failure> {
+    let recorded = record(case.seed)?;
+    let mut cursor = recorded.trace.cursor();
+    cursor.seek(case.op.min(recorded.trace.len()));
+    let image = cursor.image(&case.choice);
+    let judged = survive(&recorded, case.op, &image);
+    judged.map(|survival| survival.seq).map_err(|what| Failure {
+        around: around(&recorded, case.op, &case.choice),
+        ..failure(case, what)
+    })
+}
+
+/// Searches seeds one after the other on several threads, until all are done or the time is over.
+///
+/// # Errors
+/// The first cut that was not survived.
+pub fn search(
+    seeds: std::ops::Range<u64>,
+    budget: &Budget,
+    thread_count: usize,
+    time: Option<Duration>,
+) -> Result<Report, Failure> {
+    let started = Instant::now();
+    let next = AtomicU64::new(seeds.start);
+    let outcome: Mutex<Result<Report, Failure>> = Mutex::new(Ok(Report::default()));
+    let over = || time.is_some_and(|time| started.elapsed() >= time);
+    let failed = || outcome.lock().unwrap_or_else(PoisonError::into_inner).is_err();
+    std::thread::scope(|scope| {
+        for _ in 0..thread_count {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end || over() || failed() {
+                        return;
+                    }
+                    let found = search_seed(seed, budget, &|| over() || failed());
+                    let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
+                    match (&mut *outcome, found) {
+                        (Ok(sum), Ok(report)) => sum.add(&report),
+                        (Ok(_), Err(failure)) => *outcome = Err(failure),
+                        (Err(_), _) => {}
+                    }
+                }
+            });
+        }
+    });
+    let mut outcome = outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Ok(report) = &mut outcome {
+        report.elapsed = started.elapsed();
+    }
+    outcome
+}

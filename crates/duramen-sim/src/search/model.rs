@@ -1,0 +1,211 @@
+//! What the database must hold: the state after every commit, and which commits it has promised to keep.
+//!
+//! Owns the model and nothing of the engine. D1 and D2 are judged against it: a recovered database equals one of
+//! these states, not older than the newest promise made before the power was cut.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use duramen_engine::TreeId;
+
+/// The rows of one tree.
+pub type RowsModel = BTreeMap<Vec<u8>, Arc<[u8]>>;
+
+/// One tree.
+#[derive(Debug, Clone)]
+pub struct TreeModel {
+    /// Its id.
+    pub id: TreeId,
+    /// Whether it has the reducer `sum`.
+    pub sums: bool,
+    /// What it holds.
+    pub rows: Arc<RowsModel>,
+}
+
+/// The whole database after one commit.
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    /// Its trees by name.
+    pub trees: BTreeMap<String, TreeModel>,
+}
+
+/// One thing that a transaction does.
+#[derive(Debug, Clone)]
+pub enum Effect {
+    /// A key gets a value.
+    Put {
+        /// The tree.
+        tree: TreeId,
+        /// The key.
+        key: Vec<u8>,
+        /// The value.
+        value: Arc<[u8]>,
+    },
+    /// A key goes.
+    Delete {
+        /// The tree.
+        tree: TreeId,
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// A tree comes.
+    Create {
+        /// Its name.
+        name: String,
+        /// Its id.
+        id: TreeId,
+        /// Whether it gets the reducer `sum`.
+        sums: bool,
+    },
+    /// A tree goes.
+    Drop {
+        /// Its name.
+        name: String,
+    },
+}
+
+impl State {
+    /// The tree of an id.
+    #[must_use]
+    pub fn tree(&self, id: TreeId) -> Option<&TreeModel> {
+        self.trees.values().find(|tree| tree.id == id)
+    }
+
+    /// Applies a transaction.
+    pub fn apply(&mut self, effects: &[Effect]) {
+        for effect in effects {
+            match effect {
+                Effect::Put { tree, key, value } => {
+                    self.rows(*tree).insert(key.clone(), Arc::clone(value));
+                }
+                Effect::Delete { tree, key } => {
+                    self.rows(*tree).remove(key);
+                }
+                Effect::Create { name, id, sums } => {
+                    let tree = TreeModel { id: *id, sums: *sums, rows: Arc::default() };
+                    self.trees.insert(name.clone(), tree);
+                }
+                Effect::Drop { name } => {
+                    self.trees.remove(name);
+                }
+            }
+        }
+    }
+
+    fn rows(&mut self, id: TreeId) -> &mut RowsModel {
+        let tree = self.trees.values_mut().find(|tree| tree.id == id);
+        Arc::make_mut(&mut tree.expect("a transaction writes to trees that exist").rows)
+    }
+}
+
+/// A transaction on its way: what it does, and at which operation of the disk its commit began.
+#[derive(Debug)]
+struct Pending {
+    effects: Vec<Effect>,
+    began_at: usize,
+    seq: Option<u64>,
+}
+
+/// Every state in the order of commits, and every promise.
+#[derive(Debug)]
+pub struct History {
+    /// Sequence of the first state.
+    base: u64,
+    states: Vec<State>,
+    /// For each state the operation of the disk at which its commit began.
+    began: Vec<usize>,
+    /// From this operation on, this commit survives.
+    promises: Vec<(usize, u64)>,
+    /// Commits under way, the outermost first.
+    pending: Vec<Pending>,
+}
+
+impl History {
+    /// Begins with one state, which is already promised.
+    #[must_use]
+    pub fn starting(base: u64, state: State) -> History {
+        History {
+            base,
+            states: vec![state],
+            began: vec![0],
+            promises: vec![(0, base)],
+            pending: Vec::new(),
+        }
+    }
+
+    /// The newest commit.
+    #[must_use]
+    pub fn last_seq(&self) -> u64 {
+        self.base + self.states.len() as u64 - 1
+    }
+
+    /// The newest state.
+    #[must_use]
+    pub fn latest(&self) -> &State {
+        self.states.last().expect("there is always a first state")
+    }
+
+    /// The state after a commit.
+    #[must_use]
+    pub fn at(&self, seq: u64) -> Option<&State> {
+        self.states.get(usize::try_from(seq.checked_sub(self.base)?).ok()?)
+    }
+
+    /// A commit begins.
+    pub fn begin(&mut self, effects: Vec<Effect>, at_op: usize) {
+        self.pending.push(Pending { effects, began_at: at_op, seq: None });
+    }
+
+    /// The innermost commit under way was refused.
+    pub fn refused(&mut self) {
+        let gone = self.pending.pop().expect("a commit that ends has begun");
+        assert_eq!(gone.seq, None, "a refused commit was followed by one that builds on it");
+    }
+
+    /// The innermost commit under way got this place in the order.
+    ///
+    /// Where commits were made inside another's sync, that one got its place before them, unnoticed.
+    pub fn committed(&mut self, seq: u64) {
+        while self.last_seq() + 1 < seq {
+            let index = self.pending.iter().position(|pending| pending.seq.is_none());
+            let index = index.expect("the order of commits has no holes");
+            assert!(index + 1 < self.pending.len(), "commit {seq} follows {}", self.last_seq());
+            self.settle(index);
+        }
+        let last = self.pending.len() - 1;
+        if self.pending[last].seq.is_none() {
+            self.settle(last);
+        }
+        let done = self.pending.pop().expect("a commit that ends has begun");
+        assert_eq!(done.seq, Some(seq), "the place of a commit in the order");
+    }
+
+    fn settle(&mut self, index: usize) {
+        let mut state = self.latest().clone();
+        state.apply(&self.pending[index].effects);
+        self.states.push(state);
+        self.began.push(self.pending[index].began_at);
+        self.pending[index].seq = Some(self.last_seq());
+    }
+
+    /// From operation `at_op` on, commit `seq` survives a power cut.
+    pub fn promise(&mut self, at_op: usize, seq: u64) {
+        if self.promises.last().is_none_or(|(_, known)| *known < seq) {
+            self.promises.push((at_op, seq));
+        }
+    }
+
+    /// The newest commit that must survive a cut after the first `at_op` operations.
+    #[must_use]
+    pub fn floor(&self, at_op: usize) -> u64 {
+        let known = self.promises.partition_point(|(at, _)| *at <= at_op);
+        self.promises[..known].last().map_or(self.base, |(_, seq)| *seq)
+    }
+
+    /// The newest commit that can be there after the first `at_op` operations.
+    #[must_use]
+    pub fn ceiling(&self, at_op: usize) -> u64 {
+        let began = self.began.iter().rposition(|began| *began <= at_op);
+        self.base + began.expect("the first state was there at the start") as u64
+    }
+}

@@ -1,0 +1,250 @@
+//! In which phase a cut falls, read from the trace: paths and kinds of its operations, and the harness's remarks.
+//!
+//! A cut is in a phase from the operation that begins it to the sync that ends it. There is no phase for punched
+//! holes: the engine gives space back by cutting the file's tail only.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use duramen_disk::memory::{OpInfo, OpKind, Trace};
+
+/// Superblocks lie before this offset.
+const PAGES_FROM: u64 = 32768;
+
+/// A header block: what is longer at the start of a segment is a header with its first frame.
+const BLOCK_BYTES: u64 = super::shapes::GEOMETRY.block_bytes as u64;
+
+macro_rules! phases {
+    ($($name:ident = $text:literal,)*) => {
+        /// What the database was doing.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "each has its words in `name`")]
+        pub enum Phase { $($name,)* }
+
+        impl Phase {
+            /// Every phase.
+            pub const ALL: &'static [Phase] = &[$(Phase::$name,)*];
+
+            /// In words.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Phase::$name => $text,)* }
+            }
+        }
+    };
+}
+
+phases! {
+    Creation = "creation",
+    SegmentChange = "segment change",
+    SegmentMade = "segment made",
+    Recycle = "recycle",
+    Superblock = "between superblock write and sync",
+    TailCut = "tail cut",
+    ExtentUnlogged = "extent written, not logged",
+    MultiFrame = "multi-frame record",
+    RootSplit = "root split",
+    RootMerge = "root merge",
+    Catalogue = "catalogue change",
+    Evicted = "dirty eviction",
+    Spilled = "snapshot spilled",
+    Sealed = "k syncing, k+1 sealed",
+    HalfCheckpoint = "half-written checkpoint",
+    CommitInCheckpoint = "commit in a half-written checkpoint",
+    MarkIdle = "mark or background sync",
+    Closing = "closing",
+    Reopening = "reopening",
+    Recovery = "recovery",
+}
+
+/// A set of phases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Phases(u32);
+
+impl Phases {
+    /// Whether a phase is among them.
+    #[must_use]
+    pub fn has(self, phase: Phase) -> bool {
+        self.0 & 1 << phase as u32 != 0
+    }
+
+    fn add(&mut self, phase: Phase) {
+        self.0 |= 1 << phase as u32;
+    }
+}
+
+/// The phases of every boundary of a trace.
+#[must_use]
+pub fn phases_of(trace: &Trace, created_at: usize) -> Vec<Phases> {
+    let ops: Vec<OpInfo> = (0..trace.len()).map(|at| trace.op(at)).collect();
+    let mut map = Map { phases: vec![Phases::default(); ops.len() + 1], ops: &ops };
+    map.span(Phase::Creation, 0, created_at);
+    map.writes();
+    map.remarks();
+    map.phases
+}
+
+struct Map<'a> {
+    ops: &'a [OpInfo],
+    phases: Vec<Phases>,
+}
+
+impl Map<'_> {
+    /// Boundaries from before operation `from` to before operation `to`.
+    fn span(&mut self, phase: Phase, from: usize, to: usize) {
+        let to = to.min(self.ops.len());
+        self.phases[from..=to].iter_mut().for_each(|phases| phases.add(phase));
+    }
+
+    /// Where the next operation that fits is, or the end.
+    fn next(&self, from: usize, fits: impl Fn(&OpInfo) -> bool) -> usize {
+        self.ops[from..].iter().position(fits).map_or(self.ops.len(), |at| from + at)
+    }
+
+    fn sync_of(&self, from: usize) -> usize {
+        self.next(from, |op| op.kind == OpKind::Sync && op.path == self.ops[from].path)
+    }
+
+    fn remark(&self, from: usize, texts: &[&str]) -> usize {
+        self.next(from, |op| op.kind == OpKind::Mark && texts.iter().any(|text| op.note.starts_with(text)))
+    }
+
+    /// What the operations themselves tell.
+    fn writes(&mut self) {
+        let mut uses: HashMap<PathBuf, u32> = HashMap::new();
+        let mut reserved: HashMap<PathBuf, bool> = HashMap::new();
+        for at in 0..self.ops.len() {
+            let op = self.ops[at].clone();
+            if is_segment(&op) && op.kind == OpKind::Write && op.offset == 0 {
+                let zeroes = reserved.insert(op.path.clone(), false).unwrap_or(false);
+                if zeroes {
+                    self.span(Phase::SegmentMade, at, self.sync_of(at));
+                } else if op.bytes > BLOCK_BYTES {
+                    self.span(Phase::SegmentChange, at, self.sync_of(at));
+                    let use_count = uses.entry(op.path.clone()).or_default();
+                    *use_count += 1;
+                    if *use_count > 1 {
+                        self.span(Phase::Recycle, at, self.sync_of(at));
+                    }
+                }
+            }
+            match op.kind {
+                OpKind::Reserve if is_segment(&op) => drop(reserved.insert(op.path, true)),
+                OpKind::Create | OpKind::Remove => drop(uses.remove(&op.path)),
+                OpKind::Write if is_superblock(&op) => {
+                    self.span(Phase::Superblock, at + 1, self.sync_of(at));
+                }
+                OpKind::SetLen if is_data(&op) => self.span(Phase::TailCut, at, self.sync_of(at)),
+                _ => {}
+            }
+        }
+    }
+
+    /// What the harness remarked.
+    fn remarks(&mut self) {
+        let remarks: Vec<(usize, String)> = self
+            .ops
+            .iter()
+            .enumerate()
+            .filter(|(_, op)| op.kind == OpKind::Mark)
+            .map(|(at, op)| (at, op.note.clone()))
+            .collect();
+        for (at, text) in remarks {
+            match text.as_str() {
+                "values" => self.values(at),
+                "checkpoint" => self.checkpoint(at),
+                "evicted" => self.span(Phase::Evicted, at, self.next_data_sync(at)),
+                "sealed behind" => {
+                    let end = self.remark(at, &["committed", "checkpointed"]);
+                    self.span(Phase::Sealed, at, end);
+                }
+                "step" => self.step(at),
+                "close" => self.span(Phase::Closing, at, self.remark(at, &["open"])),
+                "open" => self.span(Phase::Reopening, at, self.remark(at, &["opened"])),
+                commit if commit.starts_with("commit ") => self.commit(at, commit),
+                _ => {}
+            }
+        }
+    }
+
+    fn next_data_sync(&self, at: usize) -> usize {
+        self.next(at, |op| op.kind == OpKind::Sync && is_data(op))
+    }
+
+    /// Extents are written while a transaction is filled, and logged when it commits.
+    fn values(&mut self, at: usize) {
+        let end = self.remark(at, &["committed", "given up"]);
+        let written = self.next(at, |op| op.kind == OpKind::Write && is_data(op));
+        if written < self.remark(at, &["commit "]) {
+            let logged = self.next(written, |op| op.kind == OpKind::Write && is_segment(op));
+            self.span(Phase::ExtentUnlogged, written + 1, logged.min(end));
+        }
+    }
+
+    fn checkpoint(&mut self, at: usize) {
+        let end = self.remark(at, &["checkpointed"]);
+        let first = self.next(at, |op| op.kind == OpKind::Write && is_data(op) && !is_superblock(op));
+        let superblock = self.next(at, |op| op.kind == OpKind::Write && is_superblock(op));
+        if first < superblock && superblock < end {
+            self.span(Phase::HalfCheckpoint, first + 1, superblock);
+            let inner = self.remark(first, &["inner commit"]);
+            if inner < superblock {
+                self.span(Phase::CommitInCheckpoint, inner, superblock);
+            }
+        }
+    }
+
+    /// A step that writes pages and no superblock has spilled nodes of older snapshots.
+    fn step(&mut self, at: usize) {
+        let end = self.remark(at, &["stepped"]);
+        let page = self.next(at, |op| op.kind == OpKind::Write && is_data(op) && !is_superblock(op));
+        let superblock = self.next(at, |op| op.kind == OpKind::Write && is_superblock(op));
+        if page < end && superblock > end {
+            self.span(Phase::Spilled, page, end);
+        }
+        let logged = self.next(at, |op| is_segment(op) && op.kind != OpKind::Reserve);
+        if logged < end && logged < page.min(superblock) {
+            self.span(Phase::MarkIdle, logged, end);
+        }
+    }
+
+    fn commit(&mut self, at: usize, text: &str) {
+        let end = self.remark(at, &["committed", "given up"]);
+        if end < self.ops.len() && self.ops[end].note == "given up" {
+            return;
+        }
+        if text.contains("bulk") {
+            let frames = self.ops[at..end].iter();
+            let segments = frames.filter(|op| {
+                op.kind == OpKind::Write && is_segment(op) && op.offset == 0 && op.bytes > BLOCK_BYTES
+            });
+            if segments.count() > 1 {
+                self.span(Phase::MultiFrame, at, end);
+            }
+        }
+        if text.contains("catalogue") {
+            self.span(Phase::Catalogue, at, end);
+        }
+        // The new shape reaches the data file with the next checkpoint.
+        let durable = self.next(end, |op| op.kind == OpKind::Write && is_superblock(op));
+        let until = if durable - end < 200 { durable } else { end };
+        if text.contains("split") {
+            self.span(Phase::RootSplit, at, until);
+        }
+        if text.contains("merge") {
+            self.span(Phase::RootMerge, at, until);
+        }
+    }
+}
+
+fn is_segment(op: &OpInfo) -> bool {
+    op.path.extension().is_some_and(|extension| extension == "wal")
+}
+
+fn is_data(op: &OpInfo) -> bool {
+    op.path.ends_with("data")
+}
+
+fn is_superblock(op: &OpInfo) -> bool {
+    is_data(op) && op.offset < PAGES_FROM
+}

@@ -1,0 +1,191 @@
+//! What is asked of a crash image: it opens, equals one state of the history, takes new commits, and survives a
+//! second cut.
+//!
+//! D1 (nothing promised is lost), D2 (a prefix, whole) and D3 (what was freed was not needed) are judged here.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use duramen_disk::MemDisk;
+use duramen_disk::memory::{CrashChoice, Trace};
+use duramen_engine::{Engine, Options};
+
+use super::compare::{check_is_clean, snapshot_equals};
+use super::cuts::some_choice;
+use super::model::{History, State};
+use super::random::{Random, joined};
+use super::run::{Recorded, open, some_level};
+use super::shapes::{Shape, found_trees};
+use super::writer::{Draft, Writer, failed};
+
+/// Transactions made on a recovered database.
+const AFTERMATH_MAX: usize = 4;
+
+/// What a crash image turned out to hold.
+#[derive(Debug, Clone, Copy)]
+pub struct Survival {
+    /// The commit it recovered to.
+    pub seq: u64,
+    /// The hash of the image that the second cut left.
+    pub second_image: u64,
+    /// Whether the second cut fell into the recovery from the first.
+    pub in_recovery: bool,
+}
+
+/// What must be there after a cut.
+struct Demand<'a> {
+    history: &'a History,
+    floor: u64,
+    ceiling: u64,
+    database: Option<&'a str>,
+}
+
+/// Opens the image that a cut after `op` operations left, and judges it.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn survive(recorded: &Recorded, op: usize, image: &MemDisk) -> Result<Survival, String> {
+    caught(|| judge(recorded, op, image))
+}
+
+/// A panic of the engine is a finding like any other.
+fn caught<T>(body: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("panic: {}", text.unwrap_or("without words")))
+    })
+}
+
+fn judge(recorded: &Recorded, op: usize, image: &MemDisk) -> Result<Survival, String> {
+    let history = &recorded.history;
+    let born = op >= recorded.created_at;
+    let demand = Demand {
+        history,
+        floor: history.floor(op),
+        ceiling: history.ceiling(op),
+        database: born.then_some(recorded.database.as_str()),
+    };
+    let mut random = Random::new(joined(image.image_hash(), recorded.seed));
+    image.record();
+    // A cut before the creation returned leaves a directory that opens as a new database.
+    let options = Options { create: !born, ..recorded.options.clone() };
+    let (engine, seq) = recovered(image, &options, &demand, &mut random)?;
+    let opened_at = image.recorded_len();
+    let state = history.at(seq).cloned().unwrap_or_default();
+    let database = engine.posture().database.to_string();
+    let writer = Writer::new(image.clone(), History::starting(seq, state));
+    aftermath(&writer, &engine, &mut random)?;
+    engine.abandon();
+    let trace = image.stop_recording();
+    let second = Second { trace: &trace, opened_at, options: &options, born, database: &database };
+    let (second_image, in_recovery) = second.cut(&writer.take_history(), &mut random)?;
+    Ok(Survival { seq, second_image, in_recovery })
+}
+
+/// Opens an image and compares it with what is demanded.
+fn recovered(
+    image: &MemDisk,
+    options: &Options,
+    demand: &Demand<'_>,
+    random: &mut Random,
+) -> Result<(Engine, u64), String> {
+    let engine = open(image, options)?;
+    let snapshot = engine.snapshot().map_err(failed("snapshot"))?;
+    let seq = snapshot.seq().0;
+    if seq < demand.floor || seq > demand.ceiling {
+        let (floor, ceiling) = (demand.floor, demand.ceiling);
+        return Err(format!("recovered commit {seq}; {floor} was promised, {ceiling} had begun"));
+    }
+    let found = engine.posture().database.to_string();
+    if demand.database.is_some_and(|wanted| wanted != found) {
+        return Err(format!("the database {found} was made in place of the one that was there"));
+    }
+    let state = demand.history.at(seq).ok_or_else(|| format!("commit {seq} was never made"))?;
+    snapshot_equals(&snapshot, state, random).map_err(|what| format!("state of commit {seq}: {what}"))?;
+    drop(snapshot);
+    check_is_clean(&engine).map_err(|what| format!("state of commit {seq}: {what}"))?;
+    Ok((engine, seq))
+}
+
+/// Life goes on after a crash: commits, steps, checkpoints.
+fn aftermath(writer: &Writer, engine: &Engine, random: &mut Random) -> Result<(), String> {
+    writer.promise_all();
+    if !writer.latest().trees.contains_key("plain") {
+        let mut draft = Draft::begin(engine)?;
+        found_trees(&mut draft, &State::default())?;
+        writer.commit(draft, some_level(random))?;
+    }
+    for _ in 0..random.between(1, AFTERMATH_MAX) {
+        match random.below(12) {
+            0..=2 => engine.checkpoint().map_err(failed("checkpoint after recovery"))?,
+            3 => engine.step().map_err(failed("step after recovery"))?,
+            4..=7 => after_commit(writer, engine, Shape::Small, random)?,
+            8..=9 => after_commit(writer, engine, Shape::Big, random)?,
+            10 => after_commit(writer, engine, Shape::Catalogue, random)?,
+            _ => after_commit(writer, engine, Shape::Bulk, random)?,
+        }
+        writer.note_durable(engine);
+    }
+    let snapshot = engine.snapshot().map_err(failed("snapshot"))?;
+    let state = writer.latest();
+    snapshot_equals(&snapshot, &state, random).map_err(|what| format!("after new commits: {what}"))
+}
+
+fn after_commit(writer: &Writer, engine: &Engine, shape: Shape, random: &mut Random) -> Result<(), String> {
+    let state = writer.latest();
+    let mut draft = Draft::begin(engine)?;
+    shape.fill(&mut draft, &state, random)?;
+    let level = some_level(random);
+    writer.commit(draft, level).map_err(|what| format!("after recovery: {what}")).map(drop)
+}
+
+/// A cut into what happened after the first.
+struct Second<'a> {
+    trace: &'a Trace,
+    /// Operations of the recovery itself.
+    opened_at: usize,
+    options: &'a Options,
+    /// Whether the database existed before the first cut.
+    born: bool,
+    database: &'a str,
+}
+
+impl Second<'_> {
+    fn cut(&self, history: &History, random: &mut Random) -> Result<(u64, bool), String> {
+        let into_recovery = random.chance(1, 3);
+        let op = if into_recovery {
+            random.below(self.opened_at + 1)
+        } else {
+            random.between(self.opened_at, self.trace.len() + 1)
+        };
+        let mut cursor = self.trace.cursor();
+        cursor.seek(op);
+        let choice = some_choice(cursor.pending_len(), random);
+        let image = cursor.image(&choice);
+        let born = self.born || op >= self.opened_at;
+        let demand = Demand {
+            history,
+            floor: history.floor(op),
+            ceiling: history.ceiling(op),
+            database: born.then_some(self.database),
+        };
+        let hash = image.image_hash();
+        let options = Options { create: !born, ..self.options.clone() };
+        let again = recovered(&image, &options, &demand, random).and_then(|(engine, _)| {
+            // Closing writes a checkpoint and a mark over what was just recovered.
+            if random.chance(1, 8) { engine.close().map_err(failed("close")) } else { Ok(engine.abandon()) }
+        });
+        again.map_err(|what| self.describe(op, &choice, &what))?;
+        Ok((hash, op <= self.opened_at))
+    }
+
+    fn describe(&self, op: usize, choice: &CrashChoice, what: &str) -> String {
+        let from = op.saturating_sub(6);
+        let before: Vec<String> = (from..op).map(|at| self.trace.describe(at)).collect();
+        let before = before.join("\n    ");
+        format!(
+            "second cut after {op} operations ({} of recovery), {choice:?}: {what}\n    {before}",
+            self.opened_at
+        )
+    }
+}

@@ -1,0 +1,320 @@
+//! One seeded run: a workload on a recording disk, with everything a database goes through in its life.
+//!
+//! Owns the order of events and the hooks that make commits inside another's sync. The same seed gives the same
+//! run, operation for operation.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use duramen_disk::memory::{Blocker, Trace};
+use duramen_disk::{Disk, MemDisk, SyncMethod};
+use duramen_engine::{Background, Durability, Engine, Hooks, Options, Snapshot};
+
+use super::compare::{check_is_clean, snapshot_equals};
+use super::model::{History, State};
+use super::random::{Random, joined};
+use super::shapes::{GEOMETRY, Shape, found_trees, splits_and_merges};
+use super::writer::{Draft, Writer, failed};
+
+/// Events of one run.
+const EVENT_COUNT: usize = 70;
+
+const PATH: &str = "/db";
+
+/// A run, recorded.
+#[derive(Debug)]
+pub struct Recorded {
+    /// Its seed.
+    pub seed: u64,
+    /// Everything that changed the disk.
+    pub trace: Trace,
+    /// Everything that was committed.
+    pub history: History,
+    /// How the database was opened.
+    pub options: Options,
+    /// The operation before which its creation had returned.
+    pub created_at: usize,
+    /// Its identity.
+    pub database: String,
+}
+
+struct Run {
+    writer: Arc<Writer>,
+    engine: Option<Engine>,
+    options: Options,
+    random: Random,
+    held: Vec<(Snapshot, u64)>,
+}
+
+/// How the database of a seed is opened.
+#[must_use]
+pub fn options_of(seed: u64) -> Options {
+    let mut random = Random::new(joined(seed, 2));
+    Options {
+        geometry: GEOMETRY,
+        memory_bytes: *random.pick(&[56, 64, 96, 128]) * 1024,
+        background: Background::Stepped,
+        sync: *random.pick(&[SyncMethod::Fdatasync, SyncMethod::Fdatasync, SyncMethod::Dsync]),
+        checkpoint_log_bytes: Some(*random.pick(&[8, 16, 32]) * 1024),
+        ..Options::default()
+    }
+}
+
+/// Opens the database of a disk.
+///
+/// # Errors
+/// What the engine said.
+pub fn open(disk: &MemDisk, options: &Options) -> Result<Engine, String> {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    Engine::open(disk, Path::new(PATH), options.clone(), Hooks::default()).map_err(failed("open"))
+}
+
+/// Runs the workload of a seed.
+///
+/// # Errors
+/// What went wrong without any cut.
+pub fn run(seed: u64) -> Result<Recorded, String> {
+    let disk = MemDisk::new(seed);
+    disk.record();
+    let options = options_of(seed);
+    let engine = open(&disk, &options)?;
+    let created_at = disk.recorded_len();
+    let database = engine.posture().database.to_string();
+    let history = History::starting(0, State::default());
+    let writer = Arc::new(Writer::new(disk.clone(), history));
+    let mut run =
+        Run { writer, engine: Some(engine), options, random: Random::new(joined(seed, 1)), held: Vec::new() };
+    let mut draft = Draft::begin(run.engine())?;
+    found_trees(&mut draft, &State::default())?;
+    run.writer.commit(draft, Durability::Disk)?;
+    for _ in 0..EVENT_COUNT {
+        run.event()?;
+        run.writer.verdict()?;
+        run.writer.note_durable(run.engine());
+    }
+    run.look()?;
+    let Run { writer, engine, options, held, .. } = run;
+    drop(held);
+    engine.expect("a run ends open").abandon();
+    let trace = disk.stop_recording();
+    let history = writer.take_history();
+    Ok(Recorded { seed, trace, history, options, created_at, database })
+}
+
+/// A level, most often the strongest.
+pub fn some_level(random: &mut Random) -> Durability {
+    *random.pick(&[Durability::Disk, Durability::Disk, Durability::Process, Durability::Memory])
+}
+
+impl Run {
+    fn engine(&self) -> &Engine {
+        self.engine.as_ref().expect("the engine is taken only while it is reopened")
+    }
+
+    fn event(&mut self) -> Result<(), String> {
+        match self.random.below(40) {
+            0..=11 => self.transaction(Shape::Small),
+            12..=13 => self.transaction(Shape::Bulk),
+            14..=15 => self.transaction(Shape::Shrink),
+            16..=19 => self.transaction(Shape::Big),
+            20..=21 => self.transaction(Shape::Catalogue),
+            22..=23 => self.given_up(),
+            24..=26 => self.sealed_behind(),
+            27..=29 => self.checkpoint(),
+            30..=31 => self.step(),
+            32 => self.idle(150),
+            33 => self.idle(1100),
+            34..=35 => self.hold(),
+            36 => self.let_go(),
+            37 => self.look(),
+            38 => self.reopen(true),
+            _ => self.reopen(false),
+        }
+    }
+
+    /// Fills a transaction and says in the trace what it is.
+    fn draft(&mut self, shape: Shape) -> Result<Draft, String> {
+        let state = self.writer.latest();
+        let disk = &self.writer.disk;
+        let mut draft = Draft::begin(self.engine())?;
+        disk.annotate("values");
+        shape.fill(&mut draft, &state, &mut self.random)?;
+        let (splits, merges) = splits_and_merges(&state, draft.effects());
+        let splits = if splits { " split" } else { "" };
+        let merges = if merges { " merge" } else { "" };
+        self.writer.disk.annotate(format!("commit {}{splits}{merges}", shape.name()));
+        Ok(draft)
+    }
+
+    fn transaction(&mut self, shape: Shape) -> Result<(), String> {
+        let draft = self.draft(shape)?;
+        let level = some_level(&mut self.random);
+        self.writer.commit(draft, level)?;
+        self.writer.disk.annotate("committed");
+        if level != Durability::Disk && self.random.chance(1, 3) {
+            // A later commit at the strongest level promises the earlier ones.
+            let draft = self.draft(Shape::Small)?;
+            self.writer.commit(draft, Durability::Disk)?;
+            self.writer.disk.annotate("committed");
+        }
+        Ok(())
+    }
+
+    fn given_up(&mut self) -> Result<(), String> {
+        let shape = *self.random.pick(&[Shape::Small, Shape::Big, Shape::Catalogue]);
+        drop(self.draft(shape)?);
+        self.writer.disk.annotate("given up");
+        Ok(())
+    }
+
+    /// One group syncs while the next is sealed: the disk's hook commits inside the sync.
+    fn sealed_behind(&mut self) -> Result<(), String> {
+        let shape = *self.random.pick(&[Shape::Small, Shape::Small, Shape::Bulk, Shape::Big]);
+        let draft = self.draft(shape)?;
+        let path_part = if self.random.chance(3, 4) { ".wal" } else { "/data" };
+        self.arm(path_part);
+        let committed = self.writer.commit(draft, Durability::Disk);
+        self.writer.disk.set_blocker(None);
+        self.writer.disk.annotate("committed");
+        committed.map(drop)
+    }
+
+    /// Lets one of the next syncs of a file make commits of its own.
+    fn arm(&mut self, path_part: &'static str) {
+        let (writer, engine) = (Arc::clone(&self.writer), self.engine().clone());
+        let seed = self.random.bits();
+        let wait = AtomicUsize::new(self.random.below(2));
+        // In a sync of the log, whoever waits for the log waits for itself.
+        let is_log = path_part == ".wal";
+        let blocker: Blocker = Arc::new(move |path: &Path| {
+            if !path.to_string_lossy().contains(path_part) {
+                return;
+            }
+            let left = wait.fetch_sub(1, Ordering::Relaxed);
+            if left == 0 {
+                inner_commits(&writer, &engine, &mut Random::new(seed), is_log);
+            }
+        });
+        self.writer.disk.set_blocker(Some(blocker));
+    }
+
+    fn checkpoint(&mut self) -> Result<(), String> {
+        if self.random.chance(1, 2) {
+            self.arm("/data");
+        }
+        let disk = self.writer.disk.clone();
+        let (writer, engine) = (Arc::clone(&self.writer), self.engine().clone());
+        let random = &mut self.random;
+        let mut resident_bytes = engine.stats().resident_bytes;
+        let quiet = random.chance(1, 3);
+        disk.annotate("checkpoint");
+        let written = engine.checkpoint_with(&mut || {
+            let now = engine.stats().resident_bytes;
+            if now < resident_bytes {
+                disk.annotate("evicted");
+            }
+            if !quiet && random.chance(1, 3) {
+                inner_commits(&writer, &engine, random, false);
+            }
+            resident_bytes = engine.stats().resident_bytes;
+        });
+        self.writer.disk.set_blocker(None);
+        written.map_err(failed("checkpoint"))?;
+        self.writer.disk.annotate("checkpointed");
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        self.writer.disk.annotate("step");
+        self.engine().step().map_err(failed("step"))?;
+        self.writer.disk.annotate("stepped");
+        Ok(())
+    }
+
+    fn idle(&mut self, ms: u64) -> Result<(), String> {
+        self.step()?;
+        self.writer.disk.advance_clock(ms * 1_000_000);
+        self.step()
+    }
+
+    fn hold(&mut self) -> Result<(), String> {
+        let snapshot = self.engine().snapshot().map_err(failed("snapshot"))?;
+        let seq = snapshot.seq().0;
+        self.held.push((snapshot, seq));
+        Ok(())
+    }
+
+    /// A snapshot must be what it was when it was taken, whatever has been freed since.
+    fn let_go(&mut self) -> Result<(), String> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        let (snapshot, seq) = self.held.swap_remove(self.random.below(self.held.len()));
+        self.snapshot_holds(&snapshot, seq)
+    }
+
+    fn snapshot_holds(&mut self, snapshot: &Snapshot, seq: u64) -> Result<(), String> {
+        let state = self.writer.history().at(seq).cloned();
+        let state = state.ok_or_else(|| format!("a snapshot of commit {seq}, which was never made"))?;
+        snapshot_equals(snapshot, &state, &mut self.random)
+            .map_err(|what| format!("snapshot of commit {seq}: {what}"))
+    }
+
+    /// Compares everything with the model, without any cut.
+    fn look(&mut self) -> Result<(), String> {
+        let snapshot = self.engine().snapshot().map_err(failed("snapshot"))?;
+        let (seq, last) = (snapshot.seq().0, self.writer.history().last_seq());
+        if seq != last {
+            return Err(format!("commit {seq} is published, and {last} was the last"));
+        }
+        self.snapshot_holds(&snapshot, seq)?;
+        drop(snapshot);
+        check_is_clean(self.engine())
+    }
+
+    fn reopen(&mut self, cleanly: bool) -> Result<(), String> {
+        self.held.clear();
+        let engine = self.engine.take().expect("the engine is taken only while it is reopened");
+        if cleanly {
+            self.writer.disk.annotate("close");
+            engine.close().map_err(failed("close"))?;
+            self.writer.promise_all();
+            drop(engine);
+        } else {
+            engine.abandon();
+        }
+        self.writer.disk.annotate("open");
+        self.engine = Some(open(&self.writer.disk, &self.options)?);
+        self.writer.disk.annotate("opened");
+        // What was handed to the kernel survives the end of the process, and is synced before it is served.
+        self.writer.promise_all();
+        self.look()
+    }
+}
+
+/// Commits where another commit or a checkpoint is under way: to trees that nobody drops meanwhile.
+fn inner_commits(writer: &Writer, engine: &Engine, random: &mut Random, in_log_sync: bool) {
+    writer.disk.annotate("inner commit");
+    for _ in 0..random.between(1, 3) {
+        let level = if in_log_sync { Durability::Memory } else { some_level(random) };
+        if let Err(what) = inner_commit(writer, engine, random, level) {
+            writer.fail(format!("inside a sync or a checkpoint: {what}"));
+        }
+    }
+    writer.disk.annotate(if in_log_sync { "sealed behind" } else { "inner committed" });
+}
+
+fn inner_commit(
+    writer: &Writer,
+    engine: &Engine,
+    random: &mut Random,
+    level: Durability,
+) -> Result<(), String> {
+    let mut state = writer.latest();
+    state.trees.retain(|name, _| !name.starts_with("temporary"));
+    let mut draft = Draft::begin(engine)?;
+    let shape = if random.chance(1, 4) { Shape::Big } else { Shape::Small };
+    shape.fill(&mut draft, &state, random)?;
+    writer.commit(draft, level).map(drop)
+}

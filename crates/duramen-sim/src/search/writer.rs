@@ -1,0 +1,180 @@
+//! Transactions that the model learns of: whatever is committed through here is in the history, in order.
+//!
+//! Owns the history of one run. Commits may be made inside another commit's sync (the disk's hook calls back), so
+//! the history is locked for moments only, never across a call of the engine.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use duramen_disk::MemDisk;
+use duramen_engine::{Builtin, Durability, Engine, Error, Transaction, TreeId};
+
+use super::model::{Effect, History, State, TreeModel};
+
+/// A disk and the history of the database on it.
+#[derive(Debug)]
+pub struct Writer {
+    /// The disk, recording.
+    pub disk: MemDisk,
+    history: Mutex<History>,
+    failure: Mutex<Option<String>>,
+}
+
+/// A transaction and what it does.
+#[derive(Debug)]
+pub struct Draft {
+    transaction: Transaction,
+    effects: Vec<Effect>,
+}
+
+/// An error of the engine, with what was being done.
+pub fn failed(doing: &str) -> impl Fn(Error) -> String {
+    move |error| format!("{doing}: {} {error}", error.code())
+}
+
+impl Draft {
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// What the engine said.
+    pub fn begin(engine: &Engine) -> Result<Draft, String> {
+        Ok(Draft { transaction: engine.begin().map_err(failed("begin"))?, effects: Vec::new() })
+    }
+
+    /// Puts a value; in a tree without a reducer, `streamed` ones piece by piece.
+    ///
+    /// # Errors
+    /// What the engine said.
+    pub fn put(
+        &mut self,
+        tree: &TreeModel,
+        key: Vec<u8>,
+        value: Vec<u8>,
+        streamed: bool,
+    ) -> Result<(), String> {
+        if streamed && !tree.sums {
+            let put = self.transaction.put_stream(tree.id, &key, &mut &value[..]);
+            put.map_err(failed("put_stream"))?;
+        } else {
+            self.transaction.put(tree.id, &key, &value).map_err(failed("put"))?;
+        }
+        self.effects.push(Effect::Put { tree: tree.id, key, value: value.into() });
+        Ok(())
+    }
+
+    /// Deletes a key.
+    ///
+    /// # Errors
+    /// What the engine said.
+    pub fn delete(&mut self, tree: TreeId, key: Vec<u8>) -> Result<(), String> {
+        self.transaction.delete(tree, &key).map_err(failed("delete"))?;
+        self.effects.push(Effect::Delete { tree, key });
+        Ok(())
+    }
+
+    /// Creates a tree.
+    ///
+    /// # Errors
+    /// What the engine said.
+    pub fn create(&mut self, name: &str, sums: bool) -> Result<TreeModel, String> {
+        let reducer = sums.then(|| Builtin::Sum.spec());
+        let id = self.transaction.create_tree(name, reducer).map_err(failed("create_tree"))?;
+        self.effects.push(Effect::Create { name: name.to_owned(), id, sums });
+        Ok(TreeModel { id, sums, rows: Arc::default() })
+    }
+
+    /// Drops a tree.
+    ///
+    /// # Errors
+    /// What the engine said.
+    pub fn drop_tree(&mut self, name: &str) -> Result<(), String> {
+        self.transaction.drop_tree(name).map_err(failed("drop_tree"))?;
+        self.effects.push(Effect::Drop { name: name.to_owned() });
+        Ok(())
+    }
+
+    /// What the transaction does.
+    #[must_use]
+    pub fn effects(&self) -> &[Effect] {
+        &self.effects
+    }
+}
+
+impl Writer {
+    /// Over a disk whose database is at the history's newest state.
+    #[must_use]
+    pub fn new(disk: MemDisk, history: History) -> Writer {
+        Writer { disk, history: Mutex::new(history), failure: Mutex::new(None) }
+    }
+
+    /// The history.
+    pub fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The newest state, as far as the model has heard.
+    #[must_use]
+    pub fn latest(&self) -> State {
+        self.history().latest().clone()
+    }
+
+    /// Commits and tells the history; `None` if the transaction met a conflict or wrote nothing.
+    ///
+    /// # Errors
+    /// What the engine said.
+    pub fn commit(&self, draft: Draft, level: Durability) -> Result<Option<u64>, String> {
+        if draft.effects.is_empty() {
+            return draft.transaction.commit(level).map(|_| None).map_err(failed("commit of nothing"));
+        }
+        self.history().begin(draft.effects, self.disk.recorded_len());
+        match draft.transaction.commit(level) {
+            Ok(receipt) => {
+                let mut history = self.history();
+                history.committed(receipt.seq().0);
+                if receipt.durability() == Durability::Disk {
+                    history.promise(self.disk.recorded_len(), receipt.seq().0);
+                }
+                Ok(Some(receipt.seq().0))
+            }
+            Err(error) if error.is_retryable() => {
+                self.history().refused();
+                Ok(None)
+            }
+            Err(error) => Err(failed("commit")(error)),
+        }
+    }
+
+    /// What the engine says is durable is a promise too.
+    pub fn note_durable(&self, engine: &Engine) {
+        let durable = engine.stats().commit.durable.0;
+        self.history().promise(self.disk.recorded_len(), durable);
+    }
+
+    /// Everything committed so far is promised from now on.
+    pub fn promise_all(&self) {
+        let mut history = self.history();
+        let last = history.last_seq();
+        history.promise(self.disk.recorded_len(), last);
+    }
+
+    /// Notes what went wrong where no error can be returned: inside a sync.
+    pub fn fail(&self, what: String) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(what);
+    }
+
+    /// What was noted.
+    ///
+    /// # Errors
+    /// It.
+    pub fn verdict(&self) -> Result<(), String> {
+        match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(what) => Err(what),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the recording and gives the history away.
+    #[must_use]
+    pub fn take_history(&self) -> History {
+        std::mem::replace(&mut *self.history(), History::starting(0, State::default()))
+    }
+}

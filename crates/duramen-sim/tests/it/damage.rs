@@ -1,0 +1,37 @@
+//! The damage sweep over whole databases (D3, D4, D5): each bit that rots, each part that is old or another's, is
+//! an error that names it or makes no difference.
+
+use duramen_sim::damage::{Bits, Report, Specimen, closed, flips, killed, rearrangements};
+
+const SEED: u64 = 35;
+
+fn check(specimen: &Specimen, report: &Report) {
+    println!("{}: {report}", specimen.name);
+    assert!(report.violations.is_empty(), "{}", report.violations.join("\n"));
+    let counts = [report.right_count, report.went_on_count, report.refused_count];
+    assert!(counts.iter().all(|count| *count > 0), "the sweep met every outcome: {report}");
+}
+
+#[test]
+fn every_flipped_byte_of_a_closed_database_is_named_or_harmless() {
+    let specimen = closed(SEED);
+    let report = flips(&specimen, SEED, Bits::OnePerByte, 1);
+    check(&specimen, &report);
+    assert!(report.partly_refused_count > 0, "pages were damaged: {report}");
+}
+
+#[test]
+fn every_flipped_byte_of_a_killed_database_is_named_or_harmless() {
+    let specimen = killed(SEED);
+    let report = flips(&specimen, SEED, Bits::OnePerByte, 1);
+    check(&specimen, &report);
+    assert!(report.older_count > 0, "groups behind the newest mark were damaged: {report}");
+}
+
+#[test]
+fn parts_that_are_old_swapped_cut_or_of_a_stranger_are_named_or_harmless() {
+    for specimen in [closed(SEED), killed(SEED)] {
+        let report = rearrangements(&specimen, SEED);
+        check(&specimen, &report);
+    }
+}
