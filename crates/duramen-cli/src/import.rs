@@ -7,6 +7,7 @@ mod csv_rows;
 mod ndjson_rows;
 mod pipeline;
 mod progress;
+mod records;
 mod source;
 
 use std::time::Instant;
@@ -17,7 +18,7 @@ use duramen::{Db, Document, Schema, doc};
 use crate::args::{Format, ImportArgs, level_name};
 use crate::database;
 use crate::failure::{Failure, Result};
-use crate::numbers::{grouped, rate, time};
+use crate::numbers::{counted, grouped, rate, time};
 use crate::output::Output;
 use crate::signals::Signals;
 use pipeline::{Loaded, RowSource, Terms};
@@ -187,10 +188,10 @@ fn report(db: &Db, loaded: &Loaded, report: &Report<'_>) -> Result<()> {
     let syncs = db.stats().log.sync_count.saturating_sub(report.syncs_before);
     let level = level_name(report.args.durability.into());
     let per_second = rate(loaded.rows, took);
+    if loaded.failure.is_some() {
+        return Ok(());
+    }
     if report.out.is_json() {
-        if loaded.failure.is_some() {
-            return Ok(());
-        }
         let mut fields: Document = doc! {
             "collection": report.args.collection.as_str(), "rows": loaded.rows, "batches": loaded.batches,
             "seq": loaded.seq, "syncs": syncs, "durability": level, "complete": loaded.complete,
@@ -199,14 +200,14 @@ fn report(db: &Db, loaded: &Loaded, report: &Report<'_>) -> Result<()> {
         return report.out.object("import", fields);
     }
     report.out.note(&format!(
-        "{} rows in {} batches into {} in {} ({} rows/s), seq {}, {} syncs, durability {level}",
-        grouped(loaded.rows),
-        grouped(loaded.batches),
+        "{} in {} into {} in {} ({} rows/s), seq {}, {}, durability {level}",
+        counted(loaded.rows, "row"),
+        counted(loaded.batches, "batch"),
         report.args.collection,
         time(took),
         grouped(per_second),
         loaded.seq,
-        grouped(syncs),
+        counted(syncs, "sync"),
     ));
     Ok(())
 }
@@ -216,15 +217,19 @@ fn finish(loaded: Loaded, signals: &Signals, out: Output) -> Result<()> {
     if let Some(failure) = loaded.failure {
         let stored = match loaded.rows {
             0 => "; nothing of this import is stored".to_owned(),
-            rows => format!("; the {} rows of {} batches are stored", grouped(rows), grouped(loaded.batches)),
+            rows => format!(
+                "; what came before is stored: {} in {}",
+                counted(rows, "row"),
+                counted(loaded.batches, "batch")
+            ),
         };
         return Err(failure.and(&stored));
     }
     match signals.received() {
         Some(number) if !loaded.complete => {
             out.note(&format!(
-                "stopped by signal {number}: {} rows are stored; the same command with --replace completes them",
-                grouped(loaded.rows)
+                "stopped by signal {number}: {} stored; the same command with --replace completes them",
+                counted(loaded.rows, "row")
             ));
             Err(Failure::signal(number))
         }

@@ -10,7 +10,7 @@ use crate::args::{GetArgs, RangeArgs, ScanArgs};
 use crate::database;
 use crate::failure::{FAILED, Failure, Result};
 use crate::keys;
-use crate::numbers::grouped;
+use crate::numbers::{counted, grouped};
 use crate::output::{Output, align_right, flush, new_table, printable};
 use grid::Grid;
 
@@ -62,7 +62,7 @@ pub(crate) fn scan(args: &ScanArgs, out: Output) -> Result<()> {
             out.note(&format!("{} of {} rows shown", grouped(count), grouped(all)));
         }
     } else {
-        out.note(&format!("{} rows", grouped(count)));
+        out.note(&counted(count, "row"));
     }
     Ok(())
 }

@@ -59,6 +59,9 @@ struct State {
     /// Extents of big values that no checkpoint holds yet, with their commit once there is one.
     unrooted: BTreeMap<u64, (u32, Option<CommitSeq>)>,
     persisted: PersistedMap,
+    /// What only the older checkpoint's map and tree of roots take: free once it is overwritten. Counted by checkpoints,
+    /// not by commits: two checkpoints in a row may be of the same commit.
+    stale: Vec<(u64, u32)>,
     file_blocks: u64,
 }
 
@@ -77,7 +80,8 @@ impl Space {
     }
 
     fn with(data: DataFile, used: Bitmap, persisted: PersistedMap, file_blocks: u64) -> Space {
-        let state = State { used, waiting: Vec::new(), unrooted: BTreeMap::new(), persisted, file_blocks };
+        let (waiting, unrooted, stale) = (Vec::new(), BTreeMap::new(), Vec::new());
+        let state = State { used, waiting, unrooted, persisted, stale, file_blocks };
         Space { data, state: Mutex::new(state) }
     }
 
@@ -224,7 +228,8 @@ impl Space {
         let state = self.state.lock().expect(POISON);
         SpaceStats {
             used_blocks: state.used.used(),
-            waiting_blocks: state.waiting.iter().map(|extent| u64::from(extent.block_count)).sum(),
+            waiting_blocks: state.waiting.iter().map(|extent| u64::from(extent.block_count)).sum::<u64>()
+                + state.stale.iter().map(|(_, block_count)| u64::from(*block_count)).sum::<u64>(),
             end_block: state.used.end(),
             file_blocks: state.file_blocks,
         }
@@ -234,7 +239,7 @@ impl Space {
     pub fn unreached(&self) -> Vec<(u64, u32)> {
         let state = self.state.lock().expect(POISON);
         let waiting = state.waiting.iter().map(|extent| (extent.block, extent.block_count));
-        waiting.chain(state.persisted.extents()).collect()
+        waiting.chain(state.stale.iter().copied()).chain(state.persisted.extents()).collect()
     }
 
     /// Extents in use that are not among these and not the superblocks'.

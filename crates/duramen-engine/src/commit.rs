@@ -77,6 +77,8 @@ struct Order {
     recent: Recent,
     leading: bool,
     lineage: u64,
+    /// Threads that wait for [`Committer::turn`]: without any, nobody is called.
+    turn_waiters: usize,
 }
 
 /// A transaction ready to commit.
@@ -126,6 +128,7 @@ impl Committer {
                 recent: Recent::new(seq, recent_bytes),
                 leading: false,
                 lineage: 0,
+                turn_waiters: 0,
             }),
             turn: Condvar::new(),
             durable: AtomicU64::new(seq.0),
@@ -301,7 +304,7 @@ impl Committer {
             }
             order.forming.wants_sync = true;
             if order.leading {
-                drop(self.turn.wait(order).expect(POISON));
+                drop(self.wait_turn(order));
                 continue;
             }
             order.leading = true;
@@ -378,13 +381,29 @@ impl Committer {
                 return Err(Error::poisoned(cause.message()));
             }
             if order.leading {
-                order = self.turn.wait(order).expect(POISON);
+                order = self.wait_turn(order);
                 continue;
             }
             order.leading = true;
             drop(order);
             self.lead()?;
             order = self.lock();
+        }
+    }
+
+    fn wait_turn<'a>(&'a self, mut order: MutexGuard<'a, Order>) -> MutexGuard<'a, Order> {
+        order.turn_waiters += 1;
+        let mut order = self.turn.wait(order).expect(POISON);
+        order.turn_waiters -= 1;
+        order
+    }
+
+    /// Calls whoever waits for a change of leadership, or for something to be durable.
+    fn call_turn(&self, order: MutexGuard<'_, Order>) {
+        let waiters = order.turn_waiters;
+        drop(order);
+        if waiters > 0 {
+            self.turn.notify_all();
         }
     }
 

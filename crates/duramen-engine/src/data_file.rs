@@ -26,6 +26,8 @@ pub use superblock::{
 /// Bytes before the payload of every page.
 pub const PAGE_HEADER_BYTES: usize = 48;
 
+const PAGE_ROOM_STEP: usize = 2048;
+
 const PAGE_MAGIC: u32 = u32::from_le_bytes(*b"DPAG");
 
 /// What a page holds.
@@ -51,7 +53,13 @@ pub enum PageKind {
 /// A page image: header and payload in one buffer, as it lies on disk without the padding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    bytes: Box<[u8]>,
+    bytes: Vec<u8>,
+}
+
+/// An empty buffer with room for `bytes`. Room comes in few sizes, so that what one page gives back fits the next:
+/// otherwise a cache of pages of every length takes half as much again of the allocator's memory.
+fn page_buffer(bytes: usize) -> Vec<u8> {
+    Vec::with_capacity(bytes.next_multiple_of(PAGE_ROOM_STEP))
 }
 
 impl Page {
@@ -62,7 +70,7 @@ impl Page {
         payload_bytes: usize,
         fill: impl FnOnce(&mut Vec<u8>),
     ) -> Page {
-        let mut bytes = Vec::with_capacity(PAGE_HEADER_BYTES + payload_bytes);
+        let mut bytes = page_buffer(PAGE_HEADER_BYTES + payload_bytes);
         bytes.extend_from_slice(&PAGE_MAGIC.to_le_bytes());
         bytes.push(kind as u8);
         // Codec and key id: room for compression and encryption, zero in this format.
@@ -75,13 +83,19 @@ impl Page {
         debug_assert_eq!(bytes.len(), PAGE_HEADER_BYTES);
         fill(&mut bytes);
         assert_eq!(bytes.len(), PAGE_HEADER_BYTES + payload_bytes, "a page is exactly as long as announced");
-        Page { bytes: bytes.into_boxed_slice() }
+        Page { bytes }
     }
 
     /// Header and payload.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Bytes of memory it takes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.capacity()
     }
 
     /// What the page holds, without the header.
@@ -97,7 +111,7 @@ impl Page {
     }
 
     /// Reads the header of bytes that matched their checksum; says what is wrong with it otherwise.
-    fn decode(bytes: Box<[u8]>, want: PageKind) -> std::result::Result<Page, String> {
+    fn decode(bytes: Vec<u8>, want: PageKind) -> std::result::Result<Page, String> {
         if bytes.len() < PAGE_HEADER_BYTES {
             return Err(format!("page of {} bytes, want at least {PAGE_HEADER_BYTES}", bytes.len()));
         }
@@ -188,7 +202,8 @@ impl DataFile {
         if location.raw_bytes as usize > room || location.flags & !INNER_FLAG != 0 {
             return Err(Error::damaged_data(&self.path, offset, "a pointer that this build cannot follow"));
         }
-        let mut bytes = vec![0; location.raw_bytes as usize].into_boxed_slice();
+        let mut bytes = page_buffer(location.raw_bytes as usize);
+        bytes.resize(location.raw_bytes as usize, 0);
         self.file.read_at(&mut bytes, offset).map_err(|error| self.read_error(offset, &error))?;
         let generation =
             bytes.get(8..16).map_or(0, |b| u64::from_le_bytes(b.try_into().expect("eight bytes")));

@@ -12,7 +12,7 @@ use crate::data_file::{DataFile, Location, Page, PageKind};
 use crate::error::Result;
 
 /// Of `memory_bytes`, nodes may take this part, in percent; the rest is for buffers, read and write sets.
-const NODES_PERCENT: usize = 75;
+const NODES_PERCENT: usize = 55;
 
 /// Memory is swept from this part of the bound on, in percent.
 const SWEEP_FROM_PERCENT: usize = 90;

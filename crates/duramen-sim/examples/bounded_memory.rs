@@ -45,12 +45,15 @@ fn run(dir: &std::path::Path, options: Options, rows: u64, value_mib: u64, secon
     let began = Instant::now();
     load(&engine, tree, rows)?;
     println!("loaded {rows} rows in key order in {:.1} s", began.elapsed().as_secs_f64());
+    print_memory(&engine);
     let snapshot = engine.snapshot()?;
     let began = Instant::now();
     let value = std::io::repeat(42).take(value_mib << 20);
     engine.transact(Durability::Disk, |tx| tx.put_stream(big, b"value", &mut { value.by_limit() }))?;
     println!("stored a value of {value_mib} MiB in {:.1} s", began.elapsed().as_secs_f64());
+    print_memory(&engine);
     churn(&engine, tree, rows, Duration::from_secs(seconds))?;
+    print_memory(&engine);
     verify(&engine, &snapshot, tree, big, rows, value_mib)?;
     println!("{:?}", engine.stats());
     engine.close()
@@ -146,12 +149,20 @@ fn verify(
     Ok(())
 }
 
+fn anonymous_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
+fn print_memory(engine: &Engine) {
+    let nodes = engine.stats().resident_bytes as f64 / f64::from(1 << 20);
+    println!("  now {:.1} MiB anonymous, {nodes:.1} MiB of it nodes", anonymous_kib() as f64 / 1024.0);
+}
+
 fn watch(stop: &AtomicBool, peak_kib: &AtomicU64) {
     while !stop.load(Ordering::Relaxed) {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap_or_default();
-        let kib = line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
-        peak_kib.fetch_max(kib, Ordering::Relaxed);
+        peak_kib.fetch_max(anonymous_kib(), Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! `duramen-sim search --minutes N --seed S [--threads T]` searches crashes from seed S on.
 //! `duramen-sim replay --seed S [--op N --choice C]` makes one cut again, or only runs the seed.
+//! `duramen-sim trace --seed S` lists what the run of a seed does to its disk.
 #![allow(clippy::disallowed_methods, reason = "a program")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints what it found")]
 
@@ -16,6 +17,7 @@ fn main() -> ExitCode {
     let outcome = match args.first().map(String::as_str) {
         Some("search") => long_search(&args),
         Some("replay") => replay_case(&args),
+        Some("trace") => print_trace(&args),
         _ => Err("search [--minutes N] [--seed S] [--threads T] | replay --seed S [--op N --choice C]".to_owned()),
     };
     match outcome {
@@ -64,5 +66,15 @@ fn replay_case(args: &[String]) -> Result<(), String> {
     let choice = parse_choice(choice).ok_or_else(|| format!("no choice is called {choice:?}"))?;
     let seq = replay(Case { seed, op, choice }).map_err(|failure| failure.to_string())?;
     println!("survived: recovered commit {seq}");
+    Ok(())
+}
+
+fn print_trace(args: &[String]) -> Result<(), String> {
+    let seed = number(args, "--seed")?.ok_or("trace needs --seed")?;
+    let recorded = record(seed).map_err(|failure| failure.to_string())?;
+    for op in 0..recorded.trace.len() {
+        let (floor, ceiling) = (recorded.history.floor(op), recorded.history.ceiling(op));
+        println!("{op:>5} {floor:>3}..{ceiling:<3} {}", recorded.trace.describe(op));
+    }
     Ok(())
 }

@@ -13,7 +13,8 @@ use duramen::{RowBatch, Schema};
 use super::Asked;
 use super::pipeline::RowSource;
 use super::progress::Progress;
-use super::source::{Input, Reader, read_failure};
+use super::records::Records;
+use super::source::Input;
 use crate::failure::{Failure, Result};
 use crate::signals::Signals;
 
@@ -100,95 +101,6 @@ fn bad_cell(line: u64, bad: &BadCell, collection_existed: bool) -> Failure {
         ),
     };
     Failure::data(format!("line {line}, column {}: {}", bad.column, bad.problem), hint)
-}
-
-/// Records of one reading, all as wide as the header.
-struct Records {
-    name: String,
-    reader: csv::Reader<Reader>,
-    header: Vec<String>,
-    record: ByteRecord,
-}
-
-impl Records {
-    fn open(input: &mut Input) -> Result<Records> {
-        let name = input.name();
-        let mut reader = csv::ReaderBuilder::new()
-            .has_headers(false)
-            .flexible(true)
-            .buffer_capacity(1 << 18)
-            .from_reader(input.reader()?);
-        let mut record = ByteRecord::new();
-        if !reader.read_byte_record(&mut record).map_err(|error| csv_failure(&name, error))? {
-            return Err(Failure::data(
-                format!("{name} is empty, and CSV begins with a line of column names"),
-                "look whether the right file was named",
-            ));
-        }
-        let header = record.iter().map(column_name).collect::<Result<Vec<_>>>()?;
-        if let Some(i) = (1..header.len()).find(|&i| header[..i].contains(&header[i])) {
-            return Err(Failure::data(
-                format!("{name} has the column {:?} twice in its header", header[i]),
-                "rename one of them in the first line",
-            ));
-        }
-        Ok(Records { name, reader, header, record })
-    }
-
-    /// Reads the next record into the one kept; `false` at the end.
-    fn advance(&mut self) -> Result<bool> {
-        read_record(&mut self.reader, &self.name, self.header.len(), &mut self.record)
-    }
-
-    fn line(&self) -> u64 {
-        line_of(&self.record)
-    }
-}
-
-/// Reads one record of the header's width.
-fn read_record(
-    reader: &mut csv::Reader<Reader>,
-    name: &str,
-    width: usize,
-    record: &mut ByteRecord,
-) -> Result<bool> {
-    if !reader.read_byte_record(record).map_err(|error| csv_failure(name, error))? {
-        return Ok(false);
-    }
-    if record.len() != width {
-        return Err(Failure::data(
-            format!("line {}: {} cells, and the header has {width}", line_of(record), record.len()),
-            "look for a comma or a quote too many or too few in that line",
-        ));
-    }
-    Ok(true)
-}
-
-fn line_of(record: &ByteRecord) -> u64 {
-    record.position().map_or(0, csv::Position::line)
-}
-
-fn column_name(cell: &[u8]) -> Result<String> {
-    match std::str::from_utf8(cell) {
-        Ok(name) if !name.is_empty() => Ok(name.to_owned()),
-        Ok(_) => Err(Failure::data(
-            "a column has no name in the first line",
-            "CSV begins with a line of column names",
-        )),
-        Err(_) => Err(Failure::data(
-            "the first line is not UTF-8",
-            "convert the input to UTF-8, or look whether it is CSV at all",
-        )),
-    }
-}
-
-fn csv_failure(name: &str, error: csv::Error) -> Failure {
-    match error.into_kind() {
-        csv::ErrorKind::Io(error) => read_failure(name, &error),
-        other => {
-            Failure::data(format!("{name} is not CSV: {other:?}"), "look whether the right file was named")
-        }
-    }
 }
 
 /// What is known about each column so far.

@@ -11,7 +11,9 @@ fn the_demo_finds_every_acknowledged_row() {
     {
         assert!(told.contains(words), "{words}: {told}");
     }
-    let again = json(&scratch.ok(&["demo", "--json"]));
+    let printed = scratch.ok(&["demo", "--json"]);
+    crate::golden::check("demo", &printed);
+    let again = json(&printed);
     assert_eq!(again["rows"], 27_004);
     assert_eq!(again["acknowledged"], again["found"]);
     assert!(again["acknowledged"].as_u64().unwrap() > 0);

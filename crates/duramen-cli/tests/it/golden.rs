@@ -23,6 +23,10 @@ const VOLATILE: &[&str] = &[
     "syncs",
     "pages",
     "script",
+    "lost_extents",
+    "acknowledged",
+    "found",
+    "in_flight",
 ];
 
 fn rows() -> Scratch {
@@ -56,7 +60,8 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-fn check(name: &str, printed: &str) {
+/// Compares what a command printed with its golden file.
+pub(crate) fn check(name: &str, printed: &str) {
     let lines: Vec<Value> = printed.lines().map(|line| steady(json(line))).collect();
     let found: String = lines.iter().map(|line| format!("{line:#}\n")).collect();
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.json"));

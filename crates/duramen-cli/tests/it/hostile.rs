@@ -42,7 +42,9 @@ fn files_that_are_wrong() {
     refused_file("", 1, "is empty");
     refused_file("id,t\n1,a\n2\n3,c\n", 1, "line 3: 1 cells, and the header has 2");
     refused_file("id,t\n1,a\n2,b,c\n", 1, "line 3: 3 cells, and the header has 2");
-    refused_file("id,t\n1,\"a\n2,b\n", 1, "line 2: ");
+    refused_file("id,t\n1,\"a\n2,b\n", 1, "line 2: a quote is opened in this row and never closed");
+    refused_file("id,t\n1,a\n2,\"b", 1, "line 3: a quote is opened");
+    refused_file("\"id,t\n1,a\n", 1, "line 1: a quote is opened");
     refused_file("id,id\n1,2\n", 1, "the column \"id\" twice");
     refused_file("id,\n1,2\n", 1, "a column has no name");
     refused_file("name,t\n1,2\n", 1, "no column id");
@@ -57,10 +59,16 @@ fn files_that_are_wrong() {
     refused_file(format!("id,t\n{},1\n", "k".repeat(1100)), 1, "too long");
     refused_file(b"\x1f\x8b\x08", 1, "gzip");
     let january = std::fs::read(crate::runner::JANUARY).unwrap();
-    refused_file(&january[..january.len() / 2], 1, "in the middle of its gzip stream");
     let mut damaged = january.clone();
     damaged[january.len() / 2] ^= 0x55;
-    refused_file(damaged, 1, "");
+    for (bytes, words) in
+        [(&january[..january.len() / 2], "in the middle of its gzip stream"), (&damaged, "")]
+    {
+        let scratch = Scratch::new();
+        scratch.write("rows.csv.gz", bytes);
+        let args = ["import", "db", "rows.csv.gz", "-c", "rows", "--key", "carrier,time_hour,flight,origin"];
+        refused(&scratch.run(&args), 1, words);
+    }
 }
 
 #[test]
@@ -102,7 +110,7 @@ fn arguments_that_are_wrong() {
         (&["del", "db", "-c", "rows"], "required"),
         (&["del", "db", "-c", "rows", "--all", "--prefix", "1"], "cannot be used with"),
         (&["del", "db", "-c", "rows", "--all"], "was not confirmed"),
-        (&["scan", "db", "-c", "rows", "--limit", "-1"], "invalid value"),
+        (&["scan", "db", "-c", "rows", "--limit", "-1"], "-1"),
         (&["import", "db", "rows.csv", "-c", "rows", "--batch", "0"], "0 is not in"),
         (&["import", "db", "rows.csv", "-c", "rows", "--threads", "9999"], "9999 is not in"),
         (&["import", "db", "rows.csv", "-c", "rows", "--durability", "wish"], "invalid value 'wish'"),

@@ -66,7 +66,7 @@ fn a_late_cell_that_does_not_fit_is_named() {
     assert!(ran.stderr.contains("line 10502, column n: holds \"abc\""), "{}", ran.stderr);
     assert!(
         ran.stderr.contains("--type n=text")
-            && ran.stderr.contains("the 10,000 rows of 10 batches are stored"),
+            && ran.stderr.contains("what came before is stored: 10,000 rows in 10 batches"),
         "{}",
         ran.stderr
     );

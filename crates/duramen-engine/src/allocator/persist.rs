@@ -105,13 +105,9 @@ impl Space {
     pub fn adopt(&self, draft: MapDraft) {
         let mut state = self.state.lock().expect(super::POISON);
         state.unrooted.retain(|_, (_, seq)| seq.is_none_or(|seq| seq > draft.boundary));
-        let gone = draft.stale.iter().map(|(block, block_count)| RetiredExtent {
-            block: *block,
-            block_count: *block_count,
-            birth: draft.boundary,
-            retired: draft.boundary,
-        });
-        state.waiting.extend(gone);
+        for (block, block_count) in std::mem::replace(&mut state.stale, draft.stale) {
+            state.used.clear(block, block_count);
+        }
         state.persisted = draft.map;
     }
 
@@ -221,6 +217,9 @@ fn reachable(state: &State, boundary: CommitSeq) -> Bitmap {
     let mut target = state.used.clone();
     for extent in state.waiting.iter().filter(|extent| extent.retired <= boundary) {
         target.clear(extent.block, extent.block_count);
+    }
+    for (block, block_count) in &state.stale {
+        target.clear(*block, *block_count);
     }
     for (block, (count, seq)) in &state.unrooted {
         if seq.is_none_or(|seq| seq > boundary) {

@@ -170,15 +170,13 @@ impl Committer {
         loop {
             let mut order = self.lock();
             if let Some(next) = take_first_waiter(&mut order) {
-                drop(order);
+                self.call_turn(order);
                 next.tell(Word::Lead);
-                self.turn.notify_all();
                 return;
             }
             if order.forming.is_empty() {
                 order.leading = false;
-                drop(order);
-                self.turn.notify_all();
+                self.call_turn(order);
                 return;
             }
             // Only members that do not wait: their group is written at once, without a sync unless asked.

@@ -15,7 +15,7 @@ const WAIT_AT_PERCENT: usize = 60;
 const DELAY_US_MAX: u64 = 5000;
 
 /// Room is made for at least this much more than is dirty, before commits need it.
-const AHEAD_BYTES_MIN: usize = 256 * 1024;
+const AHEAD_BYTES_MIN: usize = 1024 * 1024;
 
 /// Keeps dirty memory and disk space within their bounds.
 #[derive(Debug)]

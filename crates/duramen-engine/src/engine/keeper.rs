@@ -63,7 +63,7 @@ impl Keeper {
             disk: Arc::clone(disk),
             events,
             memory_bytes: options.memory_bytes,
-            checkpoint_log_bytes: options.checkpoint_log_bytes.unwrap_or(options.memory_bytes as u64 / 8),
+            checkpoint_log_bytes: options.checkpoint_log_bytes.unwrap_or(options.memory_bytes as u64 / 16),
             snapshot_space_bytes_max: options.snapshot_space_bytes_max,
             hand: Mutex::new((TreeId(0), Vec::new())),
             idle_since: Mutex::new((CommitSeq(0), 0)),
@@ -250,8 +250,23 @@ impl Keeper {
             if meter.excess(SWEEP_TO_PERCENT) == 0 {
                 break;
             }
+            self.sweep_older_roots(root.seq);
         }
         meter.swept();
+    }
+
+    /// What was replaced since an older root was registered stays in memory through it alone.
+    fn sweep_older_roots(&self, newest: CommitSeq) {
+        let meter = self.store.pages.meter();
+        for root in self.store.registry.roots().iter().filter(|root| root.seq < newest) {
+            for slot in root.trees.iter().filter_map(|tree| tree.slot.as_ref()) {
+                let goal = meter.excess(SWEEP_TO_PERCENT);
+                if goal == 0 {
+                    return;
+                }
+                sweep(slot, &[], goal);
+            }
+        }
     }
 
     /// Lets go of nodes that only older snapshots hold, writing those that have no place first.
@@ -265,13 +280,9 @@ impl Keeper {
         let newest = self.committer.published().seq;
         for root in self.store.registry.roots().iter().filter(|root| root.seq < newest) {
             self.checkpointer.spill(root, &mut || ())?;
-            for tree in root.trees.iter() {
-                if let Some(slot) = &tree.slot {
-                    sweep(slot, &[], usize::MAX);
-                    sweep(slot, &[], usize::MAX);
-                }
-            }
         }
+        self.store.pages.meter().sweep_anew();
+        self.sweep();
         Ok(())
     }
 

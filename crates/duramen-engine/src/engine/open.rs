@@ -22,6 +22,9 @@ use crate::recovery::{Loaded, Replay, Replayed, load, replay};
 use crate::tree::sweep;
 use crate::wal::{Log, LogIdentity};
 
+/// That of the second superblock a creation writes.
+const CREATED_GENERATION: Generation = Generation(2);
+
 const DATA: &str = "data";
 const DATA_NEW: &str = "data.new";
 const LOCK: &str = "lock";
@@ -70,6 +73,9 @@ fn assemble(
         let position = std::sync::OnceLock::new();
         (Mode::Read { root: Arc::new(Root { seq, lineage: 0, trees, position }) }, None)
     } else {
+        if loaded.superblock.generation <= CREATED_GENERATION {
+            sync_names(&*disk, path, &wal_dir)?;
+        }
         let (committer, keeper) = writer(&disk, &wal_dir, loaded, replayed, &options, events)?;
         let threads = start_threads(&keeper, &options)?;
         (Mode::Write { committer, keeper }, threads)
@@ -127,6 +133,8 @@ fn writer(
     let committer = Arc::new(committer);
     let keeper = Arc::new(Keeper::new(&committer, checkpointer, disk, options, events));
     keeper.warm(hot);
+    // Ahead of the first commit; a full disk is for that commit to say.
+    drop(keeper.make_room());
     let sweeper = Arc::downgrade(&keeper);
     keeper.store().pages.meter().set_sweeper(Box::new(move || {
         if let Some(keeper) = sweeper.upgrade() {
@@ -245,7 +253,7 @@ fn create(disk: &Arc<dyn Disk>, path: &Path, wal_dir: &Path, options: &Options) 
         disk.remove(&fresh).map_err(|e| Error::io("remove", &fresh, &e))?;
     }
     let file = disk.open(&fresh, Access::CREATE).map_err(|e| Error::io("create", &fresh, &e))?;
-    for generation in [Generation(1), Generation(2)] {
+    for generation in [Generation(1), CREATED_GENERATION] {
         let superblock = Superblock {
             database: identity.database,
             log: identity.log,
@@ -265,12 +273,21 @@ fn create(disk: &Arc<dyn Disk>, path: &Path, wal_dir: &Path, options: &Options) 
         written.map_err(|e| Error::io("write", &fresh, &e.source))?;
         file.sync_data().map_err(|e| Error::io("sync", &fresh, &e))?;
     }
-    let sync_dir = |dir: &Path| disk.sync_dir(dir).map_err(|e| Error::io("sync", dir, &e));
     // The log's name is durable before the data file has its own: data without a log is damage, not a beginning.
-    sync_dir(wal_dir.parent().unwrap_or(path))?;
-    disk.rename(&fresh, &data).map_err(|e| Error::io("rename", &fresh, &e))?;
-    sync_dir(path)?;
-    sync_dir(path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")))
+    let logs = wal_dir.parent().unwrap_or(path);
+    disk.sync_dir(logs).map_err(|e| Error::io("sync", logs, &e))?;
+    disk.rename(&fresh, &data).map_err(|e| Error::io("rename", &fresh, &e))
+}
+
+/// Makes the names of a database durable, that of its directory included. Every open does so until the first
+/// checkpoint: a creation that was cut short between naming the data file and this left names that only the
+/// kernel's cache may hold (D1).
+fn sync_names(disk: &dyn Disk, path: &Path, wal_dir: &Path) -> Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    for directory in [wal_dir.parent().unwrap_or(path), path, parent] {
+        disk.sync_dir(directory).map_err(|e| Error::io("sync", directory, &e))?;
+    }
+    Ok(())
 }
 
 impl RecoveryStats {

@@ -11,7 +11,7 @@ use crate::catalog::{CATALOG, CatalogRow, TreeTable};
 use crate::commit::{Applied, RecordChange, Unknown, apply_changes, decode_record};
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
-use crate::tree::{BigRef, Change, Loading, Node, Stop};
+use crate::tree::{BigRef, Change, Loading, Node, Stop, find};
 use crate::wal::{LogIdentity, Recovered, ReplayedRecord, recover};
 
 /// Where and how to replay.
@@ -48,7 +48,7 @@ pub fn replay(loaded: &Loaded, how: &mut Replay<'_>) -> Result<Replayed> {
     let identity = LogIdentity { database: superblock.database, log: superblock.log };
     let from = superblock.replay;
     let mut first = Survey { next_tree: superblock.next_tree, ..Survey::default() };
-    let mut visit = |record: ReplayedRecord| first.record(record, how.batch_bytes);
+    let mut visit = |record: ReplayedRecord| first.record(loaded, record, how.batch_bytes);
     let log = recover(how.disk, how.wal_dir, identity, &superblock.geometry, &from, &mut visit)?;
     if log.last_seq < superblock.marked {
         let message = format!(
@@ -61,12 +61,16 @@ pub fn replay(loaded: &Loaded, how: &mut Replay<'_>) -> Result<Replayed> {
             .with_hint("the log was lost or set back: restore the log directory that belongs to the data"));
     }
     let space = &loaded.store.space;
+    // Nobody asks for values of trees that are gone at the end of the log: their extents may have been used again
+    // since an earlier replay of the same log, so they are neither read nor kept.
+    first.values.retain(|(tree, _), _| !first.doomed.contains(tree));
     for (value, seq) in first.values.values() {
         let pages = BigRef::decode(value)?.pages(&loaded.store.pages)?;
         space.value_replayed(&pages, *seq)?;
     }
     let mut applier = Applier {
         loaded,
+        doomed: &first.doomed,
         trees: loaded.trees.clone(),
         seq: from.seq,
         replaced: Vec::new(),
@@ -105,13 +109,27 @@ struct Survey {
     values: HashMap<(TreeId, Vec<u8>), (Vec<u8>, CommitSeq)>,
     /// Big values of this log that something later in it replaced: nothing needs their extents.
     superseded: HashSet<Vec<u8>>,
+    /// The tree that each name of this log stands for at its end.
+    names: HashMap<Vec<u8>, Option<TreeId>>,
+    /// Trees that this log drops: what it writes to them before is skipped.
+    doomed: HashSet<TreeId>,
 }
 
 impl Survey {
-    fn record(&mut self, record: ReplayedRecord, bytes_max: usize) -> Result<()> {
+    fn record(&mut self, loaded: &Loaded, record: ReplayedRecord, bytes_max: usize) -> Result<()> {
         let seq = record.seq;
-        decode_record(&record.bytes, &mut |change| self.change(&change, seq))
-            .map_err(|what| bad(seq, what))?;
+        let mut catalogue = Vec::new();
+        decode_record(&record.bytes, &mut |change| {
+            if change.tree == CATALOG {
+                let row = change.value.and_then(|value| CatalogRow::decode(value.bytes));
+                catalogue.push((change.key.to_vec(), row.map(|row| row.id)));
+            }
+            self.change(&change, seq);
+        })
+        .map_err(|what| bad(seq, what))?;
+        for (name, id) in catalogue {
+            self.name(loaded, name, id)?;
+        }
         self.bytes += record.bytes.len();
         if self.bytes > bytes_max {
             self.overflowed = true;
@@ -123,12 +141,26 @@ impl Survey {
         Ok(())
     }
 
-    fn change(&mut self, change: &RecordChange<'_>, seq: CommitSeq) {
-        if change.tree == CATALOG
-            && let Some(row) = change.value.and_then(|value| CatalogRow::decode(value.bytes))
-        {
-            self.next_tree = self.next_tree.max(row.id.next());
+    /// A name stands for this tree from here on; the one that it stood for before is dropped.
+    fn name(&mut self, loaded: &Loaded, name: Vec<u8>, id: Option<TreeId>) -> Result<()> {
+        self.next_tree = self.next_tree.max(id.map_or(TreeId(0), TreeId::next));
+        let before = match self.names.get(&name) {
+            Some(before) => *before,
+            None => {
+                let slot = loaded.trees.get(CATALOG).and_then(|tree| tree.slot.as_ref());
+                find(&loaded.store.pages, slot, &name, |value| CatalogRow::decode(value.bytes))?
+                    .flatten()
+                    .map(|row| row.id)
+            }
+        };
+        if let Some(before) = before.filter(|before| Some(*before) != id) {
+            self.doomed.insert(before);
         }
+        self.names.insert(name, id);
+        Ok(())
+    }
+
+    fn change(&mut self, change: &RecordChange<'_>, seq: CommitSeq) {
         let big = change.value.filter(|value| value.big);
         if big.is_none() && self.values.is_empty() {
             return;
@@ -146,6 +178,7 @@ impl Survey {
 
 struct Applier<'a> {
     loaded: &'a Loaded,
+    doomed: &'a HashSet<TreeId>,
     trees: TreeTable,
     seq: CommitSeq,
     replaced: Vec<std::sync::Arc<Node>>,
@@ -166,7 +199,7 @@ impl Applier<'_> {
         for (index, change) in changes.iter().enumerate() {
             let superseded =
                 changes.get(index + 1).is_some_and(|next| (next.tree, next.key) == (change.tree, change.key));
-            if superseded {
+            if superseded || self.doomed.contains(&change.tree) {
                 continue;
             }
             if lists.last().is_none_or(|(tree, _)| *tree != change.tree) {
@@ -193,11 +226,6 @@ impl Applier<'_> {
         for value in self.dropped.iter().filter(|value| !survey.superseded.contains(*value)) {
             let pages = BigRef::decode(value)?.pages(&store.pages)?;
             store.space.retire_pages(&pages, self.seq);
-        }
-        for ((tree, _), (value, _)) in &survey.values {
-            if self.trees.get(*tree).is_none_or(|tree| tree.dropped_at.is_some()) {
-                store.space.value_aborted(&BigRef::decode(value)?.pages(&store.pages)?);
-            }
         }
         Ok((self.trees, self.seq))
     }

@@ -62,7 +62,7 @@ impl Node {
 
     fn new(pages: &Pages, body: Body, birth: CommitSeq, place: Option<Arc<Place>>) -> Node {
         let (count, bytes) = match &body {
-            Body::Leaf(leaf) => (leaf.len() as u64, leaf.page().bytes().len()),
+            Body::Leaf(leaf) => (leaf.len() as u64, leaf.page().memory_bytes()),
             Body::Inner(inner) => (inner.slots().map(|s| s.count).sum(), inner.heap_bytes()),
         };
         let dirty = place.is_none();

@@ -23,6 +23,13 @@ struct Walk<'a> {
     reducer: &'a dyn Reducer,
     fold: Fold<'a>,
     nodes_touched: u64,
+    key: Vec<u8>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(pages: &'a Pages, reducer: &'a dyn Reducer) -> Walk<'a> {
+        Walk { pages, reducer, fold: Fold::new(reducer), nodes_touched: 0, key: Vec::new() }
+    }
 }
 
 /// Reduces a range of a tree.
@@ -36,7 +43,7 @@ pub fn reduce(
     range: &KeyRange,
 ) -> Result<Reduced> {
     let Some(root) = root.filter(|_| !range.is_empty()) else { return Ok(Reduced::default()) };
-    let mut walk = Walk { pages, reducer, fold: Fold::new(reducer), nodes_touched: 0 };
+    let mut walk = Walk::new(pages, reducer);
     let from = (!range.from.is_empty()).then_some(range.from.as_slice());
     walk.slot(root, from, range.to.as_deref())?;
     Ok(Reduced { nodes_touched: walk.nodes_touched, value: walk.fold.finish() })
@@ -50,7 +57,7 @@ pub fn node_reduction<'n>(pages: &Pages, node: &'n Node, reducer: &dyn Reducer) 
     if let Some(known) = node.reduction().get() {
         return Ok(known);
     }
-    let mut walk = Walk { pages, reducer, fold: Fold::new(reducer), nodes_touched: 0 };
+    let mut walk = Walk::new(pages, reducer);
     walk.inside(node, None, None)?;
     let value = walk.fold.finish().ok_or_else(|| Error::invalid("an empty node has no reduction"))?;
     Ok(node.reduction().get_or_init(|| value.into_boxed_slice()))
@@ -61,7 +68,7 @@ pub fn node_reduction<'n>(pages: &Pages, node: &'n Node, reducer: &dyn Reducer) 
 /// # Errors
 /// As [`reduce`].
 pub fn fresh_reduction(pages: &Pages, node: &Node, reducer: &dyn Reducer) -> Result<Vec<u8>> {
-    let mut walk = Walk { pages, reducer, fold: Fold::new(reducer), nodes_touched: 0 };
+    let mut walk = Walk::new(pages, reducer);
     walk.inside(node, None, None)?;
     walk.fold.finish().ok_or_else(|| Error::invalid("an empty node has no reduction"))
 }
@@ -106,7 +113,10 @@ impl Walk<'_> {
 
     fn entry(&mut self, leaf: &Leaf, index: usize) -> Result<()> {
         match leaf.value(index) {
-            StoredValue { big: false, bytes } => self.fold.add_entry(&leaf.entry(index).key(), bytes),
+            StoredValue { big: false, bytes } => {
+                leaf.key_into(index, &mut self.key);
+                self.fold.add_entry(&self.key, bytes)
+            }
             StoredValue { big: true, bytes } => match BigRef::decode(bytes)?.one {
                 Some(one) => self.fold.add(&one),
                 None => Err(Error::invalid("a streamed value has no reduction")),

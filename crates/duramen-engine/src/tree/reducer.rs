@@ -113,55 +113,65 @@ impl Reducer for Builtin {
     }
 }
 
-/// Joins reductions from left to right, keeping user code's failures inside the call that caused them.
+/// Joins reductions from left to right, keeping user code's failures inside the call that caused them. Its buffers
+/// are used again and again: a fold over many entries allocates nothing.
 pub struct Fold<'a> {
     reducer: &'a dyn Reducer,
-    sum: Option<Vec<u8>>,
-    spare: Vec<u8>,
+    empty: bool,
+    sum: Vec<u8>,
+    next: Vec<u8>,
+    one: Vec<u8>,
 }
 
 impl<'a> Fold<'a> {
     /// Of nothing yet.
     pub fn new(reducer: &'a dyn Reducer) -> Fold<'a> {
-        Fold { reducer, sum: None, spare: Vec::new() }
+        Fold { reducer, empty: true, sum: Vec::new(), next: Vec::new(), one: Vec::new() }
     }
 
     /// Adds a reduction on the right.
     pub fn add(&mut self, right: &[u8]) -> Result<()> {
-        match self.sum.take() {
-            None => self.sum = Some(right.to_vec()),
-            Some(left) => {
-                self.spare.clear();
-                let (reducer, spare) = (self.reducer, &mut self.spare);
-                guarded(|| {
-                    reducer.join(&left, right, spare);
-                    Ok(())
-                })?;
-                check_length(&self.spare)?;
-                self.sum = Some(std::mem::replace(&mut self.spare, left));
-            }
+        if self.empty {
+            self.empty = false;
+            self.sum.extend_from_slice(right);
+            return Ok(());
         }
+        self.next.clear();
+        let (reducer, sum, next) = (self.reducer, &self.sum, &mut self.next);
+        guarded(|| {
+            reducer.join(sum, right, next);
+            Ok(())
+        })?;
+        check_length(&self.next)?;
+        std::mem::swap(&mut self.sum, &mut self.next);
         Ok(())
     }
 
     /// Adds the reduction of one entry on the right.
     pub fn add_entry(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let one = one(self.reducer, key, value)?;
-        self.add(&one)
+        let mut one = std::mem::take(&mut self.one);
+        one.clear();
+        let added = one_into(self.reducer, key, value, &mut one).and_then(|()| self.add(&one));
+        self.one = one;
+        added
     }
 
     /// What came of it; `None` of nothing.
     pub fn finish(self) -> Option<Vec<u8>> {
-        self.sum
+        (!self.empty).then_some(self.sum)
     }
 }
 
 /// The reduction of one entry.
 pub fn one(reducer: &dyn Reducer, key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
     let mut out = Vec::new();
-    guarded(|| reducer.one(key, value, &mut out))?;
-    check_length(&out)?;
+    one_into(reducer, key, value, &mut out)?;
     Ok(out)
+}
+
+fn one_into(reducer: &dyn Reducer, key: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    guarded(|| reducer.one(key, value, out))?;
+    check_length(out)
 }
 
 fn check_length(reduction: &[u8]) -> Result<()> {

@@ -168,10 +168,6 @@ impl<'a> Chain<'a> {
                 format!("the segment begins at commit {}, want {}", header.first_seq, self.last.seq.next());
             return Err(Error::damaged_log(&file.path, 0, what));
         }
-        if header.incarnation != self.incarnation {
-            // A record cut by the crash before this open will never be finished.
-            self.pending = None;
-        }
         self.file_index = index;
         self.epoch = header.epoch;
         self.incarnation = header.incarnation;

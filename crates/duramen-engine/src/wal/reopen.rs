@@ -45,6 +45,8 @@ impl Log {
     ) -> Result<Log> {
         check_geometry(&geometry, sync)?;
         let workshop = Workshop { disk: &**disk, dir, identity, geometry, sync };
+        // A run killed while it made a segment may have left one whose name only the kernel's cache holds (D1).
+        disk.sync_dir(dir).map_err(|error| Error::io("sync", dir, &error))?;
         let sorted = sort_files(&workshop, recovered)?;
         for segment in &sorted.replayed {
             segment.file.sync_data().map_err(|error| Error::io("sync", &segment.path, &error))?;

@@ -34,8 +34,10 @@ pub struct Specimen {
     pub stranger: MemDisk,
     /// What it holds after each commit.
     pub states: BTreeMap<CommitSeq, Contents>,
-    /// The oldest commit at which it may be found after damage that can be taken for a torn tail.
+    /// The oldest commit at which it may be found after one spot of damage: what comes behind calls it durable.
     pub floor: CommitSeq,
+    /// The commit of the newest durable mark: with all behind it damaged, it may be found there.
+    pub marked: CommitSeq,
     /// The commit of its checkpoint: only a log set back as a whole may lead there, where nothing can tell.
     pub checkpoint: CommitSeq,
 }
@@ -205,7 +207,16 @@ impl Story {
         assert_eq!(disk.pending_len(), 0);
         let superblock = |at: usize| disk.read_file("/db/data").expect("it is there")[at..at + 512].to_vec();
         assert_ne!(superblock(0), superblock(16384), "two superblocks, both live");
-        Specimen { name, disk, earlier, stranger: stranger(), states, floor, checkpoint: CommitSeq(0) }
+        Specimen {
+            name,
+            disk,
+            earlier,
+            stranger: stranger(),
+            states,
+            floor,
+            marked: floor,
+            checkpoint: floor,
+        }
     }
 }
 
@@ -233,9 +244,7 @@ pub fn closed(seed: u64) -> Specimen {
     assert!(stats.space.used_blocks < stats.space.end_block, "extents are free: {:?}", stats.space);
     story.engine.close().expect("a healthy disk");
     let last = *story.states.keys().next_back().expect("it was written to");
-    let mut specimen = story.finish("closed", earlier, last);
-    specimen.checkpoint = last;
-    specimen
+    story.finish("closed", earlier, last)
 }
 
 /// Killed, with a log to replay: segments below a mark, groups behind it, the last of them not even synced.
@@ -257,6 +266,7 @@ pub fn killed(seed: u64) -> Specimen {
     story.create("late", Some(Builtin::Sum));
     story.put(Durability::Disk, "late", 0, &[8, 16, 500]);
     story.mark();
+    let marked = *story.states.keys().next_back().expect("it was written to");
     story.put(Durability::Disk, "lows", 3, &[11; 2]);
     let floor = *story.states.keys().next_back().expect("it was written to");
     story.put(Durability::Process, "lows", 20, &[11; 3]);
@@ -266,7 +276,7 @@ pub fn killed(seed: u64) -> Specimen {
     assert!(stats.space.waiting_blocks > 0, "extents are retired: {:?}", stats.space);
     story.engine.clone().abandon();
     let mut specimen = story.finish("killed", earlier, floor);
-    specimen.checkpoint = checkpoint;
+    (specimen.marked, specimen.checkpoint) = (marked, checkpoint);
     specimen
 }
 

@@ -45,7 +45,7 @@ impl Run<'_> {
         for (path, bytes) in changed {
             disk.write_file(path, bytes).expect("a file or a new one");
         }
-        self.try_disk(what, &disk, self.specimen.floor);
+        self.try_disk(what, &disk, self.specimen.marked);
     }
 
     fn try_disk(&mut self, what: &str, disk: &MemDisk, floor: CommitSeq) {
@@ -112,21 +112,21 @@ impl Run<'_> {
         for path in self.specimen.files().into_iter().map(|(path, _)| path).chain(["/db/wal".to_owned()]) {
             let disk = self.specimen.disk.deep_clone();
             disk.delete(&path).expect("it is there");
-            self.try_disk(&format!("{path} deleted"), &disk, self.specimen.floor);
+            self.try_disk(&format!("{path} deleted"), &disk, self.specimen.marked);
         }
         let disk = self.specimen.disk.deep_clone();
         for (path, _) in self.specimen.files().iter().filter(|(path, _)| path.starts_with(WAL)) {
             disk.delete(path).expect("it is there");
         }
-        self.try_disk("all segments deleted", &disk, self.specimen.floor);
+        self.try_disk("all segments deleted", &disk, self.specimen.marked);
     }
 
     fn of_a_stranger(&mut self) {
         let stranger = self.specimen.stranger.clone();
         let disk = replaced(&self.specimen.disk, &stranger, WAL);
-        self.try_disk("another database's log", &disk, self.specimen.floor);
+        self.try_disk("another database's log", &disk, self.specimen.marked);
         let disk = replaced(&self.specimen.disk, &stranger, DATA);
-        self.try_disk("another database's data", &disk, self.specimen.floor);
+        self.try_disk("another database's data", &disk, self.specimen.marked);
         for (path, bytes) in files_of(&stranger) {
             if self.specimen.disk.read_file(&path).is_ok() {
                 self.try_files(&format!("another database's {path} alone"), &[(&path, &bytes)]);
@@ -161,7 +161,7 @@ impl Run<'_> {
     /// what proved more is gone with it.
     fn set_back_files(&mut self, name: &str, earlier: &MemDisk) {
         let disk = replaced(&self.specimen.disk, earlier, DATA);
-        self.try_disk(&format!("data alone as in {name}"), &disk, self.specimen.floor);
+        self.try_disk(&format!("data alone as in {name}"), &disk, self.specimen.marked);
         let disk = replaced(&self.specimen.disk, earlier, WAL);
         self.try_disk(&format!("wal/ alone as in {name}"), &disk, self.specimen.checkpoint);
     }

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use duramen_disk::MemDisk;
 use duramen_disk::memory::{CrashChoice, Trace};
+use duramen_engine::data_file::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
 use duramen_engine::{Engine, Options};
 
 use super::compare::{check_is_clean, snapshot_equals};
@@ -20,6 +21,9 @@ use super::writer::{Draft, Writer, failed};
 /// Transactions made on a recovered database.
 const AFTERMATH_MAX: usize = 4;
 
+/// Of so many images one is opened again with its newer superblock damaged.
+const FALLBACK_EVERY: usize = 6;
+
 /// What a crash image turned out to hold.
 #[derive(Debug, Clone, Copy)]
 pub struct Survival {
@@ -32,6 +36,7 @@ pub struct Survival {
 }
 
 /// What must be there after a cut.
+#[derive(Clone, Copy)]
 struct Demand<'a> {
     history: &'a History,
     floor: u64,
@@ -69,7 +74,11 @@ fn judge(recorded: &Recorded, op: usize, image: &MemDisk) -> Result<Survival, St
     image.record();
     // A cut before the creation returned leaves a directory that opens as a new database.
     let options = Options { create: !born, ..recorded.options.clone() };
+    let untouched = (born && random.chance(1, FALLBACK_EVERY)).then(|| image.deep_clone());
     let (engine, seq) = recovered(image, &options, &demand, &mut random)?;
+    if let Some(untouched) = untouched {
+        fallback(&untouched, &options, &Demand { floor: seq, ceiling: seq, ..demand }, &mut random)?;
+    }
     let opened_at = image.recorded_len();
     let state = history.at(seq).cloned().unwrap_or_default();
     let database = engine.posture().database.to_string();
@@ -105,6 +114,29 @@ fn recovered(
     drop(snapshot);
     check_is_clean(&engine).map_err(|what| format!("state of commit {seq}: {what}"))?;
     Ok((engine, seq))
+}
+
+/// The older superblock and the log since it lead to the same state as the newer one.
+fn fallback(
+    image: &MemDisk,
+    options: &Options,
+    demand: &Demand<'_>,
+    random: &mut Random,
+) -> Result<(), String> {
+    const DATA: &str = "/db/data";
+    let bytes = image.read_file(DATA).map_err(|e| e.to_string())?;
+    let found = SUPERBLOCK_OFFSETS.map(|offset| {
+        let at = usize::try_from(offset).expect("superblocks lie at the start");
+        Superblock::decode(bytes.get(at..at + SUPERBLOCK_BYTES)?).ok().map(|block| block.generation)
+    });
+    let newer = if found[0] > found[1] { SUPERBLOCK_OFFSETS[0] } else { SUPERBLOCK_OFFSETS[1] };
+    if found.contains(&None) {
+        return Err("a superblock was not whole after the cut".to_owned());
+    }
+    image.flip_bit(DATA, newer + 100, 1).map_err(|e| e.to_string())?;
+    recovered(image, options, demand, random)
+        .map(|(engine, _)| engine.abandon())
+        .map_err(|what| format!("with the newer superblock damaged: {what}"))
 }
 
 /// Life goes on after a crash: commits, steps, checkpoints.
@@ -171,12 +203,28 @@ impl Second<'_> {
         };
         let hash = image.image_hash();
         let options = Options { create: !born, ..self.options.clone() };
-        let again = recovered(&image, &options, &demand, random).and_then(|(engine, _)| {
-            // Closing writes a checkpoint and a mark over what was just recovered.
-            if random.chance(1, 8) { engine.close().map_err(failed("close")) } else { Ok(engine.abandon()) }
-        });
+        let again = self.again(&image, &options, &demand, random);
         again.map_err(|what| self.describe(op, &choice, &what))?;
         Ok((hash, op <= self.opened_at))
+    }
+
+    fn again(
+        &self,
+        image: &MemDisk,
+        options: &Options,
+        demand: &Demand<'_>,
+        random: &mut Random,
+    ) -> Result<(), String> {
+        let untouched = (self.born && random.chance(1, FALLBACK_EVERY)).then(|| image.deep_clone());
+        let (engine, seq) = recovered(image, options, demand, random)?;
+        // Closing writes a checkpoint and a mark over what was just recovered.
+        if random.chance(1, 8) {
+            engine.close().map_err(failed("close"))?;
+        } else {
+            engine.abandon();
+        }
+        let Some(untouched) = untouched else { return Ok(()) };
+        fallback(&untouched, options, &Demand { floor: seq, ceiling: seq, ..*demand }, random)
     }
 
     fn describe(&self, op: usize, choice: &CrashChoice, what: &str) -> String {

@@ -4,6 +4,8 @@
 //! fail. The tests here run the rules on what is really there, and check that something is there.
 
 mod arrows;
+mod errors_table;
+mod format;
 mod layers;
 mod limits_table;
 mod promises;
@@ -153,4 +155,17 @@ fn limits_are_read_as_the_compiler_reads_them() {
         let read = limits.iter().find(|limit| limit.name == name).map(|limit| limit.value);
         assert_eq!(read, Some(value), "{name}");
     }
+}
+
+#[test]
+fn the_format_document_is_pinned_to_the_code() {
+    let document = read("docs/format.md");
+    assert_none(&format::constant_violations(&document, &sources()));
+    assert_none(&format::table_violations(&document));
+    assert_none(&format::layout_violations(&document));
+}
+
+#[test]
+fn the_table_of_errors_is_the_one_in_the_code() {
+    assert_none(&errors_table::violations(&read("docs/durability.md")));
 }

@@ -5,5 +5,7 @@
 )]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
 
+mod conflicts;
 mod damage;
 mod house;
+mod search;

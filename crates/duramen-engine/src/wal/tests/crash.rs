@@ -30,6 +30,8 @@ struct World {
 #[derive(Debug, Default)]
 struct Met {
     images: u64,
+    /// No deeper search begins beyond so many.
+    images_wanted: u64,
     torn: u64,
     unmarked: u64,
     lost_unacknowledged: u64,
@@ -129,7 +131,7 @@ fn search(world: &World, draw: &mut Draw, met: &mut Met, depth: u32, reopened_at
             // Just after an opening is where segments without frames are left.
             let is_opening = depth > 0 && at.abs_diff(reopened_at) < 3;
             let chance = if is_opening { 60 } else { [30, 160, 400][depth.min(2) as usize] };
-            if depth < 3 && draw.below(chance) == 0 {
+            if depth < 3 && met.images < met.images_wanted && draw.below(chance) == 0 {
                 let next = go_on(image, world, promise, &recovered, draw, &label);
                 search(&next.0, draw, met, depth + 1, next.1);
             }
@@ -198,7 +200,9 @@ fn run(seed: u64, steps: u32) -> Met {
     println!("DURAMEN_SEED={seed}");
     let mut draw = Draw(seed);
     let mut met = Met::default();
+    let images_wanted = if std::env::var_os("DURAMEN_LONG").is_some() { 100_000 } else { 10_000 };
     for sync in [SyncMethod::Fdatasync, SyncMethod::Dsync] {
+        met.images_wanted += images_wanted;
         let mut world = World::born(draw.next(), sync);
         for _ in 0..steps {
             world.step(&mut draw);

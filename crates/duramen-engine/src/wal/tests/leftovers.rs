@@ -63,6 +63,10 @@ fn the_epoch_of_a_segment_off_the_chain_is_not_used_again() {
     let written = log.write(&group(&[record(3, vec![3; 2000])], 1)).unwrap();
     assert!(written.position.epoch > from.epoch);
     let image = disk.crash(&CrashChoice::Only(1));
+    let path = segment_path(dir(), written.position.slot);
+    let mut bytes = image.read_file(&path).unwrap();
+    bytes[512..].fill(0);
+    image.write_file(&path, &bytes).unwrap();
     let recovered = check_replay(&image, &from, &[vec![1]]);
     let log = reopen(&image, &recovered).unwrap();
     commit(&log, 2, vec![4]);
@@ -129,21 +133,38 @@ fn what_a_failed_sync_left_in_the_cache_is_copied_to_fresh_blocks() {
 /// A copied group that does not fit into the first fresh segment must not become the log before it is synced.
 #[test]
 fn a_copy_longer_than_the_fresh_segment_is_not_the_log_before_it_is_whole() {
-    for bytes in [3200, 3380, 3384, 9000] {
-        let disk = disk(46);
-        let (log, from) = create(&disk, SyncMethod::Fdatasync);
-        commit(&log, 1, vec![1; bytes]);
-        let wanted = [vec![1; bytes]];
-        let recovered = check_replay(&disk, &from, &wanted);
-        disk.record();
-        drop(reopen(&disk, &recovered).unwrap());
-        let trace = disk.stop_recording();
-        for at in 0..=trace.len() {
-            for seed in 0..20 {
-                check_replay(&trace.crash_image(at, &CrashChoice::Random { seed }), &from, &wanted);
-            }
+    // The record takes the three segments of 4096 bytes; the copy finds one of 8192 and fits the next of 16384.
+    let geometry = Geometry { segment_bytes_max: 16384, ..geometry() };
+    let disk = disk(46);
+    let sync = SyncMethod::Fdatasync;
+    let (log, from) = Log::create(&shared(&disk), dir(), identity(), geometry, sync).unwrap();
+    let wanted = [vec![1; 9000]];
+    commit(&log, 1, wanted[0].clone());
+    let recovered = check_replay(&disk, &from, &wanted);
+    disk.record();
+    let log = Log::reopen(&shared(&disk), dir(), identity(), geometry, sync, &recovered).unwrap();
+    assert_eq!(log.position().slot, SegmentSlot(5));
+    let trace = disk.stop_recording();
+    for at in 0..=trace.len() {
+        for seed in 0..100 {
+            check_replay(&trace.crash_image(at, &CrashChoice::Random { seed }), &from, &wanted);
         }
     }
+}
+
+/// A mark may name a commit whose frame also begins another: the log goes on from before that frame.
+#[test]
+fn an_open_never_goes_on_from_the_middle_of_a_record() {
+    let disk = disk(47);
+    let (log, from) = create(&disk, SyncMethod::Fdatasync);
+    let wanted = [vec![1; 10], vec![2; 20], vec![3; 9000], vec![4; 10]];
+    commit(&log, 1, wanted[0].clone());
+    log.write(&group(&[record(2, wanted[1].clone()), record(3, wanted[2].clone())], 1)).unwrap();
+    log.write_and_sync(&group(&[record(4, wanted[3].clone())], 2)).unwrap();
+    let recovered = check_replay(&disk, &from, &wanted);
+    assert_eq!(recovered.marked_seq.0, 2);
+    drop(reopen(&disk, &recovered).unwrap());
+    check_replay(&disk.crash(&CrashChoice::None), &from, &wanted);
 }
 
 /// Whatever else is right about a frame: one that does not continue the chain is not followed.

@@ -1,0 +1,112 @@
+//! Records of CSV: cells without types, all rows as wide as the header, every quote closed.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io::{Cursor, Read};
+
+use csv::ByteRecord;
+
+use super::source::{Input, Reader, read_failure};
+use crate::failure::{Failure, Result};
+
+/// Records of one reading of an input.
+///
+/// A mark that no input knows follows the input as a record of its own. If the reader does not find it as one, a quote
+/// was opened and never closed, and has swallowed all that followed: without the mark nobody would notice.
+pub(super) struct Records {
+    name: String,
+    reader: csv::Reader<std::io::Chain<Reader, Cursor<Vec<u8>>>>,
+    end_mark: Vec<u8>,
+    pub(super) header: Vec<String>,
+    pub(super) record: ByteRecord,
+}
+
+impl Records {
+    /// Reads the header; the first record is next.
+    pub(super) fn open(input: &mut Input) -> Result<Records> {
+        let end_mark = format!("\u{0}end {:016x}\u{0}", RandomState::new().hash_one("end")).into_bytes();
+        let tail = [b"\n", end_mark.as_slice(), b"\n"].concat();
+        let reader = csv::ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .buffer_capacity(1 << 18)
+            .from_reader(input.reader()?.chain(Cursor::new(tail)));
+        let (name, record) = (input.name(), ByteRecord::new());
+        let mut records = Records { name, reader, end_mark, header: Vec::new(), record };
+        if !records.read()? {
+            return Err(Failure::data(
+                format!("{} is empty, and CSV begins with a line of column names", records.name),
+                "look whether the right file was named",
+            ));
+        }
+        records.header = records.record.iter().map(column_name).collect::<Result<Vec<_>>>()?;
+        let header = &records.header;
+        if let Some(i) = (1..header.len()).find(|&i| header[..i].contains(&header[i])) {
+            return Err(Failure::data(
+                format!("{} has the column {:?} twice in its header", records.name, header[i]),
+                "rename one of them in the first line",
+            ));
+        }
+        Ok(records)
+    }
+
+    /// Reads the next record into the one kept; `false` at the end.
+    pub(super) fn advance(&mut self) -> Result<bool> {
+        if !self.read()? {
+            return Ok(false);
+        }
+        let (found, wanted) = (self.record.len(), self.header.len());
+        if found != wanted {
+            return Err(Failure::data(
+                format!("line {}: {found} cells, and the header has {wanted}", self.line()),
+                "look for a comma or a quote too many or too few in that line",
+            ));
+        }
+        Ok(true)
+    }
+
+    /// The line on which the kept record begins.
+    pub(super) fn line(&self) -> u64 {
+        self.record.position().map_or(0, csv::Position::line)
+    }
+
+    /// Reads a record of any width; `false` at the mark, an error if the mark is inside a cell.
+    fn read(&mut self) -> Result<bool> {
+        let more = self.reader.read_byte_record(&mut self.record);
+        let more = more.map_err(|error| csv_failure(&self.name, error))?;
+        let last = self.record.iter().next_back().unwrap_or_default();
+        if !more || (self.record.len() == 1 && last == self.end_mark) {
+            return Ok(false);
+        }
+        // The mark's last byte is no text of any usual input: looking for it costs nothing.
+        if last.trim_ascii_end().ends_with(&self.end_mark) {
+            return Err(Failure::data(
+                format!("line {}: a quote is opened in this row and never closed", self.line()),
+                "close it, or double it where it belongs to the text: \"5\"\" pipe\"",
+            ));
+        }
+        Ok(true)
+    }
+}
+
+fn column_name(cell: &[u8]) -> Result<String> {
+    match std::str::from_utf8(cell) {
+        Ok(name) if !name.is_empty() => Ok(name.to_owned()),
+        Ok(_) => Err(Failure::data(
+            "a column has no name in the first line",
+            "CSV begins with a line of column names",
+        )),
+        Err(_) => Err(Failure::data(
+            "the first line is not UTF-8",
+            "convert the input to UTF-8, or look whether it is CSV at all",
+        )),
+    }
+}
+
+fn csv_failure(name: &str, error: csv::Error) -> Failure {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => read_failure(name, &error),
+        other => {
+            Failure::data(format!("{name} is not CSV: {other:?}"), "look whether the right file was named")
+        }
+    }
+}

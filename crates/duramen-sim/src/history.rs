@@ -1,0 +1,139 @@
+//! Histories of transactions that ran at the same time, and the check that they could have run one after the other.
+//!
+//! Owns the record and the verdict. I1 and D2 are on trial: the commit sequence is the witness. All that committed is run
+//! again in that order on a model, each read with the writes its own transaction had made before it, and every answer
+//! must be the recorded one; what ended before another began comes before it; snapshots and transactions that only
+//! read see a prefix no older than what was acknowledged before they began.
+
+mod model;
+mod record;
+mod run;
+
+use std::fmt;
+
+use duramen_engine::CommitSeq;
+
+use model::Model;
+pub use record::{Event, Fate, Step};
+pub use run::{Run, run};
+
+/// Violations beyond these are only counted.
+const VIOLATIONS_TOLD_MAX: usize = 10;
+
+/// What a check found.
+#[derive(Debug, Default, Clone)]
+pub struct Verdict {
+    /// Transactions that wrote and committed.
+    pub writer_count: u64,
+    /// Transactions that only read, and snapshots.
+    pub reader_count: u64,
+    /// Transactions refused with a conflict; what they had read is checked too.
+    pub conflict_count: u64,
+    /// Answers compared.
+    pub answer_count: u64,
+    /// Broken promises.
+    pub violation_count: u64,
+    /// The first of them.
+    pub violations: Vec<String>,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} writers, {} readers, {} conflicts, {} answers, {} violations",
+            self.writer_count,
+            self.reader_count,
+            self.conflict_count,
+            self.answer_count,
+            self.violation_count
+        )
+    }
+}
+
+impl Verdict {
+    fn violation(&mut self, what: String) {
+        self.violation_count += 1;
+        if self.violations.len() < VIOLATIONS_TOLD_MAX {
+            self.violations.push(what);
+        }
+    }
+}
+
+/// Checks a history from the beginning of its database.
+#[must_use]
+pub fn check(events: &[Event]) -> Verdict {
+    let mut verdict = Verdict::default();
+    check_answers(events, &mut verdict);
+    check_real_time(events, &mut verdict);
+    verdict
+}
+
+/// Runs the writers in the order of commits, and looks at each commit's state through whoever read it.
+fn check_answers(events: &[Event], verdict: &mut Verdict) {
+    let mut ordered: Vec<&Event> = events.iter().collect();
+    ordered.sort_by_key(|event| (event.seq, event.fate != Fate::Committed));
+    let mut model = Model::default();
+    let mut last = CommitSeq(0);
+    for event in ordered {
+        let mut aside;
+        let state = match event.fate {
+            Fate::Committed => {
+                verdict.writer_count += 1;
+                if event.seq != last.next() {
+                    verdict.violation(format!("commit {} follows commit {last} in the history", event.seq));
+                }
+                last = event.seq;
+                &mut model
+            }
+            Fate::Read | Fate::Snapshot => {
+                verdict.reader_count += 1;
+                &mut model
+            }
+            Fate::Conflicted => {
+                verdict.conflict_count += 1;
+                aside = model.clone();
+                &mut aside
+            }
+        };
+        if event.seq > last {
+            verdict.violation(format!("{} saw commit {}, which nobody made", event.name(), event.seq));
+        }
+        for (index, step) in event.steps.iter().enumerate() {
+            verdict.answer_count += 1;
+            if let Err(why) = state.replay(step) {
+                verdict.violation(format!("{}, step {index}: {why}", event.name()));
+            }
+        }
+    }
+}
+
+/// Whoever began after another had ended comes after it.
+fn check_real_time(events: &[Event], verdict: &mut Verdict) {
+    let mut begins: Vec<&Event> = events.iter().filter(|event| event.fate != Fate::Conflicted).collect();
+    let mut ends = begins.clone();
+    begins.sort_by_key(|event| event.began);
+    ends.sort_by_key(|event| event.ended);
+    let mut ends = ends.into_iter().peekable();
+    let (mut newest, mut newest_published) = (CommitSeq(0), CommitSeq(0));
+    for event in begins {
+        while let Some(ended) = ends.next_if(|ended| ended.ended < event.began) {
+            newest = newest.max(ended.seq);
+            if ended.is_published {
+                newest_published = newest_published.max(ended.seq);
+            }
+        }
+        let (is_late, floor) = match event.fate {
+            Fate::Committed => (event.seq <= newest, newest),
+            Fate::Read => (event.seq < newest, newest),
+            _ => (event.seq < newest_published, newest_published),
+        };
+        if is_late {
+            verdict.violation(format!(
+                "{} is at commit {}, and commit {floor} had ended before it began",
+                event.name(),
+                event.seq
+            ));
+        }
+    }
+}

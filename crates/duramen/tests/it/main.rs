@@ -1,0 +1,7 @@
+//! The library as a program uses it: a database on a real directory or in memory.
+#![allow(clippy::disallowed_methods, reason = "tests use real directories and threads")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
+
+mod collections;
+mod model;
+mod transactions;

@@ -1,0 +1,132 @@
+//! Transactions over documents: together or not at all, retried, and with errors of one's own.
+
+use std::thread;
+
+use duramen::prelude::*;
+
+fn accounts() -> Db {
+    let db = Db::in_memory().unwrap();
+    let accounts = db.ensure(&Schema::new("accounts").key(["id"]).sum(["cents"])).unwrap();
+    for id in 0..4 {
+        accounts.put(doc! { "id": id, "cents": 100 }).unwrap();
+    }
+    db
+}
+
+fn cents(document: &Document) -> i128 {
+    match document.get("cents") {
+        Some(Value::Int(cents)) => *cents,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Refused {
+    Poor,
+    NoAccount,
+    Database(String),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Refused {
+        Refused::Database(error.to_string())
+    }
+}
+
+fn transfer(db: &Db, from: u64, to: u64, amount: i128) -> std::result::Result<(), Refused> {
+    db.try_transact(|tx| {
+        let mut payer = tx.get("accounts", from)?.ok_or(Refused::NoAccount)?;
+        let mut payee = tx.get("accounts", to)?.ok_or(Refused::NoAccount)?;
+        let left = cents(&payer) - amount;
+        if left < 0 {
+            return Err(Refused::Poor);
+        }
+        payer.set("cents", Value::Int(left));
+        payee.set("cents", Value::Int(cents(&payee) + amount));
+        tx.put("accounts", payer)?;
+        tx.put("accounts", payee)?;
+        Ok(())
+    })
+}
+
+#[test]
+fn errors_of_ones_own_roll_back() {
+    let db = accounts();
+    assert_eq!(transfer(&db, 0, 1, 500), Err(Refused::Poor));
+    assert_eq!(transfer(&db, 0, 9, 5), Err(Refused::NoAccount));
+    assert_eq!(transfer(&db, 0, 1, 60), Ok(()));
+    let error = db.try_transact(|tx| Ok::<_, Refused>(tx.get("nobody", 1)?)).unwrap_err();
+    assert!(matches!(error, Refused::Database(_)));
+    let written: Result<()> = db.transact(|tx| {
+        tx.delete("accounts", 0)?;
+        Err(Error::invalid("never mind"))
+    });
+    assert!(written.is_err());
+    let all = db.collection("accounts").reduce(Span::all()).unwrap();
+    assert_eq!((all.count(), all.sum("cents")), (4, Some(400)));
+}
+
+/// The sum is read inside each transaction: nobody may ever see money on its way.
+#[test]
+fn four_threads_keep_the_sum() {
+    let db = accounts();
+    thread::scope(|scope| {
+        for own in 0..4_u64 {
+            let db = db.clone();
+            scope.spawn(move || {
+                for round in 0..50 {
+                    let _ = transfer(&db, own, (own + 1 + round % 3) % 4, 7);
+                    let seen = db.transact(|tx| tx.reduce("accounts", Span::all())).unwrap();
+                    assert_eq!(seen.sum("cents"), Some(400));
+                }
+            });
+        }
+    });
+    assert!(db.check_documents().unwrap().is_clean());
+}
+
+#[test]
+fn a_transaction_sees_its_own_writes() {
+    let db = accounts();
+    db.transact(|tx| {
+        tx.put("accounts", doc! { "id": 9, "cents": 1 })?;
+        tx.delete("accounts", 0)?;
+        assert_eq!(tx.count("accounts", Span::all())?, 4);
+        assert_eq!(tx.reduce("accounts", Span::all())?.sum("cents"), Some(301));
+        assert_eq!(tx.rank("accounts", 9)?, 3);
+        assert_eq!(tx.nth("accounts", 0)?.unwrap().get("id"), Some(&Value::Int(1)));
+        assert_eq!(tx.scan("accounts", Span::from(3)?)?.count(), 2);
+        assert_eq!(tx.delete_span("accounts", Span::to(3)?)?, 2);
+        tx.ensure(&Schema::new("log").key(["at"]))?;
+        tx.insert("log", doc! { "at": 1 })?;
+        assert_eq!(tx.collections()?.len(), 2);
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(db.collection("log").count(Span::all()).unwrap(), 1);
+    assert_eq!(db.collection("accounts").count(Span::all()).unwrap(), 2);
+}
+
+#[test]
+fn a_snapshot_never_changes() {
+    let db = accounts();
+    let before = db.snapshot().unwrap();
+    transfer(&db, 0, 1, 50).unwrap();
+    db.transact(|tx| tx.drop_collection("accounts")).unwrap();
+    assert_eq!(before.reduce("accounts", Span::all()).unwrap().sum("cents"), Some(400));
+    assert_eq!(cents(&before.get("accounts", 0).unwrap().unwrap()), 100);
+    let there = thread::spawn(move || before.count("accounts", Span::all()).unwrap()).join().unwrap();
+    assert_eq!(there, 4);
+}
+
+#[test]
+fn receipts_grow_and_can_be_waited_on() {
+    let db = accounts();
+    let weak = db.at(Durability::Memory);
+    assert_eq!((weak.durability(), db.durability()), (Durability::Memory, Durability::Disk));
+    let first = weak.write(|tx| tx.put("accounts", doc! { "id": 1, "cents": 0 })).unwrap();
+    let second = weak.write(|tx| tx.put("accounts", doc! { "id": 2, "cents": 0 })).unwrap();
+    assert!(first.seq() < second.seq());
+    second.wait(Durability::Disk).unwrap();
+    assert_eq!((first.durability(), second.durability()), (Durability::Disk, Durability::Disk));
+}
