@@ -6,8 +6,6 @@
 mod output;
 mod reap;
 mod store;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};

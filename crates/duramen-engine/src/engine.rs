@@ -7,8 +7,6 @@ mod event;
 mod keeper;
 mod open;
 mod stats;
-#[cfg(test)]
-mod tests;
 mod warm;
 
 use std::path::{Path, PathBuf};

@@ -34,7 +34,10 @@ pub struct Meter {
 impl fmt::Debug for Meter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (resident, dirty) = (self.resident_bytes(), self.dirty_bytes());
-        f.debug_struct("Meter").field("resident_bytes", &resident).field("dirty_bytes", &dirty).finish_non_exhaustive()
+        f.debug_struct("Meter")
+            .field("resident_bytes", &resident)
+            .field("dirty_bytes", &dirty)
+            .finish_non_exhaustive()
     }
 }
 

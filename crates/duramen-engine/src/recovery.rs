@@ -4,8 +4,6 @@
 //! D2 rests here (records are replayed whole, in order, without gaps), D4 and D5 (damage is said, nothing is cut).
 
 mod replay;
-#[cfg(test)]
-mod tests;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -4,8 +4,6 @@
 //! business. I1 rests here: everything that could tell two states apart is noted as a read.
 
 mod rows;
-#[cfg(test)]
-mod tests;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,8 +2,6 @@
 //!
 //! Reports damage, never mends it. D4 rests here for what is seldom read.
 
-#[cfg(test)]
-mod tests;
 mod walk;
 
 use crate::allocator::Space;

@@ -34,7 +34,8 @@ fn key(row: u64) -> [u8; 8] {
 
 fn load(dir: PathBuf) -> Result<()> {
     let engine = open(dir)?;
-    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("rows", Some(Builtin::Sum.spec())))?;
+    let (tree, _) =
+        engine.transact(Durability::Disk, |tx| tx.create_tree("rows", Some(Builtin::Sum.spec())))?;
     let mut value = [0; 100];
     value[0] = 1;
     for batch in 0.. {
@@ -65,7 +66,11 @@ fn measure(dir: PathBuf) -> Result<()> {
     let reduced = began.elapsed();
     let count = snapshot.count(tree, &KeyRange::all())?;
     assert_eq!(found.map(|value| value.len()), Some(100), "the first row is there");
-    assert_eq!(i128::from_le_bytes(sum.try_into().expect("sixteen bytes")), i128::from(count), "each row counts one");
+    assert_eq!(
+        i128::from_le_bytes(sum.try_into().expect("sixteen bytes")),
+        i128::from(count),
+        "each row counts one"
+    );
     assert_eq!(count % BATCH_ROWS, 0, "no batch is there in part");
     println!(
         "{count} rows: open {:.0} ms, first get {:.0} ms, range {:.0} ms, reduce {:.0} ms; {} records replayed",

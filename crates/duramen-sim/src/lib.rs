@@ -3,5 +3,6 @@
 
 pub mod contents;
 pub mod damage;
-
+pub mod faults;
+pub mod history;
 pub mod search;

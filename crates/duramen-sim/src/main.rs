@@ -3,12 +3,14 @@
 //! `duramen-sim search --minutes N --seed S [--threads T]` searches crashes from seed S on.
 //! `duramen-sim replay --seed S [--op N --choice C]` makes one cut again, or only runs the seed.
 //! `duramen-sim trace --seed S` lists what the run of a seed does to its disk.
+//! `duramen-sim damage [--all-bits] [--seed S] [--threads T]` damages every byte of small databases.
 #![allow(clippy::disallowed_methods, reason = "a program")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints what it found")]
 
 use std::process::ExitCode;
 use std::time::Duration;
 
+use duramen_sim::damage::{Bits, closed, flips, killed, rearrangements};
 use duramen_sim::search::case::{Case, parse_choice};
 use duramen_sim::search::{LONG, QUICK, record, replay, search};
 
@@ -18,7 +20,8 @@ fn main() -> ExitCode {
         Some("search") => long_search(&args),
         Some("replay") => replay_case(&args),
         Some("trace") => print_trace(&args),
-        _ => Err("search [--minutes N] [--seed S] [--threads T] | replay --seed S [--op N --choice C]".to_owned()),
+        Some("damage") => damage_sweep(&args),
+        _ => Err("search [--minutes N] [--seed S] [--threads T] | replay --seed S [--op N --choice C] | damage [--all-bits]".to_owned()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -51,6 +54,20 @@ fn long_search(args: &[String]) -> Result<(), String> {
     println!("{report}");
     let unseen = report.unseen();
     if unseen.is_empty() { Ok(()) } else { Err(format!("no cut fell into: {}", unseen.join(", "))) }
+}
+
+fn damage_sweep(args: &[String]) -> Result<(), String> {
+    let seed = number(args, "--seed")?.unwrap_or(35);
+    let threads = usize::try_from(number(args, "--threads")?.unwrap_or(2)).map_err(|e| e.to_string())?;
+    let bits = if args.iter().any(|arg| arg == "--all-bits") { Bits::All } else { Bits::OnePerByte };
+    let mut violations = Vec::new();
+    for specimen in [closed(seed), killed(seed)] {
+        for report in [rearrangements(&specimen, seed), flips(&specimen, seed, bits, threads)] {
+            println!("{}: {report}", specimen.name);
+            violations.extend(report.violations);
+        }
+    }
+    if violations.is_empty() { Ok(()) } else { Err(violations.join("\n")) }
 }
 
 fn replay_case(args: &[String]) -> Result<(), String> {

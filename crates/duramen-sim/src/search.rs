@@ -106,11 +106,7 @@ pub fn trace_hash(trace: &Trace) -> u64 {
 ///
 /// # Errors
 /// The first cut that was not survived.
-pub fn search_seed(
-    seed: u64,
-    budget: &Budget,
-    stop: &(dyn Fn() -> bool + Sync),
-) -> Result<Report, Failure> {
+pub fn search_seed(seed: u64, budget: &Budget, stop: &(dyn Fn() -> bool + Sync)) -> Result<Report, Failure> {
     let recorded = record(seed)?;
     let phases = phases_of(&recorded.trace, recorded.created_at);
     let mut report = Report { seeds: 1, operations: recorded.trace.len() as u64, ..Report::default() };
@@ -147,7 +143,8 @@ fn cut(
     report: &mut Report,
 ) -> Result<bool, Failure> {
     let (floor, ceiling) = (recorded.history.floor(case.op), recorded.history.ceiling(case.op));
-    let fail = |what: String| Failure { around: around(recorded, case.op, &case.choice), ..failure(case, what) };
+    let fail =
+        |what: String| Failure { around: around(recorded, case.op, &case.choice), ..failure(case, what) };
     let image = cursor.image(&case.choice);
     let hash = image.image_hash();
     if let Some(seq) = seen.get(&hash) {
@@ -179,7 +176,8 @@ fn failure(case: Case, what: String) -> Failure {
 /// The last operations before a cut, and the changes it could lose.
 fn around(recorded: &Recorded, op: usize, choice: &CrashChoice) -> String {
     let trace = &recorded.trace;
-    let mut lines = vec![format!("seed {}, cut after {op} operations, {}", recorded.seed, choice_text(choice))];
+    let mut lines =
+        vec![format!("seed {}, cut after {op} operations, {}", recorded.seed, choice_text(choice))];
     lines.push(format!("phase: {}", trace.mark_before(op).unwrap_or("creation")));
     lines.extend((op.saturating_sub(12)..op).map(|at| format!("  op {at}: {}", trace.describe(at))));
     let mut cursor = trace.cursor();
@@ -199,10 +197,9 @@ pub fn replay(case: Case) -> Result<u64, Failure> {
     cursor.seek(case.op.min(recorded.trace.len()));
     let image = cursor.image(&case.choice);
     let judged = survive(&recorded, case.op, &image);
-    judged.map(|survival| survival.seq).map_err(|what| Failure {
-        around: around(&recorded, case.op, &case.choice),
-        ..failure(case, what)
-    })
+    judged
+        .map(|survival| survival.seq)
+        .map_err(|what| Failure { around: around(&recorded, case.op, &case.choice), ..failure(case, what) })
 }
 
 /// Searches seeds one after the other on several threads, until all are done or the time is over.

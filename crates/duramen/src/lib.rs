@@ -96,3 +96,8 @@ pub use duramen_engine::ids::CommitSeq;
 pub use duramen_engine::{
     CheckReport, Direction, Durability, Event, KeyRange, Posture, Receipt, Reducer, ReducerSpec, Stats,
 };
+
+/// The example of the README compiles. Only the repository has it: a packaged crate runs no doctests of its own.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

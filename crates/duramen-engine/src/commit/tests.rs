@@ -1,1 +1,90 @@
-//! Tests of `commit`.
+//! Records, read sets and the ring of recent commits.
+#![allow(clippy::unwrap_used)]
+
+use super::changes::WrittenKeys;
+use super::*;
+use crate::tree::KeyRange;
+
+fn changes(keys: &[&str]) -> Changes {
+    let mut changes = Changes::default();
+    for (index, key) in keys.iter().enumerate() {
+        let value = OwnedValue { big: index % 2 == 1, bytes: vec![7; index * 10] };
+        changes.set(TreeId(1 + index as u64 % 2), key.as_bytes(), (index % 3 != 2).then_some(value));
+    }
+    changes
+}
+
+#[test]
+fn a_record_reads_back_and_every_shorter_one_is_refused() {
+    let changes = changes(&["a", "b", "c", "d", "e"]);
+    let bytes = changes.encode();
+    let mut found = Vec::new();
+    decode_record(&bytes, &mut |change| {
+        found.push((change.tree, change.key.to_vec(), change.value.is_some()))
+    })
+    .unwrap();
+    let wanted: Vec<_> = changes
+        .lists()
+        .into_iter()
+        .flat_map(|(id, list)| list.into_iter().map(move |c| (id, c.key.to_vec(), c.value.is_some())))
+        .collect();
+    assert_eq!(found, wanted);
+    for length in 0..bytes.len() {
+        assert!(decode_record(&bytes[..length], &mut |_| ()).is_err(), "{length} bytes");
+    }
+}
+
+fn written(keys: &[&str]) -> WrittenKeys {
+    let mut changes = Changes::default();
+    keys.iter().for_each(|key| drop(changes.set(TreeId(1), key.as_bytes(), None)));
+    changes.into_keys()
+}
+
+#[test]
+fn what_was_read_conflicts_with_what_was_written_and_nothing_else_does() {
+    let mut reads = Reads::default();
+    reads.point(TreeId(1), b"m");
+    reads.range(TreeId(1), &KeyRange::between("b", "d"));
+    reads.range(TreeId(1), &KeyRange::between("c", "f"));
+    reads.range(TreeId(1), &KeyRange { from: b"x".to_vec(), to: None });
+    reads.range(TreeId(2), &KeyRange::all());
+    for (keys, conflict) in [
+        (&["m"][..], true),
+        (&["a", "n"], false),
+        (&["b"], true),
+        (&["dd"], true),
+        (&["f"], false),
+        (&["zzz"], true),
+        (&["a", "aa", "l", "ma", "w"], false),
+    ] {
+        assert_eq!(reads.touch(&written(keys)), conflict, "{keys:?}");
+    }
+}
+
+#[test]
+fn a_read_set_that_grows_too_large_counts_as_the_whole_tree() {
+    let mut reads = Reads::default();
+    for n in 0..5000u32 {
+        reads.point(TreeId(1), &n.to_be_bytes());
+    }
+    assert!(reads.touch(&written(&["never read"])), "more conflicts, never a wrong answer");
+}
+
+#[test]
+fn recent_commits_are_compared_until_they_are_forgotten() {
+    let mut recent = Recent::new(CommitSeq(10), 1000);
+    recent.push(CommitSeq(11), written(&["a"]));
+    recent.push(CommitSeq(12), written(&["b"]));
+    let mut reads = Reads::default();
+    reads.point(TreeId(1), b"a");
+    assert_eq!(recent.check(CommitSeq(10), &reads), Verdict::Changed);
+    assert_eq!(recent.check(CommitSeq(11), &reads), Verdict::Unchanged);
+    assert_eq!(recent.check(CommitSeq(9), &reads), Verdict::TooOld);
+    recent.rewind(CommitSeq(10));
+    assert_eq!(recent.check(CommitSeq(10), &reads), Verdict::Unchanged, "dropped commits never happened");
+    for seq in 11..100 {
+        recent.push(CommitSeq(seq), written(&["some key"]));
+    }
+    assert_eq!(recent.check(CommitSeq(10), &reads), Verdict::TooOld);
+    assert!(recent.after(CommitSeq(99)).is_some_and(|commits| commits.is_empty()));
+}

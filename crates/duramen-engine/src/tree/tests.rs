@@ -1,1 +1,284 @@
-//! The tree against a `BTreeMap`, with tiny nodes so that every boundary is passed.
+//! The tree against a `BTreeMap`, with tiny nodes so that every boundary is passed (I1: an old root never changes).
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use duramen_disk::{Access, Disk, MemDisk};
+
+use super::node::Node;
+use super::*;
+use crate::data_file::{DataFile, Location, Page, PageKind};
+use crate::ids::{CommitSeq, DatabaseId};
+use crate::options::Geometry;
+use crate::page_cache::Pages;
+
+const TINY: Geometry = Geometry {
+    block_bytes: 512,
+    leaf_bytes_max: 400,
+    inner_bytes_max: 512,
+    big_value_bytes: 300,
+    big_value_extent_bytes: 400,
+    segment_bytes_min: 4096,
+    segment_bytes_max: 4096,
+};
+
+fn pages(disk: &MemDisk) -> Pages {
+    let file = disk.open(Path::new("/data"), Access::CREATE).unwrap();
+    Pages::new(DataFile::new(file, Path::new("/data"), DatabaseId(7), TINY.block_bytes), 4 << 20)
+}
+
+/// Writes pages one after the other and remembers where.
+struct Sequential<'a> {
+    pages: &'a Pages,
+    next_block: u64,
+    nodes: Vec<Arc<Node>>,
+}
+
+impl NodeSink for Sequential<'_> {
+    fn put(
+        &mut self,
+        node: &Arc<Node>,
+        page: &Page,
+        reduction: Option<Box<[u8]>>,
+    ) -> crate::error::Result<Arc<Place>> {
+        let data = self.pages.data();
+        let location = data.locate(page, self.next_block);
+        self.next_block += u64::from(location.block_count);
+        data.file().write_at(page.bytes(), data.offset(location.block)).unwrap();
+        let place = Arc::new(Place { location, reduction });
+        assert!(node.set_place(Arc::clone(&place)).is_none(), "nothing was retired");
+        self.nodes.push(Arc::clone(node));
+        Ok(place)
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        let length = if self.below(30) == 0 { self.below(200) } else { self.below(12) };
+        (0..length).map(|_| b'a' + u8::try_from(self.below(3)).unwrap()).collect()
+    }
+}
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn apply(pages: &Pages, root: Option<&Slot>, changes: &BTreeMap<Vec<u8>, Option<Vec<u8>>>) -> Option<Slot> {
+    let list: Vec<Change<'_>> = changes
+        .iter()
+        .map(|(key, value)| Change {
+            key,
+            value: value.as_ref().map(|bytes| StoredValue { big: false, bytes }),
+        })
+        .collect();
+    Apply::new(pages, &TINY, CommitSeq(1), Loading::Allowed).tree(root, &list).unwrap()
+}
+
+fn rows(
+    pages: &Pages,
+    root: Option<&Slot>,
+    range: KeyRange,
+    direction: Direction,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut cursor = Cursor::new(pages, root, range, direction);
+    let mut rows = Vec::new();
+    while let Some((key, value)) = cursor.next().unwrap() {
+        rows.push((key.to_vec(), value.bytes.to_vec()));
+    }
+    rows
+}
+
+fn check(pages: &Pages, root: Option<&Slot>, model: &Model, random: &mut Random) {
+    let expected: Vec<_> = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+    assert_eq!(rows(pages, root, KeyRange::all(), Direction::Forward), expected);
+    for _ in 0..10 {
+        let (from, to) = (random.key(), random.key());
+        let range = KeyRange::between(from.clone(), to.clone());
+        let within: Vec<_> =
+            expected.iter().filter(|(k, _)| range.contains(k)).map(|(k, v)| (k.clone(), v.clone())).collect();
+        assert_eq!(rows(pages, root, range.clone(), Direction::Forward), within);
+        let mut back = rows(pages, root, range.clone(), Direction::Reverse);
+        back.reverse();
+        assert_eq!(back, within);
+        assert_eq!(count(pages, root, &range).unwrap(), within.len() as u64);
+        let sum = |(_, v): &(Vec<u8>, Vec<u8>)| i128::from(i64::from_le_bytes(v[..8].try_into().unwrap()));
+        let reduced = reduce(pages, root, &Builtin::Sum, &range).unwrap();
+        let value = reduced.value.map(|bytes| i128::from_le_bytes(bytes.try_into().unwrap()));
+        assert_eq!(value, within.iter().map(sum).reduce(|a, b| a + b));
+        let found = find(pages, root, &from, |value| value.bytes.to_vec()).unwrap();
+        assert_eq!(found.as_ref(), model.get(&from));
+        let index = random.below(model.len() as u64 + 1);
+        let entry = nth(pages, root, index, |key, value| (key, value.bytes.to_vec())).unwrap();
+        assert_eq!(entry.as_ref(), expected.get(usize::try_from(index).unwrap()));
+    }
+}
+
+fn random_changes(
+    random: &mut Random,
+    model: &mut Model,
+    deletes: u64,
+) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
+    let mut changes = BTreeMap::new();
+    for _ in 0..1 + random.below(30) {
+        let key = random.key();
+        if random.below(10) < deletes {
+            model.remove(&key);
+            changes.insert(key, None);
+        } else {
+            let mut value = vec![0; 8 + usize::try_from(random.below(40)).unwrap()];
+            value[..2].copy_from_slice(&u16::try_from(random.below(1000)).unwrap().to_le_bytes());
+            model.insert(key.clone(), value.clone());
+            changes.insert(key, Some(value));
+        }
+    }
+    changes
+}
+
+#[test]
+fn a_tree_equals_a_map_through_growth_shrinkage_writing_and_eviction() {
+    for seed in 1..=8 {
+        println!("seed {seed}");
+        let mut random = Random(seed);
+        let disk = MemDisk::new(seed);
+        let pages = pages(&disk);
+        let mut sink = Sequential { pages: &pages, next_block: 0, nodes: Vec::new() };
+        let (mut root, mut model) = (None, Model::new());
+        let mut kept: Option<(Option<Slot>, Model)> = None;
+        for round in 0..150u64 {
+            let deletes = if round % 50 < 30 { 2 } else { 9 };
+            let changes = random_changes(&mut random, &mut model, deletes);
+            root = apply(&pages, root.as_ref(), &changes);
+            assert_eq!(root.as_ref().map_or(0, |slot| slot.count), model.len() as u64);
+            if let Some(slot) = root.as_ref().filter(|_| random.below(4) == 0) {
+                write_tree(&pages, slot, Some(&Builtin::Sum), &mut sink).unwrap();
+                // Once around to forget that leaves were used, and once for each level.
+                let level = slot.peek().unwrap().level();
+                for _ in 0..level + 2 {
+                    sweep(slot, &[], usize::MAX);
+                }
+                assert!(slot.peek().is_none(), "a written tree leaves memory whole");
+            }
+            if round % 10 == 0 {
+                check(&pages, root.as_ref(), &model, &mut random);
+                if let Some((old, old_model)) = &kept {
+                    check(&pages, old.as_ref(), old_model, &mut random);
+                }
+                kept = Some((root.clone(), model.clone()));
+            }
+        }
+    }
+}
+
+#[test]
+fn deleting_everything_leaves_no_node() {
+    let disk = MemDisk::new(1);
+    let pages = pages(&disk);
+    let put = (0..500u16).map(|n| (n.to_be_bytes().to_vec(), Some(vec![0; 20]))).collect();
+    let root = apply(&pages, None, &put);
+    let delete = put.keys().map(|key| (key.clone(), None)).collect();
+    assert!(apply(&pages, root.as_ref(), &delete).is_none());
+    drop(root);
+    assert_eq!(pages.meter().resident_bytes(), 0, "every node gives its memory back");
+}
+
+#[test]
+fn a_reduction_touches_at_most_four_nodes_a_level() {
+    let disk = MemDisk::new(1);
+    let pages = pages(&disk);
+    let put = (0..20_000u32).map(|n| (n.to_be_bytes().to_vec(), Some(vec![1; 16]))).collect();
+    let root = apply(&pages, None, &put).unwrap();
+    let mut sink = Sequential { pages: &pages, next_block: 0, nodes: Vec::new() };
+    write_tree(&pages, &root, Some(&Builtin::Sum), &mut sink).unwrap();
+    let height = u64::from(root.peek().unwrap().level()) + 1;
+    for (from, to) in [(1u32, 19_999u32), (7, 8), (100, 10_000), (9_999, 10_001)] {
+        let range = KeyRange::between(from.to_be_bytes(), to.to_be_bytes());
+        let reduced = reduce(&pages, Some(&root), &Builtin::Sum, &range).unwrap();
+        assert!(reduced.nodes_touched <= 4 * height, "{} nodes, height {height}", reduced.nodes_touched);
+    }
+}
+
+#[test]
+fn changes_stop_where_a_node_is_not_in_memory_and_change_nothing() {
+    let disk = MemDisk::new(1);
+    let pages = pages(&disk);
+    let put = (0..2000u16).map(|n| (n.to_be_bytes().to_vec(), Some(vec![1; 16]))).collect();
+    let root = apply(&pages, None, &put).unwrap();
+    write_tree(&pages, &root, None, &mut Sequential { pages: &pages, next_block: 0, nodes: Vec::new() })
+        .unwrap();
+    sweep(&root, &[], usize::MAX);
+    sweep(&root, &[], usize::MAX);
+    let key = 700u16.to_be_bytes();
+    let change = [Change { key: &key, value: None }];
+    let mut resident = Apply::new(&pages, &TINY, CommitSeq(2), Loading::ResidentOnly);
+    assert!(matches!(resident.tree(Some(&root), &change), Err(Stop::Missing)));
+    Apply::warm(&pages, &root, &change).unwrap();
+    assert!(resident.tree(Some(&root), &change).is_ok());
+}
+
+#[test]
+fn a_reducer_that_panics_fails_the_call_and_nothing_else() {
+    struct Panics;
+    impl Reducer for Panics {
+        fn one(&self, _: &[u8], _: &[u8], _: &mut Vec<u8>) -> Result<(), String> {
+            panic!("from user code")
+        }
+        fn join(&self, _: &[u8], _: &[u8], _: &mut Vec<u8>) {}
+    }
+    let disk = MemDisk::new(1);
+    let pages = pages(&disk);
+    let put = (0..100u16).map(|n| (n.to_be_bytes().to_vec(), Some(vec![1; 16]))).collect();
+    let root = apply(&pages, None, &put).unwrap();
+    let error = reduce(&pages, Some(&root), &Panics, &KeyRange::all()).unwrap_err();
+    assert_eq!(error.code(), crate::error::Code::ReducerPanicked);
+    assert_eq!(count(&pages, Some(&root), &KeyRange::all()).unwrap(), 100);
+}
+
+/// D4: bytes of nodes are never trusted to be well formed, even when they match their checksum.
+#[test]
+fn hostile_pages_are_refused_or_read_without_a_panic() {
+    let disk = MemDisk::new(1);
+    let pages = pages(&disk);
+    let put = (0..300u16).map(|n| (n.to_be_bytes().to_vec(), Some(vec![1; 16]))).collect();
+    let root = apply(&pages, None, &put).unwrap();
+    let mut sink = Sequential { pages: &pages, next_block: 0, nodes: Vec::new() };
+    write_tree(&pages, &root, None, &mut sink).unwrap();
+    let mut random = Random(3);
+    for node in sink.nodes.iter().filter(|node| node.level() < 2) {
+        let place = node.place().unwrap();
+        let kind = if place.location.is_inner() { PageKind::Inner } else { PageKind::Leaf };
+        let page = pages.data().read(&place.location, kind).unwrap();
+        for _ in 0..200 {
+            let mut payload = page.payload().to_vec();
+            let at = usize::try_from(random.below(payload.len() as u64)).unwrap();
+            payload[at] ^= 1 << random.below(8);
+            payload.truncate(payload.len() - usize::try_from(random.below(4)).unwrap());
+            let hostile = Page::build(kind, 0, payload.len(), |out| out.extend_from_slice(&payload));
+            let location = pages.data().locate(&hostile, 900);
+            let bytes = hostile.bytes();
+            pages.data().file().write_at(bytes, pages.data().offset(900)).unwrap();
+            read_all(&pages, location);
+        }
+    }
+}
+
+fn read_all(pages: &Pages, location: Location) {
+    let place = Arc::new(Place { location, reduction: None });
+    let Ok(node) = Node::read(pages, &place, true) else { return };
+    match node.body() {
+        Body::Leaf(leaf) => {
+            for index in 0..leaf.len() {
+                let (entry, value) = (leaf.entry(index).key(), leaf.value(index));
+                assert!(entry.len() + value.bytes.len() <= leaf.page().payload().len());
+                assert!(leaf.find(&entry).unwrap_or_else(|at| at) <= leaf.len());
+            }
+        }
+        Body::Inner(inner) => assert!(inner.separators().child_of(b"key") < inner.len()),
+    }
+}

@@ -61,6 +61,9 @@ pub fn run(engine: &Engine, run: Run) -> Result<Vec<Event>> {
             });
         }
     });
+    let mut last = worker(run.thread_count, 1);
+    last.read_everything()?;
+    events.lock().expect("nobody panics with it").append(&mut last.events);
     match failed.into_inner().expect("nobody panics with it") {
         Some(error) => Err(error),
         None => Ok(events.into_inner().expect("nobody panics with it")),
@@ -95,6 +98,22 @@ impl Worker<'_> {
         }
         let seq = transaction.commit(Durability::Disk)?.seq();
         self.note(began, seq, Fate::Committed, true, steps);
+        Ok(())
+    }
+
+    /// The state that is left, to its last row.
+    fn read_everything(&mut self) -> Result<()> {
+        let began = self.tick();
+        let mut snapshot = self.engine.snapshot()?;
+        let trees = ask(&mut snapshot, Step::Trees(Vec::new()))?;
+        let mut steps = vec![trees.clone()];
+        if let Step::Trees(trees) = trees {
+            for (_, id) in trees {
+                let all = Step::Rows(id, KeyRange::all(), Direction::Forward, usize::MAX, Vec::new());
+                steps.push(ask(&mut snapshot, all)?);
+            }
+        }
+        self.note(began, snapshot.seq(), Fate::Snapshot, false, steps);
         Ok(())
     }
 

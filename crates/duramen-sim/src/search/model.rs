@@ -124,13 +124,7 @@ impl History {
     /// Begins with one state, which is already promised.
     #[must_use]
     pub fn starting(base: u64, state: State) -> History {
-        History {
-            base,
-            states: vec![state],
-            began: vec![0],
-            promises: vec![(0, base)],
-            pending: Vec::new(),
-        }
+        History { base, states: vec![state], began: vec![0], promises: vec![(0, base)], pending: Vec::new() }
     }
 
     /// The newest commit.

@@ -6,9 +6,12 @@ mod planted;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use duramen_disk::{Disk, MemDisk, OsDisk};
-use duramen_engine::{Background, Engine, Geometry, Hooks, Options};
+use duramen_engine::{Background, Durability, Engine, Geometry, Hooks, Options};
+use duramen_sim::contents::Dice;
 use duramen_sim::history::{Run, Verdict, check, run};
 
 fn options(background: Background) -> Options {
@@ -45,12 +48,14 @@ fn check_run(engine: &Engine, plan: Run) -> Verdict {
 #[test]
 fn random_transactions_of_many_threads_are_serialisable() {
     for (seed, key_count) in [(1, 12), (2, 40), (3, 400)] {
-        let disk = Arc::new(MemDisk::new(seed));
-        let engine = open(disk, Path::new("/db"), Background::Threads);
+        let disk = MemDisk::new(seed);
+        let engine = open(Arc::new(disk.clone()), Path::new("/db"), Background::Threads);
         check_run(&engine, Run { seed, thread_count: 6, transaction_count: 1500, key_count });
+        engine.close().unwrap();
+        drop(engine);
+        let engine = open(Arc::new(disk), Path::new("/db"), Background::Stepped);
         let report = engine.check().unwrap();
         assert!(report.is_clean(), "{:?}", report.problems);
-        engine.close().unwrap();
     }
 }
 
@@ -63,4 +68,44 @@ fn random_transactions_are_serialisable_on_the_operating_systems_disk() {
     engine.close().unwrap();
     drop(engine);
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A check reads a snapshot while commits and checkpoints go on: what they retire meanwhile is no damage.
+#[test]
+fn a_check_beside_writers_finds_nothing() {
+    let engine = open(Arc::new(MemDisk::new(9)), Path::new("/db"), Background::Threads);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut dice = Dice::new(9);
+            for round in 0..600 {
+                write_some(&engine, &mut dice);
+                if round % 20 == 19 {
+                    engine.transact(Durability::Disk, |tx| tx.drop_tree("t")).unwrap();
+                }
+                if round % 15 == 14 {
+                    engine.checkpoint().unwrap();
+                }
+            }
+            done.store(true, Ordering::SeqCst);
+        });
+        while !done.load(Ordering::SeqCst) {
+            let report = engine.check().unwrap();
+            assert!(report.is_clean(), "commit {}: {:?}", report.seq, report.problems);
+        }
+    });
+}
+
+fn write_some(engine: &Engine, dice: &mut Dice) {
+    let written = engine.transact(Durability::Disk, |tx| {
+        let tree = match tx.tree("t")? {
+            Some(tree) => tree,
+            None => tx.create_tree("t", None)?,
+        };
+        for length in [10, 40, 700, 30] {
+            tx.put(tree, &dice.below(300).to_be_bytes(), &dice.value(length))?;
+        }
+        tx.delete(tree, &dice.below(300).to_be_bytes())
+    });
+    written.unwrap();
 }

@@ -7,5 +7,7 @@
 
 mod conflicts;
 mod damage;
+mod faults;
+mod history;
 mod house;
 mod search;

@@ -118,7 +118,9 @@ pub(crate) fn table_violations(document: &str) -> Vec<String> {
         for field in &fields {
             if field.offset != end {
                 let (name, offset) = (&field.name, field.offset);
-                found.push(format!("docs/format.md: {heading}: `{name}` at {offset}, the one before ends at {end}"));
+                found.push(format!(
+                    "docs/format.md: {heading}: `{name}` at {offset}, the one before ends at {end}"
+                ));
             }
             end = field.offset + field.bytes;
         }
@@ -146,7 +148,12 @@ fn fields(section: &str) -> Vec<Field> {
 }
 
 /// Where a table differs from what an encoder wrote: `expected` are the bytes that each field of `encoded` must have.
-fn encoded_violations(document: &str, heading: &str, encoded: &[u8], expected: &[(&str, &[u8])]) -> Vec<String> {
+fn encoded_violations(
+    document: &str,
+    heading: &str,
+    encoded: &[u8],
+    expected: &[(&str, &[u8])],
+) -> Vec<String> {
     let section = document.split("\n### ").find(|section| section.starts_with(heading)).unwrap_or_default();
     let fields = fields(section);
     let mut found = Vec::new();
@@ -157,7 +164,9 @@ fn encoded_violations(document: &str, heading: &str, encoded: &[u8], expected: &
         };
         let there = encoded.get(field.offset..field.offset + field.bytes);
         if there != Some(bytes) {
-            found.push(format!("docs/format.md: {heading}: `{name}` is {bytes:02x?}, at its place is {there:02x?}"));
+            found.push(format!(
+                "docs/format.md: {heading}: `{name}` is {bytes:02x?}, at its place is {there:02x?}"
+            ));
         }
     }
     found
@@ -182,7 +191,8 @@ fn superblock_violations(document: &str) -> Vec<String> {
         location.encode(&mut bytes);
         bytes
     };
-    let replay = LogPosition { offset: 0x1122, seq: CommitSeq(9), checksum: u128::MAX / 5, ..LogPosition::default() };
+    let replay =
+        LogPosition { offset: 0x1122, seq: CommitSeq(9), checksum: u128::MAX / 5, ..LogPosition::default() };
     let superblock = Superblock {
         database: DatabaseId(u128::MAX / 3),
         log: LogId(u128::MAX / 11),
@@ -263,7 +273,8 @@ fn page_violations(document: &str) -> Vec<String> {
 
 #[test]
 fn a_constant_that_differs_is_found() {
-    let code = "const A_BYTES: usize = 1_024;\nconst MAGIC: [u8; 4] = *b\"DuXx\";\nenum Kind {\n    Leaf = 1,\n}\n";
+    let code =
+        "const A_BYTES: usize = 1_024;\nconst MAGIC: [u8; 4] = *b\"DuXx\";\nenum Kind {\n    Leaf = 1,\n}\n";
     let sources = [Source::new("crates/duramen-engine/src/planted.rs", code)];
     let check = |document: &str, wrong: &[&str]| {
         let found = constant_violations(document, &sources);
@@ -284,7 +295,9 @@ fn a_constant_that_differs_is_found() {
 #[test]
 fn a_table_with_a_gap_or_a_wrong_end_is_found() {
     let table = |first: &str, size: &str| {
-        format!("# T\n\n### Head ({size} bytes)\n\n| offset | bytes | field |\n|---|---|---|\n| 0 | {first} | a |\n| 4 | 4 | b |\n| 8 | `n` | c |\n")
+        format!(
+            "# T\n\n### Head ({size} bytes)\n\n| offset | bytes | field |\n|---|---|---|\n| 0 | {first} | a |\n| 4 | 4 | b |\n| 8 | `n` | c |\n"
+        )
     };
     assert_eq!(table_violations(&table("4", "8")), Vec::<String>::new());
     assert_eq!(table_violations(&table("3", "8")).len(), 1);
