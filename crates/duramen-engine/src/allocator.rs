@@ -235,20 +235,22 @@ impl Space {
         }
     }
 
-    /// Extents in use that no root reaches: waiting ones, and values without a checkpoint. For `check`.
-    pub fn unreached(&self) -> Vec<(u64, u32)> {
+    /// Extents in use that the root of commit `seq` does not reach: waiting ones, and what the maps take. For `check`.
+    pub fn unreached(&self, seq: CommitSeq) -> Vec<(u64, u32)> {
         let state = self.state.lock().expect(POISON);
-        let waiting = state.waiting.iter().map(|extent| (extent.block, extent.block_count));
+        let waiting = state.waiting.iter().filter(|extent| extent.retired <= seq);
+        let waiting = waiting.map(|extent| (extent.block, extent.block_count));
         waiting.chain(state.stale.iter().copied()).chain(state.persisted.extents()).collect()
     }
 
-    /// Extents in use that are not among these and not the superblocks'.
+    /// Extents in use that are not among these, wait for nothing, and are not the superblocks'.
     pub fn unaccounted(&self, reached: &[(u64, u32)]) -> Vec<(u64, u32)> {
         let mut known = Bitmap::of_extents(reached);
-        known.set(
-            0,
-            u32::try_from(first_free_block(self.data.block_bytes())).expect("the superblock area is small"),
-        );
+        let first = first_free_block(self.data.block_bytes());
+        known.set(0, u32::try_from(first).expect("the superblock area is small"));
+        for (block, block_count) in self.unreached(CommitSeq(u64::MAX)) {
+            known.set(block, block_count);
+        }
         self.state.lock().expect(POISON).used.runs_not_in(&known)
     }
 

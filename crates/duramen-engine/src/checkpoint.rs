@@ -116,6 +116,13 @@ impl Checkpointer {
         self.newest().roots.clone()
     }
 
+    /// Calls `look` while no checkpoint runs, with the tree of roots and with where the reaping of dropped trees goes on.
+    pub fn at_rest<T>(&self, look: impl FnOnce(Option<&Slot>, &Reaping) -> T) -> T {
+        let reaping = self.turn();
+        let roots = self.roots();
+        look(roots.as_ref(), &reaping)
+    }
+
     /// Makes `root`, whose log is durable, the newest checkpoint. `between` is called after each slice of writes,
     /// with nothing locked that a commit needs.
     ///

@@ -17,7 +17,7 @@ mod wait;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 
@@ -28,6 +28,7 @@ use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
 use crate::options::Durability;
 use crate::snapshot::Registration;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::tree::{Apply, Loading, Stop};
 use crate::wal::{Log, Record};
 

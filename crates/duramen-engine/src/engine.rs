@@ -9,6 +9,7 @@ mod open;
 mod stats;
 mod warm;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,8 +25,8 @@ use crate::limits::CONFLICTS_MAX;
 use crate::options::{Background, Durability, Options};
 use crate::threads::Threads;
 use crate::transaction::{Receipt, Snapshot, Transaction};
-use crate::tree::{Reducers, Stop, find_resident};
-use crate::verify::{CheckReport, check_root};
+use crate::tree::{Reducers, Slot, Stop, find_resident};
+use crate::verify::{Check, CheckReport};
 
 pub use event::{Event, EventHook};
 use keeper::Keeper;
@@ -190,12 +191,16 @@ impl Engine {
     /// # Errors
     /// `Io` if something could not be read at all; damage is in the report.
     pub fn check(&self) -> Result<CheckReport> {
-        let snapshot = self.snapshot()?;
-        let roots = match &self.inner.mode {
-            Mode::Write { keeper, .. } => keeper.checkpointer().roots(),
-            Mode::Read { .. } => None,
+        let store = &self.inner.store;
+        let begin = |roots: Option<&Slot>, reaping: &BTreeMap<TreeId, Option<Vec<u8>>>| {
+            let snapshot = self.snapshot()?;
+            Ok((Check::begin(store, snapshot.root(), roots, reaping), snapshot))
         };
-        check_root(&self.inner.store, snapshot.root(), roots.as_ref())
+        let (check, snapshot) = match &self.inner.mode {
+            Mode::Write { keeper, .. } => keeper.checkpointer().at_rest(begin)?,
+            Mode::Read { .. } => begin(None, &BTreeMap::new())?,
+        };
+        Ok(check.finish(snapshot.root()))
     }
 
     /// Where the database lies.

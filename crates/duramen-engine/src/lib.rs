@@ -12,6 +12,7 @@ pub mod data_file;
 pub mod wal;
 
 mod page_cache;
+mod sync;
 
 mod allocator;
 mod tree;

@@ -4,10 +4,10 @@
 
 mod walk;
 
-use crate::allocator::Space;
+use std::collections::BTreeMap;
+
 use crate::catalog::Root;
 use crate::checkpoint::Store;
-use crate::error::Result;
 use crate::ids::{CommitSeq, TreeId};
 use crate::tree::Slot;
 
@@ -31,7 +31,7 @@ pub struct CheckReport {
     pub big_values: u64,
     /// Reductions that were recomputed and compared.
     pub reductions: u64,
-    /// Extents (first block, blocks) in use that nothing leads to: space lost, no data. None, unless a big value is
+    /// Extents (first block, blocks) in use that nothing leads to: space lost, no data. None, unless something is
     /// being written at this moment.
     pub unreached: Vec<(u64, u32)>,
     /// What is wrong, in words, with file and offset.
@@ -55,45 +55,71 @@ impl CheckReport {
     }
 }
 
-/// Checks one root, the tree of roots, and the space map against both.
+/// A check under way.
 ///
-/// # Errors
-/// Only what keeps the check from going on; damage is in the report.
-pub fn check_root(store: &Store, root: &Root, roots: Option<&Slot>) -> Result<CheckReport> {
-    let mut walk = Walk::new(store);
-    walk.report.seq = root.seq;
-    for tree in root.trees.iter().filter(|tree| tree.dropped_at.is_none()) {
-        walk.report.trees += 1;
-        if let Some(slot) = &tree.slot {
-            walk.tree(tree.id, slot, tree.reducer.as_deref());
-        }
-    }
-    if let Some(roots) = roots {
-        walk.tree(TreeId(u64::MAX), roots, None);
-    }
-    // Pages of dropped trees are given back little by little; until then they are theirs.
-    for tree in root.trees.iter().filter(|tree| tree.dropped_at.is_some()) {
-        if let Some(slot) = &tree.slot {
-            walk.dropped(slot, &tree.reaped_to);
-        }
-    }
-    account(&store.space, walk)
+/// In two parts, so that checkpoints wait only for the first, short one; the root's registration keeps its pages for
+/// the second.
+pub struct Check<'a> {
+    walk: Walk<'a>,
+    store: &'a Store,
 }
 
-fn account(space: &Space, mut walk: Walk<'_>) -> Result<CheckReport> {
-    walk.reached.extend(space.unreached());
-    walk.reached.sort_unstable();
-    for pair in walk.reached.windows(2) {
-        let [(a, a_count), (b, _)] = pair else { continue };
-        if a + u64::from(*a_count) > *b {
-            walk.report.problem(format!("block {b} belongs to two pages"));
+impl<'a> Check<'a> {
+    /// Walks what checkpoints move, with none running: the tree of roots, what is left of dropped trees (`reaping` says
+    /// where giving them back goes on; `None` for those that have nothing left), and what waits to be free.
+    #[must_use]
+    pub fn begin(
+        store: &'a Store,
+        root: &Root,
+        roots: Option<&Slot>,
+        reaping: &BTreeMap<TreeId, Option<Vec<u8>>>,
+    ) -> Check<'a> {
+        let mut walk = Walk::new(store);
+        walk.report.seq = root.seq;
+        if let Some(roots) = roots {
+            walk.tree(TreeId(u64::MAX), roots, None);
+        }
+        // Pages of dropped trees are given back little by little; until then they are theirs.
+        for tree in root.trees.iter().filter(|tree| tree.dropped_at.is_some()) {
+            let from = reaping.get(&tree.id).map_or(Some(&tree.reaped_to), Option::as_ref);
+            if let (Some(slot), Some(from)) = (&tree.slot, from) {
+                walk.dropped(slot, from);
+            }
+        }
+        walk.reached.extend(store.space.unreached(root.seq));
+        let mut check = Check { walk, store };
+        check.look_for_free(0);
+        check
+    }
+
+    /// Walks the root's trees, and accounts for every block.
+    #[must_use]
+    pub fn finish(mut self, root: &Root) -> CheckReport {
+        let begun = self.walk.reached.len();
+        for tree in root.trees.iter().filter(|tree| tree.dropped_at.is_none()) {
+            self.walk.report.trees += 1;
+            if let Some(slot) = &tree.slot {
+                self.walk.tree(tree.id, slot, tree.reducer.as_deref());
+            }
+        }
+        self.look_for_free(begun);
+        self.walk.reached.sort_unstable();
+        for pair in self.walk.reached.windows(2) {
+            let [(a, a_count), (b, _)] = pair else { continue };
+            if a + u64::from(*a_count) > *b {
+                self.walk.report.problem(format!("block {b} belongs to two pages"));
+            }
+        }
+        self.walk.report.unreached = self.store.space.unaccounted(&self.walk.reached);
+        self.walk.report
+    }
+
+    /// Whether what was reached, from the `first` on, is marked as used.
+    fn look_for_free(&mut self, first: usize) {
+        for (block, block_count) in &self.walk.reached[first..] {
+            if !self.store.space.is_used(*block, *block_count) {
+                self.walk.report.problem(format!("block {block} holds a page and is marked free"));
+            }
         }
     }
-    for (block, block_count) in &walk.reached {
-        if !space.is_used(*block, *block_count) {
-            walk.report.problem(format!("block {block} holds a page and is marked free"));
-        }
-    }
-    walk.report.unreached = space.unaccounted(&walk.reached);
-    Ok(walk.report)
 }

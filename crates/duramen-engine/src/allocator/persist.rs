@@ -11,6 +11,9 @@ use crate::data_file::{DataFile, LOCATION_BYTES, Location, PAGE_HEADER_BYTES, Pa
 use crate::error::{Error, Result};
 use crate::ids::{CommitSeq, Generation};
 
+/// Extents as (first block, blocks).
+type Extents = Vec<(u64, u32)>;
+
 /// What the newest durable checkpoint says about space.
 #[derive(Debug, Default, Clone)]
 pub struct PersistedMap {
@@ -134,7 +137,7 @@ impl Space {
         boundary: CommitSeq,
         mut stale: Vec<(u64, u32)>,
         fresh: &mut Vec<(u64, u32)>,
-    ) -> Result<(PersistedMap, Vec<(u64, u32)>, u64)> {
+    ) -> Result<(PersistedMap, Extents, u64)> {
         let mut state = self.state.lock().expect(super::POISON);
         let page_blocks = self.data.blocks_of(PAGE_HEADER_BYTES + PAGE_WORDS * 8);
         let mut target = reachable(&state, boundary);

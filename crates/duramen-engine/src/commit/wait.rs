@@ -1,8 +1,9 @@
 //! Waiting for a group: one parked thread per member, woken one by one.
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 
 use crate::error::Result;
+use crate::sync::{Condvar, Mutex};
 
 const POISON: &str = "nothing panics while a waiter is locked";
 

@@ -45,6 +45,9 @@ pub struct Keeper {
     idle_since: Mutex<(CommitSeq, u64)>,
     unsynced_since_ns: AtomicU64,
     checkpoints: AtomicU64,
+    /// Held from taking a root to forgetting what it gave back: a checkpoint of an older root after that of a newer one
+    /// would need pages that the newer one has freed, and give back dropped trees twice (D3).
+    one_at_a_time: Mutex<()>,
 }
 
 impl Keeper {
@@ -69,6 +72,7 @@ impl Keeper {
             idle_since: Mutex::new((CommitSeq(0), 0)),
             unsynced_since_ns: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
+            one_at_a_time: Mutex::new(()),
         }
     }
 
@@ -180,6 +184,7 @@ impl Keeper {
         between: &mut dyn FnMut(),
     ) -> Result<CheckpointReport> {
         self.committer.usable()?;
+        let _alone = self.one_at_a_time.lock().expect(POISON);
         let held = self.store.registry.register(|| self.published_root());
         // No superblock for a commit that the log does not hold durably.
         self.committer.sync_through(held.root().seq)?;

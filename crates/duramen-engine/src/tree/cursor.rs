@@ -53,10 +53,6 @@ impl Cursor {
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page cannot be read; the cursor then stays where it is.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "it lends, which an Iterator cannot; `Iterator` is an adaptor"
-    )]
     pub fn next(&mut self) -> Result<Option<(&[u8], StoredValue<'_>)>> {
         loop {
             if let Some(standing) = &self.leaf {
@@ -111,8 +107,7 @@ impl Cursor {
     fn descend(&mut self, slot: &Slot, seek: bool) -> Result<()> {
         let depth = self.path.len();
         let mut node = Arc::clone(&*slot.load(&self.pages, !seek)?);
-        loop {
-            let Body::Inner(inner) = node.body() else { break };
+        while let Body::Inner(inner) = node.body() {
             let child = match (self.direction, seek) {
                 (Direction::Forward, true) => inner.separators().child_of(&self.range.from),
                 (Direction::Forward, false) => 0,

@@ -1,5 +1,6 @@
 //! Tests of the log over the memory disk: small segments, so that few bytes pass every boundary.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::print_stdout)]
+#![allow(clippy::disallowed_methods, reason = "seeds come from the environment, and tests use threads")]
 
 mod codec;
 mod crash;
