@@ -168,7 +168,7 @@ impl Space {
 
     /// Frees what neither superblock nor any snapshot reaches. `boundary` is the commit of the older superblock's
     /// root; `snapshots` lists the registered ones. A reader who registers after it was asked looks at a
-    /// newer root than `boundary`, so it needs none of this.
+    /// newer root than `boundary`, so it needs none of this. Returns the blocks that only snapshots still hold.
     pub fn release(&self, boundary: CommitSeq, snapshots: impl FnOnce() -> Vec<CommitSeq>) -> u64 {
         let mut held = snapshots();
         held.sort_unstable();
@@ -178,16 +178,18 @@ impl Space {
         };
         let mut state = self.state.lock().expect(POISON);
         let waiting = std::mem::take(&mut state.waiting);
-        let mut freed_blocks = 0;
+        let mut held_blocks = 0;
         for extent in waiting {
-            if extent.retired > boundary || needed(&extent) {
+            if extent.retired > boundary {
+                state.waiting.push(extent);
+            } else if needed(&extent) {
+                held_blocks += u64::from(extent.block_count);
                 state.waiting.push(extent);
             } else {
                 state.used.clear(extent.block, extent.block_count);
-                freed_blocks += u64::from(extent.block_count);
             }
         }
-        freed_blocks
+        held_blocks
     }
 
     /// Makes sure that `bytes` can be written beyond the last used block without asking the file system.

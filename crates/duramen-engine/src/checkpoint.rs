@@ -176,7 +176,7 @@ impl Checkpointer {
         Ok(CheckpointReport { seq: root.seq, keep_log_from: older, written_bytes })
     }
 
-    /// Frees what snapshots held and hold no more.
+    /// Frees what snapshots held and hold no more; returns the blocks that they alone still hold.
     pub fn release(&self) -> u64 {
         let older = self.newest().older;
         let registry = &self.store.registry;

@@ -72,8 +72,19 @@ pub struct Committer {
     groups: AtomicU64,
 }
 
+/// A place in the order of commits. Sequences of a group that was dropped for want of room are given again: the
+/// lineage tells the two apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ordered {
+    /// The sequence.
+    pub seq: CommitSeq,
+    lineage: u64,
+}
+
 #[derive(Debug)]
 struct Order {
+    /// For each lineage that ended, the last commit that was kept.
+    kept: Vec<CommitSeq>,
     forming: Forming,
     recent: Recent,
     leading: bool,
@@ -125,6 +136,7 @@ impl Committer {
             published: ArcSwap::new(Arc::clone(&root)),
             sealed: ArcSwap::new(root),
             order: Mutex::new(Order {
+                kept: Vec::new(),
                 forming: Forming::default(),
                 recent: Recent::new(seq, recent_bytes),
                 leading: false,
@@ -238,7 +250,7 @@ impl Committer {
     ///
     /// # Errors
     /// `Conflict`, `Full`, `InDoubt`, `Poisoned`, or what reading a page said.
-    pub fn submit(&self, submission: Submission) -> Result<CommitSeq> {
+    pub fn submit(&self, submission: Submission) -> Result<Ordered> {
         if let Err(error) = self.not_alone().and_then(|()| self.slow_down(&submission)) {
             return Err(self.abandon(error, &submission.values));
         }
@@ -271,7 +283,7 @@ impl Committer {
     pub fn submit_alone<T>(
         &self,
         build: impl FnOnce(Arc<Root>) -> Result<(T, Option<Submission>)>,
-    ) -> Result<(T, Option<CommitSeq>)> {
+    ) -> Result<(T, Option<Ordered>)> {
         self.not_alone()?;
         // Before the lock: the checkpoint that makes room needs it.
         self.throttle.wait(&self.store)?;
@@ -283,13 +295,52 @@ impl Committer {
         let Some(submission) = submission else { return Ok((out, None)) };
         let Prepared { mut submission, record } = self.prepare(submission)?;
         match self.enter(&mut order, &mut submission, &record, Loading::Allowed) {
-            Ok(seq) => self.see_through(order, seq, submission.level).map(|seq| (out, Some(seq))),
+            Ok(seq) => self.see_through(order, seq, submission.level).map(|ordered| (out, Some(ordered))),
             Err(Stop::Failed(error)) => Err(self.abandon(error, &submission.values)),
             Err(Stop::Missing) => unreachable!("loading is allowed"),
         }
     }
 
+    /// Whether a commit survives a power cut.
+    pub fn reached_disk(&self, ordered: Ordered) -> bool {
+        self.durable() >= ordered.seq && self.still_there(&self.lock(), ordered).is_ok()
+    }
+
     /// Waits until a commit survives a power cut.
+    ///
+    /// # Errors
+    /// `Full` if it was dropped because the log had no room; `InDoubt` or `Poisoned` if the sync fails.
+    pub fn wait_disk(&self, ordered: Ordered) -> Result<()> {
+        self.wait_written(ordered)?;
+        self.sync_through(ordered.seq)
+    }
+
+    fn still_there(&self, order: &Order, ordered: Ordered) -> Result<()> {
+        let since = usize::try_from(ordered.lineage).expect("64-bit targets only");
+        if order.kept[since..].iter().all(|kept| *kept >= ordered.seq) {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::DiskFull,
+            format!("the log had no room for commit {}: it never happened", ordered.seq),
+        ))
+    }
+
+    /// Ends a transaction that wrote nothing: what it read is published, and durable if it asked for that.
+    ///
+    /// # Errors
+    /// As [`Committer::wait_disk`].
+    pub fn finish_read(&self, root: &Root, level: Durability) -> Result<Ordered> {
+        let read = Ordered { seq: root.seq, lineage: root.lineage };
+        self.wait_written(read)
+            .map_err(|error| if error.code() == Code::DiskFull { conflict() } else { error })?;
+        if level == Durability::Disk {
+            self.sync_through(read.seq)?;
+        }
+        Ok(read)
+    }
+
+    /// Waits until everything published up to a commit survives a power cut.
     ///
     /// # Errors
     /// `InDoubt` or `Poisoned` if the sync fails.
@@ -361,21 +412,16 @@ impl Committer {
         self.order.lock().expect(POISON)
     }
 
-    /// Waits until snapshots see what a root holds; for a transaction that read it and wrote nothing.
+    /// Waits until snapshots see a commit: it is in the log then.
     ///
     /// # Errors
-    /// `Conflict` if the root was dropped with a group that did not fit; `Poisoned`.
-    pub fn wait_published(&self, root: &Root) -> Result<()> {
-        if self.published().seq >= root.seq && self.published().lineage == root.lineage {
-            return Ok(());
-        }
+    /// `Full` if it was dropped because the log had no room; `Poisoned`.
+    pub fn wait_written(&self, ordered: Ordered) -> Result<()> {
         self.not_alone()?;
         let mut order = self.lock();
         loop {
-            if order.lineage != root.lineage && self.published().seq < root.seq {
-                return Err(conflict());
-            }
-            if self.published().seq >= root.seq {
+            self.still_there(&order, ordered)?;
+            if self.published().seq >= ordered.seq {
                 return Ok(());
             }
             if let Some(cause) = self.poison.get() {
@@ -506,7 +552,7 @@ impl Committer {
         let root = Root { seq, lineage: order.lineage, trees: applied.trees, position: OnceLock::new() };
         let values = std::mem::take(&mut submission.values);
         self.store.space.value_committed(&values, seq);
-        order.forming.only_deletes |= submission.changes.only_deletes();
+        order.forming.puts |= !submission.changes.only_deletes();
         order.forming.join(seq, record.clone(), applied.replaced, applied.dropped_values, values);
         order.recent.push(seq, std::mem::take(&mut submission.changes).into_keys());
         self.sealed.store(Arc::new(root));
@@ -519,25 +565,26 @@ impl Committer {
         mut order: MutexGuard<'_, Order>,
         seq: CommitSeq,
         level: Durability,
-    ) -> Result<CommitSeq> {
+    ) -> Result<Ordered> {
         self.commits.fetch_add(1, Ordering::Relaxed);
+        let ordered = Ordered { seq, lineage: order.lineage };
         order.forming.wants_sync |= level == Durability::Disk;
         if !order.leading {
             order.leading = true;
             drop(order);
-            return self.lead().map(|()| seq);
+            return self.lead().map(|()| ordered);
         }
         if level == Durability::Memory {
-            return Ok(seq);
+            return Ok(ordered);
         }
         let waiter = Arc::new(Waiter::default());
         order.forming.waiters.push(Arc::clone(&waiter));
         drop(order);
         match waiter.wait() {
-            Word::Lead => self.lead().map(|()| seq),
+            Word::Lead => self.lead().map(|()| ordered),
             Word::Done(outcome, index) => {
                 outcome.pass_on(index);
-                outcome.result.clone().map(|()| seq)
+                outcome.result.clone().map(|()| ordered)
             }
         }
     }
@@ -557,7 +604,7 @@ impl Committer {
         }
         let seq = held.root().seq.next();
         let applied = apply_changes(&self.store, trees, &changes, seq, Loading::Allowed, Unknown::Refuse);
-        applied.map(|_| ()).map_err(Stop::into_error)
+        applied.map(|_| ()).map_err(|stop| dropped_is_conflict(stop).into_error())
     }
 }
 
@@ -584,6 +631,14 @@ impl Drop for Alone {
 struct Prepared {
     submission: Submission,
     record: Record,
+}
+
+/// The transaction found the tree when it wrote to it: somebody has dropped it since.
+fn dropped_is_conflict(stop: Stop) -> Stop {
+    match stop {
+        Stop::Failed(error) if error.code() == Code::NoSuchTree => Stop::Failed(conflict()),
+        stop => stop,
+    }
 }
 
 fn conflict() -> Error {

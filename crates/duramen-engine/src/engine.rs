@@ -20,7 +20,7 @@ use crate::catalog::Root;
 use crate::checkpoint::Store;
 use crate::commit::Committer;
 use crate::error::{Code, Error, Result};
-use crate::ids::TreeId;
+use crate::ids::{Generation, TreeId};
 use crate::limits::CONFLICTS_MAX;
 use crate::options::{Background, Durability, Options};
 use crate::threads::Threads;
@@ -68,7 +68,7 @@ struct Inner {
 #[derive(Debug)]
 enum Mode {
     Write { committer: Arc<Committer>, keeper: Arc<Keeper> },
-    Read { root: Arc<Root> },
+    Read { root: Arc<Root>, roots: Option<Slot> },
 }
 
 impl Engine {
@@ -118,14 +118,19 @@ impl Engine {
             }
         }
         let (committer, _) = self.writer()?;
-        let (out, seq) = committer.submit_alone(|root| {
+        let mut read = None;
+        let (out, ordered) = committer.submit_alone(|root| {
+            read = Some(Arc::clone(&root));
             let held = self.inner.store.registry.register(|| root);
             let mut transaction = Transaction::begin(committer, held);
             let out = body(&mut transaction)?;
             Ok((out, transaction.take_submission(level)?))
         })?;
-        let seq = seq.unwrap_or_else(|| committer.published().seq);
-        Ok((out, Receipt::new(committer, seq, level)))
+        let ordered = match ordered {
+            Some(ordered) => ordered,
+            None => committer.finish_read(&read.expect("the closure ran"), level)?,
+        };
+        Ok((out, Receipt::new(committer, ordered, level)))
     }
 
     /// Holds the newest published state.
@@ -145,7 +150,7 @@ impl Engine {
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let resident = match &self.inner.mode {
             Mode::Write { committer, .. } => get_resident(&committer.published(), tree, key),
-            Mode::Read { root } => get_resident(root, tree, key),
+            Mode::Read { root, .. } => get_resident(root, tree, key),
         };
         match resident {
             Some(found) => Ok(found),
@@ -196,11 +201,16 @@ impl Engine {
             let snapshot = self.snapshot()?;
             Ok((Check::begin(store, snapshot.root(), roots, reaping), snapshot))
         };
+        let generation = || match &self.inner.mode {
+            Mode::Write { keeper, .. } => keeper.checkpointer().superblock().generation,
+            Mode::Read { .. } => Generation::default(),
+        };
+        let before = generation();
         let (check, snapshot) = match &self.inner.mode {
             Mode::Write { keeper, .. } => keeper.checkpointer().at_rest(begin)?,
-            Mode::Read { .. } => begin(None, &BTreeMap::new())?,
+            Mode::Read { roots, .. } => begin(roots.as_ref(), &BTreeMap::new())?,
         };
-        Ok(check.finish(snapshot.root()))
+        Ok(check.finish(snapshot.root(), before == generation()))
     }
 
     /// Where the database lies.
@@ -230,7 +240,7 @@ impl Engine {
     fn newest_root(&self) -> Arc<Root> {
         match &self.inner.mode {
             Mode::Write { committer, .. } => Arc::clone(&committer.published()),
-            Mode::Read { root } => Arc::clone(root),
+            Mode::Read { root, .. } => Arc::clone(root),
         }
     }
 
@@ -258,9 +268,8 @@ impl Inner {
         if self.process != std::process::id() || committer.poison_cause().is_some() {
             return Ok(());
         }
-        let written = keeper.close();
         committer.close();
-        written
+        keeper.close()
     }
 }
 
@@ -295,12 +304,18 @@ fn start_threads(keeper: &Arc<Keeper>, options: &Options) -> Result<Option<Threa
     let mut threads = Threads::new();
     let log = Arc::clone(keeper);
     threads.start("duramen-log", move || {
+        if log.is_poisoned() {
+            return;
+        }
         if let Err(error) = log.log_step() {
             log.failed(error);
         }
     })?;
     let space = Arc::clone(keeper);
     threads.start("duramen-space", move || {
+        if space.is_poisoned() {
+            return;
+        }
         space.store().pages.meter().sweep_anew();
         space.sweep();
         let spilled = space.spill_snapshots();

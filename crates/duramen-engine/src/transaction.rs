@@ -11,7 +11,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use crate::catalog::{CATALOG, CatalogRow, TreeState};
-use crate::commit::{Changes, Committer, OwnedValue, Reads, Submission};
+use crate::commit::{Changes, Committer, Ordered, OwnedValue, Reads, Submission};
 use crate::data_file::Location;
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
@@ -46,33 +46,38 @@ pub struct Transaction {
 #[derive(Debug, Clone)]
 pub struct Receipt {
     committer: Arc<Committer>,
-    seq: CommitSeq,
+    ordered: Ordered,
     durability: Durability,
 }
 
 impl Receipt {
-    pub(crate) fn new(committer: &Arc<Committer>, seq: CommitSeq, durability: Durability) -> Receipt {
-        Receipt { committer: Arc::clone(committer), seq, durability }
+    pub(crate) fn new(committer: &Arc<Committer>, ordered: Ordered, durability: Durability) -> Receipt {
+        Receipt { committer: Arc::clone(committer), ordered, durability }
     }
 
     /// The place of the transaction in the order of commits.
     #[must_use]
     pub fn seq(&self) -> CommitSeq {
-        self.seq
+        self.ordered.seq
     }
 
     /// The level that was reached when the commit returned, or since.
     #[must_use]
     pub fn durability(&self) -> Durability {
-        if self.committer.durable() >= self.seq { Durability::Disk } else { self.durability }
+        if self.committer.reached_disk(self.ordered) { Durability::Disk } else { self.durability }
     }
 
     /// Waits until the transaction has reached a level.
     ///
     /// # Errors
-    /// `InDoubt` or `Poisoned` if a sync fails.
+    /// `InDoubt` or `Poisoned` if a sync fails; `Full` if it was committed at level `Memory` and the log then had no
+    /// room for it: it never happened.
     pub fn wait(&self, level: Durability) -> Result<()> {
-        if level == Durability::Disk { self.committer.sync_through(self.seq) } else { Ok(()) }
+        match level {
+            Durability::Memory => Ok(()),
+            Durability::Process => self.committer.wait_written(self.ordered),
+            Durability::Disk => self.committer.wait_disk(self.ordered),
+        }
     }
 }
 
@@ -138,7 +143,9 @@ impl Transaction {
         let Some(row) = self.catalog_row(name)? else {
             return Err(Error::new(Code::NoSuchTree, format!("there is no tree named {name:?}")));
         };
-        self.changes.forget_tree(row.id);
+        for value in self.changes.forget_tree(row.id) {
+            self.abort_value(&value)?;
+        }
         self.forks.remove(&row.id);
         self.unforked.remove(&row.id);
         self.created.remove(&row.id);
@@ -283,16 +290,15 @@ impl Transaction {
     /// Commits: validates, orders, and waits for `level`.
     ///
     /// # Errors
-    /// `Conflict` if something read has changed: run it again. `Full`: nothing was changed. `InDoubt`: it may or
+    /// `Conflict` if something read has changed, or a tree written to was dropped: run it again. `Full`: nothing was changed. `InDoubt`: it may or
     /// may not survive; reopen and look. `Poisoned`: an earlier sync failed.
     pub fn commit(mut self, level: Durability) -> Result<Receipt> {
         let committer = Arc::clone(&self.committer);
         match self.take_submission(level)? {
             Some(submission) => Ok(Receipt::new(&committer, committer.submit(submission)?, level)),
-            None => {
-                committer.wait_published(self.view.root())?;
-                Ok(Receipt::new(&committer, self.base_seq(), level))
-            }
+            None => committer
+                .finish_read(self.view.root(), level)
+                .map(|read| Receipt::new(&committer, read, level)),
         }
     }
 
@@ -320,19 +326,31 @@ impl Transaction {
     }
 
     fn set(&mut self, tree: TreeId, key: &[u8], value: Option<OwnedValue>) -> Result<()> {
-        let replaced = self.changes.set(tree, key, value).flatten();
-        if let Some(OwnedValue { big: true, bytes }) = replaced {
-            let pages = BigRef::decode(&bytes)?.pages(&self.view.store().pages)?;
+        let bytes_max = self.committer.throttle.memory_bytes() / TRANSACTION_MEMORY_PART;
+        let more = key.len() + value.as_ref().map_or(0, |value| value.bytes.len());
+        if self.changes.bytes() + more > bytes_max {
+            if let Some(refused) = &value {
+                self.abort_value(refused)?;
+            }
+            let message = format!("the transaction's writes are more than {bytes_max} bytes");
+            let hint = "what was written before stands: commit in batches, or raise memory_bytes";
+            return Err(Error::new(Code::TooLarge, message).with_hint(hint));
+        }
+        if let Some(replaced) = self.changes.set(tree, key, value).flatten() {
+            self.abort_value(&replaced)?;
+        }
+        self.unforked.entry(tree).or_default().insert(key.to_vec());
+        Ok(())
+    }
+
+    /// A value of this transaction that will not be committed gives its extents back.
+    fn abort_value(&mut self, value: &OwnedValue) -> Result<()> {
+        if value.big {
+            let pages = BigRef::decode(&value.bytes)?.pages(&self.view.store().pages)?;
             self.values.retain(|page| !pages.contains(page));
             self.view.store().space.value_aborted(&pages);
         }
-        self.unforked.entry(tree).or_default().insert(key.to_vec());
-        let bytes_max = self.committer.throttle.memory_bytes() / TRANSACTION_MEMORY_PART;
-        if self.changes.bytes() <= bytes_max {
-            return Ok(());
-        }
-        let message = format!("the transaction's writes are more than {bytes_max} bytes");
-        Err(Error::new(Code::TooLarge, message).with_hint("commit in batches, or raise memory_bytes"))
+        Ok(())
     }
 
     fn write_value(&mut self, source: &mut dyn Read) -> Result<BigRef> {

@@ -86,40 +86,42 @@ impl<'a> Check<'a> {
                 walk.dropped(slot, from);
             }
         }
+        look_for_free(&mut walk, 0);
         walk.reached.extend(store.space.unreached(root.seq));
-        let mut check = Check { walk, store };
-        check.look_for_free(0);
-        check
+        Check { walk, store }
     }
 
-    /// Walks the root's trees, and accounts for every block.
+    /// Walks the root's trees, and accounts for every block. Where a checkpoint has run since the beginning, what was
+    /// found there may have moved, and only the trees are held against each other.
     #[must_use]
-    pub fn finish(mut self, root: &Root) -> CheckReport {
-        let begun = self.walk.reached.len();
+    pub fn finish(self, root: &Root, is_at_rest: bool) -> CheckReport {
+        let Check { mut walk, store } = self;
+        let begun = walk.reached.len();
         for tree in root.trees.iter().filter(|tree| tree.dropped_at.is_none()) {
-            self.walk.report.trees += 1;
+            walk.report.trees += 1;
             if let Some(slot) = &tree.slot {
-                self.walk.tree(tree.id, slot, tree.reducer.as_deref());
+                walk.tree(tree.id, slot, tree.reducer.as_deref());
             }
         }
-        self.look_for_free(begun);
-        self.walk.reached.sort_unstable();
-        for pair in self.walk.reached.windows(2) {
+        look_for_free(&mut walk, begun);
+        let mut held_against = walk.reached[if is_at_rest { 0 } else { begun }..].to_vec();
+        held_against.sort_unstable();
+        for pair in held_against.windows(2) {
             let [(a, a_count), (b, _)] = pair else { continue };
             if a + u64::from(*a_count) > *b {
-                self.walk.report.problem(format!("block {b} belongs to two pages"));
+                walk.report.problem(format!("block {b} belongs to two pages"));
             }
         }
-        self.walk.report.unreached = self.store.space.unaccounted(&self.walk.reached);
-        self.walk.report
+        walk.report.unreached = store.space.unaccounted(&walk.reached);
+        walk.report
     }
+}
 
-    /// Whether what was reached, from the `first` on, is marked as used.
-    fn look_for_free(&mut self, first: usize) {
-        for (block, block_count) in &self.walk.reached[first..] {
-            if !self.store.space.is_used(*block, *block_count) {
-                self.walk.report.problem(format!("block {block} holds a page and is marked free"));
-            }
+/// Whether what was reached, from the `first` on, is marked as used.
+fn look_for_free(walk: &mut Walk<'_>, first: usize) {
+    for (block, block_count) in &walk.reached[first..] {
+        if !walk.store().space.is_used(*block, *block_count) {
+            walk.report.problem(format!("block {block} holds a page and is marked free"));
         }
     }
 }

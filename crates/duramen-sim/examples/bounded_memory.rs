@@ -163,6 +163,6 @@ fn print_memory(engine: &Engine) {
 fn watch(stop: &AtomicBool, peak_kib: &AtomicU64) {
     while !stop.load(Ordering::Relaxed) {
         peak_kib.fetch_max(anonymous_kib(), Ordering::Relaxed);
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::park_timeout(Duration::from_millis(2));
     }
 }

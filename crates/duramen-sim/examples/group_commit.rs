@@ -28,7 +28,7 @@ fn main() -> Result<()> {
     let latencies: Vec<Vec<u64>> = std::thread::scope(|scope| {
         let workers: Vec<_> =
             (0..threads).map(|_| scope.spawn(|| work(&engine, tree, &next, &stop))).collect();
-        std::thread::sleep(Duration::from_secs(seconds));
+        std::thread::park_timeout(Duration::from_secs(seconds));
         stop.store(true, Ordering::Relaxed);
         workers.into_iter().map(|worker| worker.join().expect("workers do not panic")).collect()
     });

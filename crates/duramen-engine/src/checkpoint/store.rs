@@ -66,6 +66,10 @@ fn no_superblock(path: &Path, problems: &[SuperblockError]) -> Error {
         return Error::new(Code::Unsupported, message)
             .with_hint("use the release that wrote it to export, and import here");
     }
+    if problems.contains(&SuperblockError::OtherFeatures) {
+        let message = format!("{} needs features that this build does not have", path.display());
+        return Error::new(Code::Unsupported, message).with_hint("use the release that wrote it");
+    }
     if problems.contains(&SuperblockError::Damaged) {
         return Error::new(Code::DamagedSuperblock, format!("{}: no superblock can be read", path.display()));
     }

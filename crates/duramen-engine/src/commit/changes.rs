@@ -71,9 +71,14 @@ impl Changes {
         self.trees.iter().map(|(id, changes)| (*id, changes.iter().map(as_change).collect())).collect()
     }
 
-    /// Drops what is noted for a tree.
-    pub fn forget_tree(&mut self, tree: TreeId) {
-        self.trees.remove(&tree);
+    /// Drops what is noted for a tree; returns the values that were.
+    pub fn forget_tree(&mut self, tree: TreeId) -> Vec<OwnedValue> {
+        let forgotten = self.trees.remove(&tree).unwrap_or_default();
+        let bytes = |(key, value): (&Vec<u8>, &Option<OwnedValue>)| {
+            key.len() + ENTRY_BYTES + value.as_ref().map_or(0, |value| value.bytes.len())
+        };
+        self.bytes = self.bytes.saturating_sub(forgotten.iter().map(bytes).sum());
+        forgotten.into_values().flatten().collect()
     }
 
     /// Whether nothing is noted.

@@ -20,8 +20,8 @@ pub struct Forming {
     members: Vec<Member>,
     pub(super) waiters: Vec<Arc<Waiter>>,
     pub(super) wants_sync: bool,
-    /// Whether a member only frees space: its group may take the segment held back for a full disk.
-    pub(super) only_deletes: bool,
+    /// Whether a member puts something. A group that only frees space may take the segment held back for a full disk.
+    pub(super) puts: bool,
 }
 
 /// What a transaction leaves behind once it is published.
@@ -66,9 +66,6 @@ impl Committer {
             self.drop_group(&group, error);
         }
         self.hand_on();
-        if result.is_ok() {
-            self.retire(&group);
-        }
         Arc::new(GroupOutcome { result: result.clone(), waiters: group.waiters }).announce();
         result
     }
@@ -82,6 +79,12 @@ impl Committer {
             return if group.wants_sync { self.sync_log() } else { Ok(()) };
         }
         let written = self.write_log(group)?;
+        if let Some(cause) = self.poison.get() {
+            // D6: another sync failed meanwhile; what this group is built on may not be what is on disk.
+            return Err(self.in_doubt(cause.clone()));
+        }
+        // Before it is published: a checkpoint of this root must know what the root no longer uses.
+        self.retire(group);
         root.position.set(written).expect("a root is written once");
         self.groups.fetch_add(1, Ordering::Relaxed);
         if group.wants_sync {
@@ -92,8 +95,7 @@ impl Committer {
     }
 
     fn write_log(&self, group: &Forming) -> Result<LogPosition> {
-        let batch =
-            Group { records: &group.records, durable: self.durable(), use_reserve: group.only_deletes };
+        let batch = Group { records: &group.records, durable: self.durable(), use_reserve: !group.puts };
         let written = if group.wants_sync { self.log.write_and_sync(&batch) } else { self.log.write(&batch) };
         let written = written.map_err(|error| self.log_failed(&error))?;
         self.log_bytes.fetch_add(written.bytes, Ordering::Relaxed);
@@ -147,6 +149,7 @@ impl Committer {
         let published = self.published.load_full();
         if self.sealed().seq > published.seq {
             order.lineage += 1;
+            order.kept.push(published.seq);
             order.recent.rewind(published.seq);
             let (trees, position) = (published.trees.clone(), published.position.clone());
             self.sealed.store(Arc::new(Root { seq: published.seq, lineage: order.lineage, trees, position }));
@@ -183,9 +186,8 @@ impl Committer {
             let group = std::mem::take(&mut order.forming);
             let root = self.sealed();
             drop(order);
-            match self.write_group(&group, &root) {
-                Ok(()) => self.retire(&group),
-                Err(error) => self.drop_group(&group, &error),
+            if let Err(error) = self.write_group(&group, &root) {
+                self.drop_group(&group, &error);
             }
         }
     }

@@ -166,8 +166,12 @@ impl Superblock {
         let mut r = Reader { bytes, at: 8 };
         let version = r.u32();
         let features: [u8; 24] = r.take();
-        if version != FORMAT_VERSION || features[16..] != [0; 8] {
+        if version != FORMAT_VERSION {
             return Err(SuperblockError::OtherFormat(version));
+        }
+        // Compatible features may be there; of the others this build knows none.
+        if features[8..] != [0; 16] {
+            return Err(SuperblockError::OtherFeatures);
         }
         let superblock = Superblock {
             database: DatabaseId(r.u128()),
@@ -204,4 +208,6 @@ pub enum SuperblockError {
     Damaged,
     /// They are of another format.
     OtherFormat(u32),
+    /// They need something that this build does not have.
+    OtherFeatures,
 }

@@ -1,7 +1,7 @@
 //! The work behind the scenes, in steps that threads or a simulation run: marks and background syncs, spare
 //! segments, checkpoints, eviction, giving space back.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use duramen_disk::Disk;
@@ -45,6 +45,9 @@ pub struct Keeper {
     idle_since: Mutex<(CommitSeq, u64)>,
     unsynced_since_ns: AtomicU64,
     checkpoints: AtomicU64,
+    /// The last failure told.
+    told: Mutex<Option<String>>,
+    told_poisoned: AtomicBool,
     /// Held from taking a root to forgetting what it gave back: a checkpoint of an older root after that of a newer one
     /// would need pages that the newer one has freed, and give back dropped trees twice (D3).
     one_at_a_time: Mutex<()>,
@@ -72,6 +75,8 @@ impl Keeper {
             idle_since: Mutex::new((CommitSeq(0), 0)),
             unsynced_since_ns: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
+            told: Mutex::new(None),
+            told_poisoned: AtomicBool::new(false),
             one_at_a_time: Mutex::new(()),
         }
     }
@@ -183,7 +188,9 @@ impl Keeper {
         hot: Option<Location>,
         between: &mut dyn FnMut(),
     ) -> Result<CheckpointReport> {
-        self.committer.usable()?;
+        if let Some(cause) = self.committer.poison_cause() {
+            return Err(Error::poisoned(cause.message()));
+        }
         let _alone = self.one_at_a_time.lock().expect(POISON);
         let held = self.store.registry.register(|| self.published_root());
         // No superblock for a commit that the log does not hold durably.
@@ -199,7 +206,6 @@ impl Keeper {
             Err(CheckpointError::Failed(error)) => return Err(error),
             Err(CheckpointError::Poison(error)) => {
                 self.committer.poison(error.clone());
-                self.events.tell(&Event::Poisoned(error.clone()));
                 return Err(error);
             }
         };
@@ -219,15 +225,14 @@ impl Keeper {
     }
 
     fn give_space_back(&self) -> Result<()> {
-        let stats = self.store.space.stats();
-        let block_bytes = self.store.geometry.block_bytes as u64;
-        if let Some(max) = self.snapshot_space_bytes_max
-            && stats.waiting_blocks * block_bytes > max
-            && let [oldest, _newer, ..] = self.store.registry.roots().as_slice()
+        let held_blocks = self.checkpointer.release();
+        let held_bytes = held_blocks * self.store.geometry.block_bytes as u64;
+        if self.snapshot_space_bytes_max.is_some_and(|max| held_bytes > max)
+            && let Some(oldest) = self.store.registry.held().iter().min()
         {
-            self.store.registry.expire_before(oldest.seq.next());
+            self.store.registry.expire_before(oldest.next());
+            self.checkpointer.release();
         }
-        self.checkpointer.release();
         // Room for the next checkpoint stays: see the throttle.
         self.store.space.cut_tail(self.memory_bytes as u64 / 4)
     }
@@ -316,8 +321,20 @@ impl Keeper {
         *hand = (TreeId(0), Vec::new());
     }
 
-    /// Tells of a failure that nobody waits for.
+    /// Tells of a failure that nobody waits for: once, however often the same step fails for the same reason.
     pub fn failed(&self, error: Error) {
-        self.events.tell(&Event::BackgroundFailed(error));
+        let told = self.told.lock().expect(POISON).replace(error.message().to_owned());
+        if told.as_deref() != Some(error.message()) {
+            self.events.tell(&Event::BackgroundFailed(error));
+        }
+    }
+
+    /// Tells, once, that nothing is acknowledged any more; says whether that is so.
+    pub fn is_poisoned(&self) -> bool {
+        let Some(cause) = self.committer.poison_cause() else { return false };
+        if !self.told_poisoned.swap(true, Ordering::Relaxed) {
+            self.events.tell(&Event::Poisoned(cause.clone()));
+        }
+        true
     }
 }

@@ -71,7 +71,8 @@ fn assemble(
     let (mode, threads) = if options.read_only {
         let Replayed { trees, seq, .. } = replayed;
         let position = std::sync::OnceLock::new();
-        (Mode::Read { root: Arc::new(Root { seq, lineage: 0, trees, position }) }, None)
+        let root = Arc::new(Root { seq, lineage: 0, trees, position });
+        (Mode::Read { root, roots: loaded.roots }, None)
     } else {
         if loaded.superblock.generation <= CREATED_GENERATION {
             sync_names(&*disk, path, &wal_dir)?;

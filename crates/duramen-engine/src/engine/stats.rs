@@ -106,7 +106,7 @@ impl Engine {
                 keeper.checkpoint_count(),
                 committer.throttle.delayed_us(),
             ),
-            Mode::Read { root } => {
+            Mode::Read { root, .. } => {
                 let commit = CommitStats { durable: root.seq, published: root.seq, ..CommitStats::default() };
                 (commit, LogStats::default(), 0, 0)
             }

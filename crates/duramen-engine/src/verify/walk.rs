@@ -26,6 +26,11 @@ impl<'a> Walk<'a> {
         Walk { store, report: CheckReport::default(), reached: Vec::new() }
     }
 
+    /// The store that is walked.
+    pub fn store(&self) -> &'a Store {
+        self.store
+    }
+
     /// Checks all of a tree.
     pub fn tree(&mut self, tree: TreeId, root: &Slot, reducer: Option<&dyn Reducer>) {
         self.slot(root, &Within { tree, from: None, to: None }, reducer);

@@ -150,3 +150,90 @@ fn a_long_random_run_equals_its_model_across_checkpoints_and_reopenings() {
         compare(&engine, tree, &model, &mut random);
     }
 }
+
+/// A transaction that wrote nothing and asked for `Disk` has read only what survives a power cut.
+#[test]
+fn a_receipt_never_says_disk_before_the_disk_does() {
+    let disk = MemDisk::new(1);
+    let engine = open(&disk, tiny());
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
+    let (_, weak) = engine.transact(Durability::Memory, |tx| tx.put(tree, b"k", b"v")).unwrap();
+    assert_eq!(weak.durability(), Durability::Memory);
+    let (_, read) = engine.transact(Durability::Disk, |tx| tx.get(tree, b"k")).unwrap();
+    assert_eq!(read.durability(), Durability::Disk);
+    assert!(engine.stats().commit.durable >= read.seq());
+    assert_eq!(weak.durability(), Durability::Disk, "the later sync covered it");
+}
+
+#[test]
+fn a_write_that_is_refused_is_not_committed_with_the_others() {
+    let disk = MemDisk::new(1);
+    let engine = open(&disk, Options { geometry: Geometry::default(), ..tiny() });
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
+    let mut tx = engine.begin().unwrap();
+    let refused =
+        (0..100u8).find(|n| tx.put(tree, &[*n], &[0; 30_000]).is_err()).expect("a quarter of 4 MiB is less");
+    tx.commit(Durability::Disk).unwrap();
+    let snapshot = engine.snapshot().unwrap();
+    assert_eq!(snapshot.count(tree, &KeyRange::all()).unwrap(), u64::from(refused));
+}
+
+#[test]
+fn a_transaction_runs_again_when_its_tree_was_dropped_meanwhile() {
+    let disk = MemDisk::new(1);
+    let engine = open(&disk, tiny());
+    engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
+    let mut first = true;
+    engine
+        .transact(Durability::Disk, |tx| {
+            let tree = match tx.tree("t")? {
+                Some(tree) => tree,
+                None => tx.create_tree("t", None)?,
+            };
+            if std::mem::take(&mut first) {
+                engine.transact(Durability::Disk, |other| other.drop_tree("t"))?;
+            }
+            tx.put(tree, b"k", b"v")
+        })
+        .unwrap();
+    let snapshot = engine.snapshot().unwrap();
+    let tree = snapshot.tree("t").unwrap().expect("created again");
+    assert_eq!(snapshot.get(tree, b"k").unwrap().as_deref(), Some(&b"v"[..]));
+}
+
+#[test]
+fn values_of_a_tree_dropped_in_the_same_transaction_take_no_space() {
+    let disk = MemDisk::new(1);
+    let engine = open(&disk, tiny());
+    let mut tx = engine.begin().unwrap();
+    let tree = tx.create_tree("t", None).unwrap();
+    tx.put(tree, b"k", &[1; 5000]).unwrap();
+    tx.drop_tree("t").unwrap();
+    tx.create_tree("u", None).unwrap();
+    tx.commit(Durability::Disk).unwrap();
+    assert_eq!(engine.check().unwrap().unreached, []);
+}
+
+/// Rule 24: a checkpoint is told what its root does not use before it can be taken, so that a crash leaks nothing.
+#[test]
+fn a_snapshot_that_holds_too_much_is_ended_by_name() {
+    let disk = MemDisk::new(1);
+    let engine = open(&disk, Options { snapshot_space_bytes_max: Some(64 * 1024), ..tiny() });
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
+    let write = |n: u8| {
+        let put =
+            |tx: &mut duramen_engine::Transaction| (0..200u8).try_for_each(|k| tx.put(tree, &[k], &[n; 100]));
+        engine.transact(Durability::Disk, put).unwrap();
+        engine.checkpoint().unwrap();
+    };
+    write(0);
+    let held = engine.snapshot().unwrap();
+    (1..20).for_each(write);
+    let error =
+        held.rows(tree, KeyRange::all(), Direction::Forward).unwrap().into_iter().find_map(Result::err);
+    if let Some(error) = error {
+        assert_eq!(error.code(), duramen_engine::Code::SnapshotExpired);
+    }
+    let stats = engine.stats().space;
+    assert!(stats.used_blocks * 512 < 400 * 1024, "its space came back: {stats:?}");
+}
