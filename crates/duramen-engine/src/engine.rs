@@ -19,7 +19,7 @@ use duramen_disk::{Disk, Lock};
 use crate::catalog::Root;
 use crate::checkpoint::Store;
 use crate::commit::Committer;
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, ErrorKind, Result};
 use crate::ids::{Generation, TreeId};
 use crate::limits::CONFLICTS_MAX;
 use crate::options::{Background, Durability, Options};
@@ -100,7 +100,7 @@ impl Engine {
     }
 
     /// Runs `body` in a transaction and commits it, again and again while others get in between: at most
-    /// [`CONFLICTS_MAX`] times beside them, then alone.
+    /// [`CONFLICTS_MAX`] times beside them, then alone. On a full disk it makes room once and tries again.
     ///
     /// # Errors
     /// What `body` said (then nothing is written), or what [`Transaction::commit`] said; never `Conflict`.
@@ -109,11 +109,17 @@ impl Engine {
         level: Durability,
         mut body: impl FnMut(&mut Transaction) -> Result<T>,
     ) -> Result<(T, Receipt)> {
-        for _ in 0..CONFLICTS_MAX {
+        let mut room_made = false;
+        let mut conflicts = 0;
+        while conflicts < CONFLICTS_MAX {
             let mut transaction = self.begin()?;
             let attempt = body(&mut transaction).and_then(|out| Ok((out, transaction.commit(level)?)));
             match attempt {
-                Err(error) if error.is_retryable() => {}
+                Err(error) if error.is_retryable() => conflicts += 1,
+                Err(error) if error.kind() == ErrorKind::Full && !room_made => {
+                    room_made = true;
+                    self.give_up_old_space().map_err(|_| error)?;
+                }
                 done => return done,
             }
         }
@@ -235,6 +241,16 @@ impl Engine {
     pub fn abandon(self) {
         self.inner.left.store(true, Ordering::Release);
         drop(self.inner.threads.lock().expect(POISON).take());
+    }
+
+    /// A full disk may hold what only the newest checkpoint but one needs, and log that nobody needs: two checkpoints
+    /// let go of both (D7). They write into the room kept back for them.
+    fn give_up_old_space(&self) -> Result<()> {
+        let (_, keeper) = self.writer()?;
+        for _ in 0..2 {
+            keeper.checkpoint(false, None, &mut || ())?;
+        }
+        Ok(())
     }
 
     fn newest_root(&self) -> Arc<Root> {

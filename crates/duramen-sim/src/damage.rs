@@ -166,7 +166,7 @@ fn judge(specimen: &Specimen, disk: &MemDisk, floor: CommitSeq, report: &mut Rep
     };
     let outcome = ask(specimen, &engine, floor, report);
     let outcome = outcome.and_then(|contents| match contents {
-        Some(contents) if report.right_count % GO_ON_EVERY == 0 => {
+        Some(contents) if report.right_count.is_multiple_of(GO_ON_EVERY) => {
             report.went_on_count += 1;
             go_on(&engine, disk, contents, report)
         }

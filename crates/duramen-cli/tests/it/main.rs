@@ -7,6 +7,7 @@ mod flights;
 mod golden;
 mod hostile;
 mod interrupted;
+mod loop_device;
 mod ranges;
 mod runner;
 mod typing;

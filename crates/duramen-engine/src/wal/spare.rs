@@ -12,7 +12,7 @@ use duramen_disk::{Access, Disk, OpenMode, SyncMethod, write_zeroes};
 use super::segment::{EPOCH_NONE, PreviousFrame, Segment, SegmentHeader, segment_path};
 use super::state::SpareOrder;
 use super::{LogIdentity, SegmentSlot};
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::options::Geometry;
 
@@ -28,7 +28,21 @@ pub(super) struct Workshop<'a> {
 
 impl Workshop<'_> {
     /// Creates or finishes a segment file, all zeroes but for a header that says so, and durable, name included.
-    pub(super) fn make(&self, order: SpareOrder) -> Result<Arc<Segment>> {
+    /// Where there is no room for one of the size that was asked for, a smaller one is made.
+    pub(super) fn make(&self, mut order: SpareOrder) -> Result<Arc<Segment>> {
+        let block = self.geometry.block_bytes as u64;
+        loop {
+            let made = self.make_once(order);
+            let full = made.as_ref().is_err_and(|error| error.code() == Code::DiskFull);
+            if !full || order.bytes <= self.geometry.segment_bytes_min {
+                return made;
+            }
+            let half = (order.bytes / 2).next_multiple_of(block);
+            order.bytes = half.max(self.geometry.segment_bytes_min);
+        }
+    }
+
+    fn make_once(&self, order: SpareOrder) -> Result<Arc<Segment>> {
         let path = segment_path(self.dir, order.slot);
         let mode = match self.disk.kind(&path) {
             Ok(None) => OpenMode::CreateNew,

@@ -77,7 +77,7 @@ impl Filling {
 
     /// One transaction of a few rows, one of them big; what it says if it fails.
     fn put(&mut self) -> Result<(), ErrorKind> {
-        let rows: Vec<(Vec<u8>, Vec<u8>)> = [90, 40, 700, 10]
+        let rows: Vec<(Vec<u8>, Vec<u8>)> = [600, 250, 5000, 100]
             .into_iter()
             .map(|length| (format!("{:05}", self.dice.below(90_000)).into_bytes(), self.dice.value(length)))
             .collect();

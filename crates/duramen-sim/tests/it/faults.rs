@@ -47,8 +47,8 @@ fn any_failed_durable_write_loses_nothing_acknowledged() {
 
 #[test]
 fn a_full_disk_refuses_and_loses_nothing_deletes_and_checkpoints_and_works_again_with_room() {
-    for seed in 1..=4u64 {
-        for room_bytes in [0, 32 * 1024, 100 * 1024, 300 * 1024, 1024 * 1024] {
+    for seed in 1..=2u64 {
+        for room_bytes in [0, 32 * 1024, 300 * 1024] {
             let report = full_disk(seed, SyncMethod::Fdatasync, room_bytes + seed * 4096);
             let FullReport { refused_count, commit_count, resumed_count, violations } = &report;
             println!("seed {seed}, room {room_bytes}: {commit_count} commits, {refused_count} refused");

@@ -10,4 +10,5 @@ mod damage;
 mod faults;
 mod history;
 mod house;
+mod protections;
 mod search;

@@ -1,0 +1,104 @@
+//! A real file system that is full, and one that is mounted read-only: ext4 on a loop device, where root has one
+//! (D7: a full disk refuses, loses nothing, still deletes, and works again when there is room).
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::runner::{FLIGHTS, JANUARY, Scratch};
+
+/// An ext4 of some mebibytes, mounted; unmounted when dropped.
+struct Mounted {
+    at: PathBuf,
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.at).output();
+    }
+}
+
+fn run(command: &str, args: &[&str]) -> Result<(), String> {
+    let output = Command::new(command).args(args).output().map_err(|error| format!("{command}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{command}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+/// What keeps this machine from having one is said, and the test passes over.
+fn mount(scratch: &Scratch, mebibytes: u64) -> Option<Mounted> {
+    let (image, at) = (scratch.path("image"), scratch.path("mounted"));
+    std::fs::File::create(&image).unwrap().set_len(mebibytes << 20).unwrap();
+    std::fs::create_dir(&at).unwrap();
+    let (image, point) = (image.to_str().unwrap(), at.to_str().unwrap());
+    let made = run("mkfs.ext4", &["-q", "-F", "-m", "0", image]);
+    match made.and_then(|()| run("mount", &["-o", "loop", image, point])) {
+        Ok(()) => Some(Mounted { at }),
+        Err(why) => {
+            let can = Path::new("/dev/loop-control").exists() && run("test", &["-w", "/dev/loop-control"]).is_ok();
+            assert!(!can, "this machine has loop devices and root, and yet: {why}");
+            skipped(&format!("full and read-only ext4 on a loop device — {why}"));
+            None
+        }
+    }
+}
+
+fn skipped(what: &str) {
+    println!("skipped: {what}");
+    if let Some(list) = std::env::var_os("DURAMEN_TEST_SKIPS") {
+        let mut list = std::fs::OpenOptions::new().append(true).create(true).open(list).unwrap();
+        writeln!(list, "{what}").unwrap();
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_keeps_everything_deletes_and_works_again() {
+    let scratch = Scratch::new();
+    let Some(mounted) = mount(&scratch, 48) else { return };
+    let filler = mounted.at.join("filler");
+    std::fs::write(&filler, vec![1; 30 << 20]).unwrap();
+    let db = mounted.at.join("db");
+    let db = db.to_str().unwrap();
+    let import = [&["import", db, JANUARY, "--batch", "100", "--ack"], FLIGHTS].concat();
+    let mut acknowledged = 0;
+    for _ in 0..20 {
+        let ran = scratch.run(&[&import[..], &["--replace"]].concat());
+        acknowledged = ran.stdout.lines().filter(|line| line.starts_with("ack ")).count() * 100;
+        if ran.code == Some(1) {
+            assert!(ran.stderr.contains("E0301"), "{}", ran.stderr);
+            assert!(ran.stderr.contains("hint"), "{}", ran.stderr);
+            break;
+        }
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        // Fits so far: leave less room.
+        let left = std::fs::metadata(&filler).unwrap().len() + (2 << 20);
+        let _ = std::fs::write(&filler, vec![1; usize::try_from(left).unwrap()]);
+    }
+    let found: usize = scratch.ok(&["count", db, "-c", "flights"]).trim().parse().unwrap();
+    assert!(found >= acknowledged.min(27_004), "{acknowledged} acknowledged, {found} found");
+    scratch.ok(&["check", db]);
+    if found > 0 {
+        scratch.ok(&["del", db, "-c", "flights", "--prefix", "UA"]);
+        scratch.ok(&["check", db]);
+    }
+    std::fs::remove_file(&filler).unwrap();
+    scratch.ok(&[&import[..], &["--replace"]].concat());
+    assert_eq!(scratch.ok(&["count", db, "-c", "flights"]), "27004\n");
+    scratch.ok(&["check", db]);
+}
+
+#[test]
+fn a_read_only_mount_is_read_and_refuses_writes_with_a_hint() {
+    let scratch = Scratch::new();
+    let Some(mounted) = mount(&scratch, 160) else { return };
+    let db = mounted.at.join("db");
+    let db = db.to_str().unwrap();
+    scratch.ok(&[&["import", db, JANUARY], FLIGHTS].concat());
+    run("mount", &["-o", "remount,ro", mounted.at.to_str().unwrap()]).unwrap();
+    assert_eq!(scratch.ok(&["count", db, "-c", "flights"]), "27004\n");
+    scratch.ok(&["check", db]);
+    let refused = scratch.run(&[&["import", db, JANUARY, "--replace"], FLIGHTS].concat());
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    assert!(refused.stderr.contains("read-only") && refused.stderr.contains("hint"), "{}", refused.stderr);
+}
