@@ -317,6 +317,8 @@ fn start_threads(keeper: &Arc<Keeper>, options: &Options) -> Result<Option<Threa
     if options.background == Background::Stepped {
         return Ok(None);
     }
+    // Ahead of the first commit; a full disk is for that commit to say.
+    drop(keeper.make_room());
     let mut threads = Threads::new();
     let log = Arc::clone(keeper);
     threads.start("duramen-log", move || {

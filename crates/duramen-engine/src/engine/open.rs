@@ -134,8 +134,6 @@ fn writer(
     let committer = Arc::new(committer);
     let keeper = Arc::new(Keeper::new(&committer, checkpointer, disk, options, events));
     keeper.warm(hot);
-    // Ahead of the first commit; a full disk is for that commit to say.
-    drop(keeper.make_room());
     let sweeper = Arc::downgrade(&keeper);
     keeper.store().pages.meter().set_sweeper(Box::new(move || {
         if let Some(keeper) = sweeper.upgrade() {

@@ -19,7 +19,9 @@ use crate::contents::{Contents, Dice};
 pub const DATABASE: &str = "/db";
 
 /// The files of one specimen together are no larger.
-const BYTES_MAX: u64 = 128 * 1024;
+const BYTES_MAX: usize = 128 * 1024;
+
+const DATA: &str = "/db/data";
 
 /// A database to be damaged.
 #[derive(Debug, Clone)]
@@ -173,8 +175,14 @@ impl Story {
         assert!(self.engine.stats().log.frame_count > frames, "a mark was written");
     }
 
+    /// The disk as it is, without the room that the data file keeps ahead: nothing ever lay there.
     fn copy(&self) -> MemDisk {
-        self.disk.crash(&CrashChoice::All)
+        let disk = self.disk.crash(&CrashChoice::All);
+        let mut data = disk.read_file(DATA).expect("it is there");
+        let end = self.engine.stats().space.end_block * self.engine.stats().block_bytes;
+        data.truncate(usize::try_from(end).expect("small"));
+        disk.write_file(DATA, &data).expect("it is there");
+        disk
     }
 
     /// Trees of all kinds, with and without big values, one of them dropped; the two superblocks differ.
@@ -199,20 +207,19 @@ impl Story {
     }
 
     fn finish(self, name: &'static str, earlier: Vec<(&'static str, MemDisk)>, floor: CommitSeq) -> Specimen {
-        let Story { disk, states, .. } = self;
-        let bytes: u64 = files_of(&disk).iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        let disk = self.copy();
         let sizes: Vec<_> = files_of(&disk).into_iter().map(|(path, bytes)| (path, bytes.len())).collect();
+        let bytes: usize = sizes.iter().map(|(_, bytes)| bytes).sum();
         assert!(bytes <= BYTES_MAX, "{name} has {bytes} bytes, at most {BYTES_MAX}: {sizes:?}");
-        let disk = disk.crash(&CrashChoice::All);
         assert_eq!(disk.pending_len(), 0);
-        let superblock = |at: usize| disk.read_file("/db/data").expect("it is there")[at..at + 512].to_vec();
+        let superblock = |at: usize| disk.read_file(DATA).expect("it is there")[at..at + 512].to_vec();
         assert_ne!(superblock(0), superblock(16384), "two superblocks, both live");
         Specimen {
             name,
             disk,
             earlier,
             stranger: stranger(),
-            states,
+            states: self.states,
             floor,
             marked: floor,
             checkpoint: floor,
