@@ -204,7 +204,7 @@ fn names_that_are_misspelt_get_candidates() {
     refused(&scratch.run(&["count", "db", "--colection", "rows"]), 2, "--collection");
 }
 
-/// One process writes: a second is told so, with exit code 4.
+/// D8: one process writes: a second is told so, with exit code 4.
 #[test]
 fn a_second_process_is_refused() {
     let scratch = Scratch::with_rows("id,n\n1,2\n", &["--key", "id"]);
