@@ -230,13 +230,17 @@ impl Checkpointer {
         let pages = &self.store.pages;
         let mut rows: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
         let mut changed = root.trees.changed_since(&newest.trees);
-        changed.extend(reaping.keys().filter(|id| root.trees.get(**id).is_some()));
+        changed.extend(root.trees.iter().filter(|tree| tree.dropped_at.is_some()).map(|tree| tree.id));
         changed.sort_unstable();
         changed.dedup();
         output.flush()?;
         for id in changed {
-            let entry =
-                root.trees.get(id).map(|tree| self.write_entry(reaping, tree, output)).transpose()?.flatten();
+            let entry = root
+                .trees
+                .get(id)
+                .map(|tree| self.write_entry((newest, root), reaping, tree, output))
+                .transpose()?
+                .flatten();
             rows.push((id.0.to_be_bytes().to_vec(), entry.map(|entry| entry.encode())));
         }
         let changes: Vec<Change<'_>> = rows
@@ -265,6 +269,7 @@ impl Checkpointer {
     /// Writes one tree and describes it; `None` once a dropped tree has given everything back.
     fn write_entry(
         &self,
+        (newest, root): (&Newest, &Root),
         reaping: &mut Reaping,
         tree: &TreeState,
         output: &mut Output<'_>,
@@ -273,12 +278,16 @@ impl Checkpointer {
         let reducer = tree.reducer.as_deref();
         let place = slot.map(|slot| write_tree(&self.store.pages, slot, reducer, output)).transpose()?;
         let mut reaped_to = Vec::new();
-        if let (Some(slot), Some(dropped_at)) = (slot, tree.dropped_at) {
+        if let Some(slot) = slot.filter(|_| tree.dropped_at.is_some()) {
             output.flush()?;
             let start = reaping.get(&tree.id).unwrap_or(&Some(tree.reaped_to.clone())).clone();
+            // What this checkpoint gives back, the older superblock still lists (D3): it is retired at this commit, and
+            // one commit gives back one slice.
             let next = match start {
-                Some(start) => reap(&self.store, slot, &start, tree.has_big_values, dropped_at)?,
-                None => None,
+                Some(start) if root.seq > newest.superblock.replay.seq => {
+                    reap(&self.store, slot, &start, tree.has_big_values, root.seq)?
+                }
+                start => start,
             };
             reaping.insert(tree.id, next.clone());
             let Some(next) = next else { return Ok(None) };

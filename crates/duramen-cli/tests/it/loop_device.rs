@@ -36,7 +36,8 @@ fn mount(scratch: &Scratch, mebibytes: u64) -> Option<Mounted> {
     match made.and_then(|()| run("mount", &["-o", "loop", image, point])) {
         Ok(()) => Some(Mounted { at }),
         Err(why) => {
-            let can = Path::new("/dev/loop-control").exists() && run("test", &["-w", "/dev/loop-control"]).is_ok();
+            let can =
+                Path::new("/dev/loop-control").exists() && run("test", &["-w", "/dev/loop-control"]).is_ok();
             assert!(!can, "this machine has loop devices and root, and yet: {why}");
             skipped(&format!("full and read-only ext4 on a loop device — {why}"));
             None

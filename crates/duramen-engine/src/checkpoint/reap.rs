@@ -7,14 +7,14 @@ use crate::error::Result;
 use crate::ids::CommitSeq;
 use crate::tree::{BigRef, Body, Slot};
 
-/// Pages one checkpoint gives back of one dropped tree.
-const PAGES_PER_CHECKPOINT: usize = 16384;
+/// Pages one checkpoint gives back of one dropped tree. Few under test, so that reaping goes on over several.
+const PAGES_PER_CHECKPOINT: usize = if cfg!(debug_assertions) { 8 } else { 16384 };
 
 struct Reaper<'a> {
     store: &'a Store,
     has_big_values: bool,
     extents: Vec<RetiredExtent>,
-    dropped_at: CommitSeq,
+    retired: CommitSeq,
 }
 
 /// Retires pages of a dropped tree from key `start` on, and says where to go on; `None` when all are retired.
@@ -23,9 +23,9 @@ pub fn reap(
     root: &Slot,
     start: &[u8],
     has_big_values: bool,
-    dropped_at: CommitSeq,
+    retired: CommitSeq,
 ) -> Result<Option<Vec<u8>>> {
-    let mut reaper = Reaper { store, has_big_values, extents: Vec::new(), dropped_at };
+    let mut reaper = Reaper { store, has_big_values, extents: Vec::new(), retired };
     let next = reaper.slot(root, start)?;
     store.space.retire(reaper.extents);
     Ok(next)
@@ -71,6 +71,6 @@ impl Reaper<'_> {
         let (block, block_count) = location.extent();
         // Who made the page is not known without reading it: any older snapshot may hold it.
         let birth = CommitSeq(0);
-        self.extents.push(RetiredExtent { block, block_count, birth, retired: self.dropped_at });
+        self.extents.push(RetiredExtent { block, block_count, birth, retired: self.retired });
     }
 }

@@ -237,3 +237,34 @@ fn a_snapshot_that_holds_too_much_is_ended_by_name() {
     let stats = engine.stats().space;
     assert!(stats.used_blocks * 512 < 400 * 1024, "its space came back: {stats:?}");
 }
+
+/// A dropped tree gives its pages back over several checkpoints, restarts included.
+#[test]
+fn a_dropped_tree_gives_all_its_space_back() {
+    let disk = MemDisk::new(1);
+    let mut engine = open(&disk, tiny());
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("huge", None)).unwrap();
+    let (other, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("other", None)).unwrap();
+    for batch in 0..20u8 {
+        let put = |tx: &mut duramen_engine::Transaction| {
+            (0..100u8).try_for_each(|k| tx.put(tree, &[k, batch], &[7; 60]))
+        };
+        engine.transact(Durability::Disk, put).unwrap();
+    }
+    engine.transact(Durability::Disk, |tx| tx.put(tree, b"big", &[1; 3000])).unwrap();
+    engine.checkpoint().unwrap();
+    let full = engine.stats().space.used_blocks;
+    engine.transact(Durability::Disk, |tx| tx.drop_tree("huge")).unwrap();
+    for round in 0..200u8 {
+        engine.transact(Durability::Disk, |tx| tx.put(other, b"k", &[round])).unwrap();
+        engine.checkpoint().unwrap();
+        let report = engine.check().unwrap();
+        assert!(report.is_clean() && report.unreached.is_empty(), "round {round}: {report:?}");
+        if round % 7 == 0 {
+            engine.abandon();
+            engine = open(&disk, tiny());
+        }
+    }
+    let left = engine.stats().space.used_blocks;
+    assert!(left < full / 4, "{left} blocks of {full} are still in use");
+}
