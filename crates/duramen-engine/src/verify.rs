@@ -77,7 +77,10 @@ impl<'a> Check<'a> {
         let mut walk = Walk::new(store);
         walk.report.seq = root.seq;
         if let Some(roots) = roots {
+            // The engine's own tree: its entries are not the user's.
+            let entries = walk.report.entries;
             walk.tree(TreeId(u64::MAX), roots, None);
+            walk.report.entries = entries;
         }
         // Pages of dropped trees are given back little by little; until then they are theirs.
         for tree in root.trees.iter().filter(|tree| tree.dropped_at.is_some()) {
