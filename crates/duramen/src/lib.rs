@@ -48,7 +48,7 @@
 //! | reading documents | [`Reads`], [`Collection`], [`Span`] |
 //! | what a collection is | [`Schema`], [`schema::ColumnType`] |
 //! | documents and JSON | [`Document`], [`Value`], [`doc!`], [`json`] |
-//! | keys and their order | [`tuple`] |
+//! | keys and their order | [`tuple`](mod@tuple) |
 //! | bulk loads from CSV | [`cell`], [`RowBatch`] |
 //! | plain bytes | [`ByteTree`] |
 //! | what went wrong | [`Error`], [`ErrorKind`] |
