@@ -56,9 +56,9 @@ fn skipped(what: &str) {
 #[test]
 fn a_full_disk_refuses_keeps_everything_deletes_and_works_again() {
     let scratch = Scratch::new();
-    let Some(mounted) = mount(&scratch, 48) else { return };
+    let Some(mounted) = mount(&scratch, 160) else { return };
     let filler = mounted.at.join("filler");
-    std::fs::write(&filler, vec![1; 30 << 20]).unwrap();
+    std::fs::write(&filler, vec![1; 130 << 20]).unwrap();
     let db = mounted.at.join("db");
     let db = db.to_str().unwrap();
     let import = [&["import", db, JANUARY, "--batch", "100", "--ack"], FLIGHTS].concat();
