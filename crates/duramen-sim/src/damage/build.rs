@@ -14,6 +14,7 @@ use duramen_engine::{
 };
 
 use crate::contents::{Contents, Dice};
+use crate::search::shapes::GEOMETRY;
 
 /// Where the databases lie.
 pub const DATABASE: &str = "/db";
@@ -70,15 +71,7 @@ pub fn files_of(disk: &MemDisk) -> Vec<(String, Vec<u8>)> {
 #[must_use]
 pub fn options() -> Options {
     Options {
-        geometry: Geometry {
-            block_bytes: 512,
-            leaf_bytes_max: 512,
-            inner_bytes_max: 512,
-            big_value_bytes: 300,
-            big_value_extent_bytes: 400,
-            segment_bytes_min: 4 * 1024,
-            segment_bytes_max: 4 * 1024,
-        },
+        geometry: Geometry { segment_bytes_max: GEOMETRY.segment_bytes_min, ..GEOMETRY },
         memory_bytes: 4 * 1024 * 1024,
         background: Background::Stepped,
         checkpoint_log_bytes: Some(u64::MAX),

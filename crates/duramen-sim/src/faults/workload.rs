@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use duramen_disk::{MemDisk, SyncMethod};
 use duramen_engine::{
-    Background, Builtin, CommitSeq, Durability, Engine, Error, ErrorKind, Geometry, Hooks, Options, Receipt,
-    Result, Transaction,
+    Background, Builtin, CommitSeq, Durability, Engine, Error, ErrorKind, Hooks, Options, Receipt, Result,
+    Transaction,
 };
 
 use crate::contents::{Contents, Dice};
+use crate::search::shapes::GEOMETRY;
 
 /// Where the database lies.
 const DATABASE: &str = "/db";
@@ -41,15 +42,7 @@ pub(crate) struct Book {
 #[must_use]
 pub(crate) fn options(sync: SyncMethod) -> Options {
     Options {
-        geometry: Geometry {
-            block_bytes: 512,
-            leaf_bytes_max: 512,
-            inner_bytes_max: 512,
-            big_value_bytes: 300,
-            big_value_extent_bytes: 400,
-            segment_bytes_min: 4 * 1024,
-            segment_bytes_max: 8 * 1024,
-        },
+        geometry: GEOMETRY,
         memory_bytes: 4 * 1024 * 1024,
         background: Background::Stepped,
         checkpoint_log_bytes: Some(u64::MAX),

@@ -13,18 +13,11 @@ use duramen_disk::{Disk, MemDisk, OsDisk};
 use duramen_engine::{Background, Durability, Engine, Geometry, Hooks, Options};
 use duramen_sim::contents::Dice;
 use duramen_sim::history::{Run, Verdict, check, run};
+use duramen_sim::search::shapes::GEOMETRY;
 
 fn options(background: Background) -> Options {
     Options {
-        geometry: Geometry {
-            block_bytes: 512,
-            leaf_bytes_max: 512,
-            inner_bytes_max: 512,
-            big_value_bytes: 300,
-            big_value_extent_bytes: 400,
-            segment_bytes_min: 64 * 1024,
-            segment_bytes_max: 256 * 1024,
-        },
+        geometry: Geometry { segment_bytes_min: 64 * 1024, segment_bytes_max: 256 * 1024, ..GEOMETRY },
         memory_bytes: 4 * 1024 * 1024,
         background,
         ..Options::default()
