@@ -177,17 +177,20 @@ impl Space {
             held.get(first).is_some_and(|seq| *seq < extent.retired)
         };
         let mut state = self.state.lock().expect(POISON);
-        let waiting = std::mem::take(&mut state.waiting);
+        let State { waiting, used, .. } = &mut *state;
         let mut held_blocks = 0;
-        for extent in waiting {
-            if extent.retired > boundary {
-                state.waiting.push(extent);
-            } else if needed(&extent) {
+        waiting.retain(|extent| {
+            let is_reached = extent.retired > boundary;
+            let is_held = !is_reached && needed(extent);
+            if is_held {
                 held_blocks += u64::from(extent.block_count);
-                state.waiting.push(extent);
-            } else {
-                state.used.clear(extent.block, extent.block_count);
+            } else if !is_reached {
+                used.clear(extent.block, extent.block_count);
             }
+            is_reached || is_held
+        });
+        if waiting.capacity() > 4 * waiting.len() {
+            waiting.shrink_to(2 * waiting.len());
         }
         held_blocks
     }

@@ -51,7 +51,7 @@ struct Newest {
 /// The tree of roots as a checkpoint writes it.
 struct NewRoots {
     slot: Option<Slot>,
-    place: Option<Arc<Place>>,
+    place: Option<Place>,
     replaced: Vec<Arc<Node>>,
 }
 
@@ -295,7 +295,7 @@ impl Checkpointer {
         }
         Ok(Some(RootEntry {
             spec: tree.spec.clone(),
-            place: place.map(|place| (*place).clone()),
+            place,
             count: tree.len(),
             has_big_values: tree.has_big_values,
             dropped_at: tree.dropped_at,

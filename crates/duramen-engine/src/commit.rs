@@ -32,12 +32,12 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::tree::{Apply, Loading, Stop};
 use crate::wal::{Log, Record};
 
-pub use apply::{Applied, Unknown, apply_changes};
+pub use apply::{Applied, Applying, apply_changes};
 pub use changes::{Changes, OwnedValue, RecordChange, decode_record};
 pub use reads::Reads;
 pub use throttle::Throttle;
 
-use group::Forming;
+use group::{Forming, Left};
 use recent::{Recent, Verdict};
 use wait::{Waiter, Word};
 
@@ -465,6 +465,7 @@ impl Committer {
 
     fn slow_down(&self, submission: &Submission) -> Result<()> {
         self.usable()?;
+        self.store.pages.meter().make_room();
         if submission.changes.only_deletes() { Ok(()) } else { self.throttle.wait(&self.store) }
     }
 
@@ -546,14 +547,20 @@ impl Committer {
             &sealed.trees,
             &submission.changes.lists(),
             seq,
-            loading,
-            Unknown::Refuse,
+            Applying::Commit(loading),
         )?;
         let root = Root { seq, lineage: order.lineage, trees: applied.trees, position: OnceLock::new() };
         let values = std::mem::take(&mut submission.values);
         self.store.space.value_committed(&values, seq);
         order.forming.puts |= !submission.changes.only_deletes();
-        order.forming.join(seq, record.clone(), applied.replaced, applied.dropped_values, values);
+        let left = Left {
+            seq,
+            replaced: applied.replaced,
+            stale: applied.stale,
+            dropped_values: applied.dropped_values,
+            values,
+        };
+        order.forming.join(record.clone(), left);
         order.recent.push(seq, std::mem::take(&mut submission.changes).into_keys());
         self.sealed.store(Arc::new(root));
         Ok(seq)
@@ -603,7 +610,7 @@ impl Committer {
             return Ok(());
         }
         let seq = held.root().seq.next();
-        let applied = apply_changes(&self.store, trees, &changes, seq, Loading::Allowed, Unknown::Refuse);
+        let applied = apply_changes(&self.store, trees, &changes, seq, Applying::Commit(Loading::Allowed));
         applied.map(|_| ()).map_err(|stop| dropped_is_conflict(stop).into_error())
     }
 }

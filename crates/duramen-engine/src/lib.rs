@@ -13,6 +13,7 @@ pub mod wal;
 
 mod page_cache;
 mod sync;
+mod threads;
 
 mod allocator;
 mod tree;
@@ -28,7 +29,6 @@ mod recovery;
 mod transaction;
 
 mod engine;
-mod threads;
 
 pub use duramen_disk::{Disk, SyncMethod};
 pub use engine::{Engine, Event, EventHook, Hooks, Posture, Stats};

@@ -14,6 +14,9 @@ use crate::error::Result;
 /// Of `memory_bytes`, nodes may take this part, in percent; the rest is for buffers, read and write sets.
 const NODES_PERCENT: usize = 55;
 
+/// Buffers that wait for their next page may take this part, in percent: about what one sweep frees.
+const IDLE_PERCENT: usize = 6;
+
 /// Memory is swept from this part of the bound on, in percent.
 const SWEEP_FROM_PERCENT: usize = 90;
 
@@ -67,10 +70,10 @@ impl Meter {
         assert!(self.sweeper.set(sweeper).is_ok(), "one sweeper an engine");
     }
 
-    /// Gives memory back before a page is read, if there is too much in memory. Where a sweep finds little to give
+    /// Gives memory back before more is taken, if there is too much in memory. Where a sweep finds little to give
     /// back (all is dirty, or in use), the next waits until more has come in: memory goes over its bound rather
     /// than every read through all of it.
-    fn make_room(&self) {
+    pub fn make_room(&self) {
         if self.sweep_due()
             && let Some(sweep) = self.sweeper.get()
         {
@@ -137,12 +140,6 @@ impl Charge {
         let dirty_bytes = self.dirty.swap(0, Ordering::Relaxed);
         self.meter.dirty_bytes.fetch_sub(dirty_bytes, Ordering::Relaxed);
     }
-
-    /// Bytes charged.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
 }
 
 impl Drop for Charge {
@@ -163,6 +160,7 @@ impl Pages {
     /// Over an open data file, with a target for memory.
     #[must_use]
     pub fn new(data: DataFile, memory_bytes: usize) -> Pages {
+        data.buffers().keep_at_most(memory_bytes / 100 * IDLE_PERCENT);
         Pages { data, meter: Arc::new(Meter::new(memory_bytes)) }
     }
 

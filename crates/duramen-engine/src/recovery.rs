@@ -19,7 +19,7 @@ use crate::ids::TreeId;
 use crate::options::Options;
 use crate::page_cache::Pages;
 use crate::snapshot::Registry;
-use crate::tree::{Cursor, Direction, KeyRange, Place, Reducers, Slot};
+use crate::tree::{Cursor, Direction, KeyRange, Reducers, Slot};
 use crate::wal::LogPosition;
 
 pub use replay::{Replay, Replayed, replay};
@@ -71,8 +71,7 @@ fn load_trees(store: &Store, superblock: &Superblock) -> Result<(Option<Slot>, T
     let mut trees = TreeTable::default();
     let mut roots = None;
     if let Some(location) = superblock.roots {
-        let place = Place { location, reduction: None };
-        let slot = Slot::of_unknown_count(&store.pages, place)?;
+        let slot = Slot::of_unknown_count(&store.pages, location)?;
         let mut rows = Cursor::new(&store.pages, Some(&slot), KeyRange::all(), Direction::Forward);
         while let Some((key, value)) = rows.next()? {
             let tree = decode_tree(store, key, value.bytes).ok_or_else(|| {

@@ -25,6 +25,8 @@ pub struct Registry {
 #[repr(align(128))]
 struct Shard {
     held: Mutex<BTreeMap<CommitSeq, Held>>,
+    /// Roots in `held`, to be read without the lock.
+    root_count: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -57,7 +59,13 @@ impl Registry {
         let root = newest();
         let entry = held.entry(root.seq).or_insert_with(|| Held { count: 0, root: Arc::clone(&root) });
         entry.count += 1;
+        self.shards[shard].root_count.store(held.len(), Ordering::Relaxed);
         Registration { registry: Arc::clone(self), shard, root }
+    }
+
+    /// Whether nothing is registered, as far as can be seen without a lock.
+    pub fn is_empty(&self) -> bool {
+        self.shards.iter().all(|shard| shard.root_count.load(Ordering::Relaxed) == 0)
     }
 
     /// The commits of all registered roots.
@@ -114,6 +122,7 @@ impl Drop for Registration {
         entry.count -= 1;
         if entry.count == 0 {
             held.remove(&self.root.seq);
+            self.registry.shards[self.shard].root_count.store(held.len(), Ordering::Relaxed);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The one place where threads start: one looks after the log, one after memory and checkpoints.
+//! The one place where threads start: one looks after the log, one after memory and checkpoints, and for a moment
+//! some that share one piece of work.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -73,4 +74,33 @@ impl Drop for Threads {
             drop(handle.join());
         }
     }
+}
+
+/// Runs `work` on each part and returns what came of them in order: the first part in this thread, the others in
+/// threads of their own. A part for which the system gives no thread is done here.
+///
+/// # Panics
+/// As `work` does.
+#[allow(clippy::disallowed_methods, reason = "threads start here and nowhere else")]
+pub fn side_by_side<P: Copy + Send, T: Send>(parts: &[P], work: impl Fn(P) -> T + Sync) -> Vec<T> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let start = |part: &P| {
+            let part = *part;
+            std::thread::Builder::new().spawn_scoped(scope, move || work(part)).map_err(|_| part)
+        };
+        let (first, others) = parts.split_at(parts.len().min(1));
+        let started: Vec<_> = others.iter().map(start).collect();
+        let mut done: Vec<T> = first.iter().map(|part| work(*part)).collect();
+        done.extend(started.into_iter().map(|thread| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(part) => work(part),
+        }));
+        done
+    })
+}
+
+/// How many threads can work at once; 1 if the system does not say.
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

@@ -1,9 +1,10 @@
 //! A database much larger than its memory, read and written at random, with a big value and an open snapshot:
 //! what the process takes at most.
 //!
-//! `cargo run --release -p duramen-sim --example bounded_memory -- DIR [ROWS] [MEMORY_MIB] [VALUE_MIB] [SECONDS]`
+//! `cargo run --release -p duramen-sim --example bounded_memory -- DIR [ROWS] [MEMORY_MIB] [VALUE_MIB] [SECONDS] [PEAK_MIB_MAX]`
 //!
-//! 4 GB: `... DIR 4000000 64 1024 120`.
+//! 4 GB: `... DIR 4000000 64 1024 40 80`; inside a memory cgroup: `scripts/bounded-memory`. With a last number, a
+//! higher peak of anonymous memory is a failure.
 #![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a program that measures and prints")]
 
 use std::io::Read;
@@ -22,41 +23,45 @@ fn main() -> Result<()> {
     let dir = PathBuf::from(args.next().expect("give a directory for the database"));
     let mut number = |or: u64| args.next().map_or(or, |n| n.parse().expect("a number"));
     let (rows, memory_mib, value_mib, seconds) = (number(400_000), number(16), number(64), number(20));
+    let peak_mib_max = number(u64::MAX >> 20);
     let memory_bytes = usize::try_from(memory_mib << 20).expect("64-bit targets only");
     let options = Options { memory_bytes, ..Options::default() };
+    let engine = Engine::open(Arc::new(OsDisk::new()), dir, options, Hooks::default())?;
     let stop = AtomicBool::new(false);
-    let peak = AtomicU64::new(0);
+    let peak = Peak::default();
     std::thread::scope(|scope| {
-        scope.spawn(|| watch(&stop, &peak));
-        let result = run(&dir, options, rows, value_mib, seconds);
+        scope.spawn(|| peak.watch(&engine, &stop));
+        let result = run(&engine, rows, value_mib, seconds);
         stop.store(true, Ordering::Relaxed);
         result
     })?;
-    println!("peak anonymous memory: {:.1} MiB", peak.load(Ordering::Relaxed) as f64 / 1024.0);
+    println!("{:?}", engine.stats());
+    engine.close()?;
+    let (anonymous, nodes) = (peak.anonymous_kib.into_inner(), peak.nodes_bytes.into_inner());
+    println!("peak of nodes: {:.1} MiB", nodes as f64 / f64::from(1 << 20));
+    println!("peak anonymous memory: {:.1} MiB", anonymous as f64 / 1024.0);
+    assert!(anonymous <= peak_mib_max << 10, "at most {peak_mib_max} MiB were allowed");
     Ok(())
 }
 
-fn run(dir: &std::path::Path, options: Options, rows: u64, value_mib: u64, seconds: u64) -> Result<()> {
-    let engine = Engine::open(Arc::new(OsDisk::new()), dir, options, Hooks::default())?;
+fn run(engine: &Engine, rows: u64, value_mib: u64, seconds: u64) -> Result<()> {
     let create = |tx: &mut duramen_engine::Transaction| {
         Ok((tx.create_tree("rows", Some(Builtin::Sum.spec()))?, tx.create_tree("big", None)?))
     };
     let ((tree, big), _) = engine.transact(Durability::Disk, create)?;
     let began = Instant::now();
-    load(&engine, tree, rows)?;
+    load(engine, tree, rows)?;
     println!("loaded {rows} rows in key order in {:.1} s", began.elapsed().as_secs_f64());
-    print_memory(&engine);
+    print_memory(engine);
     let snapshot = engine.snapshot()?;
     let began = Instant::now();
     let value = std::io::repeat(42).take(value_mib << 20);
     engine.transact(Durability::Disk, |tx| tx.put_stream(big, b"value", &mut { value.by_limit() }))?;
     println!("stored a value of {value_mib} MiB in {:.1} s", began.elapsed().as_secs_f64());
-    print_memory(&engine);
-    churn(&engine, tree, rows, Duration::from_secs(seconds))?;
-    print_memory(&engine);
-    verify(&engine, &snapshot, tree, big, rows, value_mib)?;
-    println!("{:?}", engine.stats());
-    engine.close()
+    print_memory(engine);
+    churn(engine, tree, rows, Duration::from_secs(seconds))?;
+    print_memory(engine);
+    verify(engine, &snapshot, tree, big, rows, value_mib)
 }
 
 trait ByLimit {
@@ -160,9 +165,18 @@ fn print_memory(engine: &Engine) {
     println!("  now {:.1} MiB anonymous, {nodes:.1} MiB of it nodes", anonymous_kib() as f64 / 1024.0);
 }
 
-fn watch(stop: &AtomicBool, peak_kib: &AtomicU64) {
-    while !stop.load(Ordering::Relaxed) {
-        peak_kib.fetch_max(anonymous_kib(), Ordering::Relaxed);
-        std::thread::park_timeout(Duration::from_millis(2));
+#[derive(Default)]
+struct Peak {
+    anonymous_kib: AtomicU64,
+    nodes_bytes: AtomicU64,
+}
+
+impl Peak {
+    fn watch(&self, engine: &Engine, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
+            self.anonymous_kib.fetch_max(anonymous_kib(), Ordering::Relaxed);
+            self.nodes_bytes.fetch_max(engine.stats().resident_bytes, Ordering::Relaxed);
+            std::thread::park_timeout(Duration::from_millis(2));
+        }
     }
 }

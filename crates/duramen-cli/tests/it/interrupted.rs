@@ -1,71 +1,46 @@
 //! Imports that are stopped: by a signal after a batch, by `kill -9` in the middle of one.
 
+mod kills;
+mod ledger;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Command;
+
+use kills::Input;
+use ledger::Totals;
 
 use crate::runner::{FLIGHTS, JANUARY, Scratch, gunzip};
 
 const BATCH: u64 = 100;
+
+const FLIGHTS_OF_JANUARY: Input = Input {
+    file: JANUARY,
+    batch: BATCH,
+    all: Totals { rows: 27_004, dep_delay: 265_801, nulls: 521, distance: 27_188_805 },
+    carriers: &[("EV", 4_171, 96_649), ("UA", 4_637, 38_342)],
+};
+
+const ALL_FLIGHTS: Input = Input {
+    file: concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/nycflights/flights.csv.gz"),
+    batch: 1_000,
+    all: Totals { rows: 336_776, dep_delay: 4_152_200, nulls: 8_255, distance: 350_217_607 },
+    carriers: &[("EV", 54_173, 1_024_829), ("UA", 58_665, 701_898), ("US", 20_536, 75_168)],
+};
 
 fn import_stream() -> Vec<&'static str> {
     let args = ["import", "db", "-", "--format", "csv", "--batch", "100", "--ack"];
     [&args, FLIGHTS].concat()
 }
 
-/// The batch and row counts of an acknowledgement.
-fn rows_of(ack: &str) -> u64 {
-    ack.split(' ').nth(2).and_then(|word| word.trim().parse().ok()).unwrap_or_else(|| panic!("{ack:?}"))
-}
-
-/// D1 at level `Process` and D2: what was acknowledged is there, and no batch in part.
+/// D1, as far as a process can be killed, and D2: what was acknowledged is there, and no batch in part. With
+/// `DURAMEN_LONG`, all flights and twenty kills (`scripts/kill-loop`).
 #[test]
 fn after_kill_9_every_acknowledged_batch_is_there_and_none_in_part() {
-    let lines = gunzip(JANUARY.as_ref());
-    for acks_before_kill in [1, 7, 30] {
-        let scratch = Scratch::new();
-        let mut child = scratch.spawn(&import_stream());
-        let (mut input, text) = (child.stdin.take().unwrap(), lines.clone());
-        let feeder = std::thread::spawn(move || drop(input.write_all(text.as_bytes())));
-        let mut output = BufReader::new(child.stdout.take().unwrap());
-        let mut acked = 0;
-        for _ in 0..acks_before_kill {
-            let mut ack = String::new();
-            output.read_line(&mut ack).unwrap();
-            acked = rows_of(&ack);
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
-        feeder.join().unwrap();
-        for ack in output.lines().map_while(Result::ok).filter(|ack| ack.split(' ').count() == 4) {
-            acked = rows_of(&ack);
-        }
-        let found: u64 = scratch.ok(&["count", "db", "-c", "flights"]).trim().parse().unwrap();
-        assert!(found >= acked, "{acked} acknowledged, {found} found");
-        assert_eq!(found % BATCH, 0, "a batch is there in part");
-        let kept: std::collections::BTreeSet<&str> =
-            lines.lines().skip(1).take(usize::try_from(found).unwrap()).collect();
-        let exported = scratch.ok(&["export", "db", "-c", "flights", "--format", "csv"]);
-        assert!(
-            exported.lines().skip(1).eq(sorted_as_stored(&scratch, &kept)),
-            "not the first lines of the input"
-        );
-        scratch.ok(&["check", "db"]);
-        scratch.ok(&[&["import", "db", JANUARY, "--replace"], FLIGHTS].concat());
-        assert_eq!(scratch.ok(&["count", "db", "-c", "flights"]), "27004\n");
-    }
-}
-
-/// The same lines, stored in another database in one go: their order is that of their keys.
-fn sorted_as_stored(scratch: &Scratch, lines: &std::collections::BTreeSet<&str>) -> Vec<String> {
-    let header = gunzip(JANUARY.as_ref()).lines().next().unwrap().to_owned();
-    let text: String = std::iter::once(header.as_str())
-        .chain(lines.iter().copied())
-        .map(|line| format!("{line}\n"))
-        .collect();
-    scratch.write("kept.csv", text);
-    scratch.ok(&[&["import", "kept", "kept.csv", "--durability", "memory"], FLIGHTS].concat());
-    let exported = scratch.ok(&["export", "kept", "-c", "flights", "--format", "csv"]);
-    exported.lines().skip(1).map(str::to_owned).collect()
+    let long = std::env::var_os("DURAMEN_LONG").is_some();
+    let number =
+        |name: &str, or: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(or);
+    let kills = number("DURAMEN_KILLS", if long { 20 } else { 6 });
+    kills::run(if long { &ALL_FLIGHTS } else { &FLIGHTS_OF_JANUARY }, kills, number("DURAMEN_SEED", 1));
 }
 
 #[cfg(unix)]

@@ -38,6 +38,11 @@ impl Scratch {
         Scratch { dir: TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap() }
     }
 
+    /// Leaves the directory where it is, for somebody to look at.
+    pub(crate) fn keep(self) -> PathBuf {
+        self.dir.keep()
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }

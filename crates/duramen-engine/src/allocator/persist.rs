@@ -186,7 +186,7 @@ impl Space {
         state.used.set(block, block_count);
         target.set(block, block_count);
         fresh.push((block, block_count));
-        Ok(Location { block, block_count, raw_bytes: 0, flags: 0, tag: 0 })
+        Ok(Location { block, block_count, raw_bytes: 0, flags: 0, tag: [0; 16] })
     }
 
     fn write_draft(

@@ -2,7 +2,7 @@
 
 use crate::data_file::{LOCATION_BYTES, Location};
 use crate::ids::{CommitSeq, TreeId};
-use crate::tree::{Place, ReducerSpec};
+use crate::tree::{Place, ReducerSpec, Reduction};
 
 const ROW_VERSION: u8 = 1;
 const HAS_SPEC: u8 = 1;
@@ -10,6 +10,7 @@ const HAS_PLACE: u8 = 2;
 const HAS_REDUCTION: u8 = 4;
 const HAS_BIG_VALUES: u8 = 8;
 const DROPPED: u8 = 16;
+const ALL_FLAGS: u8 = 31;
 
 /// What the catalogue says about a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +52,7 @@ impl CatalogRow {
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<CatalogRow> {
         let mut rest = Rest(bytes);
-        let [ROW_VERSION, flags] = rest.array()? else { return None };
+        let [ROW_VERSION, flags @ 0..=HAS_SPEC] = rest.array()? else { return None };
         let id = TreeId(u64::from_le_bytes(rest.array()?));
         let spec = if flags & HAS_SPEC != 0 { Some(rest.spec()?) } else { None };
         rest.0.is_empty().then_some(CatalogRow { id, spec })
@@ -62,7 +63,7 @@ impl RootEntry {
     /// The encoded form.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let reduction = self.place.as_ref().and_then(|place| place.reduction.as_deref());
+        let reduction = self.place.as_ref().and_then(|place| place.reduction.bytes());
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         let flags = flag(self.spec.is_some(), HAS_SPEC)
             | flag(self.place.is_some(), HAS_PLACE)
@@ -89,7 +90,7 @@ impl RootEntry {
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<RootEntry> {
         let mut rest = Rest(bytes);
-        let [ROW_VERSION, flags] = rest.array()? else { return None };
+        let [ROW_VERSION, flags @ 0..=ALL_FLAGS] = rest.array()? else { return None };
         let count = u64::from_le_bytes(rest.array()?);
         let spec = if flags & HAS_SPEC != 0 { Some(rest.spec()?) } else { None };
         let location = if flags & HAS_PLACE != 0 {
@@ -97,7 +98,10 @@ impl RootEntry {
         } else {
             None
         };
-        let reduction = if flags & HAS_REDUCTION != 0 { Some(Box::from(rest.bytes()?)) } else { None };
+        let reduction = match flags & HAS_REDUCTION {
+            0 => Reduction::UNKNOWN,
+            _ => Reduction::of(rest.bytes()?),
+        };
         let (dropped_at, reaped_to) = if flags & DROPPED != 0 {
             (Some(CommitSeq(u64::from_le_bytes(rest.array()?))), rest.bytes()?.to_vec())
         } else {

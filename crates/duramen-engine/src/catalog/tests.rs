@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::data_file::Location;
-use crate::tree::Place;
+use crate::tree::{Place, Reduction};
 
 fn spec() -> ReducerSpec {
     ReducerSpec { name: "sums".to_owned(), version: 3, params: vec![1, 2, 3] }
@@ -11,10 +11,10 @@ fn spec() -> ReducerSpec {
 
 #[test]
 fn rows_read_back_and_cut_short_are_refused() {
-    let location = Location { block: 9, block_count: 1, raw_bytes: 100, flags: 0, tag: 77 };
+    let location = Location { block: 9, block_count: 1, raw_bytes: 100, flags: 0, tag: [7; 16] };
     let entry = RootEntry {
         spec: Some(spec()),
-        place: Some(Place { location, reduction: Some(Box::from([4, 5])) }),
+        place: Some(Place { location, reduction: Reduction::of(&[4, 5]) }),
         count: 6,
         has_big_values: true,
         dropped_at: Some(CommitSeq(8)),
@@ -32,11 +32,15 @@ fn rows_read_back_and_cut_short_are_refused() {
         let bytes = entry.encode();
         assert_eq!(RootEntry::decode(&bytes), Some(entry));
         assert!((0..bytes.len()).all(|length| RootEntry::decode(&bytes[..length]).is_none()));
+        let unknown = [&bytes[..1], &[bytes[1] | 0x80], &bytes[2..]].concat();
+        assert_eq!(RootEntry::decode(&unknown), None, "a flag of a later release");
     }
     for row in [CatalogRow { id: TreeId(5), spec: Some(spec()) }, CatalogRow { id: TreeId(1), spec: None }] {
         let bytes = row.encode();
         assert_eq!(CatalogRow::decode(&bytes), Some(row));
         assert!((0..bytes.len()).all(|length| CatalogRow::decode(&bytes[..length]).is_none()));
+        let unknown = [&bytes[..1], &[bytes[1] | 2], &bytes[2..]].concat();
+        assert_eq!(CatalogRow::decode(&unknown), None, "a flag of a later release");
     }
 }
 

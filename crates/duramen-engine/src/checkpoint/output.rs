@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::allocator::RetiredExtent;
 use crate::data_file::{Location, Page};
 use crate::error::{Error, Result};
-use crate::tree::{Node, NodeSink, Place, RetiredPage};
+use crate::tree::{Node, NodeSink, Place, Reduction, RetiredPage};
 
 use super::Store;
 
@@ -19,7 +19,7 @@ pub struct Output<'a> {
     start_block: u64,
     written_bytes: u64,
     /// Nodes whose pages are in the slice: they get their places when it is written.
-    pending: Vec<(Arc<Node>, Arc<Place>)>,
+    pending: Vec<(Arc<Node>, Place)>,
     /// Where pages went since [`Output::note_from_here`].
     noted: Option<Vec<Location>>,
 }
@@ -101,7 +101,7 @@ impl<'a> Output<'a> {
 }
 
 impl NodeSink for Output<'_> {
-    fn put(&mut self, node: &Arc<Node>, page: &Page, reduction: Option<Box<[u8]>>) -> Result<Arc<Place>> {
+    fn put(&mut self, node: &Arc<Node>, page: &Page, reduction: Reduction) -> Result<Place> {
         let block_count = self.store.pages.data().blocks_of(page.bytes().len());
         let block = self.store.space.allocate(block_count)?;
         let location = match self.put_at(page, block) {
@@ -114,8 +114,8 @@ impl NodeSink for Output<'_> {
         if let Some(noted) = &mut self.noted {
             noted.push(location);
         }
-        let place = Arc::new(Place { location, reduction });
-        self.pending.push((Arc::clone(node), Arc::clone(&place)));
+        let place = Place { location, reduction };
+        self.pending.push((Arc::clone(node), place.clone()));
         Ok(place)
     }
 }

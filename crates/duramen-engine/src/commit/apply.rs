@@ -6,7 +6,7 @@ use crate::catalog::{CATALOG, CatalogRow, TreeState, TreeTable};
 use crate::checkpoint::Store;
 use crate::error::{Code, Error};
 use crate::ids::{CommitSeq, TreeId};
-use crate::tree::{Apply, Change, Loading, Node, Stop, find};
+use crate::tree::{Apply, Change, Chunk, Loading, Node, RetiredPage, Stop, find};
 
 /// The trees after a transaction, and what they no longer use.
 #[derive(Debug)]
@@ -15,17 +15,24 @@ pub struct Applied {
     pub trees: TreeTable,
     /// Nodes that the new trees do not use.
     pub replaced: Vec<Arc<Node>>,
+    /// Pages of such nodes, of which a replay does not keep the nodes.
+    pub retired: Vec<RetiredPage>,
+    /// Chunks of the old trees that the new trees have copies of.
+    pub stale: Vec<Arc<Chunk>>,
     /// References to big values that the new trees do not use.
     pub dropped_values: Vec<Vec<u8>>,
 }
 
-/// What to do with changes to a tree that does not exist.
+/// Whose changes are applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unknown {
-    /// The transaction is wrong.
-    Refuse,
-    /// The tree was dropped later in the log that is replayed.
-    Skip,
+pub enum Applying {
+    /// Those of one transaction: one that writes to a tree that does not exist is wrong.
+    Commit(Loading),
+    /// Those of many, shared among threads: a tree that does not exist was dropped later in the log.
+    Replay {
+        /// How many threads.
+        threads: usize,
+    },
 }
 
 /// Applies changes, sorted by tree and key, to a table of trees for the commit `seq`. The catalogue comes first.
@@ -37,15 +44,20 @@ pub fn apply_changes(
     trees: &TreeTable,
     changes: &[(TreeId, Vec<Change<'_>>)],
     seq: CommitSeq,
-    loading: Loading,
-    unknown: Unknown,
+    applying: Applying,
 ) -> Result<Applied, Stop> {
-    let mut applied = Applied { trees: trees.clone(), replaced: Vec::new(), dropped_values: Vec::new() };
+    let mut applied = Applied {
+        trees: trees.clone(),
+        replaced: Vec::new(),
+        retired: Vec::new(),
+        stale: Vec::new(),
+        dropped_values: Vec::new(),
+    };
     for (id, changes) in changes.iter().filter(|(_, changes)| !changes.is_empty()) {
         if *id == CATALOG {
             catalogue(store, &mut applied.trees, changes, seq)?;
         }
-        one_tree(store, &mut applied, (*id, changes), seq, loading, unknown)?;
+        one_tree(store, &mut applied, (*id, changes), seq, applying)?;
     }
     Ok(applied)
 }
@@ -55,21 +67,26 @@ fn one_tree(
     applied: &mut Applied,
     (id, changes): (TreeId, &[Change<'_>]),
     seq: CommitSeq,
-    loading: Loading,
-    unknown: Unknown,
+    applying: Applying,
 ) -> Result<(), Stop> {
     let known = applied.trees.get(id).filter(|tree| tree.dropped_at.is_none());
-    let tree = match (known, unknown) {
+    let tree = match (known, applying) {
         (Some(tree), _) => Arc::clone(tree),
-        (None, Unknown::Skip) => return Ok(()),
-        (None, Unknown::Refuse) => {
+        (None, Applying::Replay { .. }) => return Ok(()),
+        (None, Applying::Commit(_)) => {
             let message = format!("tree {id} was dropped or never created");
             return Err(Stop::Failed(Error::new(Code::NoSuchTree, message)));
         }
     };
-    let mut apply = Apply::new(&store.pages, &store.geometry, seq, loading);
+    let apply = |loading| Apply::new(&store.pages, &store.geometry, seq, loading);
+    let mut apply = match applying {
+        Applying::Commit(loading) => apply(loading),
+        Applying::Replay { threads } => apply(Loading::PassThrough).in_bulk(threads, tree.reducer.as_deref()),
+    };
     let slot = apply.tree(tree.slot.as_ref(), changes)?;
     applied.replaced.append(&mut apply.replaced);
+    applied.retired.append(&mut apply.retired);
+    applied.stale.append(&mut apply.stale);
     applied.dropped_values.append(&mut apply.dropped_values);
     let has_big_values = tree.has_big_values || changes.iter().any(|c| c.value.is_some_and(|v| v.big));
     applied.trees.set(id, Some(TreeState { slot, has_big_values, ..(*tree).clone() }));

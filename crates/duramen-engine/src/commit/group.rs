@@ -10,14 +10,14 @@ use crate::catalog::Root;
 use crate::data_file::Location;
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
-use crate::tree::{BigRef, Node};
+use crate::tree::{BigRef, Chunk, Node};
 use crate::wal::{Group, LogPosition, LogWriteError, Record, SyncFailure};
 
 /// Transactions that will share one write.
 #[derive(Debug, Default)]
 pub struct Forming {
     records: Vec<Record>,
-    members: Vec<Member>,
+    members: Vec<Left>,
     pub(super) waiters: Vec<Arc<Waiter>>,
     pub(super) wants_sync: bool,
     /// Whether a member puts something. A group that only frees space may take the segment held back for a full disk.
@@ -26,26 +26,25 @@ pub struct Forming {
 
 /// What a transaction leaves behind once it is published.
 #[derive(Debug)]
-struct Member {
-    seq: CommitSeq,
-    replaced: Vec<Arc<Node>>,
-    dropped_values: Vec<Vec<u8>>,
-    values: Vec<Location>,
+pub struct Left {
+    /// Its place in the order.
+    pub seq: CommitSeq,
+    /// Nodes that the root before it used.
+    pub replaced: Vec<Arc<Node>>,
+    /// Chunks of that root that its own root has copies of.
+    pub stale: Vec<Arc<Chunk>>,
+    /// References to big values that the root before it used.
+    pub dropped_values: Vec<Vec<u8>>,
+    /// Pages of the big values that it wrote.
+    pub values: Vec<Location>,
 }
 
 impl Forming {
     /// Adds a transaction that was ordered and applied.
-    pub fn join(
-        &mut self,
-        seq: CommitSeq,
-        mut record: Record,
-        replaced: Vec<Arc<Node>>,
-        dropped_values: Vec<Vec<u8>>,
-        values: Vec<Location>,
-    ) {
-        record.seq = seq;
+    pub fn join(&mut self, mut record: Record, left: Left) {
+        record.seq = left.seq;
         self.records.push(record);
-        self.members.push(Member { seq, replaced, dropped_values, values });
+        self.members.push(left);
     }
 
     /// Whether nobody joined.
@@ -91,6 +90,7 @@ impl Committer {
             self.note_durable(root.seq);
         }
         self.published.store(Arc::clone(root));
+        self.let_go(group);
         Ok(())
     }
 
@@ -189,6 +189,14 @@ impl Committer {
             if let Err(error) = self.write_group(&group, &root) {
                 self.drop_group(&group, &error);
             }
+        }
+    }
+
+    /// Where an older root is held, its copies of chunks hold the same clean nodes as the newest root's: those would
+    /// stay in memory when the newest root lets go of them.
+    fn let_go(&self, group: &Forming) {
+        if !self.store.registry.is_empty() {
+            group.members.iter().flat_map(|member| &member.stale).for_each(|chunk| chunk.let_go());
         }
     }
 

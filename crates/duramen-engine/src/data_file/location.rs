@@ -18,7 +18,7 @@ pub struct Location {
     /// [`INNER_FLAG`], and room for codec, key id and "base plus delta extent", which are zero in this format.
     pub flags: u32,
     /// Checksum of the page, seeded with database, address and generation.
-    pub tag: u128,
+    pub tag: [u8; 16],
 }
 
 impl Location {
@@ -28,7 +28,7 @@ impl Location {
         out.extend_from_slice(&self.block_count.to_le_bytes());
         out.extend_from_slice(&self.raw_bytes.to_le_bytes());
         out.extend_from_slice(&self.flags.to_le_bytes());
-        out.extend_from_slice(&self.tag.to_le_bytes());
+        out.extend_from_slice(&self.tag);
     }
 
     /// Reads the encoded form; `None` if there are too few bytes.
@@ -41,7 +41,7 @@ impl Location {
             block_count: word(8),
             raw_bytes: word(12),
             flags: word(16),
-            tag: u128::from_le_bytes(bytes[20..36].try_into().expect("sixteen bytes")),
+            tag: bytes[20..36].try_into().expect("sixteen bytes"),
         })
     }
 

@@ -26,7 +26,7 @@ fn a_page_reads_back_and_every_flipped_bit_is_an_error_with_its_place() {
     let data = data(&disk, 1);
     let location = data.locate(&page(9), 4);
     data.file().write_at(page(9).bytes(), data.offset(4)).unwrap();
-    assert_eq!(data.read(&location, PageKind::Leaf).unwrap(), page(9));
+    assert_eq!(data.read(&location, PageKind::Leaf).unwrap().bytes(), page(9).bytes());
     for at in 0..page(9).bytes().len() as u64 {
         disk.flip_bit("/data", 2048 + at, 3).unwrap();
         let error = data.read(&location, PageKind::Leaf).unwrap_err();
@@ -50,7 +50,7 @@ fn a_page_of_another_place_kind_or_database_is_an_error() {
 }
 
 fn superblock() -> Superblock {
-    let location = Location { block: 70, block_count: 2, raw_bytes: 900, flags: 1, tag: 5 };
+    let location = Location { block: 70, block_count: 2, raw_bytes: 900, flags: 1, tag: [5; 16] };
     Superblock {
         database: DatabaseId(11),
         log: LogId(12),

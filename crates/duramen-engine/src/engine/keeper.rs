@@ -268,13 +268,12 @@ impl Keeper {
     /// What was replaced since an older root was registered stays in memory through it alone.
     fn sweep_older_roots(&self, newest: CommitSeq) {
         let meter = self.store.pages.meter();
+        let enough = || meter.excess(SWEEP_TO_PERCENT) == 0;
         for root in self.store.registry.roots().iter().filter(|root| root.seq < newest) {
             for slot in root.trees.iter().filter_map(|tree| tree.slot.as_ref()) {
-                let goal = meter.excess(SWEEP_TO_PERCENT);
-                if goal == 0 {
+                if sweep(slot, &[], &enough).is_some() {
                     return;
                 }
-                sweep(slot, &[], goal);
             }
         }
     }
@@ -298,25 +297,26 @@ impl Keeper {
 
     fn sweep_root(&self, root: &Root, hand: &mut (TreeId, Vec<u8>)) {
         let meter = self.store.pages.meter();
+        let enough = || meter.excess(SWEEP_TO_PERCENT) == 0;
         let start_tree = hand.0;
         let ahead = root.trees.iter().filter(|tree| tree.id >= start_tree);
         let behind = root.trees.iter().filter(|tree| tree.id <= start_tree);
         for tree in ahead.chain(behind) {
             let Some(slot) = &tree.slot else { continue };
             let start = if hand.0 == tree.id { std::mem::take(&mut hand.1) } else { Vec::new() };
-            let goal = meter.excess(SWEEP_TO_PERCENT);
-            if goal == 0 {
+            if enough() {
                 *hand = (tree.id, start);
                 return;
             }
-            let swept = sweep(slot, &start, goal);
-            *hand = (tree.id, swept.resume.clone().unwrap_or_default());
-            if swept.resume.is_some() {
+            let resume = sweep(slot, &start, &enough);
+            let stopped = resume.is_some();
+            *hand = (tree.id, resume.unwrap_or_default());
+            if stopped {
                 return;
             }
         }
         if let Some(roots) = self.checkpointer.roots() {
-            sweep(&roots, &[], meter.excess(SWEEP_TO_PERCENT));
+            sweep(&roots, &[], &enough);
         }
         *hand = (TreeId(0), Vec::new());
     }

@@ -19,6 +19,7 @@ use crate::ids::{CommitSeq, DatabaseId, Generation, LogId, TreeId};
 use crate::limits::MEMORY_BYTES_MIN;
 use crate::options::{Background, Options};
 use crate::recovery::{Loaded, Replay, Replayed, load, replay};
+use crate::threads::processors;
 use crate::tree::sweep;
 use crate::wal::{Log, LogIdentity};
 
@@ -102,15 +103,17 @@ fn run_replay(disk: &dyn Disk, wal_dir: &Path, loaded: &Loaded, options: &Option
     let mut between = |trees: &TreeTable| {
         // Dirty nodes cannot leave memory before there is a checkpoint to come; clean ones can.
         for slot in trees.iter().filter_map(|tree| tree.slot.as_ref()) {
-            let goal = meter.excess(80);
-            if goal > 0 {
-                sweep(slot, &[], goal);
+            let enough = || meter.excess(80) == 0;
+            if !enough() {
+                sweep(slot, &[], &enough);
             }
         }
         Ok(())
     };
     let batch_bytes = options.memory_bytes / 4;
-    replay(loaded, &mut Replay { disk, wal_dir, batch_bytes, between: &mut between })
+    // A simulation counts the reads of the disk: they must come in one order.
+    let threads = if options.background == Background::Stepped { 1 } else { processors() };
+    replay(loaded, &mut Replay { disk, wal_dir, threads, batch_bytes, between: &mut between })
 }
 
 fn writer(

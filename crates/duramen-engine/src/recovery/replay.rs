@@ -8,10 +8,10 @@ use duramen_disk::Disk;
 
 use super::Loaded;
 use crate::catalog::{CATALOG, CatalogRow, TreeTable};
-use crate::commit::{Applied, RecordChange, Unknown, apply_changes, decode_record};
+use crate::commit::{Applied, Applying, RecordChange, apply_changes, decode_record};
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
-use crate::tree::{BigRef, Change, Loading, Node, Stop, find};
+use crate::tree::{BigRef, Change, RetiredPage, Stop, find};
 use crate::wal::{LogIdentity, Recovered, ReplayedRecord, recover};
 
 /// Where and how to replay.
@@ -20,6 +20,8 @@ pub struct Replay<'a> {
     pub disk: &'a dyn Disk,
     /// The log's directory.
     pub wal_dir: &'a Path,
+    /// Threads that share the work.
+    pub threads: usize,
     /// Records are applied in batches of about this many bytes.
     pub batch_bytes: usize,
     /// Called after each batch with the trees so far: may give memory back.
@@ -73,7 +75,8 @@ pub fn replay(loaded: &Loaded, how: &mut Replay<'_>) -> Result<Replayed> {
         doomed: &first.doomed,
         trees: loaded.trees.clone(),
         seq: from.seq,
-        replaced: Vec::new(),
+        retired: Vec::new(),
+        threads: how.threads,
         dropped: Vec::new(),
     };
     if first.overflowed {
@@ -181,7 +184,8 @@ struct Applier<'a> {
     doomed: &'a HashSet<TreeId>,
     trees: TreeTable,
     seq: CommitSeq,
-    replaced: Vec<std::sync::Arc<Node>>,
+    retired: Vec<RetiredPage>,
+    threads: usize,
     dropped: Vec<Vec<u8>>,
 }
 
@@ -209,11 +213,12 @@ impl Applier<'_> {
             list.push(Change { key: change.key, value: change.value });
         }
         let store = &self.loaded.store;
-        let applied = apply_changes(store, &self.trees, &lists, last.seq, Loading::Allowed, Unknown::Skip);
-        let Applied { trees, replaced, dropped_values } = applied.map_err(Stop::into_error)?;
+        let applying = Applying::Replay { threads: self.threads };
+        let applied = apply_changes(store, &self.trees, &lists, last.seq, applying);
+        let Applied { trees, retired, dropped_values, .. } = applied.map_err(Stop::into_error)?;
         self.trees = trees;
         self.seq = last.seq;
-        self.replaced.extend(replaced);
+        self.retired.extend(retired);
         self.dropped.extend(dropped_values);
         Ok(())
     }
@@ -221,8 +226,7 @@ impl Applier<'_> {
     /// Puts on the retire list what the checkpoint's trees used and the new ones do not.
     fn finish(self, survey: &Survey) -> Result<(TreeTable, CommitSeq)> {
         let store = &self.loaded.store;
-        let extents = self.replaced.iter().filter_map(|node| node.retire(self.seq)).map(Into::into);
-        store.space.retire(extents);
+        store.space.retire(self.retired.into_iter().map(Into::into));
         for value in self.dropped.iter().filter(|value| !survey.superseded.contains(*value)) {
             let pages = BigRef::decode(value)?.pages(&store.pages)?;
             store.space.retire_pages(&pages, self.seq);

@@ -7,13 +7,16 @@ use std::sync::Arc;
 
 use super::inner::{Inner, Separators, child_cost};
 use super::leaf::{Entry, StoredValue};
-use super::node::{Body, Node};
-use super::slot::{NodeGuard, Slot};
+use super::node::{Body, Node, RetiredPage};
+use super::reduce::node_reduction;
+use super::reducer::Reducer;
+use super::slot::{Chunk, NodeGuard, Slot};
 use crate::error::Error;
 use crate::ids::CommitSeq;
 use crate::limits::INNER_CHILDREN_MIN;
 use crate::options::Geometry;
 use crate::page_cache::Pages;
+use crate::threads::side_by_side;
 
 /// One change: a value to put, or `None` to delete the key.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +32,8 @@ pub struct Change<'a> {
 pub enum Loading {
     /// Read what is missing.
     Allowed,
+    /// Read what is missing, and keep nothing of the old root: nobody will look at it again.
+    PassThrough,
     /// Stop where a node is not in memory: somebody holds a lock.
     ResidentOnly,
 }
@@ -59,15 +64,23 @@ impl From<Error> for Stop {
     }
 }
 
+/// Below a node with fewer changes than this, sharing the work among threads costs more than it saves.
+const SHARED_CHANGES_MIN: usize = 512;
+
 /// Applies changes for one commit and collects what they replace.
-#[derive(Debug)]
 pub struct Apply<'a> {
     pages: &'a Pages,
     geometry: &'a Geometry,
     birth: CommitSeq,
     loading: Loading,
+    reducer: Option<&'a dyn Reducer>,
+    threads: usize,
     /// Nodes of the old root that the new one no longer uses.
     pub replaced: Vec<Arc<Node>>,
+    /// Their pages, where the nodes themselves are not kept ([`Loading::PassThrough`]).
+    pub retired: Vec<RetiredPage>,
+    /// Chunks of the old root that the new one has copies of.
+    pub stale: Vec<Arc<Chunk>>,
     /// References to big values that the new root no longer uses, encoded.
     pub dropped_values: Vec<Vec<u8>>,
 }
@@ -80,6 +93,9 @@ struct Piece {
     small: bool,
 }
 
+/// Children that became something else, by index.
+type Changed = Vec<(usize, Vec<Piece>)>;
+
 enum Outcome {
     Same,
     Pieces(Vec<Piece>),
@@ -89,7 +105,26 @@ impl<'a> Apply<'a> {
     /// For the commit that gets the sequence `birth`.
     #[must_use]
     pub fn new(pages: &'a Pages, geometry: &'a Geometry, birth: CommitSeq, loading: Loading) -> Apply<'a> {
-        Apply { pages, geometry, birth, loading, replaced: Vec::new(), dropped_values: Vec::new() }
+        Apply {
+            pages,
+            geometry,
+            birth,
+            loading,
+            reducer: None,
+            threads: 1,
+            replaced: Vec::new(),
+            retired: Vec::new(),
+            stale: Vec::new(),
+            dropped_values: Vec::new(),
+        }
+    }
+
+    /// Shares the work among so many threads, and computes the reductions of new leaves while they are at hand. For
+    /// many changes at once; the tree that comes out is the same.
+    #[must_use]
+    pub fn in_bulk(mut self, threads: usize, reducer: Option<&'a dyn Reducer>) -> Apply<'a> {
+        (self.threads, self.reducer) = (threads, reducer);
+        self
     }
 
     /// Applies `changes`, sorted by key and without duplicates, and returns the new root.
@@ -135,7 +170,7 @@ impl<'a> Apply<'a> {
                 let node = self.load(&root)?;
                 match node.body() {
                     Body::Inner(inner) if inner.len() == 1 => {
-                        self.replaced.push(Arc::clone(&node));
+                        self.replace(&node);
                         inner.slot(0).clone()
                     }
                     _ => break,
@@ -149,7 +184,17 @@ impl<'a> Apply<'a> {
     fn load(&self, slot: &Slot) -> Result<NodeGuard, Stop> {
         match self.loading {
             Loading::Allowed => Ok(slot.load(self.pages, false)?),
+            Loading::PassThrough => Ok(slot.pass_through(self.pages)?),
             Loading::ResidentOnly => slot.peek().ok_or(Stop::Missing),
+        }
+    }
+
+    /// The new root does not use this node.
+    fn replace(&mut self, node: &Arc<Node>) {
+        if self.loading == Loading::PassThrough {
+            self.retired.extend(node.retire(self.birth));
+        } else {
+            self.replaced.push(Arc::clone(node));
         }
     }
 
@@ -165,30 +210,67 @@ impl<'a> Apply<'a> {
             Body::Inner(inner) => self.inner(inner, changes)?,
         };
         if matches!(outcome, Outcome::Pieces(_)) {
-            self.replaced.push(Arc::clone(&node));
+            self.replace(&node);
         }
         Ok(outcome)
     }
 
     fn inner(&mut self, inner: &Inner, changes: &[Change<'_>]) -> Result<Outcome, Stop> {
-        let mut changed: Vec<(usize, Vec<Piece>)> = Vec::new();
+        let mut work = Vec::new();
         let mut rest = changes;
         while let Some((child, here, later)) = next_child(inner, rest) {
             rest = later;
-            if let Outcome::Pieces(pieces) = self.node(inner.slot(child), here)? {
-                changed.push((child, pieces));
-            }
+            work.push((child, here));
         }
+        let changed = if self.threads > 1 && work.len() > 1 && changes.len() >= SHARED_CHANGES_MIN {
+            self.share(inner, &work)?
+        } else {
+            self.children(inner, &work)?
+        };
         if changed.is_empty() {
             return Ok(Outcome::Same);
         }
         if changed.iter().all(|(_, pieces)| pieces.len() == 1 && !pieces[0].small) {
             let children =
                 changed.into_iter().flat_map(|(i, p)| p.into_iter().map(move |p| (i, p.slot))).collect();
-            return Ok(Outcome::Pieces(vec![self.inner_piece(Vec::new(), inner.with_children(children))]));
+            let inner = inner.with_children(self.pages.meter(), children, &mut self.stale);
+            return Ok(Outcome::Pieces(vec![self.inner_piece(Vec::new(), inner)]));
         }
+        self.stale.extend_from_slice(inner.chunks());
         let pieces = self.mend_small(splice(inner, changed))?;
         Ok(Outcome::Pieces(self.inner_pieces(inner.level, pieces)))
+    }
+
+    /// Applies changes to the children they belong to; returns those that became something else.
+    fn children(&mut self, inner: &Inner, work: &[(usize, &[Change<'_>])]) -> Result<Changed, Stop> {
+        let mut changed = Vec::with_capacity(work.len());
+        for (child, changes) in work {
+            if let Outcome::Pieces(pieces) = self.node(inner.slot(*child), changes)? {
+                changed.push((*child, pieces));
+            }
+        }
+        Ok(changed)
+    }
+
+    /// The same with the children shared among threads.
+    fn share(&mut self, inner: &Inner, work: &[(usize, &[Change<'_>])]) -> Result<Changed, Stop> {
+        let parts: Vec<_> = work.chunks(work.len().div_ceil(self.threads)).collect();
+        let (pages, geometry, reducer) = (self.pages, self.geometry, self.reducer);
+        let (birth, loading) = (self.birth, self.loading);
+        let done = side_by_side(&parts, |part| {
+            let mut apply = Apply::new(pages, geometry, birth, loading).in_bulk(1, reducer);
+            apply.children(inner, part).map(|changed| (changed, apply))
+        });
+        let mut all = Vec::with_capacity(work.len());
+        for part in done {
+            let (changed, apply) = part?;
+            all.extend(changed);
+            self.replaced.extend(apply.replaced);
+            self.retired.extend(apply.retired);
+            self.stale.extend(apply.stale);
+            self.dropped_values.extend(apply.dropped_values);
+        }
+        Ok(all)
     }
 
     /// Joins each small piece with a neighbour, once.
@@ -221,6 +303,8 @@ impl<'a> Apply<'a> {
                 self.leaf_pieces(&entries, false)
             }
             (Body::Inner(a), Body::Inner(b)) => {
+                self.stale.extend_from_slice(a.chunks());
+                self.stale.extend_from_slice(b.chunks());
                 let mut children = children_of(a, Vec::new());
                 children.extend(children_of(b, right.separator.clone()));
                 self.inner_pieces(a.level, children)
@@ -230,8 +314,8 @@ impl<'a> Apply<'a> {
         if let Some(first) = pieces.first_mut() {
             first.separator.clone_from(&left.separator);
         }
-        self.replaced.push(Arc::clone(&left_node));
-        self.replaced.push(Arc::clone(&right_node));
+        self.replace(&left_node);
+        self.replace(&right_node);
         Ok(pieces)
     }
 
@@ -254,6 +338,10 @@ impl<'a> Apply<'a> {
                 }
             };
             let node = Node::new_leaf(self.pages, &entries[from..to], self.birth);
+            if let Some(reducer) = self.reducer {
+                // A reducer that refuses an entry says so to whoever asks for the reduction.
+                drop(node_reduction(self.pages, &node, reducer));
+            }
             let small = costs[from..to].iter().sum::<usize>() < self.geometry.leaf_bytes_max / 4;
             pieces.push(Piece { separator, slot: Slot::resident(Arc::new(node)), small });
             from = to;
@@ -280,7 +368,8 @@ impl<'a> Apply<'a> {
             let keys: Vec<Vec<u8>> =
                 group[1..].iter_mut().map(|p| std::mem::take(&mut p.separator)).collect();
             let slots = group.into_iter().map(|p| p.slot).collect();
-            let mut piece = self.inner_piece(separator, Inner::build(level, Separators::pack(&keys), slots));
+            let inner = Inner::build(self.pages.meter(), level, Separators::pack(&keys), slots);
+            let mut piece = self.inner_piece(separator, inner);
             piece.small = costs[from..to].iter().sum::<usize>() < self.geometry.inner_bytes_max / 4;
             pieces.push(piece);
             from = to;
@@ -346,7 +435,7 @@ fn merge<'a>(
 }
 
 /// The children of a node with some of them replaced by pieces.
-fn splice(inner: &Inner, changed: Vec<(usize, Vec<Piece>)>) -> Vec<Piece> {
+fn splice(inner: &Inner, changed: Changed) -> Vec<Piece> {
     let mut changed = changed.into_iter().peekable();
     let mut pieces = Vec::with_capacity(inner.len() + changed.len());
     for (index, old) in children_of(inner, Vec::new()).into_iter().enumerate() {

@@ -6,8 +6,10 @@
 
 use std::sync::Arc;
 
-use super::slot::{Chunk, Place, Slot};
+use super::place::{Place, Reduction};
+use super::slot::{Chunk, Slot};
 use crate::data_file::{LOCATION_BYTES, Location, Page, PageKind};
+use crate::page_cache::Meter;
 
 const FIXED_BYTES: usize = 8;
 const UNKNOWN_REDUCTION: u16 = u16::MAX;
@@ -91,28 +93,34 @@ pub struct Inner {
 
 impl Inner {
     /// Builds a node from its separators and slots, one more slot than separators.
-    pub fn build(level: u8, separators: Separators, slots: Vec<Slot>) -> Inner {
+    pub fn build(meter: &Arc<Meter>, level: u8, separators: Separators, slots: Vec<Slot>) -> Inner {
         assert_eq!(separators.len() + 1, slots.len(), "one more child than separators");
         let child_count = slots.len();
         let mut chunks = Vec::with_capacity(child_count.div_ceil(CHUNK_SLOTS));
         let mut slots = slots.into_iter().peekable();
         while slots.peek().is_some() {
-            chunks.push(Arc::new(Chunk { slots: slots.by_ref().take(CHUNK_SLOTS).collect() }));
+            chunks.push(Chunk::new(meter, slots.by_ref().take(CHUNK_SLOTS).collect()));
         }
         Inner { level, separators: Arc::new(separators), chunks: chunks.into(), child_count }
     }
 
-    /// The same node with some children replaced, separators unchanged. `changed` is sorted by index.
-    pub fn with_children(&self, changed: Vec<(usize, Slot)>) -> Inner {
+    /// The same node with some children replaced, separators unchanged. `changed` is sorted by index. The chunks that
+    /// the new node does not share go to `stale`.
+    pub fn with_children(
+        &self,
+        meter: &Arc<Meter>,
+        changed: Vec<(usize, Slot)>,
+        stale: &mut Vec<Arc<Chunk>>,
+    ) -> Inner {
         let mut chunks = self.chunks.clone();
         let mut changed = changed.into_iter().peekable();
         while let Some((index, _)) = changed.peek() {
             let chunk = index / CHUNK_SLOTS;
-            let mut slots: Vec<Slot> = self.chunks[chunk].slots.to_vec();
+            let mut slots: Vec<Slot> = self.chunks[chunk].slots().to_vec();
             while let Some((index, slot)) = changed.next_if(|(i, _)| i / CHUNK_SLOTS == chunk) {
                 slots[index % CHUNK_SLOTS] = slot;
             }
-            chunks[chunk] = Arc::new(Chunk { slots: slots.into() });
+            stale.push(std::mem::replace(&mut chunks[chunk], Chunk::new(meter, slots.into())));
         }
         let separators = Arc::clone(&self.separators);
         Inner { level: self.level, separators, chunks, child_count: self.child_count }
@@ -125,12 +133,17 @@ impl Inner {
 
     /// Child `index`.
     pub fn slot(&self, index: usize) -> &Slot {
-        &self.chunks[index / CHUNK_SLOTS].slots[index % CHUNK_SLOTS]
+        &self.chunks[index / CHUNK_SLOTS].slots()[index % CHUNK_SLOTS]
     }
 
     /// All children in order.
     pub fn slots(&self) -> impl Iterator<Item = &Slot> {
-        self.chunks.iter().flat_map(|chunk| chunk.slots.iter())
+        self.chunks.iter().flat_map(|chunk| chunk.slots())
+    }
+
+    /// All children in chunks.
+    pub fn chunks(&self) -> &[Arc<Chunk>] {
+        &self.chunks
     }
 
     /// The separators between the children.
@@ -138,19 +151,19 @@ impl Inner {
         &self.separators
     }
 
-    /// Bytes in memory, about.
+    /// Bytes in memory, about, without the chunks, which are charged by themselves.
     pub fn heap_bytes(&self) -> usize {
-        self.separators.heap_bytes() + self.child_count * size_of::<Slot>() + self.chunks.len() * 32
+        self.separators.heap_bytes() + self.chunks.len() * size_of::<Arc<Chunk>>()
     }
 
     /// The page image; every child must have a place.
-    pub fn to_page(&self, generation: u64, places: &[Arc<Place>]) -> Page {
+    pub fn to_page(&self, generation: u64, places: &[Place]) -> Page {
         assert_eq!(places.len(), self.child_count, "every child has a place before its parent is written");
         let prefix = &self.separators.prefix;
         let payload = FIXED_BYTES
             + prefix.len()
             + self.separators.bytes.len()
-            + places.iter().map(|p| child_cost(p.reduction.as_deref())).sum::<usize>();
+            + places.iter().map(|p| child_cost(p.reduction.bytes())).sum::<usize>();
         let short =
             |n: usize| u16::try_from(n).expect("an inner node is below 64 KiB (limits.rs)").to_le_bytes();
         Page::build(PageKind::Inner, generation, payload, |out| {
@@ -165,7 +178,7 @@ impl Inner {
                 out.extend_from_slice(suffix);
                 place.location.encode(out);
                 out.extend_from_slice(&slot.count.to_le_bytes());
-                match place.reduction.as_deref() {
+                match place.reduction.bytes() {
                     Some(reduction) => {
                         out.extend_from_slice(&short(reduction.len()));
                         out.extend_from_slice(reduction);
@@ -177,7 +190,7 @@ impl Inner {
     }
 
     /// Reads a page image; says what is wrong with its structure otherwise.
-    pub fn from_page(page: &Page) -> Result<Inner, &'static str> {
+    pub fn from_page(meter: &Arc<Meter>, page: &Page) -> Result<Inner, &'static str> {
         let mut rest = Bytes(page.payload());
         let count = rest.short()? as usize;
         let level = rest.take(2)?[0];
@@ -200,7 +213,7 @@ impl Inner {
             slots.push(read_child(&mut rest)?);
         }
         let separators = Separators { prefix: prefix.into(), bytes: separators.into(), ends: ends.into() };
-        Ok(Inner::build(level, separators, slots))
+        Ok(Inner::build(meter, level, separators, slots))
     }
 }
 
@@ -214,8 +227,8 @@ fn read_child(rest: &mut Bytes<'_>) -> Result<Slot, &'static str> {
     let count = u64::from_le_bytes(rest.take(8)?.try_into().map_err(|_| "inner node cut short")?);
     let reduction_bytes = rest.short()?;
     let reduction = match reduction_bytes {
-        UNKNOWN_REDUCTION => None,
-        bytes => Some(Box::from(rest.take(bytes as usize)?)),
+        UNKNOWN_REDUCTION => Reduction::UNKNOWN,
+        bytes => Reduction::of(rest.take(bytes as usize)?),
     };
     Ok(Slot::on_disk(count, Place { location, reduction }))
 }

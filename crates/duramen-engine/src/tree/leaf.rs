@@ -3,7 +3,9 @@
 //! Payload: entry count (u16), prefix length (u16), four zero bytes, prefix, start of each entry (u16, from the
 //! payload's start), entries. An entry: key suffix length (15 bits) and the big-value bit, suffix, value.
 
-use crate::data_file::{Page, PageKind};
+use std::sync::Arc;
+
+use crate::data_file::{Buffers, Page, PageKind};
 
 const FIXED_BYTES: usize = 8;
 const ENTRY_FIXED_BYTES: usize = 4;
@@ -57,11 +59,11 @@ pub struct Leaf {
 
 impl Leaf {
     /// Builds a leaf of sorted entries; `generation` is the commit that makes it.
-    pub fn build(entries: &[Entry<'_>], generation: u64) -> Leaf {
+    pub fn build(buffers: &Arc<Buffers>, entries: &[Entry<'_>], generation: u64) -> Leaf {
         let prefix = common_prefix(entries);
         let payload: usize = FIXED_BYTES + prefix + entries.iter().map(|e| e.cost() - prefix).sum::<usize>();
         let short = |n: usize| u16::try_from(n).expect("a leaf is below 64 KiB (limits.rs)");
-        let page = Page::build(PageKind::Leaf, generation, payload, |out| {
+        let page = Page::build_in(buffers, PageKind::Leaf, generation, payload, |out| {
             out.extend_from_slice(&short(entries.len()).to_le_bytes());
             out.extend_from_slice(&short(prefix).to_le_bytes());
             out.extend_from_slice(&[0; 4]);

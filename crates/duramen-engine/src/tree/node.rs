@@ -1,12 +1,12 @@
 //! A node: a leaf or an inner node, immutable once built, with what becomes known about it later: its place on
 //! disk, its reduction, that it was replaced.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use super::inner::Inner;
 use super::leaf::{Entry, Leaf};
-use super::slot::Place;
+use super::place::{Place, Reduction};
 use crate::data_file::{Location, PageKind};
 use crate::error::{Error, Result};
 use crate::ids::CommitSeq;
@@ -30,8 +30,8 @@ pub struct Node {
     body: Body,
     count: u64,
     birth: CommitSeq,
-    reduction: OnceLock<Box<[u8]>>,
-    place: OnceLock<Arc<Place>>,
+    reduction: OnceLock<Reduction>,
+    place: OnceLock<Place>,
     retired_at: AtomicU64,
     state: AtomicU8,
     recent: AtomicBool,
@@ -52,7 +52,7 @@ pub struct RetiredPage {
 impl Node {
     /// A leaf of sorted entries, made by commit `birth`.
     pub fn new_leaf(pages: &Pages, entries: &[Entry<'_>], birth: CommitSeq) -> Node {
-        Node::new(pages, Body::Leaf(Leaf::build(entries, birth.0)), birth, None)
+        Node::new(pages, Body::Leaf(Leaf::build(pages.data().buffers(), entries, birth.0)), birth, None)
     }
 
     /// An inner node made by commit `birth`.
@@ -60,7 +60,7 @@ impl Node {
         Node::new(pages, Body::Inner(inner), birth, None)
     }
 
-    fn new(pages: &Pages, body: Body, birth: CommitSeq, place: Option<Arc<Place>>) -> Node {
+    fn new(pages: &Pages, body: Body, birth: CommitSeq, place: Option<Place>) -> Node {
         let (count, bytes) = match &body {
             Body::Leaf(leaf) => (leaf.len() as u64, leaf.page().memory_bytes()),
             Body::Inner(inner) => (inner.slots().map(|s| s.count).sum(), inner.heap_bytes()),
@@ -80,22 +80,22 @@ impl Node {
     }
 
     /// Reads a node and checks bytes and structure (D4).
-    pub fn read(pages: &Pages, place: &Arc<Place>, cold: bool) -> Result<Node> {
+    pub fn read(pages: &Pages, place: &Place, cold: bool) -> Result<Node> {
         let location = &place.location;
         let damaged =
             |what: &str| Error::damaged_data(pages.data().path(), pages.data().offset(location.block), what);
         let (body, birth) = if location.is_inner() {
             let page = pages.read(location, PageKind::Inner)?;
-            let inner = Inner::from_page(&page).map_err(damaged)?;
+            let inner = Inner::from_page(pages.meter(), &page).map_err(damaged)?;
             (Body::Inner(inner), page.generation())
         } else {
             let page = pages.read(location, PageKind::Leaf)?;
             let birth = page.generation();
             (Body::Leaf(Leaf::from_page(page).map_err(damaged)?), birth)
         };
-        let node = Node::new(pages, body, CommitSeq(birth), Some(Arc::clone(place)));
-        if let Some(reduction) = &place.reduction {
-            drop(node.reduction.set(reduction.clone()));
+        let node = Node::new(pages, body, CommitSeq(birth), Some(place.clone()));
+        if place.reduction.bytes().is_some() {
+            drop(node.reduction.set(place.reduction.clone()));
         }
         node.recent.store(!cold, Ordering::Relaxed);
         Ok(node)
@@ -125,13 +125,8 @@ impl Node {
     }
 
     /// The cell that keeps its reduction once it is computed.
-    pub fn reduction(&self) -> &OnceLock<Box<[u8]>> {
+    pub fn reduction(&self) -> &OnceLock<Reduction> {
         &self.reduction
-    }
-
-    /// Bytes of memory charged for it.
-    pub fn memory_bytes(&self) -> usize {
-        self.charge.bytes()
     }
 
     /// Notes that it was used. Writes only when the note is not there.
@@ -152,13 +147,13 @@ impl Node {
     }
 
     /// Where it lies on disk.
-    pub fn place(&self) -> Option<Arc<Place>> {
-        self.place.get().cloned()
+    pub fn place(&self) -> Option<&Place> {
+        self.place.get()
     }
 
     /// Gives it its place, once. If it was replaced before, its page is retired as soon as it exists and is
     /// returned for the retire list.
-    pub fn set_place(&self, place: Arc<Place>) -> Option<RetiredPage> {
+    pub fn set_place(&self, place: Place) -> Option<RetiredPage> {
         let location = place.location;
         self.place.set(place).expect("a node is written once");
         self.charge.clean();

@@ -4,6 +4,7 @@ use super::KeyRange;
 use super::big::BigRef;
 use super::leaf::{Leaf, StoredValue};
 use super::node::{Body, Node};
+use super::place::Reduction;
 use super::reducer::{Fold, Reducer};
 use super::slot::Slot;
 use crate::error::{Error, Result};
@@ -55,12 +56,12 @@ pub fn reduce(
 /// As [`reduce`].
 pub fn node_reduction<'n>(pages: &Pages, node: &'n Node, reducer: &dyn Reducer) -> Result<&'n [u8]> {
     if let Some(known) = node.reduction().get() {
-        return Ok(known);
+        return Ok(known.bytes().unwrap_or_default());
     }
     let mut walk = Walk::new(pages, reducer);
     walk.inside(node, None, None)?;
     let value = walk.fold.finish().ok_or_else(|| Error::invalid("an empty node has no reduction"))?;
-    Ok(node.reduction().get_or_init(|| value.into_boxed_slice()))
+    Ok(node.reduction().get_or_init(|| Reduction::of(&value)).bytes().unwrap_or_default())
 }
 
 /// The reduction of a node computed anew from its entries, or from what its children's pages say.
@@ -78,7 +79,7 @@ impl Walk<'_> {
         if from.is_none()
             && to.is_none()
             && let Some(place) = slot.place()
-            && let Some(reduction) = &place.reduction
+            && let Some(reduction) = place.reduction.bytes()
         {
             return self.fold.add(reduction);
         }

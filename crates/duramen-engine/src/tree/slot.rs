@@ -10,24 +10,35 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::{ArcSwapOption, Guard};
 
 use super::node::Node;
+use super::place::{Place, Reduction};
 use crate::data_file::Location;
-use crate::error::Result;
-use crate::page_cache::Pages;
-
-/// Where a node lies on disk, and its reduction, which its parent's page holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// The page.
-    pub location: Location,
-    /// The reduction of everything below, if it was known when the page was written.
-    pub reduction: Option<Box<[u8]>>,
-}
+use crate::error::{Error, Result};
+use crate::page_cache::{Charge, Meter, Pages};
 
 /// Some neighbouring slots of an inner node, shared by every version of the node in which none of them changed.
 #[derive(Debug)]
 pub struct Chunk {
-    /// At most [`super::inner::CHUNK_SLOTS`].
-    pub slots: Box<[Slot]>,
+    slots: Box<[Slot]>,
+    _charge: Charge,
+}
+
+impl Chunk {
+    /// Of at most [`super::inner::CHUNK_SLOTS`] slots. Charged once, however many nodes share it.
+    pub fn new(meter: &Arc<Meter>, slots: Box<[Slot]>) -> Arc<Chunk> {
+        let bytes: usize = slots.iter().map(|slot| size_of::<Slot>() + slot.heap_bytes()).sum();
+        let charge = Charge::new(meter, bytes + size_of::<Chunk>(), false);
+        Arc::new(Chunk { slots, _charge: charge })
+    }
+
+    /// The slots in order.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// Lets go of every child that can be read again: another chunk took this one's place, and holds them too.
+    pub fn let_go(&self) {
+        self.slots.iter().for_each(Slot::evict);
+    }
 }
 
 /// A parent's hold on one child.
@@ -35,7 +46,7 @@ pub struct Slot {
     /// Entries below.
     pub count: u64,
     child: ArcSwapOption<Node>,
-    place: OnceLock<Arc<Place>>,
+    place: OnceLock<Place>,
 }
 
 impl fmt::Debug for Slot {
@@ -77,15 +88,15 @@ impl Slot {
 
     /// A child known only by its place.
     pub fn on_disk(count: u64, place: Place) -> Slot {
-        Slot { count, child: ArcSwapOption::empty(), place: OnceLock::from(Arc::new(place)) }
+        Slot { count, child: ArcSwapOption::empty(), place: OnceLock::from(place) }
     }
 
     /// A root known only by its place: read now, to learn how many entries it has.
     ///
     /// # Errors
     /// `Corrupt` or `Io`.
-    pub fn of_unknown_count(pages: &Pages, place: Place) -> Result<Slot> {
-        let place = Arc::new(place);
+    pub fn of_unknown_count(pages: &Pages, location: Location) -> Result<Slot> {
+        let place = Place { location, reduction: Reduction::UNKNOWN };
         let node = Arc::new(Node::read(pages, &place, false)?);
         let child = ArcSwapOption::new(Some(Arc::clone(&node)));
         Ok(Slot { count: node.count(), child, place: OnceLock::from(place) })
@@ -105,15 +116,7 @@ impl Slot {
             }
             return Ok(node);
         }
-        let place = self.place.get().expect("a child that is not in memory has a place");
-        let node = Node::read(pages, place, cold)?;
-        if node.count() != self.count {
-            let data = pages.data();
-            let offset = data.offset(place.location.block);
-            let what = format!("{} entries below this node, its parent says {}", node.count(), self.count);
-            return Err(crate::error::Error::damaged_data(data.path(), offset, what));
-        }
-        let node = Arc::new(node);
+        let node = self.read(pages, cold)?;
         let nobody: Option<Arc<Node>> = None;
         let before = self.child.compare_and_swap(&nobody, Some(Arc::clone(&node)));
         match &*before {
@@ -122,28 +125,48 @@ impl Slot {
         }
     }
 
-    /// The child's place, if it has one.
-    pub fn place(&self) -> Option<Arc<Place>> {
-        if let Some(place) = self.place.get() {
-            return Some(Arc::clone(place));
+    /// The child for one look: read from disk if need be, and not kept.
+    pub fn pass_through(&self, pages: &Pages) -> Result<NodeGuard> {
+        match self.peek() {
+            Some(node) => Ok(node),
+            None => Ok(NodeGuard(Guard::from_inner(Some(self.read(pages, true)?)))),
         }
-        self.peek().and_then(|node| node.place())
     }
 
-    /// Lets go of the child if it can be read again. Returns the bytes of memory it held.
-    pub fn evict(&self) -> usize {
-        let Some(node) = self.peek() else { return 0 };
+    fn read(&self, pages: &Pages, cold: bool) -> Result<Arc<Node>> {
+        let place = self.place.get().expect("a child that is not in memory has a place");
+        let node = Node::read(pages, place, cold)?;
+        if node.count() != self.count {
+            let data = pages.data();
+            let offset = data.offset(place.location.block);
+            let what = format!("{} entries below this node, its parent says {}", node.count(), self.count);
+            return Err(Error::damaged_data(data.path(), offset, what));
+        }
+        Ok(Arc::new(node))
+    }
+
+    /// The child's place, if it has one.
+    pub fn place(&self) -> Option<Place> {
+        self.place.get().cloned().or_else(|| self.peek().and_then(|node| node.place().cloned()))
+    }
+
+    /// Bytes of memory it takes outside of itself, without the child.
+    fn heap_bytes(&self) -> usize {
+        self.place.get().map_or(0, |place| place.reduction.heap_bytes())
+    }
+
+    /// Lets go of the child if it can be read again.
+    pub fn evict(&self) {
+        let Some(node) = self.peek() else { return };
         if self.place.get().is_none() {
             match node.place() {
                 // Losing a race to set the same place is no harm.
-                Some(place) => drop(self.place.set(place)),
-                None => return 0,
+                Some(place) => drop(self.place.set(place.clone())),
+                None => return,
             }
         }
-        let bytes = node.memory_bytes();
         drop(node);
         self.child.store(None);
-        bytes
     }
 
     /// Whether the two lead to the very same node.

@@ -4,46 +4,30 @@
 use super::node::Body;
 use super::slot::Slot;
 
-/// What one sweep did.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Sweep {
-    /// Bytes of nodes let go.
-    pub freed_bytes: usize,
-    /// Where to go on; `None` when the end of the tree was reached.
-    pub resume: Option<Vec<u8>>,
-}
-
-/// Lets go of clean nodes of a tree from `start` on until `goal_bytes` are free or the tree ends. Inner nodes go
-/// only after all below them.
-pub fn sweep(root: &Slot, start: &[u8], goal_bytes: usize) -> Sweep {
-    let mut hand = Sweep::default();
-    sweep_slot(root, start, goal_bytes, &mut hand);
-    hand
-}
-
-fn sweep_slot(slot: &Slot, start: &[u8], goal_bytes: usize, hand: &mut Sweep) {
-    let Some(node) = slot.peek() else { return };
+/// Lets go of clean nodes of a tree from `start` on until there is `enough` memory or the tree ends. Inner nodes go
+/// only after all below them. Returns where to go on; `None` when the end of the tree was reached.
+pub fn sweep(root: &Slot, start: &[u8], enough: &dyn Fn() -> bool) -> Option<Vec<u8>> {
+    let node = root.peek()?;
     if let Body::Inner(inner) = node.body() {
         let first = inner.separators().child_of(start);
         for child in first..inner.len() {
-            if hand.freed_bytes >= goal_bytes {
-                hand.resume = Some(if child == 0 { Vec::new() } else { inner.separators().get(child - 1) });
-                return;
+            if enough() {
+                return Some(if child == 0 { Vec::new() } else { inner.separators().get(child - 1) });
             }
             let start = if child == first { start } else { &[] };
-            sweep_slot(inner.slot(child), start, goal_bytes, hand);
-            if hand.resume.is_some() {
-                return;
+            if let Some(resume) = sweep(inner.slot(child), start, enough) {
+                return Some(resume);
             }
         }
         if inner.slots().any(|slot| slot.peek().is_some()) {
-            return;
+            return None;
         }
     }
     if !node.take_touch() {
         drop(node);
-        hand.freed_bytes += slot.evict();
+        root.evict();
     }
+    None
 }
 
 /// First keys of the leaves in memory that were used lately, until they fill `bytes_max`.

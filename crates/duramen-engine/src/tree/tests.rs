@@ -37,18 +37,13 @@ struct Sequential<'a> {
 }
 
 impl NodeSink for Sequential<'_> {
-    fn put(
-        &mut self,
-        node: &Arc<Node>,
-        page: &Page,
-        reduction: Option<Box<[u8]>>,
-    ) -> crate::error::Result<Arc<Place>> {
+    fn put(&mut self, node: &Arc<Node>, page: &Page, reduction: Reduction) -> crate::error::Result<Place> {
         let data = self.pages.data();
         let location = data.locate(page, self.next_block);
         self.next_block += u64::from(location.block_count);
         data.file().write_at(page.bytes(), data.offset(location.block)).unwrap();
-        let place = Arc::new(Place { location, reduction });
-        assert!(node.set_place(Arc::clone(&place)).is_none(), "nothing was retired");
+        let place = Place { location, reduction };
+        assert!(node.set_place(place.clone()).is_none(), "nothing was retired");
         self.nodes.push(Arc::clone(node));
         Ok(place)
     }
@@ -161,7 +156,7 @@ fn a_tree_equals_a_map_through_growth_shrinkage_writing_and_eviction() {
                 // Once around to forget that leaves were used, and once for each level.
                 let level = slot.peek().unwrap().level();
                 for _ in 0..level + 2 {
-                    sweep(slot, &[], usize::MAX);
+                    sweep(slot, &[], &|| false);
                 }
                 assert!(slot.peek().is_none(), "a written tree leaves memory whole");
             }
@@ -212,8 +207,8 @@ fn changes_stop_where_a_node_is_not_in_memory_and_change_nothing() {
     let root = apply(&pages, None, &put).unwrap();
     write_tree(&pages, &root, None, &mut Sequential { pages: &pages, next_block: 0, nodes: Vec::new() })
         .unwrap();
-    sweep(&root, &[], usize::MAX);
-    sweep(&root, &[], usize::MAX);
+    sweep(&root, &[], &|| false);
+    sweep(&root, &[], &|| false);
     let key = 700u16.to_be_bytes();
     let change = [Change { key: &key, value: None }];
     let mut resident = Apply::new(&pages, &TINY, CommitSeq(2), Loading::ResidentOnly);
@@ -269,7 +264,7 @@ fn hostile_pages_are_refused_or_read_without_a_panic() {
 }
 
 fn read_all(pages: &Pages, location: Location) {
-    let place = Arc::new(Place { location, reduction: None });
+    let place = Place { location, reduction: Reduction::UNKNOWN };
     let Ok(node) = Node::read(pages, &place, true) else { return };
     match node.body() {
         Body::Leaf(leaf) => {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::node::{Body, Node};
+use super::place::{Place, Reduction};
 use super::reduce::node_reduction;
 use super::reducer::Reducer;
-use super::slot::{Place, Slot};
+use super::slot::Slot;
 use crate::data_file::Page;
 use crate::error::{ErrorKind, Result};
 use crate::page_cache::Pages;
@@ -17,7 +18,7 @@ pub trait NodeSink {
     ///
     /// # Errors
     /// `Full` or `Io`; what was placed before stays placed.
-    fn put(&mut self, node: &Arc<Node>, page: &Page, reduction: Option<Box<[u8]>>) -> Result<Arc<Place>>;
+    fn put(&mut self, node: &Arc<Node>, page: &Page, reduction: Reduction) -> Result<Place>;
 }
 
 /// Gives a place to every node of a root that has none, and returns the root's own.
@@ -32,7 +33,7 @@ pub fn write_tree(
     root: &Slot,
     reducer: Option<&dyn Reducer>,
     sink: &mut dyn NodeSink,
-) -> Result<Arc<Place>> {
+) -> Result<Place> {
     if let Some(place) = root.place() {
         return Ok(place);
     }
@@ -48,11 +49,11 @@ pub fn write_tree(
     }
 }
 
-fn known_reduction(pages: &Pages, node: &Node, reducer: Option<&dyn Reducer>) -> Result<Option<Box<[u8]>>> {
-    let Some(reducer) = reducer else { return Ok(None) };
+fn known_reduction(pages: &Pages, node: &Node, reducer: Option<&dyn Reducer>) -> Result<Reduction> {
+    let Some(reducer) = reducer else { return Ok(Reduction::UNKNOWN) };
     match node_reduction(pages, node, reducer) {
-        Ok(reduction) => Ok(Some(reduction.into())),
-        Err(error) if error.kind() == ErrorKind::Invalid => Ok(None),
+        Ok(reduction) => Ok(Reduction::of(reduction)),
+        Err(error) if error.kind() == ErrorKind::Invalid => Ok(Reduction::UNKNOWN),
         Err(error) => Err(error),
     }
 }

@@ -98,7 +98,7 @@ impl<'a> Walk<'a> {
             }
             Body::Leaf(leaf) => self.leaf(leaf, place.as_ref().map(|p| &p.location), within),
         }
-        if let (Some(reducer), Some(known)) = (reducer, place.as_ref().and_then(|p| p.reduction.as_deref())) {
+        if let (Some(reducer), Some(known)) = (reducer, place.as_ref().and_then(|p| p.reduction.bytes())) {
             self.report.reductions += 1;
             match fresh_reduction(&self.store.pages, &node, reducer) {
                 Ok(fresh) if *fresh == *known => {}

@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
 
 mod collections;
+mod flights;
 mod model;
 mod transactions;

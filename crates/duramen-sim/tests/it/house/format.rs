@@ -185,7 +185,7 @@ fn superblock_violations(document: &str) -> Vec<String> {
     use duramen_engine::ids::{CommitSeq, DatabaseId, Generation, LogId, TreeId};
     use duramen_engine::wal::LogPosition;
 
-    let at = |block| Location { block, block_count: 2, raw_bytes: 3, flags: 1, tag: u128::MAX / 7 };
+    let at = |block| Location { block, block_count: 2, raw_bytes: 3, flags: 1, tag: [0x5a; 16] };
     let encode = |location: Location| {
         let mut bytes = Vec::new();
         location.encode(&mut bytes);
@@ -257,7 +257,7 @@ fn page_violations(document: &str) -> Vec<String> {
         ("reserved", &[0; 8]),
     ];
     let mut found = encoded_violations(document, "Page header", page.bytes(), header);
-    let location = Location { block: 0x0708, block_count: 2, raw_bytes: 3, flags: 1, tag: u128::MAX / 7 };
+    let location = Location { block: 0x0708, block_count: 2, raw_bytes: 3, flags: 1, tag: [0x5a; 16] };
     let mut encoded = Vec::new();
     location.encode(&mut encoded);
     let fields: &[(&str, &[u8])] = &[
@@ -265,7 +265,7 @@ fn page_violations(document: &str) -> Vec<String> {
         ("block count", &location.block_count.to_le_bytes()),
         ("page bytes", &location.raw_bytes.to_le_bytes()),
         ("flags", &location.flags.to_le_bytes()),
-        ("tag", &location.tag.to_le_bytes()),
+        ("tag", &location.tag),
     ];
     found.extend(encoded_violations(document, "Location", &encoded, fields));
     found

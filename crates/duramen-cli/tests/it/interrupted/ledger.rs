@@ -1,0 +1,166 @@
+//! What a database of flights must hold, told from the lines of the CSV alone.
+//!
+//! Owns the oracle of the imports that are killed: each import adds a mark of its own to the distances, so that a
+//! document tells which import stored it last, and a batch that was to be replaced and is not shows. Never asks the
+//! database what is right.
+
+use std::collections::BTreeMap;
+
+/// One line of the input, taken apart. The field order of the key is the order of the database.
+struct Line {
+    key: (String, String, u64, String),
+    dep_delay: Option<i64>,
+    distance: i64,
+    /// The text before and after the distance.
+    around: (String, String),
+}
+
+/// The input, and what is stored of it.
+pub(super) struct Ledger {
+    header: String,
+    lines: Vec<Line>,
+    /// Indices of `lines` in order of their keys.
+    sorted: Vec<usize>,
+    /// The mark of the import that stored a line last; lines beyond the end are not stored.
+    marks: Vec<i64>,
+}
+
+/// Rows and sums of a range.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Totals {
+    pub(super) rows: u64,
+    pub(super) dep_delay: i128,
+    pub(super) nulls: u64,
+    pub(super) distance: i128,
+}
+
+impl Ledger {
+    /// Of the plain text of a CSV without quotes.
+    pub(super) fn new(text: &str) -> Ledger {
+        let (header, rest) = text.split_once('\n').unwrap();
+        let names: Vec<&str> = header.split(',').collect();
+        let at = |name: &str| names.iter().position(|known| *known == name).unwrap();
+        let (carrier, time_hour, flight, origin) =
+            (at("carrier"), at("time_hour"), at("flight"), at("origin"));
+        let (dep_delay, distance) = (at("dep_delay"), at("distance"));
+        let line = |text: &str| {
+            let cells: Vec<&str> = text.split(',').collect();
+            assert_eq!(cells.len(), names.len(), "{text}");
+            let key = (
+                cells[carrier].to_owned(),
+                cells[time_hour].to_owned(),
+                cells[flight].parse().unwrap(),
+                cells[origin].to_owned(),
+            );
+            Line {
+                key,
+                dep_delay: (cells[dep_delay] != "NA").then(|| cells[dep_delay].parse().unwrap()),
+                distance: cells[distance].parse().unwrap(),
+                around: (cells[..distance].join(","), cells[distance + 1..].join(",")),
+            }
+        };
+        let lines: Vec<Line> = rest.lines().map(line).collect();
+        let mut sorted: Vec<usize> = (0..lines.len()).collect();
+        sorted.sort_by(|a, b| lines[*a].key.cmp(&lines[*b].key));
+        assert!(sorted.windows(2).all(|two| lines[two[0]].key < lines[two[1]].key), "a key names one row");
+        Ledger { header: header.to_owned(), lines, sorted, marks: Vec::new() }
+    }
+
+    /// Rows of the input.
+    pub(super) fn input_rows(&self) -> u64 {
+        self.lines.len() as u64
+    }
+
+    /// Rows that are stored.
+    pub(super) fn stored_rows(&self) -> u64 {
+        self.marks.len() as u64
+    }
+
+    /// Begins anew, with nothing stored.
+    pub(super) fn forget(&mut self) {
+        self.marks.clear();
+    }
+
+    fn text(&self, index: usize, mark: i64) -> String {
+        let Line { around: (before, after), distance, .. } = &self.lines[index];
+        format!("{before},{},{after}", distance + mark)
+    }
+
+    /// The input with the mark in its distances; that of mark 0 is the original.
+    pub(super) fn marked_input(&self, mark: i64) -> String {
+        let mut text = format!("{}\n", self.header);
+        for index in 0..self.lines.len() {
+            text.push_str(&self.text(index, mark));
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Looks in an export for how many rows an import with this mark has stored. Whether they are the first lines of
+    /// the input is told by [`Ledger::check_export`], once the ledger has [taken](Ledger::take) them.
+    pub(super) fn rows_of(&self, mark: i64, exported: &str) -> u64 {
+        let stored = exported.lines().count().saturating_sub(1);
+        let indices = self.sorted.iter().filter(|index| **index < stored);
+        let own =
+            indices.zip(exported.lines().skip(1)).filter(|(index, line)| self.text(**index, mark) == *line);
+        own.count() as u64
+    }
+
+    /// The first lines are stored by an import with this mark; what was stored behind them stays.
+    pub(super) fn take(&mut self, mark: i64, rows: u64) {
+        let rows = usize::try_from(rows).unwrap();
+        self.marks.resize(self.marks.len().max(rows), mark);
+        self.marks[..rows].fill(mark);
+    }
+
+    /// Every document that is to be there, in order of the keys, and nothing else.
+    pub(super) fn check_export(&self, exported: &str) {
+        let mut found = exported.lines();
+        assert_eq!(found.next(), Some(self.header.as_str()));
+        for index in self.stored() {
+            let (wanted, found) = (self.text(index, self.marks[index]), found.next().unwrap_or("the end"));
+            assert_eq!(found, wanted, "line {} of the input", index + 2);
+        }
+        assert_eq!(found.next(), None, "more than was imported");
+    }
+
+    /// Indices of the stored lines, in order of the keys.
+    pub(super) fn stored(&self) -> impl Iterator<Item = usize> {
+        self.sorted.iter().copied().filter(|index| *index < self.marks.len())
+    }
+
+    /// The key of a line, as the library takes it.
+    pub(super) fn key(&self, index: usize) -> (&str, &str, u64, &str) {
+        let (carrier, time_hour, flight, origin) = &self.lines[index].key;
+        (carrier, time_hour, *flight, origin)
+    }
+
+    /// The distance that is stored for a line.
+    pub(super) fn distance(&self, index: usize) -> i64 {
+        self.lines[index].distance + self.marks[index]
+    }
+
+    /// What is stored, by carrier.
+    pub(super) fn totals(&self) -> BTreeMap<&str, Totals> {
+        let mut found: BTreeMap<&str, Totals> = BTreeMap::new();
+        for (line, mark) in self.lines.iter().zip(&self.marks) {
+            let totals = found.entry(&line.key.0).or_default();
+            totals.rows += 1;
+            totals.dep_delay += i128::from(line.dep_delay.unwrap_or(0));
+            totals.nulls += u64::from(line.dep_delay.is_none());
+            totals.distance += i128::from(line.distance + mark);
+        }
+        found
+    }
+}
+
+impl std::iter::Sum for Totals {
+    fn sum<I: Iterator<Item = Totals>>(all: I) -> Totals {
+        all.fold(Totals::default(), |a, b| Totals {
+            rows: a.rows + b.rows,
+            dep_delay: a.dep_delay + b.dep_delay,
+            nulls: a.nulls + b.nulls,
+            distance: a.distance + b.distance,
+        })
+    }
+}

@@ -1,0 +1,166 @@
+//! A page image: header and payload in one buffer, as it lies on disk without the padding.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::buffers::Buffers;
+
+/// Bytes before the payload of every page.
+pub const PAGE_HEADER_BYTES: usize = 48;
+
+const PAGE_MAGIC: u32 = u32::from_le_bytes(*b"DPAG");
+
+/// What a page holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum PageKind {
+    /// Entries of a tree.
+    Leaf = 1,
+    /// Children of a tree node.
+    Inner = 2,
+    /// A piece of a big value.
+    ValueExtent = 3,
+    /// The list of a big value's pieces.
+    ValueList = 4,
+    /// One page of the space map.
+    SpaceMap = 5,
+    /// The list of the space map's pages.
+    SpaceIndex = 6,
+    /// Where the leaves began that were warm at a clean shutdown.
+    HotPages = 7,
+}
+
+/// A page image. Its buffer goes back to where it came from.
+pub struct Page {
+    bytes: Vec<u8>,
+    buffers: Option<Arc<Buffers>>,
+}
+
+impl Page {
+    /// Starts a page image of `payload_bytes`, to be filled by `fill`, which must append exactly that many.
+    pub fn build(
+        kind: PageKind,
+        generation: u64,
+        payload_bytes: usize,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Page {
+        let bytes = Vec::with_capacity(PAGE_HEADER_BYTES + payload_bytes);
+        Page { bytes: image(bytes, kind, generation, payload_bytes, fill), buffers: None }
+    }
+
+    /// The same in a buffer that is used again and again: for pages that stay in memory.
+    pub fn build_in(
+        buffers: &Arc<Buffers>,
+        kind: PageKind,
+        generation: u64,
+        payload_bytes: usize,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Page {
+        let bytes = buffers.take(PAGE_HEADER_BYTES + payload_bytes);
+        let bytes = image(bytes, kind, generation, payload_bytes, fill);
+        Page { bytes, buffers: Some(Arc::clone(buffers)) }
+    }
+
+    /// `bytes` of anything, to be read over and then [checked](Page::check).
+    pub(super) fn unread(buffers: &Arc<Buffers>, bytes: usize) -> Page {
+        let mut buffer = buffers.take(bytes);
+        buffer.resize(bytes, 0);
+        Page { bytes: buffer, buffers: Some(Arc::clone(buffers)) }
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    /// Header and payload.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Bytes of memory it takes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// What the page holds, without the header.
+    #[must_use]
+    pub fn payload(&self) -> &[u8] {
+        &self.bytes[PAGE_HEADER_BYTES..]
+    }
+
+    /// The number given at its making: for nodes, the commit that made them. 0 of bytes too few for a page.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.bytes.get(8..16).map_or(0, |b| u64::from_le_bytes(b.try_into().expect("eight bytes")))
+    }
+
+    /// Whether it is an inner node.
+    #[must_use]
+    pub fn is_inner(&self) -> bool {
+        self.bytes[4] == PageKind::Inner as u8
+    }
+
+    /// Looks at the header of bytes that matched their checksum; says what is wrong with it.
+    pub(super) fn check(&self, want: PageKind) -> Result<(), String> {
+        let bytes = &self.bytes;
+        if bytes.len() < PAGE_HEADER_BYTES {
+            return Err(format!("page of {} bytes, want at least {PAGE_HEADER_BYTES}", bytes.len()));
+        }
+        if bytes[0..4] != PAGE_MAGIC.to_le_bytes() {
+            return Err("no page starts here".to_owned());
+        }
+        if bytes[4] != want as u8 {
+            return Err(format!("page kind {}, want {}", bytes[4], want as u8));
+        }
+        if bytes[5..8] != [0; 3] {
+            return Err("page is compressed or encrypted, which this build cannot read".to_owned());
+        }
+        let payload = u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes"));
+        if payload != (bytes.len() - PAGE_HEADER_BYTES) as u64 {
+            return Err(format!("page payload of {payload} bytes, want {}", bytes.len() - PAGE_HEADER_BYTES));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        if let Some(buffers) = &self.buffers {
+            buffers.give(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
+impl fmt::Debug for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Page")
+            .field("generation", &self.generation())
+            .field("bytes", &self.bytes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+fn image(
+    mut bytes: Vec<u8>,
+    kind: PageKind,
+    generation: u64,
+    payload_bytes: usize,
+    fill: impl FnOnce(&mut Vec<u8>),
+) -> Vec<u8> {
+    bytes.clear();
+    bytes.extend_from_slice(&PAGE_MAGIC.to_le_bytes());
+    bytes.push(kind as u8);
+    // Codec and key id: room for compression and encryption, zero in this format.
+    bytes.extend_from_slice(&[0; 3]);
+    bytes.extend_from_slice(&generation.to_le_bytes());
+    // Nonce: room for (incarnation, counter) of an encrypted page.
+    bytes.extend_from_slice(&[0; 16]);
+    bytes.extend_from_slice(&(payload_bytes as u64).to_le_bytes());
+    bytes.extend_from_slice(&[0; 8]);
+    debug_assert_eq!(bytes.len(), PAGE_HEADER_BYTES);
+    fill(&mut bytes);
+    assert_eq!(bytes.len(), PAGE_HEADER_BYTES + payload_bytes, "a page is exactly as long as announced");
+    bytes
+}

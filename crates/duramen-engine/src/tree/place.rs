@@ -1,0 +1,79 @@
+//! Where a node lies on disk, and its reduction: what a parent's page says of a child.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::data_file::Location;
+
+/// Bytes of a reduction that needs no allocation of its own. A slot stays as small with this as without.
+const SHORT_BYTES: usize = 22;
+
+/// Where a node lies on disk, and its reduction, which its parent's page holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The page.
+    pub location: Location,
+    /// The reduction of everything below, if it was known when the page was written.
+    pub reduction: Reduction,
+}
+
+/// The reduction of a subtree, or that it is not known. There is one for each child of each inner node in memory,
+/// so a short one is kept in place.
+#[derive(Clone, Default)]
+pub struct Reduction(Kept);
+
+#[derive(Clone, Default)]
+enum Kept {
+    #[default]
+    Unknown,
+    Short(u8, [u8; SHORT_BYTES]),
+    Long(Arc<[u8]>),
+}
+
+impl Reduction {
+    /// Not known.
+    pub const UNKNOWN: Reduction = Reduction(Kept::Unknown);
+
+    /// A known one.
+    pub fn of(bytes: &[u8]) -> Reduction {
+        match u8::try_from(bytes.len()) {
+            Ok(length) if bytes.len() <= SHORT_BYTES => {
+                let mut short = [0; SHORT_BYTES];
+                short[..bytes.len()].copy_from_slice(bytes);
+                Reduction(Kept::Short(length, short))
+            }
+            _ => Reduction(Kept::Long(Arc::from(bytes))),
+        }
+    }
+
+    /// Its bytes, if it is known.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Kept::Unknown => None,
+            Kept::Short(length, bytes) => Some(&bytes[..usize::from(*length)]),
+            Kept::Long(bytes) => Some(bytes),
+        }
+    }
+
+    /// Bytes of memory it takes outside of itself, about.
+    pub fn heap_bytes(&self) -> usize {
+        match &self.0 {
+            Kept::Unknown | Kept::Short(..) => 0,
+            Kept::Long(bytes) => bytes.len() + 2 * size_of::<usize>(),
+        }
+    }
+}
+
+impl PartialEq for Reduction {
+    fn eq(&self, other: &Reduction) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for Reduction {}
+
+impl fmt::Debug for Reduction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Reduction").field(&self.bytes()).finish()
+    }
+}
