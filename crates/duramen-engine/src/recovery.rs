@@ -14,7 +14,7 @@ use crate::allocator::Space;
 use crate::catalog::{CATALOG, RootEntry, TreeState, TreeTable};
 use crate::checkpoint::{Store, read_superblocks};
 use crate::data_file::{DataFile, Superblock};
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::ids::TreeId;
 use crate::options::Options;
 use crate::page_cache::Pages;
@@ -45,6 +45,8 @@ pub struct Loaded {
 /// `NotADatabase`, `Unsupported`, `Corrupt`, `Io`.
 pub fn load(file: Arc<dyn File>, path: &Path, options: &Options, reducers: &Reducers) -> Result<Loaded> {
     let (superblock, older) = read_superblocks(&file, path)?;
+    check_features(&superblock, path, options)?;
+    check_length(&file, &superblock, path)?;
     let data = DataFile::new(file, path, superblock.database, superblock.geometry.block_bytes);
     let space = match &superblock.space {
         Some(index) => Space::load(data.clone(), index)?,
@@ -65,6 +67,26 @@ pub fn load(file: Arc<dyn File>, path: &Path, options: &Options, reducers: &Redu
     let (roots, trees) = load_trees(&store, &superblock)?;
     let older = older.map_or(superblock.replay, |older| older.replay);
     Ok(Loaded { store, superblock, older, roots, trees })
+}
+
+fn check_features(superblock: &Superblock, path: &Path, options: &Options) -> Result<()> {
+    if superblock.write_features == 0 || options.read_only {
+        return Ok(());
+    }
+    let message = format!("{} has features that only a later release may write to", path.display());
+    Err(Error::new(Code::Unsupported, message)
+        .with_hint("open it read-only, or use the release that wrote it"))
+}
+
+/// A file cut short is told at once, and not when somebody asks for what is gone.
+fn check_length(file: &Arc<dyn File>, superblock: &Superblock, path: &Path) -> Result<()> {
+    let bytes = file.len().map_err(|e| Error::io("measure", path, &e))?;
+    let needed = superblock.end_block.saturating_mul(superblock.geometry.block_bytes as u64);
+    if bytes >= needed {
+        return Ok(());
+    }
+    let what = format!("the file is cut short: {bytes} bytes, the newest checkpoint reaches to {needed}");
+    Err(Error::damaged_data(path, bytes, what))
 }
 
 fn load_trees(store: &Store, superblock: &Superblock) -> Result<(Option<Slot>, TreeTable)> {

@@ -401,7 +401,8 @@ impl Transaction {
             |key: &Vec<u8>| self.changes.get(tree, key).and_then(Option::as_ref).map(OwnedValue::stored);
         let changes: Vec<Change<'_>> = keys.iter().map(|key| Change { key, value: own(key) }).collect();
         let store = self.view.store();
-        let mut apply = Apply::new(&store.pages, &store.geometry, self.base_seq(), Loading::Allowed);
+        let mut apply = Apply::new(&store.pages, &store.geometry, self.base_seq(), Loading::Allowed)
+            .reduced_by(state.reducer.as_deref());
         let forked = apply.tree(root.as_ref(), &changes).map_err(crate::tree::Stop::into_error)?;
         self.forks.insert(tree, forked.clone());
         Ok(forked)

@@ -52,7 +52,9 @@ impl Db {
         Db::options().in_memory()
     }
 
-    /// Ends the database: the last groups are marked durable, the background work stops. Other clones then get `Closed`.
+    /// Ends the database: the last groups are marked durable, a last checkpoint is written, the background work stops.
+    /// A commit through any clone then fails with `Closed`; reads go on until the last clone is dropped, which gives
+    /// the lock back.
     ///
     /// # Errors
     /// What the last writes said. Dropping the last clone closes as well, and can tell nobody.
@@ -121,10 +123,11 @@ impl Db {
         self.engine.transact(self.level, |tx| run(&mut Transaction::new(tx)))
     }
 
-    /// The newest state, for as long as it is held.
+    /// The newest state, for as long as it is held. [`Db::close`] ends commits and not reads: a snapshot can be taken
+    /// after it too.
     ///
     /// # Errors
-    /// `Closed` after [`Db::close`].
+    /// `ForkedHandle` in a process that was forked after the database was opened.
     pub fn snapshot(&self) -> Result<Snapshot> {
         Ok(Snapshot::new(self.engine.snapshot()?))
     }
@@ -170,7 +173,11 @@ impl Db {
         self.engine.posture()
     }
 
-    /// Reads and verifies every page, checksum, reduction and extent, and the log.
+    /// Reads and verifies every page of the newest state: checksums, order, counts, reductions; and that each extent
+    /// belongs to one page.
+    ///
+    /// The log is not read again. Opening has verified it: each frame behind the newest checkpoint, and that nothing
+    /// in any segment tells of commits that are gone. What was written since is for the next open to verify.
     ///
     /// # Errors
     /// What kept it from reading on; damage that was found is in the report.

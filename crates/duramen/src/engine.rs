@@ -136,6 +136,11 @@ impl Cursor {
         };
         Ok(Some((key, value)))
     }
+
+    /// As [`Cursor::next`], without reading the value.
+    pub(crate) fn next_key(&mut self) -> Result<Option<&[u8]>> {
+        Ok(self.rows.next()?.map(|row| row.key()))
+    }
 }
 
 impl fmt::Debug for Cursor {

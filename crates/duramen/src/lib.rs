@@ -92,9 +92,10 @@ pub use transaction::Transaction;
 pub use verify::DocumentReport;
 
 pub use duramen_disk::{Disk, FileSystem, MemDisk, OsDisk, SyncMethod};
-pub use duramen_engine::ids::CommitSeq;
+pub use duramen_engine::ids::{CommitSeq, DatabaseId};
 pub use duramen_engine::{
-    CheckReport, Direction, Durability, Event, KeyRange, Posture, Receipt, Reducer, ReducerSpec, Stats,
+    CheckReport, CommitStats, Direction, Durability, Event, Geometry, KeyRange, LogStats, Posture, Receipt,
+    RecoveryStats, Reducer, ReducerSpec, SpaceStats, Stats,
 };
 
 /// The example of the README compiles. Only the repository has it: a packaged crate runs no doctests of its own.

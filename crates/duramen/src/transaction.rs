@@ -68,12 +68,23 @@ impl<'e> Transaction<'e> {
     /// Deletes every document of a range. Returns how many there were.
     ///
     /// # Errors
-    /// `NoSuchTree`; `TooLarge` for more than a transaction can hold.
+    /// `NoSuchTree`; `TooLarge` for more than a transaction can hold: see [`Transaction::delete_first`].
     pub fn delete_span(&mut self, collection: &str, span: Span) -> Result<u64> {
+        self.delete_first(collection, span, u64::MAX)
+    }
+
+    /// Deletes the first documents of a range, at most so many. Returns how many there were: fewer means that none is
+    /// left. Large ranges are deleted in several transactions this way.
+    ///
+    /// # Errors
+    /// As [`Transaction::delete_span`].
+    pub fn delete_first(&mut self, collection: &str, span: Span, at_most: u64) -> Result<u64> {
         let tree = sealed::Readable::entry(self, collection)?.tree;
         let mut keys = Vec::new();
         let mut cursor = self.inner.cursor(tree, span.into_bytes(), Direction::Forward)?;
-        while let Some((key, _)) = cursor.next()? {
+        while (keys.len() as u64) < at_most
+            && let Some(key) = cursor.next_key()?
+        {
             keys.push(key.to_vec());
         }
         for key in &keys {

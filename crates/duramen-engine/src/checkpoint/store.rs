@@ -6,7 +6,7 @@ use std::sync::Arc;
 use duramen_disk::File;
 
 use crate::allocator::Space;
-use crate::data_file::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockError};
+use crate::data_file::{FORMAT_VERSION, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockError};
 use crate::error::{Code, Error, Result};
 use crate::options::Geometry;
 use crate::page_cache::Pages;
@@ -46,6 +46,10 @@ pub fn read_superblocks(file: &Arc<dyn File>, path: &Path) -> Result<(Superblock
             Err(e) => return Err(Error::io("read", path, &e)),
         }
     }
+    // A later release may have left one of this format behind: it is an older state, and not to be served.
+    if let Some(error) = unsupported(path, &problems) {
+        return Err(error);
+    }
     found.sort_by_key(|superblock| superblock.generation);
     let Some(newest) = found.pop() else { return Err(no_superblock(path, &problems)) };
     match found.pop() {
@@ -56,20 +60,22 @@ pub fn read_superblocks(file: &Arc<dyn File>, path: &Path) -> Result<(Superblock
     }
 }
 
+fn unsupported(path: &Path, problems: &[SuperblockError]) -> Option<Error> {
+    let why = problems.iter().find_map(|problem| match problem {
+        SuperblockError::OtherFormat(0) => {
+            Some("has format 0, a draft from before the first release".to_owned())
+        }
+        SuperblockError::OtherFormat(version) => {
+            Some(format!("has format {version}, this build reads format {FORMAT_VERSION}"))
+        }
+        SuperblockError::OtherFeatures => Some("needs features that this build does not have".to_owned()),
+        SuperblockError::NotOne | SuperblockError::Damaged => None,
+    })?;
+    let error = Error::new(Code::Unsupported, format!("{} {why}", path.display()));
+    Some(error.with_hint("use the release that wrote it to export, and import here"))
+}
+
 fn no_superblock(path: &Path, problems: &[SuperblockError]) -> Error {
-    let other = problems.iter().find_map(|problem| match problem {
-        SuperblockError::OtherFormat(version) => Some(*version),
-        _ => None,
-    });
-    if let Some(version) = other {
-        let message = format!("{} has format {version}, this build reads format 0", path.display());
-        return Error::new(Code::Unsupported, message)
-            .with_hint("use the release that wrote it to export, and import here");
-    }
-    if problems.contains(&SuperblockError::OtherFeatures) {
-        let message = format!("{} needs features that this build does not have", path.display());
-        return Error::new(Code::Unsupported, message).with_hint("use the release that wrote it");
-    }
     if problems.contains(&SuperblockError::Damaged) {
         return Error::new(Code::DamagedSuperblock, format!("{}: no superblock can be read", path.display()));
     }

@@ -78,10 +78,11 @@ fn one_tree(
             return Err(Stop::Failed(Error::new(Code::NoSuchTree, message)));
         }
     };
-    let apply = |loading| Apply::new(&store.pages, &store.geometry, seq, loading);
+    let reducer = tree.reducer.as_deref();
+    let apply = |loading| Apply::new(&store.pages, &store.geometry, seq, loading).reduced_by(reducer);
     let mut apply = match applying {
         Applying::Commit(loading) => apply(loading),
-        Applying::Replay { threads } => apply(Loading::PassThrough).in_bulk(threads, tree.reducer.as_deref()),
+        Applying::Replay { threads } => apply(Loading::PassThrough).in_bulk(threads),
     };
     let slot = apply.tree(tree.slot.as_ref(), changes)?;
     applied.replaced.append(&mut apply.replaced);

@@ -104,6 +104,8 @@ impl Changes {
         out.extend_from_slice(&count(self.trees.len()).to_le_bytes());
         for (tree, changes) in &self.trees {
             out.extend_from_slice(&tree.0.to_le_bytes());
+            // Room to mark what can be derived from the rest (rows of views).
+            out.push(0);
             out.extend_from_slice(&count(changes.len()).to_le_bytes());
             for (key, value) in changes {
                 let (kind, bytes) = match value {
@@ -176,6 +178,9 @@ pub fn decode_record<'a>(
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
     for _ in 0..number(take(4)?) {
         let tree = TreeId(number(take(8)?));
+        if take(1)? != [0] {
+            return Err("a tree with a mark that this build does not know");
+        }
         for _ in 0..number(take(4)?) {
             let kind = take(1)?[0];
             let key_bytes = usize::try_from(number(take(2)?)).map_err(|_| SHORT)?;

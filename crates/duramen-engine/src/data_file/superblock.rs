@@ -10,8 +10,8 @@ use crate::ids::{CommitSeq, DatabaseId, Generation, LogId, TreeId};
 use crate::options::Geometry;
 use crate::wal::LogPosition;
 
-/// The format this build writes. Format 0 is a draft: other builds refuse it.
-pub const FORMAT_VERSION: u32 = 0;
+/// The format this build writes and reads.
+pub const FORMAT_VERSION: u32 = 1;
 
 /// Bytes of an encoded superblock, within one device sector.
 pub const SUPERBLOCK_BYTES: usize = 512;
@@ -32,6 +32,8 @@ pub fn first_free_block(block_bytes: usize) -> u64 {
 /// Where a checkpoint lies and what it needs of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
+    /// Features that whoever writes must know. This build knows none and sets none: it only reads such a database.
+    pub write_features: u64,
     /// Identity of the database.
     pub database: DatabaseId,
     /// Identity of its log.
@@ -124,8 +126,11 @@ impl Superblock {
         let mut w = Writer { out: &mut out, at: 0 };
         w.put(&MAGIC);
         w.put(&FORMAT_VERSION.to_le_bytes());
-        // Feature flags: compatible, read-only compatible, incompatible.
-        w.put(&[0; 24]);
+        // Compatible features: what a writer does not know it takes away, for it would not keep it true.
+        w.put(&[0; 8]);
+        w.put(&self.write_features.to_le_bytes());
+        // Incompatible features.
+        w.put(&[0; 8]);
         w.put(&self.database.0.to_le_bytes());
         w.put(&self.log.0.to_le_bytes());
         w.put(&self.generation.0.to_le_bytes());
@@ -165,15 +170,16 @@ impl Superblock {
         }
         let mut r = Reader { bytes, at: 8 };
         let version = r.u32();
-        let features: [u8; 24] = r.take();
         if version != FORMAT_VERSION {
             return Err(SuperblockError::OtherFormat(version));
         }
-        // Compatible features may be there; of the others this build knows none.
-        if features[8..] != [0; 16] {
+        let _compatible = r.u64();
+        let write_features = r.u64();
+        if r.u64() != 0 {
             return Err(SuperblockError::OtherFeatures);
         }
         let superblock = Superblock {
+            write_features,
             database: DatabaseId(r.u128()),
             log: LogId(r.u128()),
             generation: Generation(r.u64()),

@@ -52,6 +52,7 @@ fn a_page_of_another_place_kind_or_database_is_an_error() {
 fn superblock() -> Superblock {
     let location = Location { block: 70, block_count: 2, raw_bytes: 900, flags: 1, tag: [5; 16] };
     Superblock {
+        write_features: 2,
         database: DatabaseId(11),
         log: LogId(12),
         generation: Generation(13),

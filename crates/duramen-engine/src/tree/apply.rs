@@ -13,7 +13,6 @@ use super::reducer::Reducer;
 use super::slot::{Chunk, NodeGuard, Slot};
 use crate::error::Error;
 use crate::ids::CommitSeq;
-use crate::limits::INNER_CHILDREN_MIN;
 use crate::options::Geometry;
 use crate::page_cache::Pages;
 use crate::threads::side_by_side;
@@ -64,6 +63,10 @@ impl From<Error> for Stop {
     }
 }
 
+/// An inner node is not cut into pieces of fewer children than this, however large they are: the tree must narrow
+/// towards its root. With the longest keys and reductions, [`INNER_CHILDREN_MIN`](crate::limits::INNER_CHILDREN_MIN) fit.
+const CHILDREN_LEAST: usize = 4;
+
 /// Below a node with fewer changes than this, sharing the work among threads costs more than it saves.
 const SHARED_CHANGES_MIN: usize = 512;
 
@@ -74,7 +77,9 @@ pub struct Apply<'a> {
     birth: CommitSeq,
     loading: Loading,
     reducer: Option<&'a dyn Reducer>,
+    /// Work is shared among so many threads; 1 for a single transaction.
     threads: usize,
+    bulk: bool,
     /// Nodes of the old root that the new one no longer uses.
     pub replaced: Vec<Arc<Node>>,
     /// Their pages, where the nodes themselves are not kept ([`Loading::PassThrough`]).
@@ -112,6 +117,7 @@ impl<'a> Apply<'a> {
             loading,
             reducer: None,
             threads: 1,
+            bulk: false,
             replaced: Vec::new(),
             retired: Vec::new(),
             stale: Vec::new(),
@@ -119,11 +125,18 @@ impl<'a> Apply<'a> {
         }
     }
 
+    /// To a tree with this reducer: inner nodes leave room for its reductions.
+    #[must_use]
+    pub fn reduced_by(mut self, reducer: Option<&'a dyn Reducer>) -> Apply<'a> {
+        self.reducer = reducer;
+        self
+    }
+
     /// Shares the work among so many threads, and computes the reductions of new leaves while they are at hand. For
     /// many changes at once; the tree that comes out is the same.
     #[must_use]
-    pub fn in_bulk(mut self, threads: usize, reducer: Option<&'a dyn Reducer>) -> Apply<'a> {
-        (self.threads, self.reducer) = (threads, reducer);
+    pub fn in_bulk(mut self, threads: usize) -> Apply<'a> {
+        (self.bulk, self.threads) = (true, threads);
         self
     }
 
@@ -258,7 +271,7 @@ impl<'a> Apply<'a> {
         let (pages, geometry, reducer) = (self.pages, self.geometry, self.reducer);
         let (birth, loading) = (self.birth, self.loading);
         let done = side_by_side(&parts, |part| {
-            let mut apply = Apply::new(pages, geometry, birth, loading).in_bulk(1, reducer);
+            let mut apply = Apply::new(pages, geometry, birth, loading).reduced_by(reducer).in_bulk(1);
             apply.children(inner, part).map(|changed| (changed, apply))
         });
         let mut all = Vec::with_capacity(work.len());
@@ -338,7 +351,7 @@ impl<'a> Apply<'a> {
                 }
             };
             let node = Node::new_leaf(self.pages, &entries[from..to], self.birth);
-            if let Some(reducer) = self.reducer {
+            if let Some(reducer) = self.reducer.filter(|_| self.bulk) {
                 // A reducer that refuses an entry says so to whoever asks for the reduction.
                 drop(node_reduction(self.pages, &node, reducer));
             }
@@ -356,9 +369,9 @@ impl<'a> Apply<'a> {
         if children.is_empty() {
             return Vec::new();
         }
-        let typical = child_cost(None) + 16;
-        let costs: Vec<usize> = children.iter().map(|c| typical + c.separator.len()).collect();
-        let cuts = cut(&costs, self.geometry.inner_bytes_max, INNER_CHILDREN_MIN.min(4), false);
+        let each = child_cost(None) + self.reduction_bytes(&children);
+        let costs: Vec<usize> = children.iter().map(|c| each + c.separator.len()).collect();
+        let cuts = cut(&costs, self.geometry.inner_bytes_max, CHILDREN_LEAST, false);
         let mut children = children.into_iter();
         let mut pieces = Vec::with_capacity(cuts.len());
         let mut from = 0;
@@ -375,6 +388,17 @@ impl<'a> Apply<'a> {
             from = to;
         }
         pieces
+    }
+
+    /// How long the reductions of these children are, or will be.
+    fn reduction_bytes(&self, children: &[Piece]) -> usize {
+        let Some(reducer) = self.reducer else { return 0 };
+        if let Some(longest) = children.iter().filter_map(|child| child.slot.reduction_bytes()).max() {
+            return longest;
+        }
+        let resident = children.iter().find_map(|child| child.slot.peek());
+        let first = resident.as_ref().map(|node| node_reduction(self.pages, node, reducer));
+        first.and_then(Result::ok).map_or(0, <[u8]>::len)
     }
 
     fn inner_piece(&self, separator: Vec<u8>, inner: Inner) -> Piece {

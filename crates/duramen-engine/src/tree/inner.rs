@@ -193,7 +193,10 @@ impl Inner {
     pub fn from_page(meter: &Arc<Meter>, page: &Page) -> Result<Inner, &'static str> {
         let mut rest = Bytes(page.payload());
         let count = rest.short()? as usize;
-        let level = rest.take(2)?[0];
+        let level = rest.take(1)?[0];
+        if rest.take(1)? != [0] {
+            return Err("inner node of a kind that this build does not know");
+        }
         let prefix_bytes = rest.short()? as usize;
         rest.take(2)?;
         let prefix = rest.take(prefix_bytes)?;

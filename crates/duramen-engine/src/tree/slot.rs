@@ -169,6 +169,13 @@ impl Slot {
         self.child.store(None);
     }
 
+    /// How long the child's reduction is, if that is known.
+    pub fn reduction_bytes(&self) -> Option<usize> {
+        let placed = self.place.get().and_then(|place| place.reduction.bytes());
+        let length = placed.map(<[u8]>::len);
+        length.or_else(|| self.peek()?.reduction().get()?.bytes().map(<[u8]>::len))
+    }
+
     /// Whether the two lead to the very same node.
     pub fn same_as(&self, other: &Slot) -> bool {
         if let (Some(mine), Some(theirs)) = (self.peek(), other.peek())

@@ -235,6 +235,85 @@ fn a_reducer_that_panics_fails_the_call_and_nothing_else() {
     assert_eq!(count(&pages, Some(&root), &KeyRange::all()).unwrap(), 100);
 }
 
+/// Many changes at once, shared among threads over a root that lies on disk: the same entries and reductions, every
+/// page of the old root that is not used any more told once, and nothing of the old root brought into memory.
+#[test]
+fn changes_in_bulk_make_the_same_tree() {
+    let disk = MemDisk::new(1);
+    let pages = pages(&disk);
+    let key = |n: u16| n.wrapping_mul(0x9E37).to_be_bytes().to_vec();
+    let first = (0..3000).map(|n| (key(n), Some(vec![1; 16]))).collect();
+    let root = apply(&pages, None, &first).unwrap();
+    let mut sink = Sequential { pages: &pages, next_block: 0, nodes: Vec::new() };
+    let place = write_tree(&pages, &root, Some(&Builtin::Sum), &mut sink).unwrap();
+    let root = Slot::on_disk(root.count, place);
+    let second: BTreeMap<_, _> = (1000..5000).map(|n| (key(n), (n % 3 > 0).then(|| vec![2; 16]))).collect();
+    let changes: Vec<Change<'_>> = second
+        .iter()
+        .map(|(key, value)| Change {
+            key,
+            value: value.as_ref().map(|bytes| StoredValue { big: false, bytes }),
+        })
+        .collect();
+    let bulk = |threads| {
+        let apply = Apply::new(&pages, &TINY, CommitSeq(2), Loading::PassThrough);
+        let mut apply = apply.reduced_by(Some(&Builtin::Sum)).in_bulk(threads);
+        let bulk = apply.tree(Some(&root), &changes).unwrap();
+        assert!(root.peek().is_none() && apply.replaced.is_empty(), "nothing of the old root was kept");
+        let mut retired: Vec<u64> = apply.retired.iter().map(|page| page.location.block).collect();
+        retired.sort_unstable();
+        assert!(retired.is_sorted_by(|a, b| a < b) && retired.len() > 100, "each page once");
+        (bulk, retired)
+    };
+    let plain = self::apply(&pages, Some(&root), &second);
+    let expected = rows(&pages, plain.as_ref(), KeyRange::all(), Direction::Forward);
+    root.evict();
+    let (alone, retired_alone) = bulk(1);
+    let (shared, retired_shared) = bulk(4);
+    assert_eq!(retired_alone, retired_shared);
+    for bulk in [alone, shared] {
+        assert_eq!(rows(&pages, bulk.as_ref(), KeyRange::all(), Direction::Forward), expected);
+        let sum = |root| reduce(&pages, root, &Builtin::Sum, &KeyRange::all()).unwrap().value;
+        assert_eq!(sum(bulk.as_ref()), sum(plain.as_ref()));
+    }
+}
+
+#[test]
+fn inner_nodes_leave_room_for_long_reductions() {
+    struct Wide;
+    impl Reducer for Wide {
+        fn one(&self, _: &[u8], _: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+            out.extend_from_slice(&[7; 100]);
+            Ok(())
+        }
+        fn join(&self, left: &[u8], _: &[u8], out: &mut Vec<u8>) {
+            out.extend_from_slice(left);
+        }
+    }
+    let geometry = Geometry { inner_bytes_max: 2048, ..TINY };
+    let disk = MemDisk::new(1);
+    let pages = pages(&disk);
+    let mut root = None;
+    for batch in 0..20u16 {
+        let keys: Vec<[u8; 2]> = (0..200).map(|n| (batch * 200 + n).to_be_bytes()).collect();
+        let value = StoredValue { big: false, bytes: &[1; 20] };
+        let changes: Vec<Change<'_>> = keys.iter().map(|key| Change { key, value: Some(value) }).collect();
+        let mut apply = Apply::new(&pages, &geometry, CommitSeq(1), Loading::Allowed).reduced_by(Some(&Wide));
+        root = apply.tree(root.as_ref(), &changes).unwrap();
+    }
+    let mut sink = Sequential { pages: &pages, next_block: 0, nodes: Vec::new() };
+    write_tree(&pages, &root.unwrap(), Some(&Wide), &mut sink).unwrap();
+    let inner: Vec<u32> = sink
+        .nodes
+        .iter()
+        .map(|node| node.place().unwrap().location)
+        .filter(Location::is_inner)
+        .map(|location| location.raw_bytes)
+        .collect();
+    let longest = inner.iter().max().copied().unwrap_or_default();
+    assert!(inner.len() > 10 && longest < 2200, "{} inner nodes of at most {longest} bytes", inner.len());
+}
+
 /// D4: bytes of nodes are never trusted to be well formed, even when they match their checksum.
 #[test]
 fn hostile_pages_are_refused_or_read_without_a_panic() {

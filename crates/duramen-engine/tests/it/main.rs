@@ -3,5 +3,7 @@
 
 #[cfg(not(feature = "shuttle"))]
 mod basics;
+#[cfg(not(feature = "shuttle"))]
+mod format;
 #[cfg(feature = "shuttle")]
 mod interleavings;

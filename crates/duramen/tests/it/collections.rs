@@ -121,6 +121,46 @@ fn a_dropped_collection_leaves_nothing() {
     assert!(db.check().unwrap().is_clean());
 }
 
+/// What does not fit one transaction is deleted in several, the first keys first.
+#[test]
+fn a_range_is_deleted_some_at_a_time() {
+    let (db, orders) = filled();
+    let all = orders.count(Span::all()).unwrap();
+    let first = orders.nth(0).unwrap().unwrap();
+    let delete = |at_most| db.transact(|tx| tx.delete_first("orders", Span::all(), at_most)).unwrap();
+    assert_eq!((delete(0), delete(1)), (0, 1));
+    assert_ne!(orders.nth(0).unwrap().unwrap(), first);
+    assert_eq!(delete(all), all - 1);
+    assert_eq!((delete(all), orders.count(Span::all()).unwrap()), (0, 0));
+}
+
+/// All at once, in one small transaction, as `duramen del --all` does.
+#[test]
+fn a_collection_is_emptied_by_dropping_and_creating_it_in_one_transaction() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Db::open(directory.path().join("shop.duramen")).unwrap();
+    let orders = orders(&db);
+    orders.put(order("Oslo", 1, Some(5))).unwrap();
+    let schema = orders.schema().unwrap();
+    let before = db.snapshot().unwrap();
+    db.transact(|tx| {
+        tx.drop_collection("orders")?;
+        tx.create(&schema)?;
+        assert_eq!(tx.count("orders", Span::all())?, 0);
+        tx.put("orders", order("Bergen", 2, Some(7)))
+    })
+    .unwrap();
+    assert_eq!(before.count("orders", Span::all()).unwrap(), 1);
+    drop(before);
+    for reopened in [false, true] {
+        let db = if reopened { Db::open(directory.path().join("shop.duramen")).unwrap() } else { db.clone() };
+        assert_eq!(db.collection("orders").schema().unwrap(), schema);
+        assert_eq!(db.collection("orders").reduce(Span::all()).unwrap().sum("cents"), Some(7));
+        assert!(db.check().unwrap().is_clean());
+        db.close().unwrap();
+    }
+}
+
 #[test]
 fn everything_comes_back_after_a_reopening() {
     let directory = tempfile::tempdir().unwrap();
@@ -130,6 +170,7 @@ fn everything_comes_back_after_a_reopening() {
     db.bytes("sessions").put(b"sid", b"42").unwrap();
     db.close().unwrap();
     assert_eq!(db.collection("orders").put(order("Oslo", 2, None)).unwrap_err().code(), Code::Closed);
+    assert_eq!(db.snapshot().unwrap().count("orders", Span::all()).unwrap(), 1, "reads go on");
     drop(db);
 
     let db = Db::options().read_only(true).open(&path).unwrap();

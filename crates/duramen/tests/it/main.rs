@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
 
 mod collections;
+mod directories;
 mod flights;
+mod golden;
 mod model;
 mod transactions;

@@ -194,6 +194,7 @@ fn superblock_violations(document: &str) -> Vec<String> {
     let replay =
         LogPosition { offset: 0x1122, seq: CommitSeq(9), checksum: u128::MAX / 5, ..LogPosition::default() };
     let superblock = Superblock {
+        write_features: 0x0a0b,
         database: DatabaseId(u128::MAX / 3),
         log: LogId(u128::MAX / 11),
         generation: Generation(0x0102_0304),
@@ -215,7 +216,9 @@ fn superblock_violations(document: &str) -> Vec<String> {
         &superblock.encode(),
         &[
             ("magic", b"DURAMEN\x1a"),
-            ("format", &[0; 4]),
+            ("format", &[1, 0, 0, 0]),
+            ("compatible features", &[0; 8]),
+            ("read-only compatible features", &superblock.write_features.to_le_bytes()),
             ("incompatible features", &[0; 8]),
             ("database", &superblock.database.0.to_le_bytes()),
             ("log", &superblock.log.0.to_le_bytes()),
