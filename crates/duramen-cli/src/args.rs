@@ -38,7 +38,7 @@ pub(crate) enum Command {
     Get(GetArgs),
     /// Store a document, in the place of any under its key
     Put(PutArgs),
-    /// Delete the document under a key, or those of a range
+    /// Delete the document under a key, or those of a range: a large one in several transactions
     Del(DelArgs),
     /// Show the documents of a range, in order of their keys
     Scan(ScanArgs),
@@ -48,9 +48,9 @@ pub(crate) enum Command {
     Reduce(RangeArgs),
     /// List the collections with their keys, columns and sums
     Collections(DatabaseArgs),
-    /// Show what the database is made of: sizes, trees, how durable it is and why
+    /// Show what the database is made of: sizes, trees, file system, what opening found in the log
     Inspect(DatabaseArgs),
-    /// Read and verify everything: pages, checksums, reductions, extents, log. Changes nothing
+    /// Read and verify pages, reductions, extents, documents, and the log behind the newest checkpoint. Changes nothing
     Check(DatabaseArgs),
     /// Make a database of 27,004 flights, ask it questions, kill a writer and look for what it was promised
     Demo(DemoArgs),
@@ -185,13 +185,17 @@ pub(crate) struct DelArgs {
     #[command(flatten)]
     pub(crate) range: RangeFlags,
 
-    /// Delete every document; needs `--yes`
+    /// Delete every document, in one transaction; needs `--yes`
     #[arg(long, conflicts_with_all = ["prefix", "from", "to"])]
     pub(crate) all: bool,
 
     /// Do not ask
     #[arg(long)]
     pub(crate) yes: bool,
+
+    /// Rows in one transaction: a range of more is deleted in several, and ^C ends it between two
+    #[arg(long, value_name = "ROWS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) batch: u32,
 
     /// What the commit waits for
     #[arg(long, value_enum, default_value_t = Level::Disk)]

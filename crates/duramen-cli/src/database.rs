@@ -7,16 +7,18 @@ use std::path::Path;
 use duramen::{Code, Db, DbOptions, Durability, Reads, Schema, Snapshot};
 
 use crate::failure::{FAILED, Failure, Result};
+use crate::file_system;
 
-/// Opens to read.
+/// Opens to read. The lock is held as long as what is returned is: keep it beside its snapshot.
 pub(crate) fn open_to_read(path: &Path) -> Result<Db> {
     check_path(path)?;
     Ok(Db::options().create(false).read_only(true).open(path)?)
 }
 
-/// Opens to write what is there already.
+/// Opens to write what is there already, where `level` can be kept.
 pub(crate) fn open_to_write(path: &Path, level: Durability) -> Result<Db> {
     check_path(path)?;
+    file_system::check_level(path, level)?;
     Ok(options(level).create(false).open(path)?)
 }
 

@@ -13,10 +13,11 @@ use std::time::Instant;
 
 use duramen::cell::RowEncoder;
 use duramen::schema::ColumnType;
-use duramen::{Code, Db, Disk, Document, OsDisk, Reads, RowBatch, Schema, doc};
+use duramen::{Code, Db, Document, Reads, RowBatch, Schema, doc};
 
 use crate::args::DemoArgs;
-use crate::failure::{CANNOT_KEEP, FAILED, Failure, Result};
+use crate::failure::{FAILED, Failure, Result};
+use crate::file_system;
 use crate::numbers::{grouped, rate, time};
 use crate::output::Output;
 use victim::Recovered;
@@ -64,23 +65,12 @@ fn say(out: Output, text: &str) -> Result<()> {
     if out.is_json() { Ok(()) } else { out.line(text) }
 }
 
-/// A file system in memory survives no power cut, so a demo of durability there would be a lie.
+/// A demo of durability where nothing survives a power cut would be a lie.
 fn check_file_system(dir: &Path, allowed: bool) -> Result<()> {
-    let parent = dir.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("."));
-    let found =
-        OsDisk::default().file_system(parent).map_err(|error| Failure::io("look at", parent, &error))?;
-    if found.name != "tmpfs" && found.name != "ramfs" {
-        return Ok(());
-    }
     if allowed {
         return Ok(());
     }
-    Err(Failure::said(
-        CANNOT_KEEP,
-        Code::Unsupported,
-        format!("{} is on a {}, which lives in memory and survives no power cut", dir.display(), found.name),
-        "name a directory on a disk with --dir, or say --allow-tmpfs",
-    ))
+    file_system::check(dir, "name a directory on a disk with --dir, or say --allow-tmpfs")
 }
 
 /// Opens the demo's own database, made anew; refuses any other directory.

@@ -13,7 +13,8 @@ use crate::read::shown;
 
 /// Every collection with its rows, key, columns and sums.
 pub(crate) fn collections(args: &DatabaseArgs, out: Output) -> Result<()> {
-    let snapshot = database::open_to_read(&args.db)?.snapshot()?;
+    let db = database::open_to_read(&args.db)?;
+    let snapshot = db.snapshot()?;
     let schemas = snapshot.collections()?;
     if out.is_json() {
         let all = schemas.iter().map(|schema| as_json(&snapshot, schema)).collect::<Result<Vec<_>>>()?;
@@ -156,6 +157,7 @@ pub(crate) fn check(args: &DatabaseArgs, out: Output) -> Result<()> {
                 "pages": pages.pages,
                 "big_values": pages.big_values,
                 "reductions": pages.reductions,
+                "log_commits": pages.log_commits,
                 "documents": documents.documents,
                 "lost_extents": pages.unreached.len() as u64,
                 "problem_count": problem_count,
@@ -167,13 +169,14 @@ pub(crate) fn check(args: &DatabaseArgs, out: Output) -> Result<()> {
             out.line(&printable(problem))?;
         }
         out.line(&format!(
-            "checked seq {}: {} trees, {} entries, {} pages, {} big values, {} reductions, {} documents",
+            "checked seq {}: {} trees, {} entries, {} pages, {} big values, {} reductions, {} commits of the log, {} documents",
             pages.seq,
             grouped(pages.trees),
             grouped(pages.entries),
             grouped(pages.pages),
             grouped(pages.big_values),
             grouped(pages.reductions),
+            grouped(pages.log_commits),
             grouped(documents.documents),
         ))?;
         if problem_count == 0 {

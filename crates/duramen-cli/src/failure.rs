@@ -97,7 +97,7 @@ impl From<Error> for Failure {
             _ => FAILED,
         };
         let hint = match error.code() {
-            Code::TooLarge => "import with a smaller --batch, or delete smaller ranges".to_owned(),
+            Code::TooLarge => "say a smaller --batch".to_owned(),
             Code::NetworkFileSystem => "put the database on a local disk".to_owned(),
             _ => error.hint(),
         };

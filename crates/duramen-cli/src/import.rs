@@ -18,6 +18,7 @@ use duramen::{Db, Document, Schema, doc};
 use crate::args::{Format, ImportArgs, level_name};
 use crate::database;
 use crate::failure::{Failure, Result};
+use crate::file_system;
 use crate::numbers::{counted, grouped, rate, time};
 use crate::output::Output;
 use crate::signals::Signals;
@@ -117,6 +118,7 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
     let format = args.format.map_or_else(|| guess_format(args), Ok)?;
     let signals = Signals::watch()?;
     let level = args.durability.into();
+    file_system::check_level(&args.db, level)?;
     let mut db = if args.db.exists() { Some(database::open_or_create(&args.db, level)?) } else { None };
     let stored = match &db {
         Some(db) => db.collections()?.into_iter().find(|schema| schema.name() == args.collection),

@@ -13,6 +13,7 @@ mod demo;
 mod describe;
 mod export;
 mod failure;
+mod file_system;
 mod import;
 mod keys;
 mod numbers;

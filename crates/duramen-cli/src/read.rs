@@ -16,7 +16,8 @@ use grid::Grid;
 
 /// The document under a key; exit code 1 and nothing on standard output if there is none.
 pub(crate) fn get(args: &GetArgs, out: Output) -> Result<()> {
-    let snapshot = database::open_to_read(&args.target.db)?.snapshot()?;
+    let db = database::open_to_read(&args.target.db)?;
+    let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
     let key = keys::whole(&schema, &args.key)?;
     let Some(document) = snapshot.get(schema.name(), key)? else {
@@ -42,7 +43,8 @@ pub(crate) fn get(args: &GetArgs, out: Output) -> Result<()> {
 
 /// The documents of a range.
 pub(crate) fn scan(args: &ScanArgs, out: Output) -> Result<()> {
-    let snapshot = database::open_to_read(&args.target.db)?.snapshot()?;
+    let db = database::open_to_read(&args.target.db)?;
+    let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
     let span = keys::span(&schema, &args.range)?;
     let direction = if args.reverse { Direction::Reverse } else { Direction::Forward };
@@ -86,7 +88,8 @@ fn documents(rows: &mut Rows, limit: u64, out: Output) -> Result<u64> {
 
 /// How many documents a range holds.
 pub(crate) fn count(args: &RangeArgs, out: Output) -> Result<()> {
-    let snapshot = database::open_to_read(&args.target.db)?.snapshot()?;
+    let db = database::open_to_read(&args.target.db)?;
+    let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
     let count = snapshot.count(schema.name(), keys::span(&schema, &args.range)?)?;
     if out.is_json() {
@@ -100,7 +103,8 @@ pub(crate) fn count(args: &RangeArgs, out: Output) -> Result<()> {
 
 /// Count and sums of a range.
 pub(crate) fn reduce(args: &RangeArgs, out: Output) -> Result<()> {
-    let snapshot = database::open_to_read(&args.target.db)?.snapshot()?;
+    let db = database::open_to_read(&args.target.db)?;
+    let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
     let reduction = snapshot.reduce(schema.name(), keys::span(&schema, &args.range)?)?;
     if out.is_json() {

@@ -4,14 +4,15 @@ use std::io::Read;
 use std::path::Path;
 
 use duramen::tuple::Element;
-use duramen::{Document, Durability, Reads, Schema, Snapshot, Span, Value, doc};
+use duramen::{Db, Document, Durability, ErrorKind, Reads, Receipt, Schema, Snapshot, Span, Value, doc};
 
 use crate::args::{DelArgs, PutArgs, level_name};
 use crate::database;
 use crate::failure::{FAILED, Failure, Result};
 use crate::keys;
-use crate::numbers::grouped;
+use crate::numbers::{counted, grouped};
 use crate::output::{Output, confirm};
+use crate::signals::Signals;
 
 /// Stores one document.
 pub(crate) fn put(args: &PutArgs, out: Output) -> Result<()> {
@@ -87,8 +88,30 @@ fn from_element(element: &Element) -> Value {
     }
 }
 
-/// Deletes one document, or those of a range, in one transaction.
+/// What was deleted.
+#[derive(Debug, Default)]
+struct Deleted {
+    rows: u64,
+    /// Transactions that deleted something.
+    batches: u64,
+    /// The sequence of the last.
+    seq: u64,
+    /// Whether nothing is left to delete.
+    complete: bool,
+}
+
+impl Deleted {
+    fn add(&mut self, rows: u64, receipt: &Receipt) {
+        self.rows += rows;
+        self.batches += u64::from(rows > 0);
+        self.seq = receipt.seq().0;
+    }
+}
+
+/// Deletes one document, those of a range in batches, or all.
 pub(crate) fn del(args: &DelArgs, out: Output) -> Result<()> {
+    // All is one transaction, and the question before it must end at the first ^C.
+    let signals = if args.all { Signals::default() } else { Signals::watch()? };
     let level: Durability = args.durability.into();
     let db = database::open_to_write(&args.target.db, level)?;
     let snapshot = db.snapshot()?;
@@ -97,41 +120,120 @@ pub(crate) fn del(args: &DelArgs, out: Output) -> Result<()> {
         ask(&snapshot, &schema, out)?;
     }
     drop(snapshot);
-    let (rows, receipt) = match &args.key {
-        Some(text) => {
-            let key = keys::whole(&schema, text)?;
-            let (found, receipt) = db.transact_with_receipt(|tx| tx.delete(schema.name(), &key))?;
-            if !found {
-                return Err(Failure::said(
-                    FAILED,
-                    duramen::Code::InvalidArgument,
-                    format!("{} has no document under {text}", schema.name()),
-                    "nothing was changed",
-                ));
-            }
-            (1, receipt)
-        }
-        None => {
-            let span = if args.all { Span::all() } else { keys::span(&schema, &args.range)? };
-            db.transact_with_receipt(|tx| tx.delete_span(schema.name(), span.clone()))?
-        }
+    let batches =
+        Batches { db: &db, collection: schema.name(), rows_max: args.batch.into(), signals: &signals };
+    let deleted = match &args.key {
+        Some(text) => one(&db, &schema, text)?,
+        None if args.all => batches.all()?,
+        None => batches.span(&keys::span(&schema, &args.range)?)?,
     };
     db.close()?;
-    if rows == 0 && !args.all {
-        out.note(&keys::nothing(&schema, &args.range));
+    report(args, &schema, &deleted, out)?;
+    match signals.received() {
+        Some(number) if !deleted.complete => {
+            out.note(&format!("stopped by signal {number}: the same command deletes the rest"));
+            Err(Failure::signal(number))
+        }
+        _ => Ok(()),
     }
+}
+
+fn report(args: &DelArgs, schema: &Schema, deleted: &Deleted, out: Output) -> Result<()> {
+    if deleted.rows == 0 && !args.all {
+        out.note(&keys::nothing(schema, &args.range));
+    }
+    let level = level_name(args.durability.into());
     if out.is_json() {
-        let fields = doc! { "collection": schema.name(), "rows": rows, "seq": receipt.seq().0, "durability": level_name(level) };
+        let fields = doc! {
+            "collection": schema.name(), "rows": deleted.rows, "batches": deleted.batches, "seq": deleted.seq,
+            "durability": level, "complete": deleted.complete,
+        };
         return out.object("del", fields);
     }
-    let plural = if rows == 1 { "" } else { "s" };
+    let batches = match deleted.batches {
+        0 | 1 => String::new(),
+        several => format!(" in {}", counted(several, "batch")),
+    };
     out.line(&format!(
-        "deleted {} document{plural} of {}, seq {}, durability {}",
-        grouped(rows),
+        "deleted {} of {}{batches}, seq {}, durability {level}",
+        counted(deleted.rows, "document"),
         schema.name(),
-        receipt.seq(),
-        level_name(level)
+        deleted.seq,
     ))
+}
+
+fn one(db: &Db, schema: &Schema, text: &str) -> Result<Deleted> {
+    let key = keys::whole(schema, text)?;
+    let (found, receipt) = db.transact_with_receipt(|tx| tx.delete(schema.name(), &key))?;
+    if !found {
+        return Err(Failure::said(
+            FAILED,
+            duramen::Code::InvalidArgument,
+            format!("{} has no document under {text}", schema.name()),
+            "nothing was changed",
+        ));
+    }
+    Ok(Deleted { rows: 1, batches: 1, seq: receipt.seq().0, complete: true })
+}
+
+/// Deletes more than one transaction may hold.
+struct Batches<'a> {
+    db: &'a Db,
+    collection: &'a str,
+    rows_max: u64,
+    signals: &'a Signals,
+}
+
+impl Batches<'_> {
+    /// A batch a transaction, until nothing is left or a signal comes.
+    fn span(&self, span: &Span) -> Result<Deleted> {
+        let mut deleted = Deleted::default();
+        while !deleted.complete && (deleted.batches == 0 || self.signals.received().is_none()) {
+            let ran = self
+                .db
+                .transact_with_receipt(|tx| tx.delete_first(self.collection, span.clone(), self.rows_max));
+            let (rows, receipt) = ran.map_err(|error| cut_short(error, &deleted))?;
+            deleted.add(rows, &receipt);
+            deleted.complete = rows < self.rows_max;
+        }
+        Ok(deleted)
+    }
+
+    /// One small transaction, whatever there is: the collection is dropped and created again.
+    fn all(&self) -> Result<Deleted> {
+        let emptied = self.db.transact_with_receipt(|tx| {
+            let rows = tx.count(self.collection, Span::all())?;
+            if rows > 0 {
+                let schema = tx.schema(self.collection)?;
+                tx.drop_collection(self.collection)?;
+                tx.create(&schema)?;
+            }
+            Ok(rows)
+        });
+        match emptied {
+            Ok((rows, receipt)) => {
+                let mut deleted = Deleted { complete: true, ..Deleted::default() };
+                deleted.add(rows, &receipt);
+                Ok(deleted)
+            }
+            // A full disk has no room for what creates something, and still has for what only deletes (D7).
+            Err(error) if error.kind() == ErrorKind::Full => self.span(&Span::all()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Deletes that failed after others have been committed.
+fn cut_short(error: duramen::Error, deleted: &Deleted) -> Failure {
+    let failure = Failure::from(error);
+    match deleted.batches {
+        0 => failure,
+        batches => failure.and(&format!(
+            "; what came before is deleted: {} in {}",
+            counted(deleted.rows, "document"),
+            counted(batches, "batch")
+        )),
+    }
 }
 
 fn ask(snapshot: &Snapshot, schema: &Schema, out: Output) -> Result<()> {

@@ -70,6 +70,9 @@ impl Disk for OsDisk {
         if file.metadata()?.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
+        if access.mode == OpenMode::CreateNew {
+            platform::write_in_place(&file);
+        }
         let direct = access.sync == SyncMethod::DirectDsync;
         if direct && let Err(error) = platform::set_direct(&file) {
             if access.mode == OpenMode::CreateNew {

@@ -3,8 +3,15 @@
 //! Owns the bitmap of used blocks, the list of extents waiting to be free, and the room kept back so that a
 //! checkpoint works on a full disk (D7). D3 rests here: a block is handed out again only when no superblock, no
 //! replayable frame and no snapshot can lead to it.
+//!
+//! Long runs of free blocks between those in use become holes (`holes.rs`): the file keeps its length, and the file
+//! system gets the blocks back. Here holes stay marked as used, so that nothing is put into one by chance and no promised
+//! room is one; whoever asks what is used, and the map on disk, is told that they are free. Before the file grows a hole
+//! is taken back, by asking the file system for its blocks again. Which blocks are holes is not kept on disk: after
+//! opening, every long free run may be one, and so may everything beyond the last used block.
 
 mod bitmap;
+mod holes;
 mod persist;
 #[cfg(test)]
 mod tests;
@@ -12,11 +19,11 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use crate::data_file::{DataFile, Location, first_free_block};
+use crate::data_file::{DataFile, Location, PAGE_HEADER_BYTES, first_free_block};
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 
-use bitmap::Bitmap;
+use bitmap::{Bitmap, PAGE_WORDS};
 pub use persist::{MapDraft, PersistedMap};
 
 /// An extent that a newer version of the database no longer uses.
@@ -54,7 +61,18 @@ pub struct Space {
 
 #[derive(Debug)]
 struct State {
+    /// Holes included.
     used: Bitmap,
+    /// Blocks that the file system may have back.
+    holes: Bitmap,
+    /// There is none before this block.
+    first_hole: u64,
+    /// The hole that is being punched at this moment.
+    punching: Option<(u64, u32)>,
+    /// The file system had no room for a hole since the last checkpoint.
+    hole_refused: bool,
+    /// Blocks handed out since the last checkpoint.
+    taken_blocks: u64,
     waiting: Vec<RetiredExtent>,
     /// Extents of big values that no checkpoint holds yet, with their commit once there is one.
     unrooted: BTreeMap<u64, (u32, Option<CommitSeq>)>,
@@ -62,7 +80,10 @@ struct State {
     /// What only the older checkpoint's map and tree of roots take: free once it is overwritten. Counted by checkpoints,
     /// not by commits: two checkpoints in a row may be of the same commit.
     stale: Vec<(u64, u32)>,
+    /// How long the file is.
     file_blocks: u64,
+    /// Blocks before this one are there without asking the file system, holes apart.
+    room_blocks: u64,
 }
 
 const POISON: &str = "nothing panics while the space map is locked";
@@ -79,9 +100,24 @@ impl Space {
         Space::with(data, used, PersistedMap::default(), file_blocks)
     }
 
-    fn with(data: DataFile, used: Bitmap, persisted: PersistedMap, file_blocks: u64) -> Space {
-        let (waiting, unrooted, stale) = (Vec::new(), BTreeMap::new(), Vec::new());
-        let state = State { used, waiting, unrooted, persisted, stale, file_blocks };
+    /// With what a map says is used. The rest may be holes.
+    fn with(data: DataFile, mut used: Bitmap, persisted: PersistedMap, file_blocks: u64) -> Space {
+        let holes = holes::possible(&mut used);
+        let room_blocks = used.end();
+        let state = State {
+            used,
+            holes,
+            first_hole: 0,
+            punching: None,
+            hole_refused: false,
+            taken_blocks: 0,
+            waiting: Vec::new(),
+            unrooted: BTreeMap::new(),
+            persisted,
+            stale: Vec::new(),
+            file_blocks,
+            room_blocks,
+        };
         Space { data, state: Mutex::new(state) }
     }
 
@@ -90,19 +126,27 @@ impl Space {
     /// # Errors
     /// `Full` if the file would have to grow and the file system has no room.
     pub fn allocate(&self, block_count: u32) -> Result<u64> {
-        let mut state = self.state.lock().expect(POISON);
-        let block = state.used.find(block_count);
-        let end = block + u64::from(block_count);
-        if end > state.file_blocks {
-            self.grow(&mut state, end)?;
-        }
-        state.used.set(block, block_count);
+        self.take(&mut self.state.lock().expect(POISON), block_count)
+    }
+
+    fn take(&self, state: &mut State, block_count: u32) -> Result<u64> {
+        let free = state.used.find(block_count);
+        let end = free + u64::from(block_count);
+        let grows = end > state.room_blocks;
+        let wants_hole = state.holes.used() > 0 && (grows || !state.hole_refused && end > state.used.end());
+        let block = match wants_hole.then(|| self.take_back(state, block_count)).flatten() {
+            Some(hole) => hole,
+            None if grows => self.grow(state, end).map(|()| free)?,
+            None => free,
+        };
+        state.own(block, block_count);
+        state.taken_blocks += u64::from(block_count);
         Ok(block)
     }
 
     /// Gives blocks back at once that nothing durable and no reader has ever led to.
     pub fn give_back(&self, block: u64, block_count: u32) {
-        self.state.lock().expect(POISON).used.clear(block, block_count);
+        self.state.lock().expect(POISON).free(block, block_count);
     }
 
     /// Takes blocks for a piece of a big value that has no commit yet.
@@ -119,7 +163,7 @@ impl Space {
     pub fn value_committed(&self, pages: &[Location], seq: CommitSeq) {
         let mut state = self.state.lock().expect(POISON);
         for page in pages {
-            state.used.set(page.block, page.block_count);
+            state.own(page.block, page.block_count);
             state.unrooted.insert(page.block, (page.block_count, Some(seq)));
         }
     }
@@ -129,7 +173,7 @@ impl Space {
         let mut state = self.state.lock().expect(POISON);
         for page in pages {
             state.unrooted.remove(&page.block);
-            state.used.clear(page.block, page.block_count);
+            state.free(page.block, page.block_count);
         }
     }
 
@@ -177,7 +221,7 @@ impl Space {
             held.get(first).is_some_and(|seq| *seq < extent.retired)
         };
         let mut state = self.state.lock().expect(POISON);
-        let State { waiting, used, .. } = &mut *state;
+        let mut waiting = std::mem::take(&mut state.waiting);
         let mut held_blocks = 0;
         waiting.retain(|extent| {
             let is_reached = extent.retired > boundary;
@@ -185,57 +229,61 @@ impl Space {
             if is_held {
                 held_blocks += u64::from(extent.block_count);
             } else if !is_reached {
-                used.clear(extent.block, extent.block_count);
+                state.free(extent.block, extent.block_count);
             }
             is_reached || is_held
         });
         if waiting.capacity() > 4 * waiting.len() {
             waiting.shrink_to(2 * waiting.len());
         }
+        state.waiting = waiting;
         held_blocks
     }
 
     /// Makes sure that `bytes` can be written beyond the last used block without asking the file system.
     ///
     /// # Errors
-    /// `Full` if there is no room; nothing changed.
+    /// `Full` if there is no room. Then holes were taken back as far as that works: deletes and checkpoints go on in them.
     pub fn keep_back(&self, bytes: u64) -> Result<()> {
         let mut state = self.state.lock().expect(POISON);
-        let wanted = state.used.end() + bytes.div_ceil(self.data.block_bytes() as u64);
-        if wanted <= state.file_blocks { Ok(()) } else { self.grow(&mut state, wanted) }
+        let blocks = bytes.div_ceil(self.data.block_bytes() as u64);
+        let wanted = state.used.end() + blocks;
+        if wanted <= state.room_blocks {
+            return Ok(());
+        }
+        let grown = self.grow(&mut state, wanted);
+        if grown.is_err() {
+            self.take_back_instead(&mut state, blocks);
+        }
+        grown
     }
 
     /// Bytes that can be written beyond the last used block without asking the file system.
     pub fn kept_back_bytes(&self) -> u64 {
-        let state = self.state.lock().expect(POISON);
-        state.file_blocks.saturating_sub(state.used.end()) * self.data.block_bytes() as u64
+        self.state.lock().expect(POISON).kept_back_blocks() * self.data.block_bytes() as u64
     }
 
-    /// Cuts the file's tail down to `spare_bytes` beyond the last block that is used, waiting included.
-    ///
-    /// # Errors
-    /// `Io`.
-    pub fn cut_tail(&self, spare_bytes: u64) -> Result<()> {
-        let block_bytes = self.data.block_bytes() as u64;
-        let mut state = self.state.lock().expect(POISON);
-        let keep = state.used.end() + spare_bytes.div_ceil(block_bytes);
-        if state.file_blocks <= keep + keep / 8 + 16 {
-            return Ok(());
-        }
-        let path = self.data.path();
-        self.data.file().set_len(keep * block_bytes).map_err(|e| Error::io("shorten", path, &e))?;
-        state.file_blocks = keep;
-        Ok(())
+    /// Bytes of free blocks between those in use, holes not counted.
+    pub fn free_between_bytes(&self) -> u64 {
+        self.state.lock().expect(POISON).free_between_blocks() * self.data.block_bytes() as u64
+    }
+
+    /// Bytes that the whole space map takes when all of it is written.
+    pub fn map_bytes(&self) -> u64 {
+        let pages = self.state.lock().expect(POISON).used.page_count() as u64;
+        let page_blocks = u64::from(self.data.blocks_of(PAGE_HEADER_BYTES + PAGE_WORDS * 8));
+        // One more page where the file grows, and the list of pages.
+        ((pages + 1) * page_blocks + pages / 64 + 2) * self.data.block_bytes() as u64
     }
 
     /// How the space is used.
     pub fn stats(&self) -> SpaceStats {
         let state = self.state.lock().expect(POISON);
         SpaceStats {
-            used_blocks: state.used.used(),
+            used_blocks: state.used.used() - state.holes.used(),
             waiting_blocks: state.waiting.iter().map(|extent| u64::from(extent.block_count)).sum::<u64>()
                 + state.stale.iter().map(|(_, block_count)| u64::from(*block_count)).sum::<u64>(),
-            end_block: state.used.end(),
+            end_block: state.used.end_not_in(&state.holes),
             file_blocks: state.file_blocks,
         }
     }
@@ -256,32 +304,41 @@ impl Space {
         for (block, block_count) in self.unreached(CommitSeq(u64::MAX)) {
             known.set(block, block_count);
         }
-        self.state.lock().expect(POISON).used.runs_not_in(&known)
+        let state = self.state.lock().expect(POISON);
+        state.used.without(&state.holes).runs_not_in(&known)
     }
 
     /// Whether every block of an extent is in use.
     pub fn is_used(&self, block: u64, block_count: u32) -> bool {
-        self.state.lock().expect(POISON).used.all_set(block, block_count)
+        let state = self.state.lock().expect(POISON);
+        state.used.all_set(block, block_count) && state.holes.none_set(block, block_count)
     }
 
     fn grow(&self, state: &mut State, wanted_blocks: u64) -> Result<()> {
-        let block_bytes = self.data.block_bytes() as u64;
-        let from = state.file_blocks;
+        let file_blocks = state.file_blocks;
+        if state.room_blocks < file_blocks && self.reserve(state.room_blocks, file_blocks).is_ok() {
+            // What the file had when it was opened, holes or not.
+            state.room_blocks = file_blocks;
+            if wanted_blocks <= file_blocks {
+                return Ok(());
+            }
+        }
+        let from = state.room_blocks;
         // A little ahead, so that the file system is asked seldom; a small database stays small.
-        let ahead = (from / 8).clamp(16, 2048);
-        let path = self.data.path();
-        let reserve = |to: u64| self.data.file().reserve(from * block_bytes, (to - from) * block_bytes);
-        let grown = match reserve(wanted_blocks + ahead) {
+        let ahead = (file_blocks / 8).clamp(16, 2048);
+        let grown = match self.reserve(from, wanted_blocks + ahead) {
             Ok(()) => Ok(wanted_blocks + ahead),
-            Err(_) => reserve(wanted_blocks).map(|()| wanted_blocks),
+            Err(_) => self.reserve(from, wanted_blocks).map(|()| wanted_blocks),
         };
         match grown {
             Ok(blocks) => {
-                state.file_blocks = blocks;
+                state.room_blocks = blocks;
+                state.file_blocks = file_blocks.max(blocks);
+                state.hole_refused = false;
                 Ok(())
             }
             Err(error) => {
-                let error = Error::io("make room in", path, &error);
+                let error = Error::io("make room in", self.data.path(), &error);
                 if error.code() == Code::DiskFull {
                     Err(error)
                 } else {
@@ -289,5 +346,35 @@ impl Space {
                 }
             }
         }
+    }
+
+    /// Asks the file system for the blocks from one to before another.
+    fn reserve(&self, from: u64, to: u64) -> std::io::Result<()> {
+        let block_bytes = self.data.block_bytes() as u64;
+        self.data.file().reserve(from * block_bytes, (to - from) * block_bytes)
+    }
+}
+
+impl State {
+    /// Somebody's from here on, whatever they were.
+    fn own(&mut self, block: u64, block_count: u32) {
+        self.used.set(block, block_count);
+        if self.holes.used() > 0 {
+            self.holes.clear(block, block_count);
+        }
+    }
+
+    /// Nobody's from here on.
+    fn free(&mut self, block: u64, block_count: u32) {
+        debug_assert!(self.holes.none_set(block, block_count), "block {block} was free before");
+        self.used.clear(block, block_count);
+    }
+
+    fn kept_back_blocks(&self) -> u64 {
+        self.room_blocks.saturating_sub(self.used.end())
+    }
+
+    fn free_between_blocks(&self) -> u64 {
+        self.room_blocks.min(self.used.end()).saturating_sub(self.used.used())
     }
 }

@@ -317,8 +317,7 @@ impl Checkpointer {
     }
 
     fn sync(&self) -> std::result::Result<(), CheckpointError> {
-        let data = self.store.pages.data();
-        data.file().sync_data().map_err(|e| CheckpointError::Poison(Error::io("sync", data.path(), &e)))
+        self.store.pages.data().sync().map_err(CheckpointError::Poison)
     }
 
     /// Writes the older of the two superblocks and syncs. D2: the other one is whole all the while.

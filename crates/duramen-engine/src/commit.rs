@@ -8,6 +8,7 @@
 mod apply;
 mod changes;
 mod group;
+mod order;
 mod reads;
 mod recent;
 #[cfg(test)]
@@ -15,7 +16,6 @@ mod tests;
 mod throttle;
 mod wait;
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -29,22 +29,18 @@ use crate::ids::{CommitSeq, TreeId};
 use crate::options::Durability;
 use crate::snapshot::Registration;
 use crate::sync::{Condvar, Mutex, MutexGuard};
-use crate::tree::{Apply, Loading, Stop};
-use crate::wal::{Log, Record};
+use crate::wal::Log;
 
 pub use apply::{Applied, Applying, apply_changes};
 pub use changes::{Changes, OwnedValue, RecordChange, decode_record};
 pub use reads::Reads;
 pub use throttle::Throttle;
 
-use group::{Forming, Left};
-use recent::{Recent, Verdict};
-use wait::{Waiter, Word};
+use group::Forming;
+use order::conflict;
+use recent::Recent;
 
 const POISON: &str = "nothing panics while the order is locked";
-
-/// How often a commit that finds nodes missing lets go of the order to read them, before it reads under it.
-const WARM_ROUNDS_MAX: u32 = 4;
 
 /// The commit pipeline of an open database.
 #[derive(Debug)]
@@ -63,6 +59,7 @@ pub struct Committer {
     unsynced_bytes: AtomicU64,
     log_bytes: AtomicU64,
     poison: OnceLock<Error>,
+    process: u32,
     closed: AtomicBool,
     next_tree: AtomicU64,
     /// Slows commits down while memory fills.
@@ -96,8 +93,8 @@ struct Order {
 /// A transaction ready to commit.
 #[derive(Debug)]
 pub struct Submission {
-    /// The root it read.
-    pub base: Arc<Root>,
+    /// The root it read, held: validation may have to look at it again.
+    pub base: Registration,
     /// What it read there.
     pub reads: Reads,
     /// What it writes.
@@ -149,6 +146,7 @@ impl Committer {
             unsynced_bytes: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
             poison: OnceLock::new(),
+            process: std::process::id(),
             closed: AtomicBool::new(false),
             next_tree: AtomicU64::new(next_tree.0),
             throttle,
@@ -214,6 +212,14 @@ impl Committer {
         }
     }
 
+    /// A process that was forked from the one that opened the database must not write: both would.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub fn same_process(&self) -> Result<()> {
+        if self.process == std::process::id() { Ok(()) } else { Err(Error::forked()) }
+    }
+
     /// Whether commits are taken.
     ///
     /// # Errors
@@ -246,64 +252,12 @@ impl Committer {
         self.throttle.wake();
     }
 
-    /// Commits a transaction and returns its place in the order once its level is reached.
-    ///
-    /// # Errors
-    /// `Conflict`, `Full`, `InDoubt`, `Poisoned`, or what reading a page said.
-    pub fn submit(&self, submission: Submission) -> Result<Ordered> {
-        if let Err(error) = self.not_alone().and_then(|()| self.slow_down(&submission)) {
-            return Err(self.abandon(error, &submission.values));
-        }
-        let Prepared { mut submission, record } = self.prepare(submission)?;
-        for round in 0.. {
-            if let Err(error) = self.validate_early(&mut submission) {
-                return Err(self.abandon(error, &submission.values));
-            }
-            let loading = if round < WARM_ROUNDS_MAX { Loading::ResidentOnly } else { Loading::Allowed };
-            let mut order = self.lock();
-            match self.enter(&mut order, &mut submission, &record, loading) {
-                Ok(seq) => return self.see_through(order, seq, submission.level),
-                Err(Stop::Failed(error)) => {
-                    drop(order);
-                    return Err(self.abandon(error, &submission.values));
-                }
-                Err(Stop::Missing) => drop(order),
-            }
-            if let Err(error) = self.warm(&submission, round) {
-                return Err(self.abandon(error, &submission.values));
-            }
-        }
-        unreachable!("a round that may load is the last")
-    }
-
-    /// Runs `build` and commits what it returns while nobody else can order a commit.
-    ///
-    /// # Errors
-    /// As [`Committer::submit`], without `Conflict`; and what `build` said.
-    pub fn submit_alone<T>(
-        &self,
-        build: impl FnOnce(Arc<Root>) -> Result<(T, Option<Submission>)>,
-    ) -> Result<(T, Option<Ordered>)> {
-        self.not_alone()?;
-        // Before the lock: the checkpoint that makes room needs it.
-        self.throttle.wait(&self.store)?;
-        let mut order = self.lock();
-        let alone = Alone::enter();
-        let built = build(self.sealed());
-        drop(alone);
-        let (out, submission) = built?;
-        let Some(submission) = submission else { return Ok((out, None)) };
-        let Prepared { mut submission, record } = self.prepare(submission)?;
-        match self.enter(&mut order, &mut submission, &record, Loading::Allowed) {
-            Ok(seq) => self.see_through(order, seq, submission.level).map(|ordered| (out, Some(ordered))),
-            Err(Stop::Failed(error)) => Err(self.abandon(error, &submission.values)),
-            Err(Stop::Missing) => unreachable!("loading is allowed"),
-        }
-    }
-
     /// Whether a commit survives a power cut.
     pub fn reached_disk(&self, ordered: Ordered) -> bool {
-        self.durable() >= ordered.seq && self.still_there(&self.lock(), ordered).is_ok()
+        // Who holds the order cannot ask for it again: "not yet" is never wrong.
+        self.not_alone().is_ok()
+            && self.durable() >= ordered.seq
+            && self.still_there(&self.lock(), ordered).is_ok()
     }
 
     /// Waits until a commit survives a power cut.
@@ -313,6 +267,11 @@ impl Committer {
     pub fn wait_disk(&self, ordered: Ordered) -> Result<()> {
         self.wait_written(ordered)?;
         self.sync_through(ordered.seq)
+    }
+
+    /// Whether a root is one that was published, and not one of commits that were dropped.
+    pub fn is_kept(&self, root: &Root) -> bool {
+        self.still_there(&self.lock(), Ordered { seq: root.seq, lineage: root.lineage }).is_ok()
     }
 
     fn still_there(&self, order: &Order, ordered: Ordered) -> Result<()> {
@@ -371,6 +330,7 @@ impl Committer {
     /// # Errors
     /// As [`Committer::sync_through`].
     pub fn mark(&self) -> Result<bool> {
+        self.not_alone()?;
         let durable = self.durable();
         if CommitSeq(self.marked.load(Ordering::Relaxed)) >= durable {
             return Ok(false);
@@ -453,201 +413,4 @@ impl Committer {
             self.turn.notify_all();
         }
     }
-
-    /// A closure that runs alone holds the order: another commit of the same thread would wait for itself.
-    fn not_alone(&self) -> Result<()> {
-        if ALONE.get() {
-            return Err(Error::invalid("a commit inside the closure of another transaction that runs alone")
-                .with_hint("use the transaction that the closure was given"));
-        }
-        Ok(())
-    }
-
-    fn slow_down(&self, submission: &Submission) -> Result<()> {
-        self.usable()?;
-        self.store.pages.meter().make_room();
-        if submission.changes.only_deletes() { Ok(()) } else { self.throttle.wait(&self.store) }
-    }
-
-    fn prepare(&self, submission: Submission) -> Result<Prepared> {
-        let room = if submission.changes.only_deletes() {
-            Ok(())
-        } else {
-            // Room for the worst checkpoint is there before anything is ordered (D7).
-            self.throttle.ensure_room(&self.store, submission.changes.bytes())
-        };
-        if let Err(error) = self.usable().and(room) {
-            return Err(self.abandon(error, &submission.values));
-        }
-        let record = Record::new(submission.changes.encode());
-        Ok(Prepared { submission, record })
-    }
-
-    fn abandon(&self, error: Error, values: &[Location]) -> Error {
-        self.store.space.value_aborted(values);
-        if error.is_retryable() {
-            self.conflicts.fetch_add(1, Ordering::Relaxed);
-        }
-        error
-    }
-
-    /// Validation without the lock: all but the newest commits, and whole roots where those are not enough.
-    fn validate_early(&self, submission: &mut Submission) -> Result<()> {
-        if submission.reads.is_empty() {
-            return Ok(());
-        }
-        let base = &submission.base;
-        let (recent, held, lineage) = {
-            let order = self.lock();
-            (order.recent.after(base.seq), self.hold_sealed(), order.lineage)
-        };
-        let changed = base.lineage != lineage
-            || match recent {
-                Some(commits) => commits.iter().any(|keys| submission.reads.touch(keys)),
-                None => submission.reads.differ(&self.store.pages, base, held.root())?,
-            };
-        if changed {
-            return Err(conflict());
-        }
-        // What was read is as true of this root: only what comes after it is still to be looked at.
-        submission.base = Arc::clone(held.root());
-        Ok(())
-    }
-
-    fn hold_sealed(&self) -> Registration {
-        self.store.registry.register(|| self.sealed())
-    }
-
-    /// Stage one: validates, gives a sequence, applies, joins the forming group.
-    fn enter(
-        &self,
-        order: &mut Order,
-        submission: &mut Submission,
-        record: &Record,
-        loading: Loading,
-    ) -> std::result::Result<CommitSeq, Stop> {
-        self.usable()?;
-        let sealed = self.sealed();
-        if !submission.reads.is_empty() {
-            let base = &submission.base;
-            let unchanged = base.lineage == order.lineage
-                && match order.recent.check(base.seq, &submission.reads) {
-                    Verdict::Unchanged => true,
-                    Verdict::Changed => false,
-                    Verdict::TooOld if loading == Loading::ResidentOnly => return Err(Stop::Missing),
-                    Verdict::TooOld => !submission.reads.differ(&self.store.pages, base, &sealed)?,
-                };
-            if !unchanged {
-                return Err(Stop::Failed(conflict()));
-            }
-        }
-        let seq = sealed.seq.next();
-        let applied = apply_changes(
-            &self.store,
-            &sealed.trees,
-            &submission.changes.lists(),
-            seq,
-            Applying::Commit(loading),
-        )?;
-        let root = Root { seq, lineage: order.lineage, trees: applied.trees, position: OnceLock::new() };
-        let values = std::mem::take(&mut submission.values);
-        self.store.space.value_committed(&values, seq);
-        order.forming.puts |= !submission.changes.only_deletes();
-        let left = Left {
-            seq,
-            replaced: applied.replaced,
-            stale: applied.stale,
-            dropped_values: applied.dropped_values,
-            values,
-        };
-        order.forming.join(record.clone(), left);
-        order.recent.push(seq, std::mem::take(&mut submission.changes).into_keys());
-        self.sealed.store(Arc::new(root));
-        Ok(seq)
-    }
-
-    /// Leads, or waits for the group, as the level asks.
-    fn see_through(
-        &self,
-        mut order: MutexGuard<'_, Order>,
-        seq: CommitSeq,
-        level: Durability,
-    ) -> Result<Ordered> {
-        self.commits.fetch_add(1, Ordering::Relaxed);
-        let ordered = Ordered { seq, lineage: order.lineage };
-        order.forming.wants_sync |= level == Durability::Disk;
-        if !order.leading {
-            order.leading = true;
-            drop(order);
-            return self.lead().map(|()| ordered);
-        }
-        if level == Durability::Memory {
-            return Ok(ordered);
-        }
-        let waiter = Arc::new(Waiter::default());
-        order.forming.waiters.push(Arc::clone(&waiter));
-        drop(order);
-        match waiter.wait() {
-            Word::Lead => self.lead().map(|()| ordered),
-            Word::Done(outcome, index) => {
-                outcome.pass_on(index);
-                outcome.result.clone().map(|()| ordered)
-            }
-        }
-    }
-
-    /// Brings into memory what the changes will touch, without the lock: first the paths to the keys, and if that
-    /// was not enough also the neighbours that nodes are joined with.
-    fn warm(&self, submission: &Submission, round: u32) -> Result<()> {
-        let held = self.hold_sealed();
-        let (trees, changes) = (&held.root().trees, submission.changes.lists());
-        if round == 0 {
-            for (id, changes) in &changes {
-                if let Some(slot) = trees.get(*id).and_then(|tree| tree.slot.as_ref()) {
-                    Apply::warm(&self.store.pages, slot, changes)?;
-                }
-            }
-            return Ok(());
-        }
-        let seq = held.root().seq.next();
-        let applied = apply_changes(&self.store, trees, &changes, seq, Applying::Commit(Loading::Allowed));
-        applied.map(|_| ()).map_err(|stop| dropped_is_conflict(stop).into_error())
-    }
-}
-
-thread_local! {
-    static ALONE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Set while this thread runs a closure that holds the order.
-struct Alone;
-
-impl Alone {
-    fn enter() -> Alone {
-        ALONE.set(true);
-        Alone
-    }
-}
-
-impl Drop for Alone {
-    fn drop(&mut self) {
-        ALONE.set(false);
-    }
-}
-
-struct Prepared {
-    submission: Submission,
-    record: Record,
-}
-
-/// The transaction found the tree when it wrote to it: somebody has dropped it since.
-fn dropped_is_conflict(stop: Stop) -> Stop {
-    match stop {
-        Stop::Failed(error) if error.code() == Code::NoSuchTree => Stop::Failed(conflict()),
-        stop => stop,
-    }
-}
-
-fn conflict() -> Error {
-    Error::new(Code::WriteConflict, "another transaction changed what this one read")
 }

@@ -12,7 +12,7 @@ mod superblock;
 mod tests;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use duramen_disk::File;
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
@@ -35,6 +35,8 @@ pub struct DataFile {
     database: DatabaseId,
     block_bytes: usize,
     buffers: Arc<Buffers>,
+    /// Held across a sync; the first failure stays.
+    syncing: Arc<Mutex<Option<Error>>>,
 }
 
 impl DataFile {
@@ -42,13 +44,39 @@ impl DataFile {
     #[must_use]
     pub fn new(file: Arc<dyn File>, path: &Path, database: DatabaseId, block_bytes: usize) -> DataFile {
         assert!(block_bytes.is_power_of_two(), "blocks are a power of two");
-        DataFile { file, path: path.to_owned(), database, block_bytes, buffers: Buffers::new() }
+        DataFile {
+            file,
+            path: path.to_owned(),
+            database,
+            block_bytes,
+            buffers: Buffers::new(),
+            syncing: Arc::default(),
+        }
     }
 
     /// The file itself, for syncs and lengths.
     #[must_use]
     pub fn file(&self) -> &Arc<dyn File> {
         &self.file
+    }
+
+    /// Makes everything written to the file durable.
+    ///
+    /// One at a time, and after a failure never again (D6): the system tells of pages that it could not write once, to
+    /// whoever syncs next. Who syncs after that must not be told that all is well.
+    ///
+    /// # Errors
+    /// `Io`, at the first failure and ever after.
+    pub fn sync(&self) -> Result<()> {
+        let mut failed = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = &*failed {
+            return Err(error.clone());
+        }
+        self.file.sync_data().map_err(|error| {
+            let error = Error::io("sync", &self.path, &error);
+            *failed = Some(error.clone());
+            error
+        })
     }
 
     /// Where it lies, for messages.

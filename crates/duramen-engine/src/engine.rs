@@ -19,18 +19,20 @@ use duramen_disk::{Disk, Lock};
 use crate::catalog::Root;
 use crate::checkpoint::Store;
 use crate::commit::Committer;
+use crate::data_file::Superblock;
 use crate::error::{Code, Error, ErrorKind, Result};
-use crate::ids::{Generation, TreeId};
+use crate::ids::{CommitSeq, Generation, TreeId};
 use crate::limits::CONFLICTS_MAX;
 use crate::options::{Background, Durability, Options};
 use crate::threads::Threads;
 use crate::transaction::{Receipt, Snapshot, Transaction};
 use crate::tree::{Reducers, Slot, Stop, find_resident};
 use crate::verify::{Check, CheckReport};
+use crate::wal::{LogIdentity, read_through};
 
 pub use event::{Event, EventHook};
 use keeper::Keeper;
-pub use stats::{Posture, Stats};
+pub use stats::{Posture, RecoveryStats, Stats};
 
 const POISON: &str = "nothing panics while the threads are locked";
 
@@ -68,7 +70,7 @@ struct Inner {
 #[derive(Debug)]
 enum Mode {
     Write { committer: Arc<Committer>, keeper: Arc<Keeper> },
-    Read { root: Arc<Root>, roots: Option<Slot> },
+    Read { root: Arc<Root>, roots: Option<Slot>, superblock: Box<Superblock> },
 }
 
 impl Engine {
@@ -139,7 +141,7 @@ impl Engine {
         Ok((out, Receipt::new(committer, ordered, level)))
     }
 
-    /// Holds the newest published state.
+    /// Holds the newest published state. Works after [`Engine::close`] too, which ends commits and not reads.
     ///
     /// # Errors
     /// `Invalid` if this process was forked.
@@ -194,10 +196,14 @@ impl Engine {
         if keeper.checkpoint_due() {
             keeper.checkpoint(false, None, &mut || ())?;
         }
-        Ok(())
+        keeper.reap_when_quiet()
     }
 
-    /// Reads and checks everything: pages, order, counts, reductions recomputed, each extent accounted for once.
+    /// Reads and checks everything: of the data file each page of the newest state, order, counts, reductions recomputed,
+    /// each extent accounted for once; of the log each frame and commit behind the newest checkpoint, and that it does
+    /// not end before what is known to be durable. Frames before that checkpoint nobody needs, and nobody checks.
+    ///
+    /// Commits go on meanwhile; a checkpoint waits while the log and the tree of roots are read.
     ///
     /// # Errors
     /// `Io` if something could not be read at all; damage is in the report.
@@ -205,7 +211,13 @@ impl Engine {
         let store = &self.inner.store;
         let begin = |roots: Option<&Slot>, reaping: &BTreeMap<TreeId, Option<Vec<u8>>>| {
             let snapshot = self.snapshot()?;
-            Ok((Check::begin(store, snapshot.root(), roots, reaping), snapshot))
+            let mut check = Check::begin(store, snapshot.root(), roots, reaping);
+            let durable = match &self.inner.mode {
+                Mode::Write { committer, .. } => committer.durable(),
+                Mode::Read { root, .. } => root.seq,
+            };
+            check.log(self.read_log(), durable);
+            Ok((check, snapshot))
         };
         let generation = || match &self.inner.mode {
             Mode::Write { keeper, .. } => keeper.checkpointer().superblock().generation,
@@ -219,6 +231,17 @@ impl Engine {
         Ok(check.finish(snapshot.root(), before == generation()))
     }
 
+    /// Reads the log from the newest checkpoint on.
+    fn read_log(&self) -> Result<(CommitSeq, u64)> {
+        let superblock = match &self.inner.mode {
+            Mode::Write { keeper, .. } => keeper.checkpointer().superblock(),
+            Mode::Read { superblock, .. } => Superblock::clone(superblock),
+        };
+        let identity = LogIdentity { database: superblock.database, log: superblock.log };
+        let inner = &self.inner;
+        read_through(&*inner.disk, &inner.wal_dir, identity, &superblock.geometry, &superblock.replay)
+    }
+
     /// Where the database lies.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -226,11 +249,14 @@ impl Engine {
     }
 
     /// Takes no more commits, waits for those under way, writes a last checkpoint, and gives the lock back when the
-    /// last handle is dropped.
+    /// last handle is dropped. Until then what is published can be read.
     ///
     /// # Errors
     /// What the last checkpoint said; everything acknowledged is safe in the log all the same.
     pub fn close(&self) -> Result<()> {
+        if let Mode::Write { committer, .. } = &self.inner.mode {
+            committer.not_alone()?;
+        }
         if self.inner.left.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
@@ -269,11 +295,7 @@ impl Engine {
     }
 
     fn same_process(&self) -> Result<()> {
-        if self.inner.process == std::process::id() {
-            return Ok(());
-        }
-        Err(Error::new(Code::ForkedHandle, "the handle was opened by the process this one was forked from")
-            .with_hint("open the database in the process that uses it"))
+        if self.inner.process == std::process::id() { Ok(()) } else { Err(Error::forked()) }
     }
 }
 
@@ -321,31 +343,50 @@ fn start_threads(keeper: &Arc<Keeper>, options: &Options) -> Result<Option<Threa
     drop(keeper.make_room());
     let mut threads = Threads::new();
     let log = Arc::clone(keeper);
-    threads.start("duramen-log", move || {
-        if log.is_poisoned() {
-            return;
-        }
-        if let Err(error) = log.log_step() {
-            log.failed(error);
-        }
-    })?;
+    threads.start(
+        "duramen-log",
+        move || {
+            if log.is_poisoned() {
+                return;
+            }
+            if let Err(error) = log.log_step() {
+                log.failed(error);
+            }
+        },
+        gave_up(keeper),
+    )?;
     let space = Arc::clone(keeper);
-    threads.start("duramen-space", move || {
-        if space.is_poisoned() {
-            return;
-        }
-        space.store().pages.meter().sweep_anew();
-        space.sweep();
-        let spilled = space.spill_snapshots();
-        let written = if space.checkpoint_due() {
-            space.checkpoint(false, None, &mut || ()).map(|_| ())
-        } else {
-            Ok(())
-        };
-        let room = space.make_room();
-        if let Err(error) = spilled.and(written).and(room) {
-            space.failed(error);
-        }
-    })?;
+    threads.start(
+        "duramen-space",
+        move || {
+            if space.is_poisoned() {
+                return;
+            }
+            space.store().pages.meter().sweep_anew();
+            space.sweep();
+            let spilled = space.spill_snapshots();
+            let written = if space.checkpoint_due() {
+                space.checkpoint(false, None, &mut || ()).map(|_| ())
+            } else {
+                Ok(())
+            };
+            let reaped = space.reap_when_quiet();
+            let room = space.make_room();
+            if let Err(error) = spilled.and(written).and(reaped).and(room) {
+                space.failed(error);
+            }
+        },
+        gave_up(keeper),
+    )?;
     Ok(Some(threads))
+}
+
+/// Without its threads an engine acknowledges nothing more.
+fn gave_up(keeper: &Arc<Keeper>) -> impl FnOnce(Error) + Send + use<> {
+    let keeper = Arc::downgrade(keeper);
+    move |error| {
+        if let Some(keeper) = keeper.upgrade() {
+            keeper.give_up(error);
+        }
+    }
 }

@@ -181,6 +181,13 @@ impl Error {
         Error::new(Code::EnginePoisoned, format!("nothing is acknowledged any more since {cause}"))
     }
 
+    /// The handle came here through a fork.
+    #[must_use]
+    pub fn forked() -> Error {
+        Error::new(Code::ForkedHandle, "the handle was opened by the process this one was forked from")
+            .with_hint("open the database in the process that uses it")
+    }
+
     /// A call that cannot be right.
     #[must_use]
     pub fn invalid(message: impl Into<String>) -> Error {

@@ -23,7 +23,7 @@ const SWEEP_FROM_PERCENT: usize = 90;
 /// After a sweep that found little, this part of the bound may come in before the next.
 const SWEEP_STEP_PART: usize = 32;
 
-/// Bytes of nodes in memory, and how many of them are not on disk yet.
+/// Bytes of nodes in memory, and how many bytes those will take on disk that are not there yet.
 pub struct Meter {
     resident_bytes: AtomicUsize,
     dirty_bytes: AtomicUsize,
@@ -106,7 +106,7 @@ impl Meter {
         self.resident_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes of nodes that have no place on disk.
+    /// Bytes that the nodes without a place on disk will take there, in whole blocks.
     pub fn dirty_bytes(&self) -> usize {
         self.dirty_bytes.load(Ordering::Relaxed)
     }
@@ -126,10 +126,9 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Charges `bytes` to the meter, as dirty or clean.
+    /// Charges `bytes` of memory to the meter, and what a checkpoint will write for them.
     #[must_use]
-    pub fn new(meter: &Arc<Meter>, bytes: usize, dirty: bool) -> Charge {
-        let dirty_bytes = if dirty { bytes } else { 0 };
+    pub fn new(meter: &Arc<Meter>, bytes: usize, dirty_bytes: usize) -> Charge {
         meter.resident_bytes.fetch_add(bytes, Ordering::Relaxed);
         meter.dirty_bytes.fetch_add(dirty_bytes, Ordering::Relaxed);
         Charge { meter: Arc::clone(meter), bytes, dirty: AtomicUsize::new(dirty_bytes) }

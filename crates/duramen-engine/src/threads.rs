@@ -1,6 +1,7 @@
 //! The one place where threads start: one looks after the log, one after memory and checkpoints, and for a moment
 //! some that share one piece of work.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -43,16 +44,29 @@ impl Threads {
         Threads { stop: Arc::new(Stop::default()), handles: Vec::new() }
     }
 
-    /// Starts a thread that runs `step` about every ten milliseconds.
+    /// Starts a thread that runs `step` about every ten milliseconds. Should a step panic, `failed` is told what it said, and
+    /// the thread ends.
     ///
     /// # Errors
     /// `Io` if the system gives no thread.
     #[allow(clippy::disallowed_methods, reason = "threads start here and nowhere else")]
-    pub fn start(&mut self, name: &str, mut step: impl FnMut() + Send + 'static) -> Result<()> {
+    pub fn start(
+        &mut self,
+        name: &str,
+        mut step: impl FnMut() + Send + 'static,
+        failed: impl FnOnce(Error) + Send + 'static,
+    ) -> Result<()> {
         let stop = Arc::clone(&self.stop);
+        let thread = name.to_owned();
         let run = move || {
             while stop.tick() {
-                step();
+                if catch_unwind(AssertUnwindSafe(&mut step)).is_err() {
+                    let message = format!("the thread {thread} panicked: this is a fault of the engine");
+                    failed(
+                        Error::new(Code::System, message).with_hint("report it, and open the database again"),
+                    );
+                    return;
+                }
             }
         };
         let started = std::thread::Builder::new().name(name.to_owned()).spawn(run);

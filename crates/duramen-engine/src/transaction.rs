@@ -34,6 +34,8 @@ pub struct Transaction {
     changes: Changes,
     /// Pages of the big values written so far.
     values: Vec<Location>,
+    /// Pages of big values that this transaction wrote and then replaced.
+    superseded: Vec<Location>,
     /// Trees created by this transaction.
     created: BTreeMap<TreeId, TreeState>,
     /// Trees with this transaction's own writes applied, for what only a tree can answer.
@@ -90,6 +92,7 @@ impl Transaction {
             reads: Reads::default(),
             changes: Changes::default(),
             values: Vec::new(),
+            superseded: Vec::new(),
             created: BTreeMap::new(),
             forks: BTreeMap::new(),
             unforked: BTreeMap::new(),
@@ -260,10 +263,12 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::get`].
     pub fn nth(&mut self, tree: TreeId, index: u64) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        // Which entry is the n-th depends on every key before it, and a missing one on all.
-        self.reads.range(tree, &KeyRange::all());
         let slot = self.fork(tree)?;
-        self.view.nth_in(slot.as_ref(), index)
+        let found = self.view.nth_in(slot.as_ref(), index)?;
+        // Which entry is the n-th depends on every key up to it, and that there is none on all.
+        let to = found.as_ref().map(|(key, _)| [&key[..], &[0]].concat());
+        self.reads.range(tree, &KeyRange { from: Vec::new(), to });
+        Ok(found)
     }
 
     /// The reduction of a range. O(log n).
@@ -293,6 +298,7 @@ impl Transaction {
     /// `Conflict` if something read has changed, or a tree written to was dropped: run it again. `Full`: nothing was changed. `InDoubt`: it may or
     /// may not survive; reopen and look. `Poisoned`: an earlier sync failed.
     pub fn commit(mut self, level: Durability) -> Result<Receipt> {
+        self.committer.same_process()?;
         let committer = Arc::clone(&self.committer);
         match self.take_submission(level)? {
             Some(submission) => Ok(Receipt::new(&committer, committer.submit(submission)?, level)),
@@ -307,17 +313,18 @@ impl Transaction {
         if self.changes.is_empty() {
             return Ok(None);
         }
+        // What was only for this transaction's own reads gives its memory back before it waits for any.
+        self.forks.clear();
+        self.unforked.clear();
         if !self.values.is_empty() {
             // D1: extents are durable before a frame can name them.
-            let data = self.view.store().pages.data();
-            if let Err(error) = data.file().sync_data() {
-                let error = Error::io("sync", data.path(), &error);
+            if let Err(error) = self.view.store().pages.data().sync() {
                 self.committer.poison(error.clone());
                 return Err(Error::poisoned(error.message()));
             }
         }
         Ok(Some(Submission {
-            base: Arc::clone(self.view.root()),
+            base: self.view.registration().clone(),
             reads: std::mem::take(&mut self.reads),
             changes: std::mem::take(&mut self.changes),
             values: std::mem::take(&mut self.values),
@@ -348,7 +355,8 @@ impl Transaction {
         if value.big {
             let pages = BigRef::decode(&value.bytes)?.pages(&self.view.store().pages)?;
             self.values.retain(|page| !pages.contains(page));
-            self.view.store().space.value_aborted(&pages);
+            // Not before the end: a cursor of this transaction may stand on it.
+            self.superseded.extend(pages);
         }
         Ok(())
     }
@@ -402,7 +410,8 @@ impl Transaction {
         let changes: Vec<Change<'_>> = keys.iter().map(|key| Change { key, value: own(key) }).collect();
         let store = self.view.store();
         let mut apply = Apply::new(&store.pages, &store.geometry, self.base_seq(), Loading::Allowed)
-            .reduced_by(state.reducer.as_deref());
+            .reduced_by(state.reducer.as_deref())
+            .in_private();
         let forked = apply.tree(root.as_ref(), &changes).map_err(crate::tree::Stop::into_error)?;
         self.forks.insert(tree, forked.clone());
         Ok(forked)
@@ -412,7 +421,9 @@ impl Transaction {
 impl Drop for Transaction {
     fn drop(&mut self) {
         // Values of a transaction that was given up: nobody will ever name their extents.
-        self.view.store().space.value_aborted(&self.values);
+        let space = &self.view.store().space;
+        space.value_aborted(&self.values);
+        space.value_aborted(&self.superseded);
     }
 }
 

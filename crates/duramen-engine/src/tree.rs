@@ -31,7 +31,7 @@ pub use range::KeyRange;
 pub use read::{count, find, find_resident, nth};
 pub use reduce::{Reduced, fresh_reduction, reduce};
 pub use reducer::one as entry_reduction;
-pub use reducer::{Builtin, Reducer, ReducerFactory, ReducerSpec, Reducers};
+pub use reducer::{Builtin, Combined, Reducer, ReducerFactory, ReducerSpec, Reducers};
 pub use slot::{Chunk, Slot};
 pub use sweep::{sweep, warm_keys};
 pub use write::{NodeSink, write_tree};

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::catalog::Root;
 use crate::checkpoint::Store;
+use crate::error::Result;
 use crate::ids::{CommitSeq, TreeId};
 use crate::tree::Slot;
 
@@ -31,6 +32,8 @@ pub struct CheckReport {
     pub big_values: u64,
     /// Reductions that were recomputed and compared.
     pub reductions: u64,
+    /// Commits read from the log: those behind the newest checkpoint.
+    pub log_commits: u64,
     /// Extents (first block, blocks) in use that nothing leads to: space lost, no data. None, unless something is
     /// being written at this moment.
     pub unreached: Vec<(u64, u32)>,
@@ -92,6 +95,20 @@ impl<'a> Check<'a> {
         look_for_free(&mut walk, 0);
         walk.reached.extend(store.space.unreached(root.seq));
         Check { walk, store }
+    }
+
+    /// Takes what reading the log came to: its last commit, and how many there are. Not to be before `durable`.
+    pub fn log(&mut self, read: Result<(CommitSeq, u64)>, durable: CommitSeq) {
+        let report = &mut self.walk.report;
+        match read {
+            Ok((last, commits)) => {
+                report.log_commits = commits;
+                if last < durable {
+                    report.problem(format!("the log ends after commit {last}, and {durable} was durable"));
+                }
+            }
+            Err(error) => report.problem(error.message().to_owned()),
+        }
     }
 
     /// Walks the root's trees, and accounts for every block. Where a checkpoint has run since the beginning, what was

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use duramen_sim::damage::{Bits, closed, flips, killed, rearrangements};
-use duramen_sim::search::case::{Case, parse_choice};
+use duramen_sim::search::case::Case;
 use duramen_sim::search::{LONG, QUICK, record, replay, search};
 
 fn main() -> ExitCode {
@@ -79,8 +79,7 @@ fn replay_case(args: &[String]) -> Result<(), String> {
         return Ok(());
     };
     let op = usize::try_from(op).map_err(|e| e.to_string())?;
-    let choice = text(args, "--choice").unwrap_or("none");
-    let choice = parse_choice(choice).ok_or_else(|| format!("no choice is called {choice:?}"))?;
+    let choice = text(args, "--choice").unwrap_or("none").parse()?;
     let seq = replay(Case { seed, op, choice }).map_err(|failure| failure.to_string())?;
     println!("survived: recovered commit {seq}");
     Ok(())

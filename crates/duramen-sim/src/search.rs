@@ -4,6 +4,7 @@
 //! D1, D2 and D3 are proven here as far as a search can. Nothing here touches the real disk; the clock is read only
 //! to stop a long search.
 
+pub mod alone;
 pub mod case;
 pub mod compare;
 pub mod cuts;
@@ -16,7 +17,7 @@ pub mod run;
 pub mod shapes;
 pub mod writer;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use duramen_disk::memory::{CrashChoice, Trace};
 
-use case::{Case, choice_text};
+use case::{Case, Choice};
 use phases::{Phase, phases_of};
 use random::{Random, joined};
 use recovery::survive;
@@ -108,17 +109,18 @@ pub fn trace_hash(trace: &Trace) -> u64 {
 /// The first cut that was not survived.
 pub fn search_seed(seed: u64, budget: &Budget, stop: &(dyn Fn() -> bool + Sync)) -> Result<Report, Failure> {
     let recorded = record(seed)?;
-    let phases = phases_of(&recorded.trace, recorded.created_at);
+    let phases = phases_of(&recorded.trace, recorded.created_at, &recorded.options.geometry);
+    let apart = recorded.options.wal_dir.is_some();
     let mut report = Report { seeds: 1, operations: recorded.trace.len() as u64, ..Report::default() };
     let mut random = Random::new(joined(seed, 3));
-    let mut seen: HashMap<u64, u64> = HashMap::new();
+    let mut seen = Seen::default();
     let mut cursor = recorded.trace.cursor();
     let offset = random.below(budget.boundary_stride);
     loop {
         let op = cursor.at();
         if (op + offset).is_multiple_of(budget.boundary_stride) {
             let mut judged = 0;
-            for choice in cuts::choices(cursor.pending_len(), budget.random_choices, &mut random) {
+            for choice in cuts::choices(cursor.pending_len(), budget.random_choices, apart, &mut random) {
                 let case = Case { seed, op, choice };
                 let fresh = cut(&recorded, &cursor, case, phases[op], &mut seen, &mut report)?;
                 judged += usize::from(fresh);
@@ -133,21 +135,30 @@ pub fn search_seed(seed: u64, budget: &Budget, stop: &(dyn Fn() -> bool + Sync))
     }
 }
 
+/// Images judged, by their hashes.
+#[derive(Default)]
+struct Seen {
+    /// What first cuts left, and the commit that each recovered to.
+    first: HashMap<u64, u64>,
+    /// What second cuts left.
+    second: HashSet<u64>,
+}
+
 /// Judges one image; `false` if the same image was judged before.
 fn cut(
     recorded: &Recorded,
     cursor: &duramen_disk::memory::Cursor<'_>,
     case: Case,
     phases: phases::Phases,
-    seen: &mut HashMap<u64, u64>,
+    seen: &mut Seen,
     report: &mut Report,
 ) -> Result<bool, Failure> {
     let (floor, ceiling) = (recorded.history.floor(case.op), recorded.history.ceiling(case.op));
     let fail =
         |what: String| Failure { around: around(recorded, case.op, &case.choice), ..failure(case, what) };
-    let image = cursor.image(&case.choice);
+    let image = cuts::image(cursor, &case.choice);
     let hash = image.image_hash();
-    if let Some(seq) = seen.get(&hash) {
+    if let Some(seq) = seen.first.get(&hash) {
         // The same bytes recover to the same commit; but more may have been promised since.
         if *seq < floor {
             return Err(fail(format!("recovered commit {seq}; {floor} was promised")));
@@ -155,11 +166,16 @@ fn cut(
         return Ok(false);
     }
     let survival = survive(recorded, case.op, &image).map_err(fail)?;
-    seen.insert(hash, survival.seq);
+    seen.first.insert(hash, survival.seq);
+    let separate = recorded.options.wal_dir.is_some();
     report.cuts += 1;
-    if seen.insert(survival.second_image, u64::MAX).is_none() {
+    report.opened(recorded.options.sync, separate, is_apart(&case.choice));
+    let second = survival.second;
+    if !seen.first.contains_key(&second.image) && seen.second.insert(second.image) {
         report.second_cuts += 1;
-        report.phase(Phase::Recovery, u64::from(survival.in_recovery));
+        report.opened(survival.sync, separate, is_apart(&second.choice));
+        report.phase(Phase::Recovery, u64::from(second.in_recovery));
+        report.phase(Phase::Copying, u64::from(second.in_copy));
     }
     report.lost += u64::from(survival.seq < ceiling);
     report.kept += u64::from(survival.seq > floor);
@@ -169,15 +185,18 @@ fn cut(
     Ok(true)
 }
 
+fn is_apart(choice: &Choice) -> bool {
+    matches!(choice, Choice::Apart { .. })
+}
+
 fn failure(case: Case, what: String) -> Failure {
     Failure { seed: case.seed, case: Some(case), what, around: String::new() }
 }
 
 /// The last operations before a cut, and the changes it could lose.
-fn around(recorded: &Recorded, op: usize, choice: &CrashChoice) -> String {
+fn around(recorded: &Recorded, op: usize, choice: &Choice) -> String {
     let trace = &recorded.trace;
-    let mut lines =
-        vec![format!("seed {}, cut after {op} operations, {}", recorded.seed, choice_text(choice))];
+    let mut lines = vec![format!("seed {}, cut after {op} operations, {choice}", recorded.seed)];
     lines.push(format!("phase: {}", trace.mark_before(op).unwrap_or("creation")));
     lines.extend((op.saturating_sub(12)..op).map(|at| format!("  op {at}: {}", trace.describe(at))));
     let mut cursor = trace.cursor();
@@ -195,7 +214,7 @@ pub fn replay(case: Case) -> Result<u64, Failure> {
     let recorded = record(case.seed)?;
     let mut cursor = recorded.trace.cursor();
     cursor.seek(case.op.min(recorded.trace.len()));
-    let image = cursor.image(&case.choice);
+    let image = cuts::image(&cursor, &case.choice);
     let judged = survive(&recorded, case.op, &image);
     judged
         .map(|survival| survival.seq)

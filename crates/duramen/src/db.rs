@@ -173,11 +173,11 @@ impl Db {
         self.engine.posture()
     }
 
-    /// Reads and verifies every page of the newest state: checksums, order, counts, reductions; and that each extent
-    /// belongs to one page.
+    /// Reads and verifies every page of the newest state: checksums, order, counts, reductions; that each extent belongs
+    /// to one page; and of the log each frame and commit behind the newest checkpoint, and that it does not end before
+    /// what is known to be durable. What the log holds from before that checkpoint nobody needs, and nobody verifies.
     ///
-    /// The log is not read again. Opening has verified it: each frame behind the newest checkpoint, and that nothing
-    /// in any segment tells of commits that are gone. What was written since is for the next open to verify.
+    /// Opening has looked for more: whether anything in any segment tells of commits that are gone.
     ///
     /// # Errors
     /// What kept it from reading on; damage that was found is in the report.

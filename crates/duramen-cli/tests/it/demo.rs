@@ -1,6 +1,6 @@
 //! The demo, whole: what a newcomer sees first must be true each time.
 
-use crate::runner::{Scratch, json};
+use crate::runner::{Ran, Scratch, json, output};
 
 #[test]
 fn the_demo_finds_every_acknowledged_row() {
@@ -43,7 +43,8 @@ fn the_demo_is_not_shown_in_memory_unless_told() {
     };
     let scratch = Scratch::new();
     let path = dir.path().join("demo");
-    let ran = scratch.run(&["demo", "--dir", path.to_str().unwrap()]);
+    let mut demo = scratch.command_as_is(&["demo", "--dir", path.to_str().unwrap()]);
+    let ran: Ran = output(&mut demo).unwrap().into();
     assert_eq!(ran.code, Some(5), "{}", ran.stderr);
     assert!(
         ran.stderr.contains("survives no power cut") && ran.stderr.contains("--allow-tmpfs"),

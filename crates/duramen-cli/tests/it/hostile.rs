@@ -10,6 +10,21 @@ fn refused(ran: &Ran, code: i32, words: &str) {
     assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
 }
 
+/// D8: a reader holds the lock to its end: nobody uses the space of what it shows meanwhile.
+#[test]
+fn a_scan_that_is_still_read_keeps_writers_out() {
+    let scratch = Scratch::with_january();
+    let mut scan = scratch.spawn(&["scan", "db", "-c", "flights", "--json"]);
+    let mut lines = std::io::BufReader::new(scan.stdout.take().unwrap());
+    // Far more is to come than the pipe holds.
+    std::io::BufRead::read_line(&mut lines, &mut String::new()).unwrap();
+    let del = ["del", "db", "-c", "flights", "--prefix", "UA"];
+    refused(&scratch.run(&del), 4, "is in use");
+    assert_eq!(std::io::BufRead::lines(lines).count(), 27_003);
+    assert!(scan.wait().unwrap().success());
+    scratch.ok(&del);
+}
+
 /// Imports bytes under a name and expects a refusal.
 fn refused_file(bytes: impl AsRef<[u8]>, code: i32, words: &str) {
     let scratch = Scratch::new();
@@ -191,6 +206,42 @@ fn paths_that_are_no_database() {
     refused(&scratch.run(&["import", "db", "missing.csv", "-c", "rows"]), 1, "missing.csv");
     refused(&scratch.run(&["import", "db", "other", "-c", "rows", "--format", "csv"]), 1, "is a directory");
     assert_eq!(std::fs::read_to_string(scratch.path("other/letter.txt")).unwrap(), "dear reader");
+}
+
+/// Between `kill -9` during the first import and the second import, somebody looks.
+#[test]
+fn a_creation_that_was_cut_short_is_told_in_one_sentence() {
+    let scratch = Scratch::new();
+    scratch.write("rows.csv", "id,n\n1,2\n");
+    std::fs::create_dir_all(scratch.path("half/wal")).unwrap();
+    for file in ["lock", "data.new", "wal/00000001.wal"] {
+        scratch.write(&format!("half/{file}"), "");
+    }
+    for args in [&["count", "half", "-c", "rows"][..], &["inspect", "half"], &["check", "half"]] {
+        let ran = scratch.run(args);
+        refused(&ran, 1, "half holds no data: its creation was cut short, and nothing was ever stored in it");
+        assert!(ran.stderr.contains("import into it") && ran.stderr.contains("remove"), "{}", ran.stderr);
+    }
+    refused(&scratch.run(&["put", "half", "{\"id\":1}", "-c", "rows"]), 1, "creation was cut short");
+    scratch.ok(&["import", "half", "rows.csv", "-c", "rows", "--key", "id"]);
+    assert_eq!(scratch.ok(&["count", "half", "-c", "rows"]), "1\n");
+}
+
+/// D3: the name `readers` is reserved for a release that has readers in other processes.
+#[test]
+fn what_readers_of_a_later_release_look_at_is_not_written_to() {
+    let scratch = Scratch::with_rows("id,n\n1,2\n", &["--key", "id"]);
+    scratch.write("db/readers", "1");
+    for args in [
+        &["put", "db", "{\"id\":2}", "-c", "rows"][..],
+        &["del", "db", "-c", "rows", "--key", "1"],
+        &["import", "db", "rows.csv", "-c", "rows", "--replace"],
+    ] {
+        refused(&scratch.run(args), 1, "E0211");
+    }
+    assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "1\n");
+    scratch.write("db/readers", "");
+    scratch.ok(&["put", "db", "{\"id\":2}", "-c", "rows"]);
 }
 
 #[test]

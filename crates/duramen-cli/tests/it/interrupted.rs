@@ -9,7 +9,7 @@ use std::process::Command;
 use kills::Input;
 use ledger::Totals;
 
-use crate::runner::{FLIGHTS, JANUARY, Scratch, gunzip};
+use crate::runner::{self, FLIGHTS, JANUARY, Scratch, gunzip};
 
 const BATCH: u64 = 100;
 
@@ -59,7 +59,8 @@ fn a_signal_ends_the_import_after_the_batch_that_runs() {
         });
         let mut output = BufReader::new(child.stdout.take().unwrap());
         output.read_line(&mut String::new()).unwrap();
-        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        let killed = runner::output(Command::new("kill").args([signal, &child.id().to_string()])).unwrap();
+        assert!(killed.status.success());
         let mut rest = String::new();
         output.read_to_string(&mut rest).unwrap();
         let mut said = String::new();

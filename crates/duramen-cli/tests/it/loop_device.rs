@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::runner::{FLIGHTS, JANUARY, Scratch};
+use crate::runner::{FLIGHTS, JANUARY, Scratch, output, skipped};
 
 /// An ext4 of some mebibytes, mounted; unmounted when dropped.
 struct Mounted {
@@ -14,16 +14,16 @@ struct Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.at).output();
+        let _ = output(Command::new("umount").arg(&self.at));
     }
 }
 
 fn run(command: &str, args: &[&str]) -> Result<(), String> {
-    let output = Command::new(command).args(args).output().map_err(|error| format!("{command}: {error}"))?;
-    if output.status.success() {
+    let ended = output(Command::new(command).args(args)).map_err(|error| format!("{command}: {error}"))?;
+    if ended.status.success() {
         return Ok(());
     }
-    Err(format!("{command}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+    Err(format!("{command}: {}", String::from_utf8_lossy(&ended.stderr).trim()))
 }
 
 /// What keeps this machine from having one is said, and the test passes over.
@@ -42,14 +42,6 @@ fn mount(scratch: &Scratch, mebibytes: u64) -> Option<Mounted> {
             skipped(&format!("full and read-only ext4 on a loop device — {why}"));
             None
         }
-    }
-}
-
-fn skipped(what: &str) {
-    println!("skipped: {what}");
-    if let Some(list) = std::env::var_os("DURAMEN_TEST_SKIPS") {
-        let mut list = std::fs::OpenOptions::new().append(true).create(true).open(list).unwrap();
-        writeln!(list, "{what}").unwrap();
     }
 }
 
@@ -86,6 +78,24 @@ fn a_full_disk_refuses_keeps_everything_deletes_and_works_again() {
     std::fs::remove_file(&filler).unwrap();
     scratch.ok(&[&import[..], &["--replace"]].concat());
     assert_eq!(scratch.ok(&["count", db, "-c", "flights"]), "27004\n");
+    scratch.ok(&["check", db]);
+}
+
+/// D7: what creates the collection again needs room, and what only deletes does not.
+#[test]
+fn all_can_be_deleted_from_a_full_disk() {
+    let scratch = Scratch::new();
+    let Some(mounted) = mount(&scratch, 160) else { return };
+    let db = mounted.at.join("db");
+    let db = db.to_str().unwrap();
+    scratch.ok(&[&["import", db, JANUARY], FLIGHTS].concat());
+    let mut filler = std::fs::File::create(mounted.at.join("filler")).unwrap();
+    for bytes in [1 << 20, 4 << 10, 1] {
+        while filler.write_all(&vec![1; bytes]).is_ok() {}
+    }
+    let said = scratch.ok(&["del", db, "-c", "flights", "--all", "--yes"]);
+    assert!(said.starts_with("deleted 27,004 documents of flights"), "{said}");
+    assert_eq!(scratch.ok(&["count", db, "-c", "flights"]), "0\n");
     scratch.ok(&["check", db]);
 }
 

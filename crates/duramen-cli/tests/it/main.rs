@@ -2,11 +2,13 @@
 #![allow(clippy::disallowed_methods, reason = "tests run real processes on real files")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
 
+mod deleting;
 mod demo;
 mod flights;
 mod golden;
 mod hostile;
 mod interrupted;
+mod levels;
 mod loop_device;
 mod ranges;
 mod runner;

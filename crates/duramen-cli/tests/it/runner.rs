@@ -3,7 +3,9 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 
+use duramen::{Disk, OsDisk};
 use tempfile::TempDir;
 
 /// January's flights, as the binary has them.
@@ -53,14 +55,27 @@ impl Scratch {
         path
     }
 
+    /// The binary with these words; where the scratch lies in memory, with those that level `disk` is refused without.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
+        if lies_in_memory(self.dir.path()) {
+            return self.command_as_is(&without_level_disk(args));
+        }
+        self.command_as_is(args)
+    }
+
+    pub(crate) fn command_as_is(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_duramen"));
         command.args(args).current_dir(self.dir.path()).stdin(Stdio::null());
         command
     }
 
+    /// Whether level `disk` is refused here.
+    pub(crate) fn lies_in_memory(&self) -> bool {
+        lies_in_memory(self.dir.path())
+    }
+
     pub(crate) fn run(&self, args: &[&str]) -> Ran {
-        self.command(args).output().unwrap().into()
+        output(&mut self.command(args)).unwrap().into()
     }
 
     pub(crate) fn run_with_input(&self, args: &[&str], input: &[u8]) -> Ran {
@@ -71,8 +86,7 @@ impl Scratch {
     }
 
     pub(crate) fn spawn(&self, args: &[&str]) -> Child {
-        let mut command = self.command(args);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        start(self.command(args).stdin(Stdio::piped())).unwrap()
     }
 
     /// Runs what must end well; its standard output.
@@ -95,6 +109,52 @@ impl Scratch {
         let scratch = Scratch::new();
         scratch.ok(&[&["import", "db", JANUARY, "--durability", "process"], FLIGHTS].concat());
         scratch
+    }
+}
+
+/// Until a child runs its program it holds what this process has open, locks included.
+static STARTING: RwLock<()> = RwLock::new(());
+
+/// Keeps other tests from starting children, for as long as this one has a database open in this process.
+pub(crate) fn no_child_starts() -> RwLockWriteGuard<'static, ()> {
+    STARTING.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a child whose outputs are read. Nothing in these tests is started any other way.
+pub(crate) fn start(command: &mut Command) -> std::io::Result<Child> {
+    let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+}
+
+/// Runs a child to its end.
+pub(crate) fn output(command: &mut Command) -> std::io::Result<Output> {
+    start(command)?.wait_with_output()
+}
+
+fn lies_in_memory(path: &Path) -> bool {
+    ["tmpfs", "ramfs"].contains(&OsDisk::default().file_system(path).unwrap().name.as_str())
+}
+
+fn without_level_disk<'a>(args: &[&'a str]) -> Vec<&'a str> {
+    let mut args = args.to_vec();
+    match args.first() {
+        Some(&"demo") => args.push("--allow-tmpfs"),
+        Some(&("import" | "put" | "del")) => match args.iter().position(|word| *word == "--durability") {
+            Some(at) if args.get(at + 1) == Some(&"disk") => args[at + 1] = "process",
+            Some(_) => {}
+            None => args.extend(["--durability", "process"]),
+        },
+        _ => {}
+    }
+    args
+}
+
+/// Says that something was not tested, and why.
+pub(crate) fn skipped(what: &str) {
+    println!("skipped: {what}");
+    if let Some(list) = std::env::var_os("DURAMEN_TEST_SKIPS") {
+        let mut list = std::fs::OpenOptions::new().append(true).create(true).open(list).unwrap();
+        writeln!(list, "{what}").unwrap();
     }
 }
 

@@ -84,6 +84,8 @@ pub(super) fn reserve(_file: &fs::File, _offset: u64, _bytes: u64) -> io::Result
 }
 
 /// No holes without unsafe code; the trait allows success without effect.
+pub(super) fn write_in_place(_file: &fs::File) {}
+
 pub(super) fn punch(_file: &fs::File, _offset: u64, _bytes: u64) -> io::Result<()> {
     Ok(())
 }

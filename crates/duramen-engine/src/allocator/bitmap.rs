@@ -1,5 +1,7 @@
 //! A growing bitmap of blocks, in pages, with first-fit search for runs.
 
+use std::ops::Range;
+
 /// Words of one page.
 pub const PAGE_WORDS: usize = 504;
 
@@ -56,9 +58,16 @@ impl Bitmap {
 
     /// One after the last block in use.
     pub fn end(&self) -> u64 {
+        self.end_not_in(&Bitmap::default())
+    }
+
+    /// One after the last block that is used here and free in another map.
+    pub fn end_not_in(&self, other: &Bitmap) -> u64 {
         for (index, page) in self.pages.iter().enumerate().rev() {
-            if let Some(word) = page.bits.iter().rposition(|bits| *bits != 0) {
-                let within = word as u64 * 64 + 64 - u64::from(page.bits[word].leading_zeros());
+            let theirs = other.pages.get(index);
+            let only = |word: usize| page.bits[word] & !theirs.map_or(0, |page| page.bits[word]);
+            if let Some(word) = (0..PAGE_WORDS).rfind(|word| only(*word) != 0) {
+                let within = word as u64 * 64 + 64 - u64::from(only(word).leading_zeros());
                 return index as u64 * PAGE_BLOCKS + within;
             }
         }
@@ -104,11 +113,28 @@ impl Bitmap {
         }
     }
 
+    /// Marks every block from this one on as free.
+    pub fn clear_from(&mut self, block: u64) {
+        let mut at = block;
+        while at < self.pages.len() as u64 * PAGE_BLOCKS {
+            let count = PAGE_BLOCKS - at % PAGE_BLOCKS;
+            self.clear(at, u32::try_from(count).expect("a page has few blocks"));
+            at += count;
+        }
+    }
+
     /// Whether every block is used.
     pub fn all_set(&self, block: u64, count: u32) -> bool {
-        (block..block + u64::from(count)).all(|block| {
-            self.pages.get(page_of(block)).is_some_and(|p| p.bits[word_of(block)] >> (block % 64) & 1 == 1)
-        })
+        (block..block + u64::from(count)).all(|block| self.is_set(block))
+    }
+
+    /// Whether every block is free.
+    pub fn none_set(&self, block: u64, count: u32) -> bool {
+        !(block..block + u64::from(count)).any(|block| self.is_set(block))
+    }
+
+    fn is_set(&self, block: u64) -> bool {
+        self.pages.get(page_of(block)).is_some_and(|p| p.bits[word_of(block)] >> (block % 64) & 1 == 1)
     }
 
     /// A map with just these extents used.
@@ -118,28 +144,40 @@ impl Bitmap {
         map
     }
 
+    /// A map with what is used here and free in another one.
+    pub fn without(&self, other: &Bitmap) -> Bitmap {
+        let mut map = self.clone();
+        for (ours, theirs) in map.pages.iter_mut().zip(&other.pages) {
+            for (bits, gone) in ours.bits.iter_mut().zip(theirs.bits.iter()) {
+                map.used -= u64::from((*bits & gone).count_ones());
+                *bits &= !gone;
+            }
+            (ours.longest_run_at_most, ours.first_free_word) = (PAGE_BLOCKS, 0);
+        }
+        map
+    }
+
+    /// Runs of used blocks, from about this block on.
+    pub fn runs_from(&self, block: u64) -> impl Iterator<Item = (u64, u32)> {
+        let first = usize::try_from(block / 64).unwrap_or(usize::MAX);
+        runs(first..self.pages.len() * PAGE_WORDS, |word| self.word(word))
+    }
+
     /// Runs of blocks used here and free in another map.
     pub fn runs_not_in(&self, other: &Bitmap) -> Vec<(u64, u32)> {
-        let mut runs: Vec<(u64, u32)> = Vec::new();
-        for (index, page) in self.pages.iter().enumerate() {
-            for (word, bits) in page.bits.iter().enumerate() {
-                let theirs = other.pages.get(index).map_or(0, |page| page.bits[word]);
-                let mut only = bits & !theirs;
-                while only != 0 {
-                    let start = only.trailing_zeros();
-                    let length = (only >> start).trailing_ones();
-                    let block = index as u64 * PAGE_BLOCKS + word as u64 * 64 + u64::from(start);
-                    match runs.last_mut() {
-                        Some((from, count)) if *from + u64::from(*count) == block && word > 0 => {
-                            *count += length
-                        }
-                        _ => runs.push((block, length)),
-                    }
-                    only &= if start + length == 64 { 0 } else { u64::MAX << (start + length) };
-                }
-            }
-        }
-        runs
+        runs(0..self.pages.len() * PAGE_WORDS, |word| self.word(word) & !other.word(word)).collect()
+    }
+
+    /// Runs of at least so many free blocks before the last one in use.
+    pub fn free_runs(&self, count_min: u32) -> Vec<(u64, u32)> {
+        let end = self.end();
+        let all = runs(0..self.pages.len() * PAGE_WORDS, |word| !self.word(word));
+        all.take_while(|(block, _)| *block < end).filter(|(_, count)| *count >= count_min).collect()
+    }
+
+    /// A word of all pages, in their order.
+    fn word(&self, word: usize) -> u64 {
+        self.pages.get(word / PAGE_WORDS).map_or(0, |page| page.bits[word % PAGE_WORDS])
     }
 
     fn for_words(&mut self, block: u64, count: u32, mut change: impl FnMut(&mut u64, u64) -> i64) {
@@ -164,6 +202,34 @@ fn page_of(block: u64) -> usize {
 
 fn word_of(block: u64) -> usize {
     usize::try_from(block % PAGE_BLOCKS / 64).expect("a page has few words")
+}
+
+/// Runs of set bits in the words of a map; none crosses a page.
+fn runs(words: Range<usize>, bits_of: impl Fn(usize) -> u64) -> impl Iterator<Item = (u64, u32)> {
+    let Range { start: mut next, end: words } = words;
+    let mut bits = 0;
+    std::iter::from_fn(move || {
+        while bits == 0 {
+            if next >= words {
+                return None;
+            }
+            bits = bits_of(next);
+            next += 1;
+        }
+        let start = bits.trailing_zeros();
+        let block = (next as u64 - 1) * 64 + u64::from(start);
+        let mut count = (bits >> start).trailing_ones();
+        let mut goes_on = start + count == 64;
+        bits = if goes_on { 0 } else { bits & (u64::MAX << (start + count)) };
+        while goes_on && next < words && !next.is_multiple_of(PAGE_WORDS) {
+            let more = bits_of(next).trailing_ones();
+            goes_on = more == 64;
+            bits = if goes_on { 0 } else { bits_of(next) & (u64::MAX << more) };
+            count += more;
+            next += 1;
+        }
+        Some((block, count))
+    })
 }
 
 fn find_in(page: &mut Page, count: u64) -> Option<u64> {

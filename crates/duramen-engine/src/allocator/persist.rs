@@ -47,20 +47,7 @@ impl Space {
     /// # Errors
     /// `Corrupt` or `Io` if a page of it cannot be read.
     pub fn load(data: DataFile, index: &Location) -> Result<Space> {
-        let list = data.read(index, PageKind::SpaceIndex)?;
-        let mut pages = Vec::new();
-        for entry in list.payload().chunks_exact(LOCATION_BYTES) {
-            let location = Location::decode(entry).expect("the chunk is as long as a location");
-            let page = data.read(&location, PageKind::SpaceMap)?;
-            let bits = decode_bits(page.payload()).ok_or_else(|| {
-                Error::damaged_data(
-                    data.path(),
-                    data.offset(location.block),
-                    "a space map of the wrong length",
-                )
-            })?;
-            pages.push((bits, location));
-        }
+        let pages = read_pages(&data, index)?;
         let used = Bitmap::from_pages(pages.iter().map(|(bits, _)| bits.clone()));
         let file_bytes = data.file().len().map_err(|e| Error::io("measure", data.path(), &e))?;
         let file_blocks = file_bytes / data.block_bytes() as u64;
@@ -73,11 +60,10 @@ impl Space {
     /// # Errors
     /// `Corrupt` or `Io` if a page of the older map cannot be read.
     pub fn hold(&self, older: &Location, seq: CommitSeq) -> Result<()> {
-        let older = Space::load(self.data.clone(), older)?;
-        let older = older.state.into_inner().expect(super::POISON).used;
+        let older = Bitmap::from_pages(read_pages(&self.data, older)?.into_iter().map(|(bits, _)| bits));
         let mut state = self.state.lock().expect(super::POISON);
-        for (block, block_count) in older.runs_not_in(&state.used) {
-            state.used.set(block, block_count);
+        for (block, block_count) in older.runs_not_in(&state.used.without(&state.holes)) {
+            state.own(block, block_count);
             state.waiting.push(RetiredExtent { block, block_count, birth: seq, retired: seq });
         }
         Ok(())
@@ -109,7 +95,7 @@ impl Space {
         let mut state = self.state.lock().expect(super::POISON);
         state.unrooted.retain(|_, (_, seq)| seq.is_none_or(|seq| seq > draft.boundary));
         for (block, block_count) in std::mem::replace(&mut state.stale, draft.stale) {
-            state.used.clear(block, block_count);
+            state.free(block, block_count);
         }
         state.persisted = draft.map;
     }
@@ -144,7 +130,7 @@ impl Space {
         stale.extend(state.persisted.index.map(|index| index.extent()));
         stale.iter().for_each(|(block, count)| target.clear(*block, *count));
         let index_blocks = self.index_blocks(&target);
-        let index = self.take(&mut state, &mut target, index_blocks, fresh)?;
+        let index = self.take_page(&mut state, &mut target, index_blocks, fresh)?;
         let mut places: BTreeMap<usize, Location> = BTreeMap::new();
         loop {
             let changed = |page: &usize| !places.contains_key(page) && differs(&state, &target, *page);
@@ -154,7 +140,7 @@ impl Space {
                 stale.push((block, count));
                 target.clear(block, count);
             }
-            let place = self.take(&mut state, &mut target, page_blocks, fresh)?;
+            let place = self.take_page(&mut state, &mut target, page_blocks, fresh)?;
             places.insert(page, place);
         }
         let page_of = |page: usize| {
@@ -171,19 +157,14 @@ impl Space {
         self.data.blocks_of(PAGE_HEADER_BYTES + (target.page_count() + 8) * LOCATION_BYTES)
     }
 
-    fn take(
+    fn take_page(
         &self,
         state: &mut State,
         target: &mut Bitmap,
         block_count: u32,
         fresh: &mut Vec<(u64, u32)>,
     ) -> Result<Location> {
-        let block = state.used.find(block_count);
-        let end = block + u64::from(block_count);
-        if end > state.file_blocks {
-            self.grow(state, end)?;
-        }
-        state.used.set(block, block_count);
+        let block = self.take(state, block_count)?;
         target.set(block, block_count);
         fresh.push((block, block_count));
         Ok(Location { block, block_count, raw_bytes: 0, flags: 0, tag: [0; 16] })
@@ -215,9 +196,25 @@ impl Space {
     }
 }
 
-/// What the root of `boundary` reaches: everything in use but what waits and what came later.
+/// The pages of a map.
+fn read_pages(data: &DataFile, index: &Location) -> Result<Vec<(Bits, Location)>> {
+    let list = data.read(index, PageKind::SpaceIndex)?;
+    let mut pages = Vec::new();
+    for entry in list.payload().chunks_exact(LOCATION_BYTES) {
+        let location = Location::decode(entry).expect("the chunk is as long as a location");
+        let page = data.read(&location, PageKind::SpaceMap)?;
+        let bits = decode_bits(page.payload()).ok_or_else(|| {
+            let offset = data.offset(location.block);
+            Error::damaged_data(data.path(), offset, "a space map of the wrong length")
+        })?;
+        pages.push((bits, location));
+    }
+    Ok(pages)
+}
+
+/// What the root of `boundary` reaches: everything in use but holes, what waits and what came later.
 fn reachable(state: &State, boundary: CommitSeq) -> Bitmap {
-    let mut target = state.used.clone();
+    let mut target = state.used.without(&state.holes);
     for extent in state.waiting.iter().filter(|extent| extent.retired <= boundary) {
         target.clear(extent.block, extent.block_count);
     }

@@ -49,6 +49,13 @@ impl Reads {
         self.trees.is_empty()
     }
 
+    /// Whether a tree that was read has been dropped since, or was dropped and is there.
+    pub fn see_other_trees(&self, old: &Root, new: &Root) -> bool {
+        let is_there =
+            |root: &Root, id: TreeId| root.trees.get(id).is_some_and(|tree| tree.dropped_at.is_none());
+        self.trees.keys().any(|id| is_there(old, *id) != is_there(new, *id))
+    }
+
     fn of(&mut self, tree: TreeId) -> &mut TreeReads {
         self.trees
             .entry(tree)

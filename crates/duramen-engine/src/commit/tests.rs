@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::changes::WrittenKeys;
+use super::recent::Verdict;
 use super::*;
 use crate::tree::KeyRange;
 

@@ -24,7 +24,6 @@ pub struct Throttle {
     stepped: bool,
     state: Mutex<()>,
     changed: Condvar,
-    open: AtomicBool,
     last_failure: Mutex<Option<Error>>,
     delayed_us: AtomicU64,
     asked: AtomicBool,
@@ -39,7 +38,6 @@ impl Throttle {
             stepped,
             state: Mutex::new(()),
             changed: Condvar::new(),
-            open: AtomicBool::new(false),
             last_failure: Mutex::new(None),
             delayed_us: AtomicU64::new(0),
             asked: AtomicBool::new(false),
@@ -69,15 +67,14 @@ impl Throttle {
 
     /// Lets everybody look again.
     pub fn wake(&self) {
-        self.open.store(true, Ordering::Relaxed);
         self.changed.notify_all();
     }
 
     /// Waits while too much is dirty.
     ///
     /// # Errors
-    /// `Full` if checkpoints fail for want of room, and what else they say.
-    pub fn wait(&self, store: &Store) -> Result<()> {
+    /// `Full` if checkpoints fail for want of room, and what else they say; what `usable` says meanwhile.
+    pub fn wait(&self, store: &Store, usable: &dyn Fn() -> Result<()>) -> Result<()> {
         let dirty_percent = || store.pages.meter().dirty_bytes() * 100 / self.memory_bytes.max(1);
         let percent = dirty_percent();
         if percent < DELAY_FROM_PERCENT || self.stepped {
@@ -88,6 +85,7 @@ impl Throttle {
         let delay = DELAY_US_MAX * over / (WAIT_AT_PERCENT - DELAY_FROM_PERCENT) as u64;
         self.pause(delay.max(50));
         while dirty_percent() >= WAIT_AT_PERCENT {
+            usable()?;
             if let Some(failure) = self.last_failure.lock().expect(POISON).clone() {
                 return Err(failure);
             }
@@ -97,21 +95,29 @@ impl Throttle {
         Ok(())
     }
 
-    /// Makes sure that the next checkpoint will find room, with `bytes` more to write.
+    /// The bytes that must be kept back for the next checkpoint, if they are not. What only deletes may also count on
+    /// what is free between the blocks in use: it is the reserve that is never lent to others.
+    pub fn lacks_room(&self, store: &Store, only_deletes: bool) -> Option<u64> {
+        let wanted = room_wanted(store, 0);
+        let kept_back = store.space.kept_back_bytes();
+        let there = if only_deletes { kept_back + store.space.free_between_bytes() / 2 } else { kept_back };
+        (there < wanted).then_some(wanted)
+    }
+
+    /// Makes sure that so many bytes are kept back.
     ///
     /// # Errors
     /// `Full`.
-    pub fn ensure_room(&self, store: &Store, bytes: usize) -> Result<()> {
-        let wanted = self.room_wanted(store, bytes);
-        if store.space.kept_back_bytes() >= wanted {
-            return Ok(());
-        }
-        store.space.keep_back(wanted).map_err(|error| match error.code() {
-            Code::DiskFull => {
-                Error::new(Code::DiskFull, "no room for the transaction and the checkpoint after it")
-            }
+    pub fn ensure_room(&self, store: &Store, bytes: u64) -> Result<()> {
+        store.space.keep_back(bytes).map_err(|error| match error.code() {
+            Code::DiskFull => Throttle::no_room(),
             _ => error,
         })
+    }
+
+    /// The error of a transaction that found no room.
+    pub fn no_room() -> Error {
+        Error::new(Code::DiskFull, "no room for the transaction and the checkpoint after it")
     }
 
     /// Makes room ahead of the commits, in the background.
@@ -120,14 +126,7 @@ impl Throttle {
     /// As [`Throttle::ensure_room`]; the commits will say it themselves.
     pub fn make_room_ahead(&self, store: &Store) -> Result<()> {
         let ahead = (store.pages.meter().dirty_bytes() / 4).max(AHEAD_BYTES_MIN);
-        let wanted = self.room_wanted(store, ahead);
-        if store.space.kept_back_bytes() >= wanted { Ok(()) } else { store.space.keep_back(wanted) }
-    }
-
-    /// A checkpoint writes what is dirty, padded to blocks, its paths to the roots, and the space map.
-    fn room_wanted(&self, store: &Store, bytes: usize) -> u64 {
-        let dirty = store.pages.meter().dirty_bytes() + 2 * bytes;
-        (dirty + dirty / 2 + 32 * store.geometry.block_bytes) as u64
+        store.space.keep_back(room_wanted(store, ahead))
     }
 
     fn pause(&self, us: u64) {
@@ -135,4 +134,11 @@ impl Throttle {
         drop(self.changed.wait_timeout(state, Duration::from_micros(us)).expect(POISON));
         self.delayed_us.fetch_add(us, Ordering::Relaxed);
     }
+}
+
+/// A checkpoint writes what is dirty (already counted in whole blocks), more of it where runs of free blocks do not fit,
+/// the tree of roots, and the space map.
+fn room_wanted(store: &Store, more_bytes: usize) -> u64 {
+    let dirty = (store.pages.meter().dirty_bytes() + more_bytes) as u64;
+    dirty + dirty / 4 + store.space.map_bytes() + 32 * store.geometry.block_bytes as u64
 }

@@ -14,7 +14,7 @@ pub enum Event {
     Recovered {
         /// Records replayed.
         record_count: u64,
-        /// Commits after the newest durable mark: only these could have been confused with a torn tail.
+        /// Groups after the newest durable mark: only these could have been confused with a torn tail.
         unmarked_group_count: u64,
         /// The last run ended in the middle of a write.
         torn: bool,

@@ -28,6 +28,9 @@ const SWEEP_TO_PERCENT: usize = 80;
 /// What only snapshots hold is written out where sweeping leaves memory above this part of its bound, in percent.
 const SPILL_FROM_PERCENT: usize = 90;
 
+/// Pages that one checkpoint gives back are free when the second one after it is durable: that one and two more.
+const SETTLING_CHECKPOINTS: u64 = 3;
+
 /// Runs the work behind the scenes.
 #[derive(Debug)]
 pub struct Keeper {
@@ -45,6 +48,10 @@ pub struct Keeper {
     idle_since: Mutex<(CommitSeq, u64)>,
     unsynced_since_ns: AtomicU64,
     checkpoints: AtomicU64,
+    /// Checkpoints still to come, after the last dropped tree is gone, until its pages are free.
+    settling: AtomicU64,
+    /// The commit at which no dropped tree was found any more.
+    rested_at: AtomicU64,
     /// The last failure told.
     told: Mutex<Option<String>>,
     told_poisoned: AtomicBool,
@@ -75,6 +82,8 @@ impl Keeper {
             idle_since: Mutex::new((CommitSeq(0), 0)),
             unsynced_since_ns: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
+            settling: AtomicU64::new(0),
+            rested_at: AtomicU64::new(u64::MAX),
             told: Mutex::new(None),
             told_poisoned: AtomicBool::new(false),
             one_at_a_time: Mutex::new(()),
@@ -177,7 +186,11 @@ impl Keeper {
         hot: Option<Location>,
         between: &mut dyn FnMut(),
     ) -> Result<CheckpointReport> {
+        self.committer.not_alone()?;
         let result = self.try_checkpoint(clean, hot, between);
+        if let Ok(report) = &result {
+            self.events.tell(&Event::Checkpoint { seq: report.seq, written_bytes: report.written_bytes });
+        }
         self.committer.throttle.checkpoint_ended(result.as_ref().err().cloned());
         result
     }
@@ -220,8 +233,33 @@ impl Keeper {
         }
         self.give_space_back()?;
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
-        self.events.tell(&Event::Checkpoint { seq: report.seq, written_bytes: report.written_bytes });
         Ok(report)
+    }
+
+    /// A dropped tree gives its pages back a slice a checkpoint, and a checkpoint is of a commit. Where no commit comes, an
+    /// empty one does, until all is given back and both superblocks agree.
+    ///
+    /// # Errors
+    /// What the commit or the checkpoint said.
+    pub fn reap_when_quiet(&self) -> Result<()> {
+        let root = self.published_root();
+        if root.seq > self.checkpointer.superblock().replay.seq {
+            return Ok(());
+        }
+        // With many trees a look is not for nothing: one at each new root.
+        if self.rested_at.load(Ordering::Relaxed) == root.seq.0 {
+            return Ok(());
+        }
+        if root.trees.iter().any(|tree| tree.dropped_at.is_some()) {
+            self.settling.store(SETTLING_CHECKPOINTS, Ordering::Relaxed);
+        } else if self.settling.load(Ordering::Relaxed) == 0 {
+            self.rested_at.store(root.seq.0, Ordering::Relaxed);
+            return Ok(());
+        }
+        self.committer.submit_nothing()?;
+        self.checkpoint(false, None, &mut || ())?;
+        self.settling.fetch_sub(1, Ordering::Relaxed);
+        Ok(())
     }
 
     fn give_space_back(&self) -> Result<()> {
@@ -234,7 +272,13 @@ impl Keeper {
             self.checkpointer.release();
         }
         // Room for the next checkpoint stays: see the throttle.
-        self.store.space.cut_tail(self.memory_bytes as u64 / 4)
+        let spare_bytes = self.memory_bytes as u64 / 4;
+        self.store.space.cut_tail(spare_bytes)?;
+        // The checkpoint is durable all the same.
+        if let Err(error) = self.store.space.punch(spare_bytes) {
+            self.failed(error);
+        }
+        Ok(())
     }
 
     /// Makes room on the disk before commits need it.
@@ -288,6 +332,10 @@ impl Keeper {
         }
         let newest = self.committer.published().seq;
         for root in self.store.registry.roots().iter().filter(|root| root.seq < newest) {
+            // Nobody would ever give back what is written for commits that never happened.
+            if !self.committer.is_kept(root) {
+                continue;
+            }
             self.checkpointer.spill(root, &mut || ())?;
         }
         self.store.pages.meter().sweep_anew();
@@ -327,6 +375,12 @@ impl Keeper {
         if told.as_deref() != Some(error.message()) {
             self.events.tell(&Event::BackgroundFailed(error));
         }
+    }
+
+    /// Ends commits: the work behind the scenes cannot go on.
+    pub fn give_up(&self, error: Error) {
+        self.committer.poison(error);
+        self.is_poisoned();
     }
 
     /// Tells, once, that nothing is acknowledged any more; says whether that is so.

@@ -11,7 +11,7 @@ use super::keeper::Keeper;
 use super::stats::RecoveryStats;
 use super::{Engine, Hooks, Inner, Mode, start_threads};
 use crate::catalog::{Root, TreeTable};
-use crate::checkpoint::Checkpointer;
+use crate::checkpoint::{Checkpointer, Store};
 use crate::commit::{Committer, Throttle};
 use crate::data_file::{SUPERBLOCK_OFFSETS, Superblock};
 use crate::error::{Code, Error, Result};
@@ -30,19 +30,23 @@ const DATA: &str = "data";
 const DATA_NEW: &str = "data.new";
 const LOCK: &str = "lock";
 const WAL: &str = "wal";
+/// Reserved: a later release lets readers of other processes say here what they look at.
+const READERS: &str = "readers";
 
 pub fn open(disk: Arc<dyn Disk>, path: &Path, options: Options, hooks: Hooks) -> Result<Engine> {
     check_options(&options)?;
     let wal_dir = options.wal_dir.clone().unwrap_or_else(|| path.join(WAL));
-    let kind = disk.kind(path).map_err(|e| Error::io("look at", path, &e))?;
-    prepare_directory(&*disk, path, kind, &options)?;
+    let may_create = options.create && !options.read_only;
+    prepare_directory(&*disk, path, &wal_dir, may_create)?;
     check_file_system(&*disk, path, &options)?;
     let mut locks = vec![lock(&*disk, &path.join(LOCK), &options)?];
+    if !options.read_only {
+        refuse_later_readers(&*disk, path)?;
+    }
     let data = path.join(DATA);
-    let exists = disk.kind(&data).map_err(|e| Error::io("look at", &data, &e))?.is_some();
-    if !exists {
-        if options.read_only || !options.create {
-            return Err(not_a_database(path, "it holds no data file"));
+    if kind(&*disk, &data)?.is_none() {
+        if !may_create {
+            return Err(without_data(&*disk, path, &wal_dir, &options));
         }
         create(&disk, path, &wal_dir, &options)?;
     }
@@ -73,7 +77,8 @@ fn assemble(
         let Replayed { trees, seq, .. } = replayed;
         let position = std::sync::OnceLock::new();
         let root = Arc::new(Root { seq, lineage: 0, trees, position });
-        (Mode::Read { root, roots: loaded.roots }, None)
+        sweep_when_full(&store, &root);
+        (Mode::Read { root, roots: loaded.roots, superblock: Box::new(loaded.superblock) }, None)
     } else {
         if loaded.superblock.generation <= CREATED_GENERATION {
             sync_names(&*disk, path, &wal_dir)?;
@@ -146,6 +151,23 @@ fn writer(
     Ok((committer, keeper))
 }
 
+/// The root that is read lets go of what was not used lately, as a writer's keeper sees to.
+fn sweep_when_full(store: &Arc<Store>, root: &Arc<Root>) {
+    // The meter outlives neither: nodes are charged to it, and the root holds them.
+    let (store, root) = (Arc::downgrade(store), Arc::downgrade(root));
+    let pages = store.upgrade().expect("just given");
+    pages.pages.meter().set_sweeper(Box::new(move || {
+        let (Some(store), Some(root)) = (store.upgrade(), root.upgrade()) else { return };
+        let meter = store.pages.meter();
+        let enough = || meter.excess(80) == 0;
+        // Twice around: the first time takes the notes of use away.
+        for slot in root.trees.iter().chain(root.trees.iter()).filter_map(|tree| tree.slot.as_ref()) {
+            sweep(slot, &[], &enough);
+        }
+        meter.swept();
+    }));
+}
+
 fn check_options(options: &Options) -> Result<()> {
     // A simulation shrinks memory with everything else, so that little data is evicted and spilled.
     let is_simulated = options.background == Background::Stepped;
@@ -160,10 +182,24 @@ fn check_options(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Makes sure there is a directory that is a database or may become one.
-fn prepare_directory(disk: &dyn Disk, path: &Path, kind: Option<PathKind>, options: &Options) -> Result<()> {
-    match kind {
-        None if options.read_only || !options.create => {
+fn kind(disk: &dyn Disk, path: &Path) -> Result<Option<PathKind>> {
+    disk.kind(path).map_err(|e| Error::io("look at", path, &e))
+}
+
+/// What a directory holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    Nothing,
+    /// Only what a creation makes before the data file has its name.
+    Beginnings,
+    Data,
+    OtherThings,
+}
+
+/// Makes sure there is a directory that is a database or may become one. What is somebody else's stays as it is.
+fn prepare_directory(disk: &dyn Disk, path: &Path, wal_dir: &Path, may_create: bool) -> Result<()> {
+    match kind(disk, path)? {
+        None if !may_create => {
             Err(Error::new(Code::NoSuchDatabase, format!("there is no database at {}", path.display())))
         }
         None => disk.create_dir(path).map_err(|e| {
@@ -174,16 +210,98 @@ fn prepare_directory(disk: &dyn Disk, path: &Path, kind: Option<PathKind>, optio
                 error
             }
         }),
-        Some(PathKind::Directory) => {
-            let names = disk.list(path).map_err(|e| Error::io("list", path, &e))?;
-            let ours = |name: &PathBuf| [DATA, DATA_NEW, LOCK, WAL].iter().any(|known| name.ends_with(known));
-            if names.is_empty() || names.iter().any(ours) {
-                return Ok(());
-            }
-            Err(not_a_database(path, "it is a directory with other things in it"))
-        }
+        Some(PathKind::Directory) => match what_it_holds(disk, path, wal_dir)? {
+            Holds::OtherThings => Err(not_a_database(path, "it is a directory with other things in it")),
+            Holds::Nothing if !may_create => Err(not_a_database(path, "it is empty")),
+            Holds::Nothing | Holds::Beginnings | Holds::Data => Ok(()),
+        },
         Some(_) => Err(not_a_database(path, "it is a file, and a database is a directory")),
     }
+}
+
+/// Beside a data file other things may lie: whether it is ours, its first bytes tell. Without one, anything that is
+/// not of a creation makes the directory somebody else's.
+fn what_it_holds(disk: &dyn Disk, path: &Path, wal_dir: &Path) -> Result<Holds> {
+    let names = disk.list(path).map_err(|e| Error::io("list", path, &e))?;
+    if names.iter().any(|name| name.ends_with(DATA)) {
+        let is_directory = kind(disk, &path.join(DATA))? == Some(PathKind::Directory);
+        return Ok(if is_directory { Holds::OtherThings } else { Holds::Data });
+    }
+    let own_log = wal_dir.file_name().filter(|_| wal_dir.parent() == Some(path));
+    let is_ours = |name: &PathBuf| {
+        [DATA_NEW, LOCK, WAL, READERS].iter().any(|known| name.ends_with(known))
+            || name.file_name() == own_log
+    };
+    Ok(match names.iter().all(is_ours) {
+        true if names.is_empty() => Holds::Nothing,
+        true => Holds::Beginnings,
+        false => Holds::OtherThings,
+    })
+}
+
+/// Why a directory with the names of a database and no data file cannot be opened.
+fn without_data(disk: &dyn Disk, path: &Path, wal_dir: &Path, options: &Options) -> Error {
+    match is_fresh_log(disk, wal_dir, options.geometry.block_bytes as u64) {
+        Ok(true) => Error::new(
+            Code::NotADatabase,
+            format!(
+                "{} holds no data: its creation was cut short, and nothing was ever stored in it",
+                path.display()
+            ),
+        )
+        .with_hint("import into it, which begins its creation anew, or remove the directory"),
+        Ok(false) => data_lost(path, wal_dir),
+        Err(error) => error,
+    }
+}
+
+/// Whether a log directory holds no more than a creation leaves: segments of zeroes behind a header and one frame.
+fn is_fresh_log(disk: &dyn Disk, wal_dir: &Path, block_bytes: u64) -> Result<bool> {
+    let names = match disk.list(wal_dir) {
+        Ok(names) => names,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(true),
+        Err(e) => return Err(Error::io("list", wal_dir, &e)),
+    };
+    let mut bytes = [0; 64 * 1024];
+    for name in names.iter().filter_map(|name| name.file_name()).filter(|name| *name != LOCK) {
+        let path = wal_dir.join(name);
+        let file = disk.open(&path, Access::READ).map_err(|e| Error::io("open", &path, &e))?;
+        let end = file.len().map_err(|e| Error::io("measure", &path, &e))?;
+        let mut offset = 2 * block_bytes;
+        while offset < end {
+            let count = usize::try_from(end - offset).map_or(bytes.len(), |left| left.min(bytes.len()));
+            file.read_at(&mut bytes[..count], offset).map_err(|e| Error::io("read", &path, &e))?;
+            if bytes[..count].iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+            offset += count as u64;
+        }
+    }
+    Ok(true)
+}
+
+fn data_lost(path: &Path, wal_dir: &Path) -> Error {
+    let what = format!("the file is not there, and {} holds a log with commits", wal_dir.display());
+    Error::damaged_data(&path.join(DATA), 0, what)
+        .with_hint("the data file was lost: restore it from a backup")
+}
+
+/// D3: what readers of a later release look at, in other processes, this build does not know and would overwrite.
+fn refuse_later_readers(disk: &dyn Disk, path: &Path) -> Result<()> {
+    let readers = path.join(READERS);
+    if kind(disk, &readers)? != Some(PathKind::File) {
+        return Ok(());
+    }
+    let file = disk.open(&readers, Access::READ).map_err(|e| Error::io("open", &readers, &e))?;
+    if file.len().map_err(|e| Error::io("measure", &readers, &e))? == 0 {
+        return Ok(());
+    }
+    let message = format!(
+        "{} says that readers of a later release look at this database; space cannot be reused safely",
+        readers.display()
+    );
+    Err(Error::new(Code::Unsupported, message)
+        .with_hint("use the release that wrote it, or close those readers and remove the file"))
 }
 
 fn not_a_database(path: &Path, why: &str) -> Error {
@@ -241,22 +359,19 @@ fn create(disk: &Arc<dyn Disk>, path: &Path, wal_dir: &Path, options: &Options) 
     }
     let made = Log::create(disk, wal_dir, identity, options.geometry, options.sync);
     let (log, replay) = made.map_err(|error| match error.code() {
-        Code::AlreadyExists => {
-            let message = format!("{} holds a log and {} no data", wal_dir.display(), path.display());
-            Error::new(Code::DamagedData, message)
-                .with_hint("the data file was lost: restore it from a backup")
-        }
+        Code::AlreadyExists => data_lost(path, wal_dir),
         _ => error,
     })?;
     drop(log);
     let fresh = path.join(DATA_NEW);
     let data = path.join(DATA);
-    if disk.kind(&fresh).map_err(|e| Error::io("look at", &fresh, &e))?.is_some() {
+    if kind(&**disk, &fresh)?.is_some() {
         disk.remove(&fresh).map_err(|e| Error::io("remove", &fresh, &e))?;
     }
     let file = disk.open(&fresh, Access::CREATE).map_err(|e| Error::io("create", &fresh, &e))?;
     for generation in [Generation(1), CREATED_GENERATION] {
         let superblock = Superblock {
+            write_features: 0,
             database: identity.database,
             log: identity.log,
             generation,

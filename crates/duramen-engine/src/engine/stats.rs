@@ -49,7 +49,7 @@ pub struct Posture {
     pub wal_dir: PathBuf,
     /// What commits wait for unless they say otherwise.
     pub durability: Durability,
-    /// The call a commit at level `Disk` waits for.
+    /// The call that a commit at level `Disk` waits for, by the name this system has for it.
     pub sync_call: &'static str,
     /// The file system, as far as the system says.
     pub file_system: String,
@@ -85,11 +85,16 @@ impl RecoveryStats {
     }
 }
 
-fn sync_call(method: SyncMethod) -> &'static str {
-    match method {
-        SyncMethod::Fdatasync => "fdatasync",
-        SyncMethod::Dsync => "pwritev2(RWF_DSYNC)",
-        SyncMethod::DirectDsync => "pwritev2(RWF_DSYNC) on O_DIRECT",
+/// The name of the call that makes a commit durable on a system, as `std::env::consts::OS` names systems.
+fn sync_call(system: &str, method: SyncMethod) -> &'static str {
+    match (system, method) {
+        ("linux", SyncMethod::Fdatasync) => "fdatasync",
+        ("linux", SyncMethod::Dsync) => "pwritev2(RWF_DSYNC)",
+        ("linux", SyncMethod::DirectDsync) => "pwritev2(RWF_DSYNC) on O_DIRECT",
+        // Elsewhere no write is durable by itself: every method ends in the sync of a file.
+        ("macos" | "ios", _) => "fcntl(F_FULLFSYNC)",
+        ("windows", _) => "FlushFileBuffers",
+        _ => "the system's sync of a file",
     }
 }
 
@@ -134,7 +139,7 @@ impl Engine {
         let (poisoned, sync_call) = match &inner.mode {
             Mode::Write { committer, .. } => (
                 committer.poison_cause().map(|cause| cause.message().to_owned()),
-                sync_call(inner.options.sync),
+                sync_call(std::env::consts::OS, inner.options.sync),
             ),
             Mode::Read { .. } => (None, "none: nothing is written"),
         };
@@ -153,6 +158,24 @@ impl Engine {
             read_only: inner.options.read_only,
             geometry: inner.store.geometry,
             memory_bytes: inner.options.memory_bytes as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! A posture that names a call the system does not have would be a promise without ground.
+    use super::*;
+
+    #[test]
+    fn the_sync_is_called_by_the_systems_own_name() {
+        let check = |system, method, name| assert_eq!(sync_call(system, method), name);
+        check("linux", SyncMethod::Fdatasync, "fdatasync");
+        check("linux", SyncMethod::Dsync, "pwritev2(RWF_DSYNC)");
+        for method in [SyncMethod::Fdatasync, SyncMethod::Dsync] {
+            check("macos", method, "fcntl(F_FULLFSYNC)");
+            check("windows", method, "FlushFileBuffers");
+            assert!(!sync_call("freebsd", method).contains("fdatasync"));
         }
     }
 }

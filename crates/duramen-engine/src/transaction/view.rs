@@ -28,6 +28,10 @@ impl View {
         &self.store
     }
 
+    pub fn registration(&self) -> &Registration {
+        &self.held
+    }
+
     pub fn root(&self) -> &Arc<Root> {
         self.held.root()
     }

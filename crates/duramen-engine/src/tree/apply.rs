@@ -80,6 +80,8 @@ pub struct Apply<'a> {
     /// Work is shared among so many threads; 1 for a single transaction.
     threads: usize,
     bulk: bool,
+    /// The new root is looked at by one transaction and never written.
+    private: bool,
     /// Nodes of the old root that the new one no longer uses.
     pub replaced: Vec<Arc<Node>>,
     /// Their pages, where the nodes themselves are not kept ([`Loading::PassThrough`]).
@@ -118,6 +120,7 @@ impl<'a> Apply<'a> {
             reducer: None,
             threads: 1,
             bulk: false,
+            private: false,
             replaced: Vec::new(),
             retired: Vec::new(),
             stale: Vec::new(),
@@ -129,6 +132,13 @@ impl<'a> Apply<'a> {
     #[must_use]
     pub fn reduced_by(mut self, reducer: Option<&'a dyn Reducer>) -> Apply<'a> {
         self.reducer = reducer;
+        self
+    }
+
+    /// For a root that one transaction looks at and that is never written.
+    #[must_use]
+    pub fn in_private(mut self) -> Apply<'a> {
+        self.private = true;
         self
     }
 
@@ -350,7 +360,7 @@ impl<'a> Apply<'a> {
                     key[..length].to_vec()
                 }
             };
-            let node = Node::new_leaf(self.pages, &entries[from..to], self.birth);
+            let node = Node::new_leaf(self.pages, &entries[from..to], self.birth, !self.private);
             if let Some(reducer) = self.reducer.filter(|_| self.bulk) {
                 // A reducer that refuses an entry says so to whoever asks for the reduction.
                 drop(node_reduction(self.pages, &node, reducer));
@@ -402,7 +412,7 @@ impl<'a> Apply<'a> {
     }
 
     fn inner_piece(&self, separator: Vec<u8>, inner: Inner) -> Piece {
-        let node = Node::new_inner(self.pages, inner, self.birth);
+        let node = Node::new_inner(self.pages, inner, self.birth, !self.private);
         Piece { separator, slot: Slot::resident(Arc::new(node)), small: false }
     }
 }

@@ -8,11 +8,14 @@ use std::sync::Arc;
 
 use super::place::{Place, Reduction};
 use super::slot::{Chunk, Slot};
-use crate::data_file::{LOCATION_BYTES, Location, Page, PageKind};
+use crate::data_file::{LOCATION_BYTES, Location, PAGE_HEADER_BYTES, Page, PageKind};
 use crate::page_cache::Meter;
 
 const FIXED_BYTES: usize = 8;
 const UNKNOWN_REDUCTION: u16 = u16::MAX;
+
+/// What a reduction takes where none is known yet, for an estimate: that of a sum.
+const USUAL_REDUCTION_BYTES: usize = 16;
 
 /// Slots per chunk: copying a node for one changed child copies one chunk and the pointers to the others.
 pub const CHUNK_SLOTS: usize = 16;
@@ -154,6 +157,13 @@ impl Inner {
     /// Bytes in memory, about, without the chunks, which are charged by themselves.
     pub fn heap_bytes(&self) -> usize {
         self.separators.heap_bytes() + self.chunks.len() * size_of::<Arc<Chunk>>()
+    }
+
+    /// Bytes its page will take, about: reductions may not be known yet.
+    pub fn page_bytes_about(&self) -> usize {
+        let reduction = self.slots().find_map(Slot::reduction_bytes).unwrap_or(USUAL_REDUCTION_BYTES);
+        let separators = self.separators.prefix.len() + self.separators.bytes.len();
+        PAGE_HEADER_BYTES + FIXED_BYTES + separators + self.child_count * (child_cost(None) + reduction)
     }
 
     /// The page image; every child must have a place.

@@ -50,22 +50,27 @@ pub struct RetiredPage {
 }
 
 impl Node {
-    /// A leaf of sorted entries, made by commit `birth`.
-    pub fn new_leaf(pages: &Pages, entries: &[Entry<'_>], birth: CommitSeq) -> Node {
-        Node::new(pages, Body::Leaf(Leaf::build(pages.data().buffers(), entries, birth.0)), birth, None)
+    /// A leaf of sorted entries, made by commit `birth`. One that will never be written is not charged as dirty.
+    pub fn new_leaf(pages: &Pages, entries: &[Entry<'_>], birth: CommitSeq, to_be_written: bool) -> Node {
+        let leaf = Leaf::build(pages.data().buffers(), entries, birth.0);
+        Node::new(pages, Body::Leaf(leaf), birth, None, to_be_written)
     }
 
-    /// An inner node made by commit `birth`.
-    pub fn new_inner(pages: &Pages, inner: Inner, birth: CommitSeq) -> Node {
-        Node::new(pages, Body::Inner(inner), birth, None)
+    /// An inner node made by commit `birth`; likewise.
+    pub fn new_inner(pages: &Pages, inner: Inner, birth: CommitSeq, to_be_written: bool) -> Node {
+        Node::new(pages, Body::Inner(inner), birth, None, to_be_written)
     }
 
-    fn new(pages: &Pages, body: Body, birth: CommitSeq, place: Option<Place>) -> Node {
-        let (count, bytes) = match &body {
-            Body::Leaf(leaf) => (leaf.len() as u64, leaf.page().memory_bytes()),
-            Body::Inner(inner) => (inner.slots().map(|s| s.count).sum(), inner.heap_bytes()),
+    fn new(pages: &Pages, body: Body, birth: CommitSeq, place: Option<Place>, to_be_written: bool) -> Node {
+        let (count, bytes, page_bytes) = match &body {
+            Body::Leaf(leaf) => (leaf.len() as u64, leaf.page().memory_bytes(), leaf.page().bytes().len()),
+            Body::Inner(inner) => {
+                (inner.slots().map(|s| s.count).sum(), inner.heap_bytes(), inner.page_bytes_about())
+            }
         };
         let dirty = place.is_none();
+        let block_bytes = pages.data().block_bytes();
+        let dirty_bytes = if to_be_written { page_bytes.next_multiple_of(block_bytes) } else { 0 };
         Node {
             body,
             count,
@@ -75,7 +80,7 @@ impl Node {
             place: place.map_or_else(OnceLock::new, OnceLock::from),
             retired_at: AtomicU64::new(0),
             recent: AtomicBool::new(dirty),
-            charge: Charge::new(pages.meter(), bytes + size_of::<Node>(), dirty),
+            charge: Charge::new(pages.meter(), bytes + size_of::<Node>(), dirty_bytes),
         }
     }
 
@@ -93,7 +98,7 @@ impl Node {
             let birth = page.generation();
             (Body::Leaf(Leaf::from_page(page).map_err(damaged)?), birth)
         };
-        let node = Node::new(pages, body, CommitSeq(birth), Some(place.clone()));
+        let node = Node::new(pages, body, CommitSeq(birth), Some(place.clone()), false);
         if place.reduction.bytes().is_some() {
             drop(node.reduction.set(place.reduction.clone()));
         }

@@ -1,5 +1,7 @@
 //! Reducers: named, versioned monoids over entries, kept in the nodes of a tree.
 
+mod combined;
+
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,6 +9,8 @@ use std::sync::Arc;
 
 use crate::error::{Code, Error, Result};
 use crate::limits::REDUCTION_BYTES_MAX;
+
+pub use combined::Combined;
 
 /// Turns entries into small values that can be joined, so that a range is answered from the nodes above it.
 ///
@@ -57,7 +61,9 @@ impl Reducers {
     /// Finds the reducer of a spec.
     #[must_use]
     pub fn find(&self, spec: &ReducerSpec) -> Option<Arc<dyn Reducer>> {
-        self.factories.iter().find_map(|factory| factory(spec)).or_else(|| Builtin::find(spec))
+        let own = self.factories.iter().find_map(|factory| factory(spec));
+        own.or_else(|| Builtin::find(spec))
+            .or_else(|| Combined::find(spec, self).map(|combined| Arc::new(combined) as Arc<dyn Reducer>))
     }
 }
 

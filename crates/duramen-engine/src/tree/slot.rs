@@ -26,7 +26,7 @@ impl Chunk {
     /// Of at most [`super::inner::CHUNK_SLOTS`] slots. Charged once, however many nodes share it.
     pub fn new(meter: &Arc<Meter>, slots: Box<[Slot]>) -> Arc<Chunk> {
         let bytes: usize = slots.iter().map(|slot| size_of::<Slot>() + slot.heap_bytes()).sum();
-        let charge = Charge::new(meter, bytes + size_of::<Chunk>(), false);
+        let charge = Charge::new(meter, bytes + size_of::<Chunk>(), 0);
         Arc::new(Chunk { slots, _charge: charge })
     }
 
@@ -147,7 +147,9 @@ impl Slot {
 
     /// The child's place, if it has one.
     pub fn place(&self) -> Option<Place> {
-        self.place.get().cloned().or_else(|| self.peek().and_then(|node| node.place().cloned()))
+        let own = || self.place.get().cloned();
+        // Asked again at the end: whoever evicts the child in between has noted the place here first.
+        own().or_else(|| self.peek().and_then(|node| node.place().cloned())).or_else(own)
     }
 
     /// Bytes of memory it takes outside of itself, without the child.

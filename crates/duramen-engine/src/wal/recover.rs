@@ -45,6 +45,24 @@ pub struct Recovered {
     pub(super) survey: Survey,
 }
 
+/// Reads the log from `from` to where its chain ends, checking each frame and record on the way; returns the last
+/// commit, and how many there are. Somebody may be writing: what is not whole yet is the end.
+///
+/// # Errors
+/// As [`recover`], but that the end itself is not judged.
+pub fn read_through(
+    disk: &dyn Disk,
+    dir: &Path,
+    identity: LogIdentity,
+    geometry: &Geometry,
+    from: &LogPosition,
+) -> Result<(CommitSeq, u64)> {
+    let survey = Survey::load(disk, dir, identity, geometry)?;
+    let mut chain = Chain::start(&survey, from)?;
+    chain.run(&mut |_| Ok(()))?;
+    Ok((chain.last.seq, chain.record_count))
+}
+
 /// Replays the log from `from`, delivering each whole record in sequence.
 ///
 /// `visit` is called before the end of the log is judged: after an error, what it was given must be dropped.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use duramen_disk::MemDisk;
 use duramen_engine::{
-    Background, Builtin, Direction, Durability, Engine, Geometry, Hooks, KeyRange, Options, TreeId,
+    Background, Builtin, Combined, Direction, Durability, Engine, Geometry, Hooks, KeyRange, Options,
+    ReducerSpec, TreeId,
 };
 
 /// Tiny blocks and nodes, so that few rows pass every boundary.
@@ -268,4 +269,101 @@ fn a_dropped_tree_gives_all_its_space_back() {
     }
     let left = engine.stats().space.used_blocks;
     assert!(left < full / 4, "{left} blocks of {full} are still in use");
+}
+
+/// Nobody commits after the drop: the engine goes on by itself, and then rests.
+#[test]
+fn a_dropped_tree_gives_its_space_back_while_nobody_commits() {
+    let disk = MemDisk::new(1);
+    let engine = open(&disk, tiny());
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("huge", None)).unwrap();
+    for batch in 0..10u8 {
+        let put = |tx: &mut duramen_engine::Transaction| {
+            (0..100u8).try_for_each(|k| tx.put(tree, &[k, batch], &[7; 60]))
+        };
+        engine.transact(Durability::Disk, put).unwrap();
+    }
+    engine.checkpoint().unwrap();
+    let full = engine.stats().space.used_blocks;
+    engine.transact(Durability::Disk, |tx| tx.drop_tree("huge")).unwrap();
+    engine.checkpoint().unwrap();
+    (0..200).for_each(|_| engine.step().unwrap());
+    let stats = engine.stats();
+    assert!(stats.space.used_blocks < full / 3, "{:?} of {full} blocks", stats.space);
+    (0..10).for_each(|_| engine.step().unwrap());
+    let rested = engine.stats();
+    assert_eq!(rested.commit.published, stats.commit.published, "it rests");
+    let report = engine.check().unwrap();
+    assert!(report.is_clean() && report.unreached.is_empty(), "{report:?}");
+}
+
+/// `check` reads the log too: what was committed since the newest checkpoint is nowhere else.
+#[test]
+fn check_finds_damage_in_the_log_of_an_open_database() {
+    let disk = MemDisk::new(1);
+    let engine = open(&disk, tiny());
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("rows", None)).unwrap();
+    engine.checkpoint().unwrap();
+    for n in 0..20u8 {
+        engine.transact(Durability::Disk, |tx| tx.put(tree, &[n], &[n; 100])).unwrap();
+    }
+    let report = engine.check().unwrap();
+    assert!(report.is_clean() && report.log_commits == 20, "{report:?}");
+    let at = |needle: &[u8]| {
+        let segments = disk.files().into_iter().filter(|path| path.extension().is_some_and(|e| e == "wal"));
+        segments.into_iter().find_map(|path| {
+            let bytes = disk.read_file(&path).unwrap();
+            let at = bytes.windows(needle.len()).position(|window| window == needle)?;
+            Some((path, at as u64))
+        })
+    };
+    let (path, offset) = at(&[9; 100]).unwrap();
+    disk.flip_bit(&path, offset, 0).unwrap();
+    let report = engine.check().unwrap();
+    assert!(!report.is_clean(), "{report:?}");
+    disk.flip_bit(&path, offset, 0).unwrap();
+    assert!(engine.check().unwrap().is_clean());
+}
+
+/// A combined reducer answers as its parts would, in memory, after a checkpoint, and after reopening.
+#[test]
+fn several_reducers_of_one_tree_answer_for_themselves() {
+    let disk = MemDisk::new(1);
+    let mut engine = open(&disk, tiny());
+    let parts = [Builtin::Max, Builtin::Sum, Builtin::Min];
+    let spec = ReducerSpec::combined(&parts.map(Builtin::spec));
+    let (tree, _) =
+        engine.transact(Durability::Disk, |tx| tx.create_tree("rows", Some(spec.clone()))).unwrap();
+    let number = |n: i64| (n * 7919 + 13) % 1000 - 500;
+    let put = |tx: &mut duramen_engine::Transaction| {
+        (0..300i64).try_for_each(|n| tx.put(tree, &n.to_be_bytes(), &number(n).to_le_bytes()))
+    };
+    engine.transact(Durability::Disk, put).unwrap();
+    for round in 0..3 {
+        for (from, to) in [(0, 300), (0, 1), (17, 18), (3, 250), (150, 299)] {
+            let range = KeyRange::between(i64::to_be_bytes(from), i64::to_be_bytes(to));
+            let reduced = engine.snapshot().unwrap().reduce(tree, &range).unwrap().value.unwrap();
+            let numbers: Vec<i64> = (from..to).map(number).collect();
+            let sum: i128 = numbers.iter().copied().map(i128::from).sum();
+            let (max, min) = (numbers.iter().max().unwrap(), numbers.iter().min().unwrap());
+            let wanted = [&max.to_le_bytes()[..], &sum.to_le_bytes(), &min.to_le_bytes()];
+            assert_eq!(Combined::parts(&reduced).unwrap(), wanted, "round {round}, {from}..{to}");
+        }
+        if round == 0 {
+            engine.checkpoint().unwrap();
+        } else {
+            engine.close().unwrap();
+            drop(engine);
+            engine = open(&disk, tiny());
+        }
+    }
+    let nested = ReducerSpec::combined(&[ReducerSpec::combined(&[Builtin::Sum.spec()])]);
+    let unknown = ReducerSpec::combined(&[ReducerSpec { name: "none".into(), version: 1, params: vec![] }]);
+    for spec in [nested, unknown, ReducerSpec::combined(&[])] {
+        let refused = engine.transact(Durability::Disk, |tx| tx.create_tree("other", Some(spec.clone())));
+        assert!(refused.is_err(), "{spec:?}");
+    }
+    let cut = &ReducerSpec::combined(&parts.map(Builtin::spec)).params[..30];
+    let spec = ReducerSpec { name: "combined".into(), version: 1, params: cut.to_vec() };
+    assert!(engine.transact(Durability::Disk, |tx| tx.create_tree("other", Some(spec.clone()))).is_err());
 }

@@ -1,9 +1,14 @@
 //! The engine from outside, on the memory disk, against models.
 #![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, reason = "tests start threads of their own")]
 
+#[cfg(not(feature = "shuttle"))]
+mod awkward;
 #[cfg(not(feature = "shuttle"))]
 mod basics;
 #[cfg(not(feature = "shuttle"))]
 mod format;
 #[cfg(feature = "shuttle")]
 mod interleavings;
+#[cfg(not(feature = "shuttle"))]
+mod space;

@@ -3,6 +3,7 @@
 //! Owns the text form. A failure prints it; `replay` reads it.
 
 use std::fmt;
+use std::str::FromStr;
 
 use duramen_disk::memory::CrashChoice;
 
@@ -14,18 +15,54 @@ pub struct Case {
     /// Operations of the disk that had happened.
     pub op: usize,
     /// Which pending changes survived.
-    pub choice: CrashChoice,
+    pub choice: Choice,
+}
+
+/// Which of the pending changes a cut left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// One choice over everything.
+    Whole(CrashChoice),
+    /// The log lies on a disk of its own: one choice there, another one everywhere else.
+    Apart {
+        /// On the disk of the log.
+        log: CrashChoice,
+        /// Elsewhere.
+        rest: CrashChoice,
+    },
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "--seed {} --op {} --choice {}", self.seed, self.op, choice_text(&self.choice))
+        write!(f, "--seed {} --op {} --choice {}", self.seed, self.op, self.choice)
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Choice::Whole(choice) => write!(f, "{}", choice_text(choice)),
+            Choice::Apart { log, rest } => write!(f, "log={},rest={}", choice_text(log), choice_text(rest)),
+        }
+    }
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Choice, String> {
+        let unknown = || format!("no choice is called {text:?}");
+        let Some(parts) = text.strip_prefix("log=") else {
+            return parse_choice(text).map(Choice::Whole).ok_or_else(unknown);
+        };
+        let (log, rest) = parts.split_once(",rest=").ok_or_else(unknown)?;
+        let log = parse_choice(log).ok_or_else(unknown)?;
+        Ok(Choice::Apart { log, rest: parse_choice(rest).ok_or_else(unknown)? })
     }
 }
 
 /// A choice as text, such as `prefix:3`.
-#[must_use]
-pub fn choice_text(choice: &CrashChoice) -> String {
+fn choice_text(choice: &CrashChoice) -> String {
     match choice {
         CrashChoice::None => "none".to_owned(),
         CrashChoice::All => "all".to_owned(),
@@ -40,8 +77,7 @@ pub fn choice_text(choice: &CrashChoice) -> String {
 }
 
 /// Reads [`choice_text`].
-#[must_use]
-pub fn parse_choice(text: &str) -> Option<CrashChoice> {
+fn parse_choice(text: &str) -> Option<CrashChoice> {
     let mut parts = text.split(':');
     let name = parts.next()?;
     let mut number = || parts.next()?.parse::<u64>().ok();
@@ -78,10 +114,13 @@ mod tests {
             CrashChoice::Random { seed: 9 },
         ];
         for choice in choices {
-            assert_eq!(parse_choice(&choice_text(&choice)), Some(choice));
+            for choice in [Choice::Whole(choice), Choice::Apart { log: choice, rest: CrashChoice::Prefix(2) }]
+            {
+                assert_eq!(choice.to_string().parse(), Ok(choice));
+            }
         }
-        for text in ["", "prefix", "prefix:x", "torn:1", "sometimes"] {
-            assert_eq!(parse_choice(text), None, "{text}");
+        for text in ["", "prefix", "prefix:x", "torn:1", "sometimes", "log=all", "log=all,rest=x"] {
+            assert!(text.parse::<Choice>().is_err(), "{text}");
         }
     }
 }

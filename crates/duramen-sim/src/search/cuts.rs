@@ -1,41 +1,97 @@
 //! Which of the pending changes survive: the choices tried at one boundary, from the plain to the random.
 //!
 //! Rule: none, all, all but one, only one, prefixes, torn ones, contents without names, names without contents,
-//! then random subsets.
+//! then random subsets. Where the log lies on a disk of its own, each disk may also keep its own choice of them.
 
-use duramen_disk::memory::CrashChoice;
+use std::path::Path;
 
+use duramen_disk::memory::{CrashChoice, Cursor};
+use duramen_disk::{Disk, MemDisk};
+
+use super::case::Choice;
 use super::random::Random;
 
 /// Pending changes beyond which single ones are drawn instead of tried one by one.
 const EACH_MAX: usize = 4;
 
-/// Choices for a boundary with so many pending changes: the plain ones first, then random subsets without end.
+/// Where the other disk is mounted, on which some runs have their log.
+pub const LOG_DISK: &str = "/other";
+
+/// The directory of the log there.
+pub const LOG_DIR: &str = "/other/log";
+
+/// Choices for a boundary with so many pending changes: the plain ones first, then random subsets.
 #[must_use]
-pub fn choices(pending: usize, random_count: usize, random: &mut Random) -> Vec<CrashChoice> {
-    let mut choices = vec![CrashChoice::None, CrashChoice::All];
+pub fn choices(pending: usize, random_count: usize, apart: bool, random: &mut Random) -> Vec<Choice> {
+    let mut choices = vec![Choice::Whole(CrashChoice::None), Choice::Whole(CrashChoice::All)];
     if pending == 0 {
         return choices;
     }
+    let mut single = singles(pending, random);
+    single.extend([CrashChoice::DataOnly, CrashChoice::EntriesOnly]);
+    single.extend((0..random_count).map(|_| CrashChoice::Random { seed: random.bits() }));
+    if apart {
+        choices.push(Choice::Apart { log: CrashChoice::All, rest: CrashChoice::None });
+        choices.push(Choice::Apart { log: CrashChoice::None, rest: CrashChoice::All });
+        choices.push(Choice::Apart { log: *random.pick(&single), rest: *random.pick(&single) });
+    }
+    choices.extend(single.into_iter().map(Choice::Whole));
+    choices
+}
+
+/// One choice by lot.
+pub fn some_choice(pending: usize, apart: bool, random: &mut Random) -> Choice {
+    let choices = choices(pending, 6, apart, random);
+    *random.pick(&choices)
+}
+
+/// Choices that treat one pending change in a way of its own.
+fn singles(pending: usize, random: &mut Random) -> Vec<CrashChoice> {
     let each: Vec<usize> = if pending <= EACH_MAX {
         (0..pending).collect()
     } else {
         // The first and the last are where order is promised; the others by lot.
         [0, pending - 1].into_iter().chain((0..2).map(|_| random.below(pending))).collect()
     };
+    let mut choices = Vec::new();
     for index in each {
         choices.push(CrashChoice::AllBut(index));
         choices.push(CrashChoice::Only(index));
         choices.push(CrashChoice::Prefix(index));
         choices.push(CrashChoice::Torn { index, seed: random.bits() });
     }
-    choices.extend([CrashChoice::DataOnly, CrashChoice::EntriesOnly]);
-    choices.extend((0..random_count).map(|_| CrashChoice::Random { seed: random.bits() }));
     choices
 }
 
-/// One choice by lot.
-pub fn some_choice(pending: usize, random: &mut Random) -> CrashChoice {
-    let choices = choices(pending, 6, random);
-    *random.pick(&choices)
+/// The disk that a cut leaves.
+#[must_use]
+pub fn image(cursor: &Cursor<'_>, choice: &Choice) -> MemDisk {
+    match choice {
+        Choice::Whole(choice) => cursor.image(choice),
+        Choice::Apart { log, rest } => {
+            let image = cursor.image(rest);
+            transplant(&cursor.image(log), &image);
+            image
+        }
+    }
+}
+
+/// Puts what one image has on the disk of the log in place of what the other has there.
+fn transplant(from: &MemDisk, to: &MemDisk) {
+    const SOUND: &str = "a crash image takes what is asked of it";
+    for path in to.files().iter().filter(|path| path.starts_with(LOG_DISK)) {
+        to.delete(path).expect(SOUND);
+    }
+    let is_there = |disk: &MemDisk| disk.kind(Path::new(LOG_DIR)).expect(SOUND).is_some();
+    match (is_there(from), is_there(to)) {
+        (true, false) => {
+            to.create_dir(Path::new(LOG_DIR)).expect(SOUND);
+            to.sync_dir(Path::new(LOG_DISK)).expect(SOUND);
+        }
+        (false, true) => to.delete(LOG_DIR).expect(SOUND),
+        _ => {}
+    }
+    for path in from.files().iter().filter(|path| path.starts_with(LOG_DISK)) {
+        to.write_file(path, &from.read_file(path).expect(SOUND)).expect(SOUND);
+    }
 }

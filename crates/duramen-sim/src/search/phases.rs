@@ -4,15 +4,14 @@
 //! holes: the engine gives space back by cutting the file's tail only.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use duramen_disk::memory::{OpInfo, OpKind, Trace};
+use duramen_engine::Geometry;
 
 /// Superblocks lie before this offset.
 const PAGES_FROM: u64 = 32768;
-
-/// A header block: what is longer at the start of a segment is a header with its first frame.
-const BLOCK_BYTES: u64 = super::shapes::GEOMETRY.block_bytes as u64;
 
 macro_rules! phases {
     ($($name:ident = $text:literal,)*) => {
@@ -46,6 +45,7 @@ phases! {
     RootSplit = "root split",
     RootMerge = "root merge",
     Catalogue = "catalogue change",
+    Alone = "transaction that runs alone",
     Evicted = "dirty eviction",
     Spilled = "snapshot spilled",
     Sealed = "k syncing, k+1 sealed",
@@ -55,6 +55,7 @@ phases! {
     Closing = "closing",
     Reopening = "reopening",
     Recovery = "recovery",
+    Copying = "recovery copies unmarked groups",
 }
 
 /// A set of phases.
@@ -75,17 +76,36 @@ impl Phases {
 
 /// The phases of every boundary of a trace.
 #[must_use]
-pub fn phases_of(trace: &Trace, created_at: usize) -> Vec<Phases> {
+pub fn phases_of(trace: &Trace, created_at: usize, geometry: &Geometry) -> Vec<Phases> {
     let ops: Vec<OpInfo> = (0..trace.len()).map(|at| trace.op(at)).collect();
-    let mut map = Map { phases: vec![Phases::default(); ops.len() + 1], ops: &ops };
+    let block_bytes = geometry.block_bytes as u64;
+    let mut map = Map { phases: vec![Phases::default(); ops.len() + 1], ops: &ops, block_bytes };
     map.span(Phase::Creation, 0, created_at);
     map.writes();
     map.remarks();
     map.phases
 }
 
+/// The boundaries at which the recovery that took the first `opened_at` operations copied the groups that no mark calls
+/// durable: from the first copied frame to the sync of the header that makes the copy the log. None if it copied none.
+#[must_use]
+pub fn copying(trace: &Trace, opened_at: usize, block_bytes: usize) -> Range<usize> {
+    let writes: Vec<(usize, OpInfo)> = (0..opened_at)
+        .map(|at| (at, trace.op(at)))
+        .filter(|(_, op)| op.kind == OpKind::Write && is_segment(op))
+        .collect();
+    let first = writes.iter().find(|(_, op)| op.offset > 0);
+    let header = writes.iter().rfind(|(_, op)| op.offset == 0 && op.bytes == block_bytes as u64);
+    match (first, header) {
+        (Some((first, _)), Some((header, _))) if first < header => first + 1..header + 2,
+        _ => 0..0,
+    }
+}
+
 struct Map<'a> {
     ops: &'a [OpInfo],
+    /// A header block: what is longer at the start of a segment is a header with its first frame.
+    block_bytes: u64,
     phases: Vec<Phases>,
 }
 
@@ -119,7 +139,7 @@ impl Map<'_> {
                 let zeroes = reserved.insert(op.path.clone(), false).unwrap_or(false);
                 if zeroes {
                     self.span(Phase::SegmentMade, at, self.sync_of(at));
-                } else if op.bytes > BLOCK_BYTES {
+                } else if op.bytes > self.block_bytes {
                     self.span(Phase::SegmentChange, at, self.sync_of(at));
                     let use_count = uses.entry(op.path.clone()).or_default();
                     *use_count += 1;
@@ -152,6 +172,7 @@ impl Map<'_> {
         for (at, text) in remarks {
             match text.as_str() {
                 "values" => self.values(at),
+                "alone" => self.span(Phase::Alone, at, self.remark(at, &["committed"])),
                 "checkpoint" => self.checkpoint(at),
                 "evicted" => self.span(Phase::Evicted, at, self.next_data_sync(at)),
                 "sealed behind" => {
@@ -216,7 +237,7 @@ impl Map<'_> {
         if text.contains("bulk") {
             let frames = self.ops[at..end].iter();
             let segments = frames.filter(|op| {
-                op.kind == OpKind::Write && is_segment(op) && op.offset == 0 && op.bytes > BLOCK_BYTES
+                op.kind == OpKind::Write && is_segment(op) && op.offset == 0 && op.bytes > self.block_bytes
             });
             if segments.count() > 1 {
                 self.span(Phase::MultiFrame, at, end);

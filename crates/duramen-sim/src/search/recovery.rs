@@ -3,18 +3,21 @@
 //!
 //! D1 (nothing promised is lost), D2 (a prefix, whole) and D3 (what was freed was not needed) are judged here.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use duramen_disk::MemDisk;
-use duramen_disk::memory::{CrashChoice, Trace};
+use duramen_disk::memory::Trace;
+use duramen_disk::{MemDisk, SyncMethod};
 use duramen_engine::data_file::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
 use duramen_engine::{Engine, Options};
 
+use super::case::Choice;
 use super::compare::{check_is_clean, snapshot_equals};
-use super::cuts::some_choice;
+use super::cuts::{image as cut_image, some_choice};
 use super::model::{History, State};
+use super::phases::copying;
 use super::random::{Random, joined};
-use super::run::{Recorded, open, some_level};
+use super::run::{Recorded, open, some_level, some_sync};
 use super::shapes::{Shape, found_trees};
 use super::writer::{Draft, Writer, failed};
 
@@ -25,14 +28,27 @@ const AFTERMATH_MAX: usize = 4;
 const FALLBACK_EVERY: usize = 6;
 
 /// What a crash image turned out to hold.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Survival {
     /// The commit it recovered to.
     pub seq: u64,
-    /// The hash of the image that the second cut left.
-    pub second_image: u64,
-    /// Whether the second cut fell into the recovery from the first.
+    /// How the database was synced between the cuts.
+    pub sync: SyncMethod,
+    /// The second cut, survived too.
+    pub second: SecondCut,
+}
+
+/// A cut into the recovery from the first, or into what came after it.
+#[derive(Debug, Clone, Copy)]
+pub struct SecondCut {
+    /// The hash of the image that it left.
+    pub image: u64,
+    /// Whether it fell into the recovery.
     pub in_recovery: bool,
+    /// Whether it fell where the recovery copied the groups that no mark calls durable.
+    pub in_copy: bool,
+    /// What it left.
+    pub choice: Choice,
 }
 
 /// What must be there after a cut.
@@ -72,8 +88,12 @@ fn judge(recorded: &Recorded, op: usize, image: &MemDisk) -> Result<Survival, St
     };
     let mut random = Random::new(joined(image.image_hash(), recorded.seed));
     image.record();
-    // A cut before the creation returned leaves a directory that opens as a new database.
-    let options = Options { create: !born, ..recorded.options.clone() };
+    // A cut before the creation returned leaves a directory that opens as a new database. How a log is synced is up
+    // to whoever opens it.
+    let mut options = Options { create: !born, ..recorded.options.clone() };
+    if random.chance(1, 4) {
+        options.sync = some_sync(&options.geometry, &mut random);
+    }
     let untouched = (born && random.chance(1, FALLBACK_EVERY)).then(|| image.deep_clone());
     let (engine, seq) = recovered(image, &options, &demand, &mut random)?;
     if let Some(untouched) = untouched {
@@ -86,9 +106,11 @@ fn judge(recorded: &Recorded, op: usize, image: &MemDisk) -> Result<Survival, St
     aftermath(&writer, &engine, &mut random)?;
     engine.abandon();
     let trace = image.stop_recording();
-    let second = Second { trace: &trace, opened_at, options: &options, born, database: &database };
-    let (second_image, in_recovery) = second.cut(&writer.take_history(), &mut random)?;
-    Ok(Survival { seq, second_image, in_recovery })
+    let history = writer.take_history();
+    let copying = copying(&trace, opened_at, options.geometry.block_bytes);
+    let second = Second { trace: &trace, opened_at, copying, options: &options, born, database: &database };
+    let sync = options.sync;
+    Ok(Survival { seq, sync, second: second.cut(&history, &mut random)? })
 }
 
 /// Opens an image and compares it with what is demanded.
@@ -144,7 +166,7 @@ fn aftermath(writer: &Writer, engine: &Engine, random: &mut Random) -> Result<()
     writer.promise_all();
     if !writer.latest().trees.contains_key("plain") {
         let mut draft = Draft::begin(engine)?;
-        found_trees(&mut draft, &State::default())?;
+        found_trees(&mut draft.filling(), &State::default())?;
         writer.commit(draft, some_level(random))?;
     }
     for _ in 0..random.between(1, AFTERMATH_MAX) {
@@ -166,7 +188,7 @@ fn aftermath(writer: &Writer, engine: &Engine, random: &mut Random) -> Result<()
 fn after_commit(writer: &Writer, engine: &Engine, shape: Shape, random: &mut Random) -> Result<(), String> {
     let state = writer.latest();
     let mut draft = Draft::begin(engine)?;
-    shape.fill(&mut draft, &state, random)?;
+    shape.fill(&mut draft.filling(), &state, random)?;
     let level = some_level(random);
     writer.commit(draft, level).map_err(|what| format!("after recovery: {what}")).map(drop)
 }
@@ -176,6 +198,8 @@ struct Second<'a> {
     trace: &'a Trace,
     /// Operations of the recovery itself.
     opened_at: usize,
+    /// Where among them it copied groups.
+    copying: Range<usize>,
     options: &'a Options,
     /// Whether the database existed before the first cut.
     born: bool,
@@ -183,7 +207,7 @@ struct Second<'a> {
 }
 
 impl Second<'_> {
-    fn cut(&self, history: &History, random: &mut Random) -> Result<(u64, bool), String> {
+    fn cut(&self, history: &History, random: &mut Random) -> Result<SecondCut, String> {
         let into_recovery = random.chance(1, 3);
         let op = if into_recovery {
             random.below(self.opened_at + 1)
@@ -192,8 +216,8 @@ impl Second<'_> {
         };
         let mut cursor = self.trace.cursor();
         cursor.seek(op);
-        let choice = some_choice(cursor.pending_len(), random);
-        let image = cursor.image(&choice);
+        let choice = some_choice(cursor.pending_len(), self.options.wal_dir.is_some(), random);
+        let image = cut_image(&cursor, &choice);
         let born = self.born || op >= self.opened_at;
         let demand = Demand {
             history,
@@ -205,7 +229,8 @@ impl Second<'_> {
         let options = Options { create: !born, ..self.options.clone() };
         let again = self.again(&image, &options, &demand, random);
         again.map_err(|what| self.describe(op, &choice, &what))?;
-        Ok((hash, op <= self.opened_at))
+        let (in_recovery, in_copy) = (op <= self.opened_at, self.copying.contains(&op));
+        Ok(SecondCut { image: hash, in_recovery, in_copy, choice })
     }
 
     fn again(
@@ -227,12 +252,12 @@ impl Second<'_> {
         fallback(&untouched, options, &Demand { floor: seq, ceiling: seq, ..*demand }, random)
     }
 
-    fn describe(&self, op: usize, choice: &CrashChoice, what: &str) -> String {
+    fn describe(&self, op: usize, choice: &Choice, what: &str) -> String {
         let from = op.saturating_sub(6);
         let before: Vec<String> = (from..op).map(|at| self.trace.describe(at)).collect();
         let before = before.join("\n    ");
         format!(
-            "second cut after {op} operations ({} of recovery), {choice:?}: {what}\n    {before}",
+            "second cut after {op} operations ({} of recovery), {choice}: {what}\n    {before}",
             self.opened_at
         )
     }

@@ -3,10 +3,19 @@
 use std::fmt;
 use std::time::Duration;
 
+use duramen_engine::SyncMethod;
+
 use super::phases::Phase;
 
+/// The ways in which a log becomes durable, and their names in a report.
+const METHODS: [(SyncMethod, &str); 3] = [
+    (SyncMethod::Fdatasync, "write and fdatasync"),
+    (SyncMethod::Dsync, "DSYNC writes"),
+    (SyncMethod::DirectDsync, "direct DSYNC writes"),
+];
+
 /// Figures of a search.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// Runs.
     pub seeds: u64,
@@ -20,6 +29,12 @@ pub struct Report {
     pub lost: u64,
     /// Cuts after which a commit was there that nobody had been promised.
     pub kept: u64,
+    /// Distinct cuts of runs with each method of [`METHODS`].
+    pub methods: [u64; METHODS.len()],
+    /// Distinct cuts of runs with the log on a disk of its own.
+    pub separate: u64,
+    /// Those among them that left another choice of the pending changes there than elsewhere.
+    pub apart: u64,
     /// Time taken.
     pub elapsed: Duration,
     /// Cuts that fell into each phase, in the order of [`Phase::ALL`].
@@ -38,11 +53,25 @@ impl Report {
         self.phases[phase as usize] += count;
     }
 
+    /// Counts a distinct cut by how the database was opened, and whether the disk of the log kept a choice of its own.
+    pub fn opened(&mut self, sync: SyncMethod, separate: bool, apart: bool) {
+        for (count, (method, _)) in self.methods.iter_mut().zip(METHODS) {
+            *count += u64::from(method == sync);
+        }
+        self.separate += u64::from(separate);
+        self.apart += u64::from(apart);
+    }
+
     /// Phases that no cut fell into, in words; and what else a search must have seen.
     #[must_use]
     pub fn unseen(&self) -> Vec<&'static str> {
         let phases = Phase::ALL.iter().filter(|phase| self.phases[**phase as usize] == 0);
         let mut unseen: Vec<&'static str> = phases.map(|phase| phase.name()).collect();
+        let methods = self.methods.iter().zip(METHODS).filter(|(count, _)| **count == 0);
+        unseen.extend(methods.map(|(_, (_, name))| name));
+        if self.separate == 0 || self.apart == 0 {
+            unseen.push("a log on a disk of its own");
+        }
         if self.lost == 0 {
             unseen.push("a lost unacknowledged transaction");
         }
@@ -60,7 +89,10 @@ impl Report {
         self.second_cuts += other.second_cuts;
         self.lost += other.lost;
         self.kept += other.kept;
-        for (mine, theirs) in self.phases.iter_mut().zip(other.phases) {
+        self.separate += other.separate;
+        self.apart += other.apart;
+        let mine = self.phases.iter_mut().chain(&mut self.methods);
+        for (mine, theirs) in mine.zip(other.phases.iter().chain(&other.methods)) {
             *mine += theirs;
         }
     }
@@ -76,6 +108,10 @@ impl fmt::Display for Report {
         }
         writeln!(f, "{:>8} lost an unacknowledged transaction", self.lost)?;
         writeln!(f, "{:>8} kept an unacknowledged transaction", self.kept)?;
+        for (count, (_, name)) in self.methods.iter().zip(METHODS) {
+            writeln!(f, "{count:>8} with {name}")?;
+        }
+        writeln!(f, "{:>8} with the log on a disk of its own, {} cut apart", self.separate, self.apart)?;
         for phase in Phase::ALL {
             writeln!(f, "{:>8} {}", self.phases[*phase as usize], phase.name())?;
         }

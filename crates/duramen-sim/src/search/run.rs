@@ -9,12 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use duramen_disk::memory::{Blocker, Trace};
 use duramen_disk::{Disk, MemDisk, SyncMethod};
-use duramen_engine::{Background, Durability, Engine, Hooks, Options, Snapshot};
+use duramen_engine::{Background, Durability, Engine, Geometry, Hooks, Options, Snapshot};
 
+use super::alone::commit_alone;
 use super::compare::{check_is_clean, snapshot_equals};
+use super::cuts::{LOG_DIR, LOG_DISK};
 use super::model::{History, State};
 use super::random::{Random, joined};
-use super::shapes::{GEOMETRY, Shape, found_trees, splits_and_merges};
+use super::shapes::{DIRECT_GEOMETRY, GEOMETRY, Shape, found_trees, splits_and_merges};
 use super::writer::{Draft, Writer, failed};
 
 /// Events of one run.
@@ -51,14 +53,41 @@ struct Run {
 #[must_use]
 pub fn options_of(seed: u64) -> Options {
     let mut random = Random::new(joined(seed, 2));
+    let is_direct = random.chance(1, 6);
+    // Direct writes need larger blocks: everything is larger then.
+    let (geometry, scale) = if is_direct { (DIRECT_GEOMETRY, 4) } else { (GEOMETRY, 1) };
     Options {
-        geometry: GEOMETRY,
-        memory_bytes: *random.pick(&[56, 64, 96, 128]) * 1024,
+        geometry,
+        memory_bytes: *random.pick(&[56, 64, 96, 128]) * 1024 * scale,
         background: Background::Stepped,
-        sync: *random.pick(&[SyncMethod::Fdatasync, SyncMethod::Fdatasync, SyncMethod::Dsync]),
-        checkpoint_log_bytes: Some(*random.pick(&[8, 16, 32]) * 1024),
+        sync: if is_direct { SyncMethod::DirectDsync } else { some_sync(&geometry, &mut random) },
+        checkpoint_log_bytes: Some(*random.pick(&[8, 16, 32]) * 1024 * scale as u64),
+        wal_dir: random.chance(1, 3).then(|| LOG_DIR.into()),
         ..Options::default()
     }
+}
+
+/// A method that a log with such blocks can be synced by.
+pub fn some_sync(geometry: &Geometry, random: &mut Random) -> SyncMethod {
+    if *geometry == DIRECT_GEOMETRY && random.chance(1, 2) {
+        return SyncMethod::DirectDsync;
+    }
+    *random.pick(&[SyncMethod::Fdatasync, SyncMethod::Fdatasync, SyncMethod::Dsync])
+}
+
+/// A disk as it is before the database is made: where the log is to lie elsewhere, with another disk mounted, and in
+/// some runs with the log's directory already on it.
+fn prepared(seed: u64, options: &Options) -> std::io::Result<MemDisk> {
+    let disk = MemDisk::new(seed);
+    if options.wal_dir.is_some() {
+        disk.create_dir(Path::new(LOG_DISK))?;
+        disk.sync_dir(Path::new("/"))?;
+        if Random::new(joined(seed, 4)).chance(1, 3) {
+            disk.create_dir(Path::new(LOG_DIR))?;
+            disk.sync_dir(Path::new(LOG_DISK))?;
+        }
+    }
+    Ok(disk)
 }
 
 /// Opens the database of a disk.
@@ -75,9 +104,9 @@ pub fn open(disk: &MemDisk, options: &Options) -> Result<Engine, String> {
 /// # Errors
 /// What went wrong without any cut.
 pub fn run(seed: u64) -> Result<Recorded, String> {
-    let disk = MemDisk::new(seed);
-    disk.record();
     let options = options_of(seed);
+    let disk = prepared(seed, &options).map_err(|e| e.to_string())?;
+    disk.record();
     let engine = open(&disk, &options)?;
     let created_at = disk.recorded_len();
     let database = engine.posture().database.to_string();
@@ -86,7 +115,7 @@ pub fn run(seed: u64) -> Result<Recorded, String> {
     let mut run =
         Run { writer, engine: Some(engine), options, random: Random::new(joined(seed, 1)), held: Vec::new() };
     let mut draft = Draft::begin(run.engine())?;
-    found_trees(&mut draft, &State::default())?;
+    found_trees(&mut draft.filling(), &State::default())?;
     run.writer.commit(draft, Durability::Disk)?;
     for _ in 0..EVENT_COUNT {
         run.event()?;
@@ -113,7 +142,7 @@ impl Run {
     }
 
     fn event(&mut self) -> Result<(), String> {
-        match self.random.below(40) {
+        match self.random.below(41) {
             0..=11 => self.transaction(Shape::Small),
             12..=13 => self.transaction(Shape::Bulk),
             14..=15 => self.transaction(Shape::Shrink),
@@ -129,7 +158,8 @@ impl Run {
             36 => self.let_go(),
             37 => self.look(),
             38 => self.reopen(true),
-            _ => self.reopen(false),
+            39 => self.reopen(false),
+            _ => self.alone(),
         }
     }
 
@@ -139,7 +169,7 @@ impl Run {
         let disk = &self.writer.disk;
         let mut draft = Draft::begin(self.engine())?;
         disk.annotate("values");
-        shape.fill(&mut draft, &state, &mut self.random)?;
+        shape.fill(&mut draft.filling(), &state, &mut self.random)?;
         let (splits, merges) = splits_and_merges(&state, draft.effects());
         let splits = if splits { " split" } else { "" };
         let merges = if merges { " merge" } else { "" };
@@ -159,6 +189,19 @@ impl Run {
             self.writer.disk.annotate("committed");
         }
         Ok(())
+    }
+
+    /// A transaction that others get in before, until it runs while it holds the order; sometimes the next group is
+    /// sealed in its sync.
+    fn alone(&mut self) -> Result<(), String> {
+        let shape = *self.random.pick(&[Shape::Small, Shape::Big, Shape::Bulk, Shape::Catalogue]);
+        let level = some_level(&mut self.random);
+        let blocker = self.random.chance(1, 3).then(|| self.blocker(".wal"));
+        let (writer, engine) = (Arc::clone(&self.writer), self.engine().clone());
+        let committed = commit_alone(&writer, &engine, shape, level, &mut self.random, blocker);
+        self.writer.disk.set_blocker(None);
+        self.writer.disk.annotate("committed");
+        committed
     }
 
     fn given_up(&mut self) -> Result<(), String> {
@@ -182,12 +225,18 @@ impl Run {
 
     /// Lets one of the next syncs of a file make commits of its own.
     fn arm(&mut self, path_part: &'static str) {
+        let blocker = self.blocker(path_part);
+        self.writer.disk.set_blocker(Some(blocker));
+    }
+
+    /// What [`Run::arm`] arms.
+    fn blocker(&mut self, path_part: &'static str) -> Blocker {
         let (writer, engine) = (Arc::clone(&self.writer), self.engine().clone());
         let seed = self.random.bits();
         let wait = AtomicUsize::new(self.random.below(2));
         // In a sync of the log, whoever waits for the log waits for itself.
         let is_log = path_part == ".wal";
-        let blocker: Blocker = Arc::new(move |path: &Path| {
+        Arc::new(move |path: &Path| {
             if !path.to_string_lossy().contains(path_part) {
                 return;
             }
@@ -195,8 +244,7 @@ impl Run {
             if left == 0 {
                 inner_commits(&writer, &engine, &mut Random::new(seed), is_log);
             }
-        });
-        self.writer.disk.set_blocker(Some(blocker));
+        })
     }
 
     fn checkpoint(&mut self) -> Result<(), String> {
@@ -315,6 +363,6 @@ fn inner_commit(
     state.trees.retain(|name, _| !name.starts_with("temporary"));
     let mut draft = Draft::begin(engine)?;
     let shape = if random.chance(1, 4) { Shape::Big } else { Shape::Small };
-    shape.fill(&mut draft, &state, random)?;
+    shape.fill(&mut draft.filling(), &state, random)?;
     writer.commit(draft, level).map(drop)
 }

@@ -6,7 +6,7 @@ use duramen_engine::Geometry;
 
 use super::model::{Effect, State, TreeModel};
 use super::random::Random;
-use super::writer::Draft;
+use super::writer::Filling;
 
 /// Trees that are never dropped: one that sums, one without a reducer, one that grows over several levels.
 pub const STABLE_TREES: [(&str, bool); 3] = [("sums", true), ("plain", false), ("bulk", true)];
@@ -21,6 +21,10 @@ pub const GEOMETRY: Geometry = Geometry {
     segment_bytes_min: 4096,
     segment_bytes_max: 8192,
 };
+
+/// The same with blocks that direct writes can have.
+pub const DIRECT_GEOMETRY: Geometry =
+    Geometry { block_bytes: 4096, segment_bytes_min: 16 * 1024, segment_bytes_max: 16 * 1024, ..GEOMETRY };
 
 /// Different keys of one tree.
 const KEY_COUNT: usize = 40;
@@ -57,7 +61,7 @@ impl Shape {
     ///
     /// # Errors
     /// What the engine said.
-    pub fn fill(self, draft: &mut Draft, state: &State, random: &mut Random) -> Result<(), String> {
+    pub fn fill(self, draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<(), String> {
         match self {
             Shape::Small => small(draft, state, random),
             Shape::Bulk => bulk(draft, state, random),
@@ -72,7 +76,7 @@ impl Shape {
 ///
 /// # Errors
 /// What the engine said.
-pub fn found_trees(draft: &mut Draft, state: &State) -> Result<(), String> {
+pub fn found_trees(draft: &mut Filling<'_>, state: &State) -> Result<(), String> {
     for (name, sums) in STABLE_TREES {
         if !state.trees.contains_key(name) {
             draft.create(name, sums)?;
@@ -139,7 +143,7 @@ fn value(random: &mut Random, from: usize, to: usize) -> Vec<u8> {
     value
 }
 
-fn small(draft: &mut Draft, state: &State, random: &mut Random) -> Result<(), String> {
+fn small(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<(), String> {
     let trees: Vec<&TreeModel> =
         state.trees.iter().filter(|(name, _)| *name != "bulk").map(|(_, tree)| tree).collect();
     for _ in 0..random.between(1, 6) {
@@ -156,16 +160,17 @@ fn small(draft: &mut Draft, state: &State, random: &mut Random) -> Result<(), St
 }
 
 /// Two to three segments in one record, in the key order or against it.
-fn bulk(draft: &mut Draft, state: &State, random: &mut Random) -> Result<(), String> {
+fn bulk(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<(), String> {
     let Some(tree) = state.trees.get("bulk") else { return Ok(()) };
-    for at in 0..random.between(30, 36) {
+    let scale = if draft.geometry == GEOMETRY { 1 } else { 4 };
+    for at in 0..random.between(30, 36) * scale {
         let value = value(random, 180, 240);
-        draft.put(tree, format!("b{:03}", at * 7 % 60).into_bytes(), value, false)?;
+        draft.put(tree, format!("b{:03}", at * 7 % (60 * scale)).into_bytes(), value, false)?;
     }
     Ok(())
 }
 
-fn shrink(draft: &mut Draft, state: &State, random: &mut Random) -> Result<(), String> {
+fn shrink(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<(), String> {
     let Some(tree) = state.trees.get(if random.chance(2, 3) { "bulk" } else { "sums" }) else {
         return Ok(());
     };
@@ -182,7 +187,7 @@ fn shrink(draft: &mut Draft, state: &State, random: &mut Random) -> Result<(), S
 }
 
 /// Values of one extent and of several, some replaced within the transaction.
-fn big(draft: &mut Draft, state: &State, random: &mut Random) -> Result<(), String> {
+fn big(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<(), String> {
     let trees: Vec<&TreeModel> = state.trees.values().collect();
     let tree = *random.pick(&trees);
     let same_key = format!("v{}", random.below(4)).into_bytes();
@@ -199,7 +204,7 @@ fn big(draft: &mut Draft, state: &State, random: &mut Random) -> Result<(), Stri
     Ok(())
 }
 
-fn catalogue(draft: &mut Draft, state: &State, random: &mut Random) -> Result<(), String> {
+fn catalogue(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<(), String> {
     let name = format!("temporary {}", random.below(3));
     if state.trees.contains_key(&name) {
         draft.drop_tree(&name)?;

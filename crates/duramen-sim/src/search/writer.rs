@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use duramen_disk::MemDisk;
-use duramen_engine::{Builtin, Durability, Engine, Error, Transaction, TreeId};
+use duramen_engine::{Builtin, Durability, Engine, Error, Geometry, Receipt, Transaction, TreeId};
 
 use super::model::{Effect, History, State, TreeModel};
 
@@ -23,7 +23,19 @@ pub struct Writer {
 #[derive(Debug)]
 pub struct Draft {
     transaction: Transaction,
+    geometry: Geometry,
     effects: Vec<Effect>,
+}
+
+/// A transaction that is being filled, whoever owns it.
+#[derive(Debug)]
+pub struct Filling<'a> {
+    /// The transaction.
+    pub transaction: &'a mut Transaction,
+    /// Sizes of the database.
+    pub geometry: Geometry,
+    /// What it does so far.
+    pub effects: &'a mut Vec<Effect>,
 }
 
 /// An error of the engine, with what was being done.
@@ -37,9 +49,23 @@ impl Draft {
     /// # Errors
     /// What the engine said.
     pub fn begin(engine: &Engine) -> Result<Draft, String> {
-        Ok(Draft { transaction: engine.begin().map_err(failed("begin"))?, effects: Vec::new() })
+        let transaction = engine.begin().map_err(failed("begin"))?;
+        Ok(Draft { transaction, geometry: engine.posture().geometry, effects: Vec::new() })
     }
 
+    /// To put things into it.
+    pub fn filling(&mut self) -> Filling<'_> {
+        Filling { transaction: &mut self.transaction, geometry: self.geometry, effects: &mut self.effects }
+    }
+
+    /// What the transaction does.
+    #[must_use]
+    pub fn effects(&self) -> &[Effect] {
+        &self.effects
+    }
+}
+
+impl Filling<'_> {
     /// Puts a value; in a tree without a reducer, `streamed` ones piece by piece.
     ///
     /// # Errors
@@ -91,12 +117,6 @@ impl Draft {
         self.effects.push(Effect::Drop { name: name.to_owned() });
         Ok(())
     }
-
-    /// What the transaction does.
-    #[must_use]
-    pub fn effects(&self) -> &[Effect] {
-        &self.effects
-    }
 }
 
 impl Writer {
@@ -125,8 +145,21 @@ impl Writer {
         if draft.effects.is_empty() {
             return draft.transaction.commit(level).map(|_| None).map_err(failed("commit of nothing"));
         }
-        self.history().begin(draft.effects, self.disk.recorded_len());
-        match draft.transaction.commit(level) {
+        self.begin(draft.effects);
+        self.end(draft.transaction.commit(level))
+    }
+
+    /// Tells the history that a commit begins.
+    pub fn begin(&self, effects: Vec<Effect>) {
+        self.history().begin(effects, self.disk.recorded_len());
+    }
+
+    /// Tells the history how the innermost commit under way ended; `None` if it met a conflict.
+    ///
+    /// # Errors
+    /// What the engine said.
+    pub fn end(&self, outcome: Result<Receipt, Error>) -> Result<Option<u64>, String> {
+        match outcome {
             Ok(receipt) => {
                 let mut history = self.history();
                 history.committed(receipt.seq().0);

@@ -1,16 +1,25 @@
 //! One small test for each protection whose loss a longer test would notice only after minutes.
 
+mod watched;
+
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use duramen_disk::MemDisk;
 use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault};
+use duramen_disk::{Disk, MemDisk};
 use duramen_engine::{Background, Code, Durability, Engine, ErrorKind, Hooks, Options, Result, TreeId};
 use duramen_sim::search::shapes::GEOMETRY;
 
+use watched::WatchedDisk;
+
 fn open(disk: &MemDisk) -> Result<Engine> {
+    open_on(Arc::new(disk.clone()))
+}
+
+fn open_on(disk: Arc<dyn Disk>) -> Result<Engine> {
     let options = Options { geometry: GEOMETRY, background: Background::Stepped, ..Options::default() };
-    Engine::open(Arc::new(disk.clone()), Path::new("/db"), options, Hooks::default())
+    Engine::open(disk, Path::new("/db"), options, Hooks::default())
 }
 
 /// A database with twenty rows in the tree `t`.
@@ -100,4 +109,39 @@ fn a_flipped_bit_in_a_page_is_never_read_as_data() {
             Err(error) => assert_eq!(error.code(), Code::DamagedData, "{error}"),
         }
     }
+}
+
+/// D3: a commit is published only once what it replaced is noted. A checkpoint that got in between took the new root
+/// for one that still uses those pages, and wrote a space map that keeps them for ever. The commit's read of a list
+/// of extents is where such a checkpoint is made to come in.
+#[test]
+fn a_checkpoint_beside_a_commit_knows_what_the_commit_replaced() {
+    let disk = MemDisk::new(6);
+    let watched = WatchedDisk::new(&disk);
+    let engine = open_on(Arc::new(watched.clone())).unwrap();
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
+    engine.transact(Durability::Disk, |tx| tx.put(tree, b"big", &[7; 2_000])).unwrap();
+    engine.checkpoint().unwrap();
+
+    let checkpointed = Arc::new(AtomicBool::new(false));
+    let (other, told) = (engine.clone(), Arc::clone(&checkpointed));
+    engine
+        .transact(Durability::Disk, |tx| {
+            tx.put(tree, b"big", b"small")?;
+            let (other, told) = (other.clone(), Arc::clone(&told));
+            watched.before_next_read(move || {
+                other.checkpoint().unwrap();
+                told.store(true, Ordering::Relaxed);
+            });
+            Ok(())
+        })
+        .unwrap();
+    assert!(checkpointed.load(Ordering::Relaxed), "the commit read the list of the value it replaced");
+    engine.abandon();
+    drop(other);
+
+    let engine = open(&disk.crash(&CrashChoice::None)).unwrap();
+    assert_eq!(engine.get(tree, b"big").unwrap(), Some(b"small".to_vec()));
+    let report = engine.check().unwrap();
+    assert!(report.is_clean() && report.unreached.is_empty(), "{report:?}");
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use duramen::prelude::*;
 use duramen::{Code, CommitStats, Disk, LogStats, MemDisk, RecoveryStats, SpaceStats, Stats};
-use duramen_disk::{Access, Effect, Fault, FaultPlan};
+use duramen_disk::Access;
+use duramen_disk::memory::{Effect, Fault, FaultPlan};
 
 const CUT_SHORT: &str = "its creation was cut short, and nothing was ever stored in it";
 
@@ -81,8 +82,13 @@ fn a_creation_that_was_cut_short_is_told_and_begun_anew() {
 fn data_that_was_lost_is_no_creation_cut_short() {
     let disk = filled();
     disk.delete("/db/data").unwrap();
-    refused(&disk, true, Code::DamagedData, "holds a log and /db no data");
-    refused(&disk, false, Code::DamagedData, "holds a log and /db no data");
+    refused(&disk, true, Code::DamagedData, "/db/data @ 0x0: the file is not there, and /db/wal holds a log");
+    refused(
+        &disk,
+        false,
+        Code::DamagedData,
+        "/db/data @ 0x0: the file is not there, and /db/wal holds a log",
+    );
 }
 
 #[test]
@@ -111,7 +117,8 @@ fn what_is_somebody_elses_is_not_taken_over() {
 
 #[test]
 fn what_a_creation_leaves_is_ours_to_begin_anew() {
-    for names in [&[][..], &["lock"], &["lock", "wal/"], &["data.new", "lock", "wal/"], &["lock", "readers"]] {
+    for names in [&[][..], &["lock"], &["lock", "wal/"], &["data.new", "lock", "wal/"], &["lock", "readers"]]
+    {
         let disk = directory(names);
         refused(&disk, true, Code::NotADatabase, if names.is_empty() { "it is empty" } else { CUT_SHORT });
         drop(open(&disk, false).unwrap());

@@ -30,10 +30,11 @@ struct Contents {
 
 fn order(id: u64, killed: bool) -> Document {
     let cents = i64::try_from(id).unwrap() * 31 - 5000;
-    let cents = if killed && id.is_multiple_of(5) { Some(1) } else { (id % 7 != 0).then_some(cents) };
+    let cents =
+        if killed && id.is_multiple_of(5) { Some(1) } else { (!id.is_multiple_of(7)).then_some(cents) };
     doc! {
         "town": TOWNS[usize::try_from(id % 3).unwrap()], "id": id, "cents": cents, "rate": id as f64 / 8.0,
-        "open": id % 2 == 0, "note": "a\u{0}b".repeat(usize::try_from(id % 4).unwrap()),
+        "open": id.is_multiple_of(2), "note": "a\u{0}b".repeat(usize::try_from(id % 4).unwrap()),
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use duramen::{Db, Durability, Reads, Span, Value};
 
 use super::ledger::{Ledger, Totals};
-use crate::runner::{FLIGHTS, Scratch, gunzip, json};
+use crate::runner::{FLIGHTS, Scratch, gunzip, json, no_child_starts};
 
 /// What is imported, and the numbers that are known of it.
 pub(super) struct Input {
@@ -271,11 +271,13 @@ impl Life<'_> {
         assert_eq!(checked["ok"], true, "{checked}");
         assert_eq!(checked["documents"], self.ledger.stored_rows());
         let path = self.scratch().path("db");
+        let _alone = no_child_starts();
         check_by_library(&Db::options().create(false).read_only(true).open(path).unwrap(), self.ledger);
     }
 
     /// Opens for writing, which ends the recovery, and closes: the next import begins on a database at rest.
     fn recover_in_this_process(&self) {
+        let _alone = no_child_starts();
         let db = open_to_write(&self.scratch().path("db"));
         check_by_library(&db, self.ledger);
         assert!(db.check().unwrap().is_clean());

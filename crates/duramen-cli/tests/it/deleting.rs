@@ -1,0 +1,73 @@
+//! Deletes of many rows: in batches, in one go where that is all, and stopped in the middle.
+
+use std::process::Command;
+
+use crate::runner::{FLIGHTS, JANUARY, Scratch, json, output};
+
+fn count(scratch: &Scratch) -> u64 {
+    scratch.ok(&["count", "db", "-c", "flights"]).trim().parse().unwrap()
+}
+
+/// A range of any size is deleted, though a transaction holds only so much.
+#[test]
+fn a_range_is_deleted_in_batches() {
+    let scratch = Scratch::with_january();
+    let del = |args: &[&str]| scratch.ok(&[&["del", "db", "-c", "flights"], args].concat());
+    let said = del(&["--prefix", "UA", "--batch", "1000"]);
+    assert!(said.starts_with("deleted 4,637 documents of flights in 5 batches, seq "), "{said}");
+    assert_eq!(count(&scratch), 27_004 - 4_637);
+    assert_eq!(scratch.ok(&["count", "db", "-c", "flights", "--prefix", "UA"]), "0\n");
+    // 4,171 rows are one batch unless told otherwise, and as many as a batch holds are all.
+    let said = json(&del(&["--from", "EV", "--to", "F9", "--batch", "4171", "--json"]));
+    assert_eq!(
+        (&said["rows"], &said["batches"], &said["complete"]),
+        (&4_171.into(), &1.into(), &true.into())
+    );
+    let said = json(&del(&["--from", "US", "--json"]));
+    assert_eq!((&said["batches"], &said["complete"]), (&1.into(), &true.into()));
+    scratch.ok(&["check", "db"]);
+}
+
+/// One transaction whatever the size, and the collection is what it was but for its rows.
+#[test]
+fn all_is_deleted_in_one_transaction() {
+    let scratch = Scratch::with_january();
+    let collection = || json(&scratch.ok(&["collections", "db", "--json"]))["collections"][0].clone();
+    let before = collection();
+    let del = ["del", "db", "-c", "flights", "--all", "--yes", "--batch", "10"];
+    let said = scratch.ok(&del);
+    assert!(said.starts_with("deleted 27,004 documents of flights, seq "), "{said}");
+    let mut after = collection();
+    assert_eq!(after["rows"], 0);
+    after["rows"] = 27_004.into();
+    assert_eq!(after, before);
+    scratch.ok(&["check", "db"]);
+    assert!(scratch.ok(&del).starts_with("deleted 0 documents"));
+    scratch.ok(&["import", "db", JANUARY, "-c", "flights", "--durability", "process"]);
+    let sums = json(&scratch.ok(&["reduce", "db", "-c", "flights", "--prefix", "EV", "--json"]));
+    assert_eq!((&sums["count"], &sums["sum"]["dep_delay"]), (&4_171.into(), &96_649.into()));
+    scratch.ok(&["check", "db"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_ends_a_delete_after_the_batch_that_runs() {
+    let scratch = Scratch::with_january();
+    let mut child = scratch.spawn(&["del", "db", "-c", "flights", "--from", "9E", "--batch", "1"]);
+    // It watches for signals before it takes the lock, in which it leaves its number.
+    let holder = format!("process {}", child.id());
+    while std::fs::read_to_string(scratch.path("db/lock")).unwrap() != holder {
+        assert_eq!(child.try_wait().unwrap(), None);
+        std::thread::yield_now();
+    }
+    assert!(output(Command::new("kill").args(["-INT", &child.id().to_string()])).unwrap().status.success());
+    let ended = child.wait_with_output().unwrap();
+    let (told, said) = (String::from_utf8(ended.stdout).unwrap(), String::from_utf8(ended.stderr).unwrap());
+    assert_eq!(ended.status.code(), Some(130), "{told}{said}");
+    assert!(said.contains("stopped by signal 2") && said.contains("deletes the rest"), "{said}");
+    let left = count(&scratch);
+    let deleted = told.split(' ').nth(1).unwrap().replace(',', "").parse::<u64>().unwrap();
+    assert!(deleted > 0 && deleted + left == 27_004, "{told}, {left} left");
+    scratch.ok(&[&["import", "db", JANUARY, "--replace", "--durability", "process"], FLIGHTS].concat());
+    assert_eq!(count(&scratch), 27_004);
+}

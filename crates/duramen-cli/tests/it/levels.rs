@@ -1,0 +1,90 @@
+//! What level `disk` is refused on: file systems that survive no power cut, though every sync there succeeds.
+#![cfg(target_os = "linux")]
+
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::runner::{Ran, Scratch, output, skipped};
+
+/// Somewhere in memory.
+fn memory() -> Option<TempDir> {
+    let dir = TempDir::new_in("/dev/shm");
+    if let Err(error) = &dir {
+        skipped(&format!("level disk refused on a tmpfs — /dev/shm: {error}"));
+    }
+    dir.ok()
+}
+
+fn refused(ran: &Ran, words: &str) {
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(5), ""), "{}", ran.stderr);
+    for words in [words, "survives no power cut", "--durability process", "name a directory on a disk"] {
+        assert!(ran.stderr.contains(words), "{words}: {}", ran.stderr);
+    }
+}
+
+/// D1: a commit acknowledged at level `disk` where nothing survives a power cut would be a lie.
+fn check_refused(place: &Path, words: &str) {
+    let scratch = Scratch::new();
+    scratch.write("rows.csv", "id,n\n1,2\n");
+    let db = place.join("db");
+    let db = db.to_str().unwrap();
+    let run = |args: &[&str]| -> Ran { output(&mut scratch.command_as_is(args)).unwrap().into() };
+    let import = ["import", db, "rows.csv", "-c", "rows", "--key", "id"];
+    refused(&run(&import), words);
+    assert!(!Path::new(db).exists());
+    for level in ["process", "memory"] {
+        let ran = run(&[&import[..], &["--replace", "--durability", level]].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    }
+    refused(&run(&[&import[..], &["--replace", "--durability", "disk"]].concat()), words);
+    let put = ["put", db, "{\"id\":2}", "-c", "rows"];
+    let del = ["del", db, "-c", "rows", "--from", "1"];
+    for args in [&put[..], &del] {
+        refused(&run(args), words);
+        let ran = run(&[args, &["--durability", "process"]].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    }
+    assert_eq!(run(&["count", db, "-c", "rows"]).stdout, "0\n");
+}
+
+#[test]
+fn level_disk_is_refused_in_memory() {
+    let Some(dir) = memory() else { return };
+    check_refused(dir.path(), "is on a tmpfs, which lives in memory");
+}
+
+/// An overlay names itself and not what it writes to; the mount table tells.
+#[test]
+fn level_disk_is_refused_on_an_overlay_that_forgets() {
+    let Some(dir) = memory() else { return };
+    let scratch = Scratch::new();
+    let on_disk = scratch.path("on disk");
+    let cases =
+        [(dir.path(), "", "is on an overlay over a tmpfs"), (&on_disk, ",volatile", "mounted volatile")];
+    for (place, option, words) in cases {
+        let [upper, work] = ["upper", "work"].map(|name| place.join(name));
+        let [lower, merged] = ["lower", "merged"].map(|name| scratch.path(name));
+        for path in [&upper, &work, &lower, &merged] {
+            std::fs::create_dir_all(path).unwrap();
+        }
+        let options = format!(
+            "lowerdir={},upperdir={},workdir={}{option}",
+            lower.display(),
+            upper.display(),
+            work.display()
+        );
+        let mount = ["-t", "overlay", "overlay", "-o", &options];
+        let mounted = output(Command::new("mount").args(mount).arg(&merged));
+        if !mounted.as_ref().is_ok_and(|output| output.status.success()) {
+            return skipped(&format!("level disk refused on an overlay — it cannot be mounted: {mounted:?}"));
+        }
+        let checked = std::panic::catch_unwind(|| check_refused(&merged, words));
+        let unmounted = output(Command::new("umount").arg(&merged));
+        assert!(unmounted.is_ok_and(|output| output.status.success()));
+        if let Err(panic) = checked {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}

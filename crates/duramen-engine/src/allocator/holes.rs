@@ -1,0 +1,168 @@
+//! Giving free blocks back to the file system: cutting the file's tail, punching holes, and taking holes back.
+
+use super::bitmap::Bitmap;
+use super::{POISON, Space, State};
+use crate::error::{Error, Result};
+
+/// Shorter runs of free blocks are not worth a call. The sizes here are small under test, so that little data passes them.
+pub(super) const RUN_BLOCKS_MIN: u32 = if cfg!(debug_assertions) { 8 } else { 256 };
+
+/// Fewer free blocks are left alone.
+const FREE_BLOCKS_MIN: u64 = if cfg!(debug_assertions) { 32 } else { 4096 };
+
+/// Holes are punched where at least this part of what is in use lies free besides: what is free is soon used again.
+const FREE_PART: u64 = 4;
+
+/// Blocks that one checkpoint punches at most: the file system may hold writes to the file up meanwhile.
+pub(super) const PUNCH_BLOCKS_MAX: u64 = if cfg!(debug_assertions) { 256 } else { 65536 };
+
+/// A hole is taken back in pieces of this many bytes, so that little is reserved that nobody needs.
+pub(super) const TAKE_BACK_BYTES: usize = if cfg!(debug_assertions) { 8 * 1024 } else { 1024 * 1024 };
+
+/// Free runs that may be holes, marked as used from here on.
+pub(super) fn possible(used: &mut Bitmap) -> Bitmap {
+    let holes = Bitmap::of_extents(&used.free_runs(RUN_BLOCKS_MIN));
+    holes.runs_from(0).for_each(|(block, block_count)| used.set(block, block_count));
+    holes
+}
+
+impl Space {
+    /// Cuts the file's tail down to `spare_bytes` beyond the last block that is used, waiting included.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn cut_tail(&self, spare_bytes: u64) -> Result<()> {
+        let block_bytes = self.data.block_bytes() as u64;
+        let mut state = self.state.lock().expect(POISON);
+        let end = state.used.end_not_in(&state.holes);
+        let mut keep = end + spare_bytes.div_ceil(block_bytes);
+        let is_worth_it = |state: &State, keep: u64| state.file_blocks > keep + keep / 8 + 16;
+        if !is_worth_it(&state, keep) || state.punching.is_some() {
+            return Ok(());
+        }
+        if state.used.end() > end {
+            // The spare is no hole. Where there is no room for it, the one that lies behind the holes stays.
+            if self.reserve(end, keep).is_ok() {
+                let is_hole_to = state.used.end().min(keep);
+                state.fill(end, is_hole_to);
+            } else {
+                keep = state.used.end() + (keep - end);
+            }
+        }
+        if !is_worth_it(&state, keep) {
+            return Ok(());
+        }
+        let path = self.data.path();
+        self.data.file().set_len(keep * block_bytes).map_err(|e| Error::io("shorten", path, &e))?;
+        state.file_blocks = keep;
+        state.room_blocks = state.room_blocks.min(keep);
+        state.holes.clear_from(keep);
+        state.used.clear_from(keep);
+        Ok(())
+    }
+
+    /// Gives long runs of free blocks back to the file system, the last ones first, where there are many of them. What
+    /// one checkpoint takes stays, and so does what deletes and checkpoints need on a full disk beyond what is kept
+    /// back: half of what is free and kept back come to `spare_bytes` (D7).
+    ///
+    /// D3: a block that is clear in `used` may be handed out and written over at any moment, so it may be punched as
+    /// well. Of what a superblock, a replayable frame or a snapshot needs, nothing is clear. Pages of both superblocks'
+    /// roots and their maps stay set until [`Space::release`] and [`Space::adopt`] are told that the older superblock is
+    /// of a newer commit; what a snapshot holds, [`Space::release`] leaves set. Values in frames behind the older
+    /// superblock are set from allocation on, through commit and replay (`unrooted` keeps them from the map on disk only),
+    /// until they are retired by a commit that the older superblock has. What replay leaves clear was replaced or dropped
+    /// by a later frame of the same log, and is never read. Who reads a page that nobody registered for does so in memory.
+    /// Nothing is handed out while it is punched: the run is marked first, and taken back only when the call has returned.
+    ///
+    /// # Errors
+    /// `Io`; the run stays marked as a hole.
+    pub fn punch(&self, spare_bytes: u64) -> Result<()> {
+        let block_bytes = self.data.block_bytes() as u64;
+        for (block, block_count) in self.runs_to_punch(spare_bytes.div_ceil(block_bytes)) {
+            {
+                let mut state = self.state.lock().expect(POISON);
+                if !state.used.none_set(block, block_count) {
+                    continue;
+                }
+                state.used.set(block, block_count);
+                state.holes.set(block, block_count);
+                state.first_hole = state.first_hole.min(block);
+                state.punching = Some((block, block_count));
+            }
+            let bytes = u64::from(block_count) * block_bytes;
+            let punched = self.data.file().punch(self.data.offset(block), bytes);
+            self.state.lock().expect(POISON).punching = None;
+            punched.map_err(|e| Error::io("punch a hole in", self.data.path(), &e))?;
+        }
+        Ok(())
+    }
+
+    fn runs_to_punch(&self, spare_blocks: u64) -> Vec<(u64, u32)> {
+        let mut state = self.state.lock().expect(POISON);
+        state.hole_refused = false;
+        let taken = std::mem::take(&mut state.taken_blocks);
+        let free = state.free_between_blocks();
+        let in_use = state.used.used() - state.holes.used();
+        if free < FREE_BLOCKS_MIN || free * FREE_PART < in_use {
+            return Vec::new();
+        }
+        let stays = taken.max(spare_blocks.saturating_sub(state.kept_back_blocks()));
+        let mut left = free.saturating_sub(2 * stays).min(PUNCH_BLOCKS_MAX);
+        let mut chosen = Vec::new();
+        for (block, block_count) in state.used.free_runs(RUN_BLOCKS_MIN).into_iter().rev() {
+            if left < u64::from(RUN_BLOCKS_MIN) {
+                break;
+            }
+            let count = u32::try_from(left).unwrap_or(u32::MAX).min(block_count);
+            chosen.push((block + u64::from(block_count - count), count));
+            left -= u64::from(count);
+        }
+        chosen
+    }
+
+    /// Makes the beginning of the first hole of at least `block_count` blocks free blocks again, if the file system has
+    /// room for it.
+    pub(super) fn take_back(&self, state: &mut State, block_count: u32) -> Option<u64> {
+        let (block, count) = state.next_hole(block_count)?;
+        let piece = u32::try_from(TAKE_BACK_BYTES / self.data.block_bytes()).unwrap_or(u32::MAX);
+        let piece = count.min(piece.max(block_count));
+        let to = |count: u32| block + u64::from(count);
+        let reserved = match self.reserve(block, to(piece)) {
+            Ok(()) => Some(piece),
+            Err(_) => self.reserve(block, to(block_count)).is_ok().then_some(block_count),
+        };
+        state.hole_refused = reserved.is_none();
+        state.fill(block, to(reserved?));
+        Some(block)
+    }
+
+    /// The file cannot grow: free blocks between those in use shall come to twice what is missing of `blocks`.
+    pub(super) fn take_back_instead(&self, state: &mut State, blocks: u64) {
+        let is_enough = |state: &State| state.kept_back_blocks() + state.free_between_blocks() / 2 >= blocks;
+        while !is_enough(state) && self.take_back(state, 1).is_some() {}
+    }
+}
+
+impl State {
+    /// The first hole of at least so many blocks that is not being punched at this moment.
+    fn next_hole(&mut self, block_count: u32) -> Option<(u64, u32)> {
+        let (at, blocks) = self.punching.unwrap_or((u64::MAX, 0));
+        let is_ready = |(block, count): &(u64, u32)| {
+            let is_apart = *block >= at.saturating_add(blocks.into()) || block + u64::from(*count) <= at;
+            is_apart && *count >= block_count
+        };
+        let mut holes = self.holes.runs_from(self.first_hole).peekable();
+        let first = holes.peek()?.0;
+        let found = holes.find(is_ready);
+        drop(holes);
+        self.first_hole = first;
+        found
+    }
+
+    /// Blocks from one to before another, holes and free ones, are no holes any more.
+    fn fill(&mut self, from: u64, to: u64) {
+        let count = u32::try_from(to - from).expect("a hole, or the room of a checkpoint");
+        self.holes.clear(from, count);
+        self.used.clear(from, count);
+    }
+}

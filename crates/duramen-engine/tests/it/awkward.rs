@@ -1,0 +1,203 @@
+//! What a program may do at an awkward moment, and what must not come of it: a failed sync told to somebody else, a
+//! closure that panics or asks too much while it runs alone, a tree dropped under a reader, memory of one's own.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use duramen_disk::MemDisk;
+use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault};
+use duramen_engine::{
+    Code, Direction, Durability, Engine, Hooks, KeyRange, Options, Result, Transaction, TreeId,
+};
+
+use crate::basics::{open, tiny};
+
+fn create(engine: &Engine, name: &str) -> TreeId {
+    engine.transact(Durability::Disk, |tx| tx.create_tree(name, None)).unwrap().0
+}
+
+/// Runs `work` in a thread of its own; `None` if it has not returned after a long time.
+fn returns<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || drop(tell.send(work())));
+    told.recv_timeout(Duration::from_secs(60)).ok()
+}
+
+/// Makes the closure of a transaction run alone: eight conflicts, then `alone`.
+fn run_alone(
+    engine: &Engine,
+    tree: TreeId,
+    mut alone: impl FnMut(&mut Transaction) -> Result<()>,
+) -> Result<()> {
+    let mut runs = 0u8;
+    let run = |tx: &mut Transaction| {
+        tx.get(tree, b"contended")?;
+        runs += 1;
+        if runs > 8 {
+            return alone(tx);
+        }
+        let mut other = engine.begin()?;
+        other.put(tree, b"contended", &[runs])?;
+        other.commit(Durability::Disk)?;
+        tx.put(tree, b"own", b"value")
+    };
+    engine.transact(Durability::Disk, run).map(|_| ())
+}
+
+/// D1 and D6: the system tells of lost pages once, to whoever syncs the file next. A checkpoint beside it must not
+/// take its own sync for a sign that its pages are there.
+#[test]
+fn a_failed_sync_told_to_a_commit_stops_the_checkpoint_beside_it() {
+    let disk = MemDisk::new(2);
+    let engine = open(&disk, tiny());
+    let tree = create(&engine, "rows");
+    let fill = |value: u8| {
+        let put = |tx: &mut Transaction| {
+            (0..3000u32).try_for_each(|n| tx.put(tree, &n.to_be_bytes(), &[value; 60]))
+        };
+        engine.transact(Durability::Disk, put).unwrap();
+    };
+    fill(7);
+    engine.checkpoint().unwrap();
+    fill(8);
+    let mut slices = 0;
+    let mut refused = None;
+    let checkpoint = engine.checkpoint_with(&mut || {
+        slices += 1;
+        if slices == 1 {
+            let gone = Effect::SyncErrorDataGone(io::ErrorKind::Other);
+            disk.set_faults(Fault::new(CallKind::Sync, 0, gone).on("data"));
+            let put = |tx: &mut Transaction| tx.put(tree, b"big", &[1; 900]);
+            refused = Some(engine.transact(Durability::Disk, put).map(|_| ()));
+        }
+    });
+    assert!(refused.unwrap().is_err() && checkpoint.is_err(), "{checkpoint:?}");
+    engine.abandon();
+    let after = disk.crash(&CrashChoice::None);
+    let engine = Engine::open(Arc::new(after), Path::new("/db"), tiny(), Hooks::default()).unwrap();
+    let snapshot = engine.snapshot().unwrap();
+    for n in 0..3000u32 {
+        assert_eq!(snapshot.get(tree, &n.to_be_bytes()).unwrap(), Some(vec![8; 60]), "row {n}");
+    }
+}
+
+#[test]
+fn a_commit_does_not_wait_for_memory_that_only_its_own_reads_took() {
+    let disk = MemDisk::new(1);
+    let engine = open(&disk, Options { memory_bytes: 4 << 20, ..Options::default() });
+    let tree = create(&engine, "rows");
+    for batch in 0..60u32 {
+        let put = |tx: &mut Transaction| {
+            (0..200u32).try_for_each(|n| tx.put(tree, &(batch * 200 + n).to_be_bytes(), &[7; 1000]))
+        };
+        engine.transact(Durability::Process, put).unwrap();
+    }
+    engine.checkpoint().unwrap();
+    let done = returns(move || {
+        let mut tx = engine.begin().unwrap();
+        (0..400u32).for_each(|n| tx.put(tree, &(n * 30).to_be_bytes(), &[9; 10]).unwrap());
+        assert_eq!(tx.count(tree, &KeyRange::all()).unwrap(), 12_000);
+        tx.commit(Durability::Disk).is_ok()
+    });
+    assert_eq!(done, Some(true), "the commit returns");
+}
+
+/// I1: who read a tree that was dropped before the commit saw what no order explains.
+#[test]
+fn a_tree_dropped_after_it_was_used_is_a_conflict() {
+    let disk = MemDisk::new(8);
+    let engine = open(&disk, tiny());
+    let (read, written, flag) =
+        (create(&engine, "read"), create(&engine, "written"), create(&engine, "flag"));
+    engine.transact(Durability::Disk, |tx| tx.put(read, b"k", b"v")).unwrap();
+    let mut reader = engine.begin().unwrap();
+    assert!(reader.get(read, b"k").unwrap().is_some());
+    let mut writer = engine.begin().unwrap();
+    writer.put(written, b"k", b"v").unwrap();
+    let mut dropper = engine.begin().unwrap();
+    assert!(dropper.get(flag, b"k").unwrap().is_none());
+    dropper.drop_tree("read").unwrap();
+    dropper.drop_tree("written").unwrap();
+    dropper.commit(Durability::Disk).unwrap();
+    reader.put(flag, b"k", b"the tree is there").unwrap();
+    assert_eq!(reader.commit(Durability::Disk).unwrap_err().code(), Code::WriteConflict);
+    assert_eq!(writer.commit(Durability::Disk).unwrap_err().code(), Code::WriteConflict);
+}
+
+#[test]
+fn a_closure_that_panics_while_it_runs_alone_harms_nobody_else() {
+    let disk = MemDisk::new(4);
+    let engine = open(&disk, tiny());
+    let tree = create(&engine, "rows");
+    let other = engine.clone();
+    let panicked = thread::spawn(move || run_alone(&other, tree, |_| panic!("of the user"))).join();
+    assert!(panicked.is_err());
+    engine.transact(Durability::Disk, |tx| tx.put(tree, b"k", b"v")).unwrap();
+    engine.checkpoint().unwrap();
+    assert_eq!(engine.get(tree, b"own").unwrap(), None);
+    engine.close().unwrap();
+}
+
+#[test]
+fn a_closure_that_runs_alone_is_refused_what_would_wait_for_itself() {
+    let disk = MemDisk::new(5);
+    let engine = open(&disk, tiny());
+    let tree = create(&engine, "rows");
+    let (_, receipt) = engine.transact(Durability::Disk, |tx| tx.put(tree, b"a", b"a")).unwrap();
+    let done = returns(move || {
+        run_alone(&engine, tree, |tx| {
+            assert!(receipt.durability() <= Durability::Disk);
+            assert_eq!(engine.checkpoint().unwrap_err().code(), Code::InvalidArgument);
+            assert_eq!(engine.close().unwrap_err().code(), Code::InvalidArgument);
+            tx.put(tree, b"own", b"alone")
+        })
+    });
+    done.expect("it returns").unwrap();
+}
+
+#[test]
+fn a_cursor_goes_on_over_big_values_that_its_transaction_replaced() {
+    let disk = MemDisk::new(6);
+    let engine = open(&disk, tiny());
+    let tree = create(&engine, "rows");
+    let mut tx = engine.begin().unwrap();
+    tx.put(tree, b"a", b"small").unwrap();
+    tx.put(tree, b"b", &[1; 380]).unwrap();
+    let mut rows = tx.rows(tree, KeyRange::all(), Direction::Forward).unwrap();
+    rows.next().unwrap().unwrap();
+    tx.put(tree, b"b", &[2; 380]).unwrap();
+    tx.put(tree, b"c", &[3; 380]).unwrap();
+    assert_eq!(*rows.next().unwrap().unwrap().value().unwrap(), [1; 380], "as it was when the cursor began");
+    drop(rows);
+    tx.commit(Durability::Disk).unwrap();
+    assert_eq!(engine.get(tree, b"b").unwrap(), Some(vec![2; 380]));
+    engine.checkpoint().unwrap();
+    let report = engine.check().unwrap();
+    assert!(report.is_clean() && report.unreached.is_empty(), "{report:?}");
+}
+
+#[test]
+fn memory_is_bounded_where_a_database_is_only_read() {
+    let disk = MemDisk::new(7);
+    let options = Options { memory_bytes: 4 << 20, ..Options::default() };
+    let engine = open(&disk, options.clone());
+    let tree = create(&engine, "rows");
+    for batch in 0..100u32 {
+        let put = |tx: &mut Transaction| {
+            (0..200u32).try_for_each(|n| tx.put(tree, &(batch * 200 + n).to_be_bytes(), &[7; 1000]))
+        };
+        engine.transact(Durability::Process, put).unwrap();
+    }
+    engine.close().unwrap();
+    drop(engine);
+    let engine = open(&disk, Options { read_only: true, create: false, ..options });
+    for n in 0..20_000u32 {
+        assert!(engine.get(tree, &n.to_be_bytes()).unwrap().is_some());
+    }
+    let resident = engine.stats().resident_bytes;
+    assert!(resident < 4 << 20, "{resident} bytes of 20 MB are in memory");
+}
