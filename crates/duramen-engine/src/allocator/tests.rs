@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
-use duramen_disk::{Access, Disk, MemDisk};
+use duramen_disk::{Access, Disk, DurableWriteError, File, MemDisk, WriteError};
 
 use super::bitmap::{Bitmap, PAGE_BLOCKS};
 use super::holes::{PUNCH_BLOCKS_MAX, RUN_BLOCKS_MIN, TAKE_BACK_BYTES};
@@ -422,6 +423,87 @@ fn a_punch_that_fails_leaves_a_hole() {
     assert!(!space.is_used(middle, 1) && space.free_between_bytes() == 0);
     let block = space.allocate(9).unwrap();
     assert!(block >= middle && block < last, "and it is taken back");
+}
+
+/// A file that calls back while a hole is punched in it.
+struct Watched {
+    file: Arc<dyn File>,
+    inside: Box<dyn Fn() + Send + Sync>,
+}
+
+impl std::fmt::Debug for Watched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watched")
+    }
+}
+
+impl File for Watched {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
+        self.file.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> std::result::Result<(), WriteError> {
+        self.file.write_at(bytes, offset)
+    }
+
+    fn write_durable_at(&self, bytes: &[u8], offset: u64) -> std::result::Result<(), DurableWriteError> {
+        self.file.write_durable_at(bytes, offset)
+    }
+
+    fn sync_data(&self) -> std::io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn len(&self) -> std::io::Result<u64> {
+        self.file.len()
+    }
+
+    fn set_len(&self, bytes: u64) -> std::io::Result<()> {
+        self.file.set_len(bytes)
+    }
+
+    fn reserve(&self, offset: u64, bytes: u64) -> std::io::Result<()> {
+        self.file.reserve(offset, bytes)
+    }
+
+    /// Before and after: whoever asks meanwhile may come at any moment of it.
+    fn punch(&self, offset: u64, bytes: u64) -> std::io::Result<()> {
+        (self.inside)();
+        let punched = self.file.punch(offset, bytes);
+        (self.inside)();
+        punched
+    }
+
+    fn start_writeback(&self, offset: u64, bytes: u64) {
+        self.file.start_writeback(offset, bytes);
+    }
+}
+
+/// D3: while the file system is at it, nobody waits for it, and nobody gets the blocks that it is about to take.
+#[test]
+fn nothing_is_put_into_a_hole_while_it_is_punched() {
+    static SPACE: OnceLock<Space> = OnceLock::new();
+    static WRITTEN: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+    let file = MemDisk::new(1).open(Path::new("/data"), Access::CREATE).unwrap();
+    let inside = Box::new(|| {
+        let space = SPACE.get().unwrap();
+        for _ in 0..RUN_BLOCKS_MIN {
+            let block = space.allocate(1).unwrap();
+            fill(space, block, 1, 6);
+            WRITTEN.lock().unwrap().push(block);
+        }
+    });
+    let watched = Watched { file, inside };
+    let space = Space::new(DataFile::new(Arc::new(watched), Path::new("/data"), DatabaseId(1), 512));
+    let space = SPACE.get_or_init(|| space);
+    let blocks = [0; 9].map(|_| space.allocate(LONG / 2).unwrap());
+    space.punch(0).unwrap();
+    blocks.iter().step_by(2).for_each(|block| space.give_back(*block, LONG / 2));
+    space.punch(0).unwrap();
+    let written = WRITTEN.lock().unwrap();
+    assert!(written.len() >= 4 * RUN_BLOCKS_MIN as usize, "several holes were punched");
+    assert!(written.iter().all(|block| space.is_used(*block, 1) && holds(space, *block, 1, 6)));
+    assert!(space.state.lock().unwrap().holes.used() > 0);
 }
 
 /// An extent, what its blocks hold, the first checkpoint that may have it, and the commit that retired it.

@@ -95,12 +95,16 @@ impl Throttle {
         Ok(())
     }
 
-    /// The bytes that must be kept back for the next checkpoint, if they are not. What only deletes may also count on
-    /// what is free between the blocks in use: it is the reserve that is never lent to others.
+    /// The bytes that must be kept back for the next checkpoint, if they are not. What only deletes may use the reserve that
+    /// is never lent to others, and what is free between the blocks in use.
     pub fn lacks_room(&self, store: &Store, only_deletes: bool) -> Option<u64> {
         let wanted = room_wanted(store, 0);
         let kept_back = store.space.kept_back_bytes();
-        let there = if only_deletes { kept_back + store.space.free_between_bytes() / 2 } else { kept_back };
+        let there = if only_deletes {
+            kept_back + reserve_bytes(store) + store.space.free_between_bytes() / 2
+        } else {
+            kept_back
+        };
         (there < wanted).then_some(wanted)
     }
 
@@ -140,5 +144,10 @@ impl Throttle {
 /// the tree of roots, and the space map.
 fn room_wanted(store: &Store, more_bytes: usize) -> u64 {
     let dirty = (store.pages.meter().dirty_bytes() + more_bytes) as u64;
-    dirty + dirty / 4 + store.space.map_bytes() + 32 * store.geometry.block_bytes as u64
+    dirty + dirty / 4 + store.space.map_bytes() + reserve_bytes(store)
+}
+
+/// Kept for deletes, and for what an estimate of a checkpoint may be wrong by.
+fn reserve_bytes(store: &Store) -> u64 {
+    32 * store.geometry.block_bytes as u64
 }

@@ -130,13 +130,7 @@ impl Keeper {
     pub fn log_step(&self) -> Result<()> {
         let now = self.disk.monotonic_ns();
         let published = self.committer.published().seq;
-        let idle_ms = {
-            let mut idle = self.idle_since.lock().expect(POISON);
-            if idle.0 != published || idle.1 == 0 {
-                *idle = (published, now);
-            }
-            now.saturating_sub(idle.1) / 1_000_000
-        };
+        let idle_ms = self.idle_ms(now, published);
         self.sync_weak(now, published)?;
         if idle_ms >= MARK_IDLE_MS && self.committer.durable() >= published {
             self.committer.mark()?;
@@ -145,6 +139,15 @@ impl Keeper {
             self.committer.log().prepare_spare()?;
         }
         Ok(())
+    }
+
+    /// For how long no commit has come, as far as these looks tell.
+    fn idle_ms(&self, now: u64, published: CommitSeq) -> u64 {
+        let mut idle = self.idle_since.lock().expect(POISON);
+        if idle.0 != published || idle.1 == 0 {
+            *idle = (published, now);
+        }
+        now.saturating_sub(idle.1) / 1_000_000
     }
 
     /// Commits at weaker levels are synced after a while, or after so many bytes.
@@ -243,7 +246,9 @@ impl Keeper {
     /// What the commit or the checkpoint said.
     pub fn reap_when_quiet(&self) -> Result<()> {
         let root = self.published_root();
-        if root.seq > self.checkpointer.superblock().replay.seq {
+        if root.seq > self.checkpointer.superblock().replay.seq
+            || self.idle_ms(self.disk.monotonic_ns(), root.seq) < MARK_IDLE_MS
+        {
             return Ok(());
         }
         // With many trees a look is not for nothing: one at each new root.

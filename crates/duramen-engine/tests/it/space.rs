@@ -159,6 +159,7 @@ fn a_dropped_tree_in_the_middle_goes_back_while_nobody_commits() {
     engine.transact(Durability::Disk, |tx| tx.drop_tree("middle")).unwrap();
     engine.checkpoint().unwrap();
     for _ in 0..400 {
+        disk.advance_clock(200_000_000);
         engine.step().unwrap();
     }
     look(&engine, "at rest");

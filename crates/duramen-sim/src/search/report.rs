@@ -29,7 +29,7 @@ pub struct Report {
     pub lost: u64,
     /// Cuts after which a commit was there that nobody had been promised.
     pub kept: u64,
-    /// Distinct cuts of runs with each method of [`METHODS`].
+    /// Distinct cuts of runs with each method of `METHODS`.
     pub methods: [u64; METHODS.len()],
     /// Distinct cuts of runs with the log on a disk of its own.
     pub separate: u64,

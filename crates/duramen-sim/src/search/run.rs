@@ -234,15 +234,14 @@ impl Run {
         let (writer, engine) = (Arc::clone(&self.writer), self.engine().clone());
         let seed = self.random.bits();
         let wait = AtomicUsize::new(self.random.below(2));
-        // In a sync of the log, whoever waits for the log waits for itself.
-        let is_log = path_part == ".wal";
+        let place = if path_part == ".wal" { Place::LogSync } else { Place::DataSync };
         Arc::new(move |path: &Path| {
             if !path.to_string_lossy().contains(path_part) {
                 return;
             }
             let left = wait.fetch_sub(1, Ordering::Relaxed);
             if left == 0 {
-                inner_commits(&writer, &engine, &mut Random::new(seed), is_log);
+                inner_commits(&writer, &engine, &mut Random::new(seed), place);
             }
         })
     }
@@ -263,7 +262,7 @@ impl Run {
                 disk.annotate("evicted");
             }
             if !quiet && random.chance(1, 3) {
-                inner_commits(&writer, &engine, random, false);
+                inner_commits(&writer, &engine, random, Place::Checkpoint);
             }
             resident_bytes = engine.stats().resident_bytes;
         });
@@ -341,28 +340,41 @@ impl Run {
     }
 }
 
+/// Where commits are made inside something else. Whoever needs there what is under way waits for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In a sync of the log: nobody may wait for the log.
+    LogSync,
+    /// In a sync of the data file: no big values, for their extents are synced before they are named.
+    DataSync,
+    /// Between two slices of a checkpoint.
+    Checkpoint,
+}
+
 /// Commits where another commit or a checkpoint is under way: to trees that nobody drops meanwhile.
-fn inner_commits(writer: &Writer, engine: &Engine, random: &mut Random, in_log_sync: bool) {
+fn inner_commits(writer: &Writer, engine: &Engine, random: &mut Random, place: Place) {
     writer.disk.annotate("inner commit");
     for _ in 0..random.between(1, 3) {
-        let level = if in_log_sync { Durability::Memory } else { some_level(random) };
-        if let Err(what) = inner_commit(writer, engine, random, level) {
+        let level = if place == Place::LogSync { Durability::Memory } else { some_level(random) };
+        let is_big = place != Place::DataSync && random.chance(1, 4);
+        let shape = if is_big { Shape::Big } else { Shape::Small };
+        if let Err(what) = inner_commit(writer, engine, random, shape, level) {
             writer.fail(format!("inside a sync or a checkpoint: {what}"));
         }
     }
-    writer.disk.annotate(if in_log_sync { "sealed behind" } else { "inner committed" });
+    writer.disk.annotate(if place == Place::LogSync { "sealed behind" } else { "inner committed" });
 }
 
 fn inner_commit(
     writer: &Writer,
     engine: &Engine,
     random: &mut Random,
+    shape: Shape,
     level: Durability,
 ) -> Result<(), String> {
     let mut state = writer.latest();
     state.trees.retain(|name, _| !name.starts_with("temporary"));
     let mut draft = Draft::begin(engine)?;
-    let shape = if random.chance(1, 4) { Shape::Big } else { Shape::Small };
     shape.fill(&mut draft.filling(), &state, random)?;
     writer.commit(draft, level).map(drop)
 }
