@@ -69,7 +69,9 @@ impl fmt::Display for Failure {
         if !self.around.is_empty() {
             writeln!(f, "{}", self.around)?;
         }
-        let run = "again: cargo run --release -p duramen-sim -- replay";
+        // Some bounds of the engine are smaller where debug assertions are on: the other build makes another run.
+        let release = if cfg!(debug_assertions) { "" } else { " --release" };
+        let run = format!("again: cargo run{release} -p duramen-sim -- replay");
         match &self.case {
             Some(case) => write!(f, "{run} {case}"),
             None => write!(f, "{run} --seed {}", self.seed),

@@ -516,6 +516,13 @@ struct Written {
     retired: u64,
 }
 
+impl Written {
+    fn page(&self) -> Location {
+        let Written { block, block_count, .. } = *self;
+        Location { block, block_count, raw_bytes: block_count * 512, flags: 0, tag: [0; 16] }
+    }
+}
+
 struct Life {
     disk: MemDisk,
     space: Space,
@@ -589,22 +596,26 @@ impl Life {
         self.punched_bytes += before - self.disk.used_bytes();
     }
 
-    /// Commits a big value after the checkpoint, and perhaps opens everything again.
-    fn value(&mut self, round: u64, newest: &Location) {
+    /// Commits a big value that the newest checkpoint does not have.
+    fn value(&mut self, round: u64) {
         let Ok(block) = self.space.allocate_value(9) else { return };
-        let page = Location { block, block_count: 9, raw_bytes: 4600, flags: 0, tag: [0; 16] };
+        let value = Written { block, block_count: 9, byte: 0x55, birth: round + 1, retired: u64::MAX };
         fill(&self.space, block, 9, 0x55);
-        self.space.value_committed(&[page], CommitSeq(round + 1));
-        self.values.push(Written { block, block_count: 9, byte: 0x55, birth: round + 1, retired: u64::MAX });
-        if self.random.below(2) == 0 {
-            self.space = Space::load(self.space.data.clone(), newest).unwrap();
-            if let Some((older, seq)) = &self.older {
-                self.space.hold(older, CommitSeq(round)).unwrap();
-                self.old.retain(|extent| extent.birth <= *seq);
-            } else {
-                self.old.clear();
-            }
-            self.space.value_replayed(&[page], CommitSeq(round + 1)).unwrap();
+        self.space.value_committed(&[value.page()], CommitSeq(round + 1));
+        self.values.push(value);
+    }
+
+    /// From the newest checkpoint, the older one, and the log.
+    fn open_again(&mut self, round: u64, newest: &Location) {
+        self.space = Space::load(self.space.data.clone(), newest).unwrap();
+        if let Some((older, seq)) = &self.older {
+            self.space.hold(older, CommitSeq(round)).unwrap();
+            self.old.retain(|extent| extent.birth <= *seq);
+        } else {
+            self.old.clear();
+        }
+        for value in &self.values {
+            self.space.value_replayed(&[value.page()], CommitSeq(round + 1)).unwrap();
         }
     }
 
@@ -653,12 +664,18 @@ fn random_lives_lose_no_block_and_no_byte() {
             let newest = life.checkpoint(round);
             life.look(&format!("seed {seed}, round {round}: checkpoint {newest:?}"));
             let Some(newest) = newest else { continue };
+            if life.random.below(3) == 0 {
+                life.value(round);
+            }
             life.give_space_back();
             life.look(&format!("seed {seed}, round {round}: space given back"));
             if life.random.below(3) == 0 {
-                life.value(round, &newest);
-                life.look(&format!("seed {seed}, round {round}: value"));
+                life.value(round);
             }
+            if life.random.below(6) == 0 {
+                life.open_again(round, &newest);
+            }
+            life.look(&format!("seed {seed}, round {round}: at its end"));
             life.older = Some((newest, round));
         }
         (punched_bytes, taken_back_blocks, refused_count) =

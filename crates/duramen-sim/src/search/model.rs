@@ -174,6 +174,16 @@ impl History {
         assert_eq!(done.seq, Some(seq), "the place of a commit in the order");
     }
 
+    /// Commits that change nothing were made up to this one, while nothing else was under way: the engine makes them to
+    /// give back what a dropped tree held.
+    pub fn nothing_until(&mut self, seq: u64, began_at: usize) {
+        assert!(self.pending.is_empty(), "an empty commit came beside another");
+        while self.last_seq() < seq {
+            self.states.push(self.latest().clone());
+            self.began.push(began_at);
+        }
+    }
+
     fn settle(&mut self, index: usize) {
         let mut state = self.latest().clone();
         state.apply(&self.pending[index].effects);

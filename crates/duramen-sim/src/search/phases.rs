@@ -1,7 +1,6 @@
 //! In which phase a cut falls, read from the trace: paths and kinds of its operations, and the harness's remarks.
 //!
-//! A cut is in a phase from the operation that begins it to the sync that ends it. There is no phase for punched
-//! holes: the engine gives space back by cutting the file's tail only.
+//! A cut is in a phase from the operation that begins it to the sync that ends it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -24,6 +23,13 @@ macro_rules! phases {
             /// Every phase.
             pub const ALL: &'static [Phase] = &[$(Phase::$name,)*];
 
+            /// Whether a search must have seen it. Only where debug assertions are on are the engine's bounds so
+            /// small that runs of this size get there.
+            #[must_use]
+            pub fn must_be_seen(self) -> bool {
+                cfg!(debug_assertions) || !matches!(self, Phase::Punched | Phase::Nothing)
+            }
+
             /// In words.
             #[must_use]
             pub fn name(self) -> &'static str {
@@ -40,12 +46,14 @@ phases! {
     Recycle = "recycle",
     Superblock = "between superblock write and sync",
     TailCut = "tail cut",
+    Punched = "hole punched",
     ExtentUnlogged = "extent written, not logged",
     MultiFrame = "multi-frame record",
     RootSplit = "root split",
     RootMerge = "root merge",
     Catalogue = "catalogue change",
     Alone = "transaction that runs alone",
+    Nothing = "empty commit for a dropped tree",
     Evicted = "dirty eviction",
     Spilled = "snapshot spilled",
     Sealed = "k syncing, k+1 sealed",
@@ -155,6 +163,7 @@ impl Map<'_> {
                     self.span(Phase::Superblock, at + 1, self.sync_of(at));
                 }
                 OpKind::SetLen if is_data(&op) => self.span(Phase::TailCut, at, self.sync_of(at)),
+                OpKind::Punch => self.span(Phase::Punched, at + 1, self.sync_of(at)),
                 _ => {}
             }
         }
@@ -218,6 +227,9 @@ impl Map<'_> {
     /// A step that writes pages and no superblock has spilled nodes of older snapshots.
     fn step(&mut self, at: usize) {
         let end = self.remark(at, &["stepped"]);
+        if self.ops.get(end).is_some_and(|op| op.note.contains("empty commit")) {
+            self.span(Phase::Nothing, at, end);
+        }
         let page = self.next(at, |op| op.kind == OpKind::Write && is_data(op) && !is_superblock(op));
         let superblock = self.next(at, |op| op.kind == OpKind::Write && is_superblock(op));
         if page < end && superblock > end {

@@ -172,7 +172,7 @@ fn aftermath(writer: &Writer, engine: &Engine, random: &mut Random) -> Result<()
     for _ in 0..random.between(1, AFTERMATH_MAX) {
         match random.below(12) {
             0..=2 => engine.checkpoint().map_err(failed("checkpoint after recovery"))?,
-            3 => engine.step().map_err(failed("step after recovery"))?,
+            3 => drop(writer.step(engine).map_err(|what| format!("after recovery: {what}"))?),
             4..=7 => after_commit(writer, engine, Shape::Small, random)?,
             8..=9 => after_commit(writer, engine, Shape::Big, random)?,
             10 => after_commit(writer, engine, Shape::Catalogue, random)?,

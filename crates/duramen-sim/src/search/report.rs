@@ -65,7 +65,8 @@ impl Report {
     /// Phases that no cut fell into, in words; and what else a search must have seen.
     #[must_use]
     pub fn unseen(&self) -> Vec<&'static str> {
-        let phases = Phase::ALL.iter().filter(|phase| self.phases[**phase as usize] == 0);
+        let is_unseen = |phase: &&Phase| phase.must_be_seen() && self.phases[**phase as usize] == 0;
+        let phases = Phase::ALL.iter().filter(is_unseen);
         let mut unseen: Vec<&'static str> = phases.map(|phase| phase.name()).collect();
         let methods = self.methods.iter().zip(METHODS).filter(|(count, _)| **count == 0);
         unseen.extend(methods.map(|(_, (_, name))| name));

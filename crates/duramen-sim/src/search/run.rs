@@ -16,11 +16,14 @@ use super::compare::{check_is_clean, snapshot_equals};
 use super::cuts::{LOG_DIR, LOG_DISK};
 use super::model::{History, State};
 use super::random::{Random, joined};
-use super::shapes::{DIRECT_GEOMETRY, GEOMETRY, Shape, found_trees, splits_and_merges};
+use super::shapes::{DIRECT_GEOMETRY, GEOMETRY, Shape, TEMPORARY, found_trees, splits_and_merges};
 use super::writer::{Draft, Writer, failed};
 
 /// Events of one run.
 const EVENT_COUNT: usize = 70;
+
+/// Times of idleness in a row, so that a dropped tree gives back several slices.
+const QUIET_ROUNDS: usize = 3;
 
 const PATH: &str = "/db";
 
@@ -152,7 +155,7 @@ impl Run {
             24..=26 => self.sealed_behind(),
             27..=29 => self.checkpoint(),
             30..=31 => self.step(),
-            32 => self.idle(150),
+            32 => self.quiet(),
             33 => self.idle(1100),
             34..=35 => self.hold(),
             36 => self.let_go(),
@@ -274,9 +277,23 @@ impl Run {
 
     fn step(&mut self) -> Result<(), String> {
         self.writer.disk.annotate("step");
-        self.engine().step().map_err(failed("step"))?;
-        self.writer.disk.annotate("stepped");
+        let made_commits = self.writer.step(self.engine())?;
+        self.writer.disk.annotate(if made_commits { "stepped, empty commit" } else { "stepped" });
         Ok(())
+    }
+
+    /// A tree is dropped, if there is one to drop, and then nobody commits: what it held is given back all the same.
+    fn quiet(&mut self) -> Result<(), String> {
+        let state = self.writer.latest();
+        if let Some(name) = state.trees.keys().find(|name| name.starts_with(TEMPORARY)) {
+            let mut draft = Draft::begin(self.engine())?;
+            draft.filling().drop_tree(name)?;
+            self.writer.disk.annotate("commit catalogue");
+            self.writer.commit(draft, Durability::Disk)?;
+            self.writer.disk.annotate("committed");
+            self.checkpoint()?;
+        }
+        (0..QUIET_ROUNDS).try_for_each(|_| self.idle(150))
     }
 
     fn idle(&mut self, ms: u64) -> Result<(), String> {
@@ -373,7 +390,7 @@ fn inner_commit(
     level: Durability,
 ) -> Result<(), String> {
     let mut state = writer.latest();
-    state.trees.retain(|name, _| !name.starts_with("temporary"));
+    state.trees.retain(|name, _| !name.starts_with(TEMPORARY));
     let mut draft = Draft::begin(engine)?;
     shape.fill(&mut draft.filling(), &state, random)?;
     writer.commit(draft, level).map(drop)

@@ -11,6 +11,9 @@ use super::writer::Filling;
 /// Trees that are never dropped: one that sums, one without a reducer, one that grows over several levels.
 pub const STABLE_TREES: [(&str, bool); 3] = [("sums", true), ("plain", false), ("bulk", true)];
 
+/// How the names of trees begin that come and go.
+pub const TEMPORARY: &str = "temporary ";
+
 /// Tiny blocks and nodes, so that few rows pass every boundary.
 pub const GEOMETRY: Geometry = Geometry {
     block_bytes: 512,
@@ -205,7 +208,7 @@ fn big(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<()
 }
 
 fn catalogue(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<(), String> {
-    let name = format!("temporary {}", random.below(3));
+    let name = format!("{TEMPORARY}{}", random.below(3));
     if state.trees.contains_key(&name) {
         draft.drop_tree(&name)?;
         if random.chance(2, 3) {
@@ -213,8 +216,10 @@ fn catalogue(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Res
         }
     }
     let tree = draft.create(&name, random.chance(1, 2))?;
-    for _ in 0..random.below(12) {
-        let (key, value) = (key(random), value(random, 8, 120));
+    // Now and then more pages than one checkpoint gives back, once the tree is dropped.
+    let (row_count, bytes_min) = if random.chance(1, 4) { (60, 100) } else { (random.below(12), 8) };
+    for _ in 0..row_count {
+        let (key, value) = (key(random), value(random, bytes_min, 120));
         draft.put(&tree, key, value, false)?;
     }
     if random.chance(1, 2) {

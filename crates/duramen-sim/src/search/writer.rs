@@ -182,6 +182,20 @@ impl Writer {
         self.history().promise(self.disk.recorded_len(), durable);
     }
 
+    /// Does what is due behind the scenes, and learns of the empty commits that this makes. Whether there were any.
+    ///
+    /// # Errors
+    /// What the engine said.
+    pub fn step(&self, engine: &Engine) -> Result<bool, String> {
+        let began_at = self.disk.recorded_len();
+        engine.step().map_err(failed("step"))?;
+        let published = engine.stats().commit.published.0;
+        let mut history = self.history();
+        let is_new = published > history.last_seq();
+        history.nothing_until(published, began_at);
+        Ok(is_new)
+    }
+
     /// Everything committed so far is promised from now on.
     pub fn promise_all(&self) {
         let mut history = self.history();
