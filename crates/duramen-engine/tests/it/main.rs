@@ -10,5 +10,5 @@ mod basics;
 mod format;
 #[cfg(feature = "shuttle")]
 mod interleavings;
-#[cfg(not(feature = "shuttle"))]
+#[cfg(all(not(feature = "shuttle"), debug_assertions))]
 mod space;

@@ -1,4 +1,5 @@
-//! Space that a whole database gives back to the file system, and takes again.
+//! Space that a whole database gives back to the file system, and takes again. With debug assertions only: without them it
+//! takes more data than this to make a hole.
 
 use std::path::Path;
 
