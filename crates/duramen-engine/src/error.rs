@@ -42,7 +42,7 @@ pub enum ErrorKind {
 
 macro_rules! codes {
     ($($name:ident = $number:literal, $kind:ident, $summary:literal;)*) => {
-        /// The stable number of an error, `E0101` and so on; `duramen explain` knows each.
+        /// The stable number of an error, `E0101` and so on.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Code {
             $(#[doc = $summary] $name = $number,)*

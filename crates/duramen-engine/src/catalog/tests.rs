@@ -44,10 +44,16 @@ fn rows_read_back_and_cut_short_are_refused() {
     }
 }
 
+fn tree(id: u64) -> Option<TreeState> {
+    Some(TreeState::empty(TreeId(id), None, &Reducers::default()))
+}
+
+fn ids(table: &TreeTable) -> Vec<u64> {
+    table.iter().map(|tree| tree.id.0).collect()
+}
+
 #[test]
 fn a_table_knows_what_changed_and_an_older_copy_does_not_change() {
-    let reducers = Reducers::default();
-    let tree = |id| Some(TreeState::empty(TreeId(id), None, &reducers));
     let mut table = TreeTable::default();
     for id in [0, 1, 40, 1000] {
         table.set(TreeId(id), tree(id));
@@ -57,6 +63,40 @@ fn a_table_knows_what_changed_and_an_older_copy_does_not_change() {
     table.set(TreeId(1), None);
     table.set(TreeId(77), tree(77));
     assert_eq!(table.changed_since(&older), [TreeId(1), TreeId(40), TreeId(77)]);
-    assert_eq!(older.iter().map(|tree| tree.id.0).collect::<Vec<_>>(), [0, 1, 40, 1000]);
-    assert_eq!(table.iter().map(|tree| tree.id.0).collect::<Vec<_>>(), [0, 40, 77, 1000]);
+    assert_eq!(older.changed_since(&table), [TreeId(1), TreeId(40), TreeId(77)]);
+    assert_eq!(ids(&older), [0, 1, 40, 1000]);
+    assert_eq!(ids(&table), [0, 40, 77, 1000]);
+}
+
+#[test]
+fn a_table_of_any_ids_answers_as_a_map() {
+    let mut table = TreeTable::default();
+    let mut model = std::collections::BTreeSet::new();
+    let mut older = (table.clone(), model.clone());
+    let mut number = 7u64;
+    for round in 0..4000u64 {
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let id = if round.is_multiple_of(97) { number } else { number >> 40 & 0xfff };
+        let puts = number >> 33 & 3 != 0;
+        table.set(TreeId(id), tree(id).filter(|_| puts));
+        if puts {
+            model.insert(id)
+        } else {
+            model.remove(&id)
+        };
+        assert_eq!(table.get(TreeId(id)).map(|tree| tree.id.0), puts.then_some(id));
+        if round.is_multiple_of(500) {
+            let gone_or_new: Vec<TreeId> =
+                model.symmetric_difference(&older.1).map(|id| TreeId(*id)).collect();
+            let changed = table.changed_since(&older.0);
+            assert!(gone_or_new.iter().all(|id| changed.contains(id)) && changed.is_sorted());
+            older = (table.clone(), model.clone());
+        }
+    }
+    assert_eq!(ids(&table), model.iter().copied().collect::<Vec<_>>());
+    assert!(table.get(TreeId(u64::MAX)).is_none());
+    table.set(TreeId(u64::MAX), tree(u64::MAX));
+    assert_eq!(ids(&table).last(), Some(&u64::MAX));
+    ids(&table).into_iter().for_each(|id| table.set(TreeId(id), None));
+    assert!(ids(&table).is_empty() && table.changed_since(&older.0).len() == older.1.len());
 }
