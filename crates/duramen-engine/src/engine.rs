@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use duramen_disk::{Disk, Lock};
+use duramen_disk::Disk;
 
 use crate::catalog::Root;
 use crate::checkpoint::Store;
@@ -24,6 +24,7 @@ use crate::error::{Code, Error, ErrorKind, Result};
 use crate::ids::{CommitSeq, Generation, TreeId};
 use crate::limits::CONFLICTS_MAX;
 use crate::options::{Background, Durability, Options};
+use crate::snapshot::Locks;
 use crate::threads::Threads;
 use crate::transaction::{Receipt, Snapshot, Transaction};
 use crate::tree::{Reducers, Slot, Stop, find_resident};
@@ -61,8 +62,8 @@ struct Inner {
     options: Options,
     recovered: stats::RecoveryStats,
     threads: Mutex<Option<Threads>>,
-    /// Keeps other processes out; given back last.
-    _locks: Vec<Box<dyn Lock>>,
+    /// Keeps other processes out; given back last, by whoever reads last.
+    _locks: Arc<Locks>,
     process: u32,
     left: AtomicBool,
 }
@@ -249,7 +250,7 @@ impl Engine {
     }
 
     /// Takes no more commits, waits for those under way, writes a last checkpoint, and gives the lock back when the
-    /// last handle is dropped. Until then what is published can be read.
+    /// last handle is dropped, and the last snapshot, transaction and cursor. Until then what is published can be read.
     ///
     /// # Errors
     /// What the last checkpoint said; everything acknowledged is safe in the log all the same.

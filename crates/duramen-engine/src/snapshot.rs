@@ -1,11 +1,14 @@
 //! Snapshots: a root held by a reader, registered so that its pages stay.
 //!
 //! Taking one writes to a shard that belongs to a few threads, never to something all readers share. I1 rests here
-//! (a snapshot never changes) and D3 (pages of a registered snapshot are not used again).
+//! (a snapshot never changes) and D3 (pages of a registered snapshot are not used again, by this process
+//! or by a next one: D8).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use duramen_disk::Lock;
 
 use crate::catalog::Root;
 use crate::ids::CommitSeq;
@@ -13,12 +16,17 @@ use crate::ids::CommitSeq;
 const SHARD_COUNT: usize = 16;
 const POISON: &str = "nothing panics while a shard of snapshots is locked";
 
+/// What keeps other processes out of a database.
+pub type Locks = Vec<Box<dyn Lock>>;
+
 /// The commits that registered readers look at.
 #[derive(Debug, Default)]
 pub struct Registry {
     shards: [Shard; SHARD_COUNT],
     /// Snapshots of commits before this one were ended to free what they held.
     expired_before: AtomicU64,
+    /// Held by every registration: the next process would use the pages again.
+    locks: OnceLock<Weak<Locks>>,
 }
 
 #[derive(Debug, Default)]
@@ -41,6 +49,7 @@ pub struct Registration {
     registry: Arc<Registry>,
     shard: usize,
     root: Arc<Root>,
+    locks: Option<Arc<Locks>>,
 }
 
 thread_local! {
@@ -51,6 +60,11 @@ thread_local! {
 }
 
 impl Registry {
+    /// Registrations made from now on keep other processes out, too.
+    pub fn share_locks(&self, locks: &Arc<Locks>) {
+        self.locks.set(Arc::downgrade(locks)).expect("a database is locked once");
+    }
+
     /// Registers the root that `newest` returns. It is asked while the shard is locked: whoever frees pages
     /// either sees this registration, or has freed only what the root asked for later no longer uses.
     pub fn register(self: &Arc<Registry>, newest: impl FnOnce() -> Arc<Root>) -> Registration {
@@ -60,7 +74,8 @@ impl Registry {
         let entry = held.entry(root.seq).or_insert_with(|| Held { count: 0, root: Arc::clone(&root) });
         entry.count += 1;
         self.shards[shard].root_count.store(held.len(), Ordering::Relaxed);
-        Registration { registry: Arc::clone(self), shard, root }
+        let locks = self.locks.get().and_then(Weak::upgrade);
+        Registration { registry: Arc::clone(self), shard, root, locks }
     }
 
     /// Whether nothing is registered, as far as can be seen without a lock.
@@ -111,7 +126,9 @@ impl Clone for Registration {
     fn clone(&self) -> Registration {
         let mut held = self.registry.shards[self.shard].held.lock().expect(POISON);
         held.get_mut(&self.root.seq).expect("a registered root is in its shard").count += 1;
-        Registration { registry: Arc::clone(&self.registry), shard: self.shard, root: Arc::clone(&self.root) }
+        let (registry, root, locks) =
+            (Arc::clone(&self.registry), Arc::clone(&self.root), self.locks.clone());
+        Registration { registry, shard: self.shard, root, locks }
     }
 }
 

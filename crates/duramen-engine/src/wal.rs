@@ -34,6 +34,7 @@ use crate::ids::{CommitSeq, DatabaseId, Epoch, LogId};
 pub use chain::ReplayedRecord;
 pub use log::Log;
 pub use recover::{Recovered, read_through, recover};
+pub use survey::missing;
 
 /// Whose log it is: part of every checksum, so that another's log is never taken for this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

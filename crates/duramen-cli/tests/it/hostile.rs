@@ -244,6 +244,36 @@ fn what_readers_of_a_later_release_look_at_is_not_written_to() {
     scratch.ok(&["put", "db", "{\"id\":2}", "-c", "rows"]);
 }
 
+/// D4: a log that is another's, or on a disk that is not mounted, is named; never an older state in silence.
+#[test]
+fn a_log_that_is_not_there_or_anothers_is_damage_with_its_path() {
+    let scratch = Scratch::with_rows("id,n\n1,2\n", &["--key", "id"]);
+    scratch.ok(&["import", "other", "rows.csv", "-c", "rows", "--key", "id"]);
+    let wal = scratch.path("db/wal");
+    std::fs::rename(&wal, scratch.path("away")).unwrap();
+    let all = [
+        &["count", "db", "-c", "rows"][..],
+        &["put", "db", "{\"id\":2}", "-c", "rows"],
+        &["check", "db"],
+        &["inspect", "db"],
+    ];
+    for args in all {
+        refused(&scratch.run(args), 3, "db/wal: log missing: the directory is not there");
+    }
+    std::fs::create_dir(&wal).unwrap();
+    for args in all {
+        refused(&scratch.run(args), 3, "db/wal/00000001.wal: log missing");
+    }
+    std::fs::remove_dir_all(&wal).unwrap();
+    std::fs::rename(scratch.path("other/wal"), &wal).unwrap();
+    for args in all {
+        refused(&scratch.run(args), 3, "is a foreign log: it belongs to database");
+    }
+    std::fs::remove_dir_all(&wal).unwrap();
+    std::fs::rename(scratch.path("away"), &wal).unwrap();
+    assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "1\n");
+}
+
 #[test]
 fn names_that_are_misspelt_get_candidates() {
     let scratch = Scratch::with_rows("id,n\n1,2\n", &["--key", "id"]);

@@ -19,9 +19,10 @@ use crate::ids::{CommitSeq, DatabaseId, Generation, LogId, TreeId};
 use crate::limits::MEMORY_BYTES_MIN;
 use crate::options::{Background, Options};
 use crate::recovery::{Loaded, Replay, Replayed, load, replay};
+use crate::snapshot::Locks;
 use crate::threads::processors;
 use crate::tree::sweep;
-use crate::wal::{Log, LogIdentity};
+use crate::wal::{Log, LogIdentity, missing};
 
 /// That of the second superblock a creation writes.
 const CREATED_GENERATION: Generation = Generation(2);
@@ -51,11 +52,14 @@ pub fn open(disk: Arc<dyn Disk>, path: &Path, options: Options, hooks: Hooks) ->
         create(&disk, path, &wal_dir, &options)?;
     }
     if !options.read_only {
+        if kind(&*disk, &wal_dir)?.is_none() {
+            return Err(missing(&wal_dir, "the directory"));
+        }
         locks.push(lock(&*disk, &wal_dir.join(LOCK), &options)?);
     }
     let mode = if options.read_only { Access::READ } else { Access::WRITE };
     let file = disk.open(&data, mode).map_err(|e| Error::io("open", &data, &e))?;
-    assemble(disk, path, wal_dir, file, options, hooks, locks)
+    assemble(disk, path, wal_dir, file, options, hooks, Arc::new(locks))
 }
 
 fn assemble(
@@ -65,12 +69,13 @@ fn assemble(
     file: Arc<dyn File>,
     options: Options,
     hooks: Hooks,
-    locks: Vec<Box<dyn Lock>>,
+    locks: Arc<Locks>,
 ) -> Result<Engine> {
     let loaded = load(file, &path.join(DATA), &options, &hooks.reducers)?;
     let replayed = run_replay(&*disk, &wal_dir, &loaded, &options)?;
     let recovered = RecoveryStats::new(&replayed.log);
     let store = Arc::clone(&loaded.store);
+    store.registry.share_locks(&locks);
     let events = Events(hooks.on_event);
     events.tell(&recovered.event());
     let (mode, threads) = if options.read_only {
@@ -331,20 +336,27 @@ fn lock(disk: &dyn Disk, path: &Path, options: &Options) -> Result<Box<dyn Lock>
         Ok(lock) => {
             if !options.read_only {
                 // Only for the message to whoever is refused: the lock holds without it.
-                drop(lock.set_holder(&format!("process {}", std::process::id())));
+                drop(lock.set_holder(&this_process()));
             }
             Ok(lock)
         }
         Err(LockError::Held { holder }) => {
             let who = if holder.trim().is_empty() { "another process".to_owned() } else { holder };
             let database = path.parent().unwrap_or(path).display();
-            Err(Error::new(Code::DatabaseLocked, format!("{database} is in use by {}", who.trim())))
+            let error = Error::new(Code::DatabaseLocked, format!("{database} is in use by {}", who.trim()));
+            let is_here = who.trim() == this_process();
+            let hint = "this process has it open: clone the handle it has, or drop that handle and all its snapshots";
+            Err(if is_here { error.with_hint(hint) } else { error })
         }
         Err(LockError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
             Err(not_a_database(path.parent().unwrap_or(path), "it holds no lock file"))
         }
         Err(LockError::Io(error)) => Err(Error::io("lock", path, &error)),
     }
+}
+
+fn this_process() -> String {
+    format!("process {}", std::process::id())
 }
 
 /// Makes a database. The data file gets its name last: a directory without one is empty, and is begun anew.

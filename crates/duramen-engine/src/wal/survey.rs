@@ -218,8 +218,10 @@ impl Survey {
 }
 
 /// The error of a log that is not where it should be.
-pub(super) fn missing(path: &Path, what: &str) -> Error {
-    Error::new(Code::LogMissing, format!("{}: log missing: {what} is not there", path.display()))
+pub fn missing(path: &Path, what: &str) -> Error {
+    Error::new(Code::LogMissing, format!("{}: log missing: {what} is not there", path.display())).with_hint(
+        "mount the disk of the log, or put its directory back where it was; without it commits are lost",
+    )
 }
 
 /// Removes what a creation that was cut short has left.

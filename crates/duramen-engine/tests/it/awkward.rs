@@ -201,3 +201,32 @@ fn memory_is_bounded_where_a_database_is_only_read() {
     let resident = engine.stats().resident_bytes;
     assert!(resident < 4 << 20, "{resident} bytes of 20 MB are in memory");
 }
+
+/// D8: what a reader that outlives its engine looks at, a next writer would use again. A receipt looks at nothing.
+#[test]
+fn a_snapshot_that_outlives_its_engine_keeps_others_out() {
+    let disk = MemDisk::new(88);
+    let engine = open(&disk, tiny());
+    let (tree, receipt) = engine
+        .transact(Durability::Disk, |tx| {
+            let tree = tx.create_tree("t", None)?;
+            tx.put(tree, b"key", b"value")?;
+            Ok(tree)
+        })
+        .unwrap();
+    let rows = engine.snapshot().unwrap().rows(tree, KeyRange::all(), Direction::Forward).unwrap();
+    let transaction = engine.begin().unwrap();
+    engine.close().unwrap();
+    drop(engine);
+
+    let again = || Engine::open(Arc::new(disk.clone()), Path::new("/db"), tiny(), Hooks::default());
+    for reader in [Box::new(rows) as Box<dyn std::any::Any>, Box::new(transaction)] {
+        let refused = again().unwrap_err();
+        assert_eq!(refused.code(), Code::DatabaseLocked);
+        assert!(refused.hint().contains("snapshots"), "{}", refused.hint());
+        drop(reader);
+    }
+    let engine = again().unwrap();
+    assert_eq!(engine.get(tree, b"key").unwrap().unwrap(), b"value");
+    assert_eq!(receipt.durability(), Durability::Disk);
+}
