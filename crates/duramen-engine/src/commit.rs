@@ -27,6 +27,7 @@ use crate::data_file::Location;
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
 use crate::options::Durability;
+use crate::page_cache::Buffered;
 use crate::snapshot::Registration;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wal::Log;
@@ -99,6 +100,8 @@ pub struct Submission {
     pub reads: Reads,
     /// What it writes.
     pub changes: Changes,
+    /// The memory that takes.
+    pub buffered: Buffered,
     /// Pages of the big values it wrote, already durable.
     pub values: Vec<Location>,
     /// What it waits for.

@@ -203,7 +203,9 @@ fn default_hint(kind: ErrorKind) -> &'static str {
         ErrorKind::InDoubt => {
             "open the database again and look whether the change is there before repeating it"
         }
-        ErrorKind::Corrupt => "run `duramen check`, and restore a backup or recover into a new database",
+        ErrorKind::Corrupt => {
+            "run `duramen check`; restore a backup, or copy what can be read into a new database"
+        }
         ErrorKind::Poisoned => "look at the disk (dmesg), then close and open the database again",
         ErrorKind::Locked => "wait for the other process, or end it",
         ErrorKind::Expired => "take a new snapshot",

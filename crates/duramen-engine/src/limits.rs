@@ -31,7 +31,7 @@ pub const SEGMENT_BYTES_MIN: u64 = 1024 * 1024;
 /// Largest segment of a log.
 pub const SEGMENT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// Memory over cache, dirty nodes, read and write sets and buffers, unless told otherwise.
+/// Memory over cache, dirty nodes, write sets and buffers, unless told otherwise. A read set is bounded by notes: 4,096 a tree.
 pub const MEMORY_BYTES_DEFAULT: usize = 256 * 1024 * 1024;
 
 /// Least memory an engine can work with.
@@ -39,6 +39,13 @@ pub const MEMORY_BYTES_MIN: usize = 4 * 1024 * 1024;
 
 /// A transaction may buffer this part of the memory.
 pub const TRANSACTION_MEMORY_PART: usize = 4;
+
+/// The writes of all open transactions and queued commits together may take this part of the memory. Beyond it, those of
+/// more than [`WRITES_BYTES_FREE`] are refused.
+pub const WRITES_MEMORY_PART: usize = 2;
+
+/// A transaction's first writes, which are never refused for what others buffer.
+pub const WRITES_BYTES_FREE: usize = 64 * 1024;
 
 /// Conflicts of one `transact` before its closure runs while nobody else may commit.
 pub const CONFLICTS_MAX: u32 = 8;

@@ -81,7 +81,7 @@ pub enum Background {
 /// How a database is opened.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Target for cache, dirty nodes, read and write sets and buffers together, in bytes.
+    /// Target for cache, dirty nodes, write sets and buffers together, in bytes.
     pub memory_bytes: usize,
     /// What a commit waits for unless it says otherwise.
     pub durability: Durability,

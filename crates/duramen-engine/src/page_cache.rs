@@ -1,5 +1,5 @@
-//! What is in memory and how much of it: the meter that every node is charged to, and the door through which
-//! nodes come from disk.
+//! What is in memory and how much of it: the meter that every node and every buffered write is charged to, and the
+//! door through which nodes come from disk.
 //!
 //! A node in memory is owned by the slots that lead to it (see `tree`), so there is no table of frames: this
 //! module only counts, reads and checks. It never decides what to evict (the sweeper in `tree` does).
@@ -10,9 +10,14 @@ use std::sync::{Arc, OnceLock};
 
 use crate::data_file::{DataFile, Location, Page, PageKind};
 use crate::error::Result;
+use crate::limits::{WRITES_BYTES_FREE, WRITES_MEMORY_PART};
 
 /// Of `memory_bytes`, nodes may take this part, in percent; the rest is for buffers, read and write sets.
 const NODES_PERCENT: usize = 55;
+
+/// Nodes and buffered writes together may take this part; nodes give way, but not below their last part.
+const SHARED_PERCENT: usize = 85;
+const NODES_PERCENT_MIN: usize = 10;
 
 /// Buffers that wait for their next page may take this part, in percent: about what one sweep frees.
 const IDLE_PERCENT: usize = 6;
@@ -28,7 +33,9 @@ pub struct Meter {
     resident_bytes: AtomicUsize,
     dirty_bytes: AtomicUsize,
     pages_read: AtomicU64,
-    bytes_max: usize,
+    /// Writes of transactions that are not in the trees, and of commits that are not in the log.
+    buffered_bytes: AtomicUsize,
+    memory_bytes: usize,
     /// A sweep by whoever reads a page is worth while from here on.
     sweep_from_bytes: AtomicUsize,
     sweeper: OnceLock<Sweeper>,
@@ -51,10 +58,11 @@ impl Meter {
     fn new(memory_bytes: usize) -> Meter {
         let bytes_max = memory_bytes / 100 * NODES_PERCENT;
         Meter {
+            buffered_bytes: AtomicUsize::new(0),
+            memory_bytes,
             resident_bytes: AtomicUsize::new(0),
             dirty_bytes: AtomicUsize::new(0),
             pages_read: AtomicU64::new(0),
-            bytes_max,
             sweep_from_bytes: AtomicUsize::new(bytes_max / 100 * SWEEP_FROM_PERCENT),
             sweeper: OnceLock::new(),
         }
@@ -62,7 +70,24 @@ impl Meter {
 
     /// Bytes by which nodes are over a part of their bound.
     pub fn excess(&self, percent: usize) -> usize {
-        self.resident_bytes().saturating_sub(self.bytes_max / 100 * percent)
+        self.resident_bytes().saturating_sub(self.bytes_max() / 100 * percent)
+    }
+
+    /// What nodes may take now.
+    fn bytes_max(&self) -> usize {
+        let percent = self.memory_bytes / 100;
+        let left = (percent * SHARED_PERCENT).saturating_sub(self.buffered_bytes());
+        left.clamp(percent * NODES_PERCENT_MIN, percent * NODES_PERCENT)
+    }
+
+    /// Bytes of writes that wait to be committed or written.
+    pub fn buffered_bytes(&self) -> usize {
+        self.buffered_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether so many writes wait that no more should come without waiting themselves.
+    pub fn buffers_much(&self) -> bool {
+        self.buffered_bytes() > self.memory_bytes / WRITES_MEMORY_PART / 2
     }
 
     /// Sets what gives memory back, once.
@@ -88,7 +113,7 @@ impl Meter {
 
     /// A sweep has ended.
     pub fn swept(&self) {
-        let next = self.sweep_floor().max(self.resident_bytes() + self.bytes_max / SWEEP_STEP_PART);
+        let next = self.sweep_floor().max(self.resident_bytes() + self.bytes_max() / SWEEP_STEP_PART);
         self.sweep_from_bytes.store(next, Ordering::Relaxed);
     }
 
@@ -98,7 +123,7 @@ impl Meter {
     }
 
     fn sweep_floor(&self) -> usize {
-        self.bytes_max / 100 * SWEEP_FROM_PERCENT
+        self.bytes_max() / 100 * SWEEP_FROM_PERCENT
     }
 
     /// Bytes of all nodes in memory.
@@ -145,6 +170,61 @@ impl Drop for Charge {
     fn drop(&mut self) {
         self.clean();
         self.meter.resident_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// One transaction's share of the meter for what it has written and no tree or log holds yet.
+#[derive(Debug)]
+pub struct Buffered {
+    meter: Arc<Meter>,
+    bytes: usize,
+}
+
+impl Buffered {
+    /// Of nothing yet.
+    #[must_use]
+    pub fn new(meter: &Arc<Meter>) -> Buffered {
+        Buffered { meter: Arc::clone(meter), bytes: 0 }
+    }
+
+    /// Asks for so many bytes in all; `false` if all transactions together would buffer too much. Asks in steps, so
+    /// that small transactions share nothing.
+    #[must_use]
+    pub fn may_grow_to(&mut self, bytes: usize) -> bool {
+        if bytes <= self.bytes.max(WRITES_BYTES_FREE) {
+            return true;
+        }
+        let others = self.meter.buffered_bytes().saturating_sub(self.bytes);
+        let bytes_max = self.meter.memory_bytes / WRITES_MEMORY_PART;
+        if others + bytes > bytes_max {
+            return false;
+        }
+        self.set((bytes + WRITES_BYTES_FREE).min(bytes_max - others));
+        true
+    }
+
+    /// Hands the share on.
+    #[must_use]
+    pub fn take(&mut self) -> Buffered {
+        let bytes = std::mem::take(&mut self.bytes);
+        Buffered { meter: Arc::clone(&self.meter), bytes }
+    }
+
+    /// Takes so many bytes in all, come what may.
+    pub fn set(&mut self, bytes: usize) {
+        if bytes > self.bytes {
+            self.meter.buffered_bytes.fetch_add(bytes - self.bytes, Ordering::Relaxed);
+            self.meter.sweep_anew();
+        } else {
+            self.meter.buffered_bytes.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+        }
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Buffered {
+    fn drop(&mut self) {
+        self.meter.buffered_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

@@ -17,9 +17,10 @@ use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
 use crate::limits::{KEY_BYTES_MAX, TRANSACTION_MEMORY_PART};
 use crate::options::Durability;
+use crate::page_cache::Buffered;
 use crate::snapshot::Registration;
 use crate::tree::entry_reduction;
-use crate::tree::{Apply, BigRef, Change, Direction, KeyRange, Loading, Reduced, ReducerSpec, Slot};
+use crate::tree::{Apply, BigRef, Direction, KeyRange, Loading, Reduced, ReducerSpec, Slot};
 
 pub use rows::{Row, Rows};
 use view::View;
@@ -40,8 +41,10 @@ pub struct Transaction {
     created: BTreeMap<TreeId, TreeState>,
     /// Trees with this transaction's own writes applied, for what only a tree can answer.
     forks: BTreeMap<TreeId, Option<Slot>>,
-    /// Keys written since their tree was forked.
+    /// Keys of forked trees, written since.
     unforked: BTreeMap<TreeId, BTreeSet<Vec<u8>>>,
+    /// The memory its writes take.
+    buffered: Buffered,
 }
 
 /// What a commit returns: its place in the order, and what it waited for.
@@ -88,6 +91,7 @@ impl Transaction {
     pub(crate) fn begin(committer: &Arc<Committer>, held: Registration) -> Transaction {
         Transaction {
             view: View::new(committer.store(), held),
+            buffered: Buffered::new(committer.store().pages.meter()),
             committer: Arc::clone(committer),
             reads: Reads::default(),
             changes: Changes::default(),
@@ -327,26 +331,44 @@ impl Transaction {
             base: self.view.registration().clone(),
             reads: std::mem::take(&mut self.reads),
             changes: std::mem::take(&mut self.changes),
+            buffered: self.buffered.take(),
             values: std::mem::take(&mut self.values),
             level,
         }))
     }
 
     fn set(&mut self, tree: TreeId, key: &[u8], value: Option<OwnedValue>) -> Result<()> {
-        let bytes_max = self.committer.throttle.memory_bytes() / TRANSACTION_MEMORY_PART;
         let more = key.len() + value.as_ref().map_or(0, |value| value.bytes.len());
-        if self.changes.bytes() + more > bytes_max {
+        if let Err(error) = self.make_room_for(self.changes.bytes() + more) {
             if let Some(refused) = &value {
                 self.abort_value(refused)?;
             }
-            let message = format!("the transaction's writes are more than {bytes_max} bytes");
-            let hint = "what was written before stands: commit in batches, or raise memory_bytes";
-            return Err(Error::new(Code::TooLarge, message).with_hint(hint));
+            return Err(error);
         }
         if let Some(replaced) = self.changes.set(tree, key, value).flatten() {
             self.abort_value(&replaced)?;
         }
-        self.unforked.entry(tree).or_default().insert(key.to_vec());
+        if self.forks.contains_key(&tree) {
+            self.unforked.entry(tree).or_default().insert(key.to_vec());
+        }
+        Ok(())
+    }
+
+    fn make_room_for(&mut self, bytes: usize) -> Result<()> {
+        let bytes_max = self.committer.throttle.memory_bytes() / TRANSACTION_MEMORY_PART;
+        let refused = |message, hint| Err(Error::new(Code::TooLarge, message).with_hint(hint));
+        if bytes > bytes_max {
+            return refused(
+                format!("the transaction's writes are more than {bytes_max} bytes"),
+                "what was written before stands: commit in batches, or raise memory_bytes",
+            );
+        }
+        if !self.buffered.may_grow_to(bytes) {
+            return refused(
+                format!("all open transactions together wrote as much as they may: this one {bytes} bytes"),
+                "what was written before stands: commit in smaller batches, let fewer run at once, or raise memory_bytes",
+            );
+        }
         Ok(())
     }
 
@@ -403,11 +425,14 @@ impl Transaction {
     /// The tree with this transaction's writes applied.
     fn fork(&mut self, tree: TreeId) -> Result<Option<Slot>> {
         let state = self.state(tree)?;
-        let root = self.forks.get(&tree).cloned().unwrap_or(state.slot);
-        let Some(keys) = self.unforked.remove(&tree) else { return Ok(root) };
-        let own =
-            |key: &Vec<u8>| self.changes.get(tree, key).and_then(Option::as_ref).map(OwnedValue::stored);
-        let changes: Vec<Change<'_>> = keys.iter().map(|key| Change { key, value: own(key) }).collect();
+        let keys = self.unforked.remove(&tree).unwrap_or_default();
+        let (root, changes) = match self.forks.get(&tree) {
+            Some(fork) => (fork.clone(), keys.iter().map(|key| self.changes.of_key(tree, key)).collect()),
+            None => (state.slot, self.changes.of_tree(tree)),
+        };
+        if changes.is_empty() {
+            return Ok(root);
+        }
         let store = self.view.store();
         let mut apply = Apply::new(&store.pages, &store.geometry, self.base_seq(), Loading::Allowed)
             .reduced_by(state.reducer.as_deref())

@@ -97,7 +97,7 @@ impl LogPosition {
 ///
 /// Made in the committing thread, so that the leader of a group only gathers and writes. One sequence has one
 /// record: what belongs together must be in the same record to be replayed together.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Record {
     /// Its place in the order of commits; assigned under the order lock, covered by the frame's checksum.
     pub seq: CommitSeq,

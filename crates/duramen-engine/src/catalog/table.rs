@@ -90,7 +90,7 @@ fn last_id(height: u32) -> u64 {
 }
 
 fn slot_at(id: TreeId, height: u32) -> usize {
-    (id.0 >> (height * FANOUT_BITS)) as usize % FANOUT
+    usize::try_from((id.0 >> (height * FANOUT_BITS)) % FANOUT as u64).expect("less than FANOUT")
 }
 
 fn put(branch: &mut Option<Arc<Branch>>, height: u32, id: TreeId, tree: TreeState) {

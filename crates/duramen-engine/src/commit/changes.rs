@@ -66,9 +66,14 @@ impl Changes {
         self.trees.get(&tree)?.get(key)
     }
 
-    /// Everything noted, as trees take it.
-    pub fn lists(&self) -> Vec<(TreeId, Vec<Change<'_>>)> {
-        self.trees.iter().map(|(id, changes)| (*id, changes.iter().map(as_change).collect())).collect()
+    /// What is noted for a key, or that it is deleted.
+    pub fn of_key<'a>(&'a self, tree: TreeId, key: &'a [u8]) -> Change<'a> {
+        Change { key, value: self.get(tree, key).and_then(Option::as_ref).map(OwnedValue::stored) }
+    }
+
+    /// What is noted for one tree, in order of key.
+    pub fn of_tree(&self, tree: TreeId) -> Vec<Change<'_>> {
+        self.trees.get(&tree).into_iter().flatten().map(as_change).collect()
     }
 
     /// Drops what is noted for a tree; returns the values that were.
@@ -122,13 +127,20 @@ impl Changes {
         }
         out
     }
+}
 
-    /// The keys alone, for comparison with what other transactions read.
-    pub fn into_keys(self) -> WrittenKeys {
-        let trees = self.trees.into_iter();
-        let trees = trees.map(|(id, changes)| (id, changes.into_keys().map(Vec::into_boxed_slice).collect()));
-        WrittenKeys { trees: trees.collect() }
-    }
+/// What a record of this process holds, as trees take it: sorted by tree and key, each key once.
+pub fn record_lists(record: &[u8]) -> Vec<(TreeId, Vec<Change<'_>>)> {
+    let mut lists: Vec<(TreeId, Vec<Change<'_>>)> = Vec::new();
+    decode_record(record, &mut |change| {
+        if lists.last().is_none_or(|(tree, _)| *tree != change.tree) {
+            lists.push((change.tree, Vec::new()));
+        }
+        let (_, list) = lists.last_mut().expect("pushed above");
+        list.push(Change { key: change.key, value: change.value });
+    })
+    .expect("a record that was just encoded");
+    lists
 }
 
 /// The sorted keys a transaction wrote.
@@ -138,6 +150,12 @@ pub struct WrittenKeys {
 }
 
 impl WrittenKeys {
+    /// The keys of changes, sorted by tree and key.
+    pub fn of(lists: &[(TreeId, Vec<Change<'_>>)]) -> WrittenKeys {
+        let keys = |list: &Vec<Change<'_>>| list.iter().map(|change| change.key.into()).collect();
+        WrittenKeys { trees: lists.iter().map(|(id, list)| (*id, keys(list))).collect() }
+    }
+
     /// The keys written in a tree.
     pub fn of_tree(&self, tree: TreeId) -> &[Box<[u8]>] {
         self.trees.get(&tree).map_or(&[], Vec::as_slice)

@@ -10,6 +10,7 @@ use crate::catalog::Root;
 use crate::data_file::Location;
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
+use crate::page_cache::Buffered;
 use crate::tree::{BigRef, Chunk, Node};
 use crate::wal::{Group, LogPosition, LogWriteError, Record, SyncFailure};
 
@@ -37,6 +38,8 @@ pub struct Left {
     pub dropped_values: Vec<Vec<u8>>,
     /// Pages of the big values that it wrote.
     pub values: Vec<Location>,
+    /// The memory its record takes until the group is written.
+    pub _buffered: Buffered,
 }
 
 impl Forming {

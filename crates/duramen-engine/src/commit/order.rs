@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use super::apply::{Applying, apply_changes};
+use super::changes::{WrittenKeys, record_lists};
 use super::group::Left;
 use super::recent::Verdict;
 use super::wait::{Waiter, Word};
@@ -16,6 +17,7 @@ use crate::data_file::Location;
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::options::Durability;
+use crate::page_cache::Buffered;
 use crate::snapshot::Registration;
 use crate::sync::MutexGuard;
 use crate::tree::{Apply, Loading, Stop};
@@ -81,17 +83,17 @@ impl Committer {
         if let Err(error) = self.not_alone().and_then(|()| self.slow_down(&submission)) {
             return Err(self.abandon(error, &submission.values));
         }
-        let Prepared { mut submission, record } = self.prepare(submission)?;
+        let mut prepared = self.prepare(submission)?;
         let (mut warm_rounds, mut room_rounds) = (0, 0);
         loop {
-            if let Err(error) = self.validate_early(&mut submission) {
-                return Err(self.abandon(error, &submission.values));
+            if let Err(error) = self.validate_early(&mut prepared) {
+                return Err(self.abandon(error, &prepared.values));
             }
             let may_load = warm_rounds >= WARM_ROUNDS_MAX;
             let loading = if may_load { Loading::Allowed } else { Loading::ResidentOnly };
             let mut order = self.lock();
-            let halt = match self.enter(&mut order, &mut submission, &record, loading) {
-                Ok(seq) => return self.see_through(order, seq, submission.level),
+            let halt = match self.enter(&mut order, &mut prepared, loading) {
+                Ok(seq) => return self.see_through(order, seq, prepared.level),
                 Err(halt) => halt,
             };
             drop(order);
@@ -99,7 +101,7 @@ impl Committer {
                 Halt::Failed(error) => Err(error),
                 Halt::Missing => {
                     warm_rounds += 1;
-                    self.warm(&submission, warm_rounds)
+                    self.warm(&prepared, warm_rounds)
                 }
                 Halt::NoRoom(_) if room_rounds == ROOM_ROUNDS_MAX => Err(Throttle::no_room()),
                 Halt::NoRoom(bytes) => {
@@ -108,7 +110,7 @@ impl Committer {
                 }
             };
             if let Err(error) = again {
-                return Err(self.abandon(error, &submission.values));
+                return Err(self.abandon(error, &prepared.values));
             }
         }
     }
@@ -122,6 +124,7 @@ impl Committer {
             base: self.hold_sealed(),
             reads: Reads::default(),
             changes: Changes::default(),
+            buffered: Buffered::new(self.store.pages.meter()),
             values: Vec::new(),
             level: Durability::Disk,
         })
@@ -152,13 +155,11 @@ impl Committer {
         };
         let (out, submission) = built?;
         let Some(submission) = submission else { return Ok((out, None)) };
-        let Prepared { mut submission, record } = self.prepare(submission)?;
+        let mut prepared = self.prepare(submission)?;
         loop {
-            let halt = match self.enter(&mut order, &mut submission, &record, Loading::Allowed) {
+            let halt = match self.enter(&mut order, &mut prepared, Loading::Allowed) {
                 Ok(seq) => {
-                    return self
-                        .see_through(order, seq, submission.level)
-                        .map(|ordered| (out, Some(ordered)));
+                    return self.see_through(order, seq, prepared.level).map(|ordered| (out, Some(ordered)));
                 }
                 Err(halt) => halt,
             };
@@ -169,7 +170,7 @@ impl Committer {
                 Halt::NoRoom(bytes) => self.throttle.ensure_room(&self.store, bytes),
             };
             if let Err(error) = again {
-                return Err(self.abandon(error, &submission.values));
+                return Err(self.abandon(error, &prepared.values));
             }
         }
     }
@@ -197,8 +198,13 @@ impl Committer {
         if let Err(error) = self.usable() {
             return Err(self.abandon(error, &submission.values));
         }
-        let record = Record::new(submission.changes.encode());
-        Ok(Prepared { submission, record })
+        let Submission { base, reads, changes, mut buffered, values, level } = submission;
+        let only_deletes = changes.only_deletes();
+        let bytes = changes.encode();
+        // From here on the record is all there is of the changes: it waits in the group until it is written.
+        drop(changes);
+        buffered.set(bytes.len());
+        Ok(Prepared { base, reads, record: Record::new(bytes), only_deletes, buffered, values, level })
     }
 
     fn abandon(&self, error: Error, values: &[Location]) -> Error {
@@ -210,33 +216,33 @@ impl Committer {
     }
 
     /// Validation without the lock: all but the newest commits, and whole roots where those are not enough.
-    fn validate_early(&self, submission: &mut Submission) -> Result<()> {
-        if submission.reads.is_empty() {
+    fn validate_early(&self, prepared: &mut Prepared) -> Result<()> {
+        if prepared.reads.is_empty() {
             return Ok(());
         }
-        let base = submission.base.root();
+        let base = prepared.base.root();
         let (recent, held, lineage) = {
             let order = self.lock();
             (order.recent.after(base.seq), self.hold_sealed(), order.lineage)
         };
         let changed = base.lineage != lineage
-            || submission.reads.see_other_trees(base, held.root())
+            || prepared.reads.see_other_trees(base, held.root())
             || match recent {
-                Some(commits) => commits.iter().any(|keys| submission.reads.touch(keys)),
-                None => self.differ(submission, held.root())?,
+                Some(commits) => commits.iter().any(|keys| prepared.reads.touch(keys)),
+                None => self.differ(prepared, held.root())?,
             };
         if changed {
             return Err(conflict());
         }
         // What was read is as true of this root: only what comes after it is still to be looked at.
-        submission.base = held;
+        prepared.base = held;
         Ok(())
     }
 
     /// Compares what was read in both roots. Pages of a base that was ended to free space may be others' by now.
-    fn differ(&self, submission: &Submission, new: &Root) -> Result<bool> {
-        let differs = submission.reads.differ(&self.store.pages, submission.base.root(), new);
-        if submission.base.is_expired() { Err(conflict()) } else { differs }
+    fn differ(&self, prepared: &Prepared, new: &Root) -> Result<bool> {
+        let differs = prepared.reads.differ(&self.store.pages, prepared.base.root(), new);
+        if prepared.base.is_expired() { Err(conflict()) } else { differs }
     }
 
     fn hold_sealed(&self) -> Registration {
@@ -247,54 +253,48 @@ impl Committer {
     fn enter(
         &self,
         order: &mut Order,
-        submission: &mut Submission,
-        record: &Record,
+        prepared: &mut Prepared,
         loading: Loading,
     ) -> std::result::Result<CommitSeq, Halt> {
         self.usable()?;
         let sealed = self.sealed();
-        if !submission.reads.is_empty() {
-            let base = submission.base.root();
+        if !prepared.reads.is_empty() {
+            let base = prepared.base.root();
             let unchanged = base.lineage == order.lineage
-                && !submission.reads.see_other_trees(base, &sealed)
-                && match order.recent.check(base.seq, &submission.reads) {
+                && !prepared.reads.see_other_trees(base, &sealed)
+                && match order.recent.check(base.seq, &prepared.reads) {
                     Verdict::Unchanged => true,
                     Verdict::Changed => false,
                     Verdict::TooOld if loading == Loading::ResidentOnly => return Err(Halt::Missing),
-                    Verdict::TooOld => !self.differ(submission, &sealed)?,
+                    Verdict::TooOld => !self.differ(prepared, &sealed)?,
                 };
             if !unchanged {
                 return Err(Halt::Failed(conflict()));
             }
         }
         let seq = sealed.seq.next();
-        let applied = apply_changes(
-            &self.store,
-            &sealed.trees,
-            &submission.changes.lists(),
-            seq,
-            Applying::Commit(loading),
-        )
-        .map_err(dropped_is_conflict)?;
+        let lists = record_lists(prepared.record.bytes());
+        let applied = apply_changes(&self.store, &sealed.trees, &lists, seq, Applying::Commit(loading))
+            .map_err(dropped_is_conflict)?;
         // Room for the checkpoint that writes all this is there before anything is ordered (D7). What was just applied is
         // counted, and belongs to nobody yet.
-        let only_deletes = submission.changes.only_deletes();
-        if let Some(wanted) = self.throttle.lacks_room(&self.store, only_deletes) {
+        if let Some(wanted) = self.throttle.lacks_room(&self.store, prepared.only_deletes) {
             return Err(Halt::NoRoom(wanted));
         }
+        order.recent.push(seq, WrittenKeys::of(&lists));
         let root = Root { seq, lineage: order.lineage, trees: applied.trees, position: OnceLock::new() };
-        let values = std::mem::take(&mut submission.values);
+        let values = std::mem::take(&mut prepared.values);
         self.store.space.value_committed(&values, seq);
-        order.forming.puts |= !only_deletes;
+        order.forming.puts |= !prepared.only_deletes;
         let left = Left {
             seq,
             replaced: applied.replaced,
             stale: applied.stale,
             dropped_values: applied.dropped_values,
             values,
+            _buffered: prepared.buffered.take(),
         };
-        order.forming.join(record.clone(), left);
-        order.recent.push(seq, std::mem::take(&mut submission.changes).into_keys());
+        order.forming.join(std::mem::take(&mut prepared.record), left);
         self.sealed.store(Arc::new(root));
         Ok(seq)
     }
@@ -314,7 +314,8 @@ impl Committer {
             drop(order);
             return self.lead().map(|()| ordered);
         }
-        if level == Durability::Memory {
+        // Who waits for nothing waits all the same once too much waits to be written.
+        if level == Durability::Memory && !self.store.pages.meter().buffers_much() {
             return Ok(ordered);
         }
         let waiter = Arc::new(Waiter::default());
@@ -331,9 +332,9 @@ impl Committer {
 
     /// Brings into memory what the changes will touch, without the lock: first the paths to the keys, and if that
     /// was not enough also the neighbours that nodes are joined with.
-    fn warm(&self, submission: &Submission, round: u32) -> Result<()> {
+    fn warm(&self, prepared: &Prepared, round: u32) -> Result<()> {
         let held = self.hold_sealed();
-        let (trees, changes) = (&held.root().trees, submission.changes.lists());
+        let (trees, changes) = (&held.root().trees, record_lists(prepared.record.bytes()));
         if round == 1 {
             for (id, changes) in &changes {
                 if let Some(slot) = trees.get(*id).and_then(|tree| tree.slot.as_ref()) {
@@ -348,9 +349,15 @@ impl Committer {
     }
 }
 
+/// A transaction on its way into the order, its changes encoded.
 struct Prepared {
-    submission: Submission,
+    base: Registration,
+    reads: Reads,
     record: Record,
+    only_deletes: bool,
+    buffered: Buffered,
+    values: Vec<Location>,
+    level: Durability,
 }
 
 /// The transaction found the tree when it wrote to it: somebody has dropped it since.

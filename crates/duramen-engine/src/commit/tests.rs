@@ -1,7 +1,7 @@
 //! Records, read sets and the ring of recent commits.
 #![allow(clippy::unwrap_used)]
 
-use super::changes::WrittenKeys;
+use super::changes::{WrittenKeys, record_lists};
 use super::recent::Verdict;
 use super::*;
 use crate::tree::KeyRange;
@@ -24,12 +24,12 @@ fn a_record_reads_back_and_every_shorter_one_is_refused() {
         found.push((change.tree, change.key.to_vec(), change.value.is_some()))
     })
     .unwrap();
-    let wanted: Vec<_> = changes
-        .lists()
+    let wanted: Vec<_> = [TreeId(1), TreeId(2)]
         .into_iter()
-        .flat_map(|(id, list)| list.into_iter().map(move |c| (id, c.key.to_vec(), c.value.is_some())))
+        .flat_map(|id| changes.of_tree(id).into_iter().map(move |c| (id, c.key.to_vec(), c.value.is_some())))
         .collect();
     assert_eq!(found, wanted);
+    assert_eq!(record_lists(&bytes), [TreeId(1), TreeId(2)].map(|id| (id, changes.of_tree(id))));
     for length in 0..bytes.len() {
         assert!(decode_record(&bytes[..length], &mut |_| ()).is_err(), "{length} bytes");
     }
@@ -38,7 +38,7 @@ fn a_record_reads_back_and_every_shorter_one_is_refused() {
 fn written(keys: &[&str]) -> WrittenKeys {
     let mut changes = Changes::default();
     keys.iter().for_each(|key| drop(changes.set(TreeId(1), key.as_bytes(), None)));
-    changes.into_keys()
+    WrittenKeys::of(&record_lists(&changes.encode()))
 }
 
 #[test]

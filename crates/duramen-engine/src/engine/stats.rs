@@ -26,6 +26,8 @@ pub struct Stats {
     pub resident_bytes: u64,
     /// Bytes of nodes that are not on disk yet.
     pub dirty_bytes: u64,
+    /// Bytes of writes that wait to be committed or written to the log; small transactions count once they commit.
+    pub buffered_bytes: u64,
     /// Pages read from disk.
     pub pages_read: u64,
     /// Checkpoints written.
@@ -123,6 +125,7 @@ impl Engine {
             block_bytes: inner.store.geometry.block_bytes as u64,
             resident_bytes: meter.resident_bytes() as u64,
             dirty_bytes: meter.dirty_bytes() as u64,
+            buffered_bytes: meter.buffered_bytes() as u64,
             pages_read: meter.pages_read(),
             checkpoints,
             delayed_us,

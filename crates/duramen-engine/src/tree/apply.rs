@@ -18,7 +18,7 @@ use crate::page_cache::Pages;
 use crate::threads::side_by_side;
 
 /// One change: a value to put, or `None` to delete the key.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change<'a> {
     /// The key.
     pub key: &'a [u8],

@@ -76,6 +76,7 @@ fn no_update_is_lost_and_nobody_waits_for_ever() {
             }
         }
         assert_eq!(seen.len(), 6, "each increment saw another count: one order");
+        drop(snapshot);
         engine.abandon();
         let (engine, tree) = open(&disk);
         assert_eq!(engine.snapshot().unwrap().count(tree, &KeyRange::all()).unwrap(), 8);

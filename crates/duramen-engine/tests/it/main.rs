@@ -10,5 +10,7 @@ mod basics;
 mod format;
 #[cfg(feature = "shuttle")]
 mod interleavings;
+#[cfg(not(feature = "shuttle"))]
+mod memory;
 #[cfg(all(not(feature = "shuttle"), debug_assertions))]
 mod space;
