@@ -3,6 +3,7 @@
 //! Puts the parts together and owns nothing of their work. D8 rests here (the lock is taken before a byte is read and
 //! let go after the last was written).
 
+mod directory;
 mod event;
 mod keeper;
 mod open;
@@ -21,7 +22,7 @@ use crate::checkpoint::Store;
 use crate::commit::Committer;
 use crate::data_file::Superblock;
 use crate::error::{Code, Error, ErrorKind, Result};
-use crate::ids::{CommitSeq, Generation, TreeId};
+use crate::ids::{CommitSeq, TreeId};
 use crate::limits::CONFLICTS_MAX;
 use crate::options::{Background, Durability, Options};
 use crate::snapshot::Locks;
@@ -210,6 +211,10 @@ impl Engine {
     /// `Io` if something could not be read at all; damage is in the report.
     pub fn check(&self) -> Result<CheckReport> {
         let store = &self.inner.store;
+        let newest = || match &self.inner.mode {
+            Mode::Write { keeper, .. } => keeper.checkpointer().superblock().generation,
+            Mode::Read { superblock, .. } => superblock.generation,
+        };
         let begin = |roots: Option<&Slot>, reaping: &BTreeMap<TreeId, Option<Vec<u8>>>| {
             let snapshot = self.snapshot()?;
             let mut check = Check::begin(store, snapshot.root(), roots, reaping);
@@ -217,19 +222,16 @@ impl Engine {
                 Mode::Write { committer, .. } => committer.durable(),
                 Mode::Read { root, .. } => root.seq,
             };
+            check.superblocks(newest());
             check.log(self.read_log(), durable);
             Ok((check, snapshot))
         };
-        let generation = || match &self.inner.mode {
-            Mode::Write { keeper, .. } => keeper.checkpointer().superblock().generation,
-            Mode::Read { .. } => Generation::default(),
-        };
-        let before = generation();
+        let before = newest();
         let (check, snapshot) = match &self.inner.mode {
             Mode::Write { keeper, .. } => keeper.checkpointer().at_rest(begin)?,
             Mode::Read { roots, .. } => begin(roots.as_ref(), &BTreeMap::new())?,
         };
-        Ok(check.finish(snapshot.root(), before == generation()))
+        Ok(check.finish(snapshot.root(), before == newest()))
     }
 
     /// Reads the log from the newest checkpoint on.

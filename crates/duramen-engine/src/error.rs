@@ -93,6 +93,7 @@ codes! {
     Rebuilding = 802, Expired, "the reduction is being rebuilt";
     NoSuchTree = 901, NotFound, "there is no tree of that name";
     NoSuchDatabase = 902, NotFound, "there is no database at the path";
+    NoSuchKey = 903, NotFound, "there is nothing under the key";
     System = 1001, Io, "the operating system refused";
 }
 

@@ -7,9 +7,9 @@ mod walk;
 use std::collections::BTreeMap;
 
 use crate::catalog::Root;
-use crate::checkpoint::Store;
+use crate::checkpoint::{Store, whole_superblocks};
 use crate::error::Result;
-use crate::ids::{CommitSeq, TreeId};
+use crate::ids::{CommitSeq, Generation, TreeId};
 use crate::tree::Slot;
 
 use walk::Walk;
@@ -34,6 +34,9 @@ pub struct CheckReport {
     pub reductions: u64,
     /// Commits read from the log: those behind the newest checkpoint.
     pub log_commits: u64,
+    /// Superblocks that can be read, of two. After a cut in the middle of a checkpoint one may not be, and the next
+    /// checkpoint writes it anew; otherwise one is damaged, and nothing would help if the other were.
+    pub superblocks: u64,
     /// Extents (first block, blocks) in use that nothing leads to: space lost, no data. None, unless something is
     /// being written at this moment.
     pub unreached: Vec<(u64, u32)>,
@@ -105,6 +108,22 @@ impl<'a> Check<'a> {
                 report.log_commits = commits;
                 if last < durable {
                     report.problem(format!("the log ends after commit {last}, and {durable} was durable"));
+                }
+            }
+            Err(error) => report.problem(error.message().to_owned()),
+        }
+    }
+
+    /// Looks at the superblocks, with no checkpoint running. The newest is that of generation `newest`.
+    pub fn superblocks(&mut self, newest: Generation) {
+        let data = self.store.pages.data();
+        let report = &mut self.walk.report;
+        match whole_superblocks(&**data.file(), data.path()) {
+            Ok(whole) => {
+                report.superblocks = whole.len() as u64;
+                if !whole.contains(&newest) {
+                    report
+                        .problem(format!("{}: the newest superblock cannot be read", data.path().display()));
                 }
             }
             Err(error) => report.problem(error.message().to_owned()),

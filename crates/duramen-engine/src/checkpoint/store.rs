@@ -8,6 +8,7 @@ use duramen_disk::File;
 use crate::allocator::Space;
 use crate::data_file::{FORMAT_VERSION, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockError};
 use crate::error::{Code, Error, Result};
+use crate::ids::Generation;
 use crate::options::Geometry;
 use crate::page_cache::Pages;
 use crate::snapshot::Registry;
@@ -26,6 +27,20 @@ pub struct Store {
     pub reducers: Reducers,
     /// Sizes.
     pub geometry: Geometry,
+}
+
+/// The generations of the superblocks that can be read: two, but after damage or a cut in the middle of a checkpoint.
+///
+/// # Errors
+/// `Io`.
+pub fn whole_superblocks(file: &dyn File, path: &Path) -> Result<Vec<Generation>> {
+    let mut whole = Vec::new();
+    for offset in SUPERBLOCK_OFFSETS {
+        let mut bytes = vec![0; SUPERBLOCK_BYTES];
+        file.read_at(&mut bytes, offset).map_err(|e| Error::io("read", path, &e))?;
+        whole.extend(Superblock::decode(&bytes).map(|superblock| superblock.generation));
+    }
+    Ok(whole)
 }
 
 /// Reads both superblocks: the newer, and the older if it can be read.

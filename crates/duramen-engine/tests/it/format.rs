@@ -121,3 +121,41 @@ fn a_data_file_cut_short_is_told_at_once() {
     let error = try_open(&disk, true).unwrap_err();
     assert!(error.is_damage() && error.message().contains("cut short"), "{error}");
 }
+
+/// D4: beside a log with commits, what is no data file was one.
+#[test]
+fn a_data_file_that_is_none_beside_a_log_with_commits_is_damage() {
+    for (len, first) in [(0, 0), (1, 0), (60_000, 0xa5)] {
+        let disk = database();
+        let file = disk.open(Path::new("/db/data"), Access::WRITE).unwrap();
+        file.set_len(len).unwrap();
+        file.write_at(&vec![first; usize::try_from(len).unwrap().min(32 * 1024)], 0).unwrap();
+        for read_only in [false, true] {
+            let error = try_open(&disk, read_only).unwrap_err();
+            assert!(error.is_damage() && error.message().contains("a log with commits"), "{error}");
+            assert!(error.hint().contains("backup"), "{error}");
+        }
+    }
+}
+
+fn damage(disk: &MemDisk, superblock: u64) {
+    let file = disk.open(Path::new("/db/data"), Access::WRITE).unwrap();
+    file.write_at(&[0xa5; 16], superblock + 100).unwrap();
+}
+
+#[test]
+fn a_damaged_superblock_is_told_by_a_check_and_written_anew_by_the_next_checkpoint() {
+    for which in [0, 1] {
+        let disk = database();
+        damage(&disk, superblocks(&disk)[which]);
+        let engine = try_open(&disk, false).unwrap();
+        assert_eq!(value(&engine).as_deref(), Some(&b"value"[..]));
+        let report = engine.check().unwrap();
+        assert!(report.is_clean() && report.superblocks == 1, "{report:?}");
+        engine.checkpoint().unwrap();
+        assert_eq!(engine.check().unwrap().superblocks, 2);
+        damage(&disk, superblocks(&disk)[0]);
+        let report = engine.check().unwrap();
+        assert!(report.problems[0].contains("the newest superblock"), "{report:?}");
+    }
+}

@@ -1,0 +1,210 @@
+//! The directory of a database: what lies there, whose it is, and who may use it now.
+//!
+//! Owns the names in it, the locks (D8), and the sentences for directories that are no database or no longer one.
+
+use std::path::{Path, PathBuf};
+
+use duramen_disk::{Access, Disk, Lock, LockError, PathKind};
+
+use crate::error::{Code, Error, Result};
+use crate::options::Options;
+
+pub(super) const DATA: &str = "data";
+pub(super) const DATA_NEW: &str = "data.new";
+pub(super) const LOCK: &str = "lock";
+pub(super) const WAL: &str = "wal";
+/// Reserved: a later release lets readers of other processes say here what they look at.
+const READERS: &str = "readers";
+
+pub(super) fn kind(disk: &dyn Disk, path: &Path) -> Result<Option<PathKind>> {
+    disk.kind(path).map_err(|e| Error::io("look at", path, &e))
+}
+
+/// What a directory holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    Nothing,
+    /// Only what a creation makes before the data file has its name.
+    Beginnings,
+    Data,
+    OtherThings,
+}
+
+/// Makes sure there is a directory that is a database or may become one. What is somebody else's stays as it is.
+pub(super) fn prepare_directory(
+    disk: &dyn Disk,
+    path: &Path,
+    wal_dir: &Path,
+    may_create: bool,
+) -> Result<()> {
+    match kind(disk, path)? {
+        None if !may_create => {
+            Err(Error::new(Code::NoSuchDatabase, format!("there is no database at {}", path.display())))
+        }
+        None => disk.create_dir(path).map_err(|e| {
+            let error = Error::io("create", path, &e);
+            if e.kind() == std::io::ErrorKind::NotFound {
+                error.with_hint("create the directory above it first")
+            } else {
+                error
+            }
+        }),
+        Some(PathKind::Directory) => match what_it_holds(disk, path, wal_dir)? {
+            Holds::OtherThings => Err(not_a_database(path, "it is a directory with other things in it")),
+            Holds::Nothing if !may_create => Err(not_a_database(path, "it is empty")),
+            Holds::Nothing | Holds::Beginnings | Holds::Data => Ok(()),
+        },
+        Some(PathKind::File) => Err(not_a_database(path, "it is a file, and a database is a directory")),
+        Some(PathKind::Other) => {
+            Err(not_a_database(path, "it is neither a file nor a directory; a link may lead nowhere"))
+        }
+    }
+}
+
+/// Beside a data file other things may lie: whether it is ours, its first bytes tell. Without one, anything that is
+/// not of a creation makes the directory somebody else's.
+fn what_it_holds(disk: &dyn Disk, path: &Path, wal_dir: &Path) -> Result<Holds> {
+    let names = disk.list(path).map_err(|e| Error::io("list", path, &e))?;
+    if names.iter().any(|name| name.ends_with(DATA)) {
+        let is_directory = kind(disk, &path.join(DATA))? == Some(PathKind::Directory);
+        return Ok(if is_directory { Holds::OtherThings } else { Holds::Data });
+    }
+    let own_log = wal_dir.file_name().filter(|_| wal_dir.parent() == Some(path));
+    let is_ours = |name: &PathBuf| {
+        [DATA_NEW, LOCK, WAL, READERS].iter().any(|known| name.ends_with(known))
+            || name.file_name() == own_log
+    };
+    Ok(match names.iter().all(is_ours) {
+        true if names.is_empty() => Holds::Nothing,
+        true => Holds::Beginnings,
+        false => Holds::OtherThings,
+    })
+}
+
+/// Why a directory with the names of a database and no data file cannot be opened.
+pub(super) fn without_data(disk: &dyn Disk, path: &Path, wal_dir: &Path, options: &Options) -> Error {
+    match is_fresh_log(disk, wal_dir, options.geometry.block_bytes as u64) {
+        Ok(true) => Error::new(
+            Code::NotADatabase,
+            format!(
+                "{} holds no data: its creation was cut short, and nothing was ever stored in it",
+                path.display()
+            ),
+        )
+        .with_hint("import into it, which begins its creation anew, or remove the directory"),
+        Ok(false) => data_lost(path, wal_dir),
+        Err(error) => error,
+    }
+}
+
+/// Whether a log directory holds no more than a creation leaves: segments of zeroes behind a header and one frame.
+fn is_fresh_log(disk: &dyn Disk, wal_dir: &Path, block_bytes: u64) -> Result<bool> {
+    let names = match disk.list(wal_dir) {
+        Ok(names) => names,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(true),
+        Err(e) => return Err(Error::io("list", wal_dir, &e)),
+    };
+    let mut bytes = [0; 64 * 1024];
+    for name in names.iter().filter_map(|name| name.file_name()).filter(|name| *name != LOCK) {
+        let path = wal_dir.join(name);
+        let file = disk.open(&path, Access::READ).map_err(|e| Error::io("open", &path, &e))?;
+        let end = file.len().map_err(|e| Error::io("measure", &path, &e))?;
+        let mut offset = 2 * block_bytes;
+        while offset < end {
+            let count = usize::try_from(end - offset).map_or(bytes.len(), |left| left.min(bytes.len()));
+            file.read_at(&mut bytes[..count], offset).map_err(|e| Error::io("read", &path, &e))?;
+            if bytes[..count].iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+            offset += count as u64;
+        }
+    }
+    Ok(true)
+}
+
+/// Beside a log with commits a file that is no data file was one.
+pub(super) fn of_a_database(error: Error, disk: &dyn Disk, wal_dir: &Path, options: &Options) -> Error {
+    let is_fresh = || is_fresh_log(disk, wal_dir, options.geometry.block_bytes as u64);
+    if error.code() != Code::NotADatabase || is_fresh().unwrap_or(true) {
+        return error;
+    }
+    let message =
+        format!("{}, and {} holds a log with commits: it was one", error.message(), wal_dir.display());
+    Error::new(Code::DamagedSuperblock, message).with_hint("the data file was lost: restore it from a backup")
+}
+
+pub(super) fn data_lost(path: &Path, wal_dir: &Path) -> Error {
+    let what = format!("the file is not there, and {} holds a log with commits", wal_dir.display());
+    Error::damaged_data(&path.join(DATA), 0, what)
+        .with_hint("the data file was lost: restore it from a backup")
+}
+
+/// D3: what readers of a later release look at, in other processes, this build does not know and would overwrite.
+pub(super) fn refuse_later_readers(disk: &dyn Disk, path: &Path) -> Result<()> {
+    let readers = path.join(READERS);
+    if kind(disk, &readers)? != Some(PathKind::File) {
+        return Ok(());
+    }
+    let file = disk.open(&readers, Access::READ).map_err(|e| Error::io("open", &readers, &e))?;
+    if file.len().map_err(|e| Error::io("measure", &readers, &e))? == 0 {
+        return Ok(());
+    }
+    let message = format!(
+        "{} says that readers of a later release look at this database; space cannot be reused safely",
+        readers.display()
+    );
+    Err(Error::new(Code::Unsupported, message)
+        .with_hint("use the release that wrote it, or close those readers and remove the file"))
+}
+
+fn not_a_database(path: &Path, why: &str) -> Error {
+    Error::new(Code::NotADatabase, format!("{} is not a Duramen database: {why}", path.display()))
+        .with_hint("give the directory of a database, or a name that does not exist yet")
+}
+
+pub(super) fn check_file_system(disk: &dyn Disk, path: &Path, options: &Options) -> Result<()> {
+    let system = disk.file_system(path).map_err(|e| Error::io("look at", path, &e))?;
+    if system.network && !options.allow_network_fs {
+        let message =
+            format!("{} lies on {}, where locks and syncs cannot be trusted", path.display(), system.name);
+        return Err(Error::new(Code::NetworkFileSystem, message).with_hint(
+            "use a local file system, or allow_network_fs if you know that this one keeps its promises",
+        ));
+    }
+    if system.read_only && !options.read_only {
+        return Err(Error::new(Code::ReadOnly, format!("{} is on a read-only file system", path.display()))
+            .with_hint("open it read-only"));
+    }
+    Ok(())
+}
+
+/// D8: one process writes. Readers of a database that nobody writes share it.
+pub(super) fn lock(disk: &dyn Disk, path: &Path, options: &Options) -> Result<Box<dyn Lock>> {
+    match disk.lock(path, !options.read_only) {
+        Ok(lock) => {
+            if !options.read_only {
+                // Only for the message to whoever is refused: the lock holds without it.
+                drop(lock.set_holder(&this_process()));
+            }
+            Ok(lock)
+        }
+        Err(LockError::Held { holder }) => {
+            let who = if holder.trim().is_empty() { "another process".to_owned() } else { holder };
+            let database = path.parent().unwrap_or(path).display();
+            let error = Error::new(Code::DatabaseLocked, format!("{database} is in use by {}", who.trim()));
+            let is_here = who.trim() == this_process();
+            let hint = "this process has it open: clone the handle it has, or drop that handle and all its snapshots";
+            Err(if is_here { error.with_hint(hint) } else { error })
+        }
+        Err(LockError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(not_a_database(path.parent().unwrap_or(path), "its file `lock` is not there").with_hint(
+                "it may be half of a copy; if nobody writes to it, make an empty file of that name in it",
+            ))
+        }
+        Err(LockError::Io(error)) => Err(Error::io("lock", path, &error)),
+    }
+}
+
+fn this_process() -> String {
+    format!("process {}", std::process::id())
+}
