@@ -6,6 +6,7 @@
 //! - [`Disk`] and [`File`] are the traits: what a storage engine may ask.
 //! - [`OsDisk`] is the operating system's disk: three [sync methods](SyncMethod), directory syncs,
 //!   reservations, holes, locks that belong to the open file.
+//! - [`measure`] times what a durable write costs, one call at a time.
 //! - [`memory::MemDisk`] is a disk in memory that loses power, tears sectors, forgets directory entries and
 //!   fails on demand. Its [`memory::Trace`] rebuilds the disk after a power cut at any operation.
 //!
@@ -28,6 +29,7 @@
 //! ```
 
 mod disk;
+pub mod measure;
 pub mod memory;
 mod os;
 

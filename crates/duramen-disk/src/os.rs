@@ -160,6 +160,26 @@ impl Disk for OsDisk {
     }
 }
 
+/// Opens an existing file so that every write to it is durable when it returns (`O_DSYNC`). `Unsupported` elsewhere than
+/// on Linux.
+pub(crate) fn open_dsync(path: &Path) -> io::Result<Arc<dyn File>> {
+    let mut options = OpenOptions::new();
+    platform::dsync(options.read(true).write(true))?;
+    let file = options.open(path)?;
+    let (sync, dsync_refused) = (SyncMethod::Fdatasync, AtomicBool::new(false));
+    Ok(Arc::new(OsFile { file, sync, pool: None, dsync_refused }))
+}
+
+/// Opens an existing file for [`sync_range`].
+pub(crate) fn open_for_sync_range(path: &Path) -> io::Result<fs::File> {
+    OpenOptions::new().read(true).write(true).open(path)
+}
+
+/// Writes a range out and waits for it, without asking the device to make it durable.
+pub(crate) fn sync_range(file: &fs::File, offset: u64, bytes: u64) -> io::Result<()> {
+    platform::sync_range(file, offset, bytes)
+}
+
 /// An open file of the operating system.
 #[derive(Debug)]
 struct OsFile {

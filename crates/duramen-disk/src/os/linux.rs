@@ -5,6 +5,7 @@
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, IoSlice};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -58,6 +59,24 @@ pub(super) fn write_dsync_at(file: &fs::File, bytes: &[u8], offset: u64) -> io::
             other => other.into(),
         }
     })
+}
+
+/// Makes every write to the file that is to be opened wait until it is durable.
+pub(super) fn dsync(options: &mut OpenOptions) -> io::Result<()> {
+    options.custom_flags(OFlags::DSYNC.bits().cast_signed());
+    Ok(())
+}
+
+/// `sync_file_range` that writes a range out and waits. Only to be measured: it flushes no device cache.
+#[allow(unsafe_code, reason = "no crate offers this call safely")]
+pub(super) fn sync_range(file: &fs::File, offset: u64, bytes: u64) -> io::Result<()> {
+    let signed = |number: u64| libc::off64_t::try_from(number).map_err(|_| io::ErrorKind::InvalidInput);
+    let (offset, bytes) = (signed(offset)?, signed(bytes)?);
+    let flags =
+        libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: takes a descriptor that `file` keeps open and three numbers; no memory is passed.
+    let result = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, bytes, flags) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// One `fdatasync`. Called directly because the standard library would repeat an interrupted one (D6).

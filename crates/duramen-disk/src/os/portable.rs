@@ -54,6 +54,15 @@ pub(super) fn write_at(file: &fs::File, bytes: &[u8], offset: u64) -> io::Result
     std::os::windows::fs::FileExt::seek_write(file, bytes, offset)
 }
 
+/// No flag that the standard library could pass.
+pub(super) fn dsync(_options: &mut OpenOptions) -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "O_DSYNC is offered on Linux only"))
+}
+
+pub(super) fn sync_range(_file: &fs::File, _offset: u64, _bytes: u64) -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "sync_file_range is a call of Linux"))
+}
+
 /// No call does both; the caller falls back to a write and a sync.
 pub(super) fn write_dsync_at(_file: &fs::File, _bytes: &[u8], _offset: u64) -> io::Result<usize> {
     Err(io::ErrorKind::Unsupported.into())

@@ -1,0 +1,132 @@
+//! One strategy's file: prepared as the strategy wants it, written record by record, removed at the end.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Strategy;
+use crate::os::{open_dsync, open_for_sync_range, sync_range};
+use crate::{Access, Disk, DurableWriteError, File, OpenMode, OsDisk, SyncMethod, write_zeroes};
+
+/// Bytes of a prepared file at most: about one log segment.
+const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// One strategy's file.
+#[derive(Debug)]
+pub struct Lane {
+    strategy: Strategy,
+    disk: OsDisk,
+    file: Arc<dyn File>,
+    /// The same file, for a call that the trait has not.
+    ranges: fs::File,
+    path: PathBuf,
+    record: Vec<u8>,
+    next: u64,
+    file_bytes: u64,
+}
+
+impl Lane {
+    /// Makes the file in `directory`, with room for `records` or to be written round and round.
+    ///
+    /// # Errors
+    /// `Unsupported` if this system or file system does not offer the strategy; what the system said otherwise.
+    pub fn prepare(
+        directory: &Path,
+        strategy: Strategy,
+        record_bytes: usize,
+        records: u32,
+    ) -> io::Result<Lane> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = directory.join(format!(".duramen-measure-{}-{number}", std::process::id()));
+        let bytes = record_bytes as u64;
+        let file_bytes = (bytes * u64::from(records)).min(FILE_BYTES_MAX.next_multiple_of(bytes));
+        let disk = OsDisk::new();
+        let created = disk.open(&path, Access::CREATE)?;
+        let made = || -> io::Result<(Arc<dyn File>, fs::File)> {
+            match strategy {
+                Strategy::AppendFdatasync => {}
+                Strategy::ExtendedFdatasync => created.set_len(file_bytes)?,
+                _ => write_zeroes(&*created, 0, file_bytes)?,
+            }
+            created.sync_data()?;
+            disk.sync_dir(directory)?;
+            let sync = strategy.sync_method().unwrap_or(SyncMethod::Fdatasync);
+            let file = match strategy {
+                Strategy::ZeroedOpenDsync => open_dsync(&path)?,
+                _ => disk.open(&path, Access { mode: OpenMode::Write, sync })?,
+            };
+            let ranges = open_for_sync_range(&path)?;
+            if strategy == Strategy::ZeroedRangeSync {
+                sync_range(&ranges, 0, bytes)?;
+            }
+            Ok((file, ranges))
+        };
+        match made() {
+            Ok((file, ranges)) => {
+                let record = vec![0; record_bytes];
+                Ok(Lane { strategy, disk, file, ranges, path, record, next: 0, file_bytes })
+            }
+            Err(error) => {
+                // The refusal is what matters to the caller.
+                drop(disk.remove(&path));
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes the next record and waits as the strategy does; returns the nanoseconds both took.
+    ///
+    /// # Errors
+    /// What the system said. After a failed sync nothing of this file can be trusted.
+    pub fn write(&mut self) -> io::Result<u64> {
+        let bytes = self.record.len() as u64;
+        if self.next + bytes > self.file_bytes {
+            if self.strategy == Strategy::AppendFdatasync {
+                self.file.set_len(0)?;
+                self.file.sync_data()?;
+            }
+            self.next = 0;
+        }
+        // No two records are alike, so that no layer can tell that it has the bytes already.
+        for byte in self.record.iter_mut().step_by(512) {
+            *byte = byte.wrapping_add(1);
+        }
+        let begun = self.disk.monotonic_ns();
+        match self.strategy {
+            Strategy::ZeroedDsync | Strategy::ZeroedDirectDsync => {
+                self.file.write_durable_at(&self.record, self.next).map_err(|error| match error {
+                    DurableWriteError::Write(error) => error.source,
+                    DurableWriteError::Sync(error) => error,
+                })?;
+            }
+            Strategy::ZeroedOpenDsync | Strategy::NoSync => self.file.write_at(&self.record, self.next)?,
+            Strategy::ZeroedRangeSync => {
+                self.file.write_at(&self.record, self.next)?;
+                sync_range(&self.ranges, self.next, bytes)?;
+            }
+            Strategy::AppendFdatasync | Strategy::ExtendedFdatasync | Strategy::ZeroedFdatasync => {
+                self.file.write_at(&self.record, self.next)?;
+                self.file.sync_data()?;
+            }
+        }
+        let took = self.disk.monotonic_ns() - begun;
+        self.next += bytes;
+        Ok(took)
+    }
+
+    /// Where the file lies, while it does.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        // Nobody is left to be told.
+        drop(self.disk.remove(&self.path));
+    }
+}
