@@ -8,6 +8,7 @@ mod buffers;
 mod location;
 mod page;
 mod superblock;
+mod sync_choice;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,7 @@ pub use page::{PAGE_HEADER_BYTES, Page, PageKind};
 pub use superblock::{
     FORMAT_VERSION, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockError, first_free_block,
 };
+pub use sync_choice::{Measured, SyncChoice};
 
 /// The data file, open.
 #[derive(Debug, Clone)]

@@ -6,6 +6,7 @@
 mod directory;
 mod event;
 mod keeper;
+mod method;
 mod open;
 mod stats;
 mod warm;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use duramen_disk::Disk;
+use duramen_disk::{Disk, SyncMethod};
 
 use crate::catalog::Root;
 use crate::checkpoint::Store;
@@ -61,6 +62,8 @@ struct Inner {
     path: PathBuf,
     wal_dir: PathBuf,
     options: Options,
+    /// How log writes become durable, and why so.
+    sync: (SyncMethod, String),
     recovered: stats::RecoveryStats,
     threads: Mutex<Option<Threads>>,
     /// Keeps other processes out; given back last, by whoever reads last.

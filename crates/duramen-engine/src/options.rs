@@ -85,8 +85,9 @@ pub struct Options {
     pub memory_bytes: usize,
     /// What a commit waits for unless it says otherwise.
     pub durability: Durability,
-    /// How log writes become durable.
-    pub sync: SyncMethod,
+    /// How log writes become durable. `None`: as chosen when the database was created, by measuring the safe methods for
+    /// at most 200 ms.
+    pub sync: Option<SyncMethod>,
     /// Directory of the log, where it is not `wal` inside the database.
     pub wal_dir: Option<PathBuf>,
     /// Create the database if it does not exist.
@@ -110,7 +111,7 @@ impl Default for Options {
         Options {
             memory_bytes: limits::MEMORY_BYTES_DEFAULT,
             durability: Durability::Disk,
-            sync: SyncMethod::Fdatasync,
+            sync: None,
             wal_dir: None,
             create: true,
             read_only: false,

@@ -171,7 +171,7 @@ fn cut(
     seen.first.insert(hash, survival.seq);
     let separate = recorded.options.wal_dir.is_some();
     report.cuts += 1;
-    report.opened(recorded.options.sync, separate, is_apart(&case.choice));
+    report.opened(recorded.options.sync.unwrap_or_default(), separate, is_apart(&case.choice));
     let second = survival.second;
     if !seen.first.contains_key(&second.image) && seen.second.insert(second.image) {
         report.second_cuts += 1;

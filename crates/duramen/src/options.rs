@@ -36,7 +36,7 @@ impl DbOptions {
     /// How writes of the log become durable.
     #[must_use]
     pub fn sync_method(mut self, method: SyncMethod) -> Self {
-        self.engine.sync = method;
+        self.engine.sync = Some(method);
         self
     }
 

@@ -6,6 +6,7 @@
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::location::{LOCATION_BYTES, Location};
+use super::sync_choice::{self, SyncChoice};
 use crate::ids::{CommitSeq, DatabaseId, Generation, LogId, TreeId};
 use crate::options::Geometry;
 use crate::wal::LogPosition;
@@ -58,6 +59,8 @@ pub struct Superblock {
     pub geometry: Geometry,
     /// Whether the database was closed with nothing left to replay.
     pub clean: bool,
+    /// The sync method chosen at creation, if one was.
+    pub sync: Option<SyncChoice>,
 }
 
 struct Writer<'a> {
@@ -149,6 +152,7 @@ impl Superblock {
         w.put(&self.geometry.segment_bytes_min.to_le_bytes());
         w.put(&self.geometry.segment_bytes_max.to_le_bytes());
         w.put(&[u8::from(self.clean)]);
+        w.put(&sync_choice::encode(self.sync.as_ref()));
         assert!(w.at <= CHECKSUM_AT, "the fields leave room for the checksum");
         let checksum = xxh3_128(&out[..CHECKSUM_AT]);
         out[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
@@ -200,6 +204,7 @@ impl Superblock {
                 segment_bytes_max: r.u64(),
             },
             clean: r.take::<1>()[0] != 0,
+            sync: sync_choice::decode(&r.take()),
         };
         if superblock.geometry.is_sound() { Ok(superblock) } else { Err(SuperblockError::Damaged) }
     }

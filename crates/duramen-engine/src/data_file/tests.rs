@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use duramen_disk::{Access, Disk, MemDisk};
+use duramen_disk::{Access, Disk, MemDisk, SyncMethod};
 
 use super::*;
 use crate::ids::{CommitSeq, Generation, LogId, TreeId};
@@ -65,6 +65,10 @@ fn superblock() -> Superblock {
         next_tree: TreeId(16),
         geometry: Geometry::default(),
         clean: true,
+        sync: Some(SyncChoice {
+            method: SyncMethod::Dsync,
+            measured: Measured { fdatasync_us: 17, dsync_us: 18, direct_us: 0 },
+        }),
     }
 }
 

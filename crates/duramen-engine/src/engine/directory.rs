@@ -2,10 +2,12 @@
 //!
 //! Owns the names in it, the locks (D8), and the sentences for directories that are no database or no longer one.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use duramen_disk::{Access, Disk, Lock, LockError, PathKind};
 
+use super::method::is_calibration;
 use crate::error::{Code, Error, Result};
 use crate::options::Options;
 
@@ -105,7 +107,8 @@ fn is_fresh_log(disk: &dyn Disk, wal_dir: &Path, block_bytes: u64) -> Result<boo
         Err(e) => return Err(Error::io("list", wal_dir, &e)),
     };
     let mut bytes = [0; 64 * 1024];
-    for name in names.iter().filter_map(|name| name.file_name()).filter(|name| *name != LOCK) {
+    let is_of_log = |name: &&OsStr| *name != LOCK && !is_calibration(name);
+    for name in names.iter().filter_map(|name| name.file_name()).filter(is_of_log) {
         let path = wal_dir.join(name);
         let file = disk.open(&path, Access::READ).map_err(|e| Error::io("open", &path, &e))?;
         let end = file.len().map_err(|e| Error::io("measure", &path, &e))?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use duramen_disk::{Access, Disk, File};
+use duramen_disk::{Access, Disk, File, SyncMethod};
 
 use super::directory::{
     DATA, DATA_NEW, LOCK, WAL, check_file_system, data_lost, kind, lock, of_a_database, prepare_directory,
@@ -13,7 +13,7 @@ use super::directory::{
 use super::event::{Event, Events};
 use super::keeper::Keeper;
 use super::stats::RecoveryStats;
-use super::{Engine, Hooks, Inner, Mode, start_threads};
+use super::{Engine, Hooks, Inner, Mode, method, start_threads};
 use crate::catalog::{Root, TreeTable};
 use crate::checkpoint::{Checkpointer, Store};
 use crate::commit::{Committer, Throttle};
@@ -76,6 +76,7 @@ fn assemble(
     store.registry.share_locks(&locks);
     let events = Events(hooks.on_event);
     events.tell(&recovered.event());
+    let sync = method::in_use(&*disk, &wal_dir, &options, loaded.superblock.sync.as_ref())?;
     let (mode, threads) = if options.read_only {
         let Replayed { trees, seq, .. } = replayed;
         let position = std::sync::OnceLock::new();
@@ -86,7 +87,7 @@ fn assemble(
         if loaded.superblock.generation <= CREATED_GENERATION {
             sync_names(&*disk, path, &wal_dir)?;
         }
-        let (committer, keeper) = writer(&disk, &wal_dir, loaded, replayed, &options, events)?;
+        let (committer, keeper) = writer(&disk, &wal_dir, loaded, replayed, (&options, sync.0), events)?;
         let threads = start_threads(&keeper, &options)?;
         (Mode::Write { committer, keeper }, threads)
     };
@@ -97,6 +98,7 @@ fn assemble(
         path: path.to_owned(),
         wal_dir,
         options,
+        sync,
         recovered,
         threads: Mutex::new(threads),
         _locks: locks,
@@ -129,13 +131,13 @@ fn writer(
     wal_dir: &Path,
     loaded: Loaded,
     replayed: Replayed,
-    options: &Options,
+    (options, sync): (&Options, SyncMethod),
     events: Events,
 ) -> Result<(Arc<Committer>, Arc<Keeper>)> {
     let superblock = &loaded.superblock;
     let identity = LogIdentity { database: superblock.database, log: superblock.log };
     let geometry = superblock.geometry;
-    let log = Log::reopen(disk, wal_dir, identity, geometry, options.sync, &replayed.log)?;
+    let log = Log::reopen(disk, wal_dir, identity, geometry, sync, &replayed.log)?;
     let root = Root::at(replayed.seq, replayed.trees, log.position());
     let throttle = Throttle::new(options.memory_bytes, options.background == Background::Stepped);
     let committer = Committer::new(Arc::clone(&loaded.store), log, root, replayed.next_tree, throttle);
@@ -195,7 +197,9 @@ fn create(disk: &Arc<dyn Disk>, path: &Path, wal_dir: &Path, options: &Options) 
         }
         _ => {}
     }
-    let made = Log::create(disk, wal_dir, identity, options.geometry, options.sync);
+    let sync = method::choose(&**disk, wal_dir, options)?;
+    let method = options.sync.or(sync.map(|choice| choice.method)).unwrap_or_default();
+    let made = Log::create(disk, wal_dir, identity, options.geometry, method);
     let (log, replay) = made.map_err(|error| match error.code() {
         Code::AlreadyExists => data_lost(path, wal_dir),
         _ => error,
@@ -222,6 +226,7 @@ fn create(disk: &Arc<dyn Disk>, path: &Path, wal_dir: &Path, options: &Options) 
             next_tree: TreeId(1),
             geometry: options.geometry,
             clean: false,
+            sync,
         };
         let slot = usize::from(generation.0 % 2 == 1);
         let written = file.write_at(&superblock.encode(), SUPERBLOCK_OFFSETS[slot]);

@@ -53,6 +53,8 @@ pub struct Posture {
     pub durability: Durability,
     /// The call that a commit at level `Disk` waits for, by the name this system has for it.
     pub sync_call: &'static str,
+    /// Why that call: the options ask for it, or what was measured when the database was created.
+    pub sync_reason: String,
     /// The file system, as far as the system says.
     pub file_system: String,
     /// Newest commit that survives a power cut.
@@ -142,7 +144,7 @@ impl Engine {
         let (poisoned, sync_call) = match &inner.mode {
             Mode::Write { committer, .. } => (
                 committer.poison_cause().map(|cause| cause.message().to_owned()),
-                sync_call(std::env::consts::OS, inner.options.sync),
+                sync_call(std::env::consts::OS, inner.sync.0),
             ),
             Mode::Read { .. } => (None, "none: nothing is written"),
         };
@@ -154,6 +156,7 @@ impl Engine {
             wal_dir: inner.wal_dir.clone(),
             durability: inner.options.durability,
             sync_call,
+            sync_reason: inner.sync.1.clone(),
             file_system,
             durable: stats.commit.durable,
             published: stats.commit.published,

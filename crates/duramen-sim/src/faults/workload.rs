@@ -46,7 +46,7 @@ pub(crate) fn options(sync: SyncMethod) -> Options {
         memory_bytes: 4 * 1024 * 1024,
         background: Background::Stepped,
         checkpoint_log_bytes: Some(u64::MAX),
-        sync,
+        sync: Some(sync),
         ..Options::default()
     }
 }

@@ -92,7 +92,7 @@ fn judge(recorded: &Recorded, op: usize, image: &MemDisk) -> Result<Survival, St
     // to whoever opens it.
     let mut options = Options { create: !born, ..recorded.options.clone() };
     if random.chance(1, 4) {
-        options.sync = some_sync(&options.geometry, &mut random);
+        options.sync = Some(some_sync(&options.geometry, &mut random));
     }
     let untouched = (born && random.chance(1, FALLBACK_EVERY)).then(|| image.deep_clone());
     let (engine, seq) = recovered(image, &options, &demand, &mut random)?;
@@ -109,7 +109,7 @@ fn judge(recorded: &Recorded, op: usize, image: &MemDisk) -> Result<Survival, St
     let history = writer.take_history();
     let copying = copying(&trace, opened_at, options.geometry.block_bytes);
     let second = Second { trace: &trace, opened_at, copying, options: &options, born, database: &database };
-    let sync = options.sync;
+    let sync = options.sync.unwrap_or_default();
     Ok(Survival { seq, sync, second: second.cut(&history, &mut random)? })
 }
 

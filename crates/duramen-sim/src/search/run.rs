@@ -63,7 +63,7 @@ pub fn options_of(seed: u64) -> Options {
         geometry,
         memory_bytes: *random.pick(&[56, 64, 96, 128]) * 1024 * scale,
         background: Background::Stepped,
-        sync: if is_direct { SyncMethod::DirectDsync } else { some_sync(&geometry, &mut random) },
+        sync: Some(if is_direct { SyncMethod::DirectDsync } else { some_sync(&geometry, &mut random) }),
         checkpoint_log_bytes: Some(*random.pick(&[8, 16, 32]) * 1024 * scale as u64),
         wal_dir: random.chance(1, 3).then(|| LOG_DIR.into()),
         ..Options::default()

@@ -117,8 +117,14 @@ fn what_is_somebody_elses_is_not_taken_over() {
 
 #[test]
 fn what_a_creation_leaves_is_ours_to_begin_anew() {
-    for names in [&[][..], &["lock"], &["lock", "wal/"], &["data.new", "lock", "wal/"], &["lock", "readers"]]
-    {
+    for names in [
+        &[][..],
+        &["lock"],
+        &["lock", "wal/"],
+        &["data.new", "lock", "wal/"],
+        &["lock", "readers"],
+        &["lock", "wal/", "wal/calibration-1"],
+    ] {
         let disk = directory(names);
         refused(&disk, true, Code::NotADatabase, if names.is_empty() { "it is empty" } else { CUT_SHORT });
         drop(open(&disk, false).unwrap());

@@ -7,4 +7,5 @@ mod directories;
 mod flights;
 mod golden;
 mod model;
+mod sync_method;
 mod transactions;

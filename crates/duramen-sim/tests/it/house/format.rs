@@ -180,8 +180,9 @@ pub(crate) fn layout_violations(document: &str) -> Vec<String> {
 }
 
 fn superblock_violations(document: &str) -> Vec<String> {
+    use duramen_disk::SyncMethod;
     use duramen_engine::Geometry;
-    use duramen_engine::data_file::{Location, Superblock};
+    use duramen_engine::data_file::{Location, Measured, Superblock, SyncChoice};
     use duramen_engine::ids::{CommitSeq, DatabaseId, Generation, LogId, TreeId};
     use duramen_engine::wal::LogPosition;
 
@@ -207,7 +208,12 @@ fn superblock_violations(document: &str) -> Vec<String> {
         next_tree: TreeId(0x090a),
         geometry: Geometry::default(),
         clean: true,
+        sync: Some(SyncChoice {
+            method: SyncMethod::DirectDsync,
+            measured: Measured { fdatasync_us: 0x0b0c, dsync_us: 0x0d0e, direct_us: 0x0f10 },
+        }),
     };
+    let measured = [0x0b0c_u32, 0x0d0e, 0x0f10].map(u32::to_le_bytes).concat();
     let geometry = superblock.geometry;
     let size = |bytes: usize| u32::try_from(bytes).unwrap().to_le_bytes();
     encoded_violations(
@@ -241,6 +247,8 @@ fn superblock_violations(document: &str) -> Vec<String> {
             ("segment bytes min", &geometry.segment_bytes_min.to_le_bytes()),
             ("segment bytes max", &geometry.segment_bytes_max.to_le_bytes()),
             ("clean", &[1]),
+            ("sync method", &[3]),
+            ("measured", &measured),
             ("reserved", &[0; 200]),
         ],
     )

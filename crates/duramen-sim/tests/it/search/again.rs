@@ -76,7 +76,7 @@ fn the_printed_command_makes_the_cut_again() {
 
 #[test]
 fn the_printed_trace_is_that_of_the_run() {
-    let is_direct = |seed: &u64| options_of(*seed).sync == SyncMethod::DirectDsync;
+    let is_direct = |seed: &u64| options_of(*seed).sync == Some(SyncMethod::DirectDsync);
     let seed = seeds().into_iter().find(is_direct).unwrap();
     let trace = recorded(seed).trace;
     let printed = told(&["trace", "--seed", &seed.to_string()]);

@@ -1,0 +1,80 @@
+//! The sync method that was chosen when the database was created, as the superblock keeps it. A pure codec.
+
+use std::fmt;
+
+use duramen_disk::SyncMethod;
+
+/// Bytes in a superblock.
+pub(super) const SYNC_CHOICE_BYTES: usize = 13;
+
+/// A method, and the figures it was chosen by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SyncChoice {
+    /// The method.
+    pub method: SyncMethod,
+    /// What was measured.
+    pub measured: Measured,
+}
+
+/// Microseconds of the median durable write of 4 KiB by each method; 0 where it was not measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Measured {
+    /// By `fdatasync`.
+    pub fdatasync_us: u32,
+    /// By a write with `RWF_DSYNC`.
+    pub dsync_us: u32,
+    /// By a direct write with `RWF_DSYNC`.
+    pub direct_us: u32,
+}
+
+impl Measured {
+    /// The figure of a method.
+    pub fn of_mut(&mut self, method: SyncMethod) -> &mut u32 {
+        match method {
+            SyncMethod::Fdatasync => &mut self.fdatasync_us,
+            SyncMethod::Dsync => &mut self.dsync_us,
+            SyncMethod::DirectDsync => &mut self.direct_us,
+        }
+    }
+}
+
+impl fmt::Display for Measured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = [
+            ("fdatasync", self.fdatasync_us),
+            ("RWF_DSYNC", self.dsync_us),
+            ("O_DIRECT with RWF_DSYNC", self.direct_us),
+        ];
+        let told = all.iter().filter(|(_, us)| *us > 0);
+        let told: Vec<String> = told.map(|(name, us)| format!("{name} {us} µs")).collect();
+        f.write_str(&told.join(", "))
+    }
+}
+
+pub(super) fn encode(choice: Option<&SyncChoice>) -> [u8; SYNC_CHOICE_BYTES] {
+    let mut out = [0; SYNC_CHOICE_BYTES];
+    if let Some(SyncChoice { method, measured }) = choice {
+        out[0] = match method {
+            SyncMethod::Fdatasync => 1,
+            SyncMethod::Dsync => 2,
+            SyncMethod::DirectDsync => 3,
+        };
+        for (at, us) in [(1, measured.fdatasync_us), (5, measured.dsync_us), (9, measured.direct_us)] {
+            out[at..at + 4].copy_from_slice(&us.to_le_bytes());
+        }
+    }
+    out
+}
+
+/// A method that this build does not know is as none: any method of its own keeps the same promise.
+pub(super) fn decode(bytes: &[u8; SYNC_CHOICE_BYTES]) -> Option<SyncChoice> {
+    let method = match bytes[0] {
+        1 => SyncMethod::Fdatasync,
+        2 => SyncMethod::Dsync,
+        3 => SyncMethod::DirectDsync,
+        _ => return None,
+    };
+    let us = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let measured = Measured { fdatasync_us: us(1), dsync_us: us(5), direct_us: us(9) };
+    Some(SyncChoice { method, measured })
+}

@@ -1,0 +1,203 @@
+//! Which sync method a new database uses: measured once, when it is created, among the safe ones.
+//!
+//! Owns the calibration and the choice. Every candidate is durable on every file system (D1), so that a wrong measurement
+//! costs time and never data; `sync_file_range` is none of them.
+
+use std::path::Path;
+
+use duramen_disk::{Access, Disk, DurableWriteError, File, OpenMode, SyncMethod, write_zeroes};
+
+use crate::data_file::{Measured, SyncChoice};
+use crate::error::{Code, Error, Result};
+use crate::options::{Background, Durability, Options};
+
+/// The candidates, the one that is kept unless another is clearly better first.
+const METHODS: [SyncMethod; 3] = [SyncMethod::Fdatasync, SyncMethod::Dsync, SyncMethod::DirectDsync];
+
+/// A calibration ends after this long, files included, or after so many writes.
+const CALIBRATION_MS_MAX: u64 = 150;
+const WRITES_MAX: usize = 64;
+const WRITES_MIN: usize = 8;
+
+const RECORD_BYTES: usize = 4096;
+const FILE_RECORDS: u64 = 32;
+
+/// One candidate's file and the nanoseconds of its writes.
+struct Candidate {
+    method: SyncMethod,
+    file: Option<std::sync::Arc<dyn File>>,
+    samples: Vec<u64>,
+}
+
+/// Measures in the log's directory and chooses; `None` where the options leave nothing to choose, or too little could be
+/// measured.
+///
+/// # Errors
+/// What a failed sync said: a disk that fails here will not do.
+pub(super) fn choose(disk: &dyn Disk, wal_dir: &Path, options: &Options) -> Result<Option<SyncChoice>> {
+    let is_simulated = options.background == Background::Stepped;
+    if options.sync.is_some() || options.durability != Durability::Disk || is_simulated {
+        return Ok(None);
+    }
+    let measured = measure(disk, wal_dir, options.geometry.block_bytes);
+    for method in METHODS {
+        // Whether it was there or not: what is left is only a file that nobody looks at.
+        drop(disk.remove(&path_of(wal_dir, method)));
+    }
+    Ok(decide(&measured?))
+}
+
+fn path_of(wal_dir: &Path, method: SyncMethod) -> std::path::PathBuf {
+    wal_dir.join(format!("calibration-{}", method as u8))
+}
+
+/// Whether a file in a log's directory is a calibration's, left by a creation that was cut short.
+pub(super) fn is_calibration(name: &std::ffi::OsStr) -> bool {
+    name.to_str().is_some_and(|name| name.starts_with("calibration-"))
+}
+
+fn measure(disk: &dyn Disk, wal_dir: &Path, block_bytes: usize) -> Result<Vec<Candidate>> {
+    let begun = disk.monotonic_ns();
+    let is_over = || disk.monotonic_ns().saturating_sub(begun) > CALIBRATION_MS_MAX * 1_000_000;
+    let mut candidates = Vec::new();
+    for method in METHODS {
+        let is_fit = method != SyncMethod::DirectDsync || block_bytes.is_multiple_of(RECORD_BYTES);
+        let path = path_of(wal_dir, method);
+        let file = if is_fit && !is_over() { prepare(disk, &path, method)? } else { None };
+        candidates.push(Candidate { method, file, samples: Vec::new() });
+    }
+    let record = [0x5a; RECORD_BYTES];
+    for round in 0..WRITES_MAX {
+        let offset = round as u64 % FILE_RECORDS * RECORD_BYTES as u64;
+        for index in 0..candidates.len() {
+            let candidate = &mut candidates[(round + index) % METHODS.len()];
+            let Some(file) = &candidate.file else { continue };
+            if is_over() {
+                return Ok(candidates);
+            }
+            let before = disk.monotonic_ns();
+            file.write_durable_at(&record, offset).map_err(|error| {
+                let error = match error {
+                    DurableWriteError::Write(error) => error.source,
+                    DurableWriteError::Sync(error) => error,
+                };
+                Error::io("write durably to", &path_of(wal_dir, candidate.method), &error)
+            })?;
+            candidate.samples.push(disk.monotonic_ns() - before);
+        }
+    }
+    Ok(candidates)
+}
+
+/// A file of written zeroes; `None` if the file system does not offer the method.
+fn prepare(disk: &dyn Disk, path: &Path, method: SyncMethod) -> Result<Option<std::sync::Arc<dyn File>>> {
+    let failed = |doing: &str, error: &std::io::Error| Error::io(doing, path, error);
+    drop(disk.remove(path));
+    let file = disk.open(path, Access::CREATE).map_err(|e| failed("create", &e))?;
+    write_zeroes(&*file, 0, FILE_RECORDS * RECORD_BYTES as u64).map_err(|e| failed("write", &e.source))?;
+    file.sync_data().map_err(|e| failed("sync", &e))?;
+    match disk.open(path, Access { mode: OpenMode::Write, sync: method }) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == std::io::ErrorKind::Unsupported => Ok(None),
+        Err(error) => Err(failed("open", &error)),
+    }
+}
+
+/// The first method, unless another one's median is a fifth below its median, and its slow writes are not slower.
+fn decide(candidates: &[Candidate]) -> Option<SyncChoice> {
+    let sorted = |candidate: &Candidate| {
+        let mut samples = candidate.samples.clone();
+        samples.sort_unstable();
+        (samples.len() >= WRITES_MIN).then_some(samples)
+    };
+    let at = |sorted: &[u64], percent: usize| sorted[sorted.len() * percent / 100];
+    let mut measured = Measured::default();
+    for candidate in candidates {
+        if let Some(samples) = sorted(candidate) {
+            let us = at(&samples, 50).div_ceil(1000);
+            *measured.of_mut(candidate.method) = u32::try_from(us).unwrap_or(u32::MAX);
+        }
+    }
+    // A disk whose clock stands still while it writes is none.
+    let first = sorted(candidates.first()?).filter(|samples| at(samples, 50) > 0)?;
+    let mut best = (SyncMethod::Fdatasync, at(&first, 50));
+    for candidate in &candidates[1..] {
+        let Some(samples) = sorted(candidate) else { continue };
+        let median = at(&samples, 50);
+        if median < at(&first, 50) / 5 * 4 && at(&samples, 90) <= at(&first, 90) && median < best.1 {
+            best = (candidate.method, median);
+        }
+    }
+    Some(SyncChoice { method: best.0, measured })
+}
+
+/// The method to use now, and why, in words.
+pub(super) fn in_use(
+    disk: &dyn Disk,
+    wal_dir: &Path,
+    options: &Options,
+    chosen: Option<&SyncChoice>,
+) -> Result<(SyncMethod, String)> {
+    if let Some(asked) = options.sync {
+        return Ok((asked, "the options ask for it".to_owned()));
+    }
+    let Some(chosen) = chosen else {
+        return Ok((SyncMethod::Fdatasync, "the default: nothing was measured at creation".to_owned()));
+    };
+    if !is_offered(disk, wal_dir, chosen.method)? {
+        let why = "the one chosen at creation is not offered where the log lies now";
+        return Ok((SyncMethod::Fdatasync, why.to_owned()));
+    }
+    Ok((chosen.method, format!("measured at creation, medians: {}", chosen.measured)))
+}
+
+/// Whether the file system of the log takes a method. The log may have been moved since it was created.
+fn is_offered(disk: &dyn Disk, wal_dir: &Path, method: SyncMethod) -> Result<bool> {
+    if method != SyncMethod::DirectDsync {
+        return Ok(true);
+    }
+    let names = disk.list(wal_dir).map_err(|e| Error::io("list", wal_dir, &e))?;
+    let Some(name) = names.iter().find(|name| name.extension().is_some_and(|ending| ending == "wal")) else {
+        return Err(Error::new(Code::LogMissing, format!("{} holds no log", wal_dir.display())));
+    };
+    let path = wal_dir.join(name);
+    match disk.open(&path, Access { mode: OpenMode::Write, sync: method }) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::Unsupported => Ok(false),
+        Err(error) => Err(Error::io("open", &path, &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is chosen of which figures.
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn candidate(method: SyncMethod, us: &[u64]) -> Candidate {
+        Candidate { method, file: None, samples: us.iter().map(|us| us * 1000).collect() }
+    }
+
+    #[test]
+    fn another_method_must_be_clearly_better() {
+        let choice = |dsync: &[u64], direct: &[u64]| {
+            let candidates = [
+                candidate(SyncMethod::Fdatasync, &[100; 10]),
+                candidate(SyncMethod::Dsync, dsync),
+                candidate(SyncMethod::DirectDsync, direct),
+            ];
+            decide(&candidates).unwrap()
+        };
+        assert_eq!(choice(&[95; 10], &[85; 10]).method, SyncMethod::Fdatasync, "little is noise");
+        assert_eq!(choice(&[95; 10], &[70; 10]).method, SyncMethod::DirectDsync);
+        assert_eq!(choice(&[60; 10], &[70; 10]).method, SyncMethod::Dsync);
+        assert_eq!(choice(&[], &[70; 7]).method, SyncMethod::Fdatasync, "too few samples");
+        let slow_at_times = [50, 50, 50, 50, 50, 50, 50, 50, 500, 500];
+        assert_eq!(choice(&slow_at_times, &[]).method, SyncMethod::Fdatasync);
+        let told = choice(&[95; 10], &[70; 10]).measured;
+        assert_eq!(told.to_string(), "fdatasync 100 µs, RWF_DSYNC 95 µs, O_DIRECT with RWF_DSYNC 70 µs");
+        let few = [candidate(SyncMethod::Fdatasync, &[100; 3])];
+        assert_eq!(decide(&few), None);
+    }
+}

@@ -1,0 +1,45 @@
+//! Which sync method a database uses, and that it says so and why.
+
+use duramen::prelude::*;
+use duramen::{OsDisk, SyncMethod};
+use std::sync::Arc;
+
+/// A directory on the file system of the build, which is no memory.
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+#[test]
+fn a_method_is_measured_at_creation_kept_and_can_be_overruled() {
+    let directory = directory();
+    let path = directory.path().join("db");
+    let open = |method: Option<SyncMethod>| {
+        let options = Db::options();
+        let options = if let Some(method) = method { options.sync_method(method) } else { options };
+        options.open_on(Arc::new(OsDisk::default()), &path).unwrap()
+    };
+    let db = open(None);
+    let measured = db.posture();
+    // On a disk so slow or so busy that too little could be measured, the default is kept.
+    let reasons = ["measured at creation, medians: fdatasync ", "the default: nothing was measured"];
+    assert!(reasons.iter().any(|reason| measured.sync_reason.starts_with(reason)), "{measured:?}");
+    db.ensure(&Schema::new("rows").key(["id"])).unwrap().put(doc! { "id": 1 }).unwrap();
+    drop(db);
+    let left = std::fs::read_dir(path.join("wal")).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("calibration")));
+
+    let asked = open(Some(SyncMethod::Dsync)).posture();
+    assert_eq!(asked.sync_reason, "the options ask for it");
+    let again = open(None).posture();
+    assert_eq!((again.sync_call, &again.sync_reason), (measured.sync_call, &measured.sync_reason));
+}
+
+/// Nothing is measured where nobody waits for the disk.
+#[test]
+fn a_database_that_waits_for_no_disk_measures_none() {
+    let directory = directory();
+    let path = directory.path().join("db");
+    let options = Db::options().durability(Durability::Process);
+    let db = options.open_on(Arc::new(OsDisk::default()), &path).unwrap();
+    assert!(db.posture().sync_reason.starts_with("the default"), "{:?}", db.posture());
+}
