@@ -249,7 +249,7 @@ fn superblock_violations(document: &str) -> Vec<String> {
             ("clean", &[1]),
             ("sync method", &[3]),
             ("measured", &measured),
-            ("reserved", &[0; 200]),
+            ("reserved", &[0; 187]),
         ],
     )
 }
