@@ -9,6 +9,7 @@
 //! - [`measure`] times what a durable write costs, one call at a time.
 //! - [`memory::MemDisk`] is a disk in memory that loses power, tears sectors, forgets directory entries and
 //!   fails on demand. Its [`memory::Trace`] rebuilds the disk after a power cut at any operation.
+//! - [`probe`] says what the disk under a directory promises, layer by layer, and whether its flushes are real.
 //!
 //! ```
 //! use duramen_disk::memory::{CrashChoice, MemDisk};
@@ -32,6 +33,7 @@ mod disk;
 pub mod measure;
 pub mod memory;
 mod os;
+pub mod probe;
 
 pub use disk::{
     Access, Disk, DurableWriteError, File, FileSystem, Lock, LockError, OpenMode, PathKind, SyncMethod,

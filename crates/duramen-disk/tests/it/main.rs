@@ -4,6 +4,8 @@
 #![allow(clippy::print_stdout, reason = "what a machine cannot do is told")]
 
 mod contract;
+#[cfg(target_os = "linux")]
+mod probe;
 mod system;
 
 use std::path::{Path, PathBuf};

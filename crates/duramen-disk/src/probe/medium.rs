@@ -1,0 +1,88 @@
+//! What holds the bytes of a disk: a drive, a host, another machine, memory.
+//!
+//! Owns the signs by which a virtual disk is told from a real one. It never says `Physical` where a hypervisor may stand
+//! between: a guest cannot see its host's cache.
+
+use super::device::DeviceKind;
+use super::fact::Fact;
+
+/// What holds the bytes of a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Medium {
+    /// A drive of this machine.
+    Physical,
+    /// A disk that a hypervisor offers; what is under it cannot be seen.
+    Virtual,
+    /// A disk that another machine offers: iSCSI, NVMe over a network, nbd, rbd, drbd.
+    Remote,
+    /// Memory, which forgets.
+    Memory,
+}
+
+/// Words in the vendor or model of disks that hypervisors and clouds make, in lower case.
+const VIRTUAL_WORDS: &[&str] = &[
+    "qemu",
+    "vmware",
+    "vbox",
+    "virtual",
+    "virtio",
+    "msft",
+    "google",
+    "persistentdisk",
+    "nvme_card",
+    "amazon",
+    "bhyve",
+    "kvm",
+    "xen",
+    "parallels",
+];
+
+/// Parts of a device's place in `/sys` that a hypervisor's bus has.
+const VIRTUAL_PLACES: &[&str] = &["/virtio", "/vmbus", "/VMBUS", "/vbd-", "/vscsi"];
+
+/// `place` is where the device's link in `/sys/dev/block` leads.
+pub(super) fn of(
+    kind: &DeviceKind,
+    place: &str,
+    model: &Fact<String>,
+    vendor: &Fact<String>,
+    hypervisor: &Fact<bool>,
+) -> Fact<Medium> {
+    let told = |medium, why: String| Fact::known(medium, why);
+    match kind {
+        DeviceKind::Zram | DeviceKind::Ram => return told(Medium::Memory, "its driver".to_owned()),
+        DeviceKind::Virtio | DeviceKind::Xen => return told(Medium::Virtual, "its driver".to_owned()),
+        DeviceKind::NetworkDisk => return told(Medium::Remote, "its driver".to_owned()),
+        DeviceKind::Nvme { transport } if transport.value.as_ref().is_some_and(|name| name != "pcie") => {
+            return told(Medium::Remote, transport.source.clone());
+        }
+        _ => {}
+    }
+    if is_session(place) {
+        return told(Medium::Remote, format!("an iSCSI session: {place}"));
+    }
+    if VIRTUAL_PLACES.iter().any(|part| place.contains(part)) {
+        return told(Medium::Virtual, format!("a virtual bus: {place}"));
+    }
+    for words in [vendor, model] {
+        let text = words.value.as_deref().unwrap_or_default().to_lowercase();
+        if VIRTUAL_WORDS.iter().any(|word| text.contains(word)) {
+            return told(Medium::Virtual, words.source.clone());
+        }
+    }
+    match (hypervisor.value, &model.value) {
+        (Some(false), Some(_)) => told(
+            Medium::Physical,
+            format!("{} names no virtual disk, and no hypervisor: {}", model.source, hypervisor.source),
+        ),
+        (Some(false), None) => Fact::unknown(format!("no model: {}", model.source)),
+        (Some(true), _) => Fact::unknown(format!("under a hypervisor ({})", hypervisor.source)),
+        (None, _) => Fact::unknown(format!("there may be a hypervisor ({})", hypervisor.source)),
+    }
+}
+
+/// `/session3/` is a part of the place of a disk reached by iSCSI.
+fn is_session(place: &str) -> bool {
+    let number = |part: &str| part.strip_prefix("session").is_some_and(|rest| rest.parse::<u32>().is_ok());
+    place.split('/').any(number)
+}

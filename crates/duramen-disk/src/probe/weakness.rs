@@ -1,0 +1,321 @@
+//! What a report says against the durability of a place, before anything is written.
+//!
+//! Owns the list of known weaknesses and how bad each is: a pure function of the layers, the space and the machine. What
+//! only a burst of syncs can show is `trust.rs`'.
+
+use super::device::{Device, DeviceKind, WriteCache};
+use super::medium::Medium;
+use super::mounts::FileSystemClass;
+use super::report::{Layer, Mounted, Part, Report};
+
+/// Less room than one part in this many is called nearly full.
+const NEARLY_FULL_PART: u64 = 10;
+
+/// How bad a weakness is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effect {
+    /// A sync that returned promises nothing.
+    SyncIsWorthless,
+    /// What a sync promises cannot be seen from here.
+    CannotBeSeen,
+    /// A sync works, but something beside it is weaker than it could be.
+    Weaker,
+    /// Nothing is lost; it costs time or will cost an error.
+    Costs,
+}
+
+/// What is weak. Each kind has one remedy, and `effect` is the same for all of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WeaknessKind {
+    /// tmpfs, ramfs: nothing survives a reboot.
+    MemoryFileSystem,
+    /// zram, a RAM disk: nothing survives a reboot.
+    MemoryDevice,
+    /// An overlay that was told to skip syncs.
+    VolatileOverlay,
+    /// A mount option keeps the file system from flushing the disk's cache.
+    BarriersOff,
+    /// A library turns syncs into nothing (libeatmydata).
+    SyncSwallower,
+    /// A volatile cache, and the kernel was told that there is none: flushes stop short of it.
+    HiddenCache,
+    /// On another machine.
+    NetworkFileSystem,
+    /// A folder of the host.
+    HostFileSystem,
+    /// A program answers for the file system.
+    UserSpaceFileSystem,
+    /// zfs may have been told to ignore syncs, which only its own tools show.
+    SyncPropertyHidden,
+    /// The disk is another machine's.
+    RemoteDisk,
+    /// ext without a journal: a power cut can need a file system check.
+    NoJournal,
+    /// `data=writeback`: a file that was growing may show old blocks after a power cut.
+    DataWriteback,
+    /// `soft`: the mount gives up and returns errors where it should wait.
+    SoftMount,
+    /// The file system has recorded errors in itself.
+    RecordedErrors,
+    /// The array has lost a disk.
+    DegradedArray,
+    /// Inside a container, on the layer that is thrown away with it.
+    ContainerLayer,
+    /// Nothing can be written.
+    ReadOnly,
+    /// Less than a tenth of the bytes or inodes is free.
+    NearlyFull,
+    /// Blocks of the file system straddle blocks of the disk.
+    Misaligned,
+    /// Each overwrite takes fresh blocks and several writes.
+    CopyOnWrite,
+}
+
+impl WeaknessKind {
+    /// How bad it is.
+    #[must_use]
+    pub fn effect(self) -> Effect {
+        match self {
+            WeaknessKind::MemoryFileSystem
+            | WeaknessKind::MemoryDevice
+            | WeaknessKind::VolatileOverlay
+            | WeaknessKind::BarriersOff
+            | WeaknessKind::SyncSwallower
+            | WeaknessKind::HiddenCache => Effect::SyncIsWorthless,
+            WeaknessKind::NetworkFileSystem
+            | WeaknessKind::HostFileSystem
+            | WeaknessKind::UserSpaceFileSystem
+            | WeaknessKind::SyncPropertyHidden
+            | WeaknessKind::RemoteDisk => Effect::CannotBeSeen,
+            WeaknessKind::NoJournal
+            | WeaknessKind::DataWriteback
+            | WeaknessKind::SoftMount
+            | WeaknessKind::RecordedErrors
+            | WeaknessKind::DegradedArray
+            | WeaknessKind::ContainerLayer => Effect::Weaker,
+            WeaknessKind::ReadOnly
+            | WeaknessKind::NearlyFull
+            | WeaknessKind::Misaligned
+            | WeaknessKind::CopyOnWrite => Effect::Costs,
+        }
+    }
+}
+
+/// A weakness, in words, and what told it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Weakness {
+    /// What is weak.
+    pub kind: WeaknessKind,
+    /// `ext4 on /data is mounted with nobarrier: it never flushes the disk's cache`.
+    pub reason: String,
+    /// The file or call that told it.
+    pub source: String,
+}
+
+impl Weakness {
+    fn new(kind: WeaknessKind, reason: String, source: &str) -> Weakness {
+        Weakness { kind, reason, source: source.to_owned() }
+    }
+
+    /// How bad it is.
+    #[must_use]
+    pub fn effect(&self) -> Effect {
+        self.kind.effect()
+    }
+}
+
+/// All that is weak, the worst first.
+pub(super) fn of(report: &Report) -> Vec<Weakness> {
+    let mut found = Vec::new();
+    for mounted in report.mounts() {
+        of_class(mounted, &mut found);
+        of_options(mounted, &mut found);
+        of_ext(mounted, &mut found);
+    }
+    for device in report.devices() {
+        of_device(device, &mut found);
+    }
+    found.extend((0..report.layers.len()).filter_map(|index| hidden_cache(&report.layers[index..])));
+    of_place(report, &mut found);
+    found.sort_by_key(Weakness::effect);
+    found
+}
+
+/// `ext4 on /data`.
+fn title(mounted: &Mounted) -> String {
+    let system = mounted.file_system.value.as_deref().unwrap_or("a file system of unknown type");
+    let point = mounted.mount_point.value.as_deref().unwrap_or(&mounted.path);
+    format!("{system} on {}", point.display())
+}
+
+fn of_class(mounted: &Mounted, found: &mut Vec<Weakness>) {
+    let told = match mounted.class {
+        FileSystemClass::Memory => Some((
+            WeaknessKind::MemoryFileSystem,
+            "is memory: a sync does nothing, and nothing survives a reboot",
+        )),
+        FileSystemClass::Network => Some((
+            WeaknessKind::NetworkFileSystem,
+            "is another machine's: whether it writes before it answers cannot be seen from here",
+        )),
+        FileSystemClass::Host => Some((
+            WeaknessKind::HostFileSystem,
+            "is a folder of the host: whether it passes syncs on cannot be seen from here",
+        )),
+        FileSystemClass::UserSpace => Some((
+            WeaknessKind::UserSpaceFileSystem,
+            "is answered by a program: whether it passes syncs on cannot be seen from here",
+        )),
+        FileSystemClass::Local | FileSystemClass::Union | FileSystemClass::Unknown => None,
+    };
+    let source = &mounted.file_system.source;
+    if let Some((kind, reason)) = told {
+        found.push(Weakness::new(kind, format!("{} {reason}", title(mounted)), source));
+    }
+    let system = mounted.file_system.value.as_deref().unwrap_or_default();
+    if system == "zfs" {
+        let reason = format!("{} may have sync=disabled, which only `zfs get sync` shows", title(mounted));
+        found.push(Weakness::new(WeaknessKind::SyncPropertyHidden, reason, source));
+    }
+    let copies = match system {
+        "zfs" | "bcachefs" => true,
+        "btrfs" => !mounted.no_copy_on_write.is(&true) && !mounted.has_option("nodatacow"),
+        _ => false,
+    };
+    if copies {
+        let reason = format!(
+            "{} copies on write: a durable overwrite of 4 KiB writes many times that",
+            title(mounted)
+        );
+        found.push(Weakness::new(WeaknessKind::CopyOnWrite, reason, source));
+    }
+}
+
+/// The option that turns flushes off, each file system with its own word for it.
+fn barrier_option(mounted: &Mounted) -> Option<&'static str> {
+    const OPTIONS: &[&str] =
+        &["nobarrier", "barrier=0", "barrier=none", "fsync_mode=nobarrier", "journal_flush_disabled"];
+    OPTIONS.iter().find(|option| mounted.has_option(option)).copied()
+}
+
+fn of_options(mounted: &Mounted, found: &mut Vec<Weakness>) {
+    let title = title(mounted);
+    let mut push = |kind, reason: String| found.push(Weakness::new(kind, reason, &mounted.options.source));
+    if let Some(option) = barrier_option(mounted) {
+        let reason = format!("{title} is mounted with {option}: it never flushes the disk's cache");
+        push(WeaknessKind::BarriersOff, reason);
+    }
+    let is_overlay = mounted.class == FileSystemClass::Union;
+    if is_overlay && (mounted.has_option("volatile") || mounted.has_option("fsync=volatile")) {
+        push(WeaknessKind::VolatileOverlay, format!("{title} is mounted volatile: it skips every sync"));
+    }
+    if mounted.has_option("data=writeback") {
+        let reason = format!("{title} is mounted with data=writeback: a file that grew may show old blocks");
+        push(WeaknessKind::DataWriteback, reason);
+    }
+    if mounted.class == FileSystemClass::Network && mounted.has_option("soft") {
+        let reason = format!("{title} is mounted soft: it gives up on a slow server and fails writes");
+        push(WeaknessKind::SoftMount, reason);
+    }
+}
+
+fn of_ext(mounted: &Mounted, found: &mut Vec<Weakness>) {
+    let title = title(mounted);
+    if mounted.journal.is(&false) {
+        let reason = format!("{title} has no journal: a power cut can need a file system check");
+        found.push(Weakness::new(WeaknessKind::NoJournal, reason, &mounted.journal.source));
+    }
+    if let Some(count) = mounted.error_count.value.filter(|count| *count > 0) {
+        let reason = format!("{title} has recorded {count} errors in itself: check it");
+        found.push(Weakness::new(WeaknessKind::RecordedErrors, reason, &mounted.error_count.source));
+    }
+}
+
+fn of_device(device: &Device, found: &mut Vec<Weakness>) {
+    let name = &device.name;
+    let mut push = |kind, reason: String, source: &str| found.push(Weakness::new(kind, reason, source));
+    match device.medium.value {
+        Some(Medium::Memory) => {
+            let reason = format!("{name} is memory: nothing survives a reboot");
+            push(WeaknessKind::MemoryDevice, reason, &device.medium.source);
+        }
+        Some(Medium::Remote) => {
+            let reason = format!("{name} is another machine's disk: its cache cannot be seen from here");
+            push(WeaknessKind::RemoteDisk, reason, &device.medium.source);
+        }
+        _ => {}
+    }
+    if let DeviceKind::Md { degraded_count, .. } = &device.kind
+        && let Some(count) = degraded_count.value.filter(|count| *count > 0)
+    {
+        let reason = format!("{name} has lost {count} of its disks");
+        push(WeaknessKind::DegradedArray, reason, &degraded_count.source);
+    }
+    if device.misaligned.is(&true) {
+        let reason = format!("{name} begins inside a block of what is under it: each write touches two");
+        push(WeaknessKind::Misaligned, reason, &device.misaligned.source);
+    }
+}
+
+/// Whether the first of these layers says that it has no volatile cache although it has one: a drive by its own answer, a
+/// loop device by the kernel's memory between it and its file, any other by a disk under it.
+fn hidden_cache(layers: &[Layer]) -> Option<Weakness> {
+    let [Layer { depth, part: Part::Device(device) }, under @ ..] = layers else { return None };
+    if !device.write_cache.is(&WriteCache::WriteThrough) || device.read_only.is(&true) {
+        return None;
+    }
+    let name = &device.name;
+    let (reason, source) = match &device.kind {
+        DeviceKind::Scsi { drive_cache } => {
+            drive_cache.value.as_ref().filter(|cache| cache.starts_with("write back"))?;
+            (
+                format!("{name} has a volatile cache, and the kernel was told that it has none"),
+                &drive_cache.source,
+            )
+        }
+        DeviceKind::Loop { direct, .. } if !direct.is(&true) => {
+            let reason = format!("{name} keeps writes in memory, and the kernel was told that it does not");
+            (reason, &device.write_cache.source)
+        }
+        _ => {
+            let mut under = under.iter().take_while(|layer| layer.depth > *depth);
+            let volatile = under.find_map(|layer| match &layer.part {
+                Part::Device(other) if other.write_cache.is(&WriteCache::Volatile) => Some(&other.name),
+                _ => None,
+            })?;
+            let reason = format!("{name} passes no flush on to {volatile}, which has a volatile cache");
+            (reason, &device.write_cache.source)
+        }
+    };
+    Some(Weakness::new(WeaknessKind::HiddenCache, reason, source))
+}
+
+/// What concerns the path that was asked about, and the process that asks.
+fn of_place(report: &Report, found: &mut Vec<Weakness>) {
+    let machine = &report.machine;
+    if machine.sync_swallower.is(&true) {
+        let reason = "a library that turns every sync into nothing is loaded (libeatmydata)".to_owned();
+        found.push(Weakness::new(WeaknessKind::SyncSwallower, reason, &machine.sync_swallower.source));
+    }
+    let Some(top) = report.mounts().next() else { return };
+    if machine.container.is(&true) && top.class == FileSystemClass::Union {
+        let reason = format!("{} is thrown away with the container: use a volume", title(top));
+        found.push(Weakness::new(WeaknessKind::ContainerLayer, reason, &machine.container.source));
+    }
+    if top.read_only.is(&true) {
+        let reason = format!("{} is read-only", title(top));
+        found.push(Weakness::new(WeaknessKind::ReadOnly, reason, &top.read_only.source));
+    }
+    let space = &report.space;
+    let is_low = |free: u64, total: u64| total > 0 && free < total / NEARLY_FULL_PART;
+    if let (Some(free), Some(total)) = (space.free_bytes.value, space.total_bytes.value)
+        && is_low(free, total)
+    {
+        let reason = format!("{}: {free} of {total} bytes are free", title(top));
+        found.push(Weakness::new(WeaknessKind::NearlyFull, reason, &space.free_bytes.source));
+    }
+    if let Some(inodes) = space.inodes.value.filter(|inodes| is_low(inodes.free, inodes.total)) {
+        let reason = format!("{}: {} of {} inodes are free", title(top), inodes.free, inodes.total);
+        found.push(Weakness::new(WeaknessKind::NearlyFull, reason, &space.inodes.source));
+    }
+}

@@ -1,0 +1,213 @@
+//! The flush witness: a burst of small commits, and what the disks counted meanwhile.
+//!
+//! Owns the probe file (made, overwritten, removed; also after an error) and the reading of the counters. It writes
+//! through the same [`Disk`] as the engine, so that it sees what the engine would get. It never judges: `trust.rs` does.
+//! Counters: field 5 (writes) and 16 (flushes, since Linux 5.5) of `/sys/dev/block/MAJOR:MINOR/stat`, as in the kernel's
+//! `Documentation/block/stat.rst`.
+
+use std::io;
+
+use super::device::{self, Device};
+use super::fact::{DeviceNumber, Fact};
+use super::kernel::DirectAlign;
+use super::report::Report;
+use super::trust::{Verdict, judge};
+use super::{Host, Tree};
+use crate::{Access, Disk, File, write_zeroes};
+
+/// Commits of a burst that is long enough to tell and short enough to wait for.
+pub const COMMITS_DEFAULT: u32 = 32;
+
+/// The longest burst.
+pub const COMMITS_MAX: u32 = 100_000;
+
+/// Bytes of one commit.
+const COMMIT_BYTES: usize = 4096;
+
+/// Places in the probe file, written one after the other and then again.
+const PLACE_COUNT: u32 = 256;
+
+/// What a burst of syncs showed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Witness {
+    /// What was measured.
+    pub burst: Burst,
+    /// What it means together with the report.
+    pub verdict: Verdict,
+    /// What `O_DIRECT` wants of the probe file.
+    pub direct: Fact<DirectAlign>,
+    /// The largest write to the probe file that is all or nothing, in bytes; 0 is none.
+    pub atomic_write_bytes_max: Fact<u64>,
+}
+
+/// A burst of commits: each 4 KiB over written zeroes, then one `fdatasync`, by one thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Burst {
+    /// How many.
+    pub commits: u32,
+    /// How long each took, write and sync.
+    pub latency: Quantiles,
+    /// What each disk counted, all programs' work included.
+    pub disks: Vec<DiskCount>,
+}
+
+impl Burst {
+    /// What one disk counted.
+    #[must_use]
+    pub fn disk(&self, number: DeviceNumber) -> Option<&DiskCount> {
+        self.disks.iter().find(|disk| disk.number == number)
+    }
+
+    /// Flushes for each sync, on the disk that got the fewest; `None` if one of them does not count its flushes.
+    #[must_use]
+    pub fn flushes_per_sync(&self) -> Option<f64> {
+        let fewest = self.disks.iter().map(|disk| disk.flushes).min()??;
+        Some(fewest as f64 / f64::from(self.commits))
+    }
+
+    /// Writes of all disks for each sync. An empty flush may count as one, and a mirror writes twice.
+    #[must_use]
+    pub fn writes_per_sync(&self) -> Option<f64> {
+        let all: Option<u64> = self.disks.iter().map(|disk| disk.writes).sum();
+        let all = all.filter(|_| !self.disks.is_empty())?;
+        Some(all as f64 / f64::from(self.commits))
+    }
+}
+
+/// Quantiles of the commits of a burst, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quantiles {
+    /// The fastest.
+    pub min_ns: u64,
+    /// Half were faster.
+    pub p50_ns: u64,
+    /// Nine of ten were faster.
+    pub p90_ns: u64,
+    /// Ninety-nine of a hundred were faster; of a short burst the slowest.
+    pub p99_ns: u64,
+    /// The slowest.
+    pub max_ns: u64,
+}
+
+/// What one disk counted during a burst.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskCount {
+    /// The disk.
+    pub number: DeviceNumber,
+    /// Its name.
+    pub name: String,
+    /// Flushes completed; `None` if it does not count them.
+    pub flushes: Option<u64>,
+    /// Writes completed; `None` if it does not count them.
+    pub writes: Option<u64>,
+}
+
+/// Writes `commits` small commits into a file of its own in the report's directory, and says what reached the disks.
+///
+/// Takes 1 MiB of space for as long as it runs, and a sync for each commit: 32 take 10 ms on a fast disk and half a
+/// second on a slow one. The file is `.duramen-witness-` with a random number, mode 0600. It is removed whatever happens
+/// short of `kill -9`.
+///
+/// # Errors
+/// `InvalidInput` for no commits or more than [`COMMITS_MAX`]; what the system said of the file: `PermissionDenied`,
+/// `ReadOnlyFilesystem`, `StorageFull`, ... A failed sync is an error too, and says as much as any verdict.
+pub fn witness(host: &Host, disk: &dyn Disk, report: &Report, commits: u32) -> io::Result<Witness> {
+    if commits == 0 || commits > COMMITS_MAX {
+        let text = format!("{commits} commits; a burst has 1 to {COMMITS_MAX}");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    let path = report.path.join(format!(".duramen-witness-{:016x}", disk.random()));
+    let file = disk.open(&path, Access::CREATE)?;
+    let measured = measure(host, disk, report, &*file, commits);
+    let facts = host.kernel.path_facts(&path).ok();
+    drop(file);
+    let removed = disk.remove(&path);
+    let burst = measured?;
+    removed?;
+    let why = "statx tells nothing of a file here";
+    Ok(Witness {
+        verdict: judge(report, Some(&burst)),
+        burst,
+        direct: Fact::told(facts.as_ref().and_then(|facts| facts.direct), "statx of a file", why),
+        atomic_write_bytes_max: Fact::told(
+            facts.and_then(|facts| facts.atomic_write_bytes_max),
+            "statx of a file",
+            why,
+        ),
+    })
+}
+
+fn measure(
+    host: &Host,
+    disk: &dyn Disk,
+    report: &Report,
+    file: &dyn File,
+    commits: u32,
+) -> io::Result<Burst> {
+    write_zeroes(file, 0, u64::from(PLACE_COUNT) * COMMIT_BYTES as u64)?;
+    file.sync_data()?;
+    let sys = host.sys();
+    let disks: Vec<&Device> = report.disks().collect();
+    let before: Vec<Counters> = disks.iter().map(|disk| Counters::read(&sys, disk)).collect();
+    let mut each_ns = Vec::with_capacity(commits as usize);
+    // Bytes that no device can compress into nothing or know already.
+    let mut bytes = [0u8; COMMIT_BYTES];
+    let mut state = disk.random() | 1;
+    for commit in 0..commits {
+        for byte in &mut bytes {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            *byte = state.to_le_bytes()[0];
+        }
+        let offset = u64::from(commit % PLACE_COUNT) * COMMIT_BYTES as u64;
+        let start_ns = disk.monotonic_ns();
+        file.write_at(&bytes, offset)?;
+        file.sync_data()?;
+        each_ns.push(disk.monotonic_ns().saturating_sub(start_ns));
+    }
+    let count = |(disk, before): (&&Device, Counters)| {
+        let after = Counters::read(&sys, disk);
+        DiskCount {
+            number: disk.number,
+            name: disk.name.clone(),
+            flushes: grown(before.flushes, after.flushes),
+            writes: grown(before.writes, after.writes),
+        }
+    };
+    let disks = disks.iter().zip(before).map(count).collect();
+    Ok(Burst { commits, latency: Quantiles::of(each_ns), disks })
+}
+
+/// What a disk has counted since it is there.
+#[derive(Debug, Clone, Copy)]
+struct Counters {
+    flushes: Option<u64>,
+    writes: Option<u64>,
+}
+
+impl Counters {
+    /// Nothing of a disk whose statistics are known to be off.
+    fn read(sys: &Tree, disk: &Device) -> Counters {
+        let text = sys.text(&format!("{}/stat", device::folder(disk.number)));
+        let text = text.ok().filter(|_| !disk.statistics.is(&false)).unwrap_or_default();
+        let field = |number: usize| text.split_whitespace().nth(number - 1)?.parse().ok();
+        Counters { flushes: field(16), writes: field(5) }
+    }
+}
+
+fn grown(before: Option<u64>, after: Option<u64>) -> Option<u64> {
+    after?.checked_sub(before?)
+}
+
+impl Quantiles {
+    /// Of no commits: all zero.
+    fn of(mut each_ns: Vec<u64>) -> Quantiles {
+        each_ns.sort_unstable();
+        let at = |percent: usize| {
+            let index = (each_ns.len() * percent).div_ceil(100).saturating_sub(1);
+            each_ns.get(index).copied().unwrap_or_default()
+        };
+        Quantiles { min_ns: at(0), p50_ns: at(50), p90_ns: at(90), p99_ns: at(99), max_ns: at(100) }
+    }
+}
