@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use duramen::Durability;
+use duramen::schema::NAME_BYTES_MAX;
 
 /// Duramen: a durable, transactional database in a directory.
 #[derive(Debug, Parser)]
@@ -32,7 +33,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Load rows from CSV or NDJSON into a collection
     Import(ImportArgs),
-    /// Write every document of a collection as CSV or NDJSON to standard output
+    /// Write the documents of a collection, or of a range, as CSV or NDJSON to standard output
     Export(ExportArgs),
     /// Show the document under a key
     Get(GetArgs),
@@ -40,6 +41,8 @@ pub(crate) enum Command {
     Put(PutArgs),
     /// Delete the document under a key, or those of a range: a large one in several transactions
     Del(DelArgs),
+    /// Drop a collection: its documents, its key, its columns; needs `--yes`
+    Drop(DropArgs),
     /// Show the documents of a range, in order of their keys
     Scan(ScanArgs),
     /// Count the documents of a range, without reading them
@@ -76,7 +79,7 @@ pub(crate) struct ImportArgs {
     pub(crate) file: PathBuf,
 
     /// The collection to load into; created if it is not there
-    #[arg(long, short, value_name = "NAME")]
+    #[arg(long, short, value_name = "NAME", value_parser = collection_name)]
     pub(crate) collection: String,
 
     /// Form of the input; told from the file's name if left out
@@ -84,11 +87,11 @@ pub(crate) struct ImportArgs {
     pub(crate) format: Option<Format>,
 
     /// Columns that make the key, in order; needed for a new collection
-    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
+    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',', value_parser = column_name)]
     pub(crate) key: Vec<String>,
 
     /// Integer columns whose exact sums are kept for every range
-    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
+    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',', value_parser = column_name)]
     pub(crate) sum: Vec<String>,
 
     /// Type of a column that is not to be inferred: int, float, text, bool, time or any
@@ -125,6 +128,9 @@ pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) target: Target,
 
+    #[command(flatten)]
+    pub(crate) range: RangeFlags,
+
     /// Form of the output
     #[arg(long, value_enum)]
     pub(crate) format: Format,
@@ -141,7 +147,7 @@ pub(crate) struct Target {
     pub(crate) db: PathBuf,
 
     /// The collection
-    #[arg(long, short, value_name = "NAME")]
+    #[arg(long, short, value_name = "NAME", value_parser = collection_name)]
     pub(crate) collection: String,
 }
 
@@ -196,6 +202,20 @@ pub(crate) struct DelArgs {
     /// Rows in one transaction: a range of more is deleted in several, and ^C ends it between two
     #[arg(long, value_name = "ROWS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) batch: u32,
+
+    /// What the commit waits for
+    #[arg(long, value_enum, default_value_t = Level::Disk)]
+    pub(crate) durability: Level,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DropArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
 
     /// What the commit waits for
     #[arg(long, value_enum, default_value_t = Level::Disk)]
@@ -260,6 +280,20 @@ pub(crate) struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
+}
+
+/// What can be the name of a collection.
+fn collection_name(text: &str) -> Result<String, String> {
+    let wrong = text.is_empty() || text.len() > NAME_BYTES_MAX || text.chars().any(char::is_control);
+    if wrong {
+        return Err(format!("a name has 1 to {NAME_BYTES_MAX} bytes and no control characters"));
+    }
+    Ok(text.to_owned())
+}
+
+/// What can be the name of a column.
+fn column_name(text: &str) -> Result<String, &'static str> {
+    if text.is_empty() { Err("a column has a name") } else { Ok(text.to_owned()) }
 }
 
 /// Forms of documents outside of a database.

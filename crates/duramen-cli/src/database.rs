@@ -26,8 +26,11 @@ pub(crate) fn open_to_write(path: &Path, level: Durability) -> Result<Db> {
 pub(crate) fn open_or_create(path: &Path, level: Durability) -> Result<Db> {
     if path.exists() {
         check_path(path)?;
+        return Ok(options(level).open(path)?);
     }
-    Ok(options(level).open(path)?)
+    options(level).open(path).map_err(|error| {
+        Failure::from(error).when_full("make room on the disk, or name another place for it")
+    })
 }
 
 fn options(level: Durability) -> DbOptions {

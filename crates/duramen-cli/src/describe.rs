@@ -2,12 +2,16 @@
 
 use std::path::Path;
 
-use duramen::{Db, Document, DocumentReport, KeyRange, Reads, Schema, Snapshot, Span, Value, doc};
+use duramen::{
+    CheckReport, Db, Document, DocumentReport, KeyRange, Reads, Schema, Snapshot, Span, Unreadable, Value,
+    doc,
+};
 
 use crate::args::DatabaseArgs;
 use crate::database;
 use crate::failure::{DAMAGE, Failure, Result};
-use crate::numbers::{bytes, grouped};
+use crate::keys;
+use crate::numbers::{bytes, counted, grouped};
 use crate::output::{Output, align_right, new_table, printable};
 use crate::read::shown;
 
@@ -141,54 +145,78 @@ fn flatten(path: &str, document: &Document, each: &mut impl FnMut(&str, &str)) {
 /// Verifies everything; exit code 3 if damage is found.
 pub(crate) fn check(args: &DatabaseArgs, out: Output) -> Result<()> {
     let db = database::open_to_read(&args.db)?;
-    let pages = db.check()?;
-    // Documents are read only from pages that are whole: what is wrong below them is told once.
-    let documents = if pages.is_clean() { db.check_documents()? } else { DocumentReport::default() };
-    let problem_count = pages.problem_count + documents.problem_count;
-    let problems: Vec<&String> = pages.problems.iter().chain(&documents.problems).collect();
+    let (pages, documents) = (db.check()?, db.check_documents()?);
+    // What cannot be read is where a bad page is, and that was counted.
+    let found = pages.problem_count + documents.problem_count;
+    let problem_count = found.max(documents.unreadable.len() as u64);
     if out.is_json() {
-        out.object(
-            "check",
-            doc! {
-                "ok": problem_count == 0,
-                "seq": pages.seq.0,
-                "trees": pages.trees,
-                "entries": pages.entries,
-                "pages": pages.pages,
-                "big_values": pages.big_values,
-                "reductions": pages.reductions,
-                "log_commits": pages.log_commits,
-                "documents": documents.documents,
-                "lost_extents": pages.unreached.len() as u64,
-                "problem_count": problem_count,
-                "problems": problems.iter().map(|problem| Value::from(problem.as_str())).collect::<Vec<_>>(),
-            },
-        )?;
+        out.object("check", checked(&pages, &documents, problem_count))?;
     } else {
-        for problem in problems {
+        for problem in pages.problems.iter().chain(&documents.problems) {
             out.line(&printable(problem))?;
         }
-        out.line(&format!(
-            "checked seq {}: {} trees, {} entries, {} pages, {} big values, {} reductions, {} commits of the log, {} documents",
-            pages.seq,
-            grouped(pages.trees),
-            grouped(pages.entries),
-            grouped(pages.pages),
-            grouped(pages.big_values),
-            grouped(pages.reductions),
-            grouped(pages.log_commits),
-            grouped(documents.documents),
-        ))?;
-        if problem_count == 0 {
-            out.line("nothing is wrong")?;
+        for unreadable in &documents.unreadable {
+            out.line(&printable(&stretch(unreadable)))?;
         }
+        out.line(&summary(&pages, &documents))?;
     }
     if problem_count == 0 {
-        return Ok(());
+        return if out.is_json() { Ok(()) } else { out.line("nothing is wrong") };
     }
     out.note(&format!(
-        "{} problems found; restore a backup, or export what can be read",
-        grouped(problem_count)
+        "{} found; restore a backup, or `duramen export` what can be read: up to the damage, and --from the key behind it",
+        counted(problem_count, "problem")
     ));
     Err(Failure::Exit(DAMAGE))
+}
+
+fn checked(pages: &CheckReport, documents: &DocumentReport, problem_count: u64) -> Document {
+    let problems = pages.problems.iter().chain(&documents.problems);
+    let unreadable = documents.unreadable.iter().map(|stretch| {
+        Value::Map(doc! {
+            "collection": stretch.collection.as_str(),
+            "after": stretch.after.as_deref().map(keys::listed),
+            "before": stretch.before.as_deref().map(keys::listed),
+            "why": stretch.why.as_str(),
+        })
+    });
+    doc! {
+        "ok": problem_count == 0,
+        "seq": pages.seq.0,
+        "trees": pages.trees,
+        "entries": pages.entries,
+        "pages": pages.pages,
+        "big_values": pages.big_values,
+        "reductions": pages.reductions,
+        "log_commits": pages.log_commits,
+        "documents": documents.documents,
+        "lost_extents": pages.unreached.len() as u64,
+        "problem_count": problem_count,
+        "problems": problems.map(|problem| Value::from(problem.as_str())).collect::<Vec<_>>(),
+        "unreadable": unreadable.collect::<Vec<_>>(),
+    }
+}
+
+/// What cannot be read, between which keys.
+fn stretch(unreadable: &Unreadable) -> String {
+    let after = unreadable.after.as_deref().map_or("the start".to_owned(), keys::listed);
+    let before = unreadable.before.as_deref().map_or("the end".to_owned(), keys::listed);
+    let name = &unreadable.collection;
+    format!("{name}: what lies between {after} and {before} cannot be read: {}", unreadable.why)
+}
+
+/// What was looked at, in one sentence.
+fn summary(pages: &CheckReport, documents: &DocumentReport) -> String {
+    let in_part = if documents.unreadable.is_empty() { "" } else { " that can be read" };
+    format!(
+        "checked seq {}: {}, {}, {}, {}, {}, {} of the log, {}{in_part}",
+        pages.seq,
+        counted(pages.trees, "tree"),
+        counted(pages.entries, "entry"),
+        counted(pages.pages, "page"),
+        counted(pages.big_values, "big value"),
+        counted(pages.reductions, "reduction"),
+        counted(pages.log_commits, "commit"),
+        counted(documents.documents, "document"),
+    )
 }

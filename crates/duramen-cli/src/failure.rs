@@ -49,7 +49,7 @@ impl Failure {
 
     /// What the system said about a file that is not the database's.
     pub(crate) fn io(doing: &str, path: &Path, error: &io::Error) -> Failure {
-        Error::io(doing, path, error).into()
+        Failure::from(Error::io(doing, path, error)).when_full("make room where it lies, and repeat")
     }
 
     /// Any failure.
@@ -63,6 +63,22 @@ impl Failure {
             said.message.push_str(more);
         }
         self
+    }
+
+    /// The same failure with another hint, if it has one.
+    pub(crate) fn hinted(mut self, hint: impl Into<String>) -> Failure {
+        if let Failure::Said(said) = &mut self {
+            said.hint = hint.into();
+        }
+        self
+    }
+
+    /// The same failure; if it is for want of room with another hint, since what helps depends on what was being done.
+    pub(crate) fn when_full(self, hint: impl Into<String>) -> Failure {
+        match &self {
+            Failure::Said(said) if said.code.kind() == ErrorKind::Full => self.hinted(hint),
+            _ => self,
+        }
     }
 
     /// Ended by a signal, all said.
@@ -99,6 +115,7 @@ impl From<Error> for Failure {
         let hint = match error.code() {
             Code::TooLarge => "say a smaller --batch".to_owned(),
             Code::NetworkFileSystem => "put the database on a local disk".to_owned(),
+            Code::ReadOnly => "mount it for writing, or name a place that can be written".to_owned(),
             _ => error.hint(),
         };
         Failure::said(exit, error.code(), error.message(), hint)

@@ -1,19 +1,21 @@
 //! `duramen import`: rows of a file or a stream become documents, a batch a transaction.
 //!
-//! Owns the order of things: the input is looked at before the database is touched, the collection is created or
-//! its terms compared, then rows flow through [`pipeline`]. What is committed stays, whatever comes after it.
+//! Owns the order of things: the terms are compared with what is stored, the input is looked at before the database is
+//! written to, then rows flow through [`pipeline`]. What is committed stays, whatever comes after it.
 
 mod csv_rows;
+mod gunzip;
 mod ndjson_rows;
 mod pipeline;
 mod progress;
 mod records;
 mod source;
+mod stream;
 
 use std::time::Instant;
 
 use duramen::schema::ColumnType;
-use duramen::{Db, Document, Schema, doc};
+use duramen::{Document, Schema, doc};
 
 use crate::args::{Format, ImportArgs, level_name};
 use crate::database;
@@ -67,6 +69,12 @@ impl Asked {
         asked.or(stored.filter(|kind| *kind != ColumnType::Unknown))
     }
 
+    /// Whether a column is summed.
+    pub(crate) fn sums(&self, column: &String) -> bool {
+        self.sum.contains(column)
+            || self.stored.as_ref().is_some_and(|stored| stored.sum_columns().contains(column))
+    }
+
     /// Puts inferred columns into the schema, in their order. `--type` and the catalogue go before what was inferred.
     pub(crate) fn settle(&self, inferred: &[(String, ColumnType)]) -> Result<Schema> {
         let mut schema = self.schema()?;
@@ -114,12 +122,15 @@ impl Asked {
 /// Runs the command.
 pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
     let types = parse_types(&args.types)?;
+    named_once("--key", &args.key)?;
+    named_once("--sum", &args.sum)?;
     let input = Input::open(&args.file)?;
     let format = args.format.map_or_else(|| guess_format(args), Ok)?;
     let signals = Signals::watch()?;
+    let input = input.until(signals.clone());
     let level = args.durability.into();
     file_system::check_level(&args.db, level)?;
-    let mut db = if args.db.exists() { Some(database::open_or_create(&args.db, level)?) } else { None };
+    let db = if args.db.exists() { Some(database::open_or_create(&args.db, level)?) } else { None };
     let stored = match &db {
         Some(db) => db.collections()?.into_iter().find(|schema| schema.name() == args.collection),
         None => None,
@@ -134,16 +145,23 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
     };
     asked.schema()?;
     let progress = Progress::new(out, input.bytes_read(), input.bytes_total());
-    let begun = Instant::now();
-    let (schema, rows) = prepare(format, input, &asked, &progress, &signals)?;
-    let db = match db.take() {
+    let report = Report { args, begun: Instant::now(), out };
+    let (schema, rows) = match prepare(format, input, &asked, &progress, &signals) {
+        Err(Failure::Exit(_)) => {
+            progress.finish();
+            let nothing = Loaded::default();
+            report.say(&nothing, 0)?;
+            return finish(nothing, &signals, out);
+        }
+        prepared => prepared?,
+    };
+    let db = match db {
         Some(db) => db,
         None => database::open_or_create(&args.db, level)?,
     };
-    db.transact(|tx| tx.ensure(&schema))?;
-    let before = db.stats();
+    let syncs_before = db.stats().log.sync_count;
     let terms = Terms {
-        collection: args.collection.clone(),
+        schema,
         batch_rows: args.batch as usize,
         threads: usize::from(args.threads),
         replace: args.replace,
@@ -151,10 +169,21 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
     };
     let loaded = pipeline::run(&db, &terms, rows, out, &signals, &progress);
     progress.finish();
-    report(&db, &loaded, &Report { args, begun, syncs_before: before.log.sync_count, out })?;
+    report.say(&loaded, db.stats().log.sync_count.saturating_sub(syncs_before))?;
     let closed = db.close();
     finish(loaded, &signals, out)?;
     Ok(closed?)
+}
+
+/// Refuses a list that names a column twice.
+fn named_once(flag: &str, columns: &[String]) -> Result<()> {
+    match (1..columns.len()).find(|&at| columns[..at].contains(&columns[at])) {
+        Some(at) => Err(Failure::usage(
+            format!("{flag} names the column {} twice", columns[at]),
+            "name each column once",
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Infers the types and readies the rows to be read from the start.
@@ -180,59 +209,63 @@ fn prepare(
 struct Report<'a> {
     args: &'a ImportArgs,
     begun: Instant,
-    syncs_before: u64,
     out: Output,
 }
 
-/// Says what is stored now, however the import ended.
-fn report(db: &Db, loaded: &Loaded, report: &Report<'_>) -> Result<()> {
-    let took = report.begun.elapsed();
-    let syncs = db.stats().log.sync_count.saturating_sub(report.syncs_before);
-    let level = level_name(report.args.durability.into());
-    let per_second = rate(loaded.rows, took);
-    if loaded.failure.is_some() {
-        return Ok(());
+impl Report<'_> {
+    /// Says what is stored now, unless the failure will.
+    fn say(&self, loaded: &Loaded, syncs: u64) -> Result<()> {
+        let took = self.begun.elapsed();
+        let level = level_name(self.args.durability.into());
+        if loaded.failure.is_some() {
+            return Ok(());
+        }
+        if self.out.is_json() {
+            let mut fields: Document = doc! {
+                "collection": self.args.collection.as_str(), "rows": loaded.rows, "batches": loaded.batches,
+                "seq": loaded.seq, "syncs": syncs, "durability": level, "complete": loaded.complete,
+            };
+            fields.set("seconds", took.as_secs_f64());
+            return self.out.object("import", fields);
+        }
+        if loaded.rows == 0 && !loaded.complete {
+            return Ok(());
+        }
+        self.out.note(&format!(
+            "{} in {} into {} in {} ({} rows/s), seq {}, {}, durability {level}",
+            counted(loaded.rows, "row"),
+            counted(loaded.batches, "batch"),
+            self.args.collection,
+            time(took),
+            grouped(rate(loaded.rows, took)),
+            loaded.seq,
+            counted(syncs, "sync"),
+        ));
+        Ok(())
     }
-    if report.out.is_json() {
-        let mut fields: Document = doc! {
-            "collection": report.args.collection.as_str(), "rows": loaded.rows, "batches": loaded.batches,
-            "seq": loaded.seq, "syncs": syncs, "durability": level, "complete": loaded.complete,
-        };
-        fields.set("seconds", took.as_secs_f64());
-        return report.out.object("import", fields);
-    }
-    report.out.note(&format!(
-        "{} in {} into {} in {} ({} rows/s), seq {}, {}, durability {level}",
-        counted(loaded.rows, "row"),
-        counted(loaded.batches, "batch"),
-        report.args.collection,
-        time(took),
-        grouped(per_second),
-        loaded.seq,
-        counted(syncs, "sync"),
-    ));
-    Ok(())
 }
 
 /// The way the command ends: as it failed, by the signal that came, or well.
 fn finish(loaded: Loaded, signals: &Signals, out: Output) -> Result<()> {
+    let rows = counted(loaded.rows, "row");
     if let Some(failure) = loaded.failure {
-        let stored = match loaded.rows {
-            0 => "; nothing of this import is stored".to_owned(),
-            rows => format!(
-                "; what came before is stored: {} in {}",
-                counted(rows, "row"),
-                counted(loaded.batches, "batch")
-            ),
-        };
-        return Err(failure.and(&stored));
+        if loaded.rows == 0 {
+            let failure = failure.when_full("make room on the disk, and repeat");
+            return Err(failure.and("; nothing of this import is stored"));
+        }
+        let batches = counted(loaded.batches, "batch");
+        return Err(failure
+            .when_full("make room on the disk: then the same command with --replace completes the rows")
+            .and(&format!("; what came before is stored: {rows} in {batches}")));
     }
     match signals.received() {
         Some(number) if !loaded.complete => {
-            out.note(&format!(
-                "stopped by signal {number}: {} stored; the same command with --replace completes them",
-                counted(loaded.rows, "row")
-            ));
+            out.note(&match loaded.rows {
+                0 => format!("stopped by signal {number}: nothing of this import is stored"),
+                _ => format!(
+                    "stopped by signal {number}: {rows} stored; the same command with --replace completes them"
+                ),
+            });
             Err(Failure::signal(number))
         }
         _ => Ok(()),
@@ -240,7 +273,9 @@ fn finish(loaded: Loaded, signals: &Signals, out: Output) -> Result<()> {
 }
 
 fn parse_types(texts: &[String]) -> Result<Vec<(String, ColumnType)>> {
-    texts.iter().map(|text| parse_type(text)).collect()
+    let types = texts.iter().map(|text| parse_type(text)).collect::<Result<Vec<_>>>()?;
+    named_once("--type", &types.iter().map(|(column, _)| column.clone()).collect::<Vec<_>>())?;
+    Ok(types)
 }
 
 fn parse_type(text: &str) -> Result<(String, ColumnType)> {

@@ -2,8 +2,8 @@
 
 use duramen::cell::key_element;
 use duramen::schema::ColumnType;
-use duramen::tuple::Element;
-use duramen::{Schema, Span, Value, json};
+use duramen::tuple::{Element, decode, encode};
+use duramen::{Error, Schema, Span, Value, json};
 
 use crate::args::RangeFlags;
 use crate::failure::{Failure, Result};
@@ -18,22 +18,48 @@ pub(crate) fn whole(schema: &Schema, text: &str) -> Result<Vec<Element>> {
             format!("the key columns are {}; --prefix takes the first few", schema.key_columns().join(",")),
         ));
     }
+    encode(&elements).map_err(|error| too_long("--key", &error))?;
     Ok(elements)
 }
 
 /// The range that the flags ask for.
 pub(crate) fn span(schema: &Schema, flags: &RangeFlags) -> Result<Span> {
     if let Some(text) = &flags.prefix {
-        return Ok(Span::prefix(partial(schema, "--prefix", text)?)?);
+        let prefix = partial(schema, "--prefix", text)?;
+        return Span::prefix(prefix).map_err(|error| too_long("--prefix", &error));
     }
     let from = flags.from.as_deref().map(|text| partial(schema, "--from", text)).transpose()?;
     let to = flags.to.as_deref().map(|text| partial(schema, "--to", text)).transpose()?;
-    Ok(match (from, to) {
-        (None, None) => Span::all(),
-        (Some(from), None) => Span::from(from)?,
-        (None, Some(to)) => Span::to(to)?,
-        (Some(from), Some(to)) => Span::between(from, to)?,
-    })
+    let span = match (from, to) {
+        (None, None) => return Ok(Span::all()),
+        (Some(from), None) => Span::from(from),
+        (None, Some(to)) => Span::to(to),
+        (Some(from), Some(to)) => Span::between(from, to),
+    };
+    span.map_err(|error| too_long("the range", &error))
+}
+
+fn too_long(flag: &str, error: &Error) -> Failure {
+    Failure::usage(format!("{flag}: {}", error.message()), "no document can have that key: look at its text")
+}
+
+/// Refuses bounds that hold nothing back: an empty variable in a script must not delete everything.
+pub(crate) fn check_bounded(schema: &Schema, flags: &RangeFlags) -> Result<()> {
+    let bounds = [("--prefix", &flags.prefix), ("--from", &flags.from), ("--to", &flags.to)];
+    for (flag, text) in bounds {
+        let Some(text) = text else { continue };
+        let problem = match texts(flag, text)?.first() {
+            None => "is empty, which bounds nothing",
+            // As a prefix, an empty text that was spelt out is an element like any other.
+            Some(first) if first.is_empty() && (flag != "--prefix" || text.is_empty()) => {
+                "begins with an empty text, which bounds nothing"
+            }
+            Some(_) => continue,
+        };
+        let hint = format!("to delete every document of {}, say --all --yes", schema.name());
+        return Err(Failure::usage(format!("{flag} {problem}"), hint));
+    }
+    Ok(())
 }
 
 /// What to say where a range holds nothing.
@@ -69,11 +95,30 @@ pub(crate) fn partial(schema: &Schema, flag: &str, text: &str) -> Result<Vec<Ele
     parts.iter().zip(columns).map(|(part, column)| element(schema, flag, column, part)).collect()
 }
 
+/// A stored key as a person reads it.
+pub(crate) fn shown(key: &[u8]) -> String {
+    decode(key).map_or_else(|_| "a key that cannot be read".to_owned(), |elements| listed(&elements))
+}
+
+/// The elements of a key as a person reads them.
+pub(crate) fn listed(elements: &[Element]) -> String {
+    elements.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
 /// One element, as text of a CSV cell or as a JSON value.
 enum Part {
     Text(String),
     Value(Value),
 }
+
+impl Part {
+    fn is_empty(&self) -> bool {
+        matches!(self, Part::Text(text) | Part::Value(Value::Text(text)) if text.is_empty())
+    }
+}
+
+/// Stands behind the text as a record of its own. No argument holds a NUL.
+const END_MARK: &str = "\0";
 
 fn texts(flag: &str, text: &str) -> Result<Vec<Part>> {
     if text.trim_start().starts_with('[') {
@@ -86,19 +131,26 @@ fn texts(flag: &str, text: &str) -> Result<Vec<Part>> {
             )),
         };
     }
-    let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text.as_bytes());
-    let mut records = reader.records();
-    let first = records.next().transpose().map_err(|error| csv_wrong(flag, &error))?;
-    if records.next().is_some() {
+    let marked = format!("{text}\n{END_MARK}\n");
+    let mut reader =
+        csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(marked.as_bytes());
+    let records = reader.records().collect::<std::result::Result<Vec<_>, _>>();
+    let mut records = records.map_err(|error| csv_wrong(flag, &error))?;
+    // A quote that is not closed has swallowed the mark.
+    if records.pop().is_none_or(|last| &last != [END_MARK].as_slice()) {
         return Err(Failure::usage(
-            format!("{flag} holds more than one CSV record"),
-            "put an element with line ends in quotes",
+            format!("{flag}: a quote is opened and never closed"),
+            "close it, or double it inside of quotes where it belongs to the text: '\"5\"\" pipe\"'",
         ));
     }
-    match first {
-        Some(record) => Ok(record.iter().map(|cell| Part::Text(cell.to_owned())).collect()),
+    match records.as_slice() {
+        [record] => Ok(record.iter().map(|cell| Part::Text(cell.to_owned())).collect()),
         // The empty text is one empty element, which the reader takes for an empty line.
-        None => Ok(vec![Part::Text(String::new())]),
+        [] => Ok(vec![Part::Text(String::new())]),
+        _ => Err(Failure::usage(
+            format!("{flag} holds more than one CSV record"),
+            "put an element with line ends in quotes",
+        )),
     }
 }
 

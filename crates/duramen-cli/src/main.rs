@@ -11,6 +11,7 @@ mod args;
 mod database;
 mod demo;
 mod describe;
+mod drop;
 mod export;
 mod failure;
 mod file_system;
@@ -60,6 +61,7 @@ fn run(command: &Command, out: Output) -> Result<()> {
         Command::Get(args) => read::get(args, out),
         Command::Put(args) => write::put(args, out),
         Command::Del(args) => write::del(args, out),
+        Command::Drop(args) => drop::run(args, out),
         Command::Scan(args) => read::scan(args, out),
         Command::Count(args) => read::count(args, out),
         Command::Reduce(args) => read::reduce(args, out),
@@ -107,14 +109,17 @@ fn usage(error: &clap::Error) -> Failure {
     let suggested =
         [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
     let near = suggested.into_iter().find_map(|kind| error.get(kind)).map(ToString::to_string);
+    let values = error.get(ContextKind::ValidValue).map(|values| format!("the values are {values}"));
     let usage = rendered
         .lines()
         .find(|line| line.starts_with("Usage:"))
         .map(|line| line.replacen("Usage:", "usage:", 1));
-    let hint = match (near, usage) {
-        (Some(near), _) => format!("did you mean {near}?"),
-        (None, Some(usage)) => usage,
-        (None, None) => "see `duramen --help`".to_owned(),
+    let hint = match (near, values, usage) {
+        (Some(near), Some(values), _) => format!("did you mean {near}? {values}"),
+        (Some(near), None, _) => format!("did you mean {near}?"),
+        (None, Some(values), _) => values,
+        (None, None, Some(usage)) => usage,
+        (None, None, None) => "see `duramen --help`".to_owned(),
     };
     Failure::usage(message, hint)
 }

@@ -19,14 +19,15 @@ pub(crate) fn grouped(number: impl Into<i128>) -> String {
     text
 }
 
-/// `1 row`, `27,004 rows`.
+/// `1 row`, `27,004 rows`; also of what ends in `ch` or `y`.
 pub(crate) fn counted(number: u64, thing: &str) -> String {
-    let ending = match (number, thing.ends_with("ch")) {
-        (1, _) => "",
-        (_, true) => "es",
-        (_, false) => "s",
-    };
-    format!("{} {thing}{ending}", grouped(number))
+    let number_text = grouped(number);
+    match thing.strip_suffix('y') {
+        _ if number == 1 => format!("{number_text} {thing}"),
+        Some(stem) => format!("{number_text} {stem}ies"),
+        None if thing.ends_with("ch") => format!("{number_text} {thing}es"),
+        None => format!("{number_text} {thing}s"),
+    }
 }
 
 /// Bytes with the largest unit that leaves a number of at least one.
@@ -81,7 +82,15 @@ mod tests {
         ] {
             assert_eq!(bytes(count), text);
         }
-        assert_eq!((counted(1, "batch").as_str(), counted(2000, "row").as_str()), ("1 batch", "2,000 rows"));
+        for (count, thing, text) in [
+            (1, "batch", "1 batch"),
+            (2, "batch", "2 batches"),
+            (1, "entry", "1 entry"),
+            (0, "entry", "0 entries"),
+            (2000, "row", "2,000 rows"),
+        ] {
+            assert_eq!(counted(count, thing), text);
+        }
         assert_eq!(time(Duration::from_micros(1_234)), "1.2 ms");
         assert_eq!(time(Duration::from_micros(12_345_678)), "12.34 s");
         assert_eq!(rate(27_004, Duration::from_millis(500)), 54_008);

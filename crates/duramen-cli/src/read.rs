@@ -23,7 +23,7 @@ pub(crate) fn get(args: &GetArgs, out: Output) -> Result<()> {
     let Some(document) = snapshot.get(schema.name(), key)? else {
         return Err(Failure::said(
             FAILED,
-            duramen::Code::InvalidArgument,
+            duramen::Code::NoSuchKey,
             format!("{} has no document under {}", schema.name(), args.key),
             format!(
                 "the key columns are {}; `duramen scan --prefix` shows what is near",

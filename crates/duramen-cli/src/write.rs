@@ -116,6 +116,7 @@ pub(crate) fn del(args: &DelArgs, out: Output) -> Result<()> {
     let db = database::open_to_write(&args.target.db, level)?;
     let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
+    keys::check_bounded(&schema, &args.range)?;
     if args.all && !args.yes {
         ask(&snapshot, &schema, out)?;
     }
@@ -168,7 +169,7 @@ fn one(db: &Db, schema: &Schema, text: &str) -> Result<Deleted> {
     if !found {
         return Err(Failure::said(
             FAILED,
-            duramen::Code::InvalidArgument,
+            duramen::Code::NoSuchKey,
             format!("{} has no document under {text}", schema.name()),
             "nothing was changed",
         ));
@@ -226,28 +227,28 @@ impl Batches<'_> {
 /// Deletes that failed after others have been committed.
 fn cut_short(error: duramen::Error, deleted: &Deleted) -> Failure {
     let failure = Failure::from(error);
-    match deleted.batches {
-        0 => failure,
-        batches => failure.and(&format!(
-            "; what came before is deleted: {} in {}",
-            counted(deleted.rows, "document"),
-            counted(batches, "batch")
-        )),
+    if deleted.batches == 0 {
+        return failure;
     }
+    let done = counted(deleted.rows, "document");
+    failure
+        .when_full("make room on the disk: then the same command deletes the rest")
+        .and(&format!("; what came before is deleted: {done} in {}", counted(deleted.batches, "batch")))
 }
 
 fn ask(snapshot: &Snapshot, schema: &Schema, out: Output) -> Result<()> {
-    let count = snapshot.count(schema.name(), Span::all())?;
-    let question = format!("This deletes all {} documents of {}.", grouped(count), schema.name());
-    if !out.is_json() && confirm(&question) {
+    let all = format!(
+        "all {} documents of {}",
+        grouped(snapshot.count(schema.name(), Span::all())?),
+        schema.name()
+    );
+    agree(out, &format!("This deletes {all}."), &format!("del --all would delete {all}"))
+}
+
+/// Asks whether what cannot be taken back is wanted; where nobody can be asked, refuses.
+pub(crate) fn agree(out: Output, question: &str, would: &str) -> Result<()> {
+    if !out.is_json() && confirm(question) {
         return Ok(());
     }
-    Err(Failure::usage(
-        format!(
-            "del --all would delete all {} documents of {}, and was not confirmed",
-            grouped(count),
-            schema.name()
-        ),
-        "add --yes if that is what you want",
-    ))
+    Err(Failure::usage(format!("{would}, and was not confirmed"), "add --yes if that is what you want"))
 }

@@ -7,7 +7,7 @@ mod row;
 #[cfg(test)]
 mod tests;
 
-pub use row::{BadCell, RowEncoder, key_element};
+pub use row::{BadCell, Misfit, RowEncoder, key_element};
 
 use crate::schema::ColumnType;
 
@@ -45,8 +45,8 @@ pub fn fits(known: ColumnType, cell: &[u8]) -> bool {
     }
 }
 
-/// Canonical text of an `i64`: no plus, no leading zero, no `-0`.
-fn parse_int(cell: &[u8]) -> Option<i64> {
+/// Canonical text of an `i64`, or of a `u64` beyond it: no plus, no leading zero, no `-0`.
+fn parse_int(cell: &[u8]) -> Option<i128> {
     let (negative, digits) = match cell {
         [b'-', digits @ ..] => (true, digits),
         digits => (false, digits),
@@ -55,7 +55,6 @@ fn parse_int(cell: &[u8]) -> Option<i64> {
         [] => return None,
         [b'0'] => return (!negative).then_some(0),
         [b'0', ..] => return None,
-        _ if digits.len() > 19 => return None,
         _ => {}
     }
     let mut magnitude: u64 = 0;
@@ -64,21 +63,9 @@ fn parse_int(cell: &[u8]) -> Option<i64> {
         if value > 9 {
             return None;
         }
-        // At most 19 digits: below 10^19, which 64 bits hold.
-        magnitude = magnitude * 10 + u64::from(value);
+        magnitude = magnitude.checked_mul(10)?.checked_add(value.into())?;
     }
-    if negative { 0_i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
-}
-
-/// Canonical text of an `i64` or of a `u64` beyond it; the latter only where integers were asked for.
-fn parse_wide_int(cell: &[u8]) -> Option<i128> {
-    if let Some(value) = parse_int(cell) {
-        return Some(i128::from(value));
-    }
-    let canonical = cell.first().is_some_and(|&byte| (b'1'..=b'9').contains(&byte))
-        && cell.iter().all(u8::is_ascii_digit);
-    let text = std::str::from_utf8(cell).ok().filter(|_| canonical)?;
-    text.parse::<u64>().ok().map(i128::from)
+    if negative { 0_i64.checked_sub_unsigned(magnitude).map(i128::from) } else { Some(magnitude.into()) }
 }
 
 /// A number with a decimal point or an exponent, finite; or canonical integer text.
@@ -90,7 +77,7 @@ fn parse_float(cell: &[u8]) -> Option<f64> {
     }
     let mut rest = &digits[whole..];
     if rest.is_empty() {
-        return parse_int(cell).and_then(|value| crate::schema::exact_float(i128::from(value)));
+        return parse_int(cell).and_then(crate::schema::exact_float);
     }
     if let [b'.', tail @ ..] = rest {
         let fraction = count_digits(tail);

@@ -188,7 +188,8 @@ impl Db {
     /// Reads every document of every collection: it decodes, lies under its own key, and its fields fit its columns.
     ///
     /// # Errors
-    /// What reading the disk said; documents that are wrong are in the report.
+    /// What kept it from reading at all. What cannot be read from the disk is in the report, as are documents that are
+    /// wrong.
     pub fn check_documents(&self) -> Result<DocumentReport> {
         verify::documents(&self.snapshot()?)
     }

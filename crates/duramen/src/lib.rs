@@ -89,7 +89,7 @@ pub use snapshot::Snapshot;
 pub use span::Span;
 pub use time::Time;
 pub use transaction::Transaction;
-pub use verify::DocumentReport;
+pub use verify::{DocumentReport, Unreadable};
 
 pub use duramen_disk::{Disk, FileSystem, MemDisk, OsDisk, SyncMethod};
 pub use duramen_engine::ids::{CommitSeq, DatabaseId};

@@ -2,11 +2,12 @@
 
 use crate::document::Document;
 use crate::engine::Direction;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::reads::Reads;
 use crate::schema::Schema;
 use crate::snapshot::Snapshot;
 use crate::span::Span;
+use crate::tuple::{Element, decode};
 
 /// Problems beyond this many are counted and not listed.
 const PROBLEMS_MAX: usize = 100;
@@ -16,7 +17,9 @@ const PROBLEMS_MAX: usize = 100;
 pub struct DocumentReport {
     /// Collections read.
     pub collections: u64,
-    /// Documents read.
+    /// What damage keeps from being read, at most once for each of them.
+    pub unreadable: Vec<Unreadable>,
+    /// Documents read: in a damaged collection, those before the first damage and those behind the last.
     pub documents: u64,
     /// What is wrong, in words; the first hundred.
     pub problems: Vec<String>,
@@ -24,11 +27,24 @@ pub struct DocumentReport {
     pub problem_count: u64,
 }
 
+/// A stretch of a collection that damage keeps from being read: not every document in it need be damaged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// The collection.
+    pub collection: String,
+    /// The last key before it; `None` if it begins with the collection.
+    pub after: Option<Vec<Element>>,
+    /// The first key behind it; `None` if it ends with the collection.
+    pub before: Option<Vec<Element>>,
+    /// What reading on met, in words.
+    pub why: String,
+}
+
 impl DocumentReport {
     /// Whether nothing is wrong.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.problem_count == 0
+        self.problem_count == 0 && self.unreadable.is_empty()
     }
 
     fn problem(&mut self, what: String) {
@@ -42,20 +58,86 @@ impl DocumentReport {
 /// Reads every document of every collection: it decodes, lies under its own key, and each field has its column's type.
 ///
 /// # Errors
-/// What reading the disk said; documents that are wrong are in the report.
+/// What kept it from reading at all. What cannot be read from the disk is in the report, as are documents that are wrong.
 pub(crate) fn documents(snapshot: &Snapshot) -> Result<DocumentReport> {
     let mut report = DocumentReport::default();
-    for schema in snapshot.collections()? {
-        report.collections += 1;
-        let mut rows = snapshot.rows(schema.name(), Span::all(), Direction::Forward)?;
-        while let Some((key, stored)) = rows.next()? {
-            report.documents += 1;
-            if let Some(problem) = problem_of(&schema, key, stored) {
-                report.problem(format!("{} {}: {problem}", schema.name(), shown(key)));
-            }
+    let schemas = match snapshot.collections() {
+        Err(error) if is_of_disk(&error) => {
+            report.problem(format!("the collections cannot be listed: {error}"));
+            return Ok(report);
         }
+        listed => listed?,
+    };
+    for schema in schemas {
+        report.collections += 1;
+        let mut reader = Reader { snapshot, schema: &schema, report: &mut report };
+        reader.collection()?;
     }
     Ok(report)
+}
+
+/// Whether the disk would not give what lies on it, or something else.
+fn is_of_disk(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io)
+}
+
+/// How far a collection was read one way.
+#[derive(Default)]
+struct Reached {
+    key: Option<Vec<u8>>,
+    damage: Option<Error>,
+}
+
+/// Reads one collection.
+struct Reader<'a> {
+    snapshot: &'a Snapshot,
+    schema: &'a Schema,
+    report: &'a mut DocumentReport,
+}
+
+impl Reader<'_> {
+    /// From the start; and from the end, if damage is in the way.
+    fn collection(&mut self) -> Result<()> {
+        let before = self.read(Direction::Forward, None)?;
+        let Some(damage) = before.damage else { return Ok(()) };
+        let behind = self.read(Direction::Reverse, before.key.as_deref())?;
+        let elements = |key: Option<Vec<u8>>| key.and_then(|key| decode(&key).ok());
+        self.report.unreadable.push(Unreadable {
+            collection: self.schema.name().to_owned(),
+            after: elements(before.key),
+            before: elements(behind.key),
+            why: damage.message().to_owned(),
+        });
+        Ok(())
+    }
+
+    /// Reads to the other end, to damage, or to a key that was read already.
+    fn read(&mut self, direction: Direction, known: Option<&[u8]>) -> Result<Reached> {
+        let mut reached = Reached::default();
+        let mut rows = match self.snapshot.rows(self.schema.name(), Span::all(), direction) {
+            Err(error) if is_of_disk(&error) => return Ok(Reached { key: None, damage: Some(error) }),
+            rows => rows?,
+        };
+        loop {
+            let (key, stored) = match rows.next() {
+                Ok(Some((key, _))) if known == Some(key) => return Ok(reached),
+                Ok(Some(row)) => row,
+                Ok(None) => return Ok(reached),
+                Err(error) if is_of_disk(&error) => {
+                    reached.damage = Some(error);
+                    return Ok(reached);
+                }
+                Err(error) => return Err(error),
+            };
+            self.report.documents += 1;
+            if let Some(problem) = problem_of(self.schema, key, stored) {
+                self.report.problem(format!("{} {}: {problem}", self.schema.name(), shown(key)));
+            }
+            let last = reached.key.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(key);
+        }
+    }
 }
 
 fn problem_of(schema: &Schema, key: &[u8], stored: &[u8]) -> Option<String> {
@@ -82,7 +164,7 @@ fn problem_of(schema: &Schema, key: &[u8], stored: &[u8]) -> Option<String> {
 }
 
 fn shown(key: &[u8]) -> String {
-    match crate::tuple::decode(key) {
+    match decode(key) {
         Ok(elements) => elements.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
         Err(_) => "(a key that cannot be read)".to_owned(),
     }

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use csv::ByteRecord;
-use duramen::cell::{self, BadCell, RowEncoder};
+use duramen::cell::{self, BadCell, Misfit, RowEncoder};
 use duramen::schema::ColumnType;
 use duramen::{RowBatch, Schema};
 
@@ -16,6 +16,7 @@ use super::progress::Progress;
 use super::records::Records;
 use super::source::Input;
 use crate::failure::{Failure, Result};
+use crate::numbers::grouped;
 use crate::signals::Signals;
 
 /// Rows of a stream that are looked at before the first is stored.
@@ -53,6 +54,9 @@ pub(super) fn prepare(
             inference.look(&records.record);
             sample.push_back(records.record.clone());
         }
+        if sample.len() == SAMPLE_ROWS {
+            inference.settle_as_text(asked, progress);
+        }
     }
     let schema = asked.settle(&inference.columns(asked))?;
     let encoder = RowEncoder::new(&schema, &records.header, &null_markers)?;
@@ -89,16 +93,21 @@ impl RowSource for CsvRows {
 }
 
 fn bad_cell(line: u64, bad: &BadCell, collection_existed: bool) -> Failure {
-    let hint = match (bad.wanted, collection_existed) {
-        (ColumnType::Text | ColumnType::Any, _) => "mend the line, or convert the input to UTF-8".to_owned(),
-        _ if bad.problem.starts_with("is null") => "mend the line, or choose another key".to_owned(),
-        (_, false) => {
-            format!("if the column is text, import into a new collection with --type {}=text", bad.column)
+    let (column, wanted) = (&bad.column, bad.wanted);
+    let hint = match bad.why {
+        Misfit::NotUtf8 => "mend the line, or convert the input to UTF-8".to_owned(),
+        Misfit::NullInKey => "mend the line, or choose another key".to_owned(),
+        Misfit::KeyTooLong => "mend the line, or choose shorter columns as the key".to_owned(),
+        Misfit::TooLarge => "leave that cell out".to_owned(),
+        Misfit::OtherType if wanted == ColumnType::Unknown => {
+            format!("the input has changed while it was read: import it again, or say --type {column}=TYPE")
         }
-        (wanted, true) => format!(
-            "the collection holds {wanted} there: mend the line, or import into a new collection with --type {}=text",
-            bad.column
+        Misfit::OtherType if collection_existed => format!(
+            "the collection holds {wanted} there: mend the line, or import into a new collection with --type {column}=text"
         ),
+        Misfit::OtherType => {
+            format!("if the column is text, import into a new collection with --type {column}=text")
+        }
     };
     Failure::data(format!("line {line}, column {}: {}", bad.column, bad.problem), hint)
 }
@@ -160,16 +169,30 @@ impl Inference {
         }
     }
 
-    /// The columns with their types. One of nulls alone is an integer if it is summed, else text.
+    /// Settles columns without a value: more rows are to come, and text takes all that they may hold.
+    fn settle_as_text(&mut self, asked: &Asked, progress: &Progress) {
+        let mut settled = Vec::new();
+        for column in self.columns.iter_mut().filter(|column| column.kind == ColumnType::Unknown) {
+            if !asked.sums(&column.name) {
+                column.kind = ColumnType::Text;
+                settled.push(column.name.as_str());
+            }
+        }
+        if !settled.is_empty() {
+            progress.note(&format!(
+                "without a value in the first {} rows, and text from now on: {}; --type COLUMN=TYPE says otherwise",
+                grouped(SAMPLE_ROWS as u64),
+                settled.join(", ")
+            ));
+        }
+    }
+
+    /// The columns with their types. One without a value is an integer if it is summed; else its first value decides,
+    /// whenever that comes.
     fn columns(&self, asked: &Asked) -> Vec<(String, ColumnType)> {
-        let summed = |name: &String| {
-            asked.sum.contains(name)
-                || asked.stored.as_ref().is_some_and(|stored| stored.sum_columns().contains(name))
-        };
         let columns = self.columns.iter().map(|column| {
             let kind = match column.kind {
-                ColumnType::Unknown if summed(&column.name) => ColumnType::Int,
-                ColumnType::Unknown => ColumnType::Text,
+                ColumnType::Unknown if asked.sums(&column.name) => ColumnType::Int,
                 known => known,
             };
             (column.name.clone(), kind)

@@ -3,6 +3,9 @@
 //! Owns the threads of an import and their order of events: batches are taken in the order of the input, so when a
 //! row turns out to be bad every batch before it has been taken. The first failure stops the reading; what is being
 //! committed is finished. Acknowledgements are printed by the one thread that waits for all.
+//!
+//! The collection is created, or takes its new columns, in the transaction of the first batch: where that fails,
+//! nothing is left of it, and other terms can be tried.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
@@ -14,6 +17,7 @@ use duramen::{Code, Db, RowBatch, Schema};
 
 use super::progress::Progress;
 use crate::failure::{FAILED, Failure, Result};
+use crate::keys;
 use crate::output::Output;
 use crate::signals::Signals;
 
@@ -32,7 +36,8 @@ pub(super) trait RowSource: Send {
 
 /// What the user asked for.
 pub(super) struct Terms {
-    pub(super) collection: String,
+    /// The collection as it is to be, as far as is known before the first row.
+    pub(super) schema: Schema,
     pub(super) batch_rows: usize,
     pub(super) threads: usize,
     pub(super) replace: bool,
@@ -85,13 +90,15 @@ pub(super) fn run(
     // Never joined: it may wait for standard input for ever, and ends with the process.
     thread::spawn(move || read(rows, reading.0, &batches, &reading.1));
     let queue = Arc::new(Mutex::new(queue));
+    let settled = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..terms.threads)
         .map(|_| {
             let writer = Writer {
                 db: db.clone(),
-                collection: terms.collection.clone(),
+                schema: terms.schema.clone(),
                 replace: terms.replace,
                 stop: Arc::clone(&stop),
+                settled: Arc::clone(&settled),
             };
             let (queue, events) = (Arc::clone(&queue), events.clone());
             thread::spawn(move || {
@@ -104,10 +111,16 @@ pub(super) fn run(
         })
         .collect();
     drop(events);
-    let loaded = attend(&inbox, terms.ack, out, signals, progress, &stop);
+    let mut loaded = attend(&inbox, terms.ack, out, signals, progress, &stop);
     for writer in writers {
         if writer.join().is_err() {
             return Loaded { failure: Some(panicked()), ..loaded };
+        }
+    }
+    if loaded.complete && loaded.batches == 0 {
+        match db.transact_with_receipt(|tx| tx.ensure(&terms.schema)) {
+            Ok((_, receipt)) => loaded.seq = receipt.seq().0,
+            Err(error) => loaded = Loaded { failure: Some(error.into()), ..Loaded::default() },
         }
     }
     loaded
@@ -193,7 +206,10 @@ fn read(
                 Ok(None) => break true,
                 // The rows of this batch before the bad one are not stored: a batch is stored whole or not at all.
                 Err(failure) => {
-                    let _ = batches.send(Err(failure));
+                    // After a signal there is nothing to say: that not all was read is known from what is missing.
+                    if !matches!(failure, Failure::Exit(_)) {
+                        let _ = batches.send(Err(failure));
+                    }
                     return;
                 }
             }
@@ -214,9 +230,11 @@ fn read(
 
 struct Writer {
     db: Db,
-    collection: String,
+    schema: Schema,
     replace: bool,
     stop: Arc<AtomicBool>,
+    /// Whether the collection is there, under these terms.
+    settled: Arc<AtomicBool>,
 }
 
 impl Writer {
@@ -243,25 +261,28 @@ impl Writer {
 
     fn commit(&self, batch: &Batch) -> Result<Event> {
         let mut in_the_way = None;
+        let settled = self.settled.load(Ordering::Relaxed);
         let stored = self.db.transact_with_receipt(|tx| {
-            if let Some(grown) = &batch.grown {
-                tx.ensure(grown)?;
+            match &batch.grown {
+                Some(grown) => _ = tx.ensure(grown)?,
+                None if settled => {}
+                None => _ = tx.ensure(&self.schema)?,
             }
             if self.replace {
-                return tx.put_rows(&self.collection, &batch.rows);
+                return tx.put_rows(self.schema.name(), &batch.rows);
             }
-            in_the_way = tx.insert_rows(&self.collection, &batch.rows)?;
+            in_the_way = tx.insert_rows(self.schema.name(), &batch.rows)?;
             match in_the_way {
                 None => Ok(()),
                 Some(_) => Err(duramen::Error::new(Code::AlreadyExists, "a key is there already")),
             }
         });
         match (stored, in_the_way) {
-            (Ok(((), receipt)), _) => Ok(Event::Stored {
-                number: batch.number,
-                rows: batch.rows.len() as u64,
-                seq: receipt.seq().0,
-            }),
+            (Ok(((), receipt)), _) => {
+                self.settled.store(true, Ordering::Relaxed);
+                let rows = batch.rows.len() as u64;
+                Ok(Event::Stored { number: batch.number, rows, seq: receipt.seq().0 })
+            }
             (Err(error), Some(index)) if error.code() == Code::AlreadyExists => {
                 Err(self.repeated(batch, index))
             }
@@ -271,15 +292,11 @@ impl Writer {
 
     fn repeated(&self, batch: &Batch, index: usize) -> Failure {
         let line = batch.lines.get(index).copied().unwrap_or(0);
-        let key = batch.rows.iter().nth(index).map(|(key, _)| duramen::tuple::decode(key));
-        let shown = match key {
-            Some(Ok(elements)) => elements.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
-            _ => "its key".to_owned(),
-        };
+        let key = batch.rows.iter().nth(index).map_or_else(String::new, |(key, _)| keys::shown(key));
         Failure::said(
             FAILED,
             Code::AlreadyExists,
-            format!("line {line}: {} has a document under {shown} already", self.collection),
+            format!("line {line}: {} has a document under {key} already", self.schema.name()),
             "--replace puts the later document in its place",
         )
     }

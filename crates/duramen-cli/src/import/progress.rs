@@ -1,4 +1,4 @@
-//! The progress bar of an import: on a terminal, after a second, with rows a second.
+//! What an import tells on its way: the progress bar, on a terminal, after a second, with rows a second; and notes.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How far an import is.
 pub(crate) struct Progress {
-    wanted: bool,
+    out: Output,
     begun: Instant,
     bytes_read: Arc<AtomicU64>,
     bytes_total: Option<u64>,
@@ -23,13 +23,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(super) fn new(out: Output, bytes_read: Arc<AtomicU64>, bytes_total: Option<u64>) -> Progress {
-        Progress {
-            wanted: out.shows_progress(),
-            begun: Instant::now(),
-            bytes_read,
-            bytes_total,
-            bar: OnceCell::new(),
-        }
+        Progress { out, begun: Instant::now(), bytes_read, bytes_total, bar: OnceCell::new() }
     }
 
     /// Shows how far the reading of types is.
@@ -43,12 +37,20 @@ impl Progress {
     }
 
     fn show(&self, message: impl Fn() -> String) {
-        if !self.wanted || self.begun.elapsed() < PATIENCE {
+        if !self.out.shows_progress() || self.begun.elapsed() < PATIENCE {
             return;
         }
         let bar = self.bar.get_or_init(|| new_bar(self.bytes_total));
         bar.set_position(self.bytes_read.load(Ordering::Relaxed));
         bar.set_message(message());
+    }
+
+    /// Says something beside the bar.
+    pub(super) fn note(&self, text: &str) {
+        match self.bar.get() {
+            Some(bar) => bar.suspend(|| self.out.note(text)),
+            None => self.out.note(text),
+        }
     }
 
     /// Takes the bar away.

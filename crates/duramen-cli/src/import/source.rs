@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flate2::read::MultiGzDecoder;
-
+use super::gunzip::{self, Gunzip, Trailing};
+use super::stream::{Stopped, Stream};
 use crate::failure::{Failure, Result};
+use crate::signals::Signals;
 
+/// What the command line calls it.
+const STANDARD_INPUT: &str = "-";
 const BUFFER_BYTES: usize = 256 * 1024;
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 /// Bytes of an input, without compression and byte order mark.
@@ -26,14 +28,20 @@ pub(crate) struct Input {
     file: Option<File>,
     bytes_read: Arc<AtomicU64>,
     bytes_total: Option<u64>,
+    signals: Signals,
 }
 
 impl Input {
     /// Finds and opens a file; `-` is standard input.
     pub(super) fn open(path: &Path) -> Result<Input> {
-        let mut input =
-            Input { path: path.to_owned(), file: None, bytes_read: Arc::default(), bytes_total: None };
-        if path == Path::new("-") {
+        let mut input = Input {
+            path: path.to_owned(),
+            file: None,
+            bytes_read: Arc::default(),
+            bytes_total: None,
+            signals: Signals::default(),
+        };
+        if path == Path::new(STANDARD_INPUT) {
             return Ok(input);
         }
         let failed = |error: io::Error| Failure::io("read", path, &error);
@@ -52,9 +60,18 @@ impl Input {
         Ok(input)
     }
 
+    /// The same input, no longer waited for once a signal has come.
+    pub(super) fn until(self, signals: Signals) -> Input {
+        Input { signals, ..self }
+    }
+
     /// What messages call it.
     pub(super) fn name(&self) -> String {
-        if self.file.is_none() { "standard input".to_owned() } else { self.path.display().to_string() }
+        if self.path == Path::new(STANDARD_INPUT) {
+            "standard input".to_owned()
+        } else {
+            self.path.display().to_string()
+        }
     }
 
     /// Whether it can be read twice.
@@ -78,23 +95,23 @@ impl Input {
         let raw: Box<dyn Read + Send> = if self.is_regular() {
             Box::new(File::open(&self.path).map_err(failed)?)
         } else {
-            match self.file.take() {
+            let waiting: Box<dyn Read + Send> = match self.file.take() {
                 Some(file) => Box::new(file),
                 None => Box::new(io::stdin()),
-            }
+            };
+            Box::new(Stream::new(waiting, self.signals.clone()))
         };
         self.bytes_read.store(0, Ordering::Relaxed);
         let counted = Counted { inner: raw, count: Arc::clone(&self.bytes_read) };
         let mut plain = BufReader::with_capacity(BUFFER_BYTES, counted);
-        let start = fill(&mut plain).map_err(failed)?;
-        let mut reader: Reader = if start.starts_with(&GZIP_MAGIC) {
-            Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(plain)))
+        let name = self.name();
+        let unread = |error: io::Error| read_failure(&name, &error);
+        let mut reader: Reader = if fill(&mut plain).map_err(unread)?.starts_with(&gunzip::MAGIC) {
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, Gunzip::new(plain)))
         } else {
             Box::new(plain)
         };
-        let marked = fill(&mut *reader)
-            .map_err(|error| read_failure(&self.name(), &error))?
-            .starts_with(&BYTE_ORDER_MARK);
+        let marked = fill(&mut *reader).map_err(unread)?.starts_with(&BYTE_ORDER_MARK);
         if marked {
             reader.consume(BYTE_ORDER_MARK.len());
         }
@@ -116,7 +133,14 @@ fn fill(reader: &mut dyn BufRead) -> io::Result<&[u8]> {
 
 /// What went wrong while reading, in words that name the likely cause.
 pub(super) fn read_failure(name: &str, error: &io::Error) -> Failure {
+    let inner = error.get_ref();
+    if let Some(Stopped(number)) = inner.and_then(|inner| inner.downcast_ref()) {
+        return Failure::signal(*number);
+    }
     match error.kind() {
+        _ if inner.is_some_and(|inner| inner.is::<Trailing>()) => {
+            Failure::data(format!("{name}: {error}"), "cut off what follows, or fetch the file again")
+        }
         io::ErrorKind::UnexpectedEof => Failure::data(
             format!("{name} ends in the middle of its gzip stream"),
             "the file was cut: fetch it again",

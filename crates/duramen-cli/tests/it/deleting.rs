@@ -1,4 +1,4 @@
-//! Deletes of many rows: in batches, in one go where that is all, and stopped in the middle.
+//! Deletes of many rows: in batches, in one go where that is all, and stopped in the middle; and collections dropped.
 
 use std::process::Command;
 
@@ -47,6 +47,64 @@ fn all_is_deleted_in_one_transaction() {
     let sums = json(&scratch.ok(&["reduce", "db", "-c", "flights", "--prefix", "EV", "--json"]));
     assert_eq!((&sums["count"], &sums["sum"]["dep_delay"]), (&4_171.into(), &96_649.into()));
     scratch.ok(&["check", "db"]);
+}
+
+/// An empty variable in a script must not delete everything.
+#[test]
+fn bounds_that_bound_nothing_delete_nothing() {
+    let scratch = Scratch::with_january();
+    for bounds in [
+        &["--prefix", "[]"][..],
+        &["--prefix", ""],
+        &["--from", "[]"],
+        &["--from", ""],
+        &["--from", "\"\""],
+        &["--from", "[\"\"]"],
+        &["--from", ",2013-01-01T10:00:00Z"],
+        &["--to", ""],
+        &["--to", "[]"],
+        &["--from", "", "--to", "EV"],
+        &["--from", "EV", "--to", "[]"],
+    ] {
+        for yes in [&[][..], &["--yes"]] {
+            let ran = scratch.run(&[&["del", "db", "-c", "flights"], bounds, yes].concat());
+            assert_eq!(ran.code, Some(2), "{bounds:?}: {}{}", ran.stdout, ran.stderr);
+            assert!(
+                ran.stderr.contains("bounds nothing") && ran.stderr.contains("--all --yes"),
+                "{}",
+                ran.stderr
+            );
+        }
+    }
+    assert_eq!(count(&scratch), 27_004);
+    // To look at them is harmless, and an empty element that is spelt out is one.
+    assert_eq!(scratch.ok(&["count", "db", "-c", "flights", "--from", ""]), "27004\n");
+    scratch.ok(&["del", "db", "-c", "flights", "--prefix", "[\"\"]"]);
+    assert_eq!(count(&scratch), 27_004);
+}
+
+#[test]
+fn a_dropped_collection_is_gone_with_its_key() {
+    let scratch = Scratch::with_january();
+    for flags in [&[][..], &["--json"]] {
+        let ran = scratch.run(&[&["drop", "db", "-c", "flights"], flags].concat());
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{}", ran.stderr);
+        for words in ["drop flights with its 27,004 documents", "was not confirmed", "add --yes"] {
+            assert!(ran.stderr.contains(words), "{words}: {}", ran.stderr);
+        }
+    }
+    let near = scratch.run(&["drop", "db", "-c", "flight", "--yes"]);
+    assert!(near.code == Some(1) && near.stderr.contains("did you mean flights?"), "{}", near.stderr);
+    let said = scratch.ok(&["drop", "db", "-c", "flights", "--yes"]);
+    assert!(said.starts_with("dropped flights with its 27,004 documents, seq "), "{said}");
+    let again = scratch.run(&["drop", "db", "-c", "flights", "--yes"]);
+    assert!(again.code == Some(1) && again.stderr.contains("E0901"), "{}", again.stderr);
+    assert_eq!(scratch.ok(&["collections", "db"]), "");
+    scratch.ok(&["check", "db"]);
+    // The name is free for other terms.
+    let key = ["--key", "origin,time_hour,flight,carrier", "--null", "NA", "--durability", "process"];
+    scratch.ok(&[&["import", "db", JANUARY, "-c", "flights"], &key[..]].concat());
+    assert_eq!(count(&scratch), 27_004);
 }
 
 #[cfg(unix)]

@@ -52,4 +52,11 @@ fn the_demo_is_not_shown_in_memory_unless_told() {
         ran.stderr
     );
     assert!(!path.exists());
+    // Told to, it does not say of memory that it is a disk.
+    let mut demo =
+        scratch.command_as_is(&["demo", "--allow-tmpfs", "--quiet", "--dir", path.to_str().unwrap()]);
+    let ran: Ran = output(&mut demo).unwrap().into();
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains("each synced, to what survives no power cut"), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("on disk"), "{}", ran.stdout);
 }

@@ -92,6 +92,7 @@ fn results() {
         ("check", &["check", "db"]),
         ("put", &["put", "db", "{\"id\":3,\"town\":\"Voss\"}", "-c", "rows"]),
         ("del", &["del", "db", "-c", "rows", "--prefix", "Oslo"]),
+        ("drop", &["drop", "db", "-c", "rows", "--yes"]),
         ("completions", &["completions", "bash"]),
     ];
     for (name, args) in commands {

@@ -1,6 +1,6 @@
 //! Bad input: each a sentence with a hint and the exit code of the contract, nothing stored by halves, never a panic.
 
-use crate::runner::{Ran, Scratch, json};
+use crate::runner::{Ran, Scratch, json, output_into};
 
 fn refused(ran: &Ran, code: i32, words: &str) {
     assert_eq!(ran.code, Some(code), "{}{}", ran.stdout, ran.stderr);
@@ -120,6 +120,10 @@ fn arguments_that_are_wrong() {
         (&["count", "db", "-c", "rows", "--prefix", "[1"], "begins like a JSON array"),
         (&["count", "db", "-c", "rows", "--prefix", "[null]"], "a JSON null cannot be the id"),
         (&["count", "db", "-c", "rows", "--prefix", "1\n2"], "more than one CSV record"),
+        (&["count", "db", "-c", "rows", "--prefix", "\"1"], "a quote is opened and never closed"),
+        (&["count", "db", "-c", "rows", "--from", "\"1\n2\n"], "a quote is opened and never closed"),
+        (&["count", "db", "-c", ""], "a name has 1 to 255 bytes"),
+        (&["count", "db", "-c", "a\u{7}b"], "no control characters"),
         (&["get", "db", "-c", "rows", "--key", ""], "\"\" cannot be the id"),
         (&["get", "db", "-c", "rows", "--key", "[]"], "0 of the 1 elements"),
         (&["del", "db", "-c", "rows"], "required"),
@@ -132,7 +136,15 @@ fn arguments_that_are_wrong() {
         (&["import", "db", "rows.csv", "-c", "rows", "--type", "n"], "names no type"),
         (&["import", "db", "rows.csv", "-c", "rows", "--type", "n=number"], "\"number\" is no type"),
         (&["import", "db", "rows.csv", "-c", "rows", "--type", "m=int"], "no such column"),
+        (&["import", "db", "rows.csv", "-c", "rows", "--type", "n=int,n=text"], "names the column n twice"),
         (&["import", "db", "rows.csv", "-c", "new"], "needs a key"),
+        (&["import", "db", "rows.csv", "-c", "", "--key", "id"], "a name has 1 to 255 bytes"),
+        (&["import", "db", "rows.csv", "-c", "new", "--key", ""], "a column has a name"),
+        (&["import", "db", "rows.csv", "-c", "new", "--key", "id,id"], "--key names the column id twice"),
+        (
+            &["import", "db", "rows.csv", "-c", "new", "--key", "id", "--sum", "n,n"],
+            "--sum names the column n twice",
+        ),
         (&["import", "db", "-", "-c", "rows"], "does not tell its format"),
         (&["completions", "tcl"], "invalid value"),
     ] {
@@ -145,6 +157,48 @@ fn arguments_that_are_wrong() {
             "{args:?}"
         );
         assert!(said["message"].as_str().unwrap().contains(words), "{args:?}: {said}");
+    }
+}
+
+/// A key that no document can have is wrong whatever the database holds.
+#[test]
+fn keys_that_are_too_long_are_wrong_arguments() {
+    let scratch = Scratch::with_rows("id,n\nx,2\n", &["--key", "id"]);
+    let long = "k".repeat(2000);
+    for (command, flag) in
+        [("get", "--key"), ("del", "--key"), ("count", "--prefix"), ("scan", "--from"), ("export", "--to")]
+    {
+        let format: &[&str] = if command == "export" { &["--format", "csv"] } else { &[] };
+        let ran = scratch.run(&[&[command, "db", "-c", "rows", flag, &long], format].concat());
+        refused(&ran, 2, "a key may take 1024");
+    }
+}
+
+#[test]
+fn values_that_are_wrong_get_those_there_are() {
+    let scratch = Scratch::with_rows("id,n\n1,2\n", &["--key", "id"]);
+    for (args, words) in [
+        (
+            &["import", "db", "rows.csv", "-c", "rows", "--durability", "turbo"][..],
+            "the values are memory, process, disk",
+        ),
+        (&["export", "db", "-c", "rows", "--format", "xml"], "the values are csv, ndjson"),
+        (&["export", "db", "-c", "rows", "--format", "ndjsn"], "did you mean ndjson? the values are"),
+        (&["completions", "foo"], "the values are bash, elvish, fish, powershell, zsh"),
+    ] {
+        refused(&scratch.run(args), 2, words);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_output_that_is_full_is_no_full_database() {
+    let scratch = Scratch::with_rows("id,n\n1,2\n", &["--key", "id"]);
+    for args in [&["count", "db", "-c", "rows"][..], &["export", "db", "-c", "rows", "--format", "csv"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let ran: Ran = output_into(&mut scratch.command(args), full).unwrap().into();
+        refused(&ran, 1, "make room where it lies");
+        assert!(!ran.stderr.contains("delete rows"), "{}", ran.stderr);
     }
 }
 
@@ -165,6 +219,7 @@ fn garbage_in_every_argument_is_no_panic() {
         &["put", "db", "@", "-c", "rows"],
         &["put", "db", "{}", "-c", "rows", "--key", "@"],
         &["del", "db", "-c", "rows", "--key", "@"],
+        &["drop", "db", "-c", "@"],
         &["scan", "db", "-c", "rows", "--prefix", "@"],
         &["count", "db", "-c", "rows", "--from", "@"],
         &["reduce", "@", "-c", "rows"],

@@ -5,6 +5,7 @@ mod ledger;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use kills::Input;
 use ledger::Totals;
@@ -71,6 +72,67 @@ fn a_signal_ends_the_import_after_the_batch_that_runs() {
         assert!(stored >= BATCH && stored.is_multiple_of(BATCH), "{stored}");
         assert!(said.contains("stopped by signal") && said.contains("--replace"), "{said}");
     }
+}
+
+/// Imports from a standard input that brings this and then nothing, and never ends; what was said on both outputs.
+#[cfg(unix)]
+fn interrupt_idle(
+    scratch: &Scratch,
+    format: &str,
+    input: &str,
+    signal: (&str, i32),
+    acks: u64,
+) -> [String; 2] {
+    let args = ["import", "db", "-", "-c", "rows", "--format", format, "--ack", "--json"];
+    let mut child = scratch.spawn(if acks > 0 { &args[..8] } else { &args });
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(input.as_bytes()).unwrap();
+    // It watches for signals before it takes the lock, in which it leaves its number.
+    let holder = format!("process {}", child.id());
+    while std::fs::read_to_string(scratch.path("db/lock")).unwrap() != holder {
+        assert_eq!(child.try_wait().unwrap(), None);
+        std::thread::yield_now();
+    }
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut told = String::new();
+    (0..acks).for_each(|_| _ = stdout.read_line(&mut told).unwrap());
+    let killed = runner::output(Command::new("kill").args([signal.0, &child.id().to_string()])).unwrap();
+    assert!(killed.status.success());
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it goes on waiting for its input");
+        std::thread::yield_now();
+    }
+    let mut said = String::new();
+    stdout.read_to_string(&mut told).unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(signal.1), "{told}{said}");
+    drop(stdin);
+    [told, said]
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_ends_an_import_that_waits_for_its_input() {
+    let scratch = Scratch::with_rows("id,n\n0,1\n", &["--key", "id"]);
+    let gzip = "\u{1f}";
+    for (format, input) in
+        [("csv", ""), ("csv", gzip), ("csv", "id,n\n1,2\n"), ("ndjson", ""), ("ndjson", "{\"id\":1}\n{\"i")]
+    {
+        for signal in [("-INT", 130), ("-TERM", 143)] {
+            let [told, _] = interrupt_idle(&scratch, format, input, signal, 0);
+            let told = runner::json(&told);
+            assert_eq!((&told["rows"], &told["complete"]), (&0.into(), &false.into()), "{input:?}");
+        }
+    }
+    assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "1\n");
+    // Ten batches are whole; the rows behind them wait for more.
+    let rows: String = (1..=10_500).map(|id| format!("{id},1\n")).collect();
+    let [told, said] = interrupt_idle(&scratch, "csv", &format!("id,n\n{rows}"), ("-INT", 130), 10);
+    assert_eq!(told.lines().count(), 10, "{told}");
+    assert!(said.contains("stopped by signal 2: 10,000 rows stored; "), "{said}");
+    assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "10001\n");
+    scratch.ok(&["check", "db"]);
 }
 
 /// Nobody reads the acknowledgements: going on would promise to nobody.

@@ -60,7 +60,10 @@ fn a_full_disk_refuses_keeps_everything_deletes_and_works_again() {
         acknowledged = ran.stdout.lines().filter(|line| line.starts_with("ack ")).count() * 100;
         if ran.code == Some(1) {
             assert!(ran.stderr.contains("E0301"), "{}", ran.stderr);
-            assert!(ran.stderr.contains("hint"), "{}", ran.stderr);
+            let hint =
+                if acknowledged == 0 { "make room on the disk" } else { "with --replace completes the rows" };
+            assert!(ran.stderr.contains(hint), "{}", ran.stderr);
+            assert!(acknowledged == 0 || !ran.stderr.contains("nothing"), "{}", ran.stderr);
             break;
         }
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -81,22 +84,42 @@ fn a_full_disk_refuses_keeps_everything_deletes_and_works_again() {
     scratch.ok(&["check", db]);
 }
 
-/// D7: what creates the collection again needs room, and what only deletes does not.
-#[test]
-fn all_can_be_deleted_from_a_full_disk() {
-    let scratch = Scratch::new();
-    let Some(mounted) = mount(&scratch, 160) else { return };
-    let db = mounted.at.join("db");
-    let db = db.to_str().unwrap();
-    scratch.ok(&[&["import", db, JANUARY], FLIGHTS].concat());
+/// A disk without a byte of room, a database with January in it.
+fn filled(scratch: &Scratch) -> Option<(Mounted, String)> {
+    let mounted = mount(scratch, 160)?;
+    let db = mounted.at.join("db").to_str().unwrap().to_owned();
+    scratch.ok(&[&["import", &db, JANUARY], FLIGHTS].concat());
     let mut filler = std::fs::File::create(mounted.at.join("filler")).unwrap();
     for bytes in [1 << 20, 4 << 10, 1] {
         while filler.write_all(&vec![1; bytes]).is_ok() {}
     }
-    let said = scratch.ok(&["del", db, "-c", "flights", "--all", "--yes"]);
+    Some((mounted, db))
+}
+
+/// D7: what creates the collection again needs room, and what only deletes does not.
+#[test]
+fn all_can_be_deleted_from_a_full_disk() {
+    let scratch = Scratch::new();
+    let Some((_mounted, db)) = filled(&scratch) else { return };
+    let said = scratch.ok(&["del", &db, "-c", "flights", "--all", "--yes"]);
     assert!(said.starts_with("deleted 27,004 documents of flights"), "{said}");
-    assert_eq!(scratch.ok(&["count", db, "-c", "flights"]), "0\n");
-    scratch.ok(&["check", db]);
+    assert_eq!(scratch.ok(&["count", &db, "-c", "flights"]), "0\n");
+    scratch.ok(&["check", &db]);
+}
+
+#[test]
+fn a_collection_can_be_dropped_from_a_full_disk_and_none_created() {
+    let scratch = Scratch::new();
+    let Some((mounted, db)) = filled(&scratch) else { return };
+    let new = mounted.at.join("new");
+    let refused = scratch.run(&[&["import", new.to_str().unwrap(), JANUARY], FLIGHTS].concat());
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    for words in ["E0301", "hint: make room on the disk, or name another place"] {
+        assert!(refused.stderr.contains(words), "{words}: {}", refused.stderr);
+    }
+    let said = scratch.ok(&["drop", &db, "-c", "flights", "--yes"]);
+    assert!(said.starts_with("dropped flights with its 27,004 documents"), "{said}");
+    scratch.ok(&["check", &db]);
 }
 
 #[test]
@@ -109,7 +132,14 @@ fn a_read_only_mount_is_read_and_refuses_writes_with_a_hint() {
     run("mount", &["-o", "remount,ro", mounted.at.to_str().unwrap()]).unwrap();
     assert_eq!(scratch.ok(&["count", db, "-c", "flights"]), "27004\n");
     scratch.ok(&["check", db]);
-    let refused = scratch.run(&[&["import", db, JANUARY, "--replace"], FLIGHTS].concat());
-    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
-    assert!(refused.stderr.contains("read-only") && refused.stderr.contains("hint"), "{}", refused.stderr);
+    let new = mounted.at.join("new");
+    for db in [db, new.to_str().unwrap()] {
+        let refused = scratch.run(&[&["import", db, JANUARY, "--replace"], FLIGHTS].concat());
+        assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+        for words in
+            ["ead-only file system", "hint: mount it for writing, or name a place that can be written"]
+        {
+            assert!(refused.stderr.contains(words), "{words}: {}", refused.stderr);
+        }
+    }
 }

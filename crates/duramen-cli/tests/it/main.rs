@@ -2,8 +2,10 @@
 #![allow(clippy::disallowed_methods, reason = "tests run real processes on real files")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
 
+mod damaged;
 mod deleting;
 mod demo;
+mod first_import;
 mod flights;
 mod golden;
 mod hostile;

@@ -120,7 +120,8 @@ pub(crate) fn no_child_starts() -> RwLockWriteGuard<'static, ()> {
     STARTING.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts a child whose outputs are read. Nothing in these tests is started any other way.
+/// Starts a child whose outputs are read. Nothing in these tests is started any other way, but by
+/// [`output_into`].
 pub(crate) fn start(command: &mut Command) -> std::io::Result<Child> {
     let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
@@ -131,6 +132,15 @@ pub(crate) fn output(command: &mut Command) -> std::io::Result<Output> {
     start(command)?.wait_with_output()
 }
 
+/// Runs a child to its end, its standard output going to a file.
+pub(crate) fn output_into(command: &mut Command, file: std::fs::File) -> std::io::Result<Output> {
+    let child = {
+        let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
+        command.stdout(file).stderr(Stdio::piped()).spawn()?
+    };
+    child.wait_with_output()
+}
+
 fn lies_in_memory(path: &Path) -> bool {
     ["tmpfs", "ramfs"].contains(&OsDisk::default().file_system(path).unwrap().name.as_str())
 }
@@ -139,11 +149,13 @@ fn without_level_disk<'a>(args: &[&'a str]) -> Vec<&'a str> {
     let mut args = args.to_vec();
     match args.first() {
         Some(&"demo") => args.push("--allow-tmpfs"),
-        Some(&("import" | "put" | "del")) => match args.iter().position(|word| *word == "--durability") {
-            Some(at) if args.get(at + 1) == Some(&"disk") => args[at + 1] = "process",
-            Some(_) => {}
-            None => args.extend(["--durability", "process"]),
-        },
+        Some(&("import" | "put" | "del" | "drop")) => {
+            match args.iter().position(|word| *word == "--durability") {
+                Some(at) if args.get(at + 1) == Some(&"disk") => args[at + 1] = "process",
+                Some(_) => {}
+                None => args.extend(["--durability", "process"]),
+            }
+        }
         _ => {}
     }
     args

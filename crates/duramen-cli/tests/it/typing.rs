@@ -15,7 +15,7 @@ fn types(scratch: &Scratch) -> Vec<String> {
 fn a_column_has_the_narrowest_type_of_all_its_cells() {
     let csv = "id,int,float,mixed,text,plus,zero,big,time,nulls\n\
                1,5,1,1,1,+1,007,9223372036854775807,2013-01-01T00:00:00Z,\n\
-               2,,2.5,x,,2,8,9223372036854775808,2013-01-02T00:00:00Z,\n\
+               2,,2.5,x,,2,8,18446744073709551615,2013-01-02T00:00:00Z,\n\
                3,-7,-1e3,3,b,3,9,3,2013-01-03T00:00:00Z,\n";
     let scratch = Scratch::with_rows(csv, &["--key", "id"]);
     let expected = [
@@ -26,9 +26,9 @@ fn a_column_has_the_narrowest_type_of_all_its_cells() {
         "text text",
         "plus text",
         "zero text",
-        "big text",
+        "big int",
         "time text",
-        "nulls text",
+        "nulls unknown",
     ];
     assert_eq!(types(&scratch), expected);
     let exported = scratch.ok(&["export", "db", "-c", "rows", "--format", "csv"]);
@@ -51,6 +51,38 @@ fn types_that_are_asked_for_are_kept() {
     scratch.ok(&["get", "db", "-c", "rows", "--key", "7"]);
     let again = scratch.ok(&["export", "db", "-c", "rows", "--format", "csv"]);
     assert_eq!(again, "id,at,flag,n,m\n7,2013-01-01T10:00:00Z,true,5.0,18446744073709551615\n");
+}
+
+/// What no cell has decided, the first later one does; as text, 9 would come after 10.
+#[test]
+fn a_column_without_a_value_has_no_type_yet() {
+    let scratch = Scratch::with_rows("id,n,s,t\n", &["--key", "n", "--sum", "s", "--type", "t=text"]);
+    assert_eq!(types(&scratch), ["id unknown", "n unknown", "s int", "t text"]);
+    scratch.write("rows.csv", "id,n,s,t\n1,10,5,7\n2,9,,\n");
+    scratch.ok(&["import", "db", "rows.csv", "-c", "rows"]);
+    assert_eq!(types(&scratch), ["id int", "n int", "s int", "t text"]);
+    let out = scratch.ok(&["scan", "db", "-c", "rows", "--json"]);
+    assert_eq!(out, "{\"id\":2,\"n\":9,\"s\":null,\"t\":null}\n{\"id\":1,\"n\":10,\"s\":5,\"t\":\"7\"}\n");
+    scratch.ok(&["check", "db"]);
+}
+
+/// Of a stream, what comes after the first 10,000 rows is not known: its columns are settled there and then.
+#[test]
+fn a_stream_settles_columns_without_a_value_as_text_and_says_so() {
+    let scratch = Scratch::new();
+    let rows = |count: u32| (1..=count).map(|id| format!("{id},,\n")).collect::<String>();
+    let args = ["import", "db", "-", "--format", "csv", "--key", "id", "--type", "given=int", "-c"];
+    let long = format!("id,late,given\n{}10001,9,9\n", rows(10_000));
+    let ran = scratch.run_with_input(&[&args[..], &["long"]].concat(), long.as_bytes());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("text from now on: late; --type COLUMN=TYPE"), "{}", ran.stderr);
+    assert_eq!(types(&scratch), ["id int", "late text", "given int"]);
+    scratch.ok(&["drop", "db", "-c", "long", "--yes"]);
+    let short = format!("id,late,given\n{}", rows(100));
+    let ran = scratch.run_with_input(&[&args[..], &["short"]].concat(), short.as_bytes());
+    assert!(ran.code == Some(0) && !ran.stderr.contains("from now on"), "{}", ran.stderr);
+    assert_eq!(types(&scratch), ["id int", "late unknown", "given int"]);
+    scratch.ok(&["check", "db"]);
 }
 
 /// A stream is typed by its first 10,000 rows; what comes later must fit.

@@ -1,6 +1,6 @@
 //! A row of cells becomes a key and a stored document, by the columns' types.
 
-use super::{parse_float, parse_wide_int};
+use super::{parse_float, parse_int};
 use crate::document::Value;
 use crate::error::{Error, Result};
 use crate::msgpack::write;
@@ -17,8 +17,25 @@ pub struct BadCell {
     pub column: String,
     /// What the column holds.
     pub wanted: ColumnType,
+    /// Why it does not fit.
+    pub why: Misfit,
     /// A part of a sentence that goes on after the column's name.
     pub problem: String,
+}
+
+/// Why a cell does not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Misfit {
+    /// It is not of the column's type.
+    OtherType,
+    /// It is not UTF-8.
+    NotUtf8,
+    /// It is null, and the column is part of the key.
+    NullInKey,
+    /// With it the key is longer than a key may be.
+    KeyTooLong,
+    /// It, or the row, is more than a document can hold.
+    TooLarge,
 }
 
 /// Encodes rows of one shape, buffers and names prepared once.
@@ -48,7 +65,8 @@ enum Cell<'a> {
 }
 
 impl RowEncoder {
-    /// For rows with these columns of a collection. Cells equal to a null marker are null.
+    /// For rows with these columns of a collection. Cells equal to a null marker are null; a column whose type the
+    /// schema does not know takes no others.
     ///
     /// # Errors
     /// `InvalidArgument` if a key column or a summed one is not among the columns, or a column is there twice.
@@ -99,20 +117,22 @@ impl RowEncoder {
         key: &mut Vec<u8>,
         document: &mut Vec<u8>,
     ) -> std::result::Result<(), BadCell> {
-        let plain = |_| self.bad(0, "has more columns than can be stored".into());
+        let plain = |_| self.bad(0, Misfit::TooLarge, "has more columns than can be stored".into());
         write::map(document, self.columns.len()).map_err(plain)?;
         for (index, column) in self.columns.iter().enumerate() {
             document.extend_from_slice(&column.stored_name);
             match self.read(index, cell(index))? {
                 Cell::Null if column.in_key => {
-                    return Err(self.bad(index, "is null, and it is part of the key".into()));
+                    let problem = "is null, and it is part of the key".into();
+                    return Err(self.bad(index, Misfit::NullInKey, problem));
                 }
                 Cell::Null => write::null(document),
                 Cell::Int(value) => write::int(document, value).expect("it was read as 64 bits"),
                 Cell::Float(value) => write::float(document, value),
                 Cell::Text(value) => {
-                    write::text(document, value)
-                        .map_err(|error| self.bad(index, error.message().to_owned()))?;
+                    let too_large =
+                        |error: Error| self.bad(index, Misfit::TooLarge, error.message().to_owned());
+                    write::text(document, value).map_err(too_large)?;
                 }
                 Cell::Bool(value) => write::bool(document, value),
                 Cell::Time(value) => write::time(document, value),
@@ -132,7 +152,7 @@ impl RowEncoder {
         }
         check_length(&key[start..]).map_err(|error| {
             let last = self.key.last().copied().unwrap_or(0);
-            self.bad(last, format!("ends a key that is too long: {}", error.message()))
+            self.bad(last, Misfit::KeyTooLong, format!("ends a key that is too long: {}", error.message()))
         })
     }
 
@@ -147,23 +167,23 @@ impl RowEncoder {
     fn misfit(&self, index: usize, text: &[u8]) -> BadCell {
         let shown = shorten(&String::from_utf8_lossy(text));
         let wanted = self.columns[index].kind;
-        let problem = match std::str::from_utf8(text) {
-            Err(_) => format!("holds {shown:?}, which is not UTF-8"),
-            Ok(_) => format!("holds {shown:?}, which is not {}", described(wanted)),
+        let (why, problem) = match std::str::from_utf8(text) {
+            Err(_) => (Misfit::NotUtf8, format!("holds {shown:?}, which is not UTF-8")),
+            Ok(_) => (Misfit::OtherType, format!("holds {shown:?}, which is not {}", described(wanted))),
         };
-        self.bad(index, problem)
+        self.bad(index, why, problem)
     }
 
     #[cold]
-    fn bad(&self, index: usize, problem: String) -> BadCell {
+    fn bad(&self, index: usize, why: Misfit, problem: String) -> BadCell {
         let column = &self.columns[index];
-        BadCell { index, column: column.name.clone(), wanted: column.kind, problem }
+        BadCell { index, column: column.name.clone(), wanted: column.kind, why, problem }
     }
 }
 
 fn read_cell(kind: ColumnType, text: &[u8]) -> Option<Cell<'_>> {
     match kind {
-        ColumnType::Int => parse_wide_int(text).map(Cell::Int),
+        ColumnType::Int => parse_int(text).map(Cell::Int),
         ColumnType::Float => parse_float(text).map(Cell::Float),
         ColumnType::Bool => match text {
             b"true" => Some(Cell::Bool(true)),
@@ -171,9 +191,9 @@ fn read_cell(kind: ColumnType, text: &[u8]) -> Option<Cell<'_>> {
             _ => None,
         },
         ColumnType::Time => Time::parse(std::str::from_utf8(text).ok()?).map(Cell::Time),
-        ColumnType::Text | ColumnType::Any | ColumnType::Unknown => {
-            std::str::from_utf8(text).ok().map(Cell::Text)
-        }
+        ColumnType::Text | ColumnType::Any => std::str::from_utf8(text).ok().map(Cell::Text),
+        // What a text is, nobody has said: stored as one, it would lie under a column that holds nothing.
+        ColumnType::Unknown => None,
     }
 }
 
@@ -205,7 +225,8 @@ pub(crate) fn described(kind: ColumnType) -> &'static str {
         ColumnType::Float => "a decimal number that a float holds",
         ColumnType::Bool => "true or false",
         ColumnType::Time => "a time such as 2013-01-01T10:00:00Z",
-        ColumnType::Text | ColumnType::Any | ColumnType::Unknown => "text",
+        ColumnType::Text | ColumnType::Any => "text",
+        ColumnType::Unknown => "null, all that a column without a type takes",
     }
 }
 

@@ -1,0 +1,40 @@
+//! `duramen drop`: a collection and all that is known of it, gone in one small transaction.
+
+use duramen::{Durability, Reads, Span, doc};
+
+use crate::args::{DropArgs, level_name};
+use crate::database;
+use crate::failure::Result;
+use crate::numbers::counted;
+use crate::output::Output;
+use crate::write::agree;
+
+/// Drops a collection. Asks on a terminal unless `--yes` was said, and nowhere else.
+pub(crate) fn run(args: &DropArgs, out: Output) -> Result<()> {
+    let level: Durability = args.durability.into();
+    let db = database::open_to_write(&args.target.db, level)?;
+    let snapshot = db.snapshot()?;
+    let schema = database::schema(&snapshot, &args.target.collection)?;
+    let name = schema.name();
+    if !args.yes {
+        let whole = format!("{name} with its {}", counted(snapshot.count(name, Span::all())?, "document"));
+        agree(out, &format!("This drops {whole}."), &format!("drop would drop {whole}"))?;
+    }
+    drop(snapshot);
+    let (rows, receipt) = db.transact_with_receipt(|tx| {
+        let rows = tx.count(name, Span::all())?;
+        tx.drop_collection(name)?;
+        Ok(rows)
+    })?;
+    db.close()?;
+    if out.is_json() {
+        let fields = doc! { "collection": name, "rows": rows, "seq": receipt.seq().0, "durability": level_name(level) };
+        return out.object("drop", fields);
+    }
+    out.line(&format!(
+        "dropped {name} with its {}, seq {}, durability {}",
+        counted(rows, "document"),
+        receipt.seq(),
+        level_name(level)
+    ))
+}
