@@ -97,6 +97,8 @@ fn facts(db: &Db, snapshot: &Snapshot) -> Result<Document> {
         "log": doc! {
             "path": posture.wal_dir.display().to_string(),
             "bytes": directory_bytes(&posture.wal_dir),
+            "sync_call": posture.sync_call,
+            "sync_reason": posture.sync_reason.as_str(),
         },
         "recovery": doc! {
             "records": stats.recovery.record_count,
@@ -159,6 +161,9 @@ pub(crate) fn check(args: &DatabaseArgs, out: Output) -> Result<()> {
             out.line(&printable(&stretch(unreadable)))?;
         }
         out.line(&summary(&pages, &documents))?;
+        if pages.superblocks < 2 {
+            out.line("one of the two superblocks cannot be read; the next checkpoint writes it anew")?;
+        }
     }
     if problem_count == 0 {
         return if out.is_json() { Ok(()) } else { out.line("nothing is wrong") };
@@ -189,6 +194,7 @@ fn checked(pages: &CheckReport, documents: &DocumentReport, problem_count: u64) 
         "big_values": pages.big_values,
         "reductions": pages.reductions,
         "log_commits": pages.log_commits,
+        "superblocks": pages.superblocks,
         "documents": documents.documents,
         "lost_extents": pages.unreached.len() as u64,
         "problem_count": problem_count,

@@ -8,9 +8,11 @@
 )]
 
 mod args;
+mod bench;
 mod database;
 mod demo;
 mod describe;
+mod doctor;
 mod drop;
 mod export;
 mod failure;
@@ -29,7 +31,7 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, Parser};
 use duramen::doc;
 
-use args::{Cli, Command};
+use args::{BenchCommand, Cli, Command};
 use failure::{Failure, Result};
 use output::Output;
 
@@ -68,6 +70,10 @@ fn run(command: &Command, out: Output) -> Result<()> {
         Command::Collections(args) => describe::collections(args, out),
         Command::Inspect(args) => describe::inspect(args, out),
         Command::Check(args) => describe::check(args, out),
+        Command::Doctor(args) => doctor::doctor(args, out),
+        Command::Bench(args) => match &args.what {
+            BenchCommand::Sync(args) => bench::sync(args, out),
+        },
         Command::Demo(args) => demo::run(args, out),
         Command::DemoWriter(args) => demo::writer::run(&args.db, out),
         Command::Completions(args) => completions(args.shell, out),

@@ -91,7 +91,7 @@ pub use time::Time;
 pub use transaction::Transaction;
 pub use verify::{DocumentReport, Unreadable};
 
-pub use duramen_disk::{Disk, FileSystem, MemDisk, OsDisk, SyncMethod};
+pub use duramen_disk::{Disk, FileSystem, MemDisk, OsDisk, PathKind, SyncMethod, measure, probe};
 pub use duramen_engine::ids::{CommitSeq, DatabaseId};
 pub use duramen_engine::{
     CheckReport, CommitStats, Direction, Durability, Event, Geometry, KeyRange, LogStats, Posture, Receipt,

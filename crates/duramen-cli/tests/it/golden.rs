@@ -27,6 +27,8 @@ const VOLATILE: &[&str] = &[
     "acknowledged",
     "found",
     "in_flight",
+    "sync_call",
+    "sync_reason",
 ];
 
 fn rows() -> Scratch {

@@ -52,7 +52,7 @@ fn check_refused(place: &Path, words: &str) {
 #[test]
 fn level_disk_is_refused_in_memory() {
     let Some(dir) = memory() else { return };
-    check_refused(dir.path(), "is on a tmpfs, which lives in memory");
+    check_refused(dir.path(), "tmpfs on /dev/shm is memory");
 }
 
 /// An overlay names itself and not what it writes to; the mount table tells.
@@ -61,8 +61,7 @@ fn level_disk_is_refused_on_an_overlay_that_forgets() {
     let Some(dir) = memory() else { return };
     let scratch = Scratch::new();
     let on_disk = scratch.path("on disk");
-    let cases =
-        [(dir.path(), "", "is on an overlay over a tmpfs"), (&on_disk, ",volatile", "mounted volatile")];
+    let cases = [(dir.path(), "", "is memory"), (&on_disk, ",volatile", "mounted volatile")];
     for (place, option, words) in cases {
         let [upper, work] = ["upper", "work"].map(|name| place.join(name));
         let [lower, merged] = ["lower", "merged"].map(|name| scratch.path(name));

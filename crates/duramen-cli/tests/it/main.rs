@@ -5,6 +5,7 @@
 mod damaged;
 mod deleting;
 mod demo;
+mod doctor;
 mod first_import;
 mod flights;
 mod golden;

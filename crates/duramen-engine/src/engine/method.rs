@@ -144,7 +144,8 @@ pub(super) fn in_use(
     let Some(chosen) = chosen else {
         return Ok((SyncMethod::Fdatasync, "the default: nothing was measured at creation".to_owned()));
     };
-    if !is_offered(disk, wal_dir, chosen.method)? {
+    // Who only reads says what a writer would use, and opens nothing to write.
+    if !options.read_only && !is_offered(disk, wal_dir, chosen.method)? {
         let why = "the one chosen at creation is not offered where the log lies now";
         return Ok((SyncMethod::Fdatasync, why.to_owned()));
     }

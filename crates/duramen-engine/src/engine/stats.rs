@@ -51,7 +51,7 @@ pub struct Posture {
     pub wal_dir: PathBuf,
     /// What commits wait for unless they say otherwise.
     pub durability: Durability,
-    /// The call that a commit at level `Disk` waits for, by the name this system has for it.
+    /// The call that a commit at level `Disk` waits for, by the name this system has for it; for readers, a writer's.
     pub sync_call: &'static str,
     /// Why that call: the options ask for it, or what was measured when the database was created.
     pub sync_reason: String,
@@ -141,12 +141,9 @@ impl Engine {
     pub fn posture(&self) -> Posture {
         let inner = &self.inner;
         let stats = self.stats();
-        let (poisoned, sync_call) = match &inner.mode {
-            Mode::Write { committer, .. } => (
-                committer.poison_cause().map(|cause| cause.message().to_owned()),
-                sync_call(std::env::consts::OS, inner.sync.0),
-            ),
-            Mode::Read { .. } => (None, "none: nothing is written"),
+        let poisoned = match &inner.mode {
+            Mode::Write { committer, .. } => committer.poison_cause().map(|cause| cause.message().to_owned()),
+            Mode::Read { .. } => None,
         };
         let file_system =
             inner.disk.file_system(&inner.path).map_or_else(|_| "unknown".to_owned(), |f| f.name);
@@ -155,7 +152,7 @@ impl Engine {
             path: inner.path.clone(),
             wal_dir: inner.wal_dir.clone(),
             durability: inner.options.durability,
-            sync_call,
+            sync_call: sync_call(std::env::consts::OS, inner.sync.0),
             sync_reason: inner.sync.1.clone(),
             file_system,
             durable: stats.commit.durable,

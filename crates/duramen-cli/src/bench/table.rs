@@ -1,0 +1,111 @@
+//! The figures of `bench sync` for a terminal: a row and a small bar a strategy, and what they mean in words.
+
+use std::time::Duration;
+
+use comfy_table::Table;
+
+use super::Row;
+use crate::numbers::{grouped, time};
+use crate::output::{align_right, new_table};
+
+const BAR_CELLS: u64 = 12;
+
+/// One row a strategy; the bar is the median beside the slowest one.
+pub(crate) fn of(rows: &[Row]) -> Table {
+    let slowest = rows.iter().filter_map(|row| row.summary.map(|summary| summary.p50)).max().unwrap_or(1);
+    let mut table = new_table(&[
+        "",
+        "a second",
+        "p50",
+        "p90",
+        "p99",
+        "p99.9",
+        "p99.99",
+        "max",
+        "rounds p50",
+        "outliers",
+        "",
+    ]);
+    for row in rows {
+        let name = if row.strategy.is_durable() {
+            row.strategy.name().to_owned()
+        } else {
+            format!("{} (not durable)", row.strategy.name())
+        };
+        let Some(summary) = row.summary else {
+            table.add_row([name, row.refused.clone().unwrap_or_else(|| "not measured".to_owned())]);
+            continue;
+        };
+        let spread =
+            row.spread.map_or_else(String::new, |(least, most)| format!("{} .. {}", ns(least), ns(most)));
+        table.add_row([
+            name,
+            grouped(a_second(summary.avg)),
+            ns(summary.p50),
+            ns(summary.p90),
+            ns(summary.p99),
+            ns(summary.p999),
+            ns(summary.p9999),
+            ns(summary.max),
+            spread,
+            grouped(summary.outliers as u64),
+            bar(summary.p50, slowest),
+        ]);
+    }
+    align_right(&mut table, 1..=9);
+    table
+}
+
+/// What must not be overlooked.
+pub(super) fn words(rows: &[Row]) -> Vec<String> {
+    let mut words: Vec<String> = rows
+        .iter()
+        .filter_map(|row| row.strategy.warning().map(|warning| format!("{} {warning}", row.strategy.name())))
+        .collect();
+    let durable = rows.iter().filter(|row| row.strategy.is_durable());
+    let medians = durable.filter_map(|row| row.summary.map(|summary| (summary.p50, row.strategy)));
+    if let Some((median, fastest)) = medians.min_by_key(|(median, _)| *median) {
+        words.push(format!(
+            "fastest that survives a power cut, where the disk honours flush: {}, {}",
+            fastest.name(),
+            ns(median)
+        ));
+    }
+    words
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate of calls is small and positive"
+)]
+fn a_second(avg_ns: f64) -> u64 {
+    (1e9 / avg_ns.max(1.0)) as u64
+}
+
+fn ns(nanoseconds: u64) -> String {
+    time(Duration::from_nanos(nanoseconds))
+}
+
+/// Eighths of a cell, so that what is twelve times faster still shows.
+fn bar(value: u64, largest: u64) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = (value * BAR_CELLS * 8).div_ceil(largest.max(1)).max(1);
+    let full = usize::try_from(eighths / 8).unwrap_or(0);
+    format!("{}{}", "█".repeat(full), EIGHTHS[usize::try_from(eighths % 8).unwrap_or(0)])
+}
+
+#[cfg(test)]
+mod tests {
+    //! A bar must not lie about what it stands beside.
+    use super::*;
+
+    #[test]
+    fn bars_are_as_long_as_their_figures() {
+        assert_eq!(bar(100, 100), "█".repeat(12));
+        assert_eq!(bar(50, 100), "█".repeat(6));
+        assert_eq!(bar(1, 1_000_000), "▏");
+        assert_eq!(bar(0, 0), "▏");
+        assert_eq!(a_second(100_000.0), 10_000);
+    }
+}

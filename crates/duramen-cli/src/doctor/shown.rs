@@ -1,0 +1,158 @@
+//! The findings for a person: what was found, layer by layer, what it means, what to do.
+
+use duramen::measure::Strategy;
+use duramen::probe::{Device, Fact, Layer, Mounted, Part, Trust};
+
+use super::facts::{cache_name, kind_name, medium_name, trust_name};
+use super::{Findings, advice, build};
+use crate::bench::{Row, table};
+use crate::numbers::{bytes, grouped};
+use crate::output::printable;
+
+/// The lines of the report, the verdict last but for advice and budget.
+pub(super) fn lines(findings: &Findings) -> Vec<String> {
+    let mut lines = Vec::new();
+    where_it_lies(findings, &mut lines);
+    lines.push(field("build", &build::this().describe()));
+    lines.extend(build::this().warning().map(|warning| field("", &warning)));
+    measured(findings, &mut lines);
+    levels(findings, &mut lines);
+    verdict(findings, &mut lines);
+    advised(findings, &mut lines);
+    lines.extend(budget(findings).map(|text| field("budget", &text)));
+    lines
+}
+
+/// A lone writer waits for a sync each. Sixteen share them: while one sync runs the others gather, so that half of them or
+/// more are in the next.
+fn budget(findings: &Findings) -> Option<String> {
+    if findings.verdict.trust == Trust::Unsafe {
+        return Some("no durable commits here".to_owned());
+    }
+    let (alone, together) = findings.budget()?;
+    Some(format!(
+        "about {} durable commits/s from one writer; from 16, who share syncs, up to {} or what the processor can",
+        grouped(alone),
+        grouped(together)
+    ))
+}
+
+fn field(name: &str, text: &str) -> String {
+    format!("{name:<10}{}", printable(text))
+}
+
+fn where_it_lies(findings: &Findings, lines: &mut Vec<String>) {
+    let report = &findings.report;
+    lines.push(field("directory", &report.path.display().to_string()));
+    for Layer { depth, part } in &report.layers {
+        let indent = "  ".repeat(*depth as usize);
+        let (name, text) = match part {
+            Part::Mounted(mounted) => ("on", mounted_line(mounted)),
+            Part::Device(device) => ("device", device_line(device)),
+        };
+        lines.push(field(name, &format!("{indent}{text}")));
+    }
+    lines.extend(report.gaps.iter().map(|gap| field("unseen", gap)));
+    let space = &report.space;
+    if let (Some(free), Some(total)) = (space.free_bytes.value, space.total_bytes.value) {
+        lines.push(field("space", &format!("{} free of {}", bytes(free), bytes(total))));
+    }
+    let machine = &report.machine;
+    let told = |given: &Fact<bool>, word: &str| given.is(&true).then(|| word.to_owned());
+    let mut parts: Vec<String> =
+        machine.kernel_release.value.iter().map(|release| format!("kernel {release}")).collect();
+    parts.extend(machine.memory_bytes.value.map(|count| format!("{} of memory", bytes(count))));
+    parts.extend(told(&machine.hypervisor, "a virtual machine"));
+    parts.extend(told(&machine.container, "inside a container"));
+    lines.push(field("machine", &parts.join(", ")));
+}
+
+fn mounted_line(mounted: &Mounted) -> String {
+    let system = mounted.file_system.value.as_deref().unwrap_or("unknown file system");
+    let point = mounted.mount_point.value.as_ref().map(|point| format!(" at {}", point.display()));
+    let from = mounted.mounted_from.value.as_ref().map(|from| format!(" from {from}"));
+    let options = mounted.options.value.as_ref().map(|options| format!(" ({})", options.join(",")));
+    let journal = if mounted.journal.is(&false) { ", no journal" } else { "" };
+    let parts = [point, from, options].into_iter().flatten().collect::<String>();
+    format!("{system}{parts}{journal}")
+}
+
+fn device_line(device: &Device) -> String {
+    let mut parts = vec![kind_name(&device.kind)];
+    parts.extend(device.model.value.clone());
+    parts.extend(device.medium.value.map(|medium| medium_name(medium).to_owned()));
+    parts.extend(device.size_bytes.value.map(bytes));
+    parts.push(match device.write_cache.value {
+        Some(cache) => format!("cache {}", cache_name(cache)),
+        None => "cache unknown".to_owned(),
+    });
+    parts.push(match device.fua.value {
+        Some(true) => "FUA".to_owned(),
+        Some(false) => "no FUA".to_owned(),
+        None => "FUA unknown".to_owned(),
+    });
+    parts.extend(device.rotational.is(&true).then(|| "rotating".to_owned()));
+    let blocks = (device.logical_block_bytes.value, device.physical_block_bytes.value);
+    if let (Some(logical), Some(physical)) = blocks {
+        parts.push(format!("blocks {logical}/{physical}"));
+    }
+    parts.extend(device.scheduler.value.as_ref().map(|scheduler| format!("scheduler {scheduler}")));
+    format!("{}: {}", device.name, parts.join(", "))
+}
+
+fn measured(findings: &Findings, lines: &mut Vec<String>) {
+    let rows: Vec<Row> = findings.measured.iter().map(Row::of).collect();
+    if rows.is_empty() {
+        lines.push(field("syncs", "not measured: nothing can be written"));
+        return;
+    }
+    lines.push(format!("syncs of 4 KiB records, {} rounds", super::ROUNDS));
+    lines.extend(table::of(&rows).to_string().lines().map(str::to_owned));
+    let Some(witness) = &findings.witness else { return };
+    let burst = &witness.burst;
+    let count =
+        |given: Option<f64>| given.map_or_else(|| "not counted".to_owned(), |count| format!("{count:.1}"));
+    let text = format!(
+        "{} syncs; the disks counted for each: flushes {}, writes {} (other programs' included)",
+        burst.commits,
+        count(burst.flushes_per_sync()),
+        count(burst.writes_per_sync())
+    );
+    lines.push(field("witness", &text));
+}
+
+/// Which failure each level survives here.
+fn levels(findings: &Findings, lines: &mut Vec<String>) {
+    let disk = match findings.verdict.trust {
+        Trust::Unsafe => "does NOT survive a power cut here",
+        Trust::Unknown => "survives a power cut only if what cannot be seen below honours flush",
+        Trust::Plausible | Trust::Verified => "survives a power cut, if the disk honours flush",
+    };
+    lines.push(field("levels", "memory: survives nothing; process: survives kill -9, not a power cut"));
+    lines.push(field("", &format!("disk: {disk}")));
+}
+
+fn verdict(findings: &Findings, lines: &mut Vec<String>) {
+    let name = trust_name(findings.verdict.trust).to_uppercase();
+    lines.push(field("verdict", &format!("{name}: {}", findings.verdict.reason)));
+    let flush = findings.summary(Strategy::ZeroedFdatasync);
+    if let (Some(sync), Some(write)) = (flush, findings.summary(Strategy::NoSync))
+        && findings.verdict.trust >= Trust::Unknown
+    {
+        let times = sync.p50 / write.p50.max(1);
+        let text = format!("a sync takes {times}x as long as a write: something below really waits");
+        lines.extend((times >= 5).then(|| field("", &text)));
+    }
+    let others =
+        findings.report.weaknesses.iter().filter(|weakness| weakness.reason != findings.verdict.reason);
+    lines.extend(others.map(|weakness| field("", &weakness.reason)));
+    lines.push(field("", "no test without cutting the power can prove that a disk keeps what it flushed"));
+}
+
+fn advised(findings: &Findings, lines: &mut Vec<String>) {
+    for advice in advice::of(&findings.report, &findings.verdict) {
+        lines.push(field("advice", &advice.about));
+        lines.extend(advice.steps.iter().map(|step| field("", &format!("  {step}"))));
+        lines.push(field("", &format!("  costs: {}", advice.cost)));
+    }
+}

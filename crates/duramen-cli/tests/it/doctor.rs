@@ -1,0 +1,141 @@
+//! `doctor` and `bench sync`: what they say of a disk, of memory, of what is not there.
+#![cfg(target_os = "linux")]
+
+use std::path::Path;
+
+use crate::runner::{Scratch, json, skipped};
+
+/// How the examination of a directory in memory ends: a sync there is worth nothing.
+#[test]
+fn a_directory_in_memory_cannot_keep_level_disk() {
+    let Ok(memory) = tempfile::TempDir::new_in("/dev/shm") else {
+        return skipped("doctor on a tmpfs — /dev/shm is not there");
+    };
+    let memory = memory.path().to_str().unwrap();
+    let scratch = Scratch::new();
+    let ran = scratch.run(&["doctor", memory]);
+    assert_eq!(ran.code, Some(5), "{}", ran.stderr);
+    for words in ["UNSAFE: tmpfs", "does NOT survive a power cut", "no durable commits here", "advice"] {
+        assert!(ran.stdout.contains(words), "{words}: {}", ran.stdout);
+    }
+    let ran = scratch.run(&["doctor", memory, "--json"]);
+    assert_eq!(ran.code, Some(5), "{}", ran.stderr);
+    let told = json(&ran.stdout);
+    assert_eq!(told["verdict"]["trust"], "unsafe");
+    assert_eq!(told["verdict"]["keeps_disk"], false);
+    assert_eq!(told["layers"][0]["file_system"]["value"], "tmpfs");
+    assert_eq!(told["weaknesses"][0]["kind"], "MemoryFileSystem");
+
+    let refused = scratch.run(&["bench", "sync", memory]);
+    assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+    assert!(refused.stderr.contains("--anyway"), "{}", refused.stderr);
+    let anyway = [
+        "bench",
+        "sync",
+        memory,
+        "--anyway",
+        "--rounds",
+        "2",
+        "--turn-ms",
+        "1",
+        "--turn-records",
+        "9",
+        "--json",
+    ];
+    assert_eq!(json(&scratch.ok(&anyway))["file_system"], "tmpfs");
+    assert_eq!(std::fs::read_dir(memory).unwrap().count(), 0, "nothing is left behind");
+}
+
+/// On the file system of the build: whatever the verdict, the facts and the figures are there, and nothing is left.
+#[test]
+fn a_directory_on_a_disk_is_examined_and_left_as_it_was() {
+    let scratch = Scratch::new();
+    if scratch.lies_in_memory() {
+        return skipped("doctor on a disk — the build lies in memory");
+    }
+    let ran = scratch.run(&["doctor", "--json"]);
+    assert!(matches!(ran.code, Some(0 | 5)), "{}", ran.stderr);
+    let told = json(&ran.stdout);
+    assert_eq!((&told["v"], &told["kind"]), (&1.into(), &"doctor".into()));
+    assert!(
+        ["verified", "plausible", "unknown", "unsafe"].contains(&told["verdict"]["trust"].as_str().unwrap())
+    );
+    assert!(told["layers"][0]["file_system"]["source"].as_str().is_some_and(|source| !source.is_empty()));
+    assert_eq!(told["witness"]["commits"], 32);
+    let syncs = told["syncs"].as_array().unwrap();
+    assert_eq!(syncs[0]["name"], "zeroed + fdatasync");
+    assert!(syncs[0]["p99_ns"].as_u64() >= syncs[0]["p50_ns"].as_u64());
+    assert!(told["build"]["opt_level"].as_str().is_some());
+    assert_eq!(std::fs::read_dir(scratch.path(".")).unwrap().count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn what_is_no_directory_is_told_in_a_sentence() {
+    let scratch = Scratch::new();
+    scratch.write("file", "");
+    for (path, words) in [("file", "file is not a directory"), ("missing", "there is no directory missing")] {
+        let ran = scratch.run(&["doctor", path]);
+        assert_eq!(ran.code, Some(1));
+        assert!(ran.stderr.contains(words) && ran.stderr.contains("hint: "), "{}", ran.stderr);
+    }
+    let ran = scratch.run(&["bench", "sync", "missing"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    for record in ["0", "511", "1000", "x", "33554432"] {
+        assert_eq!(scratch.run(&["bench", "sync", ".", "--record", record]).code, Some(2), "{record}");
+    }
+}
+
+/// A directory that cannot be written to, by a user who is not root.
+#[test]
+fn a_directory_without_permission_is_told_in_a_sentence() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+
+    let scratch = Scratch::new();
+    let closed = scratch.path("closed");
+    std::fs::create_dir(&closed).unwrap();
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let nobody = 65534;
+    let mut command = std::process::Command::new("/bin/true");
+    if crate::runner::output(command.uid(nobody)).is_err() {
+        return skipped("doctor without permission — this user cannot become another");
+    }
+    // The binary and the way to the directory may be root's alone: another copy, elsewhere.
+    let Ok(open) = tempfile::TempDir::new_in("/tmp") else {
+        return skipped("doctor without permission — no /tmp");
+    };
+    std::fs::set_permissions(open.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (binary, place) = (open.path().join("duramen"), open.path().join("closed"));
+    std::fs::copy(env!("CARGO_BIN_EXE_duramen"), &binary).unwrap();
+    std::fs::create_dir(&place).unwrap();
+    std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = std::process::Command::new(&binary);
+    command.arg("doctor").arg(&place).uid(nobody).current_dir(Path::new("/"));
+    let ended = crate::runner::output(&mut command).unwrap();
+    let told = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{told}");
+    assert!(told.contains("Permission denied") && told.contains("hint: "), "{told}");
+}
+
+/// The sync laboratory: every way has a row, the unsafe ones a warning, and the rounds agree or say how far not.
+#[test]
+fn the_sync_laboratory_measures_every_way() {
+    let scratch = Scratch::new();
+    let args = ["bench", "sync", ".", "--anyway", "--rounds", "3", "--turn-ms", "20", "--turn-records", "50"];
+    let shown = scratch.ok(&args);
+    for words in ["append + fdatasync", "zeroed + O_DSYNC", "sync_file_range loses", "fastest that survives"]
+    {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    let told = json(&scratch.ok(&[&args[..], &["--json"]].concat()));
+    let rows = told["strategies"].as_array().unwrap();
+    assert_eq!(rows.len(), 8);
+    for row in rows.iter().filter(|row| row.get("refused").is_none()) {
+        assert!((3..=150).contains(&row["count"].as_u64().unwrap()), "{row}");
+        let order = ["min_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "p9999_ns", "max_ns"];
+        let values: Vec<u64> = order.iter().map(|name| row[*name].as_u64().unwrap()).collect();
+        assert!(values.is_sorted(), "{row}");
+    }
+    assert!(rows.iter().any(|row| row["durable"] == false && row["warning"].as_str().is_some()));
+    assert_eq!(std::fs::read_dir(scratch.path(".")).unwrap().count(), 0, "nothing is left behind");
+}
