@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use crate::loop_device::mount_a;
 use crate::runner::{Scratch, json, skipped};
 
 /// How the examination of a directory in memory ends: a sync there is worth nothing.
@@ -67,6 +68,35 @@ fn a_directory_on_a_disk_is_examined_and_left_as_it_was() {
     assert!(syncs[0]["p99_ns"].as_u64() >= syncs[0]["p50_ns"].as_u64());
     assert!(told["build"]["opt_level"].as_str().is_some());
     assert_eq!(std::fs::read_dir(scratch.path(".")).unwrap().count(), 0, "nothing is left behind");
+}
+
+/// Real file systems on a loop device over the disk of the build: named, seen through to the disk, and never called safe.
+#[test]
+fn file_systems_on_a_loop_device_are_named_and_seen_through() {
+    for (kind, options) in [("ext4", &["-q", "-F"][..]), ("xfs", &["-q", "-f"]), ("btrfs", &["-q", "-f"])] {
+        let scratch = Scratch::new();
+        if scratch.lies_in_memory() {
+            return skipped("doctor on a loop device — the build lies in memory");
+        }
+        let Some(mounted) = mount_a(&scratch, kind, options, 320) else { continue };
+        let place = mounted.at.to_str().unwrap();
+        let ran = scratch.run(&["doctor", place, "--json"]);
+        let told = json(&ran.stdout);
+        assert_eq!(told["layers"][0]["file_system"]["value"], kind);
+        assert_eq!(told["layers"][1]["device"], "loop", "{told:#}");
+        assert!(
+            told["layers"].as_array().unwrap().len() > 2,
+            "what is under the loop device is found: {told:#}"
+        );
+        let trust = told["verdict"]["trust"].as_str().unwrap();
+        assert!(["plausible", "unknown", "verified"].contains(&trust), "{kind}: {told:#}");
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+
+        crate::loop_device::run("mount", &["-o", "remount,ro", place]).unwrap();
+        let ran = scratch.run(&["doctor", place]);
+        assert_eq!(ran.code, Some(5), "{}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains("read-only") && ran.stdout.contains("not measured"), "{}", ran.stdout);
+    }
 }
 
 #[test]

@@ -7,9 +7,9 @@ use std::process::Command;
 
 use crate::runner::{FLIGHTS, JANUARY, Scratch, output, skipped};
 
-/// An ext4 of some mebibytes, mounted; unmounted when dropped.
-struct Mounted {
-    at: PathBuf,
+/// A file system of some mebibytes, mounted; unmounted when dropped.
+pub(crate) struct Mounted {
+    pub(crate) at: PathBuf,
 }
 
 impl Drop for Mounted {
@@ -18,7 +18,7 @@ impl Drop for Mounted {
     }
 }
 
-fn run(command: &str, args: &[&str]) -> Result<(), String> {
+pub(crate) fn run(command: &str, args: &[&str]) -> Result<(), String> {
     let ended = output(Command::new(command).args(args)).map_err(|error| format!("{command}: {error}"))?;
     if ended.status.success() {
         return Ok(());
@@ -26,20 +26,30 @@ fn run(command: &str, args: &[&str]) -> Result<(), String> {
     Err(format!("{command}: {}", String::from_utf8_lossy(&ended.stderr).trim()))
 }
 
-/// What keeps this machine from having one is said, and the test passes over.
+/// An ext4. What keeps this machine from having one is said, and the test passes over.
 fn mount(scratch: &Scratch, mebibytes: u64) -> Option<Mounted> {
+    mount_a(scratch, "ext4", &["-q", "-F", "-m", "0"], mebibytes)
+}
+
+/// A file system of any kind, passed over where this machine has no tool to make one.
+pub(crate) fn mount_a(scratch: &Scratch, kind: &str, options: &[&str], mebibytes: u64) -> Option<Mounted> {
+    let make = format!("mkfs.{kind}");
+    if output(Command::new(&make).arg("-V")).is_err() {
+        skipped(&format!("{kind} on a loop device — there is no {make}"));
+        return None;
+    }
     let (image, at) = (scratch.path("image"), scratch.path("mounted"));
     std::fs::File::create(&image).unwrap().set_len(mebibytes << 20).unwrap();
     std::fs::create_dir(&at).unwrap();
     let (image, point) = (image.to_str().unwrap(), at.to_str().unwrap());
-    let made = run("mkfs.ext4", &["-q", "-F", "-m", "0", image]);
+    let made = run(&make, &[options, &[image]].concat());
     match made.and_then(|()| run("mount", &["-o", "loop", image, point])) {
         Ok(()) => Some(Mounted { at }),
         Err(why) => {
             let can =
                 Path::new("/dev/loop-control").exists() && run("test", &["-w", "/dev/loop-control"]).is_ok();
             assert!(!can, "this machine has loop devices and root, and yet: {why}");
-            skipped(&format!("full and read-only ext4 on a loop device — {why}"));
+            skipped(&format!("{kind} on a loop device — {why}"));
             None
         }
     }
