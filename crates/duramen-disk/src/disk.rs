@@ -241,6 +241,12 @@ pub trait Disk: Send + Sync + fmt::Debug + 'static {
     /// What the system said.
     fn file_system(&self, path: &Path) -> io::Result<FileSystem>;
 
+    /// Why syncs of files in a directory are worth nothing, in words, if that is known: memory, barriers off, a library that
+    /// swallows syncs. What cannot be known is no reason.
+    fn why_syncs_are_worthless(&self, _path: &Path) -> Option<String> {
+        None
+    }
+
     /// Wall clock, nanoseconds since 1970. May go backwards.
     fn wall_ns(&self) -> u64;
 

@@ -30,6 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use self::aligned::AlignedPool;
+use crate::probe::{self, Effect};
 use crate::{
     Access, DIRECT_ALIGN_BYTES, Disk, DurableWriteError, File, FileSystem, Lock, LockError, OpenMode,
     PathKind, SyncMethod, WriteError,
@@ -143,6 +144,13 @@ impl Disk for OsDisk {
 
     fn file_system(&self, path: &Path) -> io::Result<FileSystem> {
         platform::file_system(path)
+    }
+
+    fn why_syncs_are_worthless(&self, path: &Path) -> Option<String> {
+        let report = probe::probe(&probe::Host::this(), path).ok()?;
+        // The worst comes first.
+        let worst = report.weaknesses.first()?;
+        (worst.effect() == Effect::SyncIsWorthless).then(|| worst.reason.clone())
     }
 
     fn wall_ns(&self) -> u64 {

@@ -19,6 +19,12 @@ pub enum Event {
         /// The last run ended in the middle of a write.
         torn: bool,
     },
+    /// Level `Disk` was asked for, and syncs are worth nothing where the database lies: told when it is opened. Commits wait for
+    /// syncs all the same.
+    DiskLevelNotKept {
+        /// Why, in words.
+        why: String,
+    },
     /// A checkpoint became durable.
     Checkpoint {
         /// The commit it holds.

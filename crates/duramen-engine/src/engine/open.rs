@@ -21,7 +21,7 @@ use crate::data_file::{SUPERBLOCK_OFFSETS, Superblock};
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, DatabaseId, Generation, LogId, TreeId};
 use crate::limits::MEMORY_BYTES_MIN;
-use crate::options::{Background, Options};
+use crate::options::{Background, Durability, Options};
 use crate::recovery::{Loaded, Replay, Replayed, load, replay};
 use crate::snapshot::Locks;
 use crate::threads::processors;
@@ -76,6 +76,7 @@ fn assemble(
     store.registry.share_locks(&locks);
     let events = Events(hooks.on_event);
     events.tell(&recovered.event());
+    warn_of_worthless_syncs(&*disk, path, &wal_dir, &options, &events);
     let sync = method::in_use(&*disk, &wal_dir, &options, loaded.superblock.sync.as_ref())?;
     let (mode, threads) = if options.read_only {
         let Replayed { trees, seq, .. } = replayed;
@@ -154,6 +155,19 @@ fn writer(
         }
     }));
     Ok((committer, keeper))
+}
+
+/// D1 rests on syncs that mean something.
+fn warn_of_worthless_syncs(disk: &dyn Disk, path: &Path, wal_dir: &Path, options: &Options, events: &Events) {
+    if options.read_only || options.durability != Durability::Disk || events.0.is_none() {
+        return;
+    }
+    let elsewhere = (wal_dir.parent() != Some(path)).then_some(wal_dir);
+    let why =
+        [Some(path), elsewhere].into_iter().flatten().find_map(|path| disk.why_syncs_are_worthless(path));
+    if let Some(why) = why {
+        events.tell(&Event::DiskLevelNotKept { why });
+    }
 }
 
 /// The root that is read lets go of what was not used lately, as a writer's keeper sees to.

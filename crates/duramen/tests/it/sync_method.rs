@@ -1,7 +1,7 @@
 //! Which sync method a database uses, and that it says so and why.
 
 use duramen::prelude::*;
-use duramen::{OsDisk, SyncMethod};
+use duramen::{Event, OsDisk, SyncMethod};
 use std::sync::Arc;
 
 /// A directory on the file system of the build, which is no memory.
@@ -42,4 +42,30 @@ fn a_database_that_waits_for_no_disk_measures_none() {
     let options = Db::options().durability(Durability::Process);
     let db = options.open_on(Arc::new(OsDisk::default()), &path).unwrap();
     assert!(db.posture().sync_reason.starts_with("the default"), "{:?}", db.posture());
+}
+
+/// D1: a program that asks for level `Disk` where syncs are worth nothing is told so by its event hook.
+#[test]
+#[cfg(target_os = "linux")]
+fn worthless_syncs_are_told_to_the_event_hook() {
+    use std::sync::Mutex;
+
+    let opened = |directory: &std::path::Path, level| {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let hear = {
+            let told = Arc::clone(&told);
+            move |event: &Event| {
+                if let Event::DiskLevelNotKept { why } = event {
+                    told.lock().unwrap().push(why.clone());
+                }
+            }
+        };
+        let options = Db::options().durability(level).on_event(hear);
+        drop(options.open_on(Arc::new(OsDisk::default()), directory.join("db")).unwrap());
+        Arc::into_inner(told).unwrap().into_inner().unwrap()
+    };
+    let Ok(memory) = tempfile::TempDir::new_in("/dev/shm") else { return };
+    let told = opened(memory.path(), Durability::Disk);
+    assert!(told.len() == 1 && told[0].contains("memory"), "{told:?}");
+    assert_eq!(opened(memory.path(), Durability::Process), [""; 0]);
 }
