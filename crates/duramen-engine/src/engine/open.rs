@@ -37,11 +37,18 @@ pub fn open(disk: Arc<dyn Disk>, path: &Path, options: Options, hooks: Hooks) ->
     let may_create = options.create && !options.read_only;
     prepare_directory(&*disk, path, &wal_dir, may_create)?;
     check_file_system(&*disk, path, &options)?;
-    let mut locks = vec![lock(&*disk, &path.join(LOCK), &options)?];
+    let data = path.join(DATA);
+    let locked = lock(&*disk, &path.join(LOCK), &options);
+    if locked.as_ref().is_err_and(|error| error.code() == Code::NotADatabase)
+        && kind(&*disk, &data)?.is_none()
+    {
+        // A creation that was cut so short that not even the lock has its name.
+        return Err(without_data(&*disk, path, &wal_dir, &options));
+    }
+    let mut locks = vec![locked?];
     if !options.read_only {
         refuse_later_readers(&*disk, path)?;
     }
-    let data = path.join(DATA);
     if kind(&*disk, &data)?.is_none() {
         if !may_create {
             return Err(without_data(&*disk, path, &wal_dir, &options));

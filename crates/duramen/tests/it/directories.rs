@@ -124,6 +124,8 @@ fn what_a_creation_leaves_is_ours_to_begin_anew() {
         &["data.new", "lock", "wal/"],
         &["lock", "readers"],
         &["lock", "wal/", "wal/calibration-1"],
+        &["wal/"],
+        &["data.new", "wal/"],
     ] {
         let disk = directory(names);
         refused(&disk, true, Code::NotADatabase, if names.is_empty() { "it is empty" } else { CUT_SHORT });

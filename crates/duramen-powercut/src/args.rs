@@ -1,0 +1,254 @@
+//! The words of the command line.
+//!
+//! Owns no behaviour. What can be refused from the words alone is refused here, with exit code 2.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use duramen_powercut::drive;
+use duramen_powercut::moment::{Moment, Span};
+
+use crate::file_system::FileSystem;
+use crate::records::{Init, SyncCall};
+
+/// Cuts the power under a program on a real file system, and checks what survives.
+#[derive(Debug, Parser)]
+#[command(
+    name = "powercut",
+    version,
+    after_help = "Linux, root, FUSE and loop devices are needed. Exit codes: 0 every check passed, 1 bad use or \
+                  environment, 2 wrong arguments, 3 a check failed (data lost), 4 the file system could not be mounted \
+                  or its fsck failed, 5 timeout or internal error, 6 (table) a cell that must lose data never did."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a command, cut the power, mount what survives, run a check
+    Run(Box<RunArgs>),
+    /// Rerun the published experiment: file system x cache x initialisation x sync call
+    Table(TableArgs),
+    /// Write numbered records and acknowledge each on standard output once its sync returned
+    #[command(hide = true)]
+    WriteRecords(WriteRecordsArgs),
+    /// Check that every acknowledged record is there
+    #[command(hide = true)]
+    CheckRecords(CheckRecordsArgs),
+    /// The drive's process (started by `run`)
+    #[command(hide = true)]
+    Drive(DriveArgs),
+    /// The first process of a pid namespace (started by `run`)
+    #[command(hide = true)]
+    Init(InitArgs),
+}
+
+/// What the drive does with a write that it has answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
+pub(crate) enum Cache {
+    /// Keeps it in memory until a flush
+    Volatile,
+    /// Has it on the medium (power-loss protection)
+    WriteThrough,
+    /// Keeps it in memory and answers flushes without doing them
+    Lying,
+}
+
+impl Cache {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Cache::Volatile => "volatile",
+            Cache::WriteThrough => "writethrough",
+            Cache::Lying => "lying",
+        }
+    }
+}
+
+impl From<Cache> for drive::Cache {
+    fn from(cache: Cache) -> drive::Cache {
+        match cache {
+            Cache::Volatile => drive::Cache::Volatile,
+            Cache::WriteThrough => drive::Cache::WriteThrough,
+            Cache::Lying => drive::Cache::Lying,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("cut").required(true).args(["cut_after_ms", "cut_after_writes", "cut_after_flushes"])))]
+pub(crate) struct RunArgs {
+    /// The file system to run on
+    #[arg(long, value_enum)]
+    pub(crate) fs: FileSystem,
+
+    /// More options for its mkfs, in one word, split at spaces
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    pub(crate) mkfs_opts: Option<String>,
+
+    /// More mount options, for the run and for the check
+    #[arg(long, value_name = "OPTIONS")]
+    pub(crate) mount_opts: Option<String>,
+
+    /// What the drive's cache does
+    #[arg(long, value_enum, default_value = "volatile")]
+    pub(crate) cache: Cache,
+
+    /// Decides all that is random; drawn and printed if not given
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+
+    /// Cut so many milliseconds after the command began
+    #[arg(long, value_name = "A..B")]
+    pub(crate) cut_after_ms: Option<Span>,
+
+    /// Cut once the drive answered so many writes
+    #[arg(long, value_name = "A..B")]
+    pub(crate) cut_after_writes: Option<Span>,
+
+    /// Cut once the drive answered so many flushes and the next one arrived
+    #[arg(long, value_name = "A..B")]
+    pub(crate) cut_after_flushes: Option<Span>,
+
+    /// Check so many survivals of the same cut
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub(crate) variants: u64,
+
+    /// Answer each request after a time drawn from this range, so that they overtake each other
+    #[arg(long, value_name = "A..B")]
+    pub(crate) latency_us: Option<Span>,
+
+    /// The size of the drive: a number and K, M or G
+    #[arg(long, default_value = "512M", value_parser = size)]
+    pub(crate) size: u64,
+
+    /// Begin with this image of a drive instead of an empty file system
+    #[arg(long, value_name = "FILE")]
+    pub(crate) image: Option<PathBuf>,
+
+    /// Keep the drive as the cut left it: the first variant that failed, else the first
+    #[arg(long, value_name = "FILE")]
+    pub(crate) keep_image: Option<PathBuf>,
+
+    /// Run this by `sh -c` first, with steady power
+    #[arg(long, value_name = "SH")]
+    pub(crate) setup: Option<String>,
+
+    /// Run this by `sh -c` on what survives: it must end with 0
+    #[arg(long, value_name = "SH")]
+    pub(crate) check: String,
+
+    /// Check the file system itself after each check
+    #[arg(long)]
+    pub(crate) fsck: bool,
+
+    /// How long the command, and each check, may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) timeout_s: u64,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) words: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TableArgs {
+    /// Cuts per cell
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub(crate) cuts: u64,
+
+    /// Only these file systems
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) fs: Vec<FileSystem>,
+
+    /// The seed of the first cut
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Trials at once
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub(crate) workers: u64,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WriteRecordsArgs {
+    #[arg(long)]
+    pub(crate) file: PathBuf,
+    /// How the file comes to its length
+    #[arg(long, value_enum)]
+    pub(crate) init: Init,
+    /// What is called after each record
+    #[arg(long, value_enum)]
+    pub(crate) sync: SyncCall,
+    #[arg(long)]
+    pub(crate) count: u64,
+    /// Only make the file
+    #[arg(long)]
+    pub(crate) prepare: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckRecordsArgs {
+    #[arg(long)]
+    pub(crate) file: PathBuf,
+    /// Where the acknowledgements are
+    #[arg(long)]
+    pub(crate) ack: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DriveArgs {
+    #[arg(long, value_enum)]
+    pub(crate) fs: FileSystem,
+    #[arg(long, value_enum)]
+    pub(crate) cache: Cache,
+    #[arg(long)]
+    pub(crate) seed: u64,
+    #[arg(long)]
+    pub(crate) moment: Moment,
+    #[arg(long)]
+    pub(crate) latency_us: Option<Span>,
+    /// Be gone after so long, whatever the trial does
+    #[arg(long)]
+    pub(crate) give_up_s: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    #[arg(long)]
+    pub(crate) directory: PathBuf,
+    #[arg(last = true)]
+    pub(crate) words: Vec<OsString>,
+}
+
+/// The largest drive: its content is held in memory.
+const SIZE_BYTES_MAX: u64 = 64 << 30;
+
+fn size(text: &str) -> Result<u64, String> {
+    let (number, unit) = match text.strip_suffix(['K', 'M', 'G']) {
+        Some(number) => (number, &text[number.len()..]),
+        None => (text, ""),
+    };
+    let shift = match unit {
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        _ => 0,
+    };
+    let number: u64 = number.parse().map_err(|_| format!("`{text}` is no size: write 512M or 2G"))?;
+    let bytes = number.checked_mul(1 << shift).filter(|bytes| *bytes <= SIZE_BYTES_MAX);
+    let bytes =
+        bytes.ok_or_else(|| format!("{text} is too much: the drive is held in memory, at most 64G"))?;
+    Ok(bytes.next_multiple_of(4096))
+}

@@ -1,0 +1,124 @@
+//! The drive's process as its trial sees it: started outside of the trial's mount namespace, told what to do.
+//!
+//! Owns the trial's side of their socket. Dropping it ends the process, and with it every request that waits.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use duramen_powercut::moment::Moment;
+use serde_json::Value;
+
+use crate::args::RunArgs;
+use crate::channel::{Channel, Heard, hear};
+use crate::failure::{Failure, Result};
+
+/// How long the drive may take to load or write an image.
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+
+/// How long tools may take in a trial, and again for each check.
+const TOOLS_S: u64 = 240;
+
+/// A running drive.
+#[derive(Debug)]
+pub(crate) struct DriveProcess {
+    _process: Child,
+    pub(crate) channel: Channel,
+}
+
+impl DriveProcess {
+    /// Starts it, and gives back the device that has to be mounted.
+    pub(crate) fn start(args: &RunArgs, seed: u64, moment: Moment) -> Result<(DriveProcess, File)> {
+        let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(|error| {
+            Failure::environment(format!("cannot open /dev/fuse: {error}"), "load the module: modprobe fuse")
+        })?;
+        let failed = |doing: &str, error: &dyn std::fmt::Display| {
+            Failure::internal(
+                format!("cannot {doing}: {error}"),
+                "the machine may be short of processes or files",
+            )
+        };
+        let (ours, theirs) = UnixStream::pair().map_err(|error| failed("make a socket", &error))?;
+        let shared = device.try_clone().map_err(|error| failed("share /dev/fuse", &error))?;
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["drive", "--fs", args.fs.name(), "--cache", args.cache.name()]);
+        command.args(["--seed", &seed.to_string(), "--moment", &moment.to_string()]);
+        command.args(["--give-up-s", &give_up_s(args).to_string()]);
+        if let Some(span) = args.latency_us {
+            command.args(["--latency-us", &span.to_string()]);
+        }
+        command.stdin(Stdio::from(shared)).stdout(Stdio::from(OwnedFd::from(theirs))).current_dir("/");
+        let process = command.spawn().map_err(|error| failed("start the drive", &error))?;
+        Ok((DriveProcess { _process: process, channel: Channel::new(ours) }, device))
+    }
+
+    /// Sends a line and waits for the one that answers it.
+    fn ask(&mut self, line: &str, wanted: &str) -> Result<String> {
+        let broken = |why: &str| {
+            Failure::internal(
+                format!("the drive {why} at `{line}`"),
+                "was it killed? its own words are above",
+            )
+        };
+        self.channel.send(line).map_err(|_| broken("is gone"))?;
+        match hear(&mut [&mut self.channel], Instant::now() + ANSWER_WITHIN) {
+            Heard::Line(_, answer) => match answer.strip_prefix(wanted) {
+                Some(rest) => Ok(rest.trim_start().to_owned()),
+                None => Err(broken(&format!("answered `{answer}`"))),
+            },
+            Heard::Closed(_) => Err(broken("went away")),
+            Heard::Late => Err(broken(&format!("did not answer within {} s", ANSWER_WITHIN.as_secs()))),
+        }
+    }
+
+    /// Takes this image as what is on the medium.
+    pub(crate) fn load(&mut self, image: &Path) -> Result<()> {
+        self.ask(&format!("load {}", image.display()), "loaded").map(drop)
+    }
+
+    /// Begins to serve, now that the device is mounted.
+    pub(crate) fn serve(&mut self) -> Result<()> {
+        self.ask("serve", "serving").map(drop)
+    }
+
+    /// From here on writes and flushes are counted, and the power can go.
+    pub(crate) fn arm(&mut self) -> Result<()> {
+        self.ask("arm", "armed").map(drop)
+    }
+
+    /// From here on time is counted: the command runs.
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        self.tell("begin")
+    }
+
+    fn tell(&mut self, line: &str) -> Result<()> {
+        self.channel
+            .send(line)
+            .map_err(|error| Failure::internal(format!("the drive is gone: {error}"), "was it killed?"))
+    }
+
+    /// Takes the power away now, if it is still there; `cut` is told either way.
+    pub(crate) fn cut_now(&mut self) -> Result<()> {
+        self.tell("cut")
+    }
+
+    /// Writes what survives by one variant; tells what it chose.
+    pub(crate) fn save(&mut self, variant: u64, path: &Path) -> Result<Value> {
+        let told = self.ask(&format!("image {variant} {}", path.display()), "image")?;
+        parsed(&told)
+    }
+}
+
+/// Longer than any trial that does not hang: SETUP, CMD, each CHECK, and the tools around them.
+fn give_up_s(args: &RunArgs) -> u64 {
+    args.timeout_s * (2 + args.variants) + TOOLS_S * (1 + args.variants)
+}
+
+/// What a line of the drive says in JSON.
+pub(crate) fn parsed(text: &str) -> Result<Value> {
+    serde_json::from_str(text)
+        .map_err(|error| Failure::internal(format!("the drive said `{text}`: {error}"), "report this"))
+}

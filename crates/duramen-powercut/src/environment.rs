@@ -1,0 +1,87 @@
+//! What the machine must have, and what the commands of a trial are told about it.
+//!
+//! Owns the refusals before anything is started: each says what is missing and how to get it.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use crate::args::RunArgs;
+use crate::failure::{Failure, Result};
+use crate::stage::Stage;
+
+/// Where tools of file systems are, though the PATH of a service may lack it.
+const SYSTEM_PATHS: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
+
+/// Refuses a machine on which no trial can run.
+pub(crate) fn check(args: &RunArgs) -> Result<()> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Failure::environment(
+            "only root can mount file systems",
+            "run it by sudo, in a machine of yours",
+        ));
+    }
+    for (device, module) in [("/dev/fuse", "fuse"), ("/dev/loop-control", "loop")] {
+        if !Path::new(device).exists() {
+            return Err(Failure::environment(
+                format!("there is no {device}"),
+                format!("load the module (modprobe {module}), or give the container the device"),
+            ));
+        }
+    }
+    let fs = args.fs;
+    let tools = [(args.image.is_none(), fs.mkfs()), (args.fsck, fs.fsck())];
+    for (_, tool) in tools.iter().filter(|(needed, _)| *needed) {
+        if !has(tool) {
+            return Err(Failure::environment(
+                format!("there is no {tool}"),
+                format!("install {} (its name on Debian)", fs.package()),
+            ));
+        }
+    }
+    if args.image.is_none() && args.size >> 20 < fs.mebibytes_min() {
+        return Err(Failure::environment(
+            format!("{} cannot be made on {} MiB", fs.name(), args.size >> 20),
+            format!("--size {}M or more", fs.mebibytes_min()),
+        ));
+    }
+    Ok(())
+}
+
+fn search_path() -> OsString {
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    if !path.is_empty() {
+        path.push(":");
+    }
+    path.push(SYSTEM_PATHS);
+    path
+}
+
+fn has(tool: &str) -> bool {
+    std::env::split_paths(&search_path()).any(|folder| folder.join(tool).is_file())
+}
+
+/// What each command of a trial finds in its environment.
+pub(crate) fn variables(stage: &Stage, seed: u64) -> Vec<(String, OsString)> {
+    vec![
+        ("PATH".to_owned(), search_path()),
+        ("POWERCUT_MNT".to_owned(), stage.mount_point().into_os_string()),
+        ("POWERCUT_ACK".to_owned(), stage.acknowledgements().into_os_string()),
+        ("POWERCUT_SEED".to_owned(), OsString::from(seed.to_string())),
+    ]
+}
+
+/// A path that stays right when the working directory is the mount point.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|error| Failure::call("find the directory of", path, &error))
+}
+
+/// The command with its program's path made absolute; a bare name is searched for as ever.
+pub(crate) fn absolute_words(words: &[OsString]) -> Result<Vec<OsString>> {
+    let mut words = words.to_vec();
+    if let Some(program) = words.first_mut()
+        && program.as_encoded_bytes().contains(&b'/')
+    {
+        *program = absolute(Path::new(OsStr::new(&*program)))?.into_os_string();
+    }
+    Ok(words)
+}

@@ -1,0 +1,370 @@
+//! The drive as a process: it serves one FUSE file to the kernel and obeys the trial that started it.
+//!
+//! Owns answers, latencies and the cut: after it nothing is answered any more. It stays in the mount namespace of its
+//! parent's parent, never in that of the file system above it, whose unmount would wait for it. It ends with its trial.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs::File;
+use std::io::{self, Read, Write as _};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use duramen_powercut::content::Content;
+use duramen_powercut::drive::{Drive, FlushId, Write, WriteId};
+use duramen_powercut::moment::{Moment, Span};
+use duramen_powercut::random::Random;
+use duramen_powercut::survival;
+use nix::libc;
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::args::DriveArgs;
+use crate::channel::Channel;
+use crate::failure::{Failure, INTERNAL};
+use crate::fuse_protocol::{self as fuse, Request};
+use crate::image;
+
+/// The purpose of the stream of latencies.
+const LATENCIES: u64 = 2;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Serves; nothing counts yet.
+    Live,
+    /// Serves, and waits for its moment.
+    Armed,
+    /// Answers nothing.
+    Cut,
+}
+
+/// What is left to do when a latency has passed.
+#[derive(Debug)]
+enum Work {
+    Written { write: WriteId, bytes: usize },
+    Flushed(FlushId),
+    Read { offset: u64, bytes: usize },
+}
+
+/// Work that waits; the earliest is the greatest.
+struct Due {
+    at: Reverse<(Instant, u64)>,
+    unique: u64,
+    work: Work,
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Due) -> bool {
+        self.at == other.at
+    }
+}
+impl Eq for Due {}
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Due) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Due {
+    fn cmp(&self, other: &Due) -> std::cmp::Ordering {
+        self.at.cmp(&other.at)
+    }
+}
+
+struct State {
+    drive: Drive,
+    phase: Phase,
+    moment: Moment,
+    begun_at: Instant,
+    latency_us: Option<Span>,
+    random: Random,
+    waiting: BinaryHeap<Due>,
+    arrived: u64,
+    /// Where the cut is told.
+    trial: Channel,
+}
+
+struct Server {
+    state: Mutex<State>,
+    /// Told when work was queued.
+    queued: Condvar,
+    device: File,
+}
+
+/// Runs until the trial is gone.
+pub(crate) fn run(args: &DriveArgs) -> ExitCode {
+    match serve(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            crate::report::failure(&failure, false);
+            ExitCode::from(INTERNAL)
+        }
+    }
+}
+
+fn serve(args: &DriveArgs) -> Result<(), Failure> {
+    let failed = |doing: &str, error: &dyn std::fmt::Display| {
+        Failure::internal(
+            format!("the drive cannot {doing}: {error}"),
+            "this command is for `powercut run` only",
+        )
+    };
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(|error| failed("die with its trial", &error))?;
+    // Memory that this process asks for must not wait for writes that it serves itself. Where CAP_SYS_RESOURCE is
+    // missing it cannot say so, and only a machine that runs out of memory would notice.
+    let _ = rustix::process::configure_io_flusher_behavior(true);
+    let device =
+        io::stdin().as_fd().try_clone_to_owned().map_err(|error| failed("take its device", &error))?;
+    let socket =
+        io::stdout().as_fd().try_clone_to_owned().map_err(|error| failed("take its socket", &error))?;
+    let socket = UnixStream::from(socket);
+    let commands = socket.try_clone().map_err(|error| failed("take its socket", &error))?;
+    let (mut commands, mut trial) = (Channel::new(commands), Channel::new(socket));
+    let Some(path) = commands.receive().and_then(|line| line.strip_prefix("load ").map(str::to_owned)) else {
+        return Ok(());
+    };
+    let content = image::load(Path::new(&path)).map_err(|error| failed(&format!("load {path}"), &error))?;
+    trial.send("loaded").map_err(|error| failed("answer", &error))?;
+    let server = Arc::new(Server {
+        state: Mutex::new(State {
+            drive: Drive::new(args.cache.into(), content),
+            phase: Phase::Live,
+            moment: args.moment,
+            begun_at: Instant::now(),
+            latency_us: args.latency_us,
+            random: Random::for_purpose(args.seed, LATENCIES),
+            waiting: BinaryHeap::new(),
+            arrived: 0,
+            trial,
+        }),
+        queued: Condvar::new(),
+        device: File::from(device),
+    });
+    let limit = Duration::from_secs(args.give_up_s);
+    std::thread::spawn(move || {
+        std::thread::sleep(limit);
+        // Whatever hangs on this drive gets its error when the last thread that serves it is gone.
+        let _ = nix::sys::signal::raise(Signal::SIGKILL);
+    });
+    if args.latency_us.is_some() {
+        let late = Arc::clone(&server);
+        std::thread::spawn(move || late.late_answers());
+    }
+    // The end of the lines is the end of the trial, and of this process with all its threads.
+    while let Some(line) = commands.receive() {
+        server.command(&line, args);
+    }
+    Ok(())
+}
+
+impl Server {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Obeys one line of the trial, and answers it with one.
+    fn command(self: &Arc<Server>, line: &str, args: &DriveArgs) {
+        let mut state = self.state();
+        let answer = match line.split_once(' ') {
+            // Not before the device is mounted: until then it has nothing to read, not even later.
+            None if line == "serve" => {
+                let server = Arc::clone(self);
+                std::thread::spawn(move || server.requests());
+                "serving".to_owned()
+            }
+            None if line == "arm" => {
+                state.drive.arm();
+                state.phase = Phase::Armed;
+                "armed".to_owned()
+            }
+            None if line == "begin" => {
+                self.begin(&mut state);
+                return;
+            }
+            None if line == "cut" => {
+                state.cut("the end of the command");
+                return;
+            }
+            Some(("image", rest)) => state.save_survivors(rest, args),
+            _ => format!("error no such command: {line}"),
+        };
+        let _ = state.trial.send(&answer);
+    }
+
+    /// The command runs: from here on time is counted.
+    fn begin(self: &Arc<Server>, state: &mut State) {
+        state.begun_at = Instant::now();
+        if let Moment::Ms(ms) = state.moment {
+            let server = Arc::clone(self);
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(ms));
+                server.state().cut("its time");
+            });
+        }
+    }
+
+    /// Reads requests until the connection is aborted.
+    fn requests(&self) {
+        let mut buffer = vec![0; fuse::BUFFER_BYTES];
+        loop {
+            match (&self.device).read(&mut buffer) {
+                Ok(0) => return,
+                Ok(count) => {
+                    if let Some((unique, request)) = fuse::decode(&buffer[..count]) {
+                        self.request(unique, request);
+                    }
+                }
+                // A request that was interrupted before it was read.
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn request(&self, unique: u64, request: Request<'_>) {
+        let mut state = self.state();
+        if state.phase == Phase::Cut {
+            return;
+        }
+        let size_bytes = state.drive.size_bytes();
+        match request {
+            Request::Init { major: 7, readahead_bytes_max, flags } => {
+                self.answer(unique, 0, &fuse::init(readahead_bytes_max, flags));
+            }
+            // Whatever it is called: the name is for those who look at loop devices.
+            Request::Lookup { parent: fuse::ROOT, name } if name.starts_with(b"disk") => {
+                self.answer(unique, 0, &fuse::entry(fuse::DISK, size_bytes));
+            }
+            Request::Lookup { .. } => self.answer(unique, libc::ENOENT, &[]),
+            Request::Attributes { node } => self.answer(unique, 0, &fuse::attributes(node, size_bytes)),
+            Request::Open { node: fuse::DISK } => self.answer(unique, 0, &fuse::opened_disk()),
+            Request::OpenDirectory => self.answer(unique, 0, &fuse::opened_directory()),
+            Request::ReadDirectory | Request::Nothing => self.answer(unique, 0, &[]),
+            Request::FileSystem => self.answer(unique, 0, &fuse::file_system()),
+            Request::Read { offset, bytes } if state.drive.holds(offset, bytes) => {
+                self.later(&mut state, unique, Work::Read { offset, bytes });
+            }
+            Request::Write { offset, bytes } if state.drive.holds(offset, bytes.len()) => {
+                let write = state.drive.begin_write(Write { offset, bytes: bytes.to_vec() });
+                self.later(&mut state, unique, Work::Written { write, bytes: bytes.len() });
+            }
+            Request::Sync => {
+                if state.moment == Moment::Flushes(state.drive.counts().flushes) {
+                    state.cut("its flush");
+                }
+                let flush = state.drive.begin_flush();
+                self.later(&mut state, unique, Work::Flushed(flush));
+            }
+            Request::Read { .. } | Request::Write { .. } => self.answer(unique, libc::ENOSPC, &[]),
+            Request::Silent => {}
+            Request::Init { .. } | Request::Open { .. } | Request::Unknown => {
+                self.answer(unique, libc::ENOSYS, &[]);
+            }
+        }
+    }
+
+    fn answer(&self, unique: u64, error: i32, payload: &[u8]) {
+        // A request that was interrupted wants no answer any more: the error is expected.
+        let _ = (&self.device).write(&fuse::answer(unique, error, payload));
+    }
+
+    /// Does the work now, or after its latency.
+    fn later(&self, state: &mut State, unique: u64, work: Work) {
+        let Some(span) = state.latency_us else { return self.work(state, unique, work) };
+        let wait = Duration::from_micros(span.draw(&mut state.random));
+        state.arrived += 1;
+        let at = Reverse((Instant::now() + wait, state.arrived));
+        state.waiting.push(Due { at, unique, work });
+        self.queued.notify_one();
+    }
+
+    /// Completes a request and answers it: both under the lock, so that no cut falls in between.
+    fn work(&self, state: &mut State, unique: u64, work: Work) {
+        if state.phase == Phase::Cut {
+            return;
+        }
+        match work {
+            Work::Read { offset, bytes } => {
+                let mut buffer = vec![0; bytes];
+                state.drive.read(offset, &mut buffer);
+                self.answer(unique, 0, &buffer);
+            }
+            Work::Flushed(flush) => {
+                state.drive.complete_flush(flush);
+                self.answer(unique, 0, &[]);
+            }
+            Work::Written { write, bytes } => {
+                state.drive.complete_write(write);
+                self.answer(unique, 0, &fuse::written(bytes));
+                if state.moment == Moment::Writes(state.drive.counts().writes) {
+                    state.cut("its write");
+                }
+            }
+        }
+    }
+
+    /// Answers each request once its latency has passed.
+    fn late_answers(&self) {
+        let mut state = self.state();
+        loop {
+            let now = Instant::now();
+            let next = state.waiting.peek().map(|due| due.at.0.0);
+            state = match next {
+                Some(at) if at <= now => {
+                    if let Some(due) = state.waiting.pop() {
+                        self.work(&mut state, due.unique, due.work);
+                    }
+                    state
+                }
+                Some(at) => {
+                    self.queued.wait_timeout(state, at - now).unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.queued.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+}
+
+impl State {
+    /// Takes the power away, once, and says so.
+    fn cut(&mut self, cause: &str) {
+        if self.phase != Phase::Armed {
+            return;
+        }
+        self.phase = Phase::Cut;
+        let counts = self.drive.counts();
+        let told = json!({
+            "cause": cause,
+            "after_ms": u64::try_from(self.begun_at.elapsed().as_millis()).unwrap_or(u64::MAX),
+            "writes": counts.writes,
+            "flushes": counts.flushes,
+            "pending": self.drive.pending_count(),
+            "in_flight": self.drive.in_flight_count(),
+        });
+        let _ = self.trial.send(&format!("cut {told}"));
+    }
+
+    /// Writes what survives by one of the variants: `image VARIANT PATH`.
+    fn save_survivors(&self, rest: &str, args: &DriveArgs) -> String {
+        let parsed = rest.split_once(' ').and_then(|(variant, path)| Some((variant.parse().ok()?, path)));
+        let Some((variant, path)) = parsed else { return format!("error no such image: {rest}") };
+        let left = survival::survivors(&self.drive, args.seed, variant, args.fs.whole_blocks());
+        let content: &Content = &left.content;
+        match image::save(content, Path::new(path)) {
+            Ok(()) => {
+                let told = json!({
+                    "survival": left.survival.to_string(),
+                    "kept": left.kept,
+                    "torn": left.torn,
+                    "dropped": left.dropped,
+                });
+                format!("image {told}")
+            }
+            Err(error) => format!("error cannot write {path}: {error}"),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Where a trial happens: a mount namespace of its own, a file system in memory for what it leaves, and its mounts.
+//!
+//! Owns every mount of the tool. Nothing here is visible outside, and all of it goes with the last process inside, so
+//! nothing has to be cleaned up whatever dies. It never decides when.
+
+use std::fs::{DirBuilder, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+
+use crate::failure::{Failure, Result};
+use crate::file_system::FileSystem;
+use crate::loop_device::{self, LoopDevice};
+
+/// The only directory that the tool makes on the machine; it stays, and stays empty.
+const ROOT: &str = "/run/powercut";
+/// Room for acknowledgements and outputs beside an image.
+const ACK_BYTES_MAX: u64 = 1 << 30;
+/// How long an unmount may find somebody inside.
+const BUSY_WITHIN: Duration = Duration::from_secs(10);
+
+const NOTHING: Option<&Path> = None;
+
+/// The trial's own corner of the machine.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    root: PathBuf,
+}
+
+/// A mounted file system and the loop device below it.
+#[derive(Debug)]
+pub(crate) struct Mounted {
+    backing: PathBuf,
+}
+
+impl Stage {
+    /// Leaves the machine's mount namespace. The process must have no other thread.
+    pub(crate) fn enter(size_bytes: u64) -> Result<Stage> {
+        let root = PathBuf::from(ROOT);
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&root)
+            .map_err(|error| Failure::call("make the directory", &root, &error))?;
+        unshare(CloneFlags::CLONE_NEWNS).map_err(|errno| {
+            Failure::environment(
+                format!("cannot make a mount namespace: {}", errno.desc()),
+                "a container needs CAP_SYS_ADMIN: docker run --privileged",
+            )
+        })?;
+        mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NOTHING)
+            .map_err(|errno| Failure::call("make mounts private below", Path::new("/"), &errno.desc()))?;
+        let room = format!("mode=0700,size={}", size_bytes.saturating_add(ACK_BYTES_MAX));
+        mount(Some("powercut"), &root, Some("tmpfs"), MsFlags::MS_NOSUID, Some(room.as_str()))
+            .map_err(|errno| Failure::call("mount a tmpfs on", &root, &errno.desc()))?;
+        let stage = Stage { root };
+        for folder in [stage.fuse(), stage.mount_point()] {
+            std::fs::create_dir(&folder)
+                .map_err(|error| Failure::call("make the directory", &folder, &error))?;
+        }
+        Ok(stage)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// The same path for the drive, which lives in another mount namespace.
+    pub(crate) fn path_from_outside(&self, name: &str) -> PathBuf {
+        let inside = self.path(name);
+        let inside = inside.strip_prefix("/").unwrap_or(&inside);
+        Path::new("/proc").join(std::process::id().to_string()).join("root").join(inside)
+    }
+
+    /// Where the program finds its file system.
+    pub(crate) fn mount_point(&self) -> PathBuf {
+        self.path("mnt")
+    }
+
+    /// Where acknowledgements are kept: no power is cut there.
+    pub(crate) fn acknowledgements(&self) -> PathBuf {
+        self.path("ack")
+    }
+
+    fn fuse(&self) -> PathBuf {
+        self.path("drive")
+    }
+
+    /// Mounts the drive's file. The device is closed here: the drive must be the last to have it, so that its end
+    /// ends every request.
+    pub(crate) fn mount_drive(&self, device: File) -> Result<PathBuf> {
+        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
+        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+        mount(Some("powercut"), &self.fuse(), Some("fuse"), flags, Some(options.as_str())).map_err(
+            |errno| {
+                Failure::environment(
+                    format!("cannot mount a FUSE file system: {}", errno.desc()),
+                    "load the module: modprobe fuse",
+                )
+            },
+        )?;
+        drop(device);
+        Ok(self.fuse().join(own_name("disk")))
+    }
+
+    /// Mounts the file system that lies on a loop device.
+    pub(crate) fn mount(
+        &self,
+        device: LoopDevice,
+        fs: FileSystem,
+        options: Option<&str>,
+    ) -> std::result::Result<Mounted, Errno> {
+        let all: Vec<&str> = [fs.mount_options(), options.unwrap_or_default()]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect();
+        let all = all.join(",");
+        mount(
+            Some(device.path()),
+            &self.mount_point(),
+            Some(fs.name()),
+            MsFlags::empty(),
+            Some(all.as_str()),
+        )?;
+        Ok(Mounted { backing: device.backing() })
+    }
+
+    /// Ends every request of the drive that waits, with an error: after this, what hangs on it can be unmounted.
+    pub(crate) fn abort_drive(&self) {
+        // It says EBUSY, since the loop device has the file open; the connection is aborted all the same.
+        let _ = umount2(&self.fuse(), MntFlags::MNT_FORCE);
+    }
+
+    /// Unmounts the file system and waits until its loop device is gone.
+    pub(crate) fn unmount(&self, mounted: &Mounted) -> Result<()> {
+        unmount(&self.mount_point())?;
+        loop_device::wait_until_gone(&mounted.backing)
+    }
+
+    /// Unmounts what is left of the drive.
+    pub(crate) fn unmount_drive(&self) -> Result<()> {
+        unmount(&self.fuse())
+    }
+}
+
+/// A file's name that `losetup -l` shows, so that it tells whose it is.
+pub(crate) fn own_name(name: &str) -> String {
+    format!("{name}-{}", std::process::id())
+}
+
+fn unmount(path: &Path) -> Result<()> {
+    let deadline = Instant::now() + BUSY_WITHIN;
+    loop {
+        match umount2(path, MntFlags::empty()) {
+            Ok(()) => return Ok(()),
+            // Files of processes that were killed are closed a moment after them.
+            Err(Errno::EBUSY) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
+            Err(errno) => return Err(Failure::call("unmount", path, &errno.desc())),
+        }
+    }
+}

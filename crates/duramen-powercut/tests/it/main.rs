@@ -1,0 +1,7 @@
+//! The drive's model, without root; and the binary on real kernels, where root, FUSE and loop devices are.
+#![allow(clippy::disallowed_methods, reason = "tests run real processes on real files")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
+
+mod live;
+mod model;
+mod runner;
