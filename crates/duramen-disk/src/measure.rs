@@ -11,7 +11,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-pub use lane::Lane;
+pub use lane::{Lane, MEASURE_PREFIX};
 pub use summary::{Summary, quantile};
 
 use crate::{Disk, OsDisk, SyncMethod};

@@ -45,7 +45,9 @@ pub use self::mounts::FileSystemClass;
 pub use self::report::{Layer, Mounted, Part, Report, Space};
 pub use self::trust::{Trust, Verdict, judge};
 pub use self::weakness::{Effect, Weakness, WeaknessKind};
-pub use self::witness::{Burst, COMMITS_DEFAULT, COMMITS_MAX, DiskCount, Quantiles, Witness, witness};
+pub use self::witness::{
+    Burst, COMMITS_DEFAULT, COMMITS_MAX, DiskCount, Quantiles, WITNESS_PREFIX, Witness, witness,
+};
 
 use self::tree::Tree;
 

@@ -350,7 +350,9 @@ impl Committer {
         if result.is_ok() {
             self.marked.store(durable.0, Ordering::Relaxed);
         }
-        self.hand_on();
+        if self.hand_on() {
+            self.write_unwaited();
+        }
         result.map(|()| true)
     }
 

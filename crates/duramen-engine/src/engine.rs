@@ -122,7 +122,12 @@ impl Engine {
             let mut transaction = self.begin()?;
             let attempt = body(&mut transaction).and_then(|out| Ok((out, transaction.commit(level)?)));
             match attempt {
-                Err(error) if error.is_retryable() => conflicts += 1,
+                Err(error) if error.is_retryable() => {
+                    conflicts += 1;
+                    if error.code() == Code::WritersHoldMemory {
+                        self.writer()?.0.throttle.let_others_end();
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::Full && !room_made => {
                     room_made = true;
                     self.give_up_old_space().map_err(|_| error)?;
@@ -135,7 +140,7 @@ impl Engine {
         let (out, ordered) = committer.submit_alone(|root| {
             read = Some(Arc::clone(&root));
             let held = self.inner.store.registry.register(|| root);
-            let mut transaction = Transaction::begin(committer, held);
+            let mut transaction = Transaction::begin_alone(committer, held);
             let out = body(&mut transaction)?;
             Ok((out, transaction.take_submission(level)?))
         })?;

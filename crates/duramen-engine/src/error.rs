@@ -69,6 +69,7 @@ macro_rules! codes {
 
 codes! {
     WriteConflict = 101, Conflict, "another transaction changed what this one read";
+    WritersHoldMemory = 102, Conflict, "other transactions hold the memory that is for writes";
     InvalidArgument = 201, Invalid, "the call is wrong";
     KeyTooLong = 202, Invalid, "the key is longer than a key may be";
     TooLarge = 203, Invalid, "the transaction's writes do not fit in memory";

@@ -40,9 +40,12 @@ pub const MEMORY_BYTES_MIN: usize = 4 * 1024 * 1024;
 /// A transaction may buffer this part of the memory.
 pub const TRANSACTION_MEMORY_PART: usize = 4;
 
-/// The writes of all open transactions and queued commits together may take this part of the memory. Beyond it, those of
-/// more than [`WRITES_BYTES_FREE`] are refused.
+/// The writes of all open transactions together may take this part of the memory. Beyond it, those of more than
+/// [`WRITES_BYTES_FREE`] conflict, and `transact` runs them again, at last alone.
 pub const WRITES_MEMORY_PART: usize = 2;
+
+/// Commits that are ordered and not in the log may take this part of the memory before those at level `Memory` wait, too.
+pub const QUEUE_MEMORY_PART: usize = 4;
 
 /// A transaction's first writes, which are never refused for what others buffer.
 pub const WRITES_BYTES_FREE: usize = 64 * 1024;

@@ -9,7 +9,8 @@ use crate::limits;
 /// What a commit waits for before it is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Durability {
-    /// Nothing: in order and in the log soon, lost if the process ends before.
+    /// Nothing, unless a quarter of the memory waits to be written: in order and in the log soon, lost if the process ends
+    /// before.
     Memory,
     /// Handed to the kernel: survives `kill -9`, not a power cut. Synced in the background.
     Process,
@@ -86,7 +87,7 @@ pub struct Options {
     /// What a commit waits for unless it says otherwise.
     pub durability: Durability,
     /// How log writes become durable. `None`: as chosen when the database was created, by measuring the safe methods for
-    /// at most 200 ms.
+    /// about 150 ms.
     pub sync: Option<SyncMethod>,
     /// Directory of the log, where it is not `wal` inside the database.
     pub wal_dir: Option<PathBuf>,

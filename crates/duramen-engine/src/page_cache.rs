@@ -10,9 +10,9 @@ use std::sync::{Arc, OnceLock};
 
 use crate::data_file::{DataFile, Location, Page, PageKind};
 use crate::error::Result;
-use crate::limits::{WRITES_BYTES_FREE, WRITES_MEMORY_PART};
+use crate::limits::{QUEUE_MEMORY_PART, WRITES_BYTES_FREE, WRITES_MEMORY_PART};
 
-/// Of `memory_bytes`, nodes may take this part, in percent; the rest is for buffers, read and write sets.
+/// Of `memory_bytes`, nodes may take this part, in percent; the rest is for buffers and write sets.
 const NODES_PERCENT: usize = 55;
 
 /// Nodes and buffered writes together may take this part; nodes give way, but not below their last part.
@@ -33,8 +33,10 @@ pub struct Meter {
     resident_bytes: AtomicUsize,
     dirty_bytes: AtomicUsize,
     pages_read: AtomicU64,
-    /// Writes of transactions that are not in the trees, and of commits that are not in the log.
-    buffered_bytes: AtomicUsize,
+    /// Writes of open transactions.
+    written_bytes: AtomicUsize,
+    /// Records of ordered commits that are not in the log.
+    queued_bytes: AtomicUsize,
     memory_bytes: usize,
     /// A sweep by whoever reads a page is worth while from here on.
     sweep_from_bytes: AtomicUsize,
@@ -58,7 +60,8 @@ impl Meter {
     fn new(memory_bytes: usize) -> Meter {
         let bytes_max = memory_bytes / 100 * NODES_PERCENT;
         Meter {
-            buffered_bytes: AtomicUsize::new(0),
+            written_bytes: AtomicUsize::new(0),
+            queued_bytes: AtomicUsize::new(0),
             memory_bytes,
             resident_bytes: AtomicUsize::new(0),
             dirty_bytes: AtomicUsize::new(0),
@@ -82,12 +85,12 @@ impl Meter {
 
     /// Bytes of writes that wait to be committed or written.
     pub fn buffered_bytes(&self) -> usize {
-        self.buffered_bytes.load(Ordering::Relaxed)
+        self.written_bytes.load(Ordering::Relaxed) + self.queued_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether so many writes wait that no more should come without waiting themselves.
-    pub fn buffers_much(&self) -> bool {
-        self.buffered_bytes() > self.memory_bytes / WRITES_MEMORY_PART / 2
+    /// Whether so much is ordered and not in the log that no more should come without waiting itself.
+    pub fn queues_much(&self) -> bool {
+        self.queued_bytes.load(Ordering::Relaxed) > self.memory_bytes / QUEUE_MEMORY_PART
     }
 
     /// Sets what gives memory back, once.
@@ -178,13 +181,25 @@ impl Drop for Charge {
 pub struct Buffered {
     meter: Arc<Meter>,
     bytes: usize,
+    /// It is ordered, and waits for the log alone.
+    is_queued: bool,
+    /// It may grow whatever others hold: it runs alone, and they wait for it.
+    is_alone: bool,
 }
 
 impl Buffered {
     /// Of nothing yet.
     #[must_use]
     pub fn new(meter: &Arc<Meter>) -> Buffered {
-        Buffered { meter: Arc::clone(meter), bytes: 0 }
+        Buffered { meter: Arc::clone(meter), bytes: 0, is_queued: false, is_alone: false }
+    }
+
+    /// Of a transaction that runs alone: what others hold does not stop it.
+    #[must_use]
+    pub fn alone(meter: &Arc<Meter>) -> Buffered {
+        let mut buffered = Buffered::new(meter);
+        buffered.is_alone = true;
+        buffered
     }
 
     /// Asks for so many bytes in all; `false` if all transactions together would buffer too much. Asks in steps, so
@@ -194,12 +209,11 @@ impl Buffered {
         if bytes <= self.bytes.max(WRITES_BYTES_FREE) {
             return true;
         }
-        let others = self.meter.buffered_bytes().saturating_sub(self.bytes);
-        let bytes_max = self.meter.memory_bytes / WRITES_MEMORY_PART;
-        if others + bytes > bytes_max {
+        let others = self.meter.written_bytes.load(Ordering::Relaxed).saturating_sub(self.bytes);
+        if others + bytes > self.meter.memory_bytes / WRITES_MEMORY_PART && !self.is_alone {
             return false;
         }
-        self.set((bytes + WRITES_BYTES_FREE).min(bytes_max - others));
+        self.set(bytes + WRITES_BYTES_FREE);
         true
     }
 
@@ -207,16 +221,27 @@ impl Buffered {
     #[must_use]
     pub fn take(&mut self) -> Buffered {
         let bytes = std::mem::take(&mut self.bytes);
-        Buffered { meter: Arc::clone(&self.meter), bytes }
+        let (is_queued, is_alone) = (self.is_queued, self.is_alone);
+        Buffered { meter: Arc::clone(&self.meter), bytes, is_queued, is_alone }
     }
 
-    /// Takes so many bytes in all, come what may.
-    pub fn set(&mut self, bytes: usize) {
+    /// From here on it is a record of so many bytes, on its way to the log.
+    pub fn queue(&mut self, bytes: usize) {
+        self.set(0);
+        self.is_queued = true;
+        self.set(bytes);
+    }
+
+    fn counter(&self) -> &AtomicUsize {
+        if self.is_queued { &self.meter.queued_bytes } else { &self.meter.written_bytes }
+    }
+
+    fn set(&mut self, bytes: usize) {
         if bytes > self.bytes {
-            self.meter.buffered_bytes.fetch_add(bytes - self.bytes, Ordering::Relaxed);
+            self.counter().fetch_add(bytes - self.bytes, Ordering::Relaxed);
             self.meter.sweep_anew();
         } else {
-            self.meter.buffered_bytes.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+            self.counter().fetch_sub(self.bytes - bytes, Ordering::Relaxed);
         }
         self.bytes = bytes;
     }
@@ -224,7 +249,7 @@ impl Buffered {
 
 impl Drop for Buffered {
     fn drop(&mut self) {
-        self.meter.buffered_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.set(0);
     }
 }
 

@@ -103,6 +103,13 @@ impl Transaction {
         }
     }
 
+    /// Begins at a registered root while nobody else may commit.
+    pub(crate) fn begin_alone(committer: &Arc<Committer>, held: Registration) -> Transaction {
+        let mut transaction = Transaction::begin(committer, held);
+        transaction.buffered = Buffered::alone(committer.store().pages.meter());
+        transaction
+    }
+
     /// The commit whose state this transaction reads.
     #[must_use]
     pub fn base_seq(&self) -> CommitSeq {
@@ -356,18 +363,16 @@ impl Transaction {
 
     fn make_room_for(&mut self, bytes: usize) -> Result<()> {
         let bytes_max = self.committer.throttle.memory_bytes() / TRANSACTION_MEMORY_PART;
-        let refused = |message, hint| Err(Error::new(Code::TooLarge, message).with_hint(hint));
         if bytes > bytes_max {
-            return refused(
-                format!("the transaction's writes are more than {bytes_max} bytes"),
-                "what was written before stands: commit in batches, or raise memory_bytes",
-            );
+            let message = format!("the transaction's writes are more than {bytes_max} bytes");
+            let hint = "what was written before stands: commit in batches, or raise memory_bytes";
+            return Err(Error::new(Code::TooLarge, message).with_hint(hint));
         }
         if !self.buffered.may_grow_to(bytes) {
-            return refused(
-                format!("all open transactions together wrote as much as they may: this one {bytes} bytes"),
-                "what was written before stands: commit in smaller batches, let fewer run at once, or raise memory_bytes",
-            );
+            let message =
+                format!("open transactions hold all memory for writes: this one wants {bytes} bytes");
+            let hint = "run it again, or use transact(), which does; smaller batches, fewer at once or more memory_bytes avoid it";
+            return Err(Error::new(Code::WritersHoldMemory, message).with_hint(hint));
         }
         Ok(())
     }
@@ -425,9 +430,11 @@ impl Transaction {
     /// The tree with this transaction's writes applied.
     fn fork(&mut self, tree: TreeId) -> Result<Option<Slot>> {
         let state = self.state(tree)?;
-        let keys = self.unforked.remove(&tree).unwrap_or_default();
         let (root, changes) = match self.forks.get(&tree) {
-            Some(fork) => (fork.clone(), keys.iter().map(|key| self.changes.of_key(tree, key)).collect()),
+            Some(fork) => {
+                let keys = self.unforked.get(&tree).into_iter().flatten();
+                (fork.clone(), keys.map(|key| self.changes.of_key(tree, key)).collect())
+            }
             None => (state.slot, self.changes.of_tree(tree)),
         };
         if changes.is_empty() {
@@ -438,6 +445,8 @@ impl Transaction {
             .reduced_by(state.reducer.as_deref())
             .in_private();
         let forked = apply.tree(root.as_ref(), &changes).map_err(crate::tree::Stop::into_error)?;
+        // Not before: after a failed read they are still to be applied.
+        self.unforked.remove(&tree);
         self.forks.insert(tree, forked.clone());
         Ok(forked)
     }

@@ -8,7 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Strategy;
 use crate::os::{open_dsync, open_for_sync_range, sync_range};
-use crate::{Access, Disk, DurableWriteError, File, OpenMode, OsDisk, SyncMethod, write_zeroes};
+use crate::{
+    Access, DIRECT_ALIGN_BYTES, Disk, DurableWriteError, File, OpenMode, OsDisk, SyncMethod, write_zeroes,
+};
+
+/// What the names of the files begin with: a measurement that was killed leaves them behind.
+pub const MEASURE_PREFIX: &str = ".duramen-measure-";
 
 /// Bytes of a prepared file at most: about one log segment.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -38,9 +43,17 @@ impl Lane {
         record_bytes: usize,
         records: u32,
     ) -> io::Result<Lane> {
+        if strategy == Strategy::ZeroedDirectDsync
+            && !(record_bytes as u64).is_multiple_of(DIRECT_ALIGN_BYTES)
+        {
+            let text = format!(
+                "records of {record_bytes} bytes: direct writes want multiples of {DIRECT_ALIGN_BYTES}"
+            );
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = directory.join(format!(".duramen-measure-{}-{number}", std::process::id()));
+        let path = directory.join(format!("{MEASURE_PREFIX}{}-{number}", std::process::id()));
         let bytes = record_bytes as u64;
         let file_bytes = (bytes * u64::from(records)).min(FILE_BYTES_MAX.next_multiple_of(bytes));
         let disk = OsDisk::new();

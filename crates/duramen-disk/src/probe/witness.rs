@@ -15,6 +15,9 @@ use super::trust::{Verdict, judge};
 use super::{Host, Tree};
 use crate::{Access, Disk, File, write_zeroes};
 
+/// What the probe file's name begins with: a witness that was killed leaves it behind.
+pub const WITNESS_PREFIX: &str = ".duramen-witness-";
+
 /// Commits of a burst that is long enough to tell and short enough to wait for.
 pub const COMMITS_DEFAULT: u32 = 32;
 
@@ -116,7 +119,7 @@ pub fn witness(host: &Host, disk: &dyn Disk, report: &Report, commits: u32) -> i
         let text = format!("{commits} commits; a burst has 1 to {COMMITS_MAX}");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
-    let path = report.path.join(format!(".duramen-witness-{:016x}", disk.random()));
+    let path = report.path.join(format!("{WITNESS_PREFIX}{:016x}", disk.random()));
     let file = disk.open(&path, Access::CREATE)?;
     let measured = measure(host, disk, report, &*file, commits);
     let facts = host.kernel.path_facts(&path).ok();

@@ -11,6 +11,7 @@ use crate::data_file::Location;
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::page_cache::Buffered;
+use crate::sync::MutexGuard;
 use crate::tree::{BigRef, Chunk, Node};
 use crate::wal::{Group, LogPosition, LogWriteError, Record, SyncFailure};
 
@@ -67,8 +68,11 @@ impl Committer {
         if let Err(error) = &result {
             self.drop_group(&group, error);
         }
-        self.hand_on();
+        let keeps = self.hand_on();
         Arc::new(GroupOutcome { result: result.clone(), waiters: group.waiters }).announce();
+        if keeps {
+            self.write_unwaited();
+        }
         result
     }
 
@@ -171,28 +175,61 @@ impl Committer {
         Arc::new(GroupOutcome { result: Err(error), waiters: built_on_it.waiters }).announce();
     }
 
-    /// The next group's first waiter leads; without one, groups are written here until nobody is left.
-    pub(super) fn hand_on(&self) {
-        loop {
-            let mut order = self.lock();
-            if let Some(next) = take_first_waiter(&mut order) {
-                self.call_turn(order);
-                next.tell(Word::Lead);
-                return;
-            }
-            if order.forming.is_empty() {
-                order.leading = false;
-                self.call_turn(order);
-                return;
-            }
-            // Only members that do not wait: their group is written at once, without a sync unless asked.
+    /// The next group's first waiter leads. Where only members joined that do not wait, this thread keeps leading, and must
+    /// [write](Self::write_unwaited) them once it has told its own members. Returns whether it does.
+    #[must_use]
+    pub(super) fn hand_on(&self) -> bool {
+        let order = self.lock();
+        if order.forming.waiters.is_empty() && !order.forming.is_empty() {
+            return true;
+        }
+        self.lay_down(order);
+        false
+    }
+
+    /// Writes the one group of members that do not wait. Those that join meanwhile are the next committer's, or the
+    /// background's: this thread has a caller, who waits.
+    pub(super) fn write_unwaited(&self) {
+        let mut order = self.lock();
+        if order.forming.waiters.is_empty() {
             let group = std::mem::take(&mut order.forming);
             let root = self.sealed();
             drop(order);
             if let Err(error) = self.write_group(&group, &root) {
                 self.drop_group(&group, &error);
             }
+            order = self.lock();
         }
+        self.lay_down(order);
+    }
+
+    /// Gives leadership to the first who waits, or to whoever comes.
+    fn lay_down(&self, mut order: MutexGuard<'_, Order>) {
+        match take_first_waiter(&mut order) {
+            Some(next) => {
+                self.call_turn(order);
+                next.tell(Word::Lead);
+            }
+            None => {
+                order.leading = false;
+                self.call_turn(order);
+            }
+        }
+    }
+
+    /// Writes what was ordered at level `Memory` and nobody has come to write.
+    ///
+    /// # Errors
+    /// What writing it said; its transactions never happened then.
+    pub fn write_pending(&self) -> Result<()> {
+        {
+            let mut order = self.lock();
+            if order.leading || order.forming.is_empty() {
+                return Ok(());
+            }
+            order.leading = true;
+        }
+        self.lead()
     }
 
     /// Where an older root is held, its copies of chunks hold the same clean nodes as the newest root's: those would

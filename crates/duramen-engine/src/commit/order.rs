@@ -203,7 +203,7 @@ impl Committer {
         let bytes = changes.encode();
         // From here on the record is all there is of the changes: it waits in the group until it is written.
         drop(changes);
-        buffered.set(bytes.len());
+        buffered.queue(bytes.capacity());
         Ok(Prepared { base, reads, record: Record::new(bytes), only_deletes, buffered, values, level })
     }
 
@@ -315,7 +315,7 @@ impl Committer {
             return self.lead().map(|()| ordered);
         }
         // Who waits for nothing waits all the same once too much waits to be written.
-        if level == Durability::Memory && !self.store.pages.meter().buffers_much() {
+        if level == Durability::Memory && !self.store.pages.meter().queues_much() {
             return Ok(ordered);
         }
         let waiter = Arc::new(Waiter::default());

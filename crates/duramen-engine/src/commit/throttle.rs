@@ -133,6 +133,13 @@ impl Throttle {
         store.space.keep_back(room_wanted(store, ahead))
     }
 
+    /// Waits a little for other transactions to let go of memory.
+    pub fn let_others_end(&self) {
+        if !self.stepped {
+            self.pause(DELAY_US_MAX);
+        }
+    }
+
     fn pause(&self, us: u64) {
         let state = self.state.lock().expect(POISON);
         drop(self.changed.wait_timeout(state, Duration::from_micros(us)).expect(POISON));

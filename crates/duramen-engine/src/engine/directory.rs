@@ -5,6 +5,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use duramen_disk::measure::MEASURE_PREFIX;
+use duramen_disk::probe::WITNESS_PREFIX;
 use duramen_disk::{Access, Disk, Lock, LockError, PathKind};
 
 use super::method::is_calibration;
@@ -66,7 +68,9 @@ pub(super) fn prepare_directory(
 /// Beside a data file other things may lie: whether it is ours, its first bytes tell. Without one, anything that is
 /// not of a creation makes the directory somebody else's.
 fn what_it_holds(disk: &dyn Disk, path: &Path, wal_dir: &Path) -> Result<Holds> {
-    let names = disk.list(path).map_err(|e| Error::io("list", path, &e))?;
+    let mut names = disk.list(path).map_err(|e| Error::io("list", path, &e))?;
+    // What a measurement that was killed has left is nobody's.
+    names.retain(|path| !path.file_name().is_some_and(is_leftover));
     if names.iter().any(|name| name.ends_with(DATA)) {
         let is_directory = kind(disk, &path.join(DATA))? == Some(PathKind::Directory);
         return Ok(if is_directory { Holds::OtherThings } else { Holds::Data });
@@ -81,6 +85,11 @@ fn what_it_holds(disk: &dyn Disk, path: &Path, wal_dir: &Path) -> Result<Holds> 
         true => Holds::Beginnings,
         false => Holds::OtherThings,
     })
+}
+
+fn is_leftover(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    [MEASURE_PREFIX, WITNESS_PREFIX].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Why a directory with the names of a database and no data file cannot be opened.

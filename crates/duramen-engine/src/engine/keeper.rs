@@ -113,6 +113,14 @@ impl Keeper {
         self.committer.mark().map(|_| ())
     }
 
+    /// Writes what was ordered and waits for nobody.
+    ///
+    /// # Errors
+    /// What writing it said.
+    pub fn write_pending(&self) -> Result<()> {
+        self.committer.write_pending()
+    }
+
     /// Whom to tell.
     pub fn events(&self) -> &Events {
         &self.events
@@ -129,6 +137,7 @@ impl Keeper {
     /// What the log said; a failed sync has poisoned the engine.
     pub fn log_step(&self) -> Result<()> {
         let now = self.disk.monotonic_ns();
+        self.committer.write_pending()?;
         let published = self.committer.published().seq;
         let idle_ms = self.idle_ms(now, published);
         self.sync_weak(now, published)?;

@@ -3,7 +3,9 @@
 //! Owns the calibration and the choice. Every candidate is durable on every file system (D1), so that a wrong measurement
 //! costs time and never data; `sync_file_range` is none of them.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use duramen_disk::{Access, Disk, DurableWriteError, File, OpenMode, SyncMethod, write_zeroes};
 
@@ -13,6 +15,8 @@ use crate::options::{Background, Durability, Options};
 
 /// The candidates, the one that is kept unless another is clearly better first.
 const METHODS: [SyncMethod; 3] = [SyncMethod::Fdatasync, SyncMethod::Dsync, SyncMethod::DirectDsync];
+
+const PREFIX: &str = "calibration-";
 
 /// A calibration ends after this long, files included, or after so many writes.
 const CALIBRATION_MS_MAX: u64 = 150;
@@ -25,7 +29,7 @@ const FILE_RECORDS: u64 = 32;
 /// One candidate's file and the nanoseconds of its writes.
 struct Candidate {
     method: SyncMethod,
-    file: Option<std::sync::Arc<dyn File>>,
+    file: Option<Arc<dyn File>>,
     samples: Vec<u64>,
 }
 
@@ -39,30 +43,41 @@ pub(super) fn choose(disk: &dyn Disk, wal_dir: &Path, options: &Options) -> Resu
     if options.sync.is_some() || options.durability != Durability::Disk || is_simulated {
         return Ok(None);
     }
-    let measured = measure(disk, wal_dir, options.geometry.block_bytes);
+    if !is_ours_alone(disk, wal_dir)? || disk.why_syncs_are_worthless(wal_dir).is_some() {
+        return Ok(None);
+    }
+    // Nobody else's file has this name, so that what is removed is what was made here.
+    let prefix = wal_dir.join(format!("{PREFIX}{:016x}", disk.random()));
+    let measured = measure(disk, &prefix, options.geometry.block_bytes);
     for method in METHODS {
-        // Whether it was there or not: what is left is only a file that nobody looks at.
-        drop(disk.remove(&path_of(wal_dir, method)));
+        // If it cannot be removed, it is a small file that nobody looks at.
+        drop(disk.remove(&path_of(&prefix, method)));
     }
     Ok(decide(&measured?))
 }
 
-fn path_of(wal_dir: &Path, method: SyncMethod) -> std::path::PathBuf {
-    wal_dir.join(format!("calibration-{}", method as u8))
+/// A directory with anything in it may be another log's: that is for `Log::create` to refuse, untouched.
+fn is_ours_alone(disk: &dyn Disk, wal_dir: &Path) -> Result<bool> {
+    let names = disk.list(wal_dir).map_err(|e| Error::io("list", wal_dir, &e))?;
+    Ok(names.iter().all(|path| path.file_name().is_some_and(is_calibration)))
+}
+
+fn path_of(prefix: &Path, method: SyncMethod) -> PathBuf {
+    prefix.with_extension(format!("{}", method as u8))
 }
 
 /// Whether a file in a log's directory is a calibration's, left by a creation that was cut short.
-pub(super) fn is_calibration(name: &std::ffi::OsStr) -> bool {
-    name.to_str().is_some_and(|name| name.starts_with("calibration-"))
+pub(super) fn is_calibration(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| name.starts_with(PREFIX))
 }
 
-fn measure(disk: &dyn Disk, wal_dir: &Path, block_bytes: usize) -> Result<Vec<Candidate>> {
+fn measure(disk: &dyn Disk, prefix: &Path, block_bytes: usize) -> Result<Vec<Candidate>> {
     let begun = disk.monotonic_ns();
     let is_over = || disk.monotonic_ns().saturating_sub(begun) > CALIBRATION_MS_MAX * 1_000_000;
     let mut candidates = Vec::new();
     for method in METHODS {
         let is_fit = method != SyncMethod::DirectDsync || block_bytes.is_multiple_of(RECORD_BYTES);
-        let path = path_of(wal_dir, method);
+        let path = path_of(prefix, method);
         let file = if is_fit && !is_over() { prepare(disk, &path, method)? } else { None };
         candidates.push(Candidate { method, file, samples: Vec::new() });
     }
@@ -81,7 +96,7 @@ fn measure(disk: &dyn Disk, wal_dir: &Path, block_bytes: usize) -> Result<Vec<Ca
                     DurableWriteError::Write(error) => error.source,
                     DurableWriteError::Sync(error) => error,
                 };
-                Error::io("write durably to", &path_of(wal_dir, candidate.method), &error)
+                Error::io("write durably to", &path_of(prefix, candidate.method), &error)
             })?;
             candidate.samples.push(disk.monotonic_ns() - before);
         }
@@ -90,9 +105,8 @@ fn measure(disk: &dyn Disk, wal_dir: &Path, block_bytes: usize) -> Result<Vec<Ca
 }
 
 /// A file of written zeroes; `None` if the file system does not offer the method.
-fn prepare(disk: &dyn Disk, path: &Path, method: SyncMethod) -> Result<Option<std::sync::Arc<dyn File>>> {
+fn prepare(disk: &dyn Disk, path: &Path, method: SyncMethod) -> Result<Option<Arc<dyn File>>> {
     let failed = |doing: &str, error: &std::io::Error| Error::io(doing, path, error);
-    drop(disk.remove(path));
     let file = disk.open(path, Access::CREATE).map_err(|e| failed("create", &e))?;
     write_zeroes(&*file, 0, FILE_RECORDS * RECORD_BYTES as u64).map_err(|e| failed("write", &e.source))?;
     file.sync_data().map_err(|e| failed("sync", &e))?;

@@ -12,6 +12,7 @@ const LIST_BYTES_MAX: usize = 256 * 1024;
 impl Keeper {
     /// Writes the last checkpoint, with the list of warm leaves.
     pub(super) fn close(&self) -> Result<()> {
+        self.write_pending()?;
         let hot = self.write_hot_list().ok().flatten();
         self.checkpoint(true, hot, &mut || ())?;
         self.log_mark()

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use duramen_disk::MemDisk;
-use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault};
+use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault, FaultPlan};
 use duramen_engine::{
     Code, Direction, Durability, Engine, Hooks, KeyRange, Options, Result, Transaction, TreeId,
 };
@@ -229,4 +229,26 @@ fn a_snapshot_that_outlives_its_engine_keeps_others_out() {
     let engine = again().unwrap();
     assert_eq!(engine.get(tree, b"key").unwrap().unwrap(), b"value");
     assert_eq!(receipt.durability(), Durability::Disk);
+}
+
+/// I1: a read that failed takes nothing from what its transaction wrote.
+#[test]
+fn after_a_failed_read_a_transaction_still_sees_its_own_writes() {
+    let disk = MemDisk::new(89);
+    let engine = open(&disk, tiny());
+    let tree = create(&engine, "t");
+    let rows = |tx: &mut Transaction| (0..3000u32).try_for_each(|n| tx.put(tree, &n.to_be_bytes(), &[7; 60]));
+    engine.transact(Durability::Disk, rows).unwrap();
+    engine.checkpoint().unwrap();
+    engine.abandon();
+
+    let engine = open(&disk, tiny());
+    let mut tx = engine.begin().unwrap();
+    tx.put(tree, &5_000u32.to_be_bytes(), b"own").unwrap();
+    assert_eq!(tx.count(tree, &KeyRange::all()).unwrap(), 3001);
+    tx.put(tree, &[0, 0, 5, 0, 1], b"own too").unwrap();
+    disk.set_faults(Fault::new(CallKind::Read, 0, Effect::EIO));
+    tx.count(tree, &KeyRange::all()).unwrap_err();
+    disk.set_faults(FaultPlan::default());
+    assert_eq!(tx.count(tree, &KeyRange::all()).unwrap(), 3002);
 }

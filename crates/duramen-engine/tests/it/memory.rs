@@ -36,7 +36,7 @@ fn open_transactions_together_write_no_more_than_their_part_of_memory() {
         }
         assert!(engine.stats().buffered_bytes <= memory as u64 / 2);
     };
-    assert_eq!(refused, Err(Code::TooLarge));
+    assert_eq!(refused, Err(Code::WritersHoldMemory));
 
     // Little is written all the same, what stands can be committed, and what is given up makes room.
     engine.transact(Durability::Disk, |tx| tx.put(tree, b"small", b"value")).unwrap();
@@ -86,4 +86,81 @@ fn commits_that_wait_for_nothing_do_not_queue_without_bound() {
     });
     assert_eq!(committed.load(Ordering::SeqCst), 20_000);
     assert_eq!(engine.stats().buffered_bytes, 0);
+}
+
+/// Writers that together want more than there is get through one after the other: `transact` runs them again.
+#[test]
+fn writers_that_want_more_than_there_is_all_get_through() {
+    let disk = MemDisk::new(63);
+    let (engine, tree) = engine_with_tree(&disk);
+    let each = tiny().memory_bytes / 6;
+    thread::scope(|scope| {
+        for writer in 0..8u8 {
+            let engine = &engine;
+            scope.spawn(move || {
+                for _ in 0..3 {
+                    let fill = |tx: &mut Transaction| {
+                        (0..each / 300).try_for_each(|n| {
+                            thread::yield_now();
+                            tx.put(tree, &[&[writer][..], &n.to_be_bytes()].concat(), &[7; 200])
+                        })
+                    };
+                    engine.transact(Durability::Disk, fill).unwrap();
+                }
+            });
+        }
+    });
+    let rows = engine.snapshot().unwrap().count(tree, &KeyRange::all()).unwrap();
+    assert_eq!(rows, 8 * (each as u64 / 300));
+    assert_eq!(engine.stats().buffered_bytes, 0);
+}
+
+/// Rule 13: whoever waits for the disk is told when the sync returns, and does not write for those who wait for nothing
+/// as long as they come.
+#[test]
+fn a_commit_at_level_disk_returns_while_others_commit_at_level_memory_without_end() {
+    let disk = MemDisk::new(64);
+    let (engine, tree) = engine_with_tree(&disk);
+    let is_over = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for writer in 0..3u8 {
+            let (engine, is_over) = (&engine, &is_over);
+            scope.spawn(move || {
+                while is_over.load(Ordering::SeqCst) == 0 {
+                    engine.transact(Durability::Memory, |tx| tx.put(tree, &[writer], b"m")).unwrap();
+                }
+            });
+        }
+        // Were the others' groups written by this thread as long as there are any, this would not end.
+        for _ in 0..200 {
+            engine.transact(Durability::Disk, |tx| tx.put(tree, b"disk", b"d")).unwrap();
+        }
+        is_over.store(1, Ordering::SeqCst);
+    });
+}
+
+/// What nobody came to write is written in the background, and when the database is closed.
+#[test]
+fn commits_at_level_memory_that_nobody_writes_are_written_by_a_step_and_by_closing() {
+    for closes in [false, true] {
+        let disk = MemDisk::new(65);
+        let (engine, tree) = engine_with_tree(&disk);
+        let gate = SyncGate::closed();
+        disk.set_blocker(Some(gate.blocker(".wal")));
+        thread::scope(|scope| {
+            scope.spawn(|| engine.transact(Durability::Disk, |tx| tx.put(tree, b"first", b"")).unwrap());
+            gate.wait_blocked(1);
+            for n in 0..50u8 {
+                engine.transact(Durability::Memory, |tx| tx.put(tree, &[n], b"")).unwrap();
+            }
+            gate.open();
+        });
+        if closes {
+            engine.close().unwrap()
+        } else {
+            engine.step().unwrap()
+        }
+        assert_eq!(engine.snapshot().unwrap().count(tree, &KeyRange::all()).unwrap(), 51);
+        engine.abandon();
+    }
 }

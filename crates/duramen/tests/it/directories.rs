@@ -123,7 +123,7 @@ fn what_a_creation_leaves_is_ours_to_begin_anew() {
         &["lock", "wal/"],
         &["data.new", "lock", "wal/"],
         &["lock", "readers"],
-        &["lock", "wal/", "wal/calibration-1"],
+        &["lock", "wal/", "wal/calibration-0123456789abcdef.1"],
         &["wal/"],
         &["data.new", "wal/"],
     ] {
@@ -151,6 +151,31 @@ fn readers_of_a_later_release_keep_writers_out() {
     assert!(hint.contains("remove the file"), "{hint}");
     let db = open(&disk, true).unwrap();
     assert_eq!(db.collection("rows").count(Span::all()).unwrap(), 1);
+}
+
+/// A log directory of its own may hold what is somebody else's: it stays.
+#[test]
+fn what_lies_in_a_log_directory_is_not_touched() {
+    let disk = MemDisk::new(3);
+    disk.create_dir(Path::new("/log")).unwrap();
+    for number in 0..3 {
+        disk.write_file(format!("/log/calibration-{number}"), b"mine").unwrap();
+        disk.write_file(format!("/log/letter-{number}"), b"mine").unwrap();
+    }
+    let options = Db::options().wal_dir("/log");
+    let db = options.open_on(Arc::new(disk.clone()), "/db").unwrap();
+    db.close().unwrap();
+    for number in 0..3 {
+        assert_eq!(disk.read_file(format!("/log/calibration-{number}")).unwrap(), b"mine");
+        assert_eq!(disk.read_file(format!("/log/letter-{number}")).unwrap(), b"mine");
+    }
+}
+
+/// What a measurement that was killed has left does not make a directory somebody else's.
+#[test]
+fn what_a_killed_measurement_left_is_nobodys() {
+    let disk = directory(&[".duramen-measure-77-0", ".duramen-witness-0123456789abcdef"]);
+    open(&disk, false).unwrap().close().unwrap();
 }
 
 /// The figures can be named by programs that hand them on.
