@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests run real processes on real files")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
 
+mod database;
 mod live;
 mod model;
 mod runner;

@@ -1,0 +1,53 @@
+//! Duramen itself under a power cut, in short: what it acknowledged at level `disk` is there, on real file systems. The long
+//! run is `scripts/power-cuts`.
+
+use serde_json::Value;
+
+use crate::runner::{can, has, run};
+
+const DURAMEN: &str = env!("CARGO_BIN_EXE_powercut-duramen");
+
+/// One cut while a database is loaded. `more` are words for `run`, `load` words for the loader.
+fn cut(fs: &str, cache: &str, seed: u64, more: &[&str], load: &[&str]) -> Value {
+    let seed = seed.to_string();
+    let check = format!("'{DURAMEN}' check --db db --ack \"$POWERCUT_ACK\"");
+    let head = ["--fs", fs, "--cache", cache, "--seed", &seed, "--variants", "3", "--check", &check];
+    run(&[&head[..], more, &["--", DURAMEN, "load", "--db", "db"], load].concat())
+}
+
+/// D1, D2: every acknowledged transaction is there and whole, in each of several survivals of each cut.
+#[test]
+fn what_a_database_acknowledged_survives_on_real_file_systems() {
+    let mut acknowledged = 0;
+    let mut count = 0;
+    for fs in ["ext4", "xfs", "btrfs"] {
+        if !has(&format!("mkfs.{fs}"), &format!("Duramen under a power cut on {fs}")) {
+            continue;
+        }
+        for (seed, writers) in [(1, "1"), (2, "16")] {
+            let told = cut(
+                fs,
+                "volatile",
+                seed,
+                &["--cut-after-writes", "300..3000", "--fsck"],
+                &["--writers", writers],
+            );
+            assert_eq!(told["exit"], 0, "{told:#}");
+            acknowledged += told["ack_lines"].as_u64().unwrap();
+            count += 1;
+        }
+    }
+    assert!(count == 0 || acknowledged > 0, "a check of nothing");
+}
+
+/// A drive that lies, and a level that promises nothing of a power cut: the check must see what is lost.
+#[test]
+fn a_lying_drive_and_a_weaker_level_lose_what_was_acknowledged() {
+    if !can("Duramen on a lying drive") {
+        return;
+    }
+    let lying = cut("ext4", "lying", 3, &["--cut-after-writes", "1500..2500"], &[]);
+    assert!([3, 4].contains(&lying["exit"].as_i64().unwrap()), "{lying:#}");
+    let weak = cut("ext4", "volatile", 4, &["--cut-after-ms", "300..600"], &["--level", "process"]);
+    assert_eq!(weak["exit"], 3, "{weak:#}");
+}
