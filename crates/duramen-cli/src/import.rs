@@ -151,7 +151,7 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
             progress.finish();
             let nothing = Loaded::default();
             report.say(&nothing, 0)?;
-            return finish(nothing, &signals, out);
+            return finish(nothing, args.threads, &signals, out);
         }
         prepared => prepared?,
     };
@@ -171,7 +171,7 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
     progress.finish();
     report.say(&loaded, db.stats().log.sync_count.saturating_sub(syncs_before))?;
     let closed = db.close();
-    finish(loaded, &signals, out)?;
+    finish(loaded, args.threads, &signals, out)?;
     Ok(closed?)
 }
 
@@ -246,18 +246,16 @@ impl Report<'_> {
 }
 
 /// The way the command ends: as it failed, by the signal that came, or well.
-fn finish(loaded: Loaded, signals: &Signals, out: Output) -> Result<()> {
-    let rows = counted(loaded.rows, "row");
+fn finish(loaded: Loaded, threads: u16, signals: &Signals, out: Output) -> Result<()> {
+    let left = left(&loaded, threads);
     if let Some(failure) = loaded.failure {
-        if loaded.rows == 0 {
-            let failure = failure.when_full("make room on the disk, and repeat");
-            return Err(failure.and("; nothing of this import is stored"));
-        }
-        let batches = counted(loaded.batches, "batch");
-        return Err(failure
-            .when_full("make room on the disk: then the same command with --replace completes the rows")
-            .and(&format!("; what came before is stored: {rows} in {batches}")));
+        let hint = match loaded.rows {
+            0 => "make room on the disk, and repeat",
+            _ => "make room on the disk: then the same command with --replace completes the rows",
+        };
+        return Err(failure.when_full(hint).and(&format!("; {left}")));
     }
+    let rows = counted(loaded.rows, "row");
     match signals.received() {
         Some(number) if !loaded.complete => {
             out.note(&match loaded.rows {
@@ -269,6 +267,20 @@ fn finish(loaded: Loaded, signals: &Signals, out: Output) -> Result<()> {
             Err(Failure::signal(number))
         }
         _ => Ok(()),
+    }
+}
+
+/// What a failed import has left, in words.
+fn left(loaded: &Loaded, threads: u16) -> String {
+    let (rows, batches) = (counted(loaded.rows, "row"), counted(loaded.batches, "batch"));
+    let doubt = if loaded.in_doubt { ", and what was being committed may be too" } else { "" };
+    match loaded.rows {
+        0 if loaded.in_doubt => "nothing of this import is known to be stored".to_owned(),
+        0 => "nothing of this import is stored".to_owned(),
+        _ if threads == 1 => format!("what came before is stored: {rows} in {batches}{doubt}"),
+        _ => format!(
+            "stored are {rows} in {batches}, with {threads} threads perhaps of later lines too{doubt}: once the cause is mended, the same command with --replace completes them"
+        ),
     }
 }
 

@@ -2,18 +2,24 @@
 //!
 //! Owns the threads of an import and their order of events: batches are taken in the order of the input, so when a
 //! row turns out to be bad every batch before it has been taken. The first failure stops the reading; what is being
-//! committed is finished. Acknowledgements are printed by the one thread that waits for all.
+//! committed is finished. One thread commits in the order of the input, so what it leaves is the beginning of it;
+//! several leave whole batches, and some may be of lines after the one that failed. Acknowledgements are printed by
+//! the one thread that waits for all.
 //!
-//! The collection is created, or takes its new columns, in the transaction of the first batch: where that fails,
-//! nothing is left of it, and other terms can be tried.
+//! The first batch is committed before any other is taken, and creates the collection in its transaction: where that
+//! fails nothing of the import is left, and other terms can be tried. Columns that come later are brought by every
+//! batch that may need them, since no batch knows which of the others will be committed, or when.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use duramen::{Code, Db, RowBatch, Schema};
+use duramen::{Code, Db, ErrorKind, RowBatch, Schema};
 
 use super::progress::Progress;
 use crate::failure::{FAILED, Failure, Result};
@@ -57,13 +63,39 @@ pub(super) struct Loaded {
     pub(super) complete: bool,
     /// Why not, unless a signal was the reason.
     pub(super) failure: Option<Failure>,
+    /// Whether of some batch it is not known if it is stored.
+    pub(super) in_doubt: bool,
+}
+
+impl Loaded {
+    /// Takes a failure down; the first is the one to be told.
+    fn failed(&mut self, failure: Failure) {
+        self.in_doubt |= matches!(&failure, Failure::Said(said) if said.code.kind() == ErrorKind::InDoubt);
+        self.complete = false;
+        self.failure.get_or_insert(failure);
+    }
 }
 
 struct Batch {
     number: u64,
     rows: RowBatch,
     lines: Vec<u64>,
-    grown: Option<Schema>,
+    shape: Shape,
+}
+
+/// The collection as the rows of a batch need it.
+#[derive(Clone)]
+struct Shape {
+    schema: Arc<Schema>,
+    /// Counts the schemas of an import, from 1: each has all columns of those before it.
+    version: u64,
+}
+
+impl Shape {
+    fn grow(&mut self, schema: Schema) {
+        self.schema = Arc::new(schema);
+        self.version += 1;
+    }
 }
 
 enum Event {
@@ -72,7 +104,10 @@ enum Event {
     Complete,
 }
 
-type Queue = Arc<Mutex<Receiver<std::result::Result<Option<Batch>, Failure>>>>;
+/// A batch, the end of the input, or why there are no more.
+type Taken = std::result::Result<Option<Batch>, Failure>;
+
+type Queue = Mutex<Receiver<Taken>>;
 
 /// Runs an import to its end, a failure or a signal.
 pub(super) fn run(
@@ -86,44 +121,45 @@ pub(super) fn run(
     let stop = Arc::new(AtomicBool::new(false));
     let (batches, queue) = mpsc::sync_channel(terms.threads + 1);
     let (events, inbox) = mpsc::channel();
+    let shape = Shape { schema: Arc::new(terms.schema.clone()), version: 1 };
     let reading = (terms.batch_rows, Arc::clone(&stop));
     // Never joined: it may wait for standard input for ever, and ends with the process.
-    thread::spawn(move || read(rows, reading.0, &batches, &reading.1));
-    let queue = Arc::new(Mutex::new(queue));
-    let settled = Arc::new(AtomicBool::new(false));
-    let writers: Vec<_> = (0..terms.threads)
-        .map(|_| {
-            let writer = Writer {
-                db: db.clone(),
-                schema: terms.schema.clone(),
-                replace: terms.replace,
-                stop: Arc::clone(&stop),
-                settled: Arc::clone(&settled),
-            };
-            let (queue, events) = (Arc::clone(&queue), events.clone());
-            thread::spawn(move || {
-                while let Some(event) = writer.step(&queue) {
-                    if events.send(event).is_err() {
-                        break;
-                    }
-                }
-            })
-        })
-        .collect();
+    thread::spawn(move || read(rows, shape, reading.0, &batches, &reading.1));
+    let writers = start_writers(&Writer::new(db, terms, &stop), terms.threads, queue, &events);
     drop(events);
     let mut loaded = attend(&inbox, terms.ack, out, signals, progress, &stop);
     for writer in writers {
         if writer.join().is_err() {
-            return Loaded { failure: Some(panicked()), ..loaded };
+            loaded.failed(panicked());
         }
     }
     if loaded.complete && loaded.batches == 0 {
         match db.transact_with_receipt(|tx| tx.ensure(&terms.schema)) {
             Ok((_, receipt)) => loaded.seq = receipt.seq().0,
-            Err(error) => loaded = Loaded { failure: Some(error.into()), ..Loaded::default() },
+            Err(error) => loaded.failed(error.into()),
         }
     }
     loaded
+}
+
+fn start_writers(
+    writer: &Writer,
+    threads: usize,
+    queue: Receiver<Taken>,
+    events: &Sender<Event>,
+) -> Vec<JoinHandle<()>> {
+    let queue = Arc::new(Mutex::new(queue));
+    let start = |_| {
+        let (writer, queue, events) = (writer.clone(), Arc::clone(&queue), events.clone());
+        thread::spawn(move || {
+            while let Some(event) = writer.step(&queue) {
+                if events.send(event).is_err() {
+                    break;
+                }
+            }
+        })
+    };
+    (0..threads).map(start).collect()
 }
 
 fn panicked() -> Failure {
@@ -157,25 +193,21 @@ fn attend(
                         Failure::OutputClosed => acks_unread(),
                         other => other,
                     };
-                    loaded.failure.get_or_insert(failure);
+                    loaded.failed(failure);
                     stop.store(true, Ordering::Relaxed);
                 }
             }
-            Ok(Event::Failed(failure)) => {
-                loaded.failure.get_or_insert(failure);
-                stop.store(true, Ordering::Relaxed);
-            }
-            Ok(Event::Complete) => loaded.complete = true,
+            // The writer that failed has stopped the others.
+            Ok(Event::Failed(failure)) => loaded.failed(failure),
+            Ok(Event::Complete) => loaded.complete = loaded.failure.is_none(),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Disconnected) => return loaded,
         }
         if signals.received().is_some() {
             stop.store(true, Ordering::Relaxed);
         }
         progress.stored(loaded.rows, begun);
     }
-    loaded.complete &= loaded.failure.is_none();
-    loaded
 }
 
 fn acks_unread() -> Failure {
@@ -190,19 +222,19 @@ fn acks_unread() -> Failure {
 /// The reading thread: fills batches until the input ends, fails, or nobody wants more.
 fn read(
     mut rows: Box<dyn RowSource>,
+    mut shape: Shape,
     batch_rows: usize,
-    batches: &SyncSender<std::result::Result<Option<Batch>, Failure>>,
+    batches: &SyncSender<Taken>,
     stop: &AtomicBool,
 ) {
     for number in 1.. {
-        let mut batch =
-            Batch { number, rows: RowBatch::new(), lines: Vec::with_capacity(batch_rows), grown: None };
+        let (mut encoded, mut lines) = (RowBatch::new(), Vec::with_capacity(batch_rows));
         let ended = loop {
             if stop.load(Ordering::Relaxed) {
                 return;
             }
-            match rows.push_next(&mut batch.rows) {
-                Ok(Some(line)) => batch.lines.push(line),
+            match rows.push_next(&mut encoded) {
+                Ok(Some(line)) => lines.push(line),
                 Ok(None) => break true,
                 // The rows of this batch before the bad one are not stored: a batch is stored whole or not at all.
                 Err(failure) => {
@@ -213,11 +245,14 @@ fn read(
                     return;
                 }
             }
-            if batch.rows.len() == batch_rows {
+            if encoded.len() == batch_rows {
                 break false;
             }
         };
-        batch.grown = rows.grown();
+        if let Some(grown) = rows.grown() {
+            shape.grow(grown);
+        }
+        let batch = Batch { number, rows: encoded, lines, shape: shape.clone() };
         if !batch.rows.is_empty() && batches.send(Ok(Some(batch))).is_err() {
             return;
         }
@@ -228,50 +263,73 @@ fn read(
     }
 }
 
+#[derive(Clone)]
 struct Writer {
     db: Db,
-    schema: Schema,
+    collection: String,
     replace: bool,
+    /// Whether batches are committed in the order of the input.
+    in_order: bool,
     stop: Arc<AtomicBool>,
-    /// Whether the collection is there, under these terms.
-    settled: Arc<AtomicBool>,
+    /// The newest version of the schema that is known to be committed; 0 if none is.
+    committed: Arc<AtomicU64>,
 }
 
 impl Writer {
+    fn new(db: &Db, terms: &Terms, stop: &Arc<AtomicBool>) -> Writer {
+        Writer {
+            db: db.clone(),
+            collection: terms.schema.name().to_owned(),
+            replace: terms.replace,
+            in_order: terms.threads == 1,
+            stop: Arc::clone(stop),
+            committed: Arc::default(),
+        }
+    }
+
     /// Takes one batch and commits it. `None` when there is nothing more to do.
     fn step(&self, queue: &Queue) -> Option<Event> {
         let taken = loop {
-            if self.stop.load(Ordering::Relaxed) {
-                return None;
-            }
             // A writer that panicked while it held the queue is told of when it is joined.
             let queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.stop.load(Ordering::Acquire) {
+                return None;
+            }
             match queue.recv_timeout(TICK) {
+                // Nobody takes the second before the first is committed, or has stopped the import.
+                Ok(Ok(Some(first))) if first.number == 1 => return Some(self.settle(Ok(Some(first)))),
                 Ok(taken) => break taken,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return None,
             }
         };
-        Some(match taken {
-            Ok(Some(batch)) => self.commit(&batch).unwrap_or_else(Event::Failed),
-            Ok(None) => Event::Complete,
-            Err(failure) => Event::Failed(failure),
+        Some(self.settle(taken))
+    }
+
+    /// Commits what was taken; a failure stops the import.
+    fn settle(&self, taken: Taken) -> Event {
+        let settled = match taken {
+            Ok(Some(batch)) => self.commit(&batch),
+            Ok(None) => Ok(Event::Complete),
+            Err(failure) => Err(failure),
+        };
+        settled.unwrap_or_else(|failure| {
+            self.stop.store(true, Ordering::Release);
+            Event::Failed(failure)
         })
     }
 
     fn commit(&self, batch: &Batch) -> Result<Event> {
         let mut in_the_way = None;
-        let settled = self.settled.load(Ordering::Relaxed);
+        let known = self.committed.load(Ordering::Acquire) >= batch.shape.version;
         let stored = self.db.transact_with_receipt(|tx| {
-            match &batch.grown {
-                Some(grown) => _ = tx.ensure(grown)?,
-                None if settled => {}
-                None => _ = tx.ensure(&self.schema)?,
+            if !known {
+                tx.ensure(&batch.shape.schema)?;
             }
             if self.replace {
-                return tx.put_rows(self.schema.name(), &batch.rows);
+                return tx.put_rows(&self.collection, &batch.rows);
             }
-            in_the_way = tx.insert_rows(self.schema.name(), &batch.rows)?;
+            in_the_way = tx.insert_rows(&self.collection, &batch.rows)?;
             match in_the_way {
                 None => Ok(()),
                 Some(_) => Err(duramen::Error::new(Code::AlreadyExists, "a key is there already")),
@@ -279,7 +337,7 @@ impl Writer {
         });
         match (stored, in_the_way) {
             (Ok(((), receipt)), _) => {
-                self.settled.store(true, Ordering::Relaxed);
+                self.committed.fetch_max(batch.shape.version, Ordering::AcqRel);
                 let rows = batch.rows.len() as u64;
                 Ok(Event::Stored { number: batch.number, rows, seq: receipt.seq().0 })
             }
@@ -296,8 +354,12 @@ impl Writer {
         Failure::said(
             FAILED,
             Code::AlreadyExists,
-            format!("line {line}: {} has a document under {key} already", self.schema.name()),
-            "--replace puts the later document in its place",
+            format!("line {line}: {} has a document under {key} already", self.collection),
+            if self.in_order {
+                "--replace puts the later document in its place"
+            } else {
+                "--replace puts one in the place of the other, and with --threads 1 always the later one"
+            },
         )
     }
 }

@@ -15,4 +15,5 @@ mod levels;
 mod loop_device;
 mod ranges;
 mod runner;
+mod threads;
 mod typing;
