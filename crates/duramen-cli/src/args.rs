@@ -319,6 +319,18 @@ pub(crate) struct BenchSyncArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub(crate) turn_records: u32,
 
+    /// Measure instead how long a file takes to write, by how often it is synced: never, at the end, every 100 MiB to 4 KiB
+    #[arg(long)]
+    pub(crate) every: bool,
+
+    /// With `--every`: MiB of the file
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub(crate) total_mib: u64,
+
+    /// With `--every`: trials of each interval
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) trials: u32,
+
     /// Measure also where nothing survives a power cut, such as tmpfs
     #[arg(long)]
     pub(crate) anyway: bool,

@@ -2,6 +2,7 @@
 //!
 //! Owns the run and its result as JSON; [`table`] shows it. Interrupted, it shows what it has.
 
+mod every;
 pub(crate) mod table;
 
 use std::path::Path;
@@ -35,6 +36,10 @@ pub(crate) fn sync(args: &BenchSyncArgs, out: Output) -> Result<()> {
         )?;
     }
     let signals = Signals::watch()?;
+    if args.every {
+        every::run(args, &signals, out)?;
+        return signals.received().map_or(Ok(()), |signal| Err(Failure::signal(signal)));
+    }
     let plan = Plan {
         record_bytes: args.record,
         rounds: args.rounds,

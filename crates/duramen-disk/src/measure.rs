@@ -4,6 +4,7 @@
 //! Owns the strategies and the files they write; [`Summary`] says what came out. Nothing here judges a disk: that is the
 //! probe's. Times are nanoseconds of [`Disk::monotonic_ns`].
 
+mod interval;
 mod lane;
 mod summary;
 
@@ -11,6 +12,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+pub use interval::{Interval, intervals};
 pub use lane::{Lane, MEASURE_PREFIX};
 pub use summary::{Summary, quantile};
 

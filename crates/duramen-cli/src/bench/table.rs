@@ -88,7 +88,7 @@ fn ns(nanoseconds: u64) -> String {
 }
 
 /// Eighths of a cell, so that what is twelve times faster still shows.
-fn bar(value: u64, largest: u64) -> String {
+pub(super) fn bar(value: u64, largest: u64) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (value * BAR_CELLS * 8).div_ceil(largest.max(1)).max(1);
     let full = usize::try_from(eighths / 8).unwrap_or(0);

@@ -169,3 +169,40 @@ fn the_sync_laboratory_measures_every_way() {
     assert!(rows.iter().any(|row| row["durable"] == false && row["warning"].as_str().is_some()));
     assert_eq!(std::fs::read_dir(scratch.path(".")).unwrap().count(), 0, "nothing is left behind");
 }
+
+#[test]
+fn how_often_a_file_is_synced_is_measured_from_never_to_every_record() {
+    let scratch = Scratch::new();
+    let args = ["bench", "sync", ".", "--anyway", "--every", "--total-mib", "1", "--trials", "2"];
+    let shown = scratch.ok(&args);
+    for words in ["never", "at the end", "every 16.0 KiB", "knee"] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    let told = json(&scratch.ok(&[&args[..], &["--json"]].concat()));
+    let intervals = told["intervals"].as_array().unwrap();
+    assert_eq!(intervals.len(), 12);
+    let last = intervals.last().unwrap();
+    assert_eq!((&last["syncs"], &last["every_bytes"]), (&256.into(), &4096.into()));
+    assert!(intervals.iter().all(|interval| interval["max_ns"].as_u64() >= interval["p50_ns"].as_u64()));
+    // Direct writes want whole blocks; the other ways take records of a sector.
+    let small = [
+        "bench",
+        "sync",
+        ".",
+        "--anyway",
+        "--record",
+        "512",
+        "--rounds",
+        "1",
+        "--turn-records",
+        "3",
+        "--json",
+    ];
+    let told = json(&scratch.ok(&small));
+    let refused = told["strategies"].as_array().unwrap().iter().filter(|row| row.get("refused").is_some());
+    assert_eq!(
+        refused.map(|row| row["name"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["zeroed + O_DIRECT + DSYNC"]
+    );
+    assert_eq!(std::fs::read_dir(scratch.path(".")).unwrap().count(), 0, "nothing is left behind");
+}
