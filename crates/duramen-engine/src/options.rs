@@ -103,7 +103,8 @@ pub struct Options {
     pub background: Background,
     /// Ends the oldest snapshot when the space held only by snapshots passes this many bytes.
     pub snapshot_space_bytes_max: Option<u64>,
-    /// A checkpoint starts when the log since the last one holds this many bytes. `None`: a sixteenth of `memory_bytes`.
+    /// A checkpoint starts when the log since the last one holds this many bytes. `None`: a
+    /// thirty-second part of `memory_bytes`.
     pub checkpoint_log_bytes: Option<u64>,
 }
 

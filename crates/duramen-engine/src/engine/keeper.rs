@@ -76,7 +76,7 @@ impl Keeper {
             disk: Arc::clone(disk),
             events,
             memory_bytes: options.memory_bytes,
-            checkpoint_log_bytes: options.checkpoint_log_bytes.unwrap_or(options.memory_bytes as u64 / 16),
+            checkpoint_log_bytes: options.checkpoint_log_bytes.unwrap_or(options.memory_bytes as u64 / 32),
             snapshot_space_bytes_max: options.snapshot_space_bytes_max,
             hand: Mutex::new((TreeId(0), Vec::new())),
             idle_since: Mutex::new((CommitSeq(0), 0)),
