@@ -76,6 +76,11 @@ impl Meter {
         self.resident_bytes().saturating_sub(self.bytes_max() / 100 * percent)
     }
 
+    /// Whether so much is buffered that nodes may take less than their part.
+    fn nodes_give_way(&self) -> bool {
+        self.bytes_max() < self.memory_bytes / 100 * NODES_PERCENT
+    }
+
     /// What nodes may take now.
     fn bytes_max(&self) -> usize {
         let percent = self.memory_bytes / 100;
@@ -239,7 +244,9 @@ impl Buffered {
     fn set(&mut self, bytes: usize) {
         if bytes > self.bytes {
             self.counter().fetch_add(bytes - self.bytes, Ordering::Relaxed);
-            self.meter.sweep_anew();
+            if self.meter.nodes_give_way() {
+                self.meter.sweep_anew();
+            }
         } else {
             self.counter().fetch_sub(self.bytes - bytes, Ordering::Relaxed);
         }

@@ -86,6 +86,12 @@ impl Changes {
         forgotten.into_values().flatten().collect()
     }
 
+    /// The keys alone, for comparison with what other transactions read.
+    pub fn into_keys(self) -> WrittenKeys {
+        let keys = |changes: BTreeMap<Vec<u8>, _>| changes.into_keys().map(Vec::into_boxed_slice).collect();
+        WrittenKeys { trees: self.trees.into_iter().map(|(id, changes)| (id, keys(changes))).collect() }
+    }
+
     /// Whether nothing is noted.
     pub fn is_empty(&self) -> bool {
         self.trees.values().all(BTreeMap::is_empty)
@@ -150,12 +156,6 @@ pub struct WrittenKeys {
 }
 
 impl WrittenKeys {
-    /// The keys of changes, sorted by tree and key.
-    pub fn of(lists: &[(TreeId, Vec<Change<'_>>)]) -> WrittenKeys {
-        let keys = |list: &Vec<Change<'_>>| list.iter().map(|change| change.key.into()).collect();
-        WrittenKeys { trees: lists.iter().map(|(id, list)| (*id, keys(list))).collect() }
-    }
-
     /// The keys written in a tree.
     pub fn of_tree(&self, tree: TreeId) -> &[Box<[u8]>] {
         self.trees.get(&tree).map_or(&[], Vec::as_slice)

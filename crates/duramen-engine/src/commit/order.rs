@@ -201,10 +201,10 @@ impl Committer {
         let Submission { base, reads, changes, mut buffered, values, level } = submission;
         let only_deletes = changes.only_deletes();
         let bytes = changes.encode();
-        // From here on the record is all there is of the changes: it waits in the group until it is written.
-        drop(changes);
+        // From here on the record holds the values, and waits in the group until it is written.
+        let keys = changes.into_keys();
         buffered.queue(bytes.capacity());
-        Ok(Prepared { base, reads, record: Record::new(bytes), only_deletes, buffered, values, level })
+        Ok(Prepared { base, reads, record: Record::new(bytes), keys, only_deletes, buffered, values, level })
     }
 
     fn abandon(&self, error: Error, values: &[Location]) -> Error {
@@ -281,7 +281,7 @@ impl Committer {
         if let Some(wanted) = self.throttle.lacks_room(&self.store, prepared.only_deletes) {
             return Err(Halt::NoRoom(wanted));
         }
-        order.recent.push(seq, WrittenKeys::of(&lists));
+        order.recent.push(seq, std::mem::take(&mut prepared.keys));
         let root = Root { seq, lineage: order.lineage, trees: applied.trees, position: OnceLock::new() };
         let values = std::mem::take(&mut prepared.values);
         self.store.space.value_committed(&values, seq);
@@ -354,6 +354,7 @@ struct Prepared {
     base: Registration,
     reads: Reads,
     record: Record,
+    keys: WrittenKeys,
     only_deletes: bool,
     buffered: Buffered,
     values: Vec<Location>,
