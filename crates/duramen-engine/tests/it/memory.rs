@@ -139,28 +139,40 @@ fn a_commit_at_level_disk_returns_while_others_commit_at_level_memory_without_en
     });
 }
 
-/// What nobody came to write is written in the background, and when the database is closed.
+/// What nobody came to write is written in the background, and when the database is closed. It is left where a leader has
+/// written one group of those that wait for nothing: here a long one, which needs a new segment of the log, and commits
+/// that come while that segment is synced.
 #[test]
 fn commits_at_level_memory_that_nobody_writes_are_written_by_a_step_and_by_closing() {
     for closes in [false, true] {
         let disk = MemDisk::new(65);
         let (engine, tree) = engine_with_tree(&disk);
-        let gate = SyncGate::closed();
-        disk.set_blocker(Some(gate.blocker(".wal")));
+        let put = |key: u32, level| {
+            let value = [7; 200];
+            engine.transact(level, |tx| tx.put(tree, &key.to_be_bytes(), &value)).unwrap();
+        };
+        let (first, second) = (SyncGate::closed(), SyncGate::closed());
+        disk.set_blocker(Some(first.blocker(".wal")));
         thread::scope(|scope| {
-            scope.spawn(|| engine.transact(Durability::Disk, |tx| tx.put(tree, b"first", b"")).unwrap());
-            gate.wait_blocked(1);
-            for n in 0..50u8 {
-                engine.transact(Durability::Memory, |tx| tx.put(tree, &[n], b"")).unwrap();
-            }
-            gate.open();
+            let leader = scope.spawn(|| put(0, Durability::Disk));
+            first.wait_blocked(1);
+            (1..2000).for_each(|key| put(key, Durability::Memory));
+            disk.set_blocker(Some(second.blocker(".wal")));
+            first.open();
+            second.wait_blocked(1);
+            (2000..2050).for_each(|key| put(key, Durability::Memory));
+            disk.set_blocker(None);
+            second.open();
+            leader.join().unwrap();
         });
+        let published = engine.stats().commit.published;
+        assert!(published < engine.begin().unwrap().base_seq(), "some wait for whoever comes");
         if closes {
             engine.close().unwrap()
         } else {
             engine.step().unwrap()
         }
-        assert_eq!(engine.snapshot().unwrap().count(tree, &KeyRange::all()).unwrap(), 51);
+        assert_eq!(engine.snapshot().unwrap().count(tree, &KeyRange::all()).unwrap(), 2050);
         engine.abandon();
     }
 }
