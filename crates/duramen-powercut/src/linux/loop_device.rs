@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 
-use crate::failure::{Failure, Result};
-use crate::platform;
+use crate::linux::failure::{Failure, Result};
+use crate::linux::platform;
 
 const CONTROL: &str = "/dev/loop-control";
 /// Others may take the device that was free; so often is a next one asked for.

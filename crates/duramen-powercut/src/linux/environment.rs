@@ -5,9 +5,9 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use crate::args::RunArgs;
-use crate::failure::{Failure, Result};
-use crate::stage::Stage;
+use crate::linux::args::RunArgs;
+use crate::linux::failure::{Failure, Result};
+use crate::linux::stage::Stage;
 
 /// Where tools of file systems are, though the PATH of a service may lack it.
 const SYSTEM_PATHS: &str = "/usr/sbin:/sbin:/usr/bin:/bin";

@@ -9,8 +9,8 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use duramen_powercut::drive;
 use duramen_powercut::moment::{Moment, Span};
 
-use crate::file_system::FileSystem;
-use crate::records::{Init, SyncCall};
+use crate::linux::file_system::FileSystem;
+use crate::linux::records::{Init, SyncCall};
 
 /// Cuts the power under a program on a real file system, and checks what survives.
 #[derive(Debug, Parser)]

@@ -23,11 +23,11 @@ use nix::libc;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::args::DriveArgs;
-use crate::channel::Channel;
-use crate::failure::{Failure, INTERNAL};
-use crate::fuse_protocol::{self as fuse, Request};
-use crate::image;
+use crate::linux::args::DriveArgs;
+use crate::linux::channel::Channel;
+use crate::linux::failure::{Failure, INTERNAL};
+use crate::linux::fuse_protocol::{self as fuse, Request};
+use crate::linux::image;
 
 /// The purpose of the stream of latencies.
 const LATENCIES: u64 = 2;
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &DriveArgs) -> ExitCode {
     match serve(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            crate::report::failure(&failure, false);
+            crate::linux::report::failure(&failure, false);
             ExitCode::from(INTERNAL)
         }
     }

@@ -9,9 +9,9 @@ use std::time::Duration;
 use duramen_powercut::moment::Moment;
 use serde_json::{Value, json};
 
-use crate::args::RunArgs;
-use crate::failure::{DATA_LOST, ENVIRONMENT, FILE_SYSTEM_LOST, Failure, INTERNAL};
-use crate::jail::Ended;
+use crate::linux::args::RunArgs;
+use crate::linux::failure::{DATA_LOST, ENVIRONMENT, FILE_SYSTEM_LOST, Failure, INTERNAL};
+use crate::linux::jail::Ended;
 
 /// What one survival came to.
 #[derive(Debug, Clone, PartialEq, Eq)]

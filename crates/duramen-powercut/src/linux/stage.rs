@@ -13,9 +13,9 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 
-use crate::failure::{Failure, Result};
-use crate::file_system::FileSystem;
-use crate::loop_device::{self, LoopDevice};
+use crate::linux::failure::{Failure, Result};
+use crate::linux::file_system::FileSystem;
+use crate::linux::loop_device::{self, LoopDevice};
 
 /// The only directory that the tool makes on the machine; it stays, and stays empty.
 const ROOT: &str = "/run/powercut";

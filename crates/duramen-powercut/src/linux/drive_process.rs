@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use duramen_powercut::moment::Moment;
 use serde_json::Value;
 
-use crate::args::RunArgs;
-use crate::channel::{Channel, Heard, hear};
-use crate::failure::{Failure, Result};
+use crate::linux::args::RunArgs;
+use crate::linux::channel::{Channel, Heard, hear};
+use crate::linux::failure::{Failure, Result};
 
 /// How long the drive may take to load or write an image.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);

@@ -12,11 +12,11 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::args::{Cache, TableArgs};
-use crate::failure::{BLIND, DATA_LOST, FILE_SYSTEM_LOST, INTERNAL};
-use crate::file_system::FileSystem;
-use crate::records::{Init, SyncCall};
-use crate::report;
+use crate::linux::args::{Cache, TableArgs};
+use crate::linux::failure::{BLIND, DATA_LOST, FILE_SYSTEM_LOST, INTERNAL};
+use crate::linux::file_system::FileSystem;
+use crate::linux::records::{Init, SyncCall};
+use crate::linux::report;
 
 /// When the power goes in each trial, in milliseconds: late enough that something was acknowledged.
 const CUT_AFTER_MS: &str = "10..60";

@@ -17,8 +17,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use crate::channel::{Channel, Heard, hear};
-use crate::failure::{Failure, INTERNAL, Result};
+use crate::linux::channel::{Channel, Heard, hear};
+use crate::linux::failure::{Failure, INTERNAL, Result};
 
 /// How long processes that were killed may take to be gone.
 const GONE_WITHIN: Duration = Duration::from_secs(20);

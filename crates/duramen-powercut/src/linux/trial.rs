@@ -13,15 +13,15 @@ use duramen_powercut::random::Random;
 use nix::errno::Errno;
 use serde_json::Value;
 
-use crate::args::RunArgs;
-use crate::channel::{Heard, hear};
-use crate::drive_process::{self, DriveProcess};
-use crate::environment;
-use crate::failure::{Failure, Result};
-use crate::jail::{self, Ended, Jail, Task};
-use crate::loop_device::LoopDevice;
-use crate::report::{Checked, Report, Verdict};
-use crate::stage::{self, Mounted, Stage};
+use crate::linux::args::RunArgs;
+use crate::linux::channel::{Heard, hear};
+use crate::linux::drive_process::{self, DriveProcess};
+use crate::linux::environment;
+use crate::linux::failure::{Failure, Result};
+use crate::linux::jail::{self, Ended, Jail, Task};
+use crate::linux::loop_device::LoopDevice;
+use crate::linux::report::{Checked, Report, Verdict};
+use crate::linux::stage::{self, Mounted, Stage};
 
 /// The purpose of the stream that the moment is drawn from.
 const MOMENT: u64 = 1;

@@ -12,10 +12,10 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use nix::libc;
 
-use crate::args::{CheckRecordsArgs, WriteRecordsArgs};
-use crate::failure::{DATA_LOST, ENVIRONMENT};
-use crate::platform;
-use crate::report;
+use crate::linux::args::{CheckRecordsArgs, WriteRecordsArgs};
+use crate::linux::failure::{DATA_LOST, ENVIRONMENT};
+use crate::linux::platform;
+use crate::linux::report;
 
 const RECORD_BYTES: usize = 4096;
 
