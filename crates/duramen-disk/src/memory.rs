@@ -34,6 +34,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use crash::{CrashChoice, SECTOR_BYTES};
 pub use faults::{CallCounts, CallKind, Effect, Fault, FaultPlan};
 pub use gate::{Blocker, SyncGate};
+pub use random::{Random, mixed};
 pub use trace::{Cursor, OpInfo, OpKind, Trace};
 
 use crash::{hash_image, survivors};

@@ -1,22 +1,24 @@
-//! A small seeded generator (SplitMix64): the same seed gives the same cut and the same survivors everywhere.
+//! Seeded streams, one for each purpose: the same seed gives the same cut and the same survivors everywhere.
 //!
-//! Owns all randomness of the tool. It never reads the clock or the system. Not for secrets.
+//! Owns all randomness of the tool; the generator is the memory disk's. It never reads the clock or the system.
+
+use duramen_disk::memory;
 
 /// A seeded stream of numbers.
 #[derive(Debug, Clone)]
-pub struct Random(u64);
+pub struct Random(memory::Random);
 
 impl Random {
     /// Starts the stream of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Random {
-        Random(seed)
+        Random(memory::Random::new(seed))
     }
 
     /// The stream of a purpose: the same seed serves several, and none of them shifts another.
     #[must_use]
     pub fn for_purpose(seed: u64, purpose: u64) -> Random {
-        let mut random = Random(seed ^ purpose.wrapping_mul(0xd6e8_feb8_6659_fd93));
+        let mut random = Random::new(seed ^ purpose.wrapping_mul(0xd6e8_feb8_6659_fd93));
         let _ = random.draw();
         random
     }
@@ -24,11 +26,7 @@ impl Random {
     /// The next number.
     #[must_use = "a number that is drawn and not used shifts the stream"]
     pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.bits()
     }
 
     /// A number below `bound` (which is at least 1).

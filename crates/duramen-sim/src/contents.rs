@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::search::random::Random;
 use duramen_engine::{Builtin, Code, Direction, Error, KeyRange, Reduced, Result, Row, Snapshot, TreeId};
 
 /// The trees of a database by name. Cheap to clone: unchanged trees are shared.
@@ -206,24 +207,20 @@ pub fn number(value: &[u8]) -> i64 {
     i64::from_le_bytes(value[..8].try_into().expect("values of trees with a reducer have eight bytes"))
 }
 
-/// A small seeded generator (SplitMix64): the same seed gives the same run.
+/// A seeded stream of numbers and values.
 #[derive(Debug, Clone)]
-pub struct Dice(u64);
+pub struct Dice(Random);
 
 impl Dice {
     /// From a seed.
     #[must_use]
     pub fn new(seed: u64) -> Dice {
-        Dice(seed)
+        Dice(Random::new(seed))
     }
 
     /// Sixty-four bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.bits()
     }
 
     /// A number below `bound`, which is at least 1.

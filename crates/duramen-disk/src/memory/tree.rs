@@ -164,7 +164,7 @@ impl Disk for MemDisk {
     }
 
     fn random(&self) -> u64 {
-        self.shared.state().random.next()
+        self.shared.state().random.bits()
     }
 }
 

@@ -11,6 +11,7 @@ mod leftovers;
 use std::path::Path;
 use std::sync::Arc;
 
+use duramen_disk::memory::Random;
 use duramen_disk::{Disk, MemDisk, SyncMethod};
 
 use super::*;
@@ -112,15 +113,11 @@ fn check_replay(disk: &MemDisk, from: &LogPosition, wanted: &[Vec<u8>]) -> Recov
 }
 
 /// A small generator of numbers: the seed is printed by who fails.
-struct Draw(u64);
+struct Draw(Random);
 
 impl Draw {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.bits()
     }
 
     fn below(&mut self, bound: u64) -> u64 {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use duramen::prelude::*;
+use duramen_disk::memory::Random;
 
 const FLIGHTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/nycflights/flights.csv.gz");
 
@@ -94,15 +95,11 @@ fn lend(key: &FlightKey) -> (&str, &str, u64, &str) {
 }
 
 /// A small generator of numbers.
-struct Draw(u64);
+struct Draw(Random);
 
 impl Draw {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from(mixed ^ (mixed >> 31)).unwrap() % bound
+        self.0.below(bound)
     }
 
     /// A key of a flight, or one that lies near it: few of these are there.
@@ -177,7 +174,7 @@ fn load(path: &Path, flights: &[Flight]) -> Db {
 fn positions_and_ranks_of_all_flights_are_those_of_a_sort() {
     let seed = std::env::var("DURAMEN_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     println!("DURAMEN_SEED={seed}");
-    let mut draw = Draw(seed);
+    let mut draw = Draw(Random::new(seed));
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = directory.path().join("flights.duramen");
     let flights = flights();

@@ -24,8 +24,8 @@ const CHOICES: [CrashChoice; 9] = [
 fn step(disk: &MemDisk, random: &mut Random) {
     let name = ["/a", "/b", "/d/c"][random.below(3)];
     let sync = [SyncMethod::Fdatasync, SyncMethod::Dsync][random.below(2)];
-    let offset = random.next() % 20_000;
-    let bytes = vec![random.next().to_le_bytes()[0]; random.below(9000)];
+    let offset = random.bits() % 20_000;
+    let bytes = vec![random.bits().to_le_bytes()[0]; random.below(9000)];
     let open = || disk.open(path(name), Access { sync, ..Access::WRITE });
     match random.below(11) {
         0 => drop(disk.open(path(name), Access::CREATE)),

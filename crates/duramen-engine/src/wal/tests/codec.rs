@@ -104,7 +104,7 @@ fn frame_of_another_place_time_or_database_is_invalid() {
 fn random_bytes_are_refused_without_panic() {
     let seed = seed(11);
     println!("DURAMEN_SEED={seed}");
-    let mut draw = Draw(seed);
+    let mut draw = Draw(Random::new(seed));
     assert!(frame::decode_header(&[0; 512], 512).is_err());
     for _ in 0..20_000 {
         let mut bytes: Vec<u8> = (0..draw.below(600)).map(|_| draw.next() as u8).collect();
@@ -136,7 +136,7 @@ fn only_our_file_names_are_slots() {
 fn placement_covers_every_record_once_and_fits() {
     let seed = seed(12);
     println!("DURAMEN_SEED={seed}");
-    let mut draw = Draw(seed);
+    let mut draw = Draw(Random::new(seed));
     for _ in 0..5000 {
         let records: Vec<usize> = (0..draw.below(6)).map(|_| draw.below(3000) as usize).collect();
         let current = draw.below(9) * 512;

@@ -198,7 +198,7 @@ fn go_on(
 
 fn run(seed: u64, steps: u32) -> Met {
     println!("DURAMEN_SEED={seed}");
-    let mut draw = Draw(seed);
+    let mut draw = Draw(Random::new(seed));
     let mut met = Met::default();
     let images_wanted = if std::env::var_os("DURAMEN_LONG").is_some() { 100_000 } else { 10_000 };
     for sync in [SyncMethod::Fdatasync, SyncMethod::Dsync] {
@@ -235,7 +235,7 @@ fn creation_survives_a_cut_at_any_operation() {
     disk.record();
     let (_, from) = create(&disk, SyncMethod::Fdatasync);
     let trace = disk.stop_recording();
-    let mut draw = Draw(seed(22));
+    let mut draw = Draw(Random::new(seed(22)));
     let mut cursor = trace.cursor();
     loop {
         for choice in choices(&mut draw, cursor.pending_len()) {

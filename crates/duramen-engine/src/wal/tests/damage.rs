@@ -70,7 +70,7 @@ fn check_damaged(sample: &Sample, disk: &MemDisk, from: &LogPosition, label: &st
 fn a_flipped_bit_is_an_error_or_a_legal_tear() {
     let seed = seed(32);
     println!("DURAMEN_SEED={seed}");
-    let mut draw = Draw(seed);
+    let mut draw = Draw(Random::new(seed));
     let long = std::env::var_os("DURAMEN_LONG").is_some();
     for close in [true, false] {
         let sample = sample(close);
