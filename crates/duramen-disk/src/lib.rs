@@ -40,7 +40,7 @@ pub use disk::{
     WriteError,
 };
 pub use memory::MemDisk;
-pub use os::OsDisk;
+pub use os::{OsDisk, process_id};
 
 /// Bytes to which offset and length of a write must be aligned in a file opened with
 /// [`SyncMethod::DirectDsync`]. Memory need not be aligned; reads may have any offset and length.

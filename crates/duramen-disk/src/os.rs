@@ -18,6 +18,7 @@ mod platform;
 #[cfg(not(target_os = "linux"))]
 #[path = "os/portable.rs"]
 mod platform;
+mod process;
 #[cfg(test)]
 mod tests;
 
@@ -30,6 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use self::aligned::AlignedPool;
+pub use self::process::process_id;
 use crate::probe::{self, Effect};
 use crate::{
     Access, DIRECT_ALIGN_BYTES, Disk, DurableWriteError, File, FileSystem, Lock, LockError, OpenMode,

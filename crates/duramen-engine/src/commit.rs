@@ -149,7 +149,7 @@ impl Committer {
             unsynced_bytes: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
             poison: OnceLock::new(),
-            process: std::process::id(),
+            process: duramen_disk::process_id(),
             closed: AtomicBool::new(false),
             next_tree: AtomicU64::new(next_tree.0),
             throttle,
@@ -170,8 +170,8 @@ impl Committer {
     }
 
     /// What a new transaction builds on.
-    pub fn sealed(&self) -> Arc<Root> {
-        self.sealed.load_full()
+    pub fn sealed(&self) -> arc_swap::Guard<Arc<Root>> {
+        self.sealed.load()
     }
 
     /// The log.
@@ -220,7 +220,7 @@ impl Committer {
     /// # Errors
     /// `Invalid`.
     pub fn same_process(&self) -> Result<()> {
-        if self.process == std::process::id() { Ok(()) } else { Err(Error::forked()) }
+        if self.process == duramen_disk::process_id() { Ok(()) } else { Err(Error::forked()) }
     }
 
     /// Whether commits are taken.

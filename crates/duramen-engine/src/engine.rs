@@ -139,7 +139,7 @@ impl Engine {
         let mut read = None;
         let (out, ordered) = committer.submit_alone(|root| {
             read = Some(Arc::clone(&root));
-            let held = self.inner.store.registry.register(|| root);
+            let held = self.inner.store.registry.register(|| &root);
             let mut transaction = Transaction::begin_alone(committer, held);
             let out = body(&mut transaction)?;
             Ok((out, transaction.take_submission(level)?))
@@ -157,8 +157,12 @@ impl Engine {
     /// `Invalid` if this process was forked.
     pub fn snapshot(&self) -> Result<Snapshot> {
         self.same_process()?;
-        let held = self.inner.store.registry.register(|| self.newest_root());
-        Ok(Snapshot::new(&self.inner.store, held))
+        let registry = &self.inner.store.registry;
+        let held = match &self.inner.mode {
+            Mode::Write { committer, .. } => registry.register(|| committer.published()),
+            Mode::Read { root, .. } => registry.register(|| root),
+        };
+        Ok(Snapshot::new(held))
     }
 
     /// The newest published value of a key. Writes nothing that other threads read.
@@ -290,13 +294,6 @@ impl Engine {
         Ok(())
     }
 
-    fn newest_root(&self) -> Arc<Root> {
-        match &self.inner.mode {
-            Mode::Write { committer, .. } => Arc::clone(&committer.published()),
-            Mode::Read { root, .. } => Arc::clone(root),
-        }
-    }
-
     fn writer(&self) -> Result<(&Arc<Committer>, &Arc<Keeper>)> {
         self.same_process()?;
         match &self.inner.mode {
@@ -306,7 +303,7 @@ impl Engine {
     }
 
     fn same_process(&self) -> Result<()> {
-        if self.inner.process == std::process::id() { Ok(()) } else { Err(Error::forked()) }
+        if self.inner.process == duramen_disk::process_id() { Ok(()) } else { Err(Error::forked()) }
     }
 }
 
@@ -314,7 +311,7 @@ impl Inner {
     fn finish(&self) -> Result<()> {
         drop(self.threads.lock().expect(POISON).take());
         let Mode::Write { committer, keeper } = &self.mode else { return Ok(()) };
-        if self.process != std::process::id() || committer.poison_cause().is_some() {
+        if self.process != duramen_disk::process_id() || committer.poison_cause().is_some() {
             return Ok(());
         }
         committer.close();
@@ -324,6 +321,13 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        self.leave();
+        self.store.registry.end();
+    }
+}
+
+impl Inner {
+    fn leave(&self) {
         if self.left.swap(true, Ordering::AcqRel) {
             return;
         }

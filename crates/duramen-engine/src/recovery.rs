@@ -58,9 +58,9 @@ pub fn load(file: Arc<dyn File>, path: &Path, options: &Options, reducers: &Redu
     }
     let pages = Pages::new(data, options.memory_bytes);
     let store = Arc::new(Store {
+        registry: Registry::new(pages.clone()),
         pages,
         space,
-        registry: Arc::new(Registry::default()),
         reducers: reducers.clone(),
         geometry: superblock.geometry,
     });
@@ -94,8 +94,8 @@ fn load_trees(store: &Store, superblock: &Superblock) -> Result<(Option<Slot>, T
     let mut roots = None;
     if let Some(location) = superblock.roots {
         let slot = Slot::of_unknown_count(&store.pages, location)?;
-        let mut rows = Cursor::new(&store.pages, Some(&slot), KeyRange::all(), Direction::Forward);
-        while let Some((key, value)) = rows.next()? {
+        let mut rows = Cursor::new(Some(&slot), KeyRange::all(), Direction::Forward);
+        while let Some((key, value)) = rows.next(&store.pages)? {
             let tree = decode_tree(store, key, value.bytes).ok_or_else(|| {
                 let offset = store.pages.data().offset(location.block);
                 Error::damaged_data(store.pages.data().path(), offset, "an entry of the tree of roots")

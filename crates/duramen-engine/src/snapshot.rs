@@ -1,17 +1,20 @@
 //! Snapshots: a root held by a reader, registered so that its pages stay.
 //!
-//! Taking one writes to a shard that belongs to a few threads, never to something all readers share. I1 rests here
+//! Taking one writes to a shard that belongs to a few threads, never to something all readers share: what a reader must
+//! keep alive hangs on one hold per shard and root, which stays for the next reader of the same root. I1 rests here
 //! (a snapshot never changes) and D3 (pages of a registered snapshot are not used again, by this process
 //! or by a next one: D8).
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use duramen_disk::Lock;
 
 use crate::catalog::Root;
 use crate::ids::CommitSeq;
+use crate::page_cache::Pages;
 
 const SHARD_COUNT: usize = 16;
 const POISON: &str = "nothing panics while a shard of snapshots is locked";
@@ -20,36 +23,45 @@ const POISON: &str = "nothing panics while a shard of snapshots is locked";
 pub type Locks = Vec<Box<dyn Lock>>;
 
 /// The commits that registered readers look at.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Registry {
+    pages: Pages,
     shards: [Shard; SHARD_COUNT],
     /// Snapshots of commits before this one were ended to free what they held.
     expired_before: AtomicU64,
     /// Held by every registration: the next process would use the pages again.
     locks: OnceLock<Weak<Locks>>,
+    /// The engine is gone: what nobody holds is not kept for a next reader.
+    ended: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard {
-    held: Mutex<BTreeMap<CommitSeq, Held>>,
-    /// Roots in `held`, to be read without the lock.
-    root_count: AtomicUsize,
+    entries: Mutex<Vec<Entry>>,
+    /// Entries that somebody holds, to be read without the lock.
+    held_count: AtomicUsize,
 }
 
 #[derive(Debug)]
-struct Held {
-    count: usize,
+struct Entry {
+    hold: Arc<Hold>,
+    users: usize,
+}
+
+/// What readers of one root in one shard keep alive.
+#[derive(Debug)]
+struct Hold {
+    registry: Arc<Registry>,
+    shard: usize,
     root: Arc<Root>,
+    _locks: Option<Arc<Locks>>,
 }
 
 /// A place in the registry; given back when dropped.
 #[derive(Debug)]
 pub struct Registration {
-    registry: Arc<Registry>,
-    shard: usize,
-    root: Arc<Root>,
-    locks: Option<Arc<Locks>>,
+    hold: Arc<Hold>,
 }
 
 thread_local! {
@@ -60,6 +72,13 @@ thread_local! {
 }
 
 impl Registry {
+    /// Without a reader.
+    #[must_use]
+    pub fn new(pages: Pages) -> Arc<Registry> {
+        let (shards, expired_before, locks, ended) = Default::default();
+        Arc::new(Registry { pages, shards, expired_before, locks, ended })
+    }
+
     /// Registrations made from now on keep other processes out, too.
     pub fn share_locks(&self, locks: &Arc<Locks>) {
         self.locks.set(Arc::downgrade(locks)).expect("a database is locked once");
@@ -67,41 +86,74 @@ impl Registry {
 
     /// Registers the root that `newest` returns. It is asked while the shard is locked: whoever frees pages
     /// either sees this registration, or has freed only what the root asked for later no longer uses.
-    pub fn register(self: &Arc<Registry>, newest: impl FnOnce() -> Arc<Root>) -> Registration {
-        let shard = SHARD.with(|shard| *shard);
-        let mut held = self.shards[shard].held.lock().expect(POISON);
+    pub fn register<R: Deref<Target = Arc<Root>>>(
+        self: &Arc<Registry>,
+        newest: impl FnOnce() -> R,
+    ) -> Registration {
+        let index = SHARD.with(|shard| *shard);
+        let shard = &self.shards[index];
+        let mut entries = shard.entries.lock().expect(POISON);
         let root = newest();
-        let entry = held.entry(root.seq).or_insert_with(|| Held { count: 0, root: Arc::clone(&root) });
-        entry.count += 1;
-        self.shards[shard].root_count.store(held.len(), Ordering::Relaxed);
-        let locks = self.locks.get().and_then(Weak::upgrade);
-        Registration { registry: Arc::clone(self), shard, root, locks }
+        let known = entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.hold.root, &root));
+        if let Some(entry) = known {
+            entry.users += 1;
+            let hold = Arc::clone(&entry.hold);
+            shard.count(&entries);
+            return Registration { hold };
+        }
+        let _locks = self.locks.get().and_then(Weak::upgrade);
+        let hold =
+            Arc::new(Hold { registry: Arc::clone(self), shard: index, root: Arc::clone(&root), _locks });
+        let idle = shard.take_idle(&mut entries);
+        entries.push(Entry { hold: Arc::clone(&hold), users: 1 });
+        shard.count(&entries);
+        drop(entries);
+        // An old root may be the last to hold much: it goes when nobody waits for the lock.
+        drop(idle);
+        Registration { hold }
     }
 
     /// Whether nothing is registered, as far as can be seen without a lock.
     pub fn is_empty(&self) -> bool {
-        self.shards.iter().all(|shard| shard.root_count.load(Ordering::Relaxed) == 0)
+        self.shards.iter().all(|shard| shard.held_count.load(Ordering::Relaxed) == 0)
     }
 
     /// The commits of all registered roots.
     pub fn held(&self) -> Vec<CommitSeq> {
         let expired = self.expired_before.load(Ordering::SeqCst);
-        let shards = self.shards.iter();
-        shards
-            .flat_map(|s| s.held.lock().expect(POISON).keys().copied().collect::<Vec<_>>())
-            .filter(|seq| seq.0 >= expired)
-            .collect()
+        self.roots().iter().map(|root| root.seq).filter(|seq| seq.0 >= expired).collect()
     }
 
     /// All registered roots, oldest first, each once.
     pub fn roots(&self) -> Vec<Arc<Root>> {
         let mut roots: BTreeMap<CommitSeq, Arc<Root>> = BTreeMap::new();
         for shard in &self.shards {
-            for (seq, held) in shard.held.lock().expect(POISON).iter() {
-                roots.entry(*seq).or_insert_with(|| Arc::clone(&held.root));
+            for entry in shard.entries.lock().expect(POISON).iter().filter(|entry| entry.users > 0) {
+                let root = &entry.hold.root;
+                roots.entry(root.seq).or_insert_with(|| Arc::clone(root));
             }
         }
         roots.into_values().collect()
+    }
+
+    /// Lets go of every root that nobody holds and that is not the newest any more.
+    pub fn let_go_before(&self, newest: CommitSeq) {
+        for shard in &self.shards {
+            let mut entries = shard.entries.lock().expect(POISON);
+            let outdated = entries.iter().any(|entry| entry.users == 0 && entry.hold.root.seq < newest);
+            let idle = if outdated { shard.take_idle(&mut entries) } else { Vec::new() };
+            drop(entries);
+            drop(idle);
+        }
+    }
+
+    /// The engine goes: a root is kept no longer than somebody holds it.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+        for shard in &self.shards {
+            let idle = shard.take_idle(&mut shard.entries.lock().expect(POISON));
+            drop(idle);
+        }
     }
 
     /// Ends every snapshot of a commit before `seq`.
@@ -110,36 +162,61 @@ impl Registry {
     }
 }
 
+impl Shard {
+    fn count(&self, entries: &[Entry]) {
+        self.held_count.store(entries.iter().filter(|entry| entry.users > 0).count(), Ordering::Relaxed);
+    }
+
+    fn take_idle(&self, entries: &mut Vec<Entry>) -> Vec<Entry> {
+        entries.extract_if(.., |entry| entry.users == 0).collect()
+    }
+}
+
 impl Registration {
     /// The registered root.
     pub fn root(&self) -> &Arc<Root> {
-        &self.root
+        &self.hold.root
+    }
+
+    /// Where its pages come from.
+    pub fn pages(&self) -> &Pages {
+        &self.hold.registry.pages
     }
 
     /// Whether it was ended to free what it held.
     pub fn is_expired(&self) -> bool {
-        self.root.seq.0 < self.registry.expired_before.load(Ordering::Relaxed)
+        self.hold.root.seq.0 < self.hold.registry.expired_before.load(Ordering::Relaxed)
+    }
+
+    fn shard(&self) -> &Shard {
+        &self.hold.registry.shards[self.hold.shard]
     }
 }
 
 impl Clone for Registration {
     fn clone(&self) -> Registration {
-        let mut held = self.registry.shards[self.shard].held.lock().expect(POISON);
-        held.get_mut(&self.root.seq).expect("a registered root is in its shard").count += 1;
-        let (registry, root, locks) =
-            (Arc::clone(&self.registry), Arc::clone(&self.root), self.locks.clone());
-        Registration { registry, shard: self.shard, root, locks }
+        let mut entries = self.shard().entries.lock().expect(POISON);
+        let entry = entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.hold, &self.hold));
+        entry.expect("a registered root is in its shard").users += 1;
+        Registration { hold: Arc::clone(&self.hold) }
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let mut held = self.registry.shards[self.shard].held.lock().expect(POISON);
-        let Some(entry) = held.get_mut(&self.root.seq) else { return };
-        entry.count -= 1;
-        if entry.count == 0 {
-            held.remove(&self.root.seq);
-            self.registry.shards[self.shard].root_count.store(held.len(), Ordering::Relaxed);
+        let shard = self.shard();
+        let mut entries = shard.entries.lock().expect(POISON);
+        let Some(entry) = entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.hold, &self.hold)) else {
+            return;
+        };
+        entry.users -= 1;
+        if entry.users > 0 {
+            return;
         }
+        let gone = self.hold.registry.ended.load(Ordering::SeqCst);
+        let idle = if gone { shard.take_idle(&mut entries) } else { Vec::new() };
+        shard.count(&entries);
+        drop(entries);
+        drop(idle);
     }
 }

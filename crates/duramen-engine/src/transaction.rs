@@ -90,7 +90,7 @@ impl Transaction {
     /// Begins at a registered root.
     pub(crate) fn begin(committer: &Arc<Committer>, held: Registration) -> Transaction {
         Transaction {
-            view: View::new(committer.store(), held),
+            view: View::new(held),
             buffered: Buffered::new(committer.store().pages.meter()),
             committer: Arc::clone(committer),
             reads: Reads::default(),
@@ -136,7 +136,7 @@ impl Transaction {
         if self.catalog_row(name)?.is_some() {
             return Err(Error::new(Code::AlreadyExists, format!("there is a tree named {name:?} already")));
         }
-        let reducers = &self.view.store().reducers;
+        let reducers = &self.committer.store().reducers;
         if let Some(spec) = &reducer
             && reducers.find(spec).is_none()
         {
@@ -200,7 +200,7 @@ impl Transaction {
     pub fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
         check_key(key)?;
         let one = self.one(tree, key, value)?;
-        let big_from = self.view.store().geometry.big_value_bytes;
+        let big_from = self.committer.store().geometry.big_value_bytes;
         let value = if value.len() >= big_from {
             let mut big = self.write_value(&mut &value[..])?;
             big.one = one;
@@ -329,7 +329,7 @@ impl Transaction {
         self.unforked.clear();
         if !self.values.is_empty() {
             // D1: extents are durable before a frame can name them.
-            if let Err(error) = self.view.store().pages.data().sync() {
+            if let Err(error) = self.view.pages().data().sync() {
                 self.committer.poison(error.clone());
                 return Err(Error::poisoned(error.message()));
             }
@@ -380,7 +380,7 @@ impl Transaction {
     /// A value of this transaction that will not be committed gives its extents back.
     fn abort_value(&mut self, value: &OwnedValue) -> Result<()> {
         if value.big {
-            let pages = BigRef::decode(&value.bytes)?.pages(&self.view.store().pages)?;
+            let pages = BigRef::decode(&value.bytes)?.pages(self.view.pages())?;
             self.values.retain(|page| !pages.contains(page));
             // Not before the end: a cursor of this transaction may stand on it.
             self.superseded.extend(pages);
@@ -389,7 +389,7 @@ impl Transaction {
     }
 
     fn write_value(&mut self, source: &mut dyn Read) -> Result<BigRef> {
-        let store = self.view.store();
+        let store = self.committer.store();
         let data = store.pages.data();
         let values = &mut self.values;
         BigRef::write(source, store.geometry.big_value_extent_bytes, &mut |page| {
@@ -440,7 +440,7 @@ impl Transaction {
         if changes.is_empty() {
             return Ok(root);
         }
-        let store = self.view.store();
+        let store = self.committer.store();
         let mut apply = Apply::new(&store.pages, &store.geometry, self.base_seq(), Loading::Allowed)
             .reduced_by(state.reducer.as_deref())
             .in_private();
@@ -455,7 +455,7 @@ impl Transaction {
 impl Drop for Transaction {
     fn drop(&mut self) {
         // Values of a transaction that was given up: nobody will ever name their extents.
-        let space = &self.view.store().space;
+        let space = &self.committer.store().space;
         space.value_aborted(&self.values);
         space.value_aborted(&self.superseded);
     }

@@ -7,6 +7,7 @@
 mod apply;
 mod big;
 mod cursor;
+mod heads;
 mod inner;
 mod leaf;
 mod node;

@@ -143,7 +143,7 @@ impl Committer {
         self.throttle.wait(&self.store, &|| self.usable())?;
         let mut order = self.lock();
         let alone = Alone::enter();
-        let built = catch_unwind(AssertUnwindSafe(|| build(self.sealed())));
+        let built = catch_unwind(AssertUnwindSafe(|| build(Arc::clone(&self.sealed()))));
         drop(alone);
         let built = match built {
             Ok(built) => built,

@@ -162,10 +162,10 @@ fn same_tree(old: Option<&Slot>, new: Option<&Slot>) -> bool {
 }
 
 fn range_differs(pages: &Pages, old: Option<&Slot>, new: Option<&Slot>, range: &KeyRange) -> Result<bool> {
-    let mut old = Cursor::new(pages, old, range.clone(), Direction::Forward);
-    let mut new = Cursor::new(pages, new, range.clone(), Direction::Forward);
+    let mut old = Cursor::new(old, range.clone(), Direction::Forward);
+    let mut new = Cursor::new(new, range.clone(), Direction::Forward);
     loop {
-        match (old.next()?, new.next()?) {
+        match (old.next(pages)?, new.next(pages)?) {
             (None, None) => return Ok(false),
             (a, b) if a != b => return Ok(true),
             _ => {}

@@ -218,5 +218,5 @@ pub(super) fn lock(disk: &dyn Disk, path: &Path, options: &Options) -> Result<Bo
 }
 
 fn this_process() -> String {
-    format!("process {}", std::process::id())
+    format!("process {}", duramen_disk::process_id())
 }

@@ -217,7 +217,7 @@ impl Keeper {
             return Err(Error::poisoned(cause.message()));
         }
         let _alone = self.one_at_a_time.lock().expect(POISON);
-        let held = self.store.registry.register(|| self.published_root());
+        let held = self.store.registry.register(|| self.committer.published());
         // No superblock for a commit that the log does not hold durably.
         self.committer.sync_through(held.root().seq)?;
         self.committer.restart_log_bytes();
@@ -310,6 +310,7 @@ impl Keeper {
             return;
         }
         let root = self.published_root();
+        self.store.registry.let_go_before(root.seq);
         // Whoever comes while somebody sweeps goes on without.
         let Ok(mut hand) = self.hand.try_lock() else { return };
         // Twice around: the first time takes the notes of use away.

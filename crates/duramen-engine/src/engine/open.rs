@@ -110,7 +110,7 @@ fn assemble(
         recovered,
         threads: Mutex::new(threads),
         _locks: locks,
-        process: std::process::id(),
+        process: duramen_disk::process_id(),
         left: AtomicBool::new(false),
     };
     Ok(Engine { inner: Arc::new(inner) })

@@ -23,7 +23,7 @@ pub struct Row<'a> {
 
 impl Rows {
     pub(super) fn new(view: View, slot: Option<&Slot>, range: KeyRange, direction: Direction) -> Rows {
-        let cursor = Cursor::new(&view.store().pages, slot, range, direction);
+        let cursor = Cursor::new(slot, range, direction);
         Rows { view, cursor }
     }
 
@@ -34,7 +34,7 @@ impl Rows {
     #[expect(clippy::should_implement_trait, reason = "it lends, which an Iterator cannot; see `into_iter`")]
     pub fn next(&mut self) -> Result<Option<Row<'_>>> {
         let view = &self.view;
-        match self.cursor.next() {
+        match self.cursor.next(view.pages()) {
             Ok(None) => Ok(None),
             Ok(Some((key, value))) => Ok(Some(Row { view, key, value })),
             Err(error) => view.still_held(Err(error)),

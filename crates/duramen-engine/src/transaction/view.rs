@@ -6,26 +6,25 @@ use std::sync::Arc;
 use super::reducer_missing;
 use super::rows::Rows;
 use crate::catalog::{CATALOG, CatalogRow, Root, TreeState};
-use crate::checkpoint::Store;
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
+use crate::page_cache::Pages;
 use crate::snapshot::Registration;
 use crate::tree::{self, BigReader, BigRef, Direction, KeyRange, Reduced, ReducerSpec, Slot, StoredValue};
 
 /// A root and the store its pages come from.
 #[derive(Debug, Clone)]
 pub struct View {
-    store: Arc<Store>,
     held: Registration,
 }
 
 impl View {
-    pub fn new(store: &Arc<Store>, held: Registration) -> View {
-        View { store: Arc::clone(store), held }
+    pub fn new(held: Registration) -> View {
+        View { held }
     }
 
-    pub fn store(&self) -> &Arc<Store> {
-        &self.store
+    pub fn pages(&self) -> &Pages {
+        self.held.pages()
     }
 
     pub fn registration(&self) -> &Registration {
@@ -42,11 +41,27 @@ impl View {
     }
 
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.get_with(tree, key, <[u8]>::to_vec)
+    }
+
+    pub fn get_with<T>(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        use_value: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
         let slot = self.state(tree)?.slot.as_ref();
-        let found = tree::find(&self.store.pages, slot, key, |value| (value.big, value.bytes.to_vec()));
+        let mut use_value = Some(use_value);
+        let found = tree::find(self.pages(), slot, key, |value| {
+            if value.big { Err(value.bytes.to_vec()) } else { Ok(use_value.take().map(|f| f(value.bytes))) }
+        });
         match self.still_held(found)? {
             None => Ok(None),
-            Some((big, bytes)) => self.resolve(StoredValue { big, bytes: &bytes }).map(Some),
+            Some(Ok(out)) => Ok(out),
+            Some(Err(list)) => {
+                let bytes = self.resolve(StoredValue { big: true, bytes: &list })?;
+                Ok(use_value.take().map(|f| f(&bytes)))
+            }
         }
     }
 
@@ -54,7 +69,7 @@ impl View {
         if !value.big {
             return Ok(value.bytes.to_vec());
         }
-        self.still_held(BigRef::decode(value.bytes).and_then(|big| big.read(&self.store.pages)))
+        self.still_held(BigRef::decode(value.bytes).and_then(|big| big.read(self.pages())))
     }
 
     pub fn open(&self, value: StoredValue<'_>) -> Result<Box<dyn Read + Send>> {
@@ -62,24 +77,24 @@ impl View {
             return Ok(Box::new(std::io::Cursor::new(value.bytes.to_vec())));
         }
         let big = BigRef::decode(value.bytes)?;
-        let reader = self.still_held(BigReader::open(&self.store.pages, &big))?;
+        let reader = self.still_held(BigReader::open(self.pages(), &big))?;
         Ok(Box::new(HeldReader { reader, held: self.held.clone() }))
     }
 
     pub fn open_value(&self, tree: TreeId, key: &[u8]) -> Result<Option<Box<dyn Read + Send>>> {
         let slot = self.state(tree)?.slot.as_ref();
-        let found = tree::find(&self.store.pages, slot, key, |value| (value.big, value.bytes.to_vec()));
+        let found = tree::find(self.pages(), slot, key, |value| (value.big, value.bytes.to_vec()));
         let found = self.still_held(found)?;
         found.map(|(big, bytes)| self.open(StoredValue { big, bytes: &bytes })).transpose()
     }
 
     pub fn count_in(&self, slot: Option<&Slot>, range: &KeyRange) -> Result<u64> {
-        self.still_held(tree::count(&self.store.pages, slot, range))
+        self.still_held(tree::count(self.pages(), slot, range))
     }
 
     pub fn nth_in(&self, slot: Option<&Slot>, index: u64) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         let entry = |key, value: StoredValue<'_>| (key, value.big, value.bytes.to_vec());
-        match self.still_held(tree::nth(&self.store.pages, slot, index, entry))? {
+        match self.still_held(tree::nth(self.pages(), slot, index, entry))? {
             None => Ok(None),
             Some((key, big, bytes)) => Ok(Some((key, self.resolve(StoredValue { big, bytes: &bytes })?))),
         }
@@ -87,7 +102,7 @@ impl View {
 
     pub fn reduce_in(&self, state: &TreeState, slot: Option<&Slot>, range: &KeyRange) -> Result<Reduced> {
         match (&state.spec, &state.reducer) {
-            (_, Some(reducer)) => self.still_held(tree::reduce(&self.store.pages, slot, &**reducer, range)),
+            (_, Some(reducer)) => self.still_held(tree::reduce(self.pages(), slot, &**reducer, range)),
             (Some(spec), None) => Err(reducer_missing(spec)),
             (None, None) => Err(Error::invalid("the tree has no reducer")
                 .with_hint("count needs none; give the tree a reducer when it is created")),
@@ -156,8 +171,8 @@ pub struct TreeInfo {
 }
 
 impl Snapshot {
-    pub(crate) fn new(store: &Arc<Store>, held: Registration) -> Snapshot {
-        Snapshot { view: View::new(store, held) }
+    pub(crate) fn new(held: Registration) -> Snapshot {
+        Snapshot { view: View::new(held) }
     }
 
     pub(crate) fn root(&self) -> &Arc<Root> {
@@ -203,6 +218,20 @@ impl Snapshot {
     /// `NotFound` if there is no such tree; `Corrupt` or `Io` if a page cannot be read; `Expired`.
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.view.get(tree, key)
+    }
+
+    /// The value of a key, lent to `use_value` where it lies: nothing is copied unless the value is big. `None` if there is
+    /// no such key.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn get_with<T>(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        use_value: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        self.view.get_with(tree, key, use_value)
     }
 
     /// Reads a value piece by piece.

@@ -22,12 +22,12 @@ pub enum Direction {
 /// Walks a range of one root. Holds the leaf it stands in and the path to it, nothing else.
 #[derive(Debug)]
 pub struct Cursor {
-    pages: Pages,
     root: Option<Slot>,
     range: KeyRange,
     direction: Direction,
     path: Vec<(Arc<Node>, usize)>,
     leaf: Option<Standing>,
+    /// The newest entry's key; between entries of one leaf its first part stays.
     key: Vec<u8>,
 }
 
@@ -37,23 +37,23 @@ struct Standing {
     node: Arc<Node>,
     from: usize,
     to: usize,
+    prefix_bytes: usize,
     last: bool,
 }
 
 impl Cursor {
     /// A cursor before the first entry of `range`.
     #[must_use]
-    pub fn new(pages: &Pages, root: Option<&Slot>, range: KeyRange, direction: Direction) -> Cursor {
+    pub fn new(root: Option<&Slot>, range: KeyRange, direction: Direction) -> Cursor {
         let root = root.filter(|_| !range.is_empty()).cloned();
-        let pages = pages.clone();
-        Cursor { pages, root, range, direction, path: Vec::new(), leaf: None, key: Vec::new() }
+        Cursor { root, range, direction, path: Vec::new(), leaf: None, key: Vec::new() }
     }
 
-    /// The next entry: its key, reused by the next call, and its value, still in its leaf.
+    /// The next entry: its key, reused by the next call, and its value, still in its leaf. `pages` are those of the root.
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page cannot be read; the cursor then stays where it is.
-    pub fn next(&mut self) -> Result<Option<(&[u8], StoredValue<'_>)>> {
+    pub fn next(&mut self, pages: &Pages) -> Result<Option<(&[u8], StoredValue<'_>)>> {
         loop {
             if let Some(standing) = &self.leaf {
                 if standing.from < standing.to {
@@ -63,7 +63,7 @@ impl Cursor {
                     return Ok(None);
                 }
             }
-            if !self.advance()? {
+            if !self.advance(pages)? {
                 return Ok(None);
             }
         }
@@ -78,15 +78,16 @@ impl Cursor {
                 standing.to
             }
         };
-        let leaf = leaf_of(&standing.node);
-        leaf.key_into(index, &mut self.key);
-        Ok(Some((&self.key, leaf.value(index))))
+        let (suffix, value) = leaf_of(&standing.node).suffix_and_value(index);
+        self.key.truncate(standing.prefix_bytes);
+        self.key.extend_from_slice(suffix);
+        Ok(Some((&self.key, value)))
     }
 
     /// Moves to the next leaf; `false` at the end.
-    fn advance(&mut self) -> Result<bool> {
+    fn advance(&mut self, pages: &Pages) -> Result<bool> {
         if let Some(root) = self.root.take() {
-            return self.descend(&root, true).inspect_err(|_| self.root = Some(root)).map(|()| true);
+            return self.descend(pages, &root, true).inspect_err(|_| self.root = Some(root)).map(|()| true);
         }
         while let Some((node, child)) = self.path.pop() {
             let Body::Inner(inner) = node.body() else { unreachable!("a path is made of inner nodes") };
@@ -95,18 +96,22 @@ impl Cursor {
                 Direction::Reverse => child.checked_sub(1),
             };
             if let Some(next) = next {
-                let slot = inner.slot(next).clone();
                 self.path.push((Arc::clone(&node), next));
-                return self.descend(&slot, false).map(|()| true);
+                let descended = self.descend(pages, inner.slot(next), false);
+                if descended.is_err() {
+                    self.path.pop();
+                    self.path.push((Arc::clone(&node), child));
+                }
+                return descended.map(|()| true);
             }
         }
         self.leaf = None;
         Ok(false)
     }
 
-    fn descend(&mut self, slot: &Slot, seek: bool) -> Result<()> {
+    fn descend(&mut self, pages: &Pages, slot: &Slot, seek: bool) -> Result<()> {
         let depth = self.path.len();
-        let mut node = Arc::clone(&*slot.load(&self.pages, !seek)?);
+        let mut node = Arc::clone(&*slot.load(pages, !seek)?);
         while let Body::Inner(inner) = node.body() {
             let child = match (self.direction, seek) {
                 (Direction::Forward, true) => inner.separators().child_of(&self.range.from),
@@ -116,7 +121,7 @@ impl Cursor {
                 }
                 (Direction::Reverse, false) => inner.len() - 1,
             };
-            let below = match inner.slot(child).load(&self.pages, !seek) {
+            let below = match inner.slot(child).load(pages, !seek) {
                 Ok(below) => Arc::clone(&*below),
                 Err(error) => {
                     self.path.truncate(depth);
@@ -126,11 +131,11 @@ impl Cursor {
             self.path.push((node, child));
             node = below;
         }
-        self.leaf = Some(self.stand(node));
+        self.stand(node);
         Ok(())
     }
 
-    fn stand(&self, node: Arc<Node>) -> Standing {
+    fn stand(&mut self, node: Arc<Node>) {
         let leaf = leaf_of(&node);
         let from = leaf.lower_bound(&self.range.from);
         let to = self.range.to.as_ref().map_or(leaf.len(), |to| leaf.lower_bound(to));
@@ -138,7 +143,10 @@ impl Cursor {
             Direction::Forward => to < leaf.len(),
             Direction::Reverse => from > 0,
         };
-        Standing { from, to, last, node }
+        self.key.clear();
+        self.key.extend_from_slice(leaf.prefix());
+        let prefix_bytes = self.key.len();
+        self.leaf = Some(Standing { from, to, prefix_bytes, last, node });
     }
 }
 

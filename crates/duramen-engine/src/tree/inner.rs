@@ -4,8 +4,10 @@
 //! separator suffix length (u16; the first child has none), suffix, location (36 bytes), entries below (u64),
 //! reduction length (u16, 0xFFFF for "not known"), reduction.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use super::heads::Heads;
 use super::place::{Place, Reduction};
 use super::slot::{Chunk, Slot};
 use crate::data_file::{LOCATION_BYTES, Location, PAGE_HEADER_BYTES, Page, PageKind};
@@ -26,6 +28,7 @@ pub struct Separators {
     prefix: Box<[u8]>,
     bytes: Box<[u8]>,
     ends: Box<[u32]>,
+    heads: Heads,
 }
 
 impl Separators {
@@ -43,7 +46,13 @@ impl Separators {
             ends.push(u32::try_from(bytes.len()).expect("an inner node is below 64 KiB (limits.rs)"));
         }
         let prefix = keys.first().map_or(&[][..], |k| &k[..shared]);
-        Separators { prefix: prefix.into(), bytes: bytes.into(), ends: ends.into() }
+        Separators::of(prefix, bytes, ends)
+    }
+
+    fn of(prefix: &[u8], bytes: Vec<u8>, ends: Vec<u32>) -> Separators {
+        let starts = std::iter::once(&0).chain(&ends);
+        let heads = Heads::of(starts.zip(&ends).map(|(from, to)| &bytes[*from as usize..*to as usize]));
+        Separators { prefix: prefix.into(), bytes: bytes.into(), ends: ends.into(), heads }
     }
 
     /// Number of separators.
@@ -71,7 +80,7 @@ impl Separators {
             std::cmp::Ordering::Equal => {}
         }
         let rest = &key[self.prefix.len()..];
-        let (mut low, mut high) = (0, self.len());
+        let Range { start: mut low, end: mut high } = self.heads.candidates(rest);
         while low < high {
             let middle = usize::midpoint(low, high);
             if self.suffix(middle) <= rest { low = middle + 1 } else { high = middle }
@@ -80,7 +89,7 @@ impl Separators {
     }
 
     fn heap_bytes(&self) -> usize {
-        self.prefix.len() + self.bytes.len() + 4 * self.ends.len()
+        self.prefix.len() + self.bytes.len() + 4 * self.ends.len() + self.heads.heap_bytes()
     }
 }
 
@@ -225,8 +234,7 @@ impl Inner {
             }
             slots.push(read_child(&mut rest)?);
         }
-        let separators = Separators { prefix: prefix.into(), bytes: separators.into(), ends: ends.into() };
-        Ok(Inner::build(meter, level, separators, slots))
+        Ok(Inner::build(meter, level, Separators::of(prefix, separators, ends), slots))
     }
 }
 

@@ -3,13 +3,15 @@
 //! Payload: entry count (u16), prefix length (u16), four zero bytes, prefix, start of each entry (u16, from the
 //! payload's start), entries. An entry: key suffix length (15 bits) and the big-value bit, suffix, value.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use super::heads::Heads;
 use crate::data_file::{Buffers, Page, PageKind};
 
 const FIXED_BYTES: usize = 8;
 const ENTRY_FIXED_BYTES: usize = 4;
-const BIG_BIT: u16 = 0x8000;
+const BIG_BIT: usize = 0x8000;
 
 /// A value as a tree stores it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +57,9 @@ impl Entry<'_> {
 #[derive(Debug)]
 pub struct Leaf {
     page: Page,
+    /// Of the keys behind the prefix.
+    heads: Heads,
+    prefix_bytes: usize,
 }
 
 impl Leaf {
@@ -77,7 +82,7 @@ impl Leaf {
             }
             for entry in entries {
                 let flag = if entry.value.big { BIG_BIT } else { 0 };
-                out.extend_from_slice(&(short(entry.key_bytes() - prefix) | flag).to_le_bytes());
+                out.extend_from_slice(&short((entry.key_bytes() - prefix) | flag).to_le_bytes());
                 if prefix <= entry.head.len() {
                     out.extend_from_slice(&entry.head[prefix..]);
                     out.extend_from_slice(entry.tail);
@@ -87,29 +92,45 @@ impl Leaf {
                 out.extend_from_slice(entry.value.bytes);
             }
         });
-        Leaf { page }
+        Leaf::over(page)
     }
 
     /// Takes a page from disk; says what is wrong with its structure otherwise.
     pub fn from_page(page: Page) -> Result<Leaf, &'static str> {
-        let leaf = Leaf { page };
-        let payload = leaf.page.payload();
+        let payload = page.payload();
         if payload.len() < FIXED_BYTES {
             return Err("leaf without a header");
         }
-        let table = FIXED_BYTES + leaf.prefix_bytes();
-        let mut least = table + 2 * leaf.len();
+        let count = short_at(payload, 0);
+        let table = FIXED_BYTES + short_at(payload, 2);
+        let mut least = table + 2 * count;
         if least > payload.len() {
             return Err("leaf with more entries than bytes");
         }
-        for index in 0..leaf.len() {
-            let start = leaf.start(index);
+        for index in 0..count {
+            let start = short_at(payload, table + 2 * index);
             if start < least || start + 2 > payload.len() {
                 return Err("leaf entry outside its leaf");
             }
-            least = start + 2 + (leaf.short_at(start) & !BIG_BIT) as usize;
+            least = start + 2 + (short_at(payload, start) & !BIG_BIT);
         }
-        if least > payload.len() { Err("leaf entry outside its leaf") } else { Ok(leaf) }
+        if least > payload.len() { Err("leaf entry outside its leaf") } else { Ok(Leaf::over(page)) }
+    }
+
+    /// Over a page whose structure is right.
+    fn over(page: Page) -> Leaf {
+        let payload = page.payload();
+        let (count, prefix_bytes) = (short_at(payload, 0), short_at(payload, 2));
+        let heads = Heads::of((0..count).map(|index| {
+            let start = short_at(payload, FIXED_BYTES + prefix_bytes + 2 * index);
+            &payload[start + 2..start + 2 + (short_at(payload, start) & !BIG_BIT)]
+        }));
+        Leaf { page, heads, prefix_bytes }
+    }
+
+    /// Bytes of memory it takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.page.memory_bytes() + self.heads.heap_bytes()
     }
 
     /// The page image.
@@ -119,33 +140,40 @@ impl Leaf {
 
     /// Number of entries.
     pub fn len(&self) -> usize {
-        self.short_at(0) as usize
+        self.heads.len()
     }
 
     /// What every key starts with.
     pub fn prefix(&self) -> &[u8] {
-        &self.page.payload()[FIXED_BYTES..FIXED_BYTES + self.prefix_bytes()]
+        &self.page.payload()[FIXED_BYTES..FIXED_BYTES + self.prefix_bytes]
     }
 
     /// The rest of the key of entry `index`.
     pub fn suffix(&self, index: usize) -> &[u8] {
-        let start = self.start(index);
-        let length = (self.short_at(start) & !BIG_BIT) as usize;
-        &self.page.payload()[start + 2..start + 2 + length]
+        self.suffix_and_value(index).0
     }
 
     /// The value of entry `index`.
     pub fn value(&self, index: usize) -> StoredValue<'_> {
-        let start = self.start(index);
-        let word = self.short_at(start);
-        let from = start + 2 + (word & !BIG_BIT) as usize;
-        let to = if index + 1 < self.len() { self.start(index + 1) } else { self.page.payload().len() };
-        StoredValue { big: word & BIG_BIT != 0, bytes: &self.page.payload()[from..to.max(from)] }
+        self.suffix_and_value(index).1
+    }
+
+    /// The rest of the key of entry `index`, and its value.
+    pub fn suffix_and_value(&self, index: usize) -> (&[u8], StoredValue<'_>) {
+        let payload = self.page.payload();
+        let at = FIXED_BYTES + self.prefix_bytes + 2 * index;
+        let start = short_at(payload, at);
+        let end = if index + 1 < self.len() { short_at(payload, at + 2) } else { payload.len() };
+        let entry = &payload[start..end];
+        let word = short_at(entry, 0);
+        let (suffix, bytes) = entry[2..].split_at(word & !BIG_BIT);
+        (suffix, StoredValue { big: word & BIG_BIT != 0, bytes })
     }
 
     /// Entry `index`, to be built into another leaf.
     pub fn entry(&self, index: usize) -> Entry<'_> {
-        Entry { head: self.prefix(), tail: self.suffix(index), value: self.value(index) }
+        let (tail, value) = self.suffix_and_value(index);
+        Entry { head: self.prefix(), tail, value }
     }
 
     /// Writes the whole key of entry `index` into `key`.
@@ -166,7 +194,7 @@ impl Leaf {
             std::cmp::Ordering::Equal => {}
         }
         let rest = &key[prefix.len()..];
-        let (mut low, mut high) = (0, self.len());
+        let Range { start: mut low, end: mut high } = self.heads.candidates(rest);
         while low < high {
             let middle = usize::midpoint(low, high);
             match self.suffix(middle).cmp(rest) {
@@ -184,19 +212,10 @@ impl Leaf {
             Ok(index) | Err(index) => index,
         }
     }
+}
 
-    fn prefix_bytes(&self) -> usize {
-        self.short_at(2) as usize
-    }
-
-    fn start(&self, index: usize) -> usize {
-        self.short_at(FIXED_BYTES + self.prefix_bytes() + 2 * index) as usize
-    }
-
-    fn short_at(&self, at: usize) -> u16 {
-        let payload = self.page.payload();
-        u16::from_le_bytes([payload[at], payload[at + 1]])
-    }
+fn short_at(bytes: &[u8], at: usize) -> usize {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]]).into()
 }
 
 fn common_prefix(entries: &[Entry<'_>]) -> usize {

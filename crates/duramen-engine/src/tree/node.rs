@@ -63,7 +63,7 @@ impl Node {
 
     fn new(pages: &Pages, body: Body, birth: CommitSeq, place: Option<Place>, to_be_written: bool) -> Node {
         let (count, bytes, page_bytes) = match &body {
-            Body::Leaf(leaf) => (leaf.len() as u64, leaf.page().memory_bytes(), leaf.page().bytes().len()),
+            Body::Leaf(leaf) => (leaf.len() as u64, leaf.memory_bytes(), leaf.page().bytes().len()),
             Body::Inner(inner) => {
                 (inner.slots().map(|s| s.count).sum(), inner.heap_bytes(), inner.page_bytes_about())
             }

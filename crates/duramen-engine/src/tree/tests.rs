@@ -82,9 +82,9 @@ fn rows(
     range: KeyRange,
     direction: Direction,
 ) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut cursor = Cursor::new(pages, root, range, direction);
+    let mut cursor = Cursor::new(root, range, direction);
     let mut rows = Vec::new();
-    while let Some((key, value)) = cursor.next().unwrap() {
+    while let Some((key, value)) = cursor.next(pages).unwrap() {
         rows.push((key.to_vec(), value.bytes.to_vec()));
     }
     rows

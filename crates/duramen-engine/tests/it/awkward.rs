@@ -252,3 +252,61 @@ fn after_a_failed_read_a_transaction_still_sees_its_own_writes() {
     disk.set_faults(FaultPlan::default());
     assert_eq!(tx.count(tree, &KeyRange::all()).unwrap(), 3002);
 }
+
+/// A cursor that met a read error goes on where it was: no entry is left out, none comes twice.
+#[test]
+fn after_a_failed_read_a_cursor_goes_on_where_it_was() {
+    let disk = MemDisk::new(90);
+    let engine = open(&disk, tiny());
+    let tree = create(&engine, "t");
+    let rows = |tx: &mut Transaction| (0..3000u32).try_for_each(|n| tx.put(tree, &n.to_be_bytes(), &[7; 60]));
+    engine.transact(Durability::Disk, rows).unwrap();
+    engine.checkpoint().unwrap();
+    engine.abandon();
+
+    for direction in [Direction::Forward, Direction::Reverse] {
+        let engine = open(&disk, tiny());
+        let mut rows = engine.snapshot().unwrap().rows(tree, KeyRange::all(), direction).unwrap();
+        let (mut seen, mut failed) = (Vec::new(), 0);
+        loop {
+            disk.set_faults(if seen.len() % 3 == failed % 3 {
+                Fault::new(CallKind::Read, 0, Effect::EIO).into()
+            } else {
+                FaultPlan::default()
+            });
+            match rows.next() {
+                Ok(Some(row)) => seen.push(u32::from_be_bytes(row.key().try_into().unwrap())),
+                Ok(None) => break,
+                Err(_) => failed += 1,
+            }
+        }
+        disk.set_faults(FaultPlan::default());
+        assert!(failed > 20, "{failed} reads failed");
+        if direction == Direction::Reverse {
+            seen.reverse();
+        }
+        assert!(seen.iter().copied().eq(0..3000), "{direction:?}: {} rows", seen.len());
+        engine.abandon();
+    }
+}
+
+/// D8: what a forked child inherits is refused there.
+#[test]
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "a look between fork and exec")]
+fn a_forked_child_is_refused() {
+    use std::os::unix::process::CommandExt;
+    let disk = MemDisk::new(91);
+    let engine = open(&disk, tiny());
+    let inherited = engine.clone();
+    let mut command = std::process::Command::new("true");
+    let look = move || match (inherited.snapshot(), inherited.begin()) {
+        (Err(_), Err(_)) => Ok(()),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    };
+    // SAFETY: both calls compare a number and build an error; the child's memory allocator is glibc's, which may be used
+    // after a fork.
+    unsafe { command.pre_exec(look) };
+    assert!(command.status().unwrap().success());
+    engine.snapshot().unwrap();
+}
