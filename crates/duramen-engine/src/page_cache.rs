@@ -163,14 +163,18 @@ impl Charge {
     #[must_use]
     pub fn new(meter: &Arc<Meter>, bytes: usize, dirty_bytes: usize) -> Charge {
         meter.resident_bytes.fetch_add(bytes, Ordering::Relaxed);
-        meter.dirty_bytes.fetch_add(dirty_bytes, Ordering::Relaxed);
+        if dirty_bytes > 0 {
+            meter.dirty_bytes.fetch_add(dirty_bytes, Ordering::Relaxed);
+        }
         Charge { meter: Arc::clone(meter), bytes, dirty: AtomicUsize::new(dirty_bytes) }
     }
 
     /// The node has a place on disk now.
     pub fn clean(&self) {
-        let dirty_bytes = self.dirty.swap(0, Ordering::Relaxed);
-        self.meter.dirty_bytes.fetch_sub(dirty_bytes, Ordering::Relaxed);
+        if self.dirty.load(Ordering::Relaxed) > 0 {
+            let dirty_bytes = self.dirty.swap(0, Ordering::Relaxed);
+            self.meter.dirty_bytes.fetch_sub(dirty_bytes, Ordering::Relaxed);
+        }
     }
 }
 

@@ -113,7 +113,7 @@ fn load_trees(store: &Store, superblock: &Superblock) -> Result<(Option<Slot>, T
 fn decode_tree(store: &Store, key: &[u8], value: &[u8]) -> Option<TreeState> {
     let id = TreeId(u64::from_be_bytes(key.try_into().ok()?));
     let entry = RootEntry::decode(value)?;
-    let slot = entry.place.map(|place| Slot::on_disk(entry.count, place));
+    let slot = entry.place.map(|place| Slot::on_disk(store.pages.meter(), entry.count, place));
     let empty = TreeState::empty(id, entry.spec, &store.reducers);
     Some(TreeState {
         slot,

@@ -39,8 +39,6 @@ pub struct Registry {
 #[repr(align(128))]
 struct Shard {
     entries: Mutex<Vec<Entry>>,
-    /// Entries that somebody holds, to be read without the lock.
-    held_count: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -98,24 +96,17 @@ impl Registry {
         if let Some(entry) = known {
             entry.users += 1;
             let hold = Arc::clone(&entry.hold);
-            shard.count(&entries);
             return Registration { hold };
         }
         let _locks = self.locks.get().and_then(Weak::upgrade);
         let hold =
             Arc::new(Hold { registry: Arc::clone(self), shard: index, root: Arc::clone(&root), _locks });
-        let idle = shard.take_idle(&mut entries);
+        let idle = take_idle(&mut entries);
         entries.push(Entry { hold: Arc::clone(&hold), users: 1 });
-        shard.count(&entries);
         drop(entries);
         // An old root may be the last to hold much: it goes when nobody waits for the lock.
         drop(idle);
         Registration { hold }
-    }
-
-    /// Whether nothing is registered, as far as can be seen without a lock.
-    pub fn is_empty(&self) -> bool {
-        self.shards.iter().all(|shard| shard.held_count.load(Ordering::Relaxed) == 0)
     }
 
     /// The commits of all registered roots.
@@ -141,7 +132,7 @@ impl Registry {
         for shard in &self.shards {
             let mut entries = shard.entries.lock().expect(POISON);
             let outdated = entries.iter().any(|entry| entry.users == 0 && entry.hold.root.seq < newest);
-            let idle = if outdated { shard.take_idle(&mut entries) } else { Vec::new() };
+            let idle = if outdated { take_idle(&mut entries) } else { Vec::new() };
             drop(entries);
             drop(idle);
         }
@@ -151,7 +142,7 @@ impl Registry {
     pub fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
         for shard in &self.shards {
-            let idle = shard.take_idle(&mut shard.entries.lock().expect(POISON));
+            let idle = take_idle(&mut shard.entries.lock().expect(POISON));
             drop(idle);
         }
     }
@@ -162,14 +153,8 @@ impl Registry {
     }
 }
 
-impl Shard {
-    fn count(&self, entries: &[Entry]) {
-        self.held_count.store(entries.iter().filter(|entry| entry.users > 0).count(), Ordering::Relaxed);
-    }
-
-    fn take_idle(&self, entries: &mut Vec<Entry>) -> Vec<Entry> {
-        entries.extract_if(.., |entry| entry.users == 0).collect()
-    }
+fn take_idle(entries: &mut Vec<Entry>) -> Vec<Entry> {
+    entries.extract_if(.., |entry| entry.users == 0).collect()
 }
 
 impl Registration {
@@ -214,8 +199,7 @@ impl Drop for Registration {
             return;
         }
         let gone = self.hold.registry.ended.load(Ordering::SeqCst);
-        let idle = if gone { shard.take_idle(&mut entries) } else { Vec::new() };
-        shard.count(&entries);
+        let idle = if gone { take_idle(&mut entries) } else { Vec::new() };
         drop(entries);
         drop(idle);
     }

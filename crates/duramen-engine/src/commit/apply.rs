@@ -6,7 +6,7 @@ use crate::catalog::{CATALOG, CatalogRow, TreeState, TreeTable};
 use crate::checkpoint::Store;
 use crate::error::{Code, Error};
 use crate::ids::{CommitSeq, TreeId};
-use crate::tree::{Apply, Change, Chunk, Loading, Node, RetiredPage, Stop, find};
+use crate::tree::{Apply, Change, Loading, Node, RetiredPage, Stop, find};
 
 /// The trees after a transaction, and what they no longer use.
 #[derive(Debug)]
@@ -17,8 +17,6 @@ pub struct Applied {
     pub replaced: Vec<Arc<Node>>,
     /// Pages of such nodes, of which a replay does not keep the nodes.
     pub retired: Vec<RetiredPage>,
-    /// Chunks of the old trees that the new trees have copies of.
-    pub stale: Vec<Arc<Chunk>>,
     /// References to big values that the new trees do not use.
     pub dropped_values: Vec<Vec<u8>>,
 }
@@ -50,7 +48,6 @@ pub fn apply_changes(
         trees: trees.clone(),
         replaced: Vec::new(),
         retired: Vec::new(),
-        stale: Vec::new(),
         dropped_values: Vec::new(),
     };
     for (id, changes) in changes.iter().filter(|(_, changes)| !changes.is_empty()) {
@@ -87,7 +84,6 @@ fn one_tree(
     let slot = apply.tree(tree.slot.as_ref(), changes)?;
     applied.replaced.append(&mut apply.replaced);
     applied.retired.append(&mut apply.retired);
-    applied.stale.append(&mut apply.stale);
     applied.dropped_values.append(&mut apply.dropped_values);
     let has_big_values = tree.has_big_values || changes.iter().any(|c| c.value.is_some_and(|v| v.big));
     applied.trees.set(id, Some(TreeState { slot, has_big_values, ..(*tree).clone() }));

@@ -12,7 +12,7 @@ use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::page_cache::Buffered;
 use crate::sync::MutexGuard;
-use crate::tree::{BigRef, Chunk, Node};
+use crate::tree::{BigRef, Node};
 use crate::wal::{Group, LogPosition, LogWriteError, Record, SyncFailure};
 
 /// Transactions that will share one write.
@@ -33,8 +33,6 @@ pub struct Left {
     pub seq: CommitSeq,
     /// Nodes that the root before it used.
     pub replaced: Vec<Arc<Node>>,
-    /// Chunks of that root that its own root has copies of.
-    pub stale: Vec<Arc<Chunk>>,
     /// References to big values that the root before it used.
     pub dropped_values: Vec<Vec<u8>>,
     /// Pages of the big values that it wrote.
@@ -97,7 +95,6 @@ impl Committer {
             self.note_durable(root.seq);
         }
         self.published.store(Arc::clone(root));
-        self.let_go(group);
         Ok(())
     }
 
@@ -230,14 +227,6 @@ impl Committer {
             order.leading = true;
         }
         self.lead()
-    }
-
-    /// Where an older root is held, its copies of chunks hold the same clean nodes as the newest root's: those would
-    /// stay in memory when the newest root lets go of them.
-    fn let_go(&self, group: &Forming) {
-        if !self.store.registry.is_empty() {
-            group.members.iter().flat_map(|member| &member.stale).for_each(|chunk| chunk.let_go());
-        }
     }
 
     /// Puts what a published group replaced on the list of what waits to be free.

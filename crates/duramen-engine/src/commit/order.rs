@@ -289,7 +289,6 @@ impl Committer {
         let left = Left {
             seq,
             replaced: applied.replaced,
-            stale: applied.stale,
             dropped_values: applied.dropped_values,
             values,
             _buffered: prepared.buffered.take(),

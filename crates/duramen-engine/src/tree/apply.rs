@@ -10,7 +10,7 @@ use super::leaf::{Entry, StoredValue};
 use super::node::{Body, Node, RetiredPage};
 use super::reduce::node_reduction;
 use super::reducer::Reducer;
-use super::slot::{Chunk, NodeGuard, Slot};
+use super::slot::{NodeGuard, Slot};
 use crate::error::Error;
 use crate::ids::CommitSeq;
 use crate::options::Geometry;
@@ -86,8 +86,6 @@ pub struct Apply<'a> {
     pub replaced: Vec<Arc<Node>>,
     /// Their pages, where the nodes themselves are not kept ([`Loading::PassThrough`]).
     pub retired: Vec<RetiredPage>,
-    /// Chunks of the old root that the new one has copies of.
-    pub stale: Vec<Arc<Chunk>>,
     /// References to big values that the new root no longer uses, encoded.
     pub dropped_values: Vec<Vec<u8>>,
 }
@@ -123,7 +121,6 @@ impl<'a> Apply<'a> {
             private: false,
             replaced: Vec::new(),
             retired: Vec::new(),
-            stale: Vec::new(),
             dropped_values: Vec::new(),
         }
     }
@@ -225,10 +222,16 @@ impl<'a> Apply<'a> {
         let node = self.load(slot)?;
         let outcome = match node.body() {
             Body::Leaf(leaf) => {
-                let Some((entries, append)) = merge(leaf, changes, &mut self.dropped_values) else {
-                    return Ok(Outcome::Same);
-                };
-                Outcome::Pieces(self.leaf_pieces(&entries, append))
+                let bytes_max = self.geometry.leaf_bytes_max;
+                if let Some(leaf) = leaf.patched(changes, bytes_max, &mut self.dropped_values) {
+                    let node = Node::of_leaf(self.pages, leaf, self.birth, !self.private);
+                    Outcome::Pieces(vec![self.leaf_piece(Vec::new(), node)])
+                } else {
+                    let Some((entries, append)) = merge(leaf, changes, &mut self.dropped_values) else {
+                        return Ok(Outcome::Same);
+                    };
+                    Outcome::Pieces(self.leaf_pieces(&entries, append))
+                }
             }
             Body::Inner(inner) => self.inner(inner, changes)?,
         };
@@ -256,10 +259,9 @@ impl<'a> Apply<'a> {
         if changed.iter().all(|(_, pieces)| pieces.len() == 1 && !pieces[0].small) {
             let children =
                 changed.into_iter().flat_map(|(i, p)| p.into_iter().map(move |p| (i, p.slot))).collect();
-            let inner = inner.with_children(self.pages.meter(), children, &mut self.stale);
+            let inner = inner.with_children(children);
             return Ok(Outcome::Pieces(vec![self.inner_piece(Vec::new(), inner)]));
         }
-        self.stale.extend_from_slice(inner.chunks());
         let pieces = self.mend_small(splice(inner, changed))?;
         Ok(Outcome::Pieces(self.inner_pieces(inner.level, pieces)))
     }
@@ -290,7 +292,6 @@ impl<'a> Apply<'a> {
             all.extend(changed);
             self.replaced.extend(apply.replaced);
             self.retired.extend(apply.retired);
-            self.stale.extend(apply.stale);
             self.dropped_values.extend(apply.dropped_values);
         }
         Ok(all)
@@ -326,8 +327,6 @@ impl<'a> Apply<'a> {
                 self.leaf_pieces(&entries, false)
             }
             (Body::Inner(a), Body::Inner(b)) => {
-                self.stale.extend_from_slice(a.chunks());
-                self.stale.extend_from_slice(b.chunks());
                 let mut children = children_of(a, Vec::new());
                 children.extend(children_of(b, right.separator.clone()));
                 self.inner_pieces(a.level, children)
@@ -361,18 +360,23 @@ impl<'a> Apply<'a> {
                 }
             };
             let node = Node::new_leaf(self.pages, &entries[from..to], self.birth, !self.private);
-            if let Some(reducer) = self.reducer.filter(|_| self.bulk) {
-                // A reducer that refuses an entry says so to whoever asks for the reduction.
-                drop(node_reduction(self.pages, &node, reducer));
-            }
-            let small = costs[from..to].iter().sum::<usize>() < self.geometry.leaf_bytes_max / 4;
-            pieces.push(Piece { separator, slot: Slot::resident(Arc::new(node)), small });
+            let mut piece = self.leaf_piece(separator, node);
+            piece.small = costs[from..to].iter().sum::<usize>() < self.geometry.leaf_bytes_max / 4;
+            pieces.push(piece);
             from = to;
         }
         if append && let Some(last) = pieces.last_mut() {
             last.small = false;
         }
         pieces
+    }
+
+    fn leaf_piece(&self, separator: Vec<u8>, node: Node) -> Piece {
+        if let Some(reducer) = self.reducer.filter(|_| self.bulk) {
+            // A reducer that refuses an entry says so to whoever asks for the reduction.
+            drop(node_reduction(self.pages, &node, reducer));
+        }
+        Piece { separator, slot: Slot::resident(self.pages.meter(), Arc::new(node)), small: false }
     }
 
     fn inner_pieces(&self, level: u8, children: Vec<Piece>) -> Vec<Piece> {
@@ -391,7 +395,7 @@ impl<'a> Apply<'a> {
             let keys: Vec<Vec<u8>> =
                 group[1..].iter_mut().map(|p| std::mem::take(&mut p.separator)).collect();
             let slots = group.into_iter().map(|p| p.slot).collect();
-            let inner = Inner::build(self.pages.meter(), level, Separators::pack(&keys), slots);
+            let inner = Inner::build(level, Separators::pack(&keys), slots);
             let mut piece = self.inner_piece(separator, inner);
             piece.small = costs[from..to].iter().sum::<usize>() < self.geometry.inner_bytes_max / 4;
             pieces.push(piece);
@@ -413,7 +417,7 @@ impl<'a> Apply<'a> {
 
     fn inner_piece(&self, separator: Vec<u8>, inner: Inner) -> Piece {
         let node = Node::new_inner(self.pages, inner, self.birth, !self.private);
-        Piece { separator, slot: Slot::resident(Arc::new(node)), small: false }
+        Piece { separator, slot: Slot::resident(self.pages.meter(), Arc::new(node)), small: false }
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use super::patch::Edit;
+
 /// A stretch of heads that is counted through rather than halved: a few cache lines, and no branch to guess.
 const COUNTED: usize = 64;
 
@@ -14,6 +16,20 @@ impl Heads {
     /// Of keys in order.
     pub fn of<'a>(keys: impl Iterator<Item = &'a [u8]>) -> Heads {
         Heads(keys.map(head).collect())
+    }
+
+    /// After sorted edits.
+    pub fn edited(&self, edits: &[Edit<'_>]) -> Heads {
+        let mut heads = Vec::with_capacity(self.0.len() + edits.len());
+        let mut next = 0;
+        for edit in edits {
+            let (Ok(until) | Err(until)) = edit.at;
+            heads.extend_from_slice(&self.0[next..until]);
+            next = until + usize::from(edit.at.is_ok());
+            heads.extend(edit.value.map(|_| head(edit.suffix)));
+        }
+        heads.extend_from_slice(&self.0[next..]);
+        Heads(heads.into())
     }
 
     /// How many.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::heads::Heads;
 use super::place::{Place, Reduction};
-use super::slot::{Chunk, Slot};
+use super::slot::Slot;
 use crate::data_file::{LOCATION_BYTES, Location, PAGE_HEADER_BYTES, Page, PageKind};
 use crate::page_cache::Meter;
 
@@ -99,40 +99,33 @@ pub struct Inner {
     /// One above the leaves is 1.
     pub level: u8,
     separators: Arc<Separators>,
-    chunks: Box<[Arc<Chunk>]>,
+    chunks: Box<[Arc<[Slot]>]>,
     child_count: usize,
 }
 
 impl Inner {
     /// Builds a node from its separators and slots, one more slot than separators.
-    pub fn build(meter: &Arc<Meter>, level: u8, separators: Separators, slots: Vec<Slot>) -> Inner {
+    pub fn build(level: u8, separators: Separators, slots: Vec<Slot>) -> Inner {
         assert_eq!(separators.len() + 1, slots.len(), "one more child than separators");
         let child_count = slots.len();
         let mut chunks = Vec::with_capacity(child_count.div_ceil(CHUNK_SLOTS));
         let mut slots = slots.into_iter().peekable();
         while slots.peek().is_some() {
-            chunks.push(Chunk::new(meter, slots.by_ref().take(CHUNK_SLOTS).collect()));
+            chunks.push(slots.by_ref().take(CHUNK_SLOTS).collect());
         }
         Inner { level, separators: Arc::new(separators), chunks: chunks.into(), child_count }
     }
 
-    /// The same node with some children replaced, separators unchanged. `changed` is sorted by index. The chunks that
-    /// the new node does not share go to `stale`.
-    pub fn with_children(
-        &self,
-        meter: &Arc<Meter>,
-        changed: Vec<(usize, Slot)>,
-        stale: &mut Vec<Arc<Chunk>>,
-    ) -> Inner {
+    /// The same node with some children replaced, separators unchanged. `changed` is sorted by index.
+    pub fn with_children(&self, changed: Vec<(usize, Slot)>) -> Inner {
         let mut chunks = self.chunks.clone();
         let mut changed = changed.into_iter().peekable();
         while let Some((index, _)) = changed.peek() {
             let chunk = index / CHUNK_SLOTS;
-            let mut slots: Vec<Slot> = self.chunks[chunk].slots().to_vec();
+            let slots = Arc::make_mut(&mut chunks[chunk]);
             while let Some((index, slot)) = changed.next_if(|(i, _)| i / CHUNK_SLOTS == chunk) {
                 slots[index % CHUNK_SLOTS] = slot;
             }
-            stale.push(std::mem::replace(&mut chunks[chunk], Chunk::new(meter, slots.into())));
         }
         let separators = Arc::clone(&self.separators);
         Inner { level: self.level, separators, chunks, child_count: self.child_count }
@@ -145,17 +138,12 @@ impl Inner {
 
     /// Child `index`.
     pub fn slot(&self, index: usize) -> &Slot {
-        &self.chunks[index / CHUNK_SLOTS].slots()[index % CHUNK_SLOTS]
+        &self.chunks[index / CHUNK_SLOTS][index % CHUNK_SLOTS]
     }
 
     /// All children in order.
     pub fn slots(&self) -> impl Iterator<Item = &Slot> {
-        self.chunks.iter().flat_map(|chunk| chunk.slots())
-    }
-
-    /// All children in chunks.
-    pub fn chunks(&self) -> &[Arc<Chunk>] {
-        &self.chunks
+        self.chunks.iter().flat_map(|chunk| chunk.iter())
     }
 
     /// The separators between the children.
@@ -163,14 +151,15 @@ impl Inner {
         &self.separators
     }
 
-    /// Bytes in memory, about, without the chunks, which are charged by themselves.
+    /// Bytes in memory, about: those it shares with other versions counted, what its slots hold charged by itself.
     pub fn heap_bytes(&self) -> usize {
-        self.separators.heap_bytes() + self.chunks.len() * size_of::<Arc<Chunk>>()
+        let chunks = self.chunks.len() * size_of::<Arc<[Slot]>>() + self.child_count * size_of::<Slot>();
+        self.separators.heap_bytes() + chunks
     }
 
     /// Bytes its page will take, about: reductions may not be known yet.
     pub fn page_bytes_about(&self) -> usize {
-        let reduction = self.slots().find_map(Slot::reduction_bytes).unwrap_or(USUAL_REDUCTION_BYTES);
+        let reduction = self.slot(0).reduction_bytes().unwrap_or(USUAL_REDUCTION_BYTES);
         let separators = self.separators.prefix.len() + self.separators.bytes.len();
         PAGE_HEADER_BYTES + FIXED_BYTES + separators + self.child_count * (child_cost(None) + reduction)
     }
@@ -232,9 +221,9 @@ impl Inner {
                 separators.extend_from_slice(suffix);
                 ends.push(u32::try_from(separators.len()).map_err(|_| "inner node too long")?);
             }
-            slots.push(read_child(&mut rest)?);
+            slots.push(read_child(meter, &mut rest)?);
         }
-        Ok(Inner::build(meter, level, Separators::of(prefix, separators, ends), slots))
+        Ok(Inner::build(level, Separators::of(prefix, separators, ends), slots))
     }
 }
 
@@ -243,7 +232,7 @@ pub fn child_cost(reduction: Option<&[u8]>) -> usize {
     2 + LOCATION_BYTES + 8 + 2 + reduction.map_or(0, <[u8]>::len)
 }
 
-fn read_child(rest: &mut Bytes<'_>) -> Result<Slot, &'static str> {
+fn read_child(meter: &Arc<Meter>, rest: &mut Bytes<'_>) -> Result<Slot, &'static str> {
     let location = Location::decode(rest.take(LOCATION_BYTES)?).ok_or("inner node cut short")?;
     let count = u64::from_le_bytes(rest.take(8)?.try_into().map_err(|_| "inner node cut short")?);
     let reduction_bytes = rest.short()?;
@@ -251,7 +240,7 @@ fn read_child(rest: &mut Bytes<'_>) -> Result<Slot, &'static str> {
         UNKNOWN_REDUCTION => Reduction::UNKNOWN,
         bytes => Reduction::of(rest.take(bytes as usize)?),
     };
-    Ok(Slot::on_disk(count, Place { location, reduction }))
+    Ok(Slot::on_disk(meter, count, Place { location, reduction }))
 }
 
 struct Bytes<'a>(&'a [u8]);

@@ -1,4 +1,4 @@
-//! A leaf: sorted entries behind a common prefix, in memory exactly as on disk. Pure functions on bytes.
+//! A leaf: sorted entries behind a common prefix. In memory it is the page as on disk, and what came since ([`Patch`]).
 //!
 //! Payload: entry count (u16), prefix length (u16), four zero bytes, prefix, start of each entry (u16, from the
 //! payload's start), entries. An entry: key suffix length (15 bits) and the big-value bit, suffix, value.
@@ -6,12 +6,23 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::apply::Change;
 use super::heads::Heads;
-use crate::data_file::{Buffers, Page, PageKind};
+use super::patch::{Edit, Patch};
+use crate::data_file::{PAGE_HEADER_BYTES, Page, PageKind};
+use crate::page_cache::{Charge, Meter, Pages};
 
 const FIXED_BYTES: usize = 8;
 const ENTRY_FIXED_BYTES: usize = 4;
-const BIG_BIT: usize = 0x8000;
+/// Of an entry's first two bytes: its value is big. The others are the length of its key behind the prefix.
+const BIG_BIT: u16 = 0x8000;
+const LENGTH_BITS: usize = 0x7fff;
+
+/// A patch may take this part of a page: a larger one costs more to copy at each change than a page now and then.
+const PATCH_PART: usize = 8;
+
+/// Bytes of an entry's start in the page's list.
+const START_BYTES: usize = 2;
 
 /// A value as a tree stores it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +54,22 @@ impl Entry<'_> {
         ENTRY_FIXED_BYTES + self.key_bytes() + self.value.bytes.len()
     }
 
+    /// Appends the entry as it is stored behind a prefix of so many bytes.
+    pub fn encode(&self, prefix: usize, out: &mut Vec<u8>) {
+        let suffix_bytes =
+            u16::try_from(self.key_bytes() - prefix).expect("a key is below 2 KiB (limits.rs)");
+        let flag = if self.value.big { BIG_BIT } else { 0 };
+        out.extend_from_slice(&(suffix_bytes | flag).to_le_bytes());
+        match prefix.checked_sub(self.head.len()) {
+            None => {
+                out.extend_from_slice(&self.head[prefix..]);
+                out.extend_from_slice(self.tail);
+            }
+            Some(of_tail) => out.extend_from_slice(&self.tail[of_tail..]),
+        }
+        out.extend_from_slice(self.value.bytes);
+    }
+
     fn key_iter(&self) -> impl Iterator<Item = u8> {
         self.head.iter().chain(self.tail).copied()
     }
@@ -53,21 +80,30 @@ impl Entry<'_> {
     }
 }
 
-/// A leaf in memory.
+/// A leaf in memory: a page, and what came since it was built, until that is worth a page of its own.
 #[derive(Debug)]
 pub struct Leaf {
-    page: Page,
+    base: Arc<Base>,
     /// Of the keys behind the prefix.
     heads: Heads,
+    patch: Option<Patch>,
+}
+
+/// A page that every version of a leaf shares until the next page is built.
+#[derive(Debug)]
+struct Base {
+    page: Page,
     prefix_bytes: usize,
+    _charge: Charge,
 }
 
 impl Leaf {
     /// Builds a leaf of sorted entries; `generation` is the commit that makes it.
-    pub fn build(buffers: &Arc<Buffers>, entries: &[Entry<'_>], generation: u64) -> Leaf {
+    pub fn build(pages: &Pages, entries: &[Entry<'_>], generation: u64) -> Leaf {
         let prefix = common_prefix(entries);
         let payload: usize = FIXED_BYTES + prefix + entries.iter().map(|e| e.cost() - prefix).sum::<usize>();
         let short = |n: usize| u16::try_from(n).expect("a leaf is below 64 KiB (limits.rs)");
+        let buffers = pages.data().buffers();
         let page = Page::build_in(buffers, PageKind::Leaf, generation, payload, |out| {
             out.extend_from_slice(&short(entries.len()).to_le_bytes());
             out.extend_from_slice(&short(prefix).to_le_bytes());
@@ -81,22 +117,14 @@ impl Leaf {
                 start += entry.cost() - prefix - 2;
             }
             for entry in entries {
-                let flag = if entry.value.big { BIG_BIT } else { 0 };
-                out.extend_from_slice(&short((entry.key_bytes() - prefix) | flag).to_le_bytes());
-                if prefix <= entry.head.len() {
-                    out.extend_from_slice(&entry.head[prefix..]);
-                    out.extend_from_slice(entry.tail);
-                } else {
-                    out.extend_from_slice(&entry.tail[prefix - entry.head.len()..]);
-                }
-                out.extend_from_slice(entry.value.bytes);
+                entry.encode(prefix, out);
             }
         });
-        Leaf::over(page)
+        Leaf::over(pages.meter(), page)
     }
 
     /// Takes a page from disk; says what is wrong with its structure otherwise.
-    pub fn from_page(page: Page) -> Result<Leaf, &'static str> {
+    pub fn from_page(meter: &Arc<Meter>, page: Page) -> Result<Leaf, &'static str> {
         let payload = page.payload();
         if payload.len() < FIXED_BYTES {
             return Err("leaf without a header");
@@ -112,30 +140,84 @@ impl Leaf {
             if start < least || start + 2 > payload.len() {
                 return Err("leaf entry outside its leaf");
             }
-            least = start + 2 + (short_at(payload, start) & !BIG_BIT);
+            least = start + 2 + (short_at(payload, start) & LENGTH_BITS);
         }
-        if least > payload.len() { Err("leaf entry outside its leaf") } else { Ok(Leaf::over(page)) }
+        if least > payload.len() { Err("leaf entry outside its leaf") } else { Ok(Leaf::over(meter, page)) }
     }
 
     /// Over a page whose structure is right.
-    fn over(page: Page) -> Leaf {
+    fn over(meter: &Arc<Meter>, page: Page) -> Leaf {
         let payload = page.payload();
         let (count, prefix_bytes) = (short_at(payload, 0), short_at(payload, 2));
         let heads = Heads::of((0..count).map(|index| {
             let start = short_at(payload, FIXED_BYTES + prefix_bytes + 2 * index);
-            &payload[start + 2..start + 2 + (short_at(payload, start) & !BIG_BIT)]
+            &payload[start + 2..start + 2 + (short_at(payload, start) & LENGTH_BITS)]
         }));
-        Leaf { page, heads, prefix_bytes }
+        let _charge = Charge::new(meter, page.memory_bytes() + size_of::<Base>(), 0);
+        Leaf { base: Arc::new(Base { page, prefix_bytes, _charge }), heads, patch: None }
     }
 
-    /// Bytes of memory it takes.
-    pub fn memory_bytes(&self) -> usize {
-        self.page.memory_bytes() + self.heads.heap_bytes()
+    /// The leaf with sorted changes beside its page, if there is room for them there; `None` if a page must be built: nothing
+    /// changes, a key does not begin like the others, or the entries would take more than `bytes_max` or much less.
+    /// References to big values that it no longer holds go to `dropped`.
+    pub fn patched(
+        &self,
+        changes: &[Change<'_>],
+        bytes_max: usize,
+        dropped: &mut Vec<Vec<u8>>,
+    ) -> Option<Leaf> {
+        let prefix = self.prefix();
+        if !changes.iter().all(|change| change.key.starts_with(prefix)) {
+            return None;
+        }
+        let edits: Vec<Edit<'_>> = changes
+            .iter()
+            .map(|change| Edit {
+                at: self.find(change.key),
+                suffix: &change.key[prefix.len()..],
+                value: change.value,
+            })
+            .filter(|edit| edit.at.is_ok() || edit.value.is_some())
+            .collect();
+        let old = |edit: &Edit<'_>| edit.at.ok().map(|index| self.raw(index));
+        let taken: usize = edits.iter().filter_map(old).map(|raw| raw.len() + START_BYTES).sum();
+        let given: usize = edits.iter().map(Edit::bytes).sum();
+        let entry_bytes = self.entry_bytes() + given - taken;
+        if edits.is_empty() || entry_bytes > bytes_max || entry_bytes < bytes_max / 4 {
+            return None;
+        }
+        let (heads, patch) =
+            Patch::of(self.patch.as_ref(), &self.heads, &edits, entry_bytes, bytes_max / PATCH_PART)?;
+        let values = edits.iter().filter_map(|edit| Some(self.value(edit.at.ok()?)));
+        dropped.extend(values.filter(|value| value.big).map(|value| value.bytes.to_vec()));
+        Some(Leaf { base: Arc::clone(&self.base), heads, patch: Some(patch) })
     }
 
-    /// The page image.
-    pub fn page(&self) -> &Page {
-        &self.page
+    /// The page, if nothing came since it was built.
+    pub fn page(&self) -> Option<&Page> {
+        self.patch.is_none().then_some(&self.base.page)
+    }
+
+    /// The same entries on a page of their own.
+    pub fn rebuilt(&self, pages: &Pages, generation: u64) -> Leaf {
+        let entries: Vec<Entry<'_>> = (0..self.len()).map(|index| self.entry(index)).collect();
+        Leaf::build(pages, &entries, generation)
+    }
+
+    /// Bytes of memory it takes besides its page, which is charged by itself.
+    pub fn heap_bytes(&self) -> usize {
+        self.heads.heap_bytes() + self.patch.as_ref().map_or(0, |patch| patch.heap_bytes())
+    }
+
+    /// Bytes its page takes at most, or will take.
+    pub fn page_bytes_max(&self) -> usize {
+        PAGE_HEADER_BYTES + FIXED_BYTES + self.base.prefix_bytes + self.entry_bytes()
+    }
+
+    /// Bytes the entries take behind the prefix, their starts included.
+    fn entry_bytes(&self) -> usize {
+        let on_page = || self.base.page.payload().len() - FIXED_BYTES - self.base.prefix_bytes;
+        self.patch.as_ref().map_or_else(on_page, |patch| patch.entry_bytes())
     }
 
     /// Number of entries.
@@ -145,7 +227,7 @@ impl Leaf {
 
     /// What every key starts with.
     pub fn prefix(&self) -> &[u8] {
-        &self.page.payload()[FIXED_BYTES..FIXED_BYTES + self.prefix_bytes]
+        &self.base.page.payload()[FIXED_BYTES..FIXED_BYTES + self.base.prefix_bytes]
     }
 
     /// The rest of the key of entry `index`.
@@ -160,14 +242,27 @@ impl Leaf {
 
     /// The rest of the key of entry `index`, and its value.
     pub fn suffix_and_value(&self, index: usize) -> (&[u8], StoredValue<'_>) {
-        let payload = self.page.payload();
-        let at = FIXED_BYTES + self.prefix_bytes + 2 * index;
-        let start = short_at(payload, at);
-        let end = if index + 1 < self.len() { short_at(payload, at + 2) } else { payload.len() };
-        let entry = &payload[start..end];
+        let entry = self.raw(index);
         let word = short_at(entry, 0);
-        let (suffix, bytes) = entry[2..].split_at(word & !BIG_BIT);
-        (suffix, StoredValue { big: word & BIG_BIT != 0, bytes })
+        let (suffix, bytes) = entry[2..].split_at(word & LENGTH_BITS);
+        (suffix, StoredValue { big: word > LENGTH_BITS, bytes })
+    }
+
+    /// Entry `index` as it is stored.
+    fn raw(&self, index: usize) -> &[u8] {
+        let on_page = match &self.patch {
+            None => index,
+            Some(patch) => match patch.entry(index) {
+                Ok(entry) => return entry,
+                Err(on_page) => on_page,
+            },
+        };
+        let payload = self.base.page.payload();
+        let at = FIXED_BYTES + self.base.prefix_bytes + START_BYTES * on_page;
+        let start = short_at(payload, at);
+        let is_last = on_page + 1 == short_at(payload, 0);
+        let end = if is_last { payload.len() } else { short_at(payload, at + START_BYTES) };
+        &payload[start..end]
     }
 
     /// Entry `index`, to be built into another leaf.

@@ -52,7 +52,11 @@ pub struct RetiredPage {
 impl Node {
     /// A leaf of sorted entries, made by commit `birth`. One that will never be written is not charged as dirty.
     pub fn new_leaf(pages: &Pages, entries: &[Entry<'_>], birth: CommitSeq, to_be_written: bool) -> Node {
-        let leaf = Leaf::build(pages.data().buffers(), entries, birth.0);
+        Node::of_leaf(pages, Leaf::build(pages, entries, birth.0), birth, to_be_written)
+    }
+
+    /// A leaf that commit `birth` made of another one; likewise.
+    pub fn of_leaf(pages: &Pages, leaf: Leaf, birth: CommitSeq, to_be_written: bool) -> Node {
         Node::new(pages, Body::Leaf(leaf), birth, None, to_be_written)
     }
 
@@ -63,7 +67,7 @@ impl Node {
 
     fn new(pages: &Pages, body: Body, birth: CommitSeq, place: Option<Place>, to_be_written: bool) -> Node {
         let (count, bytes, page_bytes) = match &body {
-            Body::Leaf(leaf) => (leaf.len() as u64, leaf.memory_bytes(), leaf.page().bytes().len()),
+            Body::Leaf(leaf) => (leaf.len() as u64, leaf.heap_bytes(), leaf.page_bytes_max()),
             Body::Inner(inner) => {
                 (inner.slots().map(|s| s.count).sum(), inner.heap_bytes(), inner.page_bytes_about())
             }
@@ -96,7 +100,7 @@ impl Node {
         } else {
             let page = pages.read(location, PageKind::Leaf)?;
             let birth = page.generation();
-            (Body::Leaf(Leaf::from_page(page).map_err(damaged)?), birth)
+            (Body::Leaf(Leaf::from_page(pages.meter(), page).map_err(damaged)?), birth)
         };
         let node = Node::new(pages, body, CommitSeq(birth), Some(place.clone()), false);
         if place.reduction.bytes().is_some() {

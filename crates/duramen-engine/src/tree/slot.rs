@@ -15,57 +15,27 @@ use crate::data_file::Location;
 use crate::error::{Error, Result};
 use crate::page_cache::{Charge, Meter, Pages};
 
-/// Some neighbouring slots of an inner node, shared by every version of the node in which none of them changed.
-#[derive(Debug)]
-pub struct Chunk {
-    slots: Box<[Slot]>,
-    _charge: Charge,
-}
-
-impl Chunk {
-    /// Of at most [`super::inner::CHUNK_SLOTS`] slots. Charged once, however many nodes share it.
-    pub fn new(meter: &Arc<Meter>, slots: Box<[Slot]>) -> Arc<Chunk> {
-        let bytes: usize = slots.iter().map(|slot| size_of::<Slot>() + slot.heap_bytes()).sum();
-        let charge = Charge::new(meter, bytes + size_of::<Chunk>(), 0);
-        Arc::new(Chunk { slots, _charge: charge })
-    }
-
-    /// The slots in order.
-    pub fn slots(&self) -> &[Slot] {
-        &self.slots
-    }
-
-    /// Lets go of every child that can be read again: another chunk took this one's place, and holds them too.
-    pub fn let_go(&self) {
-        self.slots.iter().for_each(Slot::evict);
-    }
-}
-
-/// A parent's hold on one child.
+/// A parent's hold on one child. Clones share it: a child that is read or let go of through one is so through all.
+#[derive(Clone)]
 pub struct Slot {
     /// Entries below.
     pub count: u64,
+    hold: Arc<Hold>,
+}
+
+struct Hold {
     child: ArcSwapOption<Node>,
     place: OnceLock<Place>,
+    _charge: Charge,
 }
 
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let resident = self.child.load().is_some();
+        let resident = self.hold.child.load().is_some();
         f.debug_struct("Slot")
             .field("count", &self.count)
             .field("resident", &resident)
             .finish_non_exhaustive()
-    }
-}
-
-impl Clone for Slot {
-    fn clone(&self) -> Slot {
-        Slot {
-            count: self.count,
-            child: ArcSwapOption::new(self.child.load_full()),
-            place: self.place.clone(),
-        }
     }
 }
 
@@ -81,14 +51,24 @@ impl Deref for NodeGuard {
 }
 
 impl Slot {
+    fn new(meter: &Arc<Meter>, count: u64, child: Option<Arc<Node>>, place: Option<Place>) -> Slot {
+        let bytes = size_of::<Hold>() + place.as_ref().map_or(0, |place| place.reduction.heap_bytes());
+        let hold = Hold {
+            child: ArcSwapOption::new(child),
+            place: place.map_or_else(OnceLock::new, OnceLock::from),
+            _charge: Charge::new(meter, bytes, 0),
+        };
+        Slot { count, hold: Arc::new(hold) }
+    }
+
     /// A child just built.
-    pub fn resident(node: Arc<Node>) -> Slot {
-        Slot { count: node.count(), child: ArcSwapOption::new(Some(node)), place: OnceLock::new() }
+    pub fn resident(meter: &Arc<Meter>, node: Arc<Node>) -> Slot {
+        Slot::new(meter, node.count(), Some(node), None)
     }
 
     /// A child known only by its place.
-    pub fn on_disk(count: u64, place: Place) -> Slot {
-        Slot { count, child: ArcSwapOption::empty(), place: OnceLock::from(place) }
+    pub fn on_disk(meter: &Arc<Meter>, count: u64, place: Place) -> Slot {
+        Slot::new(meter, count, None, Some(place))
     }
 
     /// A root known only by its place: read now, to learn how many entries it has.
@@ -98,13 +78,12 @@ impl Slot {
     pub fn of_unknown_count(pages: &Pages, location: Location) -> Result<Slot> {
         let place = Place { location, reduction: Reduction::UNKNOWN };
         let node = Arc::new(Node::read(pages, &place, false)?);
-        let child = ArcSwapOption::new(Some(Arc::clone(&node)));
-        Ok(Slot { count: node.count(), child, place: OnceLock::from(place) })
+        Ok(Slot::new(pages.meter(), node.count(), Some(node), Some(place)))
     }
 
     /// The child, if it is in memory.
     pub fn peek(&self) -> Option<NodeGuard> {
-        let guard = self.child.load();
+        let guard = self.hold.child.load();
         guard.is_some().then_some(NodeGuard(guard))
     }
 
@@ -118,7 +97,7 @@ impl Slot {
         }
         let node = self.read(pages, cold)?;
         let nobody: Option<Arc<Node>> = None;
-        let before = self.child.compare_and_swap(&nobody, Some(Arc::clone(&node)));
+        let before = self.hold.child.compare_and_swap(&nobody, Some(Arc::clone(&node)));
         match &*before {
             Some(_) => Ok(NodeGuard(before)),
             None => Ok(NodeGuard(Guard::from_inner(Some(node)))),
@@ -134,7 +113,7 @@ impl Slot {
     }
 
     fn read(&self, pages: &Pages, cold: bool) -> Result<Arc<Node>> {
-        let place = self.place.get().expect("a child that is not in memory has a place");
+        let place = self.hold.place.get().expect("a child that is not in memory has a place");
         let node = Node::read(pages, place, cold)?;
         if node.count() != self.count {
             let data = pages.data();
@@ -147,39 +126,37 @@ impl Slot {
 
     /// The child's place, if it has one.
     pub fn place(&self) -> Option<Place> {
-        let own = || self.place.get().cloned();
+        let own = || self.hold.place.get().cloned();
         // Asked again at the end: whoever evicts the child in between has noted the place here first.
         own().or_else(|| self.peek().and_then(|node| node.place().cloned())).or_else(own)
-    }
-
-    /// Bytes of memory it takes outside of itself, without the child.
-    fn heap_bytes(&self) -> usize {
-        self.place.get().map_or(0, |place| place.reduction.heap_bytes())
     }
 
     /// Lets go of the child if it can be read again.
     pub fn evict(&self) {
         let Some(node) = self.peek() else { return };
-        if self.place.get().is_none() {
+        if self.hold.place.get().is_none() {
             match node.place() {
                 // Losing a race to set the same place is no harm.
-                Some(place) => drop(self.place.set(place.clone())),
+                Some(place) => drop(self.hold.place.set(place.clone())),
                 None => return,
             }
         }
         drop(node);
-        self.child.store(None);
+        self.hold.child.store(None);
     }
 
     /// How long the child's reduction is, if that is known.
     pub fn reduction_bytes(&self) -> Option<usize> {
-        let placed = self.place.get().and_then(|place| place.reduction.bytes());
+        let placed = self.hold.place.get().and_then(|place| place.reduction.bytes());
         let length = placed.map(<[u8]>::len);
         length.or_else(|| self.peek()?.reduction().get()?.bytes().map(<[u8]>::len))
     }
 
     /// Whether the two lead to the very same node.
     pub fn same_as(&self, other: &Slot) -> bool {
+        if Arc::ptr_eq(&self.hold, &other.hold) {
+            return true;
+        }
         if let (Some(mine), Some(theirs)) = (self.peek(), other.peek())
             && Arc::ptr_eq(&mine, &theirs)
         {

@@ -24,7 +24,7 @@ const TINY: Geometry = Geometry {
     segment_bytes_max: 4096,
 };
 
-fn pages(disk: &MemDisk) -> Pages {
+pub(super) fn pages(disk: &MemDisk) -> Pages {
     let file = disk.open(Path::new("/data"), Access::CREATE).unwrap();
     Pages::new(DataFile::new(file, Path::new("/data"), DatabaseId(7), TINY.block_bytes), 4 << 20)
 }
@@ -246,7 +246,7 @@ fn changes_in_bulk_make_the_same_tree() {
     let root = apply(&pages, None, &first).unwrap();
     let mut sink = Sequential { pages: &pages, next_block: 0, nodes: Vec::new() };
     let place = write_tree(&pages, &root, Some(&Builtin::Sum), &mut sink).unwrap();
-    let root = Slot::on_disk(root.count, place);
+    let root = Slot::on_disk(pages.meter(), root.count, place);
     let second: BTreeMap<_, _> = (1000..5000).map(|n| (key(n), (n % 3 > 0).then(|| vec![2; 16]))).collect();
     let changes: Vec<Change<'_>> = second
         .iter()
@@ -349,7 +349,7 @@ fn read_all(pages: &Pages, location: Location) {
         Body::Leaf(leaf) => {
             for index in 0..leaf.len() {
                 let (entry, value) = (leaf.entry(index).key(), leaf.value(index));
-                assert!(entry.len() + value.bytes.len() <= leaf.page().payload().len());
+                assert!(entry.len() + value.bytes.len() <= leaf.page().unwrap().payload().len());
                 assert!(leaf.find(&entry).unwrap_or_else(|at| at) <= leaf.len());
             }
         }

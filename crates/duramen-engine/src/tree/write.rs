@@ -40,7 +40,12 @@ pub fn write_tree(
     let node = Arc::clone(&*root.peek().expect("a node without a place is in memory"));
     let reduction = known_reduction(pages, &node, reducer)?;
     match node.body() {
-        Body::Leaf(leaf) => sink.put(&node, leaf.page(), reduction),
+        Body::Leaf(leaf) => match leaf.page() {
+            Some(page) => sink.put(&node, page, reduction),
+            None => {
+                sink.put(&node, leaf.rebuilt(pages, node.birth().0).page().expect("just built"), reduction)
+            }
+        },
         Body::Inner(inner) => {
             let places: Result<Vec<_>> =
                 inner.slots().map(|slot| write_tree(pages, slot, reducer, sink)).collect();
