@@ -5,6 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::drive::Counts;
 use crate::random::Random;
 
 /// Numbers from `low` to `high`, both included, written `A..B`, or `A` for one number.
@@ -57,6 +58,21 @@ pub enum Moment {
     Writes(u64),
     /// Once so many flushes were answered and the next one arrived, so that all written in between is at stake.
     Flushes(u64),
+}
+
+impl Moment {
+    /// Whether the power goes with the write that was answered last.
+    #[must_use]
+    pub fn is_at_write(&self, answered: Counts) -> bool {
+        matches!(self, Moment::Writes(count) if answered.writes >= *count)
+    }
+
+    /// Whether the power goes with a flush that arrives. Several may be under way, so that no flush arrives at the very
+    /// count: the next one after it is meant.
+    #[must_use]
+    pub fn is_at_flush(&self, answered: Counts) -> bool {
+        matches!(self, Moment::Flushes(count) if answered.flushes >= *count)
+    }
 }
 
 impl fmt::Display for Moment {

@@ -253,7 +253,7 @@ impl Server {
                 self.later(&mut state, unique, Work::Written { write, bytes: bytes.len() });
             }
             Request::Sync => {
-                if state.moment == Moment::Flushes(state.drive.counts().flushes) {
+                if state.moment.is_at_flush(state.drive.counts()) {
                     state.cut("its flush");
                 }
                 let flush = state.drive.begin_flush();
@@ -300,7 +300,7 @@ impl Server {
             Work::Written { write, bytes } => {
                 state.drive.complete_write(write);
                 self.answer(unique, 0, &fuse::written(bytes));
-                if state.moment == Moment::Writes(state.drive.counts().writes) {
+                if state.moment.is_at_write(state.drive.counts()) {
                     state.cut("its write");
                 }
             }

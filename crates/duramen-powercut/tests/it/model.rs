@@ -211,6 +211,22 @@ fn an_older_write_never_covers_a_newer_one_that_survived() {
     }
 }
 
+/// Two flushes under way are answered together: no third one arrives at the count between them.
+#[test]
+fn a_moment_that_was_passed_comes_with_the_next() {
+    let mut drive = drive(Cache::Volatile);
+    for _ in 0..2 {
+        write(&mut drive, 0, 1, BLOCK);
+        flush(&mut drive);
+    }
+    let answered = drive.counts();
+    assert!(!Moment::Flushes(3).is_at_flush(answered) && !Moment::Writes(3).is_at_write(answered));
+    for count in [0, 1, 2] {
+        assert!(Moment::Flushes(count).is_at_flush(answered) && Moment::Writes(count).is_at_write(answered));
+    }
+    assert!(!Moment::Writes(1).is_at_flush(answered) && !Moment::Ms(0).is_at_write(answered));
+}
+
 #[test]
 fn spans_and_moments_are_read_as_they_are_written() {
     let span: Span = "5..60".parse().unwrap();
