@@ -4,6 +4,7 @@
 //! flush arrived, and no other: a file system may rely on that and on nothing more. It never chooses what survives.
 
 use std::collections::VecDeque;
+use std::iter::Sum;
 
 use crate::content::Content;
 
@@ -45,6 +46,15 @@ pub struct Counts {
     pub writes: u64,
     /// Flushes.
     pub flushes: u64,
+}
+
+impl Sum for Counts {
+    fn sum<I: Iterator<Item = Counts>>(all: I) -> Counts {
+        all.fold(Counts::default(), |sum, one| Counts {
+            writes: sum.writes + one.writes,
+            flushes: sum.flushes + one.flushes,
+        })
+    }
 }
 
 /// The drive.

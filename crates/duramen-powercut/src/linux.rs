@@ -3,6 +3,8 @@
 mod args;
 mod channel;
 mod drive_process;
+mod drive_spec;
+mod due;
 mod environment;
 mod failure;
 mod file_system;

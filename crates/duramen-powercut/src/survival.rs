@@ -91,6 +91,18 @@ fn fate(survival: Survival, index: usize, random: &mut Random) -> Fate {
     }
 }
 
+/// The purpose of the streams that the drives after the first choose by.
+const OTHER_DRIVES: u64 = 0xd21f_0000;
+
+/// The seed by which one of the drives of a run chooses: each has its own, and that of the first is the run's.
+#[must_use]
+pub fn seed_of_drive(seed: u64, drive_index: usize) -> u64 {
+    match drive_index {
+        0 => seed,
+        _ => Random::for_purpose(seed, OTHER_DRIVES + drive_index as u64).draw(),
+    }
+}
+
 /// What a drive holds after a cut now. `variant` numbers the survivals of one cut; `whole_blocks` are the offsets of
 /// blocks of [`PAGE_BYTES`] in which no write is torn.
 #[must_use]

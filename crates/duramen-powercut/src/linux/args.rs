@@ -12,14 +12,22 @@ use duramen_powercut::moment::{Moment, Span};
 use crate::linux::file_system::FileSystem;
 use crate::linux::records::{Init, SyncCall};
 
+const NEEDS_AND_CODES: &str = "Linux, root, FUSE and loop devices are needed. Exit codes: 0 every check passed, 1 bad use or \
+    environment, also a command that failed by itself while the checks passed, 2 wrong arguments, 3 a check failed (data \
+    lost), 4 a file system could not be mounted or its fsck failed, 5 timeout or internal error, 6 (table) a cell that must \
+    lose data never did.";
+
+/// What `run` tells its commands, which no flag says.
+const RUN_ENVIRONMENT: &str = "The command and the scripts start in the mounted file system and find in their environment \
+    POWERCUT_MNT (its mount point), POWERCUT_SECOND (that of the second drive, if there is one), POWERCUT_ACK (a file that \
+    no cut reaches; what the command prints is appended to it) and POWERCUT_SEED.";
+
 /// Cuts the power under a program on a real file system, and checks what survives.
 #[derive(Debug, Parser)]
 #[command(
     name = "powercut",
     version,
-    after_help = "Linux, root, FUSE and loop devices are needed. Exit codes: 0 every check passed, 1 bad use or \
-                  environment, 2 wrong arguments, 3 a check failed (data lost), 4 the file system could not be mounted \
-                  or its fsck failed, 5 timeout or internal error, 6 (table) a cell that must lose data never did."
+    after_help = NEEDS_AND_CODES
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -29,8 +37,10 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a command, cut the power, mount what survives, run a check
+    #[command(after_help = format!("{RUN_ENVIRONMENT}\n\n{NEEDS_AND_CODES}"))]
     Run(Box<RunArgs>),
     /// Rerun the published experiment: file system x cache x initialisation x sync call
+    #[command(after_help = NEEDS_AND_CODES)]
     Table(TableArgs),
     /// Write numbered records and acknowledge each on standard output once its sync returned
     #[command(hide = true)]
@@ -85,17 +95,25 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum)]
     pub(crate) fs: FileSystem,
 
-    /// More options for its mkfs, in one word, split at spaces
+    /// More options for its mkfs, in one word, split at spaces; the second drive gets none
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     pub(crate) mkfs_opts: Option<String>,
 
-    /// More mount options, for the run and for the check
+    /// More mount options, for the run and for the check; the second drive gets none
     #[arg(long, value_name = "OPTIONS")]
     pub(crate) mount_opts: Option<String>,
 
     /// What the drive's cache does
     #[arg(long, value_enum, default_value = "volatile")]
     pub(crate) cache: Cache,
+
+    /// Give it a second drive with this file system, whose mount point is in POWERCUT_SECOND
+    #[arg(long, value_enum, value_name = "FS")]
+    pub(crate) second_fs: Option<FileSystem>,
+
+    /// What the second drive's cache does [default: what the first one's does]
+    #[arg(long, value_enum, value_name = "CACHE", requires = "second_fs")]
+    pub(crate) second_cache: Option<Cache>,
 
     /// Decides all that is random; drawn and printed if not given
     #[arg(long)]
@@ -105,11 +123,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "A..B")]
     pub(crate) cut_after_ms: Option<Span>,
 
-    /// Cut once the drive answered so many writes
+    /// Cut once so many writes were answered, by both drives together
     #[arg(long, value_name = "A..B")]
     pub(crate) cut_after_writes: Option<Span>,
 
-    /// Cut once the drive answered so many flushes and the next one arrived
+    /// Cut once so many flushes were answered, by both drives together, and the next one arrived
     #[arg(long, value_name = "A..B")]
     pub(crate) cut_after_flushes: Option<Span>,
 
@@ -121,15 +139,15 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "A..B")]
     pub(crate) latency_us: Option<Span>,
 
-    /// The size of the drive: a number and K, M or G
+    /// The size of each drive: a number and K, M or G
     #[arg(long, default_value = "512M", value_parser = size)]
     pub(crate) size: u64,
 
-    /// Begin with this image of a drive instead of an empty file system
+    /// Begin with this image of a drive instead of an empty file system; the second drive with FILE.second
     #[arg(long, value_name = "FILE")]
     pub(crate) image: Option<PathBuf>,
 
-    /// Keep the drive as the cut left it: the first variant that failed, else the first
+    /// Keep the drive as the cut left it, the second one in FILE.second: the first variant that failed, else the first
     #[arg(long, value_name = "FILE")]
     pub(crate) keep_image: Option<PathBuf>,
 
@@ -156,6 +174,13 @@ pub(crate) struct RunArgs {
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) words: Vec<OsString>,
+}
+
+impl RunArgs {
+    /// The file system and the cache of the second drive, if there is one.
+    pub(crate) fn second(&self) -> Option<(FileSystem, Cache)> {
+        self.second_fs.map(|fs| (fs, self.second_cache.unwrap_or(self.cache)))
+    }
 }
 
 #[derive(Debug, Args)]
@@ -209,10 +234,12 @@ pub(crate) struct CheckRecordsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DriveArgs {
+    /// The file system of each drive
     #[arg(long, value_enum)]
-    pub(crate) fs: FileSystem,
+    pub(crate) fs: Vec<FileSystem>,
+    /// The cache of each drive
     #[arg(long, value_enum)]
-    pub(crate) cache: Cache,
+    pub(crate) cache: Vec<Cache>,
     #[arg(long)]
     pub(crate) seed: u64,
     #[arg(long)]

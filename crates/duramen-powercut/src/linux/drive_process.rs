@@ -1,4 +1,4 @@
-//! The drive's process as its trial sees it: started outside of the trial's mount namespace, told what to do.
+//! The process of the drives as its trial sees it: started outside of the trial's mount namespace, told what to do.
 //!
 //! Owns the trial's side of their socket. Dropping it ends the process, and with it every request that waits.
 
@@ -14,15 +14,16 @@ use serde_json::Value;
 
 use crate::linux::args::RunArgs;
 use crate::linux::channel::{Channel, Heard, hear};
+use crate::linux::drive_spec::DriveSpec;
 use crate::linux::failure::{Failure, Result};
 
 /// How long the drive may take to load or write an image.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
-/// How long tools may take in a trial, and again for each check.
+/// How long the tools of a drive may take in a trial, and again for each check.
 const TOOLS_S: u64 = 240;
 
-/// A running drive.
+/// Running drives, one or two.
 #[derive(Debug)]
 pub(crate) struct DriveProcess {
     _process: Child,
@@ -31,7 +32,12 @@ pub(crate) struct DriveProcess {
 
 impl DriveProcess {
     /// Starts it, and gives back the device that has to be mounted.
-    pub(crate) fn start(args: &RunArgs, seed: u64, moment: Moment) -> Result<(DriveProcess, File)> {
+    pub(crate) fn start(
+        args: &RunArgs,
+        specs: &[DriveSpec<'_>],
+        seed: u64,
+        moment: Moment,
+    ) -> Result<(DriveProcess, File)> {
         let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(|error| {
             Failure::environment(format!("cannot open /dev/fuse: {error}"), "load the module: modprobe fuse")
         })?;
@@ -44,9 +50,12 @@ impl DriveProcess {
         let (ours, theirs) = UnixStream::pair().map_err(|error| failed("make a socket", &error))?;
         let shared = device.try_clone().map_err(|error| failed("share /dev/fuse", &error))?;
         let mut command = Command::new("/proc/self/exe");
-        command.args(["drive", "--fs", args.fs.name(), "--cache", args.cache.name()]);
+        command.arg("drive");
+        for spec in specs {
+            command.args(["--fs", spec.fs.name(), "--cache", spec.cache.name()]);
+        }
         command.args(["--seed", &seed.to_string(), "--moment", &moment.to_string()]);
-        command.args(["--give-up-s", &give_up_s(args).to_string()]);
+        command.args(["--give-up-s", &give_up_s(args, specs.len() as u64).to_string()]);
         if let Some(span) = args.latency_us {
             command.args(["--latency-us", &span.to_string()]);
         }
@@ -74,7 +83,7 @@ impl DriveProcess {
         }
     }
 
-    /// Takes this image as what is on the medium.
+    /// Takes this image as what is on the medium of the next drive.
     pub(crate) fn load(&mut self, image: &Path) -> Result<()> {
         self.ask(&format!("load {}", image.display()), "loaded").map(drop)
     }
@@ -105,16 +114,16 @@ impl DriveProcess {
         self.tell("cut")
     }
 
-    /// Writes what survives by one variant; tells what it chose.
-    pub(crate) fn save(&mut self, variant: u64, path: &Path) -> Result<Value> {
-        let told = self.ask(&format!("image {variant} {}", path.display()), "image")?;
+    /// Writes what survives on a drive by one variant; tells what it chose.
+    pub(crate) fn save(&mut self, variant: u64, drive_index: usize, path: &Path) -> Result<Value> {
+        let told = self.ask(&format!("image {variant} {drive_index} {}", path.display()), "image")?;
         parsed(&told)
     }
 }
 
 /// Longer than any trial that does not hang: SETUP, CMD, each CHECK, and the tools around them.
-fn give_up_s(args: &RunArgs) -> u64 {
-    args.timeout_s * (2 + args.variants) + TOOLS_S * (1 + args.variants)
+fn give_up_s(args: &RunArgs, drive_count: u64) -> u64 {
+    args.timeout_s * (2 + args.variants) + TOOLS_S * drive_count * (1 + args.variants)
 }
 
 /// What a line of the drive says in JSON.

@@ -6,6 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::linux::args::RunArgs;
+use crate::linux::drive_spec::DriveSpec;
 use crate::linux::failure::{Failure, Result};
 use crate::linux::stage::Stage;
 
@@ -13,7 +14,7 @@ use crate::linux::stage::Stage;
 const SYSTEM_PATHS: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
 
 /// Refuses a machine on which no trial can run.
-pub(crate) fn check(args: &RunArgs) -> Result<()> {
+pub(crate) fn check(args: &RunArgs, specs: &[DriveSpec<'_>]) -> Result<()> {
     if !nix::unistd::geteuid().is_root() {
         return Err(Failure::environment(
             "only root can mount file systems",
@@ -28,8 +29,13 @@ pub(crate) fn check(args: &RunArgs) -> Result<()> {
             ));
         }
     }
-    let fs = args.fs;
-    let tools = [(args.image.is_none(), fs.mkfs()), (args.fsck, fs.fsck())];
+    specs.iter().try_for_each(|spec| check_drive(args, spec))
+}
+
+/// What one drive needs: tools, room for its file system, its image.
+fn check_drive(args: &RunArgs, spec: &DriveSpec<'_>) -> Result<()> {
+    let fs = spec.fs;
+    let tools = [(spec.image.is_none(), fs.mkfs()), (args.fsck, fs.fsck())];
     for (_, tool) in tools.iter().filter(|(needed, _)| *needed) {
         if !has(tool) {
             return Err(Failure::environment(
@@ -38,7 +44,13 @@ pub(crate) fn check(args: &RunArgs) -> Result<()> {
             ));
         }
     }
-    if args.image.is_none() && args.size >> 20 < fs.mebibytes_min() {
+    if let Some(image) = spec.image.as_deref().filter(|image| !image.is_file()) {
+        return Err(Failure::environment(
+            format!("there is no image {}", image.display()),
+            "--keep-image makes FILE, and of a second drive FILE.second; --image begins with both",
+        ));
+    }
+    if spec.image.is_none() && args.size >> 20 < fs.mebibytes_min() {
         return Err(Failure::environment(
             format!("{} cannot be made on {} MiB", fs.name(), args.size >> 20),
             format!("--size {}M or more", fs.mebibytes_min()),
@@ -61,13 +73,17 @@ fn has(tool: &str) -> bool {
 }
 
 /// What each command of a trial finds in its environment.
-pub(crate) fn variables(stage: &Stage, seed: u64) -> Vec<(String, OsString)> {
-    vec![
+pub(crate) fn variables(stage: &Stage, seed: u64, drive_count: usize) -> Vec<(String, OsString)> {
+    let mut variables = vec![
         ("PATH".to_owned(), search_path()),
-        ("POWERCUT_MNT".to_owned(), stage.mount_point().into_os_string()),
+        ("POWERCUT_MNT".to_owned(), stage.mount_point(0).into_os_string()),
         ("POWERCUT_ACK".to_owned(), stage.acknowledgements().into_os_string()),
         ("POWERCUT_SEED".to_owned(), OsString::from(seed.to_string())),
-    ]
+    ];
+    if drive_count > 1 {
+        variables.push(("POWERCUT_SECOND".to_owned(), stage.mount_point(1).into_os_string()));
+    }
+    variables
 }
 
 /// A path that stays right when the working directory is the mount point.

@@ -1,4 +1,4 @@
-//! The part of the FUSE protocol that a directory with one file needs: requests read, answers written.
+//! The part of the FUSE protocol that a directory with a file for each drive needs: requests read, answers written.
 //!
 //! Owns the layouts of `linux/fuse.h`. Pure: it touches no device. What a request means is decided by the drive's server.
 
@@ -9,8 +9,8 @@
 
 /// The root directory.
 pub(crate) const ROOT: u64 = 1;
-/// The file that is the drive.
-pub(crate) const DISK: u64 = 2;
+/// The file that is the first drive; the next has the next number.
+const FIRST_DRIVE: u64 = 2;
 /// The largest write or read of one request.
 pub(crate) const REQUEST_BYTES_MAX: usize = 1 << 20;
 /// What a read of the device must have room for: a request and its headers.
@@ -47,14 +47,18 @@ pub(crate) enum Request<'a> {
     OpenDirectory,
     ReadDirectory,
     Read {
+        node: u64,
         offset: u64,
         bytes: usize,
     },
     Write {
+        node: u64,
         offset: u64,
         bytes: &'a [u8],
     },
-    Sync,
+    Sync {
+        node: u64,
+    },
     FileSystem,
     /// Closing and flushing, which succeed and do nothing.
     Nothing,
@@ -62,6 +66,16 @@ pub(crate) enum Request<'a> {
     Silent,
     /// What this file system does not have.
     Unknown,
+}
+
+/// The file of a drive, by the drive's index.
+pub(crate) fn node(drive: usize) -> u64 {
+    FIRST_DRIVE + drive as u64
+}
+
+/// The index of the drive whose file this is, if it is one's.
+pub(crate) fn drive(node: u64) -> Option<usize> {
+    usize::try_from(node.checked_sub(FIRST_DRIVE)?).ok()
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -80,14 +94,14 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(u64, Request<'_>)> {
         1 => Request::Lookup { parent: node, name: body.split(|byte| *byte == 0).next()? },
         3 | 4 => Request::Attributes { node },
         14 => Request::Open { node },
-        15 => Request::Read { offset: long(body, 8)?, bytes: usize::try_from(word(body, 16)?).ok()? },
+        15 => Request::Read { node, offset: long(body, 8)?, bytes: usize::try_from(word(body, 16)?).ok()? },
         16 => {
             let count = usize::try_from(word(body, 16)?).ok()?;
-            Request::Write { offset: long(body, 8)?, bytes: body.get(40..40 + count)? }
+            Request::Write { node, offset: long(body, 8)?, bytes: body.get(40..40 + count)? }
         }
         17 => Request::FileSystem,
         18 | 25 | 29 | 38 => Request::Nothing,
-        20 => Request::Sync,
+        20 => Request::Sync { node },
         26 => Request::Init {
             major: word(body, 0)?,
             readahead_bytes_max: word(body, 8)?,

@@ -27,8 +27,8 @@ pub(crate) enum Verdict {
 #[derive(Debug)]
 pub(crate) struct Checked {
     pub(crate) variant: u64,
-    /// What the drive chose.
-    pub(crate) survival: Value,
+    /// What each drive chose.
+    pub(crate) survivals: Vec<Value>,
     pub(crate) verdict: Verdict,
     pub(crate) output: String,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Checked {
 pub(crate) struct Report {
     pub(crate) seed: u64,
     pub(crate) moment: Moment,
-    /// What the drive said when the power went.
+    /// What the drives said when the power went.
     pub(crate) cut: Value,
     /// How the command ended, if it did before the cut.
     pub(crate) command: Option<Ended>,
@@ -108,7 +108,7 @@ impl Report {
             .map(|checked| {
                 json!({
                     "variant": checked.variant,
-                    "survival": checked.survival,
+                    "survivals": checked.survivals,
                     "verdict": checked.verdict.name(),
                     "why": checked.verdict.sentence(),
                     "output": checked.output,
@@ -120,6 +120,8 @@ impl Report {
             "seed": self.seed,
             "fs": args.fs.name(),
             "cache": args.cache.name(),
+            "second_fs": args.second().map(|(fs, _)| fs.name()),
+            "second_cache": args.second().map(|(_, cache)| cache.name()),
             "moment": self.moment.to_string(),
             "cut": self.cut,
             "command_ended": self.command.as_ref().map(ToString::to_string),
@@ -135,7 +137,9 @@ impl Report {
     fn print_text(&self, args: &RunArgs) {
         let number = |name: &str| self.cut[name].as_u64().unwrap_or_default();
         let cause = self.cut["cause"].as_str().unwrap_or_default();
-        println!("seed {} on {}, cache {}", self.seed, args.fs.name(), args.cache.name());
+        let second = args.second().map(|(fs, cache)| format!(", and {}, cache {}", fs.name(), cache.name()));
+        let (fs, cache) = (args.fs.name(), args.cache.name());
+        println!("seed {} on {fs}, cache {cache}{}", self.seed, second.unwrap_or_default());
         println!(
             "cut at {cause} (drawn: {}), {} ms after the start: {} writes and {} flushes were answered",
             self.moment,
@@ -143,12 +147,7 @@ impl Report {
             number("writes"),
             number("flushes")
         );
-        println!(
-            "at stake: {} writes answered and not flushed, {} not answered; {} lines acknowledged",
-            number("pending"),
-            number("in_flight"),
-            self.ack_lines
-        );
+        println!("at stake: {}; {} lines acknowledged", self.at_stake(), self.ack_lines);
         if let Some(ended) = &self.command {
             println!("the command ended before the cut: {ended}");
             if *ended != Ended::Exit(0) {
@@ -159,14 +158,11 @@ impl Report {
             }
         }
         for checked in &self.checks {
-            let survival = &checked.survival;
+            let survived: Vec<String> = checked.survivals.iter().map(survived).collect();
             println!(
-                "variant {}: {} survived ({} whole, {} torn, {} gone): {}",
+                "variant {}: {}: {}",
                 checked.variant,
-                survival["survival"].as_str().unwrap_or_default(),
-                survival["kept"],
-                survival["torn"],
-                survival["dropped"],
+                survived.join("; on the second drive "),
                 checked.verdict.sentence()
             );
             if checked.verdict != Verdict::Passed {
@@ -177,6 +173,30 @@ impl Report {
         println!("{passed} of {} passed in {:.2} s", self.checks.len(), self.elapsed.as_secs_f64());
         println!("again: {}", repeat(self.seed));
     }
+
+    /// What the cut could take, drive by drive.
+    fn at_stake(&self) -> String {
+        let drives = self.cut["drives"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let of_drive = |drive: &Value| {
+            format!(
+                "{} writes answered and not flushed, {} not answered",
+                drive["pending"], drive["in_flight"]
+            )
+        };
+        drives.iter().map(of_drive).collect::<Vec<_>>().join("; on the second drive ")
+    }
+}
+
+/// What a drive chose.
+fn survived(survival: &Value) -> String {
+    let choice = survival["survival"].as_str().unwrap_or_default();
+    let number = |name: &str| &survival[name];
+    format!(
+        "{choice} survived ({} whole, {} torn, {} gone)",
+        number("kept"),
+        number("torn"),
+        number("dropped")
+    )
 }
 
 fn print_indented(text: &str) {

@@ -1,6 +1,7 @@
-//! The drive as a process: it serves one FUSE file to the kernel and obeys the trial that started it.
+//! The drives as one process: it serves a FUSE file for each to the kernel and obeys the trial that started it.
 //!
-//! Owns answers, latencies and the cut: after it nothing is answered any more. It stays in the mount namespace of its
+//! Owns answers, latencies and the cut: one lock is around all drives, so it falls on all of them at one instant, and
+//! after it nothing is answered any more. It stays in the mount namespace of its
 //! parent's parent, never in that of the file system above it, whose unmount would wait for it. It ends with its trial.
 
 use std::cmp::Reverse;
@@ -15,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use duramen_powercut::content::Content;
-use duramen_powercut::drive::{Drive, FlushId, Write, WriteId};
+use duramen_powercut::drive::{Counts, Drive, Write};
 use duramen_powercut::moment::{Moment, Span};
 use duramen_powercut::random::Random;
 use duramen_powercut::survival;
@@ -23,11 +24,14 @@ use nix::libc;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::linux::args::DriveArgs;
+use crate::linux::args::{Cache, DriveArgs};
 use crate::linux::channel::Channel;
+use crate::linux::due::{Due, Work};
 use crate::linux::failure::{Failure, INTERNAL};
+use crate::linux::file_system::FileSystem;
 use crate::linux::fuse_protocol::{self as fuse, Request};
 use crate::linux::image;
+use crate::linux::stage;
 
 /// The purpose of the stream of latencies.
 const LATENCIES: u64 = 2;
@@ -42,40 +46,14 @@ enum Phase {
     Cut,
 }
 
-/// What is left to do when a latency has passed.
-#[derive(Debug)]
-enum Work {
-    Written { write: WriteId, bytes: usize },
-    Flushed(FlushId),
-    Read { offset: u64, bytes: usize },
-}
-
-/// Work that waits; the earliest is the greatest.
-struct Due {
-    at: Reverse<(Instant, u64)>,
-    unique: u64,
-    work: Work,
-}
-
-impl PartialEq for Due {
-    fn eq(&self, other: &Due) -> bool {
-        self.at == other.at
-    }
-}
-impl Eq for Due {}
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Due) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Due {
-    fn cmp(&self, other: &Due) -> std::cmp::Ordering {
-        self.at.cmp(&other.at)
-    }
+/// A drive, and the file system that is on it.
+struct Served {
+    drive: Drive,
+    fs: FileSystem,
 }
 
 struct State {
-    drive: Drive,
+    drives: Vec<Served>,
     phase: Phase,
     moment: Moment,
     begun_at: Instant,
@@ -106,12 +84,6 @@ pub(crate) fn run(args: &DriveArgs) -> ExitCode {
 }
 
 fn serve(args: &DriveArgs) -> Result<(), Failure> {
-    let failed = |doing: &str, error: &dyn std::fmt::Display| {
-        Failure::internal(
-            format!("the drive cannot {doing}: {error}"),
-            "this command is for `powercut run` only",
-        )
-    };
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(|error| failed("die with its trial", &error))?;
     // Memory that this process asks for must not wait for writes that it serves itself. Where CAP_SYS_RESOURCE is
     // missing it cannot say so, and only a machine that runs out of memory would notice.
@@ -123,14 +95,10 @@ fn serve(args: &DriveArgs) -> Result<(), Failure> {
     let socket = UnixStream::from(socket);
     let commands = socket.try_clone().map_err(|error| failed("take its socket", &error))?;
     let (mut commands, mut trial) = (Channel::new(commands), Channel::new(socket));
-    let Some(path) = commands.receive().and_then(|line| line.strip_prefix("load ").map(str::to_owned)) else {
-        return Ok(());
-    };
-    let content = image::load(Path::new(&path)).map_err(|error| failed(&format!("load {path}"), &error))?;
-    trial.send("loaded").map_err(|error| failed("answer", &error))?;
+    let Some(drives) = loaded(args, &mut commands, &mut trial)? else { return Ok(()) };
     let server = Arc::new(Server {
         state: Mutex::new(State {
-            drive: Drive::new(args.cache.into(), content),
+            drives,
             phase: Phase::Live,
             moment: args.moment,
             begun_at: Instant::now(),
@@ -160,6 +128,28 @@ fn serve(args: &DriveArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+fn failed(doing: &str, error: &dyn std::fmt::Display) -> Failure {
+    Failure::internal(format!("the drive cannot {doing}: {error}"), "this command is for `powercut run` only")
+}
+
+/// Takes the image of each drive from the trial; nothing if the trial is gone before.
+fn loaded(
+    args: &DriveArgs,
+    commands: &mut Channel,
+    trial: &mut Channel,
+) -> Result<Option<Vec<Served>>, Failure> {
+    let mut drives = Vec::new();
+    for (fs, cache) in args.fs.iter().zip(&args.cache) {
+        let line = commands.receive();
+        let Some(path) = line.as_deref().and_then(|line| line.strip_prefix("load ")) else { return Ok(None) };
+        let content =
+            image::load(Path::new(path)).map_err(|error| failed(&format!("load {path}"), &error))?;
+        trial.send("loaded").map_err(|error| failed("answer", &error))?;
+        drives.push(Served { drive: Drive::new(Cache::into(*cache), content), fs: *fs });
+    }
+    Ok(Some(drives))
+}
+
 impl Server {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -176,7 +166,7 @@ impl Server {
                 "serving".to_owned()
             }
             None if line == "arm" => {
-                state.drive.arm();
+                state.drives.iter_mut().for_each(|served| served.drive.arm());
                 state.phase = Phase::Armed;
                 "armed".to_owned()
             }
@@ -230,36 +220,49 @@ impl Server {
         if state.phase == Phase::Cut {
             return;
         }
-        let size_bytes = state.drive.size_bytes();
         match request {
             Request::Init { major: 7, readahead_bytes_max, flags } => {
                 self.answer(unique, 0, &fuse::init(readahead_bytes_max, flags));
             }
-            // Whatever it is called: the name is for those who look at loop devices.
-            Request::Lookup { parent: fuse::ROOT, name } if name.starts_with(b"disk") => {
-                self.answer(unique, 0, &fuse::entry(fuse::DISK, size_bytes));
-            }
+            Request::Lookup { parent: fuse::ROOT, name } => match state.drive_of_name(name) {
+                Some(drive) => {
+                    let node = fuse::node(drive);
+                    self.answer(unique, 0, &fuse::entry(node, state.size_bytes(node)));
+                }
+                None => self.answer(unique, libc::ENOENT, &[]),
+            },
             Request::Lookup { .. } => self.answer(unique, libc::ENOENT, &[]),
-            Request::Attributes { node } => self.answer(unique, 0, &fuse::attributes(node, size_bytes)),
-            Request::Open { node: fuse::DISK } => self.answer(unique, 0, &fuse::opened_disk()),
+            Request::Attributes { node } => {
+                self.answer(unique, 0, &fuse::attributes(node, state.size_bytes(node)));
+            }
+            Request::Open { node } if fuse::drive(node).is_some() => {
+                self.answer(unique, 0, &fuse::opened_disk());
+            }
             Request::OpenDirectory => self.answer(unique, 0, &fuse::opened_directory()),
             Request::ReadDirectory | Request::Nothing => self.answer(unique, 0, &[]),
             Request::FileSystem => self.answer(unique, 0, &fuse::file_system()),
-            Request::Read { offset, bytes } if state.drive.holds(offset, bytes) => {
-                self.later(&mut state, unique, Work::Read { offset, bytes });
-            }
-            Request::Write { offset, bytes } if state.drive.holds(offset, bytes.len()) => {
-                let write = state.drive.begin_write(Write { offset, bytes: bytes.to_vec() });
-                self.later(&mut state, unique, Work::Written { write, bytes: bytes.len() });
-            }
-            Request::Sync => {
-                if state.moment.is_at_flush(state.drive.counts()) {
-                    state.cut("its flush");
+            Request::Read { node, offset, bytes } => match state.holder(node, offset, bytes) {
+                Some(drive) => self.later(&mut state, unique, Work::Read { drive, offset, bytes }),
+                None => self.answer(unique, libc::ENOSPC, &[]),
+            },
+            Request::Write { node, offset, bytes } => match state.holder(node, offset, bytes.len()) {
+                Some(drive) => {
+                    let write = Write { offset, bytes: bytes.to_vec() };
+                    let write = state.drives[drive].drive.begin_write(write);
+                    self.later(&mut state, unique, Work::Written { drive, write, bytes: bytes.len() });
                 }
-                let flush = state.drive.begin_flush();
-                self.later(&mut state, unique, Work::Flushed(flush));
-            }
-            Request::Read { .. } | Request::Write { .. } => self.answer(unique, libc::ENOSPC, &[]),
+                None => self.answer(unique, libc::ENOSPC, &[]),
+            },
+            Request::Sync { node } => match state.holder(node, 0, 0) {
+                Some(drive) => {
+                    if state.moment.is_at_flush(state.counts()) {
+                        state.cut("its flush");
+                    }
+                    let flush = state.drives[drive].drive.begin_flush();
+                    self.later(&mut state, unique, Work::Flushed { drive, flush });
+                }
+                None => self.answer(unique, 0, &[]),
+            },
             Request::Silent => {}
             Request::Init { .. } | Request::Open { .. } | Request::Unknown => {
                 self.answer(unique, libc::ENOSYS, &[]);
@@ -288,19 +291,19 @@ impl Server {
             return;
         }
         match work {
-            Work::Read { offset, bytes } => {
+            Work::Read { drive, offset, bytes } => {
                 let mut buffer = vec![0; bytes];
-                state.drive.read(offset, &mut buffer);
+                state.drives[drive].drive.read(offset, &mut buffer);
                 self.answer(unique, 0, &buffer);
             }
-            Work::Flushed(flush) => {
-                state.drive.complete_flush(flush);
+            Work::Flushed { drive, flush } => {
+                state.drives[drive].drive.complete_flush(flush);
                 self.answer(unique, 0, &[]);
             }
-            Work::Written { write, bytes } => {
-                state.drive.complete_write(write);
+            Work::Written { drive, write, bytes } => {
+                state.drives[drive].drive.complete_write(write);
                 self.answer(unique, 0, &fuse::written(bytes));
-                if state.moment.is_at_write(state.drive.counts()) {
+                if state.moment.is_at_write(state.counts()) {
                     state.cut("its write");
                 }
             }
@@ -330,29 +333,66 @@ impl Server {
 }
 
 impl State {
+    /// What all drives together answered.
+    fn counts(&self) -> Counts {
+        self.drives.iter().map(|served| served.drive.counts()).sum()
+    }
+
+    /// The drive whose file begins with its name: what follows is for those who look at loop devices.
+    fn drive_of_name(&self, name: &[u8]) -> Option<usize> {
+        let names = stage::DRIVE_FILES.iter().take(self.drives.len());
+        names.into_iter().position(|file| name.starts_with(file.as_bytes()))
+    }
+
+    /// The size of a file; the directory has none.
+    fn size_bytes(&self, node: u64) -> u64 {
+        let served = fuse::drive(node).and_then(|drive| self.drives.get(drive));
+        served.map_or(0, |served| served.drive.size_bytes())
+    }
+
+    /// The drive whose file this is, if it has this range.
+    fn holder(&self, node: u64, offset: u64, bytes: usize) -> Option<usize> {
+        let drive = fuse::drive(node)?;
+        self.drives.get(drive).filter(|served| served.drive.holds(offset, bytes)).map(|_| drive)
+    }
+
     /// Takes the power away, once, and says so.
     fn cut(&mut self, cause: &str) {
         if self.phase != Phase::Armed {
             return;
         }
         self.phase = Phase::Cut;
-        let counts = self.drive.counts();
+        let counts = self.counts();
+        let each = self.drives.iter().map(|Served { drive, .. }| {
+            json!({
+                "writes": drive.counts().writes,
+                "flushes": drive.counts().flushes,
+                "pending": drive.pending_count(),
+                "in_flight": drive.in_flight_count(),
+            })
+        });
         let told = json!({
             "cause": cause,
             "after_ms": u64::try_from(self.begun_at.elapsed().as_millis()).unwrap_or(u64::MAX),
             "writes": counts.writes,
             "flushes": counts.flushes,
-            "pending": self.drive.pending_count(),
-            "in_flight": self.drive.in_flight_count(),
+            "drives": each.collect::<Vec<_>>(),
         });
         let _ = self.trial.send(&format!("cut {told}"));
     }
 
-    /// Writes what survives by one of the variants: `image VARIANT PATH`.
+    /// Writes what survives on a drive by one of the variants: `image VARIANT DRIVE PATH`.
     fn save_survivors(&self, rest: &str, args: &DriveArgs) -> String {
-        let parsed = rest.split_once(' ').and_then(|(variant, path)| Some((variant.parse().ok()?, path)));
-        let Some((variant, path)) = parsed else { return format!("error no such image: {rest}") };
-        let left = survival::survivors(&self.drive, args.seed, variant, args.fs.whole_blocks());
+        let parsed = rest.split_once(' ').and_then(|(variant, rest)| {
+            let (drive, path) = rest.split_once(' ')?;
+            let index: usize = drive.parse().ok()?;
+            Some((variant.parse().ok()?, index, self.drives.get(index)?, path))
+        });
+        let Some((variant, index, served, path)) = parsed else {
+            return format!("error no such image: {rest}");
+        };
+        let seed = survival::seed_of_drive(args.seed, index);
+        let left = survival::survivors(&served.drive, seed, variant, served.fs.whole_blocks());
         let content: &Content = &left.content;
         match image::save(content, Path::new(path)) {
             Ok(()) => {

@@ -13,12 +13,16 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 
+use crate::linux::drive_spec::DriveSpec;
 use crate::linux::failure::{Failure, Result};
-use crate::linux::file_system::FileSystem;
 use crate::linux::loop_device::{self, LoopDevice};
 
 /// The only directory that the tool makes on the machine; it stays, and stays empty.
 const ROOT: &str = "/run/powercut";
+/// The file of each drive, which is also how its images begin.
+pub(crate) const DRIVE_FILES: [&str; 2] = ["disk", "second"];
+/// Where the file system of each drive is mounted.
+const MOUNT_POINTS: [&str; DRIVE_FILES.len()] = ["mnt", "second"];
 /// Room for acknowledgements and outputs beside an image.
 const ACK_BYTES_MAX: u64 = 1 << 30;
 /// How long an unmount may find somebody inside.
@@ -35,11 +39,12 @@ pub(crate) struct Stage {
 /// A mounted file system and the loop device below it.
 #[derive(Debug)]
 pub(crate) struct Mounted {
+    mount_point: PathBuf,
     backing: PathBuf,
 }
 
 impl Stage {
-    /// Leaves the machine's mount namespace. The process must have no other thread.
+    /// Leaves the machine's mount namespace. The process must have no other thread. `size_bytes` is that of all drives.
     pub(crate) fn enter(size_bytes: u64) -> Result<Stage> {
         let root = PathBuf::from(ROOT);
         DirBuilder::new()
@@ -59,7 +64,8 @@ impl Stage {
         mount(Some("powercut"), &root, Some("tmpfs"), MsFlags::MS_NOSUID, Some(room.as_str()))
             .map_err(|errno| Failure::call("mount a tmpfs on", &root, &errno.desc()))?;
         let stage = Stage { root };
-        for folder in [stage.fuse(), stage.mount_point()] {
+        let mount_points = (0..MOUNT_POINTS.len()).map(|drive_index| stage.mount_point(drive_index));
+        for folder in mount_points.chain([stage.fuse()]) {
             std::fs::create_dir(&folder)
                 .map_err(|error| Failure::call("make the directory", &folder, &error))?;
         }
@@ -77,9 +83,9 @@ impl Stage {
         Path::new("/proc").join(std::process::id().to_string()).join("root").join(inside)
     }
 
-    /// Where the program finds its file system.
-    pub(crate) fn mount_point(&self) -> PathBuf {
-        self.path("mnt")
+    /// Where the program finds the file system of a drive.
+    pub(crate) fn mount_point(&self, drive_index: usize) -> PathBuf {
+        self.path(MOUNT_POINTS[drive_index])
     }
 
     /// Where acknowledgements are kept: no power is cut there.
@@ -91,9 +97,9 @@ impl Stage {
         self.path("drive")
     }
 
-    /// Mounts the drive's file. The device is closed here: the drive must be the last to have it, so that its end
+    /// Mounts the directory with the drives' files, and tells where it is. The device is closed here: the drive must be the last to have it, so that its end
     /// ends every request.
-    pub(crate) fn mount_drive(&self, device: File) -> Result<PathBuf> {
+    pub(crate) fn mount_drives(&self, device: File) -> Result<()> {
         let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
         mount(Some("powercut"), &self.fuse(), Some("fuse"), flags, Some(options.as_str())).map_err(
@@ -105,46 +111,49 @@ impl Stage {
             },
         )?;
         drop(device);
-        Ok(self.fuse().join(own_name("disk")))
+        Ok(())
     }
 
-    /// Mounts the file system that lies on a loop device.
+    /// The file of a drive.
+    pub(crate) fn drive_file(&self, drive_index: usize) -> PathBuf {
+        self.fuse().join(own_name(DRIVE_FILES[drive_index]))
+    }
+
+    /// Mounts the file system of a drive, which lies on a loop device.
     pub(crate) fn mount(
         &self,
         device: LoopDevice,
-        fs: FileSystem,
-        options: Option<&str>,
+        drive_index: usize,
+        spec: &DriveSpec<'_>,
     ) -> std::result::Result<Mounted, Errno> {
-        let all: Vec<&str> = [fs.mount_options(), options.unwrap_or_default()]
+        let all: Vec<&str> = [spec.fs.mount_options(), spec.mount_opts.unwrap_or_default()]
             .into_iter()
             .filter(|part| !part.is_empty())
             .collect();
         let all = all.join(",");
-        mount(
-            Some(device.path()),
-            &self.mount_point(),
-            Some(fs.name()),
-            MsFlags::empty(),
-            Some(all.as_str()),
-        )?;
-        Ok(Mounted { backing: device.backing() })
+        let mount_point = self.mount_point(drive_index);
+        let kind = Some(spec.fs.name());
+        mount(Some(device.path()), &mount_point, kind, MsFlags::empty(), Some(all.as_str()))?;
+        Ok(Mounted { mount_point, backing: device.backing() })
     }
 
-    /// Ends every request of the drive that waits, with an error: after this, what hangs on it can be unmounted.
-    pub(crate) fn abort_drive(&self) {
+    /// Ends every request of the drives that waits, with an error: after this, what hangs on it can be unmounted.
+    pub(crate) fn abort_drives(&self) {
         // It says EBUSY, since the loop device has the file open; the connection is aborted all the same.
         let _ = umount2(&self.fuse(), MntFlags::MNT_FORCE);
     }
 
-    /// Unmounts the file system and waits until its loop device is gone.
-    pub(crate) fn unmount(&self, mounted: &Mounted) -> Result<()> {
-        unmount(&self.mount_point())?;
-        loop_device::wait_until_gone(&mounted.backing)
-    }
-
-    /// Unmounts what is left of the drive.
-    pub(crate) fn unmount_drive(&self) -> Result<()> {
+    /// Unmounts what is left of the drives.
+    pub(crate) fn unmount_drives(&self) -> Result<()> {
         unmount(&self.fuse())
+    }
+}
+
+impl Mounted {
+    /// Unmounts the file system and waits until its loop device is gone.
+    pub(crate) fn unmount(&self) -> Result<()> {
+        unmount(&self.mount_point)?;
+        loop_device::wait_until_gone(&self.backing)
     }
 }
 

@@ -1,6 +1,6 @@
-//! One trial: a file system on the drive, a program on it, a cut, and a check of each survival.
+//! One trial: a file system on each drive, a program on them, a cut, and a check of each survival.
 //!
-//! Owns the order of these steps, which is what the verdict rests on: the program is dead before the drive's requests
+//! Owns the order of these steps, which is what the verdict rests on: the program is dead before the drives' requests
 //! end, so it never sees an error that a power cut would not have shown it. This process stays single-threaded.
 
 use std::ffi::OsString;
@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::linux::args::RunArgs;
 use crate::linux::channel::{Heard, hear};
 use crate::linux::drive_process::{self, DriveProcess};
+use crate::linux::drive_spec::{self, DriveSpec};
 use crate::linux::environment;
 use crate::linux::failure::{Failure, Result};
 use crate::linux::jail::{self, Ended, Jail, Task};
@@ -33,7 +34,8 @@ const SHOWN_BYTES: usize = 4096;
 struct Trial<'a> {
     args: &'a RunArgs,
     stage: Stage,
-    drive: DriveProcess,
+    specs: Vec<DriveSpec<'a>>,
+    drives: DriveProcess,
     variables: Vec<(String, OsString)>,
 }
 
@@ -52,21 +54,20 @@ pub(crate) fn moment(args: &RunArgs, seed: u64) -> Moment {
 /// Runs all of it.
 pub(crate) fn run(args: &RunArgs, seed: u64) -> Result<Report> {
     let began = Instant::now();
-    environment::check(args)?;
+    let specs = drive_spec::all(args)?;
+    environment::check(args, &specs)?;
     let moment = moment(args, seed);
     let words = environment::absolute_words(&args.words)?;
-    let image = args.image.as_deref().map(environment::absolute).transpose()?;
-    let kept = args.keep_image.as_deref().map(environment::absolute).transpose()?;
-    // The drive first: it must not be in the mount namespace that is entered next.
-    let (drive, device) = DriveProcess::start(args, seed, moment)?;
-    let stage = Stage::enter(args.size)?;
-    let variables = environment::variables(&stage, seed);
-    let mut trial = Trial { args, stage, drive, variables };
-    let mounted = trial.prepare(device, image)?;
+    // The drives first: they must not be in the mount namespace that is entered next.
+    let (drives, device) = DriveProcess::start(args, &specs, seed, moment)?;
+    let stage = Stage::enter(args.size * specs.len() as u64)?;
+    let variables = environment::variables(&stage, seed, specs.len());
+    let mut trial = Trial { args, stage, specs, drives, variables };
+    let mounted = trial.prepare(device)?;
     let (cut, command) = trial.run_until_cut(&words, &mounted)?;
     let mut checks: Vec<Checked> = Vec::new();
     for variant in 0..args.variants {
-        checks.push(trial.check(variant, kept.as_deref(), &checks)?);
+        checks.push(trial.check(variant, &checks)?);
     }
     let ack = std::fs::read(trial.stage.acknowledgements()).unwrap_or_default();
     Ok(Report {
@@ -83,27 +84,20 @@ pub(crate) fn run(args: &RunArgs, seed: u64) -> Result<Report> {
 }
 
 impl Trial<'_> {
-    /// From nothing to a mounted file system after SETUP, all of it durable.
-    fn prepare(&mut self, device: File, image: Option<PathBuf>) -> Result<Mounted> {
-        let from_outside = match image {
-            Some(path) => path,
-            None => self.make_file_system()?,
-        };
-        self.drive.load(&from_outside)?;
-        let _ = std::fs::remove_file(self.stage.path("new.img"));
-        let disk = self.stage.mount_drive(device)?;
-        self.drive.serve()?;
-        let device = LoopDevice::attach(&disk, true)?;
-        device.assert_flushes_arrive()?;
-        let fs = self.args.fs;
-        let mounted = self.stage.mount(device, fs, self.args.mount_opts.as_deref()).map_err(|errno| {
-            let name = fs.name();
-            let hint = match errno {
-                Errno::ENODEV => format!("this kernel has no {name}: modprobe {name}"),
-                _ => "a wrong --image, --fs or --mount-opts? `dmesg | tail` says more".to_owned(),
+    /// From nothing to mounted file systems after SETUP, all of it durable.
+    fn prepare(&mut self, device: File) -> Result<Vec<Mounted>> {
+        for spec in &self.specs {
+            let from_outside = match &spec.image {
+                Some(path) => path.clone(),
+                None => self.make_file_system(spec)?,
             };
-            Failure::environment(format!("cannot mount {name} on the drive: {}", errno.desc()), hint)
-        })?;
+            self.drives.load(&from_outside)?;
+            let _ = std::fs::remove_file(self.stage.path("new.img"));
+        }
+        self.stage.mount_drives(device)?;
+        self.drives.serve()?;
+        let mounted = (0..self.specs.len()).map(|drive_index| self.mount_drive(drive_index));
+        let mounted = mounted.collect::<Result<Vec<_>>>()?;
         if let Some(setup) = &self.args.setup {
             let ended = self.shell(setup, "setup.log")?;
             if ended != Some(Ended::Exit(0)) {
@@ -114,26 +108,39 @@ impl Trial<'_> {
                 ));
             }
         }
-        let root = self.stage.mount_point();
-        let synced = File::open(&root)
-            .map_err(|error| error.to_string())
-            .and_then(|folder| rustix::fs::syncfs(&folder).map_err(|errno| errno.to_string()));
-        synced.map_err(|error| Failure::call("sync", &root, &error))?;
+        for drive_index in 0..self.specs.len() {
+            sync_file_system(&self.stage.mount_point(drive_index))?;
+        }
         Ok(mounted)
     }
 
+    /// Mounts the file system that is on a drive, with the power on.
+    fn mount_drive(&self, drive_index: usize) -> Result<Mounted> {
+        let spec = &self.specs[drive_index];
+        let device = LoopDevice::attach(&self.stage.drive_file(drive_index), true)?;
+        device.assert_flushes_arrive()?;
+        self.stage.mount(device, drive_index, spec).map_err(|errno| {
+            let name = spec.fs.name();
+            let hint = match errno {
+                Errno::ENODEV => format!("this kernel has no {name}: modprobe {name}"),
+                _ => "a wrong --image, --fs or --mount-opts? `dmesg | tail` says more".to_owned(),
+            };
+            Failure::environment(format!("cannot mount {name} on the drive: {}", errno.desc()), hint)
+        })
+    }
+
     /// An image of an empty file system, by the path that the drive has for it.
-    fn make_file_system(&self) -> Result<PathBuf> {
+    fn make_file_system(&self, spec: &DriveSpec<'_>) -> Result<PathBuf> {
         let path = self.stage.path("new.img");
         let made = File::create(&path).and_then(|file| file.set_len(self.args.size));
         made.map_err(|error| Failure::call("make", &path, &error))?;
         let options: Vec<String> =
-            self.args.mkfs_opts.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect();
-        let words = self.args.fs.mkfs_words(&options, &path);
+            spec.mkfs_opts.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect();
+        let words = spec.fs.mkfs_words(&options, &path);
         let ended = self.tool(&words, "mkfs.log")?;
         if ended != Some(Ended::Exit(0)) {
             return Err(Failure::environment(
-                format!("{} failed: {}", self.args.fs.mkfs(), self.shown("mkfs.log").trim()),
+                format!("{} failed: {}", spec.fs.mkfs(), self.shown("mkfs.log").trim()),
                 "a wrong --mkfs-opts or --size?",
             ));
         }
@@ -141,21 +148,21 @@ impl Trial<'_> {
     }
 
     /// Runs the command until the power goes, and clears away what the cut leaves.
-    fn run_until_cut(&mut self, words: &[OsString], mounted: &Mounted) -> Result<(Value, Option<Ended>)> {
+    fn run_until_cut(&mut self, words: &[OsString], mounted: &[Mounted]) -> Result<(Value, Option<Ended>)> {
         let ack = self.stage.acknowledgements();
         let stdout = OpenOptions::new().append(true).create(true).open(&ack);
         let stdout = stdout.map_err(|error| Failure::call("make", &ack, &error))?;
         let stderr = self.log("command.log")?;
-        self.drive.arm()?;
+        self.drives.arm()?;
         let mut jail = self.jail(words, stdout, stderr)?;
-        self.drive.begin()?;
+        self.drives.begin()?;
         let heard = self.wait_for_cut(&mut jail);
         // Dead first, so that nobody in there sees the errors that follow.
         jail.kill()?;
-        self.stage.abort_drive();
+        self.stage.abort_drives();
         jail.gone()?;
-        self.stage.unmount(mounted)?;
-        self.stage.unmount_drive()?;
+        mounted.iter().try_for_each(Mounted::unmount)?;
+        self.stage.unmount_drives()?;
         heard
     }
 
@@ -163,14 +170,14 @@ impl Trial<'_> {
         let deadline = Instant::now() + Duration::from_secs(self.args.timeout_s);
         let mut ended = None;
         loop {
-            match hear(&mut [&mut self.drive.channel, &mut jail.channel], deadline) {
+            match hear(&mut [&mut self.drives.channel, &mut jail.channel], deadline) {
                 Heard::Line(0, line) => {
                     let told = line.strip_prefix("cut ").unwrap_or(&line);
                     return Ok((drive_process::parsed(told)?, ended));
                 }
                 Heard::Line(_, line) => {
                     ended = Some(jail::decode(&line));
-                    self.drive.cut_now()?;
+                    self.drives.cut_now()?;
                 }
                 Heard::Closed(0) => return Err(Failure::internal("the drive went away", "was it killed?")),
                 Heard::Closed(_) => {
@@ -189,49 +196,71 @@ impl Trial<'_> {
         }
     }
 
-    /// Mounts one survival, runs the check and, if asked for, the file system's own.
-    fn check(&mut self, variant: u64, kept: Option<&Path>, before: &[Checked]) -> Result<Checked> {
-        let name = stage::own_name("crash");
-        let survival = self.drive.save(variant, &self.stage.path_from_outside(&name))?;
-        let image = self.stage.path(&name);
-        let (verdict, output) = self.verdict(&image)?;
-        let _ = std::fs::remove_file(&image);
-        if let Some(path) = kept {
-            let failed_before = before.iter().any(|checked| checked.verdict != Verdict::Passed);
-            if variant == 0 || verdict != Verdict::Passed && !failed_before {
-                self.drive.save(variant, path)?;
+    /// Mounts one survival, runs the check and, if asked for, the file systems' own.
+    fn check(&mut self, variant: u64, before: &[Checked]) -> Result<Checked> {
+        let names = stage::DRIVE_FILES.map(|file| stage::own_name(&format!("crash-{file}")));
+        let names = &names[..self.specs.len()];
+        let mut survivals = Vec::new();
+        for (drive_index, name) in names.iter().enumerate() {
+            survivals.push(self.drives.save(variant, drive_index, &self.stage.path_from_outside(name))?);
+        }
+        let images: Vec<PathBuf> = names.iter().map(|name| self.stage.path(name)).collect();
+        let (verdict, output) = self.verdict(&images)?;
+        for image in &images {
+            let _ = std::fs::remove_file(image);
+        }
+        let failed_before = before.iter().any(|checked| checked.verdict != Verdict::Passed);
+        if variant == 0 || verdict != Verdict::Passed && !failed_before {
+            for (drive_index, spec) in self.specs.iter().enumerate() {
+                if let Some(path) = &spec.kept {
+                    self.drives.save(variant, drive_index, path)?;
+                }
             }
         }
-        Ok(Checked { variant, survival, verdict, output })
+        Ok(Checked { variant, survivals, verdict, output })
     }
 
-    fn verdict(&self, image: &Path) -> Result<(Verdict, String)> {
-        let device = LoopDevice::attach(image, false)?;
-        let mounted = match self.stage.mount(device, self.args.fs, self.args.mount_opts.as_deref()) {
-            Ok(mounted) => mounted,
-            Err(errno) => return Ok((Verdict::Unmountable(errno.desc().to_owned()), String::new())),
-        };
-        let ended = self.shell(&self.args.check, "check.log")?;
-        self.stage.unmount(&mounted)?;
-        match ended {
-            None => return Ok((Verdict::TimedOut, self.shown("check.log"))),
-            Some(Ended::Exit(0)) => {}
-            Some(ended) => return Ok((Verdict::CheckFailed(ended), self.shown("check.log"))),
-        }
-        if self.args.fsck {
-            match self.tool(&self.args.fs.fsck_words(image), "fsck.log")? {
-                None => return Ok((Verdict::TimedOut, self.shown("fsck.log"))),
-                Some(Ended::Exit(0)) => {}
-                Some(ended) => return Ok((Verdict::FsckFailed(ended), self.shown("fsck.log"))),
+    /// What a survival comes to, and the output that shows it.
+    fn verdict(&self, images: &[PathBuf]) -> Result<(Verdict, String)> {
+        let mut mounted = Vec::new();
+        let mut refused = None;
+        for (drive_index, image) in images.iter().enumerate() {
+            let device = LoopDevice::attach(image, false)?;
+            match self.stage.mount(device, drive_index, &self.specs[drive_index]) {
+                Ok(one) => mounted.push(one),
+                Err(errno) => {
+                    refused = Some(format!("{}: {}", self.specs[drive_index].fs.name(), errno.desc()));
+                    break;
+                }
             }
         }
-        Ok((Verdict::Passed, self.shown("check.log")))
+        let verdict = match refused {
+            Some(why) => Verdict::Unmountable(why),
+            None => match self.shell(&self.args.check, "check.log")? {
+                None => Verdict::TimedOut,
+                Some(Ended::Exit(0)) => Verdict::Passed,
+                Some(ended) => Verdict::CheckFailed(ended),
+            },
+        };
+        mounted.iter().try_for_each(Mounted::unmount)?;
+        if verdict == Verdict::Passed && self.args.fsck {
+            for (spec, image) in self.specs.iter().zip(images) {
+                match self.tool(&spec.fs.fsck_words(image), "fsck.log")? {
+                    None => return Ok((Verdict::TimedOut, self.shown("fsck.log"))),
+                    Some(Ended::Exit(0)) => {}
+                    Some(ended) => return Ok((Verdict::FsckFailed(ended), self.shown("fsck.log"))),
+                }
+            }
+        }
+        let output =
+            if matches!(verdict, Verdict::Unmountable(_)) { String::new() } else { self.shown("check.log") };
+        Ok((verdict, output))
     }
 
     fn shell(&self, script: &str, log: &str) -> Result<Option<Ended>> {
         let deadline = Instant::now() + Duration::from_secs(self.args.timeout_s);
         let words = ["sh", "-c", script].map(OsString::from);
-        self.logged(&words, &self.stage.mount_point(), log, deadline)
+        self.logged(&words, &self.stage.mount_point(0), log, deadline)
     }
 
     fn tool(&self, words: &[OsString], log: &str) -> Result<Option<Ended>> {
@@ -252,7 +281,7 @@ impl Trial<'_> {
     }
 
     fn jail(&self, words: &[OsString], stdout: File, stderr: File) -> Result<Jail> {
-        let directory = self.stage.mount_point();
+        let directory = self.stage.mount_point(0);
         Jail::start(Task { words, directory: &directory, variables: &self.variables, stdout, stderr })
     }
 
@@ -269,4 +298,12 @@ impl Trial<'_> {
         let from = bytes.len().saturating_sub(SHOWN_BYTES);
         String::from_utf8_lossy(&bytes[from..]).into_owned()
     }
+}
+
+/// Makes all that was written to a file system durable.
+fn sync_file_system(root: &Path) -> Result<()> {
+    let synced = File::open(root)
+        .map_err(|error| error.to_string())
+        .and_then(|folder| rustix::fs::syncfs(&folder).map_err(|errno| errno.to_string()));
+    synced.map_err(|error| Failure::call("sync", root, &error))
 }

@@ -1,16 +1,10 @@
-//! The binary on real kernels: an honest writer loses nothing, a lying drive and a writer without syncs are caught, and
-//! nothing is left on the machine however a run ends.
+//! The binary on real kernels: an honest writer loses nothing, a lying drive and a writer without syncs are caught.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::runner::{POWERCUT, can, command, has, records, run};
-
-const ANYTHING_WITHIN: Duration = Duration::from_secs(20);
+use crate::runner::{can, command, has, records, run};
 
 fn ends(trials: &[Value]) -> Vec<i64> {
     trials.iter().map(|trial| trial["exit"].as_i64().unwrap()).collect()
@@ -71,7 +65,7 @@ fn a_lying_drive_is_caught() {
         );
         let found = trial["exit"].as_i64().unwrap();
         assert!([3, 4].contains(&found), "{trial:#?}");
-        assert!(trial["cut"]["pending"].as_u64().unwrap() > 0, "{trial:#?}");
+        assert!(trial["cut"]["drives"][0]["pending"].as_u64().unwrap() > 0, "{trial:#?}");
     }
 }
 
@@ -176,71 +170,4 @@ fn what_cannot_run_is_told_with_its_exit_code() {
     told(&[&head[..], &["--setup", "echo no; exit 9", "--", "true"]].concat(), 1, "--setup failed");
     told(&[&head[..], &["--mkfs-opts", "--nonsense", "--", "true"]].concat(), 1, "mkfs.ext4 failed");
     told(&[&head[..], &["--timeout-s", "1", "--", "sleep", "30"]].concat(), 5, "neither the cut nor the end");
-}
-
-/// Whether the drive of this process is below a loop device.
-fn has_loop_device(powercut: u32) -> bool {
-    let own = format!("/disk-{powercut}");
-    let blocks = std::fs::read_dir("/sys/block").unwrap();
-    let mut backing = blocks
-        .filter_map(|block| std::fs::read_to_string(block.unwrap().path().join("loop/backing_file")).ok());
-    backing.any(|file| file.trim_end().ends_with(&own))
-}
-
-/// Processes whose environment or arguments carry this word.
-fn processes_with(word: &str) -> usize {
-    let all = std::fs::read_dir("/proc").unwrap();
-    let lines = all.filter_map(|entry| std::fs::read(entry.unwrap().path().join("cmdline")).ok());
-    lines.filter(|line| String::from_utf8_lossy(line).contains(word)).count()
-}
-
-/// However it dies: the command's tree, the drive, the mounts and the loop device go with `powercut`.
-#[test]
-fn nothing_is_left_when_powercut_is_killed() {
-    if !can("powercut killed") {
-        return;
-    }
-    let word = format!("powercut-test-{}", std::process::id());
-    // It writes all the time, so that requests are under way, and leaves a child behind in another session.
-    let script = format!(
-        "(: {word}; exec setsid sh -c ': {word}; while :; do echo y; sync -d f; done' > f) & echo up >&2; sleep 1000; : {word}"
-    );
-    let args = [
-        "run",
-        "--fs",
-        "ext4",
-        "--seed",
-        "1",
-        "--cut-after-ms",
-        "50000",
-        "--check",
-        "true",
-        "--",
-        "sh",
-        "-c",
-    ];
-    let mut powercut = Command::new(POWERCUT);
-    powercut.args(args).arg(&script).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut powercut = powercut.spawn().unwrap();
-    // Its own arguments, those of the two shells and of the first process of their namespace.
-    wait_until("the command runs", || processes_with(&word) >= 4 && has_loop_device(powercut.id()));
-    powercut.kill().unwrap();
-    powercut.wait().unwrap();
-    // The pipe closes when the last process that has it, the drive or the command, is gone.
-    let mut rest = String::new();
-    let _ = BufReader::new(powercut.stderr.take().unwrap()).read_line(&mut rest);
-    wait_until("all processes are gone", || processes_with(&word) == 0);
-    wait_until("the loop device is gone", || !has_loop_device(powercut.id()));
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-    assert!(!mounts.contains("powercut"), "{mounts}");
-    assert_eq!(std::fs::read_dir("/run/powercut").unwrap().count(), 0);
-}
-
-/// Waits for something that no event tells of.
-fn wait_until(what: &str, so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !so() {
-        assert!(began.elapsed() < ANYTHING_WITHIN, "not within {ANYTHING_WITHIN:?}: {what}");
-        std::thread::yield_now();
-    }
 }

@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
 
 mod database;
+#[cfg(target_os = "linux")]
+mod leftovers;
 mod live;
 mod model;
 mod runner;
+mod two_drives;

@@ -1,10 +1,10 @@
 //! What a drive with a volatile cache promises, and what a cut leaves of it: pure, so these run everywhere.
 
 use duramen_powercut::content::Content;
-use duramen_powercut::drive::{Cache, Drive, Write};
+use duramen_powercut::drive::{Cache, Counts, Drive, Write};
 use duramen_powercut::moment::{Moment, Span};
 use duramen_powercut::random::Random;
-use duramen_powercut::survival::{SECTOR_BYTES, Survival, survivors};
+use duramen_powercut::survival::{SECTOR_BYTES, Survival, seed_of_drive, survivors};
 
 const SIZE_BYTES: u64 = 1 << 20;
 const BLOCK: usize = 4096;
@@ -135,6 +135,18 @@ fn a_seed_and_a_variant_leave_the_same_content_each_time_and_others_leave_others
     assert!(distinct.len() > 10, "{} of 16", distinct.len());
 }
 
+/// One cut falls on both drives, and each loses its own: on some seed all of one survives and nothing of the other.
+#[test]
+fn each_drive_of_a_run_chooses_by_its_own_seed() {
+    assert_eq!(seed_of_drive(5, 0), 5, "the first drive of two chooses as an only one does");
+    assert_eq!(seed_of_drive(5, 1), seed_of_drive(5, 1));
+    let drive = busy_drive();
+    let kept = |seed, index| survivors(&drive, seed_of_drive(seed, index), 0, &[]).kept;
+    let pairs: Vec<(usize, usize)> = (0..300).map(|seed| (kept(seed, 0), kept(seed, 1))).collect();
+    assert!(pairs.iter().any(|pair| pair.0 >= 63 && pair.1 == 0), "{pairs:?}");
+    assert!(pairs.iter().any(|pair| pair.0 == 0 && pair.1 >= 63), "{pairs:?}");
+}
+
 #[test]
 fn every_kind_of_survival_is_drawn_and_its_counts_add_up() {
     let drive = busy_drive();
@@ -214,17 +226,19 @@ fn an_older_write_never_covers_a_newer_one_that_survived() {
 /// Two flushes under way are answered together: no third one arrives at the count between them.
 #[test]
 fn a_moment_that_was_passed_comes_with_the_next() {
-    let mut drive = drive(Cache::Volatile);
-    for _ in 0..2 {
+    let drives = [0; 2].map(|_| {
+        let mut drive = drive(Cache::Volatile);
         write(&mut drive, 0, 1, BLOCK);
         flush(&mut drive);
-    }
-    let answered = drive.counts();
-    assert!(!Moment::Flushes(3).is_at_flush(answered) && !Moment::Writes(3).is_at_write(answered));
+        drive
+    });
+    let both: Counts = drives.iter().map(Drive::counts).sum();
+    assert_eq!((both.writes, both.flushes), (2, 2));
+    assert!(!Moment::Flushes(3).is_at_flush(both) && !Moment::Writes(3).is_at_write(both));
     for count in [0, 1, 2] {
-        assert!(Moment::Flushes(count).is_at_flush(answered) && Moment::Writes(count).is_at_write(answered));
+        assert!(Moment::Flushes(count).is_at_flush(both) && Moment::Writes(count).is_at_write(both));
     }
-    assert!(!Moment::Writes(1).is_at_flush(answered) && !Moment::Ms(0).is_at_write(answered));
+    assert!(!Moment::Writes(1).is_at_flush(both) && !Moment::Ms(0).is_at_write(both));
 }
 
 #[test]

@@ -1,0 +1,54 @@
+//! What each drive of a run is: the words of the command line, drive by drive.
+//!
+//! Owns what the second drive shares with the first and what it has of its own. It touches no file.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::linux::args::{Cache, RunArgs};
+use crate::linux::environment;
+use crate::linux::failure::Result;
+use crate::linux::file_system::FileSystem;
+
+/// One drive of a run.
+#[derive(Debug)]
+pub(crate) struct DriveSpec<'a> {
+    pub(crate) fs: FileSystem,
+    pub(crate) cache: Cache,
+    pub(crate) mkfs_opts: Option<&'a str>,
+    pub(crate) mount_opts: Option<&'a str>,
+    /// Where it begins, if not with an empty file system.
+    pub(crate) image: Option<PathBuf>,
+    /// Where it is kept as the cut left it.
+    pub(crate) kept: Option<PathBuf>,
+}
+
+/// The drives of a run, the first one first.
+pub(crate) fn all(args: &RunArgs) -> Result<Vec<DriveSpec<'_>>> {
+    let image = args.image.as_deref().map(environment::absolute).transpose()?;
+    let kept = args.keep_image.as_deref().map(environment::absolute).transpose()?;
+    let second = args.second().map(|(fs, cache)| DriveSpec {
+        fs,
+        cache,
+        mkfs_opts: None,
+        mount_opts: None,
+        image: image.as_deref().map(of_second),
+        kept: kept.as_deref().map(of_second),
+    });
+    let first = DriveSpec {
+        fs: args.fs,
+        cache: args.cache,
+        mkfs_opts: args.mkfs_opts.as_deref(),
+        mount_opts: args.mount_opts.as_deref(),
+        image,
+        kept,
+    };
+    Ok(std::iter::once(first).chain(second).collect())
+}
+
+/// The image of the second drive lies beside that of the first: a run keeps both or none.
+fn of_second(image: &Path) -> PathBuf {
+    let mut name = OsString::from(image);
+    name.push(".second");
+    PathBuf::from(name)
+}
