@@ -1,7 +1,8 @@
 //! Loads a Duramen database with acknowledgements, and checks what a power cut left of it: `CMD` and `--check` for `powercut`.
 //!
 //! Owns the promise that is checked (D1, D2): every acknowledged transaction is there with its exact bytes, no transaction
-//! is there in part, nothing is there that was never written, and `check` finds nothing wrong. Then it writes on.
+//! is there in part, nothing is there that was never written, and `check` finds nothing wrong. Then it writes on. What the
+//! database itself calls damaged has another exit code than what it serves wrongly: only the second is silent.
 
 #![allow(
     clippy::disallowed_methods,
@@ -30,8 +31,14 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Commits until the power goes, and prints `ack WRITER NUMBER` after each commit
+    ///
+    /// In `powercut run` with a second drive its log lies there by `sh -c 'exec powercut-duramen load --db db
+    /// --wal "$POWERCUT_SECOND/log"'`.
     Load(LoadArgs),
     /// Opens what is left, looks for everything that was acknowledged, verifies all, and commits once more
+    ///
+    /// Exit codes: 0 all is there; 3 something is missing or wrong and the database did not say so; 4 the database says
+    /// itself that it is damaged, or cannot be opened or read.
     Check(CheckArgs),
 }
 
@@ -79,7 +86,44 @@ enum Level {
     Disk,
 }
 
-type Outcome<T> = Result<T, String>;
+type Outcome<T> = Result<T, Wrong>;
+
+/// Something is missing or wrong, and the database did not say so.
+const SILENT: u8 = 3;
+/// The database said what is wrong.
+const TOLD: u8 = 4;
+
+/// What is not as it was promised.
+#[derive(Debug)]
+struct Wrong {
+    exit: u8,
+    sentence: String,
+}
+
+impl From<duramen::Error> for Wrong {
+    fn from(error: duramen::Error) -> Wrong {
+        Wrong { exit: TOLD, sentence: format!("{error} ({})", error.code()) }
+    }
+}
+
+impl From<String> for Wrong {
+    fn from(sentence: String) -> Wrong {
+        Wrong { exit: SILENT, sentence }
+    }
+}
+
+impl From<&str> for Wrong {
+    fn from(sentence: &str) -> Wrong {
+        Wrong::from(sentence.to_owned())
+    }
+}
+
+impl Wrong {
+    /// The same, and what was done when it came up.
+    fn while_doing(self, doing: &str) -> Wrong {
+        Wrong { sentence: format!("{doing}: {}", self.sentence), ..self }
+    }
+}
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
@@ -88,9 +132,9 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(sentence) => {
-            println!("{sentence}");
-            ExitCode::from(3)
+        Err(wrong) => {
+            println!("{}", wrong.sentence);
+            ExitCode::from(wrong.exit)
         }
     }
 }
@@ -106,7 +150,7 @@ fn open(
     if let Some(wal) = wal {
         options = options.wal_dir(wal);
     }
-    options.open(db).map_err(|error| format!("cannot open: {error} ({})", error.code()))
+    options.open(db).map_err(|error| Wrong::from(error).while_doing("cannot open"))
 }
 
 fn row_key(writer: u32, number: u64) -> Vec<u8> {
@@ -168,11 +212,11 @@ fn commit(db: &Db, writer: u32, number: u64, big_every: u64) -> Outcome<()> {
         tx.put_bytes(TREE, &row_key(writer, number), &value)?;
         tx.put_bytes(TREE, &count_key(writer), &(number + 1).to_be_bytes())
     })
-    .map_err(|error| format!("commit {number} of writer {writer}: {error}"))
+    .map_err(|error| Wrong::from(error).while_doing(&format!("commit {number} of writer {writer}")))
 }
 
 fn found_count(db: &Db, writer: u32) -> Outcome<u64> {
-    let bytes = db.bytes(TREE).get(count_key(writer)).map_err(|error| error.to_string())?;
+    let bytes = db.bytes(TREE).get(count_key(writer))?;
     Ok(bytes.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes))
 }
 
@@ -181,17 +225,18 @@ fn check(args: &CheckArgs) -> Outcome<()> {
     let db = open(&args.db, args.wal.as_ref(), Durability::Disk, None)?;
     let (found, counts) = read_all(&db)?;
     if counts != found {
-        return Err(format!("a transaction is there in part: rows {found:?}, counts {counts:?}"));
+        return Err(format!("a transaction is there in part: rows {found:?}, counts {counts:?}").into());
     }
     for (writer, last) in &acknowledged {
         let there = found.get(writer).copied().unwrap_or(0);
         if there <= *last {
-            return Err(format!("writer {writer}: {} acknowledged, {there} there", last + 1));
+            return Err(format!("writer {writer}: {} acknowledged, {there} there", last + 1).into());
         }
     }
-    let report = db.check().map_err(|error| error.to_string())?;
+    let report = db.check()?;
     if !report.is_clean() || !report.unreached.is_empty() {
-        return Err(format!("check: {:?}, lost extents {:?}", report.problems, report.unreached));
+        let sentence = format!("check: {:?}, lost extents {:?}", report.problems, report.unreached);
+        return Err(Wrong { exit: TOLD, sentence });
     }
     write_on(&db)?;
     let total: u64 = acknowledged.values().map(|last| last + 1).sum();
@@ -204,14 +249,14 @@ type OfWriters = BTreeMap<u32, u64>;
 
 /// The rows of each writer, all in order and with the bytes that were written, and what it counted itself.
 fn read_all(db: &Db) -> Outcome<(OfWriters, OfWriters)> {
-    let snapshot = db.snapshot().map_err(|error| error.to_string())?;
+    let snapshot = db.snapshot()?;
     let (mut counts, mut found) = (OfWriters::new(), OfWriters::new());
     let mut rows = match snapshot.scan_bytes(TREE, KeyRange::all(), Direction::Forward) {
         Ok(rows) => rows,
         Err(error) if error.code() == Code::NoSuchTree => return Ok((found, counts)),
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(error.into()),
     };
-    while let Some((key, bytes)) = rows.next().map_err(|error| error.to_string())? {
+    while let Some((key, bytes)) = rows.next()? {
         let (writer, rest) = key.split_at_checked(4).ok_or("a key that nobody wrote")?;
         let writer = u32::from_be_bytes(writer.try_into().map_err(|_| "a key that nobody wrote")?);
         if rest == b"count" {
@@ -222,12 +267,14 @@ fn read_all(db: &Db) -> Outcome<(OfWriters, OfWriters)> {
         let number = u64::from_be_bytes(rest.try_into().map_err(|_| "a key that nobody wrote")?);
         let expected = found.entry(writer).or_default();
         if number != *expected {
-            return Err(format!("writer {writer}: row {number} follows row {expected}: one is missing"));
+            return Err(
+                format!("writer {writer}: row {number} follows row {expected}: one is missing").into()
+            );
         }
         *expected += 1;
         let big_every = bytes.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         if bytes != value(writer, number, big_every) {
-            return Err(format!("writer {writer}: row {number} has other bytes than were written"));
+            return Err(format!("writer {writer}: row {number} has other bytes than were written").into());
         }
     }
     Ok((found, counts))
@@ -251,5 +298,5 @@ fn acknowledged(args: &CheckArgs) -> Outcome<OfWriters> {
 /// What was recovered can be written to, and closed.
 fn write_on(db: &Db) -> Outcome<()> {
     commit(db, u32::MAX, 0, 1)?;
-    db.close().map_err(|error| format!("cannot close: {error}"))
+    db.close().map_err(|error| Wrong::from(error).while_doing("cannot close"))
 }

@@ -40,6 +40,53 @@ fn what_a_database_acknowledged_survives_on_real_file_systems() {
     assert!(count == 0 || acknowledged > 0, "a check of nothing");
 }
 
+/// One cut while a database is loaded whose log lies on the second drive. `drives` are words for `run`.
+fn cut_apart(drives: &[&str], seed: u64, more: &[&str], writers: &str) -> Value {
+    let seed = seed.to_string();
+    let check = format!("'{DURAMEN}' check --db db --wal \"$POWERCUT_SECOND/log\" --ack \"$POWERCUT_ACK\"");
+    let load = format!("exec '{DURAMEN}' load --db db --wal \"$POWERCUT_SECOND/log\" --writers {writers}");
+    let head = ["--seed", &seed, "--variants", "3", "--check", &check];
+    run(&[drives, &head[..], more, &["--", "sh", "-c", &load]].concat())
+}
+
+/// D1, D2 with the log on a file system of its own: one power, two drives, each loses what it likes.
+#[test]
+fn what_a_database_acknowledged_survives_with_its_log_on_a_second_file_system() {
+    let cells: [(&[&str], &str); 3] = [
+        (&["--fs", "ext4", "--second-fs", "xfs"], "16"),
+        (&["--fs", "xfs", "--second-fs", "ext4", "--second-cache", "writethrough"], "1"),
+        (&["--fs", "btrfs", "--second-fs", "btrfs"], "16"),
+    ];
+    let mut acknowledged = Vec::new();
+    for (seed, (drives, writers)) in (1..).zip(cells) {
+        let what = format!("a log on a second file system: {}", drives.join(" "));
+        if ![drives[1], drives[3]].iter().all(|fs| has(&format!("mkfs.{fs}"), &what)) {
+            continue;
+        }
+        let told = cut_apart(drives, seed, &["--cut-after-writes", "300..3000", "--fsck"], writers);
+        assert_eq!(told["exit"], 0, "{told:#}");
+        acknowledged.push(told["ack_lines"].as_u64().unwrap());
+    }
+    assert!(acknowledged.is_empty() || acknowledged.iter().sum::<u64>() > 0, "a check of nothing");
+}
+
+/// A lying drive under the log loses commits; under the data it loses what only the log knows of, and an honest log has
+/// the database say so itself (exit code 4 of the checker) instead of serving less (exit code 3).
+#[test]
+fn a_lying_drive_under_the_log_or_under_the_data_is_caught() {
+    if !can("Duramen with a lying drive beside an honest one") {
+        return;
+    }
+    for (data, log) in [("volatile", "lying"), ("lying", "volatile")] {
+        let drives = ["--fs", "ext4", "--cache", data, "--second-fs", "ext4", "--second-cache", log];
+        let told = cut_apart(&drives, 3, &["--cut-after-writes", "1500..2500"], "1");
+        assert!([3, 4].contains(&told["exit"].as_i64().unwrap()), "{told:#}");
+        let checks = told["checks"].as_array().unwrap();
+        let silent = checks.iter().any(|check| check["why"].as_str().unwrap().ends_with("exit code 3"));
+        assert!(data != "lying" || !silent, "{told:#}");
+    }
+}
+
 /// A drive that lies, and a level that promises nothing of a power cut: the check must see what is lost.
 #[test]
 fn a_lying_drive_and_a_weaker_level_lose_what_was_acknowledged() {
