@@ -255,7 +255,7 @@ fn create(disk: &Arc<dyn Disk>, path: &Path, wal_dir: &Path, options: &Options) 
         file.sync_data().map_err(|e| Error::io("sync", &fresh, &e))?;
     }
     // The log's name is durable before the data file has its own: data without a log is damage, not a beginning.
-    let logs = wal_dir.parent().unwrap_or(path);
+    let logs = directory_of(wal_dir);
     disk.sync_dir(logs).map_err(|e| Error::io("sync", logs, &e))?;
     disk.rename(&fresh, &data).map_err(|e| Error::io("rename", &fresh, &e))
 }
@@ -264,11 +264,15 @@ fn create(disk: &Arc<dyn Disk>, path: &Path, wal_dir: &Path, options: &Options) 
 /// checkpoint: a creation that was cut short between naming the data file and this left names that only the
 /// kernel's cache may hold (D1).
 fn sync_names(disk: &dyn Disk, path: &Path, wal_dir: &Path) -> Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    for directory in [wal_dir.parent().unwrap_or(path), path, parent] {
+    for directory in [directory_of(wal_dir), path, directory_of(path)] {
         disk.sync_dir(directory).map_err(|e| Error::io("sync", directory, &e))?;
     }
     Ok(())
+}
+
+/// The directory that holds the name of `path`: of a path of one word it is the current one.
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 impl RecoveryStats {

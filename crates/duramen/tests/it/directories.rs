@@ -191,3 +191,14 @@ fn figures_have_names() {
     assert_eq!(commits(&commit), 1);
     assert!(log.sync_count > 0 && space.file_blocks > 0 && !recovery.torn);
 }
+
+/// A path of one word names something in the current directory.
+#[test]
+fn a_log_directory_may_be_one_word() {
+    let name = format!("log-of-one-word-{}", std::process::id());
+    let scratch = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let opened = Db::options().wal_dir(&name).open(scratch.path().join("db"));
+    let opened = opened.map(drop).map_err(|error| error.to_string());
+    std::fs::remove_dir_all(&name).unwrap();
+    assert_eq!(opened, Ok(()));
+}
