@@ -5,7 +5,7 @@
 //! reduction length (u16, 0xFFFF for "not known"), reduction.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::heads::Heads;
 use super::place::{Place, Reduction};
@@ -101,6 +101,8 @@ pub struct Inner {
     separators: Arc<Separators>,
     chunks: Box<[Arc<[Slot]>]>,
     child_count: usize,
+    /// Reductions of whole chunks, once somebody asked for them.
+    reductions: OnceLock<Box<[OnceLock<Reduction>]>>,
 }
 
 impl Inner {
@@ -113,7 +115,13 @@ impl Inner {
         while slots.peek().is_some() {
             chunks.push(slots.by_ref().take(CHUNK_SLOTS).collect());
         }
-        Inner { level, separators: Arc::new(separators), chunks: chunks.into(), child_count }
+        Inner {
+            level,
+            separators: Arc::new(separators),
+            chunks: chunks.into(),
+            child_count,
+            reductions: OnceLock::new(),
+        }
     }
 
     /// The same node with some children replaced, separators unchanged. `changed` is sorted by index.
@@ -128,7 +136,13 @@ impl Inner {
             }
         }
         let separators = Arc::clone(&self.separators);
-        Inner { level: self.level, separators, chunks, child_count: self.child_count }
+        Inner {
+            level: self.level,
+            separators,
+            chunks,
+            child_count: self.child_count,
+            reductions: OnceLock::new(),
+        }
     }
 
     /// Number of children.
@@ -139,6 +153,12 @@ impl Inner {
     /// Child `index`.
     pub fn slot(&self, index: usize) -> &Slot {
         &self.chunks[index / CHUNK_SLOTS][index % CHUNK_SLOTS]
+    }
+
+    /// The children of chunk `chunk`, and the cell that keeps what they reduce to.
+    pub fn chunk(&self, chunk: usize) -> (&[Slot], &OnceLock<Reduction>) {
+        let cells = || self.chunks.iter().map(|_| OnceLock::new()).collect();
+        (&self.chunks[chunk], &self.reductions.get_or_init(cells)[chunk])
     }
 
     /// All children in order.
@@ -153,7 +173,8 @@ impl Inner {
 
     /// Bytes in memory, about: those it shares with other versions counted, what its slots hold charged by itself.
     pub fn heap_bytes(&self) -> usize {
-        let chunks = self.chunks.len() * size_of::<Arc<[Slot]>>() + self.child_count * size_of::<Slot>();
+        let chunk = size_of::<Arc<[Slot]>>() + size_of::<OnceLock<Reduction>>();
+        let chunks = self.chunks.len() * chunk + self.child_count * size_of::<Slot>();
         self.separators.heap_bytes() + chunks
     }
 

@@ -2,6 +2,7 @@
 
 use super::KeyRange;
 use super::big::BigRef;
+use super::inner::{CHUNK_SLOTS, Inner};
 use super::leaf::{Leaf, StoredValue};
 use super::node::{Body, Node};
 use super::place::Reduction;
@@ -25,11 +26,13 @@ struct Walk<'a> {
     fold: Fold<'a>,
     nodes_touched: u64,
     key: Vec<u8>,
+    /// Reductions of chunks that were computed before are used, and kept.
+    remembers: bool,
 }
 
 impl<'a> Walk<'a> {
     fn new(pages: &'a Pages, reducer: &'a dyn Reducer) -> Walk<'a> {
-        Walk { pages, reducer, fold: Fold::new(reducer), nodes_touched: 0, key: Vec::new() }
+        Walk { pages, reducer, fold: Fold::new(reducer), nodes_touched: 0, key: Vec::new(), remembers: true }
     }
 }
 
@@ -69,7 +72,7 @@ pub fn node_reduction<'n>(pages: &Pages, node: &'n Node, reducer: &dyn Reducer) 
 /// # Errors
 /// As [`reduce`].
 pub fn fresh_reduction(pages: &Pages, node: &Node, reducer: &dyn Reducer) -> Result<Vec<u8>> {
-    let mut walk = Walk::new(pages, reducer);
+    let mut walk = Walk { remembers: false, ..Walk::new(pages, reducer) };
     walk.inside(node, None, None)?;
     walk.fold.finish().ok_or_else(|| Error::invalid("an empty node has no reduction"))
 }
@@ -78,10 +81,9 @@ impl Walk<'_> {
     fn slot(&mut self, slot: &Slot, from: Option<&[u8]>, to: Option<&[u8]>) -> Result<()> {
         if from.is_none()
             && to.is_none()
-            && let Some(place) = slot.place()
-            && let Some(reduction) = place.reduction.bytes()
+            && let Some(added) = slot.with_reduction(|reduction| self.fold.add(reduction))
         {
-            return self.fold.add(reduction);
+            return added;
         }
         let node = slot.load(self.pages, false)?;
         if from.is_none() && to.is_none() {
@@ -102,14 +104,37 @@ impl Walk<'_> {
             Body::Inner(inner) => {
                 let first = from.map_or(0, |key| inner.separators().child_of(key));
                 let last = to.map_or(inner.len() - 1, |key| inner.separators().child_of(key));
-                for child in first..=last {
+                let mut child = first;
+                while child <= last {
                     let from = from.filter(|_| child == first);
-                    let to = to.filter(|_| child == last);
-                    self.slot(inner.slot(child), from, to)?;
+                    let to_here = to.filter(|_| child == last);
+                    let whole = child.is_multiple_of(CHUNK_SLOTS)
+                        && from.is_none()
+                        && (child + CHUNK_SLOTS <= last || to.is_none() && last + 1 == inner.len());
+                    if whole && self.remembers {
+                        self.chunk(inner, child / CHUNK_SLOTS)?;
+                        child += CHUNK_SLOTS;
+                    } else {
+                        self.slot(inner.slot(child), from, to_here)?;
+                        child += 1;
+                    }
                 }
                 Ok(())
             }
         }
+    }
+
+    /// All children of a chunk: joined once, and remembered.
+    fn chunk(&mut self, inner: &Inner, chunk: usize) -> Result<()> {
+        let (slots, cell) = inner.chunk(chunk);
+        if let Some(known) = cell.get().and_then(Reduction::bytes) {
+            return self.fold.add(known);
+        }
+        let mut walk = Walk::new(self.pages, self.reducer);
+        slots.iter().try_for_each(|slot| walk.slot(slot, None, None))?;
+        self.nodes_touched += walk.nodes_touched;
+        let value = walk.fold.finish().ok_or_else(|| Error::invalid("an empty node has no reduction"))?;
+        self.fold.add(cell.get_or_init(|| Reduction::of(&value)).bytes().unwrap_or_default())
     }
 
     fn entry(&mut self, leaf: &Leaf, index: usize) -> Result<()> {

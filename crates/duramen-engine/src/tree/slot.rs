@@ -131,6 +131,15 @@ impl Slot {
         own().or_else(|| self.peek().and_then(|node| node.place().cloned())).or_else(own)
     }
 
+    /// Hands the child's reduction to `use_it`, if it is known without a look into the child.
+    pub fn with_reduction<T>(&self, use_it: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        if let Some(known) = self.hold.place.get().and_then(|place| place.reduction.bytes()) {
+            return Some(use_it(known));
+        }
+        let node = self.peek()?;
+        node.reduction().get()?.bytes().map(use_it)
+    }
+
     /// Lets go of the child if it can be read again.
     pub fn evict(&self) {
         let Some(node) = self.peek() else { return };
