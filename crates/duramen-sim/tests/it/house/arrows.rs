@@ -8,8 +8,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("duramen-derive", &[]),
     ("duramen-engine", &["duramen-disk"]),
     ("duramen", &["duramen-engine", "duramen-disk", "duramen-derive"]),
-    ("duramen-cli", &["duramen"]),
-    ("duramen-bench", &["duramen"]),
+    ("duramen-report", &[]),
+    ("duramen-cli", &["duramen", "duramen-report"]),
+    ("duramen-bench", &["duramen", "duramen-report"]),
     ("duramen-sim", &["duramen", "duramen-engine", "duramen-disk", "duramen-derive"]),
     ("duramen-powercut", &["duramen", "duramen-engine", "duramen-disk", "duramen-derive"]),
 ];
@@ -92,6 +93,7 @@ fn an_arrow_against_the_grain_is_found() {
     check("duramen-engine", "[dev-dependencies]\nduramen-sim = { path = \"../duramen-sim\" }", 1);
     check("duramen-cli", "[dependencies]\nduramen.workspace = true\nduramen-engine.workspace = true", 1);
     check("duramen-disk", "[dependencies.duramen-engine]\nworkspace = true", 1);
+    check("duramen-report", "[dependencies]\nduramen.workspace = true", 1);
     check("duramen-disk", "[target.'cfg(unix)'.dependencies]\nengine = { package = \"duramen-engine\" }", 1);
     check("duramen-sim", "[dependencies]\nduramen-cli.workspace = true", 1);
     check("duramen-derive", "[dependencies]\nduramen.workspace = true", 1);
