@@ -23,6 +23,7 @@ mod fact;
 mod kernel;
 mod machine;
 mod medium;
+mod meter;
 mod mounts;
 mod report;
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub use self::fact::{DeviceNumber, Fact};
 pub use self::kernel::{DirectAlign, Inodes, Kernel, PathFacts, RunningKernel};
 pub use self::machine::{Machine, MemoryLimit};
 pub use self::medium::Medium;
+pub use self::meter::{Counted, Meter, Reading};
 pub use self::mounts::FileSystemClass;
 pub use self::report::{Layer, Mounted, Part, Report, Space};
 pub use self::trust::{Trust, Verdict, judge};

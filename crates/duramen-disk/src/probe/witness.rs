@@ -1,18 +1,16 @@
 //! The flush witness: a burst of small commits, and what the disks counted meanwhile.
 //!
-//! Owns the probe file (made, overwritten, removed; also after an error) and the reading of the counters. It writes
-//! through the same [`Disk`] as the engine, so that it sees what the engine would get. It never judges: `trust.rs` does.
-//! Counters: field 5 (writes) and 16 (flushes, since Linux 5.5) of `/sys/dev/block/MAJOR:MINOR/stat`, as in the kernel's
-//! `Documentation/block/stat.rst`.
+//! Owns the probe file (made, overwritten, removed; also after an error). It writes through the same [`Disk`] as the engine,
+//! so that it sees what the engine would get. It never judges: `trust.rs` does. The counters are read by `meter.rs`.
 
 use std::io;
 
-use super::device::{self, Device};
+use super::Host;
 use super::fact::{DeviceNumber, Fact};
 use super::kernel::DirectAlign;
+use super::meter::Meter;
 use super::report::Report;
 use super::trust::{Verdict, judge};
-use super::{Host, Tree};
 use crate::{Access, Disk, File, write_zeroes};
 
 /// What the probe file's name begins with: a witness that was killed leaves it behind.
@@ -75,6 +73,14 @@ impl Burst {
         let all = all.filter(|_| !self.disks.is_empty())?;
         Some(all as f64 / f64::from(self.commits))
     }
+
+    /// Bytes written to all disks for each sync.
+    #[must_use]
+    pub fn bytes_per_sync(&self) -> Option<f64> {
+        let all: Option<u64> = self.disks.iter().map(|disk| disk.bytes).sum();
+        let all = all.filter(|_| !self.disks.is_empty())?;
+        Some(all as f64 / f64::from(self.commits))
+    }
 }
 
 /// Quantiles of the commits of a burst, in nanoseconds.
@@ -103,6 +109,8 @@ pub struct DiskCount {
     pub flushes: Option<u64>,
     /// Writes completed; `None` if it does not count them.
     pub writes: Option<u64>,
+    /// Bytes of these writes; `None` if it does not count them.
+    pub bytes: Option<u64>,
 }
 
 /// Writes `commits` small commits into a file of its own in the report's directory, and says what reached the disks.
@@ -149,9 +157,8 @@ fn measure(
 ) -> io::Result<Burst> {
     write_zeroes(file, 0, u64::from(PLACE_COUNT) * COMMIT_BYTES as u64)?;
     file.sync_data()?;
-    let sys = host.sys();
-    let disks: Vec<&Device> = report.disks().collect();
-    let before: Vec<Counters> = disks.iter().map(|disk| Counters::read(&sys, disk)).collect();
+    let meter = Meter::new(host, report);
+    let before = meter.read();
     let mut each_ns = Vec::with_capacity(commits as usize);
     // Bytes that no device can compress into nothing or know already.
     let mut bytes = [0u8; COMMIT_BYTES];
@@ -169,38 +176,16 @@ fn measure(
         file.sync_data()?;
         each_ns.push(disk.monotonic_ns().saturating_sub(start_ns));
     }
-    let count = |(disk, before): (&&Device, Counters)| {
-        let after = Counters::read(&sys, disk);
-        DiskCount {
-            number: disk.number,
-            name: disk.name.clone(),
-            flushes: grown(before.flushes, after.flushes),
-            writes: grown(before.writes, after.writes),
-        }
-    };
-    let disks = disks.iter().zip(before).map(count).collect();
+    let counted = meter.read();
+    let disks = report.disks().zip(counted.each_since(&before)).map(|(disk, counted)| DiskCount {
+        number: disk.number,
+        name: disk.name.clone(),
+        flushes: counted.flushes,
+        writes: counted.writes,
+        bytes: counted.bytes,
+    });
+    let disks = disks.collect();
     Ok(Burst { commits, latency: Quantiles::of(each_ns), disks })
-}
-
-/// What a disk has counted since it is there.
-#[derive(Debug, Clone, Copy)]
-struct Counters {
-    flushes: Option<u64>,
-    writes: Option<u64>,
-}
-
-impl Counters {
-    /// Nothing of a disk whose statistics are known to be off.
-    fn read(sys: &Tree, disk: &Device) -> Counters {
-        let text = sys.text(&format!("{}/stat", device::folder(disk.number)));
-        let text = text.ok().filter(|_| !disk.statistics.is(&false)).unwrap_or_default();
-        let field = |number: usize| text.split_whitespace().nth(number - 1)?.parse().ok();
-        Counters { flushes: field(16), writes: field(5) }
-    }
-}
-
-fn grown(before: Option<u64>, after: Option<u64>) -> Option<u64> {
-    after?.checked_sub(before?)
 }
 
 impl Quantiles {

@@ -56,12 +56,12 @@ impl CountingDisk {
     }
 }
 
-/// Adds one to a field of a `stat` file, counted from 1.
-fn count(stat: &Path, field: usize) {
+/// Adds to a field of a `stat` file, counted from 1.
+fn count(stat: &Path, field: usize, more: u64) {
     let text = fs::read_to_string(stat).unwrap();
     let mut fields: Vec<u64> = text.split_whitespace().map(|field| field.parse().unwrap()).collect();
     if let Some(value) = fields.get_mut(field - 1) {
-        *value += 1;
+        *value += more;
     }
     fs::write(stat, fields.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")).unwrap();
 }
@@ -73,8 +73,12 @@ impl File for CountingFile {
             return Err(io::Error::other("the sync failed"));
         }
         self.state.clock_ns.fetch_add(behaviour.sync_ns, Ordering::Relaxed);
-        behaviour.flushed.iter().for_each(|stat| count(stat, 16));
-        behaviour.written.iter().for_each(|stat| count(stat, 5));
+        behaviour.flushed.iter().for_each(|stat| count(stat, 16, 1));
+        behaviour.written.iter().for_each(|stat| {
+            count(stat, 5, 1);
+            // 4 KiB in sectors of 512 bytes.
+            count(stat, 7, 8);
+        });
         self.inner.sync_data()
     }
 

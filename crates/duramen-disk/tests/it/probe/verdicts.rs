@@ -4,7 +4,7 @@ use std::path::Path;
 
 use duramen_disk::Disk;
 use duramen_disk::probe::{
-    Burst, DiskCount, Quantiles, Report, Trust, Verdict, Witness, judge, probe, witness,
+    Burst, Counted, DiskCount, Meter, Quantiles, Report, Trust, Verdict, Witness, judge, probe, witness,
 };
 
 use super::counting::{Behaviour, CountingDisk};
@@ -31,6 +31,7 @@ fn burst(report: &Report, seen: Seen) -> Burst {
         name: disk.name.clone(),
         flushes: seen.flushes,
         writes: seen.writes,
+        bytes: None,
     };
     Burst {
         commits: COMMITS,
@@ -195,6 +196,7 @@ fn the_witness_counts_what_reached_the_disk_and_removes_its_file() {
     let told = ran(&unpacked, &disk, path).unwrap();
     assert_eq!(told.verdict.trust, Trust::Verified, "{}", told.verdict.reason);
     assert_eq!((told.burst.flushes_per_sync(), told.burst.writes_per_sync()), (Some(1.0), Some(1.0)));
+    assert_eq!(told.burst.bytes_per_sync(), Some(4096.0));
     assert_eq!((told.burst.latency.min_ns, told.burst.latency.max_ns), (70_000, 70_000));
     assert_eq!(disk.inner.list(path).unwrap(), Vec::<std::path::PathBuf>::new());
 
@@ -206,6 +208,33 @@ fn the_witness_counts_what_reached_the_disk_and_removes_its_file() {
     let failing = CountingDisk::new(path, Behaviour { fails_at: Some(9), ..honest });
     assert_eq!(ran(&unpacked, &failing, path).unwrap_err().to_string(), "the sync failed");
     assert_eq!(failing.inner.list(path).unwrap(), Vec::<std::path::PathBuf>::new());
+}
+
+/// Figures of a device say which file they are from; where there is none they are unknown, not 0.
+#[test]
+fn what_disks_count_is_read_with_its_source() {
+    let counted = |name: &str, work: &dyn Fn(&Recording, &Unpacked)| {
+        let recording = Recording::load(name);
+        let unpacked = recording.unpack();
+        let report = probe(&unpacked.host, Path::new("/srv/db")).unwrap();
+        let meter = Meter::new(&unpacked.host, &report);
+        let before = meter.read();
+        work(&recording, &unpacked);
+        (meter.source(), meter.read().since(&before))
+    };
+    let write = |recording: &Recording, unpacked: &Unpacked| {
+        let path = Path::new("/srv/db");
+        let disk = CountingDisk::new(path, behaviour(recording, unpacked));
+        ran(unpacked, &disk, path).unwrap();
+    };
+    let (source, told) = counted("crypt-lvm-nvme", &write);
+    let (writes, bytes) = (u64::from(COMMITS) + 1, (u64::from(COMMITS) + 1) * 4096);
+    assert!(source.value.is_some_and(|source| source.starts_with("/sys/") && source.contains("nvme0n1")));
+    // One more than commits: the sync of the zeroes before them.
+    assert_eq!(told, Counted { flushes: Some(writes), writes: Some(writes), bytes: Some(bytes) });
+    let (source, told) = counted("nfs", &|_, _| {});
+    assert_eq!((source.value, told), (None, Counted::default()));
+    assert!(counted("nvme-multipath", &|_, _| {}).0.value.is_none(), "its statistics are off");
 }
 
 #[test]
