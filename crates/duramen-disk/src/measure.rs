@@ -1,20 +1,30 @@
 //! What one durable write costs in a directory: the ways to make a record durable, side by side, every call timed by
-//! itself.
+//! itself; how often to sync ([`intervals`]), how many threads share syncs ([`parallel()`]), and jobs of reads and writes
+//! ([`Mix`]).
 //!
 //! Owns the strategies and the files they write; [`Summary`] says what came out. Nothing here judges a disk: that is the
 //! probe's. Times are nanoseconds of [`Disk::monotonic_ns`].
 
+mod drift;
 mod interval;
 mod lane;
+mod mix;
+mod parallel;
+mod scratch;
 mod summary;
+mod tally;
 
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+pub use drift::{BASELINE_COUNT, Baseline, DRIFT_COUNT, baseline, drift};
 pub use interval::{Interval, intervals};
 pub use lane::{Lane, MEASURE_PREFIX};
+pub use mix::{Job, Mix, Outcome, Pattern};
+pub use parallel::{Crowd, CrowdTurn, GAIN_MIN, ParallelPlan, Rates, Sharing, parallel, stops_paying};
 pub use summary::{Summary, quantile};
+pub use tally::Tally;
 
 use crate::{Disk, OsDisk, SyncMethod};
 
@@ -182,6 +192,7 @@ pub fn run<C>(
             let before = counters();
             series.rounds.push(turn(lane, plan)?);
             series.counters.push((before, counters()));
+            lane.settle()?;
         }
     }
     Ok(lanes.into_iter().map(|(_, series)| series).collect())

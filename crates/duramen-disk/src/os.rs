@@ -21,6 +21,7 @@ mod platform;
 mod process;
 #[cfg(test)]
 mod tests;
+mod workers;
 
 use std::fs::{self, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
@@ -32,6 +33,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use self::aligned::AlignedPool;
 pub use self::process::process_id;
+pub(crate) use self::workers::together;
 use crate::probe::{self, Effect};
 use crate::{
     Access, DIRECT_ALIGN_BYTES, Disk, DurableWriteError, File, FileSystem, Lock, LockError, OpenMode,

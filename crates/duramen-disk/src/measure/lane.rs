@@ -130,6 +130,14 @@ impl Lane {
         Ok(took)
     }
 
+    /// Has everything written out, so that what this strategy left to the kernel is not in the way of the next one.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn settle(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
     /// Where the file lies, while it does.
     #[must_use]
     pub fn path(&self) -> &Path {

@@ -96,3 +96,91 @@ fn a_lane_goes_round_where_its_file_ends() {
         }
     }
 }
+
+#[test]
+fn more_threads_stop_paying_where_no_larger_number_gains_a_tenth_a_doubling() {
+    let check = |rates: &[u64], expected| {
+        let rates: Vec<(u32, u64)> =
+            rates.iter().enumerate().map(|(step, rate)| (1 << step, *rate)).collect();
+        assert_eq!(stops_paying(&rates), expected, "{rates:?}");
+    };
+    check(&[100, 190, 350, 360, 355], Some(4));
+    check(&[100, 190, 350, 700], None);
+    check(&[100, 101, 102, 103], Some(1));
+    // One weak step does not end the climb: two threads often only take turns, and four share.
+    check(&[100, 103, 250, 255], Some(4));
+    check(&[100, 50, 30], Some(1));
+    check(&[100], None);
+    check(&[], None);
+    // A number between: from 8 to 12 threads is not a whole doubling.
+    assert_eq!(stops_paying(&[(8, 100), (12, 107)]), None);
+    assert_eq!(stops_paying(&[(8, 100), (12, 105)]), Some(8));
+}
+
+#[test]
+fn threads_write_to_one_file_and_to_a_file_each_and_leave_nothing_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = ParallelPlan {
+        threads: vec![1, 3],
+        record_bytes: 512,
+        rounds: 2,
+        turn: std::time::Duration::from_nanos(1),
+    };
+    let crowds = parallel(directory.path(), &plan, &|| true).unwrap();
+    let turns: Vec<_> =
+        crowds.iter().map(|crowd| (crowd.threads, crowd.sharing, crowd.turns.len())).collect();
+    let one = |threads| [(threads, Sharing::OneFile, 2), (threads, Sharing::FileEach, 2)];
+    assert_eq!(turns, [one(1), one(3)].concat());
+    for crowd in &crowds {
+        // Each thread writes one record, however short the turn.
+        assert!(crowd.turns.iter().all(|turn| turn.samples.len() >= crowd.threads as usize), "{crowd:?}");
+        assert!(crowd.summary().is_some());
+        let rates = crowd.rates().unwrap();
+        assert!(rates.least <= rates.median && rates.median <= rates.most);
+    }
+    let ended = parallel(directory.path(), &plan, &|| false).unwrap();
+    assert!(ended.iter().all(|crowd| crowd.turns.is_empty() && crowd.rates().is_none()));
+    assert_eq!(OsDisk::new().list(directory.path()).unwrap().len(), 0);
+}
+
+/// The default of the laboratory, small; all mixes count what they did, and reads find whole blocks everywhere.
+#[test]
+fn a_job_reads_and_writes_as_it_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let job = Job {
+        block_bytes: 4096,
+        reads_percent: 0,
+        pattern: Pattern::Random,
+        threads: 1,
+        outstanding: 1,
+        file_bytes: 1 << 20,
+        is_synced: true,
+        is_direct: false,
+    };
+    for (job, has_reads, has_writes) in [
+        (job, false, true),
+        (Job { reads_percent: 100, pattern: Pattern::Sequential, ..job }, true, false),
+        (Job { threads: 2, outstanding: 3, is_synced: false, file_bytes: 3 << 20, ..job }, false, true),
+    ] {
+        let mix = Mix::prepare(directory.path(), job, &|| true).unwrap().unwrap();
+        for _ in 0..2 {
+            let outcome = mix.run(std::time::Duration::ZERO, &|| true).unwrap();
+            assert_eq!((outcome.reads.count() > 0, outcome.writes.count() > 0), (has_reads, has_writes));
+            assert_eq!(outcome.reads.count() + outcome.writes.count(), job.workers() as u64, "one each");
+        }
+    }
+    let direct = Job { is_direct: true, ..job };
+    match Mix::prepare(directory.path(), direct, &|| true) {
+        Ok(mix) => {
+            assert_eq!(mix.unwrap().run(std::time::Duration::ZERO, &|| true).unwrap().writes.count(), 1)
+        }
+        Err(error) => assert_eq!(error.kind(), io::ErrorKind::Unsupported),
+    }
+    assert!(Mix::prepare(directory.path(), job, &|| false).unwrap().is_none());
+    let huge = Job { file_bytes: u64::MAX / 8192 * 4096, ..job };
+    assert_eq!(
+        Mix::prepare(directory.path(), huge, &|| true).unwrap_err().kind(),
+        io::ErrorKind::StorageFull
+    );
+    assert_eq!(OsDisk::new().list(directory.path()).unwrap().len(), 0);
+}

@@ -1,0 +1,220 @@
+//! A job of reads and writes as storage benchmarks make it: block size, mix, pattern, threads, operations in flight.
+//!
+//! Owns the file and the workers. An operation in flight is a blocking call in a thread of its own: what the device sees is
+//! the same, and every call is timed by itself.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::scratch::Scratch;
+use super::tally::Tally;
+use crate::memory::Random;
+use crate::os::together;
+use crate::{Disk, DurableWriteError, File, OsDisk, SyncMethod};
+
+/// Bytes of the file that are filled between two questions whether to go on.
+const FILL_BYTES: usize = 1 << 20;
+
+/// Room that a full measurement leaves to others.
+const SPARE_BYTES: u64 = 64 << 20;
+
+/// Which block comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pattern {
+    /// Any, each as likely as the others.
+    Random,
+    /// The one after the last; each thread begins in a part of the file of its own.
+    Sequential,
+}
+
+/// What is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Job {
+    /// Bytes of an operation.
+    pub block_bytes: usize,
+    /// Reads of a hundred operations.
+    pub reads_percent: usize,
+    /// Where.
+    pub pattern: Pattern,
+    /// Threads.
+    pub threads: usize,
+    /// Operations that each thread has in flight.
+    pub outstanding: usize,
+    /// Bytes of the file: a multiple of a block.
+    pub file_bytes: u64,
+    /// Each write is durable before the next one of its worker.
+    pub is_synced: bool,
+    /// Past the kernel's cache.
+    pub is_direct: bool,
+}
+
+impl Job {
+    /// Calls in flight at the same time: blocking threads.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.threads * self.outstanding
+    }
+}
+
+/// What came of a job.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Outcome {
+    /// How long it took, in nanoseconds.
+    pub took_ns: u64,
+    /// Reads.
+    pub reads: Tally,
+    /// Writes, each with its sync where the job wants one.
+    pub writes: Tally,
+}
+
+/// A job and its file, to be run once or again and again.
+#[derive(Debug)]
+pub struct Mix {
+    job: Job,
+    scratch: Scratch,
+}
+
+impl Mix {
+    /// Makes the file and fills it with bytes that no layer can compress; `None` if `go_on` said `false` meanwhile.
+    ///
+    /// # Errors
+    /// `StorageFull` if there is not that much room, before anything is written; `Unsupported` if the file system refuses
+    /// direct writes; what the system said otherwise.
+    pub fn prepare(directory: &Path, job: Job, go_on: &(dyn Fn() -> bool + Sync)) -> io::Result<Option<Mix>> {
+        let room = OsDisk::new().file_system(directory)?;
+        let wanted = job.file_bytes.saturating_add(SPARE_BYTES);
+        // A system that tells no space says 0 of both.
+        if room.total_bytes > 0 && room.free_bytes < wanted {
+            let text =
+                format!("{} bytes are free, the file and some room to spare want {wanted}", room.free_bytes);
+            return Err(io::Error::new(io::ErrorKind::StorageFull, text));
+        }
+        let mix = Mix { job, scratch: Scratch::make(directory, |_| Ok(()))? };
+        // Refused before the long part, if it is refused.
+        mix.open()?;
+        let file = mix.scratch.open(SyncMethod::Fdatasync)?;
+        if !fill(&*file, job.file_bytes, go_on)? {
+            return Ok(None);
+        }
+        file.sync_data()?;
+        Ok(Some(mix))
+    }
+
+    /// Runs the job for as long as `lasts`, or until `go_on` says `false`; each worker does one operation at least.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn run(&self, lasts: Duration, go_on: &(dyn Fn() -> bool + Sync)) -> io::Result<Outcome> {
+        let clock = OsDisk::new();
+        let lasts_ns = u64::try_from(lasts.as_nanos()).unwrap_or(u64::MAX);
+        let blocks = (self.job.file_bytes / self.job.block_bytes as u64).max(1);
+        let cursors: Vec<AtomicU64> = (0..self.job.threads as u64)
+            .map(|thread| AtomicU64::new(blocks * thread / self.job.threads as u64))
+            .collect();
+        // A handle each, because direct calls keep a buffer with it.
+        let mut workers = Vec::new();
+        for index in 0..self.job.workers() {
+            let seed = clock.random();
+            workers.push((self.open()?, seed, index % self.job.threads));
+        }
+        let work = |index: usize| -> io::Result<Outcome> {
+            let (file, seed, thread) = &workers[index];
+            let mut worker = Worker::new(&self.job, &**file, *seed);
+            let started = clock.monotonic_ns();
+            let mut outcome = Outcome::default();
+            loop {
+                let block = match self.job.pattern {
+                    Pattern::Random => worker.random.bits() % blocks,
+                    Pattern::Sequential => cursors[*thread].fetch_add(1, Ordering::Relaxed) % blocks,
+                };
+                let is_read = worker.random.chance(self.job.reads_percent, 100);
+                let begun = clock.monotonic_ns();
+                worker.operate(is_read, block * self.job.block_bytes as u64)?;
+                let now = clock.monotonic_ns();
+                let tally = if is_read { &mut outcome.reads } else { &mut outcome.writes };
+                tally.add(now - begun);
+                outcome.took_ns = now - started;
+                if outcome.took_ns >= lasts_ns || !go_on() {
+                    return Ok(outcome);
+                }
+            }
+        };
+        let mut all = Outcome::default();
+        for ended in together(workers.len(), work)? {
+            let one = ended?;
+            all.took_ns = all.took_ns.max(one.took_ns);
+            all.reads.merge(&one.reads);
+            all.writes.merge(&one.writes);
+        }
+        // What was left unsynced is not the next repetition's to pay for.
+        self.scratch.open(SyncMethod::Fdatasync)?.sync_data()?;
+        Ok(all)
+    }
+
+    fn open(&self) -> io::Result<Arc<dyn File>> {
+        let sync = if self.job.is_direct { SyncMethod::DirectDsync } else { SyncMethod::Fdatasync };
+        self.scratch.open(sync)
+    }
+}
+
+/// Whether the whole file was filled.
+fn fill(file: &dyn File, bytes: u64, go_on: &(dyn Fn() -> bool + Sync)) -> io::Result<bool> {
+    let mut random = Random::new(OsDisk::new().random());
+    let mut piece = vec![0_u8; FILL_BYTES];
+    for word in piece.as_chunks_mut::<8>().0 {
+        *word = random.bits().to_le_bytes();
+    }
+    let mut done = 0;
+    while done < bytes {
+        if !go_on() {
+            return Ok(false);
+        }
+        // No piece is like the one before.
+        for word in piece.as_chunks_mut::<512>().0 {
+            word[..8].copy_from_slice(&random.bits().to_le_bytes());
+        }
+        let step = usize::try_from(bytes - done).unwrap_or(FILL_BYTES).min(FILL_BYTES);
+        file.write_at(&piece[..step], done)?;
+        done += step as u64;
+    }
+    Ok(true)
+}
+
+/// One operation in flight.
+struct Worker<'a> {
+    job: &'a Job,
+    file: &'a dyn File,
+    random: Random,
+    block: Vec<u8>,
+}
+
+impl<'a> Worker<'a> {
+    fn new(job: &'a Job, file: &'a dyn File, seed: u64) -> Worker<'a> {
+        let mut random = Random::new(seed);
+        let mut block = vec![0; job.block_bytes];
+        for word in block.as_chunks_mut::<8>().0 {
+            *word = random.bits().to_le_bytes();
+        }
+        Worker { job, file, random, block }
+    }
+
+    fn operate(&mut self, is_read: bool, offset: u64) -> io::Result<()> {
+        if is_read {
+            return self.file.read_at(&mut self.block, offset);
+        }
+        // No two blocks are alike, so that no layer can tell that it has the bytes already.
+        for byte in self.block.iter_mut().step_by(512) {
+            *byte = byte.wrapping_add(1);
+        }
+        if !self.job.is_synced {
+            return Ok(self.file.write_at(&self.block, offset)?);
+        }
+        self.file.write_durable_at(&self.block, offset).map_err(|error| match error {
+            DurableWriteError::Write(error) => error.source,
+            DurableWriteError::Sync(error) => error,
+        })
+    }
+}

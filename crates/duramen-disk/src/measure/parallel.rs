@@ -1,0 +1,215 @@
+//! Syncs a second by how many threads make them: in one file for all, as a log is, and in a file for each.
+//!
+//! Owns the files and the turns. Each thread overwrites places of its own that were filled with zeroes and synced before,
+//! and waits for `fdatasync` after each record, so that what is measured is how syncs share the way to the device.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::scratch::Scratch;
+use super::summary::{Summary, quantile};
+use crate::os::together;
+use crate::{Disk, File, OsDisk, SyncMethod, write_zeroes};
+
+/// A step to more threads that gains less than this part for each doubling does not pay.
+pub const GAIN_MIN: f64 = 0.1;
+
+/// Bytes that a thread goes round in, unless so few records fit that each would meet the one before.
+const REGION_BYTES: u64 = 1 << 20;
+const REGION_RECORDS_MIN: u64 = 8;
+
+/// Whose file a thread writes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sharing {
+    /// All write to one.
+    OneFile,
+    /// Each has its own.
+    FileEach,
+}
+
+impl Sharing {
+    /// Both, in the order they are shown.
+    pub const ALL: [Sharing; 2] = [Sharing::OneFile, Sharing::FileEach];
+
+    /// Its name in tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Sharing::OneFile => "one file",
+            Sharing::FileEach => "a file each",
+        }
+    }
+}
+
+/// How much is measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParallelPlan {
+    /// Numbers of threads.
+    pub threads: Vec<u32>,
+    /// Bytes of a record.
+    pub record_bytes: usize,
+    /// Rounds, in each of which every number of threads has a turn with each kind of file.
+    pub rounds: u32,
+    /// How long a turn lasts; each thread writes one record at least.
+    pub turn: Duration,
+}
+
+/// What came of one number of threads with one kind of file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crowd {
+    /// How many threads.
+    pub threads: u32,
+    /// What they wrote to.
+    pub sharing: Sharing,
+    /// One of each round.
+    pub turns: Vec<CrowdTurn>,
+}
+
+/// What came of one turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CrowdTurn {
+    /// From the first thread's beginning to the last one's end, in nanoseconds.
+    pub took_ns: u64,
+    /// The nanoseconds of each record of all threads.
+    pub samples: Vec<u64>,
+}
+
+impl CrowdTurn {
+    fn rate(&self) -> u64 {
+        let rate = self.samples.len() as u128 * 1_000_000_000 / u128::from(self.took_ns.max(1));
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+}
+
+/// Syncs a second of all threads together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rates {
+    /// The median of the rounds.
+    pub median: u64,
+    /// The slowest round.
+    pub least: u64,
+    /// The fastest round.
+    pub most: u64,
+}
+
+impl Crowd {
+    /// Syncs a second; `None` if no turn was taken.
+    #[must_use]
+    pub fn rates(&self) -> Option<Rates> {
+        let mut rates: Vec<u64> = self.turns.iter().map(CrowdTurn::rate).collect();
+        rates.sort_unstable();
+        let (least, most) = (*rates.first()?, *rates.last()?);
+        Some(Rates { median: quantile(&rates, 0.5)?, least, most })
+    }
+
+    /// The figures of single calls, of all threads and rounds.
+    #[must_use]
+    pub fn summary(&self) -> Option<Summary> {
+        Summary::of(&self.turns.iter().flat_map(|turn| turn.samples.iter().copied()).collect::<Vec<_>>())
+    }
+}
+
+/// The fewest threads from which on more of them gain less than [`GAIN_MIN`] for each doubling, however many more; `None`
+/// if the largest number still pays, or if nothing was measured.
+///
+/// Looking at all larger numbers, not at the next only, keeps one weak step or one noisy turn from ending the climb.
+#[must_use]
+pub fn stops_paying(rates: &[(u32, u64)]) -> Option<u32> {
+    let (_, short_of_last) = rates.split_last()?;
+    let pays = |threads: u32, rate: u64, (more, their): (u32, u64)| {
+        let doublings = (f64::from(more) / f64::from(threads.max(1))).log2();
+        their as f64 >= rate as f64 * (1.0 + GAIN_MIN).powf(doublings)
+    };
+    let stops = short_of_last
+        .iter()
+        .enumerate()
+        .find(|(index, (threads, rate))| !rates[index + 1..].iter().any(|more| pays(*threads, *rate, *more)));
+    stops.map(|(_, (threads, _))| *threads)
+}
+
+/// Measures each number of threads with both kinds of file, a different one first in each round.
+///
+/// `go_on` is asked before each turn and by every thread after each record, and ends everything by returning `false`; a
+/// turn that was cut short so is left out. Files are removed.
+///
+/// # Errors
+/// What the system said; also if it gives no more threads or files.
+pub fn parallel(
+    directory: &Path,
+    plan: &ParallelPlan,
+    go_on: &(dyn Fn() -> bool + Sync),
+) -> io::Result<Vec<Crowd>> {
+    let most = plan.threads.iter().copied().max().unwrap_or(0);
+    let region = REGION_BYTES.max(plan.record_bytes as u64 * REGION_RECORDS_MIN);
+    let zeroed = |bytes: u64| Scratch::make(directory, |file| Ok(write_zeroes(file, 0, bytes)?));
+    let mut scratches = vec![zeroed(region * u64::from(most.max(1)))?];
+    for _ in 0..most {
+        scratches.push(zeroed(region)?);
+    }
+    let files: Vec<Arc<dyn File>> =
+        scratches.iter().map(|scratch| scratch.open(SyncMethod::Fdatasync)).collect::<io::Result<_>>()?;
+    let mut crowds: Vec<Crowd> = plan
+        .threads
+        .iter()
+        .flat_map(|&threads| Sharing::ALL.map(|sharing| Crowd { threads, sharing, turns: Vec::new() }))
+        .collect();
+    let count = crowds.len();
+    for round in 0..plan.rounds as usize {
+        for index in 0..count {
+            let crowd = &mut crowds[(index + round) % count];
+            if !go_on() {
+                return Ok(crowds);
+            }
+            let turn = turn(&files, crowd, region, plan, go_on)?;
+            if go_on() {
+                crowd.turns.push(turn);
+            }
+        }
+    }
+    Ok(crowds)
+}
+
+fn turn(
+    files: &[Arc<dyn File>],
+    crowd: &Crowd,
+    region: u64,
+    plan: &ParallelPlan,
+    go_on: &(dyn Fn() -> bool + Sync),
+) -> io::Result<CrowdTurn> {
+    let clock = OsDisk::new();
+    let turn_ns = u64::try_from(plan.turn.as_nanos()).unwrap_or(u64::MAX);
+    let records = region / plan.record_bytes as u64;
+    let work = |index: usize| -> io::Result<(u64, Vec<u64>)> {
+        let (file, base) = match crowd.sharing {
+            Sharing::OneFile => (&files[0], index as u64 * region),
+            Sharing::FileEach => (&files[1 + index], 0),
+        };
+        let mut record = vec![0x5a_u8; plan.record_bytes];
+        let mut samples = Vec::new();
+        let started = clock.monotonic_ns();
+        let mut now = started;
+        while samples.is_empty() || (now - started < turn_ns && go_on()) {
+            // No two records are alike, so that no layer can tell that it has the bytes already.
+            for byte in record.iter_mut().step_by(512) {
+                *byte = byte.wrapping_add(1);
+            }
+            let offset = base + samples.len() as u64 % records * plan.record_bytes as u64;
+            let begun = clock.monotonic_ns();
+            file.write_at(&record, offset)?;
+            file.sync_data()?;
+            now = clock.monotonic_ns();
+            samples.push(now - begun);
+        }
+        Ok((now - started, samples))
+    };
+    let mut all = CrowdTurn { took_ns: 0, samples: Vec::new() };
+    for ended in together(crowd.threads as usize, work)? {
+        let (took_ns, samples) = ended?;
+        // All begin together, so the one that took longest ended last.
+        all.took_ns = all.took_ns.max(took_ns);
+        all.samples.extend(samples);
+    }
+    Ok(all)
+}

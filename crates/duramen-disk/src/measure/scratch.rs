@@ -1,0 +1,44 @@
+//! A file to measure with: made, filled, opened as often as wanted, removed however the measurement ends.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::lane::MEASURE_PREFIX;
+use crate::{Access, Disk, File, OpenMode, OsDisk, SyncMethod};
+
+/// A file that is gone when this is dropped.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    disk: OsDisk,
+    path: PathBuf,
+}
+
+impl Scratch {
+    /// Makes a file in a directory and hands it to `fill`; then file and name are synced.
+    pub(super) fn make(
+        directory: &Path,
+        fill: impl FnOnce(&dyn File) -> io::Result<()>,
+    ) -> io::Result<Scratch> {
+        let disk = OsDisk::new();
+        let path = directory.join(format!("{MEASURE_PREFIX}{:016x}", disk.random()));
+        let file = disk.open(&path, Access::CREATE)?;
+        let scratch = Scratch { disk, path };
+        fill(&*file)?;
+        file.sync_data()?;
+        scratch.disk.sync_dir(directory)?;
+        Ok(scratch)
+    }
+
+    /// The file, whose durable writes are made by `sync`.
+    pub(super) fn open(&self, sync: SyncMethod) -> io::Result<Arc<dyn File>> {
+        self.disk.open(&self.path, Access { mode: OpenMode::Write, sync })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Nobody is left to be told.
+        drop(self.disk.remove(&self.path));
+    }
+}

@@ -1,0 +1,68 @@
+//! Threads of a measurement: all begin when the last one is there, and all are waited for.
+//!
+//! Owns the only threads of this crate. They are never part of a database.
+
+use std::io;
+use std::panic::resume_unwind;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread::{self, Builder};
+
+/// What the threads wait for.
+#[derive(Debug, Default)]
+struct Gate {
+    /// Whether to begin, once that is known.
+    begins: Mutex<Option<bool>>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn wait(&self) -> bool {
+        let mut begins = self.begins.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(begins) = *begins {
+                return begins;
+            }
+            begins = self.changed.wait(begins).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn open(&self, begins: bool) {
+        *self.begins.lock().unwrap_or_else(PoisonError::into_inner) = Some(begins);
+        self.changed.notify_all();
+    }
+}
+
+/// Runs `work` in so many threads at the same time, each with its number from 0; returns what they return, in that order.
+///
+/// # Errors
+/// What the system said if it gave fewer threads; then none has begun.
+pub(crate) fn together<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> io::Result<Vec<T>> {
+    let gate = Gate::default();
+    let (gate, work) = (&gate, &work);
+    thread::scope(|scope| {
+        let begin = |index| {
+            let wait = move || gate.wait().then(|| work(index));
+            Builder::new().name(format!("duramen-measure-{index}")).spawn_scoped(scope, wait)
+        };
+        let mut refused = None;
+        let mut workers = Vec::with_capacity(count);
+        for index in 0..count {
+            match begin(index) {
+                Ok(worker) => workers.push(worker),
+                Err(error) => {
+                    refused = Some(error);
+                    break;
+                }
+            }
+        }
+        gate.open(refused.is_none());
+        let ended: Vec<Option<T>> = workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect();
+        match refused {
+            Some(error) => Err(error),
+            None => Ok(ended.into_iter().flatten().collect()),
+        }
+    })
+}
