@@ -5,6 +5,7 @@
 //! Owns the strategies and the files they write; [`Summary`] says what came out. Nothing here judges a disk: that is the
 //! probe's. Times are nanoseconds of [`Disk::monotonic_ns`].
 
+mod choice;
 mod drift;
 mod interval;
 mod lane;
@@ -18,6 +19,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+pub use choice::{Typical, preferred};
 pub use drift::{BASELINE_COUNT, Baseline, DRIFT_COUNT, baseline, drift};
 pub use interval::{Interval, intervals};
 pub use lane::{Lane, MEASURE_PREFIX};

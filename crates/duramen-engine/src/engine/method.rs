@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use duramen_disk::measure::{Typical, preferred};
 use duramen_disk::{Access, Disk, DurableWriteError, File, OpenMode, SyncMethod, write_zeroes};
 
 use crate::data_file::{Measured, SyncChoice};
@@ -117,32 +118,19 @@ fn prepare(disk: &dyn Disk, path: &Path, method: SyncMethod) -> Result<Option<Ar
     }
 }
 
-/// The first method, unless another one's median is a fifth below its median, and its slow writes are not slower.
+/// The rule is the measurement's; what is kept are the medians of those that were measured often enough.
 fn decide(candidates: &[Candidate]) -> Option<SyncChoice> {
-    let sorted = |candidate: &Candidate| {
-        let mut samples = candidate.samples.clone();
-        samples.sort_unstable();
-        (samples.len() >= WRITES_MIN).then_some(samples)
-    };
-    let at = |sorted: &[u64], percent: usize| sorted[sorted.len() * percent / 100];
     let mut measured = Measured::default();
-    for candidate in candidates {
-        if let Some(samples) = sorted(candidate) {
-            let us = at(&samples, 50).div_ceil(1000);
-            *measured.of_mut(candidate.method) = u32::try_from(us).unwrap_or(u32::MAX);
-        }
+    let mut all = Vec::new();
+    for candidate in candidates.iter().filter(|candidate| candidate.samples.len() >= WRITES_MIN) {
+        let mut sorted = candidate.samples.clone();
+        sorted.sort_unstable();
+        let at = |percent: usize| sorted[sorted.len() * percent / 100];
+        let us = at(50).div_ceil(1000);
+        *measured.of_mut(candidate.method) = u32::try_from(us).unwrap_or(u32::MAX);
+        all.push(Typical { method: candidate.method, p50: at(50), p90: at(90) });
     }
-    // A disk whose clock stands still while it writes is none.
-    let first = sorted(candidates.first()?).filter(|samples| at(samples, 50) > 0)?;
-    let mut best = (SyncMethod::Fdatasync, at(&first, 50));
-    for candidate in &candidates[1..] {
-        let Some(samples) = sorted(candidate) else { continue };
-        let median = at(&samples, 50);
-        if median < at(&first, 50) / 5 * 4 && at(&samples, 90) <= at(&first, 90) && median < best.1 {
-            best = (candidate.method, median);
-        }
-    }
-    Some(SyncChoice { method: best.0, measured })
+    Some(SyncChoice { method: preferred(&all)?, measured })
 }
 
 /// The method to use now, and why, in words.

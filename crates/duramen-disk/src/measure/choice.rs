@@ -1,0 +1,29 @@
+//! Which of the safe sync methods is better, by what was measured of them.
+//!
+//! Owns the rule of decision 0007, as a pure function, for the engine that lives by it and for reports that foretell it.
+
+use crate::SyncMethod;
+
+/// What is typical of a method's writes, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Typical {
+    /// Which.
+    pub method: SyncMethod,
+    /// Half were faster.
+    pub p50: u64,
+    /// Nine of ten were faster.
+    pub p90: u64,
+}
+
+/// `fdatasync`, unless another one's median is more than a fifth below its median, and its slow writes are not slower;
+/// `None` if `fdatasync` was not measured, or in no time: a disk whose clock stands still while it writes is none.
+#[must_use]
+pub fn preferred(measured: &[Typical]) -> Option<SyncMethod> {
+    let first = measured.iter().find(|typical| typical.method == SyncMethod::Fdatasync)?;
+    if first.p50 == 0 {
+        return None;
+    }
+    let is_better = |other: &&Typical| other.p50 < first.p50 / 5 * 4 && other.p90 <= first.p90;
+    let best = measured.iter().filter(is_better).min_by_key(|typical| typical.p50);
+    Some(best.unwrap_or(first).method)
+}
