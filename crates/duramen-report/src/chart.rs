@@ -48,9 +48,10 @@ fn write_grid(x: &Scale, y: Option<&Scale>, out: &mut String) {
 fn write_x_labels(scale: &Scale, out: &mut String) {
     out.push_str("<div class=\"x-labels\" aria-hidden=\"true\">");
     for tick in scale.labelled() {
-        let class = if tick.is_for_wide_only { " class=\"wide\"" } else { "" };
+        let wide = if tick.is_for_wide_only { " wide" } else { "" };
         out.push_str(&format!(
-            "<span{class} style=\"left:{:.2}%\">{}</span>",
+            "<span class=\"{}{wide}\" style=\"left:{:.2}%\">{}</span>",
+            tick.side(),
             tick.part * 100.0,
             escape::text(&tick.label)
         ));

@@ -13,6 +13,12 @@ const GAP_PIXELS: f64 = 10.0;
 /// Pixels of a drawing on a wide page.
 const WIDE_PIXELS: f64 = 720.0;
 
+/// Part of a logarithmic axis that is added at either end.
+const LOG_ROOM: f64 = 0.04;
+
+/// A label so near to an end of its axis begins or ends there, instead of reaching over it.
+const EDGE: f64 = 0.03;
+
 /// What one direction of a chart means.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
@@ -62,6 +68,10 @@ impl Axis {
         }
         if low >= high {
             (low, high) = if self.is_log { (low / 2.0, high * 2.0) } else { (low, low + 1.0) };
+        } else if self.is_log && self.ticks.is_none() {
+            // Nothing is drawn on the edge, where a level would hide in the frame.
+            let room = (high / low).powf(LOG_ROOM);
+            (low, high) = (low / room, high * room);
         }
         let ticks = match &self.ticks {
             Some(ticks) => ticks.clone(),
@@ -101,6 +111,28 @@ pub(super) struct Tick {
     pub(super) is_for_wide_only: bool,
 }
 
+impl Tick {
+    /// How its label stands: centred, unless that would reach over an end of the axis.
+    pub(super) fn side(&self) -> &'static str {
+        match self.part {
+            part if part < EDGE => "at-start",
+            part if part > 1.0 - EDGE => "at-end",
+            _ => "centred",
+        }
+    }
+
+    /// Pixels from the beginning of the axis to both ends of the label.
+    fn extent(&self, pixels: f64) -> (f64, f64) {
+        let (place, width) = (self.part * pixels, self.label.chars().count() as f64 * LETTER_PIXELS);
+        let start = match self.side() {
+            "at-start" => place,
+            "at-end" => place - width,
+            _ => place - width / 2.0,
+        };
+        (start, start + width)
+    }
+}
+
 impl Scale {
     pub(super) fn name(&self) -> &str {
         &self.name
@@ -133,16 +165,15 @@ impl Scale {
     fn choose_labels(&mut self) {
         let (mut wide_end, mut narrow_end) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
         for tick in &mut self.ticks {
-            let half = tick.label.chars().count() as f64 * LETTER_PIXELS / 2.0;
-            let fits = |end: f64, pixels: f64| tick.part * pixels - half >= end;
-            if !fits(wide_end, WIDE_PIXELS) {
+            let (wide, narrow) = (tick.extent(WIDE_PIXELS), tick.extent(NARROW_PIXELS));
+            if wide.0 < wide_end {
                 tick.label.clear();
                 continue;
             }
-            wide_end = tick.part * WIDE_PIXELS + half + GAP_PIXELS;
-            tick.is_for_wide_only = !fits(narrow_end, NARROW_PIXELS);
+            wide_end = wide.1 + GAP_PIXELS;
+            tick.is_for_wide_only = narrow.0 < narrow_end;
             if !tick.is_for_wide_only {
-                narrow_end = tick.part * NARROW_PIXELS + half + GAP_PIXELS;
+                narrow_end = narrow.1 + GAP_PIXELS;
             }
         }
     }
@@ -151,7 +182,7 @@ impl Scale {
 /// Powers of ten; where there are few of them also twice and five times each.
 fn log_ticks(low: f64, high: f64, unit: Unit) -> Vec<(f64, String)> {
     let decades = (high / low).log10();
-    let times: &[f64] = if decades < 2.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+    let times: &[f64] = if decades < 3.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };
     let mut ticks = Vec::new();
     let mut power = 10_f64.powf(low.log10().floor());
     while power <= high {
@@ -188,6 +219,7 @@ mod tests {
     fn values_lie_where_their_ratio_or_difference_puts_them() {
         let log = Axis::log("", Unit::Count).scale([10.0, 1000.0]);
         assert!((log.part(100.0) - 0.5).abs() < 1e-9);
+        assert!(log.part(10.0) > 0.0 && log.part(1000.0) < 1.0, "there is room at both ends");
         assert!((log.part(0.0)).abs() < 1e-9, "nothing lies outside of the drawing");
         let linear = Axis::linear("", Unit::Count).scale([30.0, 93.0]);
         assert!((linear.part(50.0) - 0.5).abs() < 1e-9, "from 0 to the round value above: {linear:?}");
@@ -212,7 +244,10 @@ mod tests {
         let scale = Axis::log("", Unit::Bytes).ticks(powers).scale([]);
         let narrow: Vec<&Tick> = scale.labelled().filter(|tick| !tick.is_for_wide_only).collect();
         assert!(narrow.len() >= 3 && narrow.len() < 11, "{narrow:?}");
-        let gaps = narrow.windows(2).map(|pair| (pair[1].part - pair[0].part) * NARROW_PIXELS);
-        assert!(gaps.into_iter().all(|gap| gap > 5.0 * LETTER_PIXELS), "{narrow:?}");
+        let mut pairs =
+            narrow.windows(2).map(|pair| (pair[0].extent(NARROW_PIXELS), pair[1].extent(NARROW_PIXELS)));
+        assert!(pairs.all(|(one, next)| one.1 < next.0), "{narrow:?}");
+        let ends = scale.labelled().map(|tick| tick.extent(NARROW_PIXELS));
+        assert!(ends.into_iter().all(|(start, end)| start >= 0.0 && end <= NARROW_PIXELS), "{narrow:?}");
     }
 }
