@@ -53,7 +53,8 @@ impl Interval {
 
 /// Measures each interval once a trial, a different one first in each; returns the nanoseconds of each interval's trials.
 ///
-/// `told` is told the trial and the interval that begins, and ends everything by returning `false`. The file is removed.
+/// `told` is told the trial and the interval when it begins and after each of its syncs, and ends everything by returning
+/// `false`; a trial that was cut short so is left out. The file is removed.
 ///
 /// # Errors
 /// What the system said.
@@ -73,10 +74,15 @@ pub fn intervals(
         for trial in 0..trials {
             for index in 0..count {
                 let (interval, samples) = &mut all[(index + trial as usize) % count];
-                if !told(trial, *interval) {
+                let interval = *interval;
+                let mut go_on = || told(trial, interval);
+                if !go_on() {
                     return Ok(all);
                 }
-                samples.push(fill(&disk, &*file, file_bytes, record_bytes, *interval)?);
+                match fill(&disk, &*file, file_bytes, record_bytes, interval, &mut go_on)? {
+                    Some(ns) => samples.push(ns),
+                    None => return Ok(all),
+                }
                 file.sync_data()?;
             }
         }
@@ -92,13 +98,15 @@ fn prepare(file: &dyn File, file_bytes: u64) -> io::Result<()> {
     file.sync_data()
 }
 
+/// The nanoseconds of a trial; `None` if it was cut short.
 fn fill(
     disk: &OsDisk,
     file: &dyn File,
     file_bytes: u64,
     record_bytes: usize,
     interval: Interval,
-) -> io::Result<u64> {
+    go_on: &mut dyn FnMut() -> bool,
+) -> io::Result<Option<u64>> {
     let mut record = vec![0x5a_u8; record_bytes];
     let begun = disk.monotonic_ns();
     let (mut offset, mut unsynced) = (0, 0);
@@ -110,10 +118,13 @@ fn fill(
         if matches!(interval, Interval::Every(bytes) if unsynced >= bytes) {
             file.sync_data()?;
             unsynced = 0;
+            if !go_on() {
+                return Ok(None);
+            }
         }
     }
     if interval != Interval::Never && unsynced > 0 {
         file.sync_data()?;
     }
-    Ok(disk.monotonic_ns() - begun)
+    Ok(Some(disk.monotonic_ns() - begun))
 }
