@@ -2,11 +2,15 @@
 //!
 //! Owns no behaviour. What can be refused from the words alone is refused here, with exit code 2.
 
+mod bench;
+
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use duramen::Durability;
 use duramen::schema::NAME_BYTES_MAX;
+
+pub(crate) use bench::{BenchArgs, BenchCommand, BenchSyncArgs, PatternWord, SyncWord};
 
 /// Duramen: a durable, transactional database in a directory.
 #[derive(Debug, Parser)]
@@ -287,68 +291,10 @@ pub(crate) struct DoctorArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct BenchArgs {
-    #[command(subcommand)]
-    pub(crate) what: BenchCommand,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum BenchCommand {
-    /// Time every way to make a record durable in a directory, each call by itself, in interleaved rounds
-    Sync(BenchSyncArgs),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BenchSyncArgs {
-    /// Where to measure; files are made there and removed
-    pub(crate) dir: PathBuf,
-
-    /// Bytes of a record, a multiple of 512; direct writes need a multiple of 4096
-    #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = record_bytes)]
-    pub(crate) record: usize,
-
-    /// Rounds, in each of which every way has one turn
-    #[arg(long, value_name = "COUNT", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) rounds: u32,
-
-    /// How long a turn lasts, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=600_000))]
-    pub(crate) turn_ms: u64,
-
-    /// Records after which a turn ends early
-    #[arg(long, value_name = "COUNT", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
-    pub(crate) turn_records: u32,
-
-    /// Measure instead how long a file takes to write, by how often it is synced: never, at the end, every 100 MiB to 4 KiB
-    #[arg(long)]
-    pub(crate) every: bool,
-
-    /// With `--every`: MiB of the file
-    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
-    pub(crate) total_mib: u64,
-
-    /// With `--every`: trials of each interval
-    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub(crate) trials: u32,
-
-    /// Measure also where nothing survives a power cut, such as tmpfs
-    #[arg(long)]
-    pub(crate) anyway: bool,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
-}
-
-/// What a record can measure.
-fn record_bytes(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(bytes) if (512..=1 << 24).contains(&bytes) && bytes % 512 == 0 => Ok(bytes),
-        _ => Err("a record is a multiple of 512 bytes, at most 16777216".to_owned()),
-    }
 }
 
 /// What can be the name of a collection.

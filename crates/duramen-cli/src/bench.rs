@@ -1,30 +1,39 @@
-//! `duramen bench sync`: the sync laboratory. What each way of making a record durable costs in a directory.
+//! `duramen bench sync`: the sync laboratory. What a durable write costs in a directory.
 //!
-//! Owns the run and its result as JSON; [`table`] shows it. Interrupted, it shows what it has.
+//! Owns which measurements are made and in which form they are told; each has a file of its own. Interrupted, it shows what
+//! it has.
 
 mod every;
+mod html_file;
+mod mix;
+mod parallel;
+mod report;
+pub(crate) mod strategies;
 pub(crate) mod table;
+mod watch;
 
-use std::path::Path;
 use std::time::Duration;
 
-use duramen::measure::{Plan, Series, Strategy, Summary, run};
-use duramen::{Disk, Document, OsDisk, Value, doc};
+use duramen::measure::Strategy;
+use duramen::probe::{Host, probe};
+use duramen::{Disk, Document, OsDisk};
 
+use self::html_file::HtmlFile;
 use crate::args::BenchSyncArgs;
+use crate::doctor;
 use crate::failure::{Failure, Result};
 use crate::file_system;
-use crate::numbers::{counted, time};
+use crate::numbers::{bytes, counted, time};
 use crate::output::Output;
 use crate::signals::Signals;
 
-/// What one strategy came to.
-pub(crate) struct Row {
-    strategy: Strategy,
-    refused: Option<String>,
-    summary: Option<Summary>,
-    /// The smallest and the largest median of a round, in nanoseconds.
-    spread: Option<(u64, u64)>,
+/// What was measured, each part if it was asked for and not ended before.
+#[derive(Default)]
+struct Laboratory {
+    file_system: String,
+    strategies: Option<strategies::Found>,
+    every: Option<every::Found>,
+    parallel: Option<parallel::Found>,
 }
 
 /// Measures, and shows the figures.
@@ -36,43 +45,22 @@ pub(crate) fn sync(args: &BenchSyncArgs, out: Output) -> Result<()> {
         )?;
     }
     let signals = Signals::watch()?;
-    if args.every {
-        every::run(args, &signals, out)?;
-        return signals.received().map_or(Ok(()), |signal| Err(Failure::signal(signal)));
+    if args.mix {
+        return mix::run(args, &signals, out);
     }
-    let plan = Plan {
-        record_bytes: args.record,
-        rounds: args.rounds,
-        turn: Duration::from_millis(args.turn_ms),
-        turn_records_max: args.turn_records,
-    };
-    let strategies = &Strategy::ALL;
-    let lasts = plan.turn * plan.rounds * u32::try_from(strategies.len()).unwrap_or(u32::MAX);
-    out.note(&format!(
-        "{} of {} ways to make {} bytes durable in {}, about {}",
-        counted(u64::from(plan.rounds), "round"),
-        strategies.len(),
-        plan.record_bytes,
-        args.dir.display(),
-        time(lasts),
-    ));
-    let mut go_on = |_, _| signals.received().is_none();
-    let all = run(&args.dir, strategies, &plan, &mut || (), &mut go_on)
-        .map_err(|error| Failure::io("measure in", &args.dir, &error))?;
-    let rows: Vec<Row> = all.iter().map(Row::of).collect();
-    let file_system =
-        OsDisk::new().file_system(&args.dir).map_or_else(|_| "unknown".to_owned(), |found| found.name);
-    if out.is_json() {
-        out.object("bench-sync", as_json(&args.dir, &file_system, &plan, &rows))?;
-    } else {
-        out.line(&format!(
-            "{} on {file_system}, records of {} bytes",
-            args.dir.display(),
-            plan.record_bytes
-        ))?;
-        out.table(&table::of(&rows))?;
-        for line in table::words(&rows) {
-            out.line(&line)?;
+    if !args.threads.is_empty() && !args.parallel && args.html.is_none() {
+        return Err(Failure::usage("--threads says nothing without --parallel or --mix", "say --parallel"));
+    }
+    match &args.html {
+        Some(path) => {
+            // Refused before minutes are spent.
+            let file = HtmlFile::begin(path)?;
+            with_report(args, file, &signals, out)?;
+        }
+        None => {
+            let host = Host::this();
+            let laboratory = measure(args, &host, None, &signals, out)?;
+            laboratory.show(args, out)?;
         }
     }
     match signals.received() {
@@ -81,55 +69,128 @@ pub(crate) fn sync(args: &BenchSyncArgs, out: Output) -> Result<()> {
     }
 }
 
-impl Row {
-    pub(crate) fn of<C>(series: &Series<C>) -> Row {
-        Row {
-            strategy: series.strategy,
-            refused: series.refused.clone(),
-            summary: Summary::of(&series.samples()),
-            spread: series.spread(),
+/// Examines the disk as the doctor does, measures, shows, and writes the report.
+fn with_report(args: &BenchSyncArgs, file: HtmlFile, signals: &Signals, out: Output) -> Result<()> {
+    let host = Host::this();
+    let examined = doctor::examine_disk(&host, &args.dir)?;
+    let laboratory = measure(args, &host, examined.sync_p50(), signals, out)?;
+    let found = report::Found {
+        args,
+        examined: &examined,
+        laboratory: &laboratory,
+        is_interrupted: signals.received().is_some(),
+    };
+    let figures = found.as_json();
+    if out.is_json() {
+        out.object("bench-sync-report", figures.clone())?;
+    } else {
+        laboratory.show(args, out)?;
+    }
+    file.finish(&found.page(&figures)?.to_html())?;
+    out.note(&format!("the report is in {}", args.html.as_deref().unwrap_or(&args.dir).display()));
+    Ok(())
+}
+
+/// Makes the measurements that were asked for. `report_sync` is what a sync takes about where a whole report is made.
+fn measure(
+    args: &BenchSyncArgs,
+    host: &Host,
+    report_sync: Option<Duration>,
+    signals: &Signals,
+    out: Output,
+) -> Result<Laboratory> {
+    let is_all = args.html.is_some() && !args.every && !args.parallel;
+    let does_strategies = is_all || (!args.every && !args.parallel);
+    let (does_every, does_parallel) = (is_all || args.every, is_all || args.parallel);
+    let file_bytes = every::file_bytes(args, report_sync.filter(|_| is_all));
+    if let Some(sync) = report_sync {
+        let mut lasts = Duration::ZERO;
+        for (is_done, takes) in [
+            (does_strategies, strategies::lasts(&strategies::plan(args))),
+            (does_every, every::lasts(args, file_bytes, sync)),
+            (does_parallel, parallel::lasts(&parallel::plan(args))),
+        ] {
+            lasts += if is_done { takes } else { Duration::ZERO };
         }
+        out.note(&format!("the report takes about {}; ^C ends it with what there is", time(lasts)));
     }
+    let file_system =
+        OsDisk::new().file_system(&args.dir).map_or_else(|_| "unknown".to_owned(), |found| found.name);
+    let mut laboratory = Laboratory { file_system, ..Laboratory::default() };
+    let goes_on = || signals.received().is_none();
+    if does_strategies {
+        let plan = strategies::plan(args);
+        let (rounds, count) = (counted(u64::from(plan.rounds), "round"), Strategy::ALL.len());
+        let place = args.dir.display();
+        out.note(&format!(
+            "{rounds} of {count} ways to make {} bytes durable in {place}, about {}",
+            plan.record_bytes,
+            time(strategies::lasts(&plan))
+        ));
+        let report = probe(host, &args.dir).map_err(|error| Failure::io("look at", &args.dir, &error))?;
+        laboratory.strategies = Some(strategies::measure(args, host, &report, signals)?);
+    }
+    if does_every && goes_on() {
+        out.note(&format!(
+            "{} of writing {} in records of {} bytes, by how often it is synced",
+            counted(u64::from(args.trials), "trial"),
+            bytes(file_bytes),
+            args.record
+        ));
+        let ends_after = is_all.then_some(every::REPORT_ENDS_AFTER);
+        laboratory.every = Some(every::measure(args, file_bytes, ends_after, signals)?);
+    }
+    if does_parallel && goes_on() {
+        let plan = parallel::plan(args);
+        out.note(&format!(
+            "{} of syncs from up to {}, about {}",
+            counted(u64::from(plan.rounds), "round"),
+            counted(u64::from(plan.threads.last().copied().unwrap_or(0)), "thread"),
+            time(parallel::lasts(&plan))
+        ));
+        laboratory.parallel = Some(parallel::measure(args, signals)?);
+    }
+    Ok(laboratory)
 }
 
-fn as_json(directory: &Path, file_system: &str, plan: &Plan, rows: &[Row]) -> Document {
-    let strategies: Vec<Value> = rows.iter().map(|row| Value::Map(row_as_json(row))).collect();
-    doc! {
-        "directory": directory.display().to_string(),
-        "file_system": file_system,
-        "record_bytes": plan.record_bytes as u64,
-        "rounds": u64::from(plan.rounds),
-        "strategies": strategies,
+impl Laboratory {
+    /// What was measured, by name; each as its own command would tell it.
+    fn parts(&self, args: &BenchSyncArgs) -> Vec<(&'static str, Document)> {
+        let strategies = self.strategies.as_ref().map(|found| found.as_json(&args.dir, &self.file_system));
+        let every = self.every.as_ref().map(|found| found.as_json(args));
+        let parallel = self.parallel.as_ref().map(|found| found.as_json(args));
+        let parts = [("strategies", strategies), ("every", every), ("parallel", parallel)];
+        parts.into_iter().filter_map(|(name, part)| Some((name, part?))).collect()
     }
-}
 
-/// One strategy's figures.
-pub(crate) fn row_as_json(row: &Row) -> Document {
-    let mut out = doc! { "name": row.strategy.name(), "durable": row.strategy.is_durable() };
-    if let Some(warning) = row.strategy.warning() {
-        out.set("warning", warning);
+    fn show(&self, args: &BenchSyncArgs, out: Output) -> Result<()> {
+        if out.is_json() {
+            return self.show_json(args, out);
+        }
+        if let Some(found) = &self.strategies {
+            found.show(&args.dir, &self.file_system, out)?;
+        }
+        if let Some(found) = &self.every {
+            found.show(out)?;
+        }
+        if let Some(found) = &self.parallel {
+            found.show(out)?;
+        }
+        Ok(())
     }
-    if let Some(refused) = &row.refused {
-        out.set("refused", refused.as_str());
+
+    /// One measurement is an object of its own kind, several are parts of one.
+    fn show_json(&self, args: &BenchSyncArgs, out: Output) -> Result<()> {
+        let mut parts = self.parts(args);
+        if let [(name, _)] = parts[..] {
+            let kind = match name {
+                "every" => "bench-sync-every",
+                "parallel" => "bench-sync-parallel",
+                _ => "bench-sync",
+            };
+            return out.object(kind, parts.swap_remove(0).1);
+        }
+        let told = parts.into_iter().fold(Document::new(), |told, (name, part)| told.with(name, part));
+        out.object("bench-sync-report", told)
     }
-    let Some(summary) = &row.summary else { return out };
-    out.set("count", summary.count as u64);
-    out.set("avg_ns", summary.avg);
-    out.set("stddev_ns", summary.stddev);
-    out.set("outliers", summary.outliers as u64);
-    for (name, value) in [
-        ("min_ns", summary.min),
-        ("p50_ns", summary.p50),
-        ("p90_ns", summary.p90),
-        ("p99_ns", summary.p99),
-        ("p999_ns", summary.p999),
-        ("p9999_ns", summary.p9999),
-        ("max_ns", summary.max),
-    ] {
-        out.set(name, value);
-    }
-    if let Some((least, most)) = row.spread {
-        out.set("round_p50_ns", vec![Value::from(least), Value::from(most)]);
-    }
-    out
 }

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use duramen::measure::{Interval, Summary, intervals};
-use duramen::{Document, Value, doc};
+use duramen::{Disk, Document, OsDisk, Value, doc};
 
 use crate::args::BenchSyncArgs;
 use crate::failure::{Failure, Result};
-use crate::numbers::{bytes, counted, grouped, time};
+use crate::numbers::{bytes, grouped, time};
 use crate::output::{Output, align_right, new_table};
 use crate::signals::Signals;
 
@@ -17,55 +17,145 @@ use super::table::bar;
 /// An interval from which on writing takes this many times as long as with one sync at the end is where syncing costs.
 const KNEE_TIMES: u64 = 2;
 
-/// The median time of an interval.
-struct Row {
-    interval: Interval,
-    summary: Summary,
+/// Sizes of the file in a whole report, in MiB, the largest that fits into [`REPORT_LASTS`] is taken.
+const REPORT_MIB: [u64; 5] = [64, 32, 16, 8, 4];
+const REPORT_LASTS: Duration = Duration::from_secs(60);
+
+/// After so long only the first trial is finished.
+pub(super) const REPORT_ENDS_AFTER: Duration = Duration::from_secs(90);
+
+/// Writing to the kernel's cache and out of it, guessed low, to say how long a report will take.
+const GUESSED_BYTES_A_SECOND: u64 = 400_000_000;
+
+const FILE_MIB: u64 = 1024;
+
+/// The times of an interval's trials.
+pub(super) struct Row {
+    pub(super) interval: Interval,
+    pub(super) summary: Summary,
 }
 
-pub(super) fn run(args: &BenchSyncArgs, signals: &Signals, out: Output) -> Result<()> {
-    let file_bytes = args.total_mib << 20;
-    out.note(&format!(
-        "{} of writing {} in records of {} bytes, by how often it is synced",
-        counted(u64::from(args.trials), "trial"),
-        bytes(file_bytes),
-        args.record
-    ));
-    let mut go_on = |_, _| signals.received().is_none();
+/// What was measured.
+pub(super) struct Found {
+    pub(super) file_bytes: u64,
+    pub(super) rows: Vec<Row>,
+}
+
+/// Bytes of the file: as was said, or the default; in a whole report what fits into about a minute where a sync takes so
+/// long.
+pub(super) fn file_bytes(args: &BenchSyncArgs, report_sync: Option<Duration>) -> u64 {
+    let mib = match (args.total_mib, report_sync) {
+        (Some(mib), _) => mib,
+        (None, None) => FILE_MIB,
+        (None, Some(sync)) => {
+            let fits = |mib: &&u64| lasts(args, **mib << 20, sync) <= REPORT_LASTS;
+            *REPORT_MIB.iter().find(fits).unwrap_or(&REPORT_MIB[REPORT_MIB.len() - 1])
+        }
+    };
+    mib << 20
+}
+
+/// How long all trials take about.
+pub(super) fn lasts(args: &BenchSyncArgs, file_bytes: u64, sync: Duration) -> Duration {
+    let syncs: u64 = Interval::ALL.iter().map(|interval| interval.syncs(file_bytes)).sum();
+    let syncs = u32::try_from(syncs).unwrap_or(u32::MAX);
+    let bytes_ns = file_bytes.saturating_mul(1_000_000_000) / GUESSED_BYTES_A_SECOND;
+    let writes = Duration::from_nanos(bytes_ns.saturating_mul(Interval::ALL.len() as u64));
+    sync.saturating_mul(syncs).saturating_add(writes).saturating_mul(args.trials)
+}
+
+/// In a whole report nothing is begun after `ends_after`: on a disk that others use too a guess is soon wrong.
+pub(super) fn measure(
+    args: &BenchSyncArgs,
+    file_bytes: u64,
+    ends_after: Option<Duration>,
+    signals: &Signals,
+) -> Result<Found> {
+    let clock = OsDisk::new();
+    let is_over = || ends_after.is_some_and(|most| u128::from(clock.monotonic_ns()) > most.as_nanos());
+    let mut go_on = |trial, _| signals.received().is_none() && (trial == 0 || !is_over());
     let all = intervals(&args.dir, file_bytes, args.record, args.trials, &mut go_on)
         .map_err(|error| Failure::io("measure in", &args.dir, &error))?;
-    let rows: Vec<Row> = all
-        .iter()
-        .filter_map(|(interval, samples)| {
-            Summary::of(samples).map(|summary| Row { interval: *interval, summary })
-        })
-        .collect();
-    if out.is_json() {
-        return out.object("bench-sync-every", as_json(args, file_bytes, &rows));
+    let rows = all.iter().filter_map(|(interval, samples)| {
+        Summary::of(samples).map(|summary| Row { interval: *interval, summary })
+    });
+    Ok(Found { file_bytes, rows: rows.collect() })
+}
+
+impl Found {
+    pub(super) fn show(&self, out: Output) -> Result<()> {
+        let slowest = self.rows.iter().map(|row| row.summary.p50).max().unwrap_or(1);
+        let mut table = new_table(&["a sync", "p50", "fastest", "slowest", "MiB/s", "syncs", ""]);
+        for row in &self.rows {
+            let [p50, fastest, slowest_trial] =
+                [row.summary.p50, row.summary.min, row.summary.max].map(|ns| time(Duration::from_nanos(ns)));
+            table.add_row([
+                name(row.interval),
+                p50,
+                fastest,
+                slowest_trial,
+                format!("{:.0}", self.mib_a_second(row)),
+                grouped(row.interval.syncs(self.file_bytes)),
+                bar(row.summary.p50, slowest),
+            ]);
+        }
+        align_right(&mut table, 1..=5);
+        out.table(&table)?;
+        out.line(&self.words())
     }
-    let slowest = rows.iter().map(|row| row.summary.p50).max().unwrap_or(1);
-    let mut table = new_table(&["a sync", "p50", "fastest", "slowest", "MiB/s", "syncs", ""]);
-    for row in &rows {
+
+    /// How fast the file was written.
+    #[allow(clippy::cast_precision_loss, reason = "a number of MiB")]
+    pub(super) fn mib_a_second(&self, row: &Row) -> f64 {
         let seconds = Duration::from_nanos(row.summary.p50).as_secs_f64();
-        table.add_row([
-            name(row.interval),
-            time(Duration::from_nanos(row.summary.p50)),
-            time(Duration::from_nanos(row.summary.min)),
-            time(Duration::from_nanos(row.summary.max)),
-            format!("{:.0}", args.total_mib as f64 / seconds.max(1e-9)),
-            grouped(row.interval.syncs(file_bytes)),
-            bar(row.summary.p50, slowest),
-        ]);
+        (self.file_bytes >> 20) as f64 / seconds.max(1e-9)
     }
-    align_right(&mut table, 1..=5);
-    out.table(&table)?;
-    out.line(&match knee(&rows) {
-        Some(interval) => format!(
-            "the knee: with a sync {} writing takes {KNEE_TIMES} times as long as with one at the end, or longer",
-            name(interval)
-        ),
-        None => format!("no knee: no interval takes {KNEE_TIMES} times as long as one sync at the end"),
-    })
+
+    /// Where syncing costs.
+    pub(super) fn words(&self) -> String {
+        match self.knee() {
+            Some(interval) => format!(
+                "the knee: with a sync {} writing takes {KNEE_TIMES} times as long as with one at the end, or longer",
+                name(interval)
+            ),
+            None => {
+                format!("no knee: no interval takes {KNEE_TIMES} times as long as one sync at the end")
+            }
+        }
+    }
+
+    pub(super) fn knee(&self) -> Option<Interval> {
+        knee(&self.rows)
+    }
+
+    pub(super) fn as_json(&self, args: &BenchSyncArgs) -> Document {
+        let intervals: Vec<Value> = self
+            .rows
+            .iter()
+            .map(|row| {
+                let every = match row.interval {
+                    Interval::Every(bytes) => Value::from(bytes),
+                    Interval::Never | Interval::AtEnd => Value::Null,
+                };
+                Value::Map(doc! {
+                    "name": name(row.interval),
+                    "every_bytes": every,
+                    "syncs": row.interval.syncs(self.file_bytes),
+                    "p50_ns": row.summary.p50,
+                    "min_ns": row.summary.min,
+                    "max_ns": row.summary.max,
+                })
+            })
+            .collect();
+        doc! {
+            "directory": args.dir.display().to_string(),
+            "file_bytes": self.file_bytes,
+            "record_bytes": args.record as u64,
+            "trials": u64::from(args.trials),
+            "intervals": intervals,
+            "knee": self.knee().map(name),
+        }
+    }
 }
 
 /// The first interval at which syncing costs.
@@ -76,39 +166,11 @@ fn knee(rows: &[Row]) -> Option<Interval> {
     costly.map(|row| row.interval).next()
 }
 
-fn name(interval: Interval) -> String {
+pub(super) fn name(interval: Interval) -> String {
     match interval {
         Interval::Never => "never".to_owned(),
         Interval::AtEnd => "at the end".to_owned(),
         Interval::Every(count) => format!("every {}", bytes(count)),
-    }
-}
-
-fn as_json(args: &BenchSyncArgs, file_bytes: u64, rows: &[Row]) -> Document {
-    let intervals: Vec<Value> = rows
-        .iter()
-        .map(|row| {
-            let every = match row.interval {
-                Interval::Every(bytes) => Value::from(bytes),
-                Interval::Never | Interval::AtEnd => Value::Null,
-            };
-            Value::Map(doc! {
-                "name": name(row.interval),
-                "every_bytes": every,
-                "syncs": row.interval.syncs(file_bytes),
-                "p50_ns": row.summary.p50,
-                "min_ns": row.summary.min,
-                "max_ns": row.summary.max,
-            })
-        })
-        .collect();
-    doc! {
-        "directory": args.dir.display().to_string(),
-        "file_bytes": file_bytes,
-        "record_bytes": args.record as u64,
-        "trials": u64::from(args.trials),
-        "intervals": intervals,
-        "knee": knee(rows).map(name),
     }
 }
 

@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use comfy_table::Table;
+use duramen::probe::Fact;
 
-use super::Row;
+use super::strategies::Row;
 use crate::numbers::{grouped, time};
 use crate::output::{align_right, new_table};
 
 const BAR_CELLS: u64 = 12;
+
+/// Rounds that differ by this many times do not agree.
+const UNSTEADY_TIMES: u64 = 2;
 
 /// One row a strategy; the bar is the median beside the slowest one.
 pub(crate) fn of(rows: &[Row]) -> Table {
@@ -24,6 +28,8 @@ pub(crate) fn of(rows: &[Row]) -> Table {
         "max",
         "rounds p50",
         "outliers",
+        "device writes",
+        "device KiB",
         "",
     ]);
     for row in rows {
@@ -49,10 +55,12 @@ pub(crate) fn of(rows: &[Row]) -> Table {
             ns(summary.max),
             spread,
             grouped(summary.outliers as u64),
+            share(row.per_record().writes),
+            share(row.per_record().bytes.map(|bytes| bytes / 1024.0)),
             bar(summary.p50, slowest),
         ]);
     }
-    align_right(&mut table, 1..=9);
+    align_right(&mut table, 1..=11);
     table
 }
 
@@ -71,7 +79,35 @@ pub(super) fn words(rows: &[Row]) -> Vec<String> {
             ns(median)
         ));
     }
+    words.extend(unsteady(rows.iter().filter_map(|row| row.spread)));
     words
+}
+
+/// A warning where the slowest and the fastest round of anything are far apart.
+pub(super) fn unsteady(spreads: impl Iterator<Item = (u64, u64)>) -> Option<String> {
+    let times = spreads.map(|(least, most)| most / least.max(1)).max()?;
+    (times >= UNSTEADY_TIMES).then(|| {
+        format!(
+            "the rounds differ by up to {times} times: something else uses the disk, or it is unsteady; measure again when it is \
+             quiet"
+        )
+    })
+}
+
+/// What the columns of the device mean, and who counted.
+pub(crate) fn counters(source: &Fact<String>) -> String {
+    if source.value.is_some() {
+        return format!(
+            "device writes and KiB: for each record, of all programs, counted by {}",
+            source.source
+        );
+    }
+    format!("device writes and KiB: unknown: {}", source.source)
+}
+
+/// A figure for each record.
+pub(super) fn share(value: Option<f64>) -> String {
+    value.map_or_else(|| "unknown".to_owned(), |value| format!("{value:.1}"))
 }
 
 #[allow(
@@ -79,11 +115,12 @@ pub(super) fn words(rows: &[Row]) -> Vec<String> {
     clippy::cast_sign_loss,
     reason = "a rate of calls is small and positive"
 )]
-fn a_second(avg_ns: f64) -> u64 {
+pub(super) fn a_second(avg_ns: f64) -> u64 {
     (1e9 / avg_ns.max(1.0)) as u64
 }
 
-fn ns(nanoseconds: u64) -> String {
+/// A time in the unit that fits.
+pub(super) fn ns(nanoseconds: u64) -> String {
     time(Duration::from_nanos(nanoseconds))
 }
 
@@ -99,6 +136,15 @@ pub(super) fn bar(value: u64, largest: u64) -> String {
 mod tests {
     //! A bar must not lie about what it stands beside.
     use super::*;
+
+    #[test]
+    fn rounds_that_do_not_agree_are_called_out() {
+        assert_eq!(unsteady([(100, 199), (10, 10), (0, 1)].into_iter()), None);
+        assert!(
+            unsteady([(100, 110), (100, 350)].into_iter()).is_some_and(|told| told.contains("up to 3 times"))
+        );
+        assert_eq!(unsteady(std::iter::empty()), None);
+    }
 
     #[test]
     fn bars_are_as_long_as_their_figures() {

@@ -1,14 +1,14 @@
 //! How this program was built. An unoptimised storage engine once cost an industry years, unnoticed.
 
 /// The optimisation level and profile, and what is wrong with them for a database.
-pub(super) struct Build {
+pub(crate) struct Build {
     pub(super) opt_level: &'static str,
     pub(super) profile: &'static str,
     pub(super) debug_assertions: bool,
     pub(super) target: String,
 }
 
-pub(super) fn this() -> Build {
+pub(crate) fn this() -> Build {
     Build {
         opt_level: env!("DURAMEN_OPT_LEVEL"),
         profile: env!("DURAMEN_PROFILE"),
@@ -19,7 +19,7 @@ pub(super) fn this() -> Build {
 
 impl Build {
     /// Why figures of this build mean little, if they do.
-    pub(super) fn warning(&self) -> Option<String> {
+    pub(crate) fn warning(&self) -> Option<String> {
         let how = match self.opt_level {
             "3" | "2" if self.debug_assertions => "with debug assertions",
             "3" | "2" => return None,
@@ -29,7 +29,7 @@ impl Build {
         Some(format!("this program was built {how}: use `cargo build --release` for anything that counts"))
     }
 
-    pub(super) fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let assertions = if self.debug_assertions { ", debug assertions" } else { "" };
         format!(
             "duramen {}, profile {}, opt-level {}{assertions}, {}",

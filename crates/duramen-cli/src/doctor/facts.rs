@@ -10,31 +10,38 @@ use duramen::{Document, Value, doc};
 
 use super::advice::{self, Advice};
 use super::{Findings, build};
-use crate::bench::{Row, row_as_json};
+use crate::bench::strategies::{Row, counters_as_json, row_as_json};
 
 /// Everything, in one document.
 pub(super) fn of(findings: &Findings) -> Document {
-    let report = &findings.report;
+    let examined = &findings.examined;
+    let report = &examined.report;
     let mut out = doc! {
         "directory": report.path.display().to_string(),
         "verdict": doc! {
-            "trust": trust_name(findings.verdict.trust),
-            "reason": findings.verdict.reason.as_str(),
+            "trust": trust_name(examined.verdict.trust),
+            "reason": examined.verdict.reason.as_str(),
             "keeps_disk": super::can_keep(findings),
         },
         "layers": list(&report.layers, layer),
         "gaps": report.gaps.iter().map(|gap| Value::from(gap.as_str())).collect::<Vec<_>>(),
         "weaknesses": list(&report.weaknesses, weakness),
         "space": space(report),
+        "direct": fact(examined.direct(), |align| Value::Map(doc! {
+            "memory_bytes": u64::from(align.memory_bytes),
+            "offset_bytes": u64::from(align.offset_bytes),
+        })),
+        "atomic_write_bytes_max": number(examined.atomic_write_bytes_max()),
         "machine": machine(report),
         "build": build_facts(),
-        "advice": list(&advice::of(report, &findings.verdict), advice_as_json),
+        "advice": list(&advice::of(report, &examined.verdict), advice_as_json),
     };
-    if let Some(witness) = &findings.witness {
+    if let Some(witness) = &examined.witness {
         out.set("witness", burst(&witness.burst));
     }
     let rows: Vec<Row> = findings.measured.iter().map(Row::of).collect();
     out.set("syncs", list(&rows, row_as_json));
+    out.set("device_counters", counters_as_json(&findings.counted_by));
     if let Some((alone, together)) = findings.budget() {
         out.set("budget", doc! { "commits_a_second_alone": alone, "commits_a_second_16_writers": together });
     }
@@ -160,6 +167,7 @@ fn burst(burst: &Burst) -> Document {
         "commits": u64::from(burst.commits),
         "flushes_per_sync": ratio(burst.flushes_per_sync()),
         "writes_per_sync": ratio(burst.writes_per_sync()),
+        "bytes_per_sync": ratio(burst.bytes_per_sync()),
         "p50_ns": burst.latency.p50_ns,
     }
 }
@@ -179,7 +187,7 @@ fn build_facts() -> Document {
     out
 }
 
-pub(super) fn trust_name(trust: Trust) -> &'static str {
+pub(crate) fn trust_name(trust: Trust) -> &'static str {
     match trust {
         Trust::Unsafe => "unsafe",
         Trust::Unknown => "unknown",

@@ -4,15 +4,16 @@ use duramen::measure::Strategy;
 use duramen::probe::{Device, Fact, Layer, Mounted, Part, Trust};
 
 use super::facts::{cache_name, kind_name, medium_name, trust_name};
-use super::{Findings, advice, build};
-use crate::bench::{Row, table};
+use super::{Examined, Findings, advice, build};
+use crate::bench::strategies::Row;
+use crate::bench::table;
 use crate::numbers::{bytes, grouped};
 use crate::output::printable;
 
 /// The lines of the report, the verdict last but for advice and budget.
 pub(super) fn lines(findings: &Findings) -> Vec<String> {
     let mut lines = Vec::new();
-    where_it_lies(findings, &mut lines);
+    lines.extend(where_it_lies(&findings.examined).iter().map(|(name, text)| field(name, text)));
     lines.push(field("build", &build::this().describe()));
     lines.extend(build::this().warning().map(|warning| field("", &warning)));
     measured(findings, &mut lines);
@@ -26,7 +27,7 @@ pub(super) fn lines(findings: &Findings) -> Vec<String> {
 /// A lone writer waits for a sync each. Sixteen share them: while one sync runs the others gather, so that half of them or
 /// more are in the next.
 fn budget(findings: &Findings) -> Option<String> {
-    if findings.verdict.trust == Trust::Unsafe {
+    if findings.examined.verdict.trust == Trust::Unsafe {
         return Some("no durable commits here".to_owned());
     }
     let (alone, together) = findings.budget()?;
@@ -41,30 +42,46 @@ fn field(name: &str, text: &str) -> String {
     format!("{name:<10}{}", printable(text))
 }
 
-fn where_it_lies(findings: &Findings, lines: &mut Vec<String>) {
-    let report = &findings.report;
-    lines.push(field("directory", &report.path.display().to_string()));
+/// Names and texts; a name is empty where the text goes on.
+pub(super) fn where_it_lies(examined: &Examined) -> Vec<(&'static str, String)> {
+    let report = &examined.report;
+    let mut told = vec![("directory", report.path.display().to_string())];
     for Layer { depth, part } in &report.layers {
         let indent = "  ".repeat(*depth as usize);
         let (name, text) = match part {
             Part::Mounted(mounted) => ("on", mounted_line(mounted)),
             Part::Device(device) => ("device", device_line(device)),
         };
-        lines.push(field(name, &format!("{indent}{text}")));
+        told.push((name, format!("{indent}{text}")));
     }
-    lines.extend(report.gaps.iter().map(|gap| field("unseen", gap)));
+    told.extend(report.gaps.iter().map(|gap| ("unseen", gap.clone())));
+    told.push(("direct", direct_line(examined)));
     let space = &report.space;
     if let (Some(free), Some(total)) = (space.free_bytes.value, space.total_bytes.value) {
-        lines.push(field("space", &format!("{} free of {}", bytes(free), bytes(total))));
+        told.push(("space", format!("{} free of {}", bytes(free), bytes(total))));
     }
     let machine = &report.machine;
-    let told = |given: &Fact<bool>, word: &str| given.is(&true).then(|| word.to_owned());
+    let is = |given: &Fact<bool>, word: &str| given.is(&true).then(|| word.to_owned());
     let mut parts: Vec<String> =
         machine.kernel_release.value.iter().map(|release| format!("kernel {release}")).collect();
     parts.extend(machine.memory_bytes.value.map(|count| format!("{} of memory", bytes(count))));
-    parts.extend(told(&machine.hypervisor, "a virtual machine"));
-    parts.extend(told(&machine.container, "inside a container"));
-    lines.push(field("machine", &parts.join(", ")));
+    parts.extend(is(&machine.hypervisor, "a virtual machine"));
+    parts.extend(is(&machine.container, "inside a container"));
+    told.push(("machine", parts.join(", ")));
+    told
+}
+
+/// What direct writes must be aligned to.
+fn direct_line(examined: &Examined) -> String {
+    let direct = examined.direct();
+    match direct.value {
+        Some(align) if align.offset_bytes == 0 => format!("O_DIRECT is refused ({})", direct.source),
+        Some(align) => format!(
+            "O_DIRECT wants memory aligned to {} bytes, offset and length to {} ({})",
+            align.memory_bytes, align.offset_bytes, direct.source
+        ),
+        None => format!("what O_DIRECT wants is unknown: {}", direct.source),
+    }
 }
 
 fn mounted_line(mounted: &Mounted) -> String {
@@ -108,22 +125,24 @@ fn measured(findings: &Findings, lines: &mut Vec<String>) {
     }
     lines.push(format!("syncs of 4 KiB records, {} rounds", super::ROUNDS));
     lines.extend(table::of(&rows).to_string().lines().map(str::to_owned));
-    let Some(witness) = &findings.witness else { return };
+    lines.push(table::counters(&findings.counted_by));
+    let Some(witness) = &findings.examined.witness else { return };
     let burst = &witness.burst;
     let count =
         |given: Option<f64>| given.map_or_else(|| "not counted".to_owned(), |count| format!("{count:.1}"));
     let text = format!(
-        "{} syncs; the disks counted for each: flushes {}, writes {} (other programs' included)",
+        "{} syncs; the disks counted for each: flushes {}, writes {}, KiB {} (other programs' included)",
         burst.commits,
         count(burst.flushes_per_sync()),
-        count(burst.writes_per_sync())
+        count(burst.writes_per_sync()),
+        count(burst.bytes_per_sync().map(|bytes| bytes / 1024.0))
     );
     lines.push(field("witness", &text));
 }
 
 /// Which failure each level survives here.
 fn levels(findings: &Findings, lines: &mut Vec<String>) {
-    let disk = match findings.verdict.trust {
+    let disk = match findings.examined.verdict.trust {
         Trust::Unsafe => "does NOT survive a power cut here",
         Trust::Unknown => "survives a power cut only if what cannot be seen below honours flush",
         Trust::Plausible | Trust::Verified => "survives a power cut, if the disk honours flush",
@@ -133,24 +152,22 @@ fn levels(findings: &Findings, lines: &mut Vec<String>) {
 }
 
 fn verdict(findings: &Findings, lines: &mut Vec<String>) {
-    let name = trust_name(findings.verdict.trust).to_uppercase();
-    lines.push(field("verdict", &format!("{name}: {}", findings.verdict.reason)));
+    let name = trust_name(findings.examined.verdict.trust).to_uppercase();
+    lines.push(field("verdict", &format!("{name}: {}", findings.examined.verdict.reason)));
     let flush = findings.summary(Strategy::ZeroedFdatasync);
     if let (Some(sync), Some(write)) = (flush, findings.summary(Strategy::NoSync))
-        && findings.verdict.trust >= Trust::Unknown
+        && findings.examined.verdict.trust >= Trust::Unknown
     {
         let times = sync.p50 / write.p50.max(1);
         let text = format!("a sync takes {times}x as long as a write: something below really waits");
         lines.extend((times >= 5).then(|| field("", &text)));
     }
-    let others =
-        findings.report.weaknesses.iter().filter(|weakness| weakness.reason != findings.verdict.reason);
-    lines.extend(others.map(|weakness| field("", &weakness.reason)));
+    lines.extend(findings.examined.other_weaknesses().map(|reason| field("", reason)));
     lines.push(field("", "no test without cutting the power can prove that a disk keeps what it flushed"));
 }
 
 fn advised(findings: &Findings, lines: &mut Vec<String>) {
-    for advice in advice::of(&findings.report, &findings.verdict) {
+    for advice in advice::of(&findings.examined.report, &findings.examined.verdict) {
         lines.push(field("advice", &advice.about));
         lines.extend(advice.steps.iter().map(|step| field("", &format!("  {step}"))));
         lines.push(field("", &format!("  costs: {}", advice.cost)));

@@ -43,7 +43,10 @@ fn a_directory_in_memory_cannot_keep_level_disk() {
         "9",
         "--json",
     ];
-    assert_eq!(json(&scratch.ok(&anyway))["file_system"], "tmpfs");
+    let told = json(&scratch.ok(&anyway));
+    assert_eq!(told["file_system"], "tmpfs");
+    assert_eq!(told["device_counters"]["counted"], false, "no disk counts what memory is written: {told}");
+    assert!(told["strategies"][0]["device_writes_per_record"].is_null());
     assert_eq!(std::fs::read_dir(memory).unwrap().count(), 0, "nothing is left behind");
 }
 
@@ -67,6 +70,12 @@ fn a_directory_on_a_disk_is_examined_and_left_as_it_was() {
     assert_eq!(syncs[0]["name"], "zeroed + fdatasync");
     assert!(syncs[0]["p99_ns"].as_u64() >= syncs[0]["p50_ns"].as_u64());
     assert!(told["build"]["opt_level"].as_str().is_some());
+    let direct = &told["direct"];
+    assert!(direct["source"].as_str().is_some_and(|source| !source.is_empty()), "{direct}");
+    assert!(direct["value"].is_null() || direct["value"]["offset_bytes"].is_number(), "{direct}");
+    assert!(
+        syncs[0].get("device_writes_per_record").is_some() && told["device_counters"]["source"].is_string()
+    );
     assert_eq!(std::fs::read_dir(scratch.path(".")).unwrap().count(), 0, "nothing is left behind");
 }
 

@@ -11,6 +11,7 @@ mod flights;
 mod golden;
 mod hostile;
 mod interrupted;
+mod laboratory;
 mod levels;
 mod loop_device;
 mod ranges;

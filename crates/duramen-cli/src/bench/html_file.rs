@@ -1,0 +1,60 @@
+//! The report's file: refused before anything is measured if it cannot be made, and there whole or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Failure, Result};
+
+/// A file that is written beside its place and put there at the end; dropped before, it leaves nothing.
+#[derive(Debug)]
+pub(super) struct HtmlFile {
+    target: PathBuf,
+    temporary: PathBuf,
+    file: File,
+}
+
+impl HtmlFile {
+    /// Makes the temporary file. What is at the place already may be a file, also through a link, and nothing else.
+    pub(super) fn begin(path: &Path) -> Result<HtmlFile> {
+        let target = match fs::symlink_metadata(path) {
+            Ok(_) => fs::canonicalize(path).map_err(|error| Failure::io("write the report", path, &error))?,
+            Err(error) if error.kind() == ErrorKind::NotFound => path.to_owned(),
+            Err(error) => return Err(Failure::io("write the report", path, &error)),
+        };
+        if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
+            let text = format!("{} is there and is not a file", path.display());
+            return Err(Failure::data(text, "name another file after --html"));
+        }
+        let Some(name) = target.file_name() else {
+            let text = format!("{} is not the name of a file", path.display());
+            return Err(Failure::data(text, "name a file after --html"));
+        };
+        let mut beside = std::ffi::OsString::from(".");
+        beside.push(name);
+        beside.push(format!(".{}.part", std::process::id()));
+        let temporary = target.with_file_name(beside);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&temporary)
+            .map_err(|error| Failure::io("write the report", path, &error))?;
+        Ok(HtmlFile { target, temporary, file })
+    }
+
+    /// Writes the report and puts it in its place.
+    pub(super) fn finish(mut self, html: &str) -> Result<()> {
+        self.file
+            .write_all(html.as_bytes())
+            .and_then(|()| self.file.sync_all())
+            .and_then(|()| fs::rename(&self.temporary, &self.target))
+            .map_err(|error| Failure::io("write the report", &self.target, &error))
+    }
+}
+
+impl Drop for HtmlFile {
+    fn drop(&mut self) {
+        // Gone already if it was put in its place; otherwise nobody is left to be told.
+        drop(fs::remove_file(&self.temporary));
+    }
+}
