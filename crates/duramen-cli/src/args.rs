@@ -74,14 +74,18 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct DatabaseArgs {
-    /// The database, a directory
+    /// The database, a directory; `import` creates it if it is not there
     pub(crate) db: PathBuf,
+
+    /// Where the log lies, if not in the database; to be named at every command
+    #[arg(long, value_name = "DIR")]
+    pub(crate) wal: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// The database, a directory; created if it is not there
-    pub(crate) db: PathBuf,
+    #[command(flatten)]
+    pub(crate) database: DatabaseArgs,
 
     /// What to read, gzip or not; `-` for standard input
     pub(crate) file: PathBuf,
@@ -151,8 +155,8 @@ pub(crate) struct ExportArgs {
 /// A database and a collection in it.
 #[derive(Debug, Args)]
 pub(crate) struct Target {
-    /// The database, a directory
-    pub(crate) db: PathBuf,
+    #[command(flatten)]
+    pub(crate) database: DatabaseArgs,
 
     /// The collection
     #[arg(long, short, value_name = "NAME", value_parser = collection_name)]

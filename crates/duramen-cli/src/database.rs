@@ -6,35 +6,49 @@ use std::path::Path;
 
 use duramen::{Code, Db, DbOptions, Durability, Reads, Schema, Snapshot};
 
+use crate::args::DatabaseArgs;
 use crate::failure::{FAILED, Failure, Result};
 use crate::file_system;
 
 /// Opens to read. The lock is held as long as what is returned is: keep it beside its snapshot.
-pub(crate) fn open_to_read(path: &Path) -> Result<Db> {
-    check_path(path)?;
-    Ok(Db::options().create(false).read_only(true).open(path)?)
+pub(crate) fn open_to_read(args: &DatabaseArgs) -> Result<Db> {
+    check_path(&args.db)?;
+    Ok(options(args).create(false).read_only(true).open(&args.db)?)
 }
 
 /// Opens to write what is there already, where `level` can be kept.
-pub(crate) fn open_to_write(path: &Path, level: Durability) -> Result<Db> {
-    check_path(path)?;
-    file_system::check_level(path, level)?;
-    Ok(options(level).create(false).open(path)?)
+pub(crate) fn open_to_write(args: &DatabaseArgs, level: Durability) -> Result<Db> {
+    check_path(&args.db)?;
+    check_level(args, level)?;
+    Ok(options(args).durability(level).create(false).open(&args.db)?)
 }
 
 /// Opens to write, creating what is not there.
-pub(crate) fn open_or_create(path: &Path, level: Durability) -> Result<Db> {
-    if path.exists() {
-        check_path(path)?;
-        return Ok(options(level).open(path)?);
+pub(crate) fn open_or_create(args: &DatabaseArgs, level: Durability) -> Result<Db> {
+    let options = options(args).durability(level);
+    if args.db.exists() {
+        check_path(&args.db)?;
+        return Ok(options.open(&args.db)?);
     }
-    options(level).open(path).map_err(|error| {
+    options.open(&args.db).map_err(|error| {
         Failure::from(error).when_full("make room on the disk, or name another place for it")
     })
 }
 
-fn options(level: Durability) -> DbOptions {
-    Db::options().durability(level)
+/// Refuses a level that the disk of the database, or that of its log, cannot keep.
+pub(crate) fn check_level(args: &DatabaseArgs, level: Durability) -> Result<()> {
+    [Some(&args.db), args.wal.as_ref()]
+        .into_iter()
+        .flatten()
+        .try_for_each(|path| file_system::check_level(path, level))
+}
+
+fn options(args: &DatabaseArgs) -> DbOptions {
+    let options = Db::options();
+    match &args.wal {
+        Some(wal) => options.wal_dir(wal),
+        None => options,
+    }
 }
 
 /// What can be said better than the engine can, before it is asked.

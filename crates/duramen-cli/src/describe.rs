@@ -17,7 +17,7 @@ use crate::read::shown;
 
 /// Every collection with its rows, key, columns and sums.
 pub(crate) fn collections(args: &DatabaseArgs, out: Output) -> Result<()> {
-    let db = database::open_to_read(&args.db)?;
+    let db = database::open_to_read(args)?;
     let snapshot = db.snapshot()?;
     let schemas = snapshot.collections()?;
     if out.is_json() {
@@ -60,7 +60,7 @@ fn as_json(snapshot: &Snapshot, schema: &Schema) -> Result<Value> {
 
 /// What the database is made of, and how durable it is.
 pub(crate) fn inspect(args: &DatabaseArgs, out: Output) -> Result<()> {
-    let db = database::open_to_read(&args.db)?;
+    let db = database::open_to_read(args)?;
     let facts = facts(&db, &db.snapshot()?)?;
     if out.is_json() {
         return out.object("inspect", facts);
@@ -146,7 +146,7 @@ fn flatten(path: &str, document: &Document, each: &mut impl FnMut(&str, &str)) {
 
 /// Verifies everything; exit code 3 if damage is found.
 pub(crate) fn check(args: &DatabaseArgs, out: Output) -> Result<()> {
-    let db = database::open_to_read(&args.db)?;
+    let db = database::open_to_read(args)?;
     let (pages, documents) = (db.check()?, db.check_documents()?);
     // What cannot be read is where a bad page is, and that was counted.
     let found = pages.problem_count + documents.problem_count;

@@ -12,7 +12,7 @@ use crate::write::agree;
 /// Drops a collection. Asks on a terminal unless `--yes` was said, and nowhere else.
 pub(crate) fn run(args: &DropArgs, out: Output) -> Result<()> {
     let level: Durability = args.durability.into();
-    let db = database::open_to_write(&args.target.db, level)?;
+    let db = database::open_to_write(&args.target.database, level)?;
     let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
     let name = schema.name();

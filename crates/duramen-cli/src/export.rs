@@ -19,7 +19,7 @@ const LOOK_ROWS: u64 = 1024;
 
 /// Runs the command.
 pub(crate) fn run(args: &ExportArgs, out: Output) -> Result<()> {
-    let db = database::open_to_read(&args.target.db)?;
+    let db = database::open_to_read(&args.target.database)?;
     let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
     let span = keys::span(&schema, &args.range)?;

@@ -20,7 +20,6 @@ use duramen::{Document, Schema, doc};
 use crate::args::{Format, ImportArgs, level_name};
 use crate::database;
 use crate::failure::{Failure, Result};
-use crate::file_system;
 use crate::numbers::{counted, grouped, rate, time};
 use crate::output::Output;
 use crate::signals::Signals;
@@ -129,8 +128,9 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
     let signals = Signals::watch()?;
     let input = input.until(signals.clone());
     let level = args.durability.into();
-    file_system::check_level(&args.db, level)?;
-    let db = if args.db.exists() { Some(database::open_or_create(&args.db, level)?) } else { None };
+    database::check_level(&args.database, level)?;
+    let db =
+        if args.database.db.exists() { Some(database::open_or_create(&args.database, level)?) } else { None };
     let stored = match &db {
         Some(db) => db.collections()?.into_iter().find(|schema| schema.name() == args.collection),
         None => None,
@@ -157,7 +157,7 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
     };
     let db = match db {
         Some(db) => db,
-        None => database::open_or_create(&args.db, level)?,
+        None => database::open_or_create(&args.database, level)?,
     };
     let syncs_before = db.stats().log.sync_count;
     let terms = Terms {

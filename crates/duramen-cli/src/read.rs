@@ -16,7 +16,7 @@ use grid::Grid;
 
 /// The document under a key; exit code 1 and nothing on standard output if there is none.
 pub(crate) fn get(args: &GetArgs, out: Output) -> Result<()> {
-    let db = database::open_to_read(&args.target.db)?;
+    let db = database::open_to_read(&args.target.database)?;
     let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
     let key = keys::whole(&schema, &args.key)?;
@@ -43,7 +43,7 @@ pub(crate) fn get(args: &GetArgs, out: Output) -> Result<()> {
 
 /// The documents of a range.
 pub(crate) fn scan(args: &ScanArgs, out: Output) -> Result<()> {
-    let db = database::open_to_read(&args.target.db)?;
+    let db = database::open_to_read(&args.target.database)?;
     let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
     let span = keys::span(&schema, &args.range)?;
@@ -88,7 +88,7 @@ fn documents(rows: &mut Rows, limit: u64, out: Output) -> Result<u64> {
 
 /// How many documents a range holds.
 pub(crate) fn count(args: &RangeArgs, out: Output) -> Result<()> {
-    let db = database::open_to_read(&args.target.db)?;
+    let db = database::open_to_read(&args.target.database)?;
     let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
     let count = snapshot.count(schema.name(), keys::span(&schema, &args.range)?)?;
@@ -103,7 +103,7 @@ pub(crate) fn count(args: &RangeArgs, out: Output) -> Result<()> {
 
 /// Count and sums of a range.
 pub(crate) fn reduce(args: &RangeArgs, out: Output) -> Result<()> {
-    let db = database::open_to_read(&args.target.db)?;
+    let db = database::open_to_read(&args.target.database)?;
     let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
     let reduction = snapshot.reduce(schema.name(), keys::span(&schema, &args.range)?)?;

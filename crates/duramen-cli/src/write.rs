@@ -17,7 +17,7 @@ use crate::signals::Signals;
 /// Stores one document.
 pub(crate) fn put(args: &PutArgs, out: Output) -> Result<()> {
     let level: Durability = args.durability.into();
-    let db = database::open_to_write(&args.target.db, level)?;
+    let db = database::open_to_write(&args.target.database, level)?;
     let schema = database::schema(&db.snapshot()?, &args.target.collection)?;
     let text = match args.document.as_deref() {
         None | Some("-") => standard_input()?,
@@ -113,7 +113,7 @@ pub(crate) fn del(args: &DelArgs, out: Output) -> Result<()> {
     // All is one transaction, and the question before it must end at the first ^C.
     let signals = if args.all { Signals::default() } else { Signals::watch()? };
     let level: Durability = args.durability.into();
-    let db = database::open_to_write(&args.target.db, level)?;
+    let db = database::open_to_write(&args.target.database, level)?;
     let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
     keys::check_bounded(&schema, &args.range)?;

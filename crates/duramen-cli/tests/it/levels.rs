@@ -87,3 +87,33 @@ fn level_disk_is_refused_on_an_overlay_that_forgets() {
         }
     }
 }
+
+/// A log that lies elsewhere is named at every command; without it nothing is served, and it is refused in memory.
+#[test]
+fn a_log_in_a_directory_of_its_own_is_named_at_every_command() {
+    let scratch = Scratch::new();
+    scratch.write("rows.csv", "id,n\n1,2\n2,3\n");
+    scratch.ok(&["import", "db", "rows.csv", "-c", "rows", "--key", "id", "--wal", "log"]);
+    assert!(scratch.path("log").is_dir() && !scratch.path("db/wal").exists());
+    assert_eq!(scratch.ok(&["count", "db", "-c", "rows", "--wal", "log"]), "2\n");
+    scratch.ok(&["put", "db", "{\"id\":3}", "-c", "rows", "--wal", "log"]);
+    scratch.ok(&["del", "db", "--key", "1", "-c", "rows", "--wal", "log"]);
+    assert_eq!(scratch.ok(&["count", "db", "-c", "rows", "--wal", "log"]), "2\n");
+    assert!(scratch.ok(&["check", "db", "--wal", "log"]).contains("log"));
+    for args in
+        [&["count", "db", "-c", "rows"][..], &["check", "db"], &["put", "db", "{\"id\":4}", "-c", "rows"]]
+    {
+        let ran = scratch.run(args);
+        assert_eq!(ran.code, Some(3), "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains("E0503"), "{args:?}: {}", ran.stderr);
+    }
+
+    let Some(memory) = memory() else { return };
+    let log = memory.path().join("log");
+    let import = ["import", "new", "rows.csv", "-c", "rows", "--key", "id", "--wal", log.to_str().unwrap()];
+    let ran: Ran = output(&mut scratch.command_as_is(&import)).unwrap().into();
+    if scratch.lies_in_memory() {
+        return;
+    }
+    refused(&ran, "tmpfs");
+}
