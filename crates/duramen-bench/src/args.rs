@@ -1,0 +1,62 @@
+//! The words of the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::workloads::SEED;
+
+/// Duramen beside its rivals, every one at full durability.
+#[derive(Debug, Parser)]
+#[command(name = "duramen-bench", version)]
+pub struct Words {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Measures engines side by side and says who won.
+    Compare(Compare),
+    /// Shows the workloads, exactly.
+    Workloads,
+    /// Shows the engines of this build, the setting of each, and why.
+    Engines,
+    /// Does one measurement; what `compare` starts.
+    #[command(hide = true)]
+    Child {
+        /// The job as JSON.
+        job: String,
+    },
+}
+
+/// How to compare.
+#[derive(Debug, Args)]
+pub struct Compare {
+    /// Shorter loops, fewer threads, one round where an engine is slow: under ten minutes.
+    #[arg(long)]
+    pub quick: bool,
+    /// Only these workloads.
+    #[arg(long, value_delimiter = ',', value_name = "W1,W3")]
+    pub only: Vec<String>,
+    /// Only these engines; raw loop and log-only bound always run.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub engines: Vec<String>,
+    /// Directory on the disk to measure; a folder is made in it and removed.
+    #[arg(long, default_value = ".", value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Rounds, in each of which every engine has one turn.
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    pub rounds: u32,
+    /// Writes every figure of every round to this file.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// What keys, values and order are drawn from.
+    #[arg(long, default_value_t = SEED)]
+    pub seed: u64,
+    /// Counts each engine's syncs by strace in a run apart, whose times do not count.
+    #[arg(long)]
+    pub count_syncs: bool,
+}

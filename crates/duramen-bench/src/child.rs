@@ -1,0 +1,88 @@
+//! Child processes, seen from the parent: one for each measurement, so that memory, counters and `kill -9` are one
+//! engine's alone.
+
+use std::fs;
+use std::io::BufReader;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::engine::Result;
+use crate::job::{Job, Outcome};
+use crate::output;
+
+/// What one child came to, and how long that took.
+pub struct Ran {
+    /// The result, or why there is none.
+    pub outcome: Result<Outcome>,
+    /// From start to end.
+    pub took: Duration,
+}
+
+fn command(job: &Job) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("child").arg(serde_json::to_string(job)?);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    Ok(command)
+}
+
+/// Runs one measurement.
+pub fn run(job: &Job) -> Ran {
+    let begun = Instant::now();
+    let outcome = command(job).and_then(|mut command| outcome_of(&mut command));
+    Ran { outcome, took: begun.elapsed() }
+}
+
+/// Runs one measurement under another program, which is given the child's command as its last arguments.
+pub fn run_under(program: &str, arguments: &[&str], job: &Job) -> Result<Outcome> {
+    let mut under = Command::new(program);
+    under.args(arguments).arg(std::env::current_exe()?).arg("child").arg(serde_json::to_string(job)?);
+    under.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    outcome_of(&mut under)
+}
+
+fn outcome_of(command: &mut Command) -> Result<Outcome> {
+    let output = command.output()?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    output::read_outcome(&printed).ok_or_else(|| format!("the child ended with {}", output.status).into())
+}
+
+/// Runs a load until so many rows are acknowledged, kills it, and returns how many were.
+///
+/// # Errors
+/// What the system said, or that the child ended by itself.
+pub fn run_and_kill(job: &Job) -> Result<u64> {
+    let mut child = command(job)?.spawn()?;
+    let mut printed = BufReader::new(child.stdout.take().ok_or("the child has no output")?);
+    let mut acknowledged = 0;
+    let mut killed = false;
+    while let Some(rows) = output::read_acknowledged(&mut printed) {
+        acknowledged = rows;
+        if rows >= job.rows && !killed {
+            child.kill()?;
+            killed = true;
+        }
+    }
+    child.wait()?;
+    if killed { Ok(acknowledged) } else { Err("the load ended before it was killed".into()) }
+}
+
+/// An empty directory, whatever was there.
+///
+/// # Errors
+/// What the system said.
+pub fn fresh(dir: &Path) -> Result<()> {
+    remove(dir)?;
+    Ok(fs::create_dir_all(dir)?)
+}
+
+/// No directory any more.
+///
+/// # Errors
+/// What the system said.
+pub fn remove(dir: &Path) -> Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,65 @@
+//! How long, how often and who: a run's settings, from the command line.
+
+use std::time::Duration;
+
+use super::{QUICK_TURN_MAX, check_disk, engines_of};
+use crate::args::Compare;
+use crate::engine::{Entry, Result};
+use crate::workloads::DEFINITIONS;
+
+/// A run's settings.
+pub struct Plan {
+    /// Who runs, ours first.
+    pub engines: Vec<Entry>,
+    /// What runs; nothing for everything.
+    only: Vec<String>,
+    /// Rounds.
+    pub rounds: u32,
+    /// Threads of W2.
+    pub threads: Vec<usize>,
+    /// A turn of W1: in a full run long enough for three checkpoints and ten changes of segment.
+    pub lone_seconds: f64,
+    /// A turn of W2 and W2b.
+    pub commit_seconds: f64,
+    /// Each loop of W4 to W6.
+    pub read_seconds: f64,
+    /// An engine whose turn took longer has no further one.
+    pub turn_max: Duration,
+    /// Whether syncs are counted from outside.
+    pub counts_syncs: bool,
+    /// Seed of keys, values and order.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// As the words say.
+    ///
+    /// # Errors
+    /// Unknown names, and a directory whose syncs mean nothing.
+    pub fn of(args: &Compare) -> Result<Plan> {
+        check_disk(&args.dir)?;
+        for name in &args.only {
+            if DEFINITIONS.iter().all(|known| known.name != name) {
+                return Err(format!("no workload {name}; see `duramen-bench workloads`").into());
+            }
+        }
+        let quick = args.quick;
+        Ok(Plan {
+            engines: engines_of(&args.engines)?,
+            only: args.only.clone(),
+            rounds: args.rounds.max(1),
+            threads: if quick { vec![16, 64] } else { vec![2, 4, 8, 16, 32, 64] },
+            lone_seconds: if quick { 1.0 } else { 12.0 },
+            commit_seconds: if quick { 1.0 } else { 5.0 },
+            read_seconds: if quick { 0.5 } else { 3.0 },
+            turn_max: if quick { QUICK_TURN_MAX } else { Duration::MAX },
+            counts_syncs: args.count_syncs,
+            seed: args.seed,
+        })
+    }
+
+    /// Whether a workload runs.
+    pub fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|wanted| wanted == name)
+    }
+}

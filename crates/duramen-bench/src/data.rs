@@ -1,0 +1,163 @@
+//! Keys and values, all made from a seed and a row's number, so that answers can be known without asking an engine.
+//!
+//! A key is 16 to 24 random bytes, different for every row and in random order; a value is random bytes that nothing
+//! compresses, its first eight a number. Owns the digest by which results are compared.
+
+use duramen_disk::memory::mixed;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+const KEY_BYTES_MIN: usize = 16;
+const KEY_BYTES_MAX: usize = 24;
+
+/// A key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    bytes: [u8; KEY_BYTES_MAX],
+    len: usize,
+}
+
+impl Key {
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// The rows of one data set.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows {
+    seed: u64,
+    value_bytes: usize,
+}
+
+impl Rows {
+    /// Of values of this many bytes.
+    pub fn new(seed: u64, value_bytes: usize) -> Rows {
+        Rows { seed: mixed(seed ^ value_bytes as u64), value_bytes }
+    }
+
+    /// The first eight bytes of a row's key as a big-endian number: different for every row, and the order of keys.
+    pub fn head(&self, row: u64) -> u64 {
+        mixed(row.wrapping_add(self.seed).wrapping_mul(GOLDEN))
+    }
+
+    /// A row's key.
+    pub fn key(&self, row: u64) -> Key {
+        let head = self.head(row);
+        let middle = mixed(head ^ self.seed);
+        let tail = mixed(middle);
+        let mut bytes = [0; KEY_BYTES_MAX];
+        bytes[..8].copy_from_slice(&head.to_be_bytes());
+        bytes[8..16].copy_from_slice(&middle.to_le_bytes());
+        bytes[16..].copy_from_slice(&tail.to_le_bytes());
+        let spread = (KEY_BYTES_MAX - KEY_BYTES_MIN + 1) as u64;
+        Key { bytes, len: KEY_BYTES_MIN + usize::try_from(tail % spread).unwrap_or_default() }
+    }
+
+    /// The number in a row's value.
+    pub fn number(&self, row: u64) -> i64 {
+        let bits = mixed(row.wrapping_mul(GOLDEN) ^ self.seed.rotate_left(32));
+        i64::try_from(bits >> 24).unwrap_or_default() - (1 << 39)
+    }
+
+    /// A row's value.
+    pub fn value(&self, row: u64, into: &mut Vec<u8>) {
+        self.value_with(row, self.number(row), into);
+    }
+
+    /// A row's value with another number in it.
+    pub fn value_with(&self, row: u64, number: i64, into: &mut Vec<u8>) {
+        into.clear();
+        into.extend_from_slice(&number.to_le_bytes());
+        let mut state = self.head(row);
+        while into.len() < self.value_bytes {
+            state = state.wrapping_add(GOLDEN);
+            let bytes = mixed(state).to_le_bytes();
+            let wanted = bytes.len().min(self.value_bytes - into.len());
+            into.extend_from_slice(&bytes[..wanted]);
+        }
+    }
+
+    /// Bytes of key and value of the first `rows` rows.
+    pub fn user_bytes(&self, rows: u64) -> u64 {
+        (0..rows).map(|row| (self.key(row).bytes().len() + self.value_bytes) as u64).sum()
+    }
+}
+
+/// What was read, in one number: no row may lack, be twice, be another, or come out of order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Digest {
+    rows: u64,
+    mixed: u64,
+    last: Option<u64>,
+    out_of_order: bool,
+}
+
+impl Digest {
+    /// Takes the next row in.
+    pub fn see(&mut self, key: &[u8], value: &[u8]) {
+        let head = key.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+        self.out_of_order |= self.last.is_some_and(|last| head <= last);
+        self.last = Some(head);
+        self.add(head, value);
+    }
+
+    /// Takes a row in whose place in the order does not matter.
+    pub fn add(&mut self, head: u64, value: &[u8]) {
+        self.rows += 1;
+        self.mixed = self.mixed.wrapping_add(xxh3_64_with_seed(value, head));
+    }
+
+    /// How many rows.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// The hash that results carry.
+    pub fn answer(&self) -> u64 {
+        mixed(self.mixed ^ mixed(self.rows) ^ u64::from(self.out_of_order))
+    }
+
+    /// Of the first rows of a data set, without any engine.
+    pub fn of_first(rows: &Rows, count: u64) -> Digest {
+        let mut digest = Digest::default();
+        let mut value = Vec::new();
+        for row in 0..count {
+            rows.value(row, &mut value);
+            digest.add(rows.head(row), &value);
+        }
+        digest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! A digest that did not see a fault would let a wrong engine win.
+    use super::*;
+
+    #[test]
+    fn a_row_that_lacks_is_twice_differs_or_is_out_of_order_changes_the_answer() {
+        let rows = Rows::new(7, 100);
+        let mut sorted: Vec<u64> = (0..100).collect();
+        sorted.sort_by_key(|row| rows.head(*row));
+        let answer = |order: &[u64], flipped: Option<usize>| {
+            let (mut digest, mut value) = (Digest::default(), Vec::new());
+            for (index, row) in order.iter().enumerate() {
+                rows.value(*row, &mut value);
+                value[50] ^= u8::from(flipped == Some(index));
+                digest.see(rows.key(*row).bytes(), &value);
+            }
+            digest.answer()
+        };
+        let right = answer(&sorted, None);
+        assert_eq!(right, Digest::of_first(&rows, 100).answer());
+        let mut swapped = sorted.clone();
+        swapped.swap(3, 4);
+        let mut twice = sorted.clone();
+        twice[5] = twice[4];
+        for (order, flipped) in [(&sorted[1..], None), (&swapped, None), (&twice, None), (&sorted, Some(9))] {
+            assert_ne!(answer(order, flipped), right);
+        }
+    }
+}

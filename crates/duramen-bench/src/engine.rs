@@ -1,0 +1,181 @@
+//! What a workload may ask of any engine: durable writes, reads from one state, a sum over a range.
+//!
+//! Owns the two traits that every rival implements in a file of its own, and nothing that measures. Whoever
+//! implements them promises full durability: a call that writes returns only when its rows survive a power cut, as
+//! far as that engine can promise it.
+
+use std::path::Path;
+
+use duramen_disk::memory::mixed;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::data::Key;
+
+/// Whatever an engine says when it fails.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Of every call here.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+/// What a database is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Collections in it, numbered from 0.
+    pub collections: usize,
+    /// Sums over ranges are asked for: an engine that can keep them may do so.
+    pub summed: bool,
+}
+
+impl Shape {
+    /// One collection of plain rows.
+    pub const ROWS: Shape = Shape { collections: 1, summed: false };
+    /// One collection whose rows are summed.
+    pub const SUMMED: Shape = Shape { collections: 1, summed: true };
+    /// The five collections of W2b.
+    pub const FIVE: Shape = Shape { collections: 5, summed: false };
+}
+
+/// One record to write.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<'a> {
+    /// Its key.
+    pub key: &'a [u8],
+    /// Its value; the first eight bytes are a little-endian `i64`.
+    pub value: &'a [u8],
+}
+
+/// Where a record of W2b lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The collection.
+    pub collection: usize,
+    /// The key.
+    pub key: Key,
+}
+
+/// Keys from `from` on, before `to`, at most `limit` of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Range<'a> {
+    /// The first key.
+    pub from: &'a [u8],
+    /// The first key after the range; `None` for no end.
+    pub to: Option<&'a [u8]>,
+    /// Rows at most.
+    pub limit: usize,
+}
+
+impl Range<'_> {
+    /// Every row.
+    pub const ALL: Range<'static> = Range { from: &[], to: None, limit: usize::MAX };
+
+    /// Whether a key that is not before `from` lies in the range.
+    pub fn reaches(&self, key: &[u8]) -> bool {
+        self.to.is_none_or(|to| key < to)
+    }
+}
+
+/// Count and sum of a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Total {
+    /// Rows.
+    pub count: u64,
+    /// Sum of their numbers.
+    pub sum: i128,
+}
+
+impl Total {
+    /// As a number to compare.
+    pub fn answer(&self) -> u64 {
+        mixed(self.count ^ xxh3_64(&self.sum.to_le_bytes()))
+    }
+}
+
+/// Is shown one row after the other.
+pub type See<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
+
+/// An open database. Dropped without [`Engine::close`] it is left as it is.
+pub trait Engine: Send + Sync {
+    /// One thread's way in: a connection where the engine has such.
+    fn session(&self) -> Result<Box<dyn Session + '_>>;
+
+    /// What the engine counts by itself: syncs, checkpoints and the like.
+    fn figures(&self) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
+
+    /// What a reader of its commits should know of this very run.
+    fn note(&self) -> Option<String> {
+        None
+    }
+
+    /// Ends as a program would that ends in order.
+    fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// What one thread asks.
+pub trait Session {
+    /// Writes new rows to a collection in one durable transaction.
+    fn put(&mut self, collection: usize, rows: &[Row<'_>]) -> Result<()>;
+
+    /// Reads three records and adds one to the number of the first two, in one durable, serialisable transaction,
+    /// tried again after each conflict. Returns the conflicts.
+    fn update(&mut self, places: &[Place; 3]) -> Result<u64>;
+
+    /// Looks keys of collection 0 up in one state, and shows each value that is there.
+    fn gets(&mut self, keys: &[Key], see: &mut dyn FnMut(&[u8])) -> Result<()>;
+
+    /// Shows the rows of a range in the order of their keys.
+    fn scan(&mut self, collection: usize, range: Range<'_>, see: &mut See<'_>) -> Result<()>;
+
+    /// A second way to scan, where the engine has one worth showing beside the first: its name, and whether the range
+    /// was read.
+    fn scan_otherwise(&mut self, _range: Range<'_>, _see: &mut See<'_>) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Count and sum of collection 0 from one key to before another. By reading every row, unless the engine knows better.
+    fn total(&mut self, from: &[u8], to: &[u8]) -> Result<Total> {
+        let mut total = Total::default();
+        self.scan(0, Range { from, to: Some(to), limit: usize::MAX }, &mut |_, value| {
+            total.count += 1;
+            total.sum += i128::from(number_of(value));
+        })?;
+        Ok(total)
+    }
+}
+
+/// How an engine is opened.
+pub type Open = fn(&Path, Shape) -> Result<Box<dyn Engine>>;
+
+/// What is said of an engine in every result.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// Its name in commands and tables.
+    pub name: &'static str,
+    /// The fastest durable setting, and why it is that.
+    pub setting: &'static str,
+    /// Why it does not count in verdicts: what it acknowledges can be lost.
+    pub unsafe_because: Option<&'static str>,
+    /// Measured in W1 and W2 only.
+    pub commits_only: bool,
+    /// Compared for space as a B+tree.
+    pub is_tree: bool,
+    /// Opens or creates a database in an existing directory.
+    pub open: Open,
+}
+
+/// The number in the first eight bytes of a value.
+pub fn number_of(value: &[u8]) -> i64 {
+    let bytes = value.first_chunk::<8>().copied().unwrap_or_default();
+    i64::from_le_bytes(bytes)
+}
+
+/// A value with one added to its number.
+pub fn raised(value: &[u8], into: &mut Vec<u8>) {
+    into.clear();
+    into.extend_from_slice(value);
+    let number = number_of(value).wrapping_add(1);
+    if let Some(bytes) = into.first_chunk_mut::<8>() {
+        *bytes = number.to_le_bytes();
+    }
+}

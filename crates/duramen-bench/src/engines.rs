@@ -1,0 +1,42 @@
+//! The engines that this build has, each in a file of its own.
+
+#[cfg(feature = "canopydb")]
+mod canopydb;
+mod duramen;
+#[cfg(feature = "fjall")]
+mod fjall;
+#[cfg(feature = "lmdb")]
+mod lmdb;
+#[cfg(feature = "redb")]
+mod redb;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+use crate::engine::Entry;
+
+/// All of them, ours first.
+pub fn all() -> Vec<Entry> {
+    vec![
+        duramen::ENTRY,
+        #[cfg(feature = "canopydb")]
+        canopydb::ENTRY,
+        #[cfg(feature = "fjall")]
+        fjall::ENTRY,
+        #[cfg(feature = "lmdb")]
+        lmdb::ENTRY,
+        #[cfg(feature = "redb")]
+        redb::ENTRY,
+        #[cfg(feature = "sqlite")]
+        sqlite::WAL,
+        #[cfg(feature = "sqlite")]
+        sqlite::JOURNAL,
+    ]
+}
+
+/// The one of a name.
+pub fn find(name: &str) -> Option<Entry> {
+    all().into_iter().find(|entry| entry.name == name)
+}
+
+#[cfg(test)]
+mod tests;

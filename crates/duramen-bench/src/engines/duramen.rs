@@ -1,0 +1,151 @@
+//! Duramen, by its engine's public interface: trees of bytes, level `Disk`, every option at its default.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use duramen_disk::OsDisk;
+use duramen_engine as engine;
+use duramen_engine::limits::SEGMENT_BYTES_MAX;
+use duramen_engine::{Builtin, Direction, Durability, Hooks, KeyRange, Options, TreeId};
+
+use crate::data::Key;
+use crate::engine::{Engine, Entry, Place, Range, Result, Row, See, Session, Shape, Total, raised};
+
+/// How it is listed.
+pub const ENTRY: Entry = Entry {
+    name: "duramen",
+    setting: "Options::default(), level Disk; raw trees; for W3 to W7 with the reducer sum-i64, which W3 pays for",
+    unsafe_because: None,
+    commits_only: false,
+    is_tree: true,
+    open,
+};
+
+struct Duramen {
+    engine: engine::Engine,
+    trees: Vec<TreeId>,
+}
+
+struct Handle<'a>(&'a Duramen);
+
+fn open(path: &Path, shape: Shape) -> Result<Box<dyn Engine>> {
+    let engine = engine::Engine::open(Arc::new(OsDisk::new()), path, Options::default(), Hooks::default())?;
+    let reducer = shape.summed.then(|| Builtin::Sum.spec());
+    let (trees, _) = engine.transact(Durability::Disk, |tx| {
+        let mut trees = Vec::new();
+        for collection in 0..shape.collections {
+            let name = format!("collection {collection}");
+            trees.push(match tx.tree(&name)? {
+                Some(tree) => tree,
+                None => tx.create_tree(&name, reducer.clone())?,
+            });
+        }
+        Ok(trees)
+    })?;
+    Ok(Box::new(Duramen { engine, trees }))
+}
+
+impl Engine for Duramen {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(Handle(self)))
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "counters of one run are far below 2^53")]
+    fn figures(&self) -> Vec<(&'static str, f64)> {
+        let stats = self.engine.stats();
+        vec![
+            ("syncs of the log", stats.log.sync_count as f64),
+            ("bytes of the log", stats.log.written_bytes as f64),
+            ("log segments", (stats.log.written_bytes / SEGMENT_BYTES_MAX) as f64),
+            ("checkpoints", stats.checkpoints as f64),
+            ("held up ms", stats.delayed_us as f64 / 1e3),
+        ]
+    }
+
+    fn note(&self) -> Option<String> {
+        let posture = self.engine.posture();
+        Some(format!("a commit waits for {}: {}", posture.sync_call, posture.sync_reason))
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(self.engine.close()?)
+    }
+}
+
+fn key_range(range: &Range<'_>) -> KeyRange {
+    KeyRange { from: range.from.to_vec(), to: range.to.map(<[u8]>::to_vec) }
+}
+
+impl Session for Handle<'_> {
+    fn put(&mut self, collection: usize, rows: &[Row<'_>]) -> Result<()> {
+        let tree = self.0.trees[collection];
+        self.0.engine.transact(Durability::Disk, |tx| {
+            rows.iter().try_for_each(|row| tx.put(tree, row.key, row.value))
+        })?;
+        Ok(())
+    }
+
+    fn update(&mut self, places: &[Place; 3]) -> Result<u64> {
+        let mut runs = 0;
+        let mut value = Vec::new();
+        self.0.engine.transact(Durability::Disk, |tx| {
+            runs += 1;
+            for (index, place) in places.iter().enumerate() {
+                let tree = self.0.trees[place.collection];
+                let found = tx.get(tree, place.key.bytes())?.unwrap_or_default();
+                if index < 2 {
+                    raised(&found, &mut value);
+                    tx.put(tree, place.key.bytes(), &value)?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(runs - 1)
+    }
+
+    fn gets(&mut self, keys: &[Key], see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let tree = self.0.trees[0];
+        // One read takes the newest state by itself; several take one snapshot.
+        if let [key] = keys {
+            self.0.engine.get(tree, key.bytes())?.iter().for_each(|value| see(value));
+            return Ok(());
+        }
+        let snapshot = self.0.engine.snapshot()?;
+        for key in keys {
+            snapshot.get(tree, key.bytes())?.iter().for_each(|value| see(value));
+        }
+        Ok(())
+    }
+
+    fn scan(&mut self, collection: usize, range: Range<'_>, see: &mut See<'_>) -> Result<()> {
+        let snapshot = self.0.engine.snapshot()?;
+        let mut rows = snapshot.rows(self.0.trees[collection], key_range(&range), Direction::Forward)?;
+        let mut seen = 0;
+        while seen < range.limit {
+            let Some(row) = rows.next()? else { break };
+            see(row.key(), &row.value()?);
+            seen += 1;
+        }
+        Ok(())
+    }
+
+    fn scan_otherwise(&mut self, range: Range<'_>, see: &mut See<'_>) -> Result<bool> {
+        let snapshot = self.0.engine.snapshot()?;
+        let rows = snapshot.rows(self.0.trees[0], key_range(&range), Direction::Forward)?;
+        for row in rows.into_iter().take(range.limit) {
+            let (key, value) = row?;
+            see(&key, &value);
+        }
+        Ok(true)
+    }
+
+    fn total(&mut self, from: &[u8], to: &[u8]) -> Result<Total> {
+        let snapshot = self.0.engine.snapshot()?;
+        let tree = self.0.trees[0];
+        let range = KeyRange::between(from, to);
+        let count = snapshot.count(tree, &range)?;
+        let reduced = snapshot.reduce(tree, &range)?.value;
+        let sum = reduced.and_then(|bytes| Some(i128::from_le_bytes(bytes.try_into().ok()?)));
+        Ok(Total { count, sum: sum.unwrap_or_default() })
+    }
+}

@@ -1,0 +1,99 @@
+//! What the system says of this process and of the machine: processor time, memory, bytes written, the device's own
+//! counters.
+//!
+//! Reads `/proc` and `/sys`; what is not there is not known, and never guessed.
+
+use std::fs;
+use std::os::linux::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Clock ticks a second, as the kernel shows times to programs on every Linux.
+const TICKS: f64 = 100.0;
+
+/// Bytes of a sector in the counters of a block device.
+const SECTOR_BYTES: u64 = 512;
+
+/// Processor time of this process, all threads, user and system.
+pub fn cpu_seconds() -> f64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks: f64 =
+        fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+    ticks / TICKS
+}
+
+/// The most memory this process ever had resident, in bytes.
+pub fn resident_bytes_max() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// Bytes that this process has given to write calls.
+pub fn written_bytes() -> Option<u64> {
+    let io = fs::read_to_string("/proc/self/io").ok()?;
+    io.lines().find_map(|line| line.strip_prefix("wchar: "))?.parse().ok()
+}
+
+/// The block device under a directory, whole or part, by its folder in `/sys`.
+pub fn device_of(dir: &Path) -> Option<PathBuf> {
+    let dir = fs::canonicalize(dir).ok()?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let rows = mounts.lines().filter_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        let mut fields = before.split(' ').skip(2);
+        let (number, mount_point) = (fields.next()?, fields.nth(1)?);
+        dir.starts_with(mount_point).then(|| (mount_point.len(), number, after.split(' ').nth(1)))
+    });
+    let (_, number, source) = rows.max_by_key(|(length, ..)| *length)?;
+    let by_number = PathBuf::from(format!("/sys/dev/block/{number}"));
+    if by_number.exists() {
+        return Some(by_number);
+    }
+    // btrfs has a number of its own; its mount names the device.
+    let device = fs::metadata(source?).ok()?.st_rdev();
+    let (major, minor) = (device >> 8 & 0xfff, device & 0xff);
+    Some(PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))).filter(|path| path.exists())
+}
+
+/// Bytes that a device has written since the machine started, by whomever.
+pub fn device_written_bytes(device: &Path) -> Option<u64> {
+    let stat = fs::read_to_string(device.join("stat")).ok()?;
+    let sectors: u64 = stat.split_whitespace().nth(6)?.parse().ok()?;
+    Some(sectors * SECTOR_BYTES)
+}
+
+/// Writes out what the file system of a directory still holds, so that it is counted, and is nobody else's burden.
+pub fn settle(dir: &Path) {
+    let _ = Command::new("sync").arg("-f").arg(dir).status();
+}
+
+/// Bytes that the blocks of all files below a directory take.
+pub fn space_bytes(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let size = |path: PathBuf| match fs::symlink_metadata(&path) {
+        Ok(found) if found.is_dir() => space_bytes(&path),
+        Ok(found) => found.st_blocks() * SECTOR_BYTES,
+        Err(_) => 0,
+    };
+    entries.map(|entry| size(entry.path())).sum()
+}
+
+/// The machine in a line: processors, their model, memory, kernel.
+pub fn sentence() -> String {
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or(": processor unknown");
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = memory.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0);
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    let model = model.trim_start_matches([' ', '\t', ':']);
+    format!("{count} x {model}, {} GiB, Linux {}", kib >> 20, kernel.trim())
+}
+
+/// How many threads of the machine wanted a processor lately, as the kernel averages it over a minute.
+pub fn load() -> f64 {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0)
+}

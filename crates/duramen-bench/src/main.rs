@@ -1,0 +1,54 @@
+//! The program `duramen-bench`: Duramen beside its rivals, every one at full durability, on a disk.
+//!
+//! `compare` measures and says who won, `workloads` shows what is measured, `engines` in which settings.
+//! docs/benchmarks.md tells how to run and read it. Everything that prints is in `output`.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a program has files, threads, processes and a clock of its own"
+)]
+
+mod args;
+mod bound;
+mod child;
+mod compare;
+mod data;
+mod drive;
+mod engine;
+mod engines;
+mod job;
+mod machine;
+mod output;
+mod reference;
+mod report;
+mod results;
+mod tables;
+mod verdict;
+mod workloads;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Command, Words};
+use engine::Result;
+
+fn main() -> ExitCode {
+    match run(Words::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output::progress(&format!("duramen-bench: {failure}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(words: Words) -> Result<()> {
+    match words.command {
+        Command::Workloads => output::table(&tables::workloads()),
+        Command::Engines => output::table(&tables::engines()),
+        Command::Child { job } => output::outcome(&workloads::run(&serde_json::from_str(&job)?)?)?,
+        Command::Compare(args) => report::show(&args, &compare::run(&args)?)?,
+    }
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! What a run shows at its end: machine and settings, a table a workload, the verdicts; and everything as JSON.
+
+use std::fs;
+use std::time::SystemTime;
+
+use serde_json::json;
+
+use crate::args::Compare;
+use crate::engine::Result;
+use crate::engines;
+use crate::machine;
+use crate::output;
+use crate::results::Results;
+use crate::tables;
+use crate::verdict;
+
+/// Shows results, and writes them where that was asked for.
+///
+/// # Errors
+/// What the system said of the file.
+pub fn show(args: &Compare, results: &Results) -> Result<()> {
+    let facts = facts(args);
+    for fact in &facts {
+        output::line(fact);
+    }
+    output::table(&tables::engines());
+    for workload in results.workloads() {
+        output::table(&tables::of(results, &workload));
+        for (engine, notes) in results.notes_of(&workload) {
+            output::line(&format!("{engine}: {}", notes.join("; ")));
+        }
+    }
+    for note in &results.notes {
+        output::line(note);
+    }
+    let verdicts = verdict::verdicts(results);
+    if !verdicts.is_empty() {
+        output::table(&verdict::table(&verdicts));
+        let won = verdicts.iter().filter(|verdict| verdict.won).count();
+        output::line(&format!("{won} goals won, {} lost", verdicts.len() - won));
+    }
+    if let Some(path) = &args.json {
+        let goals: Vec<_> = verdicts
+            .iter()
+            .map(|verdict| {
+                json!({"goal": verdict.what, "ours": verdict.ours, "beside": verdict.beside,
+                       "ratio": verdict.ratio, "wanted": verdict.wanted, "won": verdict.won})
+            })
+            .collect();
+        let all = json!({"v": 1, "kind": "compare", "facts": facts, "results": results, "goals": goals});
+        fs::write(path, serde_json::to_string_pretty(&all)?)?;
+    }
+    Ok(())
+}
+
+/// Where, when and how it was measured.
+fn facts(args: &Compare) -> Vec<String> {
+    use duramen_disk::Disk;
+    let file_system = duramen_disk::OsDisk::new().file_system(&args.dir);
+    let file_system = file_system.map_or_else(|_| "an unknown file system".to_owned(), |found| found.name);
+    let device = machine::device_of(&args.dir).and_then(|path| fs::canonicalize(path).ok());
+    let device = device.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    vec![
+        format!("machine: {}; load {:.1} at the end", machine::sentence(), machine::load()),
+        format!("disk: {file_system} on {}", device.unwrap_or_else(|| "an unknown device".to_owned())),
+        format!("time: {seconds} seconds after 1970; command: duramen-bench {}", words.join(" ")),
+        format!(
+            "engines: {}; medians of the rounds, [least .. most] where they lie more than a twentieth apart",
+            engines::all().iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ")
+        ),
+    ]
+}

@@ -1,0 +1,169 @@
+//! All figures of a run: by workload, engine and round; medians and spread.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::job::Outcome;
+
+/// One child's result.
+#[derive(Debug, Clone, Serialize)]
+pub struct Measured {
+    /// Workload, with its threads: `W2-16`.
+    pub workload: String,
+    /// Who.
+    pub engine: String,
+    /// Which round, from 0.
+    pub round: u32,
+    /// What came of it.
+    pub outcome: Option<Outcome>,
+    /// Why nothing did.
+    pub failed: Option<String>,
+}
+
+/// The middle of a figure's rounds, and how far they lie apart.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Middle {
+    /// The median.
+    pub median: f64,
+    /// The smallest.
+    pub least: f64,
+    /// The largest.
+    pub most: f64,
+    /// How many rounds.
+    pub rounds: usize,
+}
+
+impl Middle {
+    /// Of figures in any order.
+    pub fn of(figures: &[f64]) -> Option<Middle> {
+        let mut sorted = figures.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (least, most) = (*sorted.first()?, *sorted.last()?);
+        let half = sorted.len() / 2;
+        let median = if sorted.len().is_multiple_of(2) {
+            (sorted[half - 1] + sorted[half]) / 2.0
+        } else {
+            sorted[half]
+        };
+        Some(Middle { median, least, most, rounds: sorted.len() })
+    }
+}
+
+/// A whole run.
+#[derive(Debug, Default, Serialize)]
+pub struct Results {
+    /// In the order they were made.
+    pub measured: Vec<Measured>,
+    /// What was left out, and why.
+    pub notes: Vec<String>,
+}
+
+impl Results {
+    /// The workloads there are, in order.
+    pub fn workloads(&self) -> Vec<String> {
+        distinct(self.measured.iter().map(|measured| &measured.workload))
+    }
+
+    /// The engines of a workload, in order.
+    pub fn engines(&self, workload: &str) -> Vec<String> {
+        distinct(self.of(workload).map(|measured| &measured.engine))
+    }
+
+    fn of(&self, workload: &str) -> impl Iterator<Item = &Measured> {
+        self.measured.iter().filter(move |measured| measured.workload == workload)
+    }
+
+    /// All rounds of a figure. An engine that answered wrong once has none.
+    pub fn figures(&self, workload: &str, engine: &str, name: &str) -> Vec<f64> {
+        if self.wrong(workload, engine).is_some() {
+            return Vec::new();
+        }
+        let outcomes = self.of(workload).filter(|measured| measured.engine == engine);
+        outcomes.filter_map(|measured| measured.outcome.as_ref()?.figures.get(name).copied()).collect()
+    }
+
+    /// The middle of a figure.
+    pub fn middle(&self, workload: &str, engine: &str, name: &str) -> Option<Middle> {
+        Middle::of(&self.figures(workload, engine, name))
+    }
+
+    /// Why an engine has no place in a workload: it failed, or answered wrong.
+    pub fn wrong(&self, workload: &str, engine: &str) -> Option<String> {
+        self.of(workload).filter(|measured| measured.engine == engine).find_map(|measured| {
+            if let Some(failed) = &measured.failed {
+                return Some(format!("failed in round {}: {failed}", measured.round + 1));
+            }
+            let outcome = measured.outcome.as_ref()?;
+            let said = || {
+                format!(
+                    "WRONG ANSWER in round {}: {:016x}, right is {:016x}",
+                    measured.round + 1,
+                    outcome.answer,
+                    outcome.expected
+                )
+            };
+            (!outcome.is_right()).then(said)
+        })
+    }
+
+    /// The hash that an engine's answers carry in the first round.
+    pub fn answer(&self, workload: &str, engine: &str) -> Option<u64> {
+        let measured = self.of(workload).find(|measured| measured.engine == engine)?;
+        measured.outcome.as_ref().map(|outcome| outcome.answer).filter(|answer| *answer != 0)
+    }
+
+    /// The sentences of children, each once.
+    pub fn notes_of(&self, workload: &str) -> BTreeMap<String, Vec<String>> {
+        let mut notes: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for measured in self.of(workload) {
+            let known = notes.entry(measured.engine.clone()).or_default();
+            for note in measured.outcome.iter().flat_map(|outcome| &outcome.notes) {
+                if !known.contains(note) {
+                    known.push(note.clone());
+                }
+            }
+        }
+        notes.retain(|_, notes| !notes.is_empty());
+        notes
+    }
+}
+
+fn distinct<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for name in names {
+        if !found.contains(name) {
+            found.push(name.clone());
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    //! A wrong engine must not win, and a median is not a mean.
+    use super::*;
+
+    fn measured(engine: &str, round: u32, figure: f64, answer: u64) -> Measured {
+        let outcome = Outcome::default().with("rows/s", figure).answering(answer, 7);
+        let (workload, engine) = ("W3".to_owned(), engine.to_owned());
+        Measured { workload, engine, round, outcome: Some(outcome), failed: None }
+    }
+
+    #[test]
+    fn one_wrong_answer_takes_all_figures_of_an_engine_away() {
+        let rounds = |engine, answers: [u64; 3]| {
+            let figures = [(0, 5.0), (1, 1.0), (2, 3.0)];
+            figures
+                .into_iter()
+                .zip(answers)
+                .map(move |((round, figure), answer)| measured(engine, round, figure, answer))
+        };
+        let measured = rounds("right", [7, 7, 7]).chain(rounds("wrong", [7, 8, 7])).collect();
+        let results = Results { measured, notes: Vec::new() };
+        let right = results.middle("W3", "right", "rows/s");
+        assert_eq!(right, Some(Middle { median: 3.0, least: 1.0, most: 5.0, rounds: 3 }));
+        assert_eq!(results.middle("W3", "wrong", "rows/s"), None);
+        assert!(results.wrong("W3", "wrong").is_some_and(|said| said.contains("WRONG ANSWER in round 2")));
+    }
+}

@@ -1,0 +1,168 @@
+//! Results as tables: a row an engine, the median of the rounds and, where they lie apart, the smallest and the largest.
+
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+
+use crate::engines;
+use crate::results::{Middle, Results};
+use crate::workloads::DEFINITIONS;
+
+/// Rounds that lie further apart than this part of their median are shown with it.
+const SPREAD_SHOWN: f64 = 0.05;
+
+/// Columns of a terminal that a table of sentences takes.
+const WORDS_WIDTH: u16 = 140;
+
+/// Figures of each workload that a table shows, in order. JSON has them all.
+const COLUMNS: &[(&str, &[&str])] = &[
+    ("W1", &["commits/s", "p50 us", "p99 us", "p99.9 us", "cpu us each", "syncs each", "checkpoints"]),
+    ("W2", &["commits/s", "p50 us", "p99 us", "p99.9 us", "cpu us each", "syncs each", "checkpoints"]),
+    (
+        "W2b",
+        &["transactions/s", "p50 us", "p99 us", "p99.9 us", "conflicts each", "cpu us each", "syncs each"],
+    ),
+    (
+        "W3",
+        &[
+            "rows/s",
+            "bytes to write calls per user byte",
+            "device bytes per user byte",
+            "MB on disk",
+            "peak resident MB",
+            "close s",
+        ],
+    ),
+    ("W4", &["gets/s 1T", "gets/s 2T", "gets/s by 100 1T", "gets/s by 100 2T"]),
+    ("W5", &["rows/s", "ranges/s", "rows/s by iterator", "ranges/s by iterator"]),
+    ("W6", &["queries/s"]),
+    ("syncs", &["syncs each", "commits"]),
+    ("W7", &["open ms", "first get ms", "first range ms", "first sum ms"]),
+];
+
+/// A table with a heading row.
+pub fn headed<'a>(columns: impl IntoIterator<Item = &'a str>) -> Table {
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::UTF8_FULL_CONDENSED);
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(columns);
+    table
+}
+
+/// The table of one workload, `W2-16` say.
+pub fn of(results: &Results, workload: &str) -> Table {
+    let kind = workload.split('-').next().unwrap_or(workload);
+    let columns = COLUMNS.iter().find(|(name, _)| *name == kind).map_or(&[][..], |(_, columns)| columns);
+    let engines = results.engines(workload);
+    let shown: Vec<&str> = columns
+        .iter()
+        .copied()
+        .filter(|column| engines.iter().any(|engine| results.middle(workload, engine, column).is_some()))
+        .collect();
+    let mut table = headed([workload].into_iter().chain(shown.iter().copied()).chain(["rounds", "answer"]));
+    for engine in engines {
+        let middles: Vec<_> = shown.iter().map(|name| results.middle(workload, &engine, name)).collect();
+        let rounds = middles.iter().flatten().map(|middle| middle.rounds).max().unwrap_or(0);
+        let answer = match results.wrong(workload, &engine) {
+            Some(wrong) => wrong,
+            None => {
+                results.answer(workload, &engine).map_or("-".to_owned(), |answer| format!("{answer:016x}"))
+            }
+        };
+        let mut row = vec![titled(&engine)];
+        row.extend(middles.iter().map(|middle| middle.map_or(String::new(), cell)));
+        row.extend([rounds.to_string(), answer]);
+        table.add_row(row);
+    }
+    for index in 1..=shown.len() + 1 {
+        if let Some(column) = table.column_mut(index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+fn titled(engine: &str) -> String {
+    let lies = engines::find(engine).is_some_and(|entry| entry.unsafe_because.is_some());
+    if lies { format!("{engine} (not durable)") } else { engine.to_owned() }
+}
+
+fn cell(middle: Middle) -> String {
+    let apart = (middle.most - middle.least) > SPREAD_SHOWN * middle.median.abs();
+    if apart {
+        format!("{} [{} .. {}]", number(middle.median), number(middle.least), number(middle.most))
+    } else {
+        number(middle.median)
+    }
+}
+
+/// A figure with three digits that matter at least, and commas between thousands.
+pub fn number(figure: f64) -> String {
+    let size = figure.abs();
+    if size >= 1000.0 {
+        let digits = format!("{figure:.0}");
+        let mut grouped = String::new();
+        for (index, digit) in digits.chars().enumerate() {
+            if index > 0 && (digits.len() - index).is_multiple_of(3) && !grouped.ends_with('-') {
+                grouped.push(',');
+            }
+            grouped.push(digit);
+        }
+        return grouped;
+    }
+    match size {
+        100.0.. => format!("{figure:.0}"),
+        10.0.. => format!("{figure:.1}"),
+        0.0005.. => format!("{figure:.3}").trim_end_matches('0').trim_end_matches('.').to_owned(),
+        _ => "0".to_owned(),
+    }
+}
+
+/// The workloads, exactly.
+pub fn workloads() -> Table {
+    let columns =
+        ["", "operation", "rows", "bytes of key / value", "keys", "one state for", "warm-up", "check"];
+    let mut table = headed(columns);
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WORDS_WIDTH);
+    for known in DEFINITIONS {
+        table.add_row([
+            known.name,
+            known.operation,
+            known.rows,
+            known.bytes,
+            known.distribution,
+            known.snapshot,
+            known.warm_up,
+            known.check,
+        ]);
+    }
+    table
+}
+
+/// The engines of this build, and the setting of each.
+pub fn engines() -> Table {
+    let mut table = headed(["engine", "setting, and why", "not durable because"]);
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WORDS_WIDTH);
+    for entry in engines::all() {
+        table.add_row([entry.name, entry.setting, entry.unsafe_because.unwrap_or("")]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    //! A figure that is shown wrong is a wrong figure.
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_and_rounded() {
+        for (figure, shown) in [
+            (1_234_567.8, "1,234,568"),
+            (999.6, "1000"),
+            (12.34, "12.3"),
+            (1.5, "1.5"),
+            (0.04, "0.04"),
+            (0.0, "0"),
+        ] {
+            assert_eq!(number(figure), shown);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The workloads, in one table, and the way from a job to the code that does it.
+
+pub mod commits;
+mod gets;
+mod load;
+mod reopen;
+mod scans;
+mod update;
+
+use crate::bound::{self, BOUNDS};
+use crate::engine::Result;
+use crate::engines;
+use crate::job::{Job, Outcome, Step};
+
+/// Rows of W3, and so of W4 to W6.
+pub const LOAD_ROWS: u64 = 1_000_000;
+/// Records of each of the five collections of W2b.
+pub const UPDATE_ROWS: u64 = 100_000;
+/// Threads of W2b.
+pub const UPDATE_THREADS: usize = 16;
+/// Seed of keys, values and order, unless another is given.
+pub const SEED: u64 = 20_261_121;
+
+/// One line of the table.
+pub struct Definition {
+    /// Its name in commands.
+    pub name: &'static str,
+    /// What one operation is.
+    pub operation: &'static str,
+    /// Rows there are, or that are written.
+    pub rows: &'static str,
+    /// Bytes of a key and of a value.
+    pub bytes: &'static str,
+    /// How keys are drawn.
+    pub distribution: &'static str,
+    /// How many operations see the same state.
+    pub snapshot: &'static str,
+    /// What happens before anything counts.
+    pub warm_up: &'static str,
+    /// How answers are checked.
+    pub check: &'static str,
+}
+
+/// All workloads. Written before anything was tuned.
+pub const DEFINITIONS: [Definition; 8] = [
+    Definition {
+        name: "W1",
+        operation: "1 thread: a durable transaction that writes one new record",
+        rows: "as many as the time allows",
+        bytes: "16-24 / 1,024",
+        distribution: "new random keys",
+        snapshot: "-",
+        warm_up: "0.3 s of the same",
+        check: "reopened; hash of all records",
+    },
+    Definition {
+        name: "W2",
+        operation: "the same by 2, 4, 8, 16, 32, 64 threads into one collection (--quick: 16 and 64)",
+        rows: "as many as the time allows",
+        bytes: "16-24 / 1,024",
+        distribution: "new random keys",
+        snapshot: "-",
+        warm_up: "0.3 s of the same",
+        check: "reopened; hash of all records",
+    },
+    Definition {
+        name: "W2b",
+        operation: "16 threads: a durable serialisable transaction that reads 3 records and updates 2 of them",
+        rows: "5 collections of 100,000",
+        bytes: "16-24 / 1,024",
+        distribution: "uniform over all records",
+        snapshot: "1 transaction",
+        warm_up: "full scan, 0.3 s of the same",
+        check: "sum of all counters = committed updates",
+    },
+    Definition {
+        name: "W3",
+        operation: "1 thread: a durable transaction that writes 1,000 new rows",
+        rows: "1,000,000",
+        bytes: "16-24 / 100",
+        distribution: "random order of keys",
+        snapshot: "-",
+        warm_up: "none: empty database",
+        check: "reopened; hash of all rows in order",
+    },
+    Definition {
+        name: "W4",
+        operation: "1 and 2 threads: get",
+        rows: "those of W3",
+        bytes: "16-24 / 100",
+        distribution: "uniform over all rows",
+        snapshot: "1 get; and 100 gets",
+        warm_up: "full scan, 0.1 s of the same",
+        check: "hash of 1,000 values; sum of the numbers in all",
+    },
+    Definition {
+        name: "W5",
+        operation: "1 thread: full scan; 100 rows from a random key on; every value hashed",
+        rows: "those of W3",
+        bytes: "16-24 / 100",
+        distribution: "uniform starts",
+        snapshot: "1 scan",
+        warm_up: "full scan",
+        check: "hash of all rows in order; of the first 200 ranges",
+    },
+    Definition {
+        name: "W6",
+        operation: "1 thread: count and sum over a random tenth of the keys",
+        rows: "those of W3",
+        bytes: "16-24 / 100",
+        distribution: "uniform starts",
+        snapshot: "1 query",
+        warm_up: "full scan",
+        check: "hash of the first 5 totals",
+    },
+    Definition {
+        name: "W7",
+        operation: "kill -9 in the middle of W3; a fresh process opens, gets, reads a range, sums a tenth",
+        rows: "a third to a half of W3's",
+        bytes: "16-24 / 100",
+        distribution: "the newest row; uniform starts",
+        snapshot: "1 query",
+        warm_up: "the kernel's cache is warm",
+        check: "all three answers, and the hash of all acknowledged rows",
+    },
+];
+
+/// Does what a job asks.
+///
+/// # Errors
+/// What the engine or the system said.
+pub fn run(job: &Job) -> Result<Outcome> {
+    for (name, strategy, method) in BOUNDS {
+        match (job.engine.split_once('-'), job.step) {
+            (Some(("raw", of)), Step::Raw) if of == name => return bound::raw(job, strategy),
+            (Some(("log", of)), Step::Commits) if of == name => return bound::log(job, method),
+            _ => {}
+        }
+    }
+    let entry = engines::find(&job.engine).ok_or_else(|| format!("this build has no {}", job.engine))?;
+    match job.step {
+        Step::Raw => Err(format!("{} is no raw loop", job.engine).into()),
+        Step::Commits => commits::run(&entry, job),
+        Step::Fill => update::fill(&entry, job),
+        Step::Update => update::run(&entry, job),
+        Step::Load => load::run(&entry, job),
+        Step::Gets => gets::run(&entry, job),
+        Step::Scans => scans::run(&entry, job),
+        Step::Sums => scans::sums(&entry, job),
+        Step::Doomed => load::doomed(&entry, job),
+        Step::Reopen => reopen::run(&entry, job),
+    }
+}
