@@ -53,6 +53,9 @@ pub struct Compare {
     /// Writes every figure of every round to this file.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Writes tables and charts to this file, which any browser opens offline.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// What keys, values and order are drawn from.
     #[arg(long, default_value_t = SEED)]
     pub seed: u64,

@@ -13,7 +13,7 @@ use duramen_disk::memory::mixed;
 use crate::args::Compare;
 use crate::bound::BOUNDS;
 use crate::child;
-use crate::engine::{Entry, Failure, Result};
+use crate::engine::{Entry, Failure, Result, Scope};
 use crate::engines;
 use crate::job::{Job, Step};
 use crate::output;
@@ -107,7 +107,7 @@ impl Run {
     /// W2b: filled once, updated in every round.
     fn updates(&mut self) -> Result<()> {
         let mut names = Vec::new();
-        for entry in self.trees() {
+        for entry in self.of_scope(Scope::Updates) {
             let job = self.job(entry.name, Step::Fill, "five", 0.0, UPDATE_ROWS);
             if self.prepare("W2b", &job)? {
                 names.push(entry.name.to_owned());
@@ -122,7 +122,8 @@ impl Run {
 
     /// W3; what the last round leaves is read by W4 to W6.
     fn loads(&mut self) -> Result<()> {
-        let names: Vec<String> = self.trees().iter().map(|entry| entry.name.to_owned()).collect();
+        let names: Vec<String> =
+            self.of_scope(Scope::All).iter().map(|entry| entry.name.to_owned()).collect();
         self.interleave("W3", &names, |run, engine, round| {
             let job = run.job(engine, Step::Load, "load", 0.0, LOAD_ROWS);
             run.measure("W3", round, &job, Place::Fresh);
@@ -132,7 +133,8 @@ impl Run {
 
     /// W7.
     fn kills(&mut self) -> Result<()> {
-        let names: Vec<String> = self.trees().iter().map(|entry| entry.name.to_owned()).collect();
+        let names: Vec<String> =
+            self.of_scope(Scope::All).iter().map(|entry| entry.name.to_owned()).collect();
         self.interleave("W7", &names, |run, engine, round| {
             // The same moment for all engines of a round.
             let rows = LOAD_ROWS * 3 / 10 + mixed(run.plan.seed ^ u64::from(round)) % (LOAD_ROWS / 5);
@@ -246,14 +248,14 @@ impl Run {
         Ok(false)
     }
 
-    /// The engines of W2b and W3 to W7.
-    fn trees(&self) -> Vec<Entry> {
-        self.plan.engines.iter().filter(|entry| !entry.commits_only).copied().collect()
+    /// The engines that are measured so far.
+    fn of_scope(&self, scope: Scope) -> Vec<Entry> {
+        self.plan.engines.iter().filter(|entry| entry.scope >= scope).copied().collect()
     }
 
     /// Those whose load went well.
     fn loaded(&self) -> Vec<String> {
-        let names = self.trees().into_iter().map(|entry| entry.name.to_owned());
+        let names = self.of_scope(Scope::All).into_iter().map(|entry| entry.name.to_owned());
         names.filter(|name| self.results.wrong("W3", name).is_none()).collect()
     }
 

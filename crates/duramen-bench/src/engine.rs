@@ -147,6 +147,17 @@ pub trait Session {
 /// How an engine is opened.
 pub type Open = fn(&Path, Shape) -> Result<Box<dyn Engine>>;
 
+/// Which workloads an engine runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// W1 and W2.
+    Commits,
+    /// W1, W2 and W2b.
+    Updates,
+    /// All.
+    All,
+}
+
 /// What is said of an engine in every result.
 #[derive(Clone, Copy)]
 pub struct Entry {
@@ -156,8 +167,8 @@ pub struct Entry {
     pub setting: &'static str,
     /// Why it does not count in verdicts: what it acknowledges can be lost.
     pub unsafe_because: Option<&'static str>,
-    /// Measured in W1 and W2 only.
-    pub commits_only: bool,
+    /// What of it is measured.
+    pub scope: Scope,
     /// Compared for space as a B+tree.
     pub is_tree: bool,
     /// Opens or creates a database in an existing directory.

@@ -7,8 +7,14 @@ mod duramen;
 mod fjall;
 #[cfg(feature = "lmdb")]
 mod lmdb;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "redb")]
 mod redb;
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
+#[cfg(feature = "sled")]
+mod sled;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
@@ -24,8 +30,14 @@ pub fn all() -> Vec<Entry> {
         fjall::ENTRY,
         #[cfg(feature = "lmdb")]
         lmdb::ENTRY,
+        #[cfg(feature = "postgres")]
+        postgres::ENTRY,
         #[cfg(feature = "redb")]
         redb::ENTRY,
+        #[cfg(feature = "rocksdb")]
+        rocksdb::ENTRY,
+        #[cfg(feature = "sled")]
+        sled::ENTRY,
         #[cfg(feature = "sqlite")]
         sqlite::WAL,
         #[cfg(feature = "sqlite")]

@@ -1,4 +1,7 @@
-//! What a run shows at its end: machine and settings, a table a workload, the verdicts; and everything as JSON.
+//! What a run shows at its end: machine and settings, a table a workload, the verdicts; and everything as JSON and
+//! as one HTML page.
+
+mod html;
 
 use std::fs;
 use std::time::SystemTime;
@@ -12,7 +15,7 @@ use crate::machine;
 use crate::output;
 use crate::results::Results;
 use crate::tables;
-use crate::verdict;
+use crate::verdict::{self, Verdict};
 
 /// Shows results, and writes them where that was asked for.
 ///
@@ -39,18 +42,24 @@ pub fn show(args: &Compare, results: &Results) -> Result<()> {
         let won = verdicts.iter().filter(|verdict| verdict.won).count();
         output::line(&format!("{won} goals won, {} lost", verdicts.len() - won));
     }
+    let json = json(&facts, results, &verdicts)?;
     if let Some(path) = &args.json {
-        let goals: Vec<_> = verdicts
-            .iter()
-            .map(|verdict| {
-                json!({"goal": verdict.what, "ours": verdict.ours, "beside": verdict.beside,
-                       "ratio": verdict.ratio, "wanted": verdict.wanted, "won": verdict.won})
-            })
-            .collect();
-        let all = json!({"v": 1, "kind": "compare", "facts": facts, "results": results, "goals": goals});
-        fs::write(path, serde_json::to_string_pretty(&all)?)?;
+        fs::write(path, &json)?;
+    }
+    if let Some(path) = &args.html {
+        fs::write(path, html::page(&facts, results, &verdicts, json))?;
     }
     Ok(())
+}
+
+fn json(facts: &[String], results: &Results, verdicts: &[Verdict]) -> Result<String> {
+    let goal = |verdict: &Verdict| {
+        json!({"goal": verdict.what, "ours": verdict.ours, "beside": verdict.beside,
+               "ratio": verdict.ratio, "wanted": verdict.wanted, "won": verdict.won})
+    };
+    let goals: Vec<_> = verdicts.iter().map(goal).collect();
+    let all = json!({"v": 1, "kind": "compare", "facts": facts, "results": results, "goals": goals});
+    Ok(serde_json::to_string_pretty(&all)?)
 }
 
 /// Where, when and how it was measured.

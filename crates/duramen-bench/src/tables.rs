@@ -47,32 +47,46 @@ pub fn headed<'a>(columns: impl IntoIterator<Item = &'a str>) -> Table {
     table
 }
 
-/// The table of one workload, `W2-16` say.
-pub fn of(results: &Results, workload: &str) -> Table {
-    let kind = workload.split('-').next().unwrap_or(workload);
-    let columns = COLUMNS.iter().find(|(name, _)| *name == kind).map_or(&[][..], |(_, columns)| columns);
+/// The figures of one workload as words: for a terminal and for a page.
+pub struct Grid {
+    /// The names of the columns; the first is the workload.
+    pub head: Vec<String>,
+    /// A row an engine.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// The figures of one workload, `W2-16` say.
+pub fn grid(results: &Results, workload: &str) -> Grid {
     let engines = results.engines(workload);
-    let shown: Vec<&str> = columns
-        .iter()
-        .copied()
-        .filter(|column| engines.iter().any(|engine| results.middle(workload, engine, column).is_some()))
-        .collect();
-    let mut table = headed([workload].into_iter().chain(shown.iter().copied()).chain(["rounds", "answer"]));
-    for engine in engines {
-        let middles: Vec<_> = shown.iter().map(|name| results.middle(workload, &engine, name)).collect();
+    let has = |column: &str| engines.iter().any(|engine| results.middle(workload, engine, column).is_some());
+    let shown: Vec<&str> = columns(workload).iter().copied().filter(|column| has(column)).collect();
+    let head = [workload].into_iter().chain(shown.iter().copied()).chain(["rounds", "answer"]);
+    let row = |engine: &String| {
+        let middles: Vec<_> = shown.iter().map(|name| results.middle(workload, engine, name)).collect();
         let rounds = middles.iter().flatten().map(|middle| middle.rounds).max().unwrap_or(0);
-        let answer = match results.wrong(workload, &engine) {
-            Some(wrong) => wrong,
-            None => {
-                results.answer(workload, &engine).map_or("-".to_owned(), |answer| format!("{answer:016x}"))
-            }
-        };
-        let mut row = vec![titled(&engine)];
+        let answer = results.answer(workload, engine).map_or("-".to_owned(), |hash| format!("{hash:016x}"));
+        let mut row = vec![titled(engine)];
         row.extend(middles.iter().map(|middle| middle.map_or(String::new(), cell)));
-        row.extend([rounds.to_string(), answer]);
+        row.extend([rounds.to_string(), results.wrong(workload, engine).unwrap_or(answer)]);
+        row
+    };
+    Grid { head: head.map(str::to_owned).collect(), rows: engines.iter().map(row).collect() }
+}
+
+/// The figures of a workload that are shown, the one that matters most first.
+pub fn columns(workload: &str) -> &'static [&'static str] {
+    let kind = workload.split('-').next().unwrap_or(workload);
+    COLUMNS.iter().find(|(name, _)| *name == kind).map_or(&[], |(_, columns)| columns)
+}
+
+/// The table of one workload.
+pub fn of(results: &Results, workload: &str) -> Table {
+    let grid = grid(results, workload);
+    let mut table = headed(grid.head.iter().map(String::as_str));
+    for row in grid.rows {
         table.add_row(row);
     }
-    for index in 1..=shown.len() + 1 {
+    for index in 1..grid.head.len() - 1 {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -80,7 +94,8 @@ pub fn of(results: &Results, workload: &str) -> Table {
     table
 }
 
-fn titled(engine: &str) -> String {
+/// An engine's name, and that it is not durable where it is not.
+pub fn titled(engine: &str) -> String {
     let lies = engines::find(engine).is_some_and(|entry| entry.unsafe_because.is_some());
     if lies { format!("{engine} (not durable)") } else { engine.to_owned() }
 }

@@ -131,19 +131,29 @@ fn rivals(fits: impl Fn(&crate::engine::Entry) -> bool) -> Vec<String> {
     honest.filter(|entry| entry.name != OURS && fits(entry)).map(|entry| entry.name.to_owned()).collect()
 }
 
+/// What the columns of a verdict are called.
+pub const HEAD: [&str; 6] = ["goal", "duramen", "beside", "ratio", "wanted", ""];
+
+impl Verdict {
+    /// As words, a column each.
+    pub fn row(&self) -> [String; 6] {
+        let won = if self.won { "won" } else { "LOST" };
+        [
+            self.what.clone(),
+            number(self.ours),
+            self.beside.clone(),
+            number(self.ratio),
+            self.wanted.clone(),
+            won.to_owned(),
+        ]
+    }
+}
+
 /// The verdicts as a table.
 pub fn table(verdicts: &[Verdict]) -> Table {
-    let mut table = headed(["goal", "duramen", "beside", "ratio", "wanted", ""]);
+    let mut table = headed(HEAD);
     for verdict in verdicts {
-        let won = if verdict.won { "won" } else { "LOST" };
-        table.add_row([
-            verdict.what.clone(),
-            number(verdict.ours),
-            verdict.beside.clone(),
-            number(verdict.ratio),
-            verdict.wanted.clone(),
-            won.to_owned(),
-        ]);
+        table.add_row(verdict.row());
     }
     table
 }

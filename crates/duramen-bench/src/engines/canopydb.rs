@@ -5,7 +5,7 @@ use std::path::Path;
 use canopydb::{Database, DbOptions, EnvOptions, Error};
 
 use crate::data::Key;
-use crate::engine::{Engine, Entry, Place, Range, Result, Row, See, Session, Shape, raised};
+use crate::engine::{Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, raised};
 
 /// How it is listed.
 pub const ENTRY: Entry = Entry {
@@ -14,7 +14,7 @@ pub const ENTRY: Entry = Entry {
               exclusive write transactions for W1 to W3, concurrent ones for W2b, which are optimistic, faster, and isolate snapshots only; \
               its cache of 1 GiB; no checksums of pages, as by default",
     unsafe_because: None,
-    commits_only: false,
+    scope: Scope::All,
     is_tree: true,
     open,
 };

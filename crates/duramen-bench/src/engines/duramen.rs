@@ -9,14 +9,14 @@ use duramen_engine::limits::SEGMENT_BYTES_MAX;
 use duramen_engine::{Builtin, Direction, Durability, Hooks, KeyRange, Options, TreeId};
 
 use crate::data::Key;
-use crate::engine::{Engine, Entry, Place, Range, Result, Row, See, Session, Shape, Total, raised};
+use crate::engine::{Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, Total, raised};
 
 /// How it is listed.
 pub const ENTRY: Entry = Entry {
     name: "duramen",
     setting: "Options::default(), level Disk; raw trees; for W3 to W7 with the reducer sum-i64, which W3 pays for",
     unsafe_because: None,
-    commits_only: false,
+    scope: Scope::All,
     is_tree: true,
     open,
 };

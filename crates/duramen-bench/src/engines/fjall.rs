@@ -8,7 +8,7 @@ use fjall::{
 };
 
 use crate::data::Key;
-use crate::engine::{Engine, Entry, Place, Range, Result, Row, See, Session, Shape, raised};
+use crate::engine::{Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, raised};
 
 /// How it is listed.
 pub const ENTRY: Entry = Entry {
@@ -16,7 +16,7 @@ pub const ENTRY: Entry = Entry {
     setting: "batches with PersistMode::SyncData, which calls fdatasync and suffices on Linux; SyncAll calls fsync and \
               is slower; 256 MiB of cache; LZ4 as by default; W2b by OptimisticTxDatabase",
     unsafe_because: None,
-    commits_only: false,
+    scope: Scope::All,
     is_tree: false,
     open,
 };

@@ -6,7 +6,7 @@ use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvOpenOptions, WithoutTls};
 
 use crate::data::Key;
-use crate::engine::{Engine, Entry, Place, Range, Result, Row, See, Session, Shape, raised};
+use crate::engine::{Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, raised};
 
 /// How it is listed.
 pub const ENTRY: Entry = Entry {
@@ -14,7 +14,7 @@ pub const ENTRY: Entry = Entry {
     setting: "no flags: MDB_NOSYNC, MDB_NOMETASYNC and MDB_MAPASYNC give durability up; a map of 64 GiB; no thread-local \
               readers; W2b reads inside the one write transaction there can be",
     unsafe_because: None,
-    commits_only: false,
+    scope: Scope::All,
     is_tree: true,
     open,
 };

@@ -5,7 +5,7 @@ use std::path::Path;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 use crate::data::Key;
-use crate::engine::{Engine, Entry, Place, Range, Result, Row, See, Session, Shape, raised};
+use crate::engine::{Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, raised};
 
 /// How it is listed.
 pub const ENTRY: Entry = Entry {
@@ -13,7 +13,7 @@ pub const ENTRY: Entry = Entry {
     setting: "Durability::Immediate with one-phase commit, its default and fastest durable one; its cache of 1 GiB; \
               W2b reads inside the one write transaction there can be",
     unsafe_because: None,
-    commits_only: false,
+    scope: Scope::All,
     is_tree: true,
     open,
 };

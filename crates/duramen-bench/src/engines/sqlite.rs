@@ -7,7 +7,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior, pa
 
 use crate::data::Key;
 use crate::engine::{
-    Engine, Entry, Place, Range, Result, Row, See, Session, Shape, Total, number_of, raised,
+    Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, Total, number_of, raised,
 };
 
 /// The log.
@@ -17,7 +17,7 @@ pub const WAL: Entry = Entry {
               WITHOUT ROWID; 256 MiB of cache and 4 GiB of memory map a connection; BEGIN IMMEDIATE for writes; \
               a column of its own for the number, which SUM reads",
     unsafe_because: None,
-    commits_only: false,
+    scope: Scope::All,
     is_tree: true,
     open: |path, shape| open(path, shape, "WAL"),
 };
@@ -28,7 +28,7 @@ pub const JOURNAL: Entry = Entry {
     setting: "journal_mode=TRUNCATE, synchronous=FULL: of the rollback journals the one that spares the directory's \
               sync; otherwise as sqlite",
     unsafe_because: None,
-    commits_only: true,
+    scope: Scope::Commits,
     is_tree: true,
     open: |path, shape| open(path, shape, "TRUNCATE"),
 };

@@ -5,7 +5,7 @@ use std::fs;
 
 use super::all;
 use crate::data::{Digest, Rows};
-use crate::engine::{Entry, Place, Range, Row, Shape, number_of};
+use crate::engine::{Entry, Place, Range, Row, Scope, Shape, number_of};
 use crate::reference::Reference;
 
 const ROWS: u64 = 3000;
@@ -57,7 +57,7 @@ fn right(rows: &Rows) -> Vec<u64> {
 
 #[test]
 fn all_engines_give_the_same_right_answers_after_they_are_opened_again() {
-    for entry in all().into_iter().filter(|entry| !entry.commits_only) {
+    for entry in all().into_iter().filter(|entry| entry.scope == Scope::All) {
         in_directory(&format!("answers-{}", entry.name), |dir| {
             let rows = Rows::new(3, 100);
             let engine = (entry.open)(dir, Shape::SUMMED).unwrap();
@@ -84,7 +84,7 @@ fn all_engines_give_the_same_right_answers_after_they_are_opened_again() {
 fn no_engine_loses_an_update_of_threads_that_compete() {
     const THREADS: u64 = 4;
     const EACH: u64 = 25;
-    for entry in all().into_iter().filter(|entry| !entry.commits_only) {
+    for entry in all().into_iter().filter(|entry| entry.scope >= Scope::Updates) {
         in_directory(&format!("updates-{}", entry.name), |dir| {
             let rows = Rows::new(4, 100);
             let engine = (entry.open)(dir, Shape::FIVE).unwrap();
