@@ -31,7 +31,7 @@ const COLUMNS: &[(&str, &[&str])] = &[
             "close s",
         ],
     ),
-    ("W4", &["gets/s 1T", "gets/s 2T", "gets/s by 100 1T", "gets/s by 100 2T"]),
+    ("W4", &["gets/s 1T", "gets/s 2T", "gets/s by 100 1T", "gets/s by 100 2T", "pages read"]),
     ("W5", &["rows/s", "ranges/s", "rows/s by iterator", "ranges/s by iterator"]),
     ("W6", &["queries/s"]),
     ("syncs", &["syncs each", "commits"]),

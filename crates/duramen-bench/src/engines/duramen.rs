@@ -58,6 +58,8 @@ impl Engine for Duramen {
             ("bytes of the log", stats.log.written_bytes as f64),
             ("log segments", (stats.log.written_bytes / SEGMENT_BYTES_MAX) as f64),
             ("checkpoints", stats.checkpoints as f64),
+            ("pages read", stats.pages_read as f64),
+            ("resident MB", stats.resident_bytes as f64 / 1e6),
             ("held up ms", stats.delayed_us as f64 / 1e3),
         ]
     }

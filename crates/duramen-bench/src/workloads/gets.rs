@@ -28,6 +28,8 @@ pub fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
             answer ^= u64::from(!right);
         }
     }
+    let counted = engine.figures().into_iter().map(|(name, figure)| (name.to_owned(), figure));
+    outcome = outcome.with_all(counted);
     engine.close()?;
     Ok(outcome.answering(answer, expected))
 }
