@@ -119,7 +119,9 @@ fn verdict(results: &Results, goal: &Goal) -> Option<Verdict> {
         _ => theirs.max_by(|(a, _), (b, _)| better(*a, *b))?,
     };
     let ratio = ours / other;
-    let won = if goal.aim == Aim::AtLeast { ratio >= goal.wanted } else { ratio <= goal.wanted };
+    // Not by the ratio: nothing beside nothing has none.
+    let edge = goal.wanted * other;
+    let won = if goal.aim == Aim::AtLeast { ours >= edge } else { ours <= edge };
     let beside = if beside.is_empty() { beside } else { format!("{beside}: {}", number(other)) };
     let sign = if goal.aim == Aim::AtLeast { ">=" } else { "<=" };
     let what = format!("{} {}", goal.workload, goal.figure);
