@@ -107,14 +107,9 @@ impl Session for Handle<'_> {
 
     fn gets(&mut self, keys: &[Key], see: &mut dyn FnMut(&[u8])) -> Result<()> {
         let tree = self.0.trees[0];
-        // One read takes the newest state by itself; several take one snapshot.
-        if let [key] = keys {
-            self.0.engine.get(tree, key.bytes())?.iter().for_each(|value| see(value));
-            return Ok(());
-        }
         let snapshot = self.0.engine.snapshot()?;
         for key in keys {
-            snapshot.get(tree, key.bytes())?.iter().for_each(|value| see(value));
+            snapshot.get_with(tree, key.bytes(), &mut *see)?;
         }
         Ok(())
     }
