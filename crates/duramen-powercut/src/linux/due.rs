@@ -1,11 +1,18 @@
 //! Requests of the kernel that are answered after a latency, and in which order.
 //!
-//! Owns that order: by the time of the answer, then by arrival. It never waits and answers nothing.
+//! Owns the latencies, drawn from the seed, and that order: by the time of the answer, then by arrival. It never waits
+//! and answers nothing.
 
 use std::cmp::Reverse;
-use std::time::Instant;
+use std::collections::BinaryHeap;
+use std::time::{Duration, Instant};
 
 use duramen_powercut::drive::{FlushId, WriteId};
+use duramen_powercut::moment::Span;
+use duramen_powercut::random::Random;
+
+/// The purpose of the stream of latencies.
+const LATENCIES: u64 = 2;
 
 /// What is left to do when a latency has passed.
 #[derive(Debug)]
@@ -17,9 +24,39 @@ pub(crate) enum Work {
 
 /// Work that waits; the earliest is the greatest.
 pub(crate) struct Due {
-    pub(crate) at: Reverse<(Instant, u64)>,
+    at: Reverse<(Instant, u64)>,
     pub(crate) unique: u64,
     pub(crate) work: Work,
+}
+
+/// All work that waits.
+pub(crate) struct Waiting {
+    span_us: Span,
+    random: Random,
+    heap: BinaryHeap<Due>,
+    arrived: u64,
+}
+
+impl Waiting {
+    pub(crate) fn new(span_us: Span, seed: u64) -> Waiting {
+        Waiting { span_us, random: Random::for_purpose(seed, LATENCIES), heap: BinaryHeap::new(), arrived: 0 }
+    }
+
+    /// Takes work that arrived now, and draws how long it waits.
+    pub(crate) fn push(&mut self, now: Instant, unique: u64, work: Work) {
+        let wait = Duration::from_micros(self.span_us.draw(&mut self.random));
+        self.arrived += 1;
+        self.heap.push(Due { at: Reverse((now + wait, self.arrived)), unique, work });
+    }
+
+    /// When the next work is due.
+    pub(crate) fn next_at(&self) -> Option<Instant> {
+        self.heap.peek().map(|due| due.at.0.0)
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Due> {
+        self.heap.pop()
+    }
 }
 
 impl PartialEq for Due {

@@ -4,8 +4,6 @@
 //! after it nothing is answered any more. It stays in the mount namespace of its
 //! parent's parent, never in that of the file system above it, whose unmount would wait for it. It ends with its trial.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{self, Read, Write as _};
 use std::os::fd::AsFd;
@@ -17,8 +15,7 @@ use std::time::{Duration, Instant};
 
 use duramen_powercut::content::Content;
 use duramen_powercut::drive::{Counts, Drive, Write};
-use duramen_powercut::moment::{Moment, Span};
-use duramen_powercut::random::Random;
+use duramen_powercut::moment::Moment;
 use duramen_powercut::survival;
 use nix::libc;
 use nix::sys::signal::Signal;
@@ -26,15 +23,12 @@ use serde_json::json;
 
 use crate::linux::args::{Cache, DriveArgs};
 use crate::linux::channel::Channel;
-use crate::linux::due::{Due, Work};
+use crate::linux::due::{Waiting, Work};
 use crate::linux::failure::{Failure, INTERNAL};
 use crate::linux::file_system::FileSystem;
 use crate::linux::fuse_protocol::{self as fuse, Request};
 use crate::linux::image;
 use crate::linux::stage;
-
-/// The purpose of the stream of latencies.
-const LATENCIES: u64 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -57,10 +51,8 @@ struct State {
     phase: Phase,
     moment: Moment,
     begun_at: Instant,
-    latency_us: Option<Span>,
-    random: Random,
-    waiting: BinaryHeap<Due>,
-    arrived: u64,
+    /// Where answers are late.
+    waiting: Option<Waiting>,
     /// Where the cut is told.
     trial: Channel,
 }
@@ -102,10 +94,7 @@ fn serve(args: &DriveArgs) -> Result<(), Failure> {
             phase: Phase::Live,
             moment: args.moment,
             begun_at: Instant::now(),
-            latency_us: args.latency_us,
-            random: Random::for_purpose(args.seed, LATENCIES),
-            waiting: BinaryHeap::new(),
-            arrived: 0,
+            waiting: args.latency_us.map(|span| Waiting::new(span, args.seed)),
             trial,
         }),
         queued: Condvar::new(),
@@ -179,7 +168,7 @@ impl Server {
                 return;
             }
             Some(("image", rest)) => state.save_survivors(rest, args),
-            _ => format!("error no such command: {line}"),
+            _ => format!("error knows no such command: {line}"),
         };
         let _ = state.trial.send(&answer);
     }
@@ -275,14 +264,15 @@ impl Server {
         let _ = (&self.device).write(&fuse::answer(unique, error, payload));
     }
 
-    /// Does the work now, or after its latency.
+    /// Does the work now, or after its latency, which begins with the command: what prepares for it has no limit of time.
     fn later(&self, state: &mut State, unique: u64, work: Work) {
-        let Some(span) = state.latency_us else { return self.work(state, unique, work) };
-        let wait = Duration::from_micros(span.draw(&mut state.random));
-        state.arrived += 1;
-        let at = Reverse((Instant::now() + wait, state.arrived));
-        state.waiting.push(Due { at, unique, work });
-        self.queued.notify_one();
+        match &mut state.waiting {
+            Some(waiting) if state.phase == Phase::Armed => {
+                waiting.push(Instant::now(), unique, work);
+                self.queued.notify_one();
+            }
+            _ => self.work(state, unique, work),
+        }
     }
 
     /// Completes a request and answers it: both under the lock, so that no cut falls in between.
@@ -315,10 +305,9 @@ impl Server {
         let mut state = self.state();
         loop {
             let now = Instant::now();
-            let next = state.waiting.peek().map(|due| due.at.0.0);
-            state = match next {
+            state = match state.waiting.as_ref().and_then(Waiting::next_at) {
                 Some(at) if at <= now => {
-                    if let Some(due) = state.waiting.pop() {
+                    if let Some(due) = state.waiting.as_mut().and_then(Waiting::pop) {
                         self.work(&mut state, due.unique, due.work);
                     }
                     state
@@ -389,7 +378,7 @@ impl State {
             Some((variant.parse().ok()?, index, self.drives.get(index)?, path))
         });
         let Some((variant, index, served, path)) = parsed else {
-            return format!("error no such image: {rest}");
+            return format!("error has no such image: {rest}");
         };
         let seed = survival::seed_of_drive(args.seed, index);
         let left = survival::survivors(&served.drive, seed, variant, served.fs.whole_blocks());
