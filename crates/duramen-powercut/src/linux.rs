@@ -12,6 +12,7 @@ mod fuse_protocol;
 mod image;
 mod jail;
 mod loop_device;
+mod mount_options;
 mod platform;
 mod records;
 mod report;

@@ -16,6 +16,7 @@ use nix::sched::{CloneFlags, unshare};
 use crate::linux::drive_spec::DriveSpec;
 use crate::linux::failure::{Failure, Result};
 use crate::linux::loop_device::{self, LoopDevice};
+use crate::linux::mount_options;
 
 /// The only directory that the tool makes on the machine; it stays, and stays empty.
 const ROOT: &str = "/run/powercut";
@@ -126,14 +127,11 @@ impl Stage {
         drive_index: usize,
         spec: &DriveSpec<'_>,
     ) -> std::result::Result<Mounted, Errno> {
-        let all: Vec<&str> = [spec.fs.mount_options(), spec.mount_opts.unwrap_or_default()]
-            .into_iter()
-            .filter(|part| !part.is_empty())
-            .collect();
-        let all = all.join(",");
+        let all = [spec.fs.mount_options(), spec.mount_opts.unwrap_or_default()].join(",");
+        let (flags, data) = mount_options::flags_and_data(&all);
         let mount_point = self.mount_point(drive_index);
         let kind = Some(spec.fs.name());
-        mount(Some(device.path()), &mount_point, kind, MsFlags::empty(), Some(all.as_str()))?;
+        mount(Some(device.path()), &mount_point, kind, flags, Some(data.as_str()))?;
         Ok(Mounted { mount_point, backing: device.backing() })
     }
 
