@@ -1,5 +1,6 @@
 //! The tool itself, which exists on Linux only: the words, and the way from a failure to an exit code.
 
+mod again;
 mod args;
 mod channel;
 mod drive_process;

@@ -2,13 +2,14 @@
 //!
 //! Owns everything that is printed. Standard output is the report, standard error is what went wrong with the run.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the door through which this program speaks")]
-
+use std::ffi::OsString;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use duramen_powercut::moment::Moment;
 use serde_json::{Value, json};
 
+use crate::linux::again;
 use crate::linux::args::RunArgs;
 use crate::linux::failure::{DATA_LOST, ENVIRONMENT, FILE_SYSTEM_LOST, Failure, INTERNAL};
 use crate::linux::jail::Ended;
@@ -95,9 +96,9 @@ impl Report {
 
     pub(crate) fn print(&self, args: &RunArgs) {
         if args.json {
-            println!("{}", self.to_json(args));
+            line(&self.to_json(args).to_string());
         } else {
-            self.print_text(args);
+            line(&self.to_text(args).join("\n"));
         }
     }
 
@@ -130,48 +131,58 @@ impl Report {
             "ack_bytes": self.ack_bytes,
             "checks": checks,
             "elapsed_ms": u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX),
-            "repeat": repeat(self.seed),
+            "repeat": self.again(args),
         })
     }
 
-    fn print_text(&self, args: &RunArgs) {
+    fn to_text(&self, args: &RunArgs) -> Vec<String> {
         let number = |name: &str| self.cut[name].as_u64().unwrap_or_default();
         let cause = self.cut["cause"].as_str().unwrap_or_default();
         let second = args.second().map(|(fs, cache)| format!(", and {}, cache {}", fs.name(), cache.name()));
         let (fs, cache) = (args.fs.name(), args.cache.name());
-        println!("seed {} on {fs}, cache {cache}{}", self.seed, second.unwrap_or_default());
-        println!(
-            "cut at {cause} (drawn: {}), {} ms after the start: {} writes and {} flushes were answered",
-            self.moment,
-            number("after_ms"),
-            number("writes"),
-            number("flushes")
-        );
-        println!("at stake: {}; {} lines acknowledged", self.at_stake(), self.ack_lines);
+        let mut lines = vec![
+            format!("seed {} on {fs}, cache {cache}{}", self.seed, second.unwrap_or_default()),
+            format!(
+                "cut at {cause} (drawn: {}), {} ms after the start: {} writes and {} flushes were answered",
+                self.moment,
+                number("after_ms"),
+                number("writes"),
+                number("flushes")
+            ),
+            format!("at stake: {}; {} lines acknowledged", self.at_stake(), self.ack_lines),
+        ];
         if let Some(ended) = &self.command {
-            println!("the command ended before the cut: {ended}");
+            lines.push(format!("the command ended before the cut: {ended}"));
             if *ended != Ended::Exit(0) {
-                print_indented(&self.command_output);
+                lines.extend(indented(&self.command_output));
             }
             if self.command_failed() {
-                println!("it failed by itself, so checks that pass prove little");
+                lines.push("it failed by itself, so checks that pass prove little".to_owned());
             }
         }
         for checked in &self.checks {
             let survived: Vec<String> = checked.survivals.iter().map(survived).collect();
-            println!(
+            lines.push(format!(
                 "variant {}: {}: {}",
                 checked.variant,
                 survived.join("; on the second drive "),
                 checked.verdict.sentence()
-            );
+            ));
             if checked.verdict != Verdict::Passed {
-                print_indented(&checked.output);
+                lines.extend(indented(&checked.output));
             }
         }
         let passed = self.checks.iter().filter(|checked| checked.verdict == Verdict::Passed).count();
-        println!("{passed} of {} passed in {:.2} s", self.checks.len(), self.elapsed.as_secs_f64());
-        println!("again: {}", repeat(self.seed));
+        let seconds = self.elapsed.as_secs_f64();
+        lines.push(format!("{passed} of {} passed in {seconds:.2} s", self.checks.len()));
+        lines.push(format!("again: {}", self.again(args)));
+        lines
+    }
+
+    /// The command line that does all of it again.
+    fn again(&self, args: &RunArgs) -> String {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        again::command_line(&words, args.seed.is_none().then_some(self.seed))
     }
 
     /// What the cut could take, drive by drive.
@@ -199,46 +210,36 @@ fn survived(survival: &Value) -> String {
     )
 }
 
-fn print_indented(text: &str) {
-    for line in text.lines() {
-        println!("    {line}");
-    }
-}
-
-/// The command line that does all of it again.
-fn repeat(seed: u64) -> String {
-    let mut words: Vec<String> = std::env::args().collect();
-    if !words.iter().any(|word| word == "--seed" || word.starts_with("--seed=")) {
-        let at = words.iter().position(|word| word == "run").map_or(words.len(), |at| at + 1);
-        words.splice(at..at, ["--seed".to_owned(), seed.to_string()]);
-    }
-    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
+fn indented(text: &str) -> impl Iterator<Item = String> {
+    text.lines().map(|line| format!("    {line}"))
 }
 
 /// Says why a run came to no verdict.
 pub(crate) fn failure(failure: &Failure, json: bool) {
     if json {
-        println!("{}", json!({"exit": failure.exit, "error": failure.message, "hint": failure.hint}));
+        let told = json!({"exit": failure.exit, "error": failure.message, "hint": failure.hint});
+        line(&told.to_string());
     }
-    eprintln!("powercut: {}", failure.message);
-    eprintln!("hint: {}", failure.hint);
+    note(&failure.message);
+    complain(&format!("hint: {}", failure.hint));
 }
 
-/// A line of a report.
+/// A line of a report. Whoever read it may be gone; the exit code is the verdict all the same.
 pub(crate) fn line(text: &str) {
-    println!("{text}");
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            note(&format!("cannot print the report: {error}"));
+        }
+        Ok(()) | Err(_) => {}
+    }
 }
 
 /// A line about the run itself.
 pub(crate) fn note(text: &str) {
-    eprintln!("powercut: {text}");
+    complain(&format!("powercut: {text}"));
+}
+
+/// Where standard error is closed, there is nobody left to tell.
+fn complain(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
 }

@@ -8,4 +8,6 @@ mod leftovers;
 mod live;
 mod model;
 mod runner;
+#[cfg(target_os = "linux")]
+mod told;
 mod two_drives;
