@@ -13,6 +13,8 @@ use crate::linux::file_system::FileSystem;
 /// One drive of a run.
 #[derive(Debug)]
 pub(crate) struct DriveSpec<'a> {
+    /// What it is called where something is wrong with it.
+    pub(crate) name: &'static str,
     pub(crate) fs: FileSystem,
     pub(crate) cache: Cache,
     pub(crate) mkfs_opts: Option<&'a str>,
@@ -28,6 +30,7 @@ pub(crate) fn all(args: &RunArgs) -> Result<Vec<DriveSpec<'_>>> {
     let image = args.image.as_deref().map(environment::absolute).transpose()?;
     let kept = args.keep_image.as_deref().map(environment::absolute).transpose()?;
     let second = args.second().map(|(fs, cache)| DriveSpec {
+        name: "the second drive",
         fs,
         cache,
         mkfs_opts: None,
@@ -36,6 +39,7 @@ pub(crate) fn all(args: &RunArgs) -> Result<Vec<DriveSpec<'_>>> {
         kept: kept.as_deref().map(of_second),
     });
     let first = DriveSpec {
+        name: if second.is_some() { "the first drive" } else { "the drive" },
         fs: args.fs,
         cache: args.cache,
         mkfs_opts: args.mkfs_opts.as_deref(),

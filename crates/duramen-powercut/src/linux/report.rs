@@ -19,8 +19,10 @@ use crate::linux::jail::Ended;
 pub(crate) enum Verdict {
     Passed,
     CheckFailed(Ended),
+    /// Which file system, and why.
     Unmountable(String),
-    FsckFailed(Ended),
+    /// Which file system, and how its fsck ended.
+    FsckFailed(String),
     TimedOut,
 }
 
@@ -66,7 +68,7 @@ impl Verdict {
             Verdict::Passed => "passed".to_owned(),
             Verdict::CheckFailed(ended) => format!("FAILED: the check ended with {ended}"),
             Verdict::Unmountable(why) => format!("UNMOUNTABLE: {why}"),
-            Verdict::FsckFailed(ended) => format!("FSCK FAILED: {ended}"),
+            Verdict::FsckFailed(how) => format!("FSCK FAILED: {how}"),
             Verdict::TimedOut => "TIMED OUT: the check did not end".to_owned(),
         }
     }

@@ -120,12 +120,12 @@ impl Trial<'_> {
         let device = LoopDevice::attach(&self.stage.drive_file(drive_index), true)?;
         device.assert_flushes_arrive()?;
         self.stage.mount(device, drive_index, spec).map_err(|errno| {
-            let name = spec.fs.name();
+            let (name, drive) = (spec.fs.name(), spec.name);
             let hint = match errno {
                 Errno::ENODEV => format!("this kernel has no {name}: modprobe {name}"),
                 _ => "a wrong --image, --fs or --mount-opts? `dmesg | tail` says more".to_owned(),
             };
-            Failure::environment(format!("cannot mount {name} on the drive: {}", errno.desc()), hint)
+            Failure::environment(format!("cannot mount {name} on {drive}: {}", errno.desc()), hint)
         })
     }
 
@@ -140,7 +140,7 @@ impl Trial<'_> {
         let ended = self.tool(&words, "mkfs.log")?;
         if ended != Some(Ended::Exit(0)) {
             return Err(Failure::environment(
-                format!("{} failed: {}", spec.fs.mkfs(), self.shown("mkfs.log").trim()),
+                format!("{} failed for {}: {}", spec.fs.mkfs(), spec.name, self.shown("mkfs.log").trim()),
                 "a wrong --mkfs-opts or --size?",
             ));
         }
@@ -226,10 +226,11 @@ impl Trial<'_> {
         let mut refused = None;
         for (drive_index, image) in images.iter().enumerate() {
             let device = LoopDevice::attach(image, false)?;
-            match self.stage.mount(device, drive_index, &self.specs[drive_index]) {
+            let spec = &self.specs[drive_index];
+            match self.stage.mount(device, drive_index, spec) {
                 Ok(one) => mounted.push(one),
                 Err(errno) => {
-                    refused = Some(format!("{}: {}", self.specs[drive_index].fs.name(), errno.desc()));
+                    refused = Some(format!("{} on {}: {}", spec.fs.name(), spec.name, errno.desc()));
                     break;
                 }
             }
@@ -248,7 +249,10 @@ impl Trial<'_> {
                 match self.tool(&spec.fs.fsck_words(image), "fsck.log")? {
                     None => return Ok((Verdict::TimedOut, self.shown("fsck.log"))),
                     Some(Ended::Exit(0)) => {}
-                    Some(ended) => return Ok((Verdict::FsckFailed(ended), self.shown("fsck.log"))),
+                    Some(ended) => {
+                        let how = format!("{} on {}: {ended}", spec.fs.name(), spec.name);
+                        return Ok((Verdict::FsckFailed(how), self.shown("fsck.log")));
+                    }
                 }
             }
         }

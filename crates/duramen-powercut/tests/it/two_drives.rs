@@ -145,3 +145,22 @@ fn words_about_a_second_drive_need_one() {
         run(&[&words[..], &["--check", "true", "--", "sh", "-c", "test -z \"$POWERCUT_SECOND\""]].concat());
     assert_eq!((&told["exit"], &told["second_fs"]), (&0.into(), &Value::Null), "{told:#}");
 }
+
+/// Two drives may have the same file system: its name alone does not tell which of them is damaged.
+#[test]
+fn the_drive_whose_fsck_fails_is_named() {
+    if !can("a failed fsck of one of two drives") {
+        return;
+    }
+    for (file, name) in [("disk", "the first drive"), ("second", "the second drive")] {
+        // Group descriptors, bitmaps and inodes, below the mounted file system.
+        let damage = format!(
+            "dd if=/dev/zero of=$(echo /run/powercut/crash-{file}-*) bs=1K seek=2 count=2000 conv=notrunc"
+        );
+        let words = ["--fs", "ext4", "--second-fs", "ext4", "--size", "32M", "--cut-after-ms", "50000"];
+        let told = run(&[&words[..], &["--fsck", "--check", &damage, "--", "true"]].concat());
+        assert_eq!((&told["exit"], &told["checks"][0]["verdict"]), (&4.into(), &"fsck_failed".into()));
+        let why = told["checks"][0]["why"].as_str().unwrap();
+        assert!(why.starts_with(&format!("FSCK FAILED: ext4 on {name}: exit code ")), "{told:#}");
+    }
+}
