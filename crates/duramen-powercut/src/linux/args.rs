@@ -2,9 +2,10 @@
 //!
 //! Owns no behaviour. What can be refused from the words alone is refused here, with exit code 2.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use duramen_powercut::drive;
 use duramen_powercut::moment::{Moment, Span};
@@ -135,20 +136,21 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) variants: u64,
 
-    /// Answer each request after a time drawn from this range, so that they overtake each other
-    #[arg(long, value_name = "A..B")]
+    /// Answer each request of the command after a time drawn from this range, so that they overtake each other; at most
+    /// 10000000 (10 s)
+    #[arg(long, value_name = "A..B", value_parser = latency_us)]
     pub(crate) latency_us: Option<Span>,
 
-    /// The size of each drive: a number and K, M or G
-    #[arg(long, default_value = "512M", value_parser = size)]
+    /// The size of each drive: a number and K, M or G; with --image it is that of the image
+    #[arg(long, default_value = "512M", value_parser = size, conflicts_with = "image")]
     pub(crate) size: u64,
 
     /// Begin with this image of a drive instead of an empty file system; the second drive with FILE.second
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = image_path())]
     pub(crate) image: Option<PathBuf>,
 
     /// Keep the drive as the cut left it, the second one in FILE.second: the first variant that failed, else the first
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = image_path())]
     pub(crate) keep_image: Option<PathBuf>,
 
     /// Run this by `sh -c` first, with steady power
@@ -163,7 +165,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) fsck: bool,
 
-    /// How long the command, and each check, may take
+    /// How long --setup, the command, and each check, may take
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout_s: u64,
 
@@ -257,6 +259,30 @@ pub(crate) struct InitArgs {
     pub(crate) directory: PathBuf,
     #[arg(last = true)]
     pub(crate) words: Vec<OsString>,
+}
+
+/// The longest that an answer may take: with more nothing would come to an end.
+const LATENCY_US_MAX: u64 = 10_000_000;
+
+fn latency_us(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse()?;
+    if span.high > LATENCY_US_MAX {
+        return Err(format!("{} is too long: an answer takes at most {LATENCY_US_MAX} (10 s)", span.high));
+    }
+    Ok(span)
+}
+
+fn image_path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(|word| one_line(&word).map(PathBuf::from))
+}
+
+/// The text of an image's path, if it fits in a line: that is how the drives are told of it.
+pub(crate) fn one_line(path: &OsStr) -> Result<&str, String> {
+    let text = path.to_str().ok_or("a path that is not UTF-8 cannot be told to the drives")?;
+    if text.contains('\n') {
+        return Err("a path with a line break cannot be told to the drives".to_owned());
+    }
+    Ok(text)
 }
 
 /// The largest drive: its content is held in memory.

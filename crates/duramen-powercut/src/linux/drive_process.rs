@@ -76,7 +76,13 @@ impl DriveProcess {
         match hear(&mut [&mut self.channel], Instant::now() + ANSWER_WITHIN) {
             Heard::Line(_, answer) => match answer.strip_prefix(wanted) {
                 Some(rest) => Ok(rest.trim_start().to_owned()),
-                None => Err(broken(&format!("answered `{answer}`"))),
+                None => match answer.strip_prefix("error ") {
+                    Some(why) => Err(Failure::internal(
+                        format!("the drive {why}"),
+                        "is there room for its image, and may it be written?",
+                    )),
+                    None => Err(broken(&format!("answered `{answer}`"))),
+                },
             },
             Heard::Closed(_) => Err(broken("went away")),
             Heard::Late => Err(broken(&format!("did not answer within {} s", ANSWER_WITHIN.as_secs()))),

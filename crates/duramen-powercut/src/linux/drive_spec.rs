@@ -27,8 +27,8 @@ pub(crate) struct DriveSpec<'a> {
 
 /// The drives of a run, the first one first.
 pub(crate) fn all(args: &RunArgs) -> Result<Vec<DriveSpec<'_>>> {
-    let image = args.image.as_deref().map(environment::absolute).transpose()?;
-    let kept = args.keep_image.as_deref().map(environment::absolute).transpose()?;
+    let image = args.image.as_deref().map(environment::absolute_image).transpose()?;
+    let kept = args.keep_image.as_deref().map(environment::absolute_image).transpose()?;
     let second = args.second().map(|(fs, cache)| DriveSpec {
         name: "the second drive",
         fs,

@@ -5,7 +5,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use crate::linux::args::RunArgs;
+use crate::linux::args::{self, RunArgs};
 use crate::linux::drive_spec::DriveSpec;
 use crate::linux::failure::{Failure, Result};
 use crate::linux::stage::Stage;
@@ -50,6 +50,9 @@ fn check_drive(args: &RunArgs, spec: &DriveSpec<'_>) -> Result<()> {
             "--keep-image makes FILE, and of a second drive FILE.second; --image begins with both",
         ));
     }
+    if let Some(kept) = &spec.kept {
+        check_kept(kept)?;
+    }
     if spec.image.is_none() && args.size >> 20 < fs.mebibytes_min() {
         return Err(Failure::environment(
             format!("{} cannot be made on {} MiB", fs.name(), args.size >> 20),
@@ -57,6 +60,29 @@ fn check_drive(args: &RunArgs, spec: &DriveSpec<'_>) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Refuses a place for an image that could only be missed after the run.
+fn check_kept(kept: &Path) -> Result<()> {
+    if kept.is_dir() {
+        return Err(Failure::environment(
+            format!("cannot keep an image in {}: it is a directory", kept.display()),
+            "--keep-image takes the name of a file",
+        ));
+    }
+    match kept.parent().filter(|folder| !folder.is_dir()) {
+        Some(folder) => Err(Failure::environment(
+            format!("there is no directory {} to keep an image in", folder.display()),
+            "make it, or name another --keep-image",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// What all drives of a run take when each is full: that of their images, where they begin with these.
+pub(crate) fn room_bytes(args: &RunArgs, specs: &[DriveSpec<'_>]) -> u64 {
+    let of_image = |image: &PathBuf| image.metadata().map_or(args.size, |found| found.len());
+    specs.iter().map(|spec| spec.image.as_ref().map_or(args.size, of_image)).fold(0, u64::saturating_add)
 }
 
 fn search_path() -> OsString {
@@ -89,6 +115,19 @@ pub(crate) fn variables(stage: &Stage, seed: u64, drive_count: usize) -> Vec<(St
 /// A path that stays right when the working directory is the mount point.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| Failure::call("find the directory of", path, &error))
+}
+
+/// The absolute path of an image, which is told to the drives in a line. The words alone were refused before; here it is
+/// the working directory that may not fit.
+pub(crate) fn absolute_image(path: &Path) -> Result<PathBuf> {
+    let path = absolute(path)?;
+    match args::one_line(path.as_os_str()) {
+        Ok(_) => Ok(path),
+        Err(why) => Err(Failure::environment(
+            format!("cannot name the image {}: {why}", path.display()),
+            "run it in another working directory",
+        )),
+    }
 }
 
 /// The command with its program's path made absolute; a bare name is searched for as ever.

@@ -60,7 +60,7 @@ pub(crate) fn run(args: &RunArgs, seed: u64) -> Result<Report> {
     let words = environment::absolute_words(&args.words)?;
     // The drives first: they must not be in the mount namespace that is entered next.
     let (drives, device) = DriveProcess::start(args, &specs, seed, moment)?;
-    let stage = Stage::enter(args.size * specs.len() as u64)?;
+    let stage = Stage::enter(environment::room_bytes(args, &specs))?;
     let variables = environment::variables(&stage, seed, specs.len());
     let mut trial = Trial { args, stage, specs, drives, variables };
     let mounted = trial.prepare(device)?;

@@ -7,6 +7,8 @@ mod database;
 mod leftovers;
 mod live;
 mod model;
+#[cfg(target_os = "linux")]
+mod refusals;
 mod runner;
 #[cfg(target_os = "linux")]
 mod told;
