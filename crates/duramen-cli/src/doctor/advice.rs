@@ -4,7 +4,7 @@
 //! told and never run.
 
 use duramen::probe::{
-    Device, DeviceKind, Effect, Medium, Mounted, Report, Trust, Verdict, Weakness, WeaknessKind, WriteCache,
+    Device, DeviceKind, Effect, Medium, Part, Report, Trust, Verdict, Weakness, WeaknessKind, WriteCache,
 };
 
 /// What to do, and what it costs.
@@ -26,14 +26,31 @@ pub(super) fn of(report: &Report, verdict: &Verdict) -> Vec<Advice> {
 
 fn on_weakness(report: &Report, weakness: &Weakness) -> Advice {
     let about = weakness.reason.clone();
-    let (steps, cost) = remedy(report, weakness.kind);
+    let (steps, cost) = remedy(&Place::of(report, weakness), weakness.kind);
     Advice { about, steps, cost }
 }
 
-/// Where the path is mounted, and what is mounted there.
+/// What is weak: a command for another layer would change the wrong mount or the wrong disk.
 struct Place {
+    /// Where it is mounted.
     point: String,
+    /// What is mounted there, or the device itself.
     from: String,
+}
+
+impl Place {
+    fn of(report: &Report, weakness: &Weakness) -> Place {
+        match weakness.layer.and_then(|index| report.layers.get(index)).map(|layer| &layer.part) {
+            Some(Part::Mounted(mounted)) => Place {
+                point: mounted.mount_point.value.as_deref().unwrap_or(&mounted.path).display().to_string(),
+                from: mounted.mounted_from.value.clone().unwrap_or_else(|| "DEVICE".to_owned()),
+            },
+            Some(Part::Device(device)) => {
+                Place { point: "DIR".to_owned(), from: format!("/dev/{}", device.name) }
+            }
+            None => Place { point: report.path.display().to_string(), from: "DEVICE".to_owned() },
+        }
+    }
 }
 
 type Remedy = (Vec<String>, &'static str);
@@ -42,19 +59,16 @@ fn steps(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-fn remedy(report: &Report, kind: WeaknessKind) -> Remedy {
-    let top = report.mounts().next();
-    let point = top.and_then(|mounted| mounted.mount_point.value.as_deref()).unwrap_or(&report.path);
-    let place = Place { point: point.display().to_string(), from: mounted_from(top) };
+fn remedy(place: &Place, kind: WeaknessKind) -> Remedy {
     match kind.effect() {
-        Effect::SyncIsWorthless => for_worthless(report, kind, &place),
-        Effect::CannotBeSeen => for_unseen(kind, &place),
-        Effect::Weaker => for_weaker(kind, &place),
-        Effect::Costs => for_costly(kind, &place),
+        Effect::SyncIsWorthless => for_worthless(kind, place),
+        Effect::CannotBeSeen => for_unseen(kind, place),
+        Effect::Weaker => for_weaker(kind, place),
+        Effect::Costs => for_costly(kind, place),
     }
 }
 
-fn for_worthless(report: &Report, kind: WeaknessKind, place: &Place) -> Remedy {
+fn for_worthless(kind: WeaknessKind, place: &Place) -> Remedy {
     match kind {
         WeaknessKind::VolatileOverlay => (
             steps(&["mount a volume for the database, or mount the overlay without `volatile`"]),
@@ -73,7 +87,7 @@ fn for_worthless(report: &Report, kind: WeaknessKind, place: &Place) -> Remedy {
             ]),
             "nothing that was promised",
         ),
-        WeaknessKind::HiddenCache => (hidden_cache(report), "each sync waits for the cache to be written"),
+        WeaknessKind::HiddenCache => (hidden_cache(place), "each sync waits for the cache to be written"),
         _ => (steps(&["put the database on a file system that lies on a disk"]), "nothing"),
     }
 }
@@ -131,7 +145,7 @@ fn for_weaker(kind: WeaknessKind, place: &Place) -> Remedy {
             (steps(&["mount a volume for the database (docker: -v NAME:/path)"]), "nothing")
         }
         _ => (
-            steps(&["replace the missing disk: mdadm --manage ARRAY --add DISK"]),
+            vec![format!("replace the missing disk: mdadm --manage {from} --add DISK")],
             "reads and writes are slow meanwhile",
         ),
     }
@@ -168,27 +182,17 @@ fn for_costly(kind: WeaknessKind, place: &Place) -> Remedy {
     }
 }
 
-fn mounted_from(mounted: Option<&Mounted>) -> String {
-    mounted.and_then(|mounted| mounted.mounted_from.value.clone()).unwrap_or_else(|| "DEVICE".to_owned())
-}
-
 fn short(device: &str) -> &str {
     device.rsplit('/').next().unwrap_or(device)
 }
 
-/// The kernel was told that there is no cache: undo that, at each layer that may have been told.
-fn hidden_cache(report: &Report) -> Vec<String> {
-    let devices = report.devices().filter(|device| device.write_cache.is(&WriteCache::WriteThrough));
-    let names: Vec<&str> = devices.map(|device| device.name.as_str()).collect();
-    let mut steps: Vec<String> = names
-        .iter()
-        .map(|name| format!("now: echo 'write back' > /sys/block/{name}/queue/write_cache"))
-        .collect();
-    steps.push(
+/// The kernel was told that there is no cache: undo that, at the layer that was told.
+fn hidden_cache(place: &Place) -> Vec<String> {
+    vec![
+        format!("now: echo 'write back' > /sys/block/{}/queue/write_cache", short(&place.from)),
         "to last: remove what writes 'write through' there (udev rules in /etc/udev/rules.d, boot scripts)"
             .to_owned(),
-    );
-    steps
+    ]
 }
 
 /// What can be done about a drive's volatile cache. As a rule nothing should be: it is fast, and flushes empty it.
@@ -242,30 +246,119 @@ mod tests {
     //! Advice must be exact: for a drive's cache the command, the rule that lasts, and what never to do.
     #![allow(clippy::unwrap_used)]
 
-    use duramen::probe::{Host, Layer, Part, probe};
+    use duramen::probe::{
+        DeviceNumber, Fact, FileSystemClass, Host, Layer, Mounted, Roots, RunningKernel, probe,
+    };
 
     use super::*;
 
-    fn with_disk(kind: DeviceKind, name: &str) -> Option<Report> {
-        let mut report = probe(&Host::this(), std::path::Path::new(".")).unwrap();
-        let mut disk = report.disks().next()?.clone();
-        disk.kind = kind;
-        disk.name = name.to_owned();
-        disk.medium = duramen::probe::Fact::known(Medium::Physical, "test");
-        disk.write_cache = duramen::probe::Fact::known(WriteCache::Volatile, "test");
-        report.layers = vec![Layer { depth: 0, part: Part::Device(Box::new(disk)) }];
+    /// Of a machine that tells nothing: what is asked about is put in by the tests.
+    fn report() -> Report {
+        let nowhere = || std::path::PathBuf::from("/nowhere");
+        let host = Host::recorded(Roots { sys: nowhere(), proc: nowhere() }, Box::new(RunningKernel));
+        let mut report = probe(&host, std::path::Path::new(".")).unwrap();
+        report.layers.clear();
         report.weaknesses.clear();
-        Some(report)
+        report
+    }
+
+    fn on_disk(kind: DeviceKind, name: &str, cache: WriteCache) -> Part {
+        fn unknown<T>() -> Fact<T> {
+            Fact::unknown("test")
+        }
+        Part::Device(Box::new(Device {
+            number: DeviceNumber { major: 8, minor: 0 },
+            name: name.to_owned(),
+            kind,
+            medium: Fact::known(Medium::Physical, "test"),
+            write_cache: Fact::known(cache, "test"),
+            model: unknown(),
+            vendor: unknown(),
+            size_bytes: unknown(),
+            read_only: unknown(),
+            fua: unknown(),
+            rotational: unknown(),
+            logical_block_bytes: unknown(),
+            physical_block_bytes: unknown(),
+            minimum_io_bytes: unknown(),
+            optimal_io_bytes: unknown(),
+            misaligned: unknown(),
+            atomic_write_bytes_max: unknown(),
+            scheduler: unknown(),
+            statistics: unknown(),
+        }))
+    }
+
+    fn at(point: &str, from: &str) -> Part {
+        Part::Mounted(Box::new(Mounted {
+            path: point.into(),
+            file_system: Fact::known("ext4".to_owned(), "test"),
+            class: FileSystemClass::Local,
+            mount_point: Fact::known(point.into(), "test"),
+            mounted_from: Fact::known(from.to_owned(), "test"),
+            options: Fact::unknown("test"),
+            read_only: Fact::unknown("test"),
+            journal: Fact::unknown("test"),
+            error_count: Fact::unknown("test"),
+            no_copy_on_write: Fact::unknown("test"),
+        }))
+    }
+
+    fn all_on(parts: Vec<Part>, weak: &[(WeaknessKind, usize)]) -> Vec<String> {
+        let mut report = report();
+        report.layers = parts.into_iter().zip(0..).map(|(part, depth)| Layer { depth, part }).collect();
+        let weakness = |&(kind, layer): &(WeaknessKind, usize)| Weakness {
+            kind,
+            reason: String::new(),
+            source: String::new(),
+            layer: Some(layer),
+        };
+        report.weaknesses = weak.iter().map(weakness).collect();
+        let verdict = Verdict { trust: Trust::Unsafe, reason: String::new() };
+        of(&report, &verdict).into_iter().flat_map(|advice| advice.steps).collect()
+    }
+
+    /// A file system in a file on another one: each command is for the one that is weak.
+    #[test]
+    fn commands_are_for_the_layer_that_is_weak() {
+        fn unknown<T>() -> Fact<T> {
+            Fact::unknown("test")
+        }
+        let parts = || {
+            let inner = DeviceKind::Loop { backing_file: unknown(), direct: unknown() };
+            vec![
+                at("/inner", "/dev/loop1"),
+                on_disk(inner, "loop1", WriteCache::WriteThrough),
+                at("/outer", "/dev/sda1"),
+                on_disk(DeviceKind::Scsi { drive_cache: unknown() }, "sda", WriteCache::WriteThrough),
+            ]
+        };
+        for (kind, layer, wanted, other) in [
+            (WeaknessKind::BarriersOff, 2, "mount -o remount,barrier /outer", "/inner"),
+            (WeaknessKind::BarriersOff, 0, "mount -o remount,barrier /inner", "/outer"),
+            (WeaknessKind::NoJournal, 2, "tune2fs -O has_journal /dev/sda1", "loop1"),
+            (WeaknessKind::NoJournal, 0, "tune2fs -O has_journal /dev/loop1", "sda"),
+            (WeaknessKind::RecordedErrors, 2, "e2fsck -f /dev/sda1", "loop1"),
+            (WeaknessKind::SyncPropertyHidden, 2, "zfs set sync=standard /dev/sda1", "loop1"),
+            (WeaknessKind::HiddenCache, 3, "/sys/block/sda/queue/write_cache", "loop1"),
+            (WeaknessKind::HiddenCache, 1, "/sys/block/loop1/queue/write_cache", "sda"),
+            (WeaknessKind::DegradedArray, 3, "mdadm --manage /dev/sda", "loop1"),
+        ] {
+            let steps = all_on(parts(), &[(kind, layer)]).join("\n");
+            assert!(steps.contains(wanted), "{kind:?} of {layer}: {steps}");
+            assert!(!steps.contains(other), "{kind:?} of {layer}: {steps}");
+        }
     }
 
     #[test]
     fn a_volatile_cache_has_its_commands() {
-        let unknown = || duramen::probe::Fact::unknown("test");
+        let unknown = || Fact::unknown("test");
         for (kind, name, wanted) in [
             (DeviceKind::Scsi { drive_cache: unknown() }, "sda", "hdparm -W0 /dev/sda"),
             (DeviceKind::Nvme { transport: unknown() }, "nvme0n1", "nvme set-feature /dev/nvme0 -f 6 -v 0"),
         ] {
-            let Some(report) = with_disk(kind, name) else { return };
+            let mut report = report();
+            report.layers = vec![Layer { depth: 0, part: on_disk(kind, name, WriteCache::Volatile) }];
             let advice = of(&report, &Verdict { trust: Trust::Verified, reason: String::new() });
             let [advice] = &advice[..] else { unreachable!("one disk, one advice: {advice:?}") };
             assert!(advice.about.contains("leave it on"));

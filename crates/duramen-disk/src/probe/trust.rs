@@ -2,7 +2,8 @@
 //!
 //! Owns the classes of trust and the rules, as a pure function. Each layer and each disk gets its own verdict, and the
 //! weakest is the answer. A burst of one thread's syncs needs a flush each: two syncs, one after the other, cannot share
-//! one. Other programs' flushes are counted too, so the counter proves trouble, and only suggests honesty.
+//! one. Other programs' flushes are counted too, so the counter proves trouble, and only suggests honesty; where it counted
+//! well more flushes than syncs it suggests nothing.
 
 use super::device::{Device, WriteCache};
 use super::medium::Medium;
@@ -12,6 +13,9 @@ use super::witness::Burst;
 
 /// A rotating disk cannot turn a platter faster than this for each sync.
 const ROTATION_NS_MIN: u64 = 2_000_000;
+
+/// One thread's syncs need a flush each. More than so many for two syncs are not all its own.
+const FLUSHES_FOR_TWO_SYNCS_MAX: u64 = 3;
 
 /// No disk answers a write and a flush faster than this.
 const SYNC_NS_MIN: u64 = 5_000;
@@ -122,6 +126,13 @@ fn of_disk(disk: &Device, disk_count: usize, burst: &Burst) -> Verdict {
         return Verdict::new(Trust::Unsafe, reason);
     }
     match disk.medium.value {
+        Some(Medium::Physical) if flushes * 2 > commits * FLUSHES_FOR_TWO_SYNCS_MAX => {
+            let reason = format!(
+                "{name} got {flushes} flushes for {commits} syncs, so they may be others': other programs flush too; repeat \
+                 when it is quiet (some file systems flush twice)"
+            );
+            Verdict::new(Trust::Plausible, reason)
+        }
         Some(Medium::Physical) => {
             let reason =
                 format!("{name} got {flushes} flushes for {commits} syncs; only a power cut can show more");

@@ -3,7 +3,7 @@
 //! Owns the list of known weaknesses and how bad each is: a pure function of the layers, the space and the machine. What
 //! only a burst of syncs can show is `trust.rs`'.
 
-use super::device::{Device, DeviceKind, WriteCache};
+use super::device::{DeviceKind, WriteCache};
 use super::medium::Medium;
 use super::mounts::FileSystemClass;
 use super::report::{Layer, Mounted, Part, Report};
@@ -110,11 +110,13 @@ pub struct Weakness {
     pub reason: String,
     /// The file or call that told it.
     pub source: String,
+    /// Which of [`Report::layers`] is weak: a remedy is for that one. `None` if it is none of them, but the process.
+    pub layer: Option<usize>,
 }
 
 impl Weakness {
     fn new(kind: WeaknessKind, reason: String, source: &str) -> Weakness {
-        Weakness { kind, reason, source: source.to_owned() }
+        Weakness { kind, reason, source: source.to_owned(), layer: None }
     }
 
     /// How bad it is.
@@ -127,18 +129,27 @@ impl Weakness {
 /// All that is weak, the worst first.
 pub(super) fn of(report: &Report) -> Vec<Weakness> {
     let mut found = Vec::new();
-    for mounted in report.mounts() {
-        of_class(mounted, &mut found);
-        of_options(mounted, &mut found);
-        of_ext(mounted, &mut found);
+    for of_first in [of_mounted, of_device, of_hidden_cache] {
+        for index in 0..report.layers.len() {
+            let begun = found.len();
+            of_first(&report.layers[index..], &mut found);
+            for weakness in &mut found[begun..] {
+                weakness.layer = Some(index);
+            }
+        }
     }
-    for device in report.devices() {
-        of_device(device, &mut found);
-    }
-    found.extend((0..report.layers.len()).filter_map(|index| hidden_cache(&report.layers[index..])));
     of_place(report, &mut found);
     found.sort_by_key(Weakness::effect);
     found
+}
+
+/// Of the first of these layers, if it is a file system.
+fn of_mounted(layers: &[Layer], found: &mut Vec<Weakness>) {
+    if let [Layer { part: Part::Mounted(mounted), .. }, ..] = layers {
+        of_class(mounted, found);
+        of_options(mounted, found);
+        of_ext(mounted, found);
+    }
 }
 
 /// `ext4 on /data`.
@@ -231,7 +242,9 @@ fn of_ext(mounted: &Mounted, found: &mut Vec<Weakness>) {
     }
 }
 
-fn of_device(device: &Device, found: &mut Vec<Weakness>) {
+/// Of the first of these layers, if it is a device.
+fn of_device(layers: &[Layer], found: &mut Vec<Weakness>) {
+    let [Layer { part: Part::Device(device), .. }, ..] = layers else { return };
     let name = &device.name;
     let mut push = |kind, reason: String, source: &str| found.push(Weakness::new(kind, reason, source));
     match device.medium.value {
@@ -255,6 +268,10 @@ fn of_device(device: &Device, found: &mut Vec<Weakness>) {
         let reason = format!("{name} begins inside a block of what is under it: each write touches two");
         push(WeaknessKind::Misaligned, reason, &device.misaligned.source);
     }
+}
+
+fn of_hidden_cache(layers: &[Layer], found: &mut Vec<Weakness>) {
+    found.extend(hidden_cache(layers));
 }
 
 /// Whether the first of these layers says that it has no volatile cache although it has one: a drive by its own answer, a
@@ -297,14 +314,18 @@ fn of_place(report: &Report, found: &mut Vec<Weakness>) {
         let reason = "a library that turns every sync into nothing is loaded (libeatmydata)".to_owned();
         found.push(Weakness::new(WeaknessKind::SyncSwallower, reason, &machine.sync_swallower.source));
     }
-    let Some(top) = report.mounts().next() else { return };
+    // The first layer is the file system of the path.
+    let Some(Layer { part: Part::Mounted(top), .. }) = report.layers.first() else { return };
+    let mut push = |kind, reason: String, source: &str| {
+        found.push(Weakness { layer: Some(0), ..Weakness::new(kind, reason, source) });
+    };
     if machine.container.is(&true) && top.class == FileSystemClass::Union {
         let reason = format!("{} is thrown away with the container: use a volume", title(top));
-        found.push(Weakness::new(WeaknessKind::ContainerLayer, reason, &machine.container.source));
+        push(WeaknessKind::ContainerLayer, reason, &machine.container.source);
     }
     if top.read_only.is(&true) {
         let reason = format!("{} is read-only", title(top));
-        found.push(Weakness::new(WeaknessKind::ReadOnly, reason, &top.read_only.source));
+        push(WeaknessKind::ReadOnly, reason, &top.read_only.source);
     }
     let space = &report.space;
     let is_low = |free: u64, total: u64| total > 0 && free < total / NEARLY_FULL_PART;
@@ -312,10 +333,10 @@ fn of_place(report: &Report, found: &mut Vec<Weakness>) {
         && is_low(free, total)
     {
         let reason = format!("{}: {free} of {total} bytes are free", title(top));
-        found.push(Weakness::new(WeaknessKind::NearlyFull, reason, &space.free_bytes.source));
+        push(WeaknessKind::NearlyFull, reason, &space.free_bytes.source);
     }
     if let Some(inodes) = space.inodes.value.filter(|inodes| is_low(inodes.free, inodes.total)) {
         let reason = format!("{}: {} of {} inodes are free", title(top), inodes.free, inodes.total);
-        found.push(Weakness::new(WeaknessKind::NearlyFull, reason, &space.inodes.source));
+        push(WeaknessKind::NearlyFull, reason, &space.inodes.source);
     }
 }

@@ -213,6 +213,35 @@ fn weak_mounts_caches_and_partitions_are_named() {
     check("misaligned", "/srv/db", &layers, &weak, 0);
 }
 
+/// A remedy is for the layer that is weak, which need not be the one on top.
+#[test]
+fn a_weakness_names_its_layer() {
+    let layers = |report: &Report| -> Vec<(WeaknessKind, Option<usize>)> {
+        report.weaknesses.iter().map(|weakness| (weakness.kind, weakness.layer)).collect()
+    };
+    let mut recording = Recording::load("overlay-volatile");
+    let told = String::from_utf8(match &recording.entries["proc/self/mountinfo"] {
+        recording::Entry::Text(text) => text.clone(),
+        recording::Entry::Link(_) => unreachable!("it is a text"),
+    });
+    let told = told.unwrap().replace("/dev/sda1 rw", "/dev/sda1 rw,nobarrier");
+    recording.set("proc/self/mountinfo", &told);
+    let found = layers(&recording.report("/merged/db"));
+    assert_eq!(found, [(WeaknessKind::VolatileOverlay, Some(0)), (WeaknessKind::BarriersOff, Some(1))]);
+    let report = Recording::load("hidden-cache").report("/srv/db");
+    assert_eq!(layers(&report), [(WeaknessKind::HiddenCache, Some(2)), (WeaknessKind::NoJournal, Some(0))]);
+    let report = Recording::load("misaligned").report("/srv/db");
+    let wanted = [
+        (WeaknessKind::RecordedErrors, Some(0)),
+        (WeaknessKind::Misaligned, Some(1)),
+        (WeaknessKind::NearlyFull, Some(0)),
+    ];
+    assert_eq!(layers(&report), wanted);
+    let mut recording = Recording::load("crypt-lvm-nvme");
+    recording.set("proc/self/environ", "LD_PRELOAD=libeatmydata.so");
+    assert_eq!(layers(&recording.report("/srv/db")), [(WeaknessKind::SyncSwallower, None)]);
+}
+
 /// What is wrong with the process and the array, put into recordings that have none of it.
 #[test]
 fn swallowed_syncs_and_lost_disks_are_seen() {

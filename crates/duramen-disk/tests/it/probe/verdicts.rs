@@ -75,6 +75,21 @@ fn physical_disks_are_believed_what_they_counted() {
     check_named("nvme-multipath", UNCOUNTED, Trust::Unknown, "not counted");
 }
 
+/// The counters are those of all programs: where they count well more than the burst's own flushes, they show nothing.
+#[test]
+fn flushes_of_others_verify_nothing() {
+    let busy = Seen { flushes: Some(49), ..HONEST };
+    check_named(
+        "crypt-lvm-nvme",
+        busy,
+        Trust::Plausible,
+        "other programs flush too; repeat when it is quiet",
+    );
+    check_named("crypt-lvm-nvme", Seen { flushes: Some(48), ..HONEST }, Trust::Verified, "48 flushes");
+    check(&Recording::load("virtio"), "/work/main", busy, Trust::Plausible, "host's cache cannot be seen");
+    check_named("md-raid1-sata", NO_FLUSH, Trust::Unsafe, "swallows the sync");
+}
+
 #[test]
 fn a_sync_that_is_too_fast_is_not_believed() {
     let slow = Seen { sync_us: 8000, ..HONEST };
