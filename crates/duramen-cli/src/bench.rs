@@ -10,8 +10,10 @@ mod parallel;
 mod report;
 pub(crate) mod strategies;
 pub(crate) mod table;
+mod unused;
 mod watch;
 
+use std::io;
 use std::time::Duration;
 
 use duramen::measure::Strategy;
@@ -24,7 +26,7 @@ use crate::doctor;
 use crate::failure::{Failure, Result};
 use crate::file_system;
 use crate::numbers::{bytes, counted, time};
-use crate::output::Output;
+use crate::output::{Output, printable};
 use crate::signals::Signals;
 
 /// What was measured, each part if it was asked for and not ended before.
@@ -36,8 +38,41 @@ struct Laboratory {
     parallel: Option<parallel::Found>,
 }
 
+/// Which measurements are asked for, but for a job.
+struct Parts {
+    is_all: bool,
+    strategies: bool,
+    every: bool,
+    parallel: bool,
+}
+
+impl Parts {
+    fn of(args: &BenchSyncArgs) -> Parts {
+        let is_all = args.html.is_some() && !args.every && !args.parallel;
+        Parts {
+            is_all,
+            strategies: !args.every && !args.parallel,
+            every: is_all || args.every,
+            parallel: is_all || args.parallel,
+        }
+    }
+}
+
+/// What the system said while something was measured.
+fn failed(args: &BenchSyncArgs, error: &io::Error) -> Failure {
+    /// Of Linux: this process may not have more files open.
+    const EMFILE: i32 = 24;
+    let failure = Failure::io("measure in", &args.dir, error);
+    if error.raw_os_error() == Some(EMFILE) {
+        return failure.hinted("let it open more files, `ulimit -n 4096`, or say fewer --threads");
+    }
+    failure
+}
+
 /// Measures, and shows the figures.
 pub(crate) fn sync(args: &BenchSyncArgs, out: Output) -> Result<()> {
+    unused::check(args)?;
+    doctor::directory_of(&args.dir)?;
     if !args.anyway {
         file_system::check(
             &args.dir,
@@ -47,9 +82,6 @@ pub(crate) fn sync(args: &BenchSyncArgs, out: Output) -> Result<()> {
     let signals = Signals::watch()?;
     if args.mix {
         return mix::run(args, &signals, out);
-    }
-    if !args.threads.is_empty() && !args.parallel && args.html.is_none() {
-        return Err(Failure::usage("--threads says nothing without --parallel or --mix", "say --parallel"));
     }
     match &args.html {
         Some(path) => {
@@ -87,7 +119,8 @@ fn with_report(args: &BenchSyncArgs, file: HtmlFile, signals: &Signals, out: Out
         laboratory.show(args, out)?;
     }
     file.finish(&found.page(&figures)?.to_html())?;
-    out.note(&format!("the report is in {}", args.html.as_deref().unwrap_or(&args.dir).display()));
+    let place = args.html.as_deref().unwrap_or(&args.dir).display().to_string();
+    out.note(&format!("the report is in {}", printable(&place)));
     Ok(())
 }
 
@@ -99,9 +132,8 @@ fn measure(
     signals: &Signals,
     out: Output,
 ) -> Result<Laboratory> {
-    let is_all = args.html.is_some() && !args.every && !args.parallel;
-    let does_strategies = is_all || (!args.every && !args.parallel);
-    let (does_every, does_parallel) = (is_all || args.every, is_all || args.parallel);
+    let Parts { is_all, strategies: does_strategies, every: does_every, parallel: does_parallel } =
+        Parts::of(args);
     let file_bytes = every::file_bytes(args, report_sync.filter(|_| is_all));
     if let Some(sync) = report_sync {
         let mut lasts = Duration::ZERO;
@@ -121,7 +153,7 @@ fn measure(
     if does_strategies {
         let plan = strategies::plan(args);
         let (rounds, count) = (counted(u64::from(plan.rounds), "round"), Strategy::ALL.len());
-        let place = args.dir.display();
+        let place = printable(&args.dir.display().to_string());
         out.note(&format!(
             "{rounds} of {count} ways to make {} bytes durable in {place}, about {}",
             plan.record_bytes,
@@ -133,7 +165,7 @@ fn measure(
     if does_every && goes_on() {
         out.note(&format!(
             "{} of writing {} in records of {} bytes, by how often it is synced",
-            counted(u64::from(args.trials), "trial"),
+            counted(u64::from(every::trials(args)), "trial"),
             bytes(file_bytes),
             args.record
         ));

@@ -9,6 +9,7 @@ pub(crate) mod build;
 pub(crate) mod facts;
 mod shown;
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,8 +21,9 @@ use duramen::probe::{
 use duramen::{Disk, OsDisk, PathKind};
 
 use crate::args::DoctorArgs;
+use crate::bench::strategies::{Row, preferred_of};
 use crate::failure::{CANNOT_KEEP, Failure, Result};
-use crate::output::Output;
+use crate::output::{Output, printable};
 use crate::signals::Signals;
 
 /// The ways a commit of Duramen can become durable, and a write that waits for nothing, to compare.
@@ -33,18 +35,41 @@ const TURN: Duration = Duration::from_millis(200);
 const TURN_RECORDS_MAX: u32 = 10_000;
 const RECORD_BYTES: usize = 4096;
 
+/// Little room is taken: a disk that is nearly full is one to ask about.
+const LANE_BYTES: u64 = 1 << 20;
+const SPARE_BYTES: u64 = 4 << 20;
+
 /// What a disk says of itself, and what it did with a burst of syncs.
 pub(crate) struct Examined {
     pub(crate) report: Report,
     /// Absent where nothing can be written.
     witness: Option<Witness>,
+    /// Why it is absent.
+    unwritten: Option<Unwritten>,
     pub(crate) verdict: Verdict,
+}
+
+/// Why nothing was written, or nothing more.
+struct Unwritten {
+    why: String,
+    /// Nothing can be kept here, by anybody: neither room nor rights are what is wanting.
+    is_final: bool,
+}
+
+impl Unwritten {
+    fn from(error: &io::Error) -> Unwritten {
+        let wanting =
+            [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::PermissionDenied];
+        Unwritten { why: error.to_string(), is_final: !wanting.contains(&error.kind()) }
+    }
 }
 
 /// What an examination found.
 struct Findings {
     examined: Examined,
     measured: Vec<Series<Reading>>,
+    /// Why nothing was measured although something could be written.
+    stopped: Option<Unwritten>,
     /// Who counted the disk's writes meanwhile.
     counted_by: Fact<String>,
 }
@@ -66,18 +91,14 @@ pub(crate) fn doctor(args: &DoctorArgs, out: Output) -> Result<()> {
             out.line(&line)?;
         }
     }
-    if can_keep(&findings) { Ok(()) } else { Err(Failure::Exit(CANNOT_KEEP)) }
+    match findings.cannot_keep() {
+        None => Ok(()),
+        Some(_) => Err(Failure::Exit(CANNOT_KEEP)),
+    }
 }
 
-/// Level `disk` cannot be kept where a sync is worthless or nothing can be written.
-fn can_keep(findings: &Findings) -> bool {
-    let examined = &findings.examined;
-    let is_read_only =
-        examined.report.weaknesses.iter().any(|weakness| weakness.kind == WeaknessKind::ReadOnly);
-    examined.verdict.trust != Trust::Unsafe && !is_read_only
-}
-
-fn directory_of(path: &Path) -> Result<&Path> {
+/// The path, if it is a directory.
+pub(crate) fn directory_of(path: &Path) -> Result<&Path> {
     match OsDisk::new().kind(path).map_err(|error| Failure::io("look at", path, &error))? {
         Some(PathKind::Directory) => Ok(path),
         Some(_) => Err(Failure::data(
@@ -94,14 +115,22 @@ fn directory_of(path: &Path) -> Result<&Path> {
 /// Learns what can be known of a directory's disk, and writes a burst of syncs where something can be written.
 pub(crate) fn examine_disk(host: &Host, directory: &Path) -> Result<Examined> {
     let report = probe(host, directory).map_err(|error| Failure::io("look at", directory, &error))?;
-    if report.mounts().next().is_some_and(|mounted| mounted.read_only.is(&true)) {
-        let verdict = judge(&report, None);
-        return Ok(Examined { report, witness: None, verdict });
-    }
-    let witness = witness(host, &OsDisk::new(), &report, COMMITS_DEFAULT)
-        .map_err(|error| Failure::io("write a probe file in", directory, &error))?;
-    let verdict = witness.verdict.clone();
-    Ok(Examined { report, witness: Some(witness), verdict })
+    let written = if report.mounts().next().is_some_and(|mounted| mounted.read_only.is(&true)) {
+        Err(Unwritten { why: "nothing can be written: read-only".to_owned(), is_final: true })
+    } else {
+        witness(host, &OsDisk::new(), &report, COMMITS_DEFAULT).map_err(|error| Unwritten::from(&error))
+    };
+    // What can be known without writing is worth telling above all where writing fails.
+    Ok(match written {
+        Ok(witness) => {
+            let verdict = witness.verdict.clone();
+            Examined { report, witness: Some(witness), unwritten: None, verdict }
+        }
+        Err(unwritten) => {
+            let verdict = judge(&report, None);
+            Examined { report, witness: None, unwritten: Some(unwritten), verdict }
+        }
+    })
 }
 
 fn measure(
@@ -114,15 +143,23 @@ fn measure(
     let meter = Meter::new(host, &examined.report);
     let counted_by = meter.source();
     if examined.witness.is_none() {
-        return Ok(Findings { measured: Vec::new(), counted_by, examined });
+        return Ok(Findings { measured: Vec::new(), stopped: None, counted_by, examined });
     }
-    out.note(&format!("measuring syncs in {} for about 4 s", directory.display()));
-    let plan =
-        Plan { record_bytes: RECORD_BYTES, rounds: ROUNDS, turn: TURN, turn_records_max: TURN_RECORDS_MAX };
+    out.note(&format!("measuring syncs in {} for about 4 s", printable(&directory.display().to_string())));
+    let plan = Plan {
+        record_bytes: RECORD_BYTES,
+        rounds: ROUNDS,
+        turn: TURN,
+        turn_records_max: TURN_RECORDS_MAX,
+        lane_bytes_max: LANE_BYTES,
+        spare_bytes: SPARE_BYTES,
+    };
     let mut go_on = |_, _| signals.received().is_none();
-    let measured = run(directory, &STRATEGIES, &plan, &mut || meter.read(), &mut go_on)
-        .map_err(|error| Failure::io("measure in", directory, &error))?;
-    Ok(Findings { measured, counted_by, examined })
+    let (measured, stopped) = match run(directory, &STRATEGIES, &plan, &mut || meter.read(), &mut go_on) {
+        Ok(measured) => (measured, None),
+        Err(error) => (Vec::new(), Some(Unwritten::from(&error))),
+    };
+    Ok(Findings { measured, stopped, counted_by, examined })
 }
 
 impl Examined {
@@ -161,16 +198,55 @@ impl Findings {
         Summary::of(&series.samples())
     }
 
-    /// Durable commits a second to expect: of one writer, and of sixteen at once.
+    /// Why level `disk` cannot be kept here: a sync is worthless, or nothing can be written.
+    fn cannot_keep(&self) -> Option<&str> {
+        let report = &self.examined.report;
+        if report.weaknesses.iter().any(|weakness| weakness.kind == WeaknessKind::ReadOnly) {
+            return Some("read-only");
+        }
+        if self.examined.verdict.trust == Trust::Unsafe {
+            return Some("a sync is worth nothing");
+        }
+        self.unwritten().filter(|unwritten| unwritten.is_final).map(|unwritten| unwritten.why.as_str())
+    }
+
+    fn unwritten(&self) -> Option<&Unwritten> {
+        self.examined.unwritten.as_ref().or(self.stopped.as_ref())
+    }
+
+    /// Why there are no figures.
+    fn unmeasured(&self) -> Option<&str> {
+        self.unwritten().map(|unwritten| unwritten.why.as_str())
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        self.measured.iter().map(Row::of).collect()
+    }
+
+    /// Durable commits a second to expect, made the way a new database here would choose; `None` where none is durable.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a rate of syncs is small and positive"
     )]
-    fn budget(&self) -> Option<(u64, u64)> {
+    fn budget(&self) -> Option<Budget> {
+        /// Half of sixteen or more are in the next sync, where nothing but the sync takes time.
         const SHARED: u64 = 8;
-        let avg_ns = self.summary(Strategy::ZeroedFdatasync)?.avg;
-        let alone = (1e9 / avg_ns.max(1.0)) as u64;
-        Some((alone, alone.saturating_mul(SHARED)))
+        if self.examined.verdict.trust == Trust::Unsafe {
+            return None;
+        }
+        let rows = self.rows();
+        let (chosen, _) = preferred_of(&rows)?;
+        let alone = (1e9 / chosen.summary?.avg.max(1.0)) as u64;
+        Some(Budget { way: chosen.strategy, alone, together_guess: alone.saturating_mul(SHARED) })
     }
+}
+
+/// Durable commits a second.
+struct Budget {
+    way: Strategy,
+    /// Of one writer, as measured.
+    alone: u64,
+    /// Of sixteen at once: not measured.
+    together_guess: u64,
 }

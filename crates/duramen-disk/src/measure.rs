@@ -7,10 +7,12 @@
 
 mod choice;
 mod drift;
+mod fresh;
 mod interval;
 mod lane;
 mod mix;
 mod parallel;
+mod room;
 mod scratch;
 mod summary;
 mod tally;
@@ -20,11 +22,12 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use choice::{Typical, preferred};
-pub use drift::{BASELINE_COUNT, Baseline, DRIFT_COUNT, baseline, drift};
+pub use drift::{Baseline, COUNT_MIN, Course, LAST_COUNT, baseline, course};
 pub use interval::{Interval, intervals};
-pub use lane::{Lane, MEASURE_PREFIX};
+pub use lane::{LANE_BYTES_MAX, Lane, MEASURE_PREFIX};
 pub use mix::{Job, Mix, Outcome, Pattern};
 pub use parallel::{Crowd, CrowdTurn, GAIN_MIN, ParallelPlan, Rates, Sharing, parallel, stops_paying};
+pub use room::{SPARE_BYTES, room_or_refuse};
 pub use summary::{Summary, quantile};
 pub use tally::Tally;
 
@@ -121,6 +124,10 @@ pub struct Plan {
     pub turn: Duration,
     /// Records after which a turn ends early.
     pub turn_records_max: u32,
+    /// Bytes of each strategy's file at most, [`LANE_BYTES_MAX`] or less; one record at least.
+    pub lane_bytes_max: u64,
+    /// Room that must be left beside the files.
+    pub spare_bytes: u64,
 }
 
 /// What came of one strategy.
@@ -164,7 +171,8 @@ impl<C> Series<C> {
 /// everything by returning `false`. Files are removed at the end.
 ///
 /// # Errors
-/// What the system said when files could not be made or written. A strategy that the system does not offer is no error.
+/// `StorageFull` if the files would not leave the plan's room, before anything is written; what the system said when files
+/// could not be made or written. A strategy that the system does not offer is no error.
 pub fn run<C>(
     directory: &Path,
     strategies: &[Strategy],
@@ -172,10 +180,13 @@ pub fn run<C>(
     counters: &mut dyn FnMut() -> C,
     told: &mut dyn FnMut(u32, Strategy) -> bool,
 ) -> io::Result<Vec<Series<C>>> {
+    let file_bytes = Lane::file_bytes(plan.record_bytes, plan.turn_records_max, plan.lane_bytes_max);
+    room_or_refuse(directory, file_bytes.saturating_mul(strategies.len() as u64), plan.spare_bytes)?;
+    let records = u32::try_from(file_bytes / plan.record_bytes as u64).unwrap_or(u32::MAX);
     let mut lanes = Vec::new();
     for &strategy in strategies {
         let series = Series { strategy, refused: None, rounds: Vec::new(), counters: Vec::new() };
-        lanes.push(match Lane::prepare(directory, strategy, plan.record_bytes, plan.turn_records_max) {
+        lanes.push(match Lane::prepare(directory, strategy, plan.record_bytes, records) {
             Ok(lane) => (Some(lane), series),
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 (None, Series { refused: Some(error.to_string()), ..series })

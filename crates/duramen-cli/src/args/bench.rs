@@ -39,13 +39,13 @@ pub(crate) struct BenchSyncArgs {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with = "mix")]
     pub(crate) rounds: Option<u32>,
 
-    /// How long a turn lasts, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=600_000), conflicts_with = "mix")]
-    pub(crate) turn_ms: u64,
+    /// How long a turn lasts, in milliseconds; 500
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=600_000), conflicts_with = "mix")]
+    pub(crate) turn_ms: Option<u64>,
 
-    /// Records after which a turn of one way ends early
-    #[arg(long, value_name = "COUNT", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000), conflicts_with = "mix")]
-    pub(crate) turn_records: u32,
+    /// Records after which a turn of one way ends early; 100000
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000_000), conflicts_with = "mix")]
+    pub(crate) turn_records: Option<u32>,
 
     /// Measure how long a file takes to write, by how often it is synced: never, at the end, every 100 MiB to 4 KiB
     #[arg(long, conflicts_with = "mix")]
@@ -55,9 +55,9 @@ pub(crate) struct BenchSyncArgs {
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 20), conflicts_with = "mix")]
     pub(crate) total_mib: Option<u64>,
 
-    /// With `--every`: trials of each interval
-    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100), conflicts_with = "mix")]
-    pub(crate) trials: u32,
+    /// With `--every`: trials of each interval; 3
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100), conflicts_with = "mix")]
+    pub(crate) trials: Option<u32>,
 
     /// Measure syncs a second by how many threads make them, in one file for all and in a file for each
     #[arg(long, conflicts_with = "mix")]
@@ -119,8 +119,8 @@ pub(crate) struct MixFlags {
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400), requires = "mix")]
     pub(crate) seconds: u64,
 
-    /// Repeat the job for this long, a line each time, and end with exit code 1 if it slows down: three times in a row a
-    /// median or 99th percentile above what the first five lead to expect
+    /// Repeat the job for this long, ten times at least, a line each time, and end with exit code 1 if at the end it is
+    /// slower than the first repetitions lead to expect, by the median or the 99th percentile
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "mix")]
     pub(crate) watch: Option<Duration>,
 }

@@ -7,11 +7,12 @@ use duramen::measure::{Interval, Summary, intervals};
 use duramen::{Disk, Document, OsDisk, Value, doc};
 
 use crate::args::BenchSyncArgs;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::numbers::{bytes, grouped, time};
 use crate::output::{Output, align_right, new_table};
 use crate::signals::Signals;
 
+use super::failed;
 use super::table::bar;
 
 /// An interval from which on writing takes this many times as long as with one sync at the end is where syncing costs.
@@ -28,6 +29,7 @@ pub(super) const REPORT_ENDS_AFTER: Duration = Duration::from_secs(90);
 const GUESSED_BYTES_A_SECOND: u64 = 400_000_000;
 
 const FILE_MIB: u64 = 1024;
+const TRIALS: u32 = 3;
 
 /// The times of an interval's trials.
 pub(super) struct Row {
@@ -38,6 +40,7 @@ pub(super) struct Row {
 /// What was measured.
 pub(super) struct Found {
     pub(super) file_bytes: u64,
+    record_bytes: usize,
     pub(super) rows: Vec<Row>,
 }
 
@@ -52,16 +55,23 @@ pub(super) fn file_bytes(args: &BenchSyncArgs, report_sync: Option<Duration>) ->
             *REPORT_MIB.iter().find(fits).unwrap_or(&REPORT_MIB[REPORT_MIB.len() - 1])
         }
     };
-    mib << 20
+    (mib << 20).next_multiple_of(args.record as u64)
+}
+
+/// How often each interval is measured.
+pub(super) fn trials(args: &BenchSyncArgs) -> u32 {
+    args.trials.unwrap_or(TRIALS)
 }
 
 /// How long all trials take about.
 pub(super) fn lasts(args: &BenchSyncArgs, file_bytes: u64, sync: Duration) -> Duration {
-    let syncs: u64 = Interval::ALL.iter().map(|interval| interval.syncs(file_bytes)).sum();
+    let syncs: u64 =
+        Interval::of_records(args.record).map(|interval| interval.syncs(file_bytes, args.record)).sum();
     let syncs = u32::try_from(syncs).unwrap_or(u32::MAX);
     let bytes_ns = file_bytes.saturating_mul(1_000_000_000) / GUESSED_BYTES_A_SECOND;
-    let writes = Duration::from_nanos(bytes_ns.saturating_mul(Interval::ALL.len() as u64));
-    sync.saturating_mul(syncs).saturating_add(writes).saturating_mul(args.trials)
+    let writes =
+        Duration::from_nanos(bytes_ns.saturating_mul(Interval::of_records(args.record).count() as u64));
+    sync.saturating_mul(syncs).saturating_add(writes).saturating_mul(trials(args))
 }
 
 /// In a whole report nothing is begun after `ends_after`: on a disk that others use too a guess is soon wrong.
@@ -74,12 +84,12 @@ pub(super) fn measure(
     let clock = OsDisk::new();
     let is_over = || ends_after.is_some_and(|most| u128::from(clock.monotonic_ns()) > most.as_nanos());
     let mut go_on = |trial, _| signals.received().is_none() && (trial == 0 || !is_over());
-    let all = intervals(&args.dir, file_bytes, args.record, args.trials, &mut go_on)
-        .map_err(|error| Failure::io("measure in", &args.dir, &error))?;
+    let all = intervals(&args.dir, file_bytes, args.record, trials(args), &mut go_on)
+        .map_err(|error| failed(args, &error))?;
     let rows = all.iter().filter_map(|(interval, samples)| {
         Summary::of(samples).map(|summary| Row { interval: *interval, summary })
     });
-    Ok(Found { file_bytes, rows: rows.collect() })
+    Ok(Found { file_bytes, record_bytes: args.record, rows: rows.collect() })
 }
 
 impl Found {
@@ -95,13 +105,18 @@ impl Found {
                 fastest,
                 slowest_trial,
                 format!("{:.0}", self.mib_a_second(row)),
-                grouped(row.interval.syncs(self.file_bytes)),
+                grouped(self.syncs(row)),
                 bar(row.summary.p50, slowest),
             ]);
         }
         align_right(&mut table, 1..=5);
         out.table(&table)?;
         out.line(&self.words())
+    }
+
+    /// Syncs of one trial.
+    pub(super) fn syncs(&self, row: &Row) -> u64 {
+        row.interval.syncs(self.file_bytes, self.record_bytes)
     }
 
     /// How fast the file was written.
@@ -125,7 +140,7 @@ impl Found {
     }
 
     pub(super) fn knee(&self) -> Option<Interval> {
-        knee(&self.rows)
+        knee(&self.rows, self.file_bytes)
     }
 
     pub(super) fn as_json(&self, args: &BenchSyncArgs) -> Document {
@@ -140,7 +155,7 @@ impl Found {
                 Value::Map(doc! {
                     "name": name(row.interval),
                     "every_bytes": every,
-                    "syncs": row.interval.syncs(self.file_bytes),
+                    "syncs": self.syncs(row),
                     "p50_ns": row.summary.p50,
                     "min_ns": row.summary.min,
                     "max_ns": row.summary.max,
@@ -151,17 +166,18 @@ impl Found {
             "directory": args.dir.display().to_string(),
             "file_bytes": self.file_bytes,
             "record_bytes": args.record as u64,
-            "trials": u64::from(args.trials),
+            "trials": u64::from(trials(args)),
             "intervals": intervals,
             "knee": self.knee().map(name),
         }
     }
 }
 
-/// The first interval at which syncing costs.
-fn knee(rows: &[Row]) -> Option<Interval> {
+/// The first interval at which syncing costs. One that does not fit into the file is one sync at the end.
+fn knee(rows: &[Row], file_bytes: u64) -> Option<Interval> {
     let once = rows.iter().find(|row| row.interval == Interval::AtEnd)?.summary.p50;
-    let later = rows.iter().filter(|row| matches!(row.interval, Interval::Every(_)));
+    let later =
+        rows.iter().filter(|row| matches!(row.interval, Interval::Every(bytes) if bytes < file_bytes));
     let costly = later.filter(|row| row.summary.p50 >= KNEE_TIMES * once);
     costly.map(|row| row.interval).next()
 }
@@ -186,8 +202,13 @@ mod tests {
             all.filter_map(|(interval, ns)| Summary::of(&[*ns]).map(|summary| Row { interval, summary }))
                 .collect()
         };
-        assert_eq!(knee(&rows(&[10, 100, 105, 110, 150, 199, 201, 400])), Some(Interval::Every(256 << 10)));
-        assert_eq!(knee(&rows(&[10, 100, 105, 110])), None);
-        assert_eq!(knee(&rows(&[10])), None);
+        let gib = 1 << 30;
+        let found = knee(&rows(&[10, 100, 105, 110, 150, 199, 201, 400]), gib);
+        assert_eq!(found, Some(Interval::Every(256 << 10)));
+        assert_eq!(knee(&rows(&[10, 100, 105, 110]), gib), None);
+        assert_eq!(knee(&rows(&[10]), gib), None);
+        // 100 MiB and 10 MiB do not fit into a file of 4: only noise tells them from one sync at the end.
+        let found = knee(&rows(&[10, 100, 300, 300, 150, 201]), 4 << 20);
+        assert_eq!(found, Some(Interval::Every(512 << 10)));
     }
 }

@@ -18,7 +18,13 @@ impl HtmlFile {
     /// Makes the temporary file. What is at the place already may be a file, also through a link, and nothing else.
     pub(super) fn begin(path: &Path) -> Result<HtmlFile> {
         let target = match fs::symlink_metadata(path) {
-            Ok(_) => fs::canonicalize(path).map_err(|error| Failure::io("write the report", path, &error))?,
+            Ok(found) => match fs::canonicalize(path) {
+                Err(error) if error.kind() == ErrorKind::NotFound && found.is_symlink() => {
+                    let text = format!("{} is a link to what is not there", path.display());
+                    return Err(Failure::data(text, "remove the link, or name another file after --html"));
+                }
+                resolved => resolved.map_err(|error| Failure::io("write the report", path, &error))?,
+            },
             Err(error) if error.kind() == ErrorKind::NotFound => path.to_owned(),
             Err(error) => return Err(Failure::io("write the report", path, &error)),
         };

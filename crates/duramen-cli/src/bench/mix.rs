@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use duramen::measure::{Job, Mix, Outcome, Pattern, Summary, Tally};
+use duramen::measure::{Job, Mix, Outcome, Pattern, SPARE_BYTES, Summary, Tally, room_or_refuse};
 use duramen::{Document, Value, doc};
 
 use super::strategies::summary_into;
 use super::table::ns;
-use super::watch;
+use super::{failed, watch};
 use crate::args::{BenchSyncArgs, PatternWord, SyncWord};
 use crate::failure::{Failure, Result};
 use crate::numbers::{bytes, counted, grouped};
@@ -19,13 +19,17 @@ const WORKERS_MAX: usize = 1024;
 
 pub(super) fn run(args: &BenchSyncArgs, signals: &Signals, out: Output) -> Result<()> {
     let job = job_of(args)?;
+    let lasts = Duration::from_secs(args.job.seconds);
+    if let Some(watched) = args.job.watch {
+        watch::check(lasts, watched)?;
+    }
+    let failed = |error| failed(args, &error);
+    room_or_refuse(&args.dir, job.file_bytes, SPARE_BYTES).map_err(failed)?;
     out.note(&format!("filling a file of {}", bytes(job.file_bytes)));
     let go_on = || signals.received().is_none();
-    let failed = |error| Failure::io("measure in", &args.dir, &error);
     let Some(mix) = Mix::prepare(&args.dir, job, &go_on).map_err(failed)? else {
         return signals.received().map_or(Ok(()), |signal| Err(Failure::signal(signal)));
     };
-    let lasts = Duration::from_secs(args.job.seconds);
     if let Some(watched) = args.job.watch {
         return watch::run(args, &mix, &job, lasts, watched, signals, out);
     }
@@ -33,7 +37,7 @@ pub(super) fn run(args: &BenchSyncArgs, signals: &Signals, out: Output) -> Resul
     let outcome = mix.run(lasts, &go_on).map_err(failed)?;
     if out.is_json() {
         let mut told = job_as_json(args, &job);
-        outcome_into(&job, &outcome, &mut told);
+        figures_into(&job, outcome.took_ns, &kinds(&outcome).collect::<Vec<_>>(), &mut told);
         out.object("bench-sync-mix", told)?;
     } else {
         out.line(&words(&job))?;
@@ -112,8 +116,8 @@ pub(super) fn kinds(outcome: &Outcome) -> impl Iterator<Item = (&'static str, Su
 
 /// Operations a second, and megabytes (of 1,000,000 bytes).
 #[allow(clippy::cast_precision_loss, reason = "counts and times of hours are below 2^53")]
-pub(super) fn rates(job: &Job, outcome: &Outcome, count: usize) -> (f64, f64) {
-    let a_second = count as f64 * 1e9 / outcome.took_ns.max(1) as f64;
+pub(super) fn rates(job: &Job, took_ns: u64, count: usize) -> (f64, f64) {
+    let a_second = count as f64 * 1e9 / took_ns.max(1) as f64;
     (a_second, a_second * job.block_bytes as f64 / 1e6)
 }
 
@@ -121,7 +125,7 @@ fn show(job: &Job, outcome: &Outcome, out: Output) -> Result<()> {
     let head = ["", "count", "IOPS", "MB/s", "avg", "stddev", "p50", "p90", "p99", "p99.9", "p99.99", "max"];
     let mut table = new_table(&head);
     for (name, summary) in kinds(outcome) {
-        let (iops, megabytes) = rates(job, outcome, summary.count);
+        let (iops, megabytes) = rates(job, outcome.took_ns, summary.count);
         table.add_row([
             name.to_owned(),
             grouped(summary.count as u64),
@@ -169,13 +173,13 @@ pub(super) fn job_as_json(args: &BenchSyncArgs, job: &Job) -> Document {
 }
 
 /// The figures of a run: `null` for a kind that there was none of.
-pub(super) fn outcome_into(job: &Job, outcome: &Outcome, out: &mut Document) {
-    out.set("took_ns", outcome.took_ns);
-    for (name, tally) in [("reads", &outcome.reads), ("writes", &outcome.writes)] {
-        let told = tally.summary().map(|summary| {
-            let (iops, megabytes) = rates(job, outcome, summary.count);
+pub(super) fn figures_into(job: &Job, took_ns: u64, kinds: &[(&'static str, Summary)], out: &mut Document) {
+    out.set("took_ns", took_ns);
+    for name in ["reads", "writes"] {
+        let told = kinds.iter().find(|(kind, _)| *kind == name).map(|(_, summary)| {
+            let (iops, megabytes) = rates(job, took_ns, summary.count);
             let mut told = doc! { "iops": iops, "megabytes_a_second": megabytes };
-            summary_into(&summary, &mut told);
+            summary_into(summary, &mut told);
             told
         });
         out.set(name, told.map_or(Value::Null, Value::Map));

@@ -5,10 +5,11 @@ use std::time::Duration;
 use duramen::measure::{Crowd, GAIN_MIN, ParallelPlan, Rates, Sharing, Summary, parallel, stops_paying};
 use duramen::{Document, Value, doc};
 
-use super::strategies::summary_into;
+use super::failed;
+use super::strategies::{summary_into, turn};
 use super::table::{bar, ns, unsteady};
 use crate::args::BenchSyncArgs;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::numbers::grouped;
 use crate::output::{Output, align_right, new_table};
 use crate::signals::Signals;
@@ -38,7 +39,7 @@ pub(super) fn plan(args: &BenchSyncArgs) -> ParallelPlan {
         threads,
         record_bytes: args.record,
         rounds: args.rounds.unwrap_or(ROUNDS),
-        turn: Duration::from_millis(args.turn_ms),
+        turn: turn(args),
     }
 }
 
@@ -50,8 +51,8 @@ pub(super) fn lasts(plan: &ParallelPlan) -> Duration {
 
 pub(super) fn measure(args: &BenchSyncArgs, signals: &Signals) -> Result<Found> {
     let plan = plan(args);
-    let crowds = parallel(&args.dir, &plan, &|| signals.received().is_none())
-        .map_err(|error| Failure::io("measure in", &args.dir, &error))?;
+    let crowds =
+        parallel(&args.dir, &plan, &|| signals.received().is_none()).map_err(|error| failed(args, &error))?;
     Ok(Found { plan, rows: crowds.iter().filter_map(Row::of).collect() })
 }
 
@@ -113,14 +114,22 @@ impl Found {
         let shared: Vec<&Row> = self.of(Sharing::OneFile).collect();
         let alone = shared.first().filter(|row| row.threads == 1);
         let best = shared.iter().max_by_key(|row| row.rates.median);
-        if let (Some(alone), Some(best)) = (alone, best) {
-            #[allow(clippy::cast_precision_loss, reason = "rates are far below 2^53")]
-            let times = best.rates.median as f64 / alone.rates.median.max(1) as f64;
-            words.push(format!(
-                "group commit: on one file {} threads make {times:.1} times as many syncs a second as one. Duramen makes one sync \
-                 for all commits that wait, whatever their number, so that many writers cost it about as many syncs as one",
-                best.threads
-            ));
+        match (alone, best) {
+            (Some(_), Some(best)) if best.threads == 1 && shared.len() > 1 => words.push(
+                "group commit: on one file no number of threads makes more syncs a second than one does"
+                    .to_owned(),
+            ),
+            (Some(alone), Some(best)) if best.threads > 1 => {
+                #[allow(clippy::cast_precision_loss, reason = "rates are far below 2^53")]
+                let times = best.rates.median as f64 / alone.rates.median.max(1) as f64;
+                words.push(format!(
+                    "group commit: on one file {} threads make {times:.1} times as many syncs a second as one. Duramen makes one \
+                     sync for all commits that wait, whatever their number, so that many writers cost it about as many syncs \
+                     as one",
+                    best.threads
+                ));
+            }
+            _ => {}
         }
         let spreads = self.rows.iter().map(|row| (row.rates.least, row.rates.most));
         words.extend(unsteady(spreads));

@@ -18,6 +18,7 @@ use crate::doctor::{Examined, build};
 use crate::failure::Result;
 use crate::numbers::bytes;
 
+use super::strategies::preferred_of;
 use super::table::{ns, unsteady};
 
 /// What a report tells of.
@@ -101,7 +102,7 @@ impl Found<'_> {
         }
         let mut facts = self.examined.places();
         if let Some((chosen, candidates)) =
-            self.laboratory.strategies.as_ref().and_then(|found| found.preferred())
+            self.laboratory.strategies.as_ref().and_then(|found| preferred_of(&found.rows))
         {
             let medians: Vec<String> = candidates
                 .iter()

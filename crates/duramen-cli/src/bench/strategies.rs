@@ -5,17 +5,21 @@
 use std::path::Path;
 use std::time::Duration;
 
-use duramen::measure::{Plan, Series, Strategy, Summary, Typical, preferred, run};
+use duramen::measure::{
+    LANE_BYTES_MAX, Plan, SPARE_BYTES, Series, Strategy, Summary, Typical, preferred, run,
+};
 use duramen::probe::{Counted, Fact, Host, Meter, Reading, Report};
 use duramen::{Document, Value, doc};
 
-use super::table;
+use super::{failed, table};
 use crate::args::BenchSyncArgs;
-use crate::failure::{Failure, Result};
-use crate::output::Output;
+use crate::failure::Result;
+use crate::output::{Output, printable};
 use crate::signals::Signals;
 
 const ROUNDS: u32 = 7;
+const TURN_MS: u64 = 500;
+const TURN_RECORDS_MAX: u32 = 100_000;
 
 /// What one strategy came to.
 pub(crate) struct Row {
@@ -74,9 +78,16 @@ pub(super) fn plan(args: &BenchSyncArgs) -> Plan {
     Plan {
         record_bytes: args.record,
         rounds: args.rounds.unwrap_or(ROUNDS),
-        turn: Duration::from_millis(args.turn_ms),
-        turn_records_max: args.turn_records,
+        turn: turn(args),
+        turn_records_max: args.turn_records.unwrap_or(TURN_RECORDS_MAX),
+        lane_bytes_max: LANE_BYTES_MAX,
+        spare_bytes: SPARE_BYTES,
     }
+}
+
+/// How long each turn lasts.
+pub(super) fn turn(args: &BenchSyncArgs) -> Duration {
+    Duration::from_millis(args.turn_ms.unwrap_or(TURN_MS))
 }
 
 /// How long a plan takes at most, but for the files' making.
@@ -94,7 +105,7 @@ pub(super) fn measure(
     let meter = Meter::new(host, report);
     let mut go_on = |_, _| signals.received().is_none();
     let all = run(&args.dir, &Strategy::ALL, &plan, &mut || meter.read(), &mut go_on)
-        .map_err(|error| Failure::io("measure in", &args.dir, &error))?;
+        .map_err(|error| failed(args, &error))?;
     Ok(Found {
         plan,
         rows: all.iter().map(Row::of).collect(),
@@ -107,7 +118,7 @@ impl Found {
     pub(super) fn show(&self, directory: &Path, file_system: &str, out: Output) -> Result<()> {
         out.line(&format!(
             "{} on {file_system}, records of {} bytes",
-            directory.display(),
+            printable(&directory.display().to_string()),
             self.plan.record_bytes
         ))?;
         out.table(&table::of(&self.rows))?;
@@ -128,25 +139,22 @@ impl Found {
             "strategies": strategies,
         }
     }
+}
 
-    /// The strategy whose calls a new database here would make, and the medians it would choose by.
-    pub(super) fn preferred(&self) -> Option<(&Row, Vec<&Row>)> {
-        let candidates: Vec<&Row> = self
-            .rows
-            .iter()
-            .filter(|row| row.strategy.sync_method().is_some() && row.summary.is_some())
-            .collect();
-        let typical: Vec<Typical> = candidates
-            .iter()
-            .filter_map(|row| {
-                let (method, summary) = (row.strategy.sync_method()?, row.summary?);
-                Some(Typical { method, p50: summary.p50, p90: summary.p90 })
-            })
-            .collect();
-        let method = preferred(&typical)?;
-        let chosen = candidates.iter().find(|row| row.strategy.sync_method() == Some(method)).copied()?;
-        Some((chosen, candidates))
-    }
+/// The way whose calls a new database here would make, and those it would choose from.
+pub(crate) fn preferred_of(rows: &[Row]) -> Option<(&Row, Vec<&Row>)> {
+    let candidates: Vec<&Row> =
+        rows.iter().filter(|row| row.strategy.sync_method().is_some() && row.summary.is_some()).collect();
+    let typical: Vec<Typical> = candidates
+        .iter()
+        .filter_map(|row| {
+            let (method, summary) = (row.strategy.sync_method()?, row.summary?);
+            Some(Typical { method, p50: summary.p50, p90: summary.p90 })
+        })
+        .collect();
+    let method = preferred(&typical)?;
+    let chosen = candidates.iter().find(|row| row.strategy.sync_method() == Some(method)).copied()?;
+    Some((chosen, candidates))
 }
 
 /// Who counted, or why nobody did.

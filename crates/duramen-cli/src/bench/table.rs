@@ -30,6 +30,7 @@ pub(crate) fn of(rows: &[Row]) -> Table {
         "outliers",
         "device writes",
         "device KiB",
+        "flushes",
         "",
     ]);
     for row in rows {
@@ -57,10 +58,11 @@ pub(crate) fn of(rows: &[Row]) -> Table {
             grouped(summary.outliers as u64),
             share(row.per_record().writes),
             share(row.per_record().bytes.map(|bytes| bytes / 1024.0)),
+            share(row.per_record().flushes),
             bar(summary.p50, slowest),
         ]);
     }
-    align_right(&mut table, 1..=11);
+    align_right(&mut table, 1..=12);
     table
 }
 
@@ -98,11 +100,12 @@ pub(super) fn unsteady(spreads: impl Iterator<Item = (u64, u64)>) -> Option<Stri
 pub(crate) fn counters(source: &Fact<String>) -> String {
     if source.value.is_some() {
         return format!(
-            "device writes and KiB: for each record, of all programs, counted by {}",
+            "device writes, KiB and flushes: for each record, of all programs, counted by {}; many kernels count a flush as a \
+             write too",
             source.source
         );
     }
-    format!("device writes and KiB: unknown: {}", source.source)
+    format!("device writes, KiB and flushes: unknown: {}", source.source)
 }
 
 /// A figure for each record.

@@ -10,18 +10,20 @@ use duramen::{Document, Value, doc};
 
 use super::advice::{self, Advice};
 use super::{Findings, build};
-use crate::bench::strategies::{Row, counters_as_json, row_as_json};
+use crate::bench::strategies::{counters_as_json, row_as_json};
 
 /// Everything, in one document.
 pub(super) fn of(findings: &Findings) -> Document {
     let examined = &findings.examined;
     let report = &examined.report;
+    let why_not = findings.cannot_keep();
     let mut out = doc! {
         "directory": report.path.display().to_string(),
         "verdict": doc! {
             "trust": trust_name(examined.verdict.trust),
             "reason": examined.verdict.reason.as_str(),
-            "keeps_disk": super::can_keep(findings),
+            "keeps_disk": why_not.is_none(),
+            "why_not": why_not.map_or(Value::Null, Value::from),
         },
         "layers": list(&report.layers, layer),
         "gaps": report.gaps.iter().map(|gap| Value::from(gap.as_str())).collect::<Vec<_>>(),
@@ -39,11 +41,20 @@ pub(super) fn of(findings: &Findings) -> Document {
     if let Some(witness) = &examined.witness {
         out.set("witness", burst(&witness.burst));
     }
-    let rows: Vec<Row> = findings.measured.iter().map(Row::of).collect();
-    out.set("syncs", list(&rows, row_as_json));
+    if let Some(why) = findings.unmeasured() {
+        out.set("not_measured", why);
+    }
+    out.set("syncs", list(&findings.rows(), row_as_json));
     out.set("device_counters", counters_as_json(&findings.counted_by));
-    if let Some((alone, together)) = findings.budget() {
-        out.set("budget", doc! { "commits_a_second_alone": alone, "commits_a_second_16_writers": together });
+    if let Some(budget) = findings.budget() {
+        out.set(
+            "budget",
+            doc! {
+                "way": budget.way.name(),
+                "commits_a_second_alone": budget.alone,
+                "commits_a_second_16_writers_guess": budget.together_guess,
+            },
+        );
     }
     out
 }
@@ -153,6 +164,7 @@ fn weakness(weakness: &Weakness) -> Document {
         "effect": format!("{:?}", weakness.effect()),
         "reason": weakness.reason.as_str(),
         "source": weakness.source.as_str(),
+        "layer": weakness.layer.map_or(Value::Null, |index| Value::from(index as u64)),
     }
 }
 

@@ -5,7 +5,6 @@ use duramen::probe::{Device, Fact, Layer, Mounted, Part, Trust};
 
 use super::facts::{cache_name, kind_name, medium_name, trust_name};
 use super::{Examined, Findings, advice, build};
-use crate::bench::strategies::Row;
 use crate::bench::table;
 use crate::numbers::{bytes, grouped};
 use crate::output::printable;
@@ -30,11 +29,12 @@ fn budget(findings: &Findings) -> Option<String> {
     if findings.examined.verdict.trust == Trust::Unsafe {
         return Some("no durable commits here".to_owned());
     }
-    let (alone, together) = findings.budget()?;
+    let budget = findings.budget()?;
     Some(format!(
-        "about {} durable commits/s from one writer; from 16, who share syncs, up to {} or what the processor can",
-        grouped(alone),
-        grouped(together)
+        "about {} durable commits/s from one writer ({}); from 16, who share syncs, at a guess {}: that was not measured",
+        grouped(budget.alone),
+        budget.way.name(),
+        grouped(budget.together_guess)
     ))
 }
 
@@ -118,14 +118,13 @@ fn device_line(device: &Device) -> String {
 }
 
 fn measured(findings: &Findings, lines: &mut Vec<String>) {
-    let rows: Vec<Row> = findings.measured.iter().map(Row::of).collect();
-    if rows.is_empty() {
-        lines.push(field("syncs", "not measured: nothing can be written"));
-        return;
+    if let Some(why) = findings.unmeasured() {
+        lines.push(field("syncs", &format!("not measured: {why}")));
+    } else {
+        lines.push(format!("syncs of 4 KiB records, {} rounds", super::ROUNDS));
+        lines.extend(table::of(&findings.rows()).to_string().lines().map(str::to_owned));
+        lines.push(table::counters(&findings.counted_by));
     }
-    lines.push(format!("syncs of 4 KiB records, {} rounds", super::ROUNDS));
-    lines.extend(table::of(&rows).to_string().lines().map(str::to_owned));
-    lines.push(table::counters(&findings.counted_by));
     let Some(witness) = &findings.examined.witness else { return };
     let burst = &witness.burst;
     let count =
@@ -153,7 +152,9 @@ fn levels(findings: &Findings, lines: &mut Vec<String>) {
 
 fn verdict(findings: &Findings, lines: &mut Vec<String>) {
     let name = trust_name(findings.examined.verdict.trust).to_uppercase();
-    lines.push(field("verdict", &format!("{name}: {}", findings.examined.verdict.reason)));
+    let cannot_keep = findings.cannot_keep();
+    let said = cannot_keep.map_or_else(String::new, |why| format!("; level disk cannot be kept: {why}"));
+    lines.push(field("verdict", &format!("{name}: {}{said}", findings.examined.verdict.reason)));
     let flush = findings.summary(Strategy::ZeroedFdatasync);
     if let (Some(sync), Some(write)) = (flush, findings.summary(Strategy::NoSync))
         && findings.examined.verdict.trust >= Trust::Unknown

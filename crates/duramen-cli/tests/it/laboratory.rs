@@ -5,11 +5,14 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Command;
 
-use crate::runner::{Scratch, json, output};
+use crate::runner::{Scratch, json, output, skipped};
 
-/// What makes every measurement as short as it can be.
+/// What makes a whole report as short as it can be.
 const SHORT: [&str; 10] =
     ["--rounds", "1", "--turn-ms", "1", "--turn-records", "5", "--trials", "1", "--threads", "1,2"];
+
+/// What makes `--parallel` as short as it can be.
+const SHORT_PARALLEL: [&str; 6] = ["--rounds", "1", "--turn-ms", "1", "--threads", "1,2"];
 
 fn bench<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&["bench", "sync", ".", "--anyway"], more].concat()
@@ -23,7 +26,7 @@ fn names(path: &Path) -> Vec<String> {
 #[test]
 fn syncs_are_counted_by_threads_in_one_file_and_in_a_file_each() {
     let scratch = Scratch::new();
-    let args = bench(&[&["--parallel"][..], &SHORT].concat());
+    let args = bench(&[&["--parallel"][..], &SHORT_PARALLEL].concat());
     let shown = scratch.ok(&args);
     for words in ["one file", "a file each", "syncs/s", "pay", "group commit"] {
         assert!(shown.contains(words), "{words}: {shown}");
@@ -46,7 +49,10 @@ fn syncs_are_counted_by_threads_in_one_file_and_in_a_file_each() {
 #[test]
 fn several_measurements_are_parts_of_one_object() {
     let scratch = Scratch::new();
-    let args = bench(&[&["--every", "--parallel", "--total-mib", "1", "--json"][..], &SHORT].concat());
+    let args = bench(
+        &[&["--every", "--parallel", "--total-mib", "1", "--trials", "1", "--json"][..], &SHORT_PARALLEL]
+            .concat(),
+    );
     let told = json(&scratch.ok(&args));
     assert_eq!(told["kind"], "bench-sync-report");
     assert_eq!(told["every"]["intervals"].as_array().map(Vec::len), Some(12));
@@ -86,26 +92,96 @@ fn jobs_that_cannot_be_are_refused_before_anything_is_written() {
         (2, "--mix", &["--reads", "50"]),
         (2, "cannot be used with", &["--mix", "--every"]),
         (2, "cannot be used with", &["--mix", "--html", "x"]),
-        (2, "without --parallel", &["--threads", "2"]),
+        (2, "--threads says nothing", &["--threads", "2"]),
+        (2, "--threads says nothing", &["--every", "--html", "x", "--threads", "2"]),
+        (2, "--total-mib says nothing", &["--total-mib", "1"]),
+        (2, "--trials says nothing", &["--parallel", "--trials", "1"]),
+        (2, "--trials says nothing", &["--parallel", "--html", "x", "--trials", "1"]),
+        (2, "--turn-ms says nothing", &["--every", "--turn-ms", "1"]),
+        (2, "--rounds says nothing", &["--every", "--rounds", "1"]),
+        (2, "--turn-records says nothing", &["--every", "--turn-records", "1"]),
+        (2, "--turn-records says nothing", &["--parallel", "--turn-records", "1"]),
+        (2, "too short to tell drift", &["--mix", "--watch", "99s"]),
+        (2, "too short to tell drift", &["--mix", "--watch", "9s", "--seconds", "1"]),
+        (1, "bytes are free", &["--every", "--total-mib", "1048576"]),
         (1, "bytes are free", &["--mix", "--size", "1000t"]),
     ] {
         let ran = scratch.run(&bench(args));
         assert_eq!(ran.code, Some(code), "{args:?}: {}{}", ran.stdout, ran.stderr);
         assert!(ran.stderr.contains(words), "{args:?}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("filling"), "{args:?}: {}", ran.stderr);
     }
     assert_eq!(names(&scratch.path(".")), [""; 0]);
 }
 
+/// A record of a MiB cannot be synced more often than after each.
 #[test]
-fn a_watch_that_was_too_short_says_so() {
+fn no_interval_is_told_that_is_less_than_a_record() {
     let scratch = Scratch::new();
-    let args = bench(&["--mix", "--size", "1m", "--seconds", "1", "--watch", "1s"]);
-    let shown = scratch.ok(&args);
-    assert!(shown.contains("drift cannot be told of 1 repetitions"), "{shown}");
-    let told = json(&scratch.ok(&[&args[..], &["--json"]].concat()));
-    assert_eq!((&told["kind"], &told["can_tell"]), (&"bench-sync-watch".into(), &false.into()));
-    assert_eq!(told["repetitions"].as_array().map(Vec::len), Some(1));
-    assert_eq!(told["drifts"].as_array().map(Vec::len), Some(0));
+    let args = ["--every", "--total-mib", "3", "--trials", "1", "--record", "2097152", "--json"];
+    let told = json(&scratch.ok(&bench(&args)));
+    let found: Vec<(&str, u64)> = told["intervals"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["name"].as_str().unwrap(), row["syncs"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(found, [("never", 0), ("at the end", 1), ("every 100.0 MiB", 1), ("every 10.0 MiB", 1)]);
+    assert_eq!(told["file_bytes"], 4 << 20, "whole records");
+}
+
+/// A name that would recolour the terminal, in what is written before, in and after the figures.
+#[test]
+fn a_hostile_name_of_a_directory_is_spelt_out() {
+    let scratch = Scratch::new();
+    let hostile = "a\u{1b}[31mb";
+    std::fs::create_dir(scratch.path(hostile)).unwrap();
+    let short = ["--anyway", "--rounds", "1", "--turn-ms", "1", "--turn-records", "2"];
+    let ran = scratch.run(&[&["bench", "sync", hostile][..], &short].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(!ran.stdout.contains('\u{1b}') && !ran.stderr.contains('\u{1b}'), "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains("a\\u{1b}[31mb on "), "{}", ran.stdout);
+}
+
+/// What cannot be opened is known before minutes are spent on filling it, and the hint is what helps.
+#[test]
+fn too_many_files_are_told_with_what_helps() {
+    let scratch = Scratch::new();
+    for args in ["--parallel --threads 64", "--mix --size 1m --threads 64"] {
+        let binary = env!("CARGO_BIN_EXE_duramen");
+        let script = format!("ulimit -n 40; exec '{binary}' bench sync . --anyway {args}");
+        let ended = output(Command::new("sh").args(["-c", &script]).current_dir(scratch.path("."))).unwrap();
+        let told = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{told}");
+        assert!(told.contains("Too many open files") && told.contains("ulimit -n"), "{told}");
+        assert_eq!(names(&scratch.path(".")), [""; 0], "nothing is left behind");
+    }
+}
+
+/// ^C while files are filled: nothing is left, and nothing goes on.
+#[test]
+fn an_interrupted_filling_leaves_nothing_behind() {
+    let scratch = Scratch::new();
+    let room = duramen::Disk::file_system(&duramen::OsDisk::new(), &scratch.path(".")).unwrap();
+    for (args, wanted) in [
+        (&["--every", "--total-mib", "4096"][..], 5_u64 << 30),
+        (&["--parallel", "--threads", "256", "--record", "1048576"][..], 5 << 30),
+    ] {
+        if room.free_bytes < wanted {
+            skipped("^C while files are filled — there is no room for 4 GiB");
+            continue;
+        }
+        let mut child = scratch.spawn(&bench(args));
+        // The first file is there, so the signal is watched for and the filling has begun or is about to.
+        while names(&scratch.path(".")).is_empty() {
+            assert!(child.try_wait().unwrap().is_none(), "{args:?} ended before it began");
+            std::thread::yield_now();
+        }
+        let interrupt = output(Command::new("kill").args(["-INT", &child.id().to_string()])).unwrap();
+        assert!(interrupt.status.success());
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{args:?}");
+        assert_eq!(names(&scratch.path(".")), [""; 0], "nothing is left behind");
+    }
 }
 
 /// ^C in the middle of a watch: what was said stays, the file does not.
@@ -161,7 +237,7 @@ fn a_report_is_one_file_that_holds_words_charts_and_figures() {
 
     // Only what is asked for, in the place of the one before.
     let only = ["bench", "sync", ".", "--anyway", "--html", &file, "--parallel", "--quiet"];
-    scratch.ok(&[&only[..], &SHORT].concat());
+    scratch.ok(&[&only[..], &SHORT_PARALLEL].concat());
     let html = std::fs::read_to_string(scratch.path(&file)).unwrap();
     assert!(html.contains("How many threads share syncs") && !html.contains("How often to sync"));
 }
@@ -175,7 +251,7 @@ fn a_report_that_cannot_be_written_is_refused_before_anything_is_measured() {
         ("folder", "is not a file"),
         ("no/report.html", "No such file"),
         ("/dev/null", "is not a file"),
-        ("link", ""),
+        ("link", "link is a link to what is not there"),
     ] {
         let ran = scratch.run(&bench(&["--html", file]));
         assert_eq!(ran.code, Some(1), "{file}: {}{}", ran.stdout, ran.stderr);

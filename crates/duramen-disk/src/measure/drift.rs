@@ -1,15 +1,18 @@
 //! Whether a disk slows down while the same job is repeated on it.
 //!
 //! Owns the rule, as pure functions of one figure a repetition. It uses medians only, so that one hiccup neither makes nor
-//! hides a drift.
+//! hides a drift; and it asks how things are at the end, so that a neighbour that was busy and went is no drift.
 
-/// Repetitions at the beginning that later ones are held against.
-pub const BASELINE_COUNT: usize = 5;
+/// Repetitions at the beginning that later ones are held against, at least...
+pub const COUNT_MIN: usize = 5;
 
-/// Repetitions in a row above the limit that make a drift.
-pub const DRIFT_COUNT: usize = 3;
+/// ... and at least one in this many: of a long watch a few are too few to tell how far figures vary.
+const FIRST_PART: usize = 5;
 
-/// A repetition is above the limit if it is this many spreads above the median of the first ones...
+/// Repetitions whose median is held against the limit: the last ones, and any so many in a row.
+pub const LAST_COUNT: usize = 5;
+
+/// The limit is this many spreads above the median of the first ones...
 const SPREADS: f64 = 6.0;
 
 /// ... and at least this part of it: a disk that never varies is not grey because it varied once.
@@ -27,23 +30,68 @@ pub struct Baseline {
     pub limit: f64,
 }
 
-/// Of the first [`BASELINE_COUNT`] figures; `None` of fewer.
+/// How a figure went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Course {
+    /// There are too few repetitions to tell.
+    TooShort,
+    /// Never slower than the first ones lead to expect, but for single repetitions.
+    Steady,
+    /// It was slower between two repetitions, and is no longer. Of several such times this is the last.
+    Recovered {
+        /// The first that was slower.
+        from: usize,
+        /// The last that was slower.
+        to: usize,
+    },
+    /// It is slower at the end.
+    Drift {
+        /// The first that was slower.
+        from: usize,
+    },
+}
+
+/// Of the first repetitions: a fifth of all, [`COUNT_MIN`] at least; `None` of fewer.
 #[must_use]
 pub fn baseline(figures: &[f64]) -> Option<Baseline> {
-    let first = figures.get(..BASELINE_COUNT)?;
+    let first = figures.get(..first_count(figures.len()))?;
     let median = median(first);
     let distances: Vec<f64> = first.iter().map(|figure| (figure - median).abs()).collect();
     let spread = self::median(&distances) * DEVIATIONS_OF_SPREAD;
     Some(Baseline { median, limit: median + (SPREADS * spread).max(PART_MIN * median) })
 }
 
-/// The first of [`DRIFT_COUNT`] repetitions in a row that stand out, counted from 0.
+/// How a figure went, of repetitions and their figures in order. The repetitions that are named are those that were given:
+/// one without a figure may be left out.
 #[must_use]
-pub fn drift(figures: &[f64]) -> Option<usize> {
-    let limit = baseline(figures)?.limit;
-    let later = figures.get(BASELINE_COUNT..)?;
-    let found = later.windows(DRIFT_COUNT).position(|row| row.iter().all(|figure| *figure > limit));
-    found.map(|index| BASELINE_COUNT + index)
+pub fn course(points: &[(usize, f64)]) -> Course {
+    let figures: Vec<f64> = points.iter().map(|(_, figure)| *figure).collect();
+    let Some(Baseline { limit, .. }) = baseline(&figures) else { return Course::TooShort };
+    let later = &points[first_count(points.len())..];
+    if later.len() < LAST_COUNT {
+        return Course::TooShort;
+    }
+    let figures = &figures[figures.len() - later.len()..];
+    // Of each few in a row, whether they are slower by their median.
+    let is_slow: Vec<bool> = figures.windows(LAST_COUNT).map(|few| median(few) > limit).collect();
+    let Some(last) = is_slow.iter().rposition(|slow| *slow) else { return Course::Steady };
+    let before = is_slow[..last].iter().rposition(|slow| !*slow);
+    let begins = before.map_or(0, |index| index + 1);
+    let above: Vec<usize> = later[begins..last + LAST_COUNT]
+        .iter()
+        .filter(|(_, figure)| *figure > limit)
+        .map(|(repetition, _)| *repetition)
+        .collect();
+    match above[..] {
+        [] => Course::Steady,
+        [from, ..] if last + 1 == is_slow.len() => Course::Drift { from },
+        [from, .., to] => Course::Recovered { from, to },
+        [from] => Course::Recovered { from, to: from },
+    }
+}
+
+fn first_count(count: usize) -> usize {
+    COUNT_MIN.max(count / FIRST_PART)
 }
 
 fn median(figures: &[f64]) -> f64 {
@@ -57,21 +105,47 @@ fn median(figures: &[f64]) -> f64 {
 mod tests {
     //! A watch that cries wolf is switched off, and one that sleeps is worth nothing.
     use super::*;
+    use crate::memory::Random;
 
     const STEADY: [f64; 5] = [100.0, 101.0, 99.0, 102.0, 100.0];
 
-    fn after(later: &[f64]) -> Option<usize> {
-        drift(&[&STEADY[..], later].concat())
+    fn of(figures: &[f64]) -> Course {
+        course(&figures.iter().copied().enumerate().collect::<Vec<_>>())
+    }
+
+    fn after(later: &[f64]) -> Course {
+        of(&[&STEADY[..], later].concat())
     }
 
     #[test]
-    fn a_disk_that_slows_down_drifts_and_one_hiccup_does_not() {
-        assert_eq!(after(&[100.0, 103.0, 98.0, 104.0]), None);
-        assert_eq!(after(&[900.0, 100.0, 900.0, 900.0, 100.0]), None, "never three in a row");
-        assert_eq!(after(&[100.0, 200.0, 180.0, 190.0, 100.0]), Some(6));
-        assert_eq!(after(&[129.0, 129.0, 129.0]), None, "less than a third is not worth a word");
-        assert_eq!(after(&[131.0, 131.0, 131.0]), Some(5));
-        assert_eq!(after(&[10.0, 10.0, 10.0]), None, "faster is no drift");
+    fn a_disk_that_is_slower_at_the_end_drifts_and_hiccups_do_not() {
+        assert_eq!(after(&[100.0, 103.0, 98.0, 104.0, 100.0]), Course::Steady);
+        assert_eq!(after(&[900.0, 100.0, 100.0, 900.0, 100.0]), Course::Steady, "two of five");
+        assert_eq!(after(&[100.0, 200.0, 180.0, 190.0, 100.0]), Course::Drift { from: 6 });
+        assert_eq!(after(&[129.0; 5]), Course::Steady, "less than a third is not worth a word");
+        assert_eq!(after(&[131.0; 5]), Course::Drift { from: 5 });
+        assert_eq!(after(&[10.0; 5]), Course::Steady, "faster is no drift");
+    }
+
+    #[test]
+    fn what_was_slower_for_a_while_has_recovered() {
+        let busy = [100.0, 400.0, 400.0, 400.0, 100.0, 100.0, 100.0, 100.0, 100.0];
+        assert_eq!(after(&busy), Course::Recovered { from: 6, to: 8 });
+        let twice = [&busy[..], &busy[..]].concat();
+        assert_eq!(after(&twice), Course::Recovered { from: 15, to: 17 }, "the last time");
+        let again = [&busy[..], &[300.0; 5]].concat();
+        assert_eq!(after(&again), Course::Drift { from: 14 }, "from the last time on");
+    }
+
+    #[test]
+    fn repetitions_keep_their_numbers_where_some_have_no_figure() {
+        let points: Vec<(usize, f64)> = STEADY
+            .into_iter()
+            .chain([200.0; 5])
+            .enumerate()
+            .map(|(index, figure)| (index * 3, figure))
+            .collect();
+        assert_eq!(course(&points), Course::Drift { from: 15 });
     }
 
     #[test]
@@ -79,20 +153,45 @@ mod tests {
         let restless = [100.0, 160.0, 60.0, 140.0, 80.0];
         let found = baseline(&restless).expect("there are five");
         assert!((found.median - 100.0).abs() < 1e-9 && (found.limit - 455.8).abs() < 0.1, "{found:?}");
-        assert_eq!(drift(&[&restless[..], &[300.0; 9]].concat()), None);
-        assert_eq!(drift(&[&restless[..], &[500.0; 3]].concat()), Some(5));
+        assert_eq!(of(&[&restless[..], &[300.0; 9]].concat()), Course::Steady);
+        assert_eq!(of(&[&restless[..], &[500.0; 5]].concat()), Course::Drift { from: 5 });
+        // Of forty repetitions eight set the limit, and the first five agree by chance.
+        let lucky = [&[100.0; 5][..], &[60.0, 150.0, 60.0], &[140.0; 32]].concat();
+        assert_eq!(baseline(&lucky).map(|found| found.median), Some(100.0));
+        assert_eq!(first_count(lucky.len()), 8);
     }
 
     #[test]
     fn too_few_repetitions_tell_nothing() {
         assert_eq!(baseline(&STEADY[..4]), None);
-        assert_eq!(drift(&STEADY), None);
-        assert_eq!(after(&[900.0, 900.0]), None);
+        assert_eq!(of(&STEADY), Course::TooShort);
+        assert_eq!(after(&[900.0; 4]), Course::TooShort);
+        assert_eq!(course(&[]), Course::TooShort);
     }
 
     #[test]
     fn one_slow_repetition_among_the_first_does_not_blind_the_watch() {
-        let figures = [100.0, 100.0, 5000.0, 100.0, 100.0, 200.0, 200.0, 200.0];
-        assert_eq!(drift(&figures), Some(5));
+        let figures = [100.0, 100.0, 5000.0, 100.0, 100.0, 200.0, 200.0, 200.0, 200.0, 200.0];
+        assert_eq!(of(&figures), Course::Drift { from: 5 });
+    }
+
+    /// Noise that remembers, around a mean that stays: each figure is most of the one before and a little chance.
+    #[test]
+    fn noise_that_goes_nowhere_is_seldom_called_drift() {
+        let mut alarms = 0;
+        for seed in 0..200 {
+            let mut random = Random::new(seed);
+            let mut away = 0.0_f64;
+            let figures: Vec<f64> = (0..300)
+                .map(|_| {
+                    let chance =
+                        f64::from(u32::try_from(random.bits() >> 40).unwrap_or(0)) / f64::from(1 << 24);
+                    away = 0.8 * away + 20.0 * (chance - 0.5);
+                    100.0 + away
+                })
+                .collect();
+            alarms += u32::from(matches!(of(&figures), Course::Drift { .. }));
+        }
+        assert!(alarms <= 2, "{alarms} of 200 watches of a disk that does not change");
     }
 }

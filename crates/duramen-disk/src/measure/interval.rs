@@ -6,8 +6,10 @@
 use std::io;
 use std::path::Path;
 
-use super::lane::MEASURE_PREFIX;
-use crate::{Access, Disk, File, OsDisk, write_zeroes};
+use super::fresh::freshen;
+use super::room::{FILL_BYTES, SPARE_BYTES, room_or_refuse, zero_fill};
+use super::scratch::Scratch;
+use crate::{Disk, File, OsDisk, SyncMethod};
 
 /// When a sync is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +26,7 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 
 impl Interval {
-    /// From never to every 16 KiB.
+    /// From never to every 4 KiB.
     pub const ALL: [Interval; 12] = [
         Interval::Never,
         Interval::AtEnd,
@@ -40,24 +42,36 @@ impl Interval {
         Interval::Every(4 * KIB),
     ];
 
-    /// Syncs in a file of so many bytes.
+    /// Those that records of so many bytes can keep: no sync is made inside a record.
+    pub fn of_records(record_bytes: usize) -> impl Iterator<Item = Interval> {
+        let fits = move |interval: &Interval| match interval {
+            Interval::Every(bytes) => *bytes >= record_bytes as u64,
+            Interval::Never | Interval::AtEnd => true,
+        };
+        Interval::ALL.into_iter().filter(fits)
+    }
+
+    /// Syncs in a file of so many bytes, written in records of so many.
     #[must_use]
-    pub fn syncs(self, file_bytes: u64) -> u64 {
+    pub fn syncs(self, file_bytes: u64, record_bytes: usize) -> u64 {
+        let records = file_bytes.div_ceil(record_bytes as u64);
         match self {
             Interval::Never => 0,
             Interval::AtEnd => 1,
-            Interval::Every(bytes) => file_bytes.div_ceil(bytes),
+            Interval::Every(bytes) => records.div_ceil(bytes.div_ceil(record_bytes as u64)),
         }
     }
 }
 
 /// Measures each interval once a trial, a different one first in each; returns the nanoseconds of each interval's trials.
 ///
-/// `told` is told the trial and the interval when it begins and after each of its syncs, and ends everything by returning
-/// `false`; a trial that was cut short so is left out. The file is removed.
+/// Intervals that are less than a record are left out; the file is a multiple of a record. `told` is told the trial and the
+/// interval when it begins, after each of its syncs and each MiB, also while the file is filled, and ends everything by
+/// returning `false`; a trial that was cut short so is left out. The file is removed.
 ///
 /// # Errors
-/// What the system said.
+/// `StorageFull` if the file would leave less than [`SPARE_BYTES`] of room, before anything is written; what the system
+/// said otherwise.
 pub fn intervals(
     directory: &Path,
     file_bytes: u64,
@@ -66,36 +80,33 @@ pub fn intervals(
     told: &mut dyn FnMut(u32, Interval) -> bool,
 ) -> io::Result<Vec<(Interval, Vec<u64>)>> {
     let disk = OsDisk::new();
-    let path = directory.join(format!("{MEASURE_PREFIX}{:016x}", disk.random()));
-    let file = disk.open(&path, Access::CREATE)?;
-    let measured = prepare(&*file, file_bytes).and_then(|()| {
-        let mut all: Vec<(Interval, Vec<u64>)> = Interval::ALL.map(|interval| (interval, Vec::new())).into();
-        let count = all.len();
-        for trial in 0..trials {
-            for index in 0..count {
-                let (interval, samples) = &mut all[(index + trial as usize) % count];
-                let interval = *interval;
-                let mut go_on = || told(trial, interval);
-                if !go_on() {
-                    return Ok(all);
-                }
-                match fill(&disk, &*file, file_bytes, record_bytes, interval, &mut go_on)? {
-                    Some(ns) => samples.push(ns),
-                    None => return Ok(all),
-                }
-                file.sync_data()?;
+    let file_bytes = file_bytes.next_multiple_of(record_bytes as u64);
+    room_or_refuse(directory, file_bytes, SPARE_BYTES)?;
+    let scratch = Scratch::make(directory)?;
+    let file = scratch.open(SyncMethod::Fdatasync)?;
+    let mut all: Vec<(Interval, Vec<u64>)> =
+        Interval::of_records(record_bytes).map(|interval| (interval, Vec::new())).collect();
+    let first = all[0].0;
+    if !zero_fill(&*file, file_bytes, &mut || told(0, first))? {
+        return Ok(all);
+    }
+    let count = all.len();
+    for trial in 0..trials {
+        for index in 0..count {
+            let (interval, samples) = &mut all[(index + trial as usize) % count];
+            let interval = *interval;
+            let mut go_on = || told(trial, interval);
+            if !go_on() {
+                return Ok(all);
             }
+            match fill(&disk, &*file, file_bytes, record_bytes, interval, &mut go_on)? {
+                Some(ns) => samples.push(ns),
+                None => return Ok(all),
+            }
+            file.sync_data()?;
         }
-        Ok(all)
-    });
-    drop(file);
-    disk.remove(&path)?;
-    measured
-}
-
-fn prepare(file: &dyn File, file_bytes: u64) -> io::Result<()> {
-    write_zeroes(file, 0, file_bytes)?;
-    file.sync_data()
+    }
+    Ok(all)
 }
 
 /// The nanoseconds of a trial; `None` if it was cut short.
@@ -109,15 +120,20 @@ fn fill(
 ) -> io::Result<Option<u64>> {
     let mut record = vec![0x5a_u8; record_bytes];
     let begun = disk.monotonic_ns();
-    let (mut offset, mut unsynced) = (0, 0);
+    let (mut offset, mut unsynced, mut unasked) = (0, 0, 0);
     while offset < file_bytes {
-        record[0] = record[0].wrapping_add(1);
+        freshen(&mut record);
         file.write_at(&record, offset)?;
         offset += record_bytes as u64;
         unsynced += record_bytes as u64;
-        if matches!(interval, Interval::Every(bytes) if unsynced >= bytes) {
+        unasked += record_bytes as u64;
+        let is_due = matches!(interval, Interval::Every(bytes) if unsynced >= bytes);
+        if is_due {
             file.sync_data()?;
             unsynced = 0;
+        }
+        if is_due || unasked >= FILL_BYTES as u64 {
+            unasked = 0;
             if !go_on() {
                 return Ok(None);
             }
@@ -127,4 +143,33 @@ fn fill(
         file.sync_data()?;
     }
     Ok(Some(disk.monotonic_ns() - begun))
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is said of an interval must be what was done.
+    use super::*;
+
+    #[test]
+    fn syncs_are_those_that_are_made() {
+        let mib = 1 << 20;
+        for (interval, record, syncs) in [
+            (Interval::Every(4096), 4096, 256),
+            (Interval::Every(16 << 10), 4096, 64),
+            (Interval::Every(16 << 10), 12 << 10, 43),
+            (Interval::Every(mib), 1 << 20, 1),
+            (Interval::AtEnd, 1 << 20, 1),
+            (Interval::Never, 512, 0),
+        ] {
+            assert_eq!(interval.syncs(mib, record), syncs, "{interval:?} of {record}");
+        }
+    }
+
+    #[test]
+    fn no_interval_is_less_than_a_record() {
+        let of = |record| Interval::of_records(record).collect::<Vec<_>>();
+        assert_eq!(of(4096), Interval::ALL);
+        let large = [Interval::Never, Interval::AtEnd, Interval::Every(100 << 20), Interval::Every(10 << 20)];
+        assert_eq!(of(2 << 20), large);
+    }
 }

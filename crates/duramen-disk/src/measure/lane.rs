@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Strategy;
+use super::fresh::freshen;
 use crate::os::{open_dsync, open_for_sync_range, sync_range};
 use crate::{
     Access, DIRECT_ALIGN_BYTES, Disk, DurableWriteError, File, OpenMode, OsDisk, SyncMethod, write_zeroes,
@@ -16,7 +17,7 @@ use crate::{
 pub const MEASURE_PREFIX: &str = ".duramen-measure-";
 
 /// Bytes of a prepared file at most: about one log segment.
-const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+pub const LANE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// One strategy's file.
 #[derive(Debug)]
@@ -33,6 +34,12 @@ pub struct Lane {
 }
 
 impl Lane {
+    /// Bytes of a file with room for `records`, `most` of them unless a record is larger than that.
+    pub(super) fn file_bytes(record_bytes: usize, records: u32, most: u64) -> u64 {
+        let bytes = record_bytes as u64;
+        (bytes * u64::from(records)).min(most.min(LANE_BYTES_MAX).next_multiple_of(bytes))
+    }
+
     /// Makes the file in `directory`, with room for `records` or to be written round and round.
     ///
     /// # Errors
@@ -55,7 +62,7 @@ impl Lane {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = directory.join(format!("{MEASURE_PREFIX}{}-{number}", std::process::id()));
         let bytes = record_bytes as u64;
-        let file_bytes = (bytes * u64::from(records)).min(FILE_BYTES_MAX.next_multiple_of(bytes));
+        let file_bytes = Lane::file_bytes(record_bytes, records, LANE_BYTES_MAX);
         let disk = OsDisk::new();
         let created = disk.open(&path, Access::CREATE)?;
         let made = || -> io::Result<(Arc<dyn File>, fs::File)> {
@@ -103,10 +110,7 @@ impl Lane {
             }
             self.next = 0;
         }
-        // No two records are alike, so that no layer can tell that it has the bytes already.
-        for byte in self.record.iter_mut().step_by(512) {
-            *byte = byte.wrapping_add(1);
-        }
+        freshen(&mut self.record);
         let begun = self.disk.monotonic_ns();
         match self.strategy {
             Strategy::ZeroedDsync | Strategy::ZeroedDirectDsync => {

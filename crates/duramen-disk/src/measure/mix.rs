@@ -9,17 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::fresh::freshen;
+use super::room::{FILL_BYTES, SPARE_BYTES, room_or_refuse};
 use super::scratch::Scratch;
 use super::tally::Tally;
 use crate::memory::Random;
 use crate::os::together;
 use crate::{Disk, DurableWriteError, File, OsDisk, SyncMethod};
-
-/// Bytes of the file that are filled between two questions whether to go on.
-const FILL_BYTES: usize = 1 << 20;
-
-/// Room that a full measurement leaves to others.
-const SPARE_BYTES: u64 = 64 << 20;
 
 /// Which block comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +70,8 @@ pub struct Outcome {
 #[derive(Debug)]
 pub struct Mix {
     job: Job,
+    /// A handle for each worker, because direct calls keep a buffer with it.
+    files: Vec<Arc<dyn File>>,
     scratch: Scratch,
 }
 
@@ -84,23 +82,17 @@ impl Mix {
     /// `StorageFull` if there is not that much room, before anything is written; `Unsupported` if the file system refuses
     /// direct writes; what the system said otherwise.
     pub fn prepare(directory: &Path, job: Job, go_on: &(dyn Fn() -> bool + Sync)) -> io::Result<Option<Mix>> {
-        let room = OsDisk::new().file_system(directory)?;
-        let wanted = job.file_bytes.saturating_add(SPARE_BYTES);
-        // A system that tells no space says 0 of both.
-        if room.total_bytes > 0 && room.free_bytes < wanted {
-            let text =
-                format!("{} bytes are free, the file and some room to spare want {wanted}", room.free_bytes);
-            return Err(io::Error::new(io::ErrorKind::StorageFull, text));
-        }
-        let mix = Mix { job, scratch: Scratch::make(directory, |_| Ok(()))? };
-        // Refused before the long part, if it is refused.
-        mix.open()?;
-        let file = mix.scratch.open(SyncMethod::Fdatasync)?;
+        room_or_refuse(directory, job.file_bytes, SPARE_BYTES)?;
+        let scratch = Scratch::make(directory)?;
+        let sync = if job.is_direct { SyncMethod::DirectDsync } else { SyncMethod::Fdatasync };
+        // What is refused is refused before the long part.
+        let files = (0..job.workers()).map(|_| scratch.open(sync)).collect::<io::Result<_>>()?;
+        let file = scratch.open(SyncMethod::Fdatasync)?;
         if !fill(&*file, job.file_bytes, go_on)? {
             return Ok(None);
         }
         file.sync_data()?;
-        Ok(Some(mix))
+        Ok(Some(Mix { job, files, scratch }))
     }
 
     /// Runs the job for as long as `lasts`, or until `go_on` says `false`; each worker does one operation at least.
@@ -114,15 +106,15 @@ impl Mix {
         let cursors: Vec<AtomicU64> = (0..self.job.threads as u64)
             .map(|thread| AtomicU64::new(blocks * thread / self.job.threads as u64))
             .collect();
-        // A handle each, because direct calls keep a buffer with it.
-        let mut workers = Vec::new();
-        for index in 0..self.job.workers() {
-            let seed = clock.random();
-            workers.push((self.open()?, seed, index % self.job.threads));
-        }
+        let workers: Vec<_> = self
+            .files
+            .iter()
+            .enumerate()
+            .map(|(index, file)| (file, clock.random(), index % self.job.threads))
+            .collect();
         let work = |index: usize| -> io::Result<Outcome> {
             let (file, seed, thread) = &workers[index];
-            let mut worker = Worker::new(&self.job, &**file, *seed);
+            let mut worker = Worker::new(&self.job, &***file, *seed);
             let started = clock.monotonic_ns();
             let mut outcome = Outcome::default();
             loop {
@@ -152,11 +144,6 @@ impl Mix {
         // What was left unsynced is not the next repetition's to pay for.
         self.scratch.open(SyncMethod::Fdatasync)?.sync_data()?;
         Ok(all)
-    }
-
-    fn open(&self) -> io::Result<Arc<dyn File>> {
-        let sync = if self.job.is_direct { SyncMethod::DirectDsync } else { SyncMethod::Fdatasync };
-        self.scratch.open(sync)
     }
 }
 
@@ -205,10 +192,7 @@ impl<'a> Worker<'a> {
         if is_read {
             return self.file.read_at(&mut self.block, offset);
         }
-        // No two blocks are alike, so that no layer can tell that it has the bytes already.
-        for byte in self.block.iter_mut().step_by(512) {
-            *byte = byte.wrapping_add(1);
-        }
+        freshen(&mut self.block);
         if !self.job.is_synced {
             return Ok(self.file.write_at(&self.block, offset)?);
         }

@@ -8,10 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::fresh::freshen;
+use super::room::{SPARE_BYTES, room_or_refuse, zero_fill};
 use super::scratch::Scratch;
-use super::summary::{Summary, quantile};
+use super::summary::Summary;
 use crate::os::together;
-use crate::{Disk, File, OsDisk, SyncMethod, write_zeroes};
+use crate::{Disk, File, OsDisk, SyncMethod};
 
 /// A step to more threads that gains less than this part for each doubling does not pay.
 pub const GAIN_MIN: f64 = 0.1;
@@ -86,7 +88,7 @@ impl CrowdTurn {
 /// Syncs a second of all threads together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rates {
-    /// The median of the rounds.
+    /// The median of the rounds; of an even number the middle of the two.
     pub median: u64,
     /// The slowest round.
     pub least: u64,
@@ -101,7 +103,13 @@ impl Crowd {
         let mut rates: Vec<u64> = self.turns.iter().map(CrowdTurn::rate).collect();
         rates.sort_unstable();
         let (least, most) = (*rates.first()?, *rates.last()?);
-        Some(Rates { median: quantile(&rates, 0.5)?, least, most })
+        let middle = rates.len() / 2;
+        let median = if rates.len().is_multiple_of(2) {
+            rates[middle - 1].midpoint(rates[middle])
+        } else {
+            rates[middle]
+        };
+        Some(Rates { median, least, most })
     }
 
     /// The figures of single calls, of all threads and rounds.
@@ -131,23 +139,22 @@ pub fn stops_paying(rates: &[(u32, u64)]) -> Option<u32> {
 
 /// Measures each number of threads with both kinds of file, a different one first in each round.
 ///
-/// `go_on` is asked before each turn and by every thread after each record, and ends everything by returning `false`; a
-/// turn that was cut short so is left out. Files are removed.
+/// `go_on` is asked for each MiB that is filled, before each turn and by every thread after each record, and ends everything
+/// by returning `false`; a turn that was cut short so is left out. Files are removed.
 ///
 /// # Errors
-/// What the system said; also if it gives no more threads or files.
+/// `StorageFull` if the files would leave less than [`SPARE_BYTES`] of room, before anything is written; what the system
+/// said otherwise, also if it gives no more threads or files.
 pub fn parallel(
     directory: &Path,
     plan: &ParallelPlan,
     go_on: &(dyn Fn() -> bool + Sync),
 ) -> io::Result<Vec<Crowd>> {
-    let most = plan.threads.iter().copied().max().unwrap_or(0);
+    let most = u64::from(plan.threads.iter().copied().max().unwrap_or(0).max(1));
     let region = REGION_BYTES.max(plan.record_bytes as u64 * REGION_RECORDS_MIN);
-    let zeroed = |bytes: u64| Scratch::make(directory, |file| Ok(write_zeroes(file, 0, bytes)?));
-    let mut scratches = vec![zeroed(region * u64::from(most.max(1)))?];
-    for _ in 0..most {
-        scratches.push(zeroed(region)?);
-    }
+    room_or_refuse(directory, region.saturating_mul(2 * most), SPARE_BYTES)?;
+    let scratches: Vec<Scratch> = (0..=most).map(|_| Scratch::make(directory)).collect::<io::Result<_>>()?;
+    // All are open before any is filled: where so many may not be, that is known at once.
     let files: Vec<Arc<dyn File>> =
         scratches.iter().map(|scratch| scratch.open(SyncMethod::Fdatasync)).collect::<io::Result<_>>()?;
     let mut crowds: Vec<Crowd> = plan
@@ -155,6 +162,12 @@ pub fn parallel(
         .iter()
         .flat_map(|&threads| Sharing::ALL.map(|sharing| Crowd { threads, sharing, turns: Vec::new() }))
         .collect();
+    for (index, file) in files.iter().enumerate() {
+        let bytes = if index == 0 { region * most } else { region };
+        if !zero_fill(&**file, bytes, &mut || go_on())? {
+            return Ok(crowds);
+        }
+    }
     let count = crowds.len();
     for round in 0..plan.rounds as usize {
         for index in 0..count {
@@ -191,10 +204,7 @@ fn turn(
         let started = clock.monotonic_ns();
         let mut now = started;
         while samples.is_empty() || (now - started < turn_ns && go_on()) {
-            // No two records are alike, so that no layer can tell that it has the bytes already.
-            for byte in record.iter_mut().step_by(512) {
-                *byte = byte.wrapping_add(1);
-            }
+            freshen(&mut record);
             let offset = base + samples.len() as u64 % records * plan.record_bytes as u64;
             let begun = clock.monotonic_ns();
             file.write_at(&record, offset)?;

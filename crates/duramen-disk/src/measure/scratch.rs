@@ -1,4 +1,4 @@
-//! A file to measure with: made, filled, opened as often as wanted, removed however the measurement ends.
+//! A file to measure with: made, opened as often as wanted, removed however the measurement ends.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,17 +15,12 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a file in a directory and hands it to `fill`; then file and name are synced.
-    pub(super) fn make(
-        directory: &Path,
-        fill: impl FnOnce(&dyn File) -> io::Result<()>,
-    ) -> io::Result<Scratch> {
+    /// Makes an empty file in a directory; its name is synced.
+    pub(super) fn make(directory: &Path) -> io::Result<Scratch> {
         let disk = OsDisk::new();
         let path = directory.join(format!("{MEASURE_PREFIX}{:016x}", disk.random()));
-        let file = disk.open(&path, Access::CREATE)?;
+        drop(disk.open(&path, Access::CREATE)?);
         let scratch = Scratch { disk, path };
-        fill(&*file)?;
-        file.sync_data()?;
         scratch.disk.sync_dir(directory)?;
         Ok(scratch)
     }

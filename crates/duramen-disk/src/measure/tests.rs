@@ -30,11 +30,21 @@ fn the_rounds_agree_as_far_as_their_medians() {
     assert_eq!(series.samples().len(), 9);
 }
 
+fn small_plan() -> Plan {
+    Plan {
+        record_bytes: 4096,
+        rounds: 3,
+        turn: std::time::Duration::from_secs(60),
+        turn_records_max: 5,
+        lane_bytes_max: LANE_BYTES_MAX,
+        spare_bytes: SPARE_BYTES,
+    }
+}
+
 #[test]
 fn every_strategy_writes_in_turns_and_leaves_nothing_behind() {
     let directory = tempfile::tempdir().unwrap();
-    let plan =
-        Plan { record_bytes: 4096, rounds: 3, turn: std::time::Duration::from_secs(60), turn_records_max: 5 };
+    let plan = small_plan();
     let mut asked = 0;
     let mut turns = Vec::new();
     let mut counters = || {
@@ -72,8 +82,7 @@ fn every_strategy_writes_in_turns_and_leaves_nothing_behind() {
 #[test]
 fn a_measurement_that_is_ended_leaves_nothing_behind() {
     let directory = tempfile::tempdir().unwrap();
-    let plan =
-        Plan { record_bytes: 4096, rounds: 3, turn: std::time::Duration::from_secs(60), turn_records_max: 5 };
+    let plan = small_plan();
     let all =
         run(directory.path(), &[Strategy::NoSync], &plan, &mut || (), &mut |round, _| round < 1).unwrap();
     assert_eq!(all[0].rounds.len(), 1);
@@ -183,4 +192,78 @@ fn a_job_reads_and_writes_as_it_is_told() {
         io::ErrorKind::StorageFull
     );
     assert_eq!(OsDisk::new().list(directory.path()).unwrap().len(), 0);
+}
+
+/// What does not fit is refused before a byte of it is written, whatever is measured.
+#[test]
+fn what_leaves_no_room_is_refused_and_leaves_nothing_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let full = |result: io::Result<()>| assert_eq!(result.unwrap_err().kind(), io::ErrorKind::StorageFull);
+    let huge = u64::MAX / 2;
+    full(intervals(directory.path(), huge, 4096, 1, &mut |_, _| true).map(drop));
+    let plan = ParallelPlan {
+        threads: vec![1],
+        record_bytes: 1 << 56,
+        rounds: 1,
+        turn: std::time::Duration::from_nanos(1),
+    };
+    full(parallel(directory.path(), &plan, &|| true).map(drop));
+    let plan = Plan { spare_bytes: huge, ..small_plan() };
+    full(run(directory.path(), &[Strategy::NoSync], &plan, &mut || (), &mut |_, _| true).map(drop));
+    assert!(room_or_refuse(directory.path(), 0, 0).is_ok());
+    assert_eq!(OsDisk::new().list(directory.path()).unwrap().len(), 0);
+}
+
+/// Each MiB asks whether to go on: the file of an hour's filling is not filled to its end after ^C.
+#[test]
+fn filling_is_ended_when_it_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let room = OsDisk::new().file_system(directory.path()).unwrap();
+    if room.total_bytes > 0 && room.free_bytes < (64 << 20) + SPARE_BYTES {
+        eprintln!("skipped: filling is ended when it is told - there is no room for 64 MiB");
+        return;
+    }
+    let largest = || {
+        let names = OsDisk::new().list(directory.path()).unwrap();
+        let len = |name: &std::path::PathBuf| {
+            OsDisk::new().open(&directory.path().join(name), crate::Access::READ).unwrap().len().unwrap()
+        };
+        names.iter().map(len).max().unwrap_or(0)
+    };
+    let mut asked = 0;
+    let mut grown = 0;
+    let all = intervals(directory.path(), 64 << 20, 4096, 1, &mut |_, _| {
+        asked += 1;
+        grown = largest();
+        asked < 3
+    });
+    assert!(all.unwrap().iter().all(|(_, samples)| samples.is_empty()));
+    assert_eq!((asked, grown), (3, 2 << 20), "ended in the third MiB");
+
+    let asked = std::sync::atomic::AtomicU64::new(0);
+    let plan = ParallelPlan {
+        threads: vec![16],
+        record_bytes: 4096,
+        rounds: 1,
+        turn: std::time::Duration::from_nanos(1),
+    };
+    let go_on = || {
+        assert!(largest() <= 2 << 20);
+        asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 2
+    };
+    assert!(parallel(directory.path(), &plan, &go_on).unwrap().iter().all(|crowd| crowd.turns.is_empty()));
+    assert_eq!(asked.into_inner(), 3);
+    assert_eq!(OsDisk::new().list(directory.path()).unwrap().len(), 0);
+}
+
+#[test]
+fn the_median_of_an_even_number_of_rounds_is_the_middle() {
+    let turn = |count: usize| CrowdTurn { took_ns: 1_000_000_000, samples: vec![1; count] };
+    let crowd = |turns: &[usize]| Crowd {
+        threads: 1,
+        sharing: Sharing::OneFile,
+        turns: turns.iter().map(|count| turn(*count)).collect(),
+    };
+    assert_eq!(crowd(&[10, 30]).rates(), Some(Rates { median: 20, least: 10, most: 30 }));
+    assert_eq!(crowd(&[10, 30, 12]).rates().map(|rates| rates.median), Some(12));
 }

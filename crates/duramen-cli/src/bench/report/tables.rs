@@ -74,7 +74,7 @@ pub(super) fn intervals(found: &every::Found) -> Table {
                 ns(row.summary.min),
                 ns(row.summary.max),
                 format!("{:.0}", found.mib_a_second(row)),
-                grouped(row.interval.syncs(found.file_bytes)),
+                grouped(found.syncs(row)),
             ],
         )
     })

@@ -1,0 +1,34 @@
+//! Words of `bench sync` that would change nothing: refused, so that nobody believes a figure was made with them.
+
+use super::Parts;
+use crate::args::BenchSyncArgs;
+use crate::failure::{Failure, Result};
+
+/// Refuses a word that says nothing to the measurements that are asked for. Those of a job are known to the parser.
+pub(super) fn check(args: &BenchSyncArgs) -> Result<()> {
+    if args.mix {
+        return Ok(());
+    }
+    let parts = Parts::of(args);
+    let has_turns = parts.strategies || parts.parallel;
+    let alone = "leave --every and --parallel out";
+    for (is_said, is_used, word, advice) in [
+        (args.total_mib.is_some(), parts.every, "--total-mib", "say --every"),
+        (args.trials.is_some(), parts.every, "--trials", "say --every"),
+        (!args.threads.is_empty(), parts.parallel, "--threads", "say --parallel"),
+        (args.turn_records.is_some(), parts.strategies, "--turn-records", alone),
+        (args.turn_ms.is_some(), has_turns, "--turn-ms", "leave --every out, or say --parallel too"),
+        (
+            args.rounds.is_some(),
+            has_turns,
+            "--rounds",
+            "leave --every out, or say --parallel too; for --every say --trials",
+        ),
+    ] {
+        if is_said && !is_used {
+            let text = format!("{word} says nothing to what is measured here");
+            return Err(Failure::usage(text, format!("{advice}, or leave {word} out")));
+        }
+    }
+    Ok(())
+}
