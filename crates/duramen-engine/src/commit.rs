@@ -19,8 +19,6 @@ mod wait;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwap;
-
 use crate::catalog::Root;
 use crate::checkpoint::Store;
 use crate::data_file::Location;
@@ -28,7 +26,7 @@ use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
 use crate::options::Durability;
 use crate::page_cache::Buffered;
-use crate::snapshot::Registration;
+use crate::snapshot::{Idle, Newest, Registration};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wal::Log;
 
@@ -49,9 +47,9 @@ pub struct Committer {
     store: Arc<Store>,
     log: Log,
     /// What new snapshots see.
-    published: ArcSwap<Root>,
+    published: Newest,
     /// What new transactions build on: everything ordered, published or not.
-    sealed: ArcSwap<Root>,
+    sealed: Newest,
     order: Mutex<Order>,
     /// Leadership was laid down, or something became durable.
     turn: Condvar,
@@ -133,8 +131,8 @@ impl Committer {
         Committer {
             store,
             log,
-            published: ArcSwap::new(Arc::clone(&root)),
-            sealed: ArcSwap::new(root),
+            published: Newest::new(Arc::clone(&root)),
+            sealed: Newest::new(root),
             order: Mutex::new(Order {
                 kept: Vec::new(),
                 forming: Forming::default(),
@@ -165,13 +163,28 @@ impl Committer {
     }
 
     /// What snapshots see now.
-    pub fn published(&self) -> arc_swap::Guard<Arc<Root>> {
-        self.published.load()
+    pub fn published(&self) -> Arc<Root> {
+        self.published.get()
+    }
+
+    /// Holds what snapshots see now.
+    pub fn hold_published(&self) -> Registration {
+        self.store.registry.register(&self.published)
     }
 
     /// What a new transaction builds on.
-    pub fn sealed(&self) -> arc_swap::Guard<Arc<Root>> {
-        self.sealed.load()
+    pub fn sealed(&self) -> Arc<Root> {
+        self.sealed.get()
+    }
+
+    /// The same under the order lock.
+    fn hold_sealed_and_leave(&self) -> (Registration, Idle) {
+        self.store.registry.register_and_leave(&self.sealed)
+    }
+
+    /// Holds what a new transaction builds on.
+    pub fn hold_sealed(&self) -> Registration {
+        self.store.registry.register(&self.sealed)
     }
 
     /// The log.
@@ -369,8 +382,8 @@ impl Committer {
             return;
         }
         let root = without(&self.sealed());
-        self.sealed.store(Arc::clone(&root));
-        self.published.store(root);
+        self.sealed.set(Arc::clone(&root));
+        self.published.set(root);
     }
 
     fn lock(&self) -> MutexGuard<'_, Order> {

@@ -26,10 +26,10 @@ use crate::error::{Code, Error, ErrorKind, Result};
 use crate::ids::{CommitSeq, TreeId};
 use crate::limits::CONFLICTS_MAX;
 use crate::options::{Background, Durability, Options};
-use crate::snapshot::Locks;
+use crate::snapshot::{Locks, Registry};
 use crate::threads::Threads;
 use crate::transaction::{Receipt, Snapshot, Transaction};
-use crate::tree::{Reducers, Slot, Stop, find_resident};
+use crate::tree::{Reducers, Slot};
 use crate::verify::{Check, CheckReport};
 use crate::wal::{LogIdentity, read_through};
 
@@ -102,7 +102,7 @@ impl Engine {
     pub fn begin(&self) -> Result<Transaction> {
         let (committer, _) = self.writer()?;
         committer.usable()?;
-        let held = self.inner.store.registry.register(|| committer.sealed());
+        let held = committer.hold_sealed();
         Ok(Transaction::begin(committer, held))
     }
 
@@ -137,9 +137,11 @@ impl Engine {
         }
         let (committer, _) = self.writer()?;
         let mut read = None;
+        let mut left = Vec::new();
         let (out, ordered) = committer.submit_alone(|root| {
             read = Some(Arc::clone(&root));
-            let held = self.inner.store.registry.register(|| &root);
+            let (held, idle) = self.inner.store.registry.register_root(&root);
+            left.push(idle);
             let mut transaction = Transaction::begin_alone(committer, held);
             let out = body(&mut transaction)?;
             Ok((out, transaction.take_submission(level)?))
@@ -157,10 +159,9 @@ impl Engine {
     /// `Invalid` if this process was forked.
     pub fn snapshot(&self) -> Result<Snapshot> {
         self.same_process()?;
-        let registry = &self.inner.store.registry;
         let held = match &self.inner.mode {
-            Mode::Write { committer, .. } => registry.register(|| committer.published()),
-            Mode::Read { root, .. } => registry.register(|| root),
+            Mode::Write { committer, .. } => committer.hold_published(),
+            Mode::Read { root, .. } => self.inner.store.registry.register_root(root).0,
         };
         Ok(Snapshot::new(held))
     }
@@ -170,15 +171,7 @@ impl Engine {
     /// # Errors
     /// `NotFound` if there is no such tree; `Corrupt` or `Io` if a page cannot be read.
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let resident = match &self.inner.mode {
-            Mode::Write { committer, .. } => get_resident(&committer.published(), tree, key),
-            Mode::Read { root, .. } => get_resident(root, tree, key),
-        };
-        match resident {
-            Some(found) => Ok(found),
-            // Something must be read from disk: a registered snapshot keeps it from being used again meanwhile.
-            None => self.snapshot()?.get(tree, key),
-        }
+        self.snapshot()?.get(tree, key)
     }
 
     /// Writes a checkpoint now: the log before it is no longer needed.
@@ -287,7 +280,8 @@ impl Engine {
     /// A full disk may hold what only the newest checkpoint but one needs, and log that nobody needs: two checkpoints
     /// let go of both (D7). They write into the room kept back for them.
     fn give_up_old_space(&self) -> Result<()> {
-        let (_, keeper) = self.writer()?;
+        let (committer, keeper) = self.writer()?;
+        self.inner.store.registry.let_go_before(committer.published().seq);
         for _ in 0..2 {
             keeper.checkpoint(false, None, &mut || ())?;
         }
@@ -321,8 +315,17 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        let _at_last = Ending(&self.store.registry);
         self.leave();
-        self.store.registry.end();
+    }
+}
+
+/// Ends the registry when dropped, also where a hook of the user's panics: else the locks were never given back.
+struct Ending<'a>(&'a Registry);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 
@@ -336,17 +339,6 @@ impl Inner {
         {
             keeper.events().tell(&Event::CloseFailed(error));
         }
-    }
-}
-
-/// The value of a key if everything on the way is in memory; `None` if the disk must be asked.
-fn get_resident(root: &Root, tree: TreeId, key: &[u8]) -> Option<Option<Vec<u8>>> {
-    let state = root.trees.get(tree).filter(|tree| tree.dropped_at.is_none())?;
-    let value = find_resident(state.slot.as_ref(), key, |value| (!value.big).then(|| value.bytes.to_vec()));
-    match value {
-        Ok(None) => Some(None),
-        Ok(Some(Some(bytes))) => Some(Some(bytes)),
-        Ok(Some(None)) | Err(Stop::Missing | Stop::Failed(_)) => None,
     }
 }
 
@@ -377,6 +369,7 @@ fn start_threads(keeper: &Arc<Keeper>, options: &Options) -> Result<Option<Threa
             if space.is_poisoned() {
                 return;
             }
+            space.let_go_of_old_roots();
             space.store().pages.meter().sweep_anew();
             space.sweep();
             let spilled = space.spill_snapshots();

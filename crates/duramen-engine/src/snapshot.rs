@@ -5,8 +5,9 @@
 //! (a snapshot never changes) and D3 (pages of a registered snapshot are not used again, by this process
 //! or by a next one: D8).
 
+mod newest;
+
 use std::collections::BTreeMap;
-use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -15,6 +16,8 @@ use duramen_disk::Lock;
 use crate::catalog::Root;
 use crate::ids::CommitSeq;
 use crate::page_cache::Pages;
+
+pub use newest::Newest;
 
 const SHARD_COUNT: usize = 16;
 const POISON: &str = "nothing panics while a shard of snapshots is locked";
@@ -56,6 +59,11 @@ struct Hold {
     _locks: Option<Arc<Locks>>,
 }
 
+/// Roots that were kept for a next reader and gave way to another. The last to hold one frees all that only it has, which may be
+/// much: not under a lock that others wait for.
+#[derive(Debug, Default)]
+pub struct Idle(#[expect(dead_code, reason = "kept to be dropped")] Vec<Entry>);
+
 /// A place in the registry; given back when dropped.
 #[derive(Debug)]
 pub struct Registration {
@@ -82,31 +90,41 @@ impl Registry {
         self.locks.set(Arc::downgrade(locks)).expect("a database is locked once");
     }
 
-    /// Registers the root that `newest` returns. It is asked while the shard is locked: whoever frees pages
+    /// Registers the newest root. It is asked for while the shard is locked: whoever frees pages
     /// either sees this registration, or has freed only what the root asked for later no longer uses.
-    pub fn register<R: Deref<Target = Arc<Root>>>(
+    pub fn register(self: &Arc<Registry>, newest: &Newest) -> Registration {
+        self.register_and_leave(newest).0
+    }
+
+    /// The same where others wait for a lock of the caller's: what comes with it is to be dropped after that lock.
+    pub fn register_and_leave(self: &Arc<Registry>, newest: &Newest) -> (Registration, Idle) {
+        self.register_one(|root| newest.is(root), || newest.get())
+    }
+
+    /// Registers a root that nothing newer has replaced and that nothing can replace meanwhile.
+    pub fn register_root(self: &Arc<Registry>, root: &Arc<Root>) -> (Registration, Idle) {
+        self.register_one(|known| Arc::ptr_eq(known, root), || Arc::clone(root))
+    }
+
+    fn register_one(
         self: &Arc<Registry>,
-        newest: impl FnOnce() -> R,
-    ) -> Registration {
+        is_wanted: impl Fn(&Arc<Root>) -> bool,
+        wanted: impl FnOnce() -> Arc<Root>,
+    ) -> (Registration, Idle) {
         let index = SHARD.with(|shard| *shard);
         let shard = &self.shards[index];
         let mut entries = shard.entries.lock().expect(POISON);
-        let root = newest();
-        let known = entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.hold.root, &root));
+        let known = entries.iter_mut().find(|entry| is_wanted(&entry.hold.root));
         if let Some(entry) = known {
             entry.users += 1;
             let hold = Arc::clone(&entry.hold);
-            return Registration { hold };
+            return (Registration { hold }, Idle::default());
         }
         let _locks = self.locks.get().and_then(Weak::upgrade);
-        let hold =
-            Arc::new(Hold { registry: Arc::clone(self), shard: index, root: Arc::clone(&root), _locks });
+        let hold = Arc::new(Hold { registry: Arc::clone(self), shard: index, root: wanted(), _locks });
         let idle = take_idle(&mut entries);
         entries.push(Entry { hold: Arc::clone(&hold), users: 1 });
-        drop(entries);
-        // An old root may be the last to hold much: it goes when nobody waits for the lock.
-        drop(idle);
-        Registration { hold }
+        (Registration { hold }, idle)
     }
 
     /// The commits of all registered roots.
@@ -117,11 +135,11 @@ impl Registry {
 
     /// All registered roots, oldest first, each once.
     pub fn roots(&self) -> Vec<Arc<Root>> {
-        let mut roots: BTreeMap<CommitSeq, Arc<Root>> = BTreeMap::new();
+        let mut roots: BTreeMap<(CommitSeq, u64), Arc<Root>> = BTreeMap::new();
         for shard in &self.shards {
             for entry in shard.entries.lock().expect(POISON).iter().filter(|entry| entry.users > 0) {
                 let root = &entry.hold.root;
-                roots.entry(root.seq).or_insert_with(|| Arc::clone(root));
+                roots.entry((root.seq, root.lineage)).or_insert_with(|| Arc::clone(root));
             }
         }
         roots.into_values().collect()
@@ -132,7 +150,7 @@ impl Registry {
         for shard in &self.shards {
             let mut entries = shard.entries.lock().expect(POISON);
             let outdated = entries.iter().any(|entry| entry.users == 0 && entry.hold.root.seq < newest);
-            let idle = if outdated { take_idle(&mut entries) } else { Vec::new() };
+            let idle = if outdated { take_idle(&mut entries) } else { Idle::default() };
             drop(entries);
             drop(idle);
         }
@@ -153,8 +171,8 @@ impl Registry {
     }
 }
 
-fn take_idle(entries: &mut Vec<Entry>) -> Vec<Entry> {
-    entries.extract_if(.., |entry| entry.users == 0).collect()
+fn take_idle(entries: &mut Vec<Entry>) -> Idle {
+    Idle(entries.extract_if(.., |entry| entry.users == 0).collect())
 }
 
 impl Registration {
@@ -199,7 +217,7 @@ impl Drop for Registration {
             return;
         }
         let gone = self.hold.registry.ended.load(Ordering::SeqCst);
-        let idle = if gone { take_idle(&mut entries) } else { Vec::new() };
+        let idle = if gone { take_idle(&mut entries) } else { Idle::default() };
         drop(entries);
         drop(idle);
     }

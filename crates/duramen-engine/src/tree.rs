@@ -30,7 +30,7 @@ pub use leaf::{Leaf, StoredValue};
 pub use node::{Body, Node, RetiredPage};
 pub use place::{Place, Reduction};
 pub use range::KeyRange;
-pub use read::{count, find, find_resident, nth};
+pub use read::{count, find, nth};
 pub use reduce::{Reduced, fresh_reduction, reduce};
 pub use reducer::one as entry_reduction;
 pub use reducer::{Builtin, Combined, Reducer, ReducerFactory, ReducerSpec, Reducers};

@@ -94,7 +94,7 @@ impl Committer {
         if group.wants_sync {
             self.note_durable(root.seq);
         }
-        self.published.store(Arc::clone(root));
+        self.published.set(Arc::clone(root));
         Ok(())
     }
 
@@ -150,13 +150,13 @@ impl Committer {
     fn drop_group(&self, group: &Forming, error: &Error) {
         let mut order = self.lock();
         let built_on_it = std::mem::take(&mut order.forming);
-        let published = self.published.load_full();
+        let published = self.published();
         if self.sealed().seq > published.seq {
             order.lineage += 1;
             order.kept.push(published.seq);
             order.recent.rewind(published.seq);
             let (trees, position) = (published.trees.clone(), published.position.clone());
-            self.sealed.store(Arc::new(Root { seq: published.seq, lineage: order.lineage, trees, position }));
+            self.sealed.set(Arc::new(Root { seq: published.seq, lineage: order.lineage, trees, position }));
         }
         drop(order);
         if self.poison.get().is_none() {

@@ -143,7 +143,7 @@ impl Committer {
         self.throttle.wait(&self.store, &|| self.usable())?;
         let mut order = self.lock();
         let alone = Alone::enter();
-        let built = catch_unwind(AssertUnwindSafe(|| build(Arc::clone(&self.sealed()))));
+        let built = catch_unwind(AssertUnwindSafe(|| build(self.sealed())));
         drop(alone);
         let built = match built {
             Ok(built) => built,
@@ -221,10 +221,11 @@ impl Committer {
             return Ok(());
         }
         let base = prepared.base.root();
-        let (recent, held, lineage) = {
+        let (recent, (held, idle), lineage) = {
             let order = self.lock();
-            (order.recent.after(base.seq), self.hold_sealed(), order.lineage)
+            (order.recent.after(base.seq), self.hold_sealed_and_leave(), order.lineage)
         };
+        drop(idle);
         let changed = base.lineage != lineage
             || prepared.reads.see_other_trees(base, held.root())
             || match recent {
@@ -243,10 +244,6 @@ impl Committer {
     fn differ(&self, prepared: &Prepared, new: &Root) -> Result<bool> {
         let differs = prepared.reads.differ(&self.store.pages, prepared.base.root(), new);
         if prepared.base.is_expired() { Err(conflict()) } else { differs }
-    }
-
-    fn hold_sealed(&self) -> Registration {
-        self.store.registry.register(|| self.sealed())
     }
 
     /// Stage one: validates, gives a sequence, applies, joins the forming group.
@@ -294,7 +291,7 @@ impl Committer {
             _buffered: prepared.buffered.take(),
         };
         order.forming.join(std::mem::take(&mut prepared.record), left);
-        self.sealed.store(Arc::new(root));
+        self.sealed.set(Arc::new(root));
         Ok(seq)
     }
 

@@ -70,13 +70,21 @@ impl Throttle {
         self.changed.notify_all();
     }
 
+    /// Whether so much is dirty that commits are delayed.
+    pub fn delays(&self, store: &Store) -> bool {
+        self.dirty_percent(store) >= DELAY_FROM_PERCENT
+    }
+
+    fn dirty_percent(&self, store: &Store) -> usize {
+        store.pages.meter().dirty_bytes() * 100 / self.memory_bytes.max(1)
+    }
+
     /// Waits while too much is dirty.
     ///
     /// # Errors
     /// `Full` if checkpoints fail for want of room, and what else they say; what `usable` says meanwhile.
     pub fn wait(&self, store: &Store, usable: &dyn Fn() -> Result<()>) -> Result<()> {
-        let dirty_percent = || store.pages.meter().dirty_bytes() * 100 / self.memory_bytes.max(1);
-        let percent = dirty_percent();
+        let percent = self.dirty_percent(store);
         if percent < DELAY_FROM_PERCENT || self.stepped {
             return Ok(());
         }
@@ -84,7 +92,7 @@ impl Throttle {
         let over = (percent - DELAY_FROM_PERCENT).min(WAIT_AT_PERCENT - DELAY_FROM_PERCENT) as u64;
         let delay = DELAY_US_MAX * over / (WAIT_AT_PERCENT - DELAY_FROM_PERCENT) as u64;
         self.pause(delay.max(50));
-        while dirty_percent() >= WAIT_AT_PERCENT {
+        while self.dirty_percent(store) >= WAIT_AT_PERCENT {
             usable()?;
             if let Some(failure) = self.last_failure.lock().expect(POISON).clone() {
                 return Err(failure);

@@ -102,7 +102,7 @@ impl Keeper {
 
     /// What snapshots see.
     pub fn published_root(&self) -> Arc<Root> {
-        Arc::clone(&self.committer.published())
+        self.committer.published()
     }
 
     /// Writes a durable mark if none has been written since the last commit.
@@ -217,7 +217,8 @@ impl Keeper {
             return Err(Error::poisoned(cause.message()));
         }
         let _alone = self.one_at_a_time.lock().expect(POISON);
-        let held = self.store.registry.register(|| self.committer.published());
+        self.let_go_of_old_roots();
+        let held = self.committer.hold_published();
         // No superblock for a commit that the log does not hold durably.
         self.committer.sync_through(held.root().seq)?;
         self.committer.restart_log_bytes();
@@ -310,9 +311,9 @@ impl Keeper {
             return;
         }
         let root = self.published_root();
-        self.store.registry.let_go_before(root.seq);
         // Whoever comes while somebody sweeps goes on without.
         let Ok(mut hand) = self.hand.try_lock() else { return };
+        self.store.registry.let_go_before(root.seq);
         // Twice around: the first time takes the notes of use away.
         for _ in 0..2 {
             self.sweep_root(&root, &mut hand);
@@ -337,12 +338,19 @@ impl Keeper {
         }
     }
 
+    /// Lets go of roots that are only kept for a next reader.
+    pub fn let_go_of_old_roots(&self) {
+        self.store.registry.let_go_before(self.committer.published().seq);
+    }
+
     /// Lets go of nodes that only older snapshots hold, writing those that have no place first.
     ///
     /// # Errors
     /// `Full` or `Io`.
     pub fn spill_snapshots(&self) -> Result<()> {
-        if self.store.pages.meter().excess(SPILL_FROM_PERCENT) == 0 {
+        // What only older roots hold counts as dirty, and no checkpoint writes it: who waits for less must not wait for ever.
+        let commits_are_delayed = self.committer.throttle.delays(&self.store);
+        if self.store.pages.meter().excess(SPILL_FROM_PERCENT) == 0 && !commits_are_delayed {
             return Ok(());
         }
         let newest = self.committer.published().seq;

@@ -2,7 +2,7 @@
 
 use super::node::Body;
 use super::slot::Slot;
-use super::{KeyRange, Stop, StoredValue};
+use super::{KeyRange, StoredValue};
 use crate::error::Result;
 use crate::page_cache::Pages;
 
@@ -24,29 +24,6 @@ pub fn find<T>(
                 return Ok(leaf.find(key).ok().map(|index| use_value(leaf.value(index))));
             }
             Body::Inner(inner) => inner.slot(inner.separators().child_of(key)).load(pages, false)?,
-        };
-        node = below;
-    }
-}
-
-/// Looks `key` up in memory only.
-///
-/// # Errors
-/// [`Stop::Missing`] if a node on the way is not in memory.
-pub fn find_resident<T>(
-    root: Option<&Slot>,
-    key: &[u8],
-    use_value: impl FnOnce(StoredValue<'_>) -> T,
-) -> std::result::Result<Option<T>, Stop> {
-    let Some(root) = root else { return Ok(None) };
-    let mut node = root.peek().ok_or(Stop::Missing)?;
-    loop {
-        node.touch();
-        let below = match node.body() {
-            Body::Leaf(leaf) => {
-                return Ok(leaf.find(key).ok().map(|index| use_value(leaf.value(index))));
-            }
-            Body::Inner(inner) => inner.slot(inner.separators().child_of(key)).peek().ok_or(Stop::Missing)?,
         };
         node = below;
     }

@@ -21,7 +21,7 @@ fn create(engine: &Engine, name: &str) -> TreeId {
 }
 
 /// Runs `work` in a thread of its own; `None` if it has not returned after a long time.
-fn returns<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+pub(crate) fn returns<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || drop(tell.send(work())));
     told.recv_timeout(Duration::from_secs(60)).ok()

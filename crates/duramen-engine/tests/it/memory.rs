@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use duramen_disk::MemDisk;
-use duramen_disk::memory::SyncGate;
-use duramen_engine::{Code, Durability, Engine, KeyRange, Transaction, TreeId};
+use duramen_disk::memory::{Random, SyncGate};
+use duramen_engine::{Code, Durability, Engine, KeyRange, Options, Transaction, TreeId};
 
+use crate::awkward::returns;
 use crate::basics::{open, tiny};
 
 fn engine_with_tree(disk: &MemDisk) -> (Engine, TreeId) {
@@ -175,4 +176,60 @@ fn commits_at_level_memory_that_nobody_writes_are_written_by_a_step_and_by_closi
         assert_eq!(engine.snapshot().unwrap().count(tree, &KeyRange::all()).unwrap(), 2050);
         engine.abandon();
     }
+}
+
+/// Writers of scattered rows hold older roots while they wait for memory: what only those hold counts as dirty, and no
+/// checkpoint writes it. Who waits for less must not wait for ever.
+#[test]
+fn many_writers_of_scattered_rows_get_through() {
+    for (memory_bytes, rows, writers, changes) in [(4 << 20, 6500, 12, 50), (16 << 20, 40_000, 8, 1000)] {
+        let done = returns(move || {
+            let options = Options { memory_bytes, ..Options::default() };
+            let engine = open(&MemDisk::new(7), options);
+            let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("rows", None)).unwrap().0;
+            for first in (0..rows).step_by(500) {
+                let load = |tx: &mut Transaction| {
+                    (first..first + 500).try_for_each(|n: u32| tx.put(tree, &n.to_be_bytes(), &[7; 100]))
+                };
+                engine.transact(Durability::Process, load).unwrap();
+            }
+            engine.checkpoint().unwrap();
+            let write = |writer: u64| {
+                let mut random = Random::new(writer);
+                for round in 0..30 {
+                    let scatter = |tx: &mut Transaction| {
+                        (0..changes).try_for_each(|_| {
+                            let n = u32::try_from(random.below(rows as usize)).unwrap();
+                            tx.put(tree, &n.to_be_bytes(), &[round; 100])
+                        })
+                    };
+                    engine.transact(Durability::Disk, scatter).unwrap();
+                }
+            };
+            let write = &write;
+            thread::scope(|scope| (0..writers).for_each(|writer| drop(scope.spawn(move || write(writer)))));
+            engine.close().unwrap();
+        });
+        assert!(done.is_some(), "writers wait for ever with {memory_bytes} bytes");
+    }
+}
+
+/// A root that is only kept for a next reader who never comes holds nothing that commits wait for.
+#[test]
+fn readers_that_came_once_hold_no_memory() {
+    let disk = MemDisk::new(8);
+    let engine = open(&disk, Options::default());
+    let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("rows", None)).unwrap().0;
+    let write = |value: u8| {
+        let rows = |tx: &mut Transaction| {
+            (0..4000u32).try_for_each(|n| tx.put(tree, &n.to_be_bytes(), &[value; 100]))
+        };
+        engine.transact(Durability::Disk, rows).unwrap();
+    };
+    for value in 0..30 {
+        write(value);
+        thread::scope(|scope| drop(scope.spawn(|| drop(engine.snapshot().unwrap()))));
+    }
+    engine.checkpoint().unwrap();
+    assert_eq!(engine.stats().dirty_bytes, 0, "nobody holds what was replaced");
 }

@@ -1,0 +1,47 @@
+//! The newest root: replaced by every commit, and looked up by every reader without a write that others see.
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::catalog::Root;
+
+const POISON: &str = "nothing panics while the newest root is locked";
+
+/// A root that gives way to a newer one.
+#[derive(Debug)]
+pub struct Newest {
+    /// Where the root lies: to be compared with, never to be followed.
+    address: AtomicPtr<Root>,
+    root: Mutex<Arc<Root>>,
+}
+
+impl Newest {
+    /// Beginning with a root.
+    #[must_use]
+    pub fn new(root: Arc<Root>) -> Newest {
+        Newest { address: AtomicPtr::new(Arc::as_ptr(&root).cast_mut()), root: Mutex::new(root) }
+    }
+
+    /// The root.
+    #[must_use]
+    pub fn get(&self) -> Arc<Root> {
+        Arc::clone(&self.root.lock().expect(POISON))
+    }
+
+    /// Replaces it.
+    pub fn set(&self, root: Arc<Root>) {
+        let mut newest = self.root.lock().expect(POISON);
+        let address = Arc::as_ptr(&root).cast_mut();
+        let before = std::mem::replace(&mut *newest, root);
+        self.address.store(address, Ordering::Release);
+        drop(newest);
+        // It may be the last to hold much: that goes when nobody waits for the lock.
+        drop(before);
+    }
+
+    /// Whether it is this one, which the caller holds: so no other root can lie where it does.
+    #[must_use]
+    pub fn is(&self, root: &Arc<Root>) -> bool {
+        Arc::as_ptr(root) == self.address.load(Ordering::Acquire).cast_const()
+    }
+}
