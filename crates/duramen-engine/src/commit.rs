@@ -177,14 +177,14 @@ impl Committer {
         self.sealed.get()
     }
 
-    /// The same under the order lock.
-    fn hold_sealed_and_leave(&self) -> (Registration, Idle) {
-        self.store.registry.register_and_leave(&self.sealed)
-    }
-
     /// Holds what a new transaction builds on.
     pub fn hold_sealed(&self) -> Registration {
         self.store.registry.register(&self.sealed)
+    }
+
+    /// The same under the order lock.
+    fn hold_sealed_and_leave(&self) -> (Registration, Idle) {
+        self.store.registry.register_and_leave(&self.sealed)
     }
 
     /// The log.

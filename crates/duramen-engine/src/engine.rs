@@ -166,7 +166,7 @@ impl Engine {
         Ok(Snapshot::new(held))
     }
 
-    /// The newest published value of a key. Writes nothing that other threads read.
+    /// The newest published value of a key: that of a [snapshot](Engine::snapshot) taken for it.
     ///
     /// # Errors
     /// `NotFound` if there is no such tree; `Corrupt` or `Io` if a page cannot be read.
@@ -280,8 +280,7 @@ impl Engine {
     /// A full disk may hold what only the newest checkpoint but one needs, and log that nobody needs: two checkpoints
     /// let go of both (D7). They write into the room kept back for them.
     fn give_up_old_space(&self) -> Result<()> {
-        let (committer, keeper) = self.writer()?;
-        self.inner.store.registry.let_go_before(committer.published().seq);
+        let (_, keeper) = self.writer()?;
         for _ in 0..2 {
             keeper.checkpoint(false, None, &mut || ())?;
         }

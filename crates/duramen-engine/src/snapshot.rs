@@ -145,7 +145,7 @@ impl Registry {
         roots.into_values().collect()
     }
 
-    /// Lets go of every root that nobody holds and that is not the newest any more.
+    /// Lets go of the roots that nobody holds, wherever one of them is not the newest any more.
     pub fn let_go_before(&self, newest: CommitSeq) {
         for shard in &self.shards {
             let mut entries = shard.entries.lock().expect(POISON);

@@ -98,9 +98,10 @@ impl Cursor {
             if let Some(next) = next {
                 self.path.push((Arc::clone(&node), next));
                 let descended = self.descend(pages, inner.slot(next), false);
-                if descended.is_err() {
-                    self.path.pop();
-                    self.path.push((Arc::clone(&node), child));
+                if descended.is_err()
+                    && let Some(here) = self.path.last_mut()
+                {
+                    here.1 = child;
                 }
                 return descended.map(|()| true);
             }

@@ -4,7 +4,7 @@
 use super::heads::Heads;
 use super::leaf::{Entry, StoredValue};
 
-/// In `order`: the entry is in the patch, not on the page.
+/// In the index: the entry is in the patch, not on the page.
 const PATCHED: u16 = 0x8000;
 
 /// One change to a leaf.
