@@ -11,7 +11,8 @@ use std::time::Duration;
 use duramen_disk::MemDisk;
 use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault, FaultPlan};
 use duramen_engine::{
-    Code, Direction, Durability, Engine, Hooks, KeyRange, Options, Result, Transaction, TreeId,
+    Code, Direction, Durability, Engine, Event, EventHook, Hooks, KeyRange, Options, Result, Transaction,
+    TreeId,
 };
 
 use crate::basics::{open, tiny};
@@ -309,4 +310,29 @@ fn a_forked_child_is_refused() {
     unsafe { command.pre_exec(look) };
     assert!(command.status().unwrap().success());
     engine.snapshot().unwrap();
+}
+
+/// D8: a hook of the user's that panics while the last handle is dropped does not keep the database locked.
+#[test]
+fn a_hook_that_panics_at_the_end_lets_go_of_the_lock() {
+    let disk = MemDisk::new(92);
+    let told = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = Arc::clone(&told);
+    let on_event: EventHook = Arc::new(move |event: &Event| {
+        if matches!(event, Event::CloseFailed(_)) {
+            count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            panic!("the hook's own");
+        }
+    });
+    let hooks = Hooks { on_event: Some(on_event), ..Hooks::default() };
+    let engine = Engine::open(Arc::new(disk.clone()), Path::new("/db"), tiny(), hooks).unwrap();
+    let tree = create(&engine, "t");
+    engine.transact(Durability::Disk, |tx| tx.put(tree, b"k", b"v")).unwrap();
+    drop(engine.snapshot().unwrap());
+    disk.set_faults(Fault::new(CallKind::Sync, 0, Effect::EIO));
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(engine))).unwrap_err();
+    disk.set_faults(FaultPlan::default());
+    assert_eq!(told.load(std::sync::atomic::Ordering::SeqCst), 1);
+    let again = Engine::open(Arc::new(disk), Path::new("/db"), tiny(), Hooks::default()).unwrap();
+    assert_eq!(again.snapshot().unwrap().get(tree, b"k").unwrap().as_deref(), Some(&b"v"[..]));
 }
