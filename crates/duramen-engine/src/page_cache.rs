@@ -4,6 +4,9 @@
 //! A node in memory is owned by the slots that lead to it (see `tree`), so there is no table of frames: this
 //! module only counts, reads and checks. It never decides what to evict (the sweeper in `tree` does).
 
+mod epochs;
+
+use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,6 +14,9 @@ use std::sync::{Arc, OnceLock};
 use crate::data_file::{DataFile, Location, Page, PageKind};
 use crate::error::Result;
 use crate::limits::{QUEUE_MEMORY_PART, WRITES_BYTES_FREE, WRITES_MEMORY_PART};
+
+use epochs::Epochs;
+pub use epochs::Pin;
 
 /// Of `memory_bytes`, nodes may take this part, in percent; the rest is for buffers and write sets.
 const NODES_PERCENT: usize = 55;
@@ -41,6 +47,7 @@ pub struct Meter {
     /// A sweep by whoever reads a page is worth while from here on.
     sweep_from_bytes: AtomicUsize,
     sweeper: OnceLock<Sweeper>,
+    epochs: Epochs,
 }
 
 impl fmt::Debug for Meter {
@@ -68,7 +75,23 @@ impl Meter {
             pages_read: AtomicU64::new(0),
             sweep_from_bytes: AtomicUsize::new(bytes_max / 100 * SWEEP_FROM_PERCENT),
             sweeper: OnceLock::new(),
+            epochs: Epochs::default(),
         }
+    }
+
+    /// What is found in memory from here on stays until the pin goes, though others evict it.
+    pub fn pin(&self) -> Pin<'_> {
+        self.epochs.pin()
+    }
+
+    /// Whether a pin keeps what is charged to this meter.
+    pub fn keeps(&self, pin: &Pin<'_>) -> bool {
+        pin.is_of(&self.epochs)
+    }
+
+    /// Frees what was evicted once nobody who may have found it before is still pinned.
+    pub fn free_later(&self, evicted: Arc<dyn Any + Send + Sync>) {
+        self.epochs.free_later(evicted);
     }
 
     /// Bytes by which nodes are over a part of their bound.
@@ -154,7 +177,7 @@ impl Meter {
 #[derive(Debug)]
 pub struct Charge {
     meter: Arc<Meter>,
-    bytes: usize,
+    bytes: AtomicUsize,
     dirty: AtomicUsize,
 }
 
@@ -166,7 +189,22 @@ impl Charge {
         if dirty_bytes > 0 {
             meter.dirty_bytes.fetch_add(dirty_bytes, Ordering::Relaxed);
         }
-        Charge { meter: Arc::clone(meter), bytes, dirty: AtomicUsize::new(dirty_bytes) }
+        Charge {
+            meter: Arc::clone(meter),
+            bytes: AtomicUsize::new(bytes),
+            dirty: AtomicUsize::new(dirty_bytes),
+        }
+    }
+
+    /// What it is charged to.
+    pub fn meter(&self) -> &Arc<Meter> {
+        &self.meter
+    }
+
+    /// The node was evicted: it is freed as soon as nobody looks at it any more.
+    pub fn leave(&self) {
+        let bytes = self.bytes.swap(0, Ordering::Relaxed);
+        self.meter.resident_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// The node has a place on disk now.
@@ -181,7 +219,10 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.clean();
-        self.meter.resident_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        let bytes = *self.bytes.get_mut();
+        if bytes > 0 {
+            self.meter.resident_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
     }
 }
 

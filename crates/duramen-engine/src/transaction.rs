@@ -217,7 +217,7 @@ impl Transaction {
     /// As [`Transaction::put`]; and `Invalid` if the tree's reducer would have to see the value.
     pub fn put_stream(&mut self, tree: TreeId, key: &[u8], source: &mut dyn Read) -> Result<u64> {
         check_key(key)?;
-        if self.state(tree)?.spec.is_some() {
+        if self.known(tree)?.spec.is_some() {
             return Err(Error::invalid(
                 "a tree with a reducer takes values whole: the reducer must see them",
             )
@@ -235,7 +235,7 @@ impl Transaction {
     /// `Invalid` if the key is too long or the transaction too large.
     pub fn delete(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
         check_key(key)?;
-        self.state(tree)?;
+        self.known(tree)?;
         self.set(tree, key, None)
     }
 
@@ -288,7 +288,7 @@ impl Transaction {
     /// As [`Transaction::get`]; `Invalid` if the tree has no reducer or it is not registered.
     pub fn reduce(&mut self, tree: TreeId, range: &KeyRange) -> Result<Reduced> {
         self.reads.range(tree, range);
-        let state = self.state(tree)?;
+        let state = self.known(tree)?.clone();
         let slot = self.fork(tree)?;
         self.view.reduce_in(&state, slot.as_ref(), range)
     }
@@ -407,7 +407,7 @@ impl Transaction {
 
     /// Runs the reducer on the entry in this thread, so that what it refuses fails this call and nothing else.
     fn one(&self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
-        let state = self.state(tree)?;
+        let state = self.known(tree)?;
         match (&state.spec, &state.reducer) {
             (Some(spec), None) => Err(reducer_missing(spec)),
             (_, Some(reducer)) => entry_reduction(&**reducer, key, value).map(Some),
@@ -415,10 +415,10 @@ impl Transaction {
         }
     }
 
-    fn state(&self, tree: TreeId) -> Result<TreeState> {
+    fn known(&self, tree: TreeId) -> Result<&TreeState> {
         match self.created.get(&tree) {
-            Some(state) => Ok(state.clone()),
-            None => self.view.state(tree).map(|state| TreeState::clone(state)),
+            Some(state) => Ok(state),
+            None => self.view.state(tree).map(|state| &**state),
         }
     }
 
@@ -429,7 +429,7 @@ impl Transaction {
 
     /// The tree with this transaction's writes applied.
     fn fork(&mut self, tree: TreeId) -> Result<Option<Slot>> {
-        let state = self.state(tree)?;
+        let state = self.known(tree)?.clone();
         let (root, changes) = match self.forks.get(&tree) {
             Some(fork) => {
                 let keys = self.unforked.get(&tree).into_iter().flatten();

@@ -17,6 +17,7 @@ mod range;
 mod read;
 mod reduce;
 mod reducer;
+mod separators;
 mod slot;
 mod sweep;
 #[cfg(test)]

@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
-use super::inner::{Inner, Separators, child_cost};
+use super::inner::{Changed, Inner, Piece, child_cost};
 use super::leaf::{Entry, StoredValue};
 use super::node::{Body, Node, RetiredPage};
 use super::reduce::node_reduction;
 use super::reducer::Reducer;
-use super::slot::{NodeGuard, Slot};
+use super::separators::Separators;
+use super::slot::Slot;
 use crate::error::Error;
 use crate::ids::CommitSeq;
 use crate::options::Geometry;
@@ -89,17 +90,6 @@ pub struct Apply<'a> {
     /// References to big values that the new root no longer uses, encoded.
     pub dropped_values: Vec<Vec<u8>>,
 }
-
-/// A subtree on its way into a parent, and the separator before it.
-#[derive(Debug)]
-struct Piece {
-    separator: Vec<u8>,
-    slot: Slot,
-    small: bool,
-}
-
-/// Children that became something else, by index.
-type Changed = Vec<(usize, Vec<Piece>)>;
 
 enum Outcome {
     Same,
@@ -201,7 +191,7 @@ impl<'a> Apply<'a> {
         Ok(root)
     }
 
-    fn load(&self, slot: &Slot) -> Result<NodeGuard, Stop> {
+    fn load(&self, slot: &Slot) -> Result<Arc<Node>, Stop> {
         match self.loading {
             Loading::Allowed => Ok(slot.load(self.pages, false)?),
             Loading::PassThrough => Ok(slot.pass_through(self.pages)?),
@@ -256,10 +246,9 @@ impl<'a> Apply<'a> {
         if changed.is_empty() {
             return Ok(Outcome::Same);
         }
-        if changed.iter().all(|(_, pieces)| pieces.len() == 1 && !pieces[0].small) {
-            let children =
-                changed.into_iter().flat_map(|(i, p)| p.into_iter().map(move |p| (i, p.slot))).collect();
-            let inner = inner.with_children(children);
+        if changed.iter().all(|(_, pieces)| !pieces.is_empty() && pieces.iter().all(|piece| !piece.small))
+            && let Some(inner) = inner.with_pieces(&changed, self.geometry.inner_bytes_max)
+        {
             return Ok(Outcome::Pieces(vec![self.inner_piece(Vec::new(), inner)]));
         }
         let pieces = self.mend_small(splice(inner, changed))?;
@@ -383,7 +372,8 @@ impl<'a> Apply<'a> {
         if children.is_empty() {
             return Vec::new();
         }
-        let each = child_cost(None) + self.reduction_bytes(&children);
+        let reduction_bytes = self.reduction_bytes(&children);
+        let each = child_cost(None) + reduction_bytes;
         let costs: Vec<usize> = children.iter().map(|c| each + c.separator.len()).collect();
         let cuts = cut(&costs, self.geometry.inner_bytes_max, CHILDREN_LEAST, false);
         let mut children = children.into_iter();
@@ -395,7 +385,7 @@ impl<'a> Apply<'a> {
             let keys: Vec<Vec<u8>> =
                 group[1..].iter_mut().map(|p| std::mem::take(&mut p.separator)).collect();
             let slots = group.into_iter().map(|p| p.slot).collect();
-            let inner = Inner::build(level, Separators::pack(&keys), slots);
+            let inner = Inner::build(level, Separators::pack(&keys), slots, reduction_bytes);
             let mut piece = self.inner_piece(separator, inner);
             piece.small = costs[from..to].iter().sum::<usize>() < self.geometry.inner_bytes_max / 4;
             pieces.push(piece);
@@ -427,11 +417,10 @@ fn next_child<'c, 'a>(
     changes: &'c [Change<'a>],
 ) -> Option<(usize, &'c [Change<'a>], &'c [Change<'a>])> {
     let child = inner.separators().child_of(changes.first()?.key);
-    let end = if child < inner.separators().len() {
-        let bound = inner.separators().get(child);
-        changes.partition_point(|change| change.key < bound.as_slice())
-    } else {
-        changes.len()
+    let end = match changes {
+        [_] => 1,
+        _ if child == inner.separators().len() => changes.len(),
+        _ => changes.partition_point(|change| inner.separators().is_before(change.key, child)),
     };
     let (here, later) = changes.split_at(end);
     Some((child, here, later))

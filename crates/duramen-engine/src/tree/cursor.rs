@@ -112,7 +112,7 @@ impl Cursor {
 
     fn descend(&mut self, pages: &Pages, slot: &Slot, seek: bool) -> Result<()> {
         let depth = self.path.len();
-        let mut node = Arc::clone(&*slot.load(pages, !seek)?);
+        let mut node = slot.load(pages, !seek)?;
         while let Body::Inner(inner) = node.body() {
             let child = match (self.direction, seek) {
                 (Direction::Forward, true) => inner.separators().child_of(&self.range.from),
@@ -123,7 +123,7 @@ impl Cursor {
                 (Direction::Reverse, false) => inner.len() - 1,
             };
             let below = match inner.slot(child).load(pages, !seek) {
-                Ok(below) => Arc::clone(&*below),
+                Ok(below) => below,
                 Err(error) => {
                     self.path.truncate(depth);
                     return Err(error);

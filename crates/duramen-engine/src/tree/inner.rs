@@ -4,11 +4,10 @@
 //! separator suffix length (u16; the first child has none), suffix, location (36 bytes), entries below (u64),
 //! reduction length (u16, 0xFFFF for "not known"), reduction.
 
-use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use super::heads::Heads;
 use super::place::{Place, Reduction};
+use super::separators::Separators;
 use super::slot::Slot;
 use crate::data_file::{LOCATION_BYTES, Location, PAGE_HEADER_BYTES, Page, PageKind};
 use crate::page_cache::Meter;
@@ -19,79 +18,9 @@ const UNKNOWN_REDUCTION: u16 = u16::MAX;
 /// What a reduction takes where none is known yet, for an estimate: that of a sum.
 const USUAL_REDUCTION_BYTES: usize = 16;
 
-/// Slots per chunk: copying a node for one changed child copies one chunk and the pointers to the others.
-pub const CHUNK_SLOTS: usize = 16;
-
-/// Sorted separators: child `i` holds keys at or after separator `i - 1` and before separator `i`.
-#[derive(Debug, Default)]
-pub struct Separators {
-    prefix: Box<[u8]>,
-    bytes: Box<[u8]>,
-    ends: Box<[u32]>,
-    heads: Heads,
-}
-
-impl Separators {
-    /// Packs sorted keys.
-    pub fn pack(keys: &[Vec<u8>]) -> Separators {
-        let shared = match keys {
-            [] => 0,
-            [only] => only.len(),
-            [first, .., last] => first.iter().zip(last).take_while(|(a, b)| a == b).count(),
-        };
-        let mut bytes = Vec::with_capacity(keys.iter().map(|k| k.len() - shared).sum());
-        let mut ends = Vec::with_capacity(keys.len());
-        for key in keys {
-            bytes.extend_from_slice(&key[shared..]);
-            ends.push(u32::try_from(bytes.len()).expect("an inner node is below 64 KiB (limits.rs)"));
-        }
-        let prefix = keys.first().map_or(&[][..], |k| &k[..shared]);
-        Separators::of(prefix, bytes, ends)
-    }
-
-    fn of(prefix: &[u8], bytes: Vec<u8>, ends: Vec<u32>) -> Separators {
-        let starts = std::iter::once(&0).chain(&ends);
-        let heads = Heads::of(starts.zip(&ends).map(|(from, to)| &bytes[*from as usize..*to as usize]));
-        Separators { prefix: prefix.into(), bytes: bytes.into(), ends: ends.into(), heads }
-    }
-
-    /// Number of separators.
-    pub fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    fn suffix(&self, index: usize) -> &[u8] {
-        let from = if index == 0 { 0 } else { self.ends[index - 1] as usize };
-        &self.bytes[from..self.ends[index] as usize]
-    }
-
-    /// Separator `index`, whole.
-    pub fn get(&self, index: usize) -> Vec<u8> {
-        [&self.prefix, self.suffix(index)].concat()
-    }
-
-    /// The child that holds `key`: how many separators are at or before it.
-    pub fn child_of(&self, key: &[u8]) -> usize {
-        let shared = key.len().min(self.prefix.len());
-        match key[..shared].cmp(&self.prefix[..shared]) {
-            std::cmp::Ordering::Less => return 0,
-            std::cmp::Ordering::Greater => return self.len(),
-            std::cmp::Ordering::Equal if key.len() < self.prefix.len() => return 0,
-            std::cmp::Ordering::Equal => {}
-        }
-        let rest = &key[self.prefix.len()..];
-        let Range { start: mut low, end: mut high } = self.heads.candidates(rest);
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            if self.suffix(middle) <= rest { low = middle + 1 } else { high = middle }
-        }
-        low
-    }
-
-    fn heap_bytes(&self) -> usize {
-        self.prefix.len() + self.bytes.len() + 4 * self.ends.len() + self.heads.heap_bytes()
-    }
-}
+/// Slots of a chunk, but for the last one's: at least this many, at most twice as many. Copying a node for one changed child
+/// copies one chunk and the pointers to the others.
+const CHUNK_SLOTS: usize = 16;
 
 /// An inner node in memory.
 #[derive(Debug)]
@@ -99,50 +28,83 @@ pub struct Inner {
     /// One above the leaves is 1.
     pub level: u8,
     separators: Arc<Separators>,
-    chunks: Box<[Arc<[Slot]>]>,
+    chunks: Box<[Chunk]>,
     child_count: usize,
+    /// How long a child's reduction is, as far as was known when the children were put together.
+    reduction_bytes: usize,
     /// Reductions of whole chunks, once somebody asked for them.
     reductions: OnceLock<Box<[OnceLock<Reduction>]>>,
 }
 
+/// Neighbouring children, shared by all versions of a node in which none of them changed.
+#[derive(Debug, Clone)]
+struct Chunk {
+    /// Which child comes first in it.
+    first: usize,
+    slots: Arc<[Slot]>,
+}
+
+/// A subtree on its way into a parent, and the separator before it.
+#[derive(Debug)]
+pub struct Piece {
+    /// The separator; of the first of the pieces that a child becomes it is not looked at, for the one before the child stays.
+    pub separator: Vec<u8>,
+    /// The subtree.
+    pub slot: Slot,
+    /// It should be joined with a neighbour.
+    pub small: bool,
+}
+
+/// Children that became something else, by index.
+pub type Changed = Vec<(usize, Vec<Piece>)>;
+
 impl Inner {
-    /// Builds a node from its separators and slots, one more slot than separators.
-    pub fn build(level: u8, separators: Separators, slots: Vec<Slot>) -> Inner {
+    /// Builds a node from its separators and slots, one more slot than separators; a child's reduction takes about so many bytes.
+    pub fn build(level: u8, separators: Separators, slots: Vec<Slot>, reduction_bytes: usize) -> Inner {
         assert_eq!(separators.len() + 1, slots.len(), "one more child than separators");
         let child_count = slots.len();
         let mut chunks = Vec::with_capacity(child_count.div_ceil(CHUNK_SLOTS));
-        let mut slots = slots.into_iter().peekable();
-        while slots.peek().is_some() {
-            chunks.push(slots.by_ref().take(CHUNK_SLOTS).collect());
+        let mut slots = slots.into_iter();
+        while slots.len() > 0 {
+            let first = child_count - slots.len();
+            chunks.push(Chunk { first, slots: slots.by_ref().take(CHUNK_SLOTS).collect() });
         }
-        Inner {
-            level,
-            separators: Arc::new(separators),
-            chunks: chunks.into(),
-            child_count,
-            reductions: OnceLock::new(),
-        }
+        let separators = Arc::new(separators);
+        let chunks = chunks.into();
+        Inner { level, separators, chunks, child_count, reduction_bytes, reductions: OnceLock::new() }
     }
 
-    /// The same node with some children replaced, separators unchanged. `changed` is sorted by index.
-    pub fn with_children(&self, changed: Vec<(usize, Slot)>) -> Inner {
-        let mut chunks = self.chunks.clone();
-        let mut changed = changed.into_iter().peekable();
-        while let Some((index, _)) = changed.peek() {
-            let chunk = index / CHUNK_SLOTS;
-            let slots = Arc::make_mut(&mut chunks[chunk]);
-            while let Some((index, slot)) = changed.next_if(|(i, _)| i / CHUNK_SLOTS == chunk) {
-                slots[index % CHUNK_SLOTS] = slot;
-            }
+    /// The same node with some children, sorted by index, each become one or more, if it then is no larger than `bytes_max`
+    /// and the new separators begin like those that are here. What did not change is shared.
+    pub fn with_pieces(&self, changed: &Changed, bytes_max: usize) -> Option<Inner> {
+        let more: usize = changed.iter().map(|(_, pieces)| pieces.len() - 1).sum();
+        let separators =
+            if more == 0 { Arc::clone(&self.separators) } else { self.separators_with(changed)? };
+        let mut chunks = Vec::with_capacity(self.chunks.len() + more);
+        let mut rest = &changed[..];
+        let mut child_count = 0;
+        for chunk in &self.chunks {
+            let (here, later) = rest.split_at(rest.partition_point(|(index, _)| *index < chunk.end()));
+            rest = later;
+            child_count = push(&mut chunks, child_count, chunk.with_pieces(here));
         }
-        let separators = Arc::clone(&self.separators);
-        Inner {
+        let inner = Inner {
             level: self.level,
             separators,
-            chunks,
-            child_count: self.child_count,
+            chunks: chunks.into(),
+            child_count,
+            reduction_bytes: self.reduction_bytes,
             reductions: OnceLock::new(),
-        }
+        };
+        (more == 0 || inner.cut_bytes() <= bytes_max).then_some(inner)
+    }
+
+    fn separators_with(&self, changed: &Changed) -> Option<Arc<Separators>> {
+        let added: Vec<(usize, &[u8])> = changed
+            .iter()
+            .flat_map(|(index, pieces)| pieces[1..].iter().map(|piece| (*index, piece.separator.as_slice())))
+            .collect();
+        self.separators.with(&added).map(Arc::new)
     }
 
     /// Number of children.
@@ -152,18 +114,31 @@ impl Inner {
 
     /// Child `index`.
     pub fn slot(&self, index: usize) -> &Slot {
-        &self.chunks[index / CHUNK_SLOTS][index % CHUNK_SLOTS]
+        let chunk = &self.chunks[self.chunk_of(index)];
+        &chunk.slots[index - chunk.first]
     }
 
-    /// The children of chunk `chunk`, and the cell that keeps what they reduce to.
-    pub fn chunk(&self, chunk: usize) -> (&[Slot], &OnceLock<Reduction>) {
+    /// The chunk that child `index` is in: where it would be if all were small, or before.
+    fn chunk_of(&self, index: usize) -> usize {
+        let mut chunk = (index / CHUNK_SLOTS).min(self.chunks.len() - 1);
+        while self.chunks[chunk].first > index {
+            chunk -= 1;
+        }
+        chunk
+    }
+
+    /// The children of the chunk that child `index` is the first of, and the cell that keeps what they reduce to; `None` if it is
+    /// not the first of one.
+    pub fn chunk_from(&self, index: usize) -> Option<(&[Slot], &OnceLock<Reduction>)> {
+        let number = self.chunk_of(index);
+        let chunk = &self.chunks[number];
         let cells = || self.chunks.iter().map(|_| OnceLock::new()).collect();
-        (&self.chunks[chunk], &self.reductions.get_or_init(cells)[chunk])
+        (chunk.first == index).then(|| (&*chunk.slots, &self.reductions.get_or_init(cells)[number]))
     }
 
     /// All children in order.
     pub fn slots(&self) -> impl Iterator<Item = &Slot> {
-        self.chunks.iter().flat_map(|chunk| chunk.iter())
+        self.chunks.iter().flat_map(|chunk| chunk.slots.iter())
     }
 
     /// The separators between the children.
@@ -173,25 +148,32 @@ impl Inner {
 
     /// Bytes in memory, about: those it shares with other versions counted, what its slots hold charged by itself.
     pub fn heap_bytes(&self) -> usize {
-        let chunk = size_of::<Arc<[Slot]>>() + size_of::<OnceLock<Reduction>>();
+        let chunk = size_of::<Chunk>() + size_of::<OnceLock<Reduction>>();
         let chunks = self.chunks.len() * chunk + self.child_count * size_of::<Slot>();
         self.separators.heap_bytes() + chunks
     }
 
     /// Bytes its page will take, about: reductions may not be known yet.
     pub fn page_bytes_about(&self) -> usize {
-        let reduction = self.slot(0).reduction_bytes().unwrap_or(USUAL_REDUCTION_BYTES);
-        let separators = self.separators.prefix.len() + self.separators.bytes.len();
+        let reduction = self.reduction_bytes.max(USUAL_REDUCTION_BYTES);
+        let separators = self.separators.prefix().len() + self.separators.suffix_bytes();
         PAGE_HEADER_BYTES + FIXED_BYTES + separators + self.child_count * (child_cost(None) + reduction)
+    }
+
+    /// Bytes of its children as they are counted when they are cut into nodes: separators whole.
+    pub fn cut_bytes(&self) -> usize {
+        let separators =
+            self.separators.len() * self.separators.prefix().len() + self.separators.suffix_bytes();
+        self.child_count * (child_cost(None) + self.reduction_bytes) + separators
     }
 
     /// The page image; every child must have a place.
     pub fn to_page(&self, generation: u64, places: &[Place]) -> Page {
         assert_eq!(places.len(), self.child_count, "every child has a place before its parent is written");
-        let prefix = &self.separators.prefix;
+        let prefix = self.separators.prefix();
         let payload = FIXED_BYTES
             + prefix.len()
-            + self.separators.bytes.len()
+            + self.separators.suffix_bytes()
             + places.iter().map(|p| child_cost(p.reduction.bytes())).sum::<usize>();
         let short =
             |n: usize| u16::try_from(n).expect("an inner node is below 64 KiB (limits.rs)").to_le_bytes();
@@ -234,7 +216,7 @@ impl Inner {
         }
         let mut separators = Vec::new();
         let mut ends = Vec::new();
-        let mut slots = Vec::with_capacity(count.min(4096));
+        let mut slots: Vec<Slot> = Vec::with_capacity(count.min(4096));
         for index in 0..count {
             let suffix_bytes = rest.short()? as usize;
             let suffix = rest.take(suffix_bytes)?;
@@ -244,8 +226,52 @@ impl Inner {
             }
             slots.push(read_child(meter, &mut rest)?);
         }
-        Ok(Inner::build(level, Separators::of(prefix, separators, ends), slots))
+        let reduction_bytes = slots.iter().filter_map(Slot::reduction_bytes).max().unwrap_or_default();
+        Ok(Inner::build(level, Separators::of(prefix, separators, ends), slots, reduction_bytes))
     }
+}
+
+impl Chunk {
+    /// One after its last child.
+    fn end(&self) -> usize {
+        self.first + self.slots.len()
+    }
+
+    /// Its slots after changes to some of them.
+    fn with_pieces(&self, changed: &[(usize, Vec<Piece>)]) -> Arc<[Slot]> {
+        let mut slots = Arc::clone(&self.slots);
+        if changed.iter().all(|(_, pieces)| pieces.len() == 1) {
+            for (index, pieces) in changed {
+                // The slots are this node's own after the first of these.
+                Arc::make_mut(&mut slots)[index - self.first] = pieces[0].slot.clone();
+            }
+            return slots;
+        }
+        let mut next = 0;
+        let mut all = Vec::with_capacity(3 * slots.len());
+        for (index, pieces) in changed {
+            all.extend_from_slice(&slots[next..index - self.first]);
+            all.extend(pieces.iter().map(|piece| piece.slot.clone()));
+            next = index - self.first + 1;
+        }
+        all.extend_from_slice(&slots[next..]);
+        all.into()
+    }
+}
+
+/// Adds the slots of a chunk, as two or more if they are too many for one; returns how many children there are now.
+fn push(chunks: &mut Vec<Chunk>, first: usize, slots: Arc<[Slot]>) -> usize {
+    let count = slots.len();
+    if count <= 2 * CHUNK_SLOTS {
+        chunks.push(Chunk { first, slots });
+    } else {
+        let parts = count / CHUNK_SLOTS;
+        chunks.extend((0..parts).map(|part| {
+            let (from, to) = (part * count / parts, (part + 1) * count / parts);
+            Chunk { first: first + from, slots: slots[from..to].into() }
+        }));
+    }
+    first + count
 }
 
 /// Bytes a child takes in a page, without its separator.

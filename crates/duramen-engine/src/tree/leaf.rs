@@ -94,7 +94,7 @@ pub struct Leaf {
 struct Base {
     page: Page,
     prefix_bytes: usize,
-    _charge: Charge,
+    charge: Charge,
 }
 
 impl Leaf {
@@ -153,8 +153,8 @@ impl Leaf {
             let start = short_at(payload, FIXED_BYTES + prefix_bytes + 2 * index);
             &payload[start + 2..start + 2 + (short_at(payload, start) & LENGTH_BITS)]
         }));
-        let _charge = Charge::new(meter, page.memory_bytes() + size_of::<Base>(), 0);
-        Leaf { base: Arc::new(Base { page, prefix_bytes, _charge }), heads, patch: None }
+        let charge = Charge::new(meter, page.memory_bytes() + size_of::<Base>(), 0);
+        Leaf { base: Arc::new(Base { page, prefix_bytes, charge }), heads, patch: None }
     }
 
     /// The leaf with sorted changes beside its page, if there is room for them there; `None` if a page must be built: nothing
@@ -202,6 +202,13 @@ impl Leaf {
     pub fn rebuilt(&self, pages: &Pages, generation: u64) -> Leaf {
         let entries: Vec<Entry<'_>> = (0..self.len()).map(|index| self.entry(index)).collect();
         Leaf::build(pages, &entries, generation)
+    }
+
+    /// It was evicted: unless another version of it shares its page, that is charged to nobody any more.
+    pub fn leave_memory(&self) {
+        if Arc::strong_count(&self.base) == 1 {
+            self.base.charge.leave();
+        }
     }
 
     /// Bytes of memory it takes besides its page, which is charged by itself.

@@ -24,17 +24,18 @@ pub enum Body {
     Inner(Inner),
 }
 
-/// A node of a tree.
+/// A node of a tree. What lookups ask for comes first: they pay for each line of the cache.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Node {
+    recent: AtomicBool,
+    state: AtomicU8,
     body: Body,
     count: u64,
     birth: CommitSeq,
     reduction: OnceLock<Reduction>,
     place: OnceLock<Place>,
     retired_at: AtomicU64,
-    state: AtomicU8,
-    recent: AtomicBool,
     charge: Charge,
 }
 
@@ -153,6 +154,14 @@ impl Node {
     /// Takes the note away; says whether it was there.
     pub fn take_touch(&self) -> bool {
         self.recent.load(Ordering::Relaxed) && self.recent.swap(false, Ordering::Relaxed)
+    }
+
+    /// It was evicted: it is charged to nobody while the last reader looks at it.
+    pub fn leave_memory(&self) {
+        self.charge.leave();
+        if let Body::Leaf(leaf) = &self.body {
+            leaf.leave_memory();
+        }
     }
 
     /// Where it lies on disk.

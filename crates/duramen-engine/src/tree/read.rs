@@ -17,15 +17,15 @@ pub fn find<T>(
     use_value: impl FnOnce(StoredValue<'_>) -> T,
 ) -> Result<Option<T>> {
     let Some(root) = root else { return Ok(None) };
-    let mut node = root.load(pages, false)?;
+    let pin = pages.meter().pin();
+    let mut node = root.load_in(pages, false, &pin)?;
     loop {
-        let below = match node.body() {
+        node = match node.body() {
             Body::Leaf(leaf) => {
                 return Ok(leaf.find(key).ok().map(|index| use_value(leaf.value(index))));
             }
-            Body::Inner(inner) => inner.slot(inner.separators().child_of(key)).load(pages, false)?,
+            Body::Inner(inner) => inner.slot(inner.separators().child_of(key)).load_in(pages, false, &pin)?,
         };
-        node = below;
     }
 }
 
@@ -35,18 +35,18 @@ pub fn find<T>(
 /// `Corrupt` or `Io` if a page on the way cannot be read.
 pub fn rank(pages: &Pages, root: Option<&Slot>, key: &[u8]) -> Result<u64> {
     let Some(root) = root else { return Ok(0) };
-    let mut node = root.load(pages, false)?;
+    let pin = pages.meter().pin();
+    let mut node = root.load_in(pages, false, &pin)?;
     let mut before = 0;
     loop {
-        let below = match node.body() {
+        node = match node.body() {
             Body::Leaf(leaf) => return Ok(before + leaf.lower_bound(key) as u64),
             Body::Inner(inner) => {
                 let child = inner.separators().child_of(key);
                 before += inner.slots().take(child).map(|slot| slot.count).sum::<u64>();
-                inner.slot(child).load(pages, false)?
+                inner.slot(child).load_in(pages, false, &pin)?
             }
         };
-        node = below;
     }
 }
 
@@ -79,9 +79,10 @@ pub fn nth<T>(
 ) -> Result<Option<T>> {
     let Some(root) = root.filter(|slot| index < slot.count) else { return Ok(None) };
     let mut left = index;
-    let mut node = root.load(pages, false)?;
+    let pin = pages.meter().pin();
+    let mut node = root.load_in(pages, false, &pin)?;
     loop {
-        let below = match node.body() {
+        node = match node.body() {
             Body::Leaf(leaf) => {
                 let at = usize::try_from(left).expect("the position is within a leaf");
                 return Ok(Some(use_entry(leaf.entry(at).key(), leaf.value(at))));
@@ -92,9 +93,8 @@ pub fn nth<T>(
                     left -= inner.slot(child).count;
                     child += 1;
                 }
-                inner.slot(child).load(pages, false)?
+                inner.slot(child).load_in(pages, false, &pin)?
             }
         };
-        node = below;
     }
 }

@@ -1,15 +1,16 @@
 //! Reductions of ranges: two paths from the root, whole subtrees answered from their parents.
 
+use std::sync::OnceLock;
+
 use super::KeyRange;
 use super::big::BigRef;
-use super::inner::{CHUNK_SLOTS, Inner};
 use super::leaf::{Leaf, StoredValue};
 use super::node::{Body, Node};
 use super::place::Reduction;
 use super::reducer::{Fold, Reducer};
 use super::slot::Slot;
 use crate::error::{Error, Result};
-use crate::page_cache::Pages;
+use crate::page_cache::{Pages, Pin};
 
 /// A reduced range.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -22,6 +23,7 @@ pub struct Reduced {
 
 struct Walk<'a> {
     pages: &'a Pages,
+    pin: &'a Pin<'a>,
     reducer: &'a dyn Reducer,
     fold: Fold<'a>,
     nodes_touched: u64,
@@ -31,8 +33,9 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(pages: &'a Pages, reducer: &'a dyn Reducer) -> Walk<'a> {
-        Walk { pages, reducer, fold: Fold::new(reducer), nodes_touched: 0, key: Vec::new(), remembers: true }
+    fn new(pages: &'a Pages, pin: &'a Pin<'a>, reducer: &'a dyn Reducer) -> Walk<'a> {
+        let (fold, key) = (Fold::new(reducer), Vec::new());
+        Walk { pages, pin, reducer, fold, nodes_touched: 0, key, remembers: true }
     }
 }
 
@@ -47,7 +50,8 @@ pub fn reduce(
     range: &KeyRange,
 ) -> Result<Reduced> {
     let Some(root) = root.filter(|_| !range.is_empty()) else { return Ok(Reduced::default()) };
-    let mut walk = Walk::new(pages, reducer);
+    let pin = pages.meter().pin();
+    let mut walk = Walk::new(pages, &pin, reducer);
     let from = (!range.from.is_empty()).then_some(range.from.as_slice());
     walk.slot(root, from, range.to.as_deref())?;
     Ok(Reduced { nodes_touched: walk.nodes_touched, value: walk.fold.finish() })
@@ -61,7 +65,8 @@ pub fn node_reduction<'n>(pages: &Pages, node: &'n Node, reducer: &dyn Reducer) 
     if let Some(known) = node.reduction().get() {
         return Ok(known.bytes().unwrap_or_default());
     }
-    let mut walk = Walk::new(pages, reducer);
+    let pin = pages.meter().pin();
+    let mut walk = Walk::new(pages, &pin, reducer);
     walk.inside(node, None, None)?;
     let value = walk.fold.finish().ok_or_else(|| Error::invalid("an empty node has no reduction"))?;
     Ok(node.reduction().get_or_init(|| Reduction::of(&value)).bytes().unwrap_or_default())
@@ -72,7 +77,8 @@ pub fn node_reduction<'n>(pages: &Pages, node: &'n Node, reducer: &dyn Reducer) 
 /// # Errors
 /// As [`reduce`].
 pub fn fresh_reduction(pages: &Pages, node: &Node, reducer: &dyn Reducer) -> Result<Vec<u8>> {
-    let mut walk = Walk { remembers: false, ..Walk::new(pages, reducer) };
+    let pin = pages.meter().pin();
+    let mut walk = Walk { remembers: false, ..Walk::new(pages, &pin, reducer) };
     walk.inside(node, None, None)?;
     walk.fold.finish().ok_or_else(|| Error::invalid("an empty node has no reduction"))
 }
@@ -85,13 +91,13 @@ impl Walk<'_> {
         {
             return added;
         }
-        let node = slot.load(self.pages, false)?;
+        let node = slot.load_in(self.pages, false, self.pin)?;
         if from.is_none() && to.is_none() {
             self.nodes_touched += u64::from(node.reduction().get().is_none());
-            return self.fold.add(node_reduction(self.pages, &node, self.reducer)?);
+            return self.fold.add(node_reduction(self.pages, node, self.reducer)?);
         }
         self.nodes_touched += 1;
-        self.inside(&node, from, to)
+        self.inside(node, from, to)
     }
 
     fn inside(&mut self, node: &Node, from: Option<&[u8]>, to: Option<&[u8]>) -> Result<()> {
@@ -108,12 +114,12 @@ impl Walk<'_> {
                 while child <= last {
                     let from = from.filter(|_| child == first);
                     let to_here = to.filter(|_| child == last);
-                    let whole = child.is_multiple_of(CHUNK_SLOTS)
-                        && from.is_none()
-                        && (child + CHUNK_SLOTS <= last || to.is_none() && last + 1 == inner.len());
-                    if whole && self.remembers {
-                        self.chunk(inner, child / CHUNK_SLOTS)?;
-                        child += CHUNK_SLOTS;
+                    // Children up to here are whole.
+                    let end = if to.is_none() { inner.len() } else { last };
+                    let chunk = inner.chunk_from(child).filter(|(slots, _)| child + slots.len() <= end);
+                    if let Some((slots, cell)) = chunk.filter(|_| from.is_none() && self.remembers) {
+                        self.chunk(slots, cell)?;
+                        child += slots.len();
                     } else {
                         self.slot(inner.slot(child), from, to_here)?;
                         child += 1;
@@ -125,12 +131,11 @@ impl Walk<'_> {
     }
 
     /// All children of a chunk: joined once, and remembered.
-    fn chunk(&mut self, inner: &Inner, chunk: usize) -> Result<()> {
-        let (slots, cell) = inner.chunk(chunk);
+    fn chunk(&mut self, slots: &[Slot], cell: &OnceLock<Reduction>) -> Result<()> {
         if let Some(known) = cell.get().and_then(Reduction::bytes) {
             return self.fold.add(known);
         }
-        let mut walk = Walk::new(self.pages, self.reducer);
+        let mut walk = Walk::new(self.pages, self.pin, self.reducer);
         slots.iter().try_for_each(|slot| walk.slot(slot, None, None))?;
         self.nodes_touched += walk.nodes_touched;
         let value = walk.fold.finish().ok_or_else(|| Error::invalid("an empty node has no reduction"))?;

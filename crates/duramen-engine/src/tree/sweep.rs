@@ -19,7 +19,7 @@ pub fn sweep(root: &Slot, start: &[u8], enough: &dyn Fn() -> bool) -> Option<Vec
                 return Some(resume);
             }
         }
-        if inner.slots().any(|slot| slot.peek().is_some()) {
+        if inner.slots().any(|slot| slot.is_resident()) {
             return None;
         }
     }

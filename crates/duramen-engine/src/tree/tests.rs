@@ -13,6 +13,7 @@ use crate::data_file::{DataFile, Location, Page, PageKind};
 use crate::ids::{CommitSeq, DatabaseId};
 use crate::options::Geometry;
 use crate::page_cache::Pages;
+use crate::threads::side_by_side;
 
 const TINY: Geometry = Geometry {
     block_bytes: 512,
@@ -276,6 +277,56 @@ fn changes_in_bulk_make_the_same_tree() {
         let sum = |root| reduce(&pages, root, &Builtin::Sum, &KeyRange::all()).unwrap().value;
         assert_eq!(sum(bulk.as_ref()), sum(plain.as_ref()));
     }
+}
+
+/// Also for Miri, which looks at each access to memory (docs/testing.md).
+#[test]
+fn readers_look_at_nodes_that_others_evict() {
+    let row_count: u16 = if cfg!(miri) { 30 } else { 200 };
+    let disk = MemDisk::new(1);
+    let pages = pages(&disk);
+    let key = |n: u16| n.wrapping_mul(0x9E37).to_be_bytes().to_vec();
+    let first: BTreeMap<_, _> = (0..row_count).map(|n| (key(n), Some(n.to_be_bytes().repeat(8)))).collect();
+    let root = apply(&pages, None, &first).unwrap();
+    let mut sink = Sequential { pages: &pages, next_block: 0, nodes: Vec::new() };
+    write_tree(&pages, &root, Some(&Builtin::Sum), &mut sink).unwrap();
+    drop(sink);
+    let resident_bytes = pages.meter().resident_bytes();
+    side_by_side(&[0, 1, 2, 3], |role| {
+        if role == 3 {
+            (0..row_count / 10).for_each(|_| {
+                sweep(&root, &[], &|| false);
+                std::thread::yield_now();
+            });
+            return;
+        }
+        for n in (0..row_count).step_by(7) {
+            let n = (n + 60 * role) % row_count;
+            let found = find(&pages, Some(&root), &key(n), |value| value.bytes.to_vec()).unwrap();
+            assert_eq!(found, Some(n.to_be_bytes().repeat(8)));
+            if n.is_multiple_of(5) {
+                let range = KeyRange { from: key(n), to: None };
+                let rows = rows(&pages, Some(&root), range.clone(), Direction::Forward);
+                assert_eq!(count(&pages, Some(&root), &range).unwrap(), rows.len() as u64);
+            }
+        }
+    });
+    while root.is_resident() {
+        sweep(&root, &[], &|| false);
+    }
+    // What was evicted is charged to nobody at once: only the root's own slot is still there.
+    let left = pages.meter().resident_bytes();
+    assert!(left < 300 && left < resident_bytes / 8, "{left} of {resident_bytes} bytes");
+}
+
+#[test]
+#[should_panic(expected = "a pin of another database")]
+fn a_pin_keeps_nodes_of_its_own_database_only() {
+    let (disk, other) = (MemDisk::new(1), MemDisk::new(2));
+    let (pages, others) = (pages(&disk), self::pages(&other));
+    let root = apply(&pages, None, &[(vec![1], Some(vec![1]))].into()).unwrap();
+    let pin = others.meter().pin();
+    root.peek_in(&pin);
 }
 
 #[test]

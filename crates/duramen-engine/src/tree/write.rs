@@ -37,7 +37,7 @@ pub fn write_tree(
     if let Some(place) = root.place() {
         return Ok(place);
     }
-    let node = Arc::clone(&*root.peek().expect("a node without a place is in memory"));
+    let node = root.peek().expect("a node without a place is in memory");
     let reduction = known_reduction(pages, &node, reducer)?;
     match node.body() {
         Body::Leaf(leaf) => match leaf.page() {

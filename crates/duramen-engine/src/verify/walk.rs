@@ -61,7 +61,7 @@ impl<'a> Walk<'a> {
         // What lies on disk is read again, also where it is in memory: memory may be right and the disk wrong.
         let node = match &place {
             Some(place) => Node::read(&self.store.pages, place, true).map(std::sync::Arc::new),
-            None => slot.load(&self.store.pages, true).map(|node| std::sync::Arc::clone(&node)),
+            None => slot.load(&self.store.pages, true),
         };
         let node = match node {
             Ok(node) => node,

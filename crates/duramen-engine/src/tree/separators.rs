@@ -1,0 +1,168 @@
+//! Separators: the keys between the children of an inner node, in one block behind a common prefix. Pure.
+
+use std::ops::Range;
+
+use super::heads::Heads;
+
+/// Sorted separators: child `i` holds keys at or after separator `i - 1` and before separator `i`.
+#[derive(Debug, Default)]
+pub struct Separators {
+    prefix: Box<[u8]>,
+    bytes: Box<[u8]>,
+    /// Where each separator ends in `bytes`.
+    ends: Box<[u32]>,
+    heads: Heads,
+}
+
+impl Separators {
+    /// Packs sorted keys.
+    pub fn pack(keys: &[Vec<u8>]) -> Separators {
+        let shared = match keys {
+            [] => 0,
+            [only] => only.len(),
+            [first, .., last] => first.iter().zip(last).take_while(|(a, b)| a == b).count(),
+        };
+        let mut bytes = Vec::with_capacity(keys.iter().map(|k| k.len() - shared).sum());
+        let mut ends = Vec::with_capacity(keys.len());
+        for key in keys {
+            bytes.extend_from_slice(&key[shared..]);
+            ends.push(position(&bytes));
+        }
+        let prefix = keys.first().map_or(&[][..], |k| &k[..shared]);
+        Separators::of(prefix, bytes, ends)
+    }
+
+    /// Of what lies behind a prefix.
+    pub fn of(prefix: &[u8], bytes: Vec<u8>, ends: Vec<u32>) -> Separators {
+        let starts = std::iter::once(&0).chain(&ends);
+        let heads = Heads::of(starts.zip(&ends).map(|(from, to)| &bytes[*from as usize..*to as usize]));
+        Separators { prefix: prefix.into(), bytes: bytes.into(), ends: ends.into(), heads }
+    }
+
+    /// With more keys: each comes with the number of those here that are before it, in order. `None` if one does not begin like
+    /// the others.
+    pub fn with(&self, added: &[(usize, &[u8])]) -> Option<Separators> {
+        let mut bytes =
+            Vec::with_capacity(self.bytes.len() + added.iter().map(|(_, key)| key.len()).sum::<usize>());
+        let mut ends = Vec::with_capacity(self.len() + added.len());
+        let mut next = 0;
+        for (before, key) in added {
+            self.copy(next..*before, &mut bytes, &mut ends);
+            bytes.extend_from_slice(key.strip_prefix(&*self.prefix)?);
+            ends.push(position(&bytes));
+            next = *before;
+        }
+        self.copy(next..self.len(), &mut bytes, &mut ends);
+        Some(Separators::of(&self.prefix, bytes, ends))
+    }
+
+    fn copy(&self, which: Range<usize>, bytes: &mut Vec<u8>, ends: &mut Vec<u32>) {
+        let start = self.start(which.start);
+        let moved = position(bytes).wrapping_sub(start);
+        let new_ends = self.ends[which].iter().map(|end| end.wrapping_add(moved));
+        ends.extend(new_ends);
+        let end = ends.last().map_or(start, |end| end.wrapping_sub(moved)).max(start);
+        bytes.extend_from_slice(&self.bytes[start as usize..end as usize]);
+    }
+
+    fn start(&self, index: usize) -> u32 {
+        index.checked_sub(1).map_or(0, |before| self.ends[before])
+    }
+
+    /// What all of them start with.
+    pub fn prefix(&self) -> &[u8] {
+        &self.prefix
+    }
+
+    /// Bytes of all of them behind the prefix.
+    pub fn suffix_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Number of separators.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Separator `index` behind the prefix.
+    pub fn suffix(&self, index: usize) -> &[u8] {
+        &self.bytes[self.start(index) as usize..self.ends[index] as usize]
+    }
+
+    /// Whether `key` is before separator `index`.
+    pub fn is_before(&self, key: &[u8], index: usize) -> bool {
+        match key.strip_prefix(&*self.prefix) {
+            Some(rest) => rest < self.suffix(index),
+            None => key < &*self.prefix,
+        }
+    }
+
+    /// Separator `index`, whole.
+    pub fn get(&self, index: usize) -> Vec<u8> {
+        [&self.prefix, self.suffix(index)].concat()
+    }
+
+    /// The child that holds `key`: how many separators are at or before it.
+    pub fn child_of(&self, key: &[u8]) -> usize {
+        let shared = key.len().min(self.prefix.len());
+        match key[..shared].cmp(&self.prefix[..shared]) {
+            std::cmp::Ordering::Less => return 0,
+            std::cmp::Ordering::Greater => return self.len(),
+            std::cmp::Ordering::Equal if key.len() < self.prefix.len() => return 0,
+            std::cmp::Ordering::Equal => {}
+        }
+        let rest = &key[self.prefix.len()..];
+        let Range { start: mut low, end: mut high } = self.heads.candidates(rest);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if self.suffix(middle) <= rest { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
+    /// Bytes of memory.
+    pub fn heap_bytes(&self) -> usize {
+        self.prefix.len() + self.bytes.len() + 4 * self.ends.len() + self.heads.heap_bytes()
+    }
+}
+
+fn position(bytes: &[u8]) -> u32 {
+    u32::try_from(bytes.len()).expect("an inner node is below 64 KiB (limits.rs)")
+}
+
+#[cfg(test)]
+mod tests {
+    //! Keys put between others are where they would have been from the beginning.
+    use super::*;
+
+    #[test]
+    fn keys_are_added_in_their_places() {
+        let mut random = duramen_disk::memory::Random::new(3);
+        for _ in 0..500 {
+            let mut key = || -> Vec<u8> {
+                let tail = (0..random.below(5)).map(|_| [0, 7, 0xff][random.below(3)]);
+                b"stem".iter().copied().chain(tail).collect()
+            };
+            let mut keys: Vec<Vec<u8>> = (0..40).map(|_| key()).collect();
+            keys.sort();
+            keys.dedup();
+            let (old, new): (Vec<_>, Vec<_>) = keys.iter().cloned().partition(|_| random.below(3) > 0);
+            let before = |key: &Vec<u8>| old.partition_point(|old| old < key);
+            let added: Vec<(usize, &[u8])> = new.iter().map(|key| (before(key), key.as_slice())).collect();
+            let packed = Separators::pack(&old);
+            match packed.with(&added) {
+                None => assert!(new.iter().any(|key| !key.starts_with(packed.prefix()))),
+                Some(with) => {
+                    let found: Vec<_> = (0..with.len()).map(|index| with.get(index)).collect();
+                    assert_eq!(found, keys);
+                    for (index, key) in keys.iter().enumerate() {
+                        assert_eq!(with.child_of(key), index + 1);
+                        for other in &keys {
+                            assert_eq!(with.is_before(other, index), other < key);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
