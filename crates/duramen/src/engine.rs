@@ -13,7 +13,7 @@ use duramen_disk::Disk;
 use duramen_engine::{Engine, Hooks, Reducer, ReducerSpec};
 
 pub(crate) use duramen_engine::ids::TreeId;
-pub(crate) use duramen_engine::{Direction, KeyRange, Options, Snapshot};
+pub(crate) use duramen_engine::{Direction, KeyRange, Options, Reduced, Snapshot};
 
 use crate::error::Result;
 use crate::sums::Sums;
@@ -33,7 +33,7 @@ pub(crate) trait Source {
     fn count(&self, tree: TreeId, range: &KeyRange) -> Result<u64>;
     fn rank(&self, tree: TreeId, key: &[u8]) -> Result<u64>;
     fn nth(&self, tree: TreeId, index: u64) -> Result<Option<(Vec<u8>, Vec<u8>)>>;
-    fn reduce(&self, tree: TreeId, range: &KeyRange) -> Result<Vec<u8>>;
+    fn reduce(&self, tree: TreeId, range: &KeyRange) -> Result<Reduced>;
     fn cursor(&self, tree: TreeId, range: KeyRange, direction: Direction) -> Result<Cursor>;
     fn tree_names(&self) -> Result<Vec<String>>;
 }
@@ -94,9 +94,9 @@ macro_rules! source {
                 $reader.nth(tree, index)
             }
 
-            fn reduce(&self, tree: TreeId, range: &KeyRange) -> Result<Vec<u8>> {
+            fn reduce(&self, tree: TreeId, range: &KeyRange) -> Result<Reduced> {
                 let $this = self;
-                Ok($reader.reduce(tree, range)?.value.unwrap_or_default())
+                $reader.reduce(tree, range)
             }
 
             fn cursor(&self, tree: TreeId, range: KeyRange, direction: Direction) -> Result<Cursor> {

@@ -122,14 +122,13 @@ pub trait Reads: sealed::Readable {
     fn reduce(&self, collection: &str, span: Span) -> Result<Reduction> {
         let entry = self.entry(collection)?;
         let range = span.into_bytes();
-        let count = self.source().count(entry.tree, &range)?;
         let reducer = entry.schema.reducer()?;
-        let sums = if reducer.fields().is_empty() {
-            Vec::new()
-        } else {
-            reducer.decode(&self.source().reduce(entry.tree, &range)?)?
-        };
-        Ok(Reduction { count, sums: reducer.fields().iter().cloned().zip(sums).collect() })
+        if reducer.fields().is_empty() {
+            return Ok(Reduction { count: self.source().count(entry.tree, &range)?, sums: Vec::new() });
+        }
+        let reduced = self.source().reduce(entry.tree, &range)?;
+        let sums = reducer.decode(&reduced.value.unwrap_or_default())?;
+        Ok(Reduction { count: reduced.count, sums: reducer.fields().iter().cloned().zip(sums).collect() })
     }
 
     /// The names of the trees of bytes.

@@ -150,6 +150,10 @@ impl Reducer for Sums {
             _ => out.extend_from_slice(UNREADABLE),
         }
     }
+
+    fn reads_keys(&self) -> bool {
+        false
+    }
 }
 
 /// The integer in a summed field, `None` for a null.

@@ -140,9 +140,8 @@ impl Session for Handle<'_> {
         let snapshot = self.0.engine.snapshot()?;
         let tree = self.0.trees[0];
         let range = KeyRange::between(from, to);
-        let count = snapshot.count(tree, &range)?;
-        let reduced = snapshot.reduce(tree, &range)?.value;
-        let sum = reduced.and_then(|bytes| Some(i128::from_le_bytes(bytes.try_into().ok()?)));
-        Ok(Total { count, sum: sum.unwrap_or_default() })
+        let reduced = snapshot.reduce(tree, &range)?;
+        let sum = reduced.value.and_then(|bytes| Some(i128::from_le_bytes(bytes.try_into().ok()?)));
+        Ok(Total { count: reduced.count, sum: sum.unwrap_or_default() })
     }
 }

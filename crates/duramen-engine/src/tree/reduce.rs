@@ -1,5 +1,6 @@
 //! Reductions of ranges: two paths from the root, whole subtrees answered from their parents.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::KeyRange;
@@ -7,7 +8,7 @@ use super::big::BigRef;
 use super::leaf::{Leaf, StoredValue};
 use super::node::{Body, Node};
 use super::place::Reduction;
-use super::reducer::{Fold, Reducer};
+use super::reducer::{Fold, Reducer, one_into};
 use super::slot::Slot;
 use crate::error::{Error, Result};
 use crate::page_cache::{Pages, Pin};
@@ -17,6 +18,8 @@ use crate::page_cache::{Pages, Pin};
 pub struct Reduced {
     /// The joined reduction; `None` if the range is empty.
     pub value: Option<Vec<u8>>,
+    /// Entries in the range.
+    pub count: u64,
     /// Nodes looked into: at most four times the height of the tree, once reductions are known.
     pub nodes_touched: u64,
 }
@@ -27,6 +30,7 @@ struct Walk<'a> {
     reducer: &'a dyn Reducer,
     fold: Fold<'a>,
     nodes_touched: u64,
+    count: u64,
     key: Vec<u8>,
     /// Reductions of chunks that were computed before are used, and kept.
     remembers: bool,
@@ -35,7 +39,7 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn new(pages: &'a Pages, pin: &'a Pin<'a>, reducer: &'a dyn Reducer) -> Walk<'a> {
         let (fold, key) = (Fold::new(reducer), Vec::new());
-        Walk { pages, pin, reducer, fold, nodes_touched: 0, key, remembers: true }
+        Walk { pages, pin, reducer, fold, nodes_touched: 0, count: 0, key, remembers: true }
     }
 }
 
@@ -54,7 +58,7 @@ pub fn reduce(
     let mut walk = Walk::new(pages, &pin, reducer);
     let from = (!range.from.is_empty()).then_some(range.from.as_slice());
     walk.slot(root, from, range.to.as_deref())?;
-    Ok(Reduced { nodes_touched: walk.nodes_touched, value: walk.fold.finish() })
+    Ok(Reduced { nodes_touched: walk.nodes_touched, count: walk.count, value: walk.fold.finish() })
 }
 
 /// The reduction of everything below a node, computed once and kept in it.
@@ -85,11 +89,11 @@ pub fn fresh_reduction(pages: &Pages, node: &Node, reducer: &dyn Reducer) -> Res
 
 impl Walk<'_> {
     fn slot(&mut self, slot: &Slot, from: Option<&[u8]>, to: Option<&[u8]>) -> Result<()> {
-        if from.is_none()
-            && to.is_none()
-            && let Some(added) = slot.with_reduction(|reduction| self.fold.add(reduction))
-        {
-            return added;
+        if from.is_none() && to.is_none() {
+            self.count += slot.count;
+            if let Some(added) = slot.with_reduction(|reduction| self.fold.add(reduction)) {
+                return added;
+            }
         }
         let node = slot.load_in(self.pages, false, self.pin)?;
         if from.is_none() && to.is_none() {
@@ -105,7 +109,8 @@ impl Walk<'_> {
             Body::Leaf(leaf) => {
                 let first = from.map_or(0, |key| leaf.lower_bound(key));
                 let end = to.map_or(leaf.len(), |key| leaf.lower_bound(key));
-                (first..end).try_for_each(|index| self.entry(leaf, index))
+                self.count += end.saturating_sub(first) as u64;
+                self.entries(leaf, first..end)
             }
             Body::Inner(inner) => {
                 let first = from.map_or(0, |key| inner.separators().child_of(key));
@@ -132,6 +137,7 @@ impl Walk<'_> {
 
     /// All children of a chunk: joined once, and remembered.
     fn chunk(&mut self, slots: &[Slot], cell: &OnceLock<Reduction>) -> Result<()> {
+        self.count += slots.iter().map(|slot| slot.count).sum::<u64>();
         if let Some(known) = cell.get().and_then(Reduction::bytes) {
             return self.fold.add(known);
         }
@@ -142,16 +148,25 @@ impl Walk<'_> {
         self.fold.add(cell.get_or_init(|| Reduction::of(&value)).bytes().unwrap_or_default())
     }
 
-    fn entry(&mut self, leaf: &Leaf, index: usize) -> Result<()> {
-        match leaf.value(index) {
-            StoredValue { big: false, bytes } => {
-                leaf.key_into(index, &mut self.key);
-                self.fold.add_entry(&self.key, bytes)
-            }
-            StoredValue { big: true, bytes } => match BigRef::decode(bytes)?.one {
-                Some(one) => self.fold.add(&one),
-                None => Err(Error::invalid("a streamed value has no reduction")),
-            },
-        }
+    fn entries(&mut self, leaf: &Leaf, range: Range<usize>) -> Result<()> {
+        let reads_keys = self.reducer.reads_keys();
+        let (mut range, key) = (range, &mut self.key);
+        self.fold.add_all(|reducer, one| {
+            let index = range.next()?;
+            Some(match leaf.value(index) {
+                StoredValue { big: false, bytes } => {
+                    if reads_keys {
+                        leaf.key_into(index, key);
+                    }
+                    one_into(reducer, key, bytes, one)
+                }
+                StoredValue { big: true, bytes } => BigRef::decode(bytes).and_then(|value| {
+                    let made =
+                        value.one.ok_or_else(|| Error::invalid("a streamed value has no reduction"))?;
+                    one.extend_from_slice(&made);
+                    Ok(())
+                }),
+            })
+        })
     }
 }

@@ -24,6 +24,11 @@ pub trait Reducer: Send + Sync {
 
     /// Appends the reduction of `left` followed by `right` to `out` (which is empty).
     fn join(&self, left: &[u8], right: &[u8], out: &mut Vec<u8>);
+
+    /// Whether [`Reducer::one`] looks at keys. If not, it may be given empty ones, and a range is reduced sooner.
+    fn reads_keys(&self) -> bool {
+        true
+    }
 }
 
 /// Which reducer a tree has: data in the catalogue, found again at every open.
@@ -117,6 +122,10 @@ impl Reducer for Builtin {
             Builtin::Max => out.extend_from_slice(&number(left).max(number(right)).to_le_bytes()),
         }
     }
+
+    fn reads_keys(&self) -> bool {
+        false
+    }
 }
 
 /// Joins reductions from left to right, keeping user code's failures inside the call that caused them. Its buffers
@@ -137,29 +146,40 @@ impl<'a> Fold<'a> {
 
     /// Adds a reduction on the right.
     pub fn add(&mut self, right: &[u8]) -> Result<()> {
+        guarded(|| self.join(right))
+    }
+
+    /// Adds one after the other on the right: of each, `next` appends the reduction to a buffer, asking the reducer, until it
+    /// says that there is none.
+    pub fn add_all(
+        &mut self,
+        mut next: impl FnMut(&dyn Reducer, &mut Vec<u8>) -> Option<Result<()>>,
+    ) -> Result<()> {
+        let mut one = std::mem::take(&mut self.one);
+        let added = guarded(|| {
+            loop {
+                one.clear();
+                let Some(made) = next(self.reducer, &mut one) else { return Ok(()) };
+                made?;
+                self.join(&one)?;
+            }
+        });
+        self.one = one;
+        added
+    }
+
+    fn join(&mut self, right: &[u8]) -> Result<()> {
         if self.empty {
+            check_length(right)?;
             self.empty = false;
             self.sum.extend_from_slice(right);
             return Ok(());
         }
         self.next.clear();
-        let (reducer, sum, next) = (self.reducer, &self.sum, &mut self.next);
-        guarded(|| {
-            reducer.join(sum, right, next);
-            Ok(())
-        })?;
+        self.reducer.join(&self.sum, right, &mut self.next);
         check_length(&self.next)?;
         std::mem::swap(&mut self.sum, &mut self.next);
         Ok(())
-    }
-
-    /// Adds the reduction of one entry on the right.
-    pub fn add_entry(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let mut one = std::mem::take(&mut self.one);
-        one.clear();
-        let added = one_into(self.reducer, key, value, &mut one).and_then(|()| self.add(&one));
-        self.one = one;
-        added
     }
 
     /// What came of it; `None` of nothing.
@@ -171,12 +191,14 @@ impl<'a> Fold<'a> {
 /// The reduction of one entry.
 pub fn one(reducer: &dyn Reducer, key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
     let mut out = Vec::new();
-    one_into(reducer, key, value, &mut out)?;
+    guarded(|| one_into(reducer, key, value, &mut out))?;
     Ok(out)
 }
 
-fn one_into(reducer: &dyn Reducer, key: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<()> {
-    guarded(|| reducer.one(key, value, out))?;
+/// Appends the reduction of one entry to an empty buffer; for use inside [`Fold::add_all`].
+pub fn one_into(reducer: &dyn Reducer, key: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    let made = reducer.one(key, value, out);
+    made.map_err(|reason| Error::invalid(format!("the reducer refused an entry: {reason}")))?;
     check_length(out)
 }
 
@@ -189,14 +211,10 @@ fn check_length(reduction: &[u8]) -> Result<()> {
 }
 
 /// Runs code of the user: a panic in it becomes an error of this call.
-fn guarded(run: impl FnOnce() -> std::result::Result<(), String>) -> Result<()> {
-    match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(reason)) => Err(Error::invalid(format!("the reducer refused an entry: {reason}"))),
-        Err(panic) => {
-            Err(Error::new(Code::ReducerPanicked, format!("a reducer panicked: {}", words(&*panic))))
-        }
-    }
+fn guarded(run: impl FnOnce() -> Result<()>) -> Result<()> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        Err(Error::new(Code::ReducerPanicked, format!("a reducer panicked: {}", words(&*panic))))
+    })
 }
 
 fn words(panic: &(dyn Any + Send)) -> &str {

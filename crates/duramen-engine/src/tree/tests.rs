@@ -108,6 +108,7 @@ fn check(pages: &Pages, root: Option<&Slot>, model: &Model, random: &mut Random)
         let reduced = reduce(pages, root, &Builtin::Sum, &range).unwrap();
         let value = reduced.value.map(|bytes| i128::from_le_bytes(bytes.try_into().unwrap()));
         assert_eq!(value, within.iter().map(sum).reduce(|a, b| a + b));
+        assert_eq!(reduced.count, within.len() as u64);
         let found = find(pages, root, &from, |value| value.bytes.to_vec()).unwrap();
         assert_eq!(found.as_ref(), model.get(&from));
         let index = random.below(model.len() as u64 + 1);

@@ -108,11 +108,12 @@ fn some_key(rows: &RowsModel, random: &mut Random) -> Vec<u8> {
 }
 
 fn sum_equals(snapshot: &Snapshot, tree: &TreeModel, range: &KeyRange) -> Verdict {
-    let found = snapshot.reduce(tree.id, range).map_err(|e| format!("reduce: {e}"))?.value;
-    let found = found.map(|bytes| bytes.try_into().map(i128::from_le_bytes));
-    let rows = tree.rows.iter().filter(|(key, _)| range.contains(key));
-    let wanted = rows.map(|(_, value)| i128::from(number_of(value))).reduce(|a, b| a + b);
-    same("sum", &found, &wanted.map(Ok))
+    let reduced = snapshot.reduce(tree.id, range).map_err(|e| format!("reduce: {e}"))?;
+    let found = reduced.value.map(|bytes| bytes.try_into().map(i128::from_le_bytes));
+    let rows = || tree.rows.iter().filter(|(key, _)| range.contains(key));
+    let wanted = rows().map(|(_, value)| i128::from(number_of(value))).reduce(|a, b| a + b);
+    same("sum", &found, &wanted.map(Ok))?;
+    same("count of the sum", &reduced.count, &(rows().count() as u64))
 }
 
 /// What the built-in sum takes a value for.

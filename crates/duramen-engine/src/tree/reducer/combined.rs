@@ -63,6 +63,10 @@ impl Combined {
 }
 
 impl Reducer for Combined {
+    fn reads_keys(&self) -> bool {
+        self.parts.iter().any(|part| part.reads_keys())
+    }
+
     fn one(&self, key: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
         let mut own = Vec::new();
         for part in &self.parts {
