@@ -31,6 +31,8 @@ impl Page {
 pub struct Bitmap {
     pages: Vec<Page>,
     used: u64,
+    /// One after the last block in use.
+    end: u64,
 }
 
 impl Bitmap {
@@ -38,7 +40,9 @@ impl Bitmap {
     pub fn from_pages(pages: impl IntoIterator<Item = Bits>) -> Bitmap {
         let pages: Vec<Page> = pages.into_iter().map(|bits| Page { bits, ..Page::empty() }).collect();
         let used = pages.iter().flat_map(|p| p.bits.iter()).map(|word| u64::from(word.count_ones())).sum();
-        Bitmap { pages, used }
+        let mut map = Bitmap { pages, used, end: 0 };
+        map.end = map.end_not_in(&Bitmap::default());
+        map
     }
 
     /// Number of pages.
@@ -58,7 +62,7 @@ impl Bitmap {
 
     /// One after the last block in use.
     pub fn end(&self) -> u64 {
-        self.end_not_in(&Bitmap::default())
+        self.end
     }
 
     /// One after the last block that is used here and free in another map.
@@ -98,6 +102,9 @@ impl Bitmap {
             *word |= mask;
             i64::from((*word ^ before).count_ones())
         });
+        if count > 0 {
+            self.end = self.end.max(block + u64::from(count));
+        }
     }
 
     /// Marks blocks as free.
@@ -110,6 +117,9 @@ impl Bitmap {
         if let Some(page) = self.pages.get_mut(page_of(block)) {
             page.longest_run_at_most = PAGE_BLOCKS;
             page.first_free_word = page.first_free_word.min(word_of(block));
+        }
+        if block + u64::from(count) >= self.end {
+            self.end = self.end_not_in(&Bitmap::default());
         }
     }
 
@@ -154,6 +164,7 @@ impl Bitmap {
             }
             (ours.longest_run_at_most, ours.first_free_word) = (PAGE_BLOCKS, 0);
         }
+        map.end = self.end_not_in(other);
         map
     }
 

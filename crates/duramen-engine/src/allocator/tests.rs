@@ -45,8 +45,8 @@ fn a_bitmap_equals_a_set_and_finds_the_first_run() {
                 set.retain(|used| !(block..block + u64::from(count)).contains(used));
             }
             assert_eq!(map.used(), set.len() as u64);
+            assert_eq!(map.end(), set.last().map_or(0, |last| last + 1));
         }
-        assert_eq!(map.end(), set.last().map_or(0, |last| last + 1));
         let runs = map.runs_not_in(&Bitmap::default());
         let blocks: BTreeSet<u64> = runs.iter().flat_map(|(at, n)| *at..*at + u64::from(*n)).collect();
         assert_eq!(blocks, set);
@@ -70,6 +70,7 @@ fn a_bitmap_equals_a_set_and_finds_the_first_run() {
         let cut = random.below(map.end());
         map.clear_from(cut);
         assert_eq!(map.used(), set.range(..cut).count() as u64);
+        assert_eq!(map.end(), set.range(..cut).next_back().map_or(0, |last| last + 1));
     }
 }
 
