@@ -7,6 +7,8 @@ mod duramen;
 mod fjall;
 #[cfg(feature = "lmdb")]
 mod lmdb;
+#[cfg(feature = "nebari")]
+mod nebari;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redb")]
@@ -30,6 +32,8 @@ pub fn all() -> Vec<Entry> {
         fjall::ENTRY,
         #[cfg(feature = "lmdb")]
         lmdb::ENTRY,
+        #[cfg(feature = "nebari")]
+        nebari::ENTRY,
         #[cfg(feature = "postgres")]
         postgres::ENTRY,
         #[cfg(feature = "redb")]
