@@ -4,7 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::commerce::{Mix, Size};
 use crate::workloads::SEED;
+
+/// Plans for each agent, unless a number is given.
+const PLANS_PER_AGENT: usize = 100;
 
 /// Duramen beside its rivals, every one at full durability.
 #[derive(Debug, Parser)]
@@ -20,6 +24,8 @@ pub struct Words {
 pub enum Command {
     /// Measures engines side by side and says who won.
     Compare(Compare),
+    /// Lets agents shop in one shop, kept by each engine, and checks every answer.
+    Commerce(Commerce),
     /// Shows the workloads, exactly.
     Workloads,
     /// Shows the engines of this build, the setting of each, and why.
@@ -62,4 +68,59 @@ pub struct Compare {
     /// Counts each engine's syncs by strace in a run apart, whose times do not count.
     #[arg(long)]
     pub count_syncs: bool,
+}
+
+/// How to shop.
+#[derive(Debug, Args)]
+pub struct Commerce {
+    /// What the shop holds before the run.
+    #[arg(long, value_enum, default_value = "medium", value_name = "SIZE")]
+    pub size: Size,
+    /// What shoppers do.
+    #[arg(long, value_enum, default_value = "default", value_name = "MIX")]
+    pub mix: Mix,
+    /// Agents that follow plans at the same time.
+    #[arg(long, default_value_t = 16, value_name = "N")]
+    pub agents: usize,
+    /// Plans in all; 100 an agent unless a number is given.
+    #[arg(long, value_name = "N")]
+    pub plans: Option<usize>,
+    /// Only these engines; `postgres` names both of its forms.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub engines: Vec<String>,
+    /// Directory on the disk to measure; a folder is made in it and removed.
+    #[arg(long, default_value = ".", value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Rounds, in each of which every engine has one turn: 3, or 1 of size xlarge.
+    #[arg(long, value_name = "N")]
+    pub rounds: Option<u32>,
+    /// What rows and plans are drawn from.
+    #[arg(long, default_value_t = SEED)]
+    pub seed: u64,
+    /// Writes every figure of every round to this file.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Writes tables and charts to this file, which any browser opens offline.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Counts each engine's syncs by strace in a run apart, whose times do not count; load and closing are among them.
+    #[arg(long)]
+    pub count_syncs: bool,
+}
+
+impl Commerce {
+    /// Agents, one at least.
+    pub fn agents(&self) -> usize {
+        self.agents.max(1)
+    }
+
+    /// Plans in all.
+    pub fn plans(&self) -> usize {
+        self.plans.unwrap_or(PLANS_PER_AGENT * self.agents())
+    }
+
+    /// Rounds, one at least.
+    pub fn rounds(&self) -> u32 {
+        self.rounds.unwrap_or(if self.size == Size::Xlarge { 1 } else { 3 }).max(1)
+    }
 }

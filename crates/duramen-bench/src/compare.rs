@@ -2,7 +2,7 @@
 //! first, in a process of its own.
 
 mod plan;
-mod syncs;
+pub mod syncs;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -282,7 +282,10 @@ fn engines_of(names: &[String]) -> Result<Vec<Entry>> {
 }
 
 /// Refuses what keeps nothing.
-fn check_disk(dir: &Path) -> Result<()> {
+///
+/// # Errors
+/// That the directory lies in memory, or what the system said.
+pub fn check_disk(dir: &Path) -> Result<()> {
     use duramen_disk::Disk;
     let found = duramen_disk::OsDisk::new().file_system(dir)?;
     if ["tmpfs", "ramfs", "memory"].contains(&found.name.as_str()) {

@@ -10,7 +10,7 @@ mod lmdb;
 #[cfg(feature = "nebari")]
 mod nebari;
 #[cfg(feature = "postgres")]
-mod postgres;
+pub mod postgres;
 #[cfg(feature = "redb")]
 mod redb;
 #[cfg(feature = "rocksdb")]

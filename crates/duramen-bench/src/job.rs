@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::commerce::Setting;
+
 /// What a child does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
@@ -28,6 +30,8 @@ pub enum Step {
     Doomed,
     /// W7: opens what `Doomed` left.
     Reopen,
+    /// A turn of `commerce`: `rows` plans by `threads` agents.
+    Commerce(Setting),
 }
 
 /// One measurement.

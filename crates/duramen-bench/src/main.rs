@@ -1,6 +1,6 @@
 //! The program `duramen-bench`: Duramen beside its rivals, every one at full durability, on a disk.
 //!
-//! `compare` measures and says who won, `workloads` shows what is measured, `engines` in which settings.
+//! `compare` measures and says who won, `commerce` does it with one whole application, `workloads` shows what is measured, `engines` in which settings.
 //! docs/benchmarks.md tells how to run and read it. Everything that prints is in `output`.
 
 #![allow(
@@ -11,6 +11,7 @@
 mod args;
 mod bound;
 mod child;
+mod commerce;
 mod compare;
 mod data;
 mod drive;
@@ -48,6 +49,7 @@ fn run(words: Words) -> Result<()> {
         Command::Workloads => output::table(&tables::workloads()),
         Command::Engines => output::table(&tables::engines()),
         Command::Child { job } => output::outcome(&workloads::run(&serde_json::from_str(&job)?)?)?,
+        Command::Commerce(args) => commerce::show(&args, &commerce::run(&args)?)?,
         Command::Compare(args) => report::show(&args, &compare::run(&args)?)?,
     }
     Ok(())

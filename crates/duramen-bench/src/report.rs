@@ -3,9 +3,14 @@
 
 mod html;
 
+pub use html::goals as goals_section;
+
 use std::fs;
+use std::path::Path;
 use std::time::SystemTime;
 
+use duramen_disk::probe::{Host, WriteCache, probe};
+use duramen_disk::{Disk, OsDisk};
 use serde_json::json;
 
 use crate::args::Compare;
@@ -53,31 +58,58 @@ pub fn show(args: &Compare, results: &Results) -> Result<()> {
 }
 
 fn json(facts: &[String], results: &Results, verdicts: &[Verdict]) -> Result<String> {
-    let goal = |verdict: &Verdict| {
-        json!({"goal": verdict.what, "ours": verdict.ours, "beside": verdict.beside,
-               "ratio": verdict.ratio, "wanted": verdict.wanted, "won": verdict.won})
-    };
-    let goals: Vec<_> = verdicts.iter().map(goal).collect();
+    let goals: Vec<_> = verdicts.iter().map(goal_as_json).collect();
     let all = json!({"v": 1, "kind": "compare", "facts": facts, "results": results, "goals": goals});
     Ok(serde_json::to_string_pretty(&all)?)
 }
 
+/// A goal for programs to read.
+pub fn goal_as_json(verdict: &Verdict) -> serde_json::Value {
+    json!({"goal": verdict.what, "ours": verdict.ours, "beside": verdict.beside,
+           "ratio": verdict.ratio, "wanted": verdict.wanted, "won": verdict.won})
+}
+
 /// Where, when and how it was measured.
 fn facts(args: &Compare) -> Vec<String> {
-    use duramen_disk::Disk;
-    let file_system = duramen_disk::OsDisk::new().file_system(&args.dir);
-    let file_system = file_system.map_or_else(|_| "an unknown file system".to_owned(), |found| found.name);
-    let device = machine::device_of(&args.dir).and_then(|path| fs::canonicalize(path).ok());
-    let device = device.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    let mut facts = facts_of_machine();
+    facts.insert(1, fact_of_disk(&args.dir));
+    facts.push(format!(
+        "engines: {}; medians of the rounds, [least .. most] where they lie more than a twentieth apart",
+        engines::all().iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ")
+    ));
+    facts
+}
+
+/// On what machine, when, by which command.
+pub fn facts_of_machine() -> Vec<String> {
     let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let words: Vec<String> = std::env::args().skip(1).collect();
     vec![
         format!("machine: {}; load {:.1} at the end", machine::sentence(), machine::load()),
-        format!("disk: {file_system} on {}", device.unwrap_or_else(|| "an unknown device".to_owned())),
         format!("time: {seconds} seconds after 1970; command: duramen-bench {}", words.join(" ")),
-        format!(
-            "engines: {}; medians of the rounds, [least .. most] where they lie more than a twentieth apart",
-            engines::all().iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ")
-        ),
     ]
+}
+
+/// On what file system and device, and whether that has a cache that a power cut empties.
+pub fn fact_of_disk(dir: &Path) -> String {
+    let file_system = OsDisk::new().file_system(dir);
+    let file_system = file_system.map_or_else(|_| "an unknown file system".to_owned(), |found| found.name);
+    let device = machine::device_of(dir).and_then(|path| fs::canonicalize(path).ok());
+    let device = device.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    let device = device.unwrap_or_else(|| "an unknown device".to_owned());
+    let caches: Vec<String> = probe(&Host::this(), dir).map_or_else(
+        |_| Vec::new(),
+        |report| {
+            report.disks().map(|disk| format!("{} {}", disk.name, cache_of(disk.write_cache.value))).collect()
+        },
+    );
+    format!("disk: {file_system} on {device}; {}", caches.join(", "))
+}
+
+fn cache_of(cache: Option<WriteCache>) -> &'static str {
+    match cache {
+        Some(WriteCache::Volatile) => "has a volatile write cache, flushed by syncs",
+        Some(WriteCache::WriteThrough) => "says that it has no volatile write cache",
+        None => "does not say whether it has a volatile write cache",
+    }
 }

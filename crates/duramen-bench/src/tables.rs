@@ -10,7 +10,7 @@ use crate::workloads::DEFINITIONS;
 const SPREAD_SHOWN: f64 = 0.05;
 
 /// Columns of a terminal that a table of sentences takes.
-const WORDS_WIDTH: u16 = 140;
+pub const WORDS_WIDTH: u16 = 140;
 
 /// Figures of each workload that a table shows, in order. JSON has them all.
 const COLUMNS: &[(&str, &[&str])] = &[
@@ -100,7 +100,8 @@ pub fn titled(engine: &str) -> String {
     if lies { format!("{engine} (not durable)") } else { engine.to_owned() }
 }
 
-fn cell(middle: Middle) -> String {
+/// A median, and how far the rounds lie apart where they do.
+pub fn cell(middle: Middle) -> String {
     let apart = (middle.most - middle.least) > SPREAD_SHOWN * middle.median.abs();
     if apart {
         format!("{} [{} .. {}]", number(middle.median), number(middle.least), number(middle.most))

@@ -8,6 +8,7 @@ mod scans;
 mod update;
 
 use crate::bound::{self, BOUNDS};
+use crate::commerce;
 use crate::engine::Result;
 use crate::engines;
 use crate::job::{Job, Outcome, Step};
@@ -137,9 +138,12 @@ pub fn run(job: &Job) -> Result<Outcome> {
             _ => {}
         }
     }
+    if let Step::Commerce(setting) = job.step {
+        return commerce::turn(job, setting);
+    }
     let entry = engines::find(&job.engine).ok_or_else(|| format!("this build has no {}", job.engine))?;
     match job.step {
-        Step::Raw => Err(format!("{} is no raw loop", job.engine).into()),
+        Step::Raw | Step::Commerce(_) => Err(format!("{} is no raw loop", job.engine).into()),
         Step::Commits => commits::run(&entry, job),
         Step::Fill => update::fill(&entry, job),
         Step::Update => update::run(&entry, job),

@@ -38,12 +38,20 @@ struct Handle {
     update: Vec<postgres::Statement>,
 }
 
-fn script(word: &str, dir: &Path) -> Result<()> {
+/// Starts or stops the server whose files lie below a directory.
+///
+/// # Errors
+/// That the script failed.
+pub fn script(word: &str, dir: &Path) -> Result<()> {
     let status = Command::new(SCRIPT).arg(word).arg(dir).stdout(std::process::Stdio::null()).status()?;
     if status.success() { Ok(()) } else { Err(format!("{SCRIPT} {word} ended with {status}").into()) }
 }
 
-fn connect(dir: &Path) -> Result<Client> {
+/// A connection to the server of a directory.
+///
+/// # Errors
+/// What the server said.
+pub fn connect(dir: &Path) -> Result<Client> {
     let mut config = Config::new();
     config.host_path(dir.join("socket")).user("postgres").dbname("postgres");
     Ok(config.connect(NoTls)?)

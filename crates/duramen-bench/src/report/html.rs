@@ -23,7 +23,8 @@ pub fn page(facts: &[String], results: &Results, verdicts: &[Verdict], json: Str
     page.section(Section::new("Machine").facts(facts)).footer(results.notes.join(" ")).data(json).to_html()
 }
 
-fn goals(verdicts: &[Verdict]) -> Section {
+/// Won and lost.
+pub fn goals(verdicts: &[Verdict]) -> Section {
     let won = verdicts.iter().filter(|verdict| verdict.won).count();
     let mut table = Table::new(HEAD).words(2).words(5);
     for verdict in verdicts {

@@ -1,0 +1,70 @@
+//! Won or lost: at 16 agents every write operation's mean at most half of PostgreSQL's, reads at least ten times faster,
+//! beside each of its two forms.
+
+use super::model::Operation;
+use crate::results::Results;
+use crate::tables::number;
+use crate::verdict::Verdict;
+
+/// The goal is one for so many agents.
+pub const AGENTS: usize = 16;
+
+const OURS: &str = "duramen";
+const RIVALS: [&str; 2] = ["postgres-view", "postgres-table"];
+const MEAN: &str = "mean us";
+
+/// What our mean may be of theirs.
+const READS_PART: f64 = 0.1;
+const WRITES_PART: f64 = 0.5;
+
+/// Every operation beside every rival that was measured; none for another number of agents.
+pub fn verdicts(results: &Results, agents: usize) -> Vec<Verdict> {
+    if agents != AGENTS {
+        return Vec::new();
+    }
+    let beside =
+        |rival| Operation::ALL.iter().filter_map(move |(operation, _)| verdict(results, *operation, rival));
+    RIVALS.into_iter().flat_map(beside).collect()
+}
+
+fn verdict(results: &Results, operation: Operation, rival: &str) -> Option<Verdict> {
+    let ours = results.middle(operation.name(), OURS, MEAN)?.median;
+    let theirs = results.middle(operation.name(), rival, MEAN)?.median;
+    let part = if operation.writes() { WRITES_PART } else { READS_PART };
+    Some(Verdict {
+        what: format!("{AGENTS} agents: {} {MEAN}", operation.name()),
+        ours,
+        beside: format!("{rival}: {}", number(theirs)),
+        ratio: ours / theirs,
+        wanted: format!("<= {}", number(part)),
+        won: ours <= part * theirs,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    //! A goal that favours us would make every other figure worthless.
+    use super::*;
+    use crate::job::Outcome;
+    use crate::results::Measured;
+
+    #[test]
+    fn reads_must_be_ten_times_faster_and_writes_twice() {
+        let mut results = Results::default();
+        for (operation, engine, mean) in [
+            ("LookupProduct", "duramen", 11.0),
+            ("LookupProduct", "postgres-view", 100.0),
+            ("LookupProduct", "postgres-table", 120.0),
+            ("Checkout", "duramen", 50.0),
+            ("Checkout", "postgres-view", 100.0),
+            ("Checkout", "postgres-table", 99.0),
+        ] {
+            let outcome = Some(Outcome::default().with(MEAN, mean));
+            let (workload, engine) = (operation.to_owned(), engine.to_owned());
+            results.measured.push(Measured { workload, engine, round: 0, outcome, failed: None });
+        }
+        let won: Vec<_> = verdicts(&results, AGENTS).iter().map(|verdict| verdict.won).collect();
+        assert_eq!(won, [false, true, true, false]);
+        assert!(verdicts(&results, 8).is_empty());
+    }
+}

@@ -1,0 +1,161 @@
+//! One agent: follows plans step by step, times each call, compares each answer with what it must be.
+//!
+//! Owns the agent's ledger: which carts it left, which orders it was told of. A wrong answer is an error, and ends the
+//! run.
+
+use std::time::Instant;
+
+use super::generator::Data;
+use super::model::{CartId, CustomerId, Listing, Operation, OrderId, ProductId};
+use super::plans::Step;
+use super::ratings::Ratings;
+use super::shop::Shop;
+use crate::engine::{Failure, Result};
+
+/// What shoppers were told, all of which must be there at the end.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger {
+    /// Orders, by whom, and what.
+    pub orders: Vec<(OrderId, CustomerId, Vec<ProductId>)>,
+    /// Carts that were left, and what is in them.
+    pub carts: Vec<(CartId, Vec<ProductId>)>,
+}
+
+/// The calls of one kind.
+#[derive(Debug, Clone, Default)]
+pub struct Calls {
+    /// Nanoseconds of each.
+    pub samples: Vec<u64>,
+    /// How often one had to be run again.
+    pub retries: u64,
+}
+
+/// What one agent, or all of them, came to.
+#[derive(Debug, Clone, Default)]
+pub struct Done {
+    /// By operation, in the order of [`Operation::ALL`].
+    pub calls: [Calls; Operation::ALL.len()],
+    /// What was told.
+    pub ledger: Ledger,
+}
+
+impl Done {
+    /// Both.
+    pub fn and(mut self, other: Done) -> Done {
+        for (all, more) in self.calls.iter_mut().zip(other.calls) {
+            all.samples.extend(more.samples);
+            all.retries += more.retries;
+        }
+        self.ledger.orders.extend(other.ledger.orders);
+        self.ledger.carts.extend(other.ledger.carts);
+        self
+    }
+}
+
+/// An agent.
+pub struct Shopper<'a> {
+    shop: Box<dyn Shop + 'a>,
+    data: &'a Data,
+    ratings: &'a Ratings,
+    cart: Option<(CartId, Vec<ProductId>)>,
+    done: Done,
+}
+
+impl<'a> Shopper<'a> {
+    /// Of one way in.
+    pub fn new(shop: Box<dyn Shop + 'a>, data: &'a Data, ratings: &'a Ratings) -> Shopper<'a> {
+        Shopper { shop, data, ratings, cart: None, done: Done::default() }
+    }
+
+    /// Does all steps of a plan, and leaves the cart if nothing was bought.
+    ///
+    /// # Errors
+    /// What the shop said, or how it answered wrong.
+    pub fn follow(&mut self, plan: &[Step]) -> Result<()> {
+        plan.iter().try_for_each(|step| self.step(*step))?;
+        self.done.ledger.carts.extend(self.cart.take());
+        Ok(())
+    }
+
+    /// What came of it.
+    pub fn done(self) -> Done {
+        self.done
+    }
+
+    fn step(&mut self, step: Step) -> Result<()> {
+        match step {
+            Step::Lookup(product) => {
+                self.listing(Operation::LookupProduct, product, |shop| shop.lookup(product))
+            }
+            Step::Find(product) => {
+                let name = &self.data.product(product).name;
+                self.listing(Operation::FindProduct, product, |shop| shop.find(name))
+            }
+            Step::CreateCart => {
+                let cart = self.timed(Operation::CreateCart, |shop| shop.create_cart())?;
+                self.cart = Some((cart, Vec::new()));
+                Ok(())
+            }
+            Step::Add(product) => {
+                let (cart, _) = self.cart.as_ref().ok_or("the plan has no cart")?;
+                let cart = *cart;
+                self.timed(Operation::AddProductToCart, |shop| shop.add(cart, product))?;
+                self.cart.iter_mut().for_each(|(_, products)| products.push(product));
+                Ok(())
+            }
+            Step::Checkout(customer) => self.checkout(customer),
+            Step::Rate(customer, product, rating) => {
+                let submitted = self.ratings.submit(customer, product, rating);
+                self.timed(Operation::RateProduct, |shop| shop.rate(customer, product, rating))?;
+                self.ratings.acknowledge(customer, product, &submitted);
+                Ok(())
+            }
+        }
+    }
+
+    /// A search, whose answer must be the product as it was loaded and ratings as they may be.
+    fn listing(
+        &mut self,
+        operation: Operation,
+        id: ProductId,
+        ask: impl FnOnce(&mut dyn Shop) -> Result<Option<Listing>>,
+    ) -> Result<()> {
+        let bounds = self.ratings.bounds(id);
+        let found = self.timed(operation, ask)?;
+        let found = found.ok_or_else(|| wrong(operation, &format!("{id:?} was not found")))?;
+        let product = self.data.product(id);
+        if found.id != id || found.product != *product {
+            return Err(wrong(operation, &format!("{found:?}, right is {id:?}, {product:?}")));
+        }
+        self.ratings.check(id, bounds, found.rating).map_err(|why| wrong(operation, &why))
+    }
+
+    fn checkout(&mut self, customer: CustomerId) -> Result<()> {
+        let (cart, mut products) = self.cart.take().ok_or("the plan has no cart")?;
+        let mut sale = self.timed(Operation::Checkout, |shop| shop.checkout(cart, customer))?;
+        products.sort_unstable();
+        sale.products.sort_unstable();
+        if sale.products != products {
+            let text = format!("{cart:?} held {:?}, right is {products:?}", sale.products);
+            return Err(wrong(Operation::Checkout, &text));
+        }
+        self.done.ledger.orders.push((sale.order, customer, products));
+        Ok(())
+    }
+
+    fn timed<T>(&mut self, operation: Operation, work: impl FnOnce(&mut dyn Shop) -> Result<T>) -> Result<T> {
+        let begun = Instant::now();
+        let answer = work(&mut *self.shop);
+        let took = begun.elapsed();
+        let answer =
+            answer.map_err(|failed| -> Failure { format!("{}: {failed}", operation.name()).into() })?;
+        let calls = &mut self.done.calls[operation as usize];
+        calls.samples.push(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        calls.retries += self.shop.take_retries();
+        Ok(answer)
+    }
+}
+
+fn wrong(operation: Operation, what: &str) -> Failure {
+    format!("WRONG ANSWER to {}: {what}", operation.name()).into()
+}

@@ -1,0 +1,70 @@
+//! Words that names, addresses and reviews are made of.
+
+use duramen_disk::memory::Random;
+
+/// How products look.
+pub const LOOKS: &[&str] = &["Rustic", "Sleek", "Modern", "Handmade", "Compact", "Royal", "Plain", "Folding"];
+/// What they are made of.
+pub const MATERIALS: &[&str] = &["Granite", "Steel", "Cotton", "Maple", "Copper", "Leather", "Glass", "Wool"];
+/// What they are.
+pub const THINGS: &[&str] =
+    &["Chair", "Lamp", "Table", "Kettle", "Shirt", "Knife", "Clock", "Bowl", "Blanket"];
+/// First names.
+pub const FIRST_NAMES: &[&str] =
+    &["Ada", "Boris", "Chen", "Dora", "Emil", "Fatima", "Goran", "Hana", "Ivan", "Jana"];
+/// Last names.
+pub const LAST_NAMES: &[&str] = &[
+    "Andersen", "Bauer", "Costa", "Dimitrov", "Eriksson", "Fischer", "Garcia", "Horvat", "Ivanova", "Jansen",
+];
+/// Kinds of street.
+pub const STREETS: &[&str] = &["Street", "Avenue", "Road", "Lane", "Square", "Boulevard"];
+/// First halves of cities.
+pub const PLACES: &[&str] = &["North", "South", "East", "West", "New", "Old", "Upper", "Lower"];
+/// Second halves of cities.
+pub const CITIES: &[&str] = &["Haven", "Bridge", "Field", "Harbour", "Mill", "Castle", "Ford", "Wood"];
+/// Regions.
+pub const REGIONS: &[&str] = &["Bavaria", "Tuscany", "Scania", "Normandy", "Moravia", "Silesia", "Zeeland"];
+/// Countries.
+pub const COUNTRIES: &[&str] = &["Germany", "Italy", "Sweden", "France", "Czechia", "Poland", "Netherlands"];
+
+const LOREM: &[&str] = &[
+    "lorem",
+    "ipsum",
+    "dolor",
+    "sit",
+    "amet",
+    "consectetur",
+    "adipiscing",
+    "elit",
+    "sed",
+    "do",
+    "eiusmod",
+    "tempor",
+    "incididunt",
+    "ut",
+    "labore",
+    "et",
+    "dolore",
+    "magna",
+    "aliqua",
+    "enim",
+    "minim",
+    "veniam",
+    "quis",
+    "nostrud",
+];
+
+/// One of them, again from the start where there are no more.
+pub fn of(words: &'static [&'static str], index: usize) -> &'static str {
+    words[index % words.len()]
+}
+
+/// One to four paragraphs that mean nothing.
+pub fn paragraphs(random: &mut Random) -> String {
+    let count = random.between(1, 5);
+    let paragraph = |random: &mut Random| {
+        let words: Vec<&str> = (0..random.between(40, 90)).map(|_| *random.pick(LOREM)).collect();
+        words.join(" ")
+    };
+    (0..count).map(|_| paragraph(random)).collect::<Vec<_>>().join("\n")
+}
