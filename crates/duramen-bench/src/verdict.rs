@@ -87,7 +87,7 @@ pub struct Verdict {
     pub ours: f64,
     /// Who stands beside, and with what.
     pub beside: String,
-    /// Ours divided by theirs, or ours.
+    /// Ours divided by theirs, or ours; theirs by ours where that many times faster is wanted.
     pub ratio: f64,
     /// What was aimed at.
     pub wanted: String,

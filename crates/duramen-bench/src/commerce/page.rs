@@ -49,9 +49,7 @@ fn bars(results: &Results, workload: &str, figure: &str, factor: f64) -> Vec<Bar
         let colour = usize::from(engine != "duramen");
         Some(Bar::new(engine, median * factor).colour(colour))
     };
-    let mut engines = results.engines(workload);
-    engines.sort();
-    engines.into_iter().filter_map(bar).collect()
+    results.engines(workload).into_iter().filter_map(bar).collect()
 }
 
 fn table(grid: Grid, words: usize) -> Table {

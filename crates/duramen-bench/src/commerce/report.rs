@@ -13,11 +13,14 @@ use crate::engine::Result;
 use crate::output;
 use crate::report::{fact_of_disk, facts_of_machine, goal_as_json};
 use crate::results::Results;
-use crate::tables::{WORDS_WIDTH, cell, headed};
+use crate::tables::{WORDS_WIDTH, cell, headed, number};
 use crate::verdict;
 
 /// What is shown of each operation.
 const OF_EACH: [&str; 7] = ["count", "mean us", "p50 us", "p99 us", "p99.9 us", "max us", "retries"];
+
+/// The one whose rounds are shown where they lie apart; with all, no row would fit.
+const SPREAD_OF: &str = "mean us";
 
 /// What is shown of all together.
 const OF_ALL: [&str; 7] = [
@@ -96,8 +99,8 @@ fn facts(args: &Commerce) -> Vec<String> {
         }
     ));
     facts.push(format!(
-        "run: mix {:?}, {} plans by {} agents, seed {}, {} rounds; medians, [least .. most] where they lie more than a \
-         twentieth apart",
+        "run: mix {:?}, {} plans by {} agents, seed {}, {} rounds; medians; means and sums with [least .. most] where \
+         rounds lie more than a twentieth apart",
         args.mix,
         args.plans(),
         args.agents(),
@@ -115,7 +118,10 @@ pub fn operations(results: &Results) -> Grid {
     for (_, operation) in Operation::ALL {
         for (index, engine) in results.engines(operation).iter().enumerate() {
             let mut row = vec![if index == 0 { operation.to_owned() } else { String::new() }, engine.clone()];
-            row.extend(OF_EACH.iter().map(|name| figure(results, operation, engine, name)));
+            row.extend(OF_EACH.iter().map(|name| match *name {
+                SPREAD_OF => spread(results, operation, engine, name),
+                name => median(results, operation, engine, name),
+            }));
             rows.push(row);
         }
     }
@@ -128,16 +134,21 @@ pub fn whole(results: &Results) -> Grid {
     let head = [WHOLE].into_iter().chain(OF_ALL).chain(counted.then_some("syncs each write"));
     let row = |engine: &String| {
         let mut row = vec![engine.clone()];
-        row.extend(OF_ALL.iter().map(|name| figure(results, WHOLE, engine, name)));
-        row.extend(counted.then(|| figure(results, SYNCS, engine, "syncs each")));
+        row.extend(OF_ALL.iter().map(|name| spread(results, WHOLE, engine, name)));
+        row.extend(counted.then(|| spread(results, SYNCS, engine, "syncs each")));
         row
     };
     let rows = results.engines(WHOLE).iter().map(row).collect();
     Grid { head: head.map(str::to_owned).collect(), rows }
 }
 
-fn figure(results: &Results, workload: &str, engine: &str, name: &str) -> String {
+/// A median, and how far the rounds lie apart where they do.
+fn spread(results: &Results, workload: &str, engine: &str, name: &str) -> String {
     results.middle(workload, engine, name).map_or(String::new(), cell)
+}
+
+fn median(results: &Results, workload: &str, engine: &str, name: &str) -> String {
+    results.middle(workload, engine, name).map_or(String::new(), |middle| number(middle.median))
 }
 
 /// A grid whose first columns are words.

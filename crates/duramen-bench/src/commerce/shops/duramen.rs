@@ -101,8 +101,10 @@ impl Store for Duramen {
     }
 
     fn note(&self) -> Option<String> {
-        let posture = self.engine.posture();
-        Some(format!("a commit waits for {}: {}", posture.sync_call, posture.sync_reason))
+        Some(format!(
+            "a commit waits for {}, the fastest when the database was created",
+            self.engine.posture().sync_call
+        ))
     }
 
     fn close(self: Box<Self>) -> Result<()> {
