@@ -20,7 +20,7 @@ mod turn;
 mod words;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
@@ -118,16 +118,12 @@ impl Run<'_> {
         Job {
             engine: engine.to_owned(),
             step: Step::Commerce(setting),
-            dir: self.folder(engine),
+            dir: self.dir.join(engine),
             seed: self.args.seed,
             seconds: 0.0,
             threads: self.args.agents(),
             rows: self.args.plans() as u64,
         }
-    }
-
-    fn folder(&self, engine: &str) -> PathBuf {
-        Path::new(&self.dir).join(engine)
     }
 
     /// A child's figures are those of all operations; here they are sorted by operation.

@@ -17,8 +17,8 @@ use crate::engine::{Failure, Result};
 use crate::job::{Job, Outcome};
 use crate::machine;
 
-/// Rows of a transaction of the load: all but the largest data set are loaded in one.
-const LOAD_ITEMS: usize = 20_000;
+/// Rows of a transaction of the load: all but the largest data set are loaded in one, with their stock.
+const LOAD_ITEMS: usize = 25_000;
 
 /// Does what a job asks.
 ///
