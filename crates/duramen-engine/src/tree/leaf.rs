@@ -4,11 +4,12 @@
 //! payload's start), entries. An entry: key suffix length (15 bits) and the big-value bit, suffix, value.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::apply::Change;
 use super::heads::Heads;
 use super::patch::{Edit, Patch};
+use super::place::Reduction;
 use crate::data_file::{PAGE_HEADER_BYTES, Page, PageKind};
 use crate::page_cache::{Charge, Meter, Pages};
 
@@ -20,6 +21,9 @@ const LENGTH_BITS: usize = 0x7fff;
 
 /// A patch may take this part of a page: a larger one costs more to copy at each change than a page now and then.
 const PATCH_PART: usize = 8;
+
+/// Entries of which the reduction is remembered together.
+pub const RUN_ENTRIES: usize = 16;
 
 /// Bytes of an entry's start in the page's list.
 const START_BYTES: usize = 2;
@@ -87,6 +91,8 @@ pub struct Leaf {
     /// Of the keys behind the prefix.
     heads: Heads,
     patch: Option<Patch>,
+    /// Reductions of runs of [`RUN_ENTRIES`], once somebody asked for them.
+    reductions: OnceLock<Box<[OnceLock<Reduction>]>>,
 }
 
 /// A page that every version of a leaf shares until the next page is built.
@@ -154,7 +160,8 @@ impl Leaf {
             &payload[start + 2..start + 2 + (short_at(payload, start) & LENGTH_BITS)]
         }));
         let charge = Charge::new(meter, page.memory_bytes() + size_of::<Base>(), 0);
-        Leaf { base: Arc::new(Base { page, prefix_bytes, charge }), heads, patch: None }
+        let base = Arc::new(Base { page, prefix_bytes, charge });
+        Leaf { base, heads, patch: None, reductions: OnceLock::new() }
     }
 
     /// The leaf with sorted changes beside its page, if there is room for them there; `None` if a page must be built: nothing
@@ -190,7 +197,16 @@ impl Leaf {
             Patch::of(self.patch.as_ref(), &self.heads, &edits, entry_bytes, bytes_max / PATCH_PART)?;
         let values = edits.iter().filter_map(|edit| Some(self.value(edit.at.ok()?)));
         dropped.extend(values.filter(|value| value.big).map(|value| value.bytes.to_vec()));
-        Some(Leaf { base: Arc::clone(&self.base), heads, patch: Some(patch) })
+        let base = Arc::clone(&self.base);
+        Some(Leaf { base, heads, patch: Some(patch), reductions: OnceLock::new() })
+    }
+
+    /// The cell that keeps what the run from entry `index` on reduces to, if one begins there that is whole.
+    pub fn run_from(&self, index: usize) -> Option<&OnceLock<Reduction>> {
+        let runs = self.len() / RUN_ENTRIES;
+        let cells = || (0..runs).map(|_| OnceLock::new()).collect();
+        let is_one = index.is_multiple_of(RUN_ENTRIES) && index / RUN_ENTRIES < runs;
+        is_one.then(|| &self.reductions.get_or_init(cells)[index / RUN_ENTRIES])
     }
 
     /// The page, if nothing came since it was built.
@@ -213,7 +229,8 @@ impl Leaf {
 
     /// Bytes of memory it takes besides its page, which is charged by itself.
     pub fn heap_bytes(&self) -> usize {
-        self.heads.heap_bytes() + self.patch.as_ref().map_or(0, |patch| patch.heap_bytes())
+        let reductions = self.len() / RUN_ENTRIES * size_of::<OnceLock<Reduction>>();
+        self.heads.heap_bytes() + self.patch.as_ref().map_or(0, |patch| patch.heap_bytes()) + reductions
     }
 
     /// Bytes its page takes at most, or will take.

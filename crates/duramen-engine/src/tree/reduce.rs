@@ -5,13 +5,16 @@ use std::sync::OnceLock;
 
 use super::KeyRange;
 use super::big::BigRef;
-use super::leaf::{Leaf, StoredValue};
+use super::leaf::{Leaf, RUN_ENTRIES, StoredValue};
 use super::node::{Body, Node};
 use super::place::Reduction;
 use super::reducer::{Fold, Reducer, one_into};
 use super::slot::Slot;
 use crate::error::{Error, Result};
 use crate::page_cache::{Pages, Pin};
+
+/// Longer reductions of runs in leaves are not remembered: there are many of them, and they are not charged as memory.
+const RUN_REDUCTION_BYTES_MAX: usize = 64;
 
 /// A reduced range.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -110,7 +113,7 @@ impl Walk<'_> {
                 let first = from.map_or(0, |key| leaf.lower_bound(key));
                 let end = to.map_or(leaf.len(), |key| leaf.lower_bound(key));
                 self.count += end.saturating_sub(first) as u64;
-                self.entries(leaf, first..end)
+                self.leaf(leaf, first..end)
             }
             Body::Inner(inner) => {
                 let first = from.map_or(0, |key| inner.separators().child_of(key));
@@ -138,14 +141,49 @@ impl Walk<'_> {
     /// All children of a chunk: joined once, and remembered.
     fn chunk(&mut self, slots: &[Slot], cell: &OnceLock<Reduction>) -> Result<()> {
         self.count += slots.iter().map(|slot| slot.count).sum::<u64>();
+        self.once(cell, usize::MAX, |walk| slots.iter().try_for_each(|slot| walk.slot(slot, None, None)))
+    }
+
+    /// Entries of a leaf; whole runs of them are joined once, and remembered.
+    fn leaf(&mut self, leaf: &Leaf, range: Range<usize>) -> Result<()> {
+        let mut next = range.start;
+        while next < range.end {
+            let run = leaf.run_from(next).filter(|_| self.remembers && next + RUN_ENTRIES <= range.end);
+            let end = match run {
+                Some(_) => next + RUN_ENTRIES,
+                None => range.end.min((next + 1).next_multiple_of(RUN_ENTRIES)),
+            };
+            match run {
+                Some(cell) => {
+                    self.once(cell, RUN_REDUCTION_BYTES_MAX, |walk| walk.entries(leaf, next..end))?
+                }
+                None => self.entries(leaf, next..end)?,
+            }
+            next = end;
+        }
+        Ok(())
+    }
+
+    /// Adds what a cell remembers, or else what `join` adds to a walk of its own, and remembers that if it is no longer than it
+    /// may be.
+    fn once(
+        &mut self,
+        cell: &OnceLock<Reduction>,
+        bytes_max: usize,
+        join: impl FnOnce(&mut Walk<'_>) -> Result<()>,
+    ) -> Result<()> {
         if let Some(known) = cell.get().and_then(Reduction::bytes) {
             return self.fold.add(known);
         }
         let mut walk = Walk::new(self.pages, self.pin, self.reducer);
-        slots.iter().try_for_each(|slot| walk.slot(slot, None, None))?;
+        join(&mut walk)?;
         self.nodes_touched += walk.nodes_touched;
         let value = walk.fold.finish().ok_or_else(|| Error::invalid("an empty node has no reduction"))?;
-        self.fold.add(cell.get_or_init(|| Reduction::of(&value)).bytes().unwrap_or_default())
+        self.fold.add(&value)?;
+        if value.len() <= bytes_max {
+            cell.get_or_init(|| Reduction::of(&value));
+        }
+        Ok(())
     }
 
     fn entries(&mut self, leaf: &Leaf, range: Range<usize>) -> Result<()> {
