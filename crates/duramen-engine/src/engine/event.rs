@@ -25,6 +25,8 @@ pub enum Event {
         /// Why, in words.
         why: String,
     },
+    /// A checkpoint begins: told before anything of it is written. `Checkpoint` follows, unless it fails.
+    CheckpointBegins,
     /// A checkpoint became durable.
     Checkpoint {
         /// The commit it holds.

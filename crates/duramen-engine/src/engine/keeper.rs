@@ -199,6 +199,7 @@ impl Keeper {
         between: &mut dyn FnMut(),
     ) -> Result<CheckpointReport> {
         self.committer.not_alone()?;
+        self.events.tell(&Event::CheckpointBegins);
         let result = self.try_checkpoint(clean, hot, between);
         if let Ok(report) = &result {
             self.events.tell(&Event::Checkpoint { seq: report.seq, written_bytes: report.written_bytes });

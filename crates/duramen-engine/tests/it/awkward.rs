@@ -3,8 +3,8 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -335,4 +335,31 @@ fn a_hook_that_panics_at_the_end_lets_go_of_the_lock() {
     assert_eq!(told.load(std::sync::atomic::Ordering::SeqCst), 1);
     let again = Engine::open(Arc::new(disk), Path::new("/db"), tiny(), Hooks::default()).unwrap();
     assert_eq!(again.snapshot().unwrap().get(tree, b"k").unwrap().as_deref(), Some(&b"v"[..]));
+}
+
+/// Who tells times with a checkpoint from times without one hears of its beginning before its first write, and of a begin
+/// for every end.
+#[test]
+fn a_checkpoint_is_told_before_it_writes_and_when_it_is_durable() {
+    let disk = MemDisk::new(93);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let (heard, counted) = (Arc::clone(&told), disk.clone());
+    let on_event: EventHook = Arc::new(move |event: &Event| {
+        let writes = counted.call_counts().of(CallKind::Write);
+        match event {
+            Event::CheckpointBegins => heard.lock().unwrap().push(("begins", writes)),
+            Event::Checkpoint { .. } => heard.lock().unwrap().push(("ends", writes)),
+            _ => {}
+        }
+    });
+    let hooks = Hooks { on_event: Some(on_event), ..Hooks::default() };
+    let engine = Engine::open(Arc::new(disk.clone()), Path::new("/db"), tiny(), hooks).unwrap();
+    let tree = create(&engine, "t");
+    engine.transact(Durability::Disk, |tx| tx.put(tree, b"k", b"v")).unwrap();
+    told.lock().unwrap().clear();
+    let before = disk.call_counts().of(CallKind::Write);
+    engine.checkpoint().unwrap();
+    let after = disk.call_counts().of(CallKind::Write);
+    assert!(before < after, "a checkpoint writes");
+    assert_eq!(*told.lock().unwrap(), [("begins", before), ("ends", after)]);
 }
