@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commerce::{Mix, Size};
+use crate::growth::Growth;
 use crate::workloads::SEED;
 
 /// Plans for each agent, unless a number is given.
@@ -26,6 +27,8 @@ pub enum Command {
     Compare(Compare),
     /// Lets agents shop in one shop, kept by each engine, and checks every answer.
     Commerce(Commerce),
+    /// Measures databases of growing size.
+    Growth(Growth),
     /// Shows the workloads, exactly.
     Workloads,
     /// Shows the engines of this build, the setting of each, and why.

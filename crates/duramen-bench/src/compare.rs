@@ -272,7 +272,11 @@ impl Run {
 /// How long a turn may take before a quick run does without a second.
 const QUICK_TURN_MAX: Duration = Duration::from_secs(13);
 
-fn engines_of(names: &[String]) -> Result<Vec<Entry>> {
+/// The engines of these names; without names all.
+///
+/// # Errors
+/// That one is not in this build.
+pub fn engines_of(names: &[String]) -> Result<Vec<Entry>> {
     if names.is_empty() {
         return Ok(engines::all());
     }

@@ -29,17 +29,24 @@ impl Key {
 pub struct Rows {
     seed: u64,
     value_bytes: usize,
+    in_key_order: bool,
 }
 
 impl Rows {
     /// Of values of this many bytes.
     pub fn new(seed: u64, value_bytes: usize) -> Rows {
-        Rows { seed: mixed(seed ^ value_bytes as u64), value_bytes }
+        Rows { seed: mixed(seed ^ value_bytes as u64), value_bytes, in_key_order: false }
+    }
+
+    /// The same with keys in the order of the rows' numbers, of which there are at most 2^32.
+    pub fn in_key_order(self) -> Rows {
+        Rows { in_key_order: true, ..self }
     }
 
     /// The first eight bytes of a row's key as a big-endian number: different for every row, and the order of keys.
     pub fn head(&self, row: u64) -> u64 {
-        mixed(row.wrapping_add(self.seed).wrapping_mul(GOLDEN))
+        let drawn = mixed(row.wrapping_add(self.seed).wrapping_mul(GOLDEN));
+        if self.in_key_order { row << 32 | drawn >> 32 } else { drawn }
     }
 
     /// A row's key.

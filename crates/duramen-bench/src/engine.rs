@@ -93,6 +93,22 @@ impl Total {
 /// Is shown one row after the other.
 pub type See<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
 
+/// How many checkpoints there were by some moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checkpoints {
+    /// Begun.
+    pub begun: u64,
+    /// Become durable.
+    pub ended: u64,
+}
+
+impl Checkpoints {
+    /// Whether one has begun and not ended.
+    pub fn are_running(self) -> bool {
+        self.begun > self.ended
+    }
+}
+
 /// An open database. Dropped without [`Engine::close`] it is left as it is.
 pub trait Engine: Send + Sync {
     /// One thread's way in: a connection where the engine has such.
@@ -101,6 +117,11 @@ pub trait Engine: Send + Sync {
     /// What the engine counts by itself: syncs, checkpoints and the like.
     fn figures(&self) -> Vec<(&'static str, f64)> {
         Vec::new()
+    }
+
+    /// Checkpoints, where the engine tells.
+    fn checkpoints(&self) -> Option<Checkpoints> {
+        None
     }
 
     /// What a reader of its commits should know of this very run.

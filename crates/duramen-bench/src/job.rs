@@ -32,6 +32,8 @@ pub enum Step {
     Reopen,
     /// A turn of `commerce`: `rows` plans by `threads` agents.
     Commerce(Setting),
+    /// A point of `growth`.
+    Grow(Limits),
 }
 
 /// One measurement.
@@ -51,6 +53,17 @@ pub struct Job {
     pub threads: usize,
     /// Rows to write, or that are there.
     pub rows: u64,
+}
+
+/// How a point of `growth` is loaded, and when that is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// In the order of keys, or in random order.
+    pub in_key_order: bool,
+    /// A load lasts no longer.
+    pub seconds: u64,
+    /// Its files take no more.
+    pub bytes: u64,
 }
 
 /// What came of it.

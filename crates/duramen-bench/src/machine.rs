@@ -25,8 +25,18 @@ pub fn cpu_seconds() -> f64 {
 
 /// The most memory this process ever had resident, in bytes.
 pub fn resident_bytes_max() -> Option<u64> {
+    of_status("VmHWM:")
+}
+
+/// Memory of this process that no file stands behind, in bytes.
+pub fn anonymous_bytes() -> Option<u64> {
+    of_status("RssAnon:")
+}
+
+/// A line of the process's status that counts KiB, in bytes.
+fn of_status(name: &str) -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 

@@ -10,6 +10,7 @@
 
 mod args;
 mod bound;
+mod cgroup;
 mod child;
 mod commerce;
 mod compare;
@@ -17,6 +18,7 @@ mod data;
 mod drive;
 mod engine;
 mod engines;
+mod growth;
 mod job;
 mod machine;
 mod output;
@@ -50,6 +52,7 @@ fn run(words: Words) -> Result<()> {
         Command::Engines => output::table(&tables::engines()),
         Command::Child { job } => output::outcome(&workloads::run(&serde_json::from_str(&job)?)?)?,
         Command::Commerce(args) => commerce::show(&args, &commerce::run(&args)?)?,
+        Command::Growth(words) => growth::run(&words)?,
         Command::Compare(args) => report::show(&args, &compare::run(&args)?)?,
     }
     Ok(())

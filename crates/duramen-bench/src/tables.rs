@@ -36,6 +36,25 @@ const COLUMNS: &[(&str, &[&str])] = &[
     ("W6", &["queries/s"]),
     ("syncs", &["syncs each", "commits"]),
     ("W7", &["open ms", "first get ms", "first range ms", "first sum ms"]),
+    (
+        "growth",
+        &[
+            "rows",
+            "rows/s",
+            "gets/s",
+            "device bytes per user byte",
+            "bytes to write calls per user byte",
+            "bytes on disk per user byte",
+            "peak anonymous MB",
+            "open ms",
+            "slowest load commit ms",
+            "commits/s",
+            "commit p99.9 us",
+            "commit max us",
+            "commit p99.9 us alone",
+            "commit p99.9 us beside a checkpoint",
+        ],
+    ),
 ];
 
 /// A table with a heading row.
@@ -53,6 +72,28 @@ pub struct Grid {
     pub head: Vec<String>,
     /// A row an engine.
     pub rows: Vec<Vec<String>>,
+}
+
+impl Grid {
+    /// The same with a row a figure and a column an engine: for few engines and many figures.
+    pub fn turned(self) -> Grid {
+        let all: Vec<Vec<String>> = [self.head].into_iter().chain(self.rows).collect();
+        let column = |index: usize| all.iter().filter_map(|row| row.get(index).cloned()).collect();
+        let mut rows: Vec<Vec<String>> = (0..all[0].len()).map(column).collect();
+        Grid { head: rows.remove(0), rows }
+    }
+
+    /// For a terminal: all columns but the first hold figures.
+    pub fn table(self) -> Table {
+        let mut table = headed(self.head.iter().map(String::as_str));
+        for row in self.rows {
+            table.add_row(row);
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table
+    }
 }
 
 /// The figures of one workload, `W2-16` say.
@@ -81,15 +122,10 @@ pub fn columns(workload: &str) -> &'static [&'static str] {
 
 /// The table of one workload.
 pub fn of(results: &Results, workload: &str) -> Table {
-    let grid = grid(results, workload);
-    let mut table = headed(grid.head.iter().map(String::as_str));
-    for row in grid.rows {
-        table.add_row(row);
-    }
-    for index in 1..grid.head.len() - 1 {
-        if let Some(column) = table.column_mut(index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+    let mut table = grid(results, workload).table();
+    // The answer may be a sentence.
+    if let Some(column) = table.column_iter_mut().last() {
+        column.set_cell_alignment(CellAlignment::Left);
     }
     table
 }
@@ -167,6 +203,15 @@ pub fn engines() -> Table {
 mod tests {
     //! A figure that is shown wrong is a wrong figure.
     use super::*;
+
+    #[test]
+    fn a_turned_grid_has_every_cell_under_its_engine() {
+        let words = |words: [&str; 3]| words.map(str::to_owned).to_vec();
+        let grid = Grid { head: words(["W9", "a/s", "b"]), rows: vec![words(["duramen", "1", "2"])] };
+        let turned = grid.turned();
+        assert_eq!(turned.head, ["W9", "duramen"]);
+        assert_eq!(turned.rows, [["a/s", "1"], ["b", "2"]]);
+    }
 
     #[test]
     fn numbers_are_grouped_and_rounded() {

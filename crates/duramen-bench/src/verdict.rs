@@ -8,7 +8,8 @@ use crate::engines;
 use crate::results::Results;
 use crate::tables::{headed, number};
 
-const OURS: &str = "duramen";
+/// Whose verdicts these are.
+pub const OURS: &str = "duramen";
 
 /// Which side of a ratio is good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

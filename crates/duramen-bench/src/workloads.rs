@@ -2,6 +2,7 @@
 
 pub mod commits;
 mod gets;
+mod growth;
 mod load;
 mod reopen;
 mod scans;
@@ -153,5 +154,6 @@ pub fn run(job: &Job) -> Result<Outcome> {
         Step::Sums => scans::sums(&entry, job),
         Step::Doomed => load::doomed(&entry, job),
         Step::Reopen => reopen::run(&entry, job),
+        Step::Grow(limits) => growth::run(&entry, job, limits),
     }
 }

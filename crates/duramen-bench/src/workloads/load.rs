@@ -74,7 +74,8 @@ pub fn doomed(entry: &Entry, job: &Job) -> Result<Outcome> {
     Ok(Outcome::default())
 }
 
-fn put_batch(session: &mut dyn Session, rows: &Rows, batch: u64) -> Result<()> {
+/// Writes the rows of one durable transaction.
+pub fn put_batch(session: &mut dyn Session, rows: &Rows, batch: u64) -> Result<()> {
     let made = (batch * BATCH_ROWS..(batch + 1) * BATCH_ROWS).map(|row| {
         let mut value = Vec::with_capacity(VALUE_BYTES);
         rows.value(row, &mut value);

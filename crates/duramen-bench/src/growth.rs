@@ -1,0 +1,118 @@
+//! `growth`: the same few questions to databases of growing size, each in a process and, where one can be made, a memory
+//! cgroup of its own.
+//!
+//! Owns the order of the points and what is shown of them; `workloads::growth` measures one, `page` draws them.
+
+mod page;
+pub mod plan;
+
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use serde_json::json;
+
+use crate::cgroup::Group;
+use crate::child;
+use crate::engine::{Failure, Result};
+use crate::job::{Job, Limits, Outcome, Step};
+use crate::output;
+use crate::report;
+use crate::results::{Measured, Results};
+use crate::tables;
+
+pub use plan::Growth;
+use plan::Point;
+
+/// Runs and shows everything that was asked for.
+///
+/// # Errors
+/// What makes the whole run impossible; a point that fails is a result.
+pub fn run(words: &Growth) -> Result<()> {
+    let points = words.points()?;
+    let dir = words.dir.join(format!("duramen-growth-{}", std::process::id()));
+    child::fresh(&dir)?;
+    let dir = fs::canonicalize(dir)?;
+    let mut results = Results::default();
+    if let Err(why) = Group::make(words.cgroup_bytes()) {
+        results.notes.push(format!("No memory cgroup, skipped: {why}."));
+    }
+    let begun = Instant::now();
+    for point in &points {
+        let measured = measure(words, point, &dir);
+        let said = match (&measured.outcome, &measured.failed) {
+            (_, Some(failed)) => format!("FAILED: {failed}"),
+            (Some(outcome), _) if !outcome.is_right() => "WRONG ANSWER".to_owned(),
+            (Some(outcome), _) => outcome.notes.join("; "),
+            (None, None) => String::new(),
+        };
+        let (at, rows) = (begun.elapsed().as_secs(), point.rows);
+        output::progress(&format!("{at:>5} s  {rows:>11} rows  {:14} {said}", point.engine));
+        results.measured.push(measured);
+    }
+    child::remove(&dir)?;
+    show(words, &results)
+}
+
+/// One point, from an empty directory to a removed one.
+fn measure(words: &Growth, point: &Point, dir: &Path) -> Measured {
+    let dir = dir.join(&point.engine);
+    let outcome = child::fresh(&dir).and_then(|()| measure_in(words, point, &dir));
+    // Also what a killed child left: the next point needs the room.
+    let removed = child::remove(&dir);
+    let outcome = outcome.and_then(|outcome| removed.map(|()| outcome));
+    let (outcome, failed) = match outcome {
+        Ok(outcome) => (Some(outcome), None),
+        Err(failed) => (None, Some(failed.to_string())),
+    };
+    Measured { workload: point.workload(), engine: point.engine.clone(), round: 0, outcome, failed }
+}
+
+fn measure_in(words: &Growth, point: &Point, dir: &Path) -> Result<Outcome> {
+    crate::machine::settle(dir);
+    let limits = Limits {
+        in_key_order: point.in_key_order,
+        seconds: words.limit_seconds(),
+        bytes: words.limit_bytes(),
+    };
+    let job = Job {
+        engine: point.engine.clone(),
+        step: Step::Grow(limits),
+        dir: dir.to_path_buf(),
+        seed: words.seed,
+        seconds: words.seconds,
+        threads: 1,
+        rows: point.rows,
+    };
+    match Group::make(words.cgroup_bytes()) {
+        Ok(group) => child::run_inside(&group, &job)
+            .map_err(|failed| -> Failure { format!("{failed}{}", group.why_killed()).into() }),
+        Err(_) => child::run(&job).outcome,
+    }
+}
+
+fn show(words: &Growth, results: &Results) -> Result<()> {
+    let mut facts = report::facts_of_machine();
+    facts.push(report::fact_of_disk(&words.dir));
+    for fact in &facts {
+        output::line(fact);
+    }
+    for workload in results.workloads() {
+        output::table(&tables::grid(results, &workload).turned().table());
+        for (engine, notes) in results.notes_of(&workload) {
+            output::line(&format!("{engine}: {}", notes.join("; ")));
+        }
+    }
+    for note in &results.notes {
+        output::line(note);
+    }
+    let all = json!({"v": 1, "kind": "growth", "facts": facts, "results": results});
+    let json = serde_json::to_string_pretty(&all)?;
+    if let Some(path) = &words.json {
+        fs::write(path, &json)?;
+    }
+    if let Some(path) = &words.html {
+        fs::write(path, page::page(&facts, results, json))?;
+    }
+    Ok(())
+}
