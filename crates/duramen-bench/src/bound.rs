@@ -32,14 +32,18 @@ const BLOCK_BYTES: usize = 4096;
 const FILE_BYTES: u64 = 256 << 20;
 const POISON: &str = "nothing panics under this lock";
 
+/// Bytes of a record of the raw loop.
+pub fn record_bytes(strategy: Strategy) -> usize {
+    if strategy == Strategy::ZeroedDirectDsync { BLOCK_BYTES } else { VALUE_BYTES }
+}
+
 /// The raw loop: one thread, 1 KiB (4 KiB for direct writes), zero-filled.
 ///
 /// # Errors
 /// What the system said; `Unsupported` where there is no such call.
 #[allow(clippy::cast_precision_loss, reason = "nanoseconds of a call are far below 2^53")]
 pub fn raw(job: &Job, strategy: Strategy) -> Result<Outcome> {
-    let record_bytes = if strategy == Strategy::ZeroedDirectDsync { BLOCK_BYTES } else { VALUE_BYTES };
-    let mut lane = Lane::prepare(&job.dir, strategy, record_bytes, 1 << 20)?;
+    let mut lane = Lane::prepare(&job.dir, strategy, record_bytes(strategy), 1 << 20)?;
     let (mut samples, begun) = (Vec::new(), Instant::now());
     while begun.elapsed() < Duration::from_secs_f64(job.seconds) {
         samples.push(lane.write()?);

@@ -18,6 +18,7 @@ use crate::engines;
 use crate::job::{Job, Step};
 use crate::output;
 use crate::results::{Measured, Results};
+use crate::verdict::OURS;
 use crate::workloads::{LOAD_ROWS, UPDATE_ROWS, UPDATE_THREADS};
 
 pub use plan::Plan;
@@ -83,6 +84,9 @@ impl Run {
         if self.plan.wants("W7") {
             self.kills()?;
         }
+        if self.plan.wants("W8") {
+            self.stalls()?;
+        }
         if self.plan.counts_syncs {
             self.count_syncs()?;
         }
@@ -145,6 +149,18 @@ impl Run {
             }
         });
         names.iter().try_for_each(|name| child::remove(&self.folder(name, "killed")))
+    }
+
+    /// W8: ours, with the raw loops in the same rounds.
+    fn stalls(&mut self) -> Result<()> {
+        let raw = BOUNDS.iter().map(|(name, ..)| format!("raw-{name}"));
+        let ours = self.plan.engines.iter().filter(|entry| entry.name == OURS);
+        let names: Vec<String> = raw.chain(ours.map(|entry| entry.name.to_owned())).collect();
+        self.interleave("W8", &names, |run, engine, round| {
+            let job = run.job(engine, Step::Stall, "stall", run.plan.commit_seconds, 0);
+            run.measure("W8", round, &job, Place::Fresh);
+        });
+        names.iter().try_for_each(|name| child::remove(&self.folder(name, "stall")))
     }
 
     /// Syncs of W1 and of 16 threads of W2, in runs whose times do not count.

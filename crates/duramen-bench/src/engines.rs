@@ -2,7 +2,7 @@
 
 #[cfg(feature = "canopydb")]
 mod canopydb;
-mod duramen;
+pub mod duramen;
 #[cfg(feature = "fjall")]
 mod fjall;
 #[cfg(feature = "lmdb")]

@@ -32,6 +32,8 @@ pub enum Step {
     Reopen,
     /// A turn of `commerce`: `rows` plans by `threads` agents.
     Commerce(Setting),
+    /// W8.
+    Stall,
     /// A point of `growth`.
     Grow(Limits),
 }

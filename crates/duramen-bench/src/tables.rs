@@ -37,6 +37,18 @@ const COLUMNS: &[(&str, &[&str])] = &[
     ("syncs", &["syncs each", "commits"]),
     ("W7", &["open ms", "first get ms", "first range ms", "first sum ms"]),
     (
+        "W8",
+        &[
+            "p99.9 us during",
+            "p99.9 us before",
+            "max us during",
+            "max us before",
+            "commits during",
+            "MB beside",
+            "s beside",
+        ],
+    ),
+    (
         "growth",
         &[
             "rows",

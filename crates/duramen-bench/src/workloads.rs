@@ -6,6 +6,7 @@ mod growth;
 mod load;
 mod reopen;
 mod scans;
+mod stall;
 mod update;
 
 use crate::bound::{self, BOUNDS};
@@ -44,7 +45,7 @@ pub struct Definition {
 }
 
 /// All workloads. Written before anything was tuned.
-pub const DEFINITIONS: [Definition; 8] = [
+pub const DEFINITIONS: [Definition; 9] = [
     Definition {
         name: "W1",
         operation: "1 thread: a durable transaction that writes one new record",
@@ -125,6 +126,16 @@ pub const DEFINITIONS: [Definition; 8] = [
         warm_up: "the kernel's cache is warm",
         check: "all three answers, and the hash of all acknowledged rows",
     },
+    Definition {
+        name: "W8",
+        operation: "W1 before and while a checkpoint of 256 MiB of dirty pages runs; the raw loop while as much is written to another file",
+        rows: "as many as the time allows",
+        bytes: "16-24 / 1,024",
+        distribution: "new random keys",
+        snapshot: "-",
+        warm_up: "filled by transactions of 1,000 records",
+        check: "reopened; hash of all records",
+    },
 ];
 
 /// Does what a job asks.
@@ -135,6 +146,7 @@ pub fn run(job: &Job) -> Result<Outcome> {
     for (name, strategy, method) in BOUNDS {
         match (job.engine.split_once('-'), job.step) {
             (Some(("raw", of)), Step::Raw) if of == name => return bound::raw(job, strategy),
+            (Some(("raw", of)), Step::Stall) if of == name => return stall::raw(job, strategy),
             (Some(("log", of)), Step::Commits) if of == name => return bound::log(job, method),
             _ => {}
         }
@@ -155,5 +167,6 @@ pub fn run(job: &Job) -> Result<Outcome> {
         Step::Doomed => load::doomed(&entry, job),
         Step::Reopen => reopen::run(&entry, job),
         Step::Grow(limits) => growth::run(&entry, job, limits),
+        Step::Stall => stall::run(&entry, job),
     }
 }

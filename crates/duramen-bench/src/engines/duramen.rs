@@ -24,8 +24,10 @@ pub const ENTRY: Entry = Entry {
     open,
 };
 
-struct Duramen {
-    engine: engine::Engine,
+/// An open database.
+pub struct Duramen {
+    /// Of bytes in trees.
+    pub engine: engine::Engine,
     trees: Vec<TreeId>,
     told: Arc<Told>,
 }
@@ -35,20 +37,32 @@ struct Duramen {
 struct Told {
     begun: AtomicU64,
     ended: AtomicU64,
+    written_bytes: AtomicU64,
 }
 
 struct Handle<'a>(&'a Duramen);
 
 fn open(path: &Path, shape: Shape) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(open_with(path, shape, Options::default())?))
+}
+
+/// Opens with other options than everything else is measured with.
+///
+/// # Errors
+/// What the engine said.
+pub fn open_with(path: &Path, shape: Shape, options: Options) -> Result<Duramen> {
     let told = Arc::new(Told::default());
     let heard = Arc::clone(&told);
     let on_event: EventHook = Arc::new(move |event: &Event| match event {
         Event::CheckpointBegins => drop(heard.begun.fetch_add(1, Ordering::SeqCst)),
-        Event::Checkpoint { .. } => drop(heard.ended.fetch_add(1, Ordering::SeqCst)),
+        Event::Checkpoint { written_bytes, .. } => {
+            heard.written_bytes.fetch_add(*written_bytes, Ordering::SeqCst);
+            heard.ended.fetch_add(1, Ordering::SeqCst);
+        }
         _ => {}
     });
     let hooks = Hooks { on_event: Some(on_event), ..Hooks::default() };
-    let engine = engine::Engine::open(Arc::new(OsDisk::new()), path, Options::default(), hooks)?;
+    let engine = engine::Engine::open(Arc::new(OsDisk::new()), path, options, hooks)?;
     let reducer = shape.summed.then(|| Builtin::Sum.spec());
     let (trees, _) = engine.transact(Durability::Disk, |tx| {
         let mut trees = Vec::new();
@@ -61,7 +75,14 @@ fn open(path: &Path, shape: Shape) -> Result<Box<dyn Engine>> {
         }
         Ok(trees)
     })?;
-    Ok(Box::new(Duramen { engine, trees, told }))
+    Ok(Duramen { engine, trees, told })
+}
+
+impl Duramen {
+    /// Bytes that checkpoints have written since it was opened.
+    pub fn checkpoint_bytes(&self) -> u64 {
+        self.told.written_bytes.load(Ordering::SeqCst)
+    }
 }
 
 impl Engine for Duramen {
