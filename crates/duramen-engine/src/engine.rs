@@ -274,7 +274,7 @@ impl Engine {
     /// Ends without a checkpoint and without a mark, as a crash would. For simulations.
     pub fn abandon(self) {
         self.inner.left.store(true, Ordering::Release);
-        drop(self.inner.threads.lock().expect(POISON).take());
+        self.inner.stop_threads();
     }
 
     /// A full disk may hold what only the newest checkpoint but one needs, and log that nobody needs: two checkpoints
@@ -301,8 +301,15 @@ impl Engine {
 }
 
 impl Inner {
-    fn finish(&self) -> Result<()> {
+    fn stop_threads(&self) {
+        if let Mode::Write { committer, .. } = &self.mode {
+            committer.log().hurry();
+        }
         drop(self.threads.lock().expect(POISON).take());
+    }
+
+    fn finish(&self) -> Result<()> {
+        self.stop_threads();
         let Mode::Write { committer, keeper } = &self.mode else { return Ok(()) };
         if self.process != duramen_disk::process_id() || committer.poison_cause().is_some() {
             return Ok(());

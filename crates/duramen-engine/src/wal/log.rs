@@ -6,7 +6,8 @@
 //! D1, D6 and D7 rest here: see `write`, `sync` and `plan`.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use duramen_disk::{Disk, SyncMethod};
 
@@ -38,7 +39,13 @@ pub struct Log {
     syncing: Mutex<()>,
     /// Held while a segment is made: slots are created one after the other, so that none is left out.
     preparing: Mutex<()>,
+    /// Writers that wait for a segment which somebody makes at leisure.
+    hurried: Mutex<usize>,
+    hurry: Condvar,
 }
+
+/// Of the time that making a segment takes, so many parts more are rests.
+const REST_PARTS: u64 = 3;
 
 impl Log {
     /// Creates a log with one segment and an empty first frame, durable but for the directory's own name.
@@ -87,6 +94,8 @@ impl Log {
             buffer: Mutex::new(AlignedBuffer::default()),
             syncing: Mutex::new(()),
             preparing: Mutex::new(()),
+            hurried: Mutex::new(0),
+            hurry: Condvar::new(),
         }
     }
 
@@ -175,7 +184,32 @@ impl Log {
     /// `DiskFull`: nothing has changed, and the last ready segment is now kept for writes that ask for the reserve.
     pub fn prepare_spare(&self) -> Result<()> {
         let _turn = lock(&self.preparing);
-        if self.needs_spare() { self.make_spare() } else { Ok(()) }
+        if self.needs_spare() {
+            self.make_spare(&mut |busy_ns| self.rest(busy_ns * REST_PARTS))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Waits so long, or until a writer is in a hurry.
+    pub(super) fn rest(&self, ns: u64) {
+        let hurried = lock(&self.hurried);
+        let wait = self.hurry.wait_timeout_while(hurried, Duration::from_nanos(ns), |hurried| *hurried == 0);
+        drop(wait.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Ends rests from now on: somebody waits for the background to end.
+    pub fn hurry(&self) {
+        *lock(&self.hurried) += 1;
+        self.hurry.notify_all();
+    }
+
+    /// The turn to make segments, from whoever makes one now without further rests.
+    fn preparing_in_a_hurry(&self) -> MutexGuard<'_, ()> {
+        self.hurry();
+        let turn = lock(&self.preparing);
+        *lock(&self.hurried) -= 1;
+        turn
     }
 
     /// Lets the segments before the one of `keep_from` be used again.
@@ -276,11 +310,11 @@ impl Log {
             if let Some(places) = place(&record_bytes, current_room, &fresh_rooms) {
                 return Ok((places, rooms));
             }
-            let _turn = lock(&self.preparing);
+            let _turn = self.preparing_in_a_hurry();
             if self.state().usable(group.use_reserve).len() > rooms.len() {
                 continue;
             }
-            self.make_spare().map_err(|error| match error.kind() {
+            self.make_spare(&mut |_| ()).map_err(|error| match error.kind() {
                 ErrorKind::Full => LogWriteError::Full(error),
                 _ => LogWriteError::Refused(error),
             })?;
@@ -288,13 +322,13 @@ impl Log {
     }
 
     /// Prepares one segment; the caller holds the turn.
-    fn make_spare(&self) -> Result<()> {
+    fn make_spare(&self, rest: &mut dyn FnMut(u64)) -> Result<()> {
         let order = {
             let state = self.state();
             state.check()?;
             state.next_spare(&self.geometry)
         };
-        let made = self.workshop().make(order);
+        let made = self.workshop().make_with_rests(order, rest);
         let mut state = self.state();
         match made {
             Ok(segment) => {

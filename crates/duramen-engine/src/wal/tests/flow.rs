@@ -257,3 +257,14 @@ fn spares_are_prepared_and_synced_while_others_write() {
     let wanted: Vec<Vec<u8>> = (1..=300).map(|seq| content(seq, 0)).collect();
     check_replay(&disk.crash(&CrashChoice::None), &from, &wanted);
 }
+
+/// Whoever makes a segment at leisure must not let a writer wait for its rests.
+#[test]
+fn a_rest_ends_as_soon_as_somebody_is_in_a_hurry() {
+    let (log, _) = create(&disk(9), SyncMethod::Fdatasync);
+    let day_ns = 24 * 3_600_000_000_000;
+    crate::threads::side_by_side(
+        &[false, true],
+        |hurries| if hurries { log.hurry() } else { log.rest(day_ns) },
+    );
+}
