@@ -376,6 +376,7 @@ fn start_threads(keeper: &Arc<Keeper>, options: &Options) -> Result<Option<Threa
                 return;
             }
             space.let_go_of_old_roots();
+            space.store().pages.meter().free_evicted();
             space.store().pages.meter().sweep_anew();
             space.sweep();
             let spilled = space.spill_snapshots();

@@ -6,7 +6,6 @@
 
 mod epochs;
 
-use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -15,7 +14,8 @@ use crate::data_file::{DataFile, Location, Page, PageKind};
 use crate::error::Result;
 use crate::limits::{QUEUE_MEMORY_PART, WRITES_BYTES_FREE, WRITES_MEMORY_PART};
 
-use epochs::Epochs;
+use epochs::{Epochs, Evicted};
+
 pub use epochs::Pin;
 
 /// Of `memory_bytes`, nodes may take this part, in percent; the rest is for buffers and write sets.
@@ -79,9 +79,14 @@ impl Meter {
         }
     }
 
-    /// What is found in memory from here on stays until the pin goes, though others evict it.
+    /// What is found in memory from here on stays until the pin goes, though others evict it. For one lookup, not longer.
     pub fn pin(&self) -> Pin<'_> {
         self.epochs.pin()
+    }
+
+    /// The same for whoever may hold a lock that others wait for: nothing is freed when it goes.
+    pub fn pin_under_locks(&self) -> Pin<'_> {
+        self.epochs.pin_under_locks()
     }
 
     /// Whether a pin keeps what is charged to this meter.
@@ -90,8 +95,13 @@ impl Meter {
     }
 
     /// Frees what was evicted once nobody who may have found it before is still pinned.
-    pub fn free_later(&self, evicted: Arc<dyn Any + Send + Sync>) {
+    pub fn free_later(&self, evicted: Evicted) {
         self.epochs.free_later(evicted);
+    }
+
+    /// Frees what was evicted, as far as nobody looks at it.
+    pub fn free_evicted(&self) {
+        self.epochs.free();
     }
 
     /// Bytes by which nodes are over a part of their bound.
@@ -144,6 +154,7 @@ impl Meter {
 
     /// A sweep has ended.
     pub fn swept(&self) {
+        self.free_evicted();
         let next = self.sweep_floor().max(self.resident_bytes() + self.bytes_max() / SWEEP_STEP_PART);
         self.sweep_from_bytes.store(next, Ordering::Relaxed);
     }
@@ -201,7 +212,14 @@ impl Charge {
         &self.meter
     }
 
-    /// The node was evicted: it is freed as soon as nobody looks at it any more.
+    /// What was not charged any more stays after all.
+    pub fn stay(&self, bytes: usize) {
+        if self.bytes.compare_exchange(0, bytes, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.meter.resident_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// It was evicted: it is freed as soon as nobody looks at it any more.
     pub fn leave(&self) {
         let bytes = self.bytes.swap(0, Ordering::Relaxed);
         self.meter.resident_bytes.fetch_sub(bytes, Ordering::Relaxed);

@@ -163,6 +163,7 @@ impl Registry {
             let idle = take_idle(&mut shard.entries.lock().expect(POISON));
             drop(idle);
         }
+        self.pages.meter().free_evicted();
     }
 
     /// Ends every snapshot of a commit before `seq`.
@@ -220,5 +221,9 @@ impl Drop for Registration {
         let idle = if gone { take_idle(&mut entries) } else { Idle::default() };
         drop(entries);
         drop(idle);
+        if gone {
+            // Nobody may come by after this: what is left would hold itself for ever.
+            self.hold.registry.pages.meter().free_evicted();
+        }
     }
 }

@@ -67,7 +67,11 @@ impl Bitmap {
 
     /// One after the last block that is used here and free in another map.
     pub fn end_not_in(&self, other: &Bitmap) -> u64 {
-        for (index, page) in self.pages.iter().enumerate().rev() {
+        self.end_in(0..self.pages.len(), other)
+    }
+
+    fn end_in(&self, pages: Range<usize>, other: &Bitmap) -> u64 {
+        for (index, page) in self.pages[pages].iter().enumerate().rev() {
             let theirs = other.pages.get(index);
             let only = |word: usize| page.bits[word] & !theirs.map_or(0, |page| page.bits[word]);
             if let Some(word) = (0..PAGE_WORDS).rfind(|word| only(*word) != 0) {
@@ -118,8 +122,8 @@ impl Bitmap {
             page.longest_run_at_most = PAGE_BLOCKS;
             page.first_free_word = page.first_free_word.min(word_of(block));
         }
-        if block + u64::from(count) >= self.end {
-            self.end = self.end_not_in(&Bitmap::default());
+        if block < self.end && block + u64::from(count) >= self.end {
+            self.end = self.end_in(0..page_of(block) + 1, &Bitmap::default());
         }
     }
 

@@ -1,24 +1,31 @@
-//! Epochs: when a node that was taken out of memory may be freed, while readers look at nodes without counting references.
+//! Epochs: when a node that was evicted may be freed, while readers look at nodes without counting references.
 //!
-//! A reader is counted where its thread counts, under the epoch it came in. What is taken out in an epoch is freed two
+//! A reader is counted where its thread counts, under the epoch it came in. What is evicted in an epoch is freed two
 //! epochs later: the epoch goes on only once nobody is left who came in under the one before, so by then whoever could
-//! have seen it has gone.
+//! have seen it has gone. Nobody waits: whoever leaves, or sweeps, or comes by in the background frees what can go.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 const SHARD_COUNT: usize = 32;
-const POISON: &str = "nothing panics while the list of what was taken out is locked";
+const POISON: &str = "nothing panics while the list of what was evicted is locked";
+
+/// What readers found and others have evicted since.
+pub type Evicted = Arc<dyn Any + Send + Sync>;
 
 /// Readers and what waits for them.
 #[derive(Default)]
 pub struct Epochs {
     epoch: AtomicUsize,
     shards: [Shard; SHARD_COUNT],
-    taken_out: Mutex<Vec<TakenOut>>,
-    /// Whether anything was taken out and is not freed.
+    /// In order of the epochs in which it was evicted.
+    evicted: Mutex<VecDeque<(usize, Evicted)>>,
+    /// Whether anything was evicted and is not freed.
     waits: AtomicBool,
+    /// The shard in which the last look found somebody who had not left: the next look begins there.
+    blocked: AtomicUsize,
 }
 
 /// Readers by the epoch they came in, of three that can be told apart.
@@ -26,15 +33,12 @@ pub struct Epochs {
 #[repr(align(128))]
 struct Shard([AtomicUsize; 3]);
 
-struct TakenOut {
-    epoch: usize,
-    what: Arc<dyn Any + Send + Sync>,
-}
-
-/// A reader at work.
+/// A reader at work: what it finds stays until this goes, whoever evicts it.
 pub struct Pin<'a> {
     epochs: &'a Epochs,
     readers: &'a AtomicUsize,
+    /// It frees what it can when it goes.
+    frees: bool,
 }
 
 thread_local! {
@@ -45,49 +49,72 @@ thread_local! {
 }
 
 impl Epochs {
-    /// Comes in: what is found from here on stays until the pin goes, whoever takes it out.
+    /// A reader comes in. Not for longer than a lookup takes: nothing that is evicted meanwhile can be freed.
     pub fn pin(&self) -> Pin<'_> {
+        Pin { epochs: self, readers: self.count_in(), frees: true }
+    }
+
+    /// The same for whoever may hold a lock that others wait for: it frees nothing when it goes.
+    pub fn pin_under_locks(&self) -> Pin<'_> {
+        Pin { epochs: self, readers: self.count_in(), frees: false }
+    }
+
+    /// Counts this thread among the readers of the epoch; returns where.
+    fn count_in(&self) -> &AtomicUsize {
         let shard = &self.shards[SHARD.with(|shard| *shard)];
         loop {
             let epoch = self.epoch.load(Ordering::SeqCst);
             let readers = &shard.0[epoch % 3];
             readers.fetch_add(1, Ordering::SeqCst);
             if self.epoch.load(Ordering::SeqCst) == epoch {
-                return Pin { epochs: self, readers };
+                return readers;
             }
             readers.fetch_sub(1, Ordering::SeqCst);
         }
     }
 
     /// Keeps what no reader can find any more for those who have found it.
-    pub fn free_later(&self, what: Arc<dyn Any + Send + Sync>) {
-        let mut taken_out = self.taken_out.lock().expect(POISON);
-        taken_out.push(TakenOut { epoch: self.epoch.load(Ordering::SeqCst), what });
-        self.waits.store(true, Ordering::Relaxed);
+    pub fn free_later(&self, what: Evicted) {
+        let mut evicted = self.evicted.lock().expect(POISON);
+        evicted.push_back((self.epoch.load(Ordering::SeqCst), what));
+        self.waits.store(true, Ordering::SeqCst);
     }
 
     /// Frees what nobody looks at any more.
-    fn free(&self) {
+    pub fn free(&self) {
+        if !self.waits.load(Ordering::SeqCst) {
+            return;
+        }
         // Whoever comes while somebody frees goes on without.
-        let Ok(mut taken_out) = self.taken_out.try_lock() else { return };
+        let Ok(mut evicted) = self.evicted.try_lock() else { return };
+        let Some(newest) = evicted.back().map(|(epoch, _)| *epoch) else { return };
         let mut epoch = self.epoch.load(Ordering::SeqCst);
-        while taken_out.iter().any(|taken| taken.epoch + 2 > epoch) {
-            let before = (epoch + 2) % 3;
-            if self.shards.iter().any(|shard| shard.0[before].load(Ordering::SeqCst) > 0) {
-                break;
-            }
+        while epoch < newest + 2 && self.all_left((epoch + 2) % 3) {
             epoch += 1;
             self.epoch.store(epoch, Ordering::SeqCst);
         }
-        let free: Vec<TakenOut> = taken_out.extract_if(.., |taken| taken.epoch + 2 <= epoch).collect();
-        self.waits.store(!taken_out.is_empty(), Ordering::Relaxed);
-        drop(taken_out);
-        free.into_iter().for_each(|taken| drop(taken.what));
+        let count = evicted.partition_point(|(evicted_in, _)| evicted_in + 2 <= epoch);
+        let free: Vec<(usize, Evicted)> = evicted.drain(..count).collect();
+        self.waits.store(!evicted.is_empty(), Ordering::SeqCst);
+        drop(evicted);
+        drop(free);
+    }
+
+    /// Whether nobody is left of those who came in under this one of the three epochs.
+    fn all_left(&self, epoch: usize) -> bool {
+        let first = self.blocked.load(Ordering::Relaxed);
+        let somebody = (0..SHARD_COUNT)
+            .map(|at| (first + at) % SHARD_COUNT)
+            .find(|shard| self.shards[*shard].0[epoch].load(Ordering::SeqCst) > 0);
+        if let Some(shard) = somebody {
+            self.blocked.store(shard, Ordering::Relaxed);
+        }
+        somebody.is_none()
     }
 }
 
 impl Pin<'_> {
-    /// Whether it keeps what is taken out of these.
+    /// Whether it keeps what is evicted from these.
     pub fn is_of(&self, epochs: &Epochs) -> bool {
         std::ptr::eq(self.epochs, epochs)
     }
@@ -96,7 +123,7 @@ impl Pin<'_> {
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
         self.readers.fetch_sub(1, Ordering::SeqCst);
-        if self.epochs.waits.load(Ordering::Relaxed) {
+        if self.frees {
             self.epochs.free();
         }
     }
@@ -104,13 +131,13 @@ impl Drop for Pin<'_> {
 
 #[cfg(test)]
 mod tests {
-    //! What was taken out stays while somebody who came in before looks, and goes when nobody does.
+    //! What was evicted stays while somebody who came in before looks, and goes when nobody does.
     use super::*;
 
     #[test]
-    fn what_was_taken_out_outlives_those_who_came_before() {
+    fn what_was_evicted_outlives_those_who_came_before() {
         let epochs = Epochs::default();
-        let what: Arc<dyn Any + Send + Sync> = Arc::new(5_u8);
+        let what: Evicted = Arc::new(5_u8);
         let early = epochs.pin();
         epochs.free_later(Arc::clone(&what));
         drop(epochs.pin());
@@ -119,17 +146,27 @@ mod tests {
         assert_eq!(Arc::strong_count(&what), 2, "somebody may look at it");
         drop(early);
         drop(late);
-        drop(epochs.pin());
         assert_eq!(Arc::strong_count(&what), 1, "nobody can look at it");
     }
 
     #[test]
-    fn nobody_waits_for_a_reader_that_comes_later_than_what_was_taken_out() {
+    fn whoever_may_hold_locks_frees_nothing() {
+        let epochs = Epochs::default();
+        let what: Evicted = Arc::new(5_u8);
+        epochs.free_later(Arc::clone(&what));
+        drop(epochs.pin_under_locks());
+        assert_eq!(Arc::strong_count(&what), 2);
+        epochs.free();
+        assert_eq!(Arc::strong_count(&what), 1);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_reader_that_comes_later_than_what_was_evicted() {
         let epochs = Epochs::default();
         let mut kept = Vec::new();
         let mut readers = Vec::new();
         for round in 0..10_u8 {
-            let what: Arc<dyn Any + Send + Sync> = Arc::new(round);
+            let what: Evicted = Arc::new(round);
             epochs.free_later(Arc::clone(&what));
             kept.push(what);
             readers.push(epochs.pin());
@@ -139,5 +176,29 @@ mod tests {
         }
         let freed = kept.iter().filter(|what| Arc::strong_count(what) == 1).count();
         assert!(freed >= 6, "{freed} of 10, though no reader stayed for more than a round");
+    }
+
+    #[test]
+    fn many_threads_see_nothing_freed_while_they_look() {
+        let epochs = Epochs::default();
+        let found: Mutex<Option<Arc<AtomicUsize>>> = Mutex::default();
+        crate::threads::side_by_side(&[0, 1, 2], |role| {
+            for round in 0..if cfg!(miri) { 40 } else { 4000 } {
+                if role == 0 {
+                    let next = Some(Arc::new(AtomicUsize::new(round)));
+                    let before = std::mem::replace(&mut *found.lock().unwrap(), next);
+                    if let Some(before) = before {
+                        epochs.free_later(before);
+                    }
+                } else {
+                    let pin = epochs.pin();
+                    // As a reader finds a node: without a reference of its own.
+                    let seen = found.lock().unwrap().as_ref().map(Arc::downgrade);
+                    std::thread::yield_now();
+                    assert!(seen.is_none_or(|seen| seen.strong_count() > 0), "freed under a pin");
+                    drop(pin);
+                }
+            }
+        });
     }
 }

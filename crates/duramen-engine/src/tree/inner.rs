@@ -4,6 +4,7 @@
 //! separator suffix length (u16; the first child has none), suffix, location (36 bytes), entries below (u64),
 //! reduction length (u16, 0xFFFF for "not known"), reduction.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::place::{Place, Reduction};
@@ -30,8 +31,8 @@ pub struct Inner {
     separators: Arc<Separators>,
     chunks: Box<[Chunk]>,
     child_count: usize,
-    /// How long a child's reduction is, as far as was known when the children were put together.
-    reduction_bytes: usize,
+    /// How long a child's reduction is at most, as far as is known: all versions of a node learn it when one is written.
+    reduction_bytes: Arc<AtomicUsize>,
     /// Reductions of whole chunks, once somebody asked for them.
     reductions: OnceLock<Box<[OnceLock<Reduction>]>>,
 }
@@ -71,6 +72,7 @@ impl Inner {
         }
         let separators = Arc::new(separators);
         let chunks = chunks.into();
+        let reduction_bytes = Arc::new(AtomicUsize::new(reduction_bytes));
         Inner { level, separators, chunks, child_count, reduction_bytes, reductions: OnceLock::new() }
     }
 
@@ -93,7 +95,7 @@ impl Inner {
             separators,
             chunks: chunks.into(),
             child_count,
-            reduction_bytes: self.reduction_bytes,
+            reduction_bytes: Arc::clone(&self.reduction_bytes),
             reductions: OnceLock::new(),
         };
         (more == 0 || inner.cut_bytes() <= bytes_max).then_some(inner)
@@ -128,17 +130,23 @@ impl Inner {
     }
 
     /// The children of the chunk that child `index` is the first of, and the cell that keeps what they reduce to; `None` if it is
-    /// not the first of one.
-    pub fn chunk_from(&self, index: usize) -> Option<(&[Slot], &OnceLock<Reduction>)> {
+    /// not the first of one, or not all of them are before child `end`.
+    pub fn chunk_from(&self, index: usize, end: usize) -> Option<(&[Slot], &OnceLock<Reduction>)> {
         let number = self.chunk_of(index);
-        let chunk = &self.chunks[number];
+        let chunk = Some(&self.chunks[number]).filter(|chunk| chunk.first == index && chunk.end() <= end)?;
         let cells = || self.chunks.iter().map(|_| OnceLock::new()).collect();
-        (chunk.first == index).then(|| (&*chunk.slots, &self.reductions.get_or_init(cells)[number]))
+        Some((&chunk.slots, &self.reductions.get_or_init(cells)[number]))
     }
 
     /// All children in order.
     pub fn slots(&self) -> impl Iterator<Item = &Slot> {
         self.chunks.iter().flat_map(|chunk| chunk.slots.iter())
+    }
+
+    /// The children that no other version of this node shares, about: another one may go at this moment.
+    pub fn slots_of_its_own(&self) -> impl Iterator<Item = &Slot> {
+        let own = self.chunks.iter().filter(|chunk| Arc::strong_count(&chunk.slots) == 1);
+        own.flat_map(|chunk| chunk.slots.iter())
     }
 
     /// The separators between the children.
@@ -155,7 +163,7 @@ impl Inner {
 
     /// Bytes its page will take, about: reductions may not be known yet.
     pub fn page_bytes_about(&self) -> usize {
-        let reduction = self.reduction_bytes.max(USUAL_REDUCTION_BYTES);
+        let reduction = self.reduction_bytes.load(Ordering::Relaxed).max(USUAL_REDUCTION_BYTES);
         let separators = self.separators.prefix().len() + self.separators.suffix_bytes();
         PAGE_HEADER_BYTES + FIXED_BYTES + separators + self.child_count * (child_cost(None) + reduction)
     }
@@ -164,12 +172,14 @@ impl Inner {
     pub fn cut_bytes(&self) -> usize {
         let separators =
             self.separators.len() * self.separators.prefix().len() + self.separators.suffix_bytes();
-        self.child_count * (child_cost(None) + self.reduction_bytes) + separators
+        self.child_count * (child_cost(None) + self.reduction_bytes.load(Ordering::Relaxed)) + separators
     }
 
     /// The page image; every child must have a place.
     pub fn to_page(&self, generation: u64, places: &[Place]) -> Page {
         assert_eq!(places.len(), self.child_count, "every child has a place before its parent is written");
+        let longest = places.iter().filter_map(|place| Some(place.reduction.bytes()?.len())).max();
+        self.reduction_bytes.fetch_max(longest.unwrap_or_default(), Ordering::Relaxed);
         let prefix = self.separators.prefix();
         let payload = FIXED_BYTES
             + prefix.len()
@@ -248,7 +258,8 @@ impl Chunk {
             return slots;
         }
         let mut next = 0;
-        let mut all = Vec::with_capacity(3 * slots.len());
+        let mut all =
+            Vec::with_capacity(slots.len() + changed.iter().map(|(_, pieces)| pieces.len()).sum::<usize>());
         for (index, pieces) in changed {
             all.extend_from_slice(&slots[next..index - self.first]);
             all.extend(pieces.iter().map(|piece| piece.slot.clone()));

@@ -103,6 +103,13 @@ struct Base {
     charge: Charge,
 }
 
+impl Base {
+    /// What it is charged as.
+    fn bytes(&self) -> usize {
+        self.page.memory_bytes() + size_of::<Base>()
+    }
+}
+
 impl Leaf {
     /// Builds a leaf of sorted entries; `generation` is the commit that makes it.
     pub fn build(pages: &Pages, entries: &[Entry<'_>], generation: u64) -> Leaf {
@@ -198,6 +205,8 @@ impl Leaf {
         let values = edits.iter().filter_map(|edit| Some(self.value(edit.at.ok()?)));
         dropped.extend(values.filter(|value| value.big).map(|value| value.bytes.to_vec()));
         let base = Arc::clone(&self.base);
+        // Should this leaf be evicted just now, its page stays all the same.
+        base.charge.stay(base.bytes());
         Some(Leaf { base, heads, patch: Some(patch), reductions: OnceLock::new() })
     }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use super::inner::Inner;
 use super::leaf::{Entry, Leaf};
 use super::place::{Place, Reduction};
+use super::slot::Slot;
 use crate::data_file::{Location, PageKind};
 use crate::error::{Error, Result};
 use crate::ids::CommitSeq;
@@ -159,8 +160,9 @@ impl Node {
     /// It was evicted: it is charged to nobody while the last reader looks at it.
     pub fn leave_memory(&self) {
         self.charge.leave();
-        if let Body::Leaf(leaf) = &self.body {
-            leaf.leave_memory();
+        match &self.body {
+            Body::Leaf(leaf) => leaf.leave_memory(),
+            Body::Inner(inner) => inner.slots_of_its_own().for_each(Slot::leave_memory),
         }
     }
 

@@ -1,12 +1,14 @@
-//! Lookup by key and by position. No lock, no shared write; one page read per level at most.
+//! Lookup by key and by position. No lock; nothing is written that all readers share; one page read per level at most.
 
-use super::node::Body;
+use std::sync::Arc;
+
+use super::node::{Body, Node};
 use super::slot::Slot;
 use super::{KeyRange, StoredValue};
 use crate::error::Result;
 use crate::page_cache::Pages;
 
-/// Looks `key` up and hands its value, still in its leaf, to `use_value`.
+/// Looks `key` up and hands its value, still in its leaf, to `use_value`, which may take its time.
 ///
 /// # Errors
 /// `Corrupt` or `Io` if a page on the way cannot be read.
@@ -17,16 +19,19 @@ pub fn find<T>(
     use_value: impl FnOnce(StoredValue<'_>) -> T,
 ) -> Result<Option<T>> {
     let Some(root) = root else { return Ok(None) };
+    let node = leaf_of(pages, root, key)?;
+    let Body::Leaf(leaf) = node.body() else { unreachable!("a path ends with a leaf") };
+    Ok(leaf.find(key).ok().map(|index| use_value(leaf.value(index))))
+}
+
+/// The leaf that `key` belongs to, with a reference of its own: nothing that others evict waits for whoever looks at it.
+fn leaf_of(pages: &Pages, root: &Slot, key: &[u8]) -> Result<Arc<Node>> {
     let pin = pages.meter().pin();
-    let mut node = root.load_in(pages, false, &pin)?;
-    loop {
-        node = match node.body() {
-            Body::Leaf(leaf) => {
-                return Ok(leaf.find(key).ok().map(|index| use_value(leaf.value(index))));
-            }
-            Body::Inner(inner) => inner.slot(inner.separators().child_of(key)).load_in(pages, false, &pin)?,
-        };
+    let mut slot = root;
+    while let Body::Inner(inner) = slot.load_in(pages, false, &pin)?.body() {
+        slot = inner.slot(inner.separators().child_of(key));
     }
+    slot.share_in(pages, &pin)
 }
 
 /// How many keys are before `key`.
@@ -88,12 +93,12 @@ pub fn nth<T>(
                 return Ok(Some(use_entry(leaf.entry(at).key(), leaf.value(at))));
             }
             Body::Inner(inner) => {
-                let mut child = 0;
-                while left >= inner.slot(child).count {
-                    left -= inner.slot(child).count;
-                    child += 1;
-                }
-                inner.slot(child).load_in(pages, false, &pin)?
+                let child = inner.slots().find(|slot| {
+                    let is_here = left < slot.count;
+                    left -= if is_here { 0 } else { slot.count };
+                    is_here
+                });
+                child.expect("a node counts what its children do").load_in(pages, false, &pin)?
             }
         };
     }

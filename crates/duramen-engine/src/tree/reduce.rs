@@ -8,10 +8,10 @@ use super::big::BigRef;
 use super::leaf::{Leaf, RUN_ENTRIES, StoredValue};
 use super::node::{Body, Node};
 use super::place::Reduction;
-use super::reducer::{Fold, Reducer, one_into};
+use super::reducer::{Fold, Reducer};
 use super::slot::Slot;
 use crate::error::{Error, Result};
-use crate::page_cache::{Pages, Pin};
+use crate::page_cache::Pages;
 
 /// Longer reductions of runs in leaves are not remembered: there are many of them, and they are not charged as memory.
 const RUN_REDUCTION_BYTES_MAX: usize = 64;
@@ -29,7 +29,6 @@ pub struct Reduced {
 
 struct Walk<'a> {
     pages: &'a Pages,
-    pin: &'a Pin<'a>,
     reducer: &'a dyn Reducer,
     fold: Fold<'a>,
     nodes_touched: u64,
@@ -40,9 +39,9 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(pages: &'a Pages, pin: &'a Pin<'a>, reducer: &'a dyn Reducer) -> Walk<'a> {
+    fn new(pages: &'a Pages, reducer: &'a dyn Reducer) -> Walk<'a> {
         let (fold, key) = (Fold::new(reducer), Vec::new());
-        Walk { pages, pin, reducer, fold, nodes_touched: 0, count: 0, key, remembers: true }
+        Walk { pages, reducer, fold, nodes_touched: 0, count: 0, key, remembers: true }
     }
 }
 
@@ -57,8 +56,7 @@ pub fn reduce(
     range: &KeyRange,
 ) -> Result<Reduced> {
     let Some(root) = root.filter(|_| !range.is_empty()) else { return Ok(Reduced::default()) };
-    let pin = pages.meter().pin();
-    let mut walk = Walk::new(pages, &pin, reducer);
+    let mut walk = Walk::new(pages, reducer);
     let from = (!range.from.is_empty()).then_some(range.from.as_slice());
     walk.slot(root, from, range.to.as_deref())?;
     Ok(Reduced { nodes_touched: walk.nodes_touched, count: walk.count, value: walk.fold.finish() })
@@ -72,8 +70,7 @@ pub fn node_reduction<'n>(pages: &Pages, node: &'n Node, reducer: &dyn Reducer) 
     if let Some(known) = node.reduction().get() {
         return Ok(known.bytes().unwrap_or_default());
     }
-    let pin = pages.meter().pin();
-    let mut walk = Walk::new(pages, &pin, reducer);
+    let mut walk = Walk::new(pages, reducer);
     walk.inside(node, None, None)?;
     let value = walk.fold.finish().ok_or_else(|| Error::invalid("an empty node has no reduction"))?;
     Ok(node.reduction().get_or_init(|| Reduction::of(&value)).bytes().unwrap_or_default())
@@ -84,8 +81,7 @@ pub fn node_reduction<'n>(pages: &Pages, node: &'n Node, reducer: &dyn Reducer) 
 /// # Errors
 /// As [`reduce`].
 pub fn fresh_reduction(pages: &Pages, node: &Node, reducer: &dyn Reducer) -> Result<Vec<u8>> {
-    let pin = pages.meter().pin();
-    let mut walk = Walk { remembers: false, ..Walk::new(pages, &pin, reducer) };
+    let mut walk = Walk { remembers: false, ..Walk::new(pages, reducer) };
     walk.inside(node, None, None)?;
     walk.fold.finish().ok_or_else(|| Error::invalid("an empty node has no reduction"))
 }
@@ -98,13 +94,14 @@ impl Walk<'_> {
                 return added;
             }
         }
-        let node = slot.load_in(self.pages, false, self.pin)?;
+        // With a reference of its own and no pin: a walk may read every page below, and what is evicted meanwhile must go.
+        let node = slot.load(self.pages, false)?;
         if from.is_none() && to.is_none() {
             self.nodes_touched += u64::from(node.reduction().get().is_none());
-            return self.fold.add(node_reduction(self.pages, node, self.reducer)?);
+            return self.fold.add(node_reduction(self.pages, &node, self.reducer)?);
         }
         self.nodes_touched += 1;
-        self.inside(node, from, to)
+        self.inside(&node, from, to)
     }
 
     fn inside(&mut self, node: &Node, from: Option<&[u8]>, to: Option<&[u8]>) -> Result<()> {
@@ -124,8 +121,9 @@ impl Walk<'_> {
                     let to_here = to.filter(|_| child == last);
                     // Children up to here are whole.
                     let end = if to.is_none() { inner.len() } else { last };
-                    let chunk = inner.chunk_from(child).filter(|(slots, _)| child + slots.len() <= end);
-                    if let Some((slots, cell)) = chunk.filter(|_| from.is_none() && self.remembers) {
+                    let may_be_whole = from.is_none() && self.remembers;
+                    let chunk = may_be_whole.then(|| inner.chunk_from(child, end)).flatten();
+                    if let Some((slots, cell)) = chunk {
                         self.chunk(slots, cell)?;
                         child += slots.len();
                     } else {
@@ -175,7 +173,7 @@ impl Walk<'_> {
         if let Some(known) = cell.get().and_then(Reduction::bytes) {
             return self.fold.add(known);
         }
-        let mut walk = Walk::new(self.pages, self.pin, self.reducer);
+        let mut walk = Walk::new(self.pages, self.reducer);
         join(&mut walk)?;
         self.nodes_touched += walk.nodes_touched;
         let value = walk.fold.finish().ok_or_else(|| Error::invalid("an empty node has no reduction"))?;
@@ -196,7 +194,7 @@ impl Walk<'_> {
                     if reads_keys {
                         leaf.key_into(index, key);
                     }
-                    one_into(reducer, key, bytes, one)
+                    reducer.one(key, bytes, one)
                 }
                 StoredValue { big: true, bytes } => BigRef::decode(bytes).and_then(|value| {
                     let made =

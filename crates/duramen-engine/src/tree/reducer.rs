@@ -3,8 +3,9 @@
 mod combined;
 
 use std::any::Any;
+use std::cell::Cell;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use crate::error::{Code, Error, Result};
@@ -131,55 +132,75 @@ impl Reducer for Builtin {
 /// Joins reductions from left to right, keeping user code's failures inside the call that caused them. Its buffers
 /// are used again and again: a fold over many entries allocates nothing.
 pub struct Fold<'a> {
-    reducer: &'a dyn Reducer,
+    reducer: Asked<'a>,
     empty: bool,
     sum: Vec<u8>,
     next: Vec<u8>,
     one: Vec<u8>,
 }
 
+/// A reducer, and whether it is at work: a panic is its own then, and the engine's otherwise.
+pub struct Asked<'a> {
+    reducer: &'a dyn Reducer,
+    at_work: Cell<bool>,
+}
+
+impl Asked<'_> {
+    /// Appends the reduction of one entry to an empty buffer.
+    pub fn one(&self, key: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        self.at_work.set(true);
+        let made = self.reducer.one(key, value, out);
+        self.at_work.set(false);
+        made.map_err(|reason| Error::invalid(format!("the reducer refused an entry: {reason}")))?;
+        check_length(out)
+    }
+
+    fn join(&self, left: &[u8], right: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        self.at_work.set(true);
+        self.reducer.join(left, right, out);
+        self.at_work.set(false);
+        check_length(out)
+    }
+
+    /// A panic of the reducer becomes an error of this call; one of the engine goes on.
+    fn guarded(&self, run: impl FnOnce() -> Result<()>) -> Result<()> {
+        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+            if !self.at_work.take() {
+                resume_unwind(panic);
+            }
+            Err(Error::new(Code::ReducerPanicked, format!("a reducer panicked: {}", words(&*panic))))
+        })
+    }
+}
+
 impl<'a> Fold<'a> {
     /// Of nothing yet.
     pub fn new(reducer: &'a dyn Reducer) -> Fold<'a> {
+        let reducer = Asked { reducer, at_work: Cell::new(false) };
         Fold { reducer, empty: true, sum: Vec::new(), next: Vec::new(), one: Vec::new() }
     }
 
     /// Adds a reduction on the right.
     pub fn add(&mut self, right: &[u8]) -> Result<()> {
-        guarded(|| self.join(right))
+        let Fold { reducer, empty, sum, next, .. } = self;
+        reducer.guarded(|| add(reducer, empty, (sum, next), right))
     }
 
-    /// Adds one after the other on the right: of each, `next` appends the reduction to a buffer, asking the reducer, until it
+    /// Adds one after the other on the right: of each, `make` appends the reduction to a buffer, asking the reducer, until it
     /// says that there is none.
     pub fn add_all(
         &mut self,
-        mut next: impl FnMut(&dyn Reducer, &mut Vec<u8>) -> Option<Result<()>>,
+        mut make: impl FnMut(&Asked<'_>, &mut Vec<u8>) -> Option<Result<()>>,
     ) -> Result<()> {
-        let mut one = std::mem::take(&mut self.one);
-        let added = guarded(|| {
+        let Fold { reducer, empty, sum, next, one } = self;
+        reducer.guarded(|| {
             loop {
                 one.clear();
-                let Some(made) = next(self.reducer, &mut one) else { return Ok(()) };
+                let Some(made) = make(reducer, one) else { return Ok(()) };
                 made?;
-                self.join(&one)?;
+                add(reducer, empty, (sum, next), one)?;
             }
-        });
-        self.one = one;
-        added
-    }
-
-    fn join(&mut self, right: &[u8]) -> Result<()> {
-        if self.empty {
-            check_length(right)?;
-            self.empty = false;
-            self.sum.extend_from_slice(right);
-            return Ok(());
-        }
-        self.next.clear();
-        self.reducer.join(&self.sum, right, &mut self.next);
-        check_length(&self.next)?;
-        std::mem::swap(&mut self.sum, &mut self.next);
-        Ok(())
+        })
     }
 
     /// What came of it; `None` of nothing.
@@ -188,18 +209,28 @@ impl<'a> Fold<'a> {
     }
 }
 
+fn add(
+    reducer: &Asked<'_>,
+    empty: &mut bool,
+    (sum, next): (&mut Vec<u8>, &mut Vec<u8>),
+    right: &[u8],
+) -> Result<()> {
+    if std::mem::take(empty) {
+        sum.extend_from_slice(right);
+        return Ok(());
+    }
+    next.clear();
+    reducer.join(sum, right, next)?;
+    std::mem::swap(sum, next);
+    Ok(())
+}
+
 /// The reduction of one entry.
 pub fn one(reducer: &dyn Reducer, key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
     let mut out = Vec::new();
-    guarded(|| one_into(reducer, key, value, &mut out))?;
+    let asked = Asked { reducer, at_work: Cell::new(false) };
+    asked.guarded(|| asked.one(key, value, &mut out))?;
     Ok(out)
-}
-
-/// Appends the reduction of one entry to an empty buffer; for use inside [`Fold::add_all`].
-pub fn one_into(reducer: &dyn Reducer, key: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<()> {
-    let made = reducer.one(key, value, out);
-    made.map_err(|reason| Error::invalid(format!("the reducer refused an entry: {reason}")))?;
-    check_length(out)
 }
 
 fn check_length(reduction: &[u8]) -> Result<()> {
@@ -208,13 +239,6 @@ fn check_length(reduction: &[u8]) -> Result<()> {
     }
     let length = reduction.len();
     Err(Error::invalid(format!("a reduction of {length} bytes; the limit is {REDUCTION_BYTES_MAX}")))
-}
-
-/// Runs code of the user: a panic in it becomes an error of this call.
-fn guarded(run: impl FnOnce() -> Result<()>) -> Result<()> {
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-        Err(Error::new(Code::ReducerPanicked, format!("a reducer panicked: {}", words(&*panic))))
-    })
 }
 
 fn words(panic: &(dyn Any + Send)) -> &str {

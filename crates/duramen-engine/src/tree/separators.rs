@@ -57,12 +57,11 @@ impl Separators {
     }
 
     fn copy(&self, which: Range<usize>, bytes: &mut Vec<u8>, ends: &mut Vec<u32>) {
-        let start = self.start(which.start);
-        let moved = position(bytes).wrapping_sub(start);
-        let new_ends = self.ends[which].iter().map(|end| end.wrapping_add(moved));
-        ends.extend(new_ends);
-        let end = ends.last().map_or(start, |end| end.wrapping_sub(moved)).max(start);
+        let (start, end) = (self.start(which.start), self.start(which.end));
+        // Keys are only added: none moves to the front.
+        let moved = position(bytes) - start;
         bytes.extend_from_slice(&self.bytes[start as usize..end as usize]);
+        ends.extend(self.ends[which].iter().map(|end| end + moved));
     }
 
     fn start(&self, index: usize) -> u32 {
@@ -127,7 +126,7 @@ impl Separators {
 }
 
 fn position(bytes: &[u8]) -> u32 {
-    u32::try_from(bytes.len()).expect("an inner node is below 64 KiB (limits.rs)")
+    u32::try_from(bytes.len()).expect("an inner node is far below 4 GiB (limits.rs)")
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! the only owner of it. Readers look at a child under a [`Pin`], without writing anything that other threads read.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -44,7 +45,7 @@ impl Slot {
     fn new(meter: &Arc<Meter>, count: u64, child: Option<Arc<Node>>, place: Option<Place>) -> Slot {
         let bytes = size_of::<Hold>() + place.as_ref().map_or(0, |place| place.reduction.heap_bytes());
         let hold = Hold {
-            child: AtomicPtr::new(child.map_or(ptr::null_mut(), owned)),
+            child: AtomicPtr::new(child.map_or(ptr::null_mut(), |child| Arc::into_raw(child).cast_mut())),
             charge: Charge::new(meter, bytes, 0),
             place: place.map_or_else(OnceLock::new, OnceLock::from),
         };
@@ -71,20 +72,23 @@ impl Slot {
         Ok(Slot::new(pages.meter(), node.count(), Some(node), Some(place)))
     }
 
-    /// Whether the child is in memory.
+    /// Whether the child is in memory. Who sees that it is not sees its place, too: an eviction notes that first.
     pub fn is_resident(&self) -> bool {
-        !self.hold.child.load(Ordering::Relaxed).is_null()
+        !self.hold.child.load(Ordering::Acquire).is_null()
     }
 
     /// The child, if it is in memory, for as long as the pin and this slot stay.
     pub fn peek_in<'a>(&'a self, pin: &'a Pin<'_>) -> Option<&'a Node> {
-        self.lent(pin, self.child())
+        self.child(pin)?.lent()
     }
 
     /// The child, if it is in memory.
     pub fn peek(&self) -> Option<Arc<Node>> {
-        let pin = self.hold.charge.meter().pin();
-        self.shared(&pin, self.child())
+        if !self.is_resident() {
+            return None;
+        }
+        let pin = self.hold.charge.meter().pin_under_locks();
+        self.child(&pin).map(Found::shared)
     }
 
     /// The child for as long as the pin and this slot stay, read from disk if need be. A `cold` read leaves it first in line
@@ -96,37 +100,45 @@ impl Slot {
             }
             return Ok(node);
         }
-        let child = self.install(self.read(pages, cold)?);
-        Ok(self.lent(pin, child).expect("a child just read"))
+        Ok(self.install(self.read(pages, cold)?, pin).lent().expect("a child just read"))
+    }
+
+    /// A reference of one's own to the child, read from disk if it was evicted just now.
+    pub fn share_in(&self, pages: &Pages, pin: &Pin<'_>) -> Result<Arc<Node>> {
+        self.child(pin).map_or_else(|| self.load(pages, false), |found| Ok(found.shared()))
     }
 
     /// The child, read from disk if need be.
     pub fn load(&self, pages: &Pages, cold: bool) -> Result<Arc<Node>> {
-        let pin = self.hold.charge.meter().pin();
-        if let Some(node) = self.shared(&pin, self.child()) {
+        if let Some(node) = self.peek() {
             if !cold {
                 node.touch();
             }
             return Ok(node);
         }
-        let child = self.install(self.read(pages, cold)?);
-        Ok(self.shared(&pin, child).expect("a child just read"))
+        let node = self.read(pages, cold)?;
+        let pin = self.hold.charge.meter().pin_under_locks();
+        Ok(self.install(node, &pin).shared())
     }
 
-    fn child(&self) -> *mut Node {
-        self.hold.child.load(Ordering::SeqCst)
+    /// What the slot holds now.
+    fn child<'a>(&'a self, pin: &'a Pin<'_>) -> Option<Found<'a>> {
+        assert!(self.hold.charge.meter().keeps(pin), "a pin of another database");
+        let child = self.hold.child.load(Ordering::SeqCst);
+        (!child.is_null()).then_some(Found { child, kept: PhantomData })
     }
 
-    /// Puts a child that was read where it belongs, unless somebody else did so meanwhile; returns the one that is there. The
-    /// caller is pinned.
-    fn install(&self, node: Arc<Node>) -> *mut Node {
-        let child = owned(node);
+    /// Puts a child that was read where it belongs, unless somebody else did so meanwhile; returns the one that is there.
+    fn install<'a>(&'a self, node: Arc<Node>, pin: &'a Pin<'_>) -> Found<'a> {
+        assert!(self.hold.charge.meter().keeps(pin), "a pin of another database");
+        let child = Arc::into_raw(node).cast_mut();
         let nobody = ptr::null_mut();
+        let kept = PhantomData;
         match self.hold.child.compare_exchange(nobody, child, Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(_) => child,
+            Ok(_) => Found { child, kept },
             Err(there) => {
-                disowned(child);
-                there
+                drop(owner_of(child));
+                Found { child: there, kept }
             }
         }
     }
@@ -137,31 +149,6 @@ impl Slot {
             Some(node) => Ok(node),
             None => self.read(pages, true),
         }
-    }
-
-    /// A child that this slot owned after the pin was made.
-    #[allow(unsafe_code, reason = "readers count no references: decision 0009")]
-    fn lent<'a>(&'a self, pin: &'a Pin<'_>, child: *const Node) -> Option<&'a Node> {
-        self.check(pin);
-        // SAFETY: a pointer that is not null came from `Arc::into_raw`, and the hold owned that reference when it was
-        // loaded. It is given up in two ways: by an eviction, which leaves it to the epochs, and those keep it while
-        // `pin` is there; or by the drop of the hold, which this slot keeps for `'a`.
-        unsafe { child.as_ref() }
-    }
-
-    /// A reference of one's own to a child that this slot owned after the pin was made.
-    #[allow(unsafe_code, reason = "readers count no references: decision 0009")]
-    fn shared(&self, pin: &Pin<'_>, child: *const Node) -> Option<Arc<Node>> {
-        self.check(pin);
-        // SAFETY: as in `lent`, the reference that the hold or the epochs own is there while this counts another.
-        (!child.is_null()).then(|| unsafe {
-            Arc::increment_strong_count(child);
-            Arc::from_raw(child)
-        })
-    }
-
-    fn check(&self, pin: &Pin<'_>) {
-        assert!(self.hold.charge.meter().keeps(pin), "a pin of another database");
     }
 
     fn read(&self, pages: &Pages, cold: bool) -> Result<Arc<Node>> {
@@ -179,9 +166,8 @@ impl Slot {
     /// The child's place, if it has one.
     pub fn place(&self) -> Option<Place> {
         let own = || self.hold.place.get().cloned();
-        let pin = self.hold.charge.meter().pin();
         // Asked again at the end: whoever evicts the child in between has noted the place here first.
-        own().or_else(|| self.peek_in(&pin).and_then(|node| node.place().cloned())).or_else(own)
+        own().or_else(|| self.peek().and_then(|node| node.place().cloned())).or_else(own)
     }
 
     /// Hands the child's reduction to `use_it`, if it is known without a look into the child.
@@ -189,14 +175,13 @@ impl Slot {
         if let Some(known) = self.hold.place.get().and_then(|place| place.reduction.bytes()) {
             return Some(use_it(known));
         }
-        let pin = self.hold.charge.meter().pin();
+        let pin = self.hold.charge.meter().pin_under_locks();
         self.peek_in(&pin)?.reduction().get()?.bytes().map(use_it)
     }
 
     /// Lets go of the child if it can be read again.
     pub fn evict(&self) {
-        let pin = self.hold.charge.meter().pin();
-        let Some(node) = self.peek_in(&pin) else { return };
+        let Some(node) = self.peek() else { return };
         if self.hold.place.get().is_none() {
             match node.place() {
                 // Losing a race to set the same place is no harm.
@@ -204,9 +189,17 @@ impl Slot {
                 None => return,
             }
         }
-        if let Some(node) = disowned(self.hold.child.swap(ptr::null_mut(), Ordering::SeqCst)) {
+        drop(node);
+        if let Some(node) = owner_of(self.hold.child.swap(ptr::null_mut(), Ordering::SeqCst)) {
             node.leave_memory();
             self.hold.charge.meter().free_later(node);
+        }
+    }
+
+    /// The node it belongs to was evicted: if no other version of that node shares it, it is charged to nobody any more.
+    pub fn leave_memory(&self) {
+        if Arc::strong_count(&self.hold) == 1 {
+            self.hold.charge.leave();
         }
     }
 
@@ -234,18 +227,38 @@ impl Slot {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        drop(disowned(*self.child.get_mut()));
+        drop(owner_of(*self.child.get_mut()));
     }
 }
 
-/// A reference as a hold owns it.
-fn owned(node: Arc<Node>) -> *mut Node {
-    Arc::into_raw(node).cast_mut()
+/// A child that a slot held after a pin was made. Two things keep it for `'a`: the pin, should the child be evicted, for an eviction
+/// leaves its reference to the epochs; and the slot, whose hold owns that reference otherwise.
+struct Found<'a> {
+    child: *const Node,
+    kept: PhantomData<&'a Node>,
 }
 
-/// What a hold owned and gives up: nobody finds it there any more.
 #[allow(unsafe_code, reason = "readers count no references: decision 0009")]
-fn disowned(child: *mut Node) -> Option<Arc<Node>> {
-    // SAFETY: it came from `owned`, and the caller is the one who took it out of its hold, or never put it there.
+impl<'a> Found<'a> {
+    /// The node itself.
+    fn lent(self) -> Option<&'a Node> {
+        // SAFETY: made by `Slot::child` and `Slot::install` only, of a pointer from `Arc::into_raw`; it lives for `'a`.
+        unsafe { self.child.as_ref() }
+    }
+
+    /// A reference of one's own.
+    fn shared(self) -> Arc<Node> {
+        // SAFETY: as in `lent`; the reference that the hold or the epochs own is there while this counts another.
+        unsafe {
+            Arc::increment_strong_count(self.child);
+            Arc::from_raw(self.child)
+        }
+    }
+}
+
+/// The reference that a hold owned: for whoever has just taken the pointer out of its hold, or has not put it there.
+#[allow(unsafe_code, reason = "readers count no references: decision 0009")]
+fn owner_of(child: *mut Node) -> Option<Arc<Node>> {
+    // SAFETY: the pointer is null or from `Arc::into_raw`, and nobody else finds it any more to do the same.
     (!child.is_null()).then(|| unsafe { Arc::from_raw(child) })
 }

@@ -283,7 +283,7 @@ fn changes_in_bulk_make_the_same_tree() {
 /// Also for Miri, which looks at each access to memory (docs/testing.md).
 #[test]
 fn readers_look_at_nodes_that_others_evict() {
-    let row_count: u16 = if cfg!(miri) { 30 } else { 200 };
+    let (row_count, reads) = if cfg!(miri) { (30, 12) } else { (200, 2000) };
     let disk = MemDisk::new(1);
     let pages = pages(&disk);
     let key = |n: u16| n.wrapping_mul(0x9E37).to_be_bytes().to_vec();
@@ -294,15 +294,16 @@ fn readers_look_at_nodes_that_others_evict() {
     drop(sink);
     let resident_bytes = pages.meter().resident_bytes();
     side_by_side(&[0, 1, 2, 3], |role| {
-        if role == 3 {
-            (0..row_count / 10).for_each(|_| {
+        let mut from = 60 * role % row_count;
+        // Until some were read again, which others had evicted.
+        while pages.meter().pages_read() < reads {
+            if role == 3 {
                 sweep(&root, &[], &|| false);
                 std::thread::yield_now();
-            });
-            return;
-        }
-        for n in (0..row_count).step_by(7) {
-            let n = (n + 60 * role) % row_count;
+                continue;
+            }
+            let n = from;
+            from = (from + 7) % row_count;
             let found = find(&pages, Some(&root), &key(n), |value| value.bytes.to_vec()).unwrap();
             assert_eq!(found, Some(n.to_be_bytes().repeat(8)));
             if n.is_multiple_of(5) {
@@ -312,12 +313,142 @@ fn readers_look_at_nodes_that_others_evict() {
             }
         }
     });
+    // What is evicted is charged to nobody from that moment, though a reader may still look at it.
+    let pin = pages.meter().pin();
     while root.is_resident() {
         sweep(&root, &[], &|| false);
     }
-    // What was evicted is charged to nobody at once: only the root's own slot is still there.
     let left = pages.meter().resident_bytes();
     assert!(left < 300 && left < resident_bytes / 8, "{left} of {resident_bytes} bytes");
+    drop(pin);
+    assert_eq!(pages.meter().resident_bytes(), left);
+}
+
+/// A reducer, or whoever is shown a value, may take its time: what is evicted meanwhile must not pile up.
+#[test]
+fn nothing_evicted_waits_for_code_of_the_user() {
+    struct Watches<'a> {
+        other: &'a Slot,
+        meter: &'a crate::page_cache::Meter,
+    }
+    impl Watches<'_> {
+        fn evicted_is_freed(&self) {
+            if let Some(node) = self.other.peek() {
+                let node = Arc::downgrade(&{ node });
+                self.other.evict();
+                self.meter.free_evicted();
+                assert!(node.upgrade().is_none(), "it waits");
+            }
+        }
+    }
+    impl Reducer for Watches<'_> {
+        fn one(&self, _: &[u8], _: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+            self.evicted_is_freed();
+            out.push(1);
+            Ok(())
+        }
+        fn join(&self, left: &[u8], _: &[u8], out: &mut Vec<u8>) {
+            out.extend_from_slice(left);
+        }
+    }
+    let disk = MemDisk::new(1);
+    let pages = pages(&disk);
+    let rows: BTreeMap<_, _> = (0..200u8).map(|n| (vec![n], Some(vec![n; 16]))).collect();
+    let (root, other) = (apply(&pages, None, &rows).unwrap(), apply(&pages, None, &rows).unwrap());
+    let mut sink = Sequential { pages: &pages, next_block: 0, nodes: Vec::new() };
+    write_tree(&pages, &other, None, &mut sink).unwrap();
+    drop(sink);
+    let watches = Watches { other: &other, meter: pages.meter() };
+    reduce(&pages, Some(&root), &watches, &KeyRange::all()).unwrap();
+    assert!(!other.is_resident(), "the reducer was asked");
+    other.load(&pages, false).unwrap();
+    find(&pages, Some(&root), &[7], |_| watches.evicted_is_freed()).unwrap();
+    assert!(!other.is_resident(), "the value was shown");
+}
+
+/// Nodes of many chunks, which the tiny ones elsewhere are not.
+#[test]
+fn large_inner_nodes_equal_a_map() {
+    let disk = MemDisk::new(1);
+    let pages = pages(&disk);
+    let geometry = Geometry { inner_bytes_max: 16 * 1024, leaf_bytes_max: 200, ..TINY };
+    let mut random = Random(5);
+    let (mut root, mut model) = (None, Model::new());
+    let mut widest = 0;
+    for round in 0..150 {
+        let change_count = 1 + random.below(if round % 10 == 0 { 120 } else { 6 });
+        let change = |random: &mut Random| {
+            let key = random.below(4000).to_be_bytes().to_vec();
+            (key, (random.below(5) > 0).then(|| vec![u8::try_from(round).unwrap(); 20]))
+        };
+        let changes: BTreeMap<_, _> = (0..change_count).map(|_| change(&mut random)).collect();
+        let list: Vec<Change<'_>> = changes
+            .iter()
+            .map(|(key, value)| Change {
+                key,
+                value: value.as_ref().map(|bytes| StoredValue { big: false, bytes }),
+            })
+            .collect();
+        let mut apply = Apply::new(&pages, &geometry, CommitSeq(round + 1), Loading::Allowed);
+        root = apply.tree(root.as_ref(), &list).unwrap();
+        for (key, value) in changes {
+            match value {
+                Some(value) => drop(model.insert(key, value)),
+                None => drop(model.remove(&key)),
+            }
+        }
+        let Some(slot) = &root else { continue };
+        if let Body::Inner(inner) = slot.peek().unwrap().body() {
+            widest = widest.max(inner.len());
+            assert!(inner.slots().enumerate().all(|(index, slot)| inner.slot(index).same_as(slot)));
+            assert_eq!(inner.slots().map(|slot| slot.count).sum::<u64>(), slot.count);
+        }
+        let expected: Vec<_> = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+        assert_eq!(rows(&pages, root.as_ref(), KeyRange::all(), Direction::Forward), expected);
+        for _ in 0..5 {
+            let range = KeyRange::between(random.below(4000).to_be_bytes(), random.below(4000).to_be_bytes());
+            let within = expected.iter().filter(|(key, _)| range.contains(key)).count() as u64;
+            assert_eq!(count(&pages, root.as_ref(), &range).unwrap(), within);
+            assert_eq!(reduce(&pages, root.as_ref(), &Builtin::Sum, &range).unwrap().count, within);
+        }
+    }
+    assert!(widest > 100, "{widest} children");
+}
+
+/// A parent must not count on the reductions that it was built with.
+#[test]
+fn inner_nodes_stay_small_while_reductions_grow() {
+    struct Grows;
+    impl Reducer for Grows {
+        fn one(&self, _: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+            out.extend_from_slice(&vec![1; usize::from(value[0])]);
+            Ok(())
+        }
+        fn join(&self, left: &[u8], right: &[u8], out: &mut Vec<u8>) {
+            out.extend_from_slice(if left.len() > right.len() { left } else { right });
+        }
+    }
+    let disk = MemDisk::new(1);
+    let pages = pages(&disk);
+    let geometry = Geometry { inner_bytes_max: 2048, ..TINY };
+    let (mut root, mut block) = (None, 0);
+    let mut largest = 0;
+    for round in 0..40u8 {
+        let keys: Vec<[u8; 2]> = (0..60u16).map(|n| (n * 50 + u16::from(round)).to_be_bytes()).collect();
+        let bytes = vec![1 + round * 5; 20];
+        let value = StoredValue { big: false, bytes: &bytes };
+        let changes: Vec<Change<'_>> = keys.iter().map(|key| Change { key, value: Some(value) }).collect();
+        let seq = CommitSeq(u64::from(round) + 1);
+        let mut apply = Apply::new(&pages, &geometry, seq, Loading::Allowed).reduced_by(Some(&Grows));
+        root = apply.tree(root.as_ref(), &changes).unwrap();
+        let mut sink = Sequential { pages: &pages, next_block: block, nodes: Vec::new() };
+        write_tree(&pages, root.as_ref().unwrap(), Some(&Grows), &mut sink).unwrap();
+        block = sink.next_block;
+        let inner = sink.nodes.iter().filter(|node| node.level() > 0);
+        let bytes = inner.map(|node| u64::from(node.place().unwrap().location.raw_bytes)).max();
+        largest = largest.max(bytes.unwrap_or_default());
+    }
+    assert!(largest < 2 * 2048, "an inner node of {largest} bytes");
 }
 
 #[test]
