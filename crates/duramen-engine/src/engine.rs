@@ -4,6 +4,7 @@
 //! let go after the last was written).
 
 mod directory;
+mod draining;
 mod event;
 mod keeper;
 mod method;
@@ -18,7 +19,6 @@ use std::sync::{Arc, Mutex};
 
 use duramen_disk::{Disk, SyncMethod};
 
-use crate::catalog::Root;
 use crate::checkpoint::Store;
 use crate::commit::Committer;
 use crate::data_file::Superblock;
@@ -26,13 +26,14 @@ use crate::error::{Code, Error, ErrorKind, Result};
 use crate::ids::{CommitSeq, TreeId};
 use crate::limits::CONFLICTS_MAX;
 use crate::options::{Background, Durability, Options};
-use crate::snapshot::{Locks, Registry};
+use crate::snapshot::{Locks, Newest, Registry};
 use crate::threads::Threads;
 use crate::transaction::{Receipt, Snapshot, Transaction};
 use crate::tree::{Reducers, Slot};
 use crate::verify::{Check, CheckReport};
 use crate::wal::{LogIdentity, read_through};
 
+use draining::Draining;
 pub use event::{Event, EventHook};
 use keeper::Keeper;
 pub use stats::{Posture, RecoveryStats, Stats};
@@ -58,6 +59,8 @@ pub struct Engine {
 struct Inner {
     store: Arc<Store>,
     mode: Mode,
+    /// What opening found in the log, on its way into the trees.
+    draining: Arc<Draining>,
     disk: Arc<dyn Disk>,
     path: PathBuf,
     wal_dir: PathBuf,
@@ -75,13 +78,14 @@ struct Inner {
 #[derive(Debug)]
 enum Mode {
     Write { committer: Arc<Committer>, keeper: Arc<Keeper> },
-    Read { root: Arc<Root>, roots: Option<Slot>, superblock: Box<Superblock> },
+    Read { root: Arc<Newest>, roots: Option<Slot>, superblock: Box<Superblock> },
 }
 
 impl Engine {
     /// Opens the database in the directory `path`, or creates it there.
     ///
-    /// Opening replays the log since the newest checkpoint; creating returns once the database survives a power
+    /// Opening reads the log since the newest checkpoint and answers from it at once; a thread brings it into the trees, and
+    /// what needs the trees (writes, checkpoints, [`Engine::check`], [`Engine::close`]) waits for that. Creating returns once the database survives a power
     /// cut, its directory and that directory's parent included.
     ///
     /// # Errors
@@ -100,10 +104,11 @@ impl Engine {
     /// # Errors
     /// `Invalid` if the database was opened read-only, is closed, or this process was forked; `Poisoned`.
     pub fn begin(&self) -> Result<Transaction> {
-        let (committer, _) = self.writer()?;
+        let (committer, _) = self.parts()?;
+        self.inner.draining.not_failed()?;
         committer.usable()?;
-        let held = committer.hold_sealed();
-        Ok(Transaction::begin(committer, held))
+        let (held, overlay) = self.inner.draining.hold(|| committer.hold_sealed());
+        Ok(Transaction::begin(committer, held, overlay))
     }
 
     /// Runs `body` in a transaction and commits it, again and again while others get in between: at most
@@ -159,11 +164,11 @@ impl Engine {
     /// `Invalid` if this process was forked.
     pub fn snapshot(&self) -> Result<Snapshot> {
         self.same_process()?;
-        let held = match &self.inner.mode {
+        let (held, overlay) = self.inner.draining.hold(|| match &self.inner.mode {
             Mode::Write { committer, .. } => committer.hold_published(),
-            Mode::Read { root, .. } => self.inner.store.registry.register_root(root).0,
-        };
-        Ok(Snapshot::new(held))
+            Mode::Read { root, .. } => self.inner.store.registry.register(root),
+        });
+        Ok(Snapshot::new(held, overlay))
     }
 
     /// The newest published value of a key: that of a [snapshot](Engine::snapshot) taken for it.
@@ -215,6 +220,7 @@ impl Engine {
     /// # Errors
     /// `Io` if something could not be read at all; damage is in the report.
     pub fn check(&self) -> Result<CheckReport> {
+        self.inner.draining.wait()?;
         let store = &self.inner.store;
         let newest = || match &self.inner.mode {
             Mode::Write { keeper, .. } => keeper.checkpointer().superblock().generation,
@@ -225,7 +231,7 @@ impl Engine {
             let mut check = Check::begin(store, snapshot.root(), roots, reaping);
             let durable = match &self.inner.mode {
                 Mode::Write { committer, .. } => committer.durable(),
-                Mode::Read { root, .. } => root.seq,
+                Mode::Read { .. } => snapshot.seq(),
             };
             check.superblocks(newest());
             check.log(self.read_log(), durable);
@@ -287,7 +293,14 @@ impl Engine {
         Ok(())
     }
 
+    /// What writes, once everything that opening found is in the trees.
     fn writer(&self) -> Result<(&Arc<Committer>, &Arc<Keeper>)> {
+        let parts = self.parts()?;
+        self.inner.draining.wait()?;
+        Ok(parts)
+    }
+
+    fn parts(&self) -> Result<(&Arc<Committer>, &Arc<Keeper>)> {
         self.same_process()?;
         match &self.inner.mode {
             Mode::Write { committer, keeper } => Ok((committer, keeper)),
@@ -311,7 +324,11 @@ impl Inner {
     fn finish(&self) -> Result<()> {
         self.stop_threads();
         let Mode::Write { committer, keeper } = &self.mode else { return Ok(()) };
-        if self.process != duramen_disk::process_id() || committer.poison_cause().is_some() {
+        if self.process != duramen_disk::process_id() {
+            return Ok(());
+        }
+        self.draining.wait()?;
+        if committer.poison_cause().is_some() {
             return Ok(());
         }
         committer.close();
@@ -348,7 +365,11 @@ impl Inner {
     }
 }
 
-fn start_threads(keeper: &Arc<Keeper>, options: &Options) -> Result<Option<Threads>> {
+fn start_threads(
+    keeper: &Arc<Keeper>,
+    draining: &Arc<Draining>,
+    options: &Options,
+) -> Result<Option<Threads>> {
     if options.background == Background::Stepped {
         return Ok(None);
     }
@@ -369,9 +390,12 @@ fn start_threads(keeper: &Arc<Keeper>, options: &Options) -> Result<Option<Threa
         gave_up(keeper),
     )?;
     let space = Arc::clone(keeper);
+    let draining = Arc::clone(draining);
     threads.start(
         "duramen-space",
         move || {
+            // A failure ends commits, and the next line tells of it.
+            drop(draining.run());
             if space.is_poisoned() {
                 return;
             }

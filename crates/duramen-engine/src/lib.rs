@@ -25,6 +25,7 @@ mod snapshot;
 mod verify;
 
 mod commit;
+mod overlay;
 
 mod recovery;
 mod transaction;

@@ -106,6 +106,9 @@ pub struct Options {
     /// A checkpoint starts when the log since the last one holds this many bytes. `None`: a
     /// thirty-second part of `memory_bytes`.
     pub checkpoint_log_bytes: Option<u64>,
+    /// Answers reads before the log since the newest checkpoint is in the trees; a thread brings it there meanwhile, and
+    /// writes wait for it. `None`: yes with [`Background::Threads`]. Simulations say which.
+    pub answer_before_replay: Option<bool>,
 }
 
 impl Default for Options {
@@ -122,6 +125,7 @@ impl Default for Options {
             background: Background::Threads,
             snapshot_space_bytes_max: None,
             checkpoint_log_bytes: None,
+            answer_before_replay: None,
         }
     }
 }

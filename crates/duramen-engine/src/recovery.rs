@@ -1,6 +1,7 @@
 //! Opening: the newest checkpoint, then the log after it.
 //!
-//! Needs no intermediate states: of all changes in the log the last one to each key counts, sorted, applied in bulk.
+//! Needs no intermediate states: of all changes in the log the last one to each key counts, sorted, applied in bulk; or
+//! handed on as a [`Tail`], which an overlay serves until it is applied.
 //! D2 rests here (records are replayed whole, in order, without gaps), D4 and D5 (damage is said, nothing is cut).
 
 mod replay;
@@ -22,7 +23,7 @@ use crate::snapshot::Registry;
 use crate::tree::{Cursor, Direction, KeyRange, Reducers, Slot};
 use crate::wal::LogPosition;
 
-pub use replay::{Replay, Replayed, replay};
+pub use replay::{Replay, Replayed, Tail, replay};
 
 /// The newest checkpoint of a database, in memory.
 #[derive(Debug)]

@@ -17,6 +17,7 @@ use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
 use crate::limits::{KEY_BYTES_MAX, TRANSACTION_MEMORY_PART};
 use crate::options::Durability;
+use crate::overlay::Overlay;
 use crate::page_cache::Buffered;
 use crate::snapshot::Registration;
 use crate::tree::entry_reduction;
@@ -51,19 +52,20 @@ pub struct Transaction {
 #[derive(Debug, Clone)]
 pub struct Receipt {
     committer: Arc<Committer>,
+    seq: CommitSeq,
     ordered: Ordered,
     durability: Durability,
 }
 
 impl Receipt {
     pub(crate) fn new(committer: &Arc<Committer>, ordered: Ordered, durability: Durability) -> Receipt {
-        Receipt { committer: Arc::clone(committer), ordered, durability }
+        Receipt { committer: Arc::clone(committer), seq: ordered.seq, ordered, durability }
     }
 
     /// The place of the transaction in the order of commits.
     #[must_use]
     pub fn seq(&self) -> CommitSeq {
-        self.ordered.seq
+        self.seq
     }
 
     /// The level that was reached when the commit returned, or since.
@@ -87,10 +89,14 @@ impl Receipt {
 }
 
 impl Transaction {
-    /// Begins at a registered root.
-    pub(crate) fn begin(committer: &Arc<Committer>, held: Registration) -> Transaction {
+    /// Begins at a registered root, and at what lies over it.
+    pub(crate) fn begin(
+        committer: &Arc<Committer>,
+        held: Registration,
+        overlay: Option<Arc<Overlay>>,
+    ) -> Transaction {
         Transaction {
-            view: View::new(held),
+            view: View::new(held, overlay),
             buffered: Buffered::new(committer.store().pages.meter()),
             committer: Arc::clone(committer),
             reads: Reads::default(),
@@ -105,7 +111,7 @@ impl Transaction {
 
     /// Begins at a registered root while nobody else may commit.
     pub(crate) fn begin_alone(committer: &Arc<Committer>, held: Registration) -> Transaction {
-        let mut transaction = Transaction::begin(committer, held);
+        let mut transaction = Transaction::begin(committer, held, None);
         transaction.buffered = Buffered::alone(committer.store().pages.meter());
         transaction
     }
@@ -113,7 +119,7 @@ impl Transaction {
     /// The commit whose state this transaction reads.
     #[must_use]
     pub fn base_seq(&self) -> CommitSeq {
-        self.view.root().seq
+        self.view.seq()
     }
 
     /// The tree of a name.
@@ -288,9 +294,8 @@ impl Transaction {
     /// As [`Transaction::get`]; `Invalid` if the tree has no reducer or it is not registered.
     pub fn reduce(&mut self, tree: TreeId, range: &KeyRange) -> Result<Reduced> {
         self.reads.range(tree, range);
-        let state = self.known(tree)?.clone();
         let slot = self.fork(tree)?;
-        self.view.reduce_in(&state, slot.as_ref(), range)
+        self.view.reduce_in(self.known(tree)?, slot.as_ref(), range)
     }
 
     /// The entries of a range in order, with what this transaction has written until now.
@@ -313,9 +318,11 @@ impl Transaction {
         let committer = Arc::clone(&self.committer);
         match self.take_submission(level)? {
             Some(submission) => Ok(Receipt::new(&committer, committer.submit(submission)?, level)),
-            None => committer
-                .finish_read(self.view.root(), level)
-                .map(|read| Receipt::new(&committer, read, level)),
+            None => {
+                let read = committer.finish_read(self.view.root(), level)?;
+                // What lies over the root was durable before it was served.
+                Ok(Receipt { seq: self.view.seq(), ..Receipt::new(&committer, read, level) })
+            }
         }
     }
 
@@ -344,7 +351,17 @@ impl Transaction {
         }))
     }
 
+    /// What opening found in the log is in the trees from here on. Point reads do without; what is written needs a base that
+    /// commits can be compared with, and what only a tree can answer needs the tree.
+    fn settle(&mut self) -> Result<()> {
+        if let Some(settled) = self.view.settled()? {
+            self.view = settled;
+        }
+        Ok(())
+    }
+
     fn set(&mut self, tree: TreeId, key: &[u8], value: Option<OwnedValue>) -> Result<()> {
+        self.settle()?;
         let more = key.len() + value.as_ref().map_or(0, |value| value.bytes.len());
         if let Err(error) = self.make_room_for(self.changes.bytes() + more) {
             if let Some(refused) = &value {
@@ -429,6 +446,7 @@ impl Transaction {
 
     /// The tree with this transaction's writes applied.
     fn fork(&mut self, tree: TreeId) -> Result<Option<Slot>> {
+        self.settle()?;
         let state = self.known(tree)?.clone();
         let (root, changes) = match self.forks.get(&tree) {
             Some(fork) => {

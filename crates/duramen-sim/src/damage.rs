@@ -162,7 +162,7 @@ pub(crate) fn trial(
 fn judge(specimen: &Specimen, disk: &MemDisk, floor: CommitSeq, report: &mut Report) -> Result<(), String> {
     // Opening keeps room ahead in the data file if it can; a trial that only reads is faster without.
     disk.set_capacity(Some(disk.used_bytes() + ROOM_BYTES));
-    let engine = match build::open(disk) {
+    let engine = match build::open(disk, report.trial_count.is_multiple_of(2)) {
         Ok(engine) => engine,
         Err(error) => {
             report.refused_count += 1;
@@ -227,7 +227,7 @@ fn go_on(engine: &Engine, disk: &MemDisk, mut contents: Contents, report: &mut R
     if let Err(error) = engine.checkpoint().and_then(|()| engine.checkpoint()).and_then(|()| engine.close()) {
         return is_named(&error);
     }
-    let engine = match build::open(&disk.deep_clone()) {
+    let engine = match build::open(&disk.deep_clone(), true) {
         Ok(engine) => engine,
         Err(error) => return is_named(&error).map_err(|why| format!("at the next open: {why}")),
     };

@@ -10,11 +10,12 @@ use super::directory::{
     DATA, DATA_NEW, LOCK, WAL, check_file_system, data_lost, kind, lock, of_a_database, prepare_directory,
     refuse_later_readers, without_data,
 };
+use super::draining::{Draining, Served, give_memory_back};
 use super::event::{Event, Events};
 use super::keeper::Keeper;
 use super::stats::RecoveryStats;
 use super::{Engine, Hooks, Inner, Mode, method, start_threads};
-use crate::catalog::{Root, TreeTable};
+use crate::catalog::Root;
 use crate::checkpoint::{Checkpointer, Store};
 use crate::commit::{Committer, Throttle};
 use crate::data_file::{SUPERBLOCK_OFFSETS, Superblock};
@@ -22,11 +23,18 @@ use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, DatabaseId, Generation, LogId, TreeId};
 use crate::limits::MEMORY_BYTES_MIN;
 use crate::options::{Background, Durability, Options};
+use crate::overlay::ForkLimit;
 use crate::recovery::{Loaded, Replay, Replayed, load, replay};
-use crate::snapshot::Locks;
+use crate::snapshot::{Locks, Newest};
 use crate::threads::processors;
 use crate::tree::sweep;
 use crate::wal::{Log, LogIdentity, missing};
+
+/// A log of at most this part of the memory is read into it at once, and may be served by an overlay.
+const REPLAY_MEMORY_PART: usize = 2;
+
+/// One question applies a change of an overlay for each so many bytes of memory, at most: a leaf for each, at the worst.
+const FORK_MEMORY_PART: usize = 2048;
 
 /// That of the second superblock a creation writes.
 const CREATED_GENERATION: Generation = Generation(2);
@@ -85,23 +93,30 @@ fn assemble(
     events.tell(&recovered.event());
     warn_of_worthless_syncs(&*disk, path, &wal_dir, &options, &events);
     let sync = method::in_use(&*disk, &wal_dir, &options, loaded.superblock.sync.as_ref())?;
-    let (mode, threads) = if options.read_only {
-        let Replayed { trees, seq, .. } = replayed;
+    let (mode, draining, threads) = if options.read_only {
+        let Replayed { trees, seq, tail, .. } = replayed;
         let position = std::sync::OnceLock::new();
-        let root = Arc::new(Root { seq, lineage: 0, trees, position });
+        let root = Arc::new(Newest::new(Arc::new(Root { seq, lineage: 0, trees, position })));
         sweep_when_full(&store, &root);
-        (Mode::Read { root, roots: loaded.roots, superblock: Box::new(loaded.superblock) }, None)
+        let served = Served::Readers(Arc::clone(&root));
+        let draining = match tail {
+            Some(tail) => Draining::of(tail, &store, threads_of(&options), served),
+            None => Draining::done(seq),
+        };
+        (Mode::Read { root, roots: loaded.roots, superblock: Box::new(loaded.superblock) }, draining, None)
     } else {
         if loaded.superblock.generation <= CREATED_GENERATION {
             sync_names(&*disk, path, &wal_dir)?;
         }
-        let (committer, keeper) = writer(&disk, &wal_dir, loaded, replayed, (&options, sync.0), events)?;
-        let threads = start_threads(&keeper, &options)?;
-        (Mode::Write { committer, keeper }, threads)
+        let (committer, keeper, draining) =
+            writer(&disk, &wal_dir, loaded, replayed, (&options, sync.0), events)?;
+        let threads = start_threads(&keeper, &draining, &options)?;
+        (Mode::Write { committer, keeper }, draining, threads)
     };
     let inner = Inner {
         store,
         mode,
+        draining,
         disk,
         path: path.to_owned(),
         wal_dir,
@@ -117,21 +132,20 @@ fn assemble(
 }
 
 fn run_replay(disk: &dyn Disk, wal_dir: &Path, loaded: &Loaded, options: &Options) -> Result<Replayed> {
-    let meter = Arc::clone(loaded.store.pages.meter());
-    let mut between = |trees: &TreeTable| {
-        // Dirty nodes cannot leave memory before there is a checkpoint to come; clean ones can.
-        for slot in trees.iter().filter_map(|tree| tree.slot.as_ref()) {
-            let enough = || meter.excess(80) == 0;
-            if !enough() {
-                sweep(slot, &[], &enough);
-            }
-        }
-        Ok(())
-    };
-    let batch_bytes = options.memory_bytes / 4;
-    // A simulation counts the reads of the disk: they must come in one order.
-    let threads = if options.background == Background::Stepped { 1 } else { processors() };
-    replay(loaded, &mut Replay { disk, wal_dir, threads, batch_bytes, between: &mut between })
+    let is_simulated = options.background == Background::Stepped;
+    let threads = threads_of(options);
+    // A simulation asks everything of the overlay, and is small.
+    let changes_max = if is_simulated { usize::MAX } else { options.memory_bytes / FORK_MEMORY_PART };
+    let overlay = options.answer_before_replay.unwrap_or(!is_simulated);
+    let overlay = overlay.then_some(ForkLimit { changes_max, threads });
+    let batch_bytes = options.memory_bytes / REPLAY_MEMORY_PART;
+    let mut between = |trees: &_| give_memory_back(&loaded.store, trees);
+    replay(loaded, &mut Replay { disk, wal_dir, threads, batch_bytes, overlay, between: &mut between })
+}
+
+/// A simulation counts the reads of the disk: they must come in one order.
+fn threads_of(options: &Options) -> usize {
+    if options.background == Background::Stepped { 1 } else { processors() }
 }
 
 fn writer(
@@ -141,18 +155,24 @@ fn writer(
     replayed: Replayed,
     (options, sync): (&Options, SyncMethod),
     events: Events,
-) -> Result<(Arc<Committer>, Arc<Keeper>)> {
+) -> Result<(Arc<Committer>, Arc<Keeper>, Arc<Draining>)> {
     let superblock = &loaded.superblock;
     let identity = LogIdentity { database: superblock.database, log: superblock.log };
     let geometry = superblock.geometry;
     let log = Log::reopen(disk, wal_dir, identity, geometry, sync, &replayed.log)?;
-    let root = Root::at(replayed.seq, replayed.trees, log.position());
+    let seq = replayed.seq;
+    let root = Root::at(seq, replayed.trees, log.position());
     let throttle = Throttle::new(options.memory_bytes, options.background == Background::Stepped);
     let committer = Committer::new(Arc::clone(&loaded.store), log, root, replayed.next_tree, throttle);
     let Loaded { store, superblock, older, roots, trees } = loaded;
     let hot = superblock.hot.filter(|_| superblock.clean);
     let checkpointer = Checkpointer::new(store, superblock, older, roots, trees);
     let committer = Arc::new(committer);
+    let served = Served::Committer(Arc::clone(&committer));
+    let draining = match replayed.tail {
+        Some(tail) => Draining::of(tail, committer.store(), threads_of(options), served),
+        None => Draining::done(seq),
+    };
     let keeper = Arc::new(Keeper::new(&committer, checkpointer, disk, options, events));
     keeper.warm(hot);
     let sweeper = Arc::downgrade(&keeper);
@@ -161,7 +181,7 @@ fn writer(
             keeper.sweep();
         }
     }));
-    Ok((committer, keeper))
+    Ok((committer, keeper, draining))
 }
 
 /// D1 rests on syncs that mean something.
@@ -178,12 +198,13 @@ fn warn_of_worthless_syncs(disk: &dyn Disk, path: &Path, wal_dir: &Path, options
 }
 
 /// The root that is read lets go of what was not used lately, as a writer's keeper sees to.
-fn sweep_when_full(store: &Arc<Store>, root: &Arc<Root>) {
+fn sweep_when_full(store: &Arc<Store>, newest: &Arc<Newest>) {
     // The meter outlives neither: nodes are charged to it, and the root holds them.
-    let (store, root) = (Arc::downgrade(store), Arc::downgrade(root));
+    let (store, newest) = (Arc::downgrade(store), Arc::downgrade(newest));
     let pages = store.upgrade().expect("just given");
     pages.pages.meter().set_sweeper(Box::new(move || {
-        let (Some(store), Some(root)) = (store.upgrade(), root.upgrade()) else { return };
+        let (Some(store), Some(newest)) = (store.upgrade(), newest.upgrade()) else { return };
+        let root = newest.get();
         let meter = store.pages.meter();
         let enough = || meter.excess(80) == 0;
         // Twice around: the first time takes the notes of use away.

@@ -108,18 +108,18 @@ impl Engine {
     pub fn stats(&self) -> Stats {
         let inner = &self.inner;
         let meter = inner.store.pages.meter();
-        let (commit, log, checkpoints, delayed_us) = match &inner.mode {
+        let (mut commit, log, checkpoints, delayed_us) = match &inner.mode {
             Mode::Write { committer, keeper } => (
                 committer.stats(),
                 committer.log().stats(),
                 keeper.checkpoint_count(),
                 committer.throttle.delayed_us(),
             ),
-            Mode::Read { root, .. } => {
-                let commit = CommitStats { durable: root.seq, published: root.seq, ..CommitStats::default() };
-                (commit, LogStats::default(), 0, 0)
-            }
+            Mode::Read { .. } => (CommitStats::default(), LogStats::default(), 0, 0),
         };
+        // What opening found is durable, and seen, before it is in the trees.
+        commit.durable = commit.durable.max(inner.draining.seq());
+        commit.published = commit.published.max(inner.draining.seq());
         Stats {
             commit,
             log,

@@ -1,18 +1,24 @@
-//! Replaying the log: what it names is kept from being overwritten first, then the last change to each key is
-//! applied, in batches that fit in memory.
+//! Replaying the log: what it names is kept from being overwritten first; then the last change to each key is applied, at
+//! once where it must be, or later, by whoever has the [`Tail`], while an overlay answers for it.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use duramen_disk::Disk;
 
 use super::Loaded;
 use crate::catalog::{CATALOG, CatalogRow, TreeTable};
+use crate::checkpoint::Store;
 use crate::commit::{Applied, Applying, RecordChange, apply_changes, decode_record};
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
-use crate::tree::{BigRef, Change, RetiredPage, Stop, find};
+use crate::overlay::{ForkLimit, Gathered, Overlay, SortedChanges};
+use crate::tree::{BigRef, RetiredPage, Stop, find};
 use crate::wal::{LogIdentity, Recovered, ReplayedRecord, recover};
+
+/// So many changes are applied at a time: in between, memory is given back, and threads are counted anew.
+const PART_CHANGES: usize = 32 * 1024;
 
 /// Where and how to replay.
 pub struct Replay<'a> {
@@ -22,23 +28,34 @@ pub struct Replay<'a> {
     pub wal_dir: &'a Path,
     /// Threads that share the work.
     pub threads: usize,
-    /// Records are applied in batches of about this many bytes.
+    /// A log of at most so many bytes may be served by an overlay; a longer one is applied in batches of so many.
     pub batch_bytes: usize,
-    /// Called after each batch with the trees so far: may give memory back.
-    pub between: &'a mut dyn FnMut(&TreeTable) -> Result<()>,
+    /// How much the forks of an overlay may hold; without it everything is applied at once.
+    pub overlay: Option<ForkLimit>,
+    /// Called after each part with the trees so far: may give memory back.
+    pub between: &'a mut dyn FnMut(&TreeTable),
 }
 
 /// The state after replay.
 #[derive(Debug)]
 pub struct Replayed {
-    /// The trees.
+    /// The trees; with a tail, those of the checkpoint, but for the catalogue and what it says.
     pub trees: TreeTable,
-    /// The last commit.
+    /// The last commit in the trees.
     pub seq: CommitSeq,
     /// New trees get at least this id.
     pub next_tree: TreeId,
     /// What the log said about itself.
     pub log: Recovered,
+    /// What is not in the trees yet.
+    pub tail: Option<Tail>,
+}
+
+/// Changes of the log that an overlay serves, on their way into the trees.
+#[derive(Debug)]
+pub struct Tail {
+    overlay: Arc<Overlay>,
+    applier: Applier,
 }
 
 /// Replays the log after a loaded checkpoint.
@@ -51,7 +68,7 @@ pub fn replay(loaded: &Loaded, how: &mut Replay<'_>) -> Result<Replayed> {
     let from = superblock.replay;
     let mut first = Survey { next_tree: superblock.next_tree, ..Survey::default() };
     let mut visit = |record: ReplayedRecord| first.record(loaded, record, how.batch_bytes);
-    let log = recover(how.disk, how.wal_dir, identity, &superblock.geometry, &from, &mut visit)?;
+    let log = recover(how.disk, how.wal_dir, identity, &superblock.geometry, &from, how.threads, &mut visit)?;
     if log.last_seq < superblock.marked {
         let message = format!(
             "{}: the log ends at commit {}, the data file knows of {}",
@@ -71,41 +88,69 @@ pub fn replay(loaded: &Loaded, how: &mut Replay<'_>) -> Result<Replayed> {
         space.value_replayed(&pages, *seq)?;
     }
     let mut applier = Applier {
-        loaded,
-        doomed: &first.doomed,
+        store: Arc::clone(&loaded.store),
         trees: loaded.trees.clone(),
-        seq: from.seq,
+        seq: log.last_seq,
+        superseded: std::mem::take(&mut first.superseded),
         retired: Vec::new(),
-        threads: how.threads,
         dropped: Vec::new(),
     };
-    if first.overflowed {
-        let mut batch = Survey::default();
-        let mut visit = |record: ReplayedRecord| {
-            batch.records.push(record);
-            batch.bytes += batch.records.last().map_or(0, |record| record.bytes.len());
-            if batch.bytes >= how.batch_bytes {
-                batch.bytes = 0;
-                applier.apply(&std::mem::take(&mut batch.records))?;
-                (how.between)(&applier.trees)?;
-            }
-            Ok(())
-        };
-        recover(how.disk, how.wal_dir, identity, &superblock.geometry, &from, &mut visit)?;
-        applier.apply(&batch.records)?;
+    let next_tree = first.next_tree;
+    if !first.overflowed {
+        let bytes = first.gathered.bytes();
+        let changes = std::mem::take(&mut first.gathered).sorted(&first.doomed, how.threads);
+        applier.catalogue(&changes)?;
+        if let Some(limit) = how.overlay.filter(|_| changes.trees().any(|tree| tree != CATALOG)) {
+            let (pages, geometry) = (&loaded.store.pages, loaded.store.geometry);
+            let overlay = Arc::new(Overlay::new(applier.seq, changes, bytes, pages, geometry, limit));
+            let trees = applier.trees.clone();
+            let tail = Some(Tail { overlay, applier });
+            return Ok(Replayed { trees, seq: from.seq, next_tree, log, tail });
+        }
+        applier.rest(&changes, &|| how.threads, how.between)?;
     } else {
-        applier.apply(&first.records)?;
+        let mut visit = |batch: Gathered| {
+            let changes = batch.sorted(&first.doomed, how.threads);
+            applier.catalogue(&changes)?;
+            applier.rest(&changes, &|| how.threads, how.between)
+        };
+        in_batches(loaded, (how.disk, how.wal_dir, how.batch_bytes, how.threads), &mut visit)?;
     }
-    (how.between)(&applier.trees)?;
-    let (trees, seq) = applier.finish(&first)?;
-    Ok(Replayed { trees, seq, next_tree: first.next_tree, log })
+    let trees = applier.finish()?;
+    Ok(Replayed { trees, seq: log.last_seq, next_tree, log, tail: None })
 }
 
-/// A first look at the log: which big values it ends up with, which tree ids it uses, and its records if they fit.
+/// Reads the log once more and delivers its changes in batches that fit in memory.
+fn in_batches(
+    loaded: &Loaded,
+    (disk, wal_dir, batch_bytes, threads): (&dyn Disk, &Path, usize, usize),
+    visit: &mut dyn FnMut(Gathered) -> Result<()>,
+) -> Result<()> {
+    let superblock = &loaded.superblock;
+    let identity = LogIdentity { database: superblock.database, log: superblock.log };
+    let mut batch = Gathered::default();
+    let mut take = |record: ReplayedRecord| {
+        let seq = record.seq;
+        let mut fits = true;
+        decode_record(&record.bytes, &mut |change| fits &= batch.change(&record.bytes, &change))
+            .map_err(|what| bad(seq, what))?;
+        if !fits {
+            return Err(bad(seq, "it is longer than this build can replay"));
+        }
+        batch.record(record.bytes);
+        if batch.bytes() >= batch_bytes {
+            visit(std::mem::take(&mut batch))?;
+        }
+        Ok(())
+    };
+    recover(disk, wal_dir, identity, &superblock.geometry, &superblock.replay, threads, &mut take)?;
+    visit(batch)
+}
+
+/// A first look at the log: which big values it ends up with, which tree ids it uses, and its changes if they fit.
 #[derive(Default)]
 struct Survey {
-    records: Vec<ReplayedRecord>,
-    bytes: usize,
+    gathered: Gathered,
     overflowed: bool,
     next_tree: TreeId,
     /// The last big value of each key that ever had one in this log, unless something replaced it.
@@ -127,19 +172,17 @@ impl Survey {
                 let row = change.value.and_then(|value| CatalogRow::decode(value.bytes));
                 catalogue.push((change.key.to_vec(), row.map(|row| row.id)));
             }
+            self.overflowed = self.overflowed || !self.gathered.change(&record.bytes, &change);
             self.change(&change, seq);
         })
         .map_err(|what| bad(seq, what))?;
         for (name, id) in catalogue {
             self.name(loaded, name, id)?;
         }
-        self.bytes += record.bytes.len();
-        if self.bytes > bytes_max {
-            self.overflowed = true;
-            self.records.clear();
-        }
-        if !self.overflowed {
-            self.records.push(record);
+        self.gathered.record(record.bytes);
+        self.overflowed |= self.gathered.bytes() > bytes_max;
+        if self.overflowed {
+            self.gathered = Gathered::default();
         }
         Ok(())
     }
@@ -179,59 +222,86 @@ impl Survey {
     }
 }
 
-struct Applier<'a> {
-    loaded: &'a Loaded,
-    doomed: &'a HashSet<TreeId>,
+/// Sorted changes on their way into the trees, and what these no longer use.
+#[derive(Debug)]
+struct Applier {
+    store: Arc<Store>,
     trees: TreeTable,
+    /// The last commit of the log: what is applied is the state after it.
     seq: CommitSeq,
+    /// Big values of the log that are in no tree.
+    superseded: HashSet<Vec<u8>>,
     retired: Vec<RetiredPage>,
-    threads: usize,
     dropped: Vec<Vec<u8>>,
 }
 
-impl Applier<'_> {
-    fn apply(&mut self, records: &[ReplayedRecord]) -> Result<()> {
-        let Some(last) = records.last() else { return Ok(()) };
-        let mut changes: Vec<RecordChange<'_>> = Vec::new();
-        for record in records {
-            decode_record(&record.bytes, &mut |change| changes.push(change))
-                .map_err(|what| bad(record.seq, what))?;
+impl Applier {
+    /// Trees are created and dropped before anything is put into them.
+    fn catalogue(&mut self, changes: &SortedChanges) -> Result<()> {
+        self.tree(CATALOG, changes, &|| 1, &mut |_| ())
+    }
+
+    /// All other trees.
+    fn rest(
+        &mut self,
+        changes: &SortedChanges,
+        threads: &dyn Fn() -> usize,
+        between: &mut dyn FnMut(&TreeTable),
+    ) -> Result<()> {
+        changes
+            .trees()
+            .filter(|tree| *tree != CATALOG)
+            .try_for_each(|tree| self.tree(tree, changes, threads, between))
+    }
+
+    fn tree(
+        &mut self,
+        tree: TreeId,
+        changes: &SortedChanges,
+        threads: &dyn Fn() -> usize,
+        between: &mut dyn FnMut(&TreeTable),
+    ) -> Result<()> {
+        for part in changes.of_tree(tree).parts(PART_CHANGES) {
+            let lists = [(tree, part.to_list())];
+            let applying = Applying::Replay { threads: threads() };
+            let applied = apply_changes(&self.store, &self.trees, &lists, self.seq, applying);
+            let Applied { trees, retired, dropped_values, .. } = applied.map_err(Stop::into_error)?;
+            self.trees = trees;
+            self.retired.extend(retired);
+            self.dropped.extend(dropped_values);
+            between(&self.trees);
         }
-        // Stable, so that of several changes to one key the last in the order of commits is last.
-        changes.sort_by(|a, b| (a.tree, a.key).cmp(&(b.tree, b.key)));
-        let mut lists: Vec<(TreeId, Vec<Change<'_>>)> = Vec::new();
-        for (index, change) in changes.iter().enumerate() {
-            let superseded =
-                changes.get(index + 1).is_some_and(|next| (next.tree, next.key) == (change.tree, change.key));
-            if superseded || self.doomed.contains(&change.tree) {
-                continue;
-            }
-            if lists.last().is_none_or(|(tree, _)| *tree != change.tree) {
-                lists.push((change.tree, Vec::new()));
-            }
-            let (_, list) = lists.last_mut().expect("pushed above");
-            list.push(Change { key: change.key, value: change.value });
-        }
-        let store = &self.loaded.store;
-        let applying = Applying::Replay { threads: self.threads };
-        let applied = apply_changes(store, &self.trees, &lists, last.seq, applying);
-        let Applied { trees, retired, dropped_values, .. } = applied.map_err(Stop::into_error)?;
-        self.trees = trees;
-        self.seq = last.seq;
-        self.retired.extend(retired);
-        self.dropped.extend(dropped_values);
         Ok(())
     }
 
     /// Puts on the retire list what the checkpoint's trees used and the new ones do not.
-    fn finish(self, survey: &Survey) -> Result<(TreeTable, CommitSeq)> {
-        let store = &self.loaded.store;
-        store.space.retire(self.retired.into_iter().map(Into::into));
-        for value in self.dropped.iter().filter(|value| !survey.superseded.contains(*value)) {
-            let pages = BigRef::decode(value)?.pages(&store.pages)?;
-            store.space.retire_pages(&pages, self.seq);
+    fn finish(self) -> Result<TreeTable> {
+        self.store.space.retire(self.retired.into_iter().map(Into::into));
+        for value in self.dropped.iter().filter(|value| !self.superseded.contains(*value)) {
+            let pages = BigRef::decode(value)?.pages(&self.store.pages)?;
+            self.store.space.retire_pages(&pages, self.seq);
         }
-        Ok((self.trees, self.seq))
+        Ok(self.trees)
+    }
+}
+
+impl Tail {
+    /// What answers until the trees do.
+    pub fn overlay(&self) -> &Arc<Overlay> {
+        &self.overlay
+    }
+
+    /// Applies everything and returns the trees. `threads` is asked again and again.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` if a page cannot be read. Nothing that is read through the overlay has changed.
+    pub fn drain(
+        mut self,
+        threads: &dyn Fn() -> usize,
+        between: &mut dyn FnMut(&TreeTable),
+    ) -> Result<TreeTable> {
+        self.applier.rest(self.overlay.changes(), threads, between)?;
+        self.applier.finish()
     }
 }
 

@@ -2,15 +2,26 @@
 
 use std::borrow::Cow;
 
+use std::sync::Arc;
+
 use super::view::View;
 use crate::error::Result;
+use crate::ids::TreeId;
+use crate::overlay::{OverlaidCursor, Overlay};
+use crate::page_cache::Pages;
 use crate::tree::{Cursor, Direction, KeyRange, Slot, StoredValue};
 
 /// The entries of a range in order. Holds its snapshot.
 #[derive(Debug)]
 pub struct Rows {
     view: View,
-    cursor: Cursor,
+    walk: Walk,
+}
+
+#[derive(Debug)]
+enum Walk {
+    Tree(Cursor),
+    Overlaid(Box<OverlaidCursor>),
 }
 
 /// One entry, lent until the next is asked for.
@@ -23,8 +34,18 @@ pub struct Row<'a> {
 
 impl Rows {
     pub(super) fn new(view: View, slot: Option<&Slot>, range: KeyRange, direction: Direction) -> Rows {
-        let cursor = Cursor::new(slot, range, direction);
-        Rows { view, cursor }
+        Rows { view, walk: Walk::Tree(Cursor::new(slot, range, direction)) }
+    }
+
+    pub(super) fn overlaid(
+        view: View,
+        slot: Option<&Slot>,
+        (overlay, tree): (&Arc<Overlay>, TreeId),
+        range: KeyRange,
+        direction: Direction,
+    ) -> Rows {
+        let cursor = OverlaidCursor::new(slot, overlay, tree, range, direction);
+        Rows { view, walk: Walk::Overlaid(Box::new(cursor)) }
     }
 
     /// The next entry, or `None` at the end of the range.
@@ -34,10 +55,19 @@ impl Rows {
     #[expect(clippy::should_implement_trait, reason = "it lends, which an Iterator cannot; see `into_iter`")]
     pub fn next(&mut self) -> Result<Option<Row<'_>>> {
         let view = &self.view;
-        match self.cursor.next(view.pages()) {
+        match self.walk.next(view.pages()) {
             Ok(None) => Ok(None),
             Ok(Some((key, value))) => Ok(Some(Row { view, key, value })),
             Err(error) => view.still_held(Err(error)),
+        }
+    }
+}
+
+impl Walk {
+    fn next(&mut self, pages: &Pages) -> Result<Option<(&[u8], StoredValue<'_>)>> {
+        match self {
+            Walk::Tree(cursor) => cursor.next(pages),
+            Walk::Overlaid(cursor) => cursor.next(pages),
         }
     }
 }

@@ -8,19 +8,56 @@ use super::rows::Rows;
 use crate::catalog::{CATALOG, CatalogRow, Root, TreeState};
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
+use crate::overlay::{Asked, Overlay};
 use crate::page_cache::Pages;
 use crate::snapshot::Registration;
 use crate::tree::{self, BigReader, BigRef, Direction, KeyRange, Reduced, ReducerSpec, Slot, StoredValue};
 
-/// A root and the store its pages come from.
+/// A root and the store its pages come from; after opening, for a while, with the replayed tail of the log over it.
 #[derive(Debug, Clone)]
 pub struct View {
     held: Registration,
+    overlay: Option<Arc<Overlay>>,
 }
 
 impl View {
-    pub fn new(held: Registration) -> View {
-        View { held }
+    pub fn new(held: Registration, overlay: Option<Arc<Overlay>>) -> View {
+        View { held, overlay }
+    }
+
+    /// The last commit that it sees.
+    pub fn seq(&self) -> CommitSeq {
+        self.overlay.as_ref().map_or(self.root().seq, |overlay| overlay.seq())
+    }
+
+    /// The same view of a root that has everything in it, if this one has not: waits until there is one.
+    pub fn settled(&self) -> Result<Option<View>> {
+        let held = self.overlay.as_ref().map(|overlay| overlay.wait()).transpose()?;
+        Ok(held.map(|held| View::new(held.clone(), None)))
+    }
+
+    /// A tree in the root that is read, and the overlay over it, if what that holds is not in the tree. Asked once a
+    /// question: the answer changes when the overlay has been drained.
+    fn layers(&self, id: TreeId) -> Result<(&Arc<TreeState>, Option<&Arc<Overlay>>)> {
+        let (root, overlay) = match &self.overlay {
+            None => (self.root(), None),
+            Some(overlay) => match overlay.drained_root() {
+                Some(root) => (root, None),
+                None => (self.root(), Some(overlay)),
+            },
+        };
+        let found = root.trees.get(id).filter(|tree| tree.dropped_at.is_none());
+        let state =
+            found.ok_or_else(|| Error::new(Code::NoSuchTree, format!("there is no tree with id {id}")))?;
+        Ok((state, overlay))
+    }
+
+    /// A tree as a question about a range needs it.
+    pub fn asked(&self, id: TreeId, range: &KeyRange) -> Result<Asked<'_>> {
+        match self.layers(id)? {
+            (state, None) => Ok(Asked::Rooted(state)),
+            (state, Some(overlay)) => self.still_held(overlay.asked(self.pages(), state, range)),
+        }
     }
 
     pub fn pages(&self) -> &Pages {
@@ -36,8 +73,21 @@ impl View {
     }
 
     pub fn state(&self, id: TreeId) -> Result<&Arc<TreeState>> {
-        let found = self.root().trees.get(id).filter(|tree| tree.dropped_at.is_none());
-        found.ok_or_else(|| Error::new(Code::NoSuchTree, format!("there is no tree with id {id}")))
+        self.layers(id).map(|(state, _)| state)
+    }
+
+    /// Looks a key up: among the overlay's changes first.
+    fn find<T>(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        use_value: impl FnOnce(StoredValue<'_>) -> T,
+    ) -> Result<Option<T>> {
+        let (state, overlay) = self.layers(tree)?;
+        if let Some(change) = overlay.and_then(|overlay| overlay.changes().of_tree(tree).find(key)) {
+            return Ok(change.value.map(use_value));
+        }
+        self.still_held(tree::find(self.pages(), state.slot.as_ref(), key, use_value))
     }
 
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
@@ -50,12 +100,11 @@ impl View {
         key: &[u8],
         use_value: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
-        let slot = self.state(tree)?.slot.as_ref();
         let mut use_value = Some(use_value);
-        let found = tree::find(self.pages(), slot, key, |value| {
+        let found = self.find(tree, key, |value| {
             if value.big { Err(value.bytes.to_vec()) } else { Ok(use_value.take().map(|f| f(value.bytes))) }
         });
-        match self.still_held(found)? {
+        match found? {
             None => Ok(None),
             Some(Ok(out)) => Ok(out),
             Some(Err(list)) => {
@@ -82,9 +131,7 @@ impl View {
     }
 
     pub fn open_value(&self, tree: TreeId, key: &[u8]) -> Result<Option<Box<dyn Read + Send>>> {
-        let slot = self.state(tree)?.slot.as_ref();
-        let found = tree::find(self.pages(), slot, key, |value| (value.big, value.bytes.to_vec()));
-        let found = self.still_held(found)?;
+        let found = self.find(tree, key, |value| (value.big, value.bytes.to_vec()))?;
         found.map(|(big, bytes)| self.open(StoredValue { big, bytes: &bytes })).transpose()
     }
 
@@ -113,6 +160,16 @@ impl View {
         Rows::new(self.clone(), slot, range, direction)
     }
 
+    pub fn rows(&self, tree: TreeId, range: KeyRange, direction: Direction) -> Result<Rows> {
+        let (state, overlay) = self.layers(tree)?;
+        let slot = state.slot.as_ref();
+        Ok(match overlay {
+            None => self.rows_in(slot, range, direction),
+            Some(overlay) => Rows::overlaid(self.clone(), slot, (overlay, tree), range, direction),
+        })
+    }
+
+    /// The names in the catalogue, which no overlay changes: opening brings the log's into the tree.
     pub fn names(&self, slot: Option<&Slot>) -> Result<Vec<(String, TreeId)>> {
         let mut rows = self.rows_in(slot, KeyRange::all(), Direction::Forward);
         let mut names = Vec::new();
@@ -127,8 +184,7 @@ impl View {
     /// An ended snapshot may find other pages where its own were: that is not damage.
     pub fn still_held<T>(&self, result: Result<T>) -> Result<T> {
         if result.is_err() && self.held.is_expired() {
-            let message =
-                format!("the snapshot of commit {} was ended to free what it held", self.root().seq);
+            let message = format!("the snapshot of commit {} was ended to free what it held", self.seq());
             return Err(Error::new(Code::SnapshotExpired, message));
         }
         result
@@ -171,8 +227,8 @@ pub struct TreeInfo {
 }
 
 impl Snapshot {
-    pub(crate) fn new(held: Registration) -> Snapshot {
-        Snapshot { view: View::new(held) }
+    pub(crate) fn new(held: Registration, overlay: Option<Arc<Overlay>>) -> Snapshot {
+        Snapshot { view: View::new(held, overlay) }
     }
 
     pub(crate) fn root(&self) -> &Arc<Root> {
@@ -182,7 +238,7 @@ impl Snapshot {
     /// The last commit in it.
     #[must_use]
     pub fn seq(&self) -> CommitSeq {
-        self.view.root().seq
+        self.view.seq()
     }
 
     /// The tree of a name.
@@ -206,10 +262,11 @@ impl Snapshot {
     /// What a tree is.
     ///
     /// # Errors
-    /// `NotFound`.
+    /// `NotFound`; shortly after opening also as [`Snapshot::get`].
     pub fn tree_info(&self, tree: TreeId) -> Result<TreeInfo> {
-        let state = self.view.state(tree)?;
-        Ok(TreeInfo { id: tree, reducer: state.spec.clone(), len: state.len() })
+        let asked = self.view.asked(tree, &KeyRange::all())?;
+        let len = asked.slot().map_or(0, |slot| slot.count);
+        Ok(TreeInfo { id: tree, reducer: asked.state().spec.clone(), len })
     }
 
     /// The value of a key.
@@ -247,7 +304,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn count(&self, tree: TreeId, range: &KeyRange) -> Result<u64> {
-        self.view.count_in(self.view.state(tree)?.slot.as_ref(), range)
+        self.view.count_in(self.view.asked(tree, range)?.slot(), range)
     }
 
     /// How many keys are before this one. O(log n).
@@ -263,7 +320,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn nth(&self, tree: TreeId, index: u64) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        self.view.nth_in(self.view.state(tree)?.slot.as_ref(), index)
+        self.view.nth_in(self.view.asked(tree, &KeyRange::all())?.slot(), index)
     }
 
     /// The reduction of a range. O(log n).
@@ -271,8 +328,8 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`]; `Invalid` if the tree has no reducer or it is not registered.
     pub fn reduce(&self, tree: TreeId, range: &KeyRange) -> Result<Reduced> {
-        let state = self.view.state(tree)?;
-        self.view.reduce_in(state, state.slot.as_ref(), range)
+        let asked = self.view.asked(tree, range)?;
+        self.view.reduce_in(asked.state(), asked.slot(), range)
     }
 
     /// The entries of a range in order.
@@ -280,6 +337,6 @@ impl Snapshot {
     /// # Errors
     /// `NotFound` if there is no such tree.
     pub fn rows(&self, tree: TreeId, range: KeyRange, direction: Direction) -> Result<Rows> {
-        Ok(self.view.rows_in(self.view.state(tree)?.slot.as_ref(), range, direction))
+        self.view.rows(tree, range, direction)
     }
 }

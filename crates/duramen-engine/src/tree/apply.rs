@@ -270,9 +270,10 @@ impl<'a> Apply<'a> {
     fn share(&mut self, inner: &Inner, work: &[(usize, &[Change<'_>])]) -> Result<Changed, Stop> {
         let parts: Vec<_> = work.chunks(work.len().div_ceil(self.threads)).collect();
         let (pages, geometry, reducer) = (self.pages, self.geometry, self.reducer);
-        let (birth, loading) = (self.birth, self.loading);
+        let (birth, loading, private) = (self.birth, self.loading, self.private);
         let done = side_by_side(&parts, |part| {
             let mut apply = Apply::new(pages, geometry, birth, loading).reduced_by(reducer).in_bulk(1);
+            apply.private = private;
             apply.children(inner, part).map(|changed| (changed, apply))
         });
         let mut all = Vec::with_capacity(work.len());

@@ -199,10 +199,15 @@ impl<'a> Chain<'a> {
         Ok(Some(frame))
     }
 
-    /// Checks all parts before any is delivered: half a frame is no frame. A short payload stays in memory.
+    /// Checks all parts before any is delivered: half a frame is no frame. A short payload stays in memory, and so does one of
+    /// a single part, which is then the record as it is.
     fn parts_are_whole(&mut self, file: &FoundFile, frame: &FoundFrame) -> Result<bool> {
         let payload_bytes = to_usize(frame.header.payload_bytes);
         let mut offset = frame.payload_offset;
+        if self.payload.is_empty() {
+            // The last one was handed on as it was: fresh memory is zeroes already.
+            self.payload = vec![0; payload_bytes.min(SLICE_BYTES_MAX)];
+        }
         self.payload.resize(payload_bytes.min(SLICE_BYTES_MAX), 0);
         if payload_bytes <= SLICE_BYTES_MAX {
             file.read(&mut self.payload, offset)?;
@@ -268,8 +273,17 @@ impl<'a> Chain<'a> {
         Ok(())
     }
 
-    fn part_bytes(&self, file: &FoundFile, frame: &FoundFrame, part: &Part, offset: u64) -> Result<Vec<u8>> {
+    fn part_bytes(
+        &mut self,
+        file: &FoundFile,
+        frame: &FoundFrame,
+        part: &Part,
+        offset: u64,
+    ) -> Result<Vec<u8>> {
         if to_usize(frame.header.payload_bytes) <= SLICE_BYTES_MAX {
+            if frame.parts.len() == 1 {
+                return Ok(std::mem::take(&mut self.payload));
+            }
             let start = to_usize(offset - frame.payload_offset);
             return Ok(self.payload[start..start + to_usize(part.bytes)].to_vec());
         }

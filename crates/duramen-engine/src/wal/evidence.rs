@@ -13,6 +13,7 @@ use super::layout::to_usize;
 use super::survey::{FoundFile, Survey};
 use crate::error::{Error, Result};
 use crate::ids::{CommitSeq, Epoch};
+use crate::threads::side_by_side;
 
 /// What was found behind the end of the chain, and no proof of loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,23 +31,22 @@ struct Proof {
     durable_seq: CommitSeq,
 }
 
-/// Reads every block that the chain has not led through.
+/// Reads every block that the chain has not led through, so many files at a time.
 ///
 /// # Errors
 /// `DamagedLog` at the place where the chain breaks, naming the proof; what the system said.
-pub(super) fn search(survey: &Survey, chain: &Chain<'_>) -> Result<Leftovers> {
-    let mut search = Search {
-        survey,
-        chain,
-        leftovers: Leftovers { epoch_max: chain.epoch, torn: chain.is_mid_record() },
-        block: vec![0; SLICE_BYTES_MAX.next_multiple_of(to_usize(survey.block_bytes))],
-    };
+pub(super) fn search(survey: &Survey, chain: &Chain<'_>, threads: usize) -> Result<Leftovers> {
+    let files: Vec<usize> = (0..survey.files.len()).collect();
+    let parts: Vec<&[usize]> = files.chunks(files.len().div_ceil(threads.max(1)).max(1)).collect();
+    let mut leftovers = Leftovers { epoch_max: chain.epoch, torn: chain.is_mid_record() };
     let mut proof = None;
-    for (index, file) in survey.files.iter().enumerate() {
-        let found = search.look_in(index, file)?;
-        proof = proof.or(found);
+    for found in side_by_side(&parts, |part| search_part(survey, chain, part)) {
+        let (found, its_proof) = found?;
+        leftovers.epoch_max = leftovers.epoch_max.max(found.epoch_max);
+        leftovers.torn |= found.torn;
+        proof = proof.or(its_proof);
     }
-    let Some(proof) = proof else { return Ok(search.leftovers) };
+    let Some(proof) = proof else { return Ok(leftovers) };
     let what = format!(
         "the chain of frames ends after commit {}, and {} @ {:#x} says that commit {} was durable",
         chain.last.seq,
@@ -55,6 +55,21 @@ pub(super) fn search(survey: &Survey, chain: &Chain<'_>) -> Result<Leftovers> {
         proof.durable_seq
     );
     Err(Error::damaged_log(&chain.file().path, chain.next_offset, what))
+}
+
+fn search_part(survey: &Survey, chain: &Chain<'_>, files: &[usize]) -> Result<(Leftovers, Option<Proof>)> {
+    let mut search = Search {
+        survey,
+        chain,
+        leftovers: Leftovers { epoch_max: chain.epoch, torn: false },
+        block: vec![0; SLICE_BYTES_MAX.next_multiple_of(to_usize(survey.block_bytes))],
+    };
+    let mut proof = None;
+    for index in files {
+        let found = search.look_in(*index, &survey.files[*index])?;
+        proof = proof.or(found);
+    }
+    Ok((search.leftovers, proof))
 }
 
 struct Search<'a> {

@@ -65,7 +65,7 @@ pub fn read_through(
 
 /// Replays the log from `from`, delivering each whole record in sequence.
 ///
-/// `visit` is called before the end of the log is judged: after an error, what it was given must be dropped.
+/// What the chain does not lead through is read by so many `threads`. `visit` is called before the end of the log is judged: after an error, what it was given must be dropped.
 ///
 /// # Errors
 /// `LogMissing` naming the path if the log, a file of it or the starting frame is not there or is another's;
@@ -77,12 +77,13 @@ pub fn recover(
     identity: LogIdentity,
     geometry: &Geometry,
     from: &LogPosition,
+    threads: usize,
     visit: &mut dyn FnMut(ReplayedRecord) -> Result<()>,
 ) -> Result<Recovered> {
     let survey = Survey::load(disk, dir, identity, geometry)?;
     let mut chain = Chain::start(&survey, from)?;
     chain.run(visit)?;
-    let leftovers = evidence::search(&survey, &chain)?;
+    let leftovers = evidence::search(&survey, &chain, threads)?;
     Ok(Recovered {
         last_seq: chain.last.seq,
         marked_seq: chain.marked_seq,

@@ -83,7 +83,7 @@ fn commit(log: &Log, seq: u64, bytes: Vec<u8>) -> Written {
 
 fn replay(disk: &MemDisk, from: &LogPosition) -> Result<(Recovered, Vec<ReplayedRecord>)> {
     let mut found = Vec::new();
-    let recovered = recover(disk, dir(), identity(), &geometry(), from, &mut |record| {
+    let recovered = recover(disk, dir(), identity(), &geometry(), from, 2, &mut |record| {
         found.push(record);
         Ok(())
     })?;

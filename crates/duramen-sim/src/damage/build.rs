@@ -79,12 +79,13 @@ pub fn options() -> Options {
     }
 }
 
-/// Opens the database of a disk.
+/// Opens the database of a disk; its log may be served before it is in the trees.
 ///
 /// # Errors
 /// As [`Engine::open`].
-pub fn open(disk: &MemDisk) -> Result<Engine> {
-    let options = Options { create: false, ..options() };
+pub fn open(disk: &MemDisk, answer_before_replay: bool) -> Result<Engine> {
+    let answer_before_replay = Some(answer_before_replay);
+    let options = Options { create: false, answer_before_replay, ..options() };
     Engine::open(Arc::new(disk.clone()), Path::new(DATABASE), options, Hooks::default())
 }
 
@@ -237,7 +238,7 @@ pub fn closed(seed: u64) -> Specimen {
     earlier.push(("an earlier clean close", story.copy()));
     // Another disk: the handle that closed the first still holds its lock.
     story.disk = story.copy();
-    story.engine = open(&story.disk).expect("it was closed");
+    story.engine = open(&story.disk, false).expect("it was closed");
     story.put(Durability::Disk, "lows", 1, &[9]);
     story.put(Durability::Disk, "plain", 101, &[1300]);
     let stats = story.engine.stats();

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use duramen_disk::memory::Trace;
 use duramen_disk::{MemDisk, SyncMethod};
 use duramen_engine::data_file::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
-use duramen_engine::{Engine, Options};
+use duramen_engine::{Engine, Options, Snapshot};
 
 use super::case::Choice;
 use super::compare::{check_is_clean, snapshot_equals};
@@ -91,11 +91,13 @@ fn judge(recorded: &Recorded, op: usize, image: &MemDisk) -> Result<Survival, St
     // A cut before the creation returned leaves a directory that opens as a new database. How a log is synced is up
     // to whoever opens it.
     let mut options = Options { create: !born, ..recorded.options.clone() };
+    options.answer_before_replay = Some(reads_through_overlay(image));
     if random.chance(1, 4) {
         options.sync = Some(some_sync(&options.geometry, &mut random));
     }
     let untouched = (born && random.chance(1, FALLBACK_EVERY)).then(|| image.deep_clone());
-    let (engine, seq) = recovered(image, &options, &demand, &mut random)?;
+    let (engine, held) = recovered(image, &options, &demand, &mut random)?;
+    let seq = held.seq().0;
     if let Some(untouched) = untouched {
         fallback(&untouched, &options, &Demand { floor: seq, ceiling: seq, ..demand }, &mut random)?;
     }
@@ -104,6 +106,7 @@ fn judge(recorded: &Recorded, op: usize, image: &MemDisk) -> Result<Survival, St
     let database = engine.posture().database.to_string();
     let writer = Writer::new(image.clone(), History::starting(seq, state));
     aftermath(&writer, &engine, &mut random)?;
+    held_still_equals(held, &demand, &mut random)?;
     engine.abandon();
     let trace = image.stop_recording();
     let history = writer.take_history();
@@ -119,7 +122,7 @@ fn recovered(
     options: &Options,
     demand: &Demand<'_>,
     random: &mut Random,
-) -> Result<(Engine, u64), String> {
+) -> Result<(Engine, Snapshot), String> {
     let engine = open(image, options)?;
     let snapshot = engine.snapshot().map_err(failed("snapshot"))?;
     let seq = snapshot.seq().0;
@@ -133,9 +136,26 @@ fn recovered(
     }
     let state = demand.history.at(seq).ok_or_else(|| format!("commit {seq} was never made"))?;
     snapshot_equals(&snapshot, state, random).map_err(|what| format!("state of commit {seq}: {what}"))?;
-    drop(snapshot);
+    // What was read through an overlay is read again when the log is in the trees.
     check_is_clean(&engine).map_err(|what| format!("state of commit {seq}: {what}"))?;
-    Ok((engine, seq))
+    if options.answer_before_replay == Some(true) {
+        let again = engine.snapshot().map_err(failed("snapshot"))?;
+        snapshot_equals(&again, state, random).map_err(|what| format!("replayed commit {seq}: {what}"))?;
+    }
+    Ok((engine, snapshot))
+}
+
+/// Whether this image is opened with its log served before it is in the trees: as good as drawn, without a draw.
+fn reads_through_overlay(image: &MemDisk) -> bool {
+    image.image_hash().is_multiple_of(2)
+}
+
+/// What was seen first is still seen after new commits and checkpoints (D3).
+fn held_still_equals(held: Snapshot, demand: &Demand<'_>, random: &mut Random) -> Result<(), String> {
+    let seq = held.seq().0;
+    let state = demand.history.at(seq).cloned().unwrap_or_default();
+    snapshot_equals(&held, &state, random)
+        .map_err(|what| format!("held since it was opened, commit {seq}: {what}"))
 }
 
 /// The older superblock and the log since it lead to the same state as the newer one.
@@ -157,7 +177,10 @@ fn fallback(
     }
     image.flip_bit(DATA, newer + 100, 1).map_err(|e| e.to_string())?;
     recovered(image, options, demand, random)
-        .map(|(engine, _)| engine.abandon())
+        .map(|(engine, held)| {
+            drop(held);
+            engine.abandon();
+        })
         .map_err(|what| format!("with the newer superblock damaged: {what}"))
 }
 
@@ -226,7 +249,8 @@ impl Second<'_> {
             database: born.then_some(self.database),
         };
         let hash = image.image_hash();
-        let options = Options { create: !born, ..self.options.clone() };
+        let answer_before_replay = Some(reads_through_overlay(&image));
+        let options = Options { create: !born, answer_before_replay, ..self.options.clone() };
         let again = self.again(&image, &options, &demand, random);
         again.map_err(|what| self.describe(op, &choice, &what))?;
         let (in_recovery, in_copy) = (op <= self.opened_at, self.copying.contains(&op));
@@ -241,7 +265,9 @@ impl Second<'_> {
         random: &mut Random,
     ) -> Result<(), String> {
         let untouched = (self.born && random.chance(1, FALLBACK_EVERY)).then(|| image.deep_clone());
-        let (engine, seq) = recovered(image, options, demand, random)?;
+        let (engine, held) = recovered(image, options, demand, random)?;
+        let seq = held.seq().0;
+        drop(held);
         // Closing writes a checkpoint and a mark over what was just recovered.
         if random.chance(1, 8) {
             engine.close().map_err(failed("close"))?;

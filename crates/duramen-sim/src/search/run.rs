@@ -349,7 +349,10 @@ impl Run {
             engine.abandon();
         }
         self.writer.disk.annotate("open");
-        self.engine = Some(open(&self.writer.disk, &self.options)?);
+        // By turns: the log is in the trees at once, or is served before it is.
+        let answer_before_replay = Some(self.writer.history().last_seq().is_multiple_of(2));
+        let options = Options { answer_before_replay, ..self.options.clone() };
+        self.engine = Some(open(&self.writer.disk, &options)?);
         self.writer.disk.annotate("opened");
         // What was handed to the kernel survives the end of the process, and is synced before it is served.
         self.writer.promise_all();

@@ -10,5 +10,6 @@ mod damage;
 mod faults;
 mod history;
 mod house;
+mod overlay;
 mod protections;
 mod search;

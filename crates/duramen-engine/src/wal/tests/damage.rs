@@ -218,8 +218,8 @@ fn another_databases_log_is_called_foreign() {
     for identity in
         [LogIdentity { log: LogId(9), ..identity() }, LogIdentity { database: DatabaseId(9), ..identity() }]
     {
-        let error =
-            recover(&sample.disk, dir(), identity, &geometry(), &sample.from, &mut |_| Ok(())).unwrap_err();
+        let error = recover(&sample.disk, dir(), identity, &geometry(), &sample.from, 2, &mut |_| Ok(()))
+            .unwrap_err();
         assert_eq!(error.code(), Code::LogMissing);
         assert!(error.message().contains("foreign"), "{error}");
     }

@@ -71,7 +71,7 @@ fn a_frame_longer_than_a_slice_is_replayed() {
     let large: Vec<u8> = (0..3_000_000u32).map(|index| (index % 251) as u8).collect();
     log.write_and_sync(&group(&[record(1, large.clone()), record(2, vec![5; 5])], 0)).unwrap();
     let mut found = Vec::new();
-    recover(&disk.crash(&CrashChoice::None), dir(), identity(), &geometry, &from, &mut |record| {
+    recover(&disk.crash(&CrashChoice::None), dir(), identity(), &geometry, &from, 2, &mut |record| {
         found.push(record.bytes);
         Ok(())
     })

@@ -12,7 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["page_cache"],
     &["tree", "allocator"],
     &["catalog", "snapshot", "checkpoint", "verify"],
-    &["commit"],
+    &["commit", "overlay"],
     &["transaction", "recovery", "feed"],
     &["engine"],
 ];

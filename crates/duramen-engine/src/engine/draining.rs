@@ -1,0 +1,184 @@
+//! Opening answers before the log is in the trees; here it gets there.
+//!
+//! Whoever needs the trees first does the work, and everybody else who needs them waits: the thread that looks after space, a
+//! write, a checkpoint, a check, a close, a question too large for the overlay. Readers need not. D3 and I1 rest here: the
+//! root with everything in it is registered for the overlay's readers before a commit can build on it.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::catalog::{Root, TreeTable};
+use crate::checkpoint::Store;
+use crate::commit::Committer;
+use crate::error::{Code, Error, Result};
+use crate::ids::CommitSeq;
+use crate::overlay::Overlay;
+use crate::recovery::Tail;
+use crate::snapshot::{Newest, Registration};
+use crate::tree::sweep;
+
+const POISON: &str = "nothing panics while the overlay is handed out";
+
+/// What was replayed and is not in the trees, until it is.
+#[derive(Debug)]
+pub struct Draining {
+    /// The last commit that opening found.
+    seq: CommitSeq,
+    is_done: AtomicBool,
+    /// How many wait for it.
+    waiting: AtomicUsize,
+    failed: OnceLock<Error>,
+    overlay: Mutex<Option<Arc<Overlay>>>,
+    /// Held while the work is done.
+    work: Mutex<Option<Work>>,
+}
+
+/// The work still to be done.
+#[derive(Debug)]
+struct Work {
+    tail: Tail,
+    store: Arc<Store>,
+    threads: usize,
+    served: Served,
+}
+
+/// Who gets the root with everything in it.
+#[derive(Debug)]
+pub enum Served {
+    /// Commits, which go on from it.
+    Committer(Arc<Committer>),
+    /// Readers of a database that nobody writes.
+    Readers(Arc<Newest>),
+}
+
+impl Draining {
+    /// Nothing to be done: everything up to `seq` is in the trees.
+    pub fn done(seq: CommitSeq) -> Arc<Draining> {
+        Arc::new(Draining {
+            seq,
+            is_done: AtomicBool::new(true),
+            waiting: AtomicUsize::new(0),
+            failed: OnceLock::new(),
+            overlay: Mutex::new(None),
+            work: Mutex::new(None),
+        })
+    }
+
+    /// A tail to be brought into the trees of a store, by at most so many threads.
+    pub fn of(tail: Tail, store: &Arc<Store>, threads: usize, served: Served) -> Arc<Draining> {
+        let overlay = Arc::clone(tail.overlay());
+        let work = Work { tail, store: Arc::clone(store), threads, served };
+        let draining = Arc::new(Draining {
+            seq: overlay.seq(),
+            is_done: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
+            failed: OnceLock::new(),
+            overlay: Mutex::new(Some(Arc::clone(&overlay))),
+            work: Mutex::new(Some(work)),
+        });
+        let weak = Arc::downgrade(&draining);
+        overlay.drain_by(Box::new(move || weak.upgrade().map_or(Ok(()), |draining| draining.wait())));
+        draining
+    }
+
+    /// The last commit that opening found: it was durable before anything was answered.
+    pub fn seq(&self) -> CommitSeq {
+        self.seq
+    }
+
+    /// Why the tail will not be in the trees before the database is opened again, if that is so.
+    ///
+    /// # Errors
+    /// That reason.
+    pub fn not_failed(&self) -> Result<()> {
+        self.failed.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// Registers the newest root, and adds what lies over it.
+    pub fn hold(&self, register: impl Fn() -> Registration) -> (Registration, Option<Arc<Overlay>>) {
+        loop {
+            let held = register();
+            if held.root().seq >= self.seq {
+                return (held, None);
+            }
+            let overlay = self.overlay.lock().expect(POISON).clone();
+            // None: it was drained in between, and there is a newer root.
+            if overlay.is_some() {
+                return (held, overlay);
+            }
+        }
+    }
+
+    /// Does the work, or waits for whoever does it: with all threads, since somebody waits.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` if a page could not be read, now or before: commits have ended then, and reads through the overlay go on.
+    pub fn wait(&self) -> Result<()> {
+        if self.is_done.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let done = self.run();
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        done
+    }
+
+    /// Does the work beside those who read, with a processor left to them.
+    ///
+    /// # Errors
+    /// As [`Draining::wait`].
+    pub fn run(&self) -> Result<()> {
+        if self.is_done.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_done.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.not_failed()?;
+        let gone = || Error::new(Code::System, "the log's tail was lost on its way into the trees");
+        let Work { tail, store, threads, served } = work.take().ok_or_else(gone)?;
+        let all = || if self.waiting.load(Ordering::Relaxed) > 0 { threads } else { (threads - 1).max(1) };
+        match tail.drain(&all, &mut |trees| give_memory_back(&store, trees)) {
+            Ok(trees) => self.finish(&store, &served, trees),
+            Err(error) => {
+                drop(self.failed.set(error.clone()));
+                if let Served::Committer(committer) = &served {
+                    committer.poison(error.clone());
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&self, store: &Arc<Store>, served: &Served, trees: TreeTable) {
+        let overlay = self.overlay.lock().expect(POISON).clone().expect("it is there until it is drained");
+        let root = |position| Arc::new(Root { seq: self.seq, lineage: 0, trees, position });
+        match served {
+            Served::Committer(committer) => {
+                let root = root(committer.published().position.clone());
+                overlay.drained(store.registry.register_root(&root).0);
+                committer.replayed(&root);
+            }
+            Served::Readers(newest) => {
+                let root = root(OnceLock::new());
+                overlay.drained(store.registry.register_root(&root).0);
+                newest.set(root);
+            }
+        }
+        self.overlay.lock().expect(POISON).take();
+        self.is_done.store(true, Ordering::Release);
+    }
+}
+
+/// Dirty nodes cannot leave memory before there is a checkpoint to come; clean ones can.
+pub fn give_memory_back(store: &Store, trees: &TreeTable) {
+    let meter = store.pages.meter();
+    let enough = || meter.excess(80) == 0;
+    for slot in trees.iter().filter_map(|tree| tree.slot.as_ref()) {
+        if !enough() {
+            sweep(slot, &[], &enough);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The entries of a range where changes lie over a tree: both are walked, and the changes come first.
+
+use std::sync::Arc;
+
+use super::Overlay;
+use crate::error::Result;
+use crate::ids::TreeId;
+use crate::page_cache::Pages;
+use crate::tree::{Cursor, Direction, KeyRange, Slot, StoredValue};
+
+/// Walks a range of one tree as it is with an overlay's changes.
+#[derive(Debug)]
+pub struct OverlaidCursor {
+    below: Cursor,
+    overlay: Arc<Overlay>,
+    tree: TreeId,
+    direction: Direction,
+    /// The changes still to come: from the one, to before the other.
+    from: usize,
+    to: usize,
+    /// The next entry of the tree below, once it was looked at.
+    ahead: Ahead,
+    /// The entry lent last, if it is of the tree below.
+    lent: Entry,
+}
+
+#[derive(Debug)]
+enum Ahead {
+    Unknown,
+    Known(Entry),
+    End,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    key: Vec<u8>,
+    big: bool,
+    value: Vec<u8>,
+}
+
+enum Turn {
+    /// The entry below comes next.
+    Below,
+    /// The change of this index does; with `true` it takes the place of the entry below.
+    Change(usize, bool),
+    Over,
+}
+
+impl OverlaidCursor {
+    /// Before the first entry of a range.
+    #[must_use]
+    pub fn new(
+        below: Option<&Slot>,
+        overlay: &Arc<Overlay>,
+        tree: TreeId,
+        range: KeyRange,
+        direction: Direction,
+    ) -> OverlaidCursor {
+        let (from, to) = overlay.changes().of_tree(tree).bounds(&range);
+        OverlaidCursor {
+            below: Cursor::new(below, range, direction),
+            overlay: Arc::clone(overlay),
+            tree,
+            direction,
+            from,
+            to,
+            ahead: Ahead::Unknown,
+            lent: Entry::default(),
+        }
+    }
+
+    /// The next entry, lent until the next call.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` if a page cannot be read; the cursor then stays where it is.
+    pub fn next(&mut self, pages: &Pages) -> Result<Option<(&[u8], StoredValue<'_>)>> {
+        loop {
+            self.look_ahead(pages)?;
+            match self.turn() {
+                Turn::Over => return Ok(None),
+                Turn::Below => {
+                    let Ahead::Known(entry) = std::mem::replace(&mut self.ahead, Ahead::Unknown) else {
+                        unreachable!("the turn is that of an entry")
+                    };
+                    self.lent = entry;
+                    let Entry { key, big, value } = &self.lent;
+                    return Ok(Some((key, StoredValue { big: *big, bytes: value })));
+                }
+                Turn::Change(index, replaces) => {
+                    if replaces {
+                        self.ahead = Ahead::Unknown;
+                    }
+                    match self.direction {
+                        Direction::Forward => self.from += 1,
+                        Direction::Reverse => self.to -= 1,
+                    }
+                    if self.overlay.changes().of_tree(self.tree).get(index).value.is_none() {
+                        continue;
+                    }
+                    let change = self.overlay.changes().of_tree(self.tree).get(index);
+                    return Ok(change.value.map(|value| (change.key, value)));
+                }
+            }
+        }
+    }
+
+    fn look_ahead(&mut self, pages: &Pages) -> Result<()> {
+        if matches!(self.ahead, Ahead::Unknown) {
+            self.ahead = match self.below.next(pages)? {
+                None => Ahead::End,
+                Some((key, value)) => {
+                    Ahead::Known(Entry { key: key.to_vec(), big: value.big, value: value.bytes.to_vec() })
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Whose turn it is: of one key, the change's.
+    fn turn(&self) -> Turn {
+        let index = match self.direction {
+            Direction::Forward => self.from,
+            Direction::Reverse => self.to.wrapping_sub(1),
+        };
+        let change = (self.from < self.to).then(|| self.overlay.changes().of_tree(self.tree).get(index));
+        match (&self.ahead, change) {
+            (Ahead::Known(_), None) => Turn::Below,
+            (Ahead::Known(entry), Some(change)) => {
+                let order = match self.direction {
+                    Direction::Forward => entry.key.as_slice().cmp(change.key),
+                    Direction::Reverse => change.key.cmp(&entry.key),
+                };
+                if order.is_lt() { Turn::Below } else { Turn::Change(index, order.is_eq()) }
+            }
+            (_, Some(_)) => Turn::Change(index, false),
+            (_, None) => Turn::Over,
+        }
+    }
+}
