@@ -116,6 +116,17 @@ impl Checkpointer {
         self.newest().roots.clone()
     }
 
+    /// The trees of the newest checkpoint are kept to be told from newer ones, and nobody reads them: where a newer root has
+    /// replaced one, its root node, with all that only it holds, need not stay in memory.
+    pub fn let_go_of_replaced(&self, newest: &Root) {
+        let trees = self.newest().trees.clone();
+        for id in newest.trees.changed_since(&trees) {
+            if let Some(slot) = trees.get(id).and_then(|tree| tree.slot.as_ref()) {
+                slot.evict();
+            }
+        }
+    }
+
     /// Calls `look` while no checkpoint runs, with the tree of roots and with where the reaping of dropped trees goes on.
     pub fn at_rest<T>(&self, look: impl FnOnce(Option<&Slot>, &Reaping) -> T) -> T {
         let reaping = self.turn();

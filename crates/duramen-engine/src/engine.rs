@@ -205,9 +205,7 @@ impl Engine {
         keeper.log_step()?;
         keeper.sweep();
         keeper.spill_snapshots()?;
-        if keeper.checkpoint_due() {
-            keeper.checkpoint(false, None, &mut || ())?;
-        }
+        keeper.checkpoint_when_due()?;
         keeper.reap_when_quiet()
     }
 
@@ -404,11 +402,7 @@ fn start_threads(
             space.store().pages.meter().sweep_anew();
             space.sweep();
             let spilled = space.spill_snapshots();
-            let written = if space.checkpoint_due() {
-                space.checkpoint(false, None, &mut || ()).map(|_| ())
-            } else {
-                Ok(())
-            };
+            let written = space.checkpoint_when_due();
             let reaped = space.reap_when_quiet();
             let room = space.make_room();
             if let Err(error) = spilled.and(written).and(reaped).and(room) {

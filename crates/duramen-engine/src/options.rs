@@ -104,7 +104,7 @@ pub struct Options {
     /// Ends the oldest snapshot when the space held only by snapshots passes this many bytes.
     pub snapshot_space_bytes_max: Option<u64>,
     /// A checkpoint starts when the log since the last one holds this many bytes. `None`: a
-    /// thirty-second part of `memory_bytes`.
+    /// quarter of `memory_bytes`.
     pub checkpoint_log_bytes: Option<u64>,
     /// Answers reads before the log since the newest checkpoint is in the trees; a thread brings it there meanwhile, and
     /// writes wait for it. `None`: yes with [`Background::Threads`]. Simulations say which.

@@ -49,8 +49,8 @@ pub struct Overlay {
     /// The root with all changes in it, held for as long as somebody reads through this overlay.
     drained: OnceLock<Registration>,
     drain: OnceLock<Drain>,
-    /// Trees with all their changes applied, for questions about whole trees.
-    forks: Mutex<BTreeMap<TreeId, Option<Slot>>>,
+    /// Of each tree the newest fork, and the range whose changes are applied in it: who counts a range often reduces it, too.
+    forks: Mutex<BTreeMap<TreeId, (KeyRange, Option<Slot>)>>,
     /// The memory that the changes take.
     _buffered: Buffered,
 }
@@ -166,14 +166,16 @@ impl Overlay {
                 None => Err(Error::new(Code::NoSuchTree, format!("there is no tree with id {}", state.id))),
             };
         }
-        let is_whole = *range == KeyRange::all();
-        if let Some(fork) = self.forks.lock().expect(POISON).get(&state.id) {
-            return Ok(Asked::Forked(state, fork.clone()));
+        let known = self.forks.lock().expect(POISON).get(&state.id).cloned();
+        if let Some((_, fork)) = known.filter(|(applied, _)| covers(applied, range)) {
+            return Ok(Asked::Forked(state, fork));
         }
         let fork = self.fork(pages, state, changes)?;
-        if is_whole && self.drained.get().is_none() {
-            self.forks.lock().expect(POISON).insert(state.id, fork.clone());
+        let mut forks = self.forks.lock().expect(POISON);
+        if self.drained.get().is_none() {
+            forks.insert(state.id, (range.clone(), fork.clone()));
         }
+        drop(forks);
         Ok(Asked::Forked(state, fork))
     }
 
@@ -184,4 +186,10 @@ impl Overlay {
             .in_private();
         apply.tree(state.slot.as_ref(), &changes.to_list()).map_err(Stop::into_error)
     }
+}
+
+/// Whether every key of a range belongs to another one.
+fn covers(outer: &KeyRange, inner: &KeyRange) -> bool {
+    let ends_before = |outer: &Vec<u8>| inner.to.as_ref().is_some_and(|inner| inner <= outer);
+    outer.from <= inner.from && outer.to.as_ref().is_none_or(ends_before)
 }

@@ -18,8 +18,19 @@ use epochs::{Epochs, Evicted};
 
 pub use epochs::Pin;
 
-/// Of `memory_bytes`, nodes may take this part, in percent; the rest is for buffers and write sets.
+/// Of `memory_bytes`, nodes may take this part, in percent; the rest is for buffers and write sets. More where what an
+/// engine takes besides, about as much whatever the memory, leaves it to them.
 const NODES_PERCENT: usize = 55;
+const NODES_PERCENT_MAX: usize = 80;
+const BESIDES_BYTES: usize = 29 << 20;
+
+/// Of what nodes may take, this part is left to clean ones when a checkpoint begins: inner nodes, which every read needs, and
+/// what is read meanwhile. Less where memory is small, in percent.
+const CLEAN_BYTES: usize = 20 << 20;
+const CLEAN_PERCENT_MAX: usize = 55;
+
+/// Commits wait when nodes that only a checkpoint frees take this part of what nodes may take, in percent.
+const WAIT_AT_PERCENT: usize = 109;
 
 /// Nodes and buffered writes together may take this part; nodes give way, but not below their last part.
 const SHARED_PERCENT: usize = 85;
@@ -44,6 +55,8 @@ pub struct Meter {
     /// Records of ordered commits that are not in the log.
     queued_bytes: AtomicUsize,
     memory_bytes: usize,
+    nodes_bytes_max: usize,
+    dirty_bounds: DirtyBounds,
     /// A sweep by whoever reads a page is worth while from here on.
     sweep_from_bytes: AtomicUsize,
     sweeper: OnceLock<Sweeper>,
@@ -63,10 +76,35 @@ impl fmt::Debug for Meter {
 /// Gives memory back; called by whoever finds too much of it taken.
 type Sweeper = Box<dyn Fn() + Send + Sync>;
 
+/// Bounds for the bytes of memory that only a checkpoint can free.
+#[derive(Debug, Clone, Copy)]
+pub struct DirtyBounds {
+    /// A checkpoint begins.
+    pub checkpoint_from: usize,
+    /// Commits are delayed.
+    pub delay_from: usize,
+    /// Commits wait.
+    pub wait_at: usize,
+}
+
+impl DirtyBounds {
+    fn new(nodes_bytes_max: usize) -> DirtyBounds {
+        let percent = nodes_bytes_max / 100;
+        let checkpoint_from = nodes_bytes_max - CLEAN_BYTES.min(percent * CLEAN_PERCENT_MAX);
+        let wait_at = percent * WAIT_AT_PERCENT;
+        let delay_from = checkpoint_from + (wait_at - checkpoint_from) / 7 * 3;
+        DirtyBounds { checkpoint_from, delay_from, wait_at }
+    }
+}
+
 impl Meter {
     fn new(memory_bytes: usize) -> Meter {
-        let bytes_max = memory_bytes / 100 * NODES_PERCENT;
+        let percent = memory_bytes / 100;
+        let left = memory_bytes.saturating_sub(BESIDES_BYTES);
+        let bytes_max = left.clamp(percent * NODES_PERCENT, percent * NODES_PERCENT_MAX);
         Meter {
+            nodes_bytes_max: bytes_max,
+            dirty_bounds: DirtyBounds::new(bytes_max),
             written_bytes: AtomicUsize::new(0),
             queued_bytes: AtomicUsize::new(0),
             memory_bytes,
@@ -111,14 +149,25 @@ impl Meter {
 
     /// Whether so much is buffered that nodes may take less than their part.
     fn nodes_give_way(&self) -> bool {
-        self.bytes_max() < self.memory_bytes / 100 * NODES_PERCENT
+        self.bytes_max() < self.nodes_bytes_max
+    }
+
+    /// Bytes of memory that only a checkpoint can free. Changed leaves share the pages they began as, so what they will take on
+    /// disk may be more than they take here.
+    pub fn unfreeable_bytes(&self) -> usize {
+        self.dirty_bytes().min(self.resident_bytes())
+    }
+
+    /// From where on that is too much.
+    pub fn dirty_bounds(&self) -> DirtyBounds {
+        self.dirty_bounds
     }
 
     /// What nodes may take now.
     fn bytes_max(&self) -> usize {
         let percent = self.memory_bytes / 100;
         let left = (percent * SHARED_PERCENT).saturating_sub(self.buffered_bytes());
-        left.clamp(percent * NODES_PERCENT_MIN, percent * NODES_PERCENT)
+        left.clamp(percent * NODES_PERCENT_MIN, self.nodes_bytes_max)
     }
 
     /// Bytes of writes that wait to be committed or written.

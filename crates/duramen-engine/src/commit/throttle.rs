@@ -9,9 +9,6 @@ use crate::error::{Code, Error, Result};
 
 const POISON: &str = "nothing panics while the throttle is locked";
 
-/// Parts of `memory_bytes`, in percent: commits are delayed from the first on and wait at the second.
-const DELAY_FROM_PERCENT: usize = 40;
-const WAIT_AT_PERCENT: usize = 60;
 const DELAY_US_MAX: u64 = 5000;
 
 /// Room is made for at least this much more than is dirty, before commits need it.
@@ -59,8 +56,10 @@ impl Throttle {
         self.asked.swap(false, Ordering::Relaxed)
     }
 
-    /// A checkpoint ended: with success, or with the reason why there is none.
+    /// A checkpoint ended: with success, or with the reason why there is none. It was asked for while it ran, by commits that
+    /// saw two versions of what it wrote: who still finds too much dirty asks again.
     pub fn checkpoint_ended(&self, failure: Option<Error>) {
+        self.asked.store(false, Ordering::Relaxed);
         *self.last_failure.lock().expect(POISON) = failure;
         self.wake();
     }
@@ -72,11 +71,8 @@ impl Throttle {
 
     /// Whether so much is dirty that commits are delayed.
     pub fn delays(&self, store: &Store) -> bool {
-        self.dirty_percent(store) >= DELAY_FROM_PERCENT
-    }
-
-    fn dirty_percent(&self, store: &Store) -> usize {
-        store.pages.meter().dirty_bytes() * 100 / self.memory_bytes.max(1)
+        let meter = store.pages.meter();
+        meter.unfreeable_bytes() >= meter.dirty_bounds().delay_from
     }
 
     /// Waits while too much is dirty.
@@ -84,15 +80,16 @@ impl Throttle {
     /// # Errors
     /// `Full` if checkpoints fail for want of room, and what else they say; what `usable` says meanwhile.
     pub fn wait(&self, store: &Store, usable: &dyn Fn() -> Result<()>) -> Result<()> {
-        let percent = self.dirty_percent(store);
-        if percent < DELAY_FROM_PERCENT || self.stepped {
+        let meter = store.pages.meter();
+        let (bytes, bounds) = (meter.unfreeable_bytes(), meter.dirty_bounds());
+        if bytes < bounds.delay_from || self.stepped {
             return Ok(());
         }
         self.asked.store(true, Ordering::Relaxed);
-        let over = (percent - DELAY_FROM_PERCENT).min(WAIT_AT_PERCENT - DELAY_FROM_PERCENT) as u64;
-        let delay = DELAY_US_MAX * over / (WAIT_AT_PERCENT - DELAY_FROM_PERCENT) as u64;
-        self.pause(delay.max(50));
-        while self.dirty_percent(store) >= WAIT_AT_PERCENT {
+        let span = (bounds.wait_at - bounds.delay_from).max(1);
+        let over = (bytes - bounds.delay_from).min(span) as u64;
+        self.pause((DELAY_US_MAX * over / span as u64).max(50));
+        while meter.unfreeable_bytes() >= bounds.wait_at {
             usable()?;
             if let Some(failure) = self.last_failure.lock().expect(POISON).clone() {
                 return Err(failure);

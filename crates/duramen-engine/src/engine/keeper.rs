@@ -15,12 +15,17 @@ use crate::error::{Error, Result};
 use crate::ids::{CommitSeq, TreeId};
 use crate::limits::{MARK_IDLE_MS, PROCESS_SYNC_BYTES_MAX, PROCESS_SYNC_MS_MAX};
 use crate::options::Options;
+use crate::snapshot::Registration;
 use crate::tree::sweep;
+use crate::wal::SyncFailure;
 
 const POISON: &str = "nothing panics while the keeper is locked";
 
-/// A checkpoint starts when this part of the memory is dirty, in percent.
-const CHECKPOINT_DIRTY_PERCENT: usize = 25;
+/// A checkpoint starts when the log since the last one holds this part of the memory: opening must read it.
+const LOG_MEMORY_PART: u64 = 4;
+
+/// Of the room kept ahead in the data file this much stays when the database is closed.
+const REST_SPARE_BYTES: u64 = 1 << 20;
 
 /// Memory is swept down to this part of its bound, in percent.
 const SWEEP_TO_PERCENT: usize = 80;
@@ -60,6 +65,17 @@ pub struct Keeper {
     one_at_a_time: Mutex<()>,
 }
 
+/// What a checkpoint is for.
+#[derive(Debug, Clone, Copy)]
+struct Aim {
+    /// It is the last one of a clean close.
+    clean: bool,
+    /// Where the warm pages are listed.
+    hot: Option<Location>,
+    /// The other superblock is to name it, too; so many bytes are then kept ahead in the data file.
+    twin_spare_bytes: Option<u64>,
+}
+
 impl Keeper {
     /// Over the parts of an open database.
     pub fn new(
@@ -76,7 +92,9 @@ impl Keeper {
             disk: Arc::clone(disk),
             events,
             memory_bytes: options.memory_bytes,
-            checkpoint_log_bytes: options.checkpoint_log_bytes.unwrap_or(options.memory_bytes as u64 / 32),
+            checkpoint_log_bytes: options
+                .checkpoint_log_bytes
+                .unwrap_or(options.memory_bytes as u64 / LOG_MEMORY_PART),
             snapshot_space_bytes_max: options.snapshot_space_bytes_max,
             hand: Mutex::new((TreeId(0), Vec::new())),
             idle_since: Mutex::new((CommitSeq(0), 0)),
@@ -179,11 +197,11 @@ impl Keeper {
 
     /// Whether a checkpoint should start now.
     pub fn checkpoint_due(&self) -> bool {
-        let dirty_percent = self.store.pages.meter().dirty_bytes() * 100 / self.memory_bytes.max(1);
+        let meter = self.store.pages.meter();
         let asked = self.committer.throttle.take_request();
         let behind = self.committer.published().seq > self.checkpointer.superblock().replay.seq;
         (asked
-            || dirty_percent >= CHECKPOINT_DIRTY_PERCENT
+            || meter.unfreeable_bytes() >= meter.dirty_bounds().checkpoint_from
             || self.committer.log_bytes() >= self.checkpoint_log_bytes)
             && (behind || asked)
     }
@@ -198,9 +216,13 @@ impl Keeper {
         hot: Option<Location>,
         between: &mut dyn FnMut(),
     ) -> Result<CheckpointReport> {
+        self.tell_checkpoint(Aim { clean, hot, twin_spare_bytes: None }, between)
+    }
+
+    fn tell_checkpoint(&self, aim: Aim, between: &mut dyn FnMut()) -> Result<CheckpointReport> {
         self.committer.not_alone()?;
         self.events.tell(&Event::CheckpointBegins);
-        let result = self.try_checkpoint(clean, hot, between);
+        let result = self.try_checkpoint(aim, between);
         if let Ok(report) = &result {
             self.events.tell(&Event::Checkpoint { seq: report.seq, written_bytes: report.written_bytes });
         }
@@ -208,12 +230,39 @@ impl Keeper {
         result
     }
 
-    fn try_checkpoint(
-        &self,
-        clean: bool,
-        hot: Option<Location>,
-        between: &mut dyn FnMut(),
-    ) -> Result<CheckpointReport> {
+    /// Writes a checkpoint if one is due, and names it in both superblocks: the log before it can be used again at once, instead of
+    /// more being made, and so can pages.
+    ///
+    /// # Errors
+    /// As [`Keeper::checkpoint`].
+    pub fn checkpoint_when_due(&self) -> Result<()> {
+        if !self.checkpoint_due() {
+            return Ok(());
+        }
+        let aim = Aim { clean: false, hot: None, twin_spare_bytes: Some(self.spare_bytes()) };
+        self.tell_checkpoint(aim, &mut || ()).map(|_| ())
+    }
+
+    /// Writes the last checkpoint, and gives back what a database at rest does not need: what only the checkpoint before it
+    /// held, room kept ahead, log segments.
+    ///
+    /// # Errors
+    /// As [`Keeper::checkpoint`].
+    pub fn last_checkpoint(&self, hot: Option<Location>) -> Result<()> {
+        let aim = Aim { clean: true, hot, twin_spare_bytes: Some(REST_SPARE_BYTES) };
+        self.tell_checkpoint(aim, &mut || ())?;
+        self.committer.log().trim().map_err(|SyncFailure(error)| {
+            self.committer.poison(error.clone());
+            error
+        })
+    }
+
+    /// Room for the next checkpoint stays: see the throttle.
+    fn spare_bytes(&self) -> u64 {
+        self.memory_bytes as u64 / 4
+    }
+
+    fn try_checkpoint(&self, aim: Aim, between: &mut dyn FnMut()) -> Result<CheckpointReport> {
         if let Some(cause) = self.committer.poison_cause() {
             return Err(Error::poisoned(cause.message()));
         }
@@ -223,7 +272,29 @@ impl Keeper {
         // No superblock for a commit that the log does not hold durably.
         self.committer.sync_through(held.root().seq)?;
         self.committer.restart_log_bytes();
+        let Aim { clean, hot, twin_spare_bytes } = aim;
         let aim = CheckpointAim { next_tree: self.committer.next_tree(), clean, hot };
+        let report = self.write_once(&held, aim, self.spare_bytes(), between)?;
+        // D3: what the first one reaped of a dropped tree, a second one of the same root would reap again.
+        let reaps = held.root().trees.iter().any(|tree| tree.dropped_at.is_some());
+        if let Some(spare_bytes) = twin_spare_bytes.filter(|_| !reaps) {
+            self.write_once(&held, aim, spare_bytes, &mut || ())?;
+        }
+        drop(held);
+        self.store.pages.meter().sweep_anew();
+        self.checkpoints.fetch_add(1, Ordering::Relaxed);
+        Ok(report)
+    }
+
+    /// Writes a checkpoint of a root. One of the root that the newest checkpoint has already costs its superblock, a few pages of
+    /// the space map and two syncs; both superblocks agree then.
+    fn write_once(
+        &self,
+        held: &Registration,
+        aim: CheckpointAim,
+        spare_bytes: u64,
+        between: &mut dyn FnMut(),
+    ) -> Result<CheckpointReport> {
         let mut sweep_too = || {
             self.sweep();
             between();
@@ -236,8 +307,6 @@ impl Keeper {
                 return Err(error);
             }
         };
-        drop(held);
-        self.store.pages.meter().sweep_anew();
         self.committer.log().recycle(&report.keep_log_from);
         let reaped = self.checkpointer.reaped();
         if !reaped.is_empty() {
@@ -245,8 +314,7 @@ impl Keeper {
             let gone = |id: &TreeId| self.committer.published().trees.get(*id).is_none();
             self.checkpointer.forgotten(&reaped.into_iter().filter(gone).collect::<Vec<_>>());
         }
-        self.give_space_back()?;
-        self.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.give_space_back(spare_bytes)?;
         Ok(report)
     }
 
@@ -278,7 +346,7 @@ impl Keeper {
         Ok(())
     }
 
-    fn give_space_back(&self) -> Result<()> {
+    fn give_space_back(&self, spare_bytes: u64) -> Result<()> {
         let held_blocks = self.checkpointer.release();
         let held_bytes = held_blocks * self.store.geometry.block_bytes as u64;
         if self.snapshot_space_bytes_max.is_some_and(|max| held_bytes > max)
@@ -287,8 +355,6 @@ impl Keeper {
             self.store.registry.expire_before(oldest.next());
             self.checkpointer.release();
         }
-        // Room for the next checkpoint stays: see the throttle.
-        let spare_bytes = self.memory_bytes as u64 / 4;
         self.store.space.cut_tail(spare_bytes)?;
         // The checkpoint is durable all the same.
         if let Err(error) = self.store.space.punch(spare_bytes) {
@@ -315,6 +381,9 @@ impl Keeper {
         // Whoever comes while somebody sweeps goes on without.
         let Ok(mut hand) = self.hand.try_lock() else { return };
         self.store.registry.let_go_before(root.seq);
+        if self.store.registry.roots().iter().all(|held| held.seq >= root.seq) {
+            self.checkpointer.let_go_of_replaced(&root);
+        }
         // Twice around: the first time takes the notes of use away.
         for _ in 0..2 {
             self.sweep_root(&root, &mut hand);

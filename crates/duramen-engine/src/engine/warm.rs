@@ -14,7 +14,7 @@ impl Keeper {
     pub(super) fn close(&self) -> Result<()> {
         self.write_pending()?;
         let hot = self.write_hot_list().ok().flatten();
-        self.checkpoint(true, hot, &mut || ())?;
+        self.last_checkpoint(hot)?;
         self.log_mark()
     }
 

@@ -219,6 +219,24 @@ impl Log {
         self.state().recycle(keep_from.epoch);
     }
 
+    /// Gives back the ready segments that a log at rest does not need: all but the next one and the reserve, the smallest. They are
+    /// emptied and keep their names, so that no slot is ever left out, and are made anew when they are wanted.
+    ///
+    /// # Errors
+    /// As [`Log::sync`].
+    pub fn trim(&self) -> std::result::Result<(), SyncFailure> {
+        let _turn = lock(&self.preparing);
+        let taken = self.state().take_spares_beyond_wanted();
+        for segment in &taken {
+            // One that could not be emptied is made anew all the same.
+            drop(segment.file.set_len(0));
+            let mut state = self.state();
+            state.unfinished.push_back(segment.slot);
+            state.add_unsynced(segment);
+        }
+        if taken.is_empty() { Ok(()) } else { self.sync().map(drop) }
+    }
+
     /// Figures for whoever watches.
     #[must_use]
     pub fn stats(&self) -> LogStats {

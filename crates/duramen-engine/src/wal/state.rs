@@ -164,6 +164,16 @@ impl State {
         self.ready.extend(free.into_iter().map(|used: UsedSegment| used.segment));
     }
 
+    /// Takes the ready segments beyond those wanted, the largest first.
+    pub(super) fn take_spares_beyond_wanted(&mut self) -> Vec<Arc<Segment>> {
+        let mut taken = Vec::new();
+        while self.ready.len() > SPARES_WANTED {
+            let largest = (0..self.ready.len()).max_by_key(|index| self.ready[*index].bytes);
+            taken.extend(largest.and_then(|index| self.ready.remove(index)));
+        }
+        taken
+    }
+
     pub(super) fn stats(&self) -> LogStats {
         let used = self.used.iter().map(|used| used.segment.bytes);
         let ready = self.ready.iter().map(|segment| segment.bytes);

@@ -207,3 +207,71 @@ fn holes_that_another_file_has_taken_are_missed_only_by_what_needs_room() {
     settle(&engine, tree);
     holds(&engine, tree, 0..ROWS);
 }
+
+/// Bytes of each segment of the log.
+fn segments(disk: &MemDisk) -> Vec<u64> {
+    let is_segment = |path: &std::path::PathBuf| path.extension().is_some_and(|ext| ext == "wal");
+    disk.files()
+        .iter()
+        .filter(|path| is_segment(path))
+        .map(|path| disk.read_file(path).unwrap().len() as u64)
+        .collect()
+}
+
+/// Log that only the checkpoint before the newest needs would have to be made anew for what comes next.
+#[test]
+fn a_checkpoint_that_was_due_lets_go_of_all_log_before_it() {
+    let disk = MemDisk::new(31);
+    let engine = open(&disk, Options { checkpoint_log_bytes: Some(200_000), ..tiny() });
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
+    let mut checkpoints = 0;
+    for round in 0..200u32 {
+        let put = |tx: &mut duramen_engine::Transaction| {
+            (0..50).try_for_each(|row| tx.put(tree, &key(round * 50 + row), &value(row)))
+        };
+        engine.transact(Durability::Disk, put).unwrap();
+        engine.step().unwrap();
+        let stats = engine.stats();
+        if stats.checkpoints > checkpoints {
+            checkpoints = stats.checkpoints;
+            assert_eq!(stats.log.used_count, 1, "only the segment that is written to is needed");
+            look(&engine, "after a checkpoint");
+        }
+    }
+    assert!(checkpoints > 3, "checkpoints were due");
+    let all: u64 = segments(&disk).iter().sum();
+    assert!(all < 700_000, "{all} bytes of log, and a checkpoint at each 200,000");
+    engine.abandon();
+    let engine = open(&disk.crash(&CrashChoice::None), tiny());
+    assert_eq!(engine.snapshot().unwrap().tree_info(tree).unwrap().len, 10_000);
+}
+
+/// A database at rest keeps what it needs to go on, and not what its busiest hour took.
+#[test]
+fn a_clean_close_empties_log_segments_and_they_are_made_anew() {
+    let disk = MemDisk::new(32);
+    let mut wanted = 0;
+    for _ in 0..3 {
+        let engine = open(&disk, tiny());
+        let (tree, _) = engine
+            .transact(Durability::Disk, |tx| match tx.tree("t")? {
+                Some(tree) => Ok(tree),
+                None => tx.create_tree("t", None),
+            })
+            .unwrap();
+        assert_eq!(engine.snapshot().unwrap().tree_info(tree).unwrap().len, wanted, "opened again");
+        put(&engine, tree, 0..ROWS).unwrap();
+        wanted = u64::from(ROWS);
+        holds(&engine, tree, 0..ROWS);
+        let before: u64 = segments(&disk).iter().sum();
+        engine.close().unwrap();
+        drop(engine);
+        let after = segments(&disk);
+        let kept = after.iter().filter(|bytes| **bytes > 0).count();
+        assert!(kept <= 3, "the newest, the next and the reserve: {after:?}");
+        assert!(after.len() > 3, "names stay: {after:?}");
+        assert!(after.iter().sum::<u64>() < before, "{after:?}");
+    }
+    let engine = open(&disk, tiny());
+    look(&engine, "at the end");
+}

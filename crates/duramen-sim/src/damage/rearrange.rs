@@ -139,7 +139,8 @@ impl Run<'_> {
         let before: BTreeMap<String, Vec<u8>> = files_of(earlier).into_iter().collect();
         for (path, bytes) in self.specimen.files() {
             let Some(old) = before.get(&path) else { continue };
-            for length in [BLOCK, 4096, bytes.len()] {
+            // A segment that a clean close has emptied has no parts.
+            for length in [BLOCK, 4096, bytes.len().max(1)] {
                 for at in (0..bytes.len()).step_by(length) {
                     let end = (at + length).min(bytes.len());
                     let Some(part) = old.get(at..end).filter(|part| **part != bytes[at..end]) else {
