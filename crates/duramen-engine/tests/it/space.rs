@@ -275,3 +275,28 @@ fn a_clean_close_empties_log_segments_and_they_are_made_anew() {
     let engine = open(&disk, tiny());
     look(&engine, "at the end");
 }
+
+/// D3: checkpoints that both superblocks name must not give back a dropped tree's slice twice, nor bring its row back.
+#[test]
+fn a_tree_dropped_among_checkpoints_named_twice_gives_its_pages_back_once() {
+    let disk = MemDisk::new(33);
+    let due = || Options { checkpoint_log_bytes: Some(1), ..options() };
+    let engine = open(&disk, due());
+    let (kept, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("kept", None)).unwrap();
+    let (gone, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("gone", None)).unwrap();
+    put(&engine, gone, 0..ROWS).unwrap();
+    engine.transact(Durability::Disk, |tx| tx.drop_tree("gone")).unwrap();
+    for row in 0..60 {
+        put(&engine, kept, row..row + 1).unwrap();
+        look(&engine, "while it is given back");
+        let disk = disk.crash(&CrashChoice::None);
+        let again = open(&disk, due());
+        look(&again, "opened meanwhile");
+        holds(&again, kept, 0..row + 1);
+        put(&again, kept, row + 1..row + 4).unwrap();
+        look(&again, "written on meanwhile");
+        holds(&again, kept, 0..row + 4);
+        again.abandon();
+    }
+    engine.close().unwrap();
+}
