@@ -202,9 +202,19 @@ impl Committer {
         self.log_bytes.load(Ordering::Relaxed)
     }
 
-    /// A checkpoint begins: what is written from now on counts for the next.
-    pub fn restart_log_bytes(&self) {
-        self.log_bytes.store(0, Ordering::Relaxed);
+    /// A checkpoint begins: what is written from now on counts for the next. Returns what counted for this one.
+    pub fn restart_log_bytes(&self) -> u64 {
+        self.log_bytes.swap(0, Ordering::Relaxed)
+    }
+
+    /// That many bytes of log more are behind the newest checkpoint: of one that failed, or found at open.
+    pub fn add_log_bytes(&self, bytes: u64) {
+        self.log_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Opening has found the log durable up to a commit, which may not be in the trees yet.
+    pub fn found_durable(&self, seq: CommitSeq) {
+        self.durable.fetch_max(seq.0, Ordering::Release);
     }
 
     /// An id for a new tree, never given before.

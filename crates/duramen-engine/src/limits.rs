@@ -29,7 +29,7 @@ pub const BLOCK_BYTES: usize = 4096;
 pub const SEGMENT_BYTES_MIN: u64 = 1024 * 1024;
 
 /// Largest segment of a log.
-pub const SEGMENT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+pub const SEGMENT_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// Memory over cache, dirty nodes, write sets and buffers, unless told otherwise. A read set is bounded by notes: 4,096 a tree.
 pub const MEMORY_BYTES_DEFAULT: usize = 256 * 1024 * 1024;

@@ -25,8 +25,9 @@ const NODES_PERCENT_MAX: usize = 80;
 const BESIDES_BYTES: usize = 29 << 20;
 
 /// Of what nodes may take, this part is left to clean ones when a checkpoint begins: inner nodes, which every read needs, and
-/// what is read meanwhile. Less where memory is small, in percent.
+/// what is read meanwhile. More where memory is large, in parts; less where it is small, in percent.
 const CLEAN_BYTES: usize = 20 << 20;
+const CLEAN_PART: usize = 16;
 const CLEAN_PERCENT_MAX: usize = 55;
 
 /// Commits wait when nodes that only a checkpoint frees take this part of what nodes may take, in percent.
@@ -90,7 +91,8 @@ pub struct DirtyBounds {
 impl DirtyBounds {
     fn new(nodes_bytes_max: usize) -> DirtyBounds {
         let percent = nodes_bytes_max / 100;
-        let checkpoint_from = nodes_bytes_max - CLEAN_BYTES.min(percent * CLEAN_PERCENT_MAX);
+        let clean = CLEAN_BYTES.max(nodes_bytes_max / CLEAN_PART).min(percent * CLEAN_PERCENT_MAX);
+        let checkpoint_from = nodes_bytes_max - clean;
         let wait_at = percent * WAIT_AT_PERCENT;
         let delay_from = checkpoint_from + (wait_at - checkpoint_from) / 7 * 3;
         DirtyBounds { checkpoint_from, delay_from, wait_at }

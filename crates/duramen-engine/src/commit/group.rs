@@ -229,6 +229,35 @@ impl Committer {
         self.lead()
     }
 
+    /// Runs `work` while nobody writes to the log, once everything that was ordered is written.
+    ///
+    /// # Errors
+    /// What writing it said; `Poisoned`.
+    pub fn while_nobody_writes<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
+        self.not_alone()?;
+        let mut order = self.lock();
+        loop {
+            if let Some(cause) = self.poison.get() {
+                return Err(Error::poisoned(cause.message()));
+            }
+            if order.leading {
+                order = self.wait_turn(order);
+                continue;
+            }
+            order.leading = true;
+            if order.forming.is_empty() {
+                break;
+            }
+            drop(order);
+            self.lead()?;
+            order = self.lock();
+        }
+        drop(order);
+        let done = work();
+        self.lay_down(self.lock());
+        Ok(done)
+    }
+
     /// Puts what a published group replaced on the list of what waits to be free.
     fn retire(&self, group: &Forming) {
         let mut extents: Vec<RetiredExtent> = Vec::new();

@@ -4,6 +4,7 @@
 //! write, a checkpoint, a check, a close, a question too large for the overlay. Readers need not. D3 and I1 rest here: the
 //! root with everything in it is registered for the overlay's readers before a commit can build on it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -31,6 +32,8 @@ pub struct Draining {
     overlay: Mutex<Option<Arc<Overlay>>>,
     /// Held while the work is done.
     work: Mutex<Option<Work>>,
+    /// The process that opened the database: in a fork of it nobody does the work.
+    process: u32,
 }
 
 /// The work still to be done.
@@ -61,6 +64,7 @@ impl Draining {
             failed: OnceLock::new(),
             overlay: Mutex::new(None),
             work: Mutex::new(None),
+            process: duramen_disk::process_id(),
         })
     }
 
@@ -75,6 +79,7 @@ impl Draining {
             failed: OnceLock::new(),
             overlay: Mutex::new(Some(Arc::clone(&overlay))),
             work: Mutex::new(Some(work)),
+            process: duramen_disk::process_id(),
         });
         let weak = Arc::downgrade(&draining);
         overlay.drain_by(Box::new(move || weak.upgrade().map_or(Ok(()), |draining| draining.wait())));
@@ -117,6 +122,9 @@ impl Draining {
         if self.is_done.load(Ordering::Acquire) {
             return Ok(());
         }
+        if self.process != duramen_disk::process_id() {
+            return Err(Error::forked());
+        }
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let done = self.run();
         self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -139,17 +147,21 @@ impl Draining {
         let gone = || Error::new(Code::System, "the log's tail was lost on its way into the trees");
         let Work { tail, store, threads, served } = work.take().ok_or_else(gone)?;
         let all = || if self.waiting.load(Ordering::Relaxed) > 0 { threads } else { (threads - 1).max(1) };
-        match tail.drain(&all, &mut |trees| give_memory_back(&store, trees)) {
-            Ok(trees) => self.finish(&store, &served, trees),
-            Err(error) => {
-                drop(self.failed.set(error.clone()));
-                if let Served::Committer(committer) = &served {
-                    committer.poison(error.clone());
-                }
-                return Err(error);
+        let drained = catch_unwind(AssertUnwindSafe(|| {
+            let trees = tail.drain(&all, &mut |trees| give_memory_back(&store, trees))?;
+            self.finish(&store, &served, trees);
+            Ok(())
+        }));
+        let panicked = || {
+            let message = "bringing the log into the trees panicked: this is a fault of the engine";
+            Err(Error::new(Code::System, message).with_hint("report it, and open the database again"))
+        };
+        drained.unwrap_or_else(|_| panicked()).inspect_err(|error| {
+            drop(self.failed.set(error.clone()));
+            if let Served::Committer(committer) = &served {
+                committer.poison(error.clone());
             }
-        }
-        Ok(())
+        })
     }
 
     fn finish(&self, store: &Arc<Store>, served: &Served, trees: TreeTable) {
@@ -176,6 +188,9 @@ impl Draining {
 pub fn give_memory_back(store: &Store, trees: &TreeTable) {
     let meter = store.pages.meter();
     let enough = || meter.excess(80) == 0;
+    if enough() {
+        return;
+    }
     for slot in trees.iter().filter_map(|tree| tree.slot.as_ref()) {
         if !enough() {
             sweep(slot, &[], &enough);

@@ -21,11 +21,13 @@ use crate::wal::SyncFailure;
 
 const POISON: &str = "nothing panics while the keeper is locked";
 
-/// A checkpoint starts when the log since the last one holds this part of the memory: opening must read it.
+/// A checkpoint starts when the log since the last one holds this part of the memory, or so many bytes: opening must read it.
 const LOG_MEMORY_PART: u64 = 4;
+const LOG_BYTES_MAX: u64 = 256 << 20;
 
-/// Of the room kept ahead in the data file this much stays when the database is closed.
-const REST_SPARE_BYTES: u64 = 1 << 20;
+/// Of the room kept ahead in the data file this much stays when the database is closed, and what the space map takes: the next
+/// one to open it may find the disk full, and delete (D7).
+const REST_SPARE_BYTES: u64 = 24 << 20;
 
 /// Memory is swept down to this part of its bound, in percent.
 const SWEEP_TO_PERCENT: usize = 80;
@@ -94,7 +96,7 @@ impl Keeper {
             memory_bytes: options.memory_bytes,
             checkpoint_log_bytes: options
                 .checkpoint_log_bytes
-                .unwrap_or(options.memory_bytes as u64 / LOG_MEMORY_PART),
+                .unwrap_or(LOG_BYTES_MAX.min(options.memory_bytes as u64 / LOG_MEMORY_PART)),
             snapshot_space_bytes_max: options.snapshot_space_bytes_max,
             hand: Mutex::new((TreeId(0), Vec::new())),
             idle_since: Mutex::new((CommitSeq(0), 0)),
@@ -249,9 +251,12 @@ impl Keeper {
     /// # Errors
     /// As [`Keeper::checkpoint`].
     pub fn last_checkpoint(&self, hot: Option<Location>) -> Result<()> {
-        let aim = Aim { clean: true, hot, twin_spare_bytes: Some(REST_SPARE_BYTES) };
+        let rest = self.spare_bytes().min(REST_SPARE_BYTES + self.store.space.map_bytes());
+        let aim = Aim { clean: true, hot, twin_spare_bytes: Some(rest) };
         self.tell_checkpoint(aim, &mut || ())?;
-        self.committer.log().trim().map_err(|SyncFailure(error)| {
+        // A group that is being written has looked at the ready segments already.
+        let trimmed = self.committer.while_nobody_writes(|| self.committer.log().trim())?;
+        trimmed.map_err(|SyncFailure(error)| {
             self.committer.poison(error.clone());
             error
         })
@@ -271,14 +276,20 @@ impl Keeper {
         let held = self.committer.hold_published();
         // No superblock for a commit that the log does not hold durably.
         self.committer.sync_through(held.root().seq)?;
-        self.committer.restart_log_bytes();
+        let log_bytes = self.committer.restart_log_bytes();
         let Aim { clean, hot, twin_spare_bytes } = aim;
         let aim = CheckpointAim { next_tree: self.committer.next_tree(), clean, hot };
-        let report = self.write_once(&held, aim, self.spare_bytes(), between)?;
+        let written = self.write_once(&held, aim, self.spare_bytes(), between);
+        let mut report = written.inspect_err(|_| self.committer.add_log_bytes(log_bytes))?;
         // D3: what the first one reaped of a dropped tree, a second one of the same root would reap again.
         let reaps = held.root().trees.iter().any(|tree| tree.dropped_at.is_some());
         if let Some(spare_bytes) = twin_spare_bytes.filter(|_| !reaps) {
-            self.write_once(&held, aim, spare_bytes, &mut || ())?;
+            // The checkpoint is durable all the same, and the older superblock has its own.
+            match self.write_once(&held, aim, spare_bytes, &mut || ()) {
+                Ok(second) => report.written_bytes += second.written_bytes,
+                Err(error) if self.committer.poison_cause().is_some() => return Err(error),
+                Err(error) => self.failed(error),
+            }
         }
         drop(held);
         self.store.pages.meter().sweep_anew();

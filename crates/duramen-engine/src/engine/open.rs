@@ -164,6 +164,8 @@ fn writer(
     let root = Root::at(seq, replayed.trees, log.position());
     let throttle = Throttle::new(options.memory_bytes, options.background == Background::Stepped);
     let committer = Committer::new(Arc::clone(&loaded.store), log, root, replayed.next_tree, throttle);
+    committer.found_durable(replayed.log.last_seq);
+    committer.add_log_bytes(replayed.log.record_bytes);
     let Loaded { store, superblock, older, roots, trees } = loaded;
     let hot = superblock.hot.filter(|_| superblock.clean);
     let checkpointer = Checkpointer::new(store, superblock, older, roots, trees);

@@ -89,20 +89,20 @@ impl Gathered {
             tree.shared.truncate(same);
         }
         tree.spots.push(Spot { head: 0, record, key_at, value_bytes, key_bytes, kind });
+        self.bytes += size_of::<Spot>();
         true
     }
 
     /// Takes the record whose changes were noted.
     pub fn record(&mut self, bytes: Vec<u8>) {
-        self.bytes += bytes.len();
+        self.bytes += bytes.capacity();
         self.records.push(bytes);
     }
 
     /// Bytes of the records taken, and of the notes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let spots: usize = self.trees.values().map(|tree| tree.spots.len()).sum();
-        self.bytes + spots * size_of::<Spot>()
+        self.bytes
     }
 
     /// Sorts them, without those of the trees in `without`.

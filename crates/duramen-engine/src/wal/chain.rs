@@ -68,6 +68,7 @@ pub(super) struct Chain<'a> {
     unmarked: VecDeque<Unmarked>,
     pub(super) frame_count: u64,
     pub(super) record_count: u64,
+    pub(super) record_bytes: u64,
     payload: Vec<u8>,
 }
 
@@ -122,6 +123,7 @@ impl<'a> Chain<'a> {
             unmarked: VecDeque::new(),
             frame_count: 0,
             record_count: 0,
+            record_bytes: 0,
             payload: Vec::new(),
         })
     }
@@ -261,6 +263,7 @@ impl<'a> Chain<'a> {
                 record.commit_time_ns = frame.header.commit_time_ns;
                 seq = part.seq;
                 self.record_count += 1;
+                self.record_bytes += record.bytes.len() as u64;
                 visit(record)?;
             } else {
                 self.pending = Some(record);
@@ -281,7 +284,8 @@ impl<'a> Chain<'a> {
         offset: u64,
     ) -> Result<Vec<u8>> {
         if to_usize(frame.header.payload_bytes) <= SLICE_BYTES_MAX {
-            if frame.parts.len() == 1 {
+            // Not the memory of a much longer one before it.
+            if frame.parts.len() == 1 && self.payload.capacity() <= 2 * self.payload.len() {
                 return Ok(std::mem::take(&mut self.payload));
             }
             let start = to_usize(offset - frame.payload_offset);

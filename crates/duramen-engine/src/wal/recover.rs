@@ -30,6 +30,8 @@ pub struct Recovered {
     pub frame_count: u64,
     /// Records delivered.
     pub record_count: u64,
+    /// Bytes of the records delivered.
+    pub record_bytes: u64,
     /// Commit time of the last frame, wall clock in nanoseconds.
     pub last_commit_time_ns: u64,
     /// Parts of an unfinished write stand behind the end: the last run ended in a crash.
@@ -90,6 +92,7 @@ pub fn recover(
         unmarked_group_count: chain.unmarked_group_count(),
         frame_count: chain.frame_count,
         record_count: chain.record_count,
+        record_bytes: chain.record_bytes,
         last_commit_time_ns: chain.commit_time_ns,
         torn: leftovers.torn,
         from: *from,

@@ -132,3 +132,42 @@ fn after_a_failed_sync_every_waiter_is_told_and_nothing_is_acknowledged() {
     };
     shuttle::check_random(run, SCHEDULES);
 }
+
+/// A close waits for the group on its way and refuses what comes later: whoever is refused is told, and nobody hangs.
+#[test]
+fn a_close_beside_commits_loses_none_and_hangs_nobody() {
+    let run = || {
+        let disk = MemDisk::new(4);
+        let (engine, tree) = open(&disk);
+        // More ready segments than a log at rest keeps.
+        let put = move |tx: &mut duramen_engine::Transaction, n: u8, count: u8| {
+            (0..count).try_for_each(|row| tx.put(tree, &[n, row], &[n; 250]))
+        };
+        for n in 0..12 {
+            engine.transact(Durability::Disk, |tx| put(tx, n, 60)).unwrap();
+        }
+        engine.checkpoint().unwrap();
+        engine.checkpoint().unwrap();
+        let threads: Vec<_> = (0..2u8)
+            .map(|thread| {
+                let engine = engine.clone();
+                shuttle::thread::spawn(move || {
+                    engine.transact(Durability::Disk, |tx| put(tx, 100 + thread, 200)).is_ok()
+                })
+            })
+            .collect();
+        engine.close().unwrap();
+        let kept: Vec<bool> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        drop(engine);
+        let (engine, tree) = open(&disk);
+        let snapshot = engine.snapshot().unwrap();
+        for (thread, kept) in (0..2u8).zip(kept) {
+            let found = snapshot.get(tree, &[100 + thread, 199]).unwrap();
+            assert!(found.is_some() || !kept, "an acknowledged commit is gone");
+        }
+        drop(snapshot);
+        engine.abandon();
+    };
+    shuttle::check_random(run, SCHEDULES);
+    shuttle::check_pct(run, SCHEDULES, 3);
+}

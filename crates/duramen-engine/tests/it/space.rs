@@ -300,3 +300,29 @@ fn a_tree_dropped_among_checkpoints_named_twice_gives_its_pages_back_once() {
     }
     engine.close().unwrap();
 }
+
+/// D7 at rest: another program may fill the disk before the database is opened again, and its deletes still need room.
+#[test]
+fn a_database_that_was_closed_deletes_on_a_full_disk() {
+    let disk = MemDisk::new(12);
+    let rows = 20_000;
+    let options = Options { memory_bytes: 16 << 20, ..tiny() };
+    let engine = open(&disk, options.clone());
+    let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("rows", None)).unwrap().0;
+    put(&engine, tree, 0..rows).unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    disk.set_capacity(Some(disk.used_bytes()));
+    let engine = open(&disk, options);
+    let odd: Vec<u32> = (0..rows).filter(|row| row % 2 == 1).collect();
+    for some in odd.chunks(500) {
+        let delete = |tx: &mut duramen_engine::Transaction| {
+            some.iter().try_for_each(|row| tx.delete(tree, &key(*row)).map(|_| ()))
+        };
+        engine.transact(Durability::Disk, delete).unwrap();
+        // It may say that there is no room for one more segment of the log, and does what it can.
+        drop(engine.step());
+    }
+    holds(&engine, tree, (0..rows).step_by(2));
+    look(&engine, "after deletes on a full disk");
+}
