@@ -144,13 +144,6 @@ impl Run<'_> {
     }
 
     fn keep(&mut self, workload: &str, engine: &str, round: u32, outcome: Outcome) {
-        let (workload, engine) = (workload.to_owned(), engine.to_owned());
-        self.results.measured.push(Measured {
-            workload,
-            engine,
-            round,
-            outcome: Some(outcome),
-            failed: None,
-        });
+        self.results.measured.push(Measured::of(workload, engine, round, outcome));
     }
 }

@@ -226,14 +226,7 @@ impl Run {
         let right = if outcome.is_right() { "" } else { " WRONG ANSWER" };
         let engine = job.engine.clone();
         self.tell(workload, &engine, round, &format!("{:.1} s{right}", ran.took.as_secs_f64()));
-        let workload = workload.to_owned();
-        self.results.measured.push(Measured {
-            workload,
-            engine,
-            round,
-            outcome: Some(outcome),
-            failed: None,
-        });
+        self.results.measured.push(Measured::of(workload, &engine, round, outcome));
     }
 
     fn note_failure(&mut self, workload: &str, engine: &str, round: u32, failed: &Failure) {

@@ -21,6 +21,14 @@ pub struct Measured {
     pub failed: Option<String>,
 }
 
+impl Measured {
+    /// What came of a turn.
+    pub fn of(workload: &str, engine: &str, round: u32, outcome: Outcome) -> Measured {
+        let (workload, engine) = (workload.to_owned(), engine.to_owned());
+        Measured { workload, engine, round, outcome: Some(outcome), failed: None }
+    }
+}
+
 /// The middle of a figure's rounds, and how far they lie apart.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Middle {
@@ -146,8 +154,7 @@ mod tests {
 
     fn measured(engine: &str, round: u32, figure: f64, answer: u64) -> Measured {
         let outcome = Outcome::default().with("rows/s", figure).answering(answer, 7);
-        let (workload, engine) = ("W3".to_owned(), engine.to_owned());
-        Measured { workload, engine, round, outcome: Some(outcome), failed: None }
+        Measured::of("W3", engine, round, outcome)
     }
 
     #[test]

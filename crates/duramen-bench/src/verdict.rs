@@ -170,9 +170,7 @@ mod tests {
     use crate::results::Measured;
 
     fn measured(workload: &str, engine: &str, name: &str, figure: f64) -> Measured {
-        let outcome = Some(Outcome::default().with(name, figure));
-        let (workload, engine) = (workload.to_owned(), engine.to_owned());
-        Measured { workload, engine, round: 0, outcome, failed: None }
+        Measured::of(workload, engine, 0, Outcome::default().with(name, figure))
     }
 
     #[test]

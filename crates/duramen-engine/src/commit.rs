@@ -396,11 +396,10 @@ impl Committer {
         self.published.set(root);
     }
 
-    /// The log's tail is in the trees of `root` now; until then nothing was ordered. All of it is durable.
+    /// The log's tail is in the trees of `root` now; until then nothing was ordered.
     pub fn replayed(&self, root: &Arc<Root>) {
         let mut order = self.lock();
         order.recent = Recent::new(root.seq, self.throttle.memory_bytes() / 32);
-        self.durable.fetch_max(root.seq.0, Ordering::Release);
         self.sealed.set(Arc::clone(root));
         self.published.set(Arc::clone(root));
     }

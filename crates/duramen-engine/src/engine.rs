@@ -10,6 +10,8 @@ mod keeper;
 mod method;
 mod open;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod warm;
 
 use std::collections::BTreeMap;
@@ -85,8 +87,8 @@ impl Engine {
     /// Opens the database in the directory `path`, or creates it there.
     ///
     /// Opening reads the log since the newest checkpoint and answers from it at once; a thread brings it into the trees, and
-    /// what needs the trees (writes, checkpoints, [`Engine::check`], [`Engine::close`]) waits for that. Creating returns once the database survives a power
-    /// cut, its directory and that directory's parent included.
+    /// what needs the trees (writes, checkpoints, [`Engine::check`], [`Engine::close`]) waits for that. Creating returns once
+    /// the database survives a power cut, its directory and that directory's parent included.
     ///
     /// # Errors
     /// `NotFound`, `Invalid` (not a database, another format, a network file system), `Locked`, `Corrupt`, `Full`, `Io`.
@@ -193,7 +195,7 @@ impl Engine {
     /// As [`Engine::checkpoint`].
     pub fn checkpoint_with(&self, between: &mut dyn FnMut()) -> Result<()> {
         let (_, keeper) = self.writer()?;
-        keeper.checkpoint(false, None, between).map(|_| ())
+        keeper.checkpoint(between).map(|_| ())
     }
 
     /// Does what is due behind the scenes, once. For databases opened with [`Background::Stepped`].
@@ -286,7 +288,7 @@ impl Engine {
     fn give_up_old_space(&self) -> Result<()> {
         let (_, keeper) = self.writer()?;
         for _ in 0..2 {
-            keeper.checkpoint(false, None, &mut || ())?;
+            keeper.checkpoint(&mut || ())?;
         }
         Ok(())
     }

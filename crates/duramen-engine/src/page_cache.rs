@@ -265,7 +265,10 @@ impl Charge {
 
     /// What was not charged any more stays after all.
     pub fn stay(&self, bytes: usize) {
-        if self.bytes.compare_exchange(0, bytes, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        // Looked at first: nearly always it never left, and others read the same line.
+        if self.bytes.load(Ordering::Relaxed) == 0
+            && self.bytes.compare_exchange(0, bytes, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
             self.meter.resident_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
     }

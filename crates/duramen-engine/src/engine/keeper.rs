@@ -212,13 +212,8 @@ impl Keeper {
     ///
     /// # Errors
     /// What writing said. A failed sync has poisoned the engine; otherwise it can be tried again.
-    pub fn checkpoint(
-        &self,
-        clean: bool,
-        hot: Option<Location>,
-        between: &mut dyn FnMut(),
-    ) -> Result<CheckpointReport> {
-        self.tell_checkpoint(Aim { clean, hot, twin_spare_bytes: None }, between)
+    pub fn checkpoint(&self, between: &mut dyn FnMut()) -> Result<CheckpointReport> {
+        self.tell_checkpoint(Aim { clean: false, hot: None, twin_spare_bytes: None }, between)
     }
 
     fn tell_checkpoint(&self, aim: Aim, between: &mut dyn FnMut()) -> Result<CheckpointReport> {
@@ -278,14 +273,14 @@ impl Keeper {
         self.committer.sync_through(held.root().seq)?;
         let log_bytes = self.committer.restart_log_bytes();
         let Aim { clean, hot, twin_spare_bytes } = aim;
-        let aim = CheckpointAim { next_tree: self.committer.next_tree(), clean, hot };
-        let written = self.write_once(&held, aim, self.spare_bytes(), between);
+        let named = CheckpointAim { next_tree: self.committer.next_tree(), clean, hot };
+        let written = self.write_once(&held, named, self.spare_bytes(), between);
         let mut report = written.inspect_err(|_| self.committer.add_log_bytes(log_bytes))?;
         // D3: what the first one reaped of a dropped tree, a second one of the same root would reap again.
         let reaps = held.root().trees.iter().any(|tree| tree.dropped_at.is_some());
         if let Some(spare_bytes) = twin_spare_bytes.filter(|_| !reaps) {
             // The checkpoint is durable all the same, and the older superblock has its own.
-            match self.write_once(&held, aim, spare_bytes, &mut || ()) {
+            match self.write_once(&held, named, spare_bytes, &mut || ()) {
                 Ok(second) => report.written_bytes += second.written_bytes,
                 Err(error) if self.committer.poison_cause().is_some() => return Err(error),
                 Err(error) => self.failed(error),
@@ -352,7 +347,7 @@ impl Keeper {
             return Ok(());
         }
         self.committer.submit_nothing()?;
-        self.checkpoint(false, None, &mut || ())?;
+        self.checkpoint(&mut || ())?;
         self.settling.fetch_sub(1, Ordering::Relaxed);
         Ok(())
     }

@@ -82,6 +82,9 @@ impl Inner {
         let more: usize = changed.iter().map(|(_, pieces)| pieces.len() - 1).sum();
         let separators =
             if more == 0 { Arc::clone(&self.separators) } else { self.separators_with(changed)? };
+        if more > 0 && self.cut_bytes(self.child_count + more, &separators) > bytes_max {
+            return None;
+        }
         let mut chunks = Vec::with_capacity(self.chunks.len() + more);
         let mut rest = &changed[..];
         let mut child_count = 0;
@@ -90,15 +93,14 @@ impl Inner {
             rest = later;
             child_count = push(&mut chunks, child_count, chunk.with_pieces(here));
         }
-        let inner = Inner {
+        Some(Inner {
             level: self.level,
             separators,
             chunks: chunks.into(),
             child_count,
             reduction_bytes: Arc::clone(&self.reduction_bytes),
             reductions: OnceLock::new(),
-        };
-        (more == 0 || inner.cut_bytes() <= bytes_max).then_some(inner)
+        })
     }
 
     fn separators_with(&self, changed: &Changed) -> Option<Arc<Separators>> {
@@ -168,11 +170,10 @@ impl Inner {
         PAGE_HEADER_BYTES + FIXED_BYTES + separators + self.child_count * (child_cost(None) + reduction)
     }
 
-    /// Bytes of its children as they are counted when they are cut into nodes: separators whole.
-    pub fn cut_bytes(&self) -> usize {
-        let separators =
-            self.separators.len() * self.separators.prefix().len() + self.separators.suffix_bytes();
-        self.child_count * (child_cost(None) + self.reduction_bytes.load(Ordering::Relaxed)) + separators
+    /// Bytes of so many children between these separators, as they are counted when they are cut into nodes: separators whole.
+    fn cut_bytes(&self, child_count: usize, separators: &Separators) -> usize {
+        let each = child_cost(None) + self.reduction_bytes.load(Ordering::Relaxed);
+        child_count * each + separators.len() * separators.prefix().len() + separators.suffix_bytes()
     }
 
     /// The page image; every child must have a place.

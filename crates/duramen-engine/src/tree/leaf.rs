@@ -104,9 +104,9 @@ struct Base {
 }
 
 impl Base {
-    /// What it is charged as.
-    fn bytes(&self) -> usize {
-        self.page.memory_bytes() + size_of::<Base>()
+    /// What one with this page is charged as.
+    fn bytes(page: &Page) -> usize {
+        page.memory_bytes() + size_of::<Base>()
     }
 }
 
@@ -166,7 +166,7 @@ impl Leaf {
             let start = short_at(payload, FIXED_BYTES + prefix_bytes + 2 * index);
             &payload[start + 2..start + 2 + (short_at(payload, start) & LENGTH_BITS)]
         }));
-        let charge = Charge::new(meter, page.memory_bytes() + size_of::<Base>(), 0);
+        let charge = Charge::new(meter, Base::bytes(&page), 0);
         let base = Arc::new(Base { page, prefix_bytes, charge });
         Leaf { base, heads, patch: None, reductions: OnceLock::new() }
     }
@@ -206,7 +206,7 @@ impl Leaf {
         dropped.extend(values.filter(|value| value.big).map(|value| value.bytes.to_vec()));
         let base = Arc::clone(&self.base);
         // Should this leaf be evicted just now, its page stays all the same.
-        base.charge.stay(base.bytes());
+        base.charge.stay(Base::bytes(&base.page));
         Some(Leaf { base, heads, patch: Some(patch), reductions: OnceLock::new() })
     }
 

@@ -1,7 +1,7 @@
 //! Slots: where a parent keeps a child, in memory, on disk, or both.
 //!
 //! A slot whose child has a place on disk may be emptied at any time (eviction); one whose child has none is
-//! the only owner of it. Readers look at a child under a [`Pin`], without writing anything that other threads read.
+//! the only owner of it. Readers look at a child under a [`Pin`] and count no reference to it (decision 0009).
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -66,14 +66,15 @@ impl Random {
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn apply(pages: &Pages, root: Option<&Slot>, changes: &BTreeMap<Vec<u8>, Option<Vec<u8>>>) -> Option<Slot> {
-    let list: Vec<Change<'_>> = changes
-        .iter()
-        .map(|(key, value)| Change {
-            key,
-            value: value.as_ref().map(|bytes| StoredValue { big: false, bytes }),
-        })
-        .collect();
+type Edits = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+fn listed(edits: &Edits) -> Vec<Change<'_>> {
+    let stored = |bytes| StoredValue { big: false, bytes };
+    edits.iter().map(|(key, value)| Change { key, value: value.as_deref().map(stored) }).collect()
+}
+
+fn apply(pages: &Pages, root: Option<&Slot>, changes: &Edits) -> Option<Slot> {
+    let list = listed(changes);
     Apply::new(pages, &TINY, CommitSeq(1), Loading::Allowed).tree(root, &list).unwrap()
 }
 
@@ -250,13 +251,7 @@ fn changes_in_bulk_make_the_same_tree() {
     let place = write_tree(&pages, &root, Some(&Builtin::Sum), &mut sink).unwrap();
     let root = Slot::on_disk(pages.meter(), root.count, place);
     let second: BTreeMap<_, _> = (1000..5000).map(|n| (key(n), (n % 3 > 0).then(|| vec![2; 16]))).collect();
-    let changes: Vec<Change<'_>> = second
-        .iter()
-        .map(|(key, value)| Change {
-            key,
-            value: value.as_ref().map(|bytes| StoredValue { big: false, bytes }),
-        })
-        .collect();
+    let changes = listed(&second);
     let bulk = |threads| {
         let apply = Apply::new(&pages, &TINY, CommitSeq(2), Loading::PassThrough);
         let mut apply = apply.reduced_by(Some(&Builtin::Sum)).in_bulk(threads);
@@ -382,13 +377,7 @@ fn large_inner_nodes_equal_a_map() {
             (key, (random.below(5) > 0).then(|| vec![u8::try_from(round).unwrap(); 20]))
         };
         let changes: BTreeMap<_, _> = (0..change_count).map(|_| change(&mut random)).collect();
-        let list: Vec<Change<'_>> = changes
-            .iter()
-            .map(|(key, value)| Change {
-                key,
-                value: value.as_ref().map(|bytes| StoredValue { big: false, bytes }),
-            })
-            .collect();
+        let list = listed(&changes);
         let mut apply = Apply::new(&pages, &geometry, CommitSeq(round + 1), Loading::Allowed);
         root = apply.tree(root.as_ref(), &list).unwrap();
         for (key, value) in changes {

@@ -326,3 +326,19 @@ fn a_database_that_was_closed_deletes_on_a_full_disk() {
     holds(&engine, tree, (0..rows).step_by(2));
     look(&engine, "after deletes on a full disk");
 }
+
+/// Kill after kill before a checkpoint was due must not pile log up that every next open reads.
+#[test]
+fn what_opening_found_counts_towards_the_next_checkpoint() {
+    let disk = MemDisk::new(34);
+    let options = Options { checkpoint_log_bytes: Some(200_000), ..tiny() };
+    let engine = open(&disk, options.clone());
+    let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("rows", None)).unwrap().0;
+    put(&engine, tree, 0..900).unwrap();
+    assert_eq!(engine.stats().checkpoints, 0, "none was due");
+    engine.abandon();
+    let survivor = disk.crash(&CrashChoice::None);
+    let engine = open(&survivor, options);
+    put(&engine, tree, 900..1800).unwrap();
+    assert!(engine.stats().checkpoints > 0, "neither run alone made one due, both together do");
+}

@@ -1,0 +1,47 @@
+//! What only the engine's own parts can be asked.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use duramen_disk::MemDisk;
+use duramen_disk::memory::SyncGate;
+
+use super::*;
+use crate::threads::side_by_side;
+
+/// A close gives segments of the log back, and a group on its way has chosen the ones it writes to.
+#[test]
+fn nobody_touches_the_log_while_its_writer_is_at_work() {
+    let disk = MemDisk::new(1);
+    let options = Options { background: Background::Stepped, ..Options::default() };
+    let engine = Engine::open(Arc::new(disk.clone()), Path::new("/db"), options, Hooks::default()).unwrap();
+    let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap().0;
+    let (committer, _) = engine.parts().unwrap();
+    let gate = SyncGate::closed();
+    disk.set_blocker(Some(gate.blocker("wal")));
+    let (asked, ran) = (AtomicBool::new(false), AtomicBool::new(false));
+    let early = side_by_side(&[0, 1, 2], |role| match role {
+        0 => engine.transact(Durability::Disk, |tx| tx.put(tree, b"k", b"v")).is_err(),
+        1 => {
+            gate.wait_blocked(1);
+            asked.store(true, Ordering::SeqCst);
+            committer.while_nobody_writes(|| ran.store(true, Ordering::SeqCst)).is_err()
+        }
+        _ => {
+            gate.wait_blocked(1);
+            while !asked.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            let early = (0..2000).any(|_| {
+                std::thread::yield_now();
+                ran.load(Ordering::SeqCst)
+            });
+            gate.open();
+            early
+        }
+    });
+    assert_eq!(early, [false; 3], "the commit, the work, and nothing before its time");
+    assert!(ran.load(Ordering::SeqCst), "its turn came");
+}
