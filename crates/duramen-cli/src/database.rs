@@ -101,7 +101,7 @@ fn near_databases(path: &Path) -> Vec<String> {
 
 /// A collection's schema, or the names that may have been meant.
 pub(crate) fn schema(snapshot: &Snapshot, name: &str) -> Result<Schema> {
-    snapshot.schema(name).map_err(|error| {
+    snapshot.documents(name).schema().map_err(|error| {
         if error.code() != Code::NoSuchTree {
             return error.into();
         }

@@ -140,7 +140,7 @@ fn load(db: &Db, is_on_disk: bool, out: Output) -> Result<Loaded> {
             batch.push_cells(&encoder, |index| &record[index]).map_err(|bad| broken(&bad.problem))?;
         }
         if batch.len() == BATCH_ROWS || (!more && !batch.is_empty()) {
-            db.write(|tx| tx.put_rows(COLLECTION, &batch))?;
+            db.write(|tx| tx.documents(COLLECTION).put_rows(&batch))?;
             rows += batch.len() as u64;
             batches += 1;
             batch = RowBatch::new();

@@ -34,7 +34,7 @@ pub(crate) fn collections(args: &DatabaseArgs, out: Output) -> Result<()> {
             schema.columns().iter().map(|column| format!("{} {}", printable(&column.name), column.kind));
         table.add_row([
             schema.name().to_owned(),
-            grouped(snapshot.count(schema.name(), Span::all())?),
+            grouped(snapshot.documents(schema.name()).count(Span::all())?),
             printable(&schema.key_columns().join(",")),
             printable(&schema.sum_columns().join(",")),
             columns.collect::<Vec<_>>().join(", "),
@@ -52,8 +52,9 @@ fn as_json(snapshot: &Snapshot, schema: &Schema) -> Result<Value> {
         .iter()
         .map(|column| Value::Map(doc! { "name": column.name.as_str(), "type": column.kind.name() }))
         .collect::<Vec<_>>();
+    let rows = snapshot.documents(schema.name()).count(Span::all())?;
     Ok(Value::Map(doc! {
-        "name": schema.name(), "rows": snapshot.count(schema.name(), Span::all())?, "key": texts(schema.key_columns()),
+        "name": schema.name(), "rows": rows, "key": texts(schema.key_columns()),
         "sums": texts(schema.sum_columns()), "null": schema.null(), "columns": columns,
     }))
 }
@@ -76,7 +77,7 @@ fn facts(db: &Db, snapshot: &Snapshot) -> Result<Document> {
     let (stats, posture) = (db.stats(), db.posture());
     let mut collections = Document::new();
     for schema in snapshot.collections()? {
-        collections.set(schema.name(), snapshot.count(schema.name(), Span::all())?);
+        collections.set(schema.name(), snapshot.documents(schema.name()).count(Span::all())?);
     }
     let mut byte_trees = Document::new();
     for name in snapshot.byte_trees()? {

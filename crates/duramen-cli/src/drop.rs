@@ -17,12 +17,13 @@ pub(crate) fn run(args: &DropArgs, out: Output) -> Result<()> {
     let schema = database::schema(&snapshot, &args.target.collection)?;
     let name = schema.name();
     if !args.yes {
-        let whole = format!("{name} with its {}", counted(snapshot.count(name, Span::all())?, "document"));
+        let rows = snapshot.documents(name).count(Span::all())?;
+        let whole = format!("{name} with its {}", counted(rows, "document"));
         agree(out, &format!("This drops {whole}."), &format!("drop would drop {whole}"))?;
     }
     drop(snapshot);
     let (rows, receipt) = db.transact_with_receipt(|tx| {
-        let rows = tx.count(name, Span::all())?;
+        let rows = tx.documents(name).count(Span::all())?;
         tx.drop_collection(name)?;
         Ok(rows)
     })?;

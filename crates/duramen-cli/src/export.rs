@@ -24,7 +24,7 @@ pub(crate) fn run(args: &ExportArgs, out: Output) -> Result<()> {
     let schema = database::schema(&snapshot, &args.target.collection)?;
     let span = keys::span(&schema, &args.range)?;
     let mut export = Export {
-        rows: snapshot.rows(schema.name(), span, Direction::Forward)?,
+        rows: snapshot.documents(schema.name()).rows(span, Direction::Forward)?,
         schema: &schema,
         signals: Signals::watch()?,
         count: 0,

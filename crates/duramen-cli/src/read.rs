@@ -20,7 +20,7 @@ pub(crate) fn get(args: &GetArgs, out: Output) -> Result<()> {
     let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
     let key = keys::whole(&schema, &args.key)?;
-    let Some(document) = snapshot.get(schema.name(), key)? else {
+    let Some(document) = snapshot.documents(schema.name()).get(key)? else {
         return Err(Failure::said(
             FAILED,
             duramen::Code::NoSuchKey,
@@ -49,7 +49,7 @@ pub(crate) fn scan(args: &ScanArgs, out: Output) -> Result<()> {
     let span = keys::span(&schema, &args.range)?;
     let direction = if args.reverse { Direction::Reverse } else { Direction::Forward };
     let limit = args.limit.unwrap_or(u64::MAX);
-    let mut rows = snapshot.rows(schema.name(), span.clone(), direction)?;
+    let mut rows = snapshot.documents(schema.name()).rows(span.clone(), direction)?;
     let count = if out.is_json() {
         documents(&mut rows, limit, out)?
     } else {
@@ -59,7 +59,7 @@ pub(crate) fn scan(args: &ScanArgs, out: Output) -> Result<()> {
     if count == 0 && limit > 0 {
         out.note(&keys::nothing(&schema, &args.range));
     } else if count == limit {
-        let all = snapshot.count(schema.name(), span)?;
+        let all = snapshot.documents(schema.name()).count(span)?;
         if all > count {
             out.note(&format!("{} of {} rows shown", grouped(count), grouped(all)));
         }
@@ -91,7 +91,7 @@ pub(crate) fn count(args: &RangeArgs, out: Output) -> Result<()> {
     let db = database::open_to_read(&args.target.database)?;
     let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
-    let count = snapshot.count(schema.name(), keys::span(&schema, &args.range)?)?;
+    let count = snapshot.documents(schema.name()).count(keys::span(&schema, &args.range)?)?;
     if out.is_json() {
         return out.object("count", doc! { "collection": schema.name(), "count": count });
     }
@@ -106,7 +106,7 @@ pub(crate) fn reduce(args: &RangeArgs, out: Output) -> Result<()> {
     let db = database::open_to_read(&args.target.database)?;
     let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
-    let reduction = snapshot.reduce(schema.name(), keys::span(&schema, &args.range)?)?;
+    let reduction = snapshot.documents(schema.name()).reduce(keys::span(&schema, &args.range)?)?;
     if out.is_json() {
         let (mut sums, mut nulls) = (Document::new(), Document::new());
         for (name, field) in reduction.sums() {

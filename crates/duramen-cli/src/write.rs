@@ -29,7 +29,7 @@ pub(crate) fn put(args: &PutArgs, out: Output) -> Result<()> {
     if let Some(key) = &args.key {
         fill_key(&schema, &keys::whole(&schema, key)?, &mut document)?;
     }
-    let receipt = db.collection(schema.name()).put(document)?;
+    let receipt = db.documents(schema.name()).put(document)?;
     db.close()?;
     if out.is_json() {
         let fields = doc! { "collection": schema.name(), "rows": 1, "seq": receipt.seq().0, "durability": level_name(level) };
@@ -165,7 +165,7 @@ fn report(args: &DelArgs, schema: &Schema, deleted: &Deleted, out: Output) -> Re
 
 fn one(db: &Db, schema: &Schema, text: &str) -> Result<Deleted> {
     let key = keys::whole(schema, text)?;
-    let (found, receipt) = db.transact_with_receipt(|tx| tx.delete(schema.name(), &key))?;
+    let (found, receipt) = db.transact_with_receipt(|tx| tx.documents(schema.name()).delete(&key))?;
     if !found {
         return Err(Failure::said(
             FAILED,
@@ -190,9 +190,9 @@ impl Batches<'_> {
     fn span(&self, span: &Span) -> Result<Deleted> {
         let mut deleted = Deleted::default();
         while !deleted.complete && (deleted.batches == 0 || self.signals.received().is_none()) {
-            let ran = self
-                .db
-                .transact_with_receipt(|tx| tx.delete_first(self.collection, span.clone(), self.rows_max));
+            let ran = self.db.transact_with_receipt(|tx| {
+                tx.documents(self.collection).delete_first(span.clone(), self.rows_max)
+            });
             let (rows, receipt) = ran.map_err(|error| cut_short(error, &deleted))?;
             deleted.add(rows, &receipt);
             deleted.complete = rows < self.rows_max;
@@ -203,9 +203,10 @@ impl Batches<'_> {
     /// One small transaction, whatever there is: the collection is dropped and created again.
     fn all(&self) -> Result<Deleted> {
         let emptied = self.db.transact_with_receipt(|tx| {
-            let rows = tx.count(self.collection, Span::all())?;
+            let documents = tx.documents(self.collection);
+            let rows = documents.count(Span::all())?;
             if rows > 0 {
-                let schema = tx.schema(self.collection)?;
+                let schema = documents.schema()?;
                 tx.drop_collection(self.collection)?;
                 tx.create(&schema)?;
             }
@@ -239,7 +240,7 @@ fn cut_short(error: duramen::Error, deleted: &Deleted) -> Failure {
 fn ask(snapshot: &Snapshot, schema: &Schema, out: Output) -> Result<()> {
     let all = format!(
         "all {} documents of {}",
-        grouped(snapshot.count(schema.name(), Span::all())?),
+        grouped(snapshot.documents(schema.name()).count(Span::all())?),
         schema.name()
     );
     agree(out, &format!("This deletes {all}."), &format!("del --all would delete {all}"))

@@ -9,7 +9,7 @@ use std::path::Path;
 use duramen_engine::{CheckReport, Durability, Engine, Posture, Receipt, Stats};
 
 use crate::bytes::ByteTree;
-use crate::collection::Collection;
+use crate::documents::Documents;
 use crate::error::{Error, Result};
 use crate::options::DbOptions;
 use crate::reads::Reads;
@@ -132,19 +132,19 @@ impl Db {
         Ok(Snapshot::new(self.engine.snapshot()?))
     }
 
-    /// A collection of documents by name. Whether it is there is asked at each call.
+    /// The documents of a collection by name. Whether it is there is asked at each call.
     #[must_use]
-    pub fn collection(&self, name: impl Into<String>) -> Collection {
-        Collection::new(self.clone(), name.into())
+    pub fn documents(&self, name: impl Into<String>) -> Documents {
+        Documents::new(self.clone(), name.into())
     }
 
     /// Creates a collection, or takes the one that exists under the same terms.
     ///
     /// # Errors
     /// `InvalidArgument` if it exists with another key, other sums or another type for a column.
-    pub fn ensure(&self, schema: &Schema) -> Result<Collection> {
+    pub fn ensure(&self, schema: &Schema) -> Result<Documents> {
         self.transact(|tx| tx.ensure(schema))?;
-        Ok(self.collection(schema.name()))
+        Ok(self.documents(schema.name()))
     }
 
     /// Every collection, by name.

@@ -28,12 +28,13 @@
 //! # let db = Db::in_memory()?;
 //! # db.ensure(&Schema::new("accounts").key(["id"]))?.put(doc! { "id": 1, "cents": 10 })?;
 //! let left = db.transact(|tx| {
-//!     let mut account = tx.get("accounts", 1)?.ok_or_else(|| Error::invalid("no account 1"))?;
+//!     let accounts = tx.documents("accounts");
+//!     let mut account = accounts.get(1)?.ok_or_else(|| Error::invalid("no account 1"))?;
 //!     let Some(Value::Int(cents)) = account.get("cents").cloned() else {
 //!         return Err(Error::invalid("account 1 holds no cents"));
 //!     };
 //!     account.set("cents", Value::Int(cents - 5));
-//!     tx.put("accounts", account)?;
+//!     accounts.put(account)?;
 //!     Ok(cents - 5)
 //! })?;
 //! assert_eq!(left, 5);
@@ -44,8 +45,8 @@
 //!
 //! | for | see |
 //! |---|---|
-//! | opening, transactions, snapshots | [`Db`], [`DbOptions`], [`Transaction`], [`Snapshot`] |
-//! | reading documents | [`Reads`], [`Collection`], [`Span`] |
+//! | opening, transactions, snapshots | [`Db`], [`DbOptions`], [`Transaction`], [`Snapshot`], [`Reads`] |
+//! | reading and writing documents | [`Documents`], [`DocumentsOf`], [`Span`] |
 //! | what a collection is | [`Schema`], [`schema::ColumnType`] |
 //! | documents and JSON | [`Document`], [`Value`], [`doc!`], [`json`] |
 //! | keys and their order | [`tuple`](mod@tuple) |
@@ -56,9 +57,10 @@
 mod bytes;
 mod catalogue;
 pub mod cell;
-mod collection;
 mod db;
 pub mod document;
+mod documents;
+mod documents_of;
 mod engine;
 pub mod error;
 pub mod json;
@@ -77,13 +79,14 @@ pub mod tuple;
 mod verify;
 
 pub use bytes::ByteTree;
-pub use collection::Collection;
 pub use db::Db;
 pub use document::{Document, Value};
+pub use documents::Documents;
+pub use documents_of::{DocumentsOf, Reduction};
 pub use error::{Code, Error, ErrorKind, Result};
 pub use options::DbOptions;
-pub use reads::{Reads, Reduction};
-pub use rows::{Documents, RowBatch, Rows};
+pub use reads::Reads;
+pub use rows::{DocumentIter, RowBatch, Rows};
 pub use schema::Schema;
 pub use snapshot::Snapshot;
 pub use span::Span;

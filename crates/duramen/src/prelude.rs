@@ -2,6 +2,6 @@
 
 pub use crate::schema::ColumnType;
 pub use crate::{
-    Collection, Db, Document, Durability, Error, ErrorKind, Reads, Receipt, Result, Schema, Snapshot, Span,
+    Db, Document, Documents, Durability, Error, ErrorKind, Reads, Receipt, Result, Schema, Snapshot, Span,
     Time, Transaction, Value, doc,
 };

@@ -30,17 +30,17 @@ impl Rows {
 }
 
 /// Documents of a range, as an iterator.
-pub struct Documents {
+pub struct DocumentIter {
     rows: Rows,
 }
 
-impl Documents {
-    pub(crate) fn new(cursor: Cursor) -> Documents {
-        Documents { rows: Rows::new(cursor) }
+impl DocumentIter {
+    pub(crate) fn new(cursor: Cursor) -> DocumentIter {
+        DocumentIter { rows: Rows::new(cursor) }
     }
 }
 
-impl Iterator for Documents {
+impl Iterator for DocumentIter {
     type Item = Result<Document>;
 
     fn next(&mut self) -> Option<Result<Document>> {

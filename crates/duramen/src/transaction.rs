@@ -10,15 +10,18 @@ use std::sync::Arc;
 
 use crate::catalogue::{self, Entry};
 use crate::document::Document;
+use crate::documents_of::DocumentsOf;
 use crate::engine::{Direction, Shared, Source};
 use crate::error::{Code, Error, Result};
-use crate::reads::{Reads, sealed};
+use crate::reads::Reads;
+use crate::reads::sealed::{self, Readable};
 use crate::rows::RowBatch;
 use crate::schema::Schema;
 use crate::span::Span;
 use crate::tuple::{Key, encode};
 
-/// A transaction: sees one state of the database and its own writes. Its reads are the methods of [`Reads`].
+/// A transaction: sees one state of the database and its own writes. Its reads are the methods of [`Reads`]; documents
+/// are read and written through [`Reads::documents`].
 pub struct Transaction<'e> {
     inner: Shared<'e>,
     /// Collections looked up so far; kept in step with what this transaction does to the catalogue.
@@ -28,94 +31,6 @@ pub struct Transaction<'e> {
 impl<'e> Transaction<'e> {
     pub(crate) fn new(inner: &'e mut duramen_engine::Transaction) -> Self {
         Transaction { inner: Shared::new(inner), entries: RefCell::default() }
-    }
-
-    /// Stores a document under its key columns, in the place of any that is there.
-    ///
-    /// # Errors
-    /// `NoSuchTree`; `InvalidArgument` if it does not fit, naming the field; `KeyTooLong`; `TooLarge`.
-    pub fn put(&mut self, collection: &str, document: impl Into<Document>) -> Result<()> {
-        let (entry, key, stored) = self.fit(collection, document.into())?;
-        self.inner.put(entry.tree, &key, &stored)
-    }
-
-    /// Stores a document whose key is not there yet.
-    ///
-    /// # Errors
-    /// As [`Transaction::put`], and `AlreadyExists`.
-    pub fn insert(&mut self, collection: &str, document: impl Into<Document>) -> Result<()> {
-        let (entry, key, stored) = self.fit(collection, document.into())?;
-        if self.inner.get(entry.tree, &key)?.is_some() {
-            return Err(already_there(collection, &key));
-        }
-        self.inner.put(entry.tree, &key, &stored)
-    }
-
-    /// Deletes the document under a key. Returns whether it was there.
-    ///
-    /// # Errors
-    /// `NoSuchTree`; `KeyTooLong`.
-    pub fn delete(&mut self, collection: &str, key: impl Key) -> Result<bool> {
-        let tree = sealed::Readable::entry(self, collection)?.tree;
-        let key = encode(&key)?;
-        if self.inner.get(tree, &key)?.is_none() {
-            return Ok(false);
-        }
-        self.inner.delete(tree, &key)?;
-        Ok(true)
-    }
-
-    /// Deletes every document of a range. Returns how many there were.
-    ///
-    /// # Errors
-    /// `NoSuchTree`; `TooLarge` for more than a transaction can hold: see [`Transaction::delete_first`].
-    pub fn delete_span(&mut self, collection: &str, span: Span) -> Result<u64> {
-        self.delete_first(collection, span, u64::MAX)
-    }
-
-    /// Deletes the first documents of a range, at most so many. Returns how many there were: fewer means that none is
-    /// left. Large ranges are deleted in several transactions this way.
-    ///
-    /// # Errors
-    /// As [`Transaction::delete_span`].
-    pub fn delete_first(&mut self, collection: &str, span: Span, at_most: u64) -> Result<u64> {
-        let tree = sealed::Readable::entry(self, collection)?.tree;
-        let mut keys = Vec::new();
-        let mut cursor = self.inner.cursor(tree, span.into_bytes(), Direction::Forward)?;
-        while (keys.len() as u64) < at_most
-            && let Some(key) = cursor.next_key()?
-        {
-            keys.push(key.to_vec());
-        }
-        for key in &keys {
-            self.inner.delete(tree, key)?;
-        }
-        Ok(keys.len() as u64)
-    }
-
-    /// Stores the rows of a batch, in the place of any that are there.
-    ///
-    /// # Errors
-    /// As [`Transaction::put`].
-    pub fn put_rows(&mut self, collection: &str, batch: &RowBatch) -> Result<()> {
-        let tree = sealed::Readable::entry(self, collection)?.tree;
-        batch.iter().try_for_each(|(key, stored)| self.inner.put(tree, key, stored))
-    }
-
-    /// Stores the rows of a batch if none of their keys is there, nor twice in the batch. Otherwise returns the
-    /// index of the first row that is in the way, and the transaction is to be rolled back by returning an error.
-    ///
-    /// # Errors
-    /// As [`Transaction::put`].
-    pub fn insert_rows(&mut self, collection: &str, batch: &RowBatch) -> Result<Option<usize>> {
-        let tree = sealed::Readable::entry(self, collection)?.tree;
-        for (index, (key, stored)) in batch.iter().enumerate() {
-            if self.inner.get(tree, key)?.is_some() {
-                return Ok(Some(index));
-            }
-            self.inner.put(tree, key, stored)?;
-        }
-        Ok(None)
     }
 
     /// Creates a collection.
@@ -184,24 +99,114 @@ impl<'e> Transaction<'e> {
         Ok(true)
     }
 
+    fn grow(&self, entry: Arc<Entry>, schema: Schema) -> Result<Arc<Entry>> {
+        catalogue::store(&self.inner, &schema)?;
+        let name = schema.name().to_owned();
+        let grown = Arc::new(Entry { schema, tree: entry.tree });
+        self.entries.borrow_mut().insert(name, Arc::clone(&grown));
+        Ok(grown)
+    }
+}
+
+impl DocumentsOf<'_, Transaction<'_>> {
+    /// Stores a document under its key columns, in the place of any that is there.
+    ///
+    /// # Errors
+    /// `NoSuchTree`; `InvalidArgument` if it does not fit, naming the field; `KeyTooLong`; `TooLarge`.
+    pub fn put(&self, document: impl Into<Document>) -> Result<()> {
+        let (entry, key, stored) = self.fit(document.into())?;
+        self.within.inner.put(entry.tree, &key, &stored)
+    }
+
+    /// Stores a document whose key is not there yet.
+    ///
+    /// # Errors
+    /// As [`DocumentsOf::put`], and `AlreadyExists`.
+    pub fn insert(&self, document: impl Into<Document>) -> Result<()> {
+        let (entry, key, stored) = self.fit(document.into())?;
+        if self.within.inner.get(entry.tree, &key)?.is_some() {
+            return Err(already_there(self.name, &key));
+        }
+        self.within.inner.put(entry.tree, &key, &stored)
+    }
+
+    /// Deletes the document under a key. Returns whether it was there.
+    ///
+    /// # Errors
+    /// `NoSuchTree`; `KeyTooLong`.
+    pub fn delete(&self, key: impl Key) -> Result<bool> {
+        let tree = self.within.entry(self.name)?.tree;
+        let key = encode(&key)?;
+        if self.within.inner.get(tree, &key)?.is_none() {
+            return Ok(false);
+        }
+        self.within.inner.delete(tree, &key)?;
+        Ok(true)
+    }
+
+    /// Deletes every document of a range. Returns how many there were.
+    ///
+    /// # Errors
+    /// `NoSuchTree`; `TooLarge` for more than a transaction can hold: see [`DocumentsOf::delete_first`].
+    pub fn delete_span(&self, span: Span) -> Result<u64> {
+        self.delete_first(span, u64::MAX)
+    }
+
+    /// Deletes the first documents of a range, at most so many. Returns how many there were: fewer means that none is
+    /// left. Large ranges are deleted in several transactions this way.
+    ///
+    /// # Errors
+    /// As [`DocumentsOf::delete_span`].
+    pub fn delete_first(&self, span: Span, at_most: u64) -> Result<u64> {
+        let tree = self.within.entry(self.name)?.tree;
+        let mut keys = Vec::new();
+        let mut cursor = self.within.inner.cursor(tree, span.into_bytes(), Direction::Forward)?;
+        while (keys.len() as u64) < at_most
+            && let Some(key) = cursor.next_key()?
+        {
+            keys.push(key.to_vec());
+        }
+        for key in &keys {
+            self.within.inner.delete(tree, key)?;
+        }
+        Ok(keys.len() as u64)
+    }
+
+    /// Stores the rows of a batch, in the place of any that are there.
+    ///
+    /// # Errors
+    /// As [`DocumentsOf::put`].
+    pub fn put_rows(&self, batch: &RowBatch) -> Result<()> {
+        let tree = self.within.entry(self.name)?.tree;
+        batch.iter().try_for_each(|(key, stored)| self.within.inner.put(tree, key, stored))
+    }
+
+    /// Stores the rows of a batch if none of their keys is there, nor twice in the batch. Otherwise returns the
+    /// index of the first row that is in the way, and the transaction is to be rolled back by returning an error.
+    ///
+    /// # Errors
+    /// As [`DocumentsOf::put`].
+    pub fn insert_rows(&self, batch: &RowBatch) -> Result<Option<usize>> {
+        let tree = self.within.entry(self.name)?.tree;
+        for (index, (key, stored)) in batch.iter().enumerate() {
+            if self.within.inner.get(tree, key)?.is_some() {
+                return Ok(Some(index));
+            }
+            self.within.inner.put(tree, key, stored)?;
+        }
+        Ok(None)
+    }
+
     /// Makes a document fit; its key and stored form. The collection grows by fields that are new.
-    fn fit(&mut self, collection: &str, mut document: Document) -> Result<(Arc<Entry>, Vec<u8>, Vec<u8>)> {
-        let mut entry = sealed::Readable::entry(self, collection)?;
+    fn fit(&self, mut document: Document) -> Result<(Arc<Entry>, Vec<u8>, Vec<u8>)> {
+        let mut entry = self.within.entry(self.name)?;
         let mut schema = entry.schema.clone();
         if schema.admit(&mut document)? {
-            entry = self.grow(entry, schema)?;
+            entry = self.within.grow(entry, schema)?;
         }
         let mut key = Vec::new();
         entry.schema.write_key(&document, &mut key)?;
         Ok((entry, key, document.to_bytes()?))
-    }
-
-    fn grow(&mut self, entry: Arc<Entry>, schema: Schema) -> Result<Arc<Entry>> {
-        catalogue::store(&self.inner, &schema)?;
-        let name = schema.name().to_owned();
-        let grown = Arc::new(Entry { schema, tree: entry.tree });
-        self.entries.get_mut().insert(name, Arc::clone(&grown));
-        Ok(grown)
     }
 }
 

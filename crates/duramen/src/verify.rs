@@ -114,7 +114,7 @@ impl Reader<'_> {
     /// Reads to the other end, to damage, or to a key that was read already.
     fn read(&mut self, direction: Direction, known: Option<&[u8]>) -> Result<Reached> {
         let mut reached = Reached::default();
-        let mut rows = match self.snapshot.rows(self.schema.name(), Span::all(), direction) {
+        let mut rows = match self.snapshot.documents(self.schema.name()).rows(Span::all(), direction) {
             Err(error) if is_of_disk(&error) => return Ok(Reached { key: None, damage: Some(error) }),
             rows => rows?,
         };

@@ -72,7 +72,7 @@ struct CarrierTotal {
 
 fn carrier_totals(snapshot: &Snapshot) -> Result<Vec<CarrierTotal>> {
     let total = |(code, name): (&'static str, &'static str)| {
-        let total = snapshot.reduce(COLLECTION, Span::prefix(code)?)?;
+        let total = snapshot.documents(COLLECTION).reduce(Span::prefix(code)?)?;
         Ok(CarrierTotal { code, name, flights: total.count(), minutes: total.sum("dep_delay").unwrap_or(0) })
     };
     CARRIERS.into_iter().map(total).collect()
@@ -86,7 +86,7 @@ fn first_week(snapshot: &Snapshot, out: Output) -> Result<Document> {
     for day in 1..=7 {
         let from = ("UA", midnight(day)?);
         let to = ("UA", midnight(day + 1)?);
-        let total = snapshot.reduce(COLLECTION, Span::between(from, to)?)?;
+        let total = snapshot.documents(COLLECTION).reduce(Span::between(from, to)?)?;
         let late = total.sum("dep_delay").unwrap_or(0);
         table.add_row([format!("2013-01-{day:02}"), grouped(total.count()), grouped(late)]);
         flights += total.count();
@@ -110,14 +110,15 @@ fn midnight(day: u32) -> Result<Time> {
 fn middle_row(snapshot: &Snapshot, out: Output) -> Result<Document> {
     let question = "Which flight stands in the middle of all of them?";
     let begun = Instant::now();
-    let index = snapshot.count(COLLECTION, Span::all())? / 2;
-    let row = snapshot.nth(COLLECTION, index)?.unwrap_or_default();
+    let flights = snapshot.documents(COLLECTION);
+    let index = flights.count(Span::all())? / 2;
+    let row = flights.nth(index)?.unwrap_or_default();
     let field = |name: &str| row.get(name).cloned().unwrap_or_default();
     let key: Vec<_> = ["carrier", "time_hour", "flight", "origin"]
         .iter()
         .filter_map(|name| field(name).to_element())
         .collect();
-    let rank = snapshot.rank(COLLECTION, key)?;
+    let rank = flights.rank(key)?;
     let took = begun.elapsed();
     let mut table = new_table(&["place", "carrier", "flight", "from", "to", "hour"]);
     let place = grouped(index + 1);

@@ -138,7 +138,7 @@ fn acked(line: &str, count: u64) -> Option<u64> {
 /// Looks for every acknowledged row, each field of it.
 fn compare(snapshot: &Snapshot, acknowledged: u64) -> Result<Recovered> {
     let (mut found, mut in_flight) = (0, 0);
-    for document in snapshot.scan(writer::COLLECTION, Span::all())? {
+    for document in snapshot.documents(writer::COLLECTION).scan(Span::all())? {
         let document = document?;
         let Some(Value::Int(id)) = document.get("id") else { continue };
         let Ok(id) = u64::try_from(*id) else { continue };

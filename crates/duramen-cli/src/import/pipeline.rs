@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use duramen::{Code, Db, ErrorKind, RowBatch, Schema};
+use duramen::{Code, Db, ErrorKind, Reads, RowBatch, Schema};
 
 use super::progress::Progress;
 use crate::failure::{FAILED, Failure, Result};
@@ -326,10 +326,11 @@ impl Writer {
             if !known {
                 tx.ensure(&batch.shape.schema)?;
             }
+            let documents = tx.documents(&self.collection);
             if self.replace {
-                return tx.put_rows(&self.collection, &batch.rows);
+                return documents.put_rows(&batch.rows);
             }
-            in_the_way = tx.insert_rows(&self.collection, &batch.rows)?;
+            in_the_way = documents.insert_rows(&batch.rows)?;
             match in_the_way {
                 None => Ok(()),
                 Some(_) => Err(duramen::Error::new(Code::AlreadyExists, "a key is there already")),

@@ -3,7 +3,7 @@
 use duramen::prelude::*;
 use duramen::{Code, Direction, KeyRange};
 
-fn orders(db: &Db) -> Collection {
+fn orders(db: &Db) -> Documents {
     db.ensure(&Schema::new("orders").key(["town", "id"]).sum(["cents"])).unwrap()
 }
 
@@ -11,7 +11,7 @@ fn order(town: &str, id: u64, cents: Option<i64>) -> Document {
     doc! { "town": town, "id": id, "cents": cents }
 }
 
-fn filled() -> (Db, Collection) {
+fn filled() -> (Db, Documents) {
     let db = Db::in_memory().unwrap();
     let orders = orders(&db);
     for (town, id, cents) in
@@ -106,7 +106,7 @@ fn terms_are_settled_at_creation() {
     }
     let created = db.transact(|tx| tx.create(&Schema::new("orders").key(["id"])));
     assert_eq!(created.unwrap_err().code(), Code::AlreadyExists);
-    let unknown = db.collection("order").count(Span::all()).unwrap_err();
+    let unknown = db.documents("order").count(Span::all()).unwrap_err();
     assert_eq!((unknown.code(), unknown.kind()), (Code::NoSuchTree, ErrorKind::NotFound));
 }
 
@@ -127,7 +127,8 @@ fn a_range_is_deleted_some_at_a_time() {
     let (db, orders) = filled();
     let all = orders.count(Span::all()).unwrap();
     let first = orders.nth(0).unwrap().unwrap();
-    let delete = |at_most| db.transact(|tx| tx.delete_first("orders", Span::all(), at_most)).unwrap();
+    let delete =
+        |at_most| db.transact(|tx| tx.documents("orders").delete_first(Span::all(), at_most)).unwrap();
     assert_eq!((delete(0), delete(1)), (0, 1));
     assert_ne!(orders.nth(0).unwrap().unwrap(), first);
     assert_eq!(delete(all), all - 1);
@@ -147,14 +148,14 @@ fn a_collection_is_emptied_by_dropping_and_creating_it_in_one_transaction() {
     db.transact(|tx| {
         tx.drop_collection("orders")?;
         tx.create(&schema)?;
-        assert_eq!(tx.count("orders", Span::all())?, 0);
-        tx.put("orders", order("Bergen", 2, Some(7)))
+        assert_eq!(tx.documents("orders").count(Span::all())?, 0);
+        tx.documents("orders").put(order("Bergen", 2, Some(7)))
     })
     .unwrap();
-    assert_eq!(before.count("orders", Span::all()).unwrap(), 1);
+    assert_eq!(before.documents("orders").count(Span::all()).unwrap(), 1);
     let check = |db: &Db| {
-        assert_eq!(db.collection("orders").schema().unwrap(), schema);
-        assert_eq!(db.collection("orders").reduce(Span::all()).unwrap().sum("cents"), Some(7));
+        assert_eq!(db.documents("orders").schema().unwrap(), schema);
+        assert_eq!(db.documents("orders").reduce(Span::all()).unwrap().sum("cents"), Some(7));
         assert!(db.check().unwrap().is_clean());
     };
     check(&db);
@@ -170,14 +171,14 @@ fn everything_comes_back_after_a_reopening() {
     orders(&db).put(order("Oslo", 1, Some(5))).unwrap();
     db.bytes("sessions").put(b"sid", b"42").unwrap();
     db.close().unwrap();
-    assert_eq!(db.collection("orders").put(order("Oslo", 2, None)).unwrap_err().code(), Code::Closed);
-    assert_eq!(db.snapshot().unwrap().count("orders", Span::all()).unwrap(), 1, "reads go on");
+    assert_eq!(db.documents("orders").put(order("Oslo", 2, None)).unwrap_err().code(), Code::Closed);
+    assert_eq!(db.snapshot().unwrap().documents("orders").count(Span::all()).unwrap(), 1, "reads go on");
     drop(db);
 
     let db = Db::options().read_only(true).open(&path).unwrap();
-    assert_eq!(db.collection("orders").reduce(Span::all()).unwrap().sum("cents"), Some(5));
+    assert_eq!(db.documents("orders").reduce(Span::all()).unwrap().sum("cents"), Some(5));
     assert_eq!(db.bytes("sessions").get(b"sid").unwrap(), Some(b"42".to_vec()));
-    assert_eq!(db.collection("orders").put(order("Oslo", 2, None)).unwrap_err().code(), Code::ReadOnly);
+    assert_eq!(db.documents("orders").put(order("Oslo", 2, None)).unwrap_err().code(), Code::ReadOnly);
     assert!(db.check().unwrap().is_clean());
 }
 

@@ -150,7 +150,7 @@ fn readers_of_a_later_release_keep_writers_out() {
     let hint = open(&disk, false).unwrap_err().hint();
     assert!(hint.contains("remove the file"), "{hint}");
     let db = open(&disk, true).unwrap();
-    assert_eq!(db.collection("rows").count(Span::all()).unwrap(), 1);
+    assert_eq!(db.documents("rows").count(Span::all()).unwrap(), 1);
 }
 
 /// A log directory of its own may hold what is somebody else's: it stays.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use duramen::DocumentsOf;
 use duramen::prelude::*;
 use duramen_disk::memory::Random;
 
@@ -79,10 +80,10 @@ impl Oracle {
         self.sorted.partition_point(|flight| flight.key < *key)
     }
 
-    fn check_range(&self, db: &Snapshot, span: Span, from: usize, to: usize) {
+    fn check_range(&self, stored: &DocumentsOf<'_, Snapshot>, span: Span, from: usize, to: usize) {
         let count = (to - from) as u64;
-        assert_eq!(db.count("flights", span.clone()).unwrap(), count, "{span:?}");
-        let found = db.reduce("flights", span.clone()).unwrap();
+        assert_eq!(stored.count(span.clone()).unwrap(), count, "{span:?}");
+        let found = stored.reduce(span.clone()).unwrap();
         let sums = |before: &[i128]| Some(before[to] - before[from]);
         assert_eq!(found.count(), count, "{span:?}");
         assert_eq!(found.sum("distance"), sums(&self.distance_before), "{span:?}");
@@ -120,41 +121,42 @@ impl Draw {
 
 /// Positions and the ranks of the keys found there; keys that are not there, between, below and above; ranges.
 fn compare(db: &Db, oracle: &Oracle, draw: &mut Draw) {
-    let db = db.snapshot().unwrap();
+    let snapshot = db.snapshot().unwrap();
+    let stored = snapshot.documents("flights");
     let (sorted, all) = (&oracle.sorted, oracle.sorted.len());
     for rank in (0..all).step_by(STRIDE).chain([1, all - 2, all - 1]) {
-        let found = db.nth("flights", rank as u64).unwrap();
+        let found = stored.nth(rank as u64).unwrap();
         assert_eq!(found, Some(sorted[rank].document()), "position {rank}");
-        assert_eq!(db.rank("flights", lend(&sorted[rank].key)).unwrap(), rank as u64);
+        assert_eq!(stored.rank(lend(&sorted[rank].key)).unwrap(), rank as u64);
     }
     for beyond in [all as u64, all as u64 + 1, u64::MAX] {
-        assert_eq!(db.nth("flights", beyond).unwrap(), None);
+        assert_eq!(stored.nth(beyond).unwrap(), None);
     }
     for (below, above) in [("", "zz"), ("0", "\u{10ffff}")] {
-        assert_eq!(db.rank("flights", below).unwrap(), 0);
-        assert_eq!(db.rank("flights", (below, "2013", 1, "JFK")).unwrap(), 0);
-        assert_eq!(db.rank("flights", above).unwrap(), all as u64);
-        assert_eq!(db.rank("flights", (above, "2013", 1, "JFK")).unwrap(), all as u64);
+        assert_eq!(stored.rank(below).unwrap(), 0);
+        assert_eq!(stored.rank((below, "2013", 1, "JFK")).unwrap(), 0);
+        assert_eq!(stored.rank(above).unwrap(), all as u64);
+        assert_eq!(stored.rank((above, "2013", 1, "JFK")).unwrap(), all as u64);
     }
     for _ in 0..5_000 {
         let (a, b) = (draw.key(sorted), draw.key(sorted));
         let (from, to) = if a < b { (&a, &b) } else { (&b, &a) };
         let (from_rank, to_rank) = (oracle.rank(from), oracle.rank(to));
-        assert_eq!(db.rank("flights", lend(from)).unwrap(), from_rank as u64, "{from:?}");
-        oracle.check_range(&db, Span::between(lend(from), lend(to)).unwrap(), from_rank, to_rank);
-        oracle.check_range(&db, Span::from(lend(from)).unwrap(), from_rank, all);
-        oracle.check_range(&db, Span::to(lend(to)).unwrap(), 0, to_rank);
+        assert_eq!(stored.rank(lend(from)).unwrap(), from_rank as u64, "{from:?}");
+        oracle.check_range(&stored, Span::between(lend(from), lend(to)).unwrap(), from_rank, to_rank);
+        oracle.check_range(&stored, Span::from(lend(from)).unwrap(), from_rank, all);
+        oracle.check_range(&stored, Span::to(lend(to)).unwrap(), 0, to_rank);
         let (carrier, hour) = (a.0.as_str(), a.1.as_str());
         let start = sorted.partition_point(|flight| flight.key.0.as_str() < carrier);
         let end = sorted.partition_point(|flight| flight.key.0.as_str() <= carrier);
-        assert_eq!(db.rank("flights", carrier).unwrap(), start as u64);
-        oracle.check_range(&db, Span::prefix(carrier).unwrap(), start, end);
+        assert_eq!(stored.rank(carrier).unwrap(), start as u64);
+        oracle.check_range(&stored, Span::prefix(carrier).unwrap(), start, end);
         let of_hour = |flight: &Flight| (flight.key.0.as_str(), flight.key.1.as_str()).cmp(&(carrier, hour));
         let start = sorted.partition_point(|flight| of_hour(flight).is_lt());
         let end = sorted.partition_point(|flight| of_hour(flight).is_le());
-        oracle.check_range(&db, Span::prefix((carrier, hour)).unwrap(), start, end);
+        oracle.check_range(&stored, Span::prefix((carrier, hour)).unwrap(), start, end);
     }
-    oracle.check_range(&db, Span::all(), 0, all);
+    oracle.check_range(&stored, Span::all(), 0, all);
 }
 
 fn load(path: &Path, flights: &[Flight]) -> Db {
@@ -163,7 +165,8 @@ fn load(path: &Path, flights: &[Flight]) -> Db {
     db.ensure(&Schema::new("flights").key(key).sum(["dep_delay", "distance"])).unwrap();
     for batch in flights.chunks(1_000) {
         let put = |tx: &mut Transaction<'_>| {
-            batch.iter().try_for_each(|flight| tx.put("flights", flight.document()))
+            let stored = tx.documents("flights");
+            batch.iter().try_for_each(|flight| stored.put(flight.document()))
         };
         db.transact(put).unwrap();
     }

@@ -101,7 +101,8 @@ fn make() -> [(&'static str, MemDisk); 2] {
     engine.abandon();
     let db = open_db(&disk, false);
     let again = |tx: &mut Transaction<'_>| {
-        (0..600).filter(|id| id % 10 != 3).try_for_each(|id| tx.put("orders", order(id, true)))
+        let orders = tx.documents("orders");
+        (0..600).filter(|id| id % 10 != 3).try_for_each(|id| orders.put(order(id, true)))
     };
     db.transact(again).unwrap();
     // What a kill would leave: taken while the database is open.
@@ -153,7 +154,7 @@ fn fill(engine: &Engine, name: &str, reducer: Option<Builtin>, rows: &Rows) {
 fn verify(disk: &MemDisk, read_only: bool, killed: bool) {
     let db = open_db(disk, read_only);
     let wanted = contents(killed);
-    let orders = db.collection("orders");
+    let orders = db.documents("orders");
     let found: Vec<Document> = orders.scan(Span::all()).unwrap().map(Result::unwrap).collect();
     assert_eq!(found, wanted.orders);
     let cents = |order: &Document| match order.get("cents") {

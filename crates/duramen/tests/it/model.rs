@@ -31,7 +31,7 @@ fn step() -> impl Strategy<Value = Step> {
 type Model = BTreeMap<(String, i64), Option<i64>>;
 
 fn compare(db: &Db, model: &Model) {
-    let rows = db.collection("rows");
+    let rows = db.documents("rows");
     let keys: Vec<&(String, i64)> = model.keys().collect();
     for (index, (town, id)) in keys.iter().enumerate() {
         assert_eq!(rows.rank((town, *id)).unwrap(), index as u64);
@@ -50,7 +50,7 @@ fn compare(db: &Db, model: &Model) {
         assert_eq!(found.nulls("cents"), Some(own.iter().filter(|cents| cents.is_none()).count() as u64));
     }
     let snapshot = db.snapshot().unwrap();
-    let mut reversed = snapshot.rows("rows", Span::all(), Direction::Reverse).unwrap();
+    let mut reversed = snapshot.documents("rows").rows(Span::all(), Direction::Reverse).unwrap();
     for (town, id) in keys.iter().rev() {
         let (key, stored) = reversed.next().unwrap().unwrap();
         assert_eq!(key, duramen::tuple::encode(&(town, *id)).unwrap());
@@ -66,7 +66,7 @@ fn run(steps: &[Step]) {
     db.ensure(&Schema::new("rows").key(["town", "id"]).sum(["cents"])).unwrap();
     let mut model = Model::new();
     for step in steps {
-        let rows = db.at(Durability::Memory).collection("rows");
+        let rows = db.at(Durability::Memory).documents("rows");
         match step {
             Step::Put { town, id, cents } => {
                 rows.put(doc! { "town": town.as_str(), "id": *id, "cents": *cents }).unwrap();
@@ -78,7 +78,7 @@ fn run(steps: &[Step]) {
             }
             Step::DeleteTown(town) => {
                 let span = Span::prefix(town).unwrap();
-                let deleted = db.transact(|tx| tx.delete_span("rows", span.clone())).unwrap();
+                let deleted = db.transact(|tx| tx.documents("rows").delete_span(span.clone())).unwrap();
                 let before = model.len();
                 model.retain(|(of, _), _| of != town);
                 assert_eq!(deleted, (before - model.len()) as u64);

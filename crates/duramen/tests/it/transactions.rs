@@ -35,16 +35,17 @@ impl From<Error> for Refused {
 
 fn transfer(db: &Db, from: u64, to: u64, amount: i128) -> std::result::Result<(), Refused> {
     db.try_transact(|tx| {
-        let mut payer = tx.get("accounts", from)?.ok_or(Refused::NoAccount)?;
-        let mut payee = tx.get("accounts", to)?.ok_or(Refused::NoAccount)?;
+        let accounts = tx.documents("accounts");
+        let mut payer = accounts.get(from)?.ok_or(Refused::NoAccount)?;
+        let mut payee = accounts.get(to)?.ok_or(Refused::NoAccount)?;
         let left = cents(&payer) - amount;
         if left < 0 {
             return Err(Refused::Poor);
         }
         payer.set("cents", Value::Int(left));
         payee.set("cents", Value::Int(cents(&payee) + amount));
-        tx.put("accounts", payer)?;
-        tx.put("accounts", payee)?;
+        accounts.put(payer)?;
+        accounts.put(payee)?;
         Ok(())
     })
 }
@@ -55,14 +56,14 @@ fn errors_of_ones_own_roll_back() {
     assert_eq!(transfer(&db, 0, 1, 500), Err(Refused::Poor));
     assert_eq!(transfer(&db, 0, 9, 5), Err(Refused::NoAccount));
     assert_eq!(transfer(&db, 0, 1, 60), Ok(()));
-    let error = db.try_transact(|tx| Ok::<_, Refused>(tx.get("nobody", 1)?)).unwrap_err();
+    let error = db.try_transact(|tx| Ok::<_, Refused>(tx.documents("nobody").get(1)?)).unwrap_err();
     assert!(matches!(error, Refused::Database(_)));
     let written: Result<()> = db.transact(|tx| {
-        tx.delete("accounts", 0)?;
+        tx.documents("accounts").delete(0)?;
         Err(Error::invalid("never mind"))
     });
     assert!(written.is_err());
-    let all = db.collection("accounts").reduce(Span::all()).unwrap();
+    let all = db.documents("accounts").reduce(Span::all()).unwrap();
     assert_eq!((all.count(), all.sum("cents")), (4, Some(400)));
 }
 
@@ -76,7 +77,7 @@ fn four_threads_keep_the_sum() {
             scope.spawn(move || {
                 for round in 0..50 {
                     let _ = transfer(&db, own, (own + 1 + round % 3) % 4, 7);
-                    let seen = db.transact(|tx| tx.reduce("accounts", Span::all())).unwrap();
+                    let seen = db.transact(|tx| tx.documents("accounts").reduce(Span::all())).unwrap();
                     assert_eq!(seen.sum("cents"), Some(400));
                 }
             });
@@ -89,22 +90,23 @@ fn four_threads_keep_the_sum() {
 fn a_transaction_sees_its_own_writes() {
     let db = accounts();
     db.transact(|tx| {
-        tx.put("accounts", doc! { "id": 9, "cents": 1 })?;
-        tx.delete("accounts", 0)?;
-        assert_eq!(tx.count("accounts", Span::all())?, 4);
-        assert_eq!(tx.reduce("accounts", Span::all())?.sum("cents"), Some(301));
-        assert_eq!(tx.rank("accounts", 9)?, 3);
-        assert_eq!(tx.nth("accounts", 0)?.unwrap().get("id"), Some(&Value::Int(1)));
-        assert_eq!(tx.scan("accounts", Span::from(3)?)?.count(), 2);
-        assert_eq!(tx.delete_span("accounts", Span::to(3)?)?, 2);
+        let accounts = tx.documents("accounts");
+        accounts.put(doc! { "id": 9, "cents": 1 })?;
+        accounts.delete(0)?;
+        assert_eq!(accounts.count(Span::all())?, 4);
+        assert_eq!(accounts.reduce(Span::all())?.sum("cents"), Some(301));
+        assert_eq!(accounts.rank(9)?, 3);
+        assert_eq!(accounts.nth(0)?.unwrap().get("id"), Some(&Value::Int(1)));
+        assert_eq!(accounts.scan(Span::from(3)?)?.count(), 2);
+        assert_eq!(accounts.delete_span(Span::to(3)?)?, 2);
         tx.ensure(&Schema::new("log").key(["at"]))?;
-        tx.insert("log", doc! { "at": 1 })?;
+        tx.documents("log").insert(doc! { "at": 1 })?;
         assert_eq!(tx.collections()?.len(), 2);
         Ok(())
     })
     .unwrap();
-    assert_eq!(db.collection("log").count(Span::all()).unwrap(), 1);
-    assert_eq!(db.collection("accounts").count(Span::all()).unwrap(), 2);
+    assert_eq!(db.documents("log").count(Span::all()).unwrap(), 1);
+    assert_eq!(db.documents("accounts").count(Span::all()).unwrap(), 2);
 }
 
 #[test]
@@ -113,9 +115,11 @@ fn a_snapshot_never_changes() {
     let before = db.snapshot().unwrap();
     transfer(&db, 0, 1, 50).unwrap();
     db.transact(|tx| tx.drop_collection("accounts")).unwrap();
-    assert_eq!(before.reduce("accounts", Span::all()).unwrap().sum("cents"), Some(400));
-    assert_eq!(cents(&before.get("accounts", 0).unwrap().unwrap()), 100);
-    let there = thread::spawn(move || before.count("accounts", Span::all()).unwrap()).join().unwrap();
+    let accounts = before.documents("accounts");
+    assert_eq!(accounts.reduce(Span::all()).unwrap().sum("cents"), Some(400));
+    assert_eq!(cents(&accounts.get(0).unwrap().unwrap()), 100);
+    let count = move || before.documents("accounts").count(Span::all()).unwrap();
+    let there = thread::spawn(count).join().unwrap();
     assert_eq!(there, 4);
 }
 
@@ -124,8 +128,8 @@ fn receipts_grow_and_can_be_waited_on() {
     let db = accounts();
     let weak = db.at(Durability::Memory);
     assert_eq!((weak.durability(), db.durability()), (Durability::Memory, Durability::Disk));
-    let first = weak.write(|tx| tx.put("accounts", doc! { "id": 1, "cents": 0 })).unwrap();
-    let second = weak.write(|tx| tx.put("accounts", doc! { "id": 2, "cents": 0 })).unwrap();
+    let first = weak.write(|tx| tx.documents("accounts").put(doc! { "id": 1, "cents": 0 })).unwrap();
+    let second = weak.write(|tx| tx.documents("accounts").put(doc! { "id": 2, "cents": 0 })).unwrap();
     assert!(first.seq() < second.seq());
     second.wait(Durability::Disk).unwrap();
     assert_eq!((first.durability(), second.durability()), (Durability::Disk, Durability::Disk));

@@ -302,21 +302,22 @@ fn open_to_write(path: &Path) -> Db {
 /// The rows and sums of every carrier; positions and ranks here and there.
 fn check_by_library(db: &Db, ledger: &Ledger) {
     let snapshot = db.snapshot().unwrap();
+    let flights = snapshot.documents("flights");
     let mut before = 0;
     for (carrier, wanted) in ledger.totals() {
-        let found = snapshot.reduce("flights", Span::prefix(carrier).unwrap()).unwrap();
+        let found = flights.reduce(Span::prefix(carrier).unwrap()).unwrap();
         assert_eq!((found.count(), found.nulls("dep_delay")), (wanted.rows, Some(wanted.nulls)), "{carrier}");
         assert_eq!(found.sum("dep_delay"), Some(wanted.dep_delay), "{carrier}");
         assert_eq!(found.sum("distance"), Some(wanted.distance), "{carrier}");
-        assert_eq!(snapshot.rank("flights", carrier).unwrap(), before, "{carrier}");
+        assert_eq!(flights.rank(carrier).unwrap(), before, "{carrier}");
         before += wanted.rows;
     }
     for (rank, index) in ledger.stored().enumerate().step_by(997) {
-        let document = snapshot.nth("flights", rank as u64).unwrap().unwrap();
+        let document = flights.nth(rank as u64).unwrap().unwrap();
         assert_eq!(document.get("distance"), Some(&Value::from(ledger.distance(index))), "row {rank}");
-        assert_eq!(snapshot.rank("flights", ledger.key(index)).unwrap(), rank as u64);
+        assert_eq!(flights.rank(ledger.key(index)).unwrap(), rank as u64);
     }
-    assert_eq!(snapshot.nth("flights", before).unwrap(), None);
+    assert_eq!(flights.nth(before).unwrap(), None);
 }
 
 /// The acknowledgements read so far: batches and rows of the last.

@@ -1,26 +1,28 @@
-//! One collection of documents, each call a transaction or a snapshot of its own.
+//! The documents of one collection, each call a transaction or a snapshot of its own.
 
 use duramen_engine::Receipt;
 
 use crate::db::Db;
 use crate::document::Document;
+use crate::documents_of::Reduction;
 use crate::error::Result;
-use crate::reads::{Reads, Reduction};
-use crate::rows::Documents;
+use crate::reads::Reads;
+use crate::rows::DocumentIter;
 use crate::schema::Schema;
 use crate::span::Span;
 use crate::tuple::Key;
 
-/// A collection of a [`Db`]: the verbs that need no transaction around them.
+/// The documents of a collection of a [`Db`]: the verbs that need no transaction around them. Inside a transaction or
+/// a snapshot the same verbs are those of [`DocumentsOf`](crate::DocumentsOf).
 #[derive(Debug, Clone)]
-pub struct Collection {
+pub struct Documents {
     db: Db,
     name: String,
 }
 
-impl Collection {
-    pub(crate) fn new(db: Db, name: String) -> Collection {
-        Collection { db, name }
+impl Documents {
+    pub(crate) fn new(db: Db, name: String) -> Documents {
+        Documents { db, name }
     }
 
     /// Its name.
@@ -34,25 +36,25 @@ impl Collection {
     /// # Errors
     /// `NoSuchTree` if it is not there.
     pub fn schema(&self) -> Result<Schema> {
-        self.db.snapshot()?.schema(&self.name)
+        self.db.snapshot()?.documents(&self.name).schema()
     }
 
     /// Stores a document under its key columns, in the place of any that is there.
     ///
     /// # Errors
-    /// As [`Transaction::put`](crate::Transaction::put), and those of a commit.
+    /// As [`DocumentsOf::put`](crate::DocumentsOf::put), and those of a commit.
     pub fn put(&self, document: impl Into<Document>) -> Result<Receipt> {
         let document = document.into();
-        self.db.write(|tx| tx.put(&self.name, document.clone()))
+        self.db.write(|tx| tx.documents(&self.name).put(document.clone()))
     }
 
     /// Stores a document whose key is not there yet.
     ///
     /// # Errors
-    /// As [`Collection::put`], and `AlreadyExists`.
+    /// As [`Documents::put`], and `AlreadyExists`.
     pub fn insert(&self, document: impl Into<Document>) -> Result<Receipt> {
         let document = document.into();
-        self.db.write(|tx| tx.insert(&self.name, document.clone()))
+        self.db.write(|tx| tx.documents(&self.name).insert(document.clone()))
     }
 
     /// Deletes the document under a key. Returns whether it was there.
@@ -60,54 +62,54 @@ impl Collection {
     /// # Errors
     /// Those of a commit.
     pub fn delete(&self, key: impl Key) -> Result<bool> {
-        self.db.transact(|tx| tx.delete(&self.name, &key))
+        self.db.transact(|tx| tx.documents(&self.name).delete(&key))
     }
 
     /// The document under a key.
     ///
     /// # Errors
-    /// As [`Reads`].
+    /// As [`DocumentsOf`](crate::DocumentsOf).
     pub fn get(&self, key: impl Key) -> Result<Option<Document>> {
-        self.db.snapshot()?.get(&self.name, key)
+        self.db.snapshot()?.documents(&self.name).get(key)
     }
 
     /// The documents of a range of one state, in order of their keys.
     ///
     /// # Errors
-    /// As [`Reads`].
-    pub fn scan(&self, span: Span) -> Result<Documents> {
-        self.db.snapshot()?.scan(&self.name, span)
+    /// As [`DocumentsOf`](crate::DocumentsOf).
+    pub fn scan(&self, span: Span) -> Result<DocumentIter> {
+        self.db.snapshot()?.documents(&self.name).scan(span)
     }
 
     /// How many documents a range holds, in O(log n).
     ///
     /// # Errors
-    /// As [`Reads`].
+    /// As [`DocumentsOf`](crate::DocumentsOf).
     pub fn count(&self, span: Span) -> Result<u64> {
-        self.db.snapshot()?.count(&self.name, span)
+        self.db.snapshot()?.documents(&self.name).count(span)
     }
 
     /// Count and sums over a range, in O(log n).
     ///
     /// # Errors
-    /// As [`Reads`].
+    /// As [`DocumentsOf`](crate::DocumentsOf).
     pub fn reduce(&self, span: Span) -> Result<Reduction> {
-        self.db.snapshot()?.reduce(&self.name, span)
+        self.db.snapshot()?.documents(&self.name).reduce(span)
     }
 
     /// How many documents have a smaller key, in O(log n).
     ///
     /// # Errors
-    /// As [`Reads`].
+    /// As [`DocumentsOf`](crate::DocumentsOf).
     pub fn rank(&self, key: impl Key) -> Result<u64> {
-        self.db.snapshot()?.rank(&self.name, key)
+        self.db.snapshot()?.documents(&self.name).rank(key)
     }
 
     /// The document with this many before it, in O(log n).
     ///
     /// # Errors
-    /// As [`Reads`].
+    /// As [`DocumentsOf`](crate::DocumentsOf).
     pub fn nth(&self, index: u64) -> Result<Option<Document>> {
-        self.db.snapshot()?.nth(&self.name, index)
+        self.db.snapshot()?.documents(&self.name).nth(index)
     }
 }
