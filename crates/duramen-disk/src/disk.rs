@@ -133,8 +133,13 @@ pub trait File: Send + Sync + fmt::Debug {
     /// What the system said.
     fn punch(&self, offset: u64, bytes: u64) -> io::Result<()>;
 
-    /// Hints that dirty bytes in the range may be written out now. Promises nothing; never an error.
-    fn start_writeback(&self, offset: u64, bytes: u64);
+    /// Gives what was written in the range to the device, and waits until it is there: the next [`File::sync_data`], and
+    /// syncs of other files beside it, then wait for less. Survives no power cut by itself. Where the system cannot do
+    /// that, succeeds without effect.
+    ///
+    /// # Errors
+    /// What the system could not write. It may have been told here instead of by [`File::sync_data`], and is as final (D6).
+    fn write_out(&self, offset: u64, bytes: u64) -> io::Result<()>;
 }
 
 /// Why a durable write failed.

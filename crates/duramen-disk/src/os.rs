@@ -374,6 +374,8 @@ impl File for OsFile {
         if bytes == 0 { Ok(()) } else { platform::punch(&self.file, offset, bytes) }
     }
 
-    /// Does nothing: the range sync of Linux is not offered without unsafe code, and it is only a hint.
-    fn start_writeback(&self, _offset: u64, _bytes: u64) {}
+    fn write_out(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        // Past the cache nothing is left to be written.
+        if self.pool.is_some() { Ok(()) } else { platform::write_out(&self.file, offset, bytes) }
+    }
 }

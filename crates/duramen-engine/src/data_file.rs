@@ -12,6 +12,7 @@ mod sync_choice;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -79,6 +80,17 @@ impl DataFile {
             *failed = Some(error.clone());
             error
         })
+    }
+
+    /// Gives what was written in a range to the device ahead of the next [`DataFile::sync`], which tells what could not be
+    /// written: under the same lock, because the system tells it once.
+    pub fn write_out(&self, range: &Range<u64>) {
+        let mut failed = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        if failed.is_none()
+            && let Err(error) = self.file.write_out(range.start, range.end - range.start)
+        {
+            *failed = Some(Error::io("write out", &self.path, &error));
+        }
     }
 
     /// Where it lies, for messages.

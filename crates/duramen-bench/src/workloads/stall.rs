@@ -23,8 +23,8 @@ const DIRTY_BYTES: u64 = 256 << 20;
 /// A quarter of it dirty would start a checkpoint: this is six times as much.
 const MEMORY_BYTES: usize = 1536 << 20;
 const BATCH_ROWS: u64 = 1000;
-/// What a checkpoint gives to one write call.
-const SLICE_BYTES: usize = 1 << 20;
+/// What a checkpoint gives to one write call, and to the device before it goes on.
+const SLICE_BYTES: usize = 256 << 10;
 
 /// With fewer samples the slowest is the p99.9.
 const P999_COMMITS: usize = 1000;
@@ -154,7 +154,7 @@ fn write_beside(file: &dyn File) -> Result<()> {
     let slice = vec![0x5a; SLICE_BYTES];
     for offset in (0..DIRTY_BYTES).step_by(SLICE_BYTES) {
         file.write_at(&slice, offset).map_err(|error| error.source)?;
-        file.start_writeback(offset, SLICE_BYTES as u64);
+        file.write_out(offset, SLICE_BYTES as u64)?;
     }
     Ok(file.sync_data()?)
 }

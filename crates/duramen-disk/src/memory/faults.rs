@@ -43,11 +43,13 @@ pub enum CallKind {
     Reserve,
     /// Punching a hole.
     Punch,
+    /// Writing out ahead of a sync.
+    WriteOut,
 }
 
 impl CallKind {
     /// Every kind, in declaration order.
-    pub const ALL: [CallKind; 16] = [
+    pub const ALL: [CallKind; 17] = [
         CallKind::Open,
         CallKind::Create,
         CallKind::CreateDir,
@@ -64,6 +66,7 @@ impl CallKind {
         CallKind::SetLen,
         CallKind::Reserve,
         CallKind::Punch,
+        CallKind::WriteOut,
     ];
 }
 

@@ -182,5 +182,7 @@ impl File for MemFile {
     }
 
     /// Does nothing: a pending write may reach the medium at any time anyway.
-    fn start_writeback(&self, _offset: u64, _bytes: u64) {}
+    fn write_out(&self, _offset: u64, _bytes: u64) -> io::Result<()> {
+        self.shared.state().call(CallKind::WriteOut, &self.path).map(drop)
+    }
 }

@@ -67,7 +67,16 @@ pub(super) fn dsync(options: &mut OpenOptions) -> io::Result<()> {
     Ok(())
 }
 
-/// `sync_file_range` that writes a range out and waits. Only to be measured: it flushes no device cache.
+/// Writes a range out and waits. Pages that could not be written are an error; a system that has no such call, or lets
+/// nobody make it, is none.
+pub(super) fn write_out(file: &fs::File, offset: u64, bytes: u64) -> io::Result<()> {
+    sync_range(file, offset, bytes).or_else(|error| match Errno::from_io_error(&error) {
+        Some(Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::SPIPE | Errno::PERM) => Ok(()),
+        _ => Err(error),
+    })
+}
+
+/// `sync_file_range` that writes a range out and waits. It flushes no device cache: nothing durable rests on it.
 #[allow(unsafe_code, reason = "no crate offers this call safely")]
 pub(super) fn sync_range(file: &fs::File, offset: u64, bytes: u64) -> io::Result<()> {
     let signed = |number: u64| libc::off64_t::try_from(number).map_err(|_| io::ErrorKind::InvalidInput);

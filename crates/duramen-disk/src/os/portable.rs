@@ -63,6 +63,11 @@ pub(super) fn sync_range(_file: &fs::File, _offset: u64, _bytes: u64) -> io::Res
     Err(io::Error::new(io::ErrorKind::Unsupported, "sync_file_range is a call of Linux"))
 }
 
+/// No such call without unsafe code; the trait allows success without effect.
+pub(super) fn write_out(_file: &fs::File, _offset: u64, _bytes: u64) -> io::Result<()> {
+    Ok(())
+}
+
 /// No call does both; the caller falls back to a write and a sync.
 pub(super) fn write_dsync_at(_file: &fs::File, _bytes: &[u8], _offset: u64) -> io::Result<usize> {
     Err(io::ErrorKind::Unsupported.into())

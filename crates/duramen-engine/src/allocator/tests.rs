@@ -475,8 +475,8 @@ impl File for Watched {
         punched
     }
 
-    fn start_writeback(&self, offset: u64, bytes: u64) {
-        self.file.start_writeback(offset, bytes);
+    fn write_out(&self, offset: u64, bytes: u64) -> std::io::Result<()> {
+        self.file.write_out(offset, bytes)
     }
 }
 

@@ -1,5 +1,7 @@
-//! Gathers pages into slices of neighbouring blocks, so that a checkpoint makes few, long writes.
+//! Gathers pages into slices of neighbouring blocks, so that a checkpoint makes few, long writes, and gives them to the device
+//! while it goes on, so that its sync has little left to write.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::allocator::RetiredExtent;
@@ -9,7 +11,25 @@ use crate::tree::{Node, NodeSink, Place, Reduction, RetiredPage};
 
 use super::Store;
 
-const SLICE_BYTES: usize = 1024 * 1024;
+/// Pages go to the device in slices of so many bytes, each waited for. All at once, at the end, they would hold up every commit
+/// that comes meanwhile: the sync of the log would wait behind them.
+const SLICE_BYTES: usize = 256 * 1024;
+
+/// What only the kernel has: the bytes, and the range of the file in which they lie.
+#[derive(Debug, Default)]
+struct Behind {
+    range: Range<u64>,
+    bytes: u64,
+}
+
+impl Behind {
+    fn add(&mut self, offset: u64, bytes: u64) {
+        let end = offset + bytes;
+        let Range { start, end: last } = self.range;
+        self.range = if self.bytes == 0 { offset..end } else { start.min(offset)..last.max(end) };
+        self.bytes += bytes;
+    }
+}
 
 /// Pages on their way to the data file.
 pub struct Output<'a> {
@@ -18,6 +38,7 @@ pub struct Output<'a> {
     slice: Vec<u8>,
     start_block: u64,
     written_bytes: u64,
+    behind: Behind,
     /// Nodes whose pages are in the slice: they get their places when it is written.
     pending: Vec<(Arc<Node>, Place)>,
     /// Where pages went since [`Output::note_from_here`].
@@ -33,6 +54,7 @@ impl<'a> Output<'a> {
             slice: Vec::new(),
             start_block: 0,
             written_bytes: 0,
+            behind: Behind::default(),
             pending: Vec::new(),
             noted: None,
         }
@@ -87,7 +109,12 @@ impl<'a> Output<'a> {
         data.file()
             .write_at(&self.slice, offset)
             .map_err(|error| Error::io("write to", data.path(), &error.source))?;
-        data.file().start_writeback(offset, self.slice.len() as u64);
+        self.behind.add(offset, self.slice.len() as u64);
+        if self.behind.bytes >= SLICE_BYTES as u64 {
+            // Pages between others that stay may lie far apart: one wait for many of them.
+            let Behind { range, .. } = std::mem::take(&mut self.behind);
+            data.write_out(&range);
+        }
         self.written_bytes += self.slice.len() as u64;
         self.slice.clear();
         for (node, place) in self.pending.drain(..) {

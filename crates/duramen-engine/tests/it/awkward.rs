@@ -11,8 +11,8 @@ use std::time::Duration;
 use duramen_disk::MemDisk;
 use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault, FaultPlan};
 use duramen_engine::{
-    Code, Direction, Durability, Engine, Event, EventHook, Hooks, KeyRange, Options, Result, Transaction,
-    TreeId,
+    Background, Code, Direction, Durability, Engine, Event, EventHook, Hooks, KeyRange, Options, Result,
+    Transaction, TreeId,
 };
 
 use crate::basics::{open, tiny};
@@ -83,6 +83,37 @@ fn a_failed_sync_told_to_a_commit_stops_the_checkpoint_beside_it() {
     let snapshot = engine.snapshot().unwrap();
     for n in 0..3000u32 {
         assert_eq!(snapshot.get(tree, &n.to_be_bytes()).unwrap(), Some(vec![8; 60]), "row {n}");
+    }
+}
+
+/// D6: the system tells of pages that it could not write once. Who hears it while a checkpoint writes out ahead of its sync must
+/// not be told by that sync that all is well.
+#[test]
+fn pages_that_could_not_be_written_out_end_the_checkpoint() {
+    let disk = MemDisk::new(3);
+    let options = Options { background: Background::Stepped, ..Options::default() };
+    let engine = open(&disk, options.clone());
+    let tree = create(&engine, "rows");
+    let fill = |value: u8| {
+        let put = |tx: &mut Transaction| {
+            (0..3000u32).try_for_each(|n| tx.put(tree, &n.to_be_bytes(), &[value; 300]))
+        };
+        engine.transact(Durability::Disk, put).map(|_| ())
+    };
+    fill(7).unwrap();
+    engine.checkpoint().unwrap();
+    fill(8).unwrap();
+    disk.set_faults(Fault::new(CallKind::WriteOut, 0, Effect::EIO).on("data"));
+    let syncs = disk.call_counts().of(CallKind::Sync);
+    assert!(engine.checkpoint().is_err());
+    assert_eq!(disk.call_counts().of(CallKind::Sync), syncs, "no superblock is written for it");
+    assert!(fill(9).is_err(), "nothing is acknowledged any more");
+    engine.abandon();
+    let after = disk.crash(&CrashChoice::None);
+    let engine = Engine::open(Arc::new(after), Path::new("/db"), options, Hooks::default()).unwrap();
+    let snapshot = engine.snapshot().unwrap();
+    for n in 0..3000u32 {
+        assert_eq!(snapshot.get(tree, &n.to_be_bytes()).unwrap(), Some(vec![8; 300]), "row {n}");
     }
 }
 

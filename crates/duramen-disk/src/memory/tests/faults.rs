@@ -176,6 +176,7 @@ fn sweep_fails_every_call_by_its_index() {
             DurableWriteError::Write(error) => error.source,
             DurableWriteError::Sync(error) => error,
         })?;
+        file.write_out(0, 1)?;
         file.read_at(&mut [0], 0)?;
         file.punch(0, 4096)?;
         file.set_len(file.len()? - 1)?;

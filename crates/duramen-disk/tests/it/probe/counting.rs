@@ -110,8 +110,8 @@ impl File for CountingFile {
         self.inner.punch(offset, bytes)
     }
 
-    fn start_writeback(&self, offset: u64, bytes: u64) {
-        self.inner.start_writeback(offset, bytes);
+    fn write_out(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.inner.write_out(offset, bytes)
     }
 }
 

@@ -137,7 +137,7 @@ impl File for WatchedFile {
         self.file.punch(offset, bytes)
     }
 
-    fn start_writeback(&self, offset: u64, bytes: u64) {
-        self.file.start_writeback(offset, bytes);
+    fn write_out(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.file.write_out(offset, bytes)
     }
 }
