@@ -29,7 +29,8 @@ pub const BOUNDS: [(&str, Strategy, SyncMethod); 3] = [
 
 /// Direct writes want whole blocks; the log writes whole blocks by every method, as Duramen's does.
 const BLOCK_BYTES: usize = 4096;
-const FILE_BYTES: u64 = 256 << 20;
+/// Written over again and again: zeroing more only takes time.
+const FILE_BYTES: u64 = 64 << 20;
 const POISON: &str = "nothing panics under this lock";
 
 /// Bytes of a record of the raw loop.

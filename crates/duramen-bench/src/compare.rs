@@ -157,7 +157,7 @@ impl Run {
         let ours = self.plan.engines.iter().filter(|entry| entry.name == OURS);
         let names: Vec<String> = raw.chain(ours.map(|entry| entry.name.to_owned())).collect();
         self.interleave("W8", &names, |run, engine, round| {
-            let job = run.job(engine, Step::Stall, "stall", run.plan.commit_seconds, 0);
+            let job = run.job(engine, Step::Stall, "stall", run.plan.stall_seconds, 0);
             run.measure("W8", round, &job, Place::Fresh);
         });
         names.iter().try_for_each(|name| child::remove(&self.folder(name, "stall")))

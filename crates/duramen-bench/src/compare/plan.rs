@@ -21,6 +21,8 @@ pub struct Plan {
     pub lone_seconds: f64,
     /// A turn of W2 and W2b.
     pub commit_seconds: f64,
+    /// What W8's checkpoints run for at least; one of them takes longer.
+    pub stall_seconds: f64,
     /// Each loop of W4 to W6.
     pub read_seconds: f64,
     /// An engine whose turn took longer has no further one.
@@ -51,7 +53,8 @@ impl Plan {
             threads: if quick { vec![16, 64] } else { vec![2, 4, 8, 16, 32, 64] },
             lone_seconds: if quick { 1.0 } else { 12.0 },
             commit_seconds: if quick { 1.0 } else { 5.0 },
-            read_seconds: if quick { 0.5 } else { 3.0 },
+            stall_seconds: if quick { 0.5 } else { 5.0 },
+            read_seconds: if quick { 0.3 } else { 3.0 },
             turn_max: if quick { QUICK_TURN_MAX } else { Duration::MAX },
             counts_syncs: args.count_syncs,
             seed: args.seed,
