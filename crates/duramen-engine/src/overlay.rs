@@ -7,6 +7,7 @@
 //! with everything in it.
 
 mod cursor;
+mod notes;
 mod sorted;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use crate::snapshot::Registration;
 use crate::tree::{Apply, KeyRange, Loading, Slot, Stop};
 
 pub use cursor::OverlaidCursor;
+pub use notes::RecordNotes;
 pub use sorted::{ChangesOf, Gathered, SortedChanges};
 
 const POISON: &str = "nothing panics while forks are locked";

@@ -7,6 +7,7 @@
 //!
 //! Reading order: [`LogPosition`], [`Record`], [`Log`], [`recover`], [`Log::reopen`]. Format: docs/format.md.
 
+mod ahead;
 mod buffer;
 mod chain;
 mod evidence;
@@ -31,6 +32,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::error::Error;
 use crate::ids::{CommitSeq, DatabaseId, Epoch, LogId};
 
+pub use ahead::Reading;
 pub use chain::ReplayedRecord;
 pub use log::Log;
 pub use recover::{Recovered, read_through, recover};

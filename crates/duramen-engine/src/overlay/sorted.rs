@@ -1,12 +1,11 @@
 //! Changes of many log records in order of tree and key, of several to one key the last. Pure: bytes in, order out.
 //!
-//! The records stay as they were read; a change is a note of where it lies. Most logs are runs of sorted transactions, so
-//! a merge sort that finds runs, by the first bytes in which keys differ, touches the records themselves only to break ties.
+//! The records stay as they were read; a change is a note of where it lies. Sorting goes by the first bytes in which keys differ, and
+//! touches the records themselves only to break ties; each thread sorts a range of keys of its own, so that nothing is merged.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashSet};
 
-use crate::commit::RecordChange;
+use super::notes::{Kind, RecordNotes, Spot, head_of, same_bytes};
 use crate::ids::TreeId;
 use crate::threads::side_by_side;
 use crate::tree::{Change, KeyRange, StoredValue};
@@ -14,24 +13,14 @@ use crate::tree::{Change, KeyRange, StoredValue};
 /// Below so many changes of a tree, sorting them in several threads costs more than it saves.
 const SHARED_CHANGES_MIN: usize = 16 * 1024;
 
-/// Where a change lies: in which record, and where in it. The value follows the key.
-#[derive(Debug, Clone, Copy)]
-struct Spot {
-    /// The first bytes of the key in which the keys of its tree differ, as a number.
-    head: u64,
-    record: u32,
-    key_at: u32,
-    value_bytes: u32,
-    key_bytes: u16,
-    kind: Kind,
-}
+/// About so many changes tell where to divide the work.
+const SAMPLED_CHANGES: usize = 1024;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Delete,
-    Put,
-    PutBig,
-}
+/// Changes are put into at most so many buckets, as a power of two.
+const BUCKET_BITS_MAX: u32 = 16;
+
+/// Notes of records that are shorter than this are put together up to this many.
+const CHUNK_CHANGES_MAX: usize = 1024;
 
 /// Changes of records as they come, still to be sorted.
 #[derive(Debug, Default)]
@@ -43,7 +32,8 @@ pub struct Gathered {
 
 #[derive(Debug, Default)]
 struct Gathering {
-    spots: Vec<Spot>,
+    /// In the order of commits. Notes of a long record stay where they are, those of short ones are put together.
+    chunks: Vec<Vec<Spot>>,
     /// Bytes with which all keys of this tree begin.
     shared: Vec<u8>,
 }
@@ -63,40 +53,19 @@ pub struct ChangesOf<'a> {
 }
 
 impl Gathered {
-    /// Notes a change of the record that [`Gathered::record`] gets next. `bytes` are that record's.
-    /// `false` if it lies too far behind to be noted: nothing is then.
+    /// Takes a record with what was noted about it; `false` if that is more than can be noted, and nothing may be asked then.
     #[must_use]
-    pub fn change(&mut self, bytes: &[u8], change: &RecordChange<'_>) -> bool {
-        let (kind, value_bytes) = match change.value {
-            None => (Kind::Delete, 0),
-            Some(value) => (if value.big { Kind::PutBig } else { Kind::Put }, value.bytes.len()),
-        };
-        let key_at = change.key.as_ptr().addr() - bytes.as_ptr().addr();
-        let number = |count: usize| u32::try_from(count).ok();
-        let (Some(record), Some(key_at), Some(value_bytes), Ok(key_bytes)) = (
-            number(self.records.len()),
-            number(key_at),
-            number(value_bytes),
-            u16::try_from(change.key.len()),
-        ) else {
-            return false;
-        };
-        let tree = self.trees.entry(change.tree).or_default();
-        if tree.spots.is_empty() {
-            tree.shared = change.key.to_vec();
-        } else if !change.key.starts_with(&tree.shared) {
-            let same = tree.shared.iter().zip(change.key).take_while(|(a, b)| a == b).count();
-            tree.shared.truncate(same);
+    pub fn record(&mut self, bytes: Vec<u8>, notes: RecordNotes) -> bool {
+        let Ok(record) = u32::try_from(self.records.len()) else { return false };
+        for mut run in notes.runs {
+            run.spots.iter_mut().for_each(|spot| spot.record = record);
+            self.bytes += size_of_val(&run.spots[..]);
+            let first = &bytes[run.spots[0].key_at as usize..][..run.shared_bytes];
+            self.trees.entry(run.tree).or_default().add(run.spots, first);
         }
-        tree.spots.push(Spot { head: 0, record, key_at, value_bytes, key_bytes, kind });
-        self.bytes += size_of::<Spot>();
-        true
-    }
-
-    /// Takes the record whose changes were noted.
-    pub fn record(&mut self, bytes: Vec<u8>) {
         self.bytes += bytes.capacity();
         self.records.push(bytes);
+        !notes.overflowed
     }
 
     /// Bytes of the records taken, and of the notes.
@@ -116,63 +85,138 @@ impl Gathered {
 }
 
 impl Gathering {
-    fn sorted(self, records: &[Vec<u8>], threads: usize) -> Vec<Spot> {
-        let spots = &self.spots[..];
-        let from = self.shared.len();
-        let threads = if spots.len() < SHARED_CHANGES_MIN { 1 } else { threads.max(1) };
-        let parts: Vec<&[Spot]> = spots.chunks(spots.len().div_ceil(threads).max(1)).collect();
-        let mut runs = side_by_side(&parts, |part| {
-            let mut run = part.to_vec();
-            run.iter_mut().for_each(|spot| spot.head = head_of(&key_of(records, spot)[from..]));
-            // Stable, so that of several changes to one key the last in the order of commits stays last.
-            run.sort_by(|a, b| by_key(records, a, b));
-            run
-        });
-        while runs.len() > 1 {
-            let later = runs.pop().expect("more than one");
-            let earlier = runs.pop().expect("more than one");
-            runs.push(merged(records, &earlier, &later));
-        }
-        let mut sorted = runs.pop().unwrap_or_default();
-        // Of equal keys the last stays, where the first of them was.
-        sorted.dedup_by(|next, kept| {
-            let same = by_key(records, next, kept).is_eq();
-            if same {
-                *kept = *next;
-            }
-            same
-        });
-        sorted
-    }
-}
-
-fn merged(records: &[Vec<u8>], earlier: &[Spot], later: &[Spot]) -> Vec<Spot> {
-    let mut all = Vec::with_capacity(earlier.len() + later.len());
-    let (mut a, mut b) = (0, 0);
-    while a < earlier.len() && b < later.len() {
-        if by_key(records, &later[b], &earlier[a]).is_lt() {
-            all.push(later[b]);
-            b += 1;
+    /// Adds changes to keys that all begin with `shared`.
+    fn add(&mut self, spots: Vec<Spot>, shared: &[u8]) {
+        if self.chunks.is_empty() {
+            self.shared = shared.to_vec();
         } else {
-            all.push(earlier[a]);
-            a += 1;
+            self.shared.truncate(same_bytes(&self.shared, shared));
+        }
+        match self.chunks.last_mut().filter(|last| last.len() + spots.len() <= CHUNK_CHANGES_MAX) {
+            Some(last) => last.extend(spots),
+            None => self.chunks.push(spots),
         }
     }
-    all.extend_from_slice(&earlier[a..]);
-    all.extend_from_slice(&later[b..]);
-    all
+
+    fn sorted(self, records: &[Vec<u8>], threads: usize) -> Vec<Spot> {
+        let count: usize = self.chunks.iter().map(Vec::len).sum();
+        let threads = if count < SHARED_CHANGES_MIN { 1 } else { threads.max(1) };
+        let chunks = self.with_heads(records, threads);
+        let ranges = ranges_of(&chunks, count, threads);
+        let mut sorted = side_by_side(&ranges, |range| sorted_within(range, &chunks, records)).into_iter();
+        let mut all = sorted.next().unwrap_or_default();
+        all.reserve_exact(sorted.as_slice().iter().map(Vec::len).sum());
+        sorted.for_each(|part| all.extend_from_slice(&part));
+        all
+    }
+
+    /// The changes in their order. Where all keys begin alike, their heads are what follows.
+    fn with_heads(self, records: &[Vec<u8>], threads: usize) -> Vec<Vec<Spot>> {
+        let from = self.shared.len();
+        if from == 0 {
+            return self.chunks;
+        }
+        let parts: Vec<&[Vec<Spot>]> =
+            self.chunks.chunks(self.chunks.len().div_ceil(threads).max(1)).collect();
+        let head = |spot: &Spot| Spot { head: head_of(&key_of(records, spot)[from..]), ..*spot };
+        side_by_side(&parts, |part| part.iter().flatten().map(head).collect())
+    }
 }
 
-fn by_key(records: &[Vec<u8>], a: &Spot, b: &Spot) -> Ordering {
-    a.head.cmp(&b.head).then_with(|| key_of(records, a).cmp(key_of(records, b)))
+/// The changes whose heads lie between two numbers, the second one included.
+#[derive(Debug, Clone, Copy)]
+struct HeadRange {
+    from: u64,
+    to: u64,
+    /// Between these lie most of them.
+    low: u64,
+    high: u64,
 }
 
-/// Eight bytes as a number that orders as they do.
-fn head_of(key: &[u8]) -> u64 {
-    let mut head = [0; 8];
-    let count = key.len().min(8);
-    head[..count].copy_from_slice(&key[..count]);
-    u64::from_be_bytes(head)
+/// Ranges of heads, one for each thread, that hold about the same number of changes, as far as a sample tells.
+fn ranges_of(chunks: &[Vec<Spot>], count: usize, threads: usize) -> Vec<HeadRange> {
+    // An odd step does not fall on the same places of runs that are equally long.
+    let every = (count / SAMPLED_CHANGES) | 1;
+    let mut sample: Vec<u64> = chunks.iter().flatten().step_by(every).map(|spot| spot.head).collect();
+    sample.sort_unstable();
+    let (Some(&low), Some(&high)) = (sample.first(), sample.last()) else { return Vec::new() };
+    let mut ranges = vec![HeadRange { from: 0, to: u64::MAX, low, high }];
+    for part in 1..threads {
+        let from = sample[part * sample.len() / threads];
+        let last = ranges.last_mut().expect("it began with one");
+        if from > last.low {
+            (last.to, last.high) = (from - 1, from - 1);
+            ranges.push(HeadRange { from, to: u64::MAX, low: from, high });
+        }
+    }
+    ranges
+}
+
+/// Divides heads among buckets whose order is that of the heads, whatever these are: those below and above have the first and the last.
+struct Buckets {
+    low: u64,
+    shift: u32,
+    last: usize,
+}
+
+impl Buckets {
+    fn of(range: HeadRange, count: usize) -> Buckets {
+        let bits = (count / 2).max(2).ilog2().min(BUCKET_BITS_MAX);
+        let shift = (u64::BITS - (range.high - range.low).leading_zeros()).saturating_sub(bits);
+        Buckets { low: range.low, shift, last: (1 << bits) - 1 }
+    }
+
+    fn index(&self, head: u64) -> usize {
+        let index = head.saturating_sub(self.low) >> self.shift;
+        usize::try_from(index).map_or(self.last, |index| index.min(self.last))
+    }
+}
+
+/// Sorts the changes of a range, and keeps of each key the last. Equal keys have equal heads, so no other range has one of them.
+fn sorted_within(range: HeadRange, chunks: &[Vec<Spot>], records: &[Vec<u8>]) -> Vec<Spot> {
+    // Every step is stable, so that of several changes to one key the last in the order of commits stays last.
+    let mut run = in_buckets(range, chunks);
+    // Heads alone first: numbers are compared without a look at the records.
+    for alike in run.chunk_by_mut(|a, b| a.head == b.head).filter(|alike| alike.len() > 1) {
+        alike.sort_by(|a, b| key_of(records, a).cmp(key_of(records, b)));
+    }
+    // Of equal keys the last stays, where the first of them was.
+    run.dedup_by(|next, kept| {
+        let same = next.head == kept.head && key_of(records, next) == key_of(records, kept);
+        if same {
+            *kept = *next;
+        }
+        same
+    });
+    run
+}
+
+/// The changes of a range in order of head: counted, put into buckets, and sorted there. Heads that differ soon, as most do, are
+/// moved once; where many share a bucket, sorting does the work.
+fn in_buckets(range: HeadRange, chunks: &[Vec<Spot>]) -> Vec<Spot> {
+    let within = || chunks.iter().flatten().filter(|spot| range.from <= spot.head && spot.head <= range.to);
+    let buckets = Buckets::of(range, chunks.iter().map(Vec::len).sum());
+    let mut ends = vec![0usize; buckets.last + 1];
+    within().for_each(|spot| ends[buckets.index(spot.head)] += 1);
+    let mut count = 0;
+    for end in &mut ends {
+        // For now where the bucket begins; filling it moves that to its end.
+        count += std::mem::replace(end, count);
+    }
+    let mut run = vec![Spot::NONE; count];
+    for spot in within() {
+        let end = &mut ends[buckets.index(spot.head)];
+        run[*end] = *spot;
+        *end += 1;
+    }
+    let mut from = 0;
+    for to in ends {
+        if to - from > 1 {
+            run[from..to].sort_by_key(|spot| spot.head);
+        }
+        from = to;
+    }
+    run
 }
 
 fn key_of<'a>(records: &'a [Vec<u8>], spot: &Spot) -> &'a [u8] {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::sorted::Gathered;
-use crate::commit::{Changes, OwnedValue, decode_record};
+use super::{Gathered, RecordNotes};
+use crate::commit::{Changes, OwnedValue};
 use crate::ids::TreeId;
 use crate::tree::KeyRange;
 
@@ -26,8 +26,8 @@ fn check(count: u64, threads: usize, key: impl Fn(u64) -> Vec<u8>) {
             changes.set(tree, &key, value.map(|bytes| OwnedValue { big: false, bytes }));
         }
         let record = changes.encode();
-        decode_record(&record, &mut |change| assert!(gathered.change(&record, &change))).unwrap();
-        gathered.record(record);
+        let notes = RecordNotes::of(&record).unwrap();
+        assert!(gathered.record(record, notes));
     }
     let sorted = gathered.sorted(&HashSet::from([TreeId(2)]), threads);
     model.remove(&TreeId(2));

@@ -13,12 +13,18 @@ use crate::checkpoint::Store;
 use crate::commit::{Applied, Applying, RecordChange, apply_changes, decode_record};
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
-use crate::overlay::{ForkLimit, Gathered, Overlay, SortedChanges};
+use crate::overlay::{ForkLimit, Gathered, Overlay, RecordNotes, SortedChanges};
 use crate::tree::{BigRef, RetiredPage, Stop, find};
-use crate::wal::{LogIdentity, Recovered, ReplayedRecord, recover};
+use crate::wal::{LogIdentity, Reading, Recovered, ReplayedRecord, recover};
 
 /// So many changes are applied at a time: in between, memory is given back, and threads are counted anew.
 const PART_CHANGES: usize = 32 * 1024;
+
+/// This part of a batch is read ahead of what has been looked at.
+const AHEAD_PART: usize = 16;
+
+/// What was noted about a record, or what is wrong with it.
+type Notes = std::result::Result<RecordNotes, &'static str>;
 
 /// Where and how to replay.
 pub struct Replay<'a> {
@@ -67,8 +73,10 @@ pub fn replay(loaded: &Loaded, how: &mut Replay<'_>) -> Result<Replayed> {
     let identity = LogIdentity { database: superblock.database, log: superblock.log };
     let from = superblock.replay;
     let mut first = Survey { next_tree: superblock.next_tree, ..Survey::default() };
-    let mut visit = |record: ReplayedRecord| first.record(loaded, record, how.batch_bytes);
-    let log = recover(how.disk, how.wal_dir, identity, &superblock.geometry, &from, how.threads, &mut visit)?;
+    let mut visit =
+        |record: ReplayedRecord, notes: Notes| first.record(loaded, record, notes, how.batch_bytes);
+    let reading = reading(how.threads, how.batch_bytes);
+    let log = recover(how.disk, how.wal_dir, identity, &superblock.geometry, &from, &reading, &mut visit)?;
     if log.last_seq < superblock.marked {
         let message = format!(
             "{}: the log ends at commit {}, the data file knows of {}",
@@ -129,22 +137,24 @@ fn in_batches(
     let superblock = &loaded.superblock;
     let identity = LogIdentity { database: superblock.database, log: superblock.log };
     let mut batch = Gathered::default();
-    let mut take = |record: ReplayedRecord| {
+    let mut take = |record: ReplayedRecord, notes: Notes| {
         let seq = record.seq;
-        let mut fits = true;
-        decode_record(&record.bytes, &mut |change| fits &= batch.change(&record.bytes, &change))
-            .map_err(|what| bad(seq, what))?;
-        if !fits {
+        if !batch.record(record.bytes, notes.map_err(|what| bad(seq, what))?) {
             return Err(bad(seq, "it is longer than this build can replay"));
         }
-        batch.record(record.bytes);
         if batch.bytes() >= batch_bytes {
             visit(std::mem::take(&mut batch))?;
         }
         Ok(())
     };
-    recover(disk, wal_dir, identity, &superblock.geometry, &superblock.replay, threads, &mut take)?;
+    let reading = reading(threads, batch_bytes);
+    recover(disk, wal_dir, identity, &superblock.geometry, &superblock.replay, &reading, &mut take)?;
     visit(batch)
+}
+
+/// Each record is noted by whoever reads it.
+fn reading(threads: usize, batch_bytes: usize) -> Reading<'static, Notes> {
+    Reading { threads, ahead_bytes: batch_bytes / AHEAD_PART, note: &RecordNotes::of }
 }
 
 /// A first look at the log: which big values it ends up with, which tree ids it uses, and its changes if they fit.
@@ -164,27 +174,39 @@ struct Survey {
 }
 
 impl Survey {
-    fn record(&mut self, loaded: &Loaded, record: ReplayedRecord, bytes_max: usize) -> Result<()> {
+    fn record(
+        &mut self,
+        loaded: &Loaded,
+        record: ReplayedRecord,
+        notes: Notes,
+        bytes_max: usize,
+    ) -> Result<()> {
         let seq = record.seq;
+        let notes = notes.map_err(|what| bad(seq, what))?;
+        if !notes.is_plain() || !self.values.is_empty() {
+            self.names_and_values(loaded, &record)?;
+        }
+        self.overflowed = self.overflowed
+            || !self.gathered.record(record.bytes, notes)
+            || self.gathered.bytes() > bytes_max;
+        if self.overflowed {
+            self.gathered = Gathered::default();
+        }
+        Ok(())
+    }
+
+    /// Looks at each change of a record that may be more than a row.
+    fn names_and_values(&mut self, loaded: &Loaded, record: &ReplayedRecord) -> Result<()> {
         let mut catalogue = Vec::new();
         decode_record(&record.bytes, &mut |change| {
             if change.tree == CATALOG {
                 let row = change.value.and_then(|value| CatalogRow::decode(value.bytes));
                 catalogue.push((change.key.to_vec(), row.map(|row| row.id)));
             }
-            self.overflowed = self.overflowed || !self.gathered.change(&record.bytes, &change);
-            self.change(&change, seq);
+            self.change(&change, record.seq);
         })
-        .map_err(|what| bad(seq, what))?;
-        for (name, id) in catalogue {
-            self.name(loaded, name, id)?;
-        }
-        self.gathered.record(record.bytes);
-        self.overflowed |= self.gathered.bytes() > bytes_max;
-        if self.overflowed {
-            self.gathered = Gathered::default();
-        }
-        Ok(())
+        .map_err(|what| bad(record.seq, what))?;
+        catalogue.into_iter().try_for_each(|(name, id)| self.name(loaded, name, id))
     }
 
     /// A name stands for this tree from here on; the one that it stood for before is dropped.

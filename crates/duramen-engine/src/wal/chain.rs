@@ -7,11 +7,11 @@
 
 use std::collections::VecDeque;
 
-use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::LogPosition;
-use super::buffer::SLICE_BYTES_MAX;
-use super::frame::{FrameKind, Part};
+use super::ahead::{Heads, Link, Parts, Reading};
+use super::frame::{FrameHeader, FrameKind, Part};
 use super::layout::to_usize;
 use super::segment::PreviousFrame;
 use super::survey::{Content, FoundFile, FoundFrame, Survey, missing};
@@ -47,6 +47,16 @@ pub(super) struct Anchor {
     pub(super) commit_time_ns: u64,
 }
 
+/// How far frames that were read ahead could be taken.
+enum Taken {
+    /// All of them: the chain goes on behind them, if it does.
+    All,
+    /// One is not whole: the chain ends before it.
+    Broken,
+    /// The chain goes on in another segment.
+    Elsewhere,
+}
+
 /// A walk along the chain; after [`Chain::run`] it stands at the end.
 #[derive(Debug)]
 pub(super) struct Chain<'a> {
@@ -69,7 +79,6 @@ pub(super) struct Chain<'a> {
     pub(super) frame_count: u64,
     pub(super) record_count: u64,
     pub(super) record_bytes: u64,
-    payload: Vec<u8>,
 }
 
 impl<'a> Chain<'a> {
@@ -124,20 +133,68 @@ impl<'a> Chain<'a> {
             frame_count: 0,
             record_count: 0,
             record_bytes: 0,
-            payload: Vec::new(),
         })
     }
 
-    /// Goes to the end of the chain, delivering each record that is whole.
-    pub(super) fn run(&mut self, visit: &mut dyn FnMut(ReplayedRecord) -> Result<()>) -> Result<()> {
+    /// Goes to the end of the chain, delivering each record that is whole, with what was noted about it.
+    pub(super) fn run<N: Send>(
+        &mut self,
+        reading: &Reading<'_, N>,
+        visit: &mut dyn FnMut(ReplayedRecord, N) -> Result<()>,
+    ) -> Result<()> {
         loop {
             if self.enter_next_segment()? {
                 continue;
             }
-            let Some(frame) = self.next_frame()? else { return Ok(()) };
-            self.deliver(&frame, visit)?;
-            self.pass(&frame);
+            let link = Link {
+                epoch: self.epoch,
+                incarnation: self.incarnation,
+                checksum: self.last.checksum,
+                offset: self.next_offset,
+            };
+            let is_continued = |frame: &FoundFrame| {
+                let FrameHeader { epoch, offset, .. } = frame.header;
+                self.continued_in(PreviousFrame { epoch, offset, checksum: frame.checksum }).is_some()
+            };
+            let Heads { frames, failed } = reading.heads(self.survey, self.file(), link, &is_continued);
+            match self.take(&frames, reading, visit)? {
+                Taken::Broken => return Ok(()),
+                Taken::Elsewhere => {}
+                Taken::All => match failed {
+                    Some(error) => return Err(error),
+                    None if frames.is_empty() => return Ok(()),
+                    None => {}
+                },
+            }
         }
+    }
+
+    /// Takes frames that follow by their heads, up to the end of the chain or to one that another segment continues.
+    fn take<N: Send>(
+        &mut self,
+        frames: &[FoundFrame],
+        reading: &Reading<'_, N>,
+        visit: &mut dyn FnMut(ReplayedRecord, N) -> Result<()>,
+    ) -> Result<Taken> {
+        let file = self.file();
+        for (frame, parts) in frames.iter().zip(reading.parts(file, frames)) {
+            let parts = parts?;
+            if matches!(parts, Parts::Broken) {
+                return Ok(Taken::Broken);
+            }
+            // From here on the frame is what some writer meant: what contradicts the chain is no tear.
+            let header = &frame.header;
+            if header.commit_time_ns < self.commit_time_ns || header.durable_seq > self.last.seq {
+                let what = "the frame contradicts the one before it";
+                return Err(Error::damaged_log(&file.path, self.next_offset, what));
+            }
+            self.deliver(frame, parts, reading.note, visit)?;
+            self.pass(frame);
+            if self.enter_next_segment()? {
+                return Ok(Taken::Elsewhere);
+            }
+        }
+        Ok(Taken::All)
     }
 
     /// The segment the chain stands in.
@@ -155,13 +212,17 @@ impl<'a> Chain<'a> {
         self.unmarked.iter().filter(|frame| frame.is_group).count() as u64
     }
 
-    fn enter_next_segment(&mut self) -> Result<bool> {
-        let last = PreviousFrame::from(self.last);
+    /// The newest segment that claims to continue this frame.
+    fn continued_in(&self, last: PreviousFrame) -> Option<usize> {
         let continues =
             |file: &FoundFile| file.header().is_some_and(|h| h.previous == last && h.epoch > self.epoch);
-        let next = (0..self.survey.files.len())
+        (0..self.survey.files.len())
             .filter(|&index| continues(&self.survey.files[index]))
-            .max_by_key(|&index| self.survey.files[index].header().map(|header| header.epoch));
+            .max_by_key(|&index| self.survey.files[index].header().map(|header| header.epoch))
+    }
+
+    fn enter_next_segment(&mut self) -> Result<bool> {
+        let next = self.continued_in(PreviousFrame::from(self.last));
         let Some(index) = next else { return Ok(false) };
         let file = &self.survey.files[index];
         let header = file.header().expect("only used segments were chosen from");
@@ -179,73 +240,25 @@ impl<'a> Chain<'a> {
         Ok(true)
     }
 
-    /// The frame that follows in this segment, if it is whole, parts included, and chained.
-    fn next_frame(&mut self) -> Result<Option<FoundFrame>> {
-        let file = self.file();
-        let Some(frame) = self.survey.frame_at(file, self.next_offset)? else { return Ok(None) };
-        let follows = frame.header.epoch == self.epoch
-            && frame.header.incarnation == self.incarnation
-            && frame.header.previous_checksum == self.last.checksum;
-        if !follows || !self.parts_are_whole(file, &frame)? {
-            return Ok(None);
-        }
-        // From here on the frame is what some writer meant: what contradicts the chain is no tear.
-        let header = &frame.header;
-        if header.commit_time_ns < self.commit_time_ns || header.durable_seq > self.last.seq {
-            return Err(Error::damaged_log(
-                &file.path,
-                self.next_offset,
-                "the frame contradicts the one before it",
-            ));
-        }
-        Ok(Some(frame))
-    }
-
-    /// Checks all parts before any is delivered: half a frame is no frame. A short payload stays in memory, and so does one of
-    /// a single part, which is then the record as it is.
-    fn parts_are_whole(&mut self, file: &FoundFile, frame: &FoundFrame) -> Result<bool> {
-        let payload_bytes = to_usize(frame.header.payload_bytes);
-        let mut offset = frame.payload_offset;
-        if self.payload.is_empty() {
-            // The last one was handed on as it was: fresh memory is zeroes already.
-            self.payload = vec![0; payload_bytes.min(SLICE_BYTES_MAX)];
-        }
-        self.payload.resize(payload_bytes.min(SLICE_BYTES_MAX), 0);
-        if payload_bytes <= SLICE_BYTES_MAX {
-            file.read(&mut self.payload, offset)?;
-            let mut rest = &self.payload[..];
-            return Ok(frame.parts.iter().all(|part| {
-                let (bytes, behind) = rest.split_at(to_usize(part.bytes));
-                rest = behind;
-                xxh3_128(bytes) == part.checksum
-            }));
-        }
-        for part in &frame.parts {
-            let mut hasher = Xxh3::new();
-            let end = offset + part.bytes;
-            while offset < end {
-                let count = to_usize(end - offset).min(SLICE_BYTES_MAX);
-                file.read(&mut self.payload[..count], offset)?;
-                hasher.update(&self.payload[..count]);
-                offset += count as u64;
-            }
-            if hasher.digest128() != part.checksum {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    fn deliver(
+    fn deliver<N>(
         &mut self,
         frame: &FoundFrame,
-        visit: &mut dyn FnMut(ReplayedRecord) -> Result<()>,
+        parts: Parts<N>,
+        note: &dyn Fn(&[u8]) -> N,
+        visit: &mut dyn FnMut(ReplayedRecord, N) -> Result<()>,
     ) -> Result<()> {
         let file = self.file();
+        let mut held = match parts {
+            Parts::Held(parts) => Some(parts.into_iter()),
+            Parts::Checked | Parts::Broken => None,
+        };
         let mut offset = frame.payload_offset;
         let mut seq = self.last.seq;
         for part in &frame.parts {
-            let bytes = self.part_bytes(file, frame, part, offset)?;
+            let (bytes, noted) = match held.as_mut().and_then(Iterator::next) {
+                Some(held) => held,
+                None => (read_again(file, part, offset)?, None),
+            };
             offset += part.bytes;
             let continues = self.pending.as_ref().is_some_and(|pending| pending.seq == part.seq);
             if part.first == self.pending.is_some() || (!part.first && !continues) || part.seq != seq.next() {
@@ -264,7 +277,8 @@ impl<'a> Chain<'a> {
                 seq = part.seq;
                 self.record_count += 1;
                 self.record_bytes += record.bytes.len() as u64;
-                visit(record)?;
+                let noted = noted.unwrap_or_else(|| note(&record.bytes));
+                visit(record, noted)?;
             } else {
                 self.pending = Some(record);
             }
@@ -274,29 +288,6 @@ impl<'a> Chain<'a> {
             return Err(Error::damaged_log(&file.path, self.next_offset, what));
         }
         Ok(())
-    }
-
-    fn part_bytes(
-        &mut self,
-        file: &FoundFile,
-        frame: &FoundFrame,
-        part: &Part,
-        offset: u64,
-    ) -> Result<Vec<u8>> {
-        if to_usize(frame.header.payload_bytes) <= SLICE_BYTES_MAX {
-            // Not the memory of a much longer one before it.
-            if frame.parts.len() == 1 && self.payload.capacity() <= 2 * self.payload.len() {
-                return Ok(std::mem::take(&mut self.payload));
-            }
-            let start = to_usize(offset - frame.payload_offset);
-            return Ok(self.payload[start..start + to_usize(part.bytes)].to_vec());
-        }
-        let mut bytes = vec![0; to_usize(part.bytes)];
-        file.read(&mut bytes, offset)?;
-        if xxh3_128(&bytes) != part.checksum {
-            return Err(Error::damaged_log(&file.path, offset, "a record changed while it was read"));
-        }
-        Ok(bytes)
     }
 
     /// Moves behind a frame.
@@ -337,4 +328,14 @@ impl<'a> Chain<'a> {
             self.unmarked.pop_front();
         }
     }
+}
+
+/// A part of a frame that was too long to be kept when it was checked.
+fn read_again(file: &FoundFile, part: &Part, offset: u64) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; to_usize(part.bytes)];
+    file.read(&mut bytes, offset)?;
+    if xxh3_128(&bytes) != part.checksum {
+        return Err(Error::damaged_log(&file.path, offset, "a record changed while it was read"));
+    }
+    Ok(bytes)
 }

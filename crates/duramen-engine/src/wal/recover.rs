@@ -1,11 +1,12 @@
 //! Recovery: replays the log from a position, and decides whether its end is a torn tail or damage.
 //!
-//! Reads only, so that a read-only open may use it. Bounded memory: one record and one slice at a time.
+//! Reads only, so that a read-only open may use it. Bounded memory: one record, one slice, and what is read ahead.
 
 use std::path::Path;
 
 use duramen_disk::Disk;
 
+use super::ahead::Reading;
 use super::chain::{Anchor, Chain, ReplayedRecord};
 use super::evidence;
 use super::survey::Survey;
@@ -61,31 +62,31 @@ pub fn read_through(
 ) -> Result<(CommitSeq, u64)> {
     let survey = Survey::load(disk, dir, identity, geometry)?;
     let mut chain = Chain::start(&survey, from)?;
-    chain.run(&mut |_| Ok(()))?;
+    chain.run(&Reading::IN_TURN, &mut |_, ()| Ok(()))?;
     Ok((chain.last.seq, chain.record_count))
 }
 
-/// Replays the log from `from`, delivering each whole record in sequence.
+/// Replays the log from `from`, delivering each whole record in sequence, with what `reading` noted about it.
 ///
-/// What the chain does not lead through is read by so many `threads`. `visit` is called before the end of the log is judged: after an error, what it was given must be dropped.
+/// `visit` is called before the end of the log is judged: after an error, what it was given must be dropped.
 ///
 /// # Errors
 /// `LogMissing` naming the path if the log, a file of it or the starting frame is not there or is another's;
 /// `DamagedLog` naming file and offset if something durable is gone (nothing is cut); `Unsupported` for a later
 /// format; what the system said, and what `visit` returned.
-pub fn recover(
+pub fn recover<N: Send>(
     disk: &dyn Disk,
     dir: &Path,
     identity: LogIdentity,
     geometry: &Geometry,
     from: &LogPosition,
-    threads: usize,
-    visit: &mut dyn FnMut(ReplayedRecord) -> Result<()>,
+    reading: &Reading<'_, N>,
+    visit: &mut dyn FnMut(ReplayedRecord, N) -> Result<()>,
 ) -> Result<Recovered> {
     let survey = Survey::load(disk, dir, identity, geometry)?;
     let mut chain = Chain::start(&survey, from)?;
-    chain.run(visit)?;
-    let leftovers = evidence::search(&survey, &chain, threads)?;
+    chain.run(reading, visit)?;
+    let leftovers = evidence::search(&survey, &chain, reading.threads)?;
     Ok(Recovered {
         last_seq: chain.last.seq,
         marked_seq: chain.marked_seq,

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use duramen_disk::{Disk, SyncMethod};
 
+use super::ahead::Reading;
 use super::chain::{Chain, ReplayedRecord};
 use super::log::Log;
 use super::recover::Recovered;
@@ -85,7 +86,7 @@ impl Log {
             bytes: 0,
             records: Vec::new(),
         };
-        chain.run(&mut |record| copy.add(record))?;
+        chain.run(&Reading::IN_TURN, &mut |record, ()| copy.add(record))?;
         copy.flush()?;
         if self.position().seq != recovered.last_seq {
             let message = format!("{}: the log changed while it was opened", self.dir.display());

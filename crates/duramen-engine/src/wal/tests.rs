@@ -81,12 +81,22 @@ fn commit(log: &Log, seq: u64, bytes: Vec<u8>) -> Written {
     log.write_and_sync(&group(&[record(seq, bytes)], seq - 1)).unwrap()
 }
 
+/// With more than one thread, some frames of [`content`] are read ahead.
+fn reading(threads: usize) -> Reading<'static, ()> {
+    Reading { threads, ahead_bytes: 4000, note: &|_| () }
+}
+
 fn replay(disk: &MemDisk, from: &LogPosition) -> Result<(Recovered, Vec<ReplayedRecord>)> {
+    replay_by(2, disk, from)
+}
+
+fn replay_by(threads: usize, disk: &MemDisk, from: &LogPosition) -> Result<(Recovered, Vec<ReplayedRecord>)> {
     let mut found = Vec::new();
-    let recovered = recover(disk, dir(), identity(), &geometry(), from, 2, &mut |record| {
-        found.push(record);
-        Ok(())
-    })?;
+    let recovered =
+        recover(disk, dir(), identity(), &geometry(), from, &reading(threads), &mut |record, ()| {
+            found.push(record);
+            Ok(())
+        })?;
     Ok((recovered, found))
 }
 

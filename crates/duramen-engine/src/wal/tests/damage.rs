@@ -64,6 +64,39 @@ fn check_damaged(sample: &Sample, disk: &MemDisk, from: &LogPosition, label: &st
     }
 }
 
+/// What is believed of a damaged log does not depend on how many threads read it: not the records, not the end, not the error.
+#[test]
+fn damage_is_the_same_for_every_number_of_threads() {
+    let (mut errors, mut tears) = (0, 0);
+    for close in [true, false] {
+        let sample = sample(close);
+        for path in sample.disk.files() {
+            for offset in (0..sample.disk.read_file(&path).unwrap().len() as u64).step_by(101) {
+                let disk = sample.disk.deep_clone();
+                disk.flip_bit(&path, offset, (offset % 8) as u8).unwrap();
+                let [one, more @ ..] = [1, 2, 3].map(|threads| {
+                    let mut found = Vec::new();
+                    let reading = Reading { ahead_bytes: 1 << 20, ..reading(threads) };
+                    let mut visit = |record: ReplayedRecord, ()| {
+                        found.push(record);
+                        Ok(())
+                    };
+                    let ended =
+                        recover(&disk, dir(), identity(), &geometry(), &sample.from, &reading, &mut visit);
+                    let ended = ended
+                        .map(|end| (end.last_seq, end.marked_seq, end.torn, end.next_epoch, end.on_chain))
+                        .map_err(|error| (error.code(), error.message().to_owned()));
+                    (found, ended)
+                });
+                errors += u32::from(one.1.is_err());
+                tears += u32::from(one.1.as_ref().is_ok_and(|end| end.0.0 < 18));
+                assert!(more.iter().all(|more| *more == one), "{} @ {offset:#x}", path.display());
+            }
+        }
+    }
+    assert!(errors > 10 && tears > 0, "{errors} errors, {tears} tears");
+}
+
 /// D4: one random bit of every byte of a closed log, replayed from one of two superblocks, and of some bytes of a
 /// log cut off by a crash. With `DURAMEN_LONG`, all bits of all bytes, from both.
 #[test]
@@ -218,7 +251,10 @@ fn another_databases_log_is_called_foreign() {
     for identity in
         [LogIdentity { log: LogId(9), ..identity() }, LogIdentity { database: DatabaseId(9), ..identity() }]
     {
-        let error = recover(&sample.disk, dir(), identity, &geometry(), &sample.from, 2, &mut |_| Ok(()))
+        let error =
+            recover(&sample.disk, dir(), identity, &geometry(), &sample.from, &reading(2), &mut |_, ()| {
+                Ok(())
+            })
             .unwrap_err();
         assert_eq!(error.code(), Code::LogMissing);
         assert!(error.message().contains("foreign"), "{error}");

@@ -71,12 +71,46 @@ fn a_frame_longer_than_a_slice_is_replayed() {
     let large: Vec<u8> = (0..3_000_000u32).map(|index| (index % 251) as u8).collect();
     log.write_and_sync(&group(&[record(1, large.clone()), record(2, vec![5; 5])], 0)).unwrap();
     let mut found = Vec::new();
-    recover(&disk.crash(&CrashChoice::None), dir(), identity(), &geometry, &from, 2, &mut |record| {
-        found.push(record.bytes);
-        Ok(())
-    })
+    recover(
+        &disk.crash(&CrashChoice::None),
+        dir(),
+        identity(),
+        &geometry,
+        &from,
+        &reading(2),
+        &mut |record, ()| {
+            found.push(record.bytes);
+            Ok(())
+        },
+    )
     .unwrap();
     assert_eq!(found, [large, vec![5; 5]]);
+}
+
+/// Frames that are read ahead, by however many threads, are taken in their order, and noted each as it is.
+#[test]
+fn records_come_in_order_however_many_threads_read_them() {
+    let disk = disk(5);
+    let geometry = Geometry { segment_bytes_min: 1 << 20, segment_bytes_max: 1 << 20, ..geometry() };
+    let (log, from) = Log::create(&shared(&disk), dir(), identity(), geometry, SyncMethod::Dsync).unwrap();
+    let mut wanted = Vec::new();
+    for first in (1..=300).step_by(3) {
+        let records = records(first, first + 2, 1);
+        log.write_and_sync(&group(&records, first - 1)).unwrap();
+        wanted.extend((first..first + 3).map(|seq| content(seq, 1)));
+    }
+    for (threads, ahead_bytes) in [(1, 1 << 20), (2, 0), (2, 20_000), (3, 1 << 20), (8, 5000)] {
+        let mut found = Vec::new();
+        let reading = Reading { threads, ahead_bytes, note: &|bytes: &[u8]| (bytes.len(), xxh3_128(bytes)) };
+        let mut visit = |record: ReplayedRecord, note| {
+            assert_eq!(note, (record.bytes.len(), xxh3_128(&record.bytes)));
+            assert_eq!(record.seq.0, found.len() as u64 + 1);
+            found.push(record.bytes);
+            Ok(())
+        };
+        recover(&disk, dir(), identity(), &geometry, &from, &reading, &mut visit).unwrap();
+        assert_eq!(found, wanted, "{threads} threads, {ahead_bytes} bytes ahead");
+    }
 }
 
 /// Once the superblock has moved on, segments are used again and the log stops growing.

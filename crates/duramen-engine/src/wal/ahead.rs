@@ -1,0 +1,177 @@
+//! Frames read ahead of the chain: those that seem to follow by their heads, and their parts, read and checked by several threads.
+//!
+//! Decides nothing. The chain takes the frames one after the other, as if it had just read each; what lies behind the first that is not
+//! whole, or behind one that another segment continues, is dropped unseen. So what is believed does not depend on how many threads
+//! read. With one thread nothing is read ahead, and everything happens in the calling thread.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+use super::buffer::SLICE_BYTES_MAX;
+use super::frame::Part;
+use super::layout::to_usize;
+use super::survey::{FoundFile, FoundFrame, Survey};
+use crate::error::{Error, Result};
+use crate::ids::Epoch;
+use crate::threads::side_by_side;
+
+/// Below so many bytes of frames, threads cost more than they save.
+const SHARED_BYTES_MIN: u64 = 256 * 1024;
+
+/// How a log is read.
+pub struct Reading<'a, N> {
+    /// So many threads share the work.
+    pub threads: usize,
+    /// With more than one, frames of about so many bytes are in memory before the first of them is delivered.
+    pub ahead_bytes: usize,
+    /// Looks at each record while its bytes are at hand, in any order and in any thread.
+    pub note: &'a (dyn Fn(&[u8]) -> N + Sync),
+}
+
+/// The parts of a frame.
+pub(super) enum Parts<N> {
+    /// One of them is not what the frame's table says.
+    Broken,
+    /// Checked, and in memory; with what was noted about those that are a whole record.
+    Held(Vec<(Vec<u8>, Option<N>)>),
+    /// Checked, and too long to be kept.
+    Checked,
+}
+
+/// Frames that follow by their heads.
+pub(super) struct Heads {
+    pub(super) frames: Vec<FoundFrame>,
+    /// Why what is behind them cannot be read: an error once the chain has come there, and no other segment continues it.
+    pub(super) failed: Option<Error>,
+}
+
+/// What the next frame must continue, and where it would begin.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Link {
+    pub(super) epoch: Epoch,
+    pub(super) incarnation: u128,
+    pub(super) checksum: u128,
+    pub(super) offset: u64,
+}
+
+impl Reading<'static, ()> {
+    /// Frame by frame, in the calling thread.
+    pub(super) const IN_TURN: Reading<'static, ()> = Reading { threads: 1, ahead_bytes: 0, note: &|_| () };
+}
+
+impl<N: Send> Reading<'_, N> {
+    /// The frames of a segment that follow by their heads: none if the first does not, at most one with one thread.
+    /// Ends behind a frame that another segment continues.
+    pub(super) fn heads(
+        &self,
+        survey: &Survey,
+        file: &FoundFile,
+        link: Link,
+        is_continued: &dyn Fn(&FoundFrame) -> bool,
+    ) -> Heads {
+        let bytes_max = if self.threads > 1 { self.ahead_bytes as u64 } else { 0 };
+        let mut heads = Heads { frames: Vec::new(), failed: None };
+        let mut next = link;
+        loop {
+            match survey.frame_at(file, next.offset) {
+                Ok(Some(frame)) if next.leads_to(&frame) => {
+                    next = Link { checksum: frame.checksum, offset: frame.end_offset, ..next };
+                    let is_last = is_continued(&frame);
+                    heads.frames.push(frame);
+                    if is_last {
+                        return heads;
+                    }
+                }
+                Ok(_) => return heads,
+                Err(error) => return Heads { failed: Some(error), ..heads },
+            }
+            if next.offset - link.offset >= bytes_max {
+                return heads;
+            }
+        }
+    }
+
+    /// The parts of each of these frames, in their order.
+    pub(super) fn parts(&self, file: &FoundFile, frames: &[FoundFrame]) -> Vec<Result<Parts<N>>> {
+        let bytes: u64 = frames.iter().map(|frame| frame.header.frame_bytes()).sum();
+        let is_worth_it = bytes >= SHARED_BYTES_MIN.min(self.ahead_bytes as u64);
+        let threads = if is_worth_it { self.threads.min(frames.len()).max(1) } else { 1 };
+        let next = AtomicUsize::new(0);
+        let mut done: Vec<_> = side_by_side(&vec![(); threads], |()| {
+            let mut mine = Vec::new();
+            let mut room = Vec::new();
+            // One after the other: who is held up by other work takes fewer.
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(frame) = frames.get(index) else { return mine };
+                mine.push((index, self.parts_of(file, frame, &mut room)));
+            }
+        })
+        .into_iter()
+        .flatten()
+        .collect();
+        done.sort_unstable_by_key(|(index, _)| *index);
+        done.into_iter().map(|(_, parts)| parts).collect()
+    }
+
+    /// Checks all parts before any is used: half a frame is no frame. `room` is memory to be used again.
+    fn parts_of(&self, file: &FoundFile, frame: &FoundFrame, room: &mut Vec<u8>) -> Result<Parts<N>> {
+        let payload_bytes = to_usize(frame.header.payload_bytes);
+        if payload_bytes > SLICE_BYTES_MAX {
+            return long_parts(file, frame, room);
+        }
+        if let [part] = &frame.parts[..] {
+            // The payload is the record as it is.
+            let mut bytes = vec![0; payload_bytes];
+            file.read(&mut bytes, frame.payload_offset)?;
+            let is_whole = xxh3_128(&bytes) == part.checksum;
+            return Ok(if is_whole { Parts::Held(vec![self.noted(part, bytes)]) } else { Parts::Broken });
+        }
+        room.resize(payload_bytes, 0);
+        file.read(room, frame.payload_offset)?;
+        let mut rest = &room[..];
+        let mut parts = Vec::with_capacity(frame.parts.len());
+        for part in &frame.parts {
+            let (bytes, behind) = rest.split_at(to_usize(part.bytes));
+            rest = behind;
+            if xxh3_128(bytes) != part.checksum {
+                return Ok(Parts::Broken);
+            }
+            parts.push(self.noted(part, bytes.to_vec()));
+        }
+        Ok(Parts::Held(parts))
+    }
+
+    fn noted(&self, part: &Part, bytes: Vec<u8>) -> (Vec<u8>, Option<N>) {
+        let note = (part.first && part.last).then(|| (self.note)(&bytes));
+        (bytes, note)
+    }
+}
+
+impl Link {
+    fn leads_to(&self, frame: &FoundFrame) -> bool {
+        frame.header.epoch == self.epoch
+            && frame.header.incarnation == self.incarnation
+            && frame.header.previous_checksum == self.checksum
+    }
+}
+
+fn long_parts<N>(file: &FoundFile, frame: &FoundFrame, room: &mut Vec<u8>) -> Result<Parts<N>> {
+    room.resize(SLICE_BYTES_MAX, 0);
+    let mut offset = frame.payload_offset;
+    for part in &frame.parts {
+        let mut hasher = Xxh3::new();
+        let end = offset + part.bytes;
+        while offset < end {
+            let count = to_usize(end - offset).min(SLICE_BYTES_MAX);
+            file.read(&mut room[..count], offset)?;
+            hasher.update(&room[..count]);
+            offset += count as u64;
+        }
+        if hasher.digest128() != part.checksum {
+            return Ok(Parts::Broken);
+        }
+    }
+    Ok(Parts::Checked)
+}
