@@ -19,8 +19,8 @@ use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::options::Geometry;
 
-/// What is written and synced at once: less than a millisecond of work for an ordinary disk.
-const SLICE_BYTES: u64 = 512 * 1024;
+/// What is written and synced at once: a few commits' time for an ordinary disk.
+const SLICE_BYTES: u64 = 128 * 1024;
 
 /// Where and how segments are made.
 #[derive(Debug, Clone, Copy)]
