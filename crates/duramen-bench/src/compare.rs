@@ -279,7 +279,7 @@ impl Run {
 }
 
 /// How long a turn may take before a quick run does without a second.
-const QUICK_TURN_MAX: Duration = Duration::from_secs(13);
+const QUICK_TURN_MAX: Duration = Duration::from_secs(10);
 
 /// The engines of these names; without names all.
 ///

@@ -49,6 +49,11 @@ impl Rows {
         if self.in_key_order { row << 32 | drawn >> 32 } else { drawn }
     }
 
+    /// Behind the heads of the first rows.
+    pub fn heads_end(&self, rows: u64) -> u64 {
+        if self.in_key_order { rows << 32 } else { u64::MAX }
+    }
+
     /// A row's key.
     pub fn key(&self, row: u64) -> Key {
         let head = self.head(row);

@@ -21,6 +21,7 @@ const fn drawn(figure: &'static str, title: &'static str, unit: Unit, scale: f64
 const FIGURES: &[Drawn] = &[
     drawn("rows/s", "Load: rows a second, 1,000 a durable commit", Unit::PerSecond, 1.0),
     drawn("gets/s", "Random gets a second, one thread", Unit::PerSecond, 1.0),
+    drawn("sums/s", "Counts and sums of a random tenth a second, one thread", Unit::PerSecond, 1.0),
     drawn("device bytes per user byte", "Bytes the device wrote for a byte of the user's", Unit::Count, 1.0),
     drawn(
         "bytes to write calls per user byte",

@@ -65,6 +65,7 @@ fn measure(entry: &Entry, job: &Job, limits: Limits) -> Result<Outcome> {
     let open_seconds = begun.elapsed().as_secs_f64();
     let time = Duration::from_secs_f64(job.seconds);
     let (gets, gets_are_right) = gets(&*engine, &rows, job.seed, loaded, time)?;
+    let sums = sums(&*engine, &rows, job.seed, loaded, time)?;
     let (rows_now, commits) = commits(&*engine, &rows, loaded, time)?;
     engine.close()?;
 
@@ -76,6 +77,7 @@ fn measure(entry: &Entry, job: &Job, limits: Limits) -> Result<Outcome> {
     Ok(outcome
         .with("open ms", open_seconds * 1e3)
         .with("gets/s", gets)
+        .with("sums/s", sums)
         .with_all(commits)
         .answering(found.answer() ^ u64::from(!gets_are_right), expected))
 }
@@ -154,6 +156,21 @@ fn gets(engine: &dyn Engine, rows: &Rows, seed: u64, loaded: u64, time: Duration
         Ok(wrong)
     })?;
     Ok((driven.rate(), driven.returned.iter().all(|wrong| *wrong == 0)))
+}
+
+/// Counts and sums a second of random tenths of the keys, by one thread.
+#[allow(clippy::cast_precision_loss, reason = "far fewer than 2^53 queries")]
+fn sums(engine: &dyn Engine, rows: &Rows, seed: u64, loaded: u64, time: Duration) -> Result<f64> {
+    let end = rows.heads_end(loaded);
+    let width = end / 10;
+    let mut session = engine.session()?;
+    let (mut random, mut count, begun) = (Random::new(seed), 0_u64, Instant::now());
+    while count == 0 || begun.elapsed() < time {
+        let from = random.bits() % (end - width);
+        session.total(&from.to_be_bytes(), &(from + width).to_be_bytes())?;
+        count += 1;
+    }
+    Ok(count as f64 / begun.elapsed().as_secs_f64())
 }
 
 /// Single durable commits of a new row each: how many rows there are then, and what a commit takes, with a checkpoint beside
