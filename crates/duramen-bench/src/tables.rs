@@ -54,6 +54,7 @@ const COLUMNS: &[(&str, &[&str])] = &[
             "rows",
             "rows/s",
             "gets/s",
+            "sums/s",
             "device bytes per user byte",
             "bytes to write calls per user byte",
             "bytes on disk per user byte",
