@@ -82,6 +82,8 @@ codes! {
     AlreadyExists = 210, Invalid, "what was to be created exists";
     Unsupported = 211, Invalid, "this build cannot do this with this file";
     NetworkFileSystem = 212, Invalid, "the file system is on a network or unknown";
+    Unreadable = 213, Invalid, "a document does not read as the type that was asked for";
+    UniqueViolation = 214, Invalid, "another document has the key of a unique view";
     DiskFull = 301, Full, "there is no room for the transaction";
     OutcomeUnknown = 401, InDoubt, "the transaction may or may not survive";
     DamagedData = 501, Corrupt, "bytes in the data file are not what was written";
@@ -92,6 +94,7 @@ codes! {
     DatabaseLocked = 701, Locked, "another process holds the database";
     SnapshotExpired = 801, Expired, "the snapshot was ended to free what it held";
     Rebuilding = 802, Expired, "the reduction is being rebuilt";
+    DocumentChanged = 803, Expired, "the document has changed since the revision that was given";
     NoSuchTree = 901, NotFound, "there is no tree of that name";
     NoSuchDatabase = 902, NotFound, "there is no database at the path";
     NoSuchKey = 903, NotFound, "there is nothing under the key";

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use crate::engine::{Direction, KeyRange, Shared, Source, TreeId};
 use crate::error::{Code, Error, Result};
+use crate::known::Known;
 use crate::schema::Schema;
 use crate::tuple::encode;
+use crate::view::{self, Reductions, ViewSpec};
 
 /// The tree of catalogue entries: key is the encoded name, value the stored schema.
 const ENTRIES: &str = "duramen/collections";
@@ -19,6 +21,17 @@ const OWN: &str = "duramen/";
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) schema: Schema,
+    pub(crate) tree: TreeId,
+    /// Its views, those that are being built among them.
+    pub(crate) views: Vec<OpenView>,
+    /// The entry's bytes.
+    pub(crate) stored: Vec<u8>,
+}
+
+/// A view, and the tree of its rows.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenView {
+    pub(crate) spec: ViewSpec,
     pub(crate) tree: TreeId,
 }
 
@@ -41,26 +54,36 @@ pub(crate) fn is_users(name: &str) -> bool {
     !name.starts_with(OWN)
 }
 
-/// Looks a collection up.
-pub(crate) fn find(source: &dyn Source, name: &str) -> Result<Option<Arc<Entry>>> {
+/// Looks a collection up. What is known already is not decoded again if the catalogue still says the same.
+pub(crate) fn find(source: &dyn Source, known: &Known, name: &str) -> Result<Option<Arc<Entry>>> {
     let Some(entries) = source.tree(ENTRIES)? else { return Ok(None) };
     let Some(stored) = source.get(entries, &encode(&name)?)? else { return Ok(None) };
+    let tree = tree_of(source, name, &rows_tree(name))?;
+    if let Some(entry) = known.entry(name).filter(|entry| entry.tree == tree && entry.stored == stored) {
+        return Ok(Some(entry));
+    }
     let schema = Schema::from_bytes(&stored)?;
-    let tree = source.tree(&rows_tree(name))?.ok_or_else(|| {
-        Error::new(
-            Code::DamagedData,
-            format!("the collection {name} is in the catalogue, and its tree is not there"),
-        )
-    })?;
-    Ok(Some(Arc::new(Entry { schema, tree })))
+    let open = |spec: &ViewSpec| {
+        Ok(OpenView { spec: spec.clone(), tree: tree_of(source, name, &spec.tree_name(name))? })
+    };
+    let views = schema.views().iter().map(open).collect::<Result<_>>()?;
+    Ok(Some(Arc::new(Entry { schema, tree, views, stored })))
 }
 
-/// Looks a collection up, or fails.
-pub(crate) fn get(source: &dyn Source, name: &str) -> Result<Arc<Entry>> {
-    find(source, name)?.ok_or_else(|| {
-        Error::new(Code::NoSuchTree, format!("there is no collection {name}"))
-            .with_hint("create it, or look at the names of those there are")
+fn tree_of(source: &dyn Source, collection: &str, tree: &str) -> Result<TreeId> {
+    source.tree(tree)?.ok_or_else(|| {
+        Error::new(
+            Code::DamagedData,
+            format!("the collection {collection} is in the catalogue, and its tree {tree:?} is not there"),
+        )
     })
+}
+
+/// The error of a collection that is not there.
+#[cold]
+pub(crate) fn unknown(name: &str) -> Error {
+    Error::new(Code::NoSuchTree, format!("there is no collection {name}"))
+        .with_hint("create it, or look at the names of those there are")
 }
 
 /// Every collection, by name.
@@ -74,33 +97,53 @@ pub(crate) fn all(source: &dyn Source) -> Result<Vec<Schema>> {
     Ok(schemas)
 }
 
-/// Stores an entry that has changed.
-pub(crate) fn store(tx: &Shared<'_>, schema: &Schema) -> Result<()> {
+/// Stores an entry that has changed, and returns its bytes.
+pub(crate) fn store(tx: &Shared<'_>, schema: &Schema) -> Result<Vec<u8>> {
     schema.validate()?;
     let entries = match tx.tree(ENTRIES)? {
         Some(tree) => tree,
         None => tx.create_tree(ENTRIES, None)?,
     };
-    tx.put(entries, &encode(schema.name())?, &schema.to_bytes()?)
+    let stored = schema.to_bytes()?;
+    tx.put(entries, &encode(schema.name())?, &stored)?;
+    Ok(stored)
 }
 
-/// Creates a collection that is not there.
-pub(crate) fn create(tx: &Shared<'_>, schema: &Schema) -> Result<()> {
-    store(tx, schema)?;
+/// Creates a collection that is not there. Its views hold every document from the start.
+pub(crate) fn create(tx: &Shared<'_>, schema: &Schema) -> Result<Entry> {
+    let mut schema = schema.clone();
+    schema.views_mut().for_each(|view| view.ready = true);
+    let stored = store(tx, &schema)?;
     let reducer = schema.reducer()?;
     let spec = if reducer.fields().is_empty() { None } else { Some(reducer.spec()?) };
-    tx.create_tree(&rows_tree(schema.name()), spec)?;
-    Ok(())
+    let tree = tx.create_tree(&rows_tree(schema.name()), spec)?;
+    let views =
+        schema.views().iter().map(|spec| create_view(tx, schema.name(), spec)).collect::<Result<_>>()?;
+    Ok(Entry { schema, tree, views, stored })
+}
+
+/// Creates the tree of a view.
+pub(crate) fn create_view(tx: &Shared<'_>, collection: &str, spec: &ViewSpec) -> Result<OpenView> {
+    let reducer = Reductions::of(spec).map(|reductions| reductions.spec()).transpose()?;
+    let tree = tx.create_tree(&spec.tree_name(collection), reducer)?;
+    Ok(OpenView { spec: spec.clone(), tree })
 }
 
 /// Drops a collection with all its documents. Returns whether it was there.
 pub(crate) fn remove(tx: &Shared<'_>, name: &str) -> Result<bool> {
     let Some(entries) = tx.tree(ENTRIES)? else { return Ok(false) };
     let key = encode(name)?;
-    if tx.get(entries, &key)?.is_none() {
-        return Ok(false);
+    let Some(stored) = tx.get(entries, &key)? else { return Ok(false) };
+    for view in Schema::from_bytes(&stored)?.views() {
+        drop_view(tx, name, view)?;
     }
     tx.delete(entries, &key)?;
     tx.drop_tree(&rows_tree(name))?;
     Ok(true)
+}
+
+/// Drops the rows of a view.
+pub(crate) fn drop_view(tx: &Shared<'_>, collection: &str, spec: &ViewSpec) -> Result<()> {
+    view::forget(tx, collection, spec)?;
+    tx.drop_tree(&spec.tree_name(collection))
 }

@@ -5,17 +5,19 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 use duramen_engine::{CheckReport, Durability, Engine, Posture, Receipt, Stats};
 
 use crate::bytes::ByteTree;
 use crate::documents::Documents;
 use crate::error::{Error, Result};
+use crate::known::Known;
 use crate::options::DbOptions;
 use crate::reads::Reads;
 use crate::schema::Schema;
 use crate::snapshot::Snapshot;
-use crate::transaction::Transaction;
+use crate::transaction::{Committed, Transaction};
 use crate::verify::{self, DocumentReport};
 
 /// An open database. Cloning it is cheap, and every clone is the same database; it may be used from any thread.
@@ -23,11 +25,12 @@ use crate::verify::{self, DocumentReport};
 pub struct Db {
     engine: Engine,
     level: Durability,
+    known: Arc<Known>,
 }
 
 impl Db {
     pub(crate) fn new(engine: Engine, level: Durability) -> Db {
-        Db { engine, level }
+        Db { engine, level, known: Arc::default() }
     }
 
     /// Opens the database in this directory, or creates it. A commit is then on disk when it returns.
@@ -74,7 +77,7 @@ impl Db {
     /// ```
     #[must_use]
     pub fn at(&self, level: Durability) -> Db {
-        Db { engine: self.engine.clone(), level }
+        Db { level, ..self.clone() }
     }
 
     /// Runs a transaction and returns what the closure returned. It is strictly serialisable; after a conflict the
@@ -96,9 +99,12 @@ impl Db {
     ) -> std::result::Result<T, E> {
         let mut own = None;
         let done = self.transact(|tx| {
+            own = None;
             run(tx).map_err(|error| {
-                own = Some(error);
-                Error::invalid("the closure of the transaction failed")
+                tx.wants_to_run_again().unwrap_or_else(|| {
+                    own = Some(error);
+                    Error::invalid("the closure of the transaction failed")
+                })
             })
         });
         done.map_err(|error| own.take().unwrap_or_else(|| E::from(error)))
@@ -120,7 +126,16 @@ impl Db {
         &self,
         mut run: impl FnMut(&mut Transaction<'_>) -> Result<T>,
     ) -> Result<(T, Receipt)> {
-        self.engine.transact(self.level, |tx| run(&mut Transaction::new(tx)))
+        let mut committed = Committed::default();
+        let done = self.engine.transact(self.level, |tx| {
+            let mut transaction = Transaction::new(tx, &self.known);
+            let out = run(&mut transaction);
+            let failed = transaction.failed();
+            committed = transaction.into_committed();
+            failed.map_or(out, Err)
+        })?;
+        committed.done(&self.known);
+        Ok(done)
     }
 
     /// The newest state, for as long as it is held. [`Db::close`] ends commits and not reads: a snapshot can be taken
@@ -129,7 +144,7 @@ impl Db {
     /// # Errors
     /// `ForkedHandle` in a process that was forked after the database was opened.
     pub fn snapshot(&self) -> Result<Snapshot> {
-        Ok(Snapshot::new(self.engine.snapshot()?))
+        Ok(Snapshot::new(self.engine.snapshot()?, Arc::clone(&self.known)))
     }
 
     /// The documents of a collection by name. Whether it is there is asked at each call.

@@ -170,10 +170,12 @@ impl Document {
     }
 
     fn read(reader: &mut Reader<'_>, count: usize, depth: usize) -> Result<Document> {
+        let is_whole = depth == DEPTH_MAX;
         let Some(depth) = depth.checked_sub(1) else { return Err(too_deep()) };
         let mut document = Document { fields: Vec::with_capacity(count.min(64)) };
         for _ in 0..count {
-            let name = reader.name()?.to_owned();
+            // Only maps inside typed documents have other keys than text.
+            let name = if is_whole { reader.text_name()?.to_owned() } else { reader.name()?.into_owned() };
             let value = Value::read(reader, depth)?;
             document.fields.push((name, value));
         }
@@ -238,7 +240,7 @@ impl Value {
         Ok(())
     }
 
-    fn read(reader: &mut Reader<'_>, depth: usize) -> Result<Value> {
+    pub(crate) fn read(reader: &mut Reader<'_>, depth: usize) -> Result<Value> {
         Ok(match reader.next()? {
             Token::Null => Value::Null,
             Token::Bool(value) => Value::Bool(value),

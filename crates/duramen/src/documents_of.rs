@@ -3,6 +3,7 @@
 //! Owns the reads of documents. Counts, ranks and reductions are answered from the nodes of the tree in O(log n), never
 //! by a scan. The writes are in transaction.rs, with what they change.
 
+use crate::compact;
 use crate::document::Document;
 use crate::engine::Direction;
 use crate::error::Result;
@@ -44,9 +45,9 @@ impl<S: Reads> DocumentsOf<'_, S> {
     /// # Errors
     /// As [`DocumentsOf`].
     pub fn get(&self, key: impl Key) -> Result<Option<Document>> {
-        let tree = self.within.entry(self.name)?.tree;
-        let stored = self.within.source().get(tree, &encode(&key)?)?;
-        stored.as_deref().map(Document::from_bytes).transpose()
+        let entry = self.within.entry(self.name)?;
+        let stored = self.within.source().get(entry.tree, &encode(&key)?)?;
+        stored.as_deref().map(|stored| compact::document(&entry.schema, stored)).transpose()
     }
 
     /// The documents of a range, in order of their keys.
@@ -54,8 +55,7 @@ impl<S: Reads> DocumentsOf<'_, S> {
     /// # Errors
     /// As [`DocumentsOf`].
     pub fn scan(&self, span: Span) -> Result<DocumentIter> {
-        let tree = self.within.entry(self.name)?.tree;
-        Ok(DocumentIter::new(self.within.source().cursor(tree, span.into_bytes(), Direction::Forward)?))
+        Ok(DocumentIter::new(self.rows(span, Direction::Forward)?))
     }
 
     /// The stored documents of a range, either way, lent one at a time.
@@ -63,8 +63,14 @@ impl<S: Reads> DocumentsOf<'_, S> {
     /// # Errors
     /// As [`DocumentsOf`].
     pub fn rows(&self, span: Span, direction: Direction) -> Result<Rows> {
-        let tree = self.within.entry(self.name)?.tree;
-        Ok(Rows::new(self.within.source().cursor(tree, span.into_bytes(), direction)?))
+        let entry = self.within.entry(self.name)?;
+        Ok(Rows::of(self.within.source().cursor(entry.tree, span.into_bytes(), direction)?, entry))
+    }
+
+    /// All rows as they are stored, compact ones without names.
+    pub(crate) fn stored_rows(&self, direction: Direction) -> Result<Rows> {
+        let entry = self.within.entry(self.name)?;
+        Ok(Rows::new(self.within.source().cursor(entry.tree, Span::all().into_bytes(), direction)?))
     }
 
     /// How many documents a range holds, in O(log n).
@@ -109,9 +115,9 @@ impl<S: Reads> DocumentsOf<'_, S> {
     /// # Errors
     /// As [`DocumentsOf`].
     pub fn nth(&self, index: u64) -> Result<Option<Document>> {
-        let tree = self.within.entry(self.name)?.tree;
-        let found = self.within.source().nth(tree, index)?;
-        found.map(|(_, stored)| Document::from_bytes(&stored)).transpose()
+        let entry = self.within.entry(self.name)?;
+        let found = self.within.source().nth(entry.tree, index)?;
+        found.map(|(_, stored)| compact::document(&entry.schema, &stored)).transpose()
     }
 }
 

@@ -15,13 +15,15 @@ use duramen_engine::{Engine, Hooks, Reducer, ReducerSpec};
 pub(crate) use duramen_engine::ids::TreeId;
 pub(crate) use duramen_engine::{Direction, KeyRange, Options, Reduced, Snapshot};
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::sums::Sums;
+use crate::view::Reductions;
 
 /// Opens an engine that knows the reducers of this crate.
 pub(crate) fn open(disk: Arc<dyn Disk>, path: &Path, options: Options, mut hooks: Hooks) -> Result<Engine> {
     hooks.reducers.register(Arc::new(|spec: &ReducerSpec| {
-        Sums::from_spec(spec).map(|sums| Arc::new(sums) as Arc<dyn Reducer>)
+        let sums = Sums::from_spec(spec).map(|sums| Arc::new(sums) as Arc<dyn Reducer>);
+        sums.or_else(|| Reductions::from_spec(spec).map(|view| Arc::new(view) as Arc<dyn Reducer>))
     }));
     Engine::open(disk, path, options, hooks)
 }
@@ -42,19 +44,43 @@ pub(crate) trait Source {
 /// take turns here. No call keeps it beyond its end.
 pub(crate) struct Shared<'e> {
     inner: RefCell<&'e mut duramen_engine::Transaction>,
+    /// An error that running the transaction again may mend.
+    again: RefCell<Option<Error>>,
 }
 
 impl<'e> Shared<'e> {
     pub(crate) fn new(inner: &'e mut duramen_engine::Transaction) -> Self {
-        Shared { inner: RefCell::new(inner) }
+        Shared { inner: RefCell::new(inner), again: RefCell::default() }
+    }
+
+    /// The error of a write that the engine wants to run again for, or to make room for.
+    pub(crate) fn wants_to_run_again(&self) -> Option<Error> {
+        self.again.borrow().clone()
+    }
+
+    fn noted<T>(&self, done: Result<T>) -> Result<T> {
+        if let Err(error) = &done
+            && (error.is_retryable() || error.kind() == ErrorKind::Full)
+        {
+            self.again.replace(Some(error.clone()));
+        }
+        done
+    }
+
+    /// Whether a tree has no entry.
+    pub(crate) fn is_empty(&self, tree: TreeId) -> Result<bool> {
+        Ok(self
+            .cursor(tree, KeyRange { from: Vec::new(), to: None }, Direction::Forward)?
+            .next_key()?
+            .is_none())
     }
 
     pub(crate) fn put(&self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
-        self.inner.borrow_mut().put(tree, key, value)
+        self.noted(self.inner.borrow_mut().put(tree, key, value))
     }
 
     pub(crate) fn delete(&self, tree: TreeId, key: &[u8]) -> Result<()> {
-        self.inner.borrow_mut().delete(tree, key)
+        self.noted(self.inner.borrow_mut().delete(tree, key))
     }
 
     pub(crate) fn create_tree(&self, name: &str, reducer: Option<ReducerSpec>) -> Result<TreeId> {

@@ -76,7 +76,7 @@ fn write_token(reader: &mut Reader<'_>, token: Token<'_>, out: &mut Vec<u8>, dep
                 if index > 0 {
                     out.push(b',');
                 }
-                write_text(out, reader.name()?);
+                write_text(out, &reader.name()?);
                 out.push(b':');
                 let token = reader.next()?;
                 write_token(reader, token, out, depth)?;

@@ -1,21 +1,23 @@
 //! Duramen: a durable, transactional database inside your process.
 //!
-//! Documents in collections, ordered by keys you choose; counts, ranks and exact sums over any range in O(log n);
-//! serialisable transactions; and a commit that is on disk when it returns.
+//! Your structs in collections, ordered by keys you choose; views with counts and exact sums over any range in O(log n),
+//! current with every write; serialisable transactions; and a commit that is on disk when it returns.
 //!
 //! ```
 //! use duramen::prelude::*;
+//!
+//! #[derive(Serialize, Deserialize, Collection)]
+//! #[collection(view(SalesByCity, key = city, value = cents, reduce = (Count, Sum)))]
+//! struct Order { #[key] id: u64, city: String, cents: i64 }
 //!
 //! fn main() -> Result<()> {
 //! #   let directory = tempfile::tempdir().expect("a place for the example");
 //! #   std::env::set_current_dir(directory.path()).expect("a place for the example");
 //!     let db = Db::open("shop.duramen")?;
-//!     let orders = db.ensure(&Schema::new("orders").key(["city", "id"]).sum(["cents"]))?;
-//!     orders.put(doc! { "id": 1, "city": "Oslo", "cents": 1250 })?;
-//!     orders.put(doc! { "id": 2, "city": "Oslo", "cents": 750 })?;
-//!     let oslo = orders.reduce(Span::prefix("Oslo")?)?;
-//!     println!("{} orders, {} cents", oslo.count(), oslo.sum("cents").unwrap_or(0));
-//! #   assert_eq!((oslo.count(), oslo.sum("cents")), (2, Some(2000)));
+//!     db.put(&Order { id: 1, city: "Oslo".into(), cents: 1250 })?;
+//!     let (orders, cents) = db.view::<SalesByCity>().key("Oslo").reduce()?;
+//!     println!("{orders} order(s), {cents} cents");
+//! #   assert_eq!((orders, cents), (1, 1250));
 //!     Ok(())
 //! }
 //! ```
@@ -24,20 +26,31 @@
 //!
 //! ```
 //! # use duramen::prelude::*;
+//! # #[derive(Serialize, Deserialize, Collection)]
+//! # struct Account { #[key] id: u64, cents: i64 }
 //! # fn main() -> Result<()> {
 //! # let db = Db::in_memory()?;
-//! # db.ensure(&Schema::new("accounts").key(["id"]))?.put(doc! { "id": 1, "cents": 10 })?;
+//! # db.put(&Account { id: 1, cents: 10 })?;
 //! let left = db.transact(|tx| {
-//!     let accounts = tx.documents("accounts");
-//!     let mut account = accounts.get(1)?.ok_or_else(|| Error::invalid("no account 1"))?;
-//!     let Some(Value::Int(cents)) = account.get("cents").cloned() else {
-//!         return Err(Error::invalid("account 1 holds no cents"));
-//!     };
-//!     account.set("cents", Value::Int(cents - 5));
-//!     accounts.put(account)?;
-//!     Ok(cents - 5)
+//!     let mut account: Account = tx.get(1)?.ok_or_else(|| Error::invalid("no account 1"))?;
+//!     account.cents -= 5;
+//!     tx.put(&account)?;
+//!     Ok(account.cents)
 //! })?;
 //! assert_eq!(left, 5);
+//! # Ok(()) }
+//! ```
+//!
+//! Tools that know no types read and write the same documents by name:
+//!
+//! ```
+//! # use duramen::prelude::*;
+//! # fn main() -> Result<()> {
+//! # let db = Db::in_memory()?;
+//! let orders = db.ensure(&Schema::new("orders").key(["city", "id"]).sum(["cents"]))?;
+//! orders.put(doc! { "id": 1, "city": "Oslo", "cents": 1250 })?;
+//! orders.put(doc! { "id": 2, "city": "Oslo", "cents": 750 })?;
+//! assert_eq!(orders.reduce(Span::prefix("Oslo")?)?.sum("cents"), Some(2000));
 //! # Ok(()) }
 //! ```
 //!
@@ -46,28 +59,43 @@
 //! | for | see |
 //! |---|---|
 //! | opening, transactions, snapshots | [`Db`], [`DbOptions`], [`Transaction`], [`Snapshot`], [`Reads`] |
-//! | reading and writing documents | [`Documents`], [`DocumentsOf`], [`Span`] |
-//! | what a collection is | [`Schema`], [`schema::ColumnType`] |
-//! | documents and JSON | [`Document`], [`Value`], [`doc!`], [`json`] |
-//! | keys and their order | [`tuple`](mod@tuple) |
+//! | storing a struct | [`Collection`](trait@Collection), [`Key`](macro@Key), [`AssignedKey`] |
+//! | asking for documents | [`Query`], [`Page`], [`IntoSpan`] |
+//! | views and their reductions | [`View`], [`ViewQuery`], [`view::reduce`] |
+//! | two who edit the same document | [`Versioned`], [`Revision`], [`ReplaceError`] |
+//! | documents without a type | [`Documents`], [`DocumentsOf`], [`Document`], [`Value`], [`doc!`], [`json`] |
+//! | what a collection is to a tool | [`Schema`], [`schema::ColumnType`], [`ViewSpec`] |
+//! | keys and their order | [`tuple`](mod@tuple), [`Span`] |
 //! | bulk loads from CSV | [`cell`], [`RowBatch`] |
 //! | plain bytes | [`ByteTree`] |
 //! | what went wrong | [`Error`], [`ErrorKind`] |
+//!
+//! docs/tutorial.md in the repository lets one program grow from the first put to views.
 
 mod bytes;
 mod catalogue;
 pub mod cell;
+mod codec;
+mod collection;
+mod compact;
 mod db;
 pub mod document;
+mod document_writes;
 mod documents;
 mod documents_of;
 mod engine;
 pub mod error;
+mod ids;
 pub mod json;
+mod known;
 mod msgpack;
 mod options;
+mod page;
 pub mod prelude;
+mod query;
+mod range;
 mod reads;
+mod revision;
 mod rows;
 pub mod schema;
 mod snapshot;
@@ -76,24 +104,36 @@ pub mod sums;
 pub mod time;
 mod transaction;
 pub mod tuple;
+mod typed;
+mod typed_db;
+mod typed_writes;
 mod verify;
+pub mod view;
 
 pub use bytes::ByteTree;
+pub use collection::{AssignedKey, Collection, IdKey, IdOrder};
 pub use db::Db;
 pub use document::{Document, Value};
 pub use documents::Documents;
 pub use documents_of::{DocumentsOf, Reduction};
 pub use error::{Code, Error, ErrorKind, Result};
 pub use options::DbOptions;
+pub use page::{Page, PageToken};
+pub use query::{KeyIter, Query, TypedIter};
+pub use range::IntoSpan;
 pub use reads::Reads;
+pub use revision::{ReplaceError, Revision, Versioned};
 pub use rows::{DocumentIter, RowBatch, Rows};
 pub use schema::Schema;
 pub use snapshot::Snapshot;
 pub use span::Span;
 pub use time::Time;
 pub use transaction::Transaction;
+pub use tuple::Key;
 pub use verify::{DocumentReport, Unreadable};
+pub use view::{View, ViewQuery, ViewSpec};
 
+pub use duramen_derive::{Collection, Key};
 pub use duramen_disk::{Disk, FileSystem, MemDisk, OsDisk, PathKind, SyncMethod, measure, probe};
 pub use duramen_engine::ids::{CommitSeq, DatabaseId};
 pub use duramen_engine::{

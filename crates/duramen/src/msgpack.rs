@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+
 use crate::error::{Error, Result};
 use crate::time::Time;
 
@@ -30,6 +32,38 @@ pub(crate) enum Token<'a> {
     Time(Time),
     List(usize),
     Map(usize),
+}
+
+/// Whether everybody can read a document that was written elsewhere: it does not nest too deep, and its maps have keys that
+/// can be shown as names.
+///
+/// # Errors
+/// `InvalidArgument`, saying what is in the way.
+pub(crate) fn check(document: &[u8]) -> Result<()> {
+    let mut reader = Reader::new(document);
+    // Of each list or map that is open: what is left in it, and whether names are among that.
+    let mut open: Vec<(usize, bool)> = Vec::with_capacity(8);
+    loop {
+        let is_name = open.last().is_some_and(|(left, named)| *named && left % 2 == 0);
+        let token = reader.unchecked()?;
+        if let Some((left, _)) = open.last_mut() {
+            *left -= 1;
+        }
+        match token {
+            Token::UncheckedText(_) | Token::Int(_) | Token::Bool(_) | Token::Time(_) => {}
+            _ if is_name => return Err(reader.wrong("a map has a key that cannot be shown as a name")),
+            Token::List(count) => open.push((count, false)),
+            Token::Map(count) => open.push((2 * count, true)),
+            _ => {}
+        }
+        if open.len() > DEPTH_MAX {
+            return Err(reader.wrong(&format!("lists and maps in a document nest at most {DEPTH_MAX} deep")));
+        }
+        while open.pop_if(|(left, _)| *left == 0).is_some() {}
+        if open.is_empty() {
+            return Ok(());
+        }
+    }
 }
 
 /// Reads tokens one after the other.
@@ -112,6 +146,13 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// Steps over one value and returns its bytes.
+    pub(crate) fn raw(&mut self) -> Result<&'a [u8]> {
+        let from = self.at;
+        self.skip()?;
+        Ok(&self.bytes[from..self.at])
+    }
+
     /// Reads a map's header, or fails.
     pub(crate) fn map(&mut self) -> Result<usize> {
         match self.next()? {
@@ -120,8 +161,20 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the name of a field, or fails.
-    pub(crate) fn name(&mut self) -> Result<&'a str> {
+    /// Reads a key of a map, or fails. Typed documents may hold maps with integers, bools or times as keys: they are
+    /// named as they are shown.
+    pub(crate) fn name(&mut self) -> Result<Cow<'a, str>> {
+        Ok(match self.next()? {
+            Token::Text(name) => Cow::Borrowed(name),
+            Token::Int(key) => Cow::Owned(key.to_string()),
+            Token::Bool(key) => Cow::Owned(key.to_string()),
+            Token::Time(key) => Cow::Owned(key.to_string()),
+            _ => return Err(self.wrong("the name of a field was wanted, and names are text")),
+        })
+    }
+
+    /// Reads the name of a field of a document, or fails.
+    pub(crate) fn text_name(&mut self) -> Result<&'a str> {
         let name = self.name_bytes()?;
         self.checked(name)
     }

@@ -2,6 +2,7 @@
 
 pub use crate::schema::ColumnType;
 pub use crate::{
-    Db, Document, Documents, Durability, Error, ErrorKind, Reads, Receipt, Result, Schema, Snapshot, Span,
-    Time, Transaction, Value, doc,
+    Collection, Db, Document, Documents, Durability, Error, ErrorKind, Key, Reads, Receipt, ReplaceError,
+    Result, Schema, Snapshot, Span, Time, Transaction, Value, View, doc,
 };
+pub use serde::{Deserialize, Serialize};

@@ -1,19 +1,26 @@
 //! Everything that can be read, the same from a snapshot and inside a transaction.
 //!
-//! Owns the list of collections, the reads of trees of bytes, and the way to the documents of a collection, whose reads
-//! are in documents_of.rs.
+//! Owns the list of collections, the reads of single typed documents and of trees of bytes. Those of many typed documents
+//! are in query.rs, of dynamic ones in documents_of.rs.
 
 use std::sync::Arc;
 
 use crate::catalogue::{self, Entry};
+use crate::codec;
+use crate::collection::Collection;
 use crate::documents_of::DocumentsOf;
 use crate::engine::{Direction, KeyRange, Source};
 use crate::error::{Code, Error, Result};
+use crate::query::{Of, Query};
+use crate::revision::{Revision, Versioned};
 use crate::rows::Rows;
 use crate::schema::Schema;
+use crate::tuple::{KeyFor, encode};
+use crate::typed::Asked;
+use crate::view::{View, ViewQuery};
 
 pub(crate) mod sealed {
-    use super::{Arc, Entry, Result, Source};
+    use super::{Arc, Asked, Entry, Result, Source};
 
     /// Where reads come from; implemented here only.
     pub trait Readable {
@@ -22,6 +29,15 @@ pub(crate) mod sealed {
 
         #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
         fn entry(&self, collection: &str) -> Result<Arc<Entry>>;
+
+        /// The collection of a type, to read its documents; `None` if it is not there yet. What else the entry says may be of
+        /// another state.
+        #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
+        fn fitting(&self, asked: Asked) -> Result<Option<Arc<Entry>>>;
+
+        /// The same as the catalogue of this state says it.
+        #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
+        fn fitting_now(&self, asked: Asked) -> Result<Option<Arc<Entry>>>;
     }
 }
 
@@ -34,6 +50,40 @@ pub trait Reads: sealed::Readable {
     /// Every collection, by name.
     fn collections(&self) -> Result<Vec<Schema>> {
         catalogue::all(self.source())
+    }
+
+    /// The typed document under a key.
+    fn get<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<Option<C>> {
+        let key = encode(&key)?;
+        let Some(entry) = self.fitting(Asked::of::<C>())? else { return Ok(None) };
+        let stored = self.source().get(entry.tree, &key)?;
+        stored.map(|stored| codec::from_bytes(&key, &stored)).transpose()
+    }
+
+    /// The typed document under a key, and its revision.
+    fn get_versioned<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<Option<Versioned<C>>> {
+        let key = encode(&key)?;
+        let Some(entry) = self.fitting(Asked::of::<C>())? else { return Ok(None) };
+        let Some(stored) = self.source().get(entry.tree, &key)? else { return Ok(None) };
+        Ok(Some(Versioned { document: codec::from_bytes(&key, &stored)?, revision: Revision::of(&stored) }))
+    }
+
+    /// The documents of a typed collection.
+    #[must_use]
+    fn collection<C: Collection>(&self) -> Query<'_, C>
+    where
+        Self: Sized,
+    {
+        Query::new(Of::State(self))
+    }
+
+    /// The rows of a view.
+    #[must_use]
+    fn view<V: View>(&self) -> ViewQuery<'_, V>
+    where
+        Self: Sized,
+    {
+        ViewQuery::new(Of::State(self))
     }
 
     /// The documents of a collection by name. Whether it is there is asked at each call.

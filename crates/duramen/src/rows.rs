@@ -3,7 +3,11 @@
 //! Owns no state of a database. A batch is rows already encoded, in one piece of memory, so that a bulk load pays for
 //! no allocation per row.
 
+use std::sync::Arc;
+
+use crate::catalogue::Entry;
 use crate::cell::{BadCell, RowEncoder};
+use crate::compact::{self, is_compact};
 use crate::document::Document;
 use crate::engine::Cursor;
 use crate::error::Result;
@@ -12,11 +16,20 @@ use crate::schema::Schema;
 /// Stored documents of a range, lent one at a time.
 pub struct Rows {
     cursor: Cursor,
+    /// The collection's, for the names of compact documents.
+    entry: Option<Arc<Entry>>,
+    named: Vec<u8>,
 }
 
 impl Rows {
+    /// Plain bytes.
     pub(crate) fn new(cursor: Cursor) -> Rows {
-        Rows { cursor }
+        Rows { cursor, entry: None, named: Vec::new() }
+    }
+
+    /// Documents of a collection.
+    pub(crate) fn of(cursor: Cursor, entry: Arc<Entry>) -> Rows {
+        Rows { cursor, entry: Some(entry), named: Vec::new() }
     }
 
     /// The next key and stored document, valid until the next call; `None` after the last.
@@ -25,7 +38,15 @@ impl Rows {
     /// What reading the disk said.
     #[expect(clippy::should_implement_trait, reason = "it lends, which an Iterator cannot")]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        self.cursor.next()
+        let Some((key, stored)) = self.cursor.next()? else { return Ok(None) };
+        match &self.entry {
+            Some(entry) if is_compact(stored) => {
+                self.named.clear();
+                compact::name(entry.schema.compact_fields(), stored, &mut self.named)?;
+                Ok(Some((key, &self.named)))
+            }
+            _ => Ok(Some((key, stored))),
+        }
     }
 }
 
@@ -35,8 +56,8 @@ pub struct DocumentIter {
 }
 
 impl DocumentIter {
-    pub(crate) fn new(cursor: Cursor) -> DocumentIter {
-        DocumentIter { rows: Rows::new(cursor) }
+    pub(crate) fn new(rows: Rows) -> DocumentIter {
+        DocumentIter { rows }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::document::{Document, Value};
 use crate::error::{Error, Result};
 use crate::sums::{FLOATS, Sums};
 use crate::tuple::{Encoder, check_length};
+use crate::view::{VIEWS_MAX, ViewSpec};
 
 /// Longest name of a collection, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
@@ -27,6 +28,12 @@ pub struct Schema {
     columns: Vec<Column>,
     sums: Vec<String>,
     null_marker: Option<String>,
+    compact: Vec<String>,
+    views: Vec<ViewSpec>,
+    /// The last generation that a view was given: none is given twice, so that trees of rows have names of their own.
+    view_generation: u64,
+    /// Documents are written by programs with types, too: they may have fields that are no columns.
+    typed: bool,
 }
 
 impl Schema {
@@ -39,6 +46,10 @@ impl Schema {
             columns: Vec::new(),
             sums: Vec::new(),
             null_marker: None,
+            compact: Vec::new(),
+            views: Vec::new(),
+            view_generation: 0,
+            typed: false,
         }
     }
 
@@ -59,18 +70,36 @@ impl Schema {
     /// Gives a column a type, or changes it. Columns without one take the type of their first value.
     #[must_use]
     pub fn column(mut self, name: impl Into<String>, kind: ColumnType) -> Schema {
+        self.set_column(name.into(), kind);
+        self
+    }
+
+    pub(crate) fn set_column(&mut self, name: impl Into<String>, kind: ColumnType) {
         let name = name.into();
         match self.columns.iter_mut().find(|column| column.name == name) {
             Some(column) => column.kind = kind,
             None => self.columns.push(Column { name, kind }),
         }
-        self
     }
 
     /// The text that stands for null in CSV.
     #[must_use]
     pub fn null_marker(mut self, marker: impl Into<String>) -> Schema {
         self.null_marker = Some(marker.into());
+        self
+    }
+
+    /// Says that documents may be stored as lists, without names, of these fields in this order.
+    #[must_use]
+    pub fn compact<T: Into<String>>(mut self, fields: impl IntoIterator<Item = T>) -> Schema {
+        self.compact = fields.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Adds a view.
+    #[must_use]
+    pub fn view(mut self, view: ViewSpec) -> Schema {
+        self.views.push(view);
         self
     }
 
@@ -102,6 +131,57 @@ impl Schema {
     #[must_use]
     pub fn null(&self) -> Option<&str> {
         self.null_marker.as_deref()
+    }
+
+    /// The fields of documents that are stored without names, in order; none if all have names.
+    #[must_use]
+    pub fn compact_fields(&self) -> &[String] {
+        &self.compact
+    }
+
+    /// Its views, those that are being built among them.
+    #[must_use]
+    pub fn views(&self) -> &[ViewSpec] {
+        &self.views
+    }
+
+    pub(crate) fn views_mut(&mut self) -> impl Iterator<Item = &mut ViewSpec> {
+        self.views.iter_mut()
+    }
+
+    /// Takes a view over: as it is if one of its name says the same, else as a new one that is to be built. Returns
+    /// whether anything changed.
+    pub(crate) fn adopt_view(&mut self, view: &ViewSpec) -> bool {
+        if self.views.iter().any(|known| known.same_terms(view)) {
+            return false;
+        }
+        self.view_generation += 1;
+        self.views.push(ViewSpec { generation: self.view_generation, ready: false, ..view.clone() });
+        true
+    }
+
+    /// Takes every view of a name out, and returns them.
+    pub(crate) fn remove_view(&mut self, name: &str) -> Vec<ViewSpec> {
+        self.views.extract_if(.., |view| view.name() == name).collect()
+    }
+
+    /// Whether programs with types write its documents, too.
+    #[must_use]
+    pub fn is_typed(&self) -> bool {
+        self.typed
+    }
+
+    /// Says so. Returns whether it was not said before.
+    pub(crate) fn set_typed(&mut self) -> bool {
+        !std::mem::replace(&mut self.typed, true)
+    }
+
+    /// A view holds every document now: older ones of its name go. Returns them.
+    pub(crate) fn view_is_ready(&mut self, view: &ViewSpec) -> Vec<ViewSpec> {
+        let replaced = |known: &ViewSpec| known.name() == view.name() && known.generation < view.generation;
+        let gone = self.views.extract_if(.., |known| replaced(known)).collect();
+        self.views.iter_mut().filter(|known| *known == view).for_each(|known| known.ready = true);
+        gone
     }
 
     /// The type of a column, if it is known.
@@ -137,7 +217,27 @@ impl Schema {
         if let Some(i) = (1..self.key.len()).find(|&i| self.key[..i].contains(&self.key[i])) {
             return Err(Error::invalid(format!("the column {} is in the key twice", self.key[i])));
         }
+        if self.views.len() > VIEWS_MAX {
+            return Err(Error::invalid(format!(
+                "the collection {} has {} views, and can have {VIEWS_MAX}",
+                self.name,
+                self.views.len()
+            )));
+        }
+        self.views.iter().try_for_each(ViewSpec::validate)?;
+        if let Some(i) =
+            (1..self.views.len()).find(|&i| self.views[..i].iter().any(|view| view.same_rows(&self.views[i])))
+        {
+            return Err(Error::invalid(format!("the view {} is there twice", self.views[i].name())));
+        }
         self.reducer()?;
+        if !self.compact.is_empty() && !self.sums.is_empty() {
+            return Err(Error::invalid(format!(
+                "the collection {} sums {}, and its documents are compact: a sum finds its field by its name",
+                self.name, self.sums[0]
+            ))
+            .with_hint("store them with names, or leave the sums out"));
+        }
         for column in &self.sums {
             check_sum(column, self.kind(column).unwrap_or(ColumnType::Unknown))?;
         }
@@ -166,6 +266,17 @@ impl Schema {
                     ours.name, self.name, ours.kind, theirs.kind
                 )));
             }
+        }
+        for view in &other.views {
+            grew |= self.adopt_view(view);
+        }
+        if !other.compact.is_empty() && self.compact != other.compact {
+            return Err(Error::invalid(format!(
+                "the collection {} holds compact documents of ({}), and of ({}) was asked for",
+                self.name,
+                self.compact.join(", "),
+                other.compact.join(", ")
+            )));
         }
         if self.null_marker.is_none() && other.null_marker.is_some() {
             self.null_marker.clone_from(&other.null_marker);

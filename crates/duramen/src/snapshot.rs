@@ -6,7 +6,9 @@ use std::sync::Arc;
 use crate::catalogue::{self, Entry};
 use crate::engine::{self, Source};
 use crate::error::Result;
+use crate::known::Known;
 use crate::reads::{Reads, sealed};
+use crate::typed::Asked;
 
 /// One state of the whole database. Cheap to take, never blocks a writer, and may be sent to another thread.
 ///
@@ -14,11 +16,20 @@ use crate::reads::{Reads, sealed};
 #[derive(Clone)]
 pub struct Snapshot {
     inner: engine::Snapshot,
+    known: Arc<Known>,
 }
 
 impl Snapshot {
-    pub(crate) fn new(inner: engine::Snapshot) -> Snapshot {
-        Snapshot { inner }
+    pub(crate) fn new(inner: engine::Snapshot, known: Arc<Known>) -> Snapshot {
+        Snapshot { inner, known }
+    }
+
+    fn find(&self, collection: &str) -> Result<Option<Arc<Entry>>> {
+        let found = catalogue::find(&self.inner, &self.known, collection)?;
+        if let Some(entry) = &found {
+            self.known.remember_entry(entry);
+        }
+        Ok(found)
     }
 }
 
@@ -30,7 +41,26 @@ impl sealed::Readable for Snapshot {
 
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
     fn entry(&self, collection: &str) -> Result<Arc<Entry>> {
-        catalogue::get(&self.inner, collection)
+        self.find(collection)?.ok_or_else(|| catalogue::unknown(collection))
+    }
+
+    #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
+    fn fitting(&self, asked: Asked) -> Result<Option<Arc<Entry>>> {
+        // Ids of trees are never used again: where the tree is here, the documents are this entry's.
+        if let Some(entry) = self.known.fitting(asked.kind).filter(|entry| self.inner.has_tree(entry.tree)) {
+            return Ok(Some(entry));
+        }
+        self.fitting_now(asked)
+    }
+
+    #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
+    fn fitting_now(&self, asked: Asked) -> Result<Option<Arc<Entry>>> {
+        let Some(entry) = self.find(asked.name)? else { return Ok(None) };
+        let fits = self.known.fitting(asked.kind).is_some_and(|known| Arc::ptr_eq(&known, &entry));
+        if !fits && !asked.fit(&mut entry.schema.clone())? {
+            self.known.remember_fitting(asked.kind, &entry);
+        }
+        Ok(Some(entry))
     }
 }
 

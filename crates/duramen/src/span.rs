@@ -54,6 +54,20 @@ impl Span {
         Ok(Span { range: KeyRange { from: encode(&from)?, to: Some(encode(&to)?) } })
     }
 
+    pub(crate) fn of_bytes(range: KeyRange) -> Span {
+        Span { range }
+    }
+
+    /// The keys that are in both.
+    #[must_use]
+    pub fn and(self, other: Span) -> Span {
+        let to = match (self.range.to, other.range.to) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        Span { range: KeyRange { from: self.range.from.max(other.range.from), to } }
+    }
+
     /// The same range in bytes.
     #[must_use]
     pub fn into_bytes(self) -> KeyRange {

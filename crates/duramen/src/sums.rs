@@ -88,7 +88,7 @@ impl Sums {
         let Ok(Token::List(count)) = reader.next() else { return None };
         let mut fields = Vec::new();
         for _ in 0..count {
-            fields.push(reader.name().ok()?.to_owned());
+            fields.push(reader.name().ok()?.into_owned());
         }
         if !reader.at_end() {
             return None;
@@ -183,7 +183,7 @@ fn append(out: &mut Vec<u8>, value: FieldSum) {
 }
 
 /// Seven bits a byte, lowest first; the high bit says that more follow.
-fn append_varint(out: &mut Vec<u8>, mut value: u128) {
+pub(crate) fn append_varint(out: &mut Vec<u8>, mut value: u128) {
     loop {
         let low = u8::try_from(value & 0x7f).expect("seven bits");
         value >>= 7;
@@ -207,7 +207,8 @@ fn read(reduction: &[u8], count: usize) -> Option<Vec<FieldSum>> {
     rest.is_empty().then_some(sums)
 }
 
-fn read_varint(rest: &mut &[u8]) -> Option<u128> {
+/// The number at the beginning, and steps behind it; `None` for one that is unfinished or too large.
+pub(crate) fn read_varint(rest: &mut &[u8]) -> Option<u128> {
     let mut value: u128 = 0;
     for shift in (0..7 * VARINT_128_BYTES_MAX).step_by(7) {
         let (&byte, tail) = rest.split_first()?;

@@ -2,6 +2,7 @@
 //!
 //! Owns the calendar arithmetic. Never asks a clock, knows no time zones but fixed offsets, no leap seconds.
 
+mod serde;
 #[cfg(test)]
 mod tests;
 

@@ -9,6 +9,7 @@
 
 mod decode;
 mod encode;
+mod owned;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +19,9 @@ use std::fmt;
 use duramen_engine::limits::KEY_BYTES_MAX;
 
 pub use decode::decode;
+pub(crate) use decode::split;
 pub use encode::{AsElement, Encoder, Key};
+pub use owned::{ElementFor, KeyFor, OwnedElement, OwnedKey, PrefixFor, unexpected};
 
 use crate::error::{Code, Error, Result};
 use crate::time::Time;
@@ -151,6 +154,13 @@ pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     end.extend_from_slice(prefix);
     end.push(0xff);
     end
+}
+
+/// A key as a person reads it in a message.
+pub(crate) fn show(key: &[u8]) -> String {
+    let shown =
+        |elements: Vec<Element>| elements.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    decode(key).map_or_else(|_| "that key".to_owned(), shown)
 }
 
 /// Refuses a key that is longer than a key may be.

@@ -1,13 +1,15 @@
 //! Whether documents are what their collections say: beyond the engine's check, which knows bytes only.
 
-use crate::document::Document;
+mod views;
+
+use crate::compact;
 use crate::engine::Direction;
 use crate::error::{Error, ErrorKind, Result};
 use crate::reads::Reads;
 use crate::schema::Schema;
 use crate::snapshot::Snapshot;
-use crate::span::Span;
 use crate::tuple::{Element, decode};
+use views::Views;
 
 /// Problems beyond this many are counted and not listed.
 const PROBLEMS_MAX: usize = 100;
@@ -55,7 +57,8 @@ impl DocumentReport {
     }
 }
 
-/// Reads every document of every collection: it decodes, lies under its own key, and each field has its column's type.
+/// Reads every document of every collection: it decodes, lies under its own key, each field has its column's type, and its
+/// rows, and no others, are in the views.
 ///
 /// # Errors
 /// What kept it from reading at all. What cannot be read from the disk is in the report, as are documents that are wrong.
@@ -70,7 +73,14 @@ pub(crate) fn documents(snapshot: &Snapshot) -> Result<DocumentReport> {
     };
     for schema in schemas {
         report.collections += 1;
-        let mut reader = Reader { snapshot, schema: &schema, report: &mut report };
+        let views = match Views::of(snapshot, schema.name()) {
+            Err(error) if is_of_disk(&error) => {
+                report.problem(format!("{}: its views cannot be found: {error}", schema.name()));
+                continue;
+            }
+            views => views?,
+        };
+        let mut reader = Reader { snapshot, schema: &schema, views, report: &mut report };
         reader.collection()?;
     }
     Ok(report)
@@ -92,6 +102,7 @@ struct Reached {
 struct Reader<'a> {
     snapshot: &'a Snapshot,
     schema: &'a Schema,
+    views: Views,
     report: &'a mut DocumentReport,
 }
 
@@ -99,7 +110,13 @@ impl Reader<'_> {
     /// From the start; and from the end, if damage is in the way.
     fn collection(&mut self) -> Result<()> {
         let before = self.read(Direction::Forward, None)?;
-        let Some(damage) = before.damage else { return Ok(()) };
+        let Some(damage) = before.damage else {
+            let problems = self.views.surplus(self.snapshot)?;
+            problems
+                .into_iter()
+                .for_each(|problem| self.report.problem(format!("{}: {problem}", self.schema.name())));
+            return Ok(());
+        };
         let behind = self.read(Direction::Reverse, before.key.as_deref())?;
         let elements = |key: Option<Vec<u8>>| key.and_then(|key| decode(&key).ok());
         self.report.unreadable.push(Unreadable {
@@ -114,7 +131,7 @@ impl Reader<'_> {
     /// Reads to the other end, to damage, or to a key that was read already.
     fn read(&mut self, direction: Direction, known: Option<&[u8]>) -> Result<Reached> {
         let mut reached = Reached::default();
-        let mut rows = match self.snapshot.documents(self.schema.name()).rows(Span::all(), direction) {
+        let mut rows = match self.snapshot.documents(self.schema.name()).stored_rows(direction) {
             Err(error) if is_of_disk(&error) => return Ok(Reached { key: None, damage: Some(error) }),
             rows => rows?,
         };
@@ -130,8 +147,19 @@ impl Reader<'_> {
                 Err(error) => return Err(error),
             };
             self.report.documents += 1;
-            if let Some(problem) = problem_of(self.schema, key, stored) {
-                self.report.problem(format!("{} {}: {problem}", self.schema.name(), shown(key)));
+            let problem = problem_of(self.schema, key, stored);
+            let problem =
+                problem.map_or_else(|| self.views.problem_of(self.snapshot, key, stored), |of| Ok(Some(of)));
+            match problem {
+                Ok(None) => {}
+                Ok(Some(problem)) => {
+                    self.report.problem(format!("{} {}: {problem}", self.schema.name(), shown(key)))
+                }
+                Err(error) if is_of_disk(&error) => {
+                    reached.damage = Some(error);
+                    return Ok(reached);
+                }
+                Err(error) => return Err(error),
             }
             let last = reached.key.get_or_insert_default();
             last.clear();
@@ -141,7 +169,7 @@ impl Reader<'_> {
 }
 
 fn problem_of(schema: &Schema, key: &[u8], stored: &[u8]) -> Option<String> {
-    let document = match Document::from_bytes(stored) {
+    let document = match compact::document(schema, stored) {
         Ok(document) => document,
         Err(error) => return Some(error.message().to_owned()),
     };
@@ -154,11 +182,11 @@ fn problem_of(schema: &Schema, key: &[u8], stored: &[u8]) -> Option<String> {
     }
     let mut admitted = document.clone();
     match schema.clone().admit(&mut admitted) {
-        Ok(true) => Some("it has a field that is no column".to_owned()),
-        Ok(false) if admitted.to_bytes().ok().as_deref() != Some(stored) => {
+        Ok(true) if !schema.is_typed() => Some("it has a field that is no column".to_owned()),
+        Ok(_) if admitted.to_bytes().ok() != document.to_bytes().ok() => {
             Some("it is not stored as its columns' types are".to_owned())
         }
-        Ok(false) => None,
+        Ok(_) => None,
         Err(error) => Some(error.message().to_owned()),
     }
 }

@@ -251,6 +251,12 @@ impl Snapshot {
         Ok(row.map(|row| row.id))
     }
 
+    /// Whether there is a tree with this id. Asks no page.
+    #[must_use]
+    pub fn has_tree(&self, tree: TreeId) -> bool {
+        self.view.state(tree).is_ok()
+    }
+
     /// The names of all trees, sorted.
     ///
     /// # Errors

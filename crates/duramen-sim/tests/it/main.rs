@@ -7,6 +7,7 @@
 
 mod conflicts;
 mod damage;
+mod documents;
 mod faults;
 mod history;
 mod house;

@@ -1,5 +1,6 @@
 //! Columns and their types: what a value must be to fit, and what widens to what.
 
+use std::any::TypeId;
 use std::fmt;
 
 use crate::document::Value;
@@ -80,6 +81,39 @@ impl ColumnType {
             Value::Text(_) => ColumnType::Text,
             Value::Time(_) => ColumnType::Time,
             Value::Bytes(_) | Value::List(_) | Value::Map(_) => ColumnType::Any,
+        }
+    }
+
+    /// What a column of values of a Rust type holds; `Any` for a type that is not known here. For `#[derive(Collection)]`.
+    #[must_use]
+    pub fn of_type<T: 'static>() -> ColumnType {
+        fn is<T: 'static, K: 'static>() -> bool {
+            TypeId::of::<T>() == TypeId::of::<K>() || TypeId::of::<T>() == TypeId::of::<Option<K>>()
+        }
+        let integers = [
+            is::<T, i8>,
+            is::<T, i16>,
+            is::<T, i32>,
+            is::<T, i64>,
+            is::<T, isize>,
+            is::<T, u8>,
+            is::<T, u16>,
+            is::<T, u32>,
+            is::<T, u64>,
+            is::<T, usize>,
+        ];
+        if integers.iter().any(|is_this| is_this()) {
+            ColumnType::Int
+        } else if is::<T, f64>() || is::<T, f32>() {
+            ColumnType::Float
+        } else if is::<T, bool>() {
+            ColumnType::Bool
+        } else if is::<T, String>() || is::<T, char>() {
+            ColumnType::Text
+        } else if is::<T, Time>() {
+            ColumnType::Time
+        } else {
+            ColumnType::Any
         }
     }
 

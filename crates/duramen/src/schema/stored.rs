@@ -3,8 +3,12 @@
 use super::{Column, ColumnType, Schema};
 use crate::document::{Document, Value};
 use crate::error::{Code, Error, Result};
+use crate::view::ViewSpec;
 
 const VERSION: i128 = 1;
+
+/// The version of an entry that says more: a build that does not know views must not write documents beside them.
+const TYPED_VERSION: i128 = 2;
 
 impl Schema {
     /// The entry as it is stored.
@@ -17,14 +21,26 @@ impl Schema {
         let columns = self.columns.iter().map(|column| {
             Value::Map(Document::new().with("name", column.name.as_str()).with("type", column.kind.name()))
         });
-        Document::new()
-            .with("v", 1)
+        let mut stored = Document::new()
+            .with("v", if self.needs_types() { 2 } else { 1 })
             .with("name", self.name.as_str())
             .with("key", texts(&self.key))
             .with("columns", Value::List(columns.collect()))
             .with("sums", texts(&self.sums))
-            .with("null", self.null_marker.as_deref())
-            .to_bytes()
+            .with("null", self.null_marker.as_deref());
+        if !self.compact.is_empty() {
+            stored.set("compact", texts(&self.compact));
+        }
+        if self.needs_types() {
+            stored.set("views", Value::List(self.views.iter().map(ViewSpec::to_value).collect()));
+            stored.set("generation", self.view_generation);
+            stored.set("typed", self.typed);
+        }
+        stored.to_bytes()
+    }
+
+    fn needs_types(&self) -> bool {
+        self.typed || !self.views.is_empty() || !self.compact.is_empty() || self.view_generation > 0
     }
 
     /// An entry from its stored form.
@@ -34,11 +50,11 @@ impl Schema {
     pub fn from_bytes(bytes: &[u8]) -> Result<Schema> {
         let document = Document::from_bytes(bytes).map_err(|error| damaged(error.message()))?;
         match document.get("v") {
-            Some(Value::Int(VERSION)) => {}
+            Some(Value::Int(VERSION | TYPED_VERSION)) => {}
             Some(Value::Int(version)) => {
                 return Err(Error::new(
                     Code::Unsupported,
-                    format!("a collection has catalogue version {version}, this build knows {VERSION}"),
+                    format!("a collection has catalogue version {version}, this build knows {TYPED_VERSION}"),
                 )
                 .with_hint("use a later release of Duramen"));
             }
@@ -53,6 +69,22 @@ impl Schema {
                 None | Some(Value::Null) => None,
                 Some(_) => Some(text(&document, "null")?),
             },
+            compact: match document.get("compact") {
+                None => Vec::new(),
+                Some(_) => texts(&document, "compact")?,
+            },
+            views: match document.get("views") {
+                None => Vec::new(),
+                Some(_) => list(&document, "views")?.iter().map(view).collect::<Result<_>>()?,
+            },
+            view_generation: match document.get("generation") {
+                None => 0,
+                Some(Value::Int(number)) => {
+                    u64::try_from(*number).map_err(|_| damaged("its generation is none"))?
+                }
+                Some(_) => return Err(damaged("its generation is none")),
+            },
+            typed: matches!(document.get("typed"), Some(Value::Bool(true))),
         };
         schema.validate().map_err(|error| damaged(error.message()))?;
         Ok(schema)
@@ -92,4 +124,11 @@ fn column(value: &Value) -> Result<Column> {
     let kind = ColumnType::from_name(&kind)
         .ok_or_else(|| damaged(&format!("the column {name} has the type {kind}")))?;
     Ok(Column { name, kind })
+}
+
+fn view(value: &Value) -> Result<ViewSpec> {
+    ViewSpec::from_value(value).ok_or_else(|| {
+        Error::new(Code::Unsupported, "a collection has a view that this build does not know")
+            .with_hint("use a later release of Duramen")
+    })
 }

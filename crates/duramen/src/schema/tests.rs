@@ -6,6 +6,7 @@ use super::{ColumnType, Schema};
 use crate::doc;
 use crate::document::Value;
 use crate::error::Code;
+use crate::view::{Reduce, ViewSpec};
 
 fn flights() -> Schema {
     Schema::new("flights")
@@ -22,11 +23,34 @@ fn an_entry_comes_back() {
     assert_eq!(Schema::from_bytes(&schema.to_bytes().unwrap()).unwrap(), schema);
     let bare = Schema::new("x").key(["id"]);
     assert_eq!(Schema::from_bytes(&bare.to_bytes().unwrap()).unwrap(), bare);
+    let view = ViewSpec::new("by_city", ["city"])
+        .values(["cents"])
+        .reduce([Reduce::Sum(0), Reduce::Max(0)])
+        .unique();
+    let mut typed = Schema::new("x").key(["id"]).compact(["id", "city"]);
+    assert!(typed.adopt_view(&view) && typed.set_typed());
+    assert_eq!(Schema::from_bytes(&typed.to_bytes().unwrap()).unwrap(), typed);
+}
+
+// A generation names a tree: one that was given must not be given again, or old rows would be a new view's.
+#[test]
+fn no_generation_of_a_view_is_given_twice() {
+    let view = |field: &str| ViewSpec::new("v", [field]);
+    let mut schema = Schema::new("x").key(["id"]);
+    let mut seen = Vec::new();
+    for field in ["a", "b", "a"] {
+        assert!(schema.adopt_view(&view(field)));
+        seen.push(schema.views()[0].tree_name("x"));
+        assert!(!schema.adopt_view(&view(field)));
+        assert_eq!(schema.remove_view("v").len(), 1);
+    }
+    seen.dedup();
+    assert_eq!(seen.len(), 3);
 }
 
 #[test]
 fn entries_of_the_future_and_damaged_ones_are_told_apart() {
-    let future = doc! { "v": 2 }.to_bytes().unwrap();
+    let future = doc! { "v": 3 }.to_bytes().unwrap();
     assert_eq!(Schema::from_bytes(&future).unwrap_err().code(), Code::Unsupported);
     for bytes in [
         &b""[..],

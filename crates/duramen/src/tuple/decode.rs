@@ -26,6 +26,20 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<Element>> {
     Ok(elements)
 }
 
+/// How many bytes the first `count` elements of a key take.
+///
+/// # Errors
+/// As [`decode`]; `InvalidArgument` if there are fewer.
+pub(crate) fn split(bytes: &[u8], count: usize) -> Result<usize> {
+    let mut reader = Reader { bytes, at: 0 };
+    for _ in 0..count {
+        let tag = reader.peek().ok_or_else(|| reader.wrong("it has too few elements"))?;
+        reader.at += 1;
+        reader.element(tag)?;
+    }
+    Ok(reader.at)
+}
+
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,

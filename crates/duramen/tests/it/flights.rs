@@ -33,24 +33,29 @@ impl Flight {
     }
 }
 
-/// The flights in order of time, as the file has them.
-fn flights() -> Vec<Flight> {
+/// These cells of every flight, in the file's order.
+pub(crate) fn cells<const N: usize>(wanted: [&str; N]) -> Vec<[String; N]> {
     let file = std::fs::File::open(FLIGHTS).unwrap();
     let text = std::io::read_to_string(flate2::read::GzDecoder::new(file)).unwrap();
     let mut lines = text.lines();
     let names: Vec<&str> = lines.next().unwrap().split(',').collect();
-    let wanted = ["carrier", "time_hour", "flight", "origin", "dep_delay", "distance"];
     let at = wanted.map(|name| names.iter().position(|known| *known == name).unwrap());
-    let flight = |line: &str| {
+    let row = |line: &str| {
         let cells: Vec<&str> = line.split(',').collect();
-        let [carrier, hour, flight, origin, dep_delay, distance] = at.map(|index| cells[index]);
-        Flight {
-            key: (carrier.to_owned(), hour.to_owned(), flight.parse().unwrap(), origin.to_owned()),
-            dep_delay: (dep_delay != "NA").then(|| dep_delay.parse().unwrap()),
-            distance: distance.parse().unwrap(),
-        }
+        at.map(|index| cells[index].to_owned())
     };
-    lines.map(flight).collect()
+    lines.map(row).collect()
+}
+
+/// The flights in order of time, as the file has them.
+fn flights() -> Vec<Flight> {
+    let wanted = ["carrier", "time_hour", "flight", "origin", "dep_delay", "distance"];
+    let flight = |[carrier, hour, flight, origin, dep_delay, distance]: [String; 6]| Flight {
+        key: (carrier, hour, flight.parse().unwrap(), origin),
+        dep_delay: (dep_delay != "NA").then(|| dep_delay.parse().unwrap()),
+        distance: distance.parse().unwrap(),
+    };
+    cells(wanted).into_iter().map(flight).collect()
 }
 
 /// The sorted vector, with the sums of everything before each position.

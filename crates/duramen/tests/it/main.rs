@@ -2,10 +2,17 @@
 #![allow(clippy::disallowed_methods, reason = "tests use real directories and threads")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
 
+mod assigned;
 mod collections;
+mod compile_errors;
 mod directories;
 mod flights;
 mod golden;
 mod model;
+mod refusals;
 mod sync_method;
 mod transactions;
+mod tutorial;
+mod typed;
+mod typed_flights;
+mod views;

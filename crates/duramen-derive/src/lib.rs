@@ -1,0 +1,29 @@
+//! The derives of Duramen. Use them through the crate `duramen`, which re-exports them and documents the traits.
+//!
+//! Owns what a struct says about itself as a collection, and the words of the compile errors: each names what to
+//! write instead. Never looks at a value; all that costs at run time is in `duramen`.
+
+mod attributes;
+mod collection;
+mod field;
+mod key;
+mod names;
+mod view;
+
+use proc_macro::TokenStream;
+use syn::{DeriveInput, parse_macro_input};
+
+/// Makes a struct with named fields a collection. Documented with the trait, `duramen::Collection`.
+#[proc_macro_derive(Collection, attributes(collection, key))]
+pub fn derive_collection(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    collection::derive(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Makes a type an element of a key: a struct around one element, or an enum without fields. Documented with the
+/// trait, `duramen::tuple::AsElement`.
+#[proc_macro_derive(Key)]
+pub fn derive_key(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    key::derive(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}

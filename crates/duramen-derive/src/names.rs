@@ -1,0 +1,177 @@
+//! Names: of a collection after its struct, of a field as serde writes it.
+
+use syn::{Attribute, Error, LitStr, Result, Token};
+
+/// What serde's attributes change about names, as far as a key has to know it.
+#[derive(Default)]
+pub(crate) struct SerdeNames {
+    /// `rename` of a field.
+    pub(crate) rename: Option<String>,
+    /// `rename_all` of a struct.
+    pub(crate) rename_all: Option<LitStr>,
+    /// An attribute that changes how, or whether, a field is written.
+    pub(crate) changes_form: Option<syn::Path>,
+    /// An attribute by which the field is written elsewhere, or never.
+    pub(crate) absent: Option<syn::Path>,
+    /// An attribute by which the field is not always written.
+    pub(crate) sometimes: Option<syn::Path>,
+    /// An attribute by which the whole is written in another form than its fields'.
+    pub(crate) reshapes: Option<syn::Path>,
+}
+
+/// Attributes that leave what is written as it is.
+const HARMLESS: [&str; 4] = ["default", "alias", "bound", "deny_unknown_fields"];
+
+/// Attributes by which a field is not there under its name.
+const ABSENT: [&str; 3] = ["skip", "skip_serializing", "flatten"];
+
+/// Attributes of a struct by which it is not written as a map of its fields.
+const RESHAPES: [&str; 8] =
+    ["into", "from", "try_from", "transparent", "tag", "content", "untagged", "remote"];
+
+pub(crate) fn serde(attributes: &[Attribute]) -> Result<SerdeNames> {
+    let mut found = SerdeNames::default();
+    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("serde")) {
+        attribute.parse_nested_meta(|meta| {
+            if meta.path.is_ident("rename") {
+                found.rename = written_name(&meta)?.map(|name| name.value()).or(found.rename.take());
+                return Ok(());
+            }
+            if meta.path.is_ident("rename_all") {
+                found.rename_all = written_name(&meta)?.or(found.rename_all.take());
+                return Ok(());
+            }
+            if !HARMLESS.iter().any(|known| meta.path.is_ident(known)) {
+                found.changes_form = Some(meta.path.clone());
+            }
+            if ABSENT.iter().any(|known| meta.path.is_ident(known)) {
+                found.absent = Some(meta.path.clone());
+            }
+            if meta.path.is_ident("skip_serializing_if") {
+                found.sometimes = Some(meta.path.clone());
+            }
+            if RESHAPES.iter().any(|known| meta.path.is_ident(known)) {
+                found.reshapes = Some(meta.path.clone());
+            }
+            skip_value(&meta)
+        })?;
+    }
+    Ok(found)
+}
+
+/// `= "name"`, or `(serialize = "name", deserialize = "name")` of which the written one counts, if there is one.
+fn written_name(meta: &syn::meta::ParseNestedMeta<'_>) -> Result<Option<LitStr>> {
+    if meta.input.peek(Token![=]) {
+        return meta.value()?.parse().map(Some);
+    }
+    let mut name = None;
+    meta.parse_nested_meta(|side| {
+        let value: LitStr = side.value()?.parse()?;
+        if side.path.is_ident("serialize") {
+            name = Some(value);
+        }
+        Ok(())
+    })?;
+    Ok(name)
+}
+
+fn skip_value(meta: &syn::meta::ParseNestedMeta<'_>) -> Result<()> {
+    if meta.input.peek(Token![=]) {
+        let _: syn::Expr = meta.value()?.parse()?;
+    } else if meta.input.peek(syn::token::Paren) {
+        let inside;
+        syn::parenthesized!(inside in meta.input);
+        let _: proc_macro2::TokenStream = inside.parse()?;
+    }
+    Ok(())
+}
+
+/// `SalesOrder` as `sales_order`.
+pub(crate) fn snake_case(name: &str) -> String {
+    let mut out = String::new();
+    let letters: Vec<char> = name.chars().collect();
+    for (index, letter) in letters.iter().enumerate() {
+        let before = index.checked_sub(1).map(|before| letters[before]);
+        let after = letters.get(index + 1);
+        let begins_word = letter.is_uppercase()
+            && before.is_some_and(|before| {
+                before.is_lowercase()
+                    || before.is_numeric()
+                    || after.is_some_and(|after| after.is_lowercase())
+            });
+        if begins_word && !out.ends_with('_') {
+            out.push('_');
+        }
+        out.extend(letter.to_lowercase());
+    }
+    out
+}
+
+/// A field's name under serde's `rename_all`.
+pub(crate) fn renamed(field: &str, rule: &LitStr) -> Result<String> {
+    let words: Vec<&str> = field.split('_').filter(|word| !word.is_empty()).collect();
+    let capital = |word: &str| {
+        let mut letters = word.chars();
+        letters
+            .next()
+            .map_or(String::new(), |first| [first.to_ascii_uppercase()].into_iter().chain(letters).collect())
+    };
+    let pascal = || words.iter().map(|word| capital(word)).collect::<String>();
+    Ok(match rule.value().as_str() {
+        "lowercase" | "snake_case" => field.to_owned(),
+        "UPPERCASE" | "SCREAMING_SNAKE_CASE" => field.to_ascii_uppercase(),
+        "PascalCase" => pascal(),
+        "camelCase" => {
+            let pascal = pascal();
+            let mut letters = pascal.chars();
+            letters.next().map_or(String::new(), |first| {
+                [first.to_ascii_lowercase()].into_iter().chain(letters).collect()
+            })
+        }
+        "kebab-case" => field.replace('_', "-"),
+        "SCREAMING-KEBAB-CASE" => field.to_ascii_uppercase().replace('_', "-"),
+        other => return Err(Error::new(rule.span(), format!("{other} is no rule of serde's rename_all"))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proc_macro2::Span;
+
+    // A collection's name is in every database it is stored in: how it is made of the struct's must never change.
+    #[test]
+    fn names_of_structs_become_snake_case() {
+        for (name, expected) in [
+            ("Order", "order"),
+            ("SalesOrder", "sales_order"),
+            ("HTTPRequest", "http_request"),
+            ("Order2", "order2"),
+            ("Order2Line", "order2_line"),
+            ("Already_Split", "already_split"),
+            ("X", "x"),
+            ("ÄußereForm", "äußere_form"),
+        ] {
+            assert_eq!(snake_case(name), expected, "{name}");
+        }
+    }
+
+    // A key column must be called what serde calls the field, or tools would look for a field that is not there.
+    #[test]
+    fn renamed_fields_are_called_as_serde_writes_them() {
+        let rule = |rule: &str| LitStr::new(rule, Span::call_site());
+        for (rule_name, expected) in [
+            ("lowercase", "sales_tax2"),
+            ("snake_case", "sales_tax2"),
+            ("UPPERCASE", "SALES_TAX2"),
+            ("SCREAMING_SNAKE_CASE", "SALES_TAX2"),
+            ("PascalCase", "SalesTax2"),
+            ("camelCase", "salesTax2"),
+            ("kebab-case", "sales-tax2"),
+            ("SCREAMING-KEBAB-CASE", "SALES-TAX2"),
+        ] {
+            assert_eq!(renamed("sales_tax2", &rule(rule_name)).unwrap(), expected, "{rule_name}");
+        }
+        assert!(renamed("a", &rule("Capital")).is_err());
+    }
+}

@@ -1,0 +1,131 @@
+//! The program that docs/tutorial.md lets grow, as it is in the end: `cargo run -p duramen --example tutorial -- DIR`.
+#![allow(clippy::print_stdout, reason = "a program that shows what it does")]
+
+use duramen::prelude::*;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+struct Product {
+    #[key]
+    name: String,
+    cents: i64,
+    stock: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(
+    view(SalesByCity, key = city, value = cents, reduce = (Count, Sum, Max)),
+    view(SalesByDay, key = (city, placed), value = cents, reduce = Sum),
+    view(OrderByNumber, key = number, unique),
+)]
+struct Order {
+    #[key(assigned)]
+    id: u64,
+    city: String,
+    product: String,
+    cents: i64,
+    placed: Time,
+    #[serde(default)]
+    number: Option<String>,
+}
+
+fn main() -> Result<()> {
+    let path = std::env::args().nth(1).unwrap_or_else(|| "tutorial.duramen".to_owned());
+    run(&Db::open(path)?)
+}
+
+/// Everything that the tutorial does, on any database.
+pub fn run(db: &Db) -> Result<()> {
+    stock(db)?;
+    look(db)?;
+    for (day, city, product) in [(20, "Oslo", "saw"), (20, "Bergen", "axe"), (21, "Oslo", "axe")] {
+        let order = buy(db, city, product, &format!("2026-11-{day}T12:00:00Z"))?;
+        println!("order {}: a {} for {}", order.id, order.product, order.city);
+    }
+    leaf(db)?;
+    edit(db)?;
+    sales(db)
+}
+
+fn stock(db: &Db) -> Result<()> {
+    db.put(&Product { name: "saw".into(), cents: 2_500, stock: 3 })?;
+    db.put(&Product { name: "axe".into(), cents: 4_000, stock: 2 })?;
+    Ok(())
+}
+
+fn look(db: &Db) -> Result<()> {
+    let saw: Option<Product> = db.get("saw")?;
+    println!("{saw:?}");
+
+    for product in db.collection::<Product>().range("a".."b").iter()? {
+        println!("{}", product?.name);
+    }
+    Ok(())
+}
+
+fn buy(db: &Db, city: &str, product: &str, at: &str) -> Result<Order> {
+    let placed = Time::parse(at).ok_or_else(|| Error::invalid("no time"))?;
+    db.transact(|tx| {
+        let mut wanted: Product = tx.get(product)?.ok_or_else(|| Error::invalid("no such product"))?;
+        wanted.stock = wanted.stock.checked_sub(1).ok_or_else(|| Error::invalid("sold out"))?;
+        tx.put(&wanted)?;
+        tx.push(Order {
+            id: 0,
+            city: city.into(),
+            product: product.into(),
+            cents: wanted.cents,
+            placed,
+            number: None,
+        })
+    })
+}
+
+fn leaf(db: &Db) -> Result<()> {
+    let mut after = None;
+    loop {
+        let page = db.collection::<Order>().reverse().page(2, after.as_ref())?;
+        println!("{} on this page", page.items.len());
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return Ok(()),
+        }
+    }
+}
+
+fn edit(db: &Db) -> Result<()> {
+    let Some(read) = db.get_versioned::<Product>("saw")? else { return Ok(()) };
+    let cheaper = Product { cents: 2_000, ..read.document };
+    match db.replace(&cheaper, read.revision) {
+        Ok(_) => println!("the saw is cheaper now"),
+        Err(ReplaceError::Changed(now)) => println!("somebody was faster: {now:?}"),
+        Err(ReplaceError::Failed(error)) => return Err(error),
+    }
+    Ok(())
+}
+
+fn sales(db: &Db) -> Result<()> {
+    let (orders, cents, dearest) = db.view::<SalesByCity>().key("Oslo").reduce()?;
+    println!("Oslo: {orders} orders, {cents} cents, the dearest {dearest:?}");
+
+    for (city, (orders, cents, _)) in db.view::<SalesByCity>().group_by::<String>()? {
+        println!("{city}: {orders} orders, {cents} cents");
+    }
+
+    let day = Time::parse("2026-11-21T00:00:00Z").ok_or_else(|| Error::invalid("no time"))?;
+    let since = db.view::<SalesByDay>().prefix("Oslo").range(("Oslo", day)..);
+    println!("Oslo since the 21st: {}", since.reduce()?);
+    for order in since.docs()? {
+        println!("{order:?}");
+    }
+
+    let number = Some("2026-0001".to_owned());
+    db.modify::<Order>(1, |order| {
+        order.number.clone_from(&number);
+        Ok(())
+    })?;
+    let twice = db.modify::<Order>(2, |order| {
+        order.number.clone_from(&number);
+        Ok(())
+    });
+    println!("{}", twice.map_or_else(|error| error.to_string(), |_| "never".into()));
+    Ok(())
+}

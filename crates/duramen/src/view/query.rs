@@ -1,0 +1,307 @@
+//! Questions to a view: which rows, which way, and what they come to.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::View;
+use super::reduce::Reductions as _;
+use super::reducer::Reductions;
+use super::spec::ViewSpec;
+use crate::catalogue::{Entry, OpenView};
+use crate::codec;
+use crate::collection::Collection;
+use crate::engine::{Cursor, Direction, KeyRange, Source};
+use crate::error::{Code, Error, Result};
+use crate::query::Of;
+use crate::range::IntoSpan;
+use crate::span::Span;
+use crate::tuple::{KeyFor, OwnedKey, PrefixFor, decode, encode, prefix_end, split};
+use crate::typed::Asked;
+
+type Answer<V> = <<V as View>::Reduce as super::reduce::Reductions>::Answer;
+type DocumentKey<V> = <<V as View>::Collection as Collection>::Key;
+
+/// Rows of a view, of a [`Db`](crate::Db), a [`Snapshot`](crate::Snapshot) or a [`Transaction`](crate::Transaction).
+///
+/// A row is the view's key and the document's; rows are ordered by both.
+///
+/// # Errors
+/// Every answer fails with `KeyTooLong` if a bound was too long, `Rebuilding` while the view does not hold every document,
+/// `InvalidArgument` if the collection in the database does not fit its type, and with what reading the disk said.
+pub struct ViewQuery<'s, V> {
+    of: Of<'s>,
+    span: Result<Span>,
+    direction: Direction,
+    limit: u64,
+    kind: PhantomData<fn() -> V>,
+}
+
+impl<'s, V: View> ViewQuery<'s, V> {
+    pub(crate) fn new(of: Of<'s>) -> Self {
+        ViewQuery {
+            of,
+            span: Ok(Span::all()),
+            direction: Direction::Forward,
+            limit: u64::MAX,
+            kind: PhantomData,
+        }
+    }
+
+    /// Of these rows, those with this key.
+    #[must_use]
+    pub fn key(&self, key: impl KeyFor<V::Key>) -> Self {
+        self.within(Span::prefix(key))
+    }
+
+    /// Of these rows, those whose keys begin with these elements.
+    #[must_use]
+    pub fn prefix(&self, key: impl PrefixFor<V::Key>) -> Self {
+        self.within(Span::prefix(key))
+    }
+
+    /// Of these rows, those with keys in this range. Bounds may be beginnings of keys.
+    #[must_use]
+    pub fn range(&self, range: impl IntoSpan<V::Key>) -> Self {
+        self.within(range.into_span())
+    }
+
+    fn within(&self, span: Result<Span>) -> Self {
+        ViewQuery { span: span.and_then(|span| Ok(self.span.clone()?.and(span))), ..self.clone() }
+    }
+
+    /// From the last to the first.
+    #[must_use]
+    pub fn reverse(&self) -> Self {
+        let direction = match self.direction {
+            Direction::Forward => Direction::Reverse,
+            Direction::Reverse => Direction::Forward,
+        };
+        ViewQuery { direction, ..self.clone() }
+    }
+
+    /// At most so many rows of those that are listed; counts and reductions are over all.
+    #[must_use]
+    pub fn limit(&self, at_most: u64) -> Self {
+        ViewQuery { limit: self.limit.min(at_most), ..self.clone() }
+    }
+
+    /// What the rows come to, in O(log n).
+    ///
+    /// # Errors
+    /// As [`ViewQuery`].
+    pub fn reduce(&self) -> Result<Answer<V>> {
+        let range = self.bytes()?;
+        self.in_view(|source, _, view| reduced::<V>(source, view, &range))?.map_or_else(nothing::<V>, Ok)
+    }
+
+    /// How many rows there are, in O(log n).
+    ///
+    /// # Errors
+    /// As [`ViewQuery`].
+    pub fn count(&self) -> Result<u64> {
+        let range = self.bytes()?;
+        Ok(self.in_view(|source, _, view| source.count(view.tree, &range))?.unwrap_or(0))
+    }
+
+    /// How many of these rows come before those with this key, in O(log n), whether there are any or not.
+    ///
+    /// # Errors
+    /// As [`ViewQuery`].
+    pub fn rank(&self, key: impl KeyFor<V::Key>) -> Result<u64> {
+        let key = encode(&key)?;
+        let KeyRange { from, to } = self.bytes()?;
+        let before = match self.direction {
+            Direction::Forward => KeyRange { from, to: Some(to.filter(|to| *to < key).unwrap_or(key)) },
+            Direction::Reverse => KeyRange { from: from.max(prefix_end(&key)), to },
+        };
+        Ok(self.in_view(|source, _, view| source.count(view.tree, &before))?.unwrap_or(0))
+    }
+
+    /// The row that has `index` others of this query before it, in O(log n).
+    ///
+    /// # Errors
+    /// As [`ViewQuery`].
+    pub fn nth(&self, index: u64) -> Result<Option<ViewEntry<V>>> {
+        let range = self.bytes()?;
+        let found = self.in_view(|source, _, view| {
+            let (before, inside) = (source.rank(view.tree, &range.from)?, source.count(view.tree, &range)?);
+            if index >= inside {
+                return Ok(None);
+            }
+            let index = match self.direction {
+                Direction::Forward => before + index,
+                Direction::Reverse => before + inside - 1 - index,
+            };
+            source.nth(view.tree, index)
+        })?;
+        found.flatten().map(|(row, _)| entry_of::<V>(&row)).transpose()
+    }
+
+    /// The rows, in order, of one state.
+    ///
+    /// # Errors
+    /// As [`ViewQuery`].
+    pub fn iter(&self) -> Result<ViewIter<V>> {
+        let (range, direction) = (self.bytes()?, self.direction);
+        let cursor = self.in_view(|source, _, view| source.cursor(view.tree, range, direction))?;
+        Ok(ViewIter { cursor, left: self.limit, kind: PhantomData })
+    }
+
+    /// The documents of the rows, in the order of the rows. Each costs a get besides.
+    ///
+    /// # Errors
+    /// As [`ViewQuery`]; `Unreadable` for a document that does not read as its type.
+    pub fn docs(&self) -> Result<Vec<V::Collection>> {
+        let (range, direction) = (self.bytes()?, self.direction);
+        let found = self.in_view(|source, entry, view| {
+            let mut cursor = source.cursor(view.tree, range, direction)?;
+            let mut documents = Vec::new();
+            while (documents.len() as u64) < self.limit
+                && let Some(row) = cursor.next_key()?
+            {
+                let key = &row[split(row, V::Key::ELEMENTS)?..];
+                let stored = source.get(entry.tree, key)?.ok_or_else(|| lost(view, key))?;
+                documents.push(codec::from_bytes(key, &stored)?);
+            }
+            Ok(documents)
+        })?;
+        Ok(found.unwrap_or_default())
+    }
+
+    /// The first document.
+    ///
+    /// # Errors
+    /// As [`ViewQuery::docs`].
+    pub fn first_doc(&self) -> Result<Option<V::Collection>> {
+        Ok(self.limit(1).docs()?.pop())
+    }
+
+    /// What the rows of each group come to: rows whose keys begin with the same elements, as many as `G` has. Each group costs
+    /// O(log n), however many rows it has.
+    ///
+    /// # Errors
+    /// As [`ViewQuery`]; `InvalidArgument` if `G` has more elements than the view's key.
+    pub fn group_by<G: OwnedKey + PrefixFor<V::Key>>(&self) -> Result<Groups<G, Answer<V>>> {
+        let mut left = self.bytes()?;
+        let groups = self.in_view(|source, _, view| {
+            let mut groups = Vec::new();
+            while (groups.len() as u64) < self.limit {
+                let mut cursor = source.cursor(view.tree, left.clone(), self.direction)?;
+                let Some(row) = cursor.next_key()? else { break };
+                let group = row[..split(row, G::ELEMENTS)?].to_vec();
+                let end = prefix_end(&group);
+                let rows = KeyRange {
+                    from: left.from.clone().max(group.clone()),
+                    to: Some(left.to.clone().filter(|to| *to < end).unwrap_or_else(|| end.clone())),
+                };
+                groups.push((G::from_elements(decode(&group)?)?, reduced::<V>(source, view, &rows)?));
+                match self.direction {
+                    Direction::Forward => left.from = end,
+                    Direction::Reverse => left.to = Some(group),
+                }
+            }
+            Ok(groups)
+        })?;
+        Ok(groups.unwrap_or_default())
+    }
+
+    fn bytes(&self) -> Result<KeyRange> {
+        Ok(self.span.clone()?.into_bytes())
+    }
+
+    /// Asks the view's tree; `None` if the collection is not there yet.
+    fn in_view<T>(&self, ask: impl FnOnce(&dyn Source, &Entry, &OpenView) -> Result<T>) -> Result<Option<T>> {
+        self.of.ask(|state| {
+            let Some(entry) = state.fitting_now(Asked::of::<V::Collection>())? else { return Ok(None) };
+            let spec = V::spec();
+            let view = entry.views.iter().find(|view| view.spec.ready && view.spec.same_terms(&spec));
+            let view = view.ok_or_else(|| not_ready::<V>(&spec))?;
+            ask(state.source(), &entry, view).map(Some)
+        })
+    }
+}
+
+fn reduced<V: View>(source: &dyn Source, view: &OpenView, range: &KeyRange) -> Result<Answer<V>> {
+    let Some(reductions) = Reductions::of(&view.spec) else {
+        return V::Reduce::answer(source.count(view.tree, range)?, &[]);
+    };
+    let reduced = source.reduce(view.tree, range)?;
+    let value = reduced.value.unwrap_or_default();
+    V::Reduce::answer(reduced.count, &reductions.decode(&value)?)
+}
+
+/// What no rows come to.
+fn nothing<V: View>() -> Result<Answer<V>> {
+    let parts = Reductions::of(&V::spec()).map(|reductions| reductions.decode(&[])).transpose()?;
+    V::Reduce::answer(0, &parts.unwrap_or_default())
+}
+
+fn entry_of<V: View>(row: &[u8]) -> Result<ViewEntry<V>> {
+    let (key, document) = row.split_at(split(row, V::Key::ELEMENTS)?);
+    Ok(ViewEntry {
+        key: V::Key::from_elements(decode(key)?)?,
+        document: DocumentKey::<V>::from_elements(decode(document)?)?,
+    })
+}
+
+#[cold]
+fn not_ready<V: View>(spec: &ViewSpec) -> Error {
+    Error::new(
+        Code::Rebuilding,
+        format!("the view {} of {} does not hold every document yet", spec.name(), V::Collection::NAME),
+    )
+    .with_hint("Db::build_views builds what is missing, and says how far it is")
+}
+
+#[cold]
+fn lost(view: &OpenView, key: &[u8]) -> Error {
+    Error::new(
+        Code::DamagedData,
+        format!(
+            "the view {} has a row of the document {}, which is not there",
+            view.spec.name(),
+            crate::tuple::show(key)
+        ),
+    )
+}
+
+impl<V> Clone for ViewQuery<'_, V> {
+    fn clone(&self) -> Self {
+        ViewQuery { span: self.span.clone(), kind: PhantomData, ..*self }
+    }
+}
+
+impl<V: View> fmt::Debug for ViewQuery<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ViewQuery").field("view", &V::NAME).field("span", &self.span).finish_non_exhaustive()
+    }
+}
+
+/// A row of a view.
+pub struct ViewEntry<V: View> {
+    /// The view's key.
+    pub key: V::Key,
+    /// The key of the document.
+    pub document: DocumentKey<V>,
+}
+
+/// Groups and what they come to, in order.
+pub type Groups<G, A> = Vec<(G, A)>;
+
+/// Rows of a view of one state, in order.
+pub struct ViewIter<V> {
+    cursor: Option<Cursor>,
+    left: u64,
+    kind: PhantomData<fn() -> V>,
+}
+
+impl<V: View> Iterator for ViewIter<V> {
+    type Item = Result<ViewEntry<V>>;
+
+    fn next(&mut self) -> Option<Result<ViewEntry<V>>> {
+        let cursor = self.cursor.as_mut().filter(|_| self.left > 0)?;
+        self.left -= 1;
+        let row = cursor.next_key().transpose()?;
+        Some(row.and_then(entry_of::<V>))
+    }
+}

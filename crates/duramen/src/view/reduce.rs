@@ -1,0 +1,149 @@
+//! The reductions that a view can keep, as types: what each takes, and what it answers.
+//!
+//! | in `reduce = (...)` | over | answers |
+//! |---|---|---|
+//! | `Count` | rows | `u64` |
+//! | `Sum`, `Sum(field)` | integers; null counts 0 | `i128`, exact |
+//! | `Mean`, `Mean(field)` | integers; nulls left out | `Option<f64>` |
+//! | `Min`, `Min(field)` | anything that can be in a key, up to 40 bytes; nulls left out | `Option<T>` |
+//! | `Max`, `Max(field)` | the same | `Option<T>` |
+//!
+//! No reduction takes a sum of floats: its answer would depend on where pages are split. Store an integer of a smaller unit.
+
+use std::marker::PhantomData;
+
+use super::reducer::{Outcome, Part, element};
+use crate::error::Result;
+use crate::tuple::OwnedElement;
+
+/// How many rows there are.
+#[derive(Debug)]
+pub struct Count;
+
+/// The exact sum of integers.
+#[derive(Debug)]
+pub struct Sum;
+
+/// The mean of integers.
+#[derive(Debug)]
+pub struct Mean;
+
+/// The smallest value.
+#[derive(Debug)]
+pub struct Min<T>(PhantomData<T>);
+
+/// The largest value.
+#[derive(Debug)]
+pub struct Max<T>(PhantomData<T>);
+
+/// One reduction of a view. [The module](self) lists those there are.
+pub trait Reduction {
+    /// What it answers.
+    type Answer;
+
+    /// Whether the tree keeps something for it; what rows there are it counts anyway.
+    const KEPT: bool;
+
+    #[doc(hidden)]
+    #[allow(private_interfaces, reason = "nobody else implements it")]
+    fn answer(count: u64, part: Option<&Part<'_>>) -> Result<Self::Answer>;
+}
+
+impl Reduction for Count {
+    type Answer = u64;
+    const KEPT: bool = false;
+
+    #[allow(private_interfaces, reason = "nobody else implements it")]
+    fn answer(count: u64, _: Option<&Part<'_>>) -> Result<u64> {
+        Ok(count)
+    }
+}
+
+fn sum(part: Option<&Part<'_>>) -> i128 {
+    match part.map(|part| &part.outcome) {
+        Some(Outcome::Sum(sum)) => *sum,
+        _ => 0,
+    }
+}
+
+impl Reduction for Sum {
+    type Answer = i128;
+    const KEPT: bool = true;
+
+    #[allow(private_interfaces, reason = "nobody else implements it")]
+    fn answer(_: u64, part: Option<&Part<'_>>) -> Result<i128> {
+        Ok(sum(part))
+    }
+}
+
+impl Reduction for Mean {
+    type Answer = Option<f64>;
+    const KEPT: bool = true;
+
+    #[allow(private_interfaces, reason = "nobody else implements it")]
+    #[allow(clippy::cast_precision_loss, reason = "a mean is the nearest float")]
+    fn answer(_: u64, part: Option<&Part<'_>>) -> Result<Option<f64>> {
+        let seen = part.map_or(0, |part| part.seen);
+        Ok((seen > 0).then(|| sum(part) as f64 / seen as f64))
+    }
+}
+
+macro_rules! extremes {
+    ($($kind:ident),*) => {$(
+        impl<T: OwnedElement> Reduction for $kind<T> {
+            type Answer = Option<T>;
+            const KEPT: bool = true;
+
+            #[allow(private_interfaces, reason = "nobody else implements it")]
+            fn answer(_: u64, part: Option<&Part<'_>>) -> Result<Option<T>> {
+                let Some(part) = part else { return Ok(None) };
+                element(&part.outcome)?.map(T::from_element).transpose()
+            }
+        }
+    )*};
+}
+
+extremes!(Min, Max);
+
+/// The reductions of a view together: a tuple of up to eight.
+pub trait Reductions {
+    /// What they answer: a tuple, or for one alone its own answer.
+    type Answer;
+
+    #[doc(hidden)]
+    #[allow(private_interfaces, reason = "nobody else implements it")]
+    fn answer(count: u64, parts: &[Part<'_>]) -> Result<Self::Answer>;
+}
+
+impl<A: Reduction> Reductions for (A,) {
+    type Answer = A::Answer;
+
+    #[allow(private_interfaces, reason = "nobody else implements it")]
+    fn answer(count: u64, parts: &[Part<'_>]) -> Result<A::Answer> {
+        A::answer(count, parts.first())
+    }
+}
+
+macro_rules! tuples {
+    ($(($($name:ident),+);)*) => {$(
+        impl<$($name: Reduction),+> Reductions for ($($name,)+) {
+            type Answer = ($($name::Answer,)+);
+
+            #[allow(private_interfaces, reason = "nobody else implements it")]
+            fn answer(count: u64, parts: &[Part<'_>]) -> Result<Self::Answer> {
+                let mut parts = parts.iter();
+                Ok(($($name::answer(count, if $name::KEPT { parts.next() } else { None })?,)+))
+            }
+        }
+    )*};
+}
+
+tuples! {
+    (A, B);
+    (A, B, C);
+    (A, B, C, D);
+    (A, B, C, D, E);
+    (A, B, C, D, E, F);
+    (A, B, C, D, E, F, G);
+    (A, B, C, D, E, F, G, H);
+}

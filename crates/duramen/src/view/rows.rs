@@ -1,0 +1,105 @@
+//! From a stored document to its rows in a declared view.
+//!
+//! A row's key is the view's key followed by the document's, its value the kept fields one after the other, as they are
+//! stored. Rows are a function of the document: written twice, they are the same. Pure functions on bytes.
+
+use std::collections::BTreeMap;
+
+use super::spec::ViewSpec;
+use crate::compact::is_compact;
+use crate::document::Value;
+use crate::error::{Error, Result};
+use crate::msgpack::{DEPTH_MAX, Reader, Token};
+use crate::tuple::{Element, Encoder, check_length};
+
+/// The nil of a field that is not there.
+const NULL: &[u8] = &[0xc0];
+
+/// Rows by their keys.
+pub(crate) type ViewRows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// The rows of a document under `key`. `compact` names the fields of documents without names.
+///
+/// # Errors
+/// `InvalidArgument` for a field that cannot be in a key; `KeyTooLong`, naming the view.
+pub(crate) fn rows(spec: &ViewSpec, compact: &[String], key: &[u8], document: &[u8]) -> Result<ViewRows> {
+    let fields = fields(spec, compact, document)?;
+    let mut rows = ViewRows::new();
+    let (key_fields, value_fields) = fields.split_at(spec.key.len());
+    let mut elements = Vec::with_capacity(key_fields.len());
+    for field in key_fields {
+        elements.push(Value::from_stored(field.unwrap_or(NULL))?);
+    }
+    let value = value_fields.iter().flat_map(|field| field.unwrap_or(NULL)).copied().collect::<Vec<u8>>();
+    let last = elements.pop().expect("a view has a key field");
+    let Some(first) =
+        elements.iter().map(|value| element(spec, value)).collect::<Result<Option<Vec<_>>>>()?
+    else {
+        return Ok(rows);
+    };
+    let lasts = match last {
+        Value::List(items) if spec.each => items,
+        Value::Null => Vec::new(),
+        one => vec![one],
+    };
+    for last in &lasts {
+        let Some(last) = element(spec, last)? else { continue };
+        rows.insert(row_key(spec, &first, &last, key)?, value.clone());
+    }
+    Ok(rows)
+}
+
+/// The element of a key field; `None` for a null, which makes no row.
+fn element(spec: &ViewSpec, value: &Value) -> Result<Option<Element>> {
+    match value.to_element() {
+        Some(Element::Null) => Ok(None),
+        Some(element) => Ok(Some(element)),
+        None => Err(Error::invalid(format!(
+            "the view {} has a key field that holds a map, which has no order",
+            spec.name
+        ))),
+    }
+}
+
+fn row_key(spec: &ViewSpec, first: &[Element], last: &Element, key: &[u8]) -> Result<Vec<u8>> {
+    let mut row = Vec::with_capacity(key.len() + 32);
+    let mut encoder = Encoder::new(&mut row);
+    first.iter().chain([last]).try_for_each(|element| encoder.element(element))?;
+    row.extend_from_slice(key);
+    check_length(&row).map_err(|error| {
+        Error::new(error.code(), format!("the row of the view {}: {}", spec.name, error.message()))
+            .with_hint("a view's key and the document's share the length of one key: make either shorter")
+    })?;
+    Ok(row)
+}
+
+/// The bytes of the fields that the view takes: its key fields, then its values.
+fn fields<'d>(spec: &ViewSpec, compact: &[String], document: &'d [u8]) -> Result<Vec<Option<&'d [u8]>>> {
+    let wanted = || spec.key.iter().chain(&spec.values);
+    let mut found = vec![None; wanted().count()];
+    let mut reader = Reader::new(document);
+    let named = !is_compact(document);
+    let count = match reader.next()? {
+        Token::Map(count) | Token::List(count) => count,
+        _ => return Err(reader.wrong("a document was wanted")),
+    };
+    for index in 0..count {
+        let name = if named {
+            reader.name_bytes()?
+        } else {
+            compact.get(index).map_or(&[][..], |name| name.as_bytes())
+        };
+        let stored = reader.raw()?;
+        for (place, _) in wanted().enumerate().filter(|(_, field)| field.as_bytes() == name) {
+            found[place] = Some(stored);
+        }
+    }
+    Ok(found)
+}
+
+impl Value {
+    /// A value from its stored form.
+    pub(crate) fn from_stored(stored: &[u8]) -> Result<Value> {
+        Value::read(&mut Reader::new(stored), DEPTH_MAX)
+    }
+}

@@ -1,0 +1,231 @@
+//! A declared view as data, and its stored form in the catalogue entry of its collection.
+
+use crate::document::{Document, Value};
+use crate::error::{Error, Result};
+use crate::schema::NAME_BYTES_MAX;
+
+/// Most views of one collection.
+pub(crate) const VIEWS_MAX: usize = 64;
+
+/// Most reductions of one view: their widest forms still fit in a child entry together.
+pub(crate) const REDUCTIONS_MAX: usize = 8;
+
+/// What a declared view is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ViewSpec {
+    pub(crate) name: String,
+    pub(crate) key: Vec<String>,
+    pub(crate) each: bool,
+    pub(crate) values: Vec<String>,
+    pub(crate) reduce: Vec<Reduce>,
+    pub(crate) unique: bool,
+    /// Which tree holds its rows; a changed view gets a new one.
+    pub(crate) generation: u64,
+    /// Whether every document is in it.
+    pub(crate) ready: bool,
+}
+
+/// A reduction of a view, over one of its values. How many rows there are every view knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reduce {
+    /// The exact sum of integers.
+    Sum(usize),
+    /// The smallest.
+    Min(usize),
+    /// The largest.
+    Max(usize),
+}
+
+impl Reduce {
+    fn name(self) -> &'static str {
+        match self {
+            Reduce::Sum(_) => "sum",
+            Reduce::Min(_) => "min",
+            Reduce::Max(_) => "max",
+        }
+    }
+
+    /// Which of the view's values it is over.
+    #[must_use]
+    pub fn value(self) -> usize {
+        match self {
+            Reduce::Sum(value) | Reduce::Min(value) | Reduce::Max(value) => value,
+        }
+    }
+
+    fn from_name(name: &str, value: usize) -> Option<Reduce> {
+        [Reduce::Sum(value), Reduce::Min(value), Reduce::Max(value)]
+            .into_iter()
+            .find(|kind| kind.name() == name)
+    }
+}
+
+impl ViewSpec {
+    /// A view of this name, ordered by these fields.
+    #[must_use]
+    pub fn new<T: Into<String>>(name: impl Into<String>, key: impl IntoIterator<Item = T>) -> ViewSpec {
+        ViewSpec {
+            name: name.into(),
+            key: key.into_iter().map(Into::into).collect(),
+            each: false,
+            values: Vec::new(),
+            reduce: Vec::new(),
+            unique: false,
+            generation: 0,
+            ready: false,
+        }
+    }
+
+    /// The last key field is a list: a row for each of its items.
+    #[must_use]
+    pub fn each(mut self) -> ViewSpec {
+        self.each = true;
+        self
+    }
+
+    /// The fields that are kept beside the key.
+    #[must_use]
+    pub fn values<T: Into<String>>(mut self, fields: impl IntoIterator<Item = T>) -> ViewSpec {
+        self.values = fields.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The reductions over them.
+    #[must_use]
+    pub fn reduce(mut self, reduce: impl IntoIterator<Item = Reduce>) -> ViewSpec {
+        self.reduce = reduce.into_iter().collect();
+        self
+    }
+
+    /// No two documents may have the same key.
+    #[must_use]
+    pub fn unique(mut self) -> ViewSpec {
+        self.unique = true;
+        self
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The fields that make its key.
+    #[must_use]
+    pub fn key_fields(&self) -> &[String] {
+        &self.key
+    }
+
+    /// Whether every document is in it: until then it is being built, and cannot be asked.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Whether two say the same, wherever their rows lie.
+    pub(crate) fn same_terms(&self, other: &ViewSpec) -> bool {
+        let of = |spec: &ViewSpec| ViewSpec { generation: 0, ready: false, ..spec.clone() };
+        of(self) == of(other)
+    }
+
+    /// Whether two have their rows in the same tree.
+    pub(crate) fn same_rows(&self, other: &ViewSpec) -> bool {
+        (&self.name, self.generation) == (&other.name, other.generation)
+    }
+
+    /// The tree of its rows.
+    pub(crate) fn tree_name(&self, collection: &str) -> String {
+        // Names have no control characters: the parts cannot run into each other.
+        format!("duramen/view/{collection}\u{1}{}\u{1}{}", self.name, self.generation)
+    }
+
+    /// Whether it can be a view.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, saying what is missing or in the way.
+    pub(crate) fn validate(&self) -> Result<()> {
+        let wrong = |what: &str| Err(Error::invalid(format!("the view {:?} {what}", self.name)));
+        if self.name.is_empty() || self.name.len() > NAME_BYTES_MAX || self.name.chars().any(char::is_control)
+        {
+            return wrong("needs a name of 1 to 255 bytes without control characters");
+        }
+        if self.key.is_empty() || self.key.len() > 8 {
+            return wrong("needs one to eight key fields");
+        }
+        if self.reduce.len() > REDUCTIONS_MAX {
+            return wrong(&format!(
+                "has {} reductions, and a view can have {REDUCTIONS_MAX}",
+                self.reduce.len()
+            ));
+        }
+        if self.reduce.iter().any(|reduce| reduce.value() >= self.values.len()) {
+            return wrong("has a reduction over a value that it does not keep");
+        }
+        Ok(())
+    }
+
+    /// Its stored form.
+    pub(crate) fn to_value(&self) -> Value {
+        let texts = |names: &[String]| Value::List(names.iter().map(|name| name.as_str().into()).collect());
+        let reduce = self
+            .reduce
+            .iter()
+            .map(|reduce| Value::List(vec![reduce.name().into(), Value::from(reduce.value() as u64)]));
+        Value::Map(
+            Document::new()
+                .with("name", self.name.as_str())
+                .with("key", texts(&self.key))
+                .with("each", self.each)
+                .with("values", texts(&self.values))
+                .with("reduce", Value::List(reduce.collect()))
+                .with("unique", self.unique)
+                .with("generation", self.generation)
+                .with("ready", self.ready),
+        )
+    }
+
+    /// A view from its stored form; `None` for something else.
+    pub(crate) fn from_value(value: &Value) -> Option<ViewSpec> {
+        let Value::Map(document) = value else { return None };
+        let flag = |name| match document.get(name) {
+            Some(Value::Bool(flag)) => Some(*flag),
+            _ => None,
+        };
+        let texts = |name| match document.get(name) {
+            Some(Value::List(values)) => values.iter().map(text).collect::<Option<Vec<String>>>(),
+            _ => None,
+        };
+        let Some(Value::List(reduce)) = document.get("reduce") else { return None };
+        let spec = ViewSpec {
+            name: text(document.get("name")?)?,
+            key: texts("key")?,
+            each: flag("each")?,
+            values: texts("values")?,
+            reduce: reduce.iter().map(reduce_from).collect::<Option<_>>()?,
+            unique: flag("unique")?,
+            generation: integer(document.get("generation")?)?,
+            ready: flag("ready")?,
+        };
+        spec.validate().is_ok().then_some(spec)
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::Text(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+fn integer(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        _ => None,
+    }
+}
+
+fn reduce_from(value: &Value) -> Option<Reduce> {
+    let Value::List(parts) = value else { return None };
+    let [name, value] = parts.as_slice() else { return None };
+    Reduce::from_name(&text(name)?, usize::try_from(integer(value)?).ok()?)
+}

@@ -1,0 +1,142 @@
+//! Assigned ids: given once, in order, and not twice after a restart.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::thread;
+
+use duramen::prelude::*;
+use duramen::{Disk, MemDisk};
+
+#[derive(Debug, PartialEq, Serialize, Deserialize, Collection)]
+struct Ticket {
+    #[key(assigned)]
+    id: u64,
+    text: String,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize, Collection)]
+struct Invoice {
+    #[key(sequential)]
+    number: u32,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize, Collection)]
+struct Wide {
+    #[key(sequential)]
+    number: u64,
+}
+
+fn ticket(text: &str) -> Ticket {
+    Ticket { id: 0, text: text.to_owned() }
+}
+
+#[test]
+fn ids_begin_at_one_and_rise() {
+    let db = Db::in_memory().unwrap();
+    assert_eq!(db.push(ticket("a")).unwrap().id, 1);
+    assert_eq!(db.push(ticket("b")).unwrap().id, 2);
+    let pushed = db.transact(|tx| Ok((tx.push(ticket("c"))?, tx.push(ticket("d"))?))).unwrap();
+    assert_eq!((pushed.0.id, pushed.1.id), (3, 4));
+    assert_eq!(db.get::<Ticket>(2).unwrap(), Some(Ticket { id: 2, text: "b".to_owned() }));
+}
+
+// An id in somebody's letter must not come to mean another document.
+#[test]
+fn an_id_is_not_given_again_after_a_restart() {
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(7));
+    let open = || Db::options().open_on(Arc::clone(&disk), "/db").unwrap();
+    let mut given = BTreeSet::new();
+    for _ in 0..3 {
+        let db = open();
+        for _ in 0..5 {
+            let id = db.push(ticket("x")).unwrap().id;
+            assert!(given.insert(id), "{id} was given twice");
+            db.delete::<Ticket>(id).unwrap();
+        }
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn an_id_that_somebody_took_by_hand_is_left_out() {
+    let db = Db::in_memory().unwrap();
+    assert_eq!(db.push(ticket("a")).unwrap().id, 1);
+    for id in [2, 3, 50] {
+        db.put(&Ticket { id, text: "by hand".to_owned() }).unwrap();
+    }
+    assert_eq!(db.push(ticket("b")).unwrap().id, 51);
+    assert_eq!(db.get::<Ticket>(2).unwrap().unwrap().text, "by hand");
+}
+
+// Many writers push at once: nobody's id is another's, and nothing is lost.
+#[test]
+fn writers_that_push_at_once_get_ids_of_their_own() {
+    let db = Db::in_memory().unwrap();
+    let pushed: Vec<u64> = thread::scope(|scope| {
+        let push = || (0..200).map(|_| db.push(ticket("x")).unwrap().id).collect::<Vec<_>>();
+        let writers: Vec<_> = (0..4).map(|_| scope.spawn(push)).collect();
+        writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect()
+    });
+    assert_eq!(pushed.iter().collect::<BTreeSet<_>>().len(), 800);
+    assert_eq!(db.collection::<Ticket>().count().unwrap(), 800);
+}
+
+#[test]
+fn sequential_numbers_have_no_gaps() {
+    let db = Db::in_memory().unwrap();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..25).for_each(|_| assert!(db.push(Invoice { number: 0 }).unwrap().number > 0)));
+        }
+    });
+    let failed = db.transact(|tx| {
+        tx.push(Invoice { number: 0 })?;
+        Err::<(), _>(Error::invalid("changed my mind"))
+    });
+    assert!(failed.is_err());
+    let numbers: Vec<u32> = db.collection::<Invoice>().keys().unwrap().collect::<Result<_>>().unwrap();
+    assert_eq!(numbers, (1..=100).collect::<Vec<_>>());
+}
+
+#[test]
+fn ids_run_out_with_an_error() {
+    let db = Db::in_memory().unwrap();
+    db.put(&Invoice { number: u32::MAX }).unwrap();
+    let error = db.push(Invoice { number: 0 }).unwrap_err();
+    assert!(error.message().contains("the ids of invoice have run out"), "{error}");
+    assert_eq!(db.get::<Invoice>(u32::MAX).unwrap(), Some(Invoice { number: u32::MAX }));
+    db.put(&Wide { number: u64::MAX }).unwrap();
+    let error = db.push(Wide { number: 0 }).unwrap_err();
+    assert!(error.message().contains("the ids of wide have run out"), "{error}");
+    db.put(&Ticket { id: u64::MAX, text: String::new() }).unwrap();
+    let error = db.push(ticket("x")).unwrap_err();
+    assert!(error.message().contains("the ids of ticket have run out"), "{error}");
+}
+
+// What a commit tells others to do happens once, and not for a transaction that never was.
+#[test]
+fn after_commit_is_called_once_and_only_after_a_commit() {
+    let db = Db::in_memory().unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let mut runs = 0;
+    db.transact(|tx| {
+        runs += 1;
+        let (sender, run) = (sender.clone(), runs);
+        tx.after_commit(move || sender.send(run).unwrap());
+        // Somebody gets in between the first time.
+        let count = tx.collection::<Ticket>().count()?;
+        if run == 1 {
+            db.push(ticket("in between"))?;
+        }
+        tx.put(&Ticket { id: 1000 + count, text: "x".to_owned() })
+    })
+    .unwrap();
+    assert_eq!(runs, 2);
+    let failed = db.write(|tx| {
+        let sender = sender.clone();
+        tx.after_commit(move || sender.send(0).unwrap());
+        Err(Error::invalid("changed my mind"))
+    });
+    assert!(failed.is_err());
+    assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [2]);
+}

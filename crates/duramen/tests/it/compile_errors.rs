@@ -1,0 +1,21 @@
+//! The words of compile errors, for the likeliest mistakes.
+//!
+//! They are the compiler's in part, so they are compared where the compiler is the one they were taken with. To take them anew:
+//! `TRYBUILD=overwrite cargo test -p duramen compile_errors`, read every one, and change the version below.
+
+use std::process::Command;
+
+/// Whose words they are.
+const COMPILER: &str = "rustc 1.95.0";
+
+#[test]
+fn likely_mistakes_are_explained() {
+    let found = Command::new("rustc").arg("--version").output().unwrap().stdout;
+    let found = String::from_utf8_lossy(&found);
+    if !found.starts_with(COMPILER) {
+        println!("skipped: the words are those of {COMPILER}, and this is {found}");
+        return;
+    }
+    let cases = trybuild::TestCases::new();
+    cases.compile_fail("tests/ui/*.rs");
+}

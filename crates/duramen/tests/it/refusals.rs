@@ -1,0 +1,255 @@
+//! What a failed write leaves behind: nothing, whatever the closure makes of its error. And what cannot be stored is refused
+//! before it is.
+
+use std::collections::{BTreeMap, HashMap};
+
+use duramen::prelude::*;
+use duramen::{Code, ReplaceError};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "users", view(ByEmail, key = email, unique), view(Longest, key = id, reduce = Max(name)))]
+struct User {
+    #[key]
+    id: u64,
+    email: String,
+    name: String,
+}
+
+fn user(id: u64, email: &str, name: &str) -> User {
+    User { id, email: email.to_owned(), name: name.to_owned() }
+}
+
+fn clean(db: &Db) {
+    let report = db.check_documents().unwrap();
+    assert!(report.is_clean(), "{report:?}");
+    assert!(db.check().unwrap().is_clean());
+}
+
+// A closure that swallows the error of a put must not commit half of it: the old row gone, the new one not there.
+#[test]
+fn a_swallowed_error_leaves_no_half_write() {
+    let db = Db::in_memory().unwrap();
+    db.put(&user(1, "a", "one")).unwrap();
+    db.put(&user(2, "b", "two")).unwrap();
+    // Refused before anything was written: the transaction goes on.
+    db.transact(|tx| {
+        assert_eq!(tx.put(&user(1, "b", "one")).unwrap_err().code(), Code::UniqueViolation);
+        tx.put(&user(3, "c", "three"))
+    })
+    .unwrap();
+    clean(&db);
+    assert_eq!(db.put(&user(4, "a", "four")).unwrap_err().code(), Code::UniqueViolation);
+    // Refused by the reducer, after rows were written: the transaction cannot commit any more.
+    let long = "n".repeat(50);
+    let swallowed = db.transact(|tx| {
+        drop(tx.put(&user(1, "z", &long)));
+        Ok(())
+    });
+    let error = swallowed.unwrap_err();
+    assert!(error.message().contains("the view longest"), "{error}");
+    assert_eq!(db.get::<User>(1).unwrap(), Some(user(1, "a", "one")));
+    clean(&db);
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "notes")]
+struct Note {
+    #[key]
+    id: u64,
+    text: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "notes", view(ByText, key = text))]
+struct Viewed {
+    #[key]
+    id: u64,
+    text: String,
+}
+
+// A view that came later and cannot take a document must not lock it in.
+#[test]
+fn a_document_that_a_view_cannot_take_can_still_be_changed_and_deleted() {
+    let db = Db::in_memory().unwrap();
+    for id in [1, 2] {
+        db.put(&Note { id, text: "x".repeat(2_000) }).unwrap();
+    }
+    let error = db.build_views::<Viewed>(|_| Ok(())).unwrap_err();
+    assert_eq!(error.code(), Code::KeyTooLong);
+    assert!(error.message().contains("the document 1 of notes"), "{error}");
+    db.put(&Viewed { id: 1, text: "short".into() }).unwrap();
+    assert!(db.delete::<Note>(2).unwrap());
+    db.build_views::<Viewed>(|_| Ok(())).unwrap();
+    assert_eq!(db.view::<ByText>().key("short").count().unwrap(), 1);
+    clean(&db);
+}
+
+#[test]
+fn a_view_that_was_dropped_is_gone_and_comes_back_with_its_type() {
+    let db = Db::in_memory().unwrap();
+    db.put(&user(1, "a", "one")).unwrap();
+    assert!(db.transact(|tx| tx.drop_view("users", "by_email")).unwrap());
+    assert!(!db.transact(|tx| tx.drop_view("users", "by_email")).unwrap());
+    assert_eq!(db.view::<ByEmail>().count().unwrap_err().code(), Code::Rebuilding);
+    db.build_views::<User>(|_| Ok(())).unwrap();
+    assert_eq!(db.view::<ByEmail>().key("a").count().unwrap(), 1);
+    clean(&db);
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "rooms", compact)]
+struct Compact {
+    #[key]
+    id: u64,
+    width: u32,
+    height: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "rooms")]
+struct Reordered {
+    #[key]
+    id: u64,
+    height: u32,
+    width: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "rooms")]
+struct Named {
+    #[key]
+    id: u64,
+    width: u32,
+    height: u32,
+    #[serde(default)]
+    color: String,
+}
+
+// Compact documents are told apart by places: a type with other places must not read one field for another.
+#[test]
+fn compact_documents_are_not_read_in_another_order() {
+    let db = Db::in_memory().unwrap();
+    db.put(&Compact { id: 1, width: 10, height: 20 }).unwrap();
+    let error = db.get::<Reordered>(1).unwrap_err();
+    assert!(error.message().contains("(id, width, height) in this order"), "{error}");
+    let named = Named { id: 1, width: 10, height: 20, color: String::new() };
+    assert_eq!(db.get::<Named>(1).unwrap(), Some(named));
+    db.put(&Named { id: 2, width: 1, height: 2, color: "red".into() }).unwrap();
+    assert_eq!(db.get::<Compact>(2).unwrap(), Some(Compact { id: 2, width: 1, height: 2 }));
+    clean(&db);
+}
+
+/// Every form that serde writes and tools have to show.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+struct Forms {
+    #[key]
+    id: u64,
+    float: f32,
+    letter: char,
+    wide: Option<u64>,
+    by_number: BTreeMap<u32, String>,
+    kind: Kind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sometimes: Option<String>,
+    #[serde(flatten)]
+    rest: Rest,
+    bytes: Vec<u8>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+enum Kind {
+    Plain,
+    Sized { size: u8 },
+    Pair(i8, i8),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Rest {
+    at: Time,
+    unit: (),
+}
+
+#[test]
+fn every_form_comes_back_and_tools_can_show_it() {
+    let db = Db::in_memory().unwrap();
+    let kinds = [Kind::Plain, Kind::Sized { size: 3 }, Kind::Pair(-1, 1)];
+    for (id, kind) in (0..).zip(kinds) {
+        let forms = Forms {
+            id,
+            float: 0.1,
+            letter: 'ø',
+            wide: (id > 0).then_some(u64::MAX),
+            by_number: BTreeMap::from([(7, "seven".to_owned())]),
+            kind,
+            sometimes: (id == 1).then(|| "yes".to_owned()),
+            rest: Rest { at: Time::parse("2026-11-21T10:00:00.5Z").unwrap(), unit: () },
+            bytes: vec![1, 2],
+        };
+        db.put(&forms).unwrap();
+        assert_eq!(db.get::<Forms>(id).unwrap(), Some(forms));
+        let shown = db.documents("forms").get(id).unwrap().unwrap();
+        assert!(shown.to_json().unwrap().contains(r#""by_number":{"7":"seven"}"#), "{shown}");
+    }
+    clean(&db);
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+struct Unshowable {
+    #[key]
+    id: u64,
+    by_pair: HashMap<(u8, u8), u8>,
+}
+
+// A document that tools cannot show would stop them at every scan: it is refused when it is written.
+#[test]
+fn what_tools_cannot_show_is_refused() {
+    let db = Db::in_memory().unwrap();
+    let error = db.put(&Unshowable { id: 1, by_pair: HashMap::from([((1, 2), 3)]) }).unwrap_err();
+    assert!(error.message().contains("a key that cannot be shown as a name"), "{error}");
+    assert_eq!(
+        db.put(&Unshowable { id: 1, by_pair: HashMap::new() }).map(|_| ()).err().map(|e| e.code()),
+        None
+    );
+}
+
+// An error type of the program's own must not keep the engine from running a transaction again.
+#[test]
+fn an_error_of_ones_own_does_not_hide_one_that_running_again_mends() {
+    let db = Db::options().memory_bytes(8 << 20).in_memory().unwrap();
+    let large = |id: u64| Note { id, text: "x".repeat(1 << 20) };
+    let mut runs = 0;
+    let held = db.snapshot().unwrap();
+    let replaced: std::result::Result<(), ReplaceError<Note>> = db.try_transact(|tx| {
+        runs += 1;
+        (0..2).try_for_each(|id| tx.put(&large(id)))?;
+        Ok(())
+    });
+    drop(held);
+    replaced.unwrap();
+    assert!(runs >= 1);
+    assert_eq!(db.collection::<Note>().count().unwrap(), 2);
+}
+
+mod rival {
+    use duramen::prelude::*;
+
+    /// Another type with a view of the same name.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+    #[collection(name = "notes", view(ByText, key = (text, id)))]
+    pub(super) struct Rival {
+        #[key]
+        id: u64,
+        text: String,
+    }
+}
+
+// Two types that declare a view of one name with other terms: the newer is built, and the older is told that it is not ready.
+#[test]
+fn of_two_views_with_one_name_the_newer_answers() {
+    let db = Db::in_memory().unwrap();
+    db.put(&Viewed { id: 1, text: "a".into() }).unwrap();
+    db.build_views::<rival::Rival>(|_| Ok(())).unwrap();
+    assert_eq!(db.view::<rival::ByText>().prefix("a").count().unwrap(), 1);
+    assert_eq!(db.view::<ByText>().count().unwrap_err().code(), Code::Rebuilding);
+    clean(&db);
+}

@@ -1,0 +1,10 @@
+use duramen::prelude::*;
+
+#[derive(Serialize, Deserialize, Collection)]
+struct Order<'a> {
+    #[key]
+    id: u64,
+    city: &'a str,
+}
+
+fn main() {}

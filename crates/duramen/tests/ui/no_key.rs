@@ -1,0 +1,8 @@
+use duramen::prelude::*;
+
+#[derive(Serialize, Deserialize, Collection)]
+struct Order {
+    id: u64,
+}
+
+fn main() {}

@@ -1,0 +1,9 @@
+use duramen::prelude::*;
+
+#[derive(Collection)]
+struct Order {
+    #[key]
+    id: u64,
+}
+
+fn main() {}

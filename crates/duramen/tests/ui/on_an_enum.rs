@@ -1,0 +1,9 @@
+use duramen::prelude::*;
+
+#[derive(Serialize, Deserialize, Collection)]
+enum Shape {
+    Circle { radius: u32 },
+    Square { side: u32 },
+}
+
+fn main() {}
