@@ -159,11 +159,16 @@ fn one(
     let name = names::snake_case(&ident.to_string());
     let keys = view.key.iter().map(|name| field(fields, name)).collect::<Result<Vec<_>>>()?;
     let key_names = keys.iter().map(|field| &field.written);
-    let key_type = key_type(view, &keys);
-    let Reduced { values, kept, kinds } = reduced(view, fields, duramen)?;
+    let key_type = key_type(view, &keys, duramen);
+    let Reduced { values, kept, kinds, summed } = reduced(view, fields, duramen)?;
     let each = view.each.then(|| quote!(.each()));
     let unique = view.unique.then(|| quote!(.unique()));
     Ok(quote! {
+        const _: fn() = || {
+            fn is_summed<T: #duramen::view::reduce::Summed>() {}
+            #(is_summed::<#summed>();)*
+        };
+
         impl #duramen::View for #ident {
             type Collection = #collection;
             type Key = #key_type;
@@ -182,7 +187,7 @@ fn one(
 }
 
 /// The Rust type of a view's key. A field that may be null has a row only when it is not.
-fn key_type(view: &ViewAttribute, keys: &[&Field<'_>]) -> TokenStream {
+fn key_type(view: &ViewAttribute, keys: &[&Field<'_>], duramen: &TokenStream) -> TokenStream {
     let last = keys.len() - 1;
     let kinds: Vec<TokenStream> = keys
         .iter()
@@ -190,7 +195,7 @@ fn key_type(view: &ViewAttribute, keys: &[&Field<'_>]) -> TokenStream {
         .map(|(index, field)| {
             let kind = field.not_null();
             if view.each && index == last {
-                quote!(<#kind as ::core::iter::IntoIterator>::Item)
+                quote!(<#kind as #duramen::view::reduce::Each>::Item)
             } else {
                 quote!(#kind)
             }
@@ -207,6 +212,8 @@ struct Reduced {
     values: Vec<String>,
     kept: Vec<TokenStream>,
     kinds: Vec<TokenStream>,
+    /// Types of the fields that are summed.
+    summed: Vec<TokenStream>,
 }
 
 fn reduced(view: &ViewAttribute, fields: &[Field<'_>], duramen: &TokenStream) -> Result<Reduced> {
@@ -216,7 +223,7 @@ fn reduced(view: &ViewAttribute, fields: &[Field<'_>], duramen: &TokenStream) ->
             "a view has at most 8 reductions: make another view",
         ));
     }
-    let mut all = Reduced { values: Vec::new(), kept: Vec::new(), kinds: Vec::new() };
+    let mut all = Reduced { values: Vec::new(), kept: Vec::new(), kinds: Vec::new(), summed: Vec::new() };
     let reduce = quote!(#duramen::view::reduce);
     for reduction in &view.reduce {
         let kind = &reduction.kind;
@@ -239,6 +246,9 @@ fn reduced(view: &ViewAttribute, fields: &[Field<'_>], duramen: &TokenStream) ->
         let stored = if kind == "Mean" { format_ident!("Sum") } else { kind.clone() };
         all.kept.push(quote!(#duramen::view::Reduce::#stored(#index)));
         let takes_type = kind == "Min" || kind == "Max";
+        if !takes_type {
+            all.summed.push(quote!(#not_null));
+        }
         all.kinds.push(if takes_type { quote!(#reduce::#kind<#not_null>) } else { quote!(#reduce::#kind) });
     }
     if all.kinds.is_empty() {

@@ -10,6 +10,7 @@
 //!
 //! No reduction takes a sum of floats: its answer would depend on where pages are split. Store an integer of a smaller unit.
 
+use std::collections::{BTreeSet, HashSet};
 use std::marker::PhantomData;
 
 use super::reducer::{Outcome, Part, element};
@@ -35,6 +36,42 @@ pub struct Min<T>(PhantomData<T>);
 /// The largest value.
 #[derive(Debug)]
 pub struct Max<T>(PhantomData<T>);
+
+/// A field that can be summed exactly. For `#[derive(Collection)]`.
+#[diagnostic::on_unimplemented(
+    message = "a view cannot sum `{Self}`",
+    note = "integers of up to 64 bits are summed exactly; a sum of floats would depend on where pages are split: store an \
+            integer of a smaller unit"
+)]
+pub trait Summed {}
+
+/// A field with a row for each of its items. For `#[derive(Collection)]`.
+#[diagnostic::on_unimplemented(
+    message = "a view cannot have a row for each item of `{Self}`",
+    note = "`each` takes a Vec, a BTreeSet or a HashSet as the last key field"
+)]
+pub trait Each {
+    /// What it holds.
+    type Item;
+}
+
+macro_rules! summed {
+    ($($kind:ty),*) => {$( impl Summed for $kind {} )*};
+}
+
+summed!(i8, i16, i32, i64, isize, u8, u16, u32, u64, usize);
+
+impl<T> Each for Vec<T> {
+    type Item = T;
+}
+
+impl<T> Each for BTreeSet<T> {
+    type Item = T;
+}
+
+impl<T, S> Each for HashSet<T, S> {
+    type Item = T;
+}
 
 /// One reduction of a view. [The module](self) lists those there are.
 pub trait Reduction {
