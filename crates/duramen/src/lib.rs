@@ -98,6 +98,7 @@ mod reads;
 mod revision;
 mod rows;
 pub mod schema;
+mod selection;
 mod snapshot;
 mod span;
 pub mod sums;

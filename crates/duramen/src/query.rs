@@ -9,12 +9,11 @@ use std::marker::PhantomData;
 use crate::catalogue::Entry;
 use crate::codec;
 use crate::collection::Collection;
-use crate::db::Db;
-use crate::engine::{Cursor, Direction, KeyRange, Source};
+use crate::engine::{KeyRange, Source};
 use crate::error::Result;
 use crate::page::{Page, PageToken};
 use crate::range::IntoSpan;
-use crate::reads::sealed::Readable;
+use crate::selection::{Of, Selected, Selection};
 use crate::span::Span;
 use crate::tuple::{KeyFor, OwnedKey, PrefixFor, decode, encode, successor};
 use crate::typed::Asked;
@@ -44,66 +43,42 @@ use crate::typed::Asked;
 /// Every answer fails with `KeyTooLong` if a bound was too long, with `InvalidArgument` if the collection in the
 /// database does not fit the type or a document does not read as it, and with what reading the disk said.
 pub struct Query<'s, C> {
-    of: Of<'s>,
-    span: Result<Span>,
-    direction: Direction,
-    limit: u64,
+    selection: Selection<'s>,
     kind: PhantomData<fn() -> C>,
-}
-
-/// What is asked.
-#[derive(Clone, Copy)]
-pub(crate) enum Of<'s> {
-    Db(&'s Db),
-    State(&'s dyn Readable),
-}
-
-impl Of<'_> {
-    /// Calls `ask` with a state: the one there is, or the newest.
-    pub(crate) fn ask<T>(self, ask: impl FnOnce(&dyn Readable) -> Result<T>) -> Result<T> {
-        match self {
-            Of::Db(db) => ask(&db.snapshot()?),
-            Of::State(state) => ask(state),
-        }
-    }
 }
 
 impl<'s, C: Collection> Query<'s, C> {
     pub(crate) fn new(of: Of<'s>) -> Self {
-        Query { of, span: Ok(Span::all()), direction: Direction::Forward, limit: u64::MAX, kind: PhantomData }
+        Query::of(Selection::of(of))
+    }
+
+    fn of(selection: Selection<'s>) -> Self {
+        Query { selection, kind: PhantomData }
     }
 
     /// Of these documents, those with keys in this range. Bounds may be beginnings of keys.
     #[must_use]
     pub fn range(&self, range: impl IntoSpan<C::Key>) -> Self {
-        self.within(range.into_span())
+        Query::of(self.selection.within(range.into_span()))
     }
 
     /// Of these documents, those whose keys begin with these elements. They match as a whole: `"U"` is no beginning of
     /// `"UA"`.
     #[must_use]
     pub fn prefix(&self, key: impl PrefixFor<C::Key>) -> Self {
-        self.within(Span::prefix(key))
-    }
-
-    fn within(&self, span: Result<Span>) -> Self {
-        Query { span: span.and_then(|span| Ok(self.span.clone()?.and(span))), ..self.clone() }
+        Query::of(self.selection.within(Span::prefix(key)))
     }
 
     /// From the last to the first.
     #[must_use]
     pub fn reverse(&self) -> Self {
-        let direction = match self.direction {
-            Direction::Forward => Direction::Reverse,
-            Direction::Reverse => Direction::Forward,
-        };
-        Query { direction, ..self.clone() }
+        Query::of(self.selection.reversed())
     }
 
     /// At most so many.
     #[must_use]
     pub fn limit(&self, at_most: u64) -> Self {
-        Query { limit: self.limit.min(at_most), ..self.clone() }
+        Query::of(self.selection.limited(at_most))
     }
 
     /// The documents, in order, of one state. It is read as the iterator goes on, and never held in memory as a whole.
@@ -111,7 +86,7 @@ impl<'s, C: Collection> Query<'s, C> {
     /// # Errors
     /// As [`Query`].
     pub fn iter(&self) -> Result<TypedIter<C>> {
-        Ok(TypedIter { found: self.found(self.span.clone()?.into_bytes())?, kind: PhantomData })
+        Ok(TypedIter { found: self.found(self.selection.range()?)?, kind: PhantomData })
     }
 
     /// The keys, in order, without decoding documents.
@@ -119,7 +94,7 @@ impl<'s, C: Collection> Query<'s, C> {
     /// # Errors
     /// As [`Query`].
     pub fn keys(&self) -> Result<KeyIter<C>> {
-        Ok(KeyIter { found: self.found(self.span.clone()?.into_bytes())?, kind: PhantomData })
+        Ok(KeyIter { found: self.found(self.selection.range()?)?, kind: PhantomData })
     }
 
     /// All documents at once.
@@ -143,9 +118,7 @@ impl<'s, C: Collection> Query<'s, C> {
     /// # Errors
     /// As [`Query`].
     pub fn count(&self) -> Result<u64> {
-        let range = self.span.clone()?.into_bytes();
-        let counted = self.in_tree(|source, entry| source.count(entry.tree, &range))?;
-        Ok(counted.unwrap_or(0).min(self.limit))
+        Ok(self.in_tree(|source, entry| self.selection.count(source, entry.tree))?.unwrap_or(0))
     }
 
     /// The document that has `index` others of this query before it, in O(log n).
@@ -153,21 +126,7 @@ impl<'s, C: Collection> Query<'s, C> {
     /// # Errors
     /// As [`Query`].
     pub fn nth(&self, index: u64) -> Result<Option<C>> {
-        if index >= self.limit {
-            return Ok(None);
-        }
-        let range = self.span.clone()?.into_bytes();
-        let found = self.in_tree(|source, entry| {
-            let (before, inside) = (source.rank(entry.tree, &range.from)?, source.count(entry.tree, &range)?);
-            if index >= inside {
-                return Ok(None);
-            }
-            let index = match self.direction {
-                Direction::Forward => before + index,
-                Direction::Reverse => before + inside - 1 - index,
-            };
-            source.nth(entry.tree, index)
-        })?;
+        let found = self.in_tree(|source, entry| self.selection.nth(source, entry.tree, index))?;
         found.flatten().map(|(key, stored)| codec::from_bytes(&key, &stored)).transpose()
     }
 
@@ -177,16 +136,8 @@ impl<'s, C: Collection> Query<'s, C> {
     /// As [`Query`].
     pub fn rank(&self, key: impl KeyFor<C::Key>) -> Result<u64> {
         let key = encode(&key)?;
-        let KeyRange { from, to } = self.span.clone()?.into_bytes();
-        let before = match self.direction {
-            Direction::Forward => {
-                let end = to.filter(|to| *to < key).unwrap_or(key);
-                KeyRange { from, to: Some(end) }
-            }
-            Direction::Reverse => KeyRange { from: from.max(successor(&key)), to },
-        };
-        let counted = self.in_tree(|source, entry| source.count(entry.tree, &before))?;
-        Ok(counted.unwrap_or(0).min(self.limit))
+        let end = successor(&key);
+        Ok(self.in_tree(|source, entry| self.selection.rank(source, entry.tree, key, end))?.unwrap_or(0))
     }
 
     /// A page of so many documents, at least one: the first, or the one that goes on where another ended. A limit is for each
@@ -208,16 +159,10 @@ impl<'s, C: Collection> Query<'s, C> {
     /// # Errors
     /// As [`Query`].
     pub fn page(&self, size: usize, after: Option<&PageToken>) -> Result<Page<C>> {
-        let mut range = self.span.clone()?.into_bytes();
-        if let Some(after) = after {
-            match self.direction {
-                Direction::Forward => range.from = range.from.max(successor(after.key())),
-                Direction::Reverse => {
-                    let end = range.to.filter(|to| to.as_slice() < after.key());
-                    range.to = Some(end.unwrap_or_else(|| after.key().to_vec()));
-                }
-            }
-        }
+        let range = match after {
+            Some(after) => self.selection.range_after(after.key())?,
+            None => self.selection.range()?,
+        };
         let size = size.max(1);
         let mut found = self.found(range)?;
         let mut items = Vec::with_capacity(size.min(1024));
@@ -233,15 +178,14 @@ impl<'s, C: Collection> Query<'s, C> {
         Ok(Page { items, next: last.filter(|_| more) })
     }
 
-    fn found(&self, range: KeyRange) -> Result<Found> {
-        let direction = self.direction;
-        let cursor = self.in_tree(|source, entry| source.cursor(entry.tree, range, direction))?;
-        Ok(Found { cursor, left: self.limit })
+    fn found(&self, range: KeyRange) -> Result<Selected> {
+        let found = self.in_tree(|source, entry| self.selection.rows(source, entry.tree, range))?;
+        Ok(found.unwrap_or_default())
     }
 
     /// Asks the collection's tree; `None` if it is not there yet.
     fn in_tree<T>(&self, ask: impl FnOnce(&dyn Source, &Entry) -> Result<T>) -> Result<Option<T>> {
-        self.of.ask(|state| {
+        self.selection.ask(|state| {
             let entry = state.fitting(Asked::of::<C>())?;
             entry.map(|entry| ask(state.source(), &entry)).transpose()
         })
@@ -250,7 +194,7 @@ impl<'s, C: Collection> Query<'s, C> {
 
 impl<C> Clone for Query<'_, C> {
     fn clone(&self) -> Self {
-        Query { span: self.span.clone(), kind: PhantomData, ..*self }
+        Query { selection: self.selection.clone(), kind: PhantomData }
     }
 }
 
@@ -258,34 +202,14 @@ impl<C: Collection> fmt::Debug for Query<'_, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Query")
             .field("collection", &C::NAME)
-            .field("span", &self.span)
+            .field("range", &self.selection.range())
             .finish_non_exhaustive()
-    }
-}
-
-/// Entries on their way to being documents or keys.
-struct Found {
-    cursor: Option<Cursor>,
-    left: u64,
-}
-
-impl Found {
-    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        let Some(cursor) = self.cursor.as_mut().filter(|_| self.left > 0) else { return Ok(None) };
-        self.left -= 1;
-        cursor.next()
-    }
-
-    fn next_key(&mut self) -> Result<Option<&[u8]>> {
-        let Some(cursor) = self.cursor.as_mut().filter(|_| self.left > 0) else { return Ok(None) };
-        self.left -= 1;
-        cursor.next_key()
     }
 }
 
 /// Typed documents of one state, in order.
 pub struct TypedIter<C> {
-    found: Found,
+    found: Selected,
     kind: PhantomData<fn() -> C>,
 }
 
@@ -300,7 +224,7 @@ impl<C: Collection> Iterator for TypedIter<C> {
 
 /// Keys of a typed collection, in order.
 pub struct KeyIter<C> {
-    found: Found,
+    found: Selected,
     kind: PhantomData<fn() -> C>,
 }
 

@@ -5,10 +5,11 @@ use duramen_engine::Receipt;
 use crate::collection::{AssignedKey, Collection};
 use crate::db::Db;
 use crate::error::{Code, Result};
-use crate::query::{Of, Query};
+use crate::query::Query;
 use crate::range::IntoSpan;
 use crate::reads::Reads;
 use crate::revision::{ReplaceError, Revision, Versioned};
+use crate::selection::Of;
 use crate::tuple::KeyFor;
 use crate::view::{View, ViewQuery};
 

@@ -10,6 +10,8 @@ pub mod reduce;
 mod reducer;
 mod rows;
 mod spec;
+#[cfg(test)]
+mod tests;
 
 pub use build::Progress;
 pub(crate) use build::{Step, forget};

@@ -10,10 +10,10 @@ use super::spec::ViewSpec;
 use crate::catalogue::{Entry, OpenView};
 use crate::codec;
 use crate::collection::Collection;
-use crate::engine::{Cursor, Direction, KeyRange, Source};
+use crate::engine::{Direction, KeyRange, Source};
 use crate::error::{Code, Error, Result};
-use crate::query::Of;
 use crate::range::IntoSpan;
+use crate::selection::{Of, Selected, Selection};
 use crate::span::Span;
 use crate::tuple::{KeyFor, OwnedKey, PrefixFor, decode, encode, prefix_end, split};
 use crate::typed::Asked;
@@ -29,60 +29,47 @@ type DocumentKey<V> = <<V as View>::Collection as Collection>::Key;
 /// Every answer fails with `KeyTooLong` if a bound was too long, `Rebuilding` while the view does not hold every document,
 /// `InvalidArgument` if the collection in the database does not fit its type, and with what reading the disk said.
 pub struct ViewQuery<'s, V> {
-    of: Of<'s>,
-    span: Result<Span>,
-    direction: Direction,
-    limit: u64,
+    selection: Selection<'s>,
     kind: PhantomData<fn() -> V>,
 }
 
 impl<'s, V: View> ViewQuery<'s, V> {
     pub(crate) fn new(of: Of<'s>) -> Self {
-        ViewQuery {
-            of,
-            span: Ok(Span::all()),
-            direction: Direction::Forward,
-            limit: u64::MAX,
-            kind: PhantomData,
-        }
+        ViewQuery::of(Selection::of(of))
+    }
+
+    fn of(selection: Selection<'s>) -> Self {
+        ViewQuery { selection, kind: PhantomData }
     }
 
     /// Of these rows, those with this key.
     #[must_use]
     pub fn key(&self, key: impl KeyFor<V::Key>) -> Self {
-        self.within(Span::prefix(key))
+        ViewQuery::of(self.selection.within(Span::prefix(key)))
     }
 
     /// Of these rows, those whose keys begin with these elements.
     #[must_use]
     pub fn prefix(&self, key: impl PrefixFor<V::Key>) -> Self {
-        self.within(Span::prefix(key))
+        ViewQuery::of(self.selection.within(Span::prefix(key)))
     }
 
     /// Of these rows, those with keys in this range. Bounds may be beginnings of keys.
     #[must_use]
     pub fn range(&self, range: impl IntoSpan<V::Key>) -> Self {
-        self.within(range.into_span())
-    }
-
-    fn within(&self, span: Result<Span>) -> Self {
-        ViewQuery { span: span.and_then(|span| Ok(self.span.clone()?.and(span))), ..self.clone() }
+        ViewQuery::of(self.selection.within(range.into_span()))
     }
 
     /// From the last to the first.
     #[must_use]
     pub fn reverse(&self) -> Self {
-        let direction = match self.direction {
-            Direction::Forward => Direction::Reverse,
-            Direction::Reverse => Direction::Forward,
-        };
-        ViewQuery { direction, ..self.clone() }
+        ViewQuery::of(self.selection.reversed())
     }
 
-    /// At most so many rows of those that are listed; counts and reductions are over all.
+    /// At most so many rows, or groups; what they come to is over all.
     #[must_use]
     pub fn limit(&self, at_most: u64) -> Self {
-        ViewQuery { limit: self.limit.min(at_most), ..self.clone() }
+        ViewQuery::of(self.selection.limited(at_most))
     }
 
     /// What the rows come to, in O(log n).
@@ -90,7 +77,7 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// # Errors
     /// As [`ViewQuery`].
     pub fn reduce(&self) -> Result<Answer<V>> {
-        let range = self.bytes()?;
+        let range = self.selection.range()?;
         self.in_view(|source, _, view| reduced::<V>(source, view, &range))?.map_or_else(nothing::<V>, Ok)
     }
 
@@ -99,8 +86,7 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// # Errors
     /// As [`ViewQuery`].
     pub fn count(&self) -> Result<u64> {
-        let range = self.bytes()?;
-        Ok(self.in_view(|source, _, view| source.count(view.tree, &range))?.unwrap_or(0))
+        Ok(self.in_view(|source, _, view| self.selection.count(source, view.tree))?.unwrap_or(0))
     }
 
     /// How many of these rows come before those with this key, in O(log n), whether there are any or not.
@@ -109,12 +95,8 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// As [`ViewQuery`].
     pub fn rank(&self, key: impl KeyFor<V::Key>) -> Result<u64> {
         let key = encode(&key)?;
-        let KeyRange { from, to } = self.bytes()?;
-        let before = match self.direction {
-            Direction::Forward => KeyRange { from, to: Some(to.filter(|to| *to < key).unwrap_or(key)) },
-            Direction::Reverse => KeyRange { from: from.max(prefix_end(&key)), to },
-        };
-        Ok(self.in_view(|source, _, view| source.count(view.tree, &before))?.unwrap_or(0))
+        let end = prefix_end(&key);
+        Ok(self.in_view(|source, _, view| self.selection.rank(source, view.tree, key, end))?.unwrap_or(0))
     }
 
     /// The row that has `index` others of this query before it, in O(log n).
@@ -122,18 +104,7 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// # Errors
     /// As [`ViewQuery`].
     pub fn nth(&self, index: u64) -> Result<Option<ViewEntry<V>>> {
-        let range = self.bytes()?;
-        let found = self.in_view(|source, _, view| {
-            let (before, inside) = (source.rank(view.tree, &range.from)?, source.count(view.tree, &range)?);
-            if index >= inside {
-                return Ok(None);
-            }
-            let index = match self.direction {
-                Direction::Forward => before + index,
-                Direction::Reverse => before + inside - 1 - index,
-            };
-            source.nth(view.tree, index)
-        })?;
+        let found = self.in_view(|source, _, view| self.selection.nth(source, view.tree, index))?;
         found.flatten().map(|(row, _)| entry_of::<V>(&row)).transpose()
     }
 
@@ -142,9 +113,9 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// # Errors
     /// As [`ViewQuery`].
     pub fn iter(&self) -> Result<ViewIter<V>> {
-        let (range, direction) = (self.bytes()?, self.direction);
-        let cursor = self.in_view(|source, _, view| source.cursor(view.tree, range, direction))?;
-        Ok(ViewIter { cursor, left: self.limit, kind: PhantomData })
+        let range = self.selection.range()?;
+        let found = self.in_view(|source, _, view| self.selection.rows(source, view.tree, range))?;
+        Ok(ViewIter { found: found.unwrap_or_default(), kind: PhantomData })
     }
 
     /// The documents of the rows, in the order of the rows. Each costs a get besides.
@@ -152,13 +123,11 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// # Errors
     /// As [`ViewQuery`]; `Unreadable` for a document that does not read as its type.
     pub fn docs(&self) -> Result<Vec<V::Collection>> {
-        let (range, direction) = (self.bytes()?, self.direction);
+        let range = self.selection.range()?;
         let found = self.in_view(|source, entry, view| {
-            let mut cursor = source.cursor(view.tree, range, direction)?;
+            let mut rows = self.selection.rows(source, view.tree, range)?;
             let mut documents = Vec::new();
-            while (documents.len() as u64) < self.limit
-                && let Some(row) = cursor.next_key()?
-            {
+            while let Some(row) = rows.next_key()? {
                 let key = &row[split(row, V::Key::ELEMENTS)?..];
                 let stored = source.get(entry.tree, key)?.ok_or_else(|| lost(view, key))?;
                 documents.push(codec::from_bytes(key, &stored)?);
@@ -182,11 +151,11 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// # Errors
     /// As [`ViewQuery`]; `InvalidArgument` if `G` has more elements than the view's key.
     pub fn group_by<G: OwnedKey + PrefixFor<V::Key>>(&self) -> Result<Groups<G, Answer<V>>> {
-        let mut left = self.bytes()?;
+        let mut left = self.selection.range()?;
         let groups = self.in_view(|source, _, view| {
             let mut groups = Vec::new();
-            while (groups.len() as u64) < self.limit {
-                let mut cursor = source.cursor(view.tree, left.clone(), self.direction)?;
+            while (groups.len() as u64) < self.selection.limit {
+                let mut cursor = source.cursor(view.tree, left.clone(), self.selection.direction)?;
                 let Some(row) = cursor.next_key()? else { break };
                 let group = row[..split(row, G::ELEMENTS)?].to_vec();
                 let end = prefix_end(&group);
@@ -195,7 +164,7 @@ impl<'s, V: View> ViewQuery<'s, V> {
                     to: Some(left.to.clone().filter(|to| *to < end).unwrap_or_else(|| end.clone())),
                 };
                 groups.push((G::from_elements(decode(&group)?)?, reduced::<V>(source, view, &rows)?));
-                match self.direction {
+                match self.selection.direction {
                     Direction::Forward => left.from = end,
                     Direction::Reverse => left.to = Some(group),
                 }
@@ -205,13 +174,9 @@ impl<'s, V: View> ViewQuery<'s, V> {
         Ok(groups.unwrap_or_default())
     }
 
-    fn bytes(&self) -> Result<KeyRange> {
-        Ok(self.span.clone()?.into_bytes())
-    }
-
     /// Asks the view's tree; `None` if the collection is not there yet.
     fn in_view<T>(&self, ask: impl FnOnce(&dyn Source, &Entry, &OpenView) -> Result<T>) -> Result<Option<T>> {
-        self.of.ask(|state| {
+        self.selection.ask(|state| {
             let Some(entry) = state.fitting_now(Asked::of::<V::Collection>())? else { return Ok(None) };
             let spec = V::spec();
             let view = entry.views.iter().find(|view| view.spec.ready && view.spec.same_terms(&spec));
@@ -267,13 +232,16 @@ fn lost(view: &OpenView, key: &[u8]) -> Error {
 
 impl<V> Clone for ViewQuery<'_, V> {
     fn clone(&self) -> Self {
-        ViewQuery { span: self.span.clone(), kind: PhantomData, ..*self }
+        ViewQuery { selection: self.selection.clone(), kind: PhantomData }
     }
 }
 
 impl<V: View> fmt::Debug for ViewQuery<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ViewQuery").field("view", &V::NAME).field("span", &self.span).finish_non_exhaustive()
+        f.debug_struct("ViewQuery")
+            .field("view", &V::NAME)
+            .field("range", &self.selection.range())
+            .finish_non_exhaustive()
     }
 }
 
@@ -290,8 +258,7 @@ pub type Groups<G, A> = Vec<(G, A)>;
 
 /// Rows of a view of one state, in order.
 pub struct ViewIter<V> {
-    cursor: Option<Cursor>,
-    left: u64,
+    found: Selected,
     kind: PhantomData<fn() -> V>,
 }
 
@@ -299,9 +266,7 @@ impl<V: View> Iterator for ViewIter<V> {
     type Item = Result<ViewEntry<V>>;
 
     fn next(&mut self) -> Option<Result<ViewEntry<V>>> {
-        let cursor = self.cursor.as_mut().filter(|_| self.left > 0)?;
-        self.left -= 1;
-        let row = cursor.next_key().transpose()?;
+        let row = self.found.next_key().transpose()?;
         Some(row.and_then(entry_of::<V>))
     }
 }
