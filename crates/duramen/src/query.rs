@@ -18,7 +18,7 @@ use crate::span::Span;
 use crate::tuple::{KeyFor, OwnedKey, PrefixFor, decode, encode, successor};
 use crate::typed::Asked;
 
-/// Documents of a typed collection, of a [`Db`], a [`Snapshot`](crate::Snapshot) or a
+/// Documents of a typed collection, of a [`Db`](crate::Db), a [`Snapshot`](crate::Snapshot) or a
 /// [`Transaction`](crate::Transaction).
 ///
 /// ```
