@@ -319,7 +319,7 @@ impl<'e> Transaction<'e> {
         Ok(keys.len() as u64)
     }
 
-    /// An id that no document of this type ever had.
+    /// An id that was not given before.
     pub(crate) fn spread_id<C: Collection>(&self, rows: TreeId) -> Result<u64> {
         let counter = self.known.counter(C::NAME);
         let new = counter.take(&self.inner, C::NAME, rows)?;

@@ -2,6 +2,8 @@
 //! before it is.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::mpsc;
+use std::thread;
 
 use duramen::prelude::*;
 use duramen::{Code, ReplaceError};
@@ -216,18 +218,45 @@ fn what_tools_cannot_show_is_refused() {
 #[test]
 fn an_error_of_ones_own_does_not_hide_one_that_running_again_mends() {
     let db = Db::options().memory_bytes(8 << 20).in_memory().unwrap();
-    let large = |id: u64| Note { id, text: "x".repeat(1 << 20) };
+    let note = |id: u64| Note { id, text: "x".repeat(1_000) };
+    let notes =
+        |tx: &mut Transaction<'_>, from: u64| (from..from + 1_500).try_for_each(|id| tx.put(&note(id)));
+    db.put(&note(0)).unwrap();
+    let (held, is_held) = mpsc::channel();
+    let (end, has_ended) = mpsc::channel();
     let mut runs = 0;
-    let held = db.snapshot().unwrap();
-    let replaced: std::result::Result<(), ReplaceError<Note>> = db.try_transact(|tx| {
-        runs += 1;
-        (0..2).try_for_each(|id| tx.put(&large(id)))?;
-        Ok(())
+    thread::scope(|scope| {
+        let (db, notes) = (&db, &notes);
+        let hold = |from: u64| {
+            let (release, is_released) = mpsc::channel::<()>();
+            let (held, end) = (held.clone(), end.clone());
+            scope.spawn(move || {
+                let holder = db.transact(|tx| {
+                    notes(tx, from)?;
+                    held.send(()).unwrap();
+                    is_released.recv().unwrap();
+                    Ok(())
+                });
+                end.send(holder).unwrap();
+            });
+            is_held.recv().unwrap();
+            release
+        };
+        let holders = [hold(1), hold(5_000)];
+        let done: std::result::Result<(), ReplaceError<Note>> = db.try_transact(|tx| {
+            runs += 1;
+            if runs == 2 {
+                for release in &holders {
+                    release.send(()).unwrap();
+                    has_ended.recv().unwrap().unwrap();
+                }
+            }
+            Ok(notes(tx, 10_000)?)
+        });
+        done.unwrap();
     });
-    drop(held);
-    replaced.unwrap();
-    assert!(runs >= 1);
-    assert_eq!(db.collection::<Note>().count().unwrap(), 2);
+    assert!(runs >= 2, "the first run found the memory held");
+    assert_eq!(db.collection::<Note>().count().unwrap(), 4_501);
 }
 
 mod rival {
