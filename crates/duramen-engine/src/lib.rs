@@ -39,7 +39,7 @@ pub use engine::{Engine, Event, EventHook, Hooks, Posture, RecoveryStats, Stats}
 pub use error::{Code, Error, ErrorKind, Result};
 pub use ids::{CommitSeq, TreeId};
 pub use options::{Background, Durability, Geometry, Options};
-pub use transaction::{Receipt, Row, Rows, Snapshot, Transaction, TreeInfo};
+pub use transaction::{Receipt, Row, Rows, Snapshot, Transaction, TreeInfo, TreeMark};
 pub use tree::{
     Builtin, Combined, Direction, KeyRange, Reduced, Reducer, ReducerFactory, ReducerSpec, Reducers,
 };

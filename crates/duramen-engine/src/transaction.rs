@@ -25,7 +25,7 @@ use crate::tree::{Apply, BigRef, Direction, KeyRange, Loading, Reduced, ReducerS
 
 pub use rows::{Row, Rows};
 use view::View;
-pub use view::{Snapshot, TreeInfo};
+pub use view::{Snapshot, TreeInfo, TreeMark};
 
 /// A read-write transaction. Nothing it writes is seen by others before it commits; dropped, it never happened.
 #[derive(Debug)]

@@ -2,14 +2,15 @@
 //!
 //! Owns the system tree and the names of all trees that belong to Duramen; the trees of users keep clear of them.
 
-use std::sync::Arc;
+use std::any::TypeId;
+use std::sync::{Arc, OnceLock};
 
 use crate::engine::{Direction, KeyRange, Shared, Source, TreeId};
 use crate::error::{Code, Error, Result};
 use crate::known::Known;
 use crate::schema::Schema;
 use crate::tuple::encode;
-use crate::view::{self, Reductions, ViewSpec};
+use crate::view::{self, Reductions, View, ViewSpec};
 
 /// The tree of catalogue entries: key is the encoded name, value the stored schema.
 const ENTRIES: &str = "duramen/collections";
@@ -33,6 +34,30 @@ pub(crate) struct Entry {
 pub(crate) struct OpenView {
     pub(crate) spec: ViewSpec,
     pub(crate) tree: TreeId,
+    /// What the tree keeps; `None` for a view that only counts.
+    pub(crate) reductions: Option<Reductions>,
+    /// A type that was found to be of this view's terms.
+    asked_as: OnceLock<TypeId>,
+}
+
+impl OpenView {
+    pub(crate) fn new(spec: ViewSpec, tree: TreeId) -> OpenView {
+        let reductions = Reductions::of(&spec);
+        OpenView { spec, tree, reductions, asked_as: OnceLock::new() }
+    }
+
+    /// Whether a type says of its view what the catalogue says of this one.
+    pub(crate) fn is_of<V: View>(&self) -> bool {
+        if self.asked_as.get() == Some(&TypeId::of::<V>()) {
+            return true;
+        }
+        let same = self.spec.name() == V::NAME && self.spec.same_terms(&V::spec());
+        if same {
+            // Another type of the same terms may be there already.
+            self.asked_as.get_or_init(TypeId::of::<V>);
+        }
+        same
+    }
 }
 
 fn rows_tree(name: &str) -> String {
@@ -54,6 +79,11 @@ pub(crate) fn is_users(name: &str) -> bool {
     !name.starts_with(OWN)
 }
 
+/// The tree of entries: while it is unchanged every entry is, with the trees it speaks of.
+pub(crate) fn tree(source: &dyn Source) -> Result<Option<TreeId>> {
+    source.tree(ENTRIES)
+}
+
 /// Looks a collection up. What is known already is not decoded again if the catalogue still says the same.
 pub(crate) fn find(source: &dyn Source, known: &Known, name: &str) -> Result<Option<Arc<Entry>>> {
     let Some(entries) = source.tree(ENTRIES)? else { return Ok(None) };
@@ -63,9 +93,8 @@ pub(crate) fn find(source: &dyn Source, known: &Known, name: &str) -> Result<Opt
         return Ok(Some(entry));
     }
     let schema = Schema::from_bytes(&stored)?;
-    let open = |spec: &ViewSpec| {
-        Ok(OpenView { spec: spec.clone(), tree: tree_of(source, name, &spec.tree_name(name))? })
-    };
+    let open =
+        |spec: &ViewSpec| Ok(OpenView::new(spec.clone(), tree_of(source, name, &spec.tree_name(name))?));
     let views = schema.views().iter().map(open).collect::<Result<_>>()?;
     Ok(Some(Arc::new(Entry { schema, tree, views, stored })))
 }
@@ -125,8 +154,7 @@ pub(crate) fn create(tx: &Shared<'_>, schema: &Schema) -> Result<Entry> {
 /// Creates the tree of a view.
 pub(crate) fn create_view(tx: &Shared<'_>, collection: &str, spec: &ViewSpec) -> Result<OpenView> {
     let reducer = Reductions::of(spec).map(|reductions| reductions.spec()).transpose()?;
-    let tree = tx.create_tree(&spec.tree_name(collection), reducer)?;
-    Ok(OpenView { spec: spec.clone(), tree })
+    Ok(OpenView::new(spec.clone(), tx.create_tree(&spec.tree_name(collection), reducer)?))
 }
 
 /// Drops a collection with all its documents. Returns whether it was there.

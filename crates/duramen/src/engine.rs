@@ -13,7 +13,7 @@ use duramen_disk::Disk;
 use duramen_engine::{Engine, Hooks, Reducer, ReducerSpec};
 
 pub(crate) use duramen_engine::ids::TreeId;
-pub(crate) use duramen_engine::{Direction, KeyRange, Options, Reduced, Snapshot};
+pub(crate) use duramen_engine::{Direction, KeyRange, Options, Reduced, Snapshot, TreeMark};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::sums::Sums;

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::catalogue::Entry;
+use crate::engine::TreeMark;
 use crate::ids::IdCounter;
 
 const POISON: &str = "nothing panics while what is known is locked";
@@ -17,9 +18,16 @@ const POISON: &str = "nothing panics while what is known is locked";
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     entries: Mutex<HashMap<String, Arc<Entry>>>,
-    /// The entry that a type was held against, and fits.
-    types: Mutex<HashMap<TypeId, Arc<Entry>>>,
+    types: Mutex<HashMap<TypeId, Fitting>>,
     counters: Mutex<HashMap<&'static str, Arc<IdCounter>>>,
+}
+
+/// The entry that a type was held against, and fits.
+#[derive(Debug)]
+struct Fitting {
+    entry: Arc<Entry>,
+    /// A state of the catalogue in which the entry was found.
+    seen: Option<TreeMark>,
 }
 
 impl Known {
@@ -41,12 +49,25 @@ impl Known {
 
     /// The entry that a type fits, as of some state.
     pub(crate) fn fitting(&self, kind: TypeId) -> Option<Arc<Entry>> {
-        lock(&self.types).get(&kind).cloned()
+        lock(&self.types).get(&kind).map(|known| Arc::clone(&known.entry))
     }
 
-    /// Remembers that a type fits an entry of a published state.
-    pub(crate) fn remember_fitting(&self, kind: TypeId, entry: &Arc<Entry>) {
-        lock(&self.types).insert(kind, Arc::clone(entry));
+    /// The entry that a type fits in a state of this catalogue.
+    pub(crate) fn fitting_in(&self, kind: TypeId, is_of: impl Fn(&TreeMark) -> bool) -> Option<Arc<Entry>> {
+        let types = lock(&self.types);
+        let known = types.get(&kind).filter(|known| known.seen.as_ref().is_some_and(is_of));
+        known.map(|known| Arc::clone(&known.entry))
+    }
+
+    /// Remembers that a type fits an entry of a published state, and in which state of the catalogue that was seen.
+    pub(crate) fn remember_fitting(&self, kind: TypeId, entry: &Arc<Entry>, seen: Option<TreeMark>) {
+        let mut types = lock(&self.types);
+        match types.get_mut(&kind).filter(|known| Arc::ptr_eq(&known.entry, entry)) {
+            Some(known) => known.seen = seen.or(known.seen.take()),
+            None => {
+                types.insert(kind, Fitting { entry: Arc::clone(entry), seen });
+            }
+        }
     }
 
     /// The counter of a collection's ids.

@@ -55,10 +55,14 @@ impl sealed::Readable for Snapshot {
 
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
     fn fitting_now(&self, asked: Asked) -> Result<Option<Arc<Entry>>> {
+        if let Some(entry) = self.known.fitting_in(asked.kind, |seen| self.inner.is_as_marked(seen)) {
+            return Ok(Some(entry));
+        }
         let Some(entry) = self.find(asked.name)? else { return Ok(None) };
         let fits = self.known.fitting(asked.kind).is_some_and(|known| Arc::ptr_eq(&known, &entry));
-        if !fits && !asked.fit(&mut entry.schema.clone())? {
-            self.known.remember_fitting(asked.kind, &entry);
+        if fits || !asked.fit(&mut entry.schema.clone())? {
+            let seen = catalogue::tree(&self.inner)?.and_then(|tree| self.inner.mark(tree));
+            self.known.remember_fitting(asked.kind, &entry, seen);
         }
         Ok(Some(entry))
     }

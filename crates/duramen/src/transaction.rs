@@ -51,7 +51,7 @@ impl Committed {
     /// Remembers what the catalogue says from now on, and calls what asked to be called.
     pub(crate) fn done(self, known: &Known) {
         self.entries.values().for_each(|entry| known.remember_entry(entry));
-        self.fitting.iter().for_each(|(kind, entry)| known.remember_fitting(*kind, entry));
+        self.fitting.iter().for_each(|(kind, entry)| known.remember_fitting(*kind, entry, None));
         self.bounds.iter().for_each(|(counter, bound)| counter.bounded(*bound));
         self.after.into_iter().for_each(|run| run());
     }
@@ -212,7 +212,7 @@ impl<'e> Transaction<'e> {
         for spec in schema.views() {
             let known = entry.views.iter().find(|view| view.spec.same_rows(spec));
             views.push(match known {
-                Some(view) => OpenView { spec: spec.clone(), tree: view.tree },
+                Some(view) => OpenView::new(spec.clone(), view.tree),
                 None => catalogue::create_view(&self.inner, schema.name(), spec)?,
             });
         }

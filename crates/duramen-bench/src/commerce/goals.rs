@@ -1,5 +1,5 @@
 //! Won or lost: at 16 agents every write operation's mean at most half of PostgreSQL's, reads at least ten times faster,
-//! beside each of its two forms.
+//! beside each of its two forms; and typed collections at most 1.5 times what raw trees cost.
 
 use super::model::Operation;
 use crate::results::Results;
@@ -10,12 +10,16 @@ use crate::verdict::Verdict;
 pub const AGENTS: usize = 16;
 
 const OURS: &str = "duramen";
+const TYPED: &str = "duramen-typed";
 const RIVALS: [&str; 2] = ["postgres-view", "postgres-table"];
 const MEAN: &str = "mean us";
 
 /// So many times ours must go into their mean.
 const READS_TIMES: f64 = 10.0;
 const WRITES_TIMES: f64 = 2.0;
+
+/// What is typed may cost so many times what is not.
+const TYPED_TIMES: f64 = 1.5;
 
 /// Every operation beside every rival that was measured; none for another number of agents.
 pub fn verdicts(results: &Results, agents: usize) -> Vec<Verdict> {
@@ -24,7 +28,21 @@ pub fn verdicts(results: &Results, agents: usize) -> Vec<Verdict> {
     }
     let beside =
         |rival| Operation::ALL.iter().filter_map(move |(operation, _)| verdict(results, *operation, rival));
-    RIVALS.into_iter().flat_map(beside).collect()
+    let typed = Operation::ALL.iter().filter_map(|(operation, _)| typed_verdict(results, *operation));
+    RIVALS.into_iter().flat_map(beside).chain(typed).collect()
+}
+
+fn typed_verdict(results: &Results, operation: Operation) -> Option<Verdict> {
+    let raw = results.middle(operation.name(), OURS, MEAN)?.median;
+    let typed = results.middle(operation.name(), TYPED, MEAN)?.median;
+    Some(Verdict {
+        what: format!("{AGENTS} agents, typed: {} {MEAN}", operation.name()),
+        ours: typed,
+        beside: format!("{OURS}: {}", number(raw)),
+        ratio: typed / raw,
+        wanted: format!("<= {TYPED_TIMES} times raw trees"),
+        won: typed <= TYPED_TIMES * raw,
+    })
 }
 
 fn verdict(results: &Results, operation: Operation, rival: &str) -> Option<Verdict> {
@@ -53,9 +71,11 @@ mod tests {
         let mut results = Results::default();
         for (operation, engine, mean) in [
             ("LookupProduct", "duramen", 11.0),
+            ("LookupProduct", "duramen-typed", 17.0),
             ("LookupProduct", "postgres-view", 100.0),
             ("LookupProduct", "postgres-table", 120.0),
             ("Checkout", "duramen", 50.0),
+            ("Checkout", "duramen-typed", 75.0),
             ("Checkout", "postgres-view", 100.0),
             ("Checkout", "postgres-table", 99.0),
         ] {
@@ -64,7 +84,7 @@ mod tests {
             results.measured.push(Measured { workload, engine, round: 0, outcome, failed: None });
         }
         let won: Vec<_> = verdicts(&results, AGENTS).iter().map(|verdict| verdict.won).collect();
-        assert_eq!(won, [false, true, true, false]);
+        assert_eq!(won, [false, true, true, false, false, true]);
         assert!(verdicts(&results, 8).is_empty());
     }
 }

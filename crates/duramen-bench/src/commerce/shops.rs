@@ -5,6 +5,7 @@ mod duramen;
 mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod typed;
 
 use super::shop::Entry;
 use crate::engine::Result;
@@ -13,6 +14,7 @@ use crate::engine::Result;
 pub fn all() -> Vec<Entry> {
     vec![
         duramen::ENTRY,
+        typed::ENTRY,
         #[cfg(feature = "sqlite")]
         sqlite::ENTRY,
         #[cfg(feature = "postgres")]

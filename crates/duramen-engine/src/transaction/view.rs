@@ -1,7 +1,7 @@
 //! Reading one registered root: what snapshots and transactions have in common.
 
 use std::io::Read;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::reducer_missing;
 use super::rows::Rows;
@@ -12,6 +12,14 @@ use crate::overlay::{Asked, Overlay};
 use crate::page_cache::Pages;
 use crate::snapshot::Registration;
 use crate::tree::{self, BigReader, BigRef, Direction, KeyRange, Reduced, ReducerSpec, Slot, StoredValue};
+
+/// A tree as it was in one state, for [`Snapshot::is_as_marked`]. Keeps nothing of it alive but its name in memory, so that no
+/// other state can be taken for it.
+#[derive(Debug, Clone)]
+pub struct TreeMark {
+    tree: TreeId,
+    state: Weak<TreeState>,
+}
 
 /// A root and the store its pages come from; after opening, for a while, with the replayed tail of the log over it.
 #[derive(Debug, Clone)]
@@ -255,6 +263,25 @@ impl Snapshot {
     #[must_use]
     pub fn has_tree(&self, tree: TreeId) -> bool {
         self.view.state(tree).is_ok()
+    }
+
+    /// A tree as it is in this state, to be held against other states; `None` without the tree, and shortly after opening.
+    #[must_use]
+    pub fn mark(&self, tree: TreeId) -> Option<TreeMark> {
+        self.settled_state(tree).map(|state| TreeMark { tree, state: Arc::downgrade(state) })
+    }
+
+    /// Whether a tree is in this state as it was in the one the mark was taken of. `false` does not mean that it differs.
+    /// Asks no page.
+    #[must_use]
+    pub fn is_as_marked(&self, mark: &TreeMark) -> bool {
+        self.settled_state(mark.tree)
+            .is_some_and(|state| std::ptr::eq(Arc::as_ptr(state), mark.state.as_ptr()))
+    }
+
+    fn settled_state(&self, tree: TreeId) -> Option<&Arc<TreeState>> {
+        let (state, overlay) = self.view.layers(tree).ok()?;
+        overlay.is_none().then_some(state)
     }
 
     /// The names of all trees, sorted.

@@ -371,3 +371,28 @@ fn several_reducers_of_one_tree_answer_for_themselves() {
     let spec = ReducerSpec { name: "combined".into(), version: 1, params: cut.to_vec() };
     assert!(engine.transact(Durability::Disk, |tx| tx.create_tree("other", Some(spec.clone()))).is_err());
 }
+
+// Who remembers what a tree said asks the mark whether it still says so: any commit to the tree must unmark it, and none to
+// another tree.
+#[test]
+fn a_mark_holds_until_its_tree_changes() {
+    let engine = open(&MemDisk::new(1), tiny());
+    let commit = |tree: TreeId, value: &[u8]| {
+        engine.transact(Durability::Memory, |tx| tx.put(tree, b"key", value)).unwrap();
+        engine.snapshot().unwrap()
+    };
+    let create = |name: &str| engine.transact(Durability::Memory, |tx| tx.create_tree(name, None)).unwrap().0;
+    let (marked, other) = (create("marked"), create("other"));
+    let first = commit(marked, b"1");
+    let mark = first.mark(marked).unwrap();
+    assert!(first.is_as_marked(&mark));
+    assert!(commit(other, b"2").is_as_marked(&mark));
+    for value in [b"1", b"3"] {
+        assert!(!commit(marked, value).is_as_marked(&mark));
+    }
+    assert!(first.is_as_marked(&mark), "the old state is as it was");
+    engine.transact(Durability::Memory, |tx| tx.drop_tree("marked")).unwrap();
+    let dropped = engine.snapshot().unwrap();
+    assert!(!dropped.is_as_marked(&mark));
+    assert!(dropped.mark(marked).is_none());
+}

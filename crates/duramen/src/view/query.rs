@@ -6,7 +6,6 @@ use std::marker::PhantomData;
 use super::View;
 use super::reduce::Reductions as _;
 use super::reducer::Reductions;
-use super::spec::ViewSpec;
 use crate::catalogue::{Entry, OpenView};
 use crate::codec;
 use crate::collection::Collection;
@@ -178,16 +177,15 @@ impl<'s, V: View> ViewQuery<'s, V> {
     fn in_view<T>(&self, ask: impl FnOnce(&dyn Source, &Entry, &OpenView) -> Result<T>) -> Result<Option<T>> {
         self.selection.ask(|state| {
             let Some(entry) = state.fitting_now(Asked::of::<V::Collection>())? else { return Ok(None) };
-            let spec = V::spec();
-            let view = entry.views.iter().find(|view| view.spec.ready && view.spec.same_terms(&spec));
-            let view = view.ok_or_else(|| not_ready::<V>(&spec))?;
+            let view = entry.views.iter().find(|view| view.spec.ready && view.is_of::<V>());
+            let view = view.ok_or_else(not_ready::<V>)?;
             ask(state.source(), &entry, view).map(Some)
         })
     }
 }
 
 fn reduced<V: View>(source: &dyn Source, view: &OpenView, range: &KeyRange) -> Result<Answer<V>> {
-    let Some(reductions) = Reductions::of(&view.spec) else {
+    let Some(reductions) = &view.reductions else {
         return V::Reduce::answer(source.count(view.tree, range)?, &[]);
     };
     let reduced = source.reduce(view.tree, range)?;
@@ -210,10 +208,10 @@ fn entry_of<V: View>(row: &[u8]) -> Result<ViewEntry<V>> {
 }
 
 #[cold]
-fn not_ready<V: View>(spec: &ViewSpec) -> Error {
+fn not_ready<V: View>() -> Error {
     Error::new(
         Code::Rebuilding,
-        format!("the view {} of {} does not hold every document yet", spec.name(), V::Collection::NAME),
+        format!("the view {} of {} does not hold every document yet", V::NAME, V::Collection::NAME),
     )
     .with_hint("Db::build_views builds what is missing, and says how far it is")
 }

@@ -124,8 +124,9 @@ impl ViewSpec {
 
     /// Whether two say the same, wherever their rows lie.
     pub(crate) fn same_terms(&self, other: &ViewSpec) -> bool {
-        let of = |spec: &ViewSpec| ViewSpec { generation: 0, ready: false, ..spec.clone() };
-        of(self) == of(other)
+        let ViewSpec { name, key, each, values, reduce, unique, generation: _, ready: _ } = other;
+        (&self.name, &self.key, self.each) == (name, key, *each)
+            && (&self.values, &self.reduce, self.unique) == (values, reduce, *unique)
     }
 
     /// Whether two have their rows in the same tree.

@@ -10,7 +10,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("duramen", &["duramen-engine", "duramen-disk", "duramen-derive"]),
     ("duramen-report", &[]),
     ("duramen-cli", &["duramen", "duramen-report"]),
-    ("duramen-bench", &["duramen-engine", "duramen-disk", "duramen-report"]),
+    ("duramen-bench", &["duramen", "duramen-engine", "duramen-disk", "duramen-report"]),
     ("duramen-sim", &["duramen", "duramen-engine", "duramen-disk", "duramen-derive"]),
     ("duramen-powercut", &["duramen", "duramen-engine", "duramen-disk", "duramen-derive"]),
 ];
