@@ -6,7 +6,7 @@ use duramen::DocumentsOf;
 use duramen::prelude::*;
 use duramen_disk::memory::Random;
 
-const FLIGHTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/nycflights/flights.csv.gz");
+pub(crate) const FLIGHTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/nycflights/flights.csv.gz");
 
 /// Enough for the tree of roots and some paths, far less than the flights: answers come from disk.
 const LITTLE_MEMORY: usize = 4 << 20;
@@ -35,7 +35,12 @@ impl Flight {
 
 /// These cells of every flight, in the file's order.
 pub(crate) fn cells<const N: usize>(wanted: [&str; N]) -> Vec<[String; N]> {
-    let file = std::fs::File::open(FLIGHTS).unwrap();
+    cells_of(FLIGHTS, wanted)
+}
+
+/// These cells of every line of a table.
+pub(crate) fn cells_of<const N: usize>(path: &str, wanted: [&str; N]) -> Vec<[String; N]> {
+    let file = std::fs::File::open(path).unwrap();
     let text = std::io::read_to_string(flate2::read::GzDecoder::new(file)).unwrap();
     let mut lines = text.lines();
     let names: Vec<&str> = lines.next().unwrap().split(',').collect();

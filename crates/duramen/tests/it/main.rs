@@ -15,4 +15,5 @@ mod transactions;
 mod tutorial;
 mod typed;
 mod typed_flights;
+mod typed_tables;
 mod views;

@@ -9,15 +9,18 @@ use duramen::prelude::*;
 use duramen::{Disk, MemDisk};
 
 use crate::flights::cells;
+use crate::typed_tables;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
 #[collection(
     name = "flights",
     view(ByCarrier, key = carrier, value = dep_delay, reduce = (Count, Sum, Mean, Min, Max, Sum(distance))),
     view(ByOriginDay, key = (origin, month, day), reduce = (Count, Sum(distance))),
-    view(ByPlane, key = tailnum, value = dep_delay, reduce = (Count, Mean)),
+    view(ByPlane, key = tailnum, value = dep_delay, reduce = (Count, Sum, Mean)),
+    view(ByDest, key = dest),
+    view(ByHour, key = (origin, time_hour)),
 )]
-struct Flight {
+pub(crate) struct Flight {
     #[key]
     carrier: String,
     #[key]
@@ -117,8 +120,9 @@ fn check_views(db: &Db, flights: &[Flight]) {
     let planes = grouped(flights, |flight| flight.tailnum.clone());
     let found = db.view::<ByPlane>().group_by::<String>().unwrap();
     assert_eq!(found.len(), planes.len());
-    for (plane, (count, mean)) in found {
-        assert_eq!((count, mean), (planes[&plane].count, planes[&plane].mean()), "{plane}");
+    for (plane, (count, sum, mean)) in found {
+        let total = &planes[&plane];
+        assert_eq!((count, sum, mean), (total.count, total.sum(), total.mean()), "{plane}");
     }
 }
 
@@ -135,6 +139,8 @@ fn every_view_of_every_flight_is_right() {
     let (count, sum, ..) = db.view::<ByCarrier>().key("UA").reduce().unwrap();
     assert_eq!((count, sum), (58_665, 701_898));
     check_views(&db, &flights);
+    typed_tables::load(&db);
+    typed_tables::check_answers(&db);
 }
 
 /// The same flights without their views.
