@@ -3,6 +3,7 @@
 //! Puts the parts together and owns nothing of their work. D8 rests here (the lock is taken before a byte is read and
 //! let go after the last was written).
 
+mod copy;
 mod directory;
 mod draining;
 mod event;
@@ -35,6 +36,7 @@ use crate::tree::{Reducers, Slot};
 use crate::verify::{Check, CheckReport};
 use crate::wal::{LogIdentity, read_through};
 
+pub use copy::CopyProgress;
 use draining::Draining;
 pub use event::{Event, EventHook};
 use keeper::Keeper;
@@ -98,6 +100,7 @@ impl Engine {
         options: Options,
         hooks: Hooks,
     ) -> Result<Engine> {
+        copy::refuse_unfinished(&*disk, path.as_ref())?;
         open::open(disk, path.as_ref(), options, hooks)
     }
 

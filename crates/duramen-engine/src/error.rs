@@ -84,6 +84,7 @@ codes! {
     NetworkFileSystem = 212, Invalid, "the file system is on a network or unknown";
     Unreadable = 213, Invalid, "a document does not read as the type that was asked for";
     UniqueViolation = 214, Invalid, "another document has the key of a unique view";
+    UnfinishedCopy = 215, Invalid, "the database is a copy that was not finished";
     DiskFull = 301, Full, "there is no room for the transaction";
     OutcomeUnknown = 401, InDoubt, "the transaction may or may not survive";
     DamagedData = 501, Corrupt, "bytes in the data file are not what was written";

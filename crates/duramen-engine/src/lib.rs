@@ -35,7 +35,7 @@ mod engine;
 pub use allocator::SpaceStats;
 pub use commit::CommitStats;
 pub use duramen_disk::{Disk, SyncMethod};
-pub use engine::{Engine, Event, EventHook, Hooks, Posture, RecoveryStats, Stats};
+pub use engine::{CopyProgress, Engine, Event, EventHook, Hooks, Posture, RecoveryStats, Stats};
 pub use error::{Code, Error, ErrorKind, Result};
 pub use ids::{CommitSeq, TreeId};
 pub use options::{Background, Durability, Geometry, Options};

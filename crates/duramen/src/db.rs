@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use duramen_engine::{CheckReport, Durability, Engine, Posture, Receipt, Stats};
+use duramen_engine::{CheckReport, CopyProgress, Durability, Engine, Posture, Receipt, Stats};
 
 use crate::bytes::ByteTree;
 use crate::documents::Documents;
@@ -207,6 +207,15 @@ impl Db {
     /// wrong.
     pub fn check_documents(&self) -> Result<DocumentReport> {
         verify::documents(&self.snapshot()?)
+    }
+
+    pub(crate) fn copy_to(
+        &self,
+        path: &Path,
+        is_wanted: &dyn Fn(&str) -> bool,
+        progress: &mut dyn FnMut(&CopyProgress) -> Result<()>,
+    ) -> Result<CopyProgress> {
+        self.engine.copy_to(path, is_wanted, progress)
     }
 
     /// The level commits of this handle wait for.

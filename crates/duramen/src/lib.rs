@@ -72,6 +72,7 @@
 //!
 //! docs/tutorial.md in the repository lets one program grow from the first put to views.
 
+mod backup;
 mod bytes;
 mod catalogue;
 pub mod cell;
@@ -111,6 +112,7 @@ mod typed_writes;
 mod verify;
 pub mod view;
 
+pub use backup::CopyProgress;
 pub use bytes::ByteTree;
 pub use collection::{AssignedKey, Collection, IdKey, IdOrder};
 pub use db::Db;

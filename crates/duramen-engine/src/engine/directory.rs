@@ -17,6 +17,8 @@ pub(super) const DATA: &str = "data";
 pub(super) const DATA_NEW: &str = "data.new";
 pub(super) const LOCK: &str = "lock";
 pub(super) const WAL: &str = "wal";
+/// The file that a copy has until it is finished.
+pub(super) const UNFINISHED: &str = "unfinished-copy";
 /// Reserved: a later release lets readers of other processes say here what they look at.
 const READERS: &str = "readers";
 
@@ -77,7 +79,7 @@ fn what_it_holds(disk: &dyn Disk, path: &Path, wal_dir: &Path) -> Result<Holds> 
     }
     let own_log = wal_dir.file_name().filter(|_| wal_dir.parent() == Some(path));
     let is_ours = |name: &PathBuf| {
-        [DATA_NEW, LOCK, WAL, READERS].iter().any(|known| name.ends_with(known))
+        [DATA_NEW, LOCK, WAL, READERS, UNFINISHED].iter().any(|known| name.ends_with(known))
             || name.file_name() == own_log
     };
     Ok(match names.iter().all(is_ours) {

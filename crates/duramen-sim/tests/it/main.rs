@@ -5,6 +5,7 @@
 )]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
 
+mod backup;
 mod conflicts;
 mod damage;
 mod documents;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
 
 mod assigned;
+mod backup;
 mod collections;
 mod compile_errors;
 mod directories;
