@@ -96,11 +96,8 @@ fn begin(disk: &dyn Disk, path: &Path) -> Result<()> {
         }
     }
     let mark = path.join(UNFINISHED);
-    disk.open(&mark, Access::CREATE).map_err(|e| Error::io("create", &mark, &e))?;
-    for directory in [path, open::directory_of(path)] {
-        disk.sync_dir(directory).map_err(|e| Error::io("sync", directory, &e))?;
-    }
-    Ok(())
+    // A creation syncs its directory before the data file has its name there: the mark is durable before anything can open.
+    disk.open(&mark, Access::CREATE).map(drop).map_err(|e| Error::io("create", &mark, &e))
 }
 
 /// Refuses a copy that was cut short.

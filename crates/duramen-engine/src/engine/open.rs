@@ -294,7 +294,7 @@ fn sync_names(disk: &dyn Disk, path: &Path, wal_dir: &Path) -> Result<()> {
 }
 
 /// The directory that holds the name of `path`: of a path of one word it is the current one.
-pub(super) fn directory_of(path: &Path) -> &Path {
+fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
