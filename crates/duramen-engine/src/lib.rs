@@ -39,6 +39,7 @@ pub use engine::{CopyProgress, Engine, Event, EventHook, Hooks, Posture, Recover
 pub use error::{Code, Error, ErrorKind, Result};
 pub use ids::{CommitSeq, TreeId};
 pub use options::{Background, Durability, Geometry, Options};
+pub use threads::{Rest, Worker};
 pub use transaction::{Receipt, Row, Rows, Snapshot, Transaction, TreeInfo, TreeMark};
 pub use tree::{
     Builtin, Combined, Direction, KeyRange, Reduced, Reducer, ReducerFactory, ReducerSpec, Reducers,

@@ -1,10 +1,11 @@
-//! The one place where threads start: one looks after the log, one after memory and checkpoints, and for a moment
-//! some that share one piece of work.
+//! The one place where threads start: one looks after the log, one after memory and checkpoints, one does what the layers above
+//! have for it while they have something, and for a moment some share one piece of work.
 
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
 use crate::error::{Code, Error, Result};
@@ -90,6 +91,181 @@ impl Drop for Threads {
     }
 }
 
+/// When a [`Worker`] takes its next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rest {
+    /// At once.
+    None,
+    /// After this long, or when it is woken.
+    For(Duration),
+    /// When it is woken. Its thread ends: what has nothing to do costs nothing.
+    UntilWoken,
+}
+
+/// What a worker does, again and again.
+type Work = Arc<dyn Fn() -> Rest + Send + Sync>;
+
+/// A thread that is there only while there is something to do. Clones are the same worker.
+#[derive(Clone)]
+pub struct Worker {
+    shared: Arc<Workplace>,
+}
+
+struct Workplace {
+    name: String,
+    process: u32,
+    failed: Box<dyn Fn(Error) + Send + Sync>,
+    state: Mutex<Working>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Working {
+    /// None once it was stopped.
+    work: Option<Work>,
+    woken: bool,
+    running: bool,
+    thread: Option<ThreadId>,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    /// A worker that sleeps. `failed` is told, in its thread, that a step panicked, which ends it; and that the system gives no thread.
+    #[must_use]
+    pub fn new(
+        name: &str,
+        work: impl Fn() -> Rest + Send + Sync + 'static,
+        failed: impl Fn(Error) + Send + Sync + 'static,
+    ) -> Worker {
+        let state = Working { work: Some(Arc::new(work)), ..Working::default() };
+        Worker {
+            shared: Arc::new(Workplace {
+                name: name.to_owned(),
+                process: duramen_disk::process_id(),
+                failed: Box::new(failed),
+                state: Mutex::new(state),
+                changed: Condvar::new(),
+            }),
+        }
+    }
+
+    /// Lets it take a step soon: starts its thread if there is none, and ends a rest. Does nothing once it was stopped, or in a
+    /// process that was forked.
+    #[allow(clippy::disallowed_methods, reason = "threads start here and nowhere else")]
+    pub fn wake(&self) {
+        let mut state = self.shared.lock();
+        if state.work.is_none() || self.shared.process != duramen_disk::process_id() {
+            return;
+        }
+        state.woken = true;
+        if state.running {
+            self.shared.changed.notify_all();
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new().name(self.shared.name.clone());
+        match thread.spawn(move || shared.run()) {
+            Ok(handle) => {
+                state.running = true;
+                state.handle = Some(handle);
+            }
+            Err(error) => {
+                drop(state);
+                let message = format!("cannot start the thread {}: {error}", self.shared.name);
+                (self.shared.failed)(Error::new(Code::System, message));
+            }
+        }
+    }
+
+    /// Lets it take no further step, waits for the one under way, and drops its work. Called in a step, it waits for nothing, and
+    /// the work is dropped when the step is over.
+    pub fn stop(&self) {
+        let mut state = self.shared.lock();
+        let work = state.work.take();
+        self.shared.changed.notify_all();
+        let is_own = state.thread == Some(std::thread::current().id());
+        if is_own || self.shared.process != duramen_disk::process_id() {
+            drop(state);
+            drop(work);
+            return;
+        }
+        while state.running {
+            state = self.shared.changed.wait(state).expect(POISON);
+        }
+        let handle = state.handle.take();
+        drop(state);
+        drop(work);
+        drop(handle.map(JoinHandle::join));
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("name", &self.shared.name).finish_non_exhaustive()
+    }
+}
+
+impl Workplace {
+    fn lock(&self) -> MutexGuard<'_, Working> {
+        self.state.lock().expect(POISON)
+    }
+
+    fn run(&self) {
+        self.lock().thread = Some(std::thread::current().id());
+        while let Some(work) = self.next() {
+            let rest = catch_unwind(AssertUnwindSafe(|| work()));
+            // Before anybody is told that the thread has ended: it may hold the last handle of a database.
+            drop(work);
+            if self.rest(rest.ok()) {
+                return;
+            }
+        }
+        self.ended(self.lock());
+    }
+
+    fn next(&self) -> Option<Work> {
+        let mut state = self.lock();
+        state.woken = false;
+        state.work.clone()
+    }
+
+    /// Rests as a step said; it panicked if it said nothing. Returns whether the thread has ended.
+    fn rest(&self, rest: Option<Rest>) -> bool {
+        let mut state = self.lock();
+        match rest {
+            Some(Rest::None) => {}
+            Some(Rest::For(time)) => {
+                if !state.woken && state.work.is_some() {
+                    drop(self.changed.wait_timeout(state, time).expect(POISON));
+                }
+            }
+            Some(Rest::UntilWoken) => {
+                if !state.woken {
+                    self.ended(state);
+                    return true;
+                }
+            }
+            None => {
+                let work = state.work.take();
+                drop(state);
+                drop(work);
+                let message = format!("the thread {} panicked: this is a fault of Duramen", self.name);
+                (self.failed)(
+                    Error::new(Code::System, message).with_hint("report it, and open the database again"),
+                );
+            }
+        }
+        false
+    }
+
+    fn ended(&self, mut state: MutexGuard<'_, Working>) {
+        state.running = false;
+        state.thread = None;
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
 /// Runs `work` on each part and returns what came of them in order: the first part in this thread, the others in
 /// threads of their own. A part for which the system gives no thread is done here.
 ///
@@ -118,3 +294,6 @@ pub fn side_by_side<P: Copy + Send, T: Send>(parts: &[P], work: impl Fn(P) -> T 
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
+
+#[cfg(test)]
+mod tests;
