@@ -2,6 +2,7 @@
 
 use syn::{Attribute, Error, LitStr, Result, parenthesized};
 
+use crate::coded::CodedAttribute;
 use crate::view::ViewAttribute;
 
 /// What `#[collection(...)]` says.
@@ -12,6 +13,7 @@ pub(crate) struct CollectionAttributes {
     /// Documents are stored without the names of their fields.
     pub(crate) compact: bool,
     pub(crate) views: Vec<ViewAttribute>,
+    pub(crate) coded: Vec<CodedAttribute>,
 }
 
 /// How a field that is the key gets its value.
@@ -44,9 +46,16 @@ pub(crate) fn collection(attributes: &[Attribute]) -> Result<CollectionAttribute
                 if !inside.is_empty() {
                     return Err(inside.error("a comma is missing before this"));
                 }
+            } else if meta.path.is_ident("coded") {
+                let inside;
+                parenthesized!(inside in meta.input);
+                found.coded.push(inside.parse()?);
+                if !inside.is_empty() {
+                    return Err(inside.error("a comma is missing before this"));
+                }
             } else {
                 return Err(meta.error(
-                    "unknown: a collection takes `name = \"...\"`, `compact` and `view(Name, key = ...)`",
+                    "unknown: a collection takes `name = \"...\"`, `compact`, `view(Name, key = ...)` and `coded(Name)`",
                 ));
             }
             Ok(())

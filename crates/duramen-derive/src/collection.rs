@@ -5,6 +5,7 @@ use quote::quote;
 use syn::{Data, DeriveInput, Error, Fields, LitStr, Result};
 
 use crate::attributes::{self, Assigned, CollectionAttributes};
+use crate::coded;
 use crate::field::{self, Field};
 use crate::names;
 use crate::view;
@@ -115,6 +116,8 @@ fn body(
         let view = view.name();
         quote!(.view(<#view as #duramen::View>::spec()))
     });
+    let coded = attributes.coded.iter().map(|coded| coded.spec(duramen));
+    let codes = coded::codes(&attributes.coded, duramen);
     quote! {
         impl #duramen::Collection for #ident {
             const NAME: &'static str = #name;
@@ -134,8 +137,10 @@ fn body(
             }
 
             fn schema() -> #duramen::Schema {
-                #duramen::Schema::new(#name).key([#(#key_names),*])#(#columns)*#in_order #(#views)*
+                #duramen::Schema::new(#name).key([#(#key_names),*])#(#columns)*#in_order #(#views)* #(#coded)*
             }
+
+            #codes
         }
     }
 }

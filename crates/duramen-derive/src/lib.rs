@@ -4,6 +4,7 @@
 //! write instead. Never looks at a value; all that costs at run time is in `duramen`.
 
 mod attributes;
+mod coded;
 mod collection;
 mod field;
 mod key;

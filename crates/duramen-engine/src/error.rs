@@ -77,7 +77,7 @@ codes! {
     ReducerMissing = 205, Invalid, "the tree's reducer is not registered";
     ForkedHandle = 206, Invalid, "the handle was used in a process forked after it was opened";
     Closed = 207, Invalid, "the database is closed";
-    ReducerPanicked = 208, Invalid, "code of the user panicked inside a reducer";
+    ReducerPanicked = 208, Invalid, "code of the user panicked inside a reducer or a view";
     NotADatabase = 209, Invalid, "the path is not a Duramen database";
     AlreadyExists = 210, Invalid, "what was to be created exists";
     Unsupported = 211, Invalid, "this build cannot do this with this file";

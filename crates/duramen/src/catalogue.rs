@@ -9,7 +9,7 @@ use crate::engine::{Direction, KeyRange, Shared, Source, TreeId};
 use crate::error::{Code, Error, Result};
 use crate::known::Known;
 use crate::schema::Schema;
-use crate::tuple::encode;
+use crate::tuple::{decode, encode};
 use crate::view::{self, Reductions, View, ViewSpec};
 
 /// The tree of catalogue entries: key is the encoded name, value the stored schema.
@@ -34,6 +34,8 @@ pub(crate) struct Entry {
 pub(crate) struct OpenView {
     pub(crate) spec: ViewSpec,
     pub(crate) tree: TreeId,
+    /// The other trees of a view in code.
+    pub(crate) coded: Option<CodedTrees>,
     /// What the tree keeps; `None` for a view that only counts.
     pub(crate) reductions: Option<Reductions>,
     /// A type that was found to be of this view's terms.
@@ -41,9 +43,27 @@ pub(crate) struct OpenView {
 }
 
 impl OpenView {
-    pub(crate) fn new(spec: ViewSpec, tree: TreeId) -> OpenView {
-        let reductions = Reductions::of(&spec);
-        OpenView { spec, tree, reductions, asked_as: OnceLock::new() }
+    /// A view whose trees `tree` finds or makes, by their names and whether it is the one of the rows.
+    fn open(
+        collection: &str,
+        spec: &ViewSpec,
+        mut tree: impl FnMut(&str, bool) -> Result<TreeId>,
+    ) -> Result<OpenView> {
+        let names = spec.tree_names(collection);
+        let rows = tree(&names[0], true)?;
+        let coded = match &names[1..] {
+            [mapped, unmapped] => {
+                Some(CodedTrees { mapped: tree(mapped, false)?, unmapped: tree(unmapped, false)? })
+            }
+            _ => None,
+        };
+        let reductions = Reductions::of(spec);
+        Ok(OpenView { spec: spec.clone(), tree: rows, coded, reductions, asked_as: OnceLock::new() })
+    }
+
+    /// The same rows, of which the catalogue says something else by now.
+    pub(crate) fn with_spec(&self, spec: &ViewSpec) -> OpenView {
+        OpenView { spec: spec.clone(), ..self.clone() }
     }
 
     /// Whether a type says of its view what the catalogue says of this one.
@@ -58,6 +78,15 @@ impl OpenView {
         }
         same
     }
+}
+
+/// What a view in code keeps beside its rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CodedTrees {
+    /// Which rows a document has.
+    pub(crate) mapped: TreeId,
+    /// Documents that wait for the code.
+    pub(crate) unmapped: TreeId,
 }
 
 fn rows_tree(name: &str) -> String {
@@ -93,8 +122,7 @@ pub(crate) fn find(source: &dyn Source, known: &Known, name: &str) -> Result<Opt
         return Ok(Some(entry));
     }
     let schema = Schema::from_bytes(&stored)?;
-    let open =
-        |spec: &ViewSpec| Ok(OpenView::new(spec.clone(), tree_of(source, name, &spec.tree_name(name))?));
+    let open = |spec: &ViewSpec| OpenView::open(name, spec, |tree, _| tree_of(source, name, tree));
     let views = schema.views().iter().map(open).collect::<Result<_>>()?;
     Ok(Some(Arc::new(Entry { schema, tree, views, stored })))
 }
@@ -113,6 +141,17 @@ fn tree_of(source: &dyn Source, collection: &str, tree: &str) -> Result<TreeId> 
 pub(crate) fn unknown(name: &str) -> Error {
     Error::new(Code::NoSuchTree, format!("there is no collection {name}"))
         .with_hint("create it, or look at the names of those there are")
+}
+
+/// The names of all collections.
+pub(crate) fn names(source: &dyn Source) -> Result<Vec<String>> {
+    let Some(entries) = source.tree(ENTRIES)? else { return Ok(Vec::new()) };
+    let mut cursor = source.cursor(entries, KeyRange { from: Vec::new(), to: None }, Direction::Forward)?;
+    let mut names = Vec::new();
+    while let Some(key) = cursor.next_key()? {
+        names.extend(decode(key)?.pop().map(|name| name.to_string()));
+    }
+    Ok(names)
 }
 
 /// Every collection, by name.
@@ -151,10 +190,12 @@ pub(crate) fn create(tx: &Shared<'_>, schema: &Schema) -> Result<Entry> {
     Ok(Entry { schema, tree, views, stored })
 }
 
-/// Creates the tree of a view.
+/// Creates the trees of a view.
 pub(crate) fn create_view(tx: &Shared<'_>, collection: &str, spec: &ViewSpec) -> Result<OpenView> {
     let reducer = Reductions::of(spec).map(|reductions| reductions.spec()).transpose()?;
-    Ok(OpenView::new(spec.clone(), tx.create_tree(&spec.tree_name(collection), reducer)?))
+    OpenView::open(collection, spec, |tree, is_reduced| {
+        tx.create_tree(tree, reducer.clone().filter(|_| is_reduced))
+    })
 }
 
 /// Drops a collection with all its documents. Returns whether it was there.
@@ -173,5 +214,5 @@ pub(crate) fn remove(tx: &Shared<'_>, name: &str) -> Result<bool> {
 /// Drops the rows of a view.
 pub(crate) fn drop_view(tx: &Shared<'_>, collection: &str, spec: &ViewSpec) -> Result<()> {
     view::forget(tx, collection, spec)?;
-    tx.drop_tree(&spec.tree_name(collection))
+    spec.tree_names(collection).iter().try_for_each(|tree| tx.drop_tree(tree))
 }

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use crate::error::Result;
 use crate::schema::Schema;
 use crate::tuple::{Encoder, OwnedKey};
+use crate::view::Code;
 
 /// A type whose values are the documents of a collection.
 ///
@@ -79,6 +80,12 @@ pub trait Collection: Serialize + DeserializeOwned + 'static {
 
     /// Its entry in the catalogue: name, key columns, and what the columns hold as far as their types tell.
     fn schema() -> Schema;
+
+    /// The code of its views in code, and of earlier versions of them.
+    #[must_use]
+    fn codes() -> Vec<Code> {
+        Vec::new()
+    }
 }
 
 /// A collection whose keys [`push`](crate::Db::push) gives. Derived by `#[key(assigned)]` or `#[key(sequential)]`.

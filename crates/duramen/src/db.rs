@@ -7,10 +7,13 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use duramen_disk::Disk;
 use duramen_engine::{CheckReport, CopyProgress, Durability, Engine, Posture, Receipt, Stats};
 
+use crate::background::Background;
 use crate::bytes::ByteTree;
 use crate::documents::Documents;
+use crate::engine::{Event, EventHook};
 use crate::error::{Error, Result};
 use crate::known::Known;
 use crate::options::DbOptions;
@@ -19,18 +22,55 @@ use crate::schema::Schema;
 use crate::snapshot::Snapshot;
 use crate::transaction::{Committed, Transaction};
 use crate::verify::{self, DocumentReport};
+use crate::view::ViewState;
 
 /// An open database. Cloning it is cheap, and every clone is the same database; it may be used from any thread.
 #[derive(Clone)]
 pub struct Db {
+    /// Dropped before the engine: the last handle of the program stops the background, which has a handle of its own.
+    background: Option<Arc<Background>>,
     engine: Engine,
     level: Durability,
     known: Arc<Known>,
+    on_event: Option<EventHook>,
 }
 
 impl Db {
-    pub(crate) fn new(engine: Engine, level: Durability) -> Db {
-        Db { engine, level, known: Arc::default() }
+    /// A handle without a background.
+    pub(crate) fn new(engine: Engine, level: Durability, known: Known, on_event: Option<EventHook>) -> Db {
+        Db { background: None, engine, level, known: Arc::new(known), on_event }
+    }
+
+    /// The handle with a background that works through another one.
+    pub(crate) fn with_background(mut self, disk: Arc<dyn Disk>) -> Db {
+        let own = self.at(Durability::Process);
+        let background = Background::new(own, disk);
+        background.begin(&self);
+        self.background = Some(Arc::new(background));
+        self
+    }
+
+    pub(crate) fn known(&self) -> &Arc<Known> {
+        &self.known
+    }
+
+    pub(crate) fn hook(&self) -> Option<EventHook> {
+        self.on_event.clone()
+    }
+
+    /// Tells what failed in the background.
+    pub(crate) fn tell(&self, error: Error) {
+        if let Some(hook) = &self.on_event {
+            hook(&Event::BackgroundFailed(error));
+        }
+    }
+
+    /// The same database, its commits published when they return: a snapshot that is taken next sees them.
+    pub(crate) fn seen_by_all(&self) -> Db {
+        self.at(match self.level {
+            Durability::Memory => Durability::Process,
+            level => level,
+        })
     }
 
     /// Opens the database in this directory, or creates it. A commit is then on disk when it returns.
@@ -62,7 +102,12 @@ impl Db {
     /// # Errors
     /// What the last writes said. Dropping the last clone closes as well, and can tell nobody.
     pub fn close(&self) -> Result<()> {
-        self.engine.close()
+        // The engine first: it refuses in the middle of a transaction, and whoever works in the background then ends soon.
+        self.engine.close()?;
+        if let Some(background) = &self.background {
+            background.stop();
+        }
+        Ok(())
     }
 
     /// The same database with another level for what it commits.
@@ -168,6 +213,19 @@ impl Db {
     /// What reading the disk said.
     pub fn collections(&self) -> Result<Vec<Schema>> {
         self.snapshot()?.collections()
+    }
+
+    /// Every view of every collection, and how far it is.
+    ///
+    /// # Errors
+    /// What reading the disk said.
+    pub fn view_states(&self) -> Result<Vec<ViewState>> {
+        let snapshot = self.snapshot()?;
+        let mut states = Vec::new();
+        for schema in snapshot.collections()? {
+            states.extend(snapshot.documents(schema.name()).views()?);
+        }
+        Ok(states)
     }
 
     /// A tree of plain bytes by name.

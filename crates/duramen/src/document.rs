@@ -303,6 +303,23 @@ conversions! {
     Document, |v| Value::Map(v);
 }
 
+impl From<Element> for Value {
+    /// The element of a key as a value; a UUID becomes its bytes.
+    fn from(element: Element) -> Value {
+        match element {
+            Element::Null => Value::Null,
+            Element::Bytes(bytes) => Value::Bytes(bytes),
+            Element::Text(text) => Value::Text(text),
+            Element::Tuple(elements) => Value::List(elements.into_iter().map(Value::from).collect()),
+            Element::Int(value) => Value::Int(value),
+            Element::Float(value) => Value::Float(value),
+            Element::Bool(value) => Value::Bool(value),
+            Element::Uuid(bytes) => Value::Bytes(bytes.to_vec()),
+            Element::Time(time) => Value::Time(time),
+        }
+    }
+}
+
 impl<T: Into<Value>> From<Option<T>> for Value {
     fn from(value: Option<T>) -> Value {
         value.map_or(Value::Null, Into::into)

@@ -9,8 +9,10 @@ use crate::error::Result;
 use crate::reads::Reads;
 use crate::rows::DocumentIter;
 use crate::schema::Schema;
+use crate::selection::Of;
 use crate::span::Span;
 use crate::tuple::Key;
+use crate::view::{DocumentView, ViewSpec, ViewState};
 
 /// The documents of a collection of a [`Db`]: the verbs that need no transaction around them. Inside a transaction or
 /// a snapshot the same verbs are those of [`DocumentsOf`](crate::DocumentsOf).
@@ -37,6 +39,50 @@ impl Documents {
     /// `NoSuchTree` if it is not there.
     pub fn schema(&self) -> Result<Schema> {
         self.db.snapshot()?.documents(&self.name).schema()
+    }
+
+    pub(crate) fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// Adds a view, which is built in the background from the documents that are there; [`Documents::build_views`] waits for
+    /// it. One of its name with other terms answers until then, and is dropped. It is data in the catalogue: whatever program
+    /// opens the database keeps it. Returns whether there was none with the same terms.
+    ///
+    /// # Errors
+    /// As [`Transaction::add_view`](crate::Transaction::add_view), and those of a commit.
+    pub fn add_view(&self, view: ViewSpec) -> Result<bool> {
+        self.db.transact(|tx| tx.add_view(&self.name, &view))
+    }
+
+    /// Drops a view with all its rows. Returns whether it was there.
+    ///
+    /// # Errors
+    /// As [`Transaction::drop_view`](crate::Transaction::drop_view), and those of a commit.
+    pub fn drop_view(&self, view: &str) -> Result<bool> {
+        self.db.transact(|tx| tx.drop_view(&self.name, view))
+    }
+
+    /// Builds a view anew, in the background, beside the one there is, which answers meanwhile.
+    ///
+    /// # Errors
+    /// As [`Transaction::rebuild_view`](crate::Transaction::rebuild_view), and those of a commit.
+    pub fn rebuild_view(&self, view: &str) -> Result<()> {
+        self.db.transact(|tx| tx.rebuild_view(&self.name, view))
+    }
+
+    /// Its views and how far they are.
+    ///
+    /// # Errors
+    /// `NoSuchTree` if the collection is not there.
+    pub fn views(&self) -> Result<Vec<ViewState>> {
+        self.db.snapshot()?.documents(&self.name).views()
+    }
+
+    /// The rows of one of its views, each question asked of the newest state.
+    #[must_use]
+    pub fn view(&self, name: &str) -> DocumentView<'_> {
+        DocumentView::new(Of::Db(&self.db), &self.name, name)
     }
 
     /// Stores a document under its key columns, in the place of any that is there.

@@ -10,9 +10,11 @@ use crate::error::Result;
 use crate::reads::Reads;
 use crate::rows::{DocumentIter, Rows};
 use crate::schema::Schema;
+use crate::selection::Of;
 use crate::span::Span;
 use crate::sums::FieldSum;
 use crate::tuple::{Key, encode};
+use crate::view::{self, DocumentView, ViewState};
 
 /// The documents of a collection in a [`Snapshot`](crate::Snapshot) or a [`Transaction`](crate::Transaction), from
 /// [`Reads::documents`]. In a transaction they can be written, too.
@@ -38,6 +40,20 @@ impl<S: Reads> DocumentsOf<'_, S> {
     /// As [`DocumentsOf`].
     pub fn schema(&self) -> Result<Schema> {
         Ok(self.within.entry(self.name)?.schema.clone())
+    }
+
+    /// Its views and how far they are.
+    ///
+    /// # Errors
+    /// As [`DocumentsOf`].
+    pub fn views(&self) -> Result<Vec<ViewState>> {
+        view::states(self.within, &*self.within.entry(self.name)?)
+    }
+
+    /// The rows of one of its views. Whether it is there is asked at each call.
+    #[must_use]
+    pub fn view(&self, name: &str) -> DocumentView<'_> {
+        DocumentView::new(Of::State(self.within), self.name, name)
     }
 
     /// The document under a key.

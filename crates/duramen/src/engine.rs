@@ -13,7 +13,9 @@ use duramen_disk::Disk;
 use duramen_engine::{Engine, Hooks, Reducer, ReducerSpec};
 
 pub(crate) use duramen_engine::ids::TreeId;
-pub(crate) use duramen_engine::{Direction, KeyRange, Options, Reduced, Snapshot, TreeMark};
+pub(crate) use duramen_engine::{
+    Background, Direction, Event, EventHook, KeyRange, Options, Reduced, Rest, Snapshot, TreeMark, Worker,
+};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::sums::Sums;

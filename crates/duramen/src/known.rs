@@ -1,16 +1,20 @@
 //! What the handles of an open database remember together: catalogue entries that were decoded, types that were
-//! held against them, counters of assigned ids.
+//! held against them and the views they declare, counters of assigned ids, why views are not built, and whom to wake when
+//! there is work.
 //!
 //! Owns no truth: every transaction reads the entry's bytes, so that what is remembered is used only while the
 //! catalogue still says the same.
 
 use std::any::TypeId;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use crate::catalogue::Entry;
-use crate::engine::TreeMark;
+use crate::engine::{TreeMark, Worker};
 use crate::ids::IdCounter;
+use crate::typed::Asked;
+use crate::view::{Code, Failures, RowsOf, ViewSpec};
 
 const POISON: &str = "nothing panics while what is known is locked";
 
@@ -20,6 +24,23 @@ pub(crate) struct Known {
     entries: Mutex<HashMap<String, Arc<Entry>>>,
     types: Mutex<HashMap<TypeId, Fitting>>,
     counters: Mutex<HashMap<&'static str, Arc<IdCounter>>>,
+    /// What the types that were used say of their collections.
+    declared: Mutex<HashMap<TypeId, Declared>>,
+    pub(crate) failures: Failures,
+    building: Mutex<()>,
+    /// How many documents the last step of a build took.
+    step_documents: AtomicU64,
+    /// The database is small, and what is done to it must be the same every time: work is done in steps of few documents.
+    is_simulated: bool,
+    worker: OnceLock<Worker>,
+}
+
+/// What a type says of its collection.
+#[derive(Debug)]
+struct Declared {
+    collection: &'static str,
+    views: Vec<ViewSpec>,
+    codes: Vec<Code>,
 }
 
 /// The entry that a type was held against, and fits.
@@ -31,6 +52,15 @@ struct Fitting {
 }
 
 impl Known {
+    /// Nothing is known yet.
+    pub(crate) fn new(is_simulated: bool) -> Known {
+        Known { is_simulated, ..Known::default() }
+    }
+
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.is_simulated
+    }
+
     /// The entry of a collection as it was read last.
     pub(crate) fn entry(&self, name: &str) -> Option<Arc<Entry>> {
         lock(&self.entries).get(name).cloned()
@@ -67,6 +97,78 @@ impl Known {
             None => {
                 types.insert(kind, Fitting { entry: Arc::clone(entry), seen });
             }
+        }
+    }
+
+    /// Learns what a type declares. Returns whether that is news.
+    pub(crate) fn declare(&self, asked: Asked) -> bool {
+        let mut declared = lock(&self.declared);
+        if declared.contains_key(&asked.kind) {
+            return false;
+        }
+        let views = asked.schema().views().to_vec();
+        declared.insert(asked.kind, Declared { collection: asked.name, views, codes: asked.codes() });
+        true
+    }
+
+    /// Whether a type that was used since the database was opened declares a view with these terms.
+    pub(crate) fn is_declared(&self, collection: &str, view: &ViewSpec) -> bool {
+        let declared = lock(&self.declared);
+        let of_collection = declared.values().filter(|of| of.collection == collection);
+        of_collection.flat_map(|of| &of.views).any(|known| known.same_terms(view))
+    }
+
+    /// The code of a view, if a type that was used has it.
+    pub(crate) fn code(&self, collection: &str, view: &ViewSpec) -> Option<RowsOf> {
+        let declared = lock(&self.declared);
+        let of_collection = declared.values().filter(|of| of.collection == collection);
+        of_collection.flat_map(|of| &of.codes).find(|code| code.spec.same_terms(view)).map(|code| code.rows)
+    }
+
+    /// Whether rows of a view can be made of documents: not without the code of one in code.
+    pub(crate) fn can_make_rows(&self, collection: &str, view: &ViewSpec) -> bool {
+        view.code_version().is_none() || self.code(collection, view).is_some()
+    }
+
+    /// Whether a program says that a view is followed by another one, and may answer for it.
+    pub(crate) fn is_followed(&self, collection: &str, view: &ViewSpec, by: &ViewSpec) -> bool {
+        let declared = lock(&self.declared);
+        let of_collection = declared.values().filter(|of| of.collection == collection);
+        let is_followed = |code: &Code| {
+            code.spec.same_terms(view) && code.followed_by.as_ref().is_some_and(|next| next.same_terms(by))
+        };
+        of_collection.flat_map(|of| &of.codes).any(is_followed)
+    }
+
+    /// Held by whoever builds a view: one step at a time, or two would conflict at every step.
+    pub(crate) fn building(&self) -> MutexGuard<'_, ()> {
+        // What is guarded is a turn and no data: a panic leaves nothing half done.
+        self.building.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// How many documents a step of a build is to take: as many as may be, and where others get in between, about as many as went
+    /// well last.
+    pub(crate) fn step_documents(&self, at_most: u64) -> u64 {
+        match self.step_documents.load(Ordering::Relaxed) {
+            0 => at_most,
+            last => last.saturating_mul(2).min(at_most),
+        }
+    }
+
+    /// A step took so many documents.
+    pub(crate) fn step_took(&self, documents: u64) {
+        self.step_documents.store(documents, Ordering::Relaxed);
+    }
+
+    /// Who works in the background, once and for all.
+    pub(crate) fn work_by(&self, worker: Worker) {
+        self.worker.get_or_init(|| worker);
+    }
+
+    /// There is work to do.
+    pub(crate) fn wake(&self) {
+        if let Some(worker) = self.worker.get() {
+            worker.wake();
         }
     }
 

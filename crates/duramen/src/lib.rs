@@ -62,6 +62,7 @@
 //! | storing a struct | [`Collection`](trait@Collection), [`Key`](macro@Key), [`AssignedKey`] |
 //! | asking for documents | [`Query`], [`Page`], [`IntoSpan`] |
 //! | views and their reductions | [`View`], [`ViewQuery`], [`view::reduce`] |
+//! | views without a type, and how far they are | [`DocumentView`], [`ViewSpec`], [`ViewState`], [`Documents::add_view`] |
 //! | two who edit the same document | [`Versioned`], [`Revision`], [`ReplaceError`] |
 //! | documents without a type | [`Documents`], [`DocumentsOf`], [`Document`], [`Value`], [`doc!`], [`json`] |
 //! | what a collection is to a tool | [`Schema`], [`schema::ColumnType`], [`ViewSpec`] |
@@ -72,6 +73,7 @@
 //!
 //! docs/tutorial.md in the repository lets one program grow from the first put to views.
 
+mod background;
 mod backup;
 mod bytes;
 mod catalogue;
@@ -134,7 +136,7 @@ pub use time::Time;
 pub use transaction::Transaction;
 pub use tuple::Key;
 pub use verify::{DocumentReport, Unreadable};
-pub use view::{View, ViewQuery, ViewSpec};
+pub use view::{DocumentView, View, ViewPhase, ViewQuery, ViewSpec, ViewState};
 
 pub use duramen_derive::{Collection, Key};
 pub use duramen_disk::{Disk, FileSystem, MemDisk, OsDisk, PathKind, SyncMethod, measure, probe};

@@ -8,14 +8,16 @@ use duramen_disk::{Disk, MemDisk, OsDisk, SyncMethod};
 use duramen_engine::{Durability, Event, Hooks, Options, Reducer, ReducerSpec};
 
 use crate::db::Db;
-use crate::engine;
+use crate::engine::{self, Background};
 use crate::error::Result;
+use crate::known::Known;
 
 /// Options of a database, set one after the other and ended by [`DbOptions::open`].
 #[derive(Clone, Default)]
 pub struct DbOptions {
     engine: Options,
     hooks: Hooks,
+    without_background: bool,
 }
 
 impl DbOptions {
@@ -68,6 +70,14 @@ impl DbOptions {
         self
     }
 
+    /// Whether a thread builds new views in the background; it does unless set, but not in databases that are read-only. The
+    /// thread is there only while it has something to do.
+    #[must_use]
+    pub fn background(mut self, background: bool) -> Self {
+        self.without_background = !background;
+        self
+    }
+
     /// Makes reducers of one's own known, by the names in the specs they are asked with.
     #[must_use]
     pub fn reducer(
@@ -106,7 +116,12 @@ impl DbOptions {
     /// As [`DbOptions::open`].
     pub fn open_on(self, disk: Arc<dyn Disk>, path: impl AsRef<Path>) -> Result<Db> {
         let level = self.engine.durability;
-        Ok(Db::new(engine::open(disk, path.as_ref(), self.engine, self.hooks)?, level))
+        let is_stepped = self.engine.background == Background::Stepped;
+        let without_background = self.without_background || is_stepped || self.engine.read_only;
+        let on_event = self.hooks.on_event.clone();
+        let engine = engine::open(Arc::clone(&disk), path.as_ref(), self.engine, self.hooks)?;
+        let db = Db::new(engine, level, Known::new(is_stepped), on_event);
+        Ok(if without_background { db } else { db.with_background(disk) })
     }
 
     /// Opens an empty database on a disk in memory; for tests.

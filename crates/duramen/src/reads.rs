@@ -11,6 +11,7 @@ use crate::collection::Collection;
 use crate::documents_of::DocumentsOf;
 use crate::engine::{Direction, KeyRange, Source};
 use crate::error::{Code, Error, Result};
+use crate::known::Known;
 use crate::query::Query;
 use crate::revision::{Revision, Versioned};
 use crate::rows::Rows;
@@ -21,7 +22,7 @@ use crate::typed::Asked;
 use crate::view::{View, ViewQuery};
 
 pub(crate) mod sealed {
-    use super::{Arc, Asked, Entry, Result, Source};
+    use super::{Arc, Asked, Entry, Known, Result, Source};
 
     /// Where reads come from; implemented here only.
     pub trait Readable {
@@ -39,6 +40,10 @@ pub(crate) mod sealed {
         /// The same as the catalogue of this state says it.
         #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
         fn fitting_now(&self, asked: Asked) -> Result<Option<Arc<Entry>>>;
+
+        /// What the handles of the database remember together.
+        #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
+        fn known(&self) -> &Known;
     }
 }
 

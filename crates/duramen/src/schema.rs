@@ -176,9 +176,27 @@ impl Schema {
         !std::mem::replace(&mut self.typed, true)
     }
 
-    /// A view holds every document now: older ones of its name go. Returns them.
-    pub(crate) fn view_is_ready(&mut self, view: &ViewSpec) -> Vec<ViewSpec> {
-        let replaced = |known: &ViewSpec| known.name() == view.name() && known.generation < view.generation;
+    /// Takes a new generation of a view with the same terms, which is to be built. Returns whether there is one to take the place
+    /// of.
+    pub(crate) fn renew_view(&mut self, name: &str) -> bool {
+        let newest = self.views.iter().filter(|view| view.name() == name).max_by_key(|view| view.generation);
+        let Some(newest) = newest.cloned() else { return false };
+        self.view_generation += 1;
+        self.views.push(ViewSpec { generation: self.view_generation, ready: false, ..newest });
+        true
+    }
+
+    /// A view holds every document now: older ones of its name go, but for those with other terms that `wanted` says somebody
+    /// still asks for. Returns them.
+    pub(crate) fn view_is_ready(
+        &mut self,
+        view: &ViewSpec,
+        wanted: impl Fn(&ViewSpec) -> bool,
+    ) -> Vec<ViewSpec> {
+        let replaced = |known: &ViewSpec| {
+            let is_older = known.name() == view.name() && known.generation < view.generation;
+            is_older && (known.same_terms(view) || !wanted(known))
+        };
         let gone = self.views.extract_if(.., |known| replaced(known)).collect();
         self.views.iter_mut().filter(|known| *known == view).for_each(|known| known.ready = true);
         gone

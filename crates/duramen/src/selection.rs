@@ -7,7 +7,7 @@ use crate::engine::{Cursor, Direction, KeyRange, Source, TreeId};
 use crate::error::Result;
 use crate::reads::sealed::Readable;
 use crate::span::Span;
-use crate::tuple::successor;
+use crate::tuple::{prefix_end, split, successor};
 
 /// What is asked.
 #[derive(Clone, Copy)]
@@ -116,6 +116,35 @@ impl<'s> Selection<'s> {
                 KeyRange { from, to: Some(to) }
             }
         })
+    }
+
+    /// Groups of rows whose keys begin with the same elements, so many of each: the bytes of those, and what `reduced` makes of their
+    /// range. Each costs O(log n), however many rows it has.
+    pub(crate) fn groups<T>(
+        &self,
+        source: &dyn Source,
+        tree: TreeId,
+        elements: usize,
+        mut reduced: impl FnMut(&[u8], &KeyRange) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let mut left = self.range()?;
+        let mut groups = Vec::new();
+        while (groups.len() as u64) < self.limit {
+            let mut cursor = source.cursor(tree, left.clone(), self.direction)?;
+            let Some(row) = cursor.next_key()? else { break };
+            let group = row[..split(row, elements)?].to_vec();
+            let end = prefix_end(&group);
+            let rows = KeyRange {
+                from: left.from.clone().max(group.clone()),
+                to: Some(left.to.clone().filter(|to| *to < end).unwrap_or_else(|| end.clone())),
+            };
+            groups.push(reduced(&group, &rows)?);
+            match self.direction {
+                Direction::Forward => left.from = end,
+                Direction::Reverse => left.to = Some(group),
+            }
+        }
+        Ok(groups)
     }
 
     /// The rows of a range, in this direction, as many as are wanted.

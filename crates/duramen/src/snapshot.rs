@@ -60,11 +60,19 @@ impl sealed::Readable for Snapshot {
         }
         let Some(entry) = self.find(asked.name)? else { return Ok(None) };
         let fits = self.known.fitting(asked.kind).is_some_and(|known| Arc::ptr_eq(&known, &entry));
+        if !fits && self.known.declare(asked) && !asked.codes().is_empty() {
+            self.known.wake();
+        }
         if fits || !asked.fit(&mut entry.schema.clone())? {
             let seen = catalogue::tree(&self.inner)?.and_then(|tree| self.inner.mark(tree));
             self.known.remember_fitting(asked.kind, &entry, seen);
         }
         Ok(Some(entry))
+    }
+
+    #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
+    fn known(&self) -> &Known {
+        &self.known
     }
 }
 

@@ -4,7 +4,7 @@
 //! committed. Documents are written by document_writes.rs and typed_writes.rs.
 
 use std::any::TypeId;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::reads::{Reads, sealed};
 use crate::schema::Schema;
 use crate::span::Span;
 use crate::typed::Asked;
-use crate::view::{self, Step, ViewSpec};
+use crate::view::{self, Step, ViewSpec, Walked};
 
 /// A transaction: sees one state of the database and its own writes.
 ///
@@ -34,6 +34,8 @@ pub struct Transaction<'e> {
     fitting: RefCell<Vec<(TypeId, Arc<Entry>)>>,
     bounds: RefCell<Vec<(Arc<IdCounter>, u64)>>,
     after: Vec<Box<dyn FnOnce()>>,
+    /// Whether there is something to do in the background once this is committed.
+    makes_work: Cell<bool>,
     /// Why a write stopped halfway: the transaction must not commit, whatever its closure makes of the error.
     failed: RefCell<Option<Error>>,
 }
@@ -45,6 +47,7 @@ pub(crate) struct Committed {
     fitting: Vec<(TypeId, Arc<Entry>)>,
     bounds: Vec<(Arc<IdCounter>, u64)>,
     after: Vec<Box<dyn FnOnce()>>,
+    makes_work: bool,
 }
 
 impl Committed {
@@ -53,6 +56,9 @@ impl Committed {
         self.entries.values().for_each(|entry| known.remember_entry(entry));
         self.fitting.iter().for_each(|(kind, entry)| known.remember_fitting(*kind, entry, None));
         self.bounds.iter().for_each(|(counter, bound)| counter.bounded(*bound));
+        if self.makes_work {
+            known.wake();
+        }
         self.after.into_iter().for_each(|run| run());
     }
 }
@@ -66,6 +72,7 @@ impl<'e> Transaction<'e> {
             fitting: RefCell::default(),
             bounds: RefCell::default(),
             after: Vec::new(),
+            makes_work: Cell::default(),
             failed: RefCell::default(),
         }
     }
@@ -95,6 +102,7 @@ impl<'e> Transaction<'e> {
             fitting: self.fitting.into_inner(),
             bounds: self.bounds.into_inner(),
             after: self.after,
+            makes_work: self.makes_work.get(),
         }
     }
 
@@ -145,6 +153,38 @@ impl<'e> Transaction<'e> {
         self.entries.get_mut().remove(collection);
         self.fitting.get_mut().clear();
         self.all_or_nothing(catalogue::remove(&self.inner, collection))
+    }
+
+    /// Adds a view, which is built from the documents that are there beside whoever writes. One of its name with other terms answers
+    /// until the new one holds every document, and is dropped then. Returns whether there was none with the same terms.
+    ///
+    /// # Errors
+    /// `NoSuchTree` if the collection is not there; `InvalidArgument` for a view that cannot be.
+    pub fn add_view(&mut self, collection: &str, view: &ViewSpec) -> Result<bool> {
+        view.validate()?;
+        let entry = sealed::Readable::entry(self, collection)?;
+        let mut schema = entry.schema.clone();
+        let is_new = schema.adopt_view(view);
+        if is_new {
+            schema.validate()?;
+            self.grow(&entry, schema)?;
+        }
+        Ok(is_new)
+    }
+
+    /// Builds a view anew beside the one there is, which answers meanwhile, and is dropped once the new one holds every document.
+    ///
+    /// # Errors
+    /// `NoSuchTree` if the collection or the view is not there; `InvalidArgument` if the collection has no room for another view.
+    pub fn rebuild_view(&mut self, collection: &str, view: &str) -> Result<()> {
+        let entry = sealed::Readable::entry(self, collection)?;
+        let mut schema = entry.schema.clone();
+        if !schema.renew_view(view) {
+            return Err(view::unknown(&entry, view));
+        }
+        schema.validate()?;
+        self.grow(&entry, schema)?;
+        Ok(())
     }
 
     /// Drops a view with all its rows. Returns whether it was there. A type that still declares it makes it anew with its
@@ -203,36 +243,70 @@ impl<'e> Transaction<'e> {
         let is_new = |spec: &ViewSpec| entry.views.iter().all(|view| !view.spec.same_rows(spec));
         if schema.views().iter().any(is_new) && self.inner.is_empty(entry.tree)? {
             for view in schema.views().to_vec().iter().filter(|spec| is_new(spec)) {
-                for gone in schema.view_is_ready(view) {
-                    catalogue::drop_view(&self.inner, schema.name(), &gone)?;
-                }
+                self.swap(&mut schema, view)?;
             }
         }
         let mut views = Vec::with_capacity(schema.views().len());
         for spec in schema.views() {
             let known = entry.views.iter().find(|view| view.spec.same_rows(spec));
             views.push(match known {
-                Some(view) => OpenView::new(spec.clone(), view.tree),
+                Some(view) => view.with_spec(spec),
                 None => catalogue::create_view(&self.inner, schema.name(), spec)?,
             });
         }
         let stored = catalogue::store(&self.inner, &schema)?;
+        let is_unready = |view: &OpenView| !view.spec.ready;
+        self.makes_work.set(self.makes_work.get() || views.iter().any(is_unready));
         Ok(Entry { schema, tree: entry.tree, views, stored })
     }
 
-    /// A step of building a view. Returns the entry as it is then.
-    pub(crate) fn build_step(&self, asked: Asked, spec: &ViewSpec, step: &Step) -> Result<Arc<Entry>> {
-        let entry = self.fitted(asked)?;
-        let building = |view: &&OpenView| view.spec.same_rows(spec) && !view.spec.ready;
-        let Some(view) = entry.views.iter().find(building) else { return Ok(entry) };
-        if self.all_or_nothing(step.walk(&self.inner, &entry, view))? != Some(true) {
-            return Ok(entry);
+    /// A view holds every document: it takes the place of older ones that no type still declares.
+    fn swap(&self, schema: &mut Schema, view: &ViewSpec) -> Result<()> {
+        let collection = schema.name().to_owned();
+        let gone = schema.view_is_ready(view, |older| self.known.is_declared(&collection, older));
+        gone.iter().try_for_each(|gone| catalogue::drop_view(&self.inner, &collection, gone))
+    }
+
+    /// A step of building a view, of at most so many documents. Returns what it did; `None` if somebody else has walked here, or
+    /// there is nothing to build any more.
+    pub(crate) fn build_step(&self, step: &Step, documents_max: u64) -> Result<Option<Walked>> {
+        let Some(entry) = self.find(step.collection())? else { return Ok(None) };
+        let Some(view) = entry.views.iter().find(|view| step.is_of(view)) else { return Ok(None) };
+        let walked =
+            self.all_or_nothing(step.walk((&self.inner, self.known), (&entry, view), documents_max))?;
+        if walked.as_ref().is_some_and(|walked| walked.at_end) {
+            let mut schema = entry.schema.clone();
+            self.all_or_nothing(self.swap(&mut schema, &view.spec))?;
+            self.grow(&entry, schema)?;
         }
-        let mut schema = entry.schema.clone();
-        for gone in schema.view_is_ready(&view.spec) {
-            self.all_or_nothing(catalogue::drop_view(&self.inner, schema.name(), &gone))?;
+        Ok(walked)
+    }
+
+    /// Stores why a view is not built, so that other programs can tell, too.
+    pub(crate) fn note_failure(&self, collection: &str, spec: &ViewSpec, why: &str) -> Result<()> {
+        match self.find(collection)? {
+            Some(entry) if entry.views.iter().any(|view| view.spec.same_rows(spec)) => {
+                view::note_failure(&self.inner, collection, spec, why)
+            }
+            _ => Ok(()),
         }
-        self.grow(&entry, schema)
+    }
+
+    /// Maps a document that waits for the code of a view.
+    pub(crate) fn map_again(&self, collection: &str, spec: &ViewSpec, key: &[u8]) -> Result<()> {
+        let Some(entry) = self.find(collection)? else { return Ok(()) };
+        let Some(view) = entry.views.iter().find(|view| view.spec.same_rows(spec)) else { return Ok(()) };
+        let document = self.inner.get(entry.tree, key)?;
+        let put = view::put_rows((&self.inner, self.known), (&entry, view), key, document.as_deref());
+        self.all_or_nothing(put)?;
+        view::forget_failure(&self.inner, collection, spec)
+    }
+
+    /// A type is used: what it declares is kept, and what waited for its code is done once this is committed.
+    fn declare(&self, asked: Asked) {
+        if self.known.declare(asked) && !asked.codes().is_empty() {
+            self.makes_work.set(true);
+        }
     }
 
     fn enter(&self, entry: Entry) -> Arc<Entry> {
@@ -259,6 +333,7 @@ impl<'e> Transaction<'e> {
         }
         let Some(entry) = self.find(asked.name)? else { return Ok(None) };
         if self.known.fitting(asked.kind).is_none_or(|known| !Arc::ptr_eq(&known, &entry)) {
+            self.declare(asked);
             let grew = asked.fit(&mut entry.schema.clone())?;
             if grew {
                 return Ok(Some(entry));
@@ -274,7 +349,10 @@ impl<'e> Transaction<'e> {
             return Ok(entry);
         }
         let entry = match self.fits(asked)? {
-            None => self.enter(self.all_or_nothing(catalogue::create(&self.inner, &asked.schema()))?),
+            None => {
+                self.declare(asked);
+                self.enter(self.all_or_nothing(catalogue::create(&self.inner, &asked.schema()))?)
+            }
             Some(entry) if self.fitted_already(asked).is_some() => return Ok(entry),
             Some(entry) => {
                 let mut schema = entry.schema.clone();
@@ -298,7 +376,7 @@ impl<'e> Transaction<'e> {
 
     /// Stores a document, or deletes it.
     pub(crate) fn write(&self, entry: &Entry, key: &[u8], document: Option<&[u8]>) -> Result<()> {
-        let changes = view::Changes::of(&self.inner, entry, key, document)?;
+        let changes = view::Changes::of((&self.inner, self.known), entry, key, document)?;
         let written = changes.apply(&self.inner).and_then(|()| match document {
             Some(document) => self.inner.put(entry.tree, key, document),
             None => self.inner.delete(entry.tree, key),
@@ -359,6 +437,11 @@ impl sealed::Readable for Transaction<'_> {
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
     fn fitting_now(&self, asked: Asked) -> Result<Option<Arc<Entry>>> {
         self.fits(asked)
+    }
+
+    #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
+    fn known(&self) -> &Known {
+        self.known
     }
 }
 

@@ -8,6 +8,7 @@ use std::any::TypeId;
 use crate::collection::Collection;
 use crate::error::{Error, Result};
 use crate::schema::{Column, ColumnType, Schema};
+use crate::view::Code;
 
 /// A type, as somebody asks for its collection.
 #[derive(Debug, Clone, Copy)]
@@ -15,6 +16,7 @@ pub(crate) struct Asked {
     pub(crate) kind: TypeId,
     pub(crate) name: &'static str,
     schema: fn() -> Schema,
+    codes: fn() -> Vec<Code>,
     type_name: &'static str,
 }
 
@@ -24,8 +26,14 @@ impl Asked {
             kind: TypeId::of::<C>(),
             name: C::NAME,
             schema: C::schema,
+            codes: C::codes,
             type_name: std::any::type_name::<C>(),
         }
+    }
+
+    /// The code of its views.
+    pub(crate) fn codes(&self) -> Vec<Code> {
+        (self.codes)()
     }
 
     /// What the type says about its collection.

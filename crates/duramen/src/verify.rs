@@ -27,6 +27,8 @@ pub struct DocumentReport {
     pub problems: Vec<String>,
     /// How many problems there are in all.
     pub problem_count: u64,
+    /// Views in code that were not checked, as `collection.view`: their code is not in this program.
+    pub unchecked: Vec<String>,
 }
 
 /// A stretch of a collection that damage keeps from being read: not every document in it need be damaged.
@@ -80,6 +82,8 @@ pub(crate) fn documents(snapshot: &Snapshot) -> Result<DocumentReport> {
             }
             views => views?,
         };
+        let unchecked = views.unchecked(snapshot)?;
+        report.unchecked.extend(unchecked.iter().map(|view| format!("{}.{view}", schema.name())));
         let mut reader = Reader { snapshot, schema: &schema, views, report: &mut report };
         reader.collection()?;
     }

@@ -4,23 +4,38 @@
 //! data in the catalogue, so that every program and tool that writes a document keeps the view in the same transaction.
 
 mod build;
+mod by_name;
+mod coded;
+mod failures;
+mod in_background;
 mod maintain;
+mod mapped;
 mod query;
 pub mod reduce;
 mod reducer;
 mod rows;
 mod spec;
+mod state;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 pub use build::Progress;
-pub(crate) use build::{Step, forget};
+pub(crate) use build::{Step, Walked, forget, put_rows};
+pub use by_name::{DocumentView, ReducedPart, ViewReduction, ViewRow, ViewRowIter};
+pub(crate) use coded::RowsOf;
+pub use coded::{Code, CodedView, Emitter, RowValue};
+pub(crate) use failures::{Failures, forget as forget_failure, note as note_failure};
+pub(crate) use in_background::{has_work, step as background_step};
 pub(crate) use maintain::Changes;
+pub(crate) use mapped::row_keys;
 pub use query::{Groups, ViewEntry, ViewIter, ViewQuery};
 pub(crate) use reducer::Reductions;
-pub(crate) use rows::rows;
+pub(crate) use rows::{ViewRows, rows};
 pub(crate) use spec::VIEWS_MAX;
 pub use spec::{Reduce, ViewSpec};
+pub use state::{ViewPhase, ViewState};
+pub(crate) use state::{states, unknown};
 
 use crate::collection::Collection;
 use crate::tuple::OwnedKey;

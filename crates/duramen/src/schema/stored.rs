@@ -10,6 +10,9 @@ const VERSION: i128 = 1;
 /// The version of an entry that says more: a build that does not know views must not write documents beside them.
 const TYPED_VERSION: i128 = 2;
 
+/// The version of an entry with views in code: a build that does not know them must not write documents beside them.
+const CODED_VERSION: i128 = 4;
+
 impl Schema {
     /// The entry as it is stored.
     ///
@@ -22,7 +25,7 @@ impl Schema {
             Value::Map(Document::new().with("name", column.name.as_str()).with("type", column.kind.name()))
         });
         let mut stored = Document::new()
-            .with("v", if self.needs_types() { 2 } else { 1 })
+            .with("v", Value::Int(self.stored_version()))
             .with("name", self.name.as_str())
             .with("key", texts(&self.key))
             .with("columns", Value::List(columns.collect()))
@@ -39,6 +42,16 @@ impl Schema {
         stored.to_bytes()
     }
 
+    fn stored_version(&self) -> i128 {
+        if self.views.iter().any(|view| view.code_version().is_some()) {
+            CODED_VERSION
+        } else if self.needs_types() {
+            TYPED_VERSION
+        } else {
+            VERSION
+        }
+    }
+
     fn needs_types(&self) -> bool {
         self.typed || !self.views.is_empty() || !self.compact.is_empty() || self.view_generation > 0
     }
@@ -50,11 +63,11 @@ impl Schema {
     pub fn from_bytes(bytes: &[u8]) -> Result<Schema> {
         let document = Document::from_bytes(bytes).map_err(|error| damaged(error.message()))?;
         match document.get("v") {
-            Some(Value::Int(VERSION | TYPED_VERSION)) => {}
+            Some(Value::Int(VERSION | TYPED_VERSION | CODED_VERSION)) => {}
             Some(Value::Int(version)) => {
                 return Err(Error::new(
                     Code::Unsupported,
-                    format!("a collection has catalogue version {version}, this build knows {TYPED_VERSION}"),
+                    format!("a collection has catalogue version {version}, this build knows {CODED_VERSION}"),
                 )
                 .with_hint("use a later release of Duramen"));
             }

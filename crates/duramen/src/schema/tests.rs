@@ -50,7 +50,7 @@ fn no_generation_of_a_view_is_given_twice() {
 
 #[test]
 fn entries_of_the_future_and_damaged_ones_are_told_apart() {
-    let future = doc! { "v": 3 }.to_bytes().unwrap();
+    let future = doc! { "v": 5 }.to_bytes().unwrap();
     assert_eq!(Schema::from_bytes(&future).unwrap_err().code(), Code::Unsupported);
     for bytes in [
         &b""[..],

@@ -2,25 +2,51 @@
 
 use std::sync::Arc;
 
-use crate::catalogue::Entry;
+use super::is_of_disk;
+use crate::catalogue::{Entry, OpenView};
 use crate::engine::KeyRange;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::reads::sealed::Readable;
 use crate::snapshot::Snapshot;
-use crate::view::rows;
+use crate::view::{ViewRows, row_keys, rows, states};
 
 /// The views of one collection, and the rows that its documents made so far.
 pub(super) struct Views {
     entry: Arc<Entry>,
-    /// By view; a view that is being built is passed over.
-    made: Vec<u64>,
+    /// By view; a view that does not hold every document is passed over.
+    made: Vec<Option<u64>>,
 }
 
 impl Views {
     pub(super) fn of(snapshot: &Snapshot, collection: &str) -> Result<Views> {
         let entry = snapshot.entry(collection)?;
-        let made = vec![0; entry.views.len()];
+        let states = states(snapshot, &entry)?;
+        let made = states.iter().map(|state| (state.is_ready() && state.has_code).then_some(0)).collect();
         Ok(Views { entry, made })
+    }
+
+    /// Views that are ready and cannot be checked, because their code is not here.
+    pub(super) fn unchecked(&self, snapshot: &Snapshot) -> Result<Vec<String>> {
+        let states = states(snapshot, &self.entry)?.into_iter();
+        let unchecked = states.filter(|state| state.is_ready() && !state.has_code);
+        Ok(unchecked.map(|state| state.view.name().to_owned()).collect())
+    }
+
+    /// The rows of a document in a view, as its fields or its code say.
+    fn rows(&self, snapshot: &Snapshot, view: &OpenView, key: &[u8], stored: &[u8]) -> Result<ViewRows> {
+        let Some(trees) = view.coded else {
+            return rows(&view.spec, self.entry.schema.compact_fields(), key, stored);
+        };
+        let code = snapshot.known().code(self.entry.schema.name(), &view.spec);
+        let rows = code.map(|code| code(key, stored)).transpose()?.unwrap_or_default();
+        let mapped = snapshot.source().get(trees.mapped, key)?.unwrap_or_default();
+        if row_keys(&view.spec, &mapped, key)?.iter().ne(rows.keys()) {
+            let name = view.spec.name();
+            return Err(Error::invalid(format!(
+                "the code of the view {name} makes other rows of it now: it is not the same every time, or needs a new version"
+            )));
+        }
+        Ok(rows)
     }
 
     /// What is wrong with the rows of a document.
@@ -30,16 +56,15 @@ impl Views {
         key: &[u8],
         stored: &[u8],
     ) -> Result<Option<String>> {
-        let compact = self.entry.schema.compact_fields();
-        for (view, made) in
-            self.entry.views.iter().zip(&mut self.made).filter(|(view, _)| view.spec.is_ready())
-        {
-            let rows = match rows(&view.spec, compact, key, stored) {
+        for (index, view) in self.entry.views.iter().enumerate() {
+            let Some(made) = self.made[index] else { continue };
+            let rows = match self.rows(snapshot, view, key, stored) {
                 Ok(rows) => rows,
+                Err(error) if is_of_disk(&error) => return Err(error),
                 Err(error) => return Ok(Some(error.message().to_owned())),
             };
+            self.made[index] = Some(made + rows.len() as u64);
             for (row, value) in rows {
-                *made += 1;
                 if snapshot.source().get(view.tree, &row)?.as_deref() != Some(&value) {
                     return Ok(Some(format!("the view {} lacks its row, or has another", view.spec.name())));
                 }
@@ -52,7 +77,8 @@ impl Views {
     pub(super) fn surplus(&self, snapshot: &Snapshot) -> Result<Vec<String>> {
         let all = KeyRange { from: Vec::new(), to: None };
         let mut problems = Vec::new();
-        for (view, made) in self.entry.views.iter().zip(&self.made).filter(|(view, _)| view.spec.is_ready()) {
+        for (view, made) in self.entry.views.iter().zip(&self.made) {
+            let Some(made) = made else { continue };
             let count = snapshot.source().count(view.tree, &all)?;
             if count != *made {
                 let name = view.spec.name();

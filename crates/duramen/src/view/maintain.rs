@@ -5,10 +5,12 @@
 //! decides at the same time conflicts.
 
 use crate::catalogue::{Entry, OpenView};
-use crate::engine::{Direction, KeyRange, Shared, Source};
+use crate::engine::{Direction, KeyRange, Shared, Source, TreeId};
 use crate::error::{Code, Error, Result};
+use crate::known::Known;
 use crate::tuple::{prefix_end, show};
 
+use super::mapped;
 use super::rows::{ViewRows, rows};
 
 /// What views must be told of a change of one document.
@@ -17,10 +19,11 @@ pub(crate) struct Changes<'e> {
 }
 
 /// A row to be put, or without a value to be deleted.
-struct Change<'e> {
-    view: &'e OpenView,
-    row: Vec<u8>,
-    value: Option<Vec<u8>>,
+pub(super) struct Change<'e> {
+    pub(super) view: &'e OpenView,
+    pub(super) tree: TreeId,
+    pub(super) row: Vec<u8>,
+    pub(super) value: Option<Vec<u8>>,
 }
 
 impl<'e> Changes<'e> {
@@ -28,7 +31,12 @@ impl<'e> Changes<'e> {
     ///
     /// # Errors
     /// `UniqueViolation`; `KeyTooLong` and `InvalidArgument` for a document that a view cannot take. Nothing was written.
-    pub(crate) fn of(tx: &Shared<'_>, entry: &'e Entry, key: &[u8], document: Option<&[u8]>) -> Result<Self> {
+    pub(crate) fn of(
+        (tx, known): (&Shared<'_>, &Known),
+        entry: &'e Entry,
+        key: &[u8],
+        document: Option<&[u8]>,
+    ) -> Result<Self> {
         let mut changes = Changes { rows: Vec::new() };
         if entry.views.is_empty() {
             return Ok(changes);
@@ -39,6 +47,11 @@ impl<'e> Changes<'e> {
         }
         let compact = entry.schema.compact_fields();
         for view in &entry.views {
+            if let Some(trees) = view.coded {
+                let code = known.code(entry.schema.name(), &view.spec);
+                changes.rows.extend(mapped::changes(tx, (entry, view, trees), code, key, document)?);
+                continue;
+            }
             // What a view cannot take never was in it.
             let before = stored.as_deref().and_then(|stored| rows(&view.spec, compact, key, stored).ok());
             let before = before.unwrap_or_default();
@@ -47,12 +60,12 @@ impl<'e> Changes<'e> {
                 None => ViewRows::new(),
             };
             for row in before.keys().filter(|row| !after.contains_key(*row)) {
-                changes.rows.push(Change { view, row: row.clone(), value: None });
+                changes.rows.push(Change { view, tree: view.tree, row: row.clone(), value: None });
             }
             for (row, value) in after {
                 if before.get(&row) != Some(&value) {
                     check_unique(tx, entry, view, &row, key)?;
-                    changes.rows.push(Change { view, row, value: Some(value) });
+                    changes.rows.push(Change { view, tree: view.tree, row, value: Some(value) });
                 }
             }
         }
@@ -68,16 +81,51 @@ impl<'e> Changes<'e> {
     /// # Errors
     /// What the engine said; some may be written then.
     pub(crate) fn apply(&self, tx: &Shared<'_>) -> Result<()> {
-        self.rows.iter().try_for_each(|Change { view, row, value }| match value {
-            Some(value) => put(tx, view, row, value),
-            None => tx.delete(view.tree, row),
-        })
+        self.rows.iter().try_for_each(|change| change.apply(tx))
+    }
+
+    /// What puts the rows of a document that is there into one view.
+    ///
+    /// # Errors
+    /// As [`Changes::of`].
+    pub(crate) fn of_view(
+        (tx, known): (&Shared<'_>, &Known),
+        (entry, view): (&'e Entry, &'e OpenView),
+        key: &[u8],
+        document: Option<&[u8]>,
+    ) -> Result<Self> {
+        if let Some(trees) = view.coded {
+            let code = known.code(entry.schema.name(), &view.spec);
+            let rows = mapped::changes(tx, (entry, view, trees), code, key, document)?;
+            return Ok(Changes { rows });
+        }
+        let mut changes = Changes { rows: Vec::new() };
+        let Some(document) = document else { return Ok(changes) };
+        for (row, value) in rows(&view.spec, entry.schema.compact_fields(), key, document)? {
+            check_unique(tx, entry, view, &row, key)?;
+            changes.rows.push(Change { view, tree: view.tree, row, value: Some(value) });
+        }
+        Ok(changes)
+    }
+
+    /// How many bytes they are.
+    pub(crate) fn bytes(&self) -> usize {
+        self.rows.iter().map(|change| change.row.len() + change.value.as_ref().map_or(0, Vec::len)).sum()
+    }
+}
+
+impl Change<'_> {
+    fn apply(&self, tx: &Shared<'_>) -> Result<()> {
+        match &self.value {
+            Some(value) => put(tx, self.view, self.tree, &self.row, value),
+            None => tx.delete(self.tree, &self.row),
+        }
     }
 }
 
 /// Stores a row.
-pub(crate) fn put(tx: &Shared<'_>, view: &OpenView, row: &[u8], value: &[u8]) -> Result<()> {
-    tx.put(view.tree, row, value).map_err(|error| match error.code() {
+fn put(tx: &Shared<'_>, view: &OpenView, tree: TreeId, row: &[u8], value: &[u8]) -> Result<()> {
+    tx.put(tree, row, value).map_err(|error| match error.code() {
         Code::InvalidArgument => {
             let hint = error.hint();
             Error::new(error.code(), format!("the view {}: {}", view.spec.name, error.message()))

@@ -6,10 +6,11 @@ use std::marker::PhantomData;
 use super::View;
 use super::reduce::Reductions as _;
 use super::reducer::Reductions;
+use super::state;
 use crate::catalogue::{Entry, OpenView};
 use crate::codec;
 use crate::collection::Collection;
-use crate::engine::{Direction, KeyRange, Source};
+use crate::engine::{KeyRange, Source};
 use crate::error::{Code, Error, Result};
 use crate::range::IntoSpan;
 use crate::selection::{Of, Selected, Selection};
@@ -150,25 +151,10 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// # Errors
     /// As [`ViewQuery`]; `InvalidArgument` if `G` has more elements than the view's key.
     pub fn group_by<G: OwnedKey + PrefixFor<V::Key>>(&self) -> Result<Groups<G, Answer<V>>> {
-        let mut left = self.selection.range()?;
         let groups = self.in_view(|source, _, view| {
-            let mut groups = Vec::new();
-            while (groups.len() as u64) < self.selection.limit {
-                let mut cursor = source.cursor(view.tree, left.clone(), self.selection.direction)?;
-                let Some(row) = cursor.next_key()? else { break };
-                let group = row[..split(row, G::ELEMENTS)?].to_vec();
-                let end = prefix_end(&group);
-                let rows = KeyRange {
-                    from: left.from.clone().max(group.clone()),
-                    to: Some(left.to.clone().filter(|to| *to < end).unwrap_or_else(|| end.clone())),
-                };
-                groups.push((G::from_elements(decode(&group)?)?, reduced::<V>(source, view, &rows)?));
-                match self.selection.direction {
-                    Direction::Forward => left.from = end,
-                    Direction::Reverse => left.to = Some(group),
-                }
-            }
-            Ok(groups)
+            self.selection.groups(source, view.tree, G::ELEMENTS, |group, rows| {
+                Ok((G::from_elements(decode(group)?)?, reduced::<V>(source, view, rows)?))
+            })
         })?;
         Ok(groups.unwrap_or_default())
     }
@@ -177,8 +163,7 @@ impl<'s, V: View> ViewQuery<'s, V> {
     fn in_view<T>(&self, ask: impl FnOnce(&dyn Source, &Entry, &OpenView) -> Result<T>) -> Result<Option<T>> {
         self.selection.ask(|state| {
             let Some(entry) = state.fitting_now(Asked::of::<V::Collection>())? else { return Ok(None) };
-            let view = entry.views.iter().find(|view| view.spec.ready && view.is_of::<V>());
-            let view = view.ok_or_else(not_ready::<V>)?;
+            let view = state::answering::<V>(state, &entry)?;
             ask(state.source(), &entry, view).map(Some)
         })
     }
@@ -208,16 +193,7 @@ fn entry_of<V: View>(row: &[u8]) -> Result<ViewEntry<V>> {
 }
 
 #[cold]
-fn not_ready<V: View>() -> Error {
-    Error::new(
-        Code::Rebuilding,
-        format!("the view {} of {} does not hold every document yet", V::NAME, V::Collection::NAME),
-    )
-    .with_hint("Db::build_views builds what is missing, and says how far it is")
-}
-
-#[cold]
-fn lost(view: &OpenView, key: &[u8]) -> Error {
+pub(super) fn lost(view: &OpenView, key: &[u8]) -> Error {
     Error::new(
         Code::DamagedData,
         format!(

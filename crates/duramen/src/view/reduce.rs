@@ -14,6 +14,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::marker::PhantomData;
 
 use super::reducer::{Outcome, Part, element};
+use super::spec::Reduce;
 use crate::error::Result;
 use crate::tuple::OwnedElement;
 
@@ -81,6 +82,10 @@ pub trait Reduction {
     /// Whether the tree keeps something for it; what rows there are it counts anyway.
     const KEPT: bool;
 
+    /// What the tree keeps for it over a value.
+    #[must_use]
+    fn kept(value: usize) -> Option<Reduce>;
+
     #[doc(hidden)]
     #[allow(private_interfaces, reason = "nobody else implements it")]
     fn answer(count: u64, part: Option<&Part<'_>>) -> Result<Self::Answer>;
@@ -89,6 +94,10 @@ pub trait Reduction {
 impl Reduction for Count {
     type Answer = u64;
     const KEPT: bool = false;
+
+    fn kept(_: usize) -> Option<Reduce> {
+        None
+    }
 
     #[allow(private_interfaces, reason = "nobody else implements it")]
     fn answer(count: u64, _: Option<&Part<'_>>) -> Result<u64> {
@@ -107,6 +116,10 @@ impl Reduction for Sum {
     type Answer = i128;
     const KEPT: bool = true;
 
+    fn kept(value: usize) -> Option<Reduce> {
+        Some(Reduce::Sum(value))
+    }
+
     #[allow(private_interfaces, reason = "nobody else implements it")]
     fn answer(_: u64, part: Option<&Part<'_>>) -> Result<i128> {
         Ok(sum(part))
@@ -116,6 +129,10 @@ impl Reduction for Sum {
 impl Reduction for Mean {
     type Answer = Option<f64>;
     const KEPT: bool = true;
+
+    fn kept(value: usize) -> Option<Reduce> {
+        Some(Reduce::Sum(value))
+    }
 
     #[allow(private_interfaces, reason = "nobody else implements it")]
     #[allow(clippy::cast_precision_loss, reason = "a mean is the nearest float")]
@@ -131,6 +148,10 @@ macro_rules! extremes {
             type Answer = Option<T>;
             const KEPT: bool = true;
 
+            fn kept(value: usize) -> Option<Reduce> {
+                Some(Reduce::$kind(value))
+            }
+
             #[allow(private_interfaces, reason = "nobody else implements it")]
             fn answer(_: u64, part: Option<&Part<'_>>) -> Result<Option<T>> {
                 let Some(part) = part else { return Ok(None) };
@@ -142,10 +163,32 @@ macro_rules! extremes {
 
 extremes!(Min, Max);
 
+/// In a view in code, a reduction over another value than the first: `At<Sum, 1>` over the second.
+#[derive(Debug)]
+pub struct At<R, const VALUE: usize>(PhantomData<R>);
+
+impl<R: Reduction, const VALUE: usize> Reduction for At<R, VALUE> {
+    type Answer = R::Answer;
+    const KEPT: bool = R::KEPT;
+
+    fn kept(_: usize) -> Option<Reduce> {
+        R::kept(VALUE)
+    }
+
+    #[allow(private_interfaces, reason = "nobody else implements it")]
+    fn answer(count: u64, part: Option<&Part<'_>>) -> Result<R::Answer> {
+        R::answer(count, part)
+    }
+}
+
 /// The reductions of a view together: a tuple of up to eight.
 pub trait Reductions {
     /// What they answer: a tuple, or for one alone its own answer.
     type Answer;
+
+    /// What the tree keeps for them over the first value.
+    #[must_use]
+    fn kept() -> Vec<Reduce>;
 
     #[doc(hidden)]
     #[allow(private_interfaces, reason = "nobody else implements it")]
@@ -154,6 +197,10 @@ pub trait Reductions {
 
 impl<A: Reduction> Reductions for (A,) {
     type Answer = A::Answer;
+
+    fn kept() -> Vec<Reduce> {
+        A::kept(0).into_iter().collect()
+    }
 
     #[allow(private_interfaces, reason = "nobody else implements it")]
     fn answer(count: u64, parts: &[Part<'_>]) -> Result<A::Answer> {
@@ -165,6 +212,10 @@ macro_rules! tuples {
     ($(($($name:ident),+);)*) => {$(
         impl<$($name: Reduction),+> Reductions for ($($name,)+) {
             type Answer = ($($name::Answer,)+);
+
+            fn kept() -> Vec<Reduce> {
+                [$($name::kept(0)),+].into_iter().flatten().collect()
+            }
 
             #[allow(private_interfaces, reason = "nobody else implements it")]
             fn answer(count: u64, parts: &[Part<'_>]) -> Result<Self::Answer> {

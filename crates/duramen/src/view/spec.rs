@@ -19,10 +19,23 @@ pub struct ViewSpec {
     pub(crate) values: Vec<String>,
     pub(crate) reduce: Vec<Reduce>,
     pub(crate) unique: bool,
+    /// Of a view in code, its version and shape; it names no fields.
+    pub(crate) coded: Option<Coded>,
     /// Which tree holds its rows; a changed view gets a new one.
     pub(crate) generation: u64,
     /// Whether every document is in it.
     pub(crate) ready: bool,
+}
+
+/// What is known of a view in code without the code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Coded {
+    /// The version of the code.
+    pub(crate) version: u32,
+    /// How many elements its key has.
+    pub(crate) elements: usize,
+    /// How many values its rows have.
+    pub(crate) values: usize,
 }
 
 /// A reduction of a view, over one of its values. How many rows there are every view knows.
@@ -71,9 +84,28 @@ impl ViewSpec {
             values: Vec::new(),
             reduce: Vec::new(),
             unique: false,
+            coded: None,
             generation: 0,
             ready: false,
         }
+    }
+
+    /// A view in code.
+    pub(crate) fn coded(name: &str, shape: Coded, reduce: Vec<Reduce>, unique: bool) -> ViewSpec {
+        let named = ViewSpec::new::<String>(name, []);
+        ViewSpec { coded: Some(shape), reduce, unique, ..named }
+    }
+
+    /// The version of the code, if its rows are made by code ([`CodedView`](super::CodedView)) and not of fields.
+    #[must_use]
+    pub fn code_version(&self) -> Option<u32> {
+        self.coded.map(|coded| coded.version)
+    }
+
+    /// Whether rows of another version of the code can be read as this one's.
+    pub(crate) fn same_shape(&self, other: &ViewSpec) -> bool {
+        let shape = |spec: &ViewSpec| spec.coded.map(|coded| (coded.elements, coded.values));
+        shape(self) == shape(other) && self.reduce == other.reduce
     }
 
     /// The last key field is a list: a row for each of its items.
@@ -116,6 +148,47 @@ impl ViewSpec {
         &self.key
     }
 
+    /// How many elements its key has.
+    pub(crate) fn key_elements(&self) -> usize {
+        self.coded.map_or(self.key.len(), |coded| coded.elements)
+    }
+
+    fn value_count(&self) -> usize {
+        self.coded.map_or(self.values.len(), |coded| coded.values)
+    }
+
+    /// The names of its trees: that of its rows, and for a view in code those of which rows a document has and of documents
+    /// without.
+    pub(crate) fn tree_names(&self, collection: &str) -> Vec<String> {
+        let rows = self.tree_name(collection);
+        let more = self.coded.map(|_| [format!("{rows}\u{1}mapped"), format!("{rows}\u{1}unmapped")]);
+        [rows].into_iter().chain(more.into_iter().flatten()).collect()
+    }
+
+    /// The fields that are kept beside the key, in the order of [`Reduce::value`].
+    #[must_use]
+    pub fn value_fields(&self) -> &[String] {
+        &self.values
+    }
+
+    /// The reductions over them.
+    #[must_use]
+    pub fn reductions(&self) -> &[Reduce] {
+        &self.reduce
+    }
+
+    /// Whether no two documents may have the same key.
+    #[must_use]
+    pub fn is_unique(&self) -> bool {
+        self.unique
+    }
+
+    /// Whether the last key field is a list with a row for each of its items.
+    #[must_use]
+    pub fn is_each(&self) -> bool {
+        self.each
+    }
+
     /// Whether every document is in it: until then it is being built, and cannot be asked.
     #[must_use]
     pub fn is_ready(&self) -> bool {
@@ -124,9 +197,9 @@ impl ViewSpec {
 
     /// Whether two say the same, wherever their rows lie.
     pub(crate) fn same_terms(&self, other: &ViewSpec) -> bool {
-        let ViewSpec { name, key, each, values, reduce, unique, generation: _, ready: _ } = other;
-        (&self.name, &self.key, self.each) == (name, key, *each)
-            && (&self.values, &self.reduce, self.unique) == (values, reduce, *unique)
+        let ViewSpec { name, key, each, values, reduce, unique, coded, generation: _, ready: _ } = self;
+        (name, key, values, reduce) == (&other.name, &other.key, &other.values, &other.reduce)
+            && (*each, *unique, *coded) == (other.each, other.unique, other.coded)
     }
 
     /// Whether two have their rows in the same tree.
@@ -150,8 +223,11 @@ impl ViewSpec {
         {
             return wrong("needs a name of 1 to 255 bytes without control characters");
         }
-        if self.key.is_empty() || self.key.len() > 8 {
+        if self.key_elements() == 0 || self.key_elements() > 8 {
             return wrong("needs one to eight key fields");
+        }
+        if self.coded.is_some() && (self.each || !self.key.is_empty() || !self.values.is_empty()) {
+            return wrong("is in code, and names fields");
         }
         if self.reduce.len() > REDUCTIONS_MAX {
             return wrong(&format!(
@@ -159,7 +235,7 @@ impl ViewSpec {
                 self.reduce.len()
             ));
         }
-        if self.reduce.iter().any(|reduce| reduce.value() >= self.values.len()) {
+        if self.reduce.iter().any(|reduce| reduce.value() >= self.value_count()) {
             return wrong("has a reduction over a value that it does not keep");
         }
         Ok(())
@@ -172,17 +248,20 @@ impl ViewSpec {
             .reduce
             .iter()
             .map(|reduce| Value::List(vec![reduce.name().into(), Value::from(reduce.value() as u64)]));
-        Value::Map(
-            Document::new()
-                .with("name", self.name.as_str())
-                .with("key", texts(&self.key))
-                .with("each", self.each)
-                .with("values", texts(&self.values))
-                .with("reduce", Value::List(reduce.collect()))
-                .with("unique", self.unique)
-                .with("generation", self.generation)
-                .with("ready", self.ready),
-        )
+        let mut stored = Document::new()
+            .with("name", self.name.as_str())
+            .with("key", texts(&self.key))
+            .with("each", self.each)
+            .with("values", texts(&self.values))
+            .with("reduce", Value::List(reduce.collect()))
+            .with("unique", self.unique)
+            .with("generation", self.generation)
+            .with("ready", self.ready);
+        if let Some(Coded { version, elements, values }) = self.coded {
+            let shape = [u64::from(version), elements as u64, values as u64];
+            stored.set("coded", shape.map(Value::from).to_vec());
+        }
+        Value::Map(stored)
     }
 
     /// A view from its stored form; `None` for something else.
@@ -204,11 +283,25 @@ impl ViewSpec {
             values: texts("values")?,
             reduce: reduce.iter().map(reduce_from).collect::<Option<_>>()?,
             unique: flag("unique")?,
+            coded: match document.get("coded") {
+                Some(shape) => Some(coded_from(shape)?),
+                None => None,
+            },
             generation: integer(document.get("generation")?)?,
             ready: flag("ready")?,
         };
         spec.validate().is_ok().then_some(spec)
     }
+}
+
+fn coded_from(value: &Value) -> Option<Coded> {
+    let Value::List(shape) = value else { return None };
+    let [version, elements, values] = shape.as_slice() else { return None };
+    Some(Coded {
+        version: u32::try_from(integer(version)?).ok()?,
+        elements: usize::try_from(integer(elements)?).ok()?,
+        values: usize::try_from(integer(values)?).ok()?,
+    })
 }
 
 fn text(value: &Value) -> Option<String> {

@@ -3,12 +3,14 @@
 
 use duramen_engine::Reducer;
 
+use super::mapped::row_keys;
 use super::reducer::{Outcome, Part, Reductions};
 use super::rows::rows;
-use super::spec::{Reduce, ViewSpec};
+use super::spec::{Coded, Reduce, ViewSpec};
 use crate::doc;
-use crate::document::Value;
+use crate::document::{Document, Value};
 use crate::error::Code;
+use crate::schema::Schema;
 use crate::tuple::encode;
 
 fn hex(bytes: &[u8]) -> String {
@@ -108,4 +110,33 @@ fn a_value_that_has_no_reduction_is_refused() {
     assert!(refused(Value::Float(1.0), Value::Null).contains("only integers"));
     assert!(refused(Value::Int(1), Value::from("x".repeat(50))).contains("up to 40 bytes"));
     assert!(reductions.one(b"", b"\xc0", &mut Vec::new()).is_err());
+}
+
+#[test]
+fn views_in_code_are_stored_as_the_format_says() {
+    let shape = Coded { version: 3, elements: 2, values: 1 };
+    let spec = ViewSpec::coded("by_word", shape, vec![Reduce::Sum(0)], false);
+    let Value::Map(stored) = spec.to_value() else { panic!("a view is a map") };
+    assert_eq!(stored.get("coded"), Some(&Value::List(vec![3.into(), 2.into(), 1.into()])));
+    assert_eq!(stored.get("key"), Some(&Value::List(Vec::new())));
+    assert_eq!(ViewSpec::from_value(&Value::Map(stored.clone())), Some(spec.clone()));
+    for broken in [Value::Null, Value::List(vec![1.into(), 0.into(), 1.into()]), Value::List(vec![1.into()])]
+    {
+        assert_eq!(ViewSpec::from_value(&Value::Map(stored.clone().with("coded", broken))), None);
+    }
+    let rows = "duramen/view/notes\u{1}by_word\u{1}0";
+    let names = [rows.to_owned(), format!("{rows}\u{1}mapped"), format!("{rows}\u{1}unmapped")];
+    assert_eq!(spec.tree_names("notes"), names);
+    let entry = Schema::new("notes").key(["id"]).view(spec.clone()).to_bytes().unwrap();
+    assert_eq!(Document::from_bytes(&entry).unwrap().get("v"), Some(&Value::from(4)));
+
+    let (key, one, other) = (encode(&7).unwrap(), encode(&("a", 1)).unwrap(), encode(&("b", 2)).unwrap());
+    let mapped = [&one[..], &other].concat();
+    assert_eq!(hex(&mapped), "02610015010262001502");
+    let found = row_keys(&spec, &mapped, &key).unwrap();
+    assert_eq!(found, [[&one[..], &key].concat(), [&other[..], &key].concat()]);
+    assert!(row_keys(&spec, b"", &key).unwrap().is_empty());
+    for garbage in [&b"\xff"[..], b"\x02a", &one[..3]] {
+        assert_eq!(row_keys(&spec, garbage, &key).unwrap_err().code(), Code::DamagedData);
+    }
 }

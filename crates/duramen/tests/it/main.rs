@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
 
 mod assigned;
+mod background;
 mod backup;
+mod coded;
 mod collections;
 mod compile_errors;
 mod directories;
@@ -18,3 +20,4 @@ mod typed;
 mod typed_flights;
 mod typed_tables;
 mod views;
+mod views_by_name;

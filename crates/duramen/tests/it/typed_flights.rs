@@ -178,7 +178,8 @@ fn views_added_to_flights_beside_writers_are_right() {
     let january: Vec<Flight> = flights().into_iter().filter(|flight| flight.month == 1).collect();
     assert_eq!(january.len(), 27_004);
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(1));
-    let open = || Db::options().durability(Durability::Process).open_on(Arc::clone(&disk), "/db").unwrap();
+    let options = || Db::options().durability(Durability::Process).background(false);
+    let open = || options().open_on(Arc::clone(&disk), "/db").unwrap();
     let db = open();
     for batch in january.chunks(2_000) {
         let plain: Vec<Plain> = batch.iter().cloned().map(Plain::from).collect();

@@ -259,7 +259,7 @@ fn plain(order: Order) -> Plain {
 #[test]
 fn a_view_is_built_beside_writers_and_goes_on_after_a_restart() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(3));
-    let open = || Db::options().open_on(Arc::clone(&disk), "/db").unwrap();
+    let open = || Db::options().background(false).open_on(Arc::clone(&disk), "/db").unwrap();
     let mut random = 0x5eed_0002;
     let db = open();
     db.transact(|tx| {
@@ -341,7 +341,7 @@ struct Changed {
 // Two documents with one key, stored before the view was unique: the builder names them, and goes on when one is changed.
 #[test]
 fn building_a_unique_view_names_who_is_in_the_way() {
-    let db = Db::in_memory().unwrap();
+    let db = Db::options().background(false).in_memory().unwrap();
     let email = Some("a@example.org".to_owned());
     for id in [1, 2] {
         db.put(&plain(Order { email: email.clone(), ..order(id, "Oslo", 5) })).unwrap();

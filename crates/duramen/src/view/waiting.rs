@@ -1,0 +1,69 @@
+//! Building views while somebody waits for them.
+
+use crate::collection::Collection;
+use crate::db::Db;
+use crate::documents::Documents;
+use crate::error::{Error, Result};
+use crate::reads::sealed::Readable;
+use crate::typed::Asked;
+
+use super::build::Progress;
+use super::in_background::{Unbuilt, note, unbuilt_of};
+use super::spec::ViewSpec;
+
+impl Db {
+    /// Builds the views of a collection that do not hold every document yet, and returns once they do. They would be built in the
+    /// background as well, unless that is switched off: this is the way to wait for it. Others may read and write meanwhile; a view
+    /// that is being built answers `Rebuilding`. After a restart it goes on where it was.
+    ///
+    /// # Errors
+    /// `UniqueViolation` naming two documents with the same key of a unique view: change one, and build again. What
+    /// `progress` returned: the walk stops there. Those of a commit.
+    pub fn build_views<C: Collection>(&self, progress: impl FnMut(&Progress) -> Result<()>) -> Result<()> {
+        let asked = Asked::of::<C>();
+        self.seen_by_all().transact(|tx| tx.fitted(asked))?;
+        self.build_all(C::NAME, progress)?;
+        let entry = self.snapshot()?.entry(C::NAME)?;
+        let own = asked.schema();
+        let there =
+            |spec: &ViewSpec| entry.views.iter().any(|view| view.spec.ready && view.spec.same_terms(spec));
+        match own.views().iter().find(|spec| !there(spec)) {
+            None => Ok(()),
+            Some(spec) => Err(Error::invalid(format!(
+                "the view {} of {} was built, and dropped or replaced since",
+                spec.name(),
+                own.name()
+            ))
+            .with_hint("somebody else works on the views of this collection: ask who, or build again")),
+        }
+    }
+
+    /// Builds what is unready in a collection.
+    fn build_all(&self, collection: &str, mut progress: impl FnMut(&Progress) -> Result<()>) -> Result<()> {
+        loop {
+            let unbuilt = unbuilt_of(&self.snapshot()?, collection)?;
+            let can_build = |view: &&Unbuilt| self.known().can_make_rows(collection, &view.spec);
+            // What can be built is built before anybody hears of what cannot.
+            let Some(view) = unbuilt.iter().find(can_build).or(unbuilt.first()) else { return Ok(()) };
+            match view.step(self) {
+                Ok(Some(walked)) => progress(&walked)?,
+                Ok(None) => {}
+                Err(error) => {
+                    note(self, collection, &view.spec, &error, None);
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+impl Documents {
+    /// Builds the views of this collection that do not hold every document yet, and returns once they do: see
+    /// [`Db::build_views`].
+    ///
+    /// # Errors
+    /// As [`Db::build_views`]; `NoSuchTree` if the collection is not there.
+    pub fn build_views(&self, progress: impl FnMut(&Progress) -> Result<()>) -> Result<()> {
+        self.db().build_all(self.name(), progress)
+    }
+}
