@@ -15,3 +15,4 @@ mod house;
 mod overlay;
 mod protections;
 mod search;
+mod views_in_progress;

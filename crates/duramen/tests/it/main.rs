@@ -19,5 +19,6 @@ mod tutorial;
 mod typed;
 mod typed_flights;
 mod typed_tables;
+mod under_fire;
 mod views;
 mod views_by_name;
