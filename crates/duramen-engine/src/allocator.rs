@@ -194,6 +194,24 @@ impl Space {
         Ok(())
     }
 
+    /// A replayed frame names these blocks, and a later one replaced what they hold: readers of the log need them until a checkpoint
+    /// is behind it. Those of a log that was replayed before without regard to them may be somebody's by now, and are left alone.
+    pub fn replaced_in_log(&self, pages: &[Location], retired: CommitSeq) {
+        let mut state = self.state.lock().expect(POISON);
+        let is_free = |state: &State, page: &Location| {
+            let mut blocks = page.block..page.block + u64::from(page.block_count);
+            blocks.all(|block| state.used.none_set(block, 1) || state.holes.all_set(block, 1))
+        };
+        if !pages.iter().all(|page| is_free(&state, page)) {
+            return;
+        }
+        for page in pages {
+            state.own(page.block, page.block_count);
+            let (block, block_count) = page.extent();
+            state.waiting.push(RetiredExtent { block, block_count, birth: CommitSeq(0), retired });
+        }
+    }
+
     /// Puts extents on the list of those waiting to be free.
     pub fn retire(&self, extents: impl IntoIterator<Item = RetiredExtent>) {
         self.state.lock().expect(POISON).waiting.extend(extents);

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::allocator::MapDraft;
-use crate::catalog::{Root, RootEntry, TreeState, TreeTable};
+use crate::catalog::{CATALOG, Root, RootEntry, TreeState, TreeTable};
 use crate::data_file::{Page, SUPERBLOCK_OFFSETS, Superblock};
 use crate::error::{Error, Result};
 use crate::ids::{CommitSeq, Generation, TreeId};
@@ -114,6 +114,13 @@ impl Checkpointer {
     /// The tree of roots as it lies on disk.
     pub fn roots(&self) -> Option<Slot> {
         self.newest().roots.clone()
+    }
+
+    /// Where the newest durable checkpoint ends in the log, and the catalogue there.
+    pub fn boundary(&self) -> (LogPosition, Option<Slot>) {
+        let newest = self.newest();
+        let catalogue = newest.trees.get(CATALOG).and_then(|tree| tree.slot.clone());
+        (newest.superblock.replay, catalogue)
     }
 
     /// The trees of the newest checkpoint are kept to be told from newer ones, and nobody reads them: where a newer root has

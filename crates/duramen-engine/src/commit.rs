@@ -15,9 +15,10 @@ mod recent;
 mod tests;
 mod throttle;
 mod wait;
+mod watch;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 use crate::catalog::Root;
 use crate::checkpoint::Store;
@@ -34,6 +35,7 @@ pub use apply::{Applied, Applying, apply_changes};
 pub use changes::{Changes, OwnedValue, RecordChange, decode_record};
 pub use reads::Reads;
 pub use throttle::Throttle;
+pub use watch::{Watch, Woken};
 
 use group::Forming;
 use order::conflict;
@@ -54,6 +56,11 @@ pub struct Committer {
     /// Leadership was laid down, or something became durable.
     turn: Condvar,
     durable: AtomicU64,
+    /// Who waits for `durable` and is no committer.
+    pub watch: Watch,
+    /// Why writers are refused, if the change feed has no room for what it must keep.
+    feed_refusal: RwLock<Option<Error>>,
+    refuses: AtomicBool,
     marked: AtomicU64,
     unsynced_bytes: AtomicU64,
     log_bytes: AtomicU64,
@@ -104,6 +111,8 @@ pub struct Submission {
     pub values: Vec<Location>,
     /// What it waits for.
     pub level: Durability,
+    /// It moves a consumer of the feed on, and is taken where others are refused for its sake.
+    pub serves_feed: bool,
 }
 
 /// What the pipeline has done since the database was opened.
@@ -143,6 +152,9 @@ impl Committer {
             }),
             turn: Condvar::new(),
             durable: AtomicU64::new(seq.0),
+            watch: Watch::default(),
+            feed_refusal: RwLock::new(None),
+            refuses: AtomicBool::new(false),
             marked: AtomicU64::new(0),
             unsynced_bytes: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
@@ -194,7 +206,7 @@ impl Committer {
 
     /// Newest commit that survives a power cut.
     pub fn durable(&self) -> CommitSeq {
-        CommitSeq(self.durable.load(Ordering::Acquire))
+        CommitSeq(self.durable.load(Ordering::SeqCst))
     }
 
     /// Bytes written to the log since the last checkpoint began.
@@ -214,7 +226,25 @@ impl Committer {
 
     /// Opening has found the log durable up to a commit, which may not be in the trees yet.
     pub fn found_durable(&self, seq: CommitSeq) {
-        self.durable.fetch_max(seq.0, Ordering::Release);
+        self.durable.fetch_max(seq.0, Ordering::SeqCst);
+        self.watch.wake();
+    }
+
+    /// Refuses writers from now on, or no longer: the change feed must keep more than it may.
+    pub fn refuse_writers(&self, why: Option<Error>) {
+        self.refuses.store(why.is_some(), Ordering::Release);
+        *self.feed_refusal.write().expect(POISON) = why;
+    }
+
+    /// Who puts something, and does not move the feed on, waits for those who do.
+    fn not_refused(&self, submission: &Submission) -> Result<()> {
+        if !self.refuses.load(Ordering::Acquire) || submission.serves_feed || submission.changes.only_deletes() {
+            return Ok(());
+        }
+        match &*self.feed_refusal.read().expect(POISON) {
+            Some(why) => Err(why.clone()),
+            None => Ok(()),
+        }
     }
 
     /// An id for a new tree, never given before.
@@ -270,12 +300,14 @@ impl Committer {
         drop(self.poison.set(cause));
         self.throttle.wake();
         self.turn.notify_all();
+        self.watch.wake();
     }
 
     /// Takes no more commits.
     pub fn close(&self) {
-        self.closed.store(true, Ordering::Release);
+        self.closed.store(true, Ordering::SeqCst);
         self.throttle.wake();
+        self.watch.wake();
     }
 
     /// Whether a commit survives a power cut.

@@ -7,6 +7,8 @@ mod copy;
 mod directory;
 mod draining;
 mod event;
+mod feed;
+mod feeding;
 mod keeper;
 mod method;
 mod open;
@@ -24,8 +26,10 @@ use duramen_disk::{Disk, SyncMethod};
 
 use crate::checkpoint::Store;
 use crate::commit::Committer;
+pub use crate::commit::Woken;
 use crate::data_file::Superblock;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
+use crate::feed::{FeedRule, Retained};
 use crate::ids::{CommitSeq, TreeId};
 use crate::limits::CONFLICTS_MAX;
 use crate::options::{Background, Durability, Options};
@@ -39,6 +43,7 @@ use crate::wal::{LogIdentity, read_through};
 pub use copy::CopyProgress;
 use draining::Draining;
 pub use event::{Event, EventHook};
+pub use feed::{FeedReader, FeedStop};
 use keeper::Keeper;
 pub use stats::{Posture, RecoveryStats, Stats};
 
@@ -51,6 +56,8 @@ pub struct Hooks {
     pub reducers: Reducers,
     /// Whom to tell what no call returns. Called outside locks, from any thread.
     pub on_event: Option<EventHook>,
+    /// What is for the change feed, and who needs it. Without a rule all changes are, and nobody does.
+    pub feed: Option<Arc<dyn FeedRule>>,
 }
 
 /// An open database. Clones are handles to the same one.
@@ -59,7 +66,6 @@ pub struct Engine {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 struct Inner {
     store: Arc<Store>,
     mode: Mode,
@@ -72,6 +78,9 @@ struct Inner {
     /// How log writes become durable, and why so.
     sync: (SyncMethod, String),
     recovered: stats::RecoveryStats,
+    feed: Arc<Retained>,
+    feed_rule: Option<Arc<dyn FeedRule>>,
+    log_identity: LogIdentity,
     threads: Mutex<Option<Threads>>,
     /// Keeps other processes out; given back last, by whoever reads last.
     _locks: Arc<Locks>,
@@ -82,7 +91,13 @@ struct Inner {
 #[derive(Debug)]
 enum Mode {
     Write { committer: Arc<Committer>, keeper: Arc<Keeper> },
-    Read { root: Arc<Newest>, roots: Option<Slot>, superblock: Box<Superblock> },
+    Read { root: Arc<Newest>, roots: Option<Slot>, catalogue: Option<Slot>, superblock: Box<Superblock> },
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 impl Engine {
@@ -138,7 +153,8 @@ impl Engine {
                         self.writer()?.0.throttle.let_others_end();
                     }
                 }
-                Err(error) if error.kind() == ErrorKind::Full && !room_made => {
+                // Room on the disk does not help where the feed holds too much: its consumers do.
+                Err(error) if error.code() == Code::DiskFull && !room_made => {
                     room_made = true;
                     self.give_up_old_space().map_err(|_| error)?;
                 }
@@ -211,6 +227,7 @@ impl Engine {
         keeper.sweep();
         keeper.spill_snapshots()?;
         keeper.checkpoint_when_due()?;
+        keeper.review_feed()?;
         keeper.reap_when_quiet()
     }
 
@@ -240,12 +257,15 @@ impl Engine {
             check.log(self.read_log(), durable);
             Ok((check, snapshot))
         };
+        let feed = self.inner.feed.check()?;
         let before = newest();
         let (check, snapshot) = match &self.inner.mode {
             Mode::Write { keeper, .. } => keeper.checkpointer().at_rest(begin)?,
             Mode::Read { roots, .. } => begin(roots.as_ref(), &BTreeMap::new())?,
         };
-        Ok(check.finish(snapshot.root(), before == newest()))
+        let mut report = check.finish(snapshot.root(), before == newest());
+        feed.into_iter().for_each(|what| report.problem(what));
+        Ok(report)
     }
 
     /// Reads the log from the newest checkpoint on.
@@ -254,9 +274,8 @@ impl Engine {
             Mode::Write { keeper, .. } => keeper.checkpointer().superblock(),
             Mode::Read { superblock, .. } => Superblock::clone(superblock),
         };
-        let identity = LogIdentity { database: superblock.database, log: superblock.log };
         let inner = &self.inner;
-        read_through(&*inner.disk, &inner.wal_dir, identity, &superblock.geometry, &superblock.replay)
+        read_through(&*inner.disk, &inner.wal_dir, inner.log_identity, &superblock.geometry, &superblock.replay)
     }
 
     /// Where the database lies.
@@ -408,9 +427,10 @@ fn start_threads(
             space.sweep();
             let spilled = space.spill_snapshots();
             let written = space.checkpoint_when_due();
+            let reviewed = space.review_feed();
             let reaped = space.reap_when_quiet();
             let room = space.make_room();
-            if let Err(error) = spilled.and(written).and(reaped).and(room) {
+            if let Err(error) = spilled.and(written).and(reviewed).and(reaped).and(room) {
                 space.failed(error);
             }
         },

@@ -27,6 +27,7 @@ mod verify;
 mod commit;
 mod overlay;
 
+mod feed;
 mod recovery;
 mod transaction;
 
@@ -36,7 +37,9 @@ pub use allocator::SpaceStats;
 pub use commit::CommitStats;
 pub use duramen_disk::{Disk, SyncMethod};
 pub use engine::{CopyProgress, Engine, Event, EventHook, Hooks, Posture, RecoveryStats, Stats};
+pub use engine::{FeedReader, FeedStop, Woken};
 pub use error::{Code, Error, ErrorKind, Result};
+pub use feed::{FeedChange, FeedCommit, FeedHold, FeedNeed, FeedRule, FeedStats, FeedWhat};
 pub use ids::{CommitSeq, TreeId};
 pub use options::{Background, Durability, Geometry, Options};
 pub use threads::{Rest, Worker};

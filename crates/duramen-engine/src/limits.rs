@@ -62,6 +62,15 @@ pub const PROCESS_SYNC_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// A durable mark follows the last group within this much idleness.
 pub const MARK_IDLE_MS: u64 = 100;
 
+/// Changes kept for those who come back for them, unless told otherwise.
+pub const FEED_BYTES_MAX_DEFAULT: u64 = 1024 * 1024 * 1024;
+
+/// A file of retained changes is ended with the first commit beyond this: the unit in which changes are let go of.
+pub const FEED_FILE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Bytes of retained changes under one checksum, and of one write of them.
+pub const FEED_FRAME_BYTES: usize = 256 * 1024;
+
 const _: () = assert!(SEGMENT_BYTES_MIN.is_multiple_of(BLOCK_BYTES as u64));
 const _: () = assert!(SEGMENT_BYTES_MAX.is_multiple_of(SEGMENT_BYTES_MIN));
 const _: () = assert!(

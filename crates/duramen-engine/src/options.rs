@@ -1,6 +1,7 @@
 //! How a database is opened: levels of durability, memory, sizes.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use duramen_disk::SyncMethod;
 
@@ -109,6 +110,13 @@ pub struct Options {
     /// Answers reads before the log since the newest checkpoint is in the trees; a thread brings it there meanwhile, and
     /// writes wait for it. `None`: yes with [`Background::Threads`]. Simulations say which.
     pub answer_before_replay: Option<bool>,
+    /// The newest so many bytes of changes are kept for the feed, whether or not anybody has asked for them. By whole files.
+    pub feed_retain_bytes: u64,
+    /// Changes younger than this are kept for the feed, whether or not anybody has asked for them. By whole files.
+    pub feed_retain_age: Duration,
+    /// The feed keeps about so many bytes at most, a file of an eighth of it more or less: then who is farthest behind loses changes,
+    /// or writers are refused.
+    pub feed_bytes_max: u64,
 }
 
 impl Default for Options {
@@ -126,6 +134,9 @@ impl Default for Options {
             snapshot_space_bytes_max: None,
             checkpoint_log_bytes: None,
             answer_before_replay: None,
+            feed_retain_bytes: 0,
+            feed_retain_age: Duration::ZERO,
+            feed_bytes_max: limits::FEED_BYTES_MAX_DEFAULT,
         }
     }
 }

@@ -46,6 +46,7 @@ pub struct Transaction {
     unforked: BTreeMap<TreeId, BTreeSet<Vec<u8>>>,
     /// The memory its writes take.
     buffered: Buffered,
+    serves_feed: bool,
 }
 
 /// What a commit returns: its place in the order, and what it waited for.
@@ -106,6 +107,7 @@ impl Transaction {
             created: BTreeMap::new(),
             forks: BTreeMap::new(),
             unforked: BTreeMap::new(),
+            serves_feed: false,
         }
     }
 
@@ -120,6 +122,12 @@ impl Transaction {
     #[must_use]
     pub fn base_seq(&self) -> CommitSeq {
         self.view.seq()
+    }
+
+    /// Says that this transaction moves a consumer of the change feed on: it is taken where other writers are refused for the
+    /// consumer's sake.
+    pub fn serve_feed(&mut self) {
+        self.serves_feed = true;
     }
 
     /// The tree of a name.
@@ -348,6 +356,7 @@ impl Transaction {
             buffered: self.buffered.take(),
             values: std::mem::take(&mut self.values),
             level,
+            serves_feed: self.serves_feed,
         }))
     }
 

@@ -53,7 +53,8 @@ impl CheckReport {
         self.problem_count == 0
     }
 
-    fn problem(&mut self, what: String) {
+    /// Notes a problem.
+    pub fn problem(&mut self, what: String) {
         self.problem_count += 1;
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(what);

@@ -21,6 +21,7 @@ mod segment;
 mod spare;
 mod state;
 mod survey;
+mod tail;
 #[cfg(test)]
 mod tests;
 mod writing;
@@ -37,6 +38,7 @@ pub use chain::ReplayedRecord;
 pub use log::Log;
 pub use recover::{Recovered, read_through, recover};
 pub use survey::missing;
+pub use tail::{Enough, LogPlace, Stretch};
 
 /// Whose log it is: part of every checksum, so that another's log is never taken for this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -138,7 +138,8 @@ impl Committer {
     }
 
     fn note_durable(&self, seq: CommitSeq) {
-        self.durable.fetch_max(seq.0, Ordering::Release);
+        self.durable.fetch_max(seq.0, Ordering::SeqCst);
+        self.watch.wake();
     }
 
     /// Bytes of the log that only the kernel has.

@@ -127,6 +127,7 @@ impl Committer {
             buffered: Buffered::new(self.store.pages.meter()),
             values: Vec::new(),
             level: Durability::Disk,
+            serves_feed: false,
         })
     }
 
@@ -195,10 +196,10 @@ impl Committer {
     }
 
     fn prepare(&self, submission: Submission) -> Result<Prepared> {
-        if let Err(error) = self.usable() {
+        if let Err(error) = self.usable().and_then(|()| self.not_refused(&submission)) {
             return Err(self.abandon(error, &submission.values));
         }
-        let Submission { base, reads, changes, mut buffered, values, level } = submission;
+        let Submission { base, reads, changes, mut buffered, values, level, serves_feed: _ } = submission;
         let only_deletes = changes.only_deletes();
         let bytes = changes.encode();
         // From here on the record holds the values, and waits in the group until it is written.

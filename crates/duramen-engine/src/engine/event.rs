@@ -34,6 +34,14 @@ pub enum Event {
         /// Bytes written for it.
         written_bytes: u64,
     },
+    /// Changes that somebody had still to read are gone: the feed may hold no more, or the disk has no room. Readers that need
+    /// them get `FeedGap`.
+    FeedLetGo {
+        /// Everything up to this commit.
+        through: CommitSeq,
+        /// Why.
+        why: Error,
+    },
     /// Work in the background failed; it will be tried again unless the engine is poisoned.
     BackgroundFailed(Error),
     /// A sync failed: nothing is acknowledged any more.

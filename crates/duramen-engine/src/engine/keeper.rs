@@ -7,11 +7,13 @@ use std::sync::{Arc, Mutex};
 use duramen_disk::Disk;
 
 use super::event::{Event, Events};
+use super::feeding::Feeding;
 use crate::catalog::Root;
 use crate::checkpoint::{CheckpointAim, CheckpointError, CheckpointReport, Checkpointer, Store};
 use crate::commit::Committer;
 use crate::data_file::Location;
 use crate::error::{Error, Result};
+use crate::feed::Letting;
 use crate::ids::{CommitSeq, TreeId};
 use crate::limits::{MARK_IDLE_MS, PROCESS_SYNC_BYTES_MAX, PROCESS_SYNC_MS_MAX};
 use crate::options::Options;
@@ -65,6 +67,7 @@ pub struct Keeper {
     /// Held from taking a root to forgetting what it gave back: a checkpoint of an older root after that of a newer one
     /// would need pages that the newer one has freed, and give back dropped trees twice (D3).
     one_at_a_time: Mutex<()>,
+    feeding: Feeding,
 }
 
 /// What a checkpoint is for.
@@ -86,6 +89,7 @@ impl Keeper {
         disk: &Arc<dyn Disk>,
         options: &Options,
         events: Events,
+        feeding: Feeding,
     ) -> Keeper {
         Keeper {
             store: Arc::clone(committer.store()),
@@ -107,6 +111,7 @@ impl Keeper {
             told: Mutex::new(None),
             told_poisoned: AtomicBool::new(false),
             one_at_a_time: Mutex::new(()),
+            feeding,
         }
     }
 
@@ -271,6 +276,7 @@ impl Keeper {
         let held = self.committer.hold_published();
         // No superblock for a commit that the log does not hold durably.
         self.committer.sync_through(held.root().seq)?;
+        self.retain_for_feed(&held)?;
         let log_bytes = self.committer.restart_log_bytes();
         let Aim { clean, hot, twin_spare_bytes } = aim;
         let named = CheckpointAim { next_tree: self.committer.next_tree(), clean, hot };
@@ -290,6 +296,35 @@ impl Keeper {
         self.store.pages.meter().sweep_anew();
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(report)
+    }
+
+    /// Before the superblock names what comes after it, the log and what only it names are there for the feed (D1, D3).
+    fn retain_for_feed(&self, held: &Registration) -> Result<()> {
+        match self.feeding.retain(&self.store, &self.checkpointer, &self.committer, held) {
+            Ok(Letting { why: Some(why), through }) => {
+                self.events.tell(&Event::FeedLetGo { through, why });
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+            Err(CheckpointError::Failed(error)) => Err(error),
+            Err(CheckpointError::Poison(error)) => {
+                self.committer.poison(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    /// Lets go of changes that everybody has read, and takes writers again that were refused for their sake.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`; nothing is lost.
+    pub fn review_feed(&self) -> Result<()> {
+        if self.feeding.retained.is_empty() {
+            return Ok(());
+        }
+        // A checkpoint looks itself.
+        let Ok(_alone) = self.one_at_a_time.try_lock() else { return Ok(()) };
+        self.feeding.review(&self.committer)
     }
 
     /// Writes a checkpoint of a root. One of the root that the newest checkpoint has already costs its superblock, a few pages of

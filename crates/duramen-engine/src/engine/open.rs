@@ -12,14 +12,16 @@ use super::directory::{
 };
 use super::draining::{Draining, Served, give_memory_back};
 use super::event::{Event, Events};
+use super::feeding::Feeding;
 use super::keeper::Keeper;
 use super::stats::RecoveryStats;
 use super::{Engine, Hooks, Inner, Mode, method, start_threads};
-use crate::catalog::Root;
+use crate::catalog::{CATALOG, Root};
 use crate::checkpoint::{Checkpointer, Store};
 use crate::commit::{Committer, Throttle};
 use crate::data_file::{SUPERBLOCK_OFFSETS, Superblock};
 use crate::error::{Code, Error, Result};
+use crate::feed::{FeedBounds, Retained};
 use crate::ids::{CommitSeq, DatabaseId, Generation, LogId, TreeId};
 use crate::limits::MEMORY_BYTES_MIN;
 use crate::options::{Background, Durability, Options};
@@ -88,6 +90,8 @@ fn assemble(
     let replayed = run_replay(&*disk, &wal_dir, &loaded, &options)?;
     let recovered = RecoveryStats::new(&replayed.log);
     let store = Arc::clone(&loaded.store);
+    let (feed, log_identity) = open_feed(&disk, path, &loaded, &options)?;
+    let feed_rule = hooks.feed.clone();
     store.registry.share_locks(&locks);
     let events = Events(hooks.on_event);
     events.tell(&recovered.event());
@@ -103,13 +107,23 @@ fn assemble(
             Some(tail) => Draining::of(tail, &store, threads_of(&options), served),
             None => Draining::done(seq),
         };
-        (Mode::Read { root, roots: loaded.roots, superblock: Box::new(loaded.superblock) }, draining, None)
+        let catalogue = loaded.trees.get(CATALOG).and_then(|tree| tree.slot.clone());
+        let superblock = Box::new(loaded.superblock);
+        (Mode::Read { root, roots: loaded.roots, catalogue, superblock }, draining, None)
     } else {
         if loaded.superblock.generation <= CREATED_GENERATION {
             sync_names(&*disk, path, &wal_dir)?;
         }
+        let feeding = Feeding {
+            retained: Arc::clone(&feed),
+            rule: feed_rule.clone(),
+            disk: Arc::clone(&disk),
+            wal_dir: wal_dir.clone(),
+            identity: log_identity,
+            looked_at: Mutex::default(),
+        };
         let (committer, keeper, draining) =
-            writer(&disk, &wal_dir, loaded, replayed, (&options, sync.0), events)?;
+            writer(&disk, &wal_dir, loaded, replayed, (&options, sync.0), (events, feeding))?;
         let threads = start_threads(&keeper, &draining, &options)?;
         (Mode::Write { committer, keeper }, draining, threads)
     };
@@ -123,12 +137,33 @@ fn assemble(
         options,
         sync,
         recovered,
+        feed,
+        feed_rule,
+        log_identity,
         threads: Mutex::new(threads),
         _locks: locks,
         process: duramen_disk::process_id(),
         left: AtomicBool::new(false),
     };
     Ok(Engine { inner: Arc::new(inner) })
+}
+
+fn open_feed(
+    disk: &Arc<dyn Disk>,
+    path: &Path,
+    loaded: &Loaded,
+    options: &Options,
+) -> Result<(Arc<Retained>, LogIdentity)> {
+    let superblock = &loaded.superblock;
+    let identity = LogIdentity { database: superblock.database, log: superblock.log };
+    let bounds = FeedBounds {
+        retain_bytes: options.feed_retain_bytes.min(options.feed_bytes_max),
+        retain_age_ns: u64::try_from(options.feed_retain_age.as_nanos()).unwrap_or(u64::MAX),
+        bytes_max: options.feed_bytes_max,
+    };
+    let (block_bytes, boundary) = (superblock.geometry.block_bytes, superblock.replay.seq);
+    let feed = Retained::open(disk, path, identity, block_bytes, bounds, boundary)?;
+    Ok((feed, identity))
 }
 
 fn run_replay(disk: &dyn Disk, wal_dir: &Path, loaded: &Loaded, options: &Options) -> Result<Replayed> {
@@ -154,7 +189,7 @@ fn writer(
     loaded: Loaded,
     replayed: Replayed,
     (options, sync): (&Options, SyncMethod),
-    events: Events,
+    (events, feeding): (Events, Feeding),
 ) -> Result<(Arc<Committer>, Arc<Keeper>, Arc<Draining>)> {
     let superblock = &loaded.superblock;
     let identity = LogIdentity { database: superblock.database, log: superblock.log };
@@ -175,7 +210,7 @@ fn writer(
         Some(tail) => Draining::of(tail, committer.store(), threads_of(options), served),
         None => Draining::done(seq),
     };
-    let keeper = Arc::new(Keeper::new(&committer, checkpointer, disk, options, events));
+    let keeper = Arc::new(Keeper::new(&committer, checkpointer, disk, options, events, feeding));
     keeper.warm(hot);
     let sweeper = Arc::downgrade(&keeper);
     keeper.store().pages.meter().set_sweeper(Box::new(move || {

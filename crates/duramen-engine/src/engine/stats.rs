@@ -7,6 +7,7 @@ use duramen_disk::SyncMethod;
 use super::{Engine, Mode};
 use crate::allocator::SpaceStats;
 use crate::commit::CommitStats;
+use crate::feed::FeedStats;
 use crate::ids::{CommitSeq, DatabaseId};
 use crate::options::{Durability, Geometry};
 use crate::wal::{LogStats, Recovered};
@@ -36,6 +37,8 @@ pub struct Stats {
     pub delayed_us: u64,
     /// Registered snapshots, transactions and cursors.
     pub snapshots: u64,
+    /// The change feed.
+    pub feed: FeedStats,
     /// What opening found.
     pub recovery: RecoveryStats,
 }
@@ -132,6 +135,7 @@ impl Engine {
             checkpoints,
             delayed_us,
             snapshots: inner.store.registry.held().len() as u64,
+            feed: self.feed_stats(),
             recovery: inner.recovered,
         }
     }

@@ -88,12 +88,23 @@ pub fn replay(loaded: &Loaded, how: &mut Replay<'_>) -> Result<Replayed> {
             .with_hint("the log was lost or set back: restore the log directory that belongs to the data"));
     }
     let space = &loaded.store.space;
-    // Nobody asks for values of trees that are gone at the end of the log: their extents may have been used again
-    // since an earlier replay of the same log, so they are neither read nor kept.
-    first.values.retain(|(tree, _), _| !first.doomed.contains(tree));
+    // No tree holds values of trees that are gone at the end of the log.
+    let doomed: Vec<Vec<u8>> = first
+        .values
+        .extract_if(|(tree, _), _| first.doomed.contains(tree))
+        .map(|(_, (value, _))| value)
+        .collect();
     for (value, seq) in first.values.values() {
         let pages = BigRef::decode(value)?.pages(&loaded.store.pages)?;
         space.value_replayed(&pages, *seq)?;
+    }
+    // Only the change feed asks for these; a value that is damaged is for it to tell of.
+    for value in first.superseded.iter().chain(&doomed) {
+        match BigRef::decode(value).and_then(|value| value.pages(&loaded.store.pages)) {
+            Ok(pages) => space.replaced_in_log(&pages, log.last_seq),
+            Err(error) if error.is_damage() => {}
+            Err(error) => return Err(error),
+        }
     }
     let mut applier = Applier {
         store: Arc::clone(&loaded.store),

@@ -142,30 +142,37 @@ impl<'a> Chain<'a> {
         reading: &Reading<'_, N>,
         visit: &mut dyn FnMut(ReplayedRecord, N) -> Result<()>,
     ) -> Result<()> {
-        loop {
-            if self.enter_next_segment()? {
-                continue;
-            }
-            let link = Link {
-                epoch: self.epoch,
-                incarnation: self.incarnation,
-                checksum: self.last.checksum,
-                offset: self.next_offset,
-            };
-            let is_continued = |frame: &FoundFrame| {
-                let FrameHeader { epoch, offset, .. } = frame.header;
-                self.continued_in(PreviousFrame { epoch, offset, checksum: frame.checksum }).is_some()
-            };
-            let Heads { frames, failed } = reading.heads(self.survey, self.file(), link, &is_continued);
-            match self.take(&frames, reading, visit)? {
-                Taken::Broken => return Ok(()),
-                Taken::Elsewhere => {}
-                Taken::All => match failed {
-                    Some(error) => return Err(error),
-                    None if frames.is_empty() => return Ok(()),
-                    None => {}
-                },
-            }
+        while self.advance(reading, visit)? {}
+        Ok(())
+    }
+
+    /// Goes on by as many frames as are read at once, or into the next segment; says whether the chain may go on behind them.
+    pub(super) fn advance<N: Send>(
+        &mut self,
+        reading: &Reading<'_, N>,
+        visit: &mut dyn FnMut(ReplayedRecord, N) -> Result<()>,
+    ) -> Result<bool> {
+        if self.enter_next_segment()? {
+            return Ok(true);
+        }
+        let link = Link {
+            epoch: self.epoch,
+            incarnation: self.incarnation,
+            checksum: self.last.checksum,
+            offset: self.next_offset,
+        };
+        let is_continued = |frame: &FoundFrame| {
+            let FrameHeader { epoch, offset, .. } = frame.header;
+            self.continued_in(PreviousFrame { epoch, offset, checksum: frame.checksum }).is_some()
+        };
+        let Heads { frames, failed } = reading.heads(self.survey, self.file(), link, &is_continued);
+        match self.take(&frames, reading, visit)? {
+            Taken::Broken => Ok(false),
+            Taken::Elsewhere => Ok(true),
+            Taken::All => match failed {
+                Some(error) => Err(error),
+                None => Ok(!frames.is_empty()),
+            },
         }
     }
 

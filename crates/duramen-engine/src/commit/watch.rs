@@ -1,0 +1,141 @@
+//! Who waits for something newer to be durable, and is no committer: readers of the change feed.
+//!
+//! Without one, a commit pays one load for them. The locks are the standard library's: held for a moment, and around no other.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+const POISON: &str = "nothing panics while the watch is locked";
+
+/// Called once; must return soon, and is called while a commit is on its way.
+pub type Woken = Box<dyn FnOnce() + Send>;
+
+/// Wakes those who wait for newer durable commits.
+#[derive(Default)]
+pub struct Watch {
+    waiting: AtomicUsize,
+    calls: Mutex<Vec<Woken>>,
+    changed: Condvar,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("waiting", &self.waiting).finish_non_exhaustive()
+    }
+}
+
+impl Watch {
+    /// Something may have become true that somebody waits for. To be called after it did, in the one order of all threads.
+    pub fn wake(&self) {
+        if self.waiting.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let calls = {
+            let mut calls = self.calls.lock().expect(POISON);
+            self.waiting.fetch_sub(calls.len(), Ordering::SeqCst);
+            std::mem::take(&mut *calls)
+        };
+        self.changed.notify_all();
+        calls.into_iter().for_each(|call| call());
+    }
+
+    /// Waits until `is_done`, or so long by a clock in nanoseconds; says whether it is.
+    pub fn wait(
+        &self,
+        is_done: &dyn Fn() -> bool,
+        at_most: Option<Duration>,
+        now_ns: &dyn Fn() -> u64,
+    ) -> bool {
+        if is_done() {
+            return true;
+        }
+        // Noted before the last look: whoever makes it true after that look sees the note.
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let done = self.wait_noted(is_done, at_most, now_ns);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        done
+    }
+
+    fn wait_noted(
+        &self,
+        is_done: &dyn Fn() -> bool,
+        at_most: Option<Duration>,
+        now_ns: &dyn Fn() -> u64,
+    ) -> bool {
+        let begun = now_ns();
+        let mut calls = self.calls.lock().expect(POISON);
+        loop {
+            if is_done() {
+                return true;
+            }
+            let Some(at_most) = at_most else {
+                calls = self.changed.wait(calls).expect(POISON);
+                continue;
+            };
+            let waited = Duration::from_nanos(now_ns().saturating_sub(begun));
+            let Some(left) = at_most.checked_sub(waited) else { return false };
+            let (again, outcome) = self.changed.wait_timeout(calls, left).expect(POISON);
+            if outcome.timed_out() {
+                return is_done();
+            }
+            calls = again;
+        }
+    }
+
+    /// Calls `woken` at the next change; at once if it `is_done` already.
+    pub fn call(&self, is_done: &dyn Fn() -> bool, woken: Woken) {
+        {
+            let mut calls = self.calls.lock().expect(POISON);
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            if !is_done() {
+                calls.push(woken);
+                return;
+            }
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+        }
+        woken();
+    }
+}
+
+
+#[cfg(test)]
+mod tests {
+    //! Who is not woken waits for ever; who polls keeps a processor busy.
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::threads::side_by_side;
+
+    #[test]
+    fn who_comes_too_late_does_not_wait_and_who_waits_is_woken() {
+        let watch = Arc::new(Watch::default());
+        let done = Arc::new(AtomicBool::new(false));
+        let called = Arc::new(AtomicBool::new(false));
+        let is_done = {
+            let done = Arc::clone(&done);
+            move || done.load(Ordering::SeqCst)
+        };
+        assert!(!watch.wait(&is_done, Some(Duration::ZERO), &|| 0));
+        let note = Arc::clone(&called);
+        watch.call(&is_done, Box::new(move || note.store(true, Ordering::SeqCst)));
+        assert!(!called.load(Ordering::SeqCst), "nothing has changed yet");
+        let waited = side_by_side(&[true, false], |waits| {
+            if waits {
+                return watch.wait(&is_done, None, &|| 0);
+            }
+            done.store(true, Ordering::SeqCst);
+            watch.wake();
+            true
+        });
+        assert_eq!(waited, [true, true]);
+        assert!(called.load(Ordering::SeqCst));
+        let note = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&note);
+        watch.call(&is_done, Box::new(move || told.store(true, Ordering::SeqCst)));
+        assert!(note.load(Ordering::SeqCst), "it had changed already");
+        assert_eq!(watch.waiting.load(Ordering::SeqCst), 0);
+    }
+}

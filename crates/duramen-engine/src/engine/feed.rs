@@ -1,0 +1,307 @@
+//! Reading the change feed of an open database: retained files first, then the log, then waiting for more.
+//!
+//! Runs beside the writer and never keeps it waiting. What it reads may be let go of under it: what looks like damage then is read
+//! again from where it went, which the checkpoint's new place tells.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::{Engine, Mode};
+use crate::commit::Woken;
+use crate::error::{Code, Error, Result};
+use crate::feed::{FeedCommit, FeedHold, FeedStats, FileReader, LiveReader, Wanted, is_source};
+use crate::ids::CommitSeq;
+use crate::tree::Slot;
+use crate::wal::{LogPlace, LogPosition};
+
+/// So many bytes of changes are read ahead, and one commit more.
+const BATCH_BYTES: usize = 256 * 1024;
+
+type Wants = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// Reads the feed from a position on. While it lives, what it has not read is kept for it, within the bound of the feed.
+pub struct FeedReader {
+    engine: Engine,
+    hold: FeedHold,
+    wants: Wants,
+    /// Everything up to this commit was handed out, or there was nothing wanted in it.
+    position: CommitSeq,
+    /// Everything up to this commit was read.
+    read: CommitSeq,
+    batch: VecDeque<FeedCommit>,
+    live: Option<LiveReader>,
+    file: Option<(u64, FileReader)>,
+    stop: FeedStop,
+}
+
+/// Ends the waiting of one reader, from any thread.
+#[derive(Clone)]
+pub struct FeedStop {
+    engine: Engine,
+    asked: Arc<AtomicBool>,
+}
+
+impl fmt::Debug for FeedReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FeedReader").field("position", &self.position).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for FeedStop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FeedStop").field("asked", &self.asked).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Reads the changes after a commit, of the trees whose names are wanted.
+    ///
+    /// # Errors
+    /// `FeedGap` if some of them are no longer kept; `Invalid` if there is no such commit yet, or this process was forked.
+    pub fn feed(&self, after: CommitSeq, wants: Wants) -> Result<FeedReader> {
+        let hold = self.hold_feed(after)?;
+        let stop = FeedStop { engine: self.clone(), asked: Arc::default() };
+        Ok(FeedReader {
+            engine: self.clone(),
+            hold,
+            wants,
+            position: after,
+            read: after,
+            batch: VecDeque::new(),
+            live: None,
+            file: None,
+            stop,
+        })
+    }
+
+    /// Keeps the changes after a commit for as long as the hold lives, within the bound of the feed.
+    ///
+    /// # Errors
+    /// As [`Engine::feed`].
+    pub fn hold_feed(&self, after: CommitSeq) -> Result<FeedHold> {
+        self.same_process()?;
+        let newest = self.newest_seq();
+        if after > newest {
+            return Err(Error::invalid(format!("there is no commit {after} yet: the newest is {newest}"))
+                .with_hint("give a sequence that a receipt, a change or a snapshot of this database told"));
+        }
+        self.inner.feed.hold(after)
+    }
+
+    /// What the feed holds, and who holds it.
+    #[must_use]
+    pub fn feed_stats(&self) -> FeedStats {
+        let log_from = self.feed_boundary().0.seq;
+        FeedStats { log_from, newest: self.durable_seq(), ..self.inner.feed.stats() }
+    }
+
+    /// Newest commit that survives a power cut.
+    fn durable_seq(&self) -> CommitSeq {
+        let found = self.inner.draining.seq();
+        match &self.inner.mode {
+            Mode::Write { committer, .. } => committer.durable().max(found),
+            Mode::Read { .. } => found,
+        }
+    }
+
+    fn newest_seq(&self) -> CommitSeq {
+        let durable = self.durable_seq();
+        match &self.inner.mode {
+            Mode::Write { committer, .. } => committer.sealed().seq.max(durable),
+            Mode::Read { .. } => durable,
+        }
+    }
+
+    /// Where the newest checkpoint ends, and the catalogue there: the log is whole behind it.
+    fn feed_boundary(&self) -> (LogPosition, Option<Slot>) {
+        match &self.inner.mode {
+            Mode::Write { keeper, .. } => keeper.checkpointer().boundary(),
+            Mode::Read { superblock, catalogue, .. } => (superblock.replay, catalogue.clone()),
+        }
+    }
+
+    fn log_place(&self) -> LogPlace<'_> {
+        let inner = &*self.inner;
+        LogPlace {
+            disk: &*inner.disk,
+            dir: &inner.wal_dir,
+            identity: inner.log_identity,
+            geometry: &inner.store.geometry,
+        }
+    }
+
+    /// Whether no newer commit will ever become durable through this handle.
+    fn is_at_its_end(&self) -> bool {
+        match &self.inner.mode {
+            Mode::Write { committer, .. } => committer.usable().is_err(),
+            Mode::Read { .. } => true,
+        }
+    }
+}
+
+impl FeedReader {
+    /// The next commit that changed something wanted; `None` if there is none yet. Never waits for one.
+    ///
+    /// # Errors
+    /// `FeedGap` if this reader fell behind what may be kept; `Corrupt` or `Io`. It can be asked again.
+    #[allow(clippy::should_implement_trait, reason = "an iterator that ends and goes on again")]
+    pub fn next(&mut self) -> Result<Option<FeedCommit>> {
+        if self.batch.is_empty() {
+            self.fill()?;
+        }
+        let next = self.batch.pop_front();
+        self.position = match &next {
+            Some(commit) if !self.batch.is_empty() => commit.seq,
+            _ => self.read,
+        };
+        Ok(next)
+    }
+
+    /// What was handed out until now is done with: it need not be kept for this reader any more. A reader that is asked for the next
+    /// commit has not said so.
+    pub fn done(&self) {
+        self.hold.advance(self.position);
+    }
+
+    /// Everything up to this commit was handed out: where to go on another time.
+    #[must_use]
+    pub fn position(&self) -> CommitSeq {
+        self.position
+    }
+
+    /// Waits until there may be something new, at most so long; says whether there may be. Not once the database is closed or
+    /// poisoned, was opened read-only, or [`FeedStop::stop`] was called.
+    pub fn wait(&self, at_most: Option<Duration>) -> bool {
+        let Mode::Write { committer, .. } = &self.engine.inner.mode else { return self.is_behind() };
+        let disk = &self.engine.inner.disk;
+        committer.watch.wait(&|| self.need_not_wait(), at_most, &|| disk.monotonic_ns());
+        self.is_behind() && !self.stop.is_asked()
+    }
+
+    /// Calls `woken` once, when there may be something new or [`FeedReader::wait`] would say that there will never be; at once if
+    /// that is so. It is called in a thread that commits, and must return soon.
+    pub fn call_when_more(&self, woken: Woken) {
+        match &self.engine.inner.mode {
+            Mode::Write { committer, .. } => committer.watch.call(&|| self.need_not_wait(), woken),
+            Mode::Read { .. } => woken(),
+        }
+    }
+
+    /// Whether nothing newer will come through this handle, and everything was read.
+    #[must_use]
+    pub fn is_at_end(&self) -> bool {
+        self.stop.is_asked() || (!self.is_behind() && self.engine.is_at_its_end())
+    }
+
+    /// What ends the waiting of this reader.
+    #[must_use]
+    pub fn stopper(&self) -> FeedStop {
+        self.stop.clone()
+    }
+
+    fn need_not_wait(&self) -> bool {
+        self.is_behind() || self.stop.is_asked() || self.engine.is_at_its_end()
+    }
+
+    fn is_behind(&self) -> bool {
+        !self.batch.is_empty() || self.read < self.engine.durable_seq()
+    }
+
+    fn fill(&mut self) -> Result<()> {
+        loop {
+            let durable = self.engine.durable_seq();
+            if self.read >= durable || !self.batch.is_empty() {
+                return Ok(());
+            }
+            let (boundary, catalogue) = self.engine.feed_boundary();
+            let filled = if self.read < boundary.seq {
+                self.fill_from_files(boundary.seq)
+            } else {
+                self.fill_from_log((boundary, catalogue.as_ref()), durable)
+            };
+            // What was read may have been let go of meanwhile, and be elsewhere by now.
+            let has_moved = self.engine.feed_boundary().0 != boundary;
+            match filled {
+                Ok(()) if has_moved && self.live.as_ref().is_some_and(|live| live.saw_damage) => {
+                    self.begin_again();
+                }
+                Ok(()) => {
+                    self.read = self.live.as_ref().map_or(self.read, |live| self.read.max(live.seq()));
+                }
+                Err(_) if has_moved => self.begin_again(),
+                Err(error) => {
+                    self.begin_again();
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Forgets how far the sources were read, but not how far the reader has come.
+    fn begin_again(&mut self) {
+        self.batch.clear();
+        self.live = None;
+        self.file = None;
+        self.read = self.position;
+    }
+
+    fn fill_from_log(&mut self, from: (LogPosition, Option<&Slot>), durable: CommitSeq) -> Result<()> {
+        let inner = Arc::clone(&self.engine.inner);
+        let pages = &inner.store.pages;
+        self.file = None;
+        let mut live = match self.live.take() {
+            Some(live) => live,
+            None => LiveReader::begin(pages, from.0, from.1)?,
+        };
+        let before = live.seq();
+        let wants = |name: &str| is_source(inner.feed_rule.as_deref(), name) && (self.wants)(name);
+        let wanted = Wanted { after: self.read, through: durable, bytes_max: BATCH_BYTES, wants: &wants };
+        live.read(&self.engine.log_place(), pages, &wanted, &mut self.batch)?;
+        if live.seq() == before {
+            let message =
+                format!("{}: the log ends after commit {before}, and {durable} is durable", inner.wal_dir.display());
+            return Err(Error::new(Code::DamagedLog, message));
+        }
+        self.live = Some(live);
+        Ok(())
+    }
+
+    fn fill_from_files(&mut self, boundary: CommitSeq) -> Result<()> {
+        self.live = None;
+        let feed = &self.engine.inner.feed;
+        let Some(part) = feed.part_after(self.read) else { return Err(feed.gap(self.read)) };
+        let file = match &mut self.file {
+            Some((number, file)) if *number == part.number => file,
+            _ => &mut self.file.insert((part.number, feed.read(&part)?)).1,
+        };
+        let mut bytes = 0;
+        while bytes < BATCH_BYTES {
+            let Some(commit) = file.next((self.read, part.through), &*self.wants)? else {
+                self.read = part.through;
+                break;
+            };
+            self.read = commit.seq;
+            bytes += commit.changes.iter().map(|change| change.what.bytes()).sum::<usize>();
+            self.batch.push_back(commit);
+        }
+        debug_assert!(self.read <= boundary.max(part.through), "a file holds what it says");
+        Ok(())
+    }
+}
+
+impl FeedStop {
+    /// Ends the waiting, now and for ever.
+    pub fn stop(&self) {
+        self.asked.store(true, Ordering::SeqCst);
+        if let Mode::Write { committer, .. } = &self.engine.inner.mode {
+            committer.watch.wake();
+        }
+    }
+
+    fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,115 @@
+//! What checkpoints and the background do for the change feed: retain before the log is let go of, and let go of what was read.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use duramen_disk::Disk;
+
+use crate::checkpoint::{CheckpointError, Checkpointer, Store};
+use crate::commit::Committer;
+use crate::error::{Code, Error, Result};
+use crate::feed::{FeedNeed, FeedRule, Letting, Retained, Retaining};
+use crate::ids::CommitSeq;
+use crate::snapshot::Registration;
+use crate::transaction::Snapshot;
+use crate::wal::{LogIdentity, LogPlace};
+
+const POISON: &str = "nothing panics while the feed is looked after";
+
+/// Looks after the feed of a database that is written.
+pub struct Feeding {
+    /// The retained files.
+    pub retained: Arc<Retained>,
+    /// What is for the feed, and who needs it.
+    pub rule: Option<Arc<dyn FeedRule>>,
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+    /// The log.
+    pub wal_dir: PathBuf,
+    /// Whose log it is.
+    pub identity: LogIdentity,
+    /// The commit at the last look for what may be let go of.
+    pub looked_at: Mutex<CommitSeq>,
+}
+
+impl std::fmt::Debug for Feeding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Feeding").field("retained", &self.retained).finish_non_exhaustive()
+    }
+}
+
+impl Feeding {
+    /// Retains what a checkpoint of `held` will let go of. The log is durable through it.
+    ///
+    /// # Errors
+    /// As [`Retained::retain`]: the checkpoint must not go on.
+    pub fn retain(
+        &self,
+        store: &Store,
+        checkpointer: &Checkpointer,
+        committer: &Committer,
+        held: &Registration,
+    ) -> std::result::Result<Letting, CheckpointError> {
+        let (boundary, catalogue) = checkpointer.boundary();
+        let through = held.root().position.get().map_or(held.root().seq, |position| position.seq);
+        if through <= boundary.seq {
+            return Ok(Letting::default());
+        }
+        let log = LogPlace {
+            disk: &*self.disk,
+            dir: &self.wal_dir,
+            identity: self.identity,
+            geometry: &store.geometry,
+        };
+        let needs = || {
+            // As of what is durable, since that is what a crash goes back to; and of whoever came since.
+            let mut needs = self.needs(held.clone())?;
+            needs.extend(self.needs(committer.hold_published())?);
+            Ok(needs)
+        };
+        let job = Retaining {
+            log,
+            boundary,
+            catalogue: catalogue.as_ref(),
+            through,
+            pages: &store.pages,
+            rule: self.rule.as_deref(),
+            needs: &needs,
+            now_ns: self.disk.wall_ns(),
+        };
+        let letting = self.retained.retain(&job);
+        committer.refuse_writers(self.refusal());
+        letting
+    }
+
+    /// Lets go of what was read since, without a checkpoint.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn review(&self, committer: &Committer) -> Result<()> {
+        let held = committer.hold_published();
+        let seq = held.root().seq;
+        // A crash goes back to what is durable, and so do those who read.
+        if seq > committer.durable() || *self.looked_at.lock().expect(POISON) == seq {
+            return Ok(());
+        }
+        self.retained.review(&|| self.needs(held.clone()), self.disk.wall_ns())?;
+        committer.refuse_writers(self.refusal());
+        *self.looked_at.lock().expect(POISON) = seq;
+        Ok(())
+    }
+
+    fn needs(&self, held: Registration) -> Result<Vec<FeedNeed>> {
+        match &self.rule {
+            Some(rule) => rule.needs(&Snapshot::new(held, None)),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn refusal(&self) -> Option<Error> {
+        self.retained.refusal().map(|why| {
+            Error::new(Code::FeedFull, format!("writers are refused: {why}"))
+                .with_hint("let the consumer read on, or unregister it; deletes go through")
+        })
+    }
+}

@@ -1,0 +1,327 @@
+//! One retained file: writing it frame by frame, and reading it the same way.
+//!
+//! D4 rests here: nothing of a frame is used before its checksum and its link to the one before it are checked.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use duramen_disk::{Access, Disk, File};
+
+use super::frame::{FILE_HEADER_BYTES, FRAME_HEADER_BYTES, Fault, FileHeader, FrameHeader, FramePlace};
+use super::items::{self, Source};
+use super::{FeedCommit, frame};
+use crate::error::{Code, Error, Result};
+use crate::ids::CommitSeq;
+use crate::limits::FEED_FRAME_BYTES;
+use crate::wal::LogIdentity;
+
+/// Where a file ends as far as it is whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileEnd {
+    /// Where the next frame goes.
+    pub offset: u64,
+    /// Checksum of the last frame, or of the header.
+    pub previous: u128,
+    /// Every change up to this commit is there.
+    pub through: CommitSeq,
+    /// Commit time of the newest.
+    pub time_ns: u64,
+}
+
+/// A retained file that is being written.
+#[derive(Debug)]
+pub struct FileWriter {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    header: FileHeader,
+    end: FileEnd,
+    /// Where it ends durably; nowhere before the first sync.
+    durable: Option<FileEnd>,
+    payload: Vec<u8>,
+}
+
+impl FileWriter {
+    /// Creates a file. Its name is durable once its directory is synced.
+    pub fn create(disk: &dyn Disk, dir: &Path, header: FileHeader) -> Result<FileWriter> {
+        let path = frame::file_path(dir, header.number);
+        let file = disk.open(&path, Access::CREATE).map_err(|e| Error::io("create", &path, &e))?;
+        let (mut bytes, previous) = header.encode();
+        bytes.resize(header.block_bytes as usize, 0);
+        let end = FileEnd { offset: bytes.len() as u64, previous, through: header.after, time_ns: 0 };
+        let written = file.write_at(&bytes, 0);
+        if let Err(error) = written {
+            // What was begun takes room that a full disk needs.
+            drop(disk.remove(&path));
+            return Err(Error::io("write", &path, &error.source));
+        }
+        Ok(FileWriter { file, path, header, end, durable: None, payload: Vec::new() })
+    }
+
+    /// Goes on behind the whole part of a file, and cuts off what is torn.
+    pub fn reopen(disk: &dyn Disk, dir: &Path, header: FileHeader, end: FileEnd) -> Result<FileWriter> {
+        let path = frame::file_path(dir, header.number);
+        let file = disk.open(&path, Access::WRITE).map_err(|e| Error::io("open", &path, &e))?;
+        file.set_len(end.offset).map_err(|e| Error::io("cut", &path, &e))?;
+        Ok(FileWriter { file, path, header, end, durable: Some(end), payload: Vec::new() })
+    }
+
+    /// Where it ends.
+    pub fn end(&self) -> FileEnd {
+        self.end
+    }
+
+    /// What it says about itself.
+    pub fn header(&self) -> &FileHeader {
+        &self.header
+    }
+
+    /// Its name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether nothing of it is durable yet.
+    pub fn is_new(&self) -> bool {
+        self.durable.is_none()
+    }
+
+    /// Drops what was written since the last sync: the file as it was then, if it was there and can be cut.
+    pub fn undone(mut self, disk: &dyn Disk) -> Option<FileWriter> {
+        let Some(end) = self.durable else {
+            // It takes room that a full disk needs; without its name in the files it is never read.
+            drop(disk.remove(&self.path));
+            return None;
+        };
+        self.payload.clear();
+        self.end = end;
+        self.file.set_len(end.offset).is_ok().then_some(self)
+    }
+
+    /// Adds bytes of a commit.
+    pub fn push(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            let room = FEED_FRAME_BYTES - self.payload.len();
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.payload.extend_from_slice(now);
+            bytes = later;
+            if self.payload.len() == FEED_FRAME_BYTES {
+                self.write_frame(false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes when the commit was made that the next bytes belong to.
+    pub fn at_time(&mut self, time_ns: u64) {
+        self.end.time_ns = self.end.time_ns.max(time_ns);
+    }
+
+    /// Ends with a commit: everything up to it is in the file.
+    pub fn end_with(&mut self, through: CommitSeq) -> Result<()> {
+        self.end.through = through;
+        self.write_frame(true)
+    }
+
+    /// Makes what was written durable.
+    pub fn sync(&mut self) -> Result<()> {
+        self.file.sync_data().map_err(|e| Error::io("sync", &self.path, &e))?;
+        self.durable = Some(self.end);
+        Ok(())
+    }
+
+    fn write_frame(&mut self, whole: bool) -> Result<()> {
+        let FileEnd { offset, previous, through, time_ns } = self.end;
+        let payload_bytes = u32::try_from(self.payload.len()).expect("a frame is bounded by FEED_FRAME_BYTES");
+        let header = FrameHeader { payload_bytes, whole, through, time_ns, previous };
+        let place = FramePlace { identity: self.header.identity, number: self.header.number, offset };
+        let (mut bytes, checksum) = header.encode(&self.payload, &place);
+        bytes.resize(bytes.len().next_multiple_of(self.header.block_bytes as usize), 0);
+        self.file.write_at(&bytes, offset).map_err(|e| Error::io("write", &self.path, &e.source))?;
+        // Little by little, so that the sync at the end is short, and commits beside it too.
+        let count = bytes.len() as u64;
+        self.file.write_out(offset, count).map_err(|e| Error::io("write out", &self.path, &e))?;
+        self.end.offset = offset + count;
+        self.end.previous = checksum;
+        self.payload.clear();
+        Ok(())
+    }
+}
+
+/// A retained file that is being read, from its beginning.
+#[derive(Debug)]
+pub struct FileReader {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    header: FileHeader,
+    file_bytes: u64,
+    /// As far as frames were read.
+    end: FileEnd,
+    /// The same, where the last whole frame ends.
+    whole: FileEnd,
+    payload: Vec<u8>,
+    at: usize,
+}
+
+impl FileReader {
+    /// Opens a file and checks its header; `None` if it has none, since its creation was cut short.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is not the file of this number and database; `Unsupported` for a later format; `Io`.
+    pub fn open(disk: &dyn Disk, path: &Path, identity: LogIdentity) -> Result<Option<FileReader>> {
+        let file = disk.open(path, Access::READ).map_err(|e| Error::io("open", path, &e))?;
+        let file_bytes = file.len().map_err(|e| Error::io("measure", path, &e))?;
+        let mut bytes = vec![0; FILE_HEADER_BYTES];
+        if file_bytes < FILE_HEADER_BYTES as u64 {
+            return Ok(None);
+        }
+        file.read_at(&mut bytes, 0).map_err(|e| Error::io("read", path, &e))?;
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
+        let (header, previous) = FileHeader::decode(&bytes).map_err(|fault| match fault {
+            Fault::Bad(what) => damaged(path, 0, &what),
+            Fault::Later(version) => {
+                let message = format!("{}: feed format {version} is of a later release", path.display());
+                Error::new(Code::Unsupported, message).with_hint("open it with the release that wrote it")
+            }
+        })?;
+        if header.identity != identity {
+            return Err(damaged(path, 0, "the file belongs to another database"));
+        }
+        if Some(header.number) != frame::number_of(path) || !header.block_bytes.is_power_of_two() {
+            return Err(damaged(path, 0, &format!("the file is number {}: files were exchanged", header.number)));
+        }
+        let offset = u64::from(header.block_bytes).max(FILE_HEADER_BYTES as u64);
+        let end = FileEnd { offset, previous, through: header.after, time_ns: 0 };
+        let path = path.to_owned();
+        Ok(Some(FileReader { file, path, header, file_bytes, end, whole: end, payload: Vec::new(), at: 0 }))
+    }
+
+    /// What it says about itself.
+    pub fn header(&self) -> &FileHeader {
+        &self.header
+    }
+
+    /// How long it was when it was opened.
+    pub fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// Goes to the end of the whole frames, and tells where that is, and what is wrong with what lies behind, if anything does.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn scan(mut self) -> Result<(FileEnd, Option<String>)> {
+        loop {
+            if self.end.offset + FRAME_HEADER_BYTES as u64 > self.file_bytes {
+                let rest = self.end.offset < self.file_bytes || self.end.offset > self.whole.offset;
+                return Ok((self.whole, rest.then(|| "a frame is cut off".to_owned())));
+            }
+            match self.read_frame() {
+                Ok(()) => self.payload.clear(),
+                Err(error) if error.is_damage() => return Ok((self.whole, Some(error.message().to_owned()))),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The next commit after `after` and up to `through` that changes something wanted; `None` if there is none.
+    ///
+    /// # Errors
+    /// `Corrupt`, also if the file ends before `through`; `Io`.
+    pub fn next(
+        &mut self,
+        (after, through): (CommitSeq, CommitSeq),
+        wants: &dyn Fn(&str) -> bool,
+    ) -> Result<Option<FeedCommit>> {
+        loop {
+            while self.at == self.payload.len() {
+                // What stands behind it may be torn, or is being written.
+                if self.whole.through >= through && self.whole == self.end {
+                    return Ok(None);
+                }
+                self.read_frame()?;
+            }
+            let commit = items::read(self, wants)?;
+            // What lies in two places is told once: the sequence tells that it is the same.
+            if commit.seq > after && !commit.changes.is_empty() {
+                return Ok(Some(commit));
+            }
+        }
+    }
+
+    fn read_frame(&mut self) -> Result<()> {
+        let FileEnd { offset, previous, .. } = self.end;
+        if offset == self.file_bytes {
+            self.file_bytes = self.file.len().map_err(|e| Error::io("measure", &self.path, &e))?;
+        }
+        let bad = |what: &str| damaged(&self.path, offset, what);
+        let read = |bytes: &mut [u8], offset| {
+            self.file.read_at(bytes, offset).map_err(|e| match e.kind() {
+                std::io::ErrorKind::UnexpectedEof => bad("a frame is cut off"),
+                _ => Error::io("read", &self.path, &e),
+            })
+        };
+        let mut bytes = vec![0; FRAME_HEADER_BYTES];
+        read(&mut bytes, offset)?;
+        let header = FrameHeader::decode(&bytes, FEED_FRAME_BYTES as u64).map_err(|what| bad(&what))?;
+        bytes.resize(FRAME_HEADER_BYTES + header.payload_bytes as usize, 0);
+        read(&mut bytes[FRAME_HEADER_BYTES..], offset + FRAME_HEADER_BYTES as u64)?;
+        let place = FramePlace { identity: self.header.identity, number: self.header.number, offset };
+        let checksum = FrameHeader::verify(&bytes, &place).map_err(|what| bad(&what))?;
+        if header.previous != previous {
+            return Err(bad("the frame does not follow the one before it"));
+        }
+        self.payload.drain(..self.at);
+        self.at = 0;
+        self.payload.extend_from_slice(&bytes[FRAME_HEADER_BYTES..]);
+        let count = (bytes.len() as u64).next_multiple_of(u64::from(self.header.block_bytes));
+        self.end = FileEnd { offset: offset + count, previous: checksum, through: header.through, time_ns: header.time_ns };
+        if header.whole {
+            self.whole = self.end;
+        }
+        Ok(())
+    }
+}
+
+impl Source for FileReader {
+    fn take(&mut self, count: u64) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        let mut left = count;
+        while left > 0 {
+            if self.at == self.payload.len() {
+                self.read_frame()?;
+                continue;
+            }
+            let rest = &self.payload[self.at..];
+            let now = usize::try_from(left).map_or(rest.len(), |left| left.min(rest.len()));
+            out.extend_from_slice(&rest[..now]);
+            self.at += now;
+            left -= now as u64;
+        }
+        Ok(out)
+    }
+
+    fn skip(&mut self, mut count: u64) -> Result<()> {
+        while count > 0 {
+            if self.at == self.payload.len() {
+                self.read_frame()?;
+                continue;
+            }
+            let rest = self.payload.len() - self.at;
+            let now = usize::try_from(count).map_or(rest, |count| count.min(rest));
+            self.at += now;
+            count -= now as u64;
+        }
+        Ok(())
+    }
+
+    fn bad(&self, what: &str) -> Error {
+        damaged(&self.path, self.end.offset, what)
+    }
+}
+
+/// Damage in a retained file.
+pub fn damaged(path: &Path, offset: u64, what: &str) -> Error {
+    Error::new(Code::DamagedFeed, format!("{} @ {offset:#x}: {what}", path.display()))
+}

@@ -1,0 +1,136 @@
+//! How a commit lies in a retained file: items, one after the other, over as many frames as it takes. Encoding and decoding only.
+//!
+//! A commit: sequence (u64), commit time (u64), items, the item `END`. The item `TREE` says which tree the items behind it are about.
+//! Format: docs/format.md, "The change feed".
+
+use std::sync::Arc;
+
+use super::{FeedChange, FeedCommit, FeedWhat};
+use crate::error::Result;
+use crate::ids::{CommitSeq, TreeId};
+
+const END: u8 = 0;
+const TREE: u8 = 1;
+const CREATED: u8 = 2;
+const DROPPED: u8 = 3;
+const PUT: u8 = 4;
+const DELETED: u8 = 5;
+const LOST: u8 = 6;
+
+/// The beginning of a commit.
+pub fn begin(seq: CommitSeq, time_ns: u64) -> Vec<u8> {
+    [seq.0.to_le_bytes(), time_ns.to_le_bytes()].concat()
+}
+
+/// The end of a commit.
+pub const fn end() -> [u8; 1] {
+    [END]
+}
+
+/// What follows is about this tree.
+pub fn tree(id: TreeId, name: &str) -> Vec<u8> {
+    let mut out = vec![TREE];
+    out.extend_from_slice(&id.0.to_le_bytes());
+    sized(name.as_bytes(), &mut out);
+    out
+}
+
+/// The tree was created.
+pub const fn created() -> [u8; 1] {
+    [CREATED]
+}
+
+/// The tree was dropped.
+pub const fn dropped() -> [u8; 1] {
+    [DROPPED]
+}
+
+/// A value of so many bytes was put; they follow.
+pub fn put(key: &[u8], value_bytes: u64) -> Vec<u8> {
+    let mut out = keyed(PUT, key);
+    out.extend_from_slice(&value_bytes.to_le_bytes());
+    out
+}
+
+/// A key was deleted.
+pub fn deleted(key: &[u8]) -> Vec<u8> {
+    keyed(DELETED, key)
+}
+
+/// A value was put, and cannot be read.
+pub fn lost(key: &[u8]) -> Vec<u8> {
+    keyed(LOST, key)
+}
+
+fn keyed(item: u8, key: &[u8]) -> Vec<u8> {
+    let mut out = vec![item];
+    sized(key, &mut out);
+    out
+}
+
+fn sized(bytes: &[u8], out: &mut Vec<u8>) {
+    let count = u16::try_from(bytes.len()).expect("keys and names are at most KEY_BYTES_MAX");
+    out.extend_from_slice(&count.to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// Where items are read from.
+pub trait Source {
+    /// The next so many bytes.
+    fn take(&mut self, count: u64) -> Result<Vec<u8>>;
+
+    /// Passes so many bytes.
+    fn skip(&mut self, count: u64) -> Result<()>;
+
+    /// What was read is no item.
+    fn bad(&self, what: &str) -> crate::error::Error;
+}
+
+/// Reads one commit, with the changes of the trees that are wanted; it may be left with none.
+pub fn read(source: &mut dyn Source, wants: &dyn Fn(&str) -> bool) -> Result<FeedCommit> {
+    let seq = CommitSeq(number(source, 8)?);
+    let time_ns = number(source, 8)?;
+    let mut commit = FeedCommit { seq, time_ns, changes: Vec::new() };
+    let mut tree: Option<(TreeId, Arc<str>)> = None;
+    let mut is_wanted = false;
+    loop {
+        let what = match number(source, 1)? as u8 {
+            END => return Ok(commit),
+            TREE => {
+                let id = TreeId(number(source, 8)?);
+                let name = key(source)?;
+                let name = std::str::from_utf8(&name).map_err(|_| source.bad("a name is no text"))?;
+                is_wanted = wants(name);
+                tree = Some((id, Arc::from(name)));
+                continue;
+            }
+            CREATED => FeedWhat::Created,
+            DROPPED => FeedWhat::Dropped,
+            PUT => {
+                let key = key(source)?;
+                let value_bytes = number(source, 8)?;
+                if !is_wanted {
+                    source.skip(value_bytes)?;
+                    continue;
+                }
+                FeedWhat::Put { key, value: source.take(value_bytes)? }
+            }
+            DELETED => FeedWhat::Deleted { key: key(source)? },
+            LOST => FeedWhat::Lost { key: key(source)? },
+            other => return Err(source.bad(&format!("an item of kind {other}"))),
+        };
+        let Some((id, name)) = &tree else { return Err(source.bad("a change of no tree")) };
+        if is_wanted {
+            commit.changes.push(FeedChange { tree: *id, name: Arc::clone(name), what });
+        }
+    }
+}
+
+fn number(source: &mut dyn Source, count: u64) -> Result<u64> {
+    Ok(source.take(count)?.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+}
+
+fn key(source: &mut dyn Source) -> Result<Vec<u8>> {
+    let count = number(source, 2)?;
+    source.take(count)
+}

@@ -1,0 +1,114 @@
+//! Reading what the log still holds, beside its writer.
+
+use std::collections::VecDeque;
+
+use super::names::{Names, Told};
+use super::{FeedChange, FeedCommit, FeedWhat};
+use crate::error::Result;
+use crate::ids::CommitSeq;
+use crate::page_cache::Pages;
+use crate::tree::{BigRef, Slot};
+use crate::wal::{Enough, LogPlace, LogPosition, Stretch};
+
+/// How far the log was read, and the names of the trees there.
+#[derive(Debug)]
+pub struct LiveReader {
+    names: Names,
+    position: LogPosition,
+    /// Everything up to this commit was looked at.
+    seq: CommitSeq,
+    /// Bytes of a value were not those that were written: damage, unless the checkpoint has moved meanwhile.
+    pub saw_damage: bool,
+}
+
+/// What is wanted of the log.
+pub struct Wanted<'a> {
+    /// Commits after this one.
+    pub after: CommitSeq,
+    /// As far as this one.
+    pub through: CommitSeq,
+    /// About so many bytes of changes at once.
+    pub bytes_max: usize,
+    /// Changes of trees of these names.
+    pub wants: &'a dyn Fn(&str) -> bool,
+}
+
+impl LiveReader {
+    /// Begins where the newest checkpoint ends.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` if its catalogue cannot be read.
+    pub fn begin(pages: &Pages, position: LogPosition, catalogue: Option<&Slot>) -> Result<LiveReader> {
+        let names = Names::load(pages, catalogue)?;
+        Ok(LiveReader { names, position, seq: position.seq, saw_damage: false })
+    }
+
+    /// Everything up to this commit was looked at.
+    pub fn seq(&self) -> CommitSeq {
+        self.seq
+    }
+
+    /// Reads on, and adds commits to `out`. After an error this reader is of no use.
+    ///
+    /// # Errors
+    /// As [`LogPlace::read`].
+    pub fn read(
+        &mut self,
+        log: &LogPlace<'_>,
+        pages: &Pages,
+        wanted: &Wanted<'_>,
+        out: &mut VecDeque<FeedCommit>,
+    ) -> Result<()> {
+        let stretch = Stretch { from: self.position, through: wanted.through };
+        let mut bytes = 0;
+        let LiveReader { names, seq, saw_damage, .. } = self;
+        self.position = log.read(&stretch, &mut |record| {
+            if record.seq <= *seq {
+                return Ok(Enough::No);
+            }
+            *seq = record.seq;
+            let is_late = record.seq > wanted.after;
+            let wants = |name: &str| is_late && (wanted.wants)(name);
+            let mut commit =
+                FeedCommit { seq: record.seq, time_ns: record.commit_time_ns, changes: Vec::new() };
+            names.pass(&record, &wants, &mut |tree, name, told| {
+                let what = match told {
+                    Told::Tree(what) => what,
+                    Told::Key(key, None) => FeedWhat::Deleted { key: key.to_vec() },
+                    Told::Key(key, Some(value)) if !value.big => {
+                        FeedWhat::Put { key: key.to_vec(), value: value.bytes.to_vec() }
+                    }
+                    Told::Key(key, Some(value)) => {
+                        match BigRef::decode(value.bytes).and_then(|value| value.read(pages)) {
+                            Ok(value) => FeedWhat::Put { key: key.to_vec(), value },
+                            Err(error) if error.is_damage() => {
+                                *saw_damage = true;
+                                FeedWhat::Lost { key: key.to_vec() }
+                            }
+                            Err(error) => return Err(error),
+                        }
+                    }
+                };
+                bytes += what.bytes();
+                commit.changes.push(FeedChange { tree, name: name.clone(), what });
+                Ok(())
+            })?;
+            if !commit.changes.is_empty() {
+                out.push_back(commit);
+            }
+            Ok(if bytes >= wanted.bytes_max { Enough::Yes } else { Enough::No })
+        })?;
+        Ok(())
+    }
+}
+
+impl FeedWhat {
+    /// Bytes of memory, about.
+    pub fn bytes(&self) -> usize {
+        match self {
+            FeedWhat::Created | FeedWhat::Dropped => 64,
+            FeedWhat::Put { key, value } => key.len() + value.len() + 64,
+            FeedWhat::Deleted { key } | FeedWhat::Lost { key } => key.len() + 64,
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! Retaining: before a checkpoint lets go of the log, what somebody still needs of it is copied into retained files.
+//!
+//! Order is everything here. The log is durable as far as it is copied; the files and their names are synced before this returns;
+//! only then may the superblock be written behind which the log, and the extents of values that it names, are used again. So the
+//! copy is at least as long as what was let go, whatever moment the power fails at.
+
+use super::file::FileWriter;
+use super::frame::FileHeader;
+use super::items;
+use super::names::{Names, Told};
+use super::retained::{Retained, part_of};
+use super::{FeedNeed, FeedRule, FeedWhat};
+use crate::checkpoint::CheckpointError;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::ids::CommitSeq;
+use crate::page_cache::Pages;
+use crate::tree::{BigReader, BigRef, Slot, StoredValue};
+use crate::wal::{Enough, LogPlace, LogPosition, ReplayedRecord, Stretch};
+use std::io::Read;
+
+const POISON: &str = "nothing panics while the feed's writer is locked";
+
+/// How much of a big value is copied at once.
+const COPY_BYTES: usize = 64 * 1024;
+
+/// What is about to be let go of, and who needs it.
+pub struct Retaining<'a> {
+    /// The log.
+    pub log: LogPlace<'a>,
+    /// Where the newest checkpoint ends: the log behind it is whole.
+    pub boundary: LogPosition,
+    /// The catalogue there.
+    pub catalogue: Option<&'a Slot>,
+    /// Where the next checkpoint ends. Durable.
+    pub through: CommitSeq,
+    /// Where values are read from.
+    pub pages: &'a Pages,
+    /// What is for the feed. Without a rule everything is.
+    pub rule: Option<&'a dyn FeedRule>,
+    /// Who comes back for what. Asked after the holds of this process: whoever gives a hold up has its need written down by then.
+    pub needs: &'a dyn Fn() -> Result<Vec<FeedNeed>>,
+    /// Wall clock.
+    pub now_ns: u64,
+}
+
+/// What was let go of although somebody needed it.
+#[derive(Debug, Clone, Default)]
+pub struct Letting {
+    /// Why; nothing if nothing was.
+    pub why: Option<Error>,
+    /// Everything up to this commit is gone.
+    pub through: CommitSeq,
+}
+
+/// Whether a tree's changes are for the feed.
+pub fn is_source(rule: Option<&dyn FeedRule>, name: &str) -> bool {
+    rule.is_none_or(|rule| rule.is_source(name))
+}
+
+impl Retained {
+    /// Copies what is needed of the log up to `through`, durably, and removes files that nobody needs.
+    ///
+    /// # Errors
+    /// `Full` if somebody refuses writers rather than lose changes and there is no room for them; what reading the log or a value
+    /// said; a failed sync is `Poison`. The checkpoint must not go on then.
+    pub fn retain(&self, job: &Retaining<'_>) -> std::result::Result<Letting, CheckpointError> {
+        let mut letting = Letting::default();
+        let (needs, from) = self.plan(job)?;
+        let Some(mut from) = from else { return Ok(letting) };
+        while from < job.through {
+            match self.append(job, from) {
+                Ok(()) => break,
+                Err(CheckpointError::Failed(error)) if error.kind() == ErrorKind::Full => {
+                    if let Some(refuser) = self.refuser(&needs, job.through) {
+                        return Err(CheckpointError::Failed(no_room_for(refuser, &error)));
+                    }
+                    // D7: the checkpoint goes on, and who cannot be kept what it needs is told so.
+                    letting.why = Some(error);
+                    if !self.drop_oldest() {
+                        self.state().oldest = job.through;
+                        break;
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            from = self.state().files.back().map_or(from, |file| file.through);
+        }
+        if let Some(bound) = self.keep_bound(&needs) {
+            letting.why.get_or_insert(bound);
+        }
+        letting.through = self.oldest();
+        Ok(letting)
+    }
+
+    /// Removes files that nobody needs any more, without a checkpoint, and looks anew whether writers must be refused.
+    ///
+    /// # Errors
+    /// What `needs` said; nothing is lost then.
+    pub fn review(&self, needs: &dyn Fn() -> Result<Vec<FeedNeed>>, now_ns: u64) -> Result<()> {
+        let _turn = self.turn.lock().expect(POISON);
+        let held = self.state().held_from();
+        let needs = needs()?;
+        self.remove_unneeded(&needs, held, now_ns);
+        self.keep_bound(&needs);
+        Ok(())
+    }
+
+    /// Who needs what, and from where the log must be copied; nothing if nobody needs it.
+    fn plan(&self, job: &Retaining<'_>) -> Result<(Vec<FeedNeed>, Option<CommitSeq>)> {
+        let _turn = self.turn.lock().expect(POISON);
+        let held = self.state().held_from();
+        let needs = (job.needs)()?;
+        self.remove_unneeded(&needs, held, job.now_ns);
+        let mut state = self.state();
+        let copied = state.files.back().map(|file| file.through);
+        let keeps_all = self.bounds.retain_bytes > 0 || self.bounds.retain_age_ns > 0;
+        let needed = state.needed_from(&needs, held);
+        let all = keeps_all.then(|| copied.unwrap_or(job.boundary.seq));
+        let floor = needed.into_iter().chain(all).min().filter(|floor| *floor < job.through);
+        // Files follow each other without a hole: what comes between two needs is kept too.
+        let from = floor.map(|floor| copied.unwrap_or(floor.max(job.boundary.seq)));
+        if state.files.is_empty() {
+            // Who asks for older ones from here on is told that they are gone, and not given half of them.
+            state.oldest = state.oldest.max(from.unwrap_or(job.through));
+        }
+        drop(state);
+        Ok((needs, from))
+    }
+
+    /// Copies the log after `from` into the file that is being written, and goes on with another one where that is full.
+    fn append(&self, job: &Retaining<'_>, from: CommitSeq) -> std::result::Result<(), CheckpointError> {
+        let mut writer = self.writer.lock().expect(POISON);
+        if writer.as_ref().is_none_or(|writer| writer.end().offset >= self.file_bytes_wanted()) {
+            *writer = None;
+            *writer = Some(self.begin_file(from)?);
+        }
+        let copied = self.copy(job, from, &mut writer);
+        if let Err(CheckpointError::Failed(_)) = &copied {
+            *writer = writer.take().and_then(|writer| writer.undone(&*self.disk));
+        }
+        copied
+    }
+
+    fn copy(
+        &self,
+        job: &Retaining<'_>,
+        from: CommitSeq,
+        writer: &mut Option<FileWriter>,
+    ) -> std::result::Result<(), CheckpointError> {
+        const WRITING: &str = "one is being written";
+        let mut names = Names::load(job.pages, job.catalogue)?;
+        let mut poison = false;
+        let stretch = Stretch { from: job.boundary, through: job.through };
+        let mut last = job.boundary.seq;
+        let read = job.log.read(&stretch, &mut |record| {
+            last = record.seq;
+            if record.seq > job.through {
+                return Ok(Enough::Yes);
+            }
+            let is_new = record.seq > from;
+            let current = writer.as_mut().expect(WRITING);
+            copy_record(&record, &mut names, &|name| is_new && is_source(job.rule, name), job.pages, current)?;
+            if is_new && record.seq < job.through && current.end().offset >= self.file_bytes_wanted() {
+                self.finish_file(current, record.seq).map_err(|failure| {
+                    poison = matches!(failure, CheckpointError::Poison(_));
+                    into_error(failure)
+                })?;
+                *writer = Some(self.begin_file(record.seq)?);
+            }
+            Ok(Enough::No)
+        });
+        match read {
+            Err(error) if poison => return Err(CheckpointError::Poison(error)),
+            Err(error) => return Err(error.into()),
+            Ok(_) => {}
+        }
+        if last < job.through {
+            let message = format!(
+                "{}: the log ends after commit {last}, and {} is durable",
+                job.log.dir.display(),
+                job.through
+            );
+            return Err(Error::new(Code::DamagedLog, message).into());
+        }
+        self.finish_file(writer.as_mut().expect(WRITING), job.through)
+    }
+
+    /// A new file for what follows a commit.
+    fn begin_file(&self, after: CommitSeq) -> Result<FileWriter> {
+        let (tail, number, junk) = {
+            let mut state = self.state();
+            (state.tail.take(), state.next_number, std::mem::take(&mut state.junk))
+        };
+        if let Some((header, end)) = tail
+            && end.through == after
+            && end.offset < self.file_bytes_wanted()
+        {
+            return FileWriter::reopen(&*self.disk, &self.dir, header, end);
+        }
+        for path in junk {
+            drop(self.disk.remove(&path));
+        }
+        match self.disk.create_dir(&self.dir) {
+            Ok(()) => {}
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(Error::io("create", &self.dir, &e)),
+        }
+        self.state().next_number += 1;
+        let header = FileHeader { identity: self.identity, number, block_bytes: self.block_bytes, after };
+        FileWriter::create(&*self.disk, &self.dir, header)
+    }
+
+    /// Ends the file with a commit, makes it durable with its name, and tells readers of it.
+    fn finish_file(
+        &self,
+        writer: &mut FileWriter,
+        through: CommitSeq,
+    ) -> std::result::Result<(), CheckpointError> {
+        writer.end_with(through)?;
+        let is_new = writer.is_new();
+        writer.sync().map_err(CheckpointError::Poison)?;
+        for directory in [&self.dir, &self.database_dir].into_iter().filter(|_| is_new) {
+            let synced = self.disk.sync_dir(directory);
+            synced.map_err(|e| CheckpointError::Poison(Error::io("sync", directory, &e)))?;
+        }
+        let part = part_of(writer.path().to_owned(), writer.header(), &writer.end());
+        let mut state = self.state();
+        match state.files.back_mut().filter(|last| last.number == part.number) {
+            Some(last) => *last = part,
+            None => state.files.push_back(part),
+        }
+        Ok(())
+    }
+
+    /// Removes from the oldest on what neither a reader nor a bound keeps.
+    fn remove_unneeded(&self, needs: &[FeedNeed], held: Option<CommitSeq>, now_ns: u64) {
+        loop {
+            let state = self.state();
+            let Some(oldest) = state.files.front() else { return };
+            let is_needed = state.needed_from(needs, held).is_some_and(|after| after < oldest.through);
+            let newer_bytes = state.file_bytes() - oldest.end_offset;
+            let age_ns = now_ns.saturating_sub(oldest.time_ns);
+            if is_needed || age_ns < self.bounds.retain_age_ns || newer_bytes < self.bounds.retain_bytes {
+                return;
+            }
+            drop(state);
+            self.drop_oldest();
+        }
+    }
+
+    /// Drops the oldest files while there is more than may be kept, unless somebody refuses writers instead. Says so if any were.
+    fn keep_bound(&self, needs: &[FeedNeed]) -> Option<Error> {
+        let mut dropped = None;
+        loop {
+            let state = self.state();
+            let bytes = state.file_bytes();
+            let through = state.files.front().map(|file| file.through);
+            drop(state);
+            let Some(through) = through.filter(|_| bytes > self.bounds.bytes_max) else { break };
+            if let Some(refuser) = self.refuser(needs, through) {
+                let why = format!(
+                    "the consumer {:?} has read up to commit {} and wants nothing to be lost: the feed holds {bytes} bytes \
+                     for it, and may hold {}",
+                    refuser.name, refuser.after, self.bounds.bytes_max
+                );
+                self.state().refusal = Some(why);
+                return dropped;
+            }
+            let message = format!("the feed held {bytes} bytes, and may hold {}", self.bounds.bytes_max);
+            dropped = Some(Error::new(Code::FeedFull, message));
+            self.drop_oldest();
+        }
+        self.state().refusal = None;
+        dropped
+    }
+
+    /// Somebody who needs what follows a commit before `through`, and refuses writers rather than lose it.
+    fn refuser<'a>(&self, needs: &'a [FeedNeed], through: CommitSeq) -> Option<&'a FeedNeed> {
+        let oldest = self.oldest();
+        needs.iter().find(|need| need.refuses_writers && need.after >= oldest && need.after < through)
+    }
+
+    /// Removes the oldest file; says whether there was one.
+    fn drop_oldest(&self) -> bool {
+        let Some(gone) = self.state().let_go_of_oldest() else { return false };
+        let mut writer = self.writer.lock().expect(POISON);
+        if writer.as_ref().is_some_and(|writer| writer.header().number == gone.number) {
+            *writer = None;
+        }
+        drop(writer);
+        // One after the other, so that a crash leaves no hole. What cannot be removed is tried again with the next file.
+        let removed = self.disk.remove(&gone.path).and_then(|()| self.disk.sync_dir(&self.dir));
+        if removed.is_err() {
+            self.state().junk.push(gone.path);
+        }
+        true
+    }
+}
+
+fn into_error(failure: CheckpointError) -> Error {
+    match failure {
+        CheckpointError::Failed(error) | CheckpointError::Poison(error) => error,
+    }
+}
+
+fn no_room_for(refuser: &FeedNeed, error: &Error) -> Error {
+    let message = format!(
+        "no room to retain changes for the consumer {:?}, which has read up to commit {} and wants nothing to be lost: {}",
+        refuser.name,
+        refuser.after,
+        error.message()
+    );
+    Error::new(Code::DiskFull, message).with_hint("let it read on, unregister it, or free some space on the disk")
+}
+
+fn copy_record(
+    record: &ReplayedRecord,
+    names: &mut Names,
+    wants: &dyn Fn(&str) -> bool,
+    pages: &Pages,
+    writer: &mut FileWriter,
+) -> Result<()> {
+    let mut of = None;
+    names.pass(record, wants, &mut |tree, name, told| {
+        if of.is_none() {
+            writer.at_time(record.commit_time_ns);
+            writer.push(&items::begin(record.seq, record.commit_time_ns))?;
+        }
+        if of != Some(tree) {
+            writer.push(&items::tree(tree, name))?;
+            of = Some(tree);
+        }
+        match told {
+            Told::Tree(FeedWhat::Dropped) => writer.push(&items::dropped()),
+            Told::Tree(_) => writer.push(&items::created()),
+            Told::Key(key, None) => writer.push(&items::deleted(key)),
+            Told::Key(key, Some(value)) => copy_value(key, value, pages, writer),
+        }
+    })?;
+    if of.is_some() { writer.push(&items::end()) } else { Ok(()) }
+}
+
+/// A value of its own extents is copied: once the superblock is written, they may be used for something else.
+fn copy_value(key: &[u8], value: StoredValue<'_>, pages: &Pages, writer: &mut FileWriter) -> Result<()> {
+    if !value.big {
+        writer.push(&items::put(key, value.bytes.len() as u64))?;
+        return writer.push(value.bytes);
+    }
+    let big = BigRef::decode(value.bytes)?;
+    if let Err(error) = check_value(&big, pages) {
+        return if error.is_damage() { writer.push(&items::lost(key)) } else { Err(error) };
+    }
+    writer.push(&items::put(key, big.len))?;
+    let mut reader = BigReader::open(pages, &big)?;
+    let mut piece = vec![0; COPY_BYTES];
+    loop {
+        match reader.read(&mut piece) {
+            Ok(0) => return Ok(()),
+            Ok(count) => writer.push(&piece[..count])?,
+            Err(error) => {
+                return Err(Error::new(Code::System, format!("cannot copy a value for the feed: {error}")));
+            }
+        }
+    }
+}
+
+/// Reads a value through, so that one that is damaged is told as lost and not as half of it.
+fn check_value(big: &BigRef, pages: &Pages) -> Result<()> {
+    let mut bytes = 0;
+    for extent in big.extents(pages)? {
+        bytes += pages.read(&extent, crate::data_file::PageKind::ValueExtent)?.payload().len() as u64;
+    }
+    if bytes == big.len { Ok(()) } else { Err(Error::new(Code::DamagedData, "a value of another length")) }
+}

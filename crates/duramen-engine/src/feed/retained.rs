@@ -1,0 +1,348 @@
+//! The retained files together: which there are, what they cover, who holds what of them.
+//!
+//! Invariants: the files cover one stretch of commits without a hole, the newest of them at least to where the newest checkpoint
+//! ends, and are removed oldest first. Where they are found otherwise, what they hold before the hole is not believed to be all.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use duramen_disk::Disk;
+
+use super::file::{FileEnd, FileReader, FileWriter, damaged};
+use super::frame::{FileHeader, file_path, number_of};
+use super::{FeedBounds, FeedNeed, FeedStats, gap};
+use crate::error::{Code, Error, Result};
+use crate::ids::CommitSeq;
+use crate::limits::FEED_FILE_BYTES;
+use crate::wal::LogIdentity;
+
+const POISON: &str = "nothing panics while the feed is locked";
+
+/// The name of the directory inside the database.
+pub const FEED_DIR: &str = "feed";
+
+/// A file may take this part of all that may be kept, so that dropping the oldest one drops little.
+const FILE_PART: u64 = 8;
+
+/// The retained files of an open database.
+#[derive(Debug)]
+pub struct Retained {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) database_dir: PathBuf,
+    pub(super) dir: PathBuf,
+    pub(super) identity: LogIdentity,
+    pub(super) block_bytes: u32,
+    pub(super) bounds: FeedBounds,
+    state: Mutex<State>,
+    /// Held while it is found out who needs what: a hold that begins meanwhile waits for the answer.
+    pub(super) turn: Mutex<()>,
+    /// Held through retaining: the file that is being written.
+    pub(super) writer: Mutex<Option<FileWriter>>,
+}
+
+/// What is known about one retained file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetainedPart {
+    /// Its number.
+    pub number: u64,
+    /// Its name.
+    pub path: PathBuf,
+    /// It holds every change after this commit,
+    pub after: CommitSeq,
+    /// up to this one.
+    pub through: CommitSeq,
+    /// Where its frames end, at most.
+    pub end_offset: u64,
+    /// When the newest commit in it was made, at the latest.
+    pub time_ns: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) files: VecDeque<RetainedPart>,
+    /// Everything after this commit can be read, from files or from the log.
+    pub(super) oldest: CommitSeq,
+    pub(super) next_number: u64,
+    /// Files of no use whose removal is still to be tried.
+    pub(super) junk: Vec<PathBuf>,
+    /// The file that can be gone on with, and where it ends.
+    pub(super) tail: Option<(FileHeader, FileEnd)>,
+    /// What is wrong with the files found.
+    damage: Option<String>,
+    pub(super) refusal: Option<String>,
+    holds: BTreeMap<u64, CommitSeq>,
+    next_hold: u64,
+}
+
+/// Keeps changes for a reader of this process; gives them up when dropped.
+#[derive(Debug)]
+pub struct FeedHold {
+    retained: Arc<Retained>,
+    id: u64,
+}
+
+impl Retained {
+    /// Looks at the files of a database whose newest checkpoint ends at `boundary`. Changes nothing.
+    ///
+    /// # Errors
+    /// `Unsupported` if a file is of a later format; `Io`. Damage is told to whoever needs what is damaged.
+    pub fn open(
+        disk: &Arc<dyn Disk>,
+        database_dir: &Path,
+        identity: LogIdentity,
+        block_bytes: usize,
+        bounds: FeedBounds,
+        boundary: CommitSeq,
+    ) -> Result<Arc<Retained>> {
+        let retained = Retained {
+            disk: Arc::clone(disk),
+            database_dir: database_dir.to_owned(),
+            dir: database_dir.join(FEED_DIR),
+            identity,
+            block_bytes: u32::try_from(block_bytes).expect("the geometry was checked"),
+            bounds,
+            state: Mutex::new(State { next_number: 1, oldest: boundary, ..State::default() }),
+            turn: Mutex::new(()),
+            writer: Mutex::new(None),
+        };
+        let numbers = retained.numbers()?;
+        if !numbers.is_empty() {
+            let found = retained.look_at(&numbers, boundary)?;
+            *retained.state() = found;
+        }
+        Ok(Arc::new(retained))
+    }
+
+    fn numbers(&self) -> Result<Vec<u64>> {
+        let names = match self.disk.list(&self.dir) {
+            Ok(names) => names,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(Error::io("list", &self.dir, &e)),
+        };
+        let mut numbers: Vec<u64> = names.iter().filter_map(|name| number_of(name)).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    fn look_at(&self, numbers: &[u64], boundary: CommitSeq) -> Result<State> {
+        let mut state = State { next_number: numbers[numbers.len() - 1] + 1, ..State::default() };
+        let mut readers = VecDeque::new();
+        for number in numbers {
+            let path = file_path(&self.dir, *number);
+            match FileReader::open(&*self.disk, &path, self.identity) {
+                Ok(Some(reader)) => readers.push_back((path, reader)),
+                Ok(None) => state.junk.push(path),
+                Err(error) if error.is_damage() => {
+                    state.damage = Some(error.message().to_owned());
+                    state.junk.push(path);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        // The newest one that holds anything: it alone may be torn, and a crash before the first frame leaves one without.
+        while let Some((path, reader)) = readers.pop_back() {
+            let header = *reader.header();
+            let (end, flaw) = reader.scan()?;
+            if end.through < boundary {
+                let flaw = flaw.unwrap_or_else(|| format!("{}: the file ends early", path.display()));
+                state.damage = Some(format!("{flaw}; it reaches to commit {}, want {boundary}", end.through));
+            }
+            if end.through == header.after {
+                state.junk.push(path);
+                continue;
+            }
+            state.tail = Some((header, end));
+            state.files.push_front(part_of(path, &header, &end));
+            break;
+        }
+        while let Some((path, reader)) = readers.pop_back() {
+            let header = *reader.header();
+            let next = &state.files[0];
+            // Where the next one begins, this one ends: whoever reads it finds out whether that is so.
+            let end = FileEnd { offset: u64::MAX, previous: 0, through: next.after, time_ns: next.time_ns };
+            let mut part = part_of(path, &header, &end);
+            part.end_offset = reader.file_bytes();
+            state.files.push_front(part);
+        }
+        let is_current = state.files.back().is_some_and(|file| file.through >= boundary);
+        let mut oldest = state.files.front().map_or(boundary, |file| file.after);
+        for index in 1..state.files.len() {
+            let (before, file) = (&state.files[index - 1], &state.files[index]);
+            if before.number + 1 != file.number {
+                let path = file_path(&self.dir, before.number + 1);
+                state.damage = Some(format!("{}: the file is not there, or is damaged", path.display()));
+                oldest = file.after;
+            }
+        }
+        state.oldest = if is_current { oldest } else { boundary };
+        Ok(state)
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect(POISON)
+    }
+
+    /// The file with what follows a commit, if there is one.
+    pub fn part_after(&self, after: CommitSeq) -> Option<RetainedPart> {
+        let state = self.state();
+        state.files.iter().find(|file| file.after <= after && after < file.through).cloned()
+    }
+
+    /// Opens one of the files.
+    ///
+    /// # Errors
+    /// As [`FileReader::open`].
+    pub fn read(&self, part: &RetainedPart) -> Result<FileReader> {
+        let reader = FileReader::open(&*self.disk, &part.path, self.identity)?;
+        reader.ok_or_else(|| damaged(&part.path, 0, "the file is empty"))
+    }
+
+    /// The error of who needs what follows a commit and can read it nowhere.
+    pub fn gap(&self, after: CommitSeq) -> Error {
+        let state = self.state();
+        match &state.damage {
+            Some(damage) => {
+                let message = format!("changes after commit {after} cannot be read: {damage}");
+                let hint = format!("read what the collections hold now, and go on from {}", state.oldest);
+                Error::new(Code::DamagedFeed, message).with_hint(hint)
+            }
+            None => gap(after, state.oldest),
+        }
+    }
+
+    /// Everything after this commit can be read.
+    pub fn oldest(&self) -> CommitSeq {
+        self.state().oldest
+    }
+
+    /// Keeps what follows a commit for as long as the hold lives, within the bound of the feed.
+    ///
+    /// # Errors
+    /// `FeedGap` if it is gone already; `DamagedFeed`.
+    pub fn hold(self: &Arc<Retained>, after: CommitSeq) -> Result<FeedHold> {
+        let _turn = self.turn.lock().expect(POISON);
+        let mut state = self.state();
+        if after < state.oldest {
+            drop(state);
+            return Err(self.gap(after));
+        }
+        let id = state.next_hold;
+        state.next_hold += 1;
+        state.holds.insert(id, after);
+        Ok(FeedHold { retained: Arc::clone(self), id })
+    }
+
+    /// What the files hold, and who holds them. What else [`FeedStats`] tells is for the caller to fill in.
+    pub fn stats(&self) -> FeedStats {
+        let state = self.state();
+        let mut held: Vec<CommitSeq> = state.holds.values().copied().collect();
+        held.sort_unstable();
+        FeedStats {
+            file_count: state.files.len() as u64,
+            file_bytes: state.file_bytes(),
+            oldest: state.oldest,
+            held,
+            refusal: state.refusal.clone(),
+            ..FeedStats::default()
+        }
+    }
+
+    /// Why writers are refused, if they are.
+    pub fn refusal(&self) -> Option<String> {
+        self.state().refusal.clone()
+    }
+
+    /// Whether there is anything that could be let go of.
+    pub fn is_empty(&self) -> bool {
+        let state = self.state();
+        state.files.is_empty() && state.refusal.is_none()
+    }
+
+    /// Reads every file and says what is wrong with them, given where the newest checkpoint ends.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn check(&self) -> Result<Vec<String>> {
+        let (files, mut problems) = {
+            let state = self.state();
+            (state.files.clone(), state.damage.iter().cloned().collect::<Vec<_>>())
+        };
+        for part in files {
+            let reader = match self.read(&part) {
+                Ok(reader) => reader,
+                // Somebody has let go of it meanwhile.
+                Err(_) if self.part_after(part.after).is_none_or(|now| now.number != part.number) => continue,
+                Err(error) if error.is_damage() => {
+                    problems.push(error.message().to_owned());
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let (end, flaw) = reader.scan()?;
+            if end.through < part.through {
+                let flaw = flaw.unwrap_or_else(|| format!("{}: the file ends early", part.path.display()));
+                problems.push(format!("{flaw}; it reaches to commit {}, want {}", end.through, part.through));
+            }
+        }
+        Ok(problems)
+    }
+
+    /// Bytes that one file is to hold, about.
+    pub(super) fn file_bytes_wanted(&self) -> u64 {
+        FEED_FILE_BYTES.min(self.bounds.bytes_max / FILE_PART)
+    }
+}
+
+impl State {
+    pub(super) fn file_bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.end_offset).sum()
+    }
+
+    /// The oldest position that an open reader holds.
+    pub(super) fn held_from(&self) -> Option<CommitSeq> {
+        self.holds.values().copied().min()
+    }
+
+    /// The oldest position that anybody needs, among those that are not lost already.
+    pub(super) fn needed_from(&self, needs: &[FeedNeed], held: Option<CommitSeq>) -> Option<CommitSeq> {
+        let needs = needs.iter().map(|need| need.after);
+        needs.chain(held).filter(|after| *after >= self.oldest).min()
+    }
+
+    /// Takes the oldest file out.
+    pub(super) fn let_go_of_oldest(&mut self) -> Option<RetainedPart> {
+        let gone = self.files.pop_front()?;
+        self.oldest = self.oldest.max(self.files.front().map_or(gone.through, |file| file.after));
+        if self.files.is_empty() {
+            self.tail = None;
+        }
+        Some(gone)
+    }
+}
+
+pub(super) fn part_of(path: PathBuf, header: &FileHeader, end: &FileEnd) -> RetainedPart {
+    RetainedPart {
+        number: header.number,
+        path,
+        after: header.after,
+        through: end.through,
+        end_offset: end.offset,
+        time_ns: end.time_ns,
+    }
+}
+
+impl FeedHold {
+    /// What was read is no longer needed.
+    pub fn advance(&self, after: CommitSeq) {
+        if let Some(held) = self.retained.state().holds.get_mut(&self.id) {
+            *held = after.max(*held);
+        }
+    }
+}
+
+impl Drop for FeedHold {
+    fn drop(&mut self) {
+        self.retained.state().holds.remove(&self.id);
+    }
+}
