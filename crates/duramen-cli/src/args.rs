@@ -56,7 +56,7 @@ pub(crate) enum Command {
     /// List the collections with their keys, columns and sums
     Collections(DatabaseArgs),
     /// Show what the database is made of: sizes, trees, file system, what opening found in the log
-    Inspect(DatabaseArgs),
+    Inspect(InspectArgs),
     /// Read and verify pages, reductions, extents, documents, and the log behind the newest checkpoint. Changes nothing
     Check(DatabaseArgs),
     /// Look at the disk under a directory: what it promises, what a durable commit costs there, what to do about it
@@ -80,6 +80,16 @@ pub(crate) struct DatabaseArgs {
     /// Where the log lies, if not in the database; to be named at every command
     #[arg(long, value_name = "DIR")]
     pub(crate) wal: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InspectArgs {
+    #[command(flatten)]
+    pub(crate) database: DatabaseArgs,
+
+    /// Show what takes space instead, and who holds it: data, log, changes kept for consumers
+    #[arg(long)]
+    pub(crate) space: bool,
 }
 
 #[derive(Debug, Args)]

@@ -66,8 +66,13 @@ pub(crate) fn inspect(args: &DatabaseArgs, out: Output) -> Result<()> {
     if out.is_json() {
         return out.object("inspect", facts);
     }
+    show(&facts, out)
+}
+
+/// A table of names and values.
+pub(crate) fn show(facts: &Document, out: Output) -> Result<()> {
     let mut table = new_table(&["", ""]);
-    flatten("", &facts, &mut |name, value| {
+    flatten("", facts, &mut |name, value| {
         table.add_row([name.to_owned(), printable(value)]);
     });
     out.table(&table)
@@ -117,11 +122,11 @@ fn facts(db: &Db, snapshot: &Snapshot) -> Result<Document> {
     })
 }
 
-fn file_bytes(path: &Path) -> Option<u64> {
+pub(crate) fn file_bytes(path: &Path) -> Option<u64> {
     path.metadata().ok().map(|metadata| metadata.len())
 }
 
-fn directory_bytes(path: &Path) -> Option<u64> {
+pub(crate) fn directory_bytes(path: &Path) -> Option<u64> {
     let entries = path.read_dir().ok()?;
     Some(entries.flatten().filter_map(|entry| file_bytes(&entry.path())).sum())
 }

@@ -23,6 +23,7 @@ mod numbers;
 mod output;
 mod read;
 mod signals;
+mod space;
 mod write;
 
 use std::process::ExitCode;
@@ -68,7 +69,8 @@ fn run(command: &Command, out: Output) -> Result<()> {
         Command::Count(args) => read::count(args, out),
         Command::Reduce(args) => read::reduce(args, out),
         Command::Collections(args) => describe::collections(args, out),
-        Command::Inspect(args) => describe::inspect(args, out),
+        Command::Inspect(args) if args.space => space::inspect(&args.database, out),
+        Command::Inspect(args) => describe::inspect(&args.database, out),
         Command::Check(args) => describe::check(args, out),
         Command::Doctor(args) => doctor::doctor(args, out),
         Command::Bench(args) => match &args.what {

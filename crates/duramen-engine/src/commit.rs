@@ -238,7 +238,10 @@ impl Committer {
 
     /// Who puts something, and does not move the feed on, waits for those who do.
     fn not_refused(&self, submission: &Submission) -> Result<()> {
-        if !self.refuses.load(Ordering::Acquire) || submission.serves_feed || submission.changes.only_deletes() {
+        if !self.refuses.load(Ordering::Acquire)
+            || submission.serves_feed
+            || submission.changes.only_deletes()
+        {
             return Ok(());
         }
         match &*self.feed_refusal.read().expect(POISON) {

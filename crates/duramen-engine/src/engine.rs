@@ -275,7 +275,13 @@ impl Engine {
             Mode::Read { superblock, .. } => Superblock::clone(superblock),
         };
         let inner = &self.inner;
-        read_through(&*inner.disk, &inner.wal_dir, inner.log_identity, &superblock.geometry, &superblock.replay)
+        read_through(
+            &*inner.disk,
+            &inner.wal_dir,
+            inner.log_identity,
+            &superblock.geometry,
+            &superblock.replay,
+        )
     }
 
     /// Where the database lies.

@@ -8,6 +8,7 @@ pub mod alone;
 pub mod case;
 pub mod compare;
 pub mod cuts;
+pub mod feed;
 pub mod model;
 pub mod phases;
 pub mod random;

@@ -89,8 +89,45 @@ pub(crate) struct CodedTrees {
     pub(crate) unmapped: TreeId,
 }
 
-fn rows_tree(name: &str) -> String {
-    format!("{OWN}rows/{name}")
+/// Trees with documents of collections, and trees with key-values.
+const ROWS: &str = "duramen/rows/";
+const KEY_VALUES: &str = "duramen/kv/";
+
+/// Where something that a program stores lies.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// A collection of documents, by name.
+    Collection(String),
+    /// A namespace of key-values, by name.
+    KeyValues(String),
+    /// A tree of bytes, by name.
+    Bytes(String),
+}
+
+impl Origin {
+    /// What a tree of this name holds; `None` if that is derived from others, or none of a program's business.
+    pub(crate) fn of(tree: &str) -> Option<Origin> {
+        if let Some(name) = tree.strip_prefix(ROWS) {
+            return Some(Origin::Collection(name.to_owned()));
+        }
+        if let Some(name) = tree.strip_prefix(KEY_VALUES) {
+            return Some(Origin::KeyValues(name.to_owned()));
+        }
+        is_users(tree).then(|| Origin::Bytes(tree.to_owned()))
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Origin::Collection(name) | Origin::KeyValues(name) | Origin::Bytes(name) => name,
+        }
+    }
+}
+
+/// The tree with the documents of a collection.
+pub(crate) fn rows_tree(name: &str) -> String {
+    format!("{ROWS}{name}")
 }
 
 /// Refuses a name for a user's tree that belongs to Duramen.

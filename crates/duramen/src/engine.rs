@@ -18,6 +18,7 @@ pub(crate) use duramen_engine::{
 };
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::feed::Rule;
 use crate::sums::Sums;
 use crate::view::Reductions;
 
@@ -27,6 +28,7 @@ pub(crate) fn open(disk: Arc<dyn Disk>, path: &Path, options: Options, mut hooks
         let sums = Sums::from_spec(spec).map(|sums| Arc::new(sums) as Arc<dyn Reducer>);
         sums.or_else(|| Reductions::from_spec(spec).map(|view| Arc::new(view) as Arc<dyn Reducer>))
     }));
+    hooks.feed = Some(Arc::new(Rule));
     Engine::open(disk, path, options, hooks)
 }
 
@@ -83,6 +85,11 @@ impl<'e> Shared<'e> {
 
     pub(crate) fn delete(&self, tree: TreeId, key: &[u8]) -> Result<()> {
         self.noted(self.inner.borrow_mut().delete(tree, key))
+    }
+
+    /// The transaction moves a consumer of the feed on.
+    pub(crate) fn serve_feed(&self) {
+        self.inner.borrow_mut().serve_feed();
     }
 
     pub(crate) fn create_tree(&self, name: &str, reducer: Option<ReducerSpec>) -> Result<TreeId> {

@@ -69,6 +69,8 @@
 //! | keys and their order | [`tuple`](mod@tuple), [`Span`] |
 //! | bulk loads from CSV | [`cell`], [`RowBatch`] |
 //! | plain bytes | [`ByteTree`] |
+//! | what changed since, once and in order | [`Changes`], [`Change`], [`AnyChange`] |
+//! | handling each change once, across crashes | [`Consumer`], [`Consuming`] |
 //! | what went wrong | [`Error`], [`ErrorKind`] |
 //!
 //! docs/tutorial.md in the repository lets one program grow from the first put to views.
@@ -78,9 +80,11 @@ mod backup;
 mod bytes;
 mod catalogue;
 pub mod cell;
+mod changes;
 mod codec;
 mod collection;
 mod compact;
+mod consumer;
 mod db;
 pub mod document;
 mod document_writes;
@@ -88,6 +92,7 @@ mod documents;
 mod documents_of;
 mod engine;
 pub mod error;
+mod feed;
 mod ids;
 pub mod json;
 mod known;
@@ -116,7 +121,10 @@ pub mod view;
 
 pub use backup::CopyProgress;
 pub use bytes::ByteTree;
+pub use catalogue::Origin;
+pub use changes::{AnyChange, AnyChanged, Change, ChangeIter, ChangeStop, Changed, Changes, Delivered};
 pub use collection::{AssignedKey, Collection, IdKey, IdOrder};
+pub use consumer::{Consumer, ConsumerOptions, ConsumerState, Consuming};
 pub use db::Db;
 pub use document::{Document, Value};
 pub use documents::Documents;
@@ -142,8 +150,8 @@ pub use duramen_derive::{Collection, Key};
 pub use duramen_disk::{Disk, FileSystem, MemDisk, OsDisk, PathKind, SyncMethod, measure, probe};
 pub use duramen_engine::ids::{CommitSeq, DatabaseId};
 pub use duramen_engine::{
-    CheckReport, CommitStats, Direction, Durability, Event, Geometry, KeyRange, LogStats, Posture, Receipt,
-    RecoveryStats, Reducer, ReducerSpec, SpaceStats, Stats,
+    CheckReport, CommitStats, Direction, Durability, Event, FeedStats, Geometry, KeyRange, LogStats, Posture,
+    Receipt, RecoveryStats, Reducer, ReducerSpec, SpaceStats, Stats,
 };
 
 /// The example of the README compiles. Only the repository has it: a packaged crate runs no doctests of its own.

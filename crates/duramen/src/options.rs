@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use duramen_disk::{Disk, MemDisk, OsDisk, SyncMethod};
 use duramen_engine::{Durability, Event, Hooks, Options, Reducer, ReducerSpec};
@@ -92,6 +93,28 @@ impl DbOptions {
     #[must_use]
     pub fn on_event(mut self, hear: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.hooks.on_event = Some(Arc::new(hear));
+        self
+    }
+
+    /// Keeps the newest so many bytes of changes for [`Db::changes`] whether or not anybody has asked for them; none unless set.
+    #[must_use]
+    pub fn feed_retain_bytes(mut self, bytes: u64) -> Self {
+        self.engine.feed_retain_bytes = bytes;
+        self
+    }
+
+    /// Keeps changes for so long whether or not anybody has asked for them; no time unless set.
+    #[must_use]
+    pub fn feed_retain_age(mut self, age: Duration) -> Self {
+        self.engine.feed_retain_age = age;
+        self
+    }
+
+    /// Keeps at most so many bytes of changes, whoever has still to read them; 1 GiB unless set. Beyond it who is farthest behind
+    /// loses the oldest, or writers are refused: [`ConsumerOptions::refuse_writers`](crate::ConsumerOptions::refuse_writers).
+    #[must_use]
+    pub fn feed_bytes_max(mut self, bytes: u64) -> Self {
+        self.engine.feed_bytes_max = bytes;
         self
     }
 

@@ -77,6 +77,11 @@ impl<'e> Transaction<'e> {
         }
     }
 
+    /// The engine's transaction.
+    pub(crate) fn shared(&self) -> &Shared<'e> {
+        &self.inner
+    }
+
     /// Why this transaction must not commit.
     pub(crate) fn failed(&self) -> Option<Error> {
         self.failed.borrow().clone()

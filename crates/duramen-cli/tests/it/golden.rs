@@ -91,6 +91,7 @@ fn results() {
         ("reduce", &["reduce", "db", "-c", "rows"]),
         ("collections", &["collections", "db"]),
         ("inspect", &["inspect", "db"]),
+        ("space", &["inspect", "db", "--space"]),
         ("check", &["check", "db"]),
         ("put", &["put", "db", "{\"id\":3,\"town\":\"Voss\"}", "-c", "rows"]),
         ("del", &["del", "db", "-c", "rows", "--prefix", "Oslo"]),

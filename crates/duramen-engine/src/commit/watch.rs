@@ -99,7 +99,6 @@ impl Watch {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     //! Who is not woken waits for ever; who polls keeps a processor busy.

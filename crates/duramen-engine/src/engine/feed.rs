@@ -261,8 +261,10 @@ impl FeedReader {
         let wanted = Wanted { after: self.read, through: durable, bytes_max: BATCH_BYTES, wants: &wants };
         live.read(&self.engine.log_place(), pages, &wanted, &mut self.batch)?;
         if live.seq() == before {
-            let message =
-                format!("{}: the log ends after commit {before}, and {durable} is durable", inner.wal_dir.display());
+            let message = format!(
+                "{}: the log ends after commit {before}, and {durable} is durable",
+                inner.wal_dir.display()
+            );
             return Err(Error::new(Code::DamagedLog, message));
         }
         self.live = Some(live);

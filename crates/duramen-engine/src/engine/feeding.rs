@@ -1,6 +1,6 @@
 //! What checkpoints and the background do for the change feed: retain before the log is let go of, and let go of what was read.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use duramen_disk::Disk;
@@ -20,16 +20,12 @@ const POISON: &str = "nothing panics while the feed is looked after";
 pub struct Feeding {
     /// The retained files.
     pub retained: Arc<Retained>,
-    /// What is for the feed, and who needs it.
-    pub rule: Option<Arc<dyn FeedRule>>,
-    /// The disk.
-    pub disk: Arc<dyn Disk>,
-    /// The log.
-    pub wal_dir: PathBuf,
-    /// Whose log it is.
-    pub identity: LogIdentity,
+    rule: Option<Arc<dyn FeedRule>>,
+    disk: Arc<dyn Disk>,
+    wal_dir: PathBuf,
+    identity: LogIdentity,
     /// The commit at the last look for what may be let go of.
-    pub looked_at: Mutex<CommitSeq>,
+    looked_at: Mutex<CommitSeq>,
 }
 
 impl std::fmt::Debug for Feeding {
@@ -39,6 +35,24 @@ impl std::fmt::Debug for Feeding {
 }
 
 impl Feeding {
+    /// Over the retained files and the log of an open database.
+    pub fn new(
+        retained: &Arc<Retained>,
+        rule: Option<&Arc<dyn FeedRule>>,
+        disk: &Arc<dyn Disk>,
+        wal_dir: &Path,
+        identity: LogIdentity,
+    ) -> Feeding {
+        Feeding {
+            retained: Arc::clone(retained),
+            rule: rule.cloned(),
+            disk: Arc::clone(disk),
+            wal_dir: wal_dir.to_owned(),
+            identity,
+            looked_at: Mutex::default(),
+        }
+    }
+
     /// Retains what a checkpoint of `held` will let go of. The log is durable through it.
     ///
     /// # Errors

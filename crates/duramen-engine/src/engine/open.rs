@@ -114,14 +114,7 @@ fn assemble(
         if loaded.superblock.generation <= CREATED_GENERATION {
             sync_names(&*disk, path, &wal_dir)?;
         }
-        let feeding = Feeding {
-            retained: Arc::clone(&feed),
-            rule: feed_rule.clone(),
-            disk: Arc::clone(&disk),
-            wal_dir: wal_dir.clone(),
-            identity: log_identity,
-            looked_at: Mutex::default(),
-        };
+        let feeding = Feeding::new(&feed, feed_rule.as_ref(), &disk, &wal_dir, log_identity);
         let (committer, keeper, draining) =
             writer(&disk, &wal_dir, loaded, replayed, (&options, sync.0), (events, feeding))?;
         let threads = start_threads(&keeper, &draining, &options)?;

@@ -131,7 +131,8 @@ impl FileWriter {
 
     fn write_frame(&mut self, whole: bool) -> Result<()> {
         let FileEnd { offset, previous, through, time_ns } = self.end;
-        let payload_bytes = u32::try_from(self.payload.len()).expect("a frame is bounded by FEED_FRAME_BYTES");
+        let payload_bytes =
+            u32::try_from(self.payload.len()).expect("a frame is bounded by FEED_FRAME_BYTES");
         let header = FrameHeader { payload_bytes, whole, through, time_ns, previous };
         let place = FramePlace { identity: self.header.identity, number: self.header.number, offset };
         let (mut bytes, checksum) = header.encode(&self.payload, &place);
@@ -189,7 +190,11 @@ impl FileReader {
             return Err(damaged(path, 0, "the file belongs to another database"));
         }
         if Some(header.number) != frame::number_of(path) || !header.block_bytes.is_power_of_two() {
-            return Err(damaged(path, 0, &format!("the file is number {}: files were exchanged", header.number)));
+            return Err(damaged(
+                path,
+                0,
+                &format!("the file is number {}: files were exchanged", header.number),
+            ));
         }
         let offset = u64::from(header.block_bytes).max(FILE_HEADER_BYTES as u64);
         let end = FileEnd { offset, previous, through: header.after, time_ns: 0 };
@@ -276,7 +281,12 @@ impl FileReader {
         self.at = 0;
         self.payload.extend_from_slice(&bytes[FRAME_HEADER_BYTES..]);
         let count = (bytes.len() as u64).next_multiple_of(u64::from(self.header.block_bytes));
-        self.end = FileEnd { offset: offset + count, previous: checksum, through: header.through, time_ns: header.time_ns };
+        self.end = FileEnd {
+            offset: offset + count,
+            previous: checksum,
+            through: header.through,
+            time_ns: header.time_ns,
+        };
         if header.whole {
             self.whole = self.end;
         }

@@ -193,6 +193,10 @@ impl FrameHeader {
     /// Checks a whole frame, header and payload, and returns its checksum.
     pub fn verify(bytes: &[u8], place: &FramePlace) -> Result<u128, String> {
         let (found, wanted) = (u128_at(bytes, 0), place.checksum(&bytes[16..]));
-        if found == wanted { Ok(found) } else { Err(format!("frame checksum {found:032x}, want {wanted:032x}")) }
+        if found == wanted {
+            Ok(found)
+        } else {
+            Err(format!("frame checksum {found:032x}, want {wanted:032x}"))
+        }
     }
 }

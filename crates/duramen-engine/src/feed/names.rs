@@ -72,18 +72,23 @@ impl Names {
     ) -> Result<()> {
         let mut changes: Vec<RecordChange<'_>> = Vec::new();
         let bad = |what: &str| {
-            Error::new(Code::DamagedLog, format!("the log record of commit {} cannot be read: {what}", record.seq))
+            Error::new(
+                Code::DamagedLog,
+                format!("the log record of commit {} cannot be read: {what}", record.seq),
+            )
         };
         decode_record(&record.bytes, &mut |change| changes.push(change)).map_err(bad)?;
         let mut of: Option<(TreeId, Arc<str>, bool)> = None;
         for change in &changes {
             if change.tree == CATALOG {
-                self.pass_name(change, wants, tell).map_err(|error| error.unwrap_or_else(|| bad("a name of a tree")))?;
+                self.pass_name(change, wants, tell)
+                    .map_err(|error| error.unwrap_or_else(|| bad("a name of a tree")))?;
                 continue;
             }
             if of.as_ref().is_none_or(|(id, ..)| *id != change.tree) {
                 let name = self.by_id.get(&change.tree);
-                let name = name.ok_or_else(|| bad(&format!("a change of tree {}, which has no name", change.tree)))?;
+                let name =
+                    name.ok_or_else(|| bad(&format!("a change of tree {}, which has no name", change.tree)))?;
                 of = Some((change.tree, Arc::clone(name), wants(name)));
             }
             if let Some((id, name, true)) = &of {

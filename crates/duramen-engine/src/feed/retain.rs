@@ -159,7 +159,13 @@ impl Retained {
             }
             let is_new = record.seq > from;
             let current = writer.as_mut().expect(WRITING);
-            copy_record(&record, &mut names, &|name| is_new && is_source(job.rule, name), job.pages, current)?;
+            copy_record(
+                &record,
+                &mut names,
+                &|name| is_new && is_source(job.rule, name),
+                job.pages,
+                current,
+            )?;
             if is_new && record.seq < job.through && current.end().offset >= self.file_bytes_wanted() {
                 self.finish_file(current, record.seq).map_err(|failure| {
                     poison = matches!(failure, CheckpointError::Poison(_));
@@ -310,7 +316,8 @@ fn no_room_for(refuser: &FeedNeed, error: &Error) -> Error {
         refuser.after,
         error.message()
     );
-    Error::new(Code::DiskFull, message).with_hint("let it read on, unregister it, or free some space on the disk")
+    Error::new(Code::DiskFull, message)
+        .with_hint("let it read on, unregister it, or free some space on the disk")
 }
 
 fn copy_record(

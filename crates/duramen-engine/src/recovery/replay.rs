@@ -98,14 +98,7 @@ pub fn replay(loaded: &Loaded, how: &mut Replay<'_>) -> Result<Replayed> {
         let pages = BigRef::decode(value)?.pages(&loaded.store.pages)?;
         space.value_replayed(&pages, *seq)?;
     }
-    // Only the change feed asks for these; a value that is damaged is for it to tell of.
-    for value in first.superseded.iter().chain(&doomed) {
-        match BigRef::decode(value).and_then(|value| value.pages(&loaded.store.pages)) {
-            Ok(pages) => space.replaced_in_log(&pages, log.last_seq),
-            Err(error) if error.is_damage() => {}
-            Err(error) => return Err(error),
-        }
-    }
+    keep_replaced(loaded, first.superseded.iter().chain(&doomed), log.last_seq)?;
     let mut applier = Applier {
         store: Arc::clone(&loaded.store),
         trees: loaded.trees.clone(),
@@ -137,6 +130,23 @@ pub fn replay(loaded: &Loaded, how: &mut Replay<'_>) -> Result<Replayed> {
     }
     let trees = applier.finish()?;
     Ok(Replayed { trees, seq: log.last_seq, next_tree, log, tail: None })
+}
+
+/// Keeps values of the log that are in no tree at its end, as they are kept without a crash: only the change feed asks for them, and a
+/// value that is damaged is for it to tell of.
+fn keep_replaced<'a>(
+    loaded: &Loaded,
+    values: impl Iterator<Item = &'a Vec<u8>>,
+    retired: CommitSeq,
+) -> Result<()> {
+    for value in values {
+        match BigRef::decode(value).and_then(|value| value.pages(&loaded.store.pages)) {
+            Ok(pages) => loaded.store.space.replaced_in_log(&pages, retired),
+            Err(error) if error.is_damage() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Reads the log once more and delivers its changes in batches that fit in memory.

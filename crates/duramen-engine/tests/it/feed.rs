@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use duramen_disk::MemDisk;
 use duramen_disk::memory::CrashChoice;
 use duramen_engine::{
-    Code, CommitSeq, Direction, Durability, Engine, Event, FeedCommit, FeedNeed, FeedReader, FeedRule, FeedWhat,
-    Hooks, KeyRange, Options, Result, Snapshot, TreeId,
+    Code, CommitSeq, Direction, Durability, Engine, Event, FeedCommit, FeedNeed, FeedReader, FeedRule,
+    FeedWhat, Hooks, KeyRange, Options, Result, Snapshot, TreeId,
 };
 
 use crate::basics::tiny;
@@ -44,7 +44,8 @@ fn open_with(disk: &MemDisk, options: Options) -> (Engine, Events) {
     let events = Events::default();
     let told = Arc::clone(&events);
     let on_event = move |event: &Event| told.lock().unwrap().push(format!("{event:?}"));
-    let hooks = Hooks { feed: Some(Arc::new(Positions)), on_event: Some(Arc::new(on_event)), ..Hooks::default() };
+    let hooks =
+        Hooks { feed: Some(Arc::new(Positions)), on_event: Some(Arc::new(on_event)), ..Hooks::default() };
     (Engine::open(Arc::new(disk.clone()), Path::new("/db"), options, hooks).unwrap(), events)
 }
 
@@ -89,7 +90,9 @@ fn told(commits: &[FeedCommit]) -> Vec<(u64, String)> {
             let what = match &change.what {
                 FeedWhat::Created => "created".to_owned(),
                 FeedWhat::Dropped => "dropped".to_owned(),
-                FeedWhat::Put { key, value } => format!("{}={}:{}", text(key), value.len(), text(&value[..1])),
+                FeedWhat::Put { key, value } => {
+                    format!("{}={}:{}", text(key), value.len(), text(&value[..1]))
+                }
                 FeedWhat::Deleted { key } => format!("{} gone", text(key)),
                 FeedWhat::Lost { key } => format!("{} lost", text(key)),
             };

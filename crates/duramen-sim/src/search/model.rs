@@ -127,6 +127,12 @@ impl History {
         History { base, states: vec![state], began: vec![0], promises: vec![(0, base)], pending: Vec::new() }
     }
 
+    /// The commit of its first state.
+    #[must_use]
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+
     /// The newest commit.
     #[must_use]
     pub fn last_seq(&self) -> u64 {

@@ -14,6 +14,7 @@ use duramen_engine::{Engine, Options, Snapshot};
 use super::case::Choice;
 use super::compare::{check_is_clean, snapshot_equals};
 use super::cuts::{image as cut_image, some_choice};
+use super::feed::feed_equals;
 use super::model::{History, State};
 use super::phases::copying;
 use super::random::{Random, joined};
@@ -26,6 +27,9 @@ const AFTERMATH_MAX: usize = 4;
 
 /// Of so many images one is opened again with its newer superblock damaged.
 const FALLBACK_EVERY: usize = 6;
+
+/// Of so many images that keep the feed one has it read, from the first change on.
+const FEED_EVERY: u64 = 3;
 
 /// What a crash image turned out to hold.
 #[derive(Debug, Clone)]
@@ -136,6 +140,9 @@ fn recovered(
     }
     let state = demand.history.at(seq).ok_or_else(|| format!("commit {seq} was never made"))?;
     snapshot_equals(&snapshot, state, random).map_err(|what| format!("state of commit {seq}: {what}"))?;
+    if options.feed_retain_bytes > 0 && image.image_hash().is_multiple_of(FEED_EVERY) {
+        feed_equals(&engine, demand.history, seq)?;
+    }
     // What was read through an overlay is read again when the log is in the trees.
     check_is_clean(&engine).map_err(|what| format!("state of commit {seq}: {what}"))?;
     if options.answer_before_replay == Some(true) {

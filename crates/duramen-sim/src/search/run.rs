@@ -25,6 +25,9 @@ const EVENT_COUNT: usize = 70;
 /// Times of idleness in a row, so that a dropped tree gives back several slices.
 const QUIET_ROUNDS: usize = 3;
 
+/// More than all changes of a run take; files of an eighth of it are ended and begun.
+const FEED_BYTES: u64 = 1024 * 1024;
+
 const PATH: &str = "/db";
 
 /// A run, recorded.
@@ -66,8 +69,16 @@ pub fn options_of(seed: u64) -> Options {
         sync: Some(if is_direct { SyncMethod::DirectDsync } else { some_sync(&geometry, &mut random) }),
         checkpoint_log_bytes: Some(*random.pick(&[8, 16, 32]) * 1024 * scale as u64),
         wal_dir: random.chance(1, 3).then(|| LOG_DIR.into()),
+        feed_retain_bytes: if keeps_feed(seed) { FEED_BYTES } else { 0 },
+        feed_bytes_max: FEED_BYTES,
         ..Options::default()
     }
+}
+
+/// Whether the run of a seed keeps every change for the feed: in every second one.
+#[must_use]
+pub fn keeps_feed(seed: u64) -> bool {
+    Random::new(joined(seed, 5)).chance(1, 2)
 }
 
 /// A method that a log with such blocks can be synced by.

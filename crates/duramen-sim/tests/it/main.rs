@@ -10,6 +10,7 @@ mod conflicts;
 mod damage;
 mod documents;
 mod faults;
+mod feed;
 mod history;
 mod house;
 mod overlay;

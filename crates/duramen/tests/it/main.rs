@@ -5,6 +5,7 @@
 mod assigned;
 mod background;
 mod backup;
+mod changes;
 mod coded;
 mod collections;
 mod compile_errors;

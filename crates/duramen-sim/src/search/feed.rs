@@ -1,0 +1,62 @@
+//! What is asked of the change feed of a database: every commit once, in order, whole, and nothing that never happened.
+//!
+//! D1 and D2 are judged here for readers of the feed: its changes, applied one commit after the other, make every state of the
+//! history, up to the one that was recovered.
+
+use std::sync::Arc;
+
+use duramen_engine::{CommitSeq, Engine, FeedChange, FeedReader, FeedWhat};
+
+use super::model::{Effect, History, State};
+
+/// Reads the whole feed and holds it against the history, up to commit `last`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn feed_equals(engine: &Engine, history: &History, last: u64) -> Result<(), String> {
+    let failed = |what: duramen_engine::Error| format!("the feed: {what}");
+    // What came before a second history is not known any more.
+    let base = history.base();
+    let mut reader: FeedReader = engine.feed(CommitSeq(base), Arc::new(|_: &str| true)).map_err(failed)?;
+    let mut state = history.at(base).cloned().unwrap_or_default();
+    let mut seq = base;
+    while let Some(commit) = reader.next().map_err(failed)? {
+        let next = commit.seq.0;
+        if next <= seq || next > last {
+            return Err(format!("the feed: commit {next} follows {seq}, and {last} is the last"));
+        }
+        // Those between changed nothing.
+        same(&state, history, next - 1)?;
+        let effects: Vec<Effect> = commit.changes.iter().map(effect_of).collect();
+        state.apply(&effects);
+        same(&state, history, next)?;
+        seq = next;
+    }
+    same(&state, history, last)
+}
+
+fn effect_of(change: &FeedChange) -> Effect {
+    let (tree, name) = (change.tree, change.name.to_string());
+    match &change.what {
+        FeedWhat::Put { key, value } => {
+            Effect::Put { tree, key: key.clone(), value: value.as_slice().into() }
+        }
+        FeedWhat::Deleted { key } => Effect::Delete { tree, key: key.clone() },
+        FeedWhat::Lost { key } => {
+            let value = b"lost".as_slice().into();
+            Effect::Put { tree, key: key.clone(), value }
+        }
+        FeedWhat::Created => Effect::Create { name, id: tree, sums: false },
+        FeedWhat::Dropped => Effect::Drop { name },
+    }
+}
+
+/// Whether a state made of changes is that after a commit.
+fn same(found: &State, history: &History, seq: u64) -> Result<(), String> {
+    let wanted = history.at(seq).ok_or_else(|| format!("the feed: commit {seq} was never made"))?;
+    let equal = found.trees.len() == wanted.trees.len()
+        && found.trees.iter().zip(&wanted.trees).all(|((name, tree), (wanted_name, wanted))| {
+            name == wanted_name && tree.id == wanted.id && tree.rows == wanted.rows
+        });
+    if equal { Ok(()) } else { Err(format!("the feed: its changes do not make the state of commit {seq}")) }
+}

@@ -1,0 +1,391 @@
+//! Reading the change feed: what every commit did, in order, once, and only what is durable.
+//!
+//! Owns the form in which programs get changes. What is kept for whom is the engine's business, and `feed`'s.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+use duramen_engine::{CommitSeq, FeedChange, FeedCommit, FeedReader, FeedStop, FeedWhat};
+
+use crate::catalogue::{Origin, rows_tree};
+use crate::codec;
+use crate::collection::Collection;
+use crate::compact;
+use crate::db::Db;
+use crate::document::Document;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::time::Time;
+use crate::tuple::{self, Element, OwnedKey};
+
+/// One change of a document of a collection.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change<C: Collection> {
+    /// The commit it belongs to: what one commit did has one sequence, and comes together.
+    pub seq: CommitSeq,
+    /// When it was committed: wall clock, never before the commit before it.
+    pub time: Time,
+    /// What was done.
+    pub what: Changed<C, C::Key>,
+}
+
+/// What was done to a collection.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Changed<D, K> {
+    /// A document was stored; whether one was there before is not told.
+    Put(D),
+    /// The document under this key was deleted.
+    Deleted(K),
+    /// The collection was dropped with all its documents: no deletes are told for them.
+    Dropped,
+}
+
+impl<C: Collection> Change<C> {
+    /// The document as it was stored; `None` if something was deleted.
+    pub fn document(&self) -> Option<&C> {
+        match &self.what {
+            Changed::Put(document) => Some(document),
+            Changed::Deleted(_) | Changed::Dropped => None,
+        }
+    }
+
+    /// The key; `None` if the collection was dropped.
+    pub fn key(&self) -> Option<C::Key>
+    where
+        C::Key: Clone,
+    {
+        match &self.what {
+            Changed::Put(document) => Some(document.key()),
+            Changed::Deleted(key) => Some(key.clone()),
+            Changed::Dropped => None,
+        }
+    }
+}
+
+/// One change of anything that a program stores: a collection, a namespace of key-values, a tree of bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AnyChange {
+    /// The commit it belongs to.
+    pub seq: CommitSeq,
+    /// When it was committed.
+    pub time: Time,
+    /// Where it happened.
+    pub origin: Origin,
+    /// What was done.
+    pub what: AnyChanged,
+}
+
+/// What was done to a collection, a namespace or a tree.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AnyChanged {
+    /// It was created.
+    Created,
+    /// It was dropped, with all that was in it.
+    Dropped,
+    /// A value was stored: of a collection a document as MessagePack with names, else the bytes as they are stored.
+    Put {
+        /// The key as it is stored; of a collection see [`AnyChange::key_elements`].
+        key: Vec<u8>,
+        /// The value.
+        value: Vec<u8>,
+    },
+    /// A key was deleted.
+    Deleted {
+        /// The key as it is stored.
+        key: Vec<u8>,
+    },
+}
+
+impl AnyChange {
+    /// The key as it is stored; `None` if all of it was created or dropped.
+    #[must_use]
+    pub fn key(&self) -> Option<&[u8]> {
+        match &self.what {
+            AnyChanged::Put { key, .. } | AnyChanged::Deleted { key } => Some(key),
+            AnyChanged::Created | AnyChanged::Dropped => None,
+        }
+    }
+
+    /// The elements of a document's key.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if this is no change of a document.
+    pub fn key_elements(&self) -> Result<Vec<Element>> {
+        match (&self.origin, self.key()) {
+            (Origin::Collection(_), Some(key)) => tuple::decode(key),
+            _ => Err(Error::invalid("only documents have keys of elements")),
+        }
+    }
+
+    /// The document that was stored; `None` if this is no put of one.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for bytes that are no document.
+    pub fn document(&self) -> Result<Option<Document>> {
+        match (&self.origin, &self.what) {
+            (Origin::Collection(_), AnyChanged::Put { value, .. }) => Document::from_bytes(value).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// What the feed can be read as. Sealed: typed changes, and any.
+pub trait Delivered: sealed::Delivered {}
+
+impl<C: Collection> Delivered for Change<C> {}
+impl Delivered for AnyChange {}
+
+pub(crate) mod sealed {
+    use super::*;
+
+    pub trait Delivered: Sized {
+        /// The tree that is wanted; `None`: all.
+        fn tree() -> Option<String>;
+
+        /// What a change is to a program; `None` if nothing.
+        fn of(db: &Db, seq: CommitSeq, time: Time, change: FeedChange) -> Result<Option<Self>>;
+    }
+}
+
+impl<C: Collection> sealed::Delivered for Change<C> {
+    fn tree() -> Option<String> {
+        Some(rows_tree(C::NAME))
+    }
+
+    fn of(_: &Db, seq: CommitSeq, time: Time, change: FeedChange) -> Result<Option<Self>> {
+        let what = match change.what {
+            FeedWhat::Created => return Ok(None),
+            FeedWhat::Dropped => Changed::Dropped,
+            FeedWhat::Put { key, value } => Changed::Put(codec::from_bytes::<C>(&key, &value)?),
+            FeedWhat::Deleted { key } => Changed::Deleted(C::Key::from_elements(tuple::decode(&key)?)?),
+            FeedWhat::Lost { key } => return Err(lost(&tuple::show(&key), C::NAME, seq)),
+        };
+        Ok(Some(Change { seq, time, what }))
+    }
+}
+
+impl sealed::Delivered for AnyChange {
+    fn tree() -> Option<String> {
+        None
+    }
+
+    fn of(db: &Db, seq: CommitSeq, time: Time, change: FeedChange) -> Result<Option<Self>> {
+        let Some(origin) = Origin::of(&change.name) else { return Ok(None) };
+        let what = match (change.what, &origin) {
+            (FeedWhat::Created, _) => AnyChanged::Created,
+            (FeedWhat::Dropped, _) => AnyChanged::Dropped,
+            (FeedWhat::Deleted { key }, _) => AnyChanged::Deleted { key },
+            (FeedWhat::Lost { key }, _) => return Err(lost(&tuple::show(&key), origin.name(), seq)),
+            (FeedWhat::Put { key, value }, Origin::Collection(name)) if compact::is_compact(&value) => {
+                AnyChanged::Put { value: named(db, name, &key, &value)?, key }
+            }
+            (FeedWhat::Put { key, value }, _) => AnyChanged::Put { key, value },
+        };
+        Ok(Some(AnyChange { seq, time, origin, what }))
+    }
+}
+
+/// A compact document with the names that the catalogue has now: fields of one are only ever added at its end.
+fn named(db: &Db, collection: &str, key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
+    let mut out = Vec::with_capacity(2 * value.len());
+    let schema = db.documents(collection).schema();
+    let done = schema.and_then(|schema| compact::name(schema.compact_fields(), value, &mut out));
+    match done {
+        Ok(()) => Ok(out),
+        Err(error) if error.is_damage() || error.kind() == ErrorKind::Io => Err(error),
+        Err(error) => Err(Error::new(
+            Code::Unreadable,
+            format!(
+                "the change of {} in {collection} has no names for its fields, and the catalogue has none any more: {}",
+                tuple::show(key),
+                error.message()
+            ),
+        )
+        .with_hint("go on with the next change; the type that wrote it can still read it")),
+    }
+}
+
+fn lost(key: &str, name: &str, seq: CommitSeq) -> Error {
+    let message = format!(
+        "the value that commit {seq} stored under {key} in {name} was damaged before it could be kept"
+    );
+    Error::new(Code::DamagedFeed, message)
+        .with_hint("go on with the next change; look at what is under the key now")
+}
+
+/// The changes of what was asked for, before it is said from where on.
+#[derive(Debug)]
+pub struct Changes<T> {
+    db: Db,
+    kind: std::marker::PhantomData<fn() -> T>,
+}
+
+impl<T: Delivered> Changes<T> {
+    pub(crate) fn new(db: &Db) -> Changes<T> {
+        Changes { db: db.clone(), kind: std::marker::PhantomData }
+    }
+
+    /// Every change after a commit, oldest first; the iterator ends at the newest durable one, and goes on where it ended when it is
+    /// asked again. While it lives, what it has not told is kept for it, within `feed_bytes_max`.
+    ///
+    /// If changes after that commit are no longer kept, its first item is the error [`FeedGap`](Code::FeedGap), and it ends. An item
+    /// that does not read as the type is an error that names it; the next item is the next change.
+    ///
+    /// Costs one look at the log since the newest checkpoint to begin with.
+    #[must_use]
+    pub fn since(self, after: CommitSeq) -> ChangeIter<T> {
+        ChangeIter::begin(self.db, after)
+    }
+
+    /// Every change that becomes durable from now on.
+    #[must_use]
+    pub fn from_now(self) -> ChangeIter<T> {
+        let newest = self.db.feed().newest;
+        self.since(newest)
+    }
+
+    /// Every change that is still kept.
+    #[must_use]
+    pub fn from_oldest(self) -> ChangeIter<T> {
+        let oldest = self.db.feed().oldest;
+        self.since(oldest)
+    }
+}
+
+/// Changes, oldest first.
+pub struct ChangeIter<T> {
+    db: Db,
+    reader: Option<FeedReader>,
+    queue: VecDeque<Result<T>>,
+    /// Why there is nothing to be read; told once.
+    failed: Option<Error>,
+    follows: bool,
+}
+
+/// Ends the waiting of a [`ChangeIter`], from any thread.
+#[derive(Debug, Clone)]
+pub struct ChangeStop(Option<FeedStop>);
+
+impl ChangeStop {
+    pub(crate) fn of(reader: &FeedReader) -> ChangeStop {
+        ChangeStop(Some(reader.stopper()))
+    }
+
+    /// Ends it, now and for ever.
+    pub fn stop(&self) {
+        if let Some(stop) = &self.0 {
+            stop.stop();
+        }
+    }
+}
+
+impl<T: Delivered> ChangeIter<T> {
+    fn begin(db: Db, after: CommitSeq) -> ChangeIter<T> {
+        let (reader, failed) = match open::<T>(&db, after) {
+            Ok(reader) => (Some(reader), None),
+            Err(error) => (None, Some(error)),
+        };
+        ChangeIter { db, reader, queue: VecDeque::new(), failed, follows: false }
+    }
+
+    /// The same, but where it ends it waits for more: it ends when the database is closed, or is [stopped](ChangeIter::stopper). A
+    /// database that was opened read-only has no more.
+    #[must_use]
+    pub fn follow(self) -> ChangeIter<T> {
+        ChangeIter { follows: true, ..self }
+    }
+
+    /// The next change, waiting for one at most so long.
+    pub fn next_within(&mut self, at_most: Duration) -> Option<Result<T>> {
+        self.next_or_wait(Some(at_most))
+    }
+
+    /// What ends the waiting.
+    #[must_use]
+    pub fn stopper(&self) -> ChangeStop {
+        ChangeStop(self.reader.as_ref().map(FeedReader::stopper))
+    }
+
+    /// Everything up to this commit was told, its last changes perhaps not yet: where to go on another time is the sequence of the
+    /// last commit of which all changes were handled.
+    #[must_use]
+    pub fn position(&self) -> Option<CommitSeq> {
+        self.reader.as_ref().map(FeedReader::position)
+    }
+
+    /// Calls `woken` once, when there may be a next change, or there will never be one; at once if that is so. It is called in a
+    /// thread that commits, and must return soon: to wake a task, not to do its work.
+    pub fn call_when_more(&self, woken: impl FnOnce() + Send + 'static) {
+        match &self.reader {
+            Some(reader) if self.queue.is_empty() => reader.call_when_more(Box::new(woken)),
+            _ => woken(),
+        }
+    }
+
+    /// Whether there will never be a next change: the database is closed or read-only, or the reading was stopped or failed.
+    #[must_use]
+    pub fn is_at_end(&self) -> bool {
+        self.queue.is_empty()
+            && self.failed.is_none()
+            && self.reader.as_ref().is_none_or(FeedReader::is_at_end)
+    }
+
+    fn next_or_wait(&mut self, at_most: Option<Duration>) -> Option<Result<T>> {
+        loop {
+            if let Some(change) = self.queue.pop_front() {
+                return Some(change);
+            }
+            let reader = match (&mut self.reader, self.failed.take()) {
+                (_, Some(error)) => return Some(Err(error)),
+                (Some(reader), None) => reader,
+                (None, None) => return None,
+            };
+            // Who asks for the next one has done with those before.
+            reader.done();
+            match reader.next() {
+                Ok(Some(commit)) => self.queue.extend(changes_of(&self.db, commit)),
+                Ok(None) if at_most == Some(Duration::ZERO) || !reader.wait(at_most) => return None,
+                Ok(None) => {}
+                Err(error) => {
+                    if error.code() == Code::FeedGap {
+                        self.reader = None;
+                    }
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+impl<T: Delivered> Iterator for ChangeIter<T> {
+    type Item = Result<T>;
+
+    fn next(&mut self) -> Option<Result<T>> {
+        self.next_or_wait(if self.follows { None } else { Some(Duration::ZERO) })
+    }
+}
+
+impl<T> fmt::Debug for ChangeIter<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChangeIter").field("reader", &self.reader).finish_non_exhaustive()
+    }
+}
+
+/// Reads what is wanted after a commit.
+pub(crate) fn open<T: Delivered>(db: &Db, after: CommitSeq) -> Result<FeedReader> {
+    let tree = T::tree();
+    db.read_feed(after, move |name| tree.as_deref().is_none_or(|tree| tree == name))
+}
+
+/// What a commit is to a program.
+pub(crate) fn changes_of<T: Delivered>(db: &Db, commit: FeedCommit) -> impl Iterator<Item = Result<T>> {
+    let FeedCommit { seq, time_ns, changes } = commit;
+    let time = time_of(time_ns);
+    changes.into_iter().filter_map(move |change| T::of(db, seq, time, change).transpose())
+}
+
+fn time_of(ns: u64) -> Time {
+    let seconds = i64::try_from(ns / 1_000_000_000).expect("a sixth of the range at most");
+    let rest = u32::try_from(ns % 1_000_000_000).expect("less than 10^9");
+    Time::new(seconds, rest).expect("fewer nanoseconds than a second has")
+}

@@ -1,0 +1,330 @@
+//! The change feed as programs see it: typed and not, followed, and handled by consumers whose position is stored with their work.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use duramen::prelude::*;
+use duramen::tuple::Element;
+use duramen::{AnyChange, AnyChanged, Change, Changed, Code, CommitSeq, MemDisk, Origin};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "orders", view(ByCity, key = city, reduce = Count))]
+struct Order {
+    #[key]
+    id: u64,
+    city: String,
+}
+
+/// The same collection, as a later program sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "orders")]
+struct Priced {
+    #[key]
+    id: u64,
+    city: String,
+    cents: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "points", compact)]
+struct Point {
+    #[key]
+    id: u64,
+    x: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "mails")]
+struct Mail {
+    #[key]
+    order: u64,
+    times: u64,
+}
+
+fn order(id: u64, city: &str) -> Order {
+    Order { id, city: city.to_owned() }
+}
+
+fn open(disk: &MemDisk) -> Db {
+    Db::options().open_on(Arc::new(disk.clone()), "/db").unwrap()
+}
+
+fn what(change: Result<Change<Order>>) -> String {
+    match change.unwrap().what {
+        Changed::Put(order) => format!("{} {}", order.id, order.city),
+        Changed::Deleted(id) => format!("{id} gone"),
+        Changed::Dropped => "dropped".to_owned(),
+    }
+}
+
+/// What a program that mirrors a collection needs: every put, delete and drop, in order, from any point on, and nothing of others.
+#[test]
+fn changes_of_a_type_come_once_and_in_order_from_any_point() {
+    let disk = MemDisk::new(1);
+    let mut db = open(&disk);
+    let keeper = db.consumer("keeper").register().unwrap();
+    let start = keeper.position().unwrap();
+    let mut seqs = vec![start];
+    for id in 1..=3 {
+        seqs.push(db.write(|tx| tx.put(&order(id, "Oslo"))).unwrap().seq());
+        db.put(&Point { id, x: 5 }).unwrap();
+        // Once from the log, and once from files.
+        db.close().unwrap();
+        drop(db);
+        db = open(&disk);
+    }
+    let both = db.write(|tx| {
+        tx.delete::<Order>(1)?;
+        tx.put(&order(2, "Bergen"))
+    });
+    seqs.push(both.unwrap().seq());
+    let all = ["1 Oslo", "2 Oslo", "3 Oslo", "1 gone", "2 Bergen"];
+    for (index, seq) in seqs.iter().enumerate() {
+        let from = if index == 4 { 5 } else { index };
+        let found: Vec<_> = db.changes::<Order>().since(*seq).map(what).collect();
+        assert_eq!(found, all[from..], "since {seq}");
+    }
+    let mut changes = db.changes::<Order>().since(seqs[3]);
+    let both: Vec<_> = changes.by_ref().map(|change| change.unwrap().seq).collect();
+    assert_eq!(both, [seqs[4], seqs[4]], "what one commit did has one sequence");
+    // An iterator that has ended goes on when there is more.
+    db.transact(|tx| tx.drop_collection("orders")).unwrap();
+    assert_eq!(changes.map(what).collect::<Vec<_>>(), ["dropped"]);
+}
+
+/// Tools see everything that programs store, and nothing that can be derived from it.
+#[test]
+fn all_changes_tell_documents_and_bytes_and_leave_out_what_is_derived() {
+    let db = Db::in_memory().unwrap();
+    let from = db.feed().newest;
+    db.put(&order(7, "Oslo")).unwrap();
+    db.put(&Point { id: 1, x: -3 }).unwrap();
+    db.write(|tx| tx.put_bytes("photos", b"a", b"jpeg")).unwrap();
+    db.write(|tx| tx.delete_bytes("photos", b"a").map(drop)).unwrap();
+    let all: Vec<AnyChange> = db.all_changes().since(from).map(Result::unwrap).collect();
+    let lines: Vec<String> = all
+        .iter()
+        .map(|change| {
+            let what = match &change.what {
+                AnyChanged::Created => "created",
+                AnyChanged::Dropped => "dropped",
+                AnyChanged::Put { .. } => "put",
+                AnyChanged::Deleted { .. } => "deleted",
+            };
+            format!("{} {what}", change.origin.name())
+        })
+        .collect();
+    let expected = [
+        "orders created",
+        "orders put",
+        "points created",
+        "points put",
+        "photos created",
+        "photos put",
+        "photos deleted",
+    ];
+    assert_eq!(lines, expected);
+    let put = &all[1];
+    assert_eq!(put.document().unwrap().unwrap().get("city"), Some(&Value::from("Oslo")));
+    assert_eq!(put.key_elements().unwrap(), [Element::Int(7)]);
+    assert_eq!(put.origin, Origin::Collection("orders".to_owned()));
+    assert_eq!(
+        all[3].document().unwrap().unwrap().get("x"),
+        Some(&Value::from(-3)),
+        "compact ones get their names"
+    );
+    assert_eq!(all[5].document().unwrap(), None);
+    assert!(all.windows(2).all(|pair| pair[0].time <= pair[1].time && pair[0].seq <= pair[1].seq));
+}
+
+/// A document of another time must not stop the feed for ever.
+#[test]
+fn a_change_that_does_not_read_is_an_error_that_names_it_and_can_be_passed() {
+    let db = Db::in_memory().unwrap();
+    let from = db.feed().newest;
+    db.put(&order(1, "Oslo")).unwrap();
+    db.put(&Priced { id: 2, city: "Voss".into(), cents: 5 }).unwrap();
+    let mut changes = db.changes::<Priced>().since(from);
+    let error = changes.next().unwrap().unwrap_err();
+    assert_eq!(error.code(), Code::Unreadable);
+    assert!(error.message().contains("orders") && error.message().contains('1'), "{error}");
+    assert_eq!(changes.next().unwrap().unwrap().key(), Some(2));
+    assert!(changes.next().is_none());
+    let consumer = db.consumer("prices").after(from).register().unwrap();
+    for _ in 0..2 {
+        let error = consumer.read::<Change<Priced>>().unwrap().run(|_, _| Ok(())).unwrap_err();
+        assert_eq!(error.code(), Code::Unreadable, "{error}");
+    }
+    let passed = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&passed);
+    let mut consuming = consumer.read::<Change<Priced>>().unwrap().skip_unreadable(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    assert_eq!(consuming.run(|_, _| Ok(())).unwrap(), 1);
+    assert_eq!(passed.load(Ordering::Relaxed), 1);
+}
+
+fn send(tx: &mut Transaction<'_>, changes: &[Change<Order>]) -> Result<()> {
+    for order in changes.iter().filter_map(Change::document) {
+        let times = tx.get::<Mail>(order.id)?.map_or(0, |mail| mail.times);
+        tx.put(&Mail { order: order.id, times: times + 1 })?;
+    }
+    Ok(())
+}
+
+/// The work and the position are one transaction: a batch that fails comes again, and none comes twice.
+#[test]
+fn a_consumer_handles_each_change_once_whatever_fails_between() {
+    let disk = MemDisk::new(2);
+    let mut db = open(&disk);
+    let mailer = db.consumer("mailer").register().unwrap();
+    for id in 0..10 {
+        db.put(&order(id, "Oslo")).unwrap();
+    }
+    let mut consuming = mailer.read::<Change<Order>>().unwrap().batch(4);
+    assert_eq!(consuming.step(send).unwrap(), 4);
+    let failed = consuming.step(|tx, changes| {
+        send(tx, changes)?;
+        Err(Error::invalid("the mail server is away"))
+    });
+    assert!(failed.is_err());
+    assert_eq!(consuming.step(send).unwrap(), 4);
+    let position = mailer.position().unwrap();
+    drop((consuming, mailer));
+    db.close().unwrap();
+    drop(db);
+    db = open(&disk);
+    let mailer = db.consumer("mailer").from_oldest().register().unwrap();
+    assert_eq!(mailer.position().unwrap(), position, "who is registered stays where it is");
+    assert_eq!(mailer.read::<Change<Order>>().unwrap().run(send).unwrap(), 2);
+    assert_eq!(mailer.read::<Change<Order>>().unwrap().run(send).unwrap(), 0);
+    let mails = db.collection::<Mail>().to_vec().unwrap();
+    assert_eq!(mails, (0..10).map(|order| Mail { order, times: 1 }).collect::<Vec<_>>());
+}
+
+/// What one commit did must not be half done.
+#[test]
+fn the_changes_of_a_commit_are_handed_over_together() {
+    let db = Db::in_memory().unwrap();
+    let consumer = db.consumer("all").register().unwrap();
+    for round in 0..3u64 {
+        db.write(|tx| (0..5).try_for_each(|id| tx.put(&order(round * 5 + id, "Oslo")))).unwrap();
+    }
+    let mut sizes = Vec::new();
+    let mut consuming = consumer.read::<Change<Order>>().unwrap().batch(6);
+    consuming
+        .run(|_, changes| {
+            sizes.push(changes.len());
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(sizes, [10, 5]);
+}
+
+/// Of two that run the same consumer only one may do the work.
+#[test]
+fn who_was_overtaken_is_told_and_goes_on_behind() {
+    let db = Db::in_memory().unwrap();
+    let consumer = db.consumer("mailer").register().unwrap();
+    db.put(&order(1, "Oslo")).unwrap();
+    let mut slow = consumer.read::<Change<Order>>().unwrap();
+    assert_eq!(consumer.read::<Change<Order>>().unwrap().run(send).unwrap(), 1);
+    assert_eq!(slow.step(send).unwrap_err().code(), Code::WriteConflict);
+    db.put(&order(2, "Oslo")).unwrap();
+    assert_eq!(slow.run(send).unwrap(), 1);
+    assert!(db.collection::<Mail>().to_vec().unwrap().iter().all(|mail| mail.times == 1));
+}
+
+/// An operator must see who holds what, and be able to end it.
+#[test]
+fn consumers_are_listed_moved_and_forgotten() {
+    let db = Db::in_memory().unwrap();
+    let first = db.put(&order(1, "Oslo")).unwrap().seq();
+    let consumer = db.consumer("mirror").after(first).refuse_writers().register().unwrap();
+    let last = db.put(&order(2, "Oslo")).unwrap().seq();
+    let listed = db.consumers().unwrap();
+    assert_eq!(listed.len(), 1);
+    assert_eq!((listed[0].name.as_str(), listed[0].position), ("mirror", first));
+    assert!(listed[0].refuses_writers && !listed[0].has_gap && listed[0].lag_commits > 0, "{listed:?}");
+    consumer.seek(last).unwrap();
+    assert_eq!(consumer.read::<Change<Order>>().unwrap().run(|_, _| Ok(())).unwrap(), 0);
+    assert_eq!(consumer.seek(CommitSeq(last.0 + 1_000)).unwrap_err().code(), Code::InvalidArgument);
+    let same = consumer.clone();
+    assert!(consumer.unregister().unwrap());
+    assert_eq!(same.position().unwrap_err().code(), Code::NoSuchKey);
+    assert!(!same.unregister().unwrap());
+    assert_eq!(db.consumers().unwrap(), []);
+    assert!(db.consumer("").register().is_err());
+}
+
+/// A consumer of one collection must not hold the changes of all others for ever.
+#[test]
+fn a_consumer_moves_on_over_what_is_not_for_it() {
+    let db = Db::in_memory().unwrap();
+    let consumer = db.consumer("mailer").register().unwrap();
+    let before = consumer.position().unwrap();
+    for id in 0..100 {
+        db.put(&Point { id, x: 1 }).unwrap();
+    }
+    assert_eq!(consumer.read::<Change<Order>>().unwrap().run(send).unwrap(), 0);
+    assert!(consumer.position().unwrap().0 >= before.0 + 100);
+}
+
+/// Following waits for commits, not for a clock, and ends when it is told to, or the database is closed.
+#[test]
+fn who_follows_is_woken_by_commits_and_ended_by_a_stop_or_a_close() {
+    let db = Db::in_memory().unwrap();
+    let changes = db.changes::<Order>().from_now().follow();
+    let stop = changes.stopper();
+    let consumer = db.consumer("mailer").register().unwrap();
+    let mut consuming = consumer.read::<Change<Order>>().unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        let follower = scope.spawn(|| changes.take(3).map(what).collect::<Vec<_>>());
+        let worker = scope.spawn(|| consuming.follow(send));
+        for id in 1..=3 {
+            db.put(&order(id, "Oslo")).unwrap();
+        }
+        assert_eq!(follower.join().unwrap(), ["1 Oslo", "2 Oslo", "3 Oslo"]);
+        let mut waiting = db.changes::<Order>().from_now();
+        let note = Arc::clone(&told);
+        waiting.call_when_more(move || note.lock().unwrap().push("more"));
+        db.put(&order(4, "Oslo")).unwrap();
+        assert_eq!(waiting.next().map(what).as_deref(), Some("4 Oslo"));
+        stop.stop();
+        let other = db.changes::<Order>().from_now().follow();
+        let ends = other.stopper();
+        let ended = scope.spawn(|| other.count());
+        ends.stop();
+        assert_eq!(ended.join().unwrap(), 0);
+        db.close().unwrap();
+        let handled = worker.join().unwrap();
+        assert!(handled.is_ok_and(|count| count <= 4), "a close ends it");
+    });
+    assert_eq!(*told.lock().unwrap(), ["more"]);
+}
+
+/// Who falls too far behind is told so once, and where it can go on.
+#[test]
+fn a_gap_is_the_first_item_and_the_last() {
+    let disk = MemDisk::new(3);
+    let db = open(&disk);
+    db.put(&order(1, "Oslo")).unwrap();
+    db.close().unwrap();
+    drop(db);
+    let db = open(&disk);
+    let mut changes = db.changes::<Order>().since(CommitSeq(0));
+    let error = changes.next().unwrap().unwrap_err();
+    assert_eq!(error.code(), Code::FeedGap);
+    assert!(error.hint().contains(&db.feed().oldest.to_string()), "{}", error.hint());
+    assert!(changes.next().is_none() && changes.is_at_end());
+    let kept = MemDisk::new(4);
+    let retaining =
+        || Db::options().feed_retain_bytes(1 << 20).open_on(Arc::new(kept.clone()), "/db").unwrap();
+    let db = retaining();
+    db.put(&order(1, "Oslo")).unwrap();
+    db.close().unwrap();
+    drop(db);
+    let found: Vec<_> = retaining().changes::<Order>().since(CommitSeq(0)).map(what).collect();
+    assert_eq!(found, ["1 Oslo"], "what was to be retained is there");
+}
