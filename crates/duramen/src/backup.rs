@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::db::Db;
 use crate::error::Result;
+use crate::feed;
 
 pub use duramen_engine::CopyProgress;
 
@@ -15,6 +16,7 @@ impl Db {
     ///
     /// Others read and write meanwhile; the backup is one state, with everything that was committed before the call. When this
     /// returns, the backup was read back and checked, and is on the disk. Cut short, it is `UnfinishedCopy` and opens for nobody.
+    /// Consumers of the change feed are left out: the copy has an order of commits of its own, and positions in it.
     /// Costs a read of everything and a write of it; the space that is let go of meanwhile is given back at the end.
     ///
     /// ```
@@ -45,6 +47,7 @@ impl Db {
         path: impl AsRef<Path>,
         mut progress: impl FnMut(&CopyProgress) -> Result<()>,
     ) -> Result<CopyProgress> {
-        self.copy_to(path.as_ref(), &|_| true, &mut progress)
+        // Positions in another order of commits mean nothing.
+        self.copy_to(path.as_ref(), &|tree| tree != feed::CONSUMERS, &mut progress)
     }
 }

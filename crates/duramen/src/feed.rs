@@ -10,7 +10,7 @@ use crate::error::{Code, Error, Result};
 use crate::tuple::{Element, decode, encode};
 
 /// The tree of consumers: key is the encoded name.
-const CONSUMERS: &str = "duramen/consumers";
+pub(crate) const CONSUMERS: &str = "duramen/consumers";
 
 const VERSION: u8 = 1;
 const STORED_BYTES: usize = 10;

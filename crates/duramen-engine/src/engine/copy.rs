@@ -80,7 +80,7 @@ impl Engine {
             background: own.background,
             ..Options::default()
         };
-        let hooks = Hooks { reducers: self.inner.store.reducers.clone(), on_event: None };
+        let hooks = Hooks { reducers: self.inner.store.reducers.clone(), ..Hooks::default() };
         open::open(Arc::clone(&self.inner.disk), path, options, hooks)
     }
 }
