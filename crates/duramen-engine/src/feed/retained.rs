@@ -159,23 +159,15 @@ impl Retained {
         while let Some((path, reader)) = readers.pop_back() {
             let header = *reader.header();
             let next = &state.files[0];
-            // Where the next one begins, this one ends: whoever reads it finds out whether that is so.
+            // Where the next one begins, this one ends: whoever reads it finds out whether that is so, or one between is missing.
             let end = FileEnd { offset: u64::MAX, previous: 0, through: next.after, time_ns: next.time_ns };
             let mut part = part_of(path, &header, &end);
             part.end_offset = reader.file_bytes();
             state.files.push_front(part);
         }
         let is_current = state.files.back().is_some_and(|file| file.through >= boundary);
-        let mut oldest = state.files.front().map_or(boundary, |file| file.after);
-        for index in 1..state.files.len() {
-            let (before, file) = (&state.files[index - 1], &state.files[index]);
-            if before.number + 1 != file.number {
-                let path = file_path(&self.dir, before.number + 1);
-                state.damage = Some(format!("{}: the file is not there, or is damaged", path.display()));
-                oldest = file.after;
-            }
-        }
-        state.oldest = if is_current { oldest } else { boundary };
+        let oldest = state.files.front().map(|file| file.after);
+        state.oldest = oldest.filter(|_| is_current).unwrap_or(boundary);
         Ok(state)
     }
 
