@@ -23,6 +23,7 @@ use crate::engine::{Event, EventHook};
 use crate::error::{Error, Result};
 use crate::feed;
 use crate::known::Known;
+use crate::kv;
 use crate::options::DbOptions;
 use crate::reads::Reads;
 use crate::reads::sealed::Readable;
@@ -187,7 +188,10 @@ impl Db {
             committed = transaction.into_committed();
             failed.map_or(out, Err)
         })?;
-        committed.done(&self.known);
+        for (namespace, writes) in committed.done(&self.known) {
+            // The transaction is committed, whatever becomes of this: what was not swept waits for the next.
+            let _ = kv::after_writes(self, &namespace, writes);
+        }
         Ok(done)
     }
 
@@ -355,7 +359,8 @@ impl Db {
         self.engine.check()
     }
 
-    /// Reads every document of every collection: it decodes, lies under its own key, and its fields fit its columns.
+    /// Reads every document of every collection: it decodes, lies under its own key, its fields fit its columns, and views have its
+    /// rows; and every key-value: it decodes, and the expiry index has a row for each that expires and no other.
     ///
     /// # Errors
     /// What kept it from reading at all. What cannot be read from the disk is in the report, as are documents that are

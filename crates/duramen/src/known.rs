@@ -1,6 +1,6 @@
 //! What the handles of an open database remember together: catalogue entries that were decoded, types that were
-//! held against them and the views they declare, counters of assigned ids, why views are not built, and whom to wake when
-//! there is work.
+//! held against them and the views they declare, counters of assigned ids, the clock, why views are not built, what is to be
+//! swept, and whom to wake when there is work.
 //!
 //! Owns no truth: every transaction reads the entry's bytes, so that what is remembered is used only while the
 //! catalogue still says the same.
@@ -11,19 +11,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use crate::catalogue::Entry;
+use crate::clock::Clock;
 use crate::engine::{TreeMark, Worker};
 use crate::ids::IdCounter;
+use crate::kv::WRITES_A_SWEEP;
 use crate::typed::Asked;
 use crate::view::{Code, Failures, RowsOf, ViewSpec};
 
 const POISON: &str = "nothing panics while what is known is locked";
 
 /// Shared by all clones of a [`Db`](crate::Db), its snapshots and transactions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Known {
+    clock: Clock,
     entries: Mutex<HashMap<String, Arc<Entry>>>,
     types: Mutex<HashMap<TypeId, Fitting>>,
     counters: Mutex<HashMap<&'static str, Arc<IdCounter>>>,
+    /// Writes of key-values since their namespace was swept.
+    kv_writes: Mutex<HashMap<String, u64>>,
     /// What the types that were used say of their collections.
     declared: Mutex<HashMap<TypeId, Declared>>,
     pub(crate) failures: Failures,
@@ -53,12 +58,41 @@ struct Fitting {
 
 impl Known {
     /// Nothing is known yet.
-    pub(crate) fn new(is_simulated: bool) -> Known {
-        Known { is_simulated, ..Known::default() }
+    pub(crate) fn new(clock: Clock, is_simulated: bool) -> Known {
+        Known {
+            clock,
+            entries: Mutex::default(),
+            types: Mutex::default(),
+            counters: Mutex::default(),
+            kv_writes: Mutex::default(),
+            declared: Mutex::default(),
+            failures: Failures::default(),
+            building: Mutex::default(),
+            step_documents: AtomicU64::default(),
+            is_simulated,
+            worker: OnceLock::new(),
+        }
     }
 
     pub(crate) fn is_simulated(&self) -> bool {
         self.is_simulated
+    }
+
+    /// What time it is.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Counts committed writes of a namespace. When it is to be swept, at its first and after so many, returns how many there
+    /// were since it was.
+    pub(crate) fn wrote_kv(&self, namespace: &str, count: u64) -> Option<u64> {
+        let mut writes = lock(&self.kv_writes);
+        let Some(since) = writes.get_mut(namespace) else {
+            writes.insert(namespace.to_owned(), 0);
+            return Some(count);
+        };
+        *since += count;
+        (*since >= WRITES_A_SWEEP).then(|| std::mem::take(since))
     }
 
     /// The entry of a collection as it was read last.

@@ -68,6 +68,7 @@
 //! | what a collection is to a tool | [`Schema`], [`schema::ColumnType`], [`ViewSpec`] |
 //! | keys and their order | [`tuple`](mod@tuple), [`Span`] |
 //! | bulk loads from CSV | [`cell`], [`RowBatch`] |
+//! | counters, sessions, locks: key-values that expire | [`Kv`], [`Ttl`], [`kv`] |
 //! | plain bytes | [`ByteTree`] |
 //! | what changed since, once and in order | [`Changes`], [`Change`], [`AnyChange`] |
 //! | handling each change once, across crashes | [`Consumer`], [`Consuming`] |
@@ -81,6 +82,7 @@ mod bytes;
 mod catalogue;
 pub mod cell;
 mod changes;
+mod clock;
 mod codec;
 mod collection;
 mod compact;
@@ -96,6 +98,7 @@ mod feed;
 mod ids;
 pub mod json;
 mod known;
+pub mod kv;
 mod msgpack;
 mod options;
 mod page;
@@ -130,6 +133,7 @@ pub use document::{Document, Value};
 pub use documents::Documents;
 pub use documents_of::{DocumentsOf, Reduction};
 pub use error::{Code, Error, ErrorKind, Result};
+pub use kv::{Kv, Ttl};
 pub use options::DbOptions;
 pub use page::{Page, PageToken};
 pub use query::{KeyIter, Query, TypedIter};

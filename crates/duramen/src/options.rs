@@ -8,6 +8,7 @@ use std::time::Duration;
 use duramen_disk::{Disk, MemDisk, OsDisk, SyncMethod};
 use duramen_engine::{Durability, Event, Hooks, Options, Reducer, ReducerSpec};
 
+use crate::clock::Clock;
 use crate::db::Db;
 use crate::engine::{self, Background};
 use crate::error::Result;
@@ -143,7 +144,7 @@ impl DbOptions {
         let without_background = self.without_background || is_stepped || self.engine.read_only;
         let on_event = self.hooks.on_event.clone();
         let engine = engine::open(Arc::clone(&disk), path.as_ref(), self.engine, self.hooks)?;
-        let db = Db::new(engine, level, Known::new(is_stepped), on_event);
+        let db = Db::new(engine, level, Known::new(Clock::new(Arc::clone(&disk)), is_stepped), on_event);
         Ok(if without_background { db } else { db.with_background(disk) })
     }
 

@@ -3,6 +3,6 @@
 pub use crate::schema::ColumnType;
 pub use crate::{
     Collection, Db, Document, Documents, Durability, Error, ErrorKind, Key, Reads, Receipt, ReplaceError,
-    Result, Schema, Snapshot, Span, Time, Transaction, Value, View, doc,
+    Result, Schema, Snapshot, Span, Time, Transaction, Ttl, Value, View, doc,
 };
 pub use serde::{Deserialize, Serialize};

@@ -6,23 +6,26 @@
 use std::sync::Arc;
 
 use crate::catalogue::{self, Entry};
+use crate::clock::Millis;
 use crate::codec;
 use crate::collection::Collection;
 use crate::documents_of::DocumentsOf;
 use crate::engine::{Direction, KeyRange, Source};
 use crate::error::{Code, Error, Result};
 use crate::known::Known;
+use crate::kv::{self, KvOf};
 use crate::query::Query;
 use crate::revision::{Revision, Versioned};
 use crate::rows::Rows;
 use crate::schema::Schema;
 use crate::selection::Of;
+use crate::time::Time;
 use crate::tuple::{KeyFor, encode};
 use crate::typed::Asked;
 use crate::view::{View, ViewQuery};
 
 pub(crate) mod sealed {
-    use super::{Arc, Asked, Entry, Known, Result, Source};
+    use super::{Arc, Asked, Entry, Known, Millis, Result, Source};
 
     /// Where reads come from; implemented here only.
     pub trait Readable {
@@ -44,6 +47,10 @@ pub(crate) mod sealed {
         /// What the handles of the database remember together.
         #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
         fn known(&self) -> &Known;
+
+        /// What time it is here: one time, from the first question on.
+        #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
+        fn now(&self) -> Millis;
     }
 }
 
@@ -99,6 +106,25 @@ pub trait Reads: sealed::Readable {
         Self: Sized,
     {
         DocumentsOf { within: self, name }
+    }
+
+    /// The key-values of a namespace.
+    #[must_use]
+    fn kv<'a>(&'a self, namespace: &'a str) -> KvOf<'a, Self>
+    where
+        Self: Sized,
+    {
+        KvOf { within: self, namespace }
+    }
+
+    /// The namespaces of key-values, by name.
+    fn kv_namespaces(&self) -> Result<Vec<String>> {
+        kv::namespaces(self.source())
+    }
+
+    /// What time it is for what expires: one time, read at the first question about it.
+    fn time(&self) -> Time {
+        self.now().to_time()
     }
 
     /// The names of the trees of bytes.

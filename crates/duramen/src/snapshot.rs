@@ -1,9 +1,10 @@
 //! A state of the database that never changes, for reading.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::catalogue::{self, Entry};
+use crate::clock::Millis;
 use crate::engine::{self, Source};
 use crate::error::Result;
 use crate::known::Known;
@@ -13,15 +14,15 @@ use crate::typed::Asked;
 /// One state of the whole database. Cheap to take, never blocks a writer, and may be sent to another thread.
 ///
 /// Its reads are the methods of [`Reads`]. While it lives, the space of what it shows is not used again.
-#[derive(Clone)]
 pub struct Snapshot {
     inner: engine::Snapshot,
     known: Arc<Known>,
+    now: OnceLock<Millis>,
 }
 
 impl Snapshot {
     pub(crate) fn new(inner: engine::Snapshot, known: Arc<Known>) -> Snapshot {
-        Snapshot { inner, known }
+        Snapshot { inner, known, now: OnceLock::new() }
     }
 
     fn find(&self, collection: &str) -> Result<Option<Arc<Entry>>> {
@@ -74,9 +75,22 @@ impl sealed::Readable for Snapshot {
     fn known(&self) -> &Known {
         &self.known
     }
+
+    #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
+    fn now(&self) -> Millis {
+        *self.now.get_or_init(|| self.known.clock().now())
+    }
 }
 
 impl Reads for Snapshot {}
+
+impl Clone for Snapshot {
+    fn clone(&self) -> Self {
+        // Copies answer alike, and so have one time.
+        let now = OnceLock::from(sealed::Readable::now(self));
+        Snapshot { inner: self.inner.clone(), known: Arc::clone(&self.known), now }
+    }
+}
 
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,12 +4,13 @@
 //! committed. Documents are written by document_writes.rs and typed_writes.rs.
 
 use std::any::TypeId;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::catalogue::{self, Entry, OpenView};
+use crate::clock::Millis;
 use crate::collection::Collection;
 use crate::engine::{Direction, Shared, Source, TreeId};
 use crate::error::{Code, Error, Result};
@@ -36,6 +37,9 @@ pub struct Transaction<'e> {
     after: Vec<Box<dyn FnOnce()>>,
     /// Whether there is something to do in the background once this is committed.
     makes_work: Cell<bool>,
+    /// Writes of key-values, by namespace.
+    kv_writes: RefCell<HashMap<String, u64>>,
+    now: OnceCell<Millis>,
     /// Why a write stopped halfway: the transaction must not commit, whatever its closure makes of the error.
     failed: RefCell<Option<Error>>,
 }
@@ -48,11 +52,13 @@ pub(crate) struct Committed {
     bounds: Vec<(Arc<IdCounter>, u64)>,
     after: Vec<Box<dyn FnOnce()>>,
     makes_work: bool,
+    kv_writes: HashMap<String, u64>,
 }
 
 impl Committed {
-    /// Remembers what the catalogue says from now on, and calls what asked to be called.
-    pub(crate) fn done(self, known: &Known) {
+    /// Remembers what the catalogue says from now on, and calls what asked to be called. Returns the namespaces of key-values
+    /// that are to be swept, and after how many writes.
+    pub(crate) fn done(self, known: &Known) -> Vec<(String, u64)> {
         self.entries.values().for_each(|entry| known.remember_entry(entry));
         self.fitting.iter().for_each(|(kind, entry)| known.remember_fitting(*kind, entry, None));
         self.bounds.iter().for_each(|(counter, bound)| counter.bounded(*bound));
@@ -60,6 +66,10 @@ impl Committed {
             known.wake();
         }
         self.after.into_iter().for_each(|run| run());
+        let due = |(namespace, count): (String, u64)| {
+            known.wrote_kv(&namespace, count).map(|writes| (namespace, writes))
+        };
+        self.kv_writes.into_iter().filter_map(due).collect()
     }
 }
 
@@ -73,6 +83,8 @@ impl<'e> Transaction<'e> {
             bounds: RefCell::default(),
             after: Vec::new(),
             makes_work: Cell::default(),
+            kv_writes: RefCell::default(),
+            now: OnceCell::new(),
             failed: RefCell::default(),
         }
     }
@@ -93,11 +105,22 @@ impl<'e> Transaction<'e> {
     }
 
     /// A write of several steps: if one fails, what the others did must not be committed.
-    fn all_or_nothing<T>(&self, done: Result<T>) -> Result<T> {
+    pub(crate) fn all_or_nothing<T>(&self, done: Result<T>) -> Result<T> {
         if let Err(error) = &done {
             self.failed.borrow_mut().get_or_insert_with(|| error.clone());
         }
         done
+    }
+
+    /// Counts a write of a key-value.
+    pub(crate) fn wrote_kv(&self, namespace: &str) {
+        let mut writes = self.kv_writes.borrow_mut();
+        match writes.get_mut(namespace) {
+            Some(count) => *count += 1,
+            None => {
+                writes.insert(namespace.to_owned(), 1);
+            }
+        }
     }
 
     /// What is left to do if this transaction commits.
@@ -108,6 +131,7 @@ impl<'e> Transaction<'e> {
             bounds: self.bounds.into_inner(),
             after: self.after,
             makes_work: self.makes_work.get(),
+            kv_writes: self.kv_writes.into_inner(),
         }
     }
 
@@ -447,6 +471,11 @@ impl sealed::Readable for Transaction<'_> {
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
     fn known(&self) -> &Known {
         self.known
+    }
+
+    #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
+    fn now(&self) -> Millis {
+        *self.now.get_or_init(|| self.known.clock().now())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Whether documents are what their collections say: beyond the engine's check, which knows bytes only.
 
+mod key_values;
 mod views;
 
 use crate::compact;
@@ -23,6 +24,10 @@ pub struct DocumentReport {
     pub unreadable: Vec<Unreadable>,
     /// Documents read: in a damaged collection, those before the first damage and those behind the last.
     pub documents: u64,
+    /// Namespaces of key-values read.
+    pub namespaces: u64,
+    /// Key-values read, expired ones that are not swept yet among them.
+    pub key_values: u64,
     /// What is wrong, in words; the first hundred.
     pub problems: Vec<String>,
     /// How many problems there are in all.
@@ -60,7 +65,7 @@ impl DocumentReport {
 }
 
 /// Reads every document of every collection: it decodes, lies under its own key, each field has its column's type, and its
-/// rows, and no others, are in the views.
+/// rows, and no others, are in the views. Then every key-value: it reads as one, and the expiry index agrees.
 ///
 /// # Errors
 /// What kept it from reading at all. What cannot be read from the disk is in the report, as are documents that are wrong.
@@ -87,6 +92,7 @@ pub(crate) fn documents(snapshot: &Snapshot) -> Result<DocumentReport> {
         let mut reader = Reader { snapshot, schema: &schema, views, report: &mut report };
         reader.collection()?;
     }
+    key_values::key_values(snapshot, &mut report)?;
     Ok(report)
 }
 

@@ -13,6 +13,7 @@ mod faults;
 mod feed;
 mod history;
 mod house;
+mod key_values;
 mod overlay;
 mod protections;
 mod search;

@@ -12,6 +12,7 @@ mod compile_errors;
 mod directories;
 mod flights;
 mod golden;
+mod key_values;
 mod model;
 mod refusals;
 mod sync_method;

@@ -1,0 +1,357 @@
+//! Key-values: small things under keys in namespaces, with counters, compare-and-set and expiry.
+//!
+//! Owns the handle of a [`Db`], each call a transaction or a snapshot of its own; `read` and `write` are the same verbs within one,
+//! `row` is how values are stored, `sweep` frees what has expired. Promises of their own: a value is absent from the
+//! moment it expires, and comes back no more while the database is open; values commit with documents or not at all.
+
+mod read;
+mod row;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod ttl;
+mod write;
+
+use std::time::Duration;
+
+use duramen_engine::Receipt;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::db::Db;
+use crate::engine::Source;
+use crate::error::Result;
+use crate::reads::Reads;
+use crate::span::Span;
+use crate::tuple::{Key, OwnedKey};
+
+pub use read::{KvIter, KvOf};
+pub(crate) use row::{Row, expiries_tree, index_key, namespace_of_expiries, rows_tree};
+pub use sweep::KvStats;
+pub(crate) use sweep::{WRITES_A_SWEEP, after_writes, step};
+pub use ttl::{Expiry, Ttl};
+pub use write::CompareAndSet;
+
+/// A namespace of key-values of a [`Db`]: the verbs that need no transaction around them. Inside a transaction or a snapshot the
+/// same verbs are those of [`KvOf`].
+///
+/// Keys are any [`Key`], values any type of serde, of a type of their own each if need be. A namespace is there from its
+/// first value on.
+///
+/// ```
+/// # use duramen::prelude::*;
+/// # fn main() -> Result<()> {
+/// # let db = Db::in_memory()?;
+/// let sessions = db.kv("sessions");
+/// sessions.put_with("sid", "Ada", Ttl::minutes(30))?;
+/// assert_eq!(sessions.get::<String>("sid")?.as_deref(), Some("Ada"));
+/// assert!(sessions.touch("sid", Ttl::hours(1))?);
+///
+/// // A lock that goes away by itself.
+/// assert!(db.kv("locks").put_if_absent("report", "worker 1", Ttl::seconds(10))?);
+/// assert!(!db.kv("locks").put_if_absent("report", "worker 2", Ttl::seconds(10))?);
+///
+/// // At most a hundred requests a minute.
+/// let allowed = db.transact(|tx| {
+///     let count = tx.kv("requests").increment("ada", 1)?;
+///     if count == 1 {
+///         tx.kv("requests").touch("ada", Ttl::minutes(1))?;
+///     }
+///     Ok(count <= 100)
+/// })?;
+/// assert!(allowed);
+/// # Ok(()) }
+/// ```
+///
+/// # Time
+/// A value expires at a point in time, to the millisecond, by the wall clock. From then on every read says it is absent;
+/// its space comes back when the sweeper has passed: writes of a namespace sweep it, [`Db::sweep_expired`] sweeps all, and
+/// [`KvStats`] tells how far behind the sweeper is. A clock that is set back does not count: the time that a database goes by is the
+/// latest one that its clock has said since it was opened. What has expired before it was closed, and was not swept, is
+/// there again if the clock stands earlier when it is opened.
+///
+/// # Errors
+/// Those of [`KvOf`], and of a commit.
+#[derive(Debug, Clone)]
+pub struct Kv {
+    db: Db,
+    namespace: String,
+}
+
+impl Kv {
+    pub(crate) fn new(db: Db, namespace: String) -> Kv {
+        Kv { db, namespace }
+    }
+
+    /// The namespace's name.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The value under a key.
+    ///
+    /// # Errors
+    /// As [`KvOf::get`].
+    pub fn get<T: DeserializeOwned>(&self, key: impl Key) -> Result<Option<T>> {
+        self.db.snapshot()?.kv(&self.namespace).get(key)
+    }
+
+    /// The bytes under a key, as [`Kv::put_bytes`] stored them.
+    ///
+    /// # Errors
+    /// As [`KvOf::get`].
+    pub fn get_bytes(&self, key: impl Key) -> Result<Option<Vec<u8>>> {
+        self.db.snapshot()?.kv(&self.namespace).get_bytes(key)
+    }
+
+    /// Whether there is a value under a key.
+    ///
+    /// # Errors
+    /// As [`KvOf`].
+    pub fn exists(&self, key: impl Key) -> Result<bool> {
+        self.db.snapshot()?.kv(&self.namespace).exists(key)
+    }
+
+    /// When the value under a key expires; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`KvOf`].
+    pub fn expiry(&self, key: impl Key) -> Result<Option<Expiry>> {
+        self.db.snapshot()?.kv(&self.namespace).expiry(key)
+    }
+
+    /// How long the value under a key has yet to live; `None` if there is none, or it never expires.
+    ///
+    /// # Errors
+    /// As [`KvOf`].
+    pub fn ttl(&self, key: impl Key) -> Result<Option<Duration>> {
+        self.db.snapshot()?.kv(&self.namespace).ttl(key)
+    }
+
+    /// Keys and values of a range of one state, in order of the keys.
+    ///
+    /// # Errors
+    /// As [`KvOf::scan`].
+    pub fn scan<K: OwnedKey, T: DeserializeOwned>(&self, span: Span) -> Result<KvIter<K, T>> {
+        self.db.snapshot()?.kv(&self.namespace).scan(span)
+    }
+
+    /// How many values a range holds, exactly; as [`KvOf::count`] in O(log n) over all.
+    ///
+    /// # Errors
+    /// As [`KvOf`].
+    pub fn count(&self, span: Span) -> Result<u64> {
+        self.db.snapshot()?.kv(&self.namespace).count(span)
+    }
+
+    /// How far behind the sweeper is in this namespace, in O(log n).
+    ///
+    /// # Errors
+    /// As [`KvOf`].
+    pub fn stats(&self) -> Result<KvStats> {
+        row::check_namespace(&self.namespace)?;
+        sweep::stats(&self.db.snapshot()?, std::slice::from_ref(&self.namespace))
+    }
+
+    /// Stores a value that lives until it is deleted, in the place of any that is there.
+    ///
+    /// # Errors
+    /// As [`KvOf::put`], and those of a commit.
+    pub fn put<T: Serialize + ?Sized>(&self, key: impl Key, value: &T) -> Result<Receipt> {
+        self.put_with(key, value, Ttl::forever())
+    }
+
+    /// Stores a value for a while, in the place of any that is there.
+    ///
+    /// # Errors
+    /// As [`Kv::put`].
+    pub fn put_with<T: Serialize + ?Sized>(&self, key: impl Key, value: &T, ttl: Ttl) -> Result<Receipt> {
+        self.db.write(|tx| tx.kv(&self.namespace).put_with(&key, value, ttl))
+    }
+
+    /// Stores bytes for a while: more compactly, and faster, than a list of numbers.
+    ///
+    /// # Errors
+    /// As [`Kv::put`].
+    pub fn put_bytes(&self, key: impl Key, bytes: &[u8], ttl: Ttl) -> Result<Receipt> {
+        self.db.write(|tx| tx.kv(&self.namespace).put_bytes(&key, bytes, ttl))
+    }
+
+    /// Stores a value for a while unless there is one. Returns whether it was stored.
+    ///
+    /// # Errors
+    /// As [`Kv::put`].
+    pub fn put_if_absent<T: Serialize + ?Sized>(&self, key: impl Key, value: &T, ttl: Ttl) -> Result<bool> {
+        self.db.transact(|tx| tx.kv(&self.namespace).put_if_absent(&key, value, ttl))
+    }
+
+    /// Stores a value for a while in the place of one that is there. Returns whether it was stored.
+    ///
+    /// # Errors
+    /// As [`Kv::put`].
+    pub fn put_if_present<T: Serialize + ?Sized>(&self, key: impl Key, value: &T, ttl: Ttl) -> Result<bool> {
+        self.db.transact(|tx| tx.kv(&self.namespace).put_if_present(&key, value, ttl))
+    }
+
+    /// Stores a value for a while, and returns the one that was there.
+    ///
+    /// # Errors
+    /// As [`KvOf::replace`], and those of a commit.
+    pub fn replace<T: Serialize + DeserializeOwned>(
+        &self,
+        key: impl Key,
+        value: &T,
+        ttl: Ttl,
+    ) -> Result<Option<T>> {
+        self.db.transact(|tx| tx.kv(&self.namespace).replace(&key, value, ttl))
+    }
+
+    /// Deletes a value, and returns it.
+    ///
+    /// # Errors
+    /// As [`Kv::replace`].
+    pub fn take<T: DeserializeOwned>(&self, key: impl Key) -> Result<Option<T>> {
+        self.db.transact(|tx| tx.kv(&self.namespace).take(&key))
+    }
+
+    /// Deletes a value. Returns whether it was there.
+    ///
+    /// # Errors
+    /// As [`Kv::put`].
+    pub fn delete(&self, key: impl Key) -> Result<bool> {
+        self.db.transact(|tx| tx.kv(&self.namespace).delete(&key))
+    }
+
+    /// Puts `new` in the place of `expected`: of a value, or with `None` of no value; `None` as `new` deletes. The new value
+    /// expires when the old one would have.
+    ///
+    /// ```
+    /// # use duramen::prelude::*;
+    /// # use duramen::kv::CompareAndSet;
+    /// # fn main() -> Result<()> {
+    /// # let db = Db::in_memory()?;
+    /// let leader = db.kv("leader");
+    /// assert!(leader.compare_and_set("now", None, Some(&"node 1".to_owned()))?.is_set());
+    /// let other = leader.compare_and_set("now", None, Some(&"node 2".to_owned()))?;
+    /// assert_eq!(other, CompareAndSet::Differs(Some("node 1".to_owned())));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Kv::replace`].
+    pub fn compare_and_set<T: Serialize + DeserializeOwned + PartialEq>(
+        &self,
+        key: impl Key,
+        expected: Option<&T>,
+        new: Option<&T>,
+    ) -> Result<CompareAndSet<T>> {
+        self.compare_and_set_with(key, expected, new, Ttl::keep())
+    }
+
+    /// As [`Kv::compare_and_set`], with how long the new value lives.
+    ///
+    /// # Errors
+    /// As [`Kv::replace`].
+    pub fn compare_and_set_with<T: Serialize + DeserializeOwned + PartialEq>(
+        &self,
+        key: impl Key,
+        expected: Option<&T>,
+        new: Option<&T>,
+        ttl: Ttl,
+    ) -> Result<CompareAndSet<T>> {
+        self.db.transact(|tx| tx.kv(&self.namespace).compare_and_set_with(&key, expected, new, ttl))
+    }
+
+    /// Adds to an integer, which is 0 if it is absent, and returns it. It expires when it would have.
+    ///
+    /// # Errors
+    /// As [`KvOf::increment`], and those of a commit.
+    pub fn increment(&self, key: impl Key, by: i64) -> Result<i64> {
+        self.db.transact(|tx| tx.kv(&self.namespace).increment(&key, by))
+    }
+
+    /// Subtracts from an integer, as [`Kv::increment`] adds to it.
+    ///
+    /// # Errors
+    /// As [`Kv::increment`].
+    pub fn decrement(&self, key: impl Key, by: i64) -> Result<i64> {
+        self.db.transact(|tx| tx.kv(&self.namespace).decrement(&key, by))
+    }
+
+    /// As [`Kv::increment`], and stops at the largest or smallest integer.
+    ///
+    /// # Errors
+    /// As [`Kv::increment`].
+    pub fn increment_saturating(&self, key: impl Key, by: i64) -> Result<i64> {
+        self.db.transact(|tx| tx.kv(&self.namespace).increment_saturating(&key, by))
+    }
+
+    /// As [`Kv::decrement`], and stops at the largest or smallest integer.
+    ///
+    /// # Errors
+    /// As [`Kv::increment`].
+    pub fn decrement_saturating(&self, key: impl Key, by: i64) -> Result<i64> {
+        self.db.transact(|tx| tx.kv(&self.namespace).decrement_saturating(&key, by))
+    }
+
+    /// Sets how long a value lives from now on. Returns whether it was there.
+    ///
+    /// # Errors
+    /// As [`Kv::put`].
+    pub fn touch(&self, key: impl Key, ttl: Ttl) -> Result<bool> {
+        self.db.transact(|tx| tx.kv(&self.namespace).touch(&key, ttl))
+    }
+
+    /// Deletes every value of the namespace, and the namespace: one small commit, whatever there is in it. Returns whether it
+    /// was there.
+    ///
+    /// # Errors
+    /// As [`Kv::put`].
+    pub fn clear(&self) -> Result<bool> {
+        self.db.transact(|tx| tx.kv(&self.namespace).clear())
+    }
+}
+
+/// The namespaces that are there, by name.
+pub(crate) fn namespaces(source: &dyn Source) -> Result<Vec<String>> {
+    let names = source.tree_names()?;
+    Ok(names.iter().filter_map(|name| row::namespace_of_rows(name)).map(str::to_owned).collect())
+}
+
+impl Db {
+    /// A namespace of key-values.
+    #[must_use]
+    pub fn kv(&self, namespace: impl Into<String>) -> Kv {
+        Kv::new(self.clone(), namespace.into())
+    }
+
+    /// Deletes every value that has expired, and gives its space back; in transactions of some hundred, none of which waits for the
+    /// disk. Returns how many there were.
+    ///
+    /// Writes of a namespace sweep it by themselves: this is for namespaces that are not written to any more.
+    ///
+    /// # Errors
+    /// Those of a commit; what reading the disk said.
+    pub fn sweep_expired(&self) -> Result<u64> {
+        let mut freed = 0;
+        let end = self.snapshot()?.time();
+        loop {
+            let swept = step(self)?;
+            freed += swept.freed;
+            // What expires meanwhile is for the next sweep: this one ends.
+            if swept.next_due.is_none_or(|next| next > end) {
+                return Ok(freed);
+            }
+        }
+    }
+
+    /// How far behind the sweeper is, over all namespaces: O(log n) for each.
+    ///
+    /// # Errors
+    /// What reading the disk said.
+    pub fn kv_stats(&self) -> Result<KvStats> {
+        let snapshot = self.snapshot()?;
+        sweep::stats(&snapshot, &snapshot.kv_namespaces()?)
+    }
+}

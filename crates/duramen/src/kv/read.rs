@@ -1,0 +1,215 @@
+//! The reads of a namespace, as a snapshot or a transaction sees it.
+//!
+//! Owns the rule that an expired value is absent. Answers never change within one snapshot or transaction: its clock is
+//! read once.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use super::row::{self, Row};
+use super::ttl::Expiry;
+use crate::clock::Millis;
+use crate::engine::{Cursor, Direction, TreeId};
+use crate::error::{Code, Error, Result};
+use crate::msgpack::{Reader, Token};
+use crate::reads::Reads;
+use crate::span::Span;
+use crate::tuple::{self, Key, OwnedKey, decode};
+
+/// The key-values of a namespace in a [`Snapshot`](crate::Snapshot) or a [`Transaction`](crate::Transaction), from
+/// [`Reads::kv`]. In a transaction they can be written, too.
+///
+/// What has expired is absent for every call. "Now" is one moment for all calls within a snapshot or a transaction: that of
+/// the first one that asks.
+///
+/// # Errors
+/// Each call fails with `InvalidArgument` for a namespace without a name or with one beyond 1,006 bytes, `KeyTooLong` for a
+/// key beyond 1,015 bytes as encoded, and with what reading the disk said.
+#[derive(Debug)]
+pub struct KvOf<'a, S> {
+    pub(crate) within: &'a S,
+    pub(crate) namespace: &'a str,
+}
+
+impl<S: Reads> KvOf<'_, S> {
+    /// The value under a key.
+    ///
+    /// # Errors
+    /// As [`KvOf`]; `Unreadable` if it is of another type, naming namespace and key.
+    pub fn get<T: DeserializeOwned>(&self, key: impl Key) -> Result<Option<T>> {
+        let key = row::key_bytes(&key)?;
+        let found = self.live(&key)?;
+        found.map(|found| from_value(self.namespace, &key, found.value())).transpose()
+    }
+
+    /// The bytes under a key, as [`put_bytes`](crate::Kv::put_bytes) stored them.
+    ///
+    /// # Errors
+    /// As [`KvOf::get`].
+    pub fn get_bytes(&self, key: impl Key) -> Result<Option<Vec<u8>>> {
+        let key = row::key_bytes(&key)?;
+        let found = self.live(&key)?;
+        found.map(|found| bytes_of(self.namespace, &key, found.value())).transpose()
+    }
+
+    /// Whether there is a value under a key.
+    ///
+    /// # Errors
+    /// As [`KvOf`].
+    pub fn exists(&self, key: impl Key) -> Result<bool> {
+        Ok(self.live(&row::key_bytes(&key)?)?.is_some())
+    }
+
+    /// When the value under a key expires; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`KvOf`].
+    pub fn expiry(&self, key: impl Key) -> Result<Option<Expiry>> {
+        let found = self.live(&row::key_bytes(&key)?)?;
+        Ok(found.map(|found| found.expires.map_or(Expiry::Never, |at| Expiry::At(at.to_time()))))
+    }
+
+    /// How long the value under a key has yet to live; `None` if there is none, or it never expires.
+    ///
+    /// # Errors
+    /// As [`KvOf`].
+    pub fn ttl(&self, key: impl Key) -> Result<Option<Duration>> {
+        let at = self.live(&row::key_bytes(&key)?)?.and_then(|found| found.expires);
+        Ok(at.map(|at| Duration::from_millis(at.0 - self.within.now().0)))
+    }
+
+    /// Keys and values of a range, in order of the keys.
+    ///
+    /// ```
+    /// # use duramen::prelude::*;
+    /// # fn main() -> Result<()> {
+    /// # let db = Db::in_memory()?;
+    /// db.kv("hits").put(("/", 2026), &7)?;
+    /// let snapshot = db.snapshot()?;
+    /// for entry in snapshot.kv("hits").scan::<(String, u16), u64>(Span::prefix("/")?)? {
+    ///     let ((path, year), count) = entry?;
+    ///     assert_eq!((path.as_str(), year, count), ("/", 2026, 7));
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`KvOf`]. An entry of another type is the error of that entry.
+    pub fn scan<K: OwnedKey, T: DeserializeOwned>(&self, span: Span) -> Result<KvIter<K, T>> {
+        let source = self.within.source();
+        let rows = self.tree(&row::rows_tree(self.namespace))?;
+        let cursor = rows.map(|rows| source.cursor(rows, span.into_bytes(), Direction::Forward));
+        Ok(KvIter {
+            cursor: cursor.transpose()?,
+            now: self.within.now(),
+            namespace: self.namespace.to_owned(),
+            kind: PhantomData,
+        })
+    }
+
+    /// How many values a range holds, exactly: in O(log n) over the whole namespace; over a part of it O(log n) and a look at
+    /// each row of the namespace that has expired and is not swept yet.
+    ///
+    /// # Errors
+    /// As [`KvOf`].
+    pub fn count(&self, span: Span) -> Result<u64> {
+        let source = self.within.source();
+        let Some(rows) = self.tree(&row::rows_tree(self.namespace))? else { return Ok(0) };
+        let is_all = span == Span::all();
+        let range = span.into_bytes();
+        let stored = source.count(rows, &range)?;
+        let Some(expiries) = self.tree(&row::expiries_tree(self.namespace))? else { return Ok(stored) };
+        let gone = row::expired(self.within.now());
+        if is_all {
+            return Ok(stored - source.count(expiries, &gone)?);
+        }
+        let mut expired = 0;
+        let mut cursor = source.cursor(expiries, gone, Direction::Forward)?;
+        while let Some(found) = cursor.next_key()? {
+            let (_, key) = row::split_index_key(found)?;
+            let is_inside = *key >= *range.from && range.to.as_ref().is_none_or(|to| *key < **to);
+            expired += u64::from(is_inside);
+        }
+        Ok(stored - expired)
+    }
+
+    /// What is stored under a key and has not expired.
+    pub(super) fn live(&self, key: &[u8]) -> Result<Option<Row>> {
+        let now = self.within.now();
+        Ok(self.stored(key)?.filter(|found| found.lives_at(now)))
+    }
+
+    /// What is stored under a key, expired or not.
+    pub(super) fn stored(&self, key: &[u8]) -> Result<Option<Row>> {
+        let Some(rows) = self.tree(&row::rows_tree(self.namespace))? else { return Ok(None) };
+        self.within.source().get(rows, key)?.map(Row::decode).transpose()
+    }
+
+    fn tree(&self, name: &str) -> Result<Option<TreeId>> {
+        row::check_namespace(self.namespace)?;
+        self.within.source().tree(name)
+    }
+}
+
+/// A value from its MessagePack.
+pub(super) fn from_value<T: DeserializeOwned>(namespace: &str, key: &[u8], value: &[u8]) -> Result<T> {
+    rmp_serde::from_slice(value)
+        .map_err(|error| unreadable(namespace, key, std::any::type_name::<T>(), &error.to_string()))
+}
+
+fn bytes_of(namespace: &str, key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
+    match Reader::new(value).next() {
+        Ok(Token::Bytes(bytes)) => Ok(bytes.to_vec()),
+        Ok(_) => Err(unreadable(namespace, key, "bytes", "it is of another type")),
+        Err(error) => Err(unreadable(namespace, key, "bytes", error.message())),
+    }
+}
+
+#[cold]
+fn unreadable(namespace: &str, key: &[u8], wanted: &str, why: &str) -> Error {
+    let wanted = wanted.rsplit("::").next().unwrap_or(wanted);
+    let key = tuple::show(key);
+    Error::new(Code::Unreadable, format!("the value {key} of {namespace} does not read as {wanted}: {why}"))
+        .with_hint(
+            "ask for the type that was stored, or delete the value; a new field needs #[serde(default)]",
+        )
+}
+
+/// Key-values of a range of one state, in order of their keys.
+pub struct KvIter<K, T> {
+    cursor: Option<Cursor>,
+    now: Millis,
+    namespace: String,
+    kind: PhantomData<fn() -> (K, T)>,
+}
+
+impl<K: OwnedKey, T: DeserializeOwned> KvIter<K, T> {
+    fn step(&mut self) -> Result<Option<(K, T)>> {
+        let Some(cursor) = &mut self.cursor else { return Ok(None) };
+        while let Some((key, stored)) = cursor.next()? {
+            let expires = row::expiry(stored)?;
+            if row::lives(expires, self.now) {
+                let value = from_value(&self.namespace, key, row::value(stored, expires))?;
+                return Ok(Some((K::from_elements(decode(key)?)?, value)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl<K: OwnedKey, T: DeserializeOwned> Iterator for KvIter<K, T> {
+    type Item = Result<(K, T)>;
+
+    fn next(&mut self) -> Option<Result<(K, T)>> {
+        self.step().transpose()
+    }
+}
+
+impl<K, T> fmt::Debug for KvIter<K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KvIter").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,157 @@
+//! Key-values as they are stored: the names of the trees, a value with its expiry, a row of the expiry index.
+//!
+//! Owns the format; docs/format.md, section "Key-values". Touches no tree.
+
+use crate::clock::Millis;
+use crate::engine::KeyRange;
+use crate::error::{Code, Error, Result};
+use crate::tuple::{Element, Encoder, Key, decode, encode, split};
+use duramen_engine::limits::KEY_BYTES_MAX;
+
+/// The trees of values: this and the namespace.
+const ROWS: &str = "duramen/kv/";
+
+/// The trees of what expires when: this and the namespace.
+const EXPIRIES: &str = "duramen/kv-expiry/";
+
+/// What an expiry takes in a key at most, as a tuple's integer.
+const EXPIRY_BYTES_MAX: usize = 9;
+
+/// A key takes this much at most, so that its row in the expiry index fits.
+const KEY_MAX: usize = KEY_BYTES_MAX - EXPIRY_BYTES_MAX;
+
+/// First byte of a stored value.
+const FOREVER: u8 = 0;
+const EXPIRES: u8 = 1;
+
+/// The tree of a namespace's values.
+pub(crate) fn rows_tree(namespace: &str) -> String {
+    format!("{ROWS}{namespace}")
+}
+
+/// The tree of a namespace's expiry index, there from the first value on that expires.
+pub(crate) fn expiries_tree(namespace: &str) -> String {
+    format!("{EXPIRIES}{namespace}")
+}
+
+/// The namespace whose values lie in a tree.
+pub(crate) fn namespace_of_rows(tree: &str) -> Option<&str> {
+    tree.strip_prefix(ROWS)
+}
+
+/// The namespace whose expiry index lies in a tree.
+pub(crate) fn namespace_of_expiries(tree: &str) -> Option<&str> {
+    tree.strip_prefix(EXPIRIES)
+}
+
+/// Refuses a name that cannot be a namespace's.
+pub(super) fn check_namespace(namespace: &str) -> Result<()> {
+    let longest = KEY_BYTES_MAX - EXPIRIES.len();
+    if namespace.is_empty() || namespace.len() > longest {
+        return Err(Error::invalid(format!(
+            "a namespace of key-values needs a name of 1 to {longest} bytes, and this one has {}",
+            namespace.len()
+        )));
+    }
+    Ok(())
+}
+
+/// The bytes of a key.
+pub(super) fn key_bytes(key: &impl Key) -> Result<Vec<u8>> {
+    let key = encode(key)?;
+    if key.len() > KEY_MAX {
+        let message =
+            format!("the key takes {} bytes, and a key of a key-value may take {KEY_MAX}", key.len());
+        return Err(Error::new(Code::KeyTooLong, message)
+            .with_hint("use a shorter key, and keep the rest in the value"));
+    }
+    Ok(key)
+}
+
+/// A stored value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) expires: Option<Millis>,
+    stored: Vec<u8>,
+}
+
+impl Row {
+    /// Reads what lies under a key.
+    pub(crate) fn decode(stored: Vec<u8>) -> Result<Row> {
+        let expires = expiry(&stored)?;
+        Ok(Row { expires, stored })
+    }
+
+    /// The value, as MessagePack.
+    pub(crate) fn value(&self) -> &[u8] {
+        value(&self.stored, self.expires)
+    }
+
+    /// Whether it is there at a time.
+    pub(crate) fn lives_at(&self, now: Millis) -> bool {
+        lives(self.expires, now)
+    }
+}
+
+/// Whether what expires then is there at a time.
+pub(super) fn lives(expires: Option<Millis>, now: Millis) -> bool {
+    expires.is_none_or(|at| now < at)
+}
+
+/// When a stored value expires.
+pub(super) fn expiry(stored: &[u8]) -> Result<Option<Millis>> {
+    match stored.split_first() {
+        Some((&FOREVER, _)) => Ok(None),
+        Some((&EXPIRES, rest)) if rest.len() >= 8 => {
+            let at = rest[..8].try_into().expect("eight bytes");
+            Ok(Some(Millis(u64::from_le_bytes(at))))
+        }
+        _ => Err(Error::new(Code::DamagedData, "a key-value does not begin with its expiry")),
+    }
+}
+
+/// The MessagePack of a stored value that expires then.
+pub(super) fn value(stored: &[u8], expires: Option<Millis>) -> &[u8] {
+    &stored[if expires.is_some() { 9 } else { 1 }..]
+}
+
+/// A value as it is stored.
+pub(super) fn encode_row(expires: Option<Millis>, value: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(9 + value.len());
+    match expires {
+        None => out.push(FOREVER),
+        Some(at) => {
+            out.push(EXPIRES);
+            out.extend_from_slice(&at.0.to_le_bytes());
+        }
+    }
+    out.extend_from_slice(value);
+    out
+}
+
+/// The key of a value in the expiry index: when it expires, then its own key.
+pub(crate) fn index_key(expires: Millis, key: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(EXPIRY_BYTES_MAX + key.len());
+    Encoder::new(&mut out).uint(expires.0);
+    out.extend_from_slice(key);
+    out
+}
+
+/// When the value of a row of the expiry index expires, and its key.
+pub(super) fn split_index_key(row: &[u8]) -> Result<(Millis, &[u8])> {
+    let damaged = || Error::new(Code::DamagedData, "a row of an expiry index does not begin with a time");
+    let (time, key) = row.split_at(split(row, 1).map_err(|_| damaged())?);
+    match decode(time).as_deref() {
+        Ok([Element::Int(ms)]) => Ok((Millis(u64::try_from(*ms).map_err(|_| damaged())?), key)),
+        _ => Err(damaged()),
+    }
+}
+
+/// The rows of the expiry index whose values are not there any more.
+pub(super) fn expired(now: Millis) -> KeyRange {
+    let mut to = Vec::with_capacity(EXPIRY_BYTES_MAX);
+    Encoder::new(&mut to).uint(now.0);
+    // Every key behind the time, and no later time.
+    to.push(0xff);
+    KeyRange { from: Vec::new(), to: Some(to) }
+}

@@ -1,0 +1,345 @@
+//! The writes of a namespace, in a transaction.
+//!
+//! Owns the rule that a value and its row in the expiry index change together: every state that commits has for each value
+//! that expires its row in the index, and no other.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::read::{KvOf, from_value};
+use super::row::{self, Row};
+use super::ttl::Ttl;
+use crate::clock::Millis;
+use crate::engine::Source;
+use crate::error::{Code, Error, Result};
+use crate::msgpack::{check, write};
+use crate::reads::sealed::Readable;
+use crate::transaction::Transaction;
+use crate::tuple::{Key, show};
+
+/// What [`compare_and_set`](crate::Kv::compare_and_set) came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "the value may not have been what was expected"]
+pub enum CompareAndSet<T> {
+    /// The value was what was expected, and is now the new one.
+    Set,
+    /// The value is this one, and stays so; `None` if there is none.
+    Differs(Option<T>),
+}
+
+impl<T> CompareAndSet<T> {
+    /// Whether the new value was set.
+    pub fn is_set(&self) -> bool {
+        matches!(self, CompareAndSet::Set)
+    }
+}
+
+impl KvOf<'_, Transaction<'_>> {
+    /// Stores a value that lives until it is deleted, in the place of any that is there.
+    ///
+    /// # Errors
+    /// As [`KvOf`]; `InvalidArgument` for a value that does not serialize, has maps whose keys cannot be shown as names, or
+    /// nests more than 64 deep; `TooLarge`.
+    pub fn put<T: Serialize + ?Sized>(&self, key: impl Key, value: &T) -> Result<()> {
+        self.put_with(key, value, Ttl::forever())
+    }
+
+    /// Stores a value for a while, in the place of any that is there.
+    ///
+    /// # Errors
+    /// As [`KvOf::put`].
+    pub fn put_with<T: Serialize + ?Sized>(&self, key: impl Key, value: &T, ttl: Ttl) -> Result<()> {
+        let key = row::key_bytes(&key)?;
+        self.set(&key, &self.stored(&key)?, &self.to_value(&key, value)?, ttl)
+    }
+
+    /// Stores bytes for a while: more compactly, and faster, than a list of numbers.
+    ///
+    /// # Errors
+    /// As [`KvOf::put`].
+    pub fn put_bytes(&self, key: impl Key, bytes: &[u8], ttl: Ttl) -> Result<()> {
+        let key = row::key_bytes(&key)?;
+        let mut value = Vec::with_capacity(5 + bytes.len());
+        write::bytes(&mut value, bytes)?;
+        self.set(&key, &self.stored(&key)?, &value, ttl)
+    }
+
+    /// Stores a value for a while unless there is one. Returns whether it was stored.
+    ///
+    /// # Errors
+    /// As [`KvOf::put`].
+    pub fn put_if_absent<T: Serialize + ?Sized>(&self, key: impl Key, value: &T, ttl: Ttl) -> Result<bool> {
+        self.put_if(key, value, ttl, false)
+    }
+
+    /// Stores a value for a while in the place of one that is there. Returns whether it was stored.
+    ///
+    /// # Errors
+    /// As [`KvOf::put`].
+    pub fn put_if_present<T: Serialize + ?Sized>(&self, key: impl Key, value: &T, ttl: Ttl) -> Result<bool> {
+        self.put_if(key, value, ttl, true)
+    }
+
+    /// Stores a value for a while, and returns the one that was there.
+    ///
+    /// # Errors
+    /// As [`KvOf::put`]; `Unreadable` if that one is of another type.
+    pub fn replace<T: Serialize + DeserializeOwned>(
+        &self,
+        key: impl Key,
+        value: &T,
+        ttl: Ttl,
+    ) -> Result<Option<T>> {
+        let key = row::key_bytes(&key)?;
+        let stored = self.stored(&key)?;
+        let before = self.read(&key, &stored)?;
+        self.set(&key, &stored, &self.to_value(&key, value)?, ttl)?;
+        Ok(before)
+    }
+
+    /// Deletes a value, and returns it.
+    ///
+    /// # Errors
+    /// As [`KvOf::replace`].
+    pub fn take<T: DeserializeOwned>(&self, key: impl Key) -> Result<Option<T>> {
+        let key = row::key_bytes(&key)?;
+        let stored = self.stored(&key)?;
+        let before = self.read(&key, &stored)?;
+        self.remove(&key, &stored)?;
+        Ok(before)
+    }
+
+    /// Deletes a value. Returns whether it was there.
+    ///
+    /// # Errors
+    /// As [`KvOf`].
+    pub fn delete(&self, key: impl Key) -> Result<bool> {
+        let key = row::key_bytes(&key)?;
+        let stored = self.stored(&key)?;
+        self.remove(&key, &stored)?;
+        Ok(self.lives(&stored))
+    }
+
+    /// Puts `new` in the place of `expected`: of a value, or with `None` of no value; `None` as `new` deletes. The new value
+    /// expires when the old one would have.
+    ///
+    /// # Errors
+    /// As [`KvOf::replace`].
+    pub fn compare_and_set<T: Serialize + DeserializeOwned + PartialEq>(
+        &self,
+        key: impl Key,
+        expected: Option<&T>,
+        new: Option<&T>,
+    ) -> Result<CompareAndSet<T>> {
+        self.compare_and_set_with(key, expected, new, Ttl::keep())
+    }
+
+    /// As [`KvOf::compare_and_set`], with how long the new value lives.
+    ///
+    /// # Errors
+    /// As [`KvOf::replace`].
+    pub fn compare_and_set_with<T: Serialize + DeserializeOwned + PartialEq>(
+        &self,
+        key: impl Key,
+        expected: Option<&T>,
+        new: Option<&T>,
+        ttl: Ttl,
+    ) -> Result<CompareAndSet<T>> {
+        let key = row::key_bytes(&key)?;
+        let stored = self.stored(&key)?;
+        let now = self.read::<T>(&key, &stored)?;
+        if now.as_ref() != expected {
+            return Ok(CompareAndSet::Differs(now));
+        }
+        match new {
+            Some(new) => self.set(&key, &stored, &self.to_value(&key, new)?, ttl)?,
+            None => self.remove(&key, &stored)?,
+        }
+        Ok(CompareAndSet::Set)
+    }
+
+    /// Adds to an integer, which is 0 if it is absent, and returns it. It expires when it would have.
+    ///
+    /// # Errors
+    /// As [`KvOf`]; `Unreadable` if the value is no integer of 64 bits; `InvalidArgument` if the sum is none.
+    pub fn increment(&self, key: impl Key, by: i64) -> Result<i64> {
+        self.calculate(&key, |now| now.checked_add(by))
+    }
+
+    /// Subtracts from an integer, as [`KvOf::increment`] adds to it.
+    ///
+    /// # Errors
+    /// As [`KvOf::increment`].
+    pub fn decrement(&self, key: impl Key, by: i64) -> Result<i64> {
+        self.calculate(&key, |now| now.checked_sub(by))
+    }
+
+    /// As [`KvOf::increment`], and stops at the largest or smallest integer.
+    ///
+    /// # Errors
+    /// As [`KvOf::increment`].
+    pub fn increment_saturating(&self, key: impl Key, by: i64) -> Result<i64> {
+        self.calculate(&key, |now| Some(now.saturating_add(by)))
+    }
+
+    /// As [`KvOf::decrement`], and stops at the largest or smallest integer.
+    ///
+    /// # Errors
+    /// As [`KvOf::increment`].
+    pub fn decrement_saturating(&self, key: impl Key, by: i64) -> Result<i64> {
+        self.calculate(&key, |now| Some(now.saturating_sub(by)))
+    }
+
+    /// Sets how long a value lives from now on. Returns whether it was there.
+    ///
+    /// # Errors
+    /// As [`KvOf`].
+    pub fn touch(&self, key: impl Key, ttl: Ttl) -> Result<bool> {
+        let key = row::key_bytes(&key)?;
+        let stored = self.stored(&key)?;
+        match &stored {
+            Some(found) if self.lives(&stored) => self.set(&key, &stored, found.value(), ttl)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Deletes every value of the namespace, and the namespace: one small commit, whatever there is in it. Returns whether it
+    /// was there.
+    ///
+    /// # Errors
+    /// As [`KvOf`].
+    pub fn clear(&self) -> Result<bool> {
+        row::check_namespace(self.namespace)?;
+        let tx = self.within.shared();
+        let rows = row::rows_tree(self.namespace);
+        if tx.tree(&rows)?.is_none() {
+            return Ok(false);
+        }
+        let expiries = row::expiries_tree(self.namespace);
+        let has_expiries = tx.tree(&expiries)?.is_some();
+        let index = || if has_expiries { tx.drop_tree(&expiries) } else { Ok(()) };
+        self.within.all_or_nothing(tx.drop_tree(&rows).and_then(|()| index()))?;
+        Ok(true)
+    }
+
+    fn put_if<T: Serialize + ?Sized>(
+        &self,
+        key: impl Key,
+        value: &T,
+        ttl: Ttl,
+        present: bool,
+    ) -> Result<bool> {
+        let key = row::key_bytes(&key)?;
+        let stored = self.stored(&key)?;
+        if self.lives(&stored) != present {
+            return Ok(false);
+        }
+        self.set(&key, &stored, &self.to_value(&key, value)?, ttl)?;
+        Ok(true)
+    }
+
+    fn calculate(&self, key: &impl Key, new: impl FnOnce(i64) -> Option<i64>) -> Result<i64> {
+        let key = row::key_bytes(key)?;
+        let stored = self.stored(&key)?;
+        let now: i64 = self.read(&key, &stored)?.unwrap_or(0);
+        let new = new(now).ok_or_else(|| overflow(self.namespace, &key, now))?;
+        let mut value = Vec::with_capacity(9);
+        write::int(&mut value, i128::from(new))?;
+        self.set(&key, &stored, &value, Ttl::keep())?;
+        Ok(new)
+    }
+
+    fn lives(&self, stored: &Option<Row>) -> bool {
+        stored.as_ref().is_some_and(|found| found.lives_at(self.within.now()))
+    }
+
+    fn read<T: DeserializeOwned>(&self, key: &[u8], stored: &Option<Row>) -> Result<Option<T>> {
+        let live = stored.as_ref().filter(|_| self.lives(stored));
+        live.map(|found| from_value(self.namespace, key, found.value())).transpose()
+    }
+
+    fn to_value<T: Serialize + ?Sized>(&self, key: &[u8], value: &T) -> Result<Vec<u8>> {
+        let refused = |why: &str| {
+            Error::invalid(format!("the value {} of {} cannot be stored: {why}", show(key), self.namespace))
+        };
+        let mut out = Vec::with_capacity(32);
+        rmp_serde::encode::write_named(&mut out, value).map_err(|error| refused(&error.to_string()))?;
+        check(&out).map_err(|error| refused(error.message()))?;
+        Ok(out)
+    }
+
+    /// Puts a value in the place of what is stored.
+    fn set(&self, key: &[u8], stored: &Option<Row>, value: &[u8], ttl: Ttl) -> Result<()> {
+        let now = self.within.now();
+        let before = stored.as_ref().filter(|_| self.lives(stored)).and_then(|found| found.expires);
+        let expires = ttl.expires(now, before);
+        if !row::lives(expires, now) {
+            return self.remove(key, stored);
+        }
+        let name = row::rows_tree(self.namespace);
+        let tx = self.within.shared();
+        let rows = match tx.tree(&name)? {
+            Some(tree) => tree,
+            None => tx.create_tree(&name, None)?,
+        };
+        self.within.wrote_kv(self.namespace);
+        let indexed = stored.as_ref().and_then(|found| found.expires);
+        let written = tx.put(rows, key, &row::encode_row(expires, value));
+        if indexed == expires {
+            return written;
+        }
+        self.within.all_or_nothing(written.and_then(|()| self.reindex(key, indexed, expires)))
+    }
+
+    /// Deletes what is stored, expired or not.
+    fn remove(&self, key: &[u8], stored: &Option<Row>) -> Result<()> {
+        let Some(found) = stored else { return Ok(()) };
+        self.within.wrote_kv(self.namespace);
+        self.erase(key, found)
+    }
+
+    fn erase(&self, key: &[u8], found: &Row) -> Result<()> {
+        let tx = self.within.shared();
+        let rows = tx.tree(&row::rows_tree(self.namespace))?.expect("a value was found in it");
+        let deleted = tx.delete(rows, key);
+        self.within.all_or_nothing(deleted.and_then(|()| self.reindex(key, found.expires, None)))
+    }
+
+    /// Moves a value's row in the expiry index.
+    fn reindex(&self, key: &[u8], from: Option<Millis>, to: Option<Millis>) -> Result<()> {
+        if from == to {
+            return Ok(());
+        }
+        let tx = self.within.shared();
+        let name = row::expiries_tree(self.namespace);
+        let expiries = match tx.tree(&name)? {
+            Some(tree) => tree,
+            None => tx.create_tree(&name, None)?,
+        };
+        if let Some(from) = from {
+            tx.delete(expiries, &row::index_key(from, key))?;
+        }
+        to.map_or(Ok(()), |to| tx.put(expiries, &row::index_key(to, key), &[]))
+    }
+
+    /// For the sweeper: deletes a value if it expires at that time still. Returns whether it did.
+    pub(super) fn expire(&self, key: &[u8], at: Millis) -> Result<bool> {
+        match self.stored(key)? {
+            Some(found) if found.expires == Some(at) => {
+                self.erase(key, &found)?;
+                Ok(true)
+            }
+            // Renewed meanwhile: it has another row in the index. A row left over by damage must not keep the sweeper for ever.
+            _ => self.reindex(key, Some(at), None).map(|()| false),
+        }
+    }
+}
+
+#[cold]
+fn overflow(namespace: &str, key: &[u8], now: i64) -> Error {
+    let what =
+        format!("the value {} of {namespace} is {now}, and the result does not fit in 64 bits", show(key));
+    Error::new(Code::InvalidArgument, what)
+        .with_hint("increment_saturating and decrement_saturating stop at the last integer")
+}
