@@ -1,4 +1,4 @@
-//! What time it is, for what expires: the disk's wall clock in milliseconds, never earlier than it has been.
+//! What time it is, for what expires: the disk's wall clock in milliseconds, never earlier than it has been; and ids made of it.
 //!
 //! Owns the promise that what has expired stays so while the database is open, whatever the system's clock does. Asks no
 //! clock but the disk's, so that a simulation owns it.
@@ -12,6 +12,9 @@ use duramen_disk::Disk;
 use crate::time::Time;
 
 const NS_A_MS: u64 = 1_000_000;
+
+/// An id is 48 bits of time and these.
+const RANDOM_BITS: u128 = (1 << 80) - 1;
 
 /// A point in time, in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +44,13 @@ pub(crate) struct Clock {
 impl Clock {
     pub(crate) fn new(disk: Arc<dyn Disk>) -> Clock {
         Clock { disk, latest_ms: AtomicU64::new(0) }
+    }
+
+    /// Sixteen bytes that were never given before: the time, so that what is made together lies together, and randomness.
+    pub(crate) fn new_id(&self) -> [u8; 16] {
+        let time_ms = u128::from(self.now().0) << 80;
+        let random = u128::from(self.disk.random()) << 64 ^ u128::from(self.disk.random());
+        (time_ms | random & RANDOM_BITS).to_be_bytes()
     }
 
     /// Now, or the latest time that was ever said if the clock has been set back since.

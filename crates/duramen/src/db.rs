@@ -14,6 +14,7 @@ use duramen_engine::{
 };
 
 use crate::background::Background;
+use crate::blobs;
 use crate::bytes::ByteTree;
 use crate::changes::{AnyChange, Change, Changes};
 use crate::collection::Collection;
@@ -188,11 +189,21 @@ impl Db {
             committed = transaction.into_committed();
             failed.map_or(out, Err)
         })?;
-        for (namespace, writes) in committed.done(&self.known) {
-            // The transaction is committed, whatever becomes of this: what was not swept waits for the next.
-            let _ = kv::after_writes(self, &namespace, writes);
-        }
+        let wrote_blobs = committed.wrote_blobs;
+        let kv_due = committed.done(&self.known);
+        self.sweep_after(&kv_due, wrote_blobs);
         Ok(done)
+    }
+
+    /// Gives back what writes have left. The transaction is committed, whatever becomes of this: what is not swept waits for the
+    /// next.
+    fn sweep_after(&self, kv_due: &[(String, u64)], wrote_blobs: bool) {
+        for (namespace, writes) in kv_due {
+            let _ = kv::after_writes(self, namespace, *writes);
+        }
+        if wrote_blobs {
+            let _ = blobs::after_writes(self);
+        }
     }
 
     /// The newest state, for as long as it is held. [`Db::close`] ends commits and not reads: a snapshot can be taken
@@ -360,7 +371,8 @@ impl Db {
     }
 
     /// Reads every document of every collection: it decodes, lies under its own key, its fields fit its columns, and views have its
-    /// rows; and every key-value: it decodes, and the expiry index has a row for each that expires and no other.
+    /// rows; and every key-value: it decodes, and the expiry index has a row for each that expires and no other. Blobs
+    /// have as many pieces as their lengths say.
     ///
     /// # Errors
     /// What kept it from reading at all. What cannot be read from the disk is in the report, as are documents that are

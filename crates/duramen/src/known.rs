@@ -1,15 +1,16 @@
 //! What the handles of an open database remember together: catalogue entries that were decoded, types that were
 //! held against them and the views they declare, counters of assigned ids, the clock, why views are not built, what is to be
-//! swept, and whom to wake when there is work.
+//! swept and what is not yet, and whom to wake when there is work.
 //!
 //! Owns no truth: every transaction reads the entry's bytes, so that what is remembered is used only while the
 //! catalogue still says the same.
 
 use std::any::TypeId;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use crate::blobs::BlobId;
 use crate::catalogue::Entry;
 use crate::clock::Clock;
 use crate::engine::{TreeMark, Worker};
@@ -29,6 +30,8 @@ pub(crate) struct Known {
     counters: Mutex<HashMap<&'static str, Arc<IdCounter>>>,
     /// Writes of key-values since their namespace was swept.
     kv_writes: Mutex<HashMap<String, u64>>,
+    /// Blobs on their way in.
+    uploads: Mutex<HashSet<BlobId>>,
     /// What the types that were used say of their collections.
     declared: Mutex<HashMap<TypeId, Declared>>,
     pub(crate) failures: Failures,
@@ -65,6 +68,7 @@ impl Known {
             types: Mutex::default(),
             counters: Mutex::default(),
             kv_writes: Mutex::default(),
+            uploads: Mutex::default(),
             declared: Mutex::default(),
             failures: Failures::default(),
             building: Mutex::default(),
@@ -81,6 +85,11 @@ impl Known {
     /// What time it is.
     pub(crate) fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// Looks at or changes the list of blobs on their way in.
+    pub(crate) fn uploads<T>(&self, with: impl FnOnce(&mut HashSet<BlobId>) -> T) -> T {
+        with(&mut lock(&self.uploads))
     }
 
     /// Counts committed writes of a namespace. When it is to be swept, at its first and after so many, returns how many there

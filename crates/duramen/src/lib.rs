@@ -69,6 +69,7 @@
 //! | keys and their order | [`tuple`](mod@tuple), [`Span`] |
 //! | bulk loads from CSV | [`cell`], [`RowBatch`] |
 //! | counters, sessions, locks: key-values that expire | [`Kv`], [`Ttl`], [`kv`] |
+//! | files and pictures, by the gigabyte | [`Blobs`], [`blobs`] |
 //! | plain bytes | [`ByteTree`] |
 //! | what changed since, once and in order | [`Changes`], [`Change`], [`AnyChange`] |
 //! | handling each change once, across crashes | [`Consumer`], [`Consuming`] |
@@ -78,6 +79,7 @@
 
 mod background;
 mod backup;
+pub mod blobs;
 mod bytes;
 mod catalogue;
 pub mod cell;
@@ -123,6 +125,7 @@ mod verify;
 pub mod view;
 
 pub use backup::CopyProgress;
+pub use blobs::Blobs;
 pub use bytes::ByteTree;
 pub use catalogue::Origin;
 pub use changes::{AnyChange, AnyChanged, Change, ChangeIter, ChangeStop, Changed, Changes, Delivered};

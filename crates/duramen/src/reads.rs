@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::blobs::{self, BlobsOf};
 use crate::catalogue::{self, Entry};
 use crate::clock::Millis;
 use crate::codec;
@@ -120,6 +121,20 @@ pub trait Reads: sealed::Readable {
     /// The namespaces of key-values, by name.
     fn kv_namespaces(&self) -> Result<Vec<String>> {
         kv::namespaces(self.source())
+    }
+
+    /// The blobs of a namespace.
+    #[must_use]
+    fn blobs<'a>(&'a self, namespace: &'a str) -> BlobsOf<'a, Self>
+    where
+        Self: Sized,
+    {
+        BlobsOf { within: self, namespace }
+    }
+
+    /// The namespaces of blobs, by name.
+    fn blob_namespaces(&self) -> Result<Vec<String>> {
+        blobs::namespaces(self.source())
     }
 
     /// What time it is for what expires: one time, read at the first question about it.

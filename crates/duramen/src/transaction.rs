@@ -39,6 +39,8 @@ pub struct Transaction<'e> {
     makes_work: Cell<bool>,
     /// Writes of key-values, by namespace.
     kv_writes: RefCell<HashMap<String, u64>>,
+    /// Whether blobs came or went.
+    blob_writes: Cell<bool>,
     now: OnceCell<Millis>,
     /// Why a write stopped halfway: the transaction must not commit, whatever its closure makes of the error.
     failed: RefCell<Option<Error>>,
@@ -53,6 +55,7 @@ pub(crate) struct Committed {
     after: Vec<Box<dyn FnOnce()>>,
     makes_work: bool,
     kv_writes: HashMap<String, u64>,
+    pub(crate) wrote_blobs: bool,
 }
 
 impl Committed {
@@ -84,6 +87,7 @@ impl<'e> Transaction<'e> {
             after: Vec::new(),
             makes_work: Cell::default(),
             kv_writes: RefCell::default(),
+            blob_writes: Cell::new(false),
             now: OnceCell::new(),
             failed: RefCell::default(),
         }
@@ -123,6 +127,11 @@ impl<'e> Transaction<'e> {
         }
     }
 
+    /// Notes that blobs come or go.
+    pub(crate) fn wrote_blobs(&self) {
+        self.blob_writes.set(true);
+    }
+
     /// What is left to do if this transaction commits.
     pub(crate) fn into_committed(self) -> Committed {
         Committed {
@@ -132,6 +141,7 @@ impl<'e> Transaction<'e> {
             after: self.after,
             makes_work: self.makes_work.get(),
             kv_writes: self.kv_writes.into_inner(),
+            wrote_blobs: self.blob_writes.get(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Whether documents are what their collections say: beyond the engine's check, which knows bytes only.
 
+mod blobs;
 mod key_values;
 mod views;
 
@@ -28,6 +29,8 @@ pub struct DocumentReport {
     pub namespaces: u64,
     /// Key-values read, expired ones that are not swept yet among them.
     pub key_values: u64,
+    /// Blobs looked at.
+    pub blobs: u64,
     /// What is wrong, in words; the first hundred.
     pub problems: Vec<String>,
     /// How many problems there are in all.
@@ -66,6 +69,7 @@ impl DocumentReport {
 
 /// Reads every document of every collection: it decodes, lies under its own key, each field has its column's type, and its
 /// rows, and no others, are in the views. Then every key-value: it reads as one, and the expiry index agrees.
+/// And of every blob that it has the pieces it should, and that there are no others.
 ///
 /// # Errors
 /// What kept it from reading at all. What cannot be read from the disk is in the report, as are documents that are wrong.
@@ -93,6 +97,7 @@ pub(crate) fn documents(snapshot: &Snapshot) -> Result<DocumentReport> {
         reader.collection()?;
     }
     key_values::key_values(snapshot, &mut report)?;
+    blobs::blobs(snapshot, &mut report)?;
     Ok(report)
 }
 

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
 
 mod backup;
+mod blobs;
 mod conflicts;
 mod damage;
 mod documents;

@@ -5,6 +5,7 @@
 mod assigned;
 mod background;
 mod backup;
+mod blobs;
 mod changes;
 mod coded;
 mod collections;

@@ -1,0 +1,94 @@
+//! Gives back the space of blobs that nobody can see: deleted, replaced, given up, or cut short by a crash.
+//!
+//! Owns no list of its own: what is loose in the database and belongs to no upload of this process is swept, a bounded number of
+//! pieces in each transaction.
+
+use duramen_engine::Durability;
+
+use super::record::{BlobId, LOOSE, PIECES};
+use crate::db::Db;
+use crate::engine::{Direction, KeyRange, Source};
+use crate::error::Result;
+use crate::reads::sealed::Readable;
+
+/// A step deletes at most so many pieces.
+const PIECES_MAX: usize = 512;
+
+/// A write of a blob pays for at most so many steps.
+const STEPS_A_WRITE: usize = 16;
+
+/// What a step of the sweeper has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Swept {
+    /// Pieces deleted.
+    pub(crate) freed: u64,
+    /// Whether there is more to do.
+    pub(crate) more: bool,
+}
+
+/// Deletes pieces of one blob that nobody can see, in one transaction that waits for no disk.
+pub(crate) fn step(db: &Db) -> Result<Swept> {
+    let Some((id, pieces, more_ids)) = find(db)? else { return Ok(Swept::default()) };
+    let is_rest = pieces.len() < PIECES_MAX;
+    let freed = db.at(Durability::Memory).transact(|tx| {
+        let shared = tx.shared();
+        let Some(loose) = shared.tree(LOOSE)? else { return Ok(0) };
+        // Attached since, or swept by somebody else.
+        if shared.get(loose, &id.0)?.is_none() {
+            return Ok(0);
+        }
+        if let Some(tree) = shared.tree(PIECES)? {
+            pieces.iter().try_for_each(|piece| shared.delete(tree, piece))?;
+        }
+        if is_rest {
+            shared.delete(loose, &id.0)?;
+        }
+        Ok(pieces.len() as u64)
+    })?;
+    Ok(Swept { freed, more: more_ids || !is_rest })
+}
+
+/// Sweeps after a blob was written or deleted.
+pub(crate) fn after_writes(db: &Db) -> Result<()> {
+    for _ in 0..STEPS_A_WRITE {
+        if !step(db)?.more {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The first id that nobody can see, its first pieces, and whether there are more such ids.
+fn find(db: &Db) -> Result<Option<(BlobId, Vec<Vec<u8>>, bool)>> {
+    let snapshot = db.snapshot()?;
+    let source = snapshot.source();
+    let Some(loose) = source.tree(LOOSE)? else { return Ok(None) };
+    let all = KeyRange { from: Vec::new(), to: None };
+    let mut ids = source.cursor(loose, all, Direction::Forward)?;
+    let mut dead = Vec::new();
+    while dead.len() < 2
+        && let Some(row) = ids.next_key()?
+    {
+        let id = BlobId::decode(row)?;
+        if !db.known().uploads(|uploads| uploads.contains(&id)) {
+            dead.push(id);
+        }
+    }
+    let Some(id) = dead.first().copied() else { return Ok(None) };
+    let mut pieces = Vec::new();
+    if let Some(tree) = source.tree(PIECES)? {
+        let mut cursor = source.cursor(tree, pieces_of(id), Direction::Forward)?;
+        while pieces.len() < PIECES_MAX
+            && let Some(key) = cursor.next_key()?
+        {
+            pieces.push(key.to_vec());
+        }
+    }
+    Ok(Some((id, pieces, dead.len() > 1)))
+}
+
+/// The keys of all pieces of an id.
+pub(crate) fn pieces_of(id: BlobId) -> KeyRange {
+    let to = [&id.piece(u64::MAX)[..], &[0]].concat();
+    KeyRange { from: id.0.to_vec(), to: Some(to) }
+}

@@ -1,0 +1,244 @@
+//! Blobs on their way in: pieces are stored in transactions of their own, under an id that nobody can see before the last one.
+//!
+//! Owns the constant memory of an upload, and that what is not finished is swept: an id is loose from its first piece on, and kept
+//! from the sweeper only by a handle of this process. A crash, a failed write or a dropped writer leaves it to the sweeper.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+use duramen_engine::Durability;
+use sha2::{Digest, Sha256};
+
+use super::read::BlobInfo;
+use super::record::{BlobId, PIECES, Record};
+use crate::db::Db;
+use crate::engine::Source as _;
+use crate::error::{Code, Error, Result};
+use crate::known::Known;
+use crate::reads::Reads;
+use crate::transaction::Transaction;
+
+/// So many pieces are stored in one transaction: what a writer holds in memory.
+const PIECES_A_COMMIT: usize = 8;
+
+/// A source is read so many bytes at a time.
+const READ_BYTES: usize = 128 * 1024;
+
+/// Keeps an id from the sweeper.
+struct Live {
+    known: Arc<Known>,
+    id: BlobId,
+}
+
+impl Live {
+    fn new(db: &Db) -> Live {
+        let (known, id) = (Arc::clone(db.known()), BlobId(db.known().clock().new_id()));
+        known.uploads(|uploads| uploads.insert(id));
+        Live { known, id }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.known.uploads(|uploads| uploads.remove(&self.id));
+    }
+}
+
+/// A blob on its way into a namespace, written as a file is. It is there when [`finish`](BlobWriter::finish) returns;
+/// dropped before, it never was.
+///
+/// Holds eight pieces in memory, 8 MiB unless the namespace says otherwise, and no snapshot: an upload may take days.
+pub struct BlobWriter {
+    db: Db,
+    namespace: String,
+    key: Vec<u8>,
+    live: Live,
+    content_type: String,
+    piece_bytes: usize,
+    buffer: Vec<u8>,
+    /// Pieces stored so far.
+    stored: u64,
+    len: u64,
+    hash: Sha256,
+    failed: bool,
+}
+
+impl BlobWriter {
+    pub(super) fn new(db: Db, namespace: String, key: Vec<u8>, piece_bytes: usize) -> BlobWriter {
+        let live = Live::new(&db);
+        let (content_type, buffer, hash) = (String::new(), Vec::new(), Sha256::new());
+        let (stored, len, failed) = (0, 0, false);
+        BlobWriter { db, namespace, key, live, content_type, piece_bytes, buffer, stored, len, hash, failed }
+    }
+
+    /// Says what it is, such as `image/png`.
+    #[must_use]
+    pub fn content_type(mut self, content_type: impl Into<String>) -> Self {
+        self.content_type = content_type.into();
+        self
+    }
+
+    /// Stores what is left, and the blob under its key, in the place of any that is there: in one transaction.
+    ///
+    /// # Errors
+    /// Those of a commit; `InvalidArgument` after a write that failed.
+    pub fn finish(mut self) -> Result<BlobInfo> {
+        let record = self.record()?;
+        let (namespace, key, was_loose) = (&self.namespace, &self.key, self.stored > 0);
+        self.db.transact(|tx| {
+            put_pieces(tx, &record, self.stored, &self.buffer)?;
+            let blobs = tx.blobs(namespace);
+            if was_loose {
+                blobs.tighten(record.id)?;
+            }
+            blobs.publish(key, &record)
+        })?;
+        Ok(BlobInfo::of(&record))
+    }
+
+    /// Stores what is left, and no blob yet: a transaction gives it a key, by [`attach`](super::BlobsOf::attach).
+    ///
+    /// # Errors
+    /// As [`BlobWriter::finish`].
+    pub fn finish_unattached(mut self) -> Result<Upload> {
+        let record = self.record()?;
+        self.store(Some(&record))?;
+        Ok(Upload { live: self.live, record })
+    }
+
+    /// Writes all of a source.
+    pub(super) fn copy_from(&mut self, source: &mut dyn Read) -> Result<()> {
+        let mut bytes = vec![0; READ_BYTES];
+        loop {
+            match source.read(&mut bytes) {
+                Ok(0) => return Ok(()),
+                Ok(count) => self.append(&bytes[..count])?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    return Err(Error::new(Code::System, format!("cannot read the blob to store: {error}")));
+                }
+            }
+        }
+    }
+
+    fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
+        let full = self.piece_bytes * PIECES_A_COMMIT;
+        while !bytes.is_empty() {
+            if self.buffer.len() == full {
+                self.store(None)?;
+            }
+            let (now, later) = bytes.split_at(bytes.len().min(full - self.buffer.len()));
+            self.hash.update(now);
+            self.buffer.extend_from_slice(now);
+            self.len += now.len() as u64;
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self) -> Result<Record> {
+        if self.failed {
+            return Err(Error::invalid("a write of this blob failed before: it is not whole"));
+        }
+        Ok(Record {
+            id: self.live.id,
+            len: self.len,
+            piece_bytes: u32::try_from(self.piece_bytes).expect("at most PIECE_BYTES_MAX"),
+            sha256: self.hash.clone().finalize().into(),
+            content_type: std::mem::take(&mut self.content_type),
+        })
+    }
+
+    /// Stores the pieces in the buffer: full ones, or with a record the last ones. That waits for a disk only with a record:
+    /// a commit that does makes what is before it durable.
+    fn store(&mut self, last: Option<&Record>) -> Result<()> {
+        let level = if last.is_some() { self.db.durability() } else { Durability::Memory };
+        let id = self.live.id;
+        let record = last.cloned().unwrap_or(Record {
+            id,
+            len: 0,
+            piece_bytes: u32::try_from(self.piece_bytes).expect("at most PIECE_BYTES_MAX"),
+            sha256: [0; 32],
+            content_type: String::new(),
+        });
+        let stored = self.db.at(level).transact(|tx| {
+            tx.blobs(&self.namespace).loosen(id)?;
+            put_pieces(tx, &record, self.stored, &self.buffer)
+        });
+        self.failed = stored.is_err();
+        stored?;
+        self.stored += self.buffer.len().div_ceil(self.piece_bytes) as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+fn put_pieces(tx: &Transaction<'_>, record: &Record, from: u64, bytes: &[u8]) -> Result<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let shared = tx.shared();
+    let pieces = match shared.tree(PIECES)? {
+        Some(tree) => tree,
+        None => shared.create_tree(PIECES, None)?,
+    };
+    let written = (from..)
+        .zip(bytes.chunks(record.piece_bytes as usize))
+        .try_for_each(|(index, piece)| shared.put(pieces, &record.id.piece(index), piece));
+    tx.all_or_nothing(written)
+}
+
+impl Write for BlobWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.failed {
+            return Err(io::Error::other("a write of this blob failed before: it is not whole"));
+        }
+        self.append(bytes).map_err(|error| {
+            self.failed = true;
+            io::Error::other(error)
+        })?;
+        Ok(bytes.len())
+    }
+
+    /// Does nothing: what was written is durable with the blob.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl fmt::Debug for BlobWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlobWriter")
+            .field("namespace", &self.namespace)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A blob that is stored and has no key yet. Dropped before a transaction has attached it, its space comes back.
+pub struct Upload {
+    live: Live,
+    record: Record,
+}
+
+impl Upload {
+    /// What the blob is.
+    #[must_use]
+    pub fn info(&self) -> BlobInfo {
+        BlobInfo::of(&self.record)
+    }
+
+    pub(super) fn record(&self) -> &Record {
+        &self.record
+    }
+}
+
+impl fmt::Debug for Upload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upload")
+            .field("id", &self.live.id)
+            .field("len", &self.record.len)
+            .finish_non_exhaustive()
+    }
+}
