@@ -92,7 +92,7 @@ fn run(db: &Db, dir: &std::path::Path, blob_mib: u64) -> Result<()> {
 /// What the data file takes on the disk.
 fn data_mib(dir: &std::path::Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
-    std::fs::metadata(dir.join("data")).map_or(0, |data| data.blocks() * 512 >> 20)
+    std::fs::metadata(dir.join("data")).map_or(0, |data| data.blocks() >> 11)
 }
 
 fn anonymous_kib() -> u64 {

@@ -28,7 +28,7 @@ pub(crate) struct Swept {
 
 /// Deletes pieces of one blob that nobody can see, in one transaction that waits for no disk.
 pub(crate) fn step(db: &Db) -> Result<Swept> {
-    let Some((id, pieces, more_ids)) = find(db)? else { return Ok(Swept::default()) };
+    let Some(Dead { id, pieces, more_ids }) = find(db)? else { return Ok(Swept::default()) };
     let is_rest = pieces.len() < PIECES_MAX;
     let freed = db.at(Durability::Memory).transact(|tx| {
         let shared = tx.shared();
@@ -58,8 +58,17 @@ pub(crate) fn after_writes(db: &Db) -> Result<()> {
     Ok(())
 }
 
-/// The first id that nobody can see, its first pieces, and whether there are more such ids.
-fn find(db: &Db) -> Result<Option<(BlobId, Vec<Vec<u8>>, bool)>> {
+/// An id that nobody can see.
+struct Dead {
+    id: BlobId,
+    /// The keys of its first pieces.
+    pieces: Vec<Vec<u8>>,
+    /// Whether there are more such ids.
+    more_ids: bool,
+}
+
+/// The first id that nobody can see.
+fn find(db: &Db) -> Result<Option<Dead>> {
     let snapshot = db.snapshot()?;
     let source = snapshot.source();
     let Some(loose) = source.tree(LOOSE)? else { return Ok(None) };
@@ -84,7 +93,7 @@ fn find(db: &Db) -> Result<Option<(BlobId, Vec<Vec<u8>>, bool)>> {
             pieces.push(key.to_vec());
         }
     }
-    Ok(Some((id, pieces, dead.len() > 1)))
+    Ok(Some(Dead { id, pieces, more_ids: dead.len() > 1 }))
 }
 
 /// The keys of all pieces of an id.
