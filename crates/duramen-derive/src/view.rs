@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
-use syn::{Error, Ident, Result, Token, Visibility, parenthesized};
+use syn::{Error, Ident, LitInt, Result, Token, Type, Visibility, parenthesized};
 
 use crate::field::Field;
 use crate::names;
@@ -19,13 +19,27 @@ pub(crate) struct ViewAttribute {
     unique: bool,
 }
 
-/// `Sum`, or `Sum(cents)`.
+/// `Sum`, or `Sum(cents)`, or `TopK(5, cents)`, or `With(Mine, cents)`.
 struct Reduction {
     kind: Ident,
+    /// What comes before the field.
+    told: Told,
     of: Option<Ident>,
 }
 
-const REDUCTIONS: [&str; 5] = ["Count", "Sum", "Mean", "Min", "Max"];
+enum Told {
+    Nothing,
+    /// How many.
+    Count(LitInt),
+    /// Whose code.
+    Code(Box<Type>),
+}
+
+const REDUCTIONS: [&str; 10] =
+    ["Count", "Sum", "Mean", "Min", "Max", "TopK", "BottomK", "Distinct", "Quantiles", "With"];
+
+/// Most values that `TopK` and `BottomK` keep; the database says the same.
+const TOP_MAX: usize = 32;
 
 impl Parse for ViewAttribute {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
@@ -111,15 +125,103 @@ impl Parse for Reduction {
                 format!("unknown: a view reduces by {}", REDUCTIONS.join(", ")),
             ));
         }
-        let of = if input.peek(syn::token::Paren) {
-            let inside;
-            parenthesized!(inside in input);
-            Some(inside.parse()?)
-        } else {
-            None
-        };
-        Ok(Reduction { kind, of })
+        let mut reduction = Reduction { told: Told::Nothing, of: None, kind };
+        match reduction.kind.to_string().as_str() {
+            "TopK" | "BottomK" => reduction.top(input)?,
+            "With" => reduction.with(input)?,
+            _ if input.peek(syn::token::Paren) => {
+                let inside;
+                parenthesized!(inside in input);
+                reduction.of = Some(inside.parse()?);
+            }
+            _ => {}
+        }
+        Ok(reduction)
     }
+}
+
+impl Reduction {
+    /// `(5)`, or `(5, cents)`.
+    fn top(&mut self, input: ParseStream<'_>) -> Result<()> {
+        let kind = &self.kind;
+        let wrong = |span| {
+            Error::new(span, format!("{kind} needs to know how many: {kind}(5, field), from 1 to {TOP_MAX}"))
+        };
+        if !input.peek(syn::token::Paren) {
+            return Err(wrong(kind.span()));
+        }
+        let inside;
+        parenthesized!(inside in input);
+        let count: LitInt = inside.parse().map_err(|error| wrong(error.span()))?;
+        if !count.base10_parse().is_ok_and(|count: usize| (1..=TOP_MAX).contains(&count)) {
+            return Err(wrong(count.span()));
+        }
+        self.told = Told::Count(count);
+        self.of = behind_comma(&inside)?;
+        Ok(())
+    }
+
+    /// `(Mine)`, or `(Mine, cents)`.
+    fn with(&mut self, input: ParseStream<'_>) -> Result<()> {
+        if !input.peek(syn::token::Paren) {
+            let what = "With needs a type that implements Monoid: With(Mine, field)";
+            return Err(Error::new(self.kind.span(), what));
+        }
+        let inside;
+        parenthesized!(inside in input);
+        self.told = Told::Code(Box::new(inside.parse()?));
+        self.of = behind_comma(&inside)?;
+        Ok(())
+    }
+}
+
+impl Reduction {
+    /// How it is written with a field.
+    fn example(&self) -> String {
+        match &self.told {
+            Told::Nothing => format!("{}(field)", self.kind),
+            Told::Count(count) => format!("{}({count}, field)", self.kind),
+            Told::Code(code) => format!("{}({}, field)", self.kind, quote!(#code)),
+        }
+    }
+
+    /// Adds what it is over a value of this type.
+    fn over(&self, field: &TokenStream, index: usize, duramen: &TokenStream, all: &mut Reduced) {
+        let (kind, reduce) = (&self.kind, quote!(#duramen::view::reduce));
+        let (kept, is) = match &self.told {
+            Told::Count(count) => (quote!(#kind(#index, #count)), quote!(#reduce::#kind<#field, #count>)),
+            Told::Code(code) => {
+                all.asserts.push(quote!(is_taken_by::<#code, #field>()));
+                (quote!(code::<#code>(#index)), quote!(#reduce::With<#code>))
+            }
+            Told::Nothing if kind == "Min" || kind == "Max" => {
+                (quote!(#kind(#index)), quote!(#reduce::#kind<#field>))
+            }
+            Told::Nothing => {
+                match kind.to_string().as_str() {
+                    "Quantiles" => all.asserts.push(quote!(is_measured::<#field>())),
+                    "Sum" | "Mean" => all.asserts.push(quote!(is_summed::<#field>())),
+                    _ => {}
+                }
+                let stored = if kind == "Mean" { format_ident!("Sum") } else { kind.clone() };
+                (quote!(#stored(#index)), quote!(#reduce::#kind))
+            }
+        };
+        all.kept.push(quote!(#duramen::view::Reduce::#kept));
+        all.kinds.push(is);
+    }
+}
+
+/// The field that comes last, if one does.
+fn behind_comma(inside: ParseStream<'_>) -> Result<Option<Ident>> {
+    if inside.is_empty() {
+        return Ok(None);
+    }
+    let _: Token![,] = inside.parse()?;
+    if inside.is_empty() {
+        return Ok(None);
+    }
+    inside.parse().map(Some)
 }
 
 /// The types of the views, and what they say.
@@ -160,13 +262,15 @@ fn one(
     let keys = view.key.iter().map(|name| field(fields, name)).collect::<Result<Vec<_>>>()?;
     let key_names = keys.iter().map(|field| &field.written);
     let key_type = key_type(view, &keys, duramen);
-    let Reduced { values, kept, kinds, summed } = reduced(view, fields, duramen)?;
+    let Reduced { values, kept, kinds, asserts } = reduced(view, fields, duramen)?;
     let each = view.each.then(|| quote!(.each()));
     let unique = view.unique.then(|| quote!(.unique()));
     Ok(quote! {
         const _: fn() = || {
             fn is_summed<T: #duramen::view::reduce::Summed>() {}
-            #(is_summed::<#summed>();)*
+            fn is_measured<T: #duramen::view::reduce::Measured>() {}
+            fn is_taken_by<M: #duramen::view::Monoid, T: #duramen::view::reduce::TakenBy<M>>() {}
+            #(#asserts;)*
         };
 
         impl #duramen::View for #ident {
@@ -212,8 +316,8 @@ struct Reduced {
     values: Vec<String>,
     kept: Vec<TokenStream>,
     kinds: Vec<TokenStream>,
-    /// Types of the fields that are summed.
-    summed: Vec<TokenStream>,
+    /// What must hold of the types of the fields.
+    asserts: Vec<TokenStream>,
 }
 
 fn reduced(view: &ViewAttribute, fields: &[Field<'_>], duramen: &TokenStream) -> Result<Reduced> {
@@ -223,18 +327,17 @@ fn reduced(view: &ViewAttribute, fields: &[Field<'_>], duramen: &TokenStream) ->
             "a view has at most 8 reductions: make another view",
         ));
     }
-    let mut all = Reduced { values: Vec::new(), kept: Vec::new(), kinds: Vec::new(), summed: Vec::new() };
-    let reduce = quote!(#duramen::view::reduce);
+    let mut all = Reduced { values: Vec::new(), kept: Vec::new(), kinds: Vec::new(), asserts: Vec::new() };
     for reduction in &view.reduce {
         let kind = &reduction.kind;
         if kind == "Count" {
-            all.kinds.push(quote!(#reduce::Count));
+            all.kinds.push(quote!(#duramen::view::reduce::Count));
             continue;
         }
         let of = reduction.of.as_ref().or(view.value.as_ref()).ok_or_else(|| {
             Error::new(
                 kind.span(),
-                format!("{kind} needs a field: {kind}(field), or value = field for all of them"),
+                format!("{kind} needs a field: {}, or value = field for all of them", reduction.example()),
             )
         })?;
         let field = field(fields, of)?;
@@ -243,16 +346,10 @@ fn reduced(view: &ViewAttribute, fields: &[Field<'_>], duramen: &TokenStream) ->
             all.values.len() - 1
         });
         let not_null = field.not_null();
-        let stored = if kind == "Mean" { format_ident!("Sum") } else { kind.clone() };
-        all.kept.push(quote!(#duramen::view::Reduce::#stored(#index)));
-        let takes_type = kind == "Min" || kind == "Max";
-        if !takes_type {
-            all.summed.push(quote!(#not_null));
-        }
-        all.kinds.push(if takes_type { quote!(#reduce::#kind<#not_null>) } else { quote!(#reduce::#kind) });
+        reduction.over(&quote!(#not_null), index, duramen, &mut all);
     }
     if all.kinds.is_empty() {
-        all.kinds.push(quote!(#reduce::Count));
+        all.kinds.push(quote!(#duramen::view::reduce::Count));
     }
     Ok(all)
 }

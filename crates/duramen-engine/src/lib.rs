@@ -45,7 +45,7 @@ pub use options::{Background, Durability, Geometry, Options};
 pub use threads::{Rest, Worker};
 pub use transaction::{Receipt, Row, Rows, Snapshot, Transaction, TreeInfo, TreeMark};
 pub use tree::{
-    Builtin, Combined, Direction, KeyRange, Reduced, Reducer, ReducerFactory, ReducerSpec, Reducers,
+    Builtin, Combined, Direction, KeyRange, Reduced, Reducer, ReducerFactory, ReducerSpec, Reducers, Running,
 };
 pub use verify::CheckReport;
 pub use wal::LogStats;

@@ -13,14 +13,15 @@ pub const BIG_VALUE_EXTENT_BYTES: usize = 1024 * 1024;
 /// A leaf grows to this many bytes before it is split. A single larger entry has a leaf to itself.
 pub const LEAF_BYTES_MAX: usize = 16 * 1024;
 
-/// An inner node grows to this many bytes before it is split.
+/// An inner node grows to this many bytes before it is split. With long reductions a node of few children may be larger.
 pub const INNER_BYTES_MAX: usize = 16 * 1024;
 
-/// Largest reduction of a subtree, kept inside the child entry.
-pub const REDUCTION_BYTES_MAX: usize = 512;
+/// Largest reduction of a subtree, kept inside the child entry (decision 0016).
+pub const REDUCTION_BYTES_MAX: usize = 4096;
 
-/// Fewest children an inner node can hold whatever its keys.
-pub const INNER_CHILDREN_MIN: usize = 8;
+/// An inner node is not cut into pieces of fewer children than this, however large they are: the tree must narrow towards its
+/// root.
+pub const INNER_CHILDREN_MIN: usize = 4;
 
 /// The unit of space in the data file and of writes to the log.
 pub const BLOCK_BYTES: usize = 4096;
@@ -74,7 +75,7 @@ pub const FEED_FRAME_BYTES: usize = 256 * 1024;
 const _: () = assert!(SEGMENT_BYTES_MIN.is_multiple_of(BLOCK_BYTES as u64));
 const _: () = assert!(SEGMENT_BYTES_MAX.is_multiple_of(SEGMENT_BYTES_MIN));
 const _: () = assert!(
-    INNER_CHILDREN_MIN * (KEY_BYTES_MAX + REDUCTION_BYTES_MAX + 64) < INNER_BYTES_MAX,
-    "an inner node holds at least eight children with the largest key and reduction"
+    2 * INNER_CHILDREN_MIN * (KEY_BYTES_MAX + REDUCTION_BYTES_MAX + 64) < 65536,
+    "an inner node that cannot be cut is below 64 KiB"
 );
 const _: () = assert!(BIG_VALUE_BYTES + KEY_BYTES_MAX + 1024 < 65536, "a leaf's offsets are 16 bits");

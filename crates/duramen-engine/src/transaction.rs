@@ -209,8 +209,9 @@ impl Transaction {
     /// not counted against the transaction's memory.
     ///
     /// # Errors
-    /// `Invalid` if the key is longer than [`KEY_BYTES_MAX`], the tree's reducer refuses the value, or the transaction
-    /// grows beyond a quarter of the memory; `Full` if there is no room for a big value.
+    /// `Invalid` if the key is longer than [`KEY_BYTES_MAX`], the tree's reducer refuses the value (one that is not registered
+    /// refuses nothing, and its reductions are computed when it is), or the transaction grows beyond a quarter of the memory;
+    /// `Full` if there is no room for a big value.
     pub fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
         check_key(key)?;
         let one = self.one(tree, key, value)?;
@@ -431,14 +432,11 @@ impl Transaction {
         })
     }
 
-    /// Runs the reducer on the entry in this thread, so that what it refuses fails this call and nothing else.
+    /// Runs the reducer on the entry in this thread, so that what it refuses fails this call and nothing else. Without the
+    /// reducer nothing is refused, and the nodes above the entry are written with their reductions unknown.
     fn one(&self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
-        let state = self.known(tree)?;
-        match (&state.spec, &state.reducer) {
-            (Some(spec), None) => Err(reducer_missing(spec)),
-            (_, Some(reducer)) => entry_reduction(&**reducer, key, value).map(Some),
-            (None, None) => Ok(None),
-        }
+        let reducer = self.known(tree)?.reducer.as_deref();
+        reducer.map(|reducer| entry_reduction(reducer, key, value)).transpose()
     }
 
     fn known(&self, tree: TreeId) -> Result<&TreeState> {

@@ -19,6 +19,7 @@ mod reduce;
 mod reducer;
 mod separators;
 mod slot;
+mod stale;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -34,7 +35,8 @@ pub use range::KeyRange;
 pub use read::{count, find, nth};
 pub use reduce::{Reduced, fresh_reduction, reduce};
 pub use reducer::one as entry_reduction;
-pub use reducer::{Builtin, Combined, Reducer, ReducerFactory, ReducerSpec, Reducers};
+pub use reducer::{Builtin, Combined, Reducer, ReducerFactory, ReducerSpec, Reducers, Running};
 pub use slot::Slot;
+pub use stale::stale_keys;
 pub use sweep::{sweep, warm_keys};
 pub use write::{NodeSink, write_tree};

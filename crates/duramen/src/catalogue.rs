@@ -230,9 +230,10 @@ pub(crate) fn create(tx: &Shared<'_>, schema: &Schema) -> Result<Entry> {
 /// Creates the trees of a view.
 pub(crate) fn create_view(tx: &Shared<'_>, collection: &str, spec: &ViewSpec) -> Result<OpenView> {
     let reducer = Reductions::of(spec).map(|reductions| reductions.spec()).transpose()?;
-    OpenView::open(collection, spec, |tree, is_reduced| {
+    let opened = OpenView::open(collection, spec, |tree, is_reduced| {
         tx.create_tree(tree, reducer.clone().filter(|_| is_reduced))
-    })
+    });
+    opened.map_err(|error| view::without_code(spec, error))
 }
 
 /// Drops a collection with all its documents. Returns whether it was there.

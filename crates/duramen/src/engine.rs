@@ -20,13 +20,20 @@ pub(crate) use duramen_engine::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::feed::Rule;
 use crate::sums::Sums;
-use crate::view::Reductions;
+use crate::view::{Codes, Reductions};
 
-/// Opens an engine that knows the reducers of this crate.
-pub(crate) fn open(disk: Arc<dyn Disk>, path: &Path, options: Options, mut hooks: Hooks) -> Result<Engine> {
-    hooks.reducers.register(Arc::new(|spec: &ReducerSpec| {
+/// Opens an engine that knows the reducers of this crate, and those of views that need this code.
+pub(crate) fn open(
+    disk: Arc<dyn Disk>,
+    path: &Path,
+    options: Options,
+    mut hooks: Hooks,
+    codes: Codes,
+) -> Result<Engine> {
+    hooks.reducers.register(Arc::new(move |spec: &ReducerSpec| {
         let sums = Sums::from_spec(spec).map(|sums| Arc::new(sums) as Arc<dyn Reducer>);
-        sums.or_else(|| Reductions::from_spec(spec).map(|view| Arc::new(view) as Arc<dyn Reducer>))
+        let view = || Reductions::from_spec(spec)?.reducer(&codes);
+        sums.or_else(|| view().map(|view| Arc::new(view) as Arc<dyn Reducer>))
     }));
     hooks.feed = Some(Arc::new(Rule));
     Engine::open(disk, path, options, hooks)

@@ -11,8 +11,9 @@ use duramen_engine::{Durability, Event, Hooks, Options, Reducer, ReducerSpec};
 use crate::clock::Clock;
 use crate::db::Db;
 use crate::engine::{self, Background};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::known::Known;
+use crate::view::{Codes, Monoid};
 
 /// Options of a database, set one after the other and ended by [`DbOptions::open`].
 #[derive(Clone, Default)]
@@ -20,6 +21,9 @@ pub struct DbOptions {
     engine: Options,
     hooks: Hooks,
     without_background: bool,
+    codes: Codes,
+    /// What is wrong with an option, to be said when the database is opened.
+    refused: Option<Error>,
 }
 
 impl DbOptions {
@@ -80,9 +84,20 @@ impl DbOptions {
         self
     }
 
-    /// Makes reducers of one's own known, by the names in the specs they are asked with.
+    /// Makes a reduction of one's own known to views.
+    ///
+    /// Its samples are tried first: [`DbOptions::open`] fails if it breaks its promises on them.
     #[must_use]
-    pub fn reducer(
+    pub fn reducer<M: Monoid>(mut self) -> Self {
+        if let Err(error) = self.codes.add::<M>() {
+            self.refused.get_or_insert(error);
+        }
+        self
+    }
+
+    /// Makes reducers of trees of bytes known, by the names in the specs they are asked with.
+    #[must_use]
+    pub fn byte_reducer(
         mut self,
         find: impl Fn(&ReducerSpec) -> Option<Arc<dyn Reducer>> + Send + Sync + 'static,
     ) -> Self {
@@ -129,7 +144,8 @@ impl DbOptions {
     /// Opens the database in this directory, or creates it.
     ///
     /// # Errors
-    /// `NoSuchDatabase`, `NotADatabase`, `DatabaseLocked`, damage, and what the system said.
+    /// `NoSuchDatabase`, `NotADatabase`, `DatabaseLocked`, damage, and what the system said; `InvalidArgument` for a reducer that breaks
+    /// its promises.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         self.open_on(Arc::new(OsDisk::default()), path)
     }
@@ -139,11 +155,14 @@ impl DbOptions {
     /// # Errors
     /// As [`DbOptions::open`].
     pub fn open_on(self, disk: Arc<dyn Disk>, path: impl AsRef<Path>) -> Result<Db> {
+        if let Some(refused) = self.refused {
+            return Err(refused);
+        }
         let level = self.engine.durability;
         let is_stepped = self.engine.background == Background::Stepped;
         let without_background = self.without_background || is_stepped || self.engine.read_only;
         let on_event = self.hooks.on_event.clone();
-        let engine = engine::open(Arc::clone(&disk), path.as_ref(), self.engine, self.hooks)?;
+        let engine = engine::open(Arc::clone(&disk), path.as_ref(), self.engine, self.hooks, self.codes)?;
         let db = Db::new(engine, level, Known::new(Clock::new(Arc::clone(&disk)), is_stepped), on_event);
         Ok(if without_background { db } else { db.with_background(disk) })
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use crate::catalogue::{self, Entry};
+use crate::catalogue::{self, Entry, OpenView};
 use crate::clock::Millis;
 use crate::engine::{self, Source};
 use crate::error::Result;
@@ -23,6 +23,14 @@ pub struct Snapshot {
 impl Snapshot {
     pub(crate) fn new(inner: engine::Snapshot, known: Arc<Known>) -> Snapshot {
         Snapshot { inner, known, now: OnceLock::new() }
+    }
+
+    /// Rows that lie where reductions of a view are not on disk, from a row on and at most so many.
+    pub(crate) fn stale_rows(&self, view: &OpenView, from: &[u8], at_most: usize) -> Result<Vec<Vec<u8>>> {
+        if !self.inner.has_tree(view.tree) {
+            return Ok(Vec::new());
+        }
+        self.inner.stale_keys(view.tree, from, at_most)
     }
 
     fn find(&self, collection: &str) -> Result<Option<Arc<Entry>>> {

@@ -348,6 +348,11 @@ impl<'e> Transaction<'e> {
         }
     }
 
+    /// A step of bringing reductions of a view to disk.
+    pub(crate) fn put_rows_again(&self, entry: &Entry, view: &OpenView, rows: &[Vec<u8>]) -> Result<()> {
+        self.all_or_nothing(view::put_again(&self.inner, entry, view, rows))
+    }
+
     fn enter(&self, entry: Entry) -> Arc<Entry> {
         let entry = Arc::new(entry);
         self.entries.borrow_mut().insert(entry.schema.name().to_owned(), Arc::clone(&entry));

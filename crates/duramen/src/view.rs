@@ -8,12 +8,18 @@ mod by_name;
 mod coded;
 mod failures;
 mod in_background;
+mod kinds;
+mod laws;
 mod maintain;
 mod mapped;
+mod mend;
+mod monoid;
 mod query;
 pub mod reduce;
 mod reducer;
 mod rows;
+mod shown;
+mod sketch;
 mod spec;
 mod state;
 #[cfg(test)]
@@ -27,13 +33,19 @@ pub(crate) use coded::RowsOf;
 pub use coded::{Code, CodedView, Emitter, RowValue};
 pub(crate) use failures::{Failures, forget as forget_failure, note as note_failure};
 pub(crate) use in_background::{has_work, step as background_step};
+pub use kinds::Reduce;
+pub use laws::assert_monoid;
 pub(crate) use maintain::Changes;
 pub(crate) use mapped::row_keys;
+pub(crate) use mend::put_again;
+pub(crate) use monoid::Codes;
+pub use monoid::Monoid;
 pub use query::{Groups, ViewEntry, ViewIter, ViewQuery};
-pub(crate) use reducer::Reductions;
+pub(crate) use reducer::{Reductions, without_code};
 pub(crate) use rows::{ViewRows, rows};
+pub use sketch::Distribution;
 pub(crate) use spec::VIEWS_MAX;
-pub use spec::{Reduce, ViewSpec};
+pub use spec::ViewSpec;
 pub use state::{ViewPhase, ViewState};
 pub(crate) use state::{states, unknown};
 
@@ -70,7 +82,7 @@ use crate::tuple::OwnedKey;
 /// | `key = a`, `key = (a, b)` | the fields that make its key. A document whose field is null or absent has no row. With the document's own key a row's key has at most 1,024 bytes |
 /// | `each` | the last key field is a list, and the document has a row for each of its items |
 /// | `value = c` | the field that reductions without one of their own take |
-/// | `reduce = (Count, Sum, Max(d))` | what is kept over every range; [`reduce`] lists them. Without it, `Count` |
+/// | `reduce = (Count, Sum, Max(d), TopK(5, d))` | what is kept over every range; [`reduce`] lists them. Without it, `Count` |
 /// | `unique` | no two documents may have the same key: the second is refused with `UniqueViolation` |
 pub trait View: 'static {
     /// Whose view it is.

@@ -365,6 +365,22 @@ impl Snapshot {
         self.view.reduce_in(asked.state(), asked.slot(), range)
     }
 
+    /// Keys of entries, from the key `from` on and at most so many, that lie where reductions are not known on disk because they
+    /// were written while the tree's reducer was not registered: one below each such node. Reductions of it are right, and
+    /// computed anew by whoever asks; putting these entries again mends that.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn stale_keys(&self, tree: TreeId, from: &[u8], keys_max: usize) -> Result<Vec<Vec<u8>>> {
+        let state = self.view.state(tree)?;
+        match (&state.reducer, &state.slot) {
+            (Some(_), Some(slot)) => {
+                self.view.still_held(tree::stale_keys(self.view.pages(), slot, from, keys_max))
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
     /// The entries of a range in order.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ use super::separators::Separators;
 use super::slot::Slot;
 use crate::error::Error;
 use crate::ids::CommitSeq;
+use crate::limits::INNER_CHILDREN_MIN;
 use crate::options::Geometry;
 use crate::page_cache::Pages;
 use crate::threads::side_by_side;
@@ -63,10 +64,6 @@ impl From<Error> for Stop {
         Stop::Failed(error)
     }
 }
-
-/// An inner node is not cut into pieces of fewer children than this, however large they are: the tree must narrow
-/// towards its root. With the longest keys and reductions, [`INNER_CHILDREN_MIN`](crate::limits::INNER_CHILDREN_MIN) fit.
-const CHILDREN_LEAST: usize = 4;
 
 /// Below a node with fewer changes than this, sharing the work among threads costs more than it saves.
 const SHARED_CHANGES_MIN: usize = 512;
@@ -376,7 +373,7 @@ impl<'a> Apply<'a> {
         let reduction_bytes = self.reduction_bytes(&children);
         let each = child_cost(None) + reduction_bytes;
         let costs: Vec<usize> = children.iter().map(|c| each + c.separator.len()).collect();
-        let cuts = cut(&costs, self.geometry.inner_bytes_max, CHILDREN_LEAST, false);
+        let cuts = cut(&costs, self.geometry.inner_bytes_max, INNER_CHILDREN_MIN, false);
         let mut children = children.into_iter();
         let mut pieces = Vec::with_capacity(cuts.len());
         let mut from = 0;

@@ -11,6 +11,7 @@ use super::place::{Place, Reduction};
 use super::separators::Separators;
 use super::slot::Slot;
 use crate::data_file::{LOCATION_BYTES, Location, PAGE_HEADER_BYTES, Page, PageKind};
+use crate::limits::INNER_CHILDREN_MIN;
 use crate::page_cache::Meter;
 
 const FIXED_BYTES: usize = 8;
@@ -82,7 +83,10 @@ impl Inner {
         let more: usize = changed.iter().map(|(_, pieces)| pieces.len() - 1).sum();
         let separators =
             if more == 0 { Arc::clone(&self.separators) } else { self.separators_with(changed)? };
-        if more > 0 && self.cut_bytes(self.child_count + more, &separators) > bytes_max {
+        let bytes = self.cut_bytes(self.child_count + more, &separators);
+        // Reductions grow with what is below. That alone cuts a node only when there is much to gain: cutting copies all of it.
+        let is_far_over = bytes > 2 * bytes_max && self.child_count >= 4 * INNER_CHILDREN_MIN;
+        if (more > 0 && bytes > bytes_max) || is_far_over {
             return None;
         }
         let mut chunks = Vec::with_capacity(self.chunks.len() + more);

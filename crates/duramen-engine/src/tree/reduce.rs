@@ -16,6 +16,9 @@ use crate::page_cache::Pages;
 /// Longer reductions of runs in leaves are not remembered: there are many of them, and they are not charged as memory.
 const RUN_REDUCTION_BYTES_MAX: usize = 64;
 
+/// Nor are longer ones of chunks of children.
+const CHUNK_REDUCTION_BYTES_MAX: usize = 512;
+
 /// A reduced range.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reduced {
@@ -59,7 +62,8 @@ pub fn reduce(
     let mut walk = Walk::new(pages, reducer);
     let from = (!range.from.is_empty()).then_some(range.from.as_slice());
     walk.slot(root, from, range.to.as_deref())?;
-    Ok(Reduced { nodes_touched: walk.nodes_touched, count: walk.count, value: walk.fold.finish() })
+    let Walk { nodes_touched, count, fold, .. } = walk;
+    Ok(Reduced { nodes_touched, count, value: fold.finish()? })
 }
 
 /// The reduction of everything below a node, computed once and kept in it.
@@ -72,7 +76,7 @@ pub fn node_reduction<'n>(pages: &Pages, node: &'n Node, reducer: &dyn Reducer) 
     }
     let mut walk = Walk::new(pages, reducer);
     walk.inside(node, None, None)?;
-    let value = walk.fold.finish().ok_or_else(|| Error::invalid("an empty node has no reduction"))?;
+    let value = walk.fold.finish()?.ok_or_else(|| Error::invalid("an empty node has no reduction"))?;
     Ok(node.reduction().get_or_init(|| Reduction::of(&value)).bytes().unwrap_or_default())
 }
 
@@ -83,7 +87,7 @@ pub fn node_reduction<'n>(pages: &Pages, node: &'n Node, reducer: &dyn Reducer) 
 pub fn fresh_reduction(pages: &Pages, node: &Node, reducer: &dyn Reducer) -> Result<Vec<u8>> {
     let mut walk = Walk { remembers: false, ..Walk::new(pages, reducer) };
     walk.inside(node, None, None)?;
-    walk.fold.finish().ok_or_else(|| Error::invalid("an empty node has no reduction"))
+    walk.fold.finish()?.ok_or_else(|| Error::invalid("an empty node has no reduction"))
 }
 
 impl Walk<'_> {
@@ -136,14 +140,22 @@ impl Walk<'_> {
         }
     }
 
-    /// All children of a chunk: joined once, and remembered.
+    /// All children of a chunk: joined once, and remembered if that is short.
     fn chunk(&mut self, slots: &[Slot], cell: &OnceLock<Reduction>) -> Result<()> {
+        if self.fold.is_running() {
+            return slots.iter().try_for_each(|slot| self.slot(slot, None, None));
+        }
         self.count += slots.iter().map(|slot| slot.count).sum::<u64>();
-        self.once(cell, usize::MAX, |walk| slots.iter().try_for_each(|slot| walk.slot(slot, None, None)))
+        self.once(cell, CHUNK_REDUCTION_BYTES_MAX, |walk| {
+            slots.iter().try_for_each(|slot| walk.slot(slot, None, None))
+        })
     }
 
     /// Entries of a leaf; whole runs of them are joined once, and remembered.
     fn leaf(&mut self, leaf: &Leaf, range: Range<usize>) -> Result<()> {
+        if self.fold.is_running() {
+            return self.entries(leaf, range);
+        }
         let mut next = range.start;
         while next < range.end {
             let run = leaf.run_from(next).filter(|_| self.remembers && next + RUN_ENTRIES <= range.end);
@@ -176,7 +188,7 @@ impl Walk<'_> {
         let mut walk = Walk::new(self.pages, self.reducer);
         join(&mut walk)?;
         self.nodes_touched += walk.nodes_touched;
-        let value = walk.fold.finish().ok_or_else(|| Error::invalid("an empty node has no reduction"))?;
+        let value = walk.fold.finish()?.ok_or_else(|| Error::invalid("an empty node has no reduction"))?;
         self.fold.add(&value)?;
         if value.len() <= bytes_max {
             cell.get_or_init(|| Reduction::of(&value));
@@ -186,23 +198,22 @@ impl Walk<'_> {
 
     fn entries(&mut self, leaf: &Leaf, range: Range<usize>) -> Result<()> {
         let reads_keys = self.reducer.reads_keys();
-        let (mut range, key) = (range, &mut self.key);
-        self.fold.add_all(|reducer, one| {
-            let index = range.next()?;
-            Some(match leaf.value(index) {
-                StoredValue { big: false, bytes } => {
-                    if reads_keys {
-                        leaf.key_into(index, key);
-                    }
-                    reducer.one(key, bytes, one)
+        let (pages, key) = (self.pages, &mut self.key);
+        self.fold.add_all(|taking| {
+            for index in range {
+                let StoredValue { big, bytes } = leaf.value(index);
+                let big = if big { Some(BigRef::decode(bytes)?) } else { None };
+                if reads_keys {
+                    leaf.key_into(index, key);
                 }
-                StoredValue { big: true, bytes } => BigRef::decode(bytes).and_then(|value| {
-                    let made =
-                        value.one.ok_or_else(|| Error::invalid("a streamed value has no reduction"))?;
-                    one.extend_from_slice(&made);
-                    Ok(())
-                }),
-            })
+                match big {
+                    None => taking.entry(key, bytes)?,
+                    Some(BigRef { one: Some(one), .. }) => taking.reduction(&one)?,
+                    // Written while the reducer was not at hand.
+                    Some(value) => taking.entry(key, &value.read(pages)?)?,
+                }
+            }
+            Ok(())
         })
     }
 }

@@ -1,17 +1,13 @@
 //! Reducers: named, versioned monoids over entries, kept in the nodes of a tree.
 
 mod combined;
+mod fold;
 
-use std::any::Any;
-use std::cell::Cell;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use crate::error::{Code, Error, Result};
-use crate::limits::REDUCTION_BYTES_MAX;
-
 pub use combined::Combined;
+pub use fold::{Fold, one};
 
 /// Turns entries into small values that can be joined, so that a range is answered from the nodes above it.
 ///
@@ -30,6 +26,27 @@ pub trait Reducer: Send + Sync {
     fn reads_keys(&self) -> bool {
         true
     }
+
+    /// A join under way, for reductions that are costly to read and to write at every step. What comes of it must be what
+    /// [`Reducer::one`] and [`Reducer::join`] give from left to right, bit for bit.
+    fn running(&self) -> Option<Box<dyn Running + '_>> {
+        None
+    }
+}
+
+/// Entries and reductions being joined, from left to right: see [`Reducer::running`].
+pub trait Running {
+    /// Adds one entry on the right.
+    ///
+    /// # Errors
+    /// As [`Reducer::one`].
+    fn entry(&mut self, key: &[u8], value: &[u8]) -> std::result::Result<(), String>;
+
+    /// Adds a reduction on the right.
+    fn reduction(&mut self, reduction: &[u8]);
+
+    /// Appends the reduction of all that was added, at least one, to `out` (which is empty).
+    fn finish(&mut self, out: &mut Vec<u8>);
 }
 
 /// Which reducer a tree has: data in the catalogue, found again at every open.
@@ -127,121 +144,4 @@ impl Reducer for Builtin {
     fn reads_keys(&self) -> bool {
         false
     }
-}
-
-/// Joins reductions from left to right, keeping user code's failures inside the call that caused them. Its buffers
-/// are used again and again: a fold over many entries allocates nothing.
-pub struct Fold<'a> {
-    reducer: Asked<'a>,
-    empty: bool,
-    sum: Vec<u8>,
-    next: Vec<u8>,
-    one: Vec<u8>,
-}
-
-/// A reducer, and whether it is at work: a panic is its own then, and the engine's otherwise.
-pub struct Asked<'a> {
-    reducer: &'a dyn Reducer,
-    at_work: Cell<bool>,
-}
-
-impl Asked<'_> {
-    /// Appends the reduction of one entry to an empty buffer.
-    pub fn one(&self, key: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        self.at_work.set(true);
-        let made = self.reducer.one(key, value, out);
-        self.at_work.set(false);
-        made.map_err(|reason| Error::invalid(format!("the reducer refused an entry: {reason}")))?;
-        check_length(out)
-    }
-
-    fn join(&self, left: &[u8], right: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        self.at_work.set(true);
-        self.reducer.join(left, right, out);
-        self.at_work.set(false);
-        check_length(out)
-    }
-
-    /// A panic of the reducer becomes an error of this call; one of the engine goes on.
-    fn guarded(&self, run: impl FnOnce() -> Result<()>) -> Result<()> {
-        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-            if !self.at_work.take() {
-                resume_unwind(panic);
-            }
-            Err(Error::new(Code::ReducerPanicked, format!("a reducer panicked: {}", words(&*panic))))
-        })
-    }
-}
-
-impl<'a> Fold<'a> {
-    /// Of nothing yet.
-    pub fn new(reducer: &'a dyn Reducer) -> Fold<'a> {
-        let reducer = Asked { reducer, at_work: Cell::new(false) };
-        Fold { reducer, empty: true, sum: Vec::new(), next: Vec::new(), one: Vec::new() }
-    }
-
-    /// Adds a reduction on the right.
-    pub fn add(&mut self, right: &[u8]) -> Result<()> {
-        let Fold { reducer, empty, sum, next, .. } = self;
-        reducer.guarded(|| add(reducer, empty, (sum, next), right))
-    }
-
-    /// Adds one after the other on the right: of each, `make` appends the reduction to a buffer, asking the reducer, until it
-    /// says that there is none.
-    pub fn add_all(
-        &mut self,
-        mut make: impl FnMut(&Asked<'_>, &mut Vec<u8>) -> Option<Result<()>>,
-    ) -> Result<()> {
-        let Fold { reducer, empty, sum, next, one } = self;
-        reducer.guarded(|| {
-            loop {
-                one.clear();
-                let Some(made) = make(reducer, one) else { return Ok(()) };
-                made?;
-                add(reducer, empty, (sum, next), one)?;
-            }
-        })
-    }
-
-    /// What came of it; `None` of nothing.
-    pub fn finish(self) -> Option<Vec<u8>> {
-        (!self.empty).then_some(self.sum)
-    }
-}
-
-fn add(
-    reducer: &Asked<'_>,
-    empty: &mut bool,
-    (sum, next): (&mut Vec<u8>, &mut Vec<u8>),
-    right: &[u8],
-) -> Result<()> {
-    if std::mem::take(empty) {
-        sum.extend_from_slice(right);
-        return Ok(());
-    }
-    next.clear();
-    reducer.join(sum, right, next)?;
-    std::mem::swap(sum, next);
-    Ok(())
-}
-
-/// The reduction of one entry.
-pub fn one(reducer: &dyn Reducer, key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
-    let mut out = Vec::new();
-    let asked = Asked { reducer, at_work: Cell::new(false) };
-    asked.guarded(|| asked.one(key, value, &mut out))?;
-    Ok(out)
-}
-
-fn check_length(reduction: &[u8]) -> Result<()> {
-    if reduction.len() <= REDUCTION_BYTES_MAX {
-        return Ok(());
-    }
-    let length = reduction.len();
-    Err(Error::invalid(format!("a reduction of {length} bytes; the limit is {REDUCTION_BYTES_MAX}")))
-}
-
-fn words(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }

@@ -486,6 +486,50 @@ fn inner_nodes_leave_room_for_long_reductions() {
     assert!(inner.len() > 10 && longest < 2200, "{} inner nodes of at most {longest} bytes", inner.len());
 }
 
+/// A program without the reducer wrote some of the tree: whoever has it must find every such node from the root, and none else.
+#[test]
+fn nodes_written_without_their_reducer_are_found_and_mended() {
+    let disk = MemDisk::new(1);
+    let pages = pages(&disk);
+    let write = |root: &Slot, reducer: Option<&dyn Reducer>, next_block: &mut u64| {
+        let mut sink = Sequential { pages: &pages, next_block: *next_block, nodes: Vec::new() };
+        write_tree(&pages, root, reducer, &mut sink).unwrap();
+        *next_block = sink.next_block;
+        sink.nodes
+    };
+    let put = |root: Option<&Slot>, numbers: &mut dyn Iterator<Item = u16>, reducer: Option<&dyn Reducer>| {
+        let keys: Vec<[u8; 2]> = numbers.map(u16::to_be_bytes).collect();
+        let value = StoredValue { big: false, bytes: &[1; 16] };
+        let changes: Vec<Change<'_>> = keys.iter().map(|key| Change { key, value: Some(value) }).collect();
+        let mut apply = Apply::new(&pages, &TINY, CommitSeq(2), Loading::Allowed).reduced_by(reducer);
+        apply.tree(root, &changes).unwrap().unwrap()
+    };
+    let sum: &dyn Reducer = &Builtin::Sum;
+    let mut next_block = 0;
+    let whole = put(None, &mut (0..4000), Some(sum));
+    write(&whole, Some(sum), &mut next_block);
+    assert!(stale_keys(&pages, &whole, &[], 100).unwrap().is_empty());
+    // Three leaves, and all above them.
+    let root = put(Some(&whole), &mut [5, 2000, 3990].into_iter(), None);
+    assert!(stale_keys(&pages, &root, &[], 100).unwrap().is_empty(), "what is not on disk is not stale");
+    let written = write(&root, None, &mut next_block);
+    assert!(written.iter().all(|node| node.place().unwrap().reduction.bytes().is_none()));
+    // Half of it with the reducer again: what lies above the other half is still not known.
+    let half = put(Some(&root), &mut [5].into_iter(), Some(sum));
+    write(&half, Some(sum), &mut next_block);
+    assert!(half.place().unwrap().reduction.bytes().is_none(), "a root above stale nodes is stale");
+    let keys = stale_keys(&pages, &half, &[], 100).unwrap();
+    assert!(keys.len() == 2 && keys.is_sorted(), "{keys:?}");
+    assert_eq!(stale_keys(&pages, &half, &[], 1).unwrap(), keys[..1]);
+    assert_eq!(stale_keys(&pages, &half, &[&keys[0][..], &[0]].concat(), 9).unwrap().last(), keys.last());
+    let mut numbers = keys.iter().map(|key| u16::from_be_bytes(key[..].try_into().unwrap()));
+    let mended = put(Some(&half), &mut numbers, Some(sum));
+    write(&mended, Some(sum), &mut next_block);
+    assert!(stale_keys(&pages, &mended, &[], 100).unwrap().is_empty());
+    let known = mended.place().unwrap().reduction;
+    assert_eq!(known.bytes(), whole.place().unwrap().reduction.bytes());
+}
+
 /// D4: bytes of nodes are never trusted to be well formed, even when they match their checksum.
 #[test]
 fn hostile_pages_are_refused_or_read_without_a_panic() {

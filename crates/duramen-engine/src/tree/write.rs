@@ -24,7 +24,8 @@ pub trait NodeSink {
 /// Gives a place to every node of a root that has none, and returns the root's own.
 ///
 /// The bytes are durable only after the caller has synced the file. A node whose reducer is not at hand, or
-/// fails, is written with its reduction unknown; readers then look below it.
+/// fails, is written with its reduction unknown; readers then look below it. So is every node above one whose reduction is not
+/// known on disk: whoever looks for those finds them from the root down.
 ///
 /// # Errors
 /// What the sink said; calling again goes on where this call stopped.
@@ -38,18 +39,26 @@ pub fn write_tree(
         return Ok(place);
     }
     let node = root.peek().expect("a node without a place is in memory");
-    let reduction = known_reduction(pages, &node, reducer)?;
     match node.body() {
-        Body::Leaf(leaf) => match leaf.page() {
-            Some(page) => sink.put(&node, page, reduction),
-            None => {
-                sink.put(&node, leaf.rebuilt(pages, node.birth().0).page().expect("just built"), reduction)
+        Body::Leaf(leaf) => {
+            let reduction = known_reduction(pages, &node, reducer)?;
+            match leaf.page() {
+                Some(page) => sink.put(&node, page, reduction),
+                None => {
+                    let rebuilt = leaf.rebuilt(pages, node.birth().0);
+                    sink.put(&node, rebuilt.page().expect("just built"), reduction)
+                }
             }
-        },
+        }
         Body::Inner(inner) => {
             let places: Result<Vec<_>> =
                 inner.slots().map(|slot| write_tree(pages, slot, reducer, sink)).collect();
-            sink.put(&node, &inner.to_page(node.birth().0, &places?), reduction)
+            let places = places?;
+            let reduction = match places.iter().all(|place| place.reduction.bytes().is_some()) {
+                true => known_reduction(pages, &node, reducer)?,
+                false => Reduction::UNKNOWN,
+            };
+            sink.put(&node, &inner.to_page(node.birth().0, &places), reduction)
         }
     }
 }

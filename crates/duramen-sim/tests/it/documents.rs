@@ -15,7 +15,7 @@ use duramen_sim::search::shapes::GEOMETRY;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
 #[collection(
     name = "accounts",
-    view(ByOwner, key = owner, value = cents, reduce = (Count, Sum, Min)),
+    view(ByOwner, key = owner, value = cents, reduce = (Count, Sum, Min, TopK(2), Distinct(email), Quantiles)),
     view(ByTag, key = tags, each, reduce = Sum(cents)),
     view(ByEmail, key = email, unique),
 )]
@@ -41,6 +41,9 @@ struct Plain {
 }
 
 type Accounts = BTreeMap<u64, Account>;
+
+/// Count, sum, least, the two largest, with an address.
+type OfOwner = (u64, i128, Option<i64>, Vec<i64>, u64);
 
 fn open(disk: &MemDisk) -> Result<Db> {
     let options = Db::options().engine(|options| {
@@ -126,13 +129,17 @@ fn run(seed: u64) -> Run {
 
 /// What a view must say, from the documents.
 fn check_views(db: &Db, accounts: &Accounts, when: &str) {
-    let mut owners: BTreeMap<String, (u64, i128, Option<i64>)> = BTreeMap::new();
+    let mut owners: BTreeMap<String, OfOwner> = BTreeMap::new();
     let mut tags: BTreeMap<String, i128> = BTreeMap::new();
     let mut emails = BTreeSet::new();
     for account in accounts.values() {
         let owner = owners.entry(account.owner.clone()).or_default();
         let least = owner.2.map_or(account.cents, |least| least.min(account.cents));
-        *owner = (owner.0 + 1, owner.1 + i128::from(account.cents), Some(least));
+        let mut best = [&owner.3[..], &[account.cents]].concat();
+        best.sort_unstable_by(|a, b| b.cmp(a));
+        best.truncate(2);
+        let with_email = owner.4 + u64::from(account.email.is_some());
+        *owner = (owner.0 + 1, owner.1 + i128::from(account.cents), Some(least), best, with_email);
         let own: BTreeSet<&String> = account.tags.iter().collect();
         own.into_iter().for_each(|tag| *tags.entry(tag.clone()).or_default() += i128::from(account.cents));
         assert!(
@@ -140,7 +147,13 @@ fn check_views(db: &Db, accounts: &Accounts, when: &str) {
             "{when}: {account:?}"
         );
     }
-    let found: BTreeMap<_, _> = db.view::<ByOwner>().group_by::<String>().unwrap().into_iter().collect();
+    let mut found = BTreeMap::new();
+    for (owner, (count, sum, least, best, emails, cents)) in
+        db.view::<ByOwner>().group_by::<String>().unwrap()
+    {
+        assert_eq!(cents.count(), count, "{when}");
+        found.insert(owner, (count, sum, least, best, emails));
+    }
     assert_eq!(found, owners, "{when}");
     let found: BTreeMap<_, _> = db.view::<ByTag>().group_by::<String>().unwrap().into_iter().collect();
     assert_eq!(found, tags, "{when}");

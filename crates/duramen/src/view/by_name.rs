@@ -3,9 +3,9 @@
 use std::fmt;
 
 use super::ViewSpec;
+use super::kinds::Reduce;
 use super::query::lost;
-use super::reducer::{Outcome, Part, element};
-use super::spec::Reduce;
+use super::reducer::{Part, without_code};
 use super::state::answering_by_name;
 use crate::catalogue::{Entry, OpenView};
 use crate::compact;
@@ -233,21 +233,16 @@ fn reduced(source: &dyn Source, view: &OpenView, range: &KeyRange) -> Result<Vie
     let Some(reductions) = &view.reductions else {
         return Ok(ViewReduction { count: source.count(view.tree, range)?, parts: Vec::new() });
     };
-    let reduced = source.reduce(view.tree, range)?;
+    let reduced = source.reduce(view.tree, range).map_err(|error| without_code(&view.spec, error))?;
     let value = reduced.value.unwrap_or_default();
     let parts = view.spec.reduce.iter().zip(reductions.decode(&value)?);
-    let parts = parts.map(|(reduce, part)| part_of(&view.spec, *reduce, &part)).collect::<Result<_>>()?;
+    let parts = parts.map(|(reduce, part)| part_of(&view.spec, reduce, &part)).collect::<Result<_>>()?;
     Ok(ViewReduction { count: reduced.count, parts })
 }
 
-fn part_of(spec: &ViewSpec, reduce: Reduce, part: &Part<'_>) -> Result<ReducedPart> {
-    let value = match (&part.outcome, reduce) {
-        (Outcome::Sum(sum), _) => Value::Int(*sum),
-        (Outcome::Nothing, Reduce::Sum(_)) => Value::Int(0),
-        (outcome, _) => element(outcome)?.map_or(Value::Null, Value::from),
-    };
+fn part_of(spec: &ViewSpec, reduce: &Reduce, part: &Part<'_>) -> Result<ReducedPart> {
     let field = spec.values.get(reduce.value()).cloned();
-    Ok(ReducedPart { reduce, field, seen: part.seen, value })
+    Ok(ReducedPart { reduce: reduce.clone(), field, seen: part.seen, value: reduce.shown(&part.outcome)? })
 }
 
 fn row_of(elements: usize, row: &[u8], value: &[u8]) -> Result<ViewRow> {

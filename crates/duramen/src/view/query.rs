@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use super::View;
 use super::reduce::Reductions as _;
-use super::reducer::Reductions;
+use super::reducer::{Reductions, without_code};
 use super::state;
 use crate::catalogue::{Entry, OpenView};
 use crate::codec;
@@ -173,7 +173,7 @@ fn reduced<V: View>(source: &dyn Source, view: &OpenView, range: &KeyRange) -> R
     let Some(reductions) = &view.reductions else {
         return V::Reduce::answer(source.count(view.tree, range)?, &[]);
     };
-    let reduced = source.reduce(view.tree, range)?;
+    let reduced = source.reduce(view.tree, range).map_err(|error| without_code(&view.spec, error))?;
     let value = reduced.value.unwrap_or_default();
     V::Reduce::answer(reduced.count, &reductions.decode(&value)?)
 }

@@ -7,14 +7,28 @@
 //! | `Mean`, `Mean(field)` | integers; nulls left out | `Option<f64>` |
 //! | `Min`, `Min(field)` | anything that can be in a key, up to 40 bytes; nulls left out | `Option<T>` |
 //! | `Max`, `Max(field)` | the same | `Option<T>` |
+//! | `TopK(k)`, `TopK(k, field)` | the same; k is 1 to 32 | `Vec<T>`: the k largest, the largest first, each as often as it is there |
+//! | `BottomK(k)`, `BottomK(k, field)` | the same | `Vec<T>`: the k smallest, the smallest first |
+//! | `Distinct`, `Distinct(field)` | anything that can be in a key; nulls left out | `u64`: how many different ones, about. The standard error is 2.3 % |
+//! | `Quantiles`, `Quantiles(field)` | numbers, no NaN; nulls left out | [`Distribution`]: quantiles, each wrong by a stated part of itself at most: 0.4 % unless their sizes differ very much |
+//! | `With(Mine)`, `With(Mine, field)` | what `Mine` takes; nulls left out | what [`Mine`](super::Monoid) answers |
+//!
+//! All of one view may come to 4,096 bytes for a part of the tree at most; a view that could need more is refused. A number takes up to 31
+//! bytes, an element 52, `TopK(k)` 12 and 41 k, `Distinct` 1,549 (usually 250 to 900), `Quantiles` 1,036 (usually 200 to 800). A
+//! reduction lies beside every child of every node, so that long ones cost room and writes: docs/decisions/0016.
+//!
+//! Which documents have the largest values the tree does not say, for their keys may be long: a view whose last key field is the value
+//! gives them, by `prefix(..).reverse().limit(k).docs()`.
 //!
 //! No reduction takes a sum of floats: its answer would depend on where pages are split. Store an integer of a smaller unit.
 
 use std::collections::{BTreeSet, HashSet};
 use std::marker::PhantomData;
 
-use super::reducer::{Outcome, Part, element};
-use super::spec::Reduce;
+use super::kinds::Reduce;
+use super::monoid::{Monoid, state};
+use super::reducer::{Outcome, Part, element, unreadable};
+use super::sketch::{self, Distribution, Sketch, Top};
 use crate::error::Result;
 use crate::tuple::OwnedElement;
 
@@ -38,6 +52,31 @@ pub struct Min<T>(PhantomData<T>);
 #[derive(Debug)]
 pub struct Max<T>(PhantomData<T>);
 
+/// The `K` largest values.
+#[derive(Debug)]
+pub struct TopK<T, const K: usize>(PhantomData<T>);
+
+/// The `K` smallest values.
+#[derive(Debug)]
+pub struct BottomK<T, const K: usize>(PhantomData<T>);
+
+/// About how many different values there are.
+#[derive(Debug)]
+pub struct Distinct;
+
+impl Distinct {
+    /// The standard deviation of the answer, as a part of it: two answers of three are no further off.
+    pub const STANDARD_ERROR: f64 = 0.023;
+}
+
+/// About where the values lie.
+#[derive(Debug)]
+pub struct Quantiles;
+
+/// What code of one's own answers.
+#[derive(Debug)]
+pub struct With<M>(PhantomData<M>);
+
 /// A field that can be summed exactly. For `#[derive(Collection)]`.
 #[diagnostic::on_unimplemented(
     message = "a view cannot sum `{Self}`",
@@ -45,6 +84,22 @@ pub struct Max<T>(PhantomData<T>);
             integer of a smaller unit"
 )]
 pub trait Summed {}
+
+/// A field that has quantiles. For `#[derive(Collection)]`.
+#[diagnostic::on_unimplemented(
+    message = "a view has no quantiles of `{Self}`",
+    note = "integers and floats have them: `TopK` and `BottomK` take anything that has an order"
+)]
+pub trait Measured {}
+
+/// A field that a reduction in code takes. For `#[derive(Collection)]`.
+#[diagnostic::on_unimplemented(
+    message = "the reduction `{M}` does not take `{Self}`",
+    note = "its `Monoid::Value` is another type than that of the field"
+)]
+pub trait TakenBy<M> {}
+
+impl<M: Monoid> TakenBy<M> for M::Value {}
 
 /// A field with a row for each of its items. For `#[derive(Collection)]`.
 #[diagnostic::on_unimplemented(
@@ -60,6 +115,11 @@ macro_rules! summed {
     ($($kind:ty),*) => {$( impl Summed for $kind {} )*};
 }
 
+macro_rules! measured {
+    ($($kind:ty),*) => {$( impl Measured for $kind {} )*};
+}
+
+measured!(i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, usize, f32, f64);
 summed!(i8, i16, i32, i64, isize, u8, u16, u32, u64, usize);
 
 impl<T> Each for Vec<T> {
@@ -178,6 +238,82 @@ impl<R: Reduction, const VALUE: usize> Reduction for At<R, VALUE> {
     #[allow(private_interfaces, reason = "nobody else implements it")]
     fn answer(count: u64, part: Option<&Part<'_>>) -> Result<R::Answer> {
         R::answer(count, part)
+    }
+}
+
+/// The bytes of a sketch.
+fn sketched<'a>(part: Option<&Part<'a>>) -> Option<&'a [u8]> {
+    match part?.outcome {
+        Outcome::Bytes(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+macro_rules! best {
+    ($($kind:ident),*) => {$(
+        impl<T: OwnedElement, const K: usize> Reduction for $kind<T, K> {
+            type Answer = Vec<T>;
+            const KEPT: bool = true;
+
+            fn kept(value: usize) -> Option<Reduce> {
+                Some(Reduce::$kind(value, K))
+            }
+
+            #[allow(private_interfaces, reason = "nobody else implements it")]
+            fn answer(_: u64, part: Option<&Part<'_>>) -> Result<Vec<T>> {
+                Top::elements(sketched(part).unwrap_or_default())?.into_iter().map(T::from_element).collect()
+            }
+        }
+    )*};
+}
+
+best!(TopK, BottomK);
+
+impl Reduction for Distinct {
+    type Answer = u64;
+    const KEPT: bool = true;
+
+    fn kept(value: usize) -> Option<Reduce> {
+        Some(Reduce::Distinct(value))
+    }
+
+    #[allow(private_interfaces, reason = "nobody else implements it")]
+    fn answer(_: u64, part: Option<&Part<'_>>) -> Result<u64> {
+        let Some(bytes) = sketched(part) else { return Ok(0) };
+        sketch::Distinct::estimate(bytes).ok_or_else(unreadable)
+    }
+}
+
+impl Reduction for Quantiles {
+    type Answer = Distribution;
+    const KEPT: bool = true;
+
+    fn kept(value: usize) -> Option<Reduce> {
+        Some(Reduce::Quantiles(value))
+    }
+
+    #[allow(private_interfaces, reason = "nobody else implements it")]
+    fn answer(_: u64, part: Option<&Part<'_>>) -> Result<Distribution> {
+        let mut all = sketch::Quantiles::default();
+        if let Some(bytes) = sketched(part) {
+            all.merge(bytes).ok_or_else(unreadable)?;
+        }
+        Ok(Distribution::of(all))
+    }
+}
+
+impl<M: Monoid> Reduction for With<M> {
+    type Answer = M::Answer;
+    const KEPT: bool = true;
+
+    fn kept(value: usize) -> Option<Reduce> {
+        Some(Reduce::code::<M>(value))
+    }
+
+    #[allow(private_interfaces, reason = "nobody else implements it")]
+    fn answer(_: u64, part: Option<&Part<'_>>) -> Result<M::Answer> {
+        let stored = sketched(part).map(|bytes| state::<M>(bytes).ok_or_else(unreadable));
+        Ok(M::answer(stored.transpose()?))
     }
 }
 

@@ -1,17 +1,21 @@
 //! The reductions of a view over its rows, as the engine keeps them in the nodes of the view's tree.
 //!
 //! Owns their stored form: those of the spec one after the other, each as the number of values it has seen (varint), and
-//! if there were any, what they come to. A sum is a zigzag varint of 128 bits; the smallest and the largest are elements of
-//! a key, with their length (varint) before them. Nulls are not seen.
+//! if there were any, what they come to. A sum is a zigzag varint of 128 bits; everything else is bytes with their length
+//! (varint) before them: the smallest and the largest an element of a key, the rest what their sketches write. Nulls are not
+//! seen.
 
-use duramen_engine::{Reducer, ReducerSpec};
+use duramen_engine::{Reducer, ReducerSpec, Running};
 
-use super::spec::{REDUCTIONS_MAX, Reduce, ViewSpec};
+use super::kinds::{ELEMENT_BYTES_MAX, REDUCTIONS_MAX, Reduce};
+use super::monoid::Codes;
+use super::sketch::{Sketch, element_of};
+use super::spec::ViewSpec;
 use crate::document::Value;
 use crate::error::{Code, Error, Result};
 use crate::msgpack::{Reader, Token, write};
 use crate::sums::{append_varint, read_varint};
-use crate::tuple::{Element, Encoder};
+use crate::tuple::Element;
 
 /// The name under which the engine's catalogue knows the reducer.
 const NAME: &str = "view";
@@ -19,22 +23,25 @@ const NAME: &str = "view";
 /// The version of its stored form.
 const VERSION: u32 = 1;
 
-/// Longest smallest or largest element: a longer one is refused.
-const ELEMENT_BYTES_MAX: usize = 40;
-
-const PART_BYTES_MAX: usize = 10 + 2 + ELEMENT_BYTES_MAX;
-const _: () = assert!(
-    REDUCTIONS_MAX * PART_BYTES_MAX <= duramen_engine::limits::REDUCTION_BYTES_MAX,
-    "the widest reductions fit in a child entry"
-);
-
 /// What a reduction becomes that could not be read: an unfinished number. It stays so under `join`, which cannot fail.
 const UNREADABLE: &[u8] = &[0xff];
+
+/// A null, as it is stored.
+const NULL: &[u8] = &[0xc0];
 
 /// The reductions of one view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reductions {
     parts: Vec<Reduce>,
+}
+
+/// The reductions of one view, and the code of those that are code.
+#[derive(Debug)]
+pub(crate) struct ViewReducer {
+    parts: Vec<Reduce>,
+    codes: Codes,
+    /// Whether any is more than a number or an element.
+    has_sketches: bool,
 }
 
 /// What one reduction has come to.
@@ -49,7 +56,8 @@ pub(crate) struct Part<'a> {
 pub(crate) enum Outcome<'a> {
     Nothing,
     Sum(i128),
-    Element(&'a [u8]),
+    /// An element, or what a sketch wrote.
+    Bytes(&'a [u8]),
 }
 
 impl Reductions {
@@ -61,40 +69,28 @@ impl Reductions {
     pub(crate) fn spec(&self) -> Result<ReducerSpec> {
         let mut params = Vec::new();
         write::list(&mut params, self.parts.len())?;
-        for part in &self.parts {
-            let kind = match part {
-                Reduce::Sum(_) => 0,
-                Reduce::Min(_) => 1,
-                Reduce::Max(_) => 2,
-            };
-            write::int(&mut params, kind)?;
-            write::int(&mut params, part.value() as i128)?;
-        }
+        self.parts.iter().try_for_each(|part| part.write(&mut params))?;
         Ok(ReducerSpec { name: NAME.to_owned(), version: VERSION, params })
     }
 
-    /// The reducer of a spec, or `None` if it names another or one of a later version.
+    /// The reductions of a spec, or `None` if it names another reducer or one of a later version.
     pub(crate) fn from_spec(spec: &ReducerSpec) -> Option<Reductions> {
         if spec.name != NAME || spec.version != VERSION {
             return None;
         }
         let mut reader = Reader::new(&spec.params);
         let Ok(Token::List(count @ 1..=REDUCTIONS_MAX)) = reader.next() else { return None };
-        let mut next = || match reader.next() {
-            Ok(Token::Int(number)) => usize::try_from(number).ok(),
-            _ => None,
-        };
-        let mut parts = Vec::with_capacity(count);
-        for _ in 0..count {
-            let (kind, value) = (next()?, next()?);
-            parts.push(match kind {
-                0 => Reduce::Sum(value),
-                1 => Reduce::Min(value),
-                2 => Reduce::Max(value),
-                _ => return None,
-            });
-        }
+        let parts = (0..count).map(|_| Reduce::read(&mut reader)).collect::<Option<_>>()?;
         reader.at_end().then_some(Reductions { parts })
+    }
+
+    /// The reducer that keeps them; `None` if one is code that is not among `codes`.
+    pub(crate) fn reducer(&self, codes: &Codes) -> Option<ViewReducer> {
+        let is_known = |part: &Reduce| !matches!(part, Reduce::Code { .. }) || codes.sketch(part).is_some();
+        let has_sketches =
+            self.parts.iter().any(|part| !matches!(part, Reduce::Sum(_) | Reduce::Min(_) | Reduce::Max(_)));
+        let (parts, codes) = (self.parts.clone(), codes.clone());
+        parts.iter().all(is_known).then_some(ViewReducer { parts, codes, has_sketches })
     }
 
     /// What a reduction says; that of no row is no bytes.
@@ -105,27 +101,66 @@ impl Reductions {
         if reduction.is_empty() {
             return Ok(vec![Part { seen: 0, outcome: Outcome::Nothing }; self.parts.len()]);
         }
-        read(&self.parts, reduction)
-            .ok_or_else(|| Error::new(Code::DamagedData, "a stored reduction of a view cannot be read"))
+        read(&self.parts, reduction).ok_or_else(unreadable)
     }
 }
 
-impl Reducer for Reductions {
+/// The error of a stored reduction that says nothing.
+#[cold]
+pub(super) fn unreadable() -> Error {
+    Error::new(Code::DamagedData, "a stored reduction of a view cannot be read")
+}
+
+/// What the engine says of a reducer that it was not told of, in the words of views: built-in ones are always known.
+#[cold]
+pub(crate) fn without_code(spec: &ViewSpec, error: Error) -> Error {
+    if error.code() != Code::ReducerMissing {
+        return error;
+    }
+    let codes: Vec<String> = spec
+        .reduce
+        .iter()
+        .filter_map(|reduce| match reduce {
+            Reduce::Code { name, version, .. } => Some(format!("{name} version {version}")),
+            _ => None,
+        })
+        .collect();
+    let (name, codes) = (spec.name(), codes.join(", "));
+    let message = format!(
+        "the view {name} is reduced by code, and the database was opened without some of it: {codes}"
+    );
+    Error::new(Code::ReducerMissing, message)
+        .with_hint("Db::options().reducer::<...>() makes code known before the database is opened; rows are counted without it")
+}
+
+impl ViewReducer {
+    /// What gathers the values of a part.
+    fn sketch(&self, part: &Reduce) -> Option<Box<dyn Sketch>> {
+        part.sketch().or_else(|| self.codes.sketch(part))
+    }
+
+    fn start(&self) -> Vec<Gathered> {
+        let start =
+            |part: &Reduce| Gathered { seen: 0, kept: self.sketch(part).map_or(Kept::None, Kept::Sketch) };
+        self.parts.iter().map(start).collect()
+    }
+}
+
+impl Reducer for ViewReducer {
     fn one(&self, _: &[u8], value: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), String> {
-        let mut values = Vec::new();
-        let mut rest = Reader::new(value);
-        while !rest.at_end() {
-            values.push(rest.raw().map_err(|error| error.message().to_owned())?);
-        }
-        for part in &self.parts {
-            let stored = values.get(part.value()).ok_or("a row keeps fewer values than its view")?;
-            let value = Value::from_stored(stored).map_err(|error| error.message().to_owned())?;
-            one(*part, &value, out)?;
-        }
+        let mut gathered = self.start();
+        gather(&self.parts, &mut gathered, value)?;
+        gathered.iter_mut().for_each(|part| part.write(out));
         Ok(())
     }
 
     fn join(&self, left: &[u8], right: &[u8], out: &mut Vec<u8>) {
+        if self.has_sketches {
+            let mut running = Join { reducer: self, gathered: self.start(), is_readable: true };
+            running.reduction(left);
+            running.reduction(right);
+            return running.finish(out);
+        }
         let (Some(left), Some(right)) = (read(&self.parts, left), read(&self.parts, right)) else {
             out.extend_from_slice(UNREADABLE);
             return;
@@ -135,10 +170,7 @@ impl Reducer for Reductions {
                 (Outcome::Nothing, outcome) | (outcome, Outcome::Nothing) => outcome.clone(),
                 // Wrapping keeps join associative whatever comes; 2^63 rows do not reach it.
                 (Outcome::Sum(left), Outcome::Sum(right)) => Outcome::Sum(left.wrapping_add(*right)),
-                (Outcome::Element(left), Outcome::Element(right)) => Outcome::Element(match part {
-                    Reduce::Min(_) => (*left).min(*right),
-                    _ => (*left).max(*right),
-                }),
+                (Outcome::Bytes(left), Outcome::Bytes(right)) => Outcome::Bytes(extreme(part, left, right)),
                 _ => unreachable!("both were read as the same kind"),
             };
             append(out, &Part { seen: left.seen.wrapping_add(right.seen), outcome });
@@ -148,34 +180,138 @@ impl Reducer for Reductions {
     fn reads_keys(&self) -> bool {
         false
     }
+
+    fn running(&self) -> Option<Box<dyn Running + '_>> {
+        let running = || Join { reducer: self, gathered: self.start(), is_readable: true };
+        self.has_sketches.then(|| Box::new(running()) as Box<dyn Running>)
+    }
 }
 
-/// The reduction of one value.
-fn one(part: Reduce, value: &Value, out: &mut Vec<u8>) -> std::result::Result<(), String> {
-    let mut element = Vec::new();
-    let outcome = match (part, value) {
-        (_, Value::Null) => Outcome::Nothing,
-        (Reduce::Sum(_), Value::Int(number)) => Outcome::Sum(*number),
-        (Reduce::Sum(_), other) => {
-            return Err(format!(
-                "a view sums a field that holds {}; only integers are summed exactly",
-                other.kind()
-            ));
+/// The smaller or the larger of two elements.
+fn extreme<'a>(part: &Reduce, left: &'a [u8], right: &'a [u8]) -> &'a [u8] {
+    match part {
+        Reduce::Min(_) => left.min(right),
+        _ => left.max(right),
+    }
+}
+
+/// A join under way.
+struct Join<'a> {
+    reducer: &'a ViewReducer,
+    gathered: Vec<Gathered>,
+    is_readable: bool,
+}
+
+/// What one reduction has come to so far.
+struct Gathered {
+    seen: u64,
+    kept: Kept,
+}
+
+enum Kept {
+    None,
+    Sum(i128),
+    Element(Vec<u8>),
+    Sketch(Box<dyn Sketch>),
+}
+
+impl Running for Join<'_> {
+    fn entry(&mut self, _: &[u8], value: &[u8]) -> std::result::Result<(), String> {
+        gather(&self.reducer.parts, &mut self.gathered, value)
+    }
+
+    fn reduction(&mut self, reduction: &[u8]) {
+        let parts = &self.reducer.parts;
+        let merged = read(parts, reduction).and_then(|read| {
+            let mut each = parts.iter().zip(&mut self.gathered).zip(read);
+            each.try_for_each(|((part, gathered), more)| gathered.merge(part, &more))
+        });
+        self.is_readable &= merged.is_some();
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        if !self.is_readable {
+            out.extend_from_slice(UNREADABLE);
+            return;
         }
-        (Reduce::Min(_) | Reduce::Max(_), value) => {
-            let of = value.to_element().ok_or_else(|| "a view orders a field that holds a map".to_owned())?;
-            Encoder::new(&mut element).element(&of).map_err(|error| error.message().to_owned())?;
-            if element.len() > ELEMENT_BYTES_MAX {
+        self.gathered.iter_mut().for_each(|part| part.write(out));
+    }
+}
+
+impl Gathered {
+    /// Adds a value that is no null.
+    fn value(&mut self, part: &Reduce, stored: &[u8]) -> std::result::Result<(), String> {
+        self.seen += 1;
+        if let Kept::Sketch(sketch) = &mut self.kept {
+            return sketch.value(stored);
+        }
+        let value = Value::from_stored(stored).map_err(|error| error.message().to_owned())?;
+        match (part, value) {
+            (Reduce::Sum(_), Value::Int(number)) => self.add(number),
+            (Reduce::Sum(_), other) => {
                 return Err(format!(
-                    "a view keeps the smallest or largest of values of up to {ELEMENT_BYTES_MAX} bytes, and this one has {}",
-                    element.len()
+                    "a view sums a field that holds {}; only integers are summed exactly",
+                    other.kind()
                 ));
             }
-            Outcome::Element(&element)
+            (_, value) => self.order(part, &element_of(&value, ELEMENT_BYTES_MAX)?),
         }
-    };
-    let seen = u64::from(outcome != Outcome::Nothing);
-    append(out, &Part { seen, outcome });
+        Ok(())
+    }
+
+    fn merge(&mut self, part: &Reduce, more: &Part<'_>) -> Option<()> {
+        self.seen = self.seen.wrapping_add(more.seen);
+        match (&mut self.kept, &more.outcome) {
+            (_, Outcome::Nothing) => {}
+            (Kept::Sketch(sketch), Outcome::Bytes(bytes)) => sketch.merge(bytes)?,
+            (_, Outcome::Sum(sum)) => self.add(*sum),
+            (_, Outcome::Bytes(element)) => self.order(part, element),
+        }
+        Some(())
+    }
+
+    fn add(&mut self, number: i128) {
+        let before = if let Kept::Sum(sum) = self.kept { sum } else { 0 };
+        // As in `join`.
+        self.kept = Kept::Sum(before.wrapping_add(number));
+    }
+
+    fn order(&mut self, part: &Reduce, element: &[u8]) {
+        match &mut self.kept {
+            Kept::Element(kept) if extreme(part, kept, element) == &kept[..] => {}
+            kept => *kept = Kept::Element(element.to_vec()),
+        }
+    }
+
+    fn write(&mut self, out: &mut Vec<u8>) {
+        let mut bytes = Vec::new();
+        let outcome = match &mut self.kept {
+            _ if self.seen == 0 => Outcome::Nothing,
+            Kept::None => Outcome::Nothing,
+            Kept::Sum(sum) => Outcome::Sum(*sum),
+            Kept::Element(element) => Outcome::Bytes(element),
+            Kept::Sketch(sketch) => {
+                sketch.write(&mut bytes);
+                Outcome::Bytes(&bytes)
+            }
+        };
+        append(out, &Part { seen: self.seen, outcome });
+    }
+}
+
+/// Adds the values of a row.
+fn gather(parts: &[Reduce], gathered: &mut [Gathered], row: &[u8]) -> std::result::Result<(), String> {
+    let mut values = Vec::new();
+    let mut rest = Reader::new(row);
+    while !rest.at_end() {
+        values.push(rest.raw().map_err(|error| error.message().to_owned())?);
+    }
+    for (part, gathered) in parts.iter().zip(gathered) {
+        let stored = *values.get(part.value()).ok_or("a row keeps fewer values than its view")?;
+        if stored != NULL {
+            gathered.value(part, stored)?;
+        }
+    }
     Ok(())
 }
 
@@ -183,12 +319,22 @@ fn append(out: &mut Vec<u8>, part: &Part<'_>) {
     append_varint(out, u128::from(part.seen));
     match part.outcome {
         Outcome::Nothing => {}
-        Outcome::Sum(sum) => append_varint(out, ((sum << 1) ^ (sum >> 127)).cast_unsigned()),
-        Outcome::Element(element) => {
-            append_varint(out, element.len() as u128);
-            out.extend_from_slice(element);
+        Outcome::Sum(sum) => append_varint(out, zigzag(sum)),
+        Outcome::Bytes(bytes) => {
+            append_varint(out, bytes.len() as u128);
+            out.extend_from_slice(bytes);
         }
     }
+}
+
+/// A number near zero, either way, as one that is small.
+pub(super) fn zigzag(number: i128) -> u128 {
+    ((number << 1) ^ (number >> 127)).cast_unsigned()
+}
+
+/// Back again.
+pub(super) fn unzigzag(zigzag: u128) -> i128 {
+    (zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed()
 }
 
 fn read<'a>(parts: &[Reduce], mut rest: &'a [u8]) -> Option<Vec<Part<'a>>> {
@@ -197,15 +343,12 @@ fn read<'a>(parts: &[Reduce], mut rest: &'a [u8]) -> Option<Vec<Part<'a>>> {
         let seen = u64::try_from(read_varint(&mut rest)?).ok()?;
         let outcome = match part {
             _ if seen == 0 => Outcome::Nothing,
-            Reduce::Sum(_) => {
-                let zigzag = read_varint(&mut rest)?;
-                Outcome::Sum((zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed())
-            }
-            Reduce::Min(_) | Reduce::Max(_) => {
+            Reduce::Sum(_) => Outcome::Sum(unzigzag(read_varint(&mut rest)?)),
+            _ => {
                 let length = usize::try_from(read_varint(&mut rest)?).ok()?;
-                let (element, behind) = rest.split_at_checked(length)?;
+                let (bytes, behind) = rest.split_at_checked(length)?;
                 rest = behind;
-                Outcome::Element(element)
+                Outcome::Bytes(bytes)
             }
         };
         read.push(Part { seen, outcome });
@@ -216,7 +359,7 @@ fn read<'a>(parts: &[Reduce], mut rest: &'a [u8]) -> Option<Vec<Part<'a>>> {
 /// The element of a reduction.
 pub(crate) fn element(outcome: &Outcome<'_>) -> Result<Option<Element>> {
     match outcome {
-        Outcome::Element(bytes) => Ok(crate::tuple::decode(bytes)?.pop()),
+        Outcome::Bytes(bytes) => Ok(crate::tuple::decode(bytes)?.pop()),
         _ => Ok(None),
     }
 }

@@ -1,14 +1,14 @@
 //! A declared view as data, and its stored form in the catalogue entry of its collection.
 
+use duramen_engine::limits::REDUCTION_BYTES_MAX;
+
+use super::kinds::{REDUCTIONS_MAX, Reduce};
 use crate::document::{Document, Value};
 use crate::error::{Error, Result};
 use crate::schema::NAME_BYTES_MAX;
 
 /// Most views of one collection.
 pub(crate) const VIEWS_MAX: usize = 64;
-
-/// Most reductions of one view: their widest forms still fit in a child entry together.
-pub(crate) const REDUCTIONS_MAX: usize = 8;
 
 /// What a declared view is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,41 +36,6 @@ pub(crate) struct Coded {
     pub(crate) elements: usize,
     /// How many values its rows have.
     pub(crate) values: usize,
-}
-
-/// A reduction of a view, over one of its values. How many rows there are every view knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reduce {
-    /// The exact sum of integers.
-    Sum(usize),
-    /// The smallest.
-    Min(usize),
-    /// The largest.
-    Max(usize),
-}
-
-impl Reduce {
-    fn name(self) -> &'static str {
-        match self {
-            Reduce::Sum(_) => "sum",
-            Reduce::Min(_) => "min",
-            Reduce::Max(_) => "max",
-        }
-    }
-
-    /// Which of the view's values it is over.
-    #[must_use]
-    pub fn value(self) -> usize {
-        match self {
-            Reduce::Sum(value) | Reduce::Min(value) | Reduce::Max(value) => value,
-        }
-    }
-
-    fn from_name(name: &str, value: usize) -> Option<Reduce> {
-        [Reduce::Sum(value), Reduce::Min(value), Reduce::Max(value)]
-            .into_iter()
-            .find(|kind| kind.name() == name)
-    }
 }
 
 impl ViewSpec {
@@ -238,16 +203,21 @@ impl ViewSpec {
         if self.reduce.iter().any(|reduce| reduce.value() >= self.value_count()) {
             return wrong("has a reduction over a value that it does not keep");
         }
+        self.reduce.iter().try_for_each(|reduce| reduce.validate().or_else(|what| wrong(&what)))?;
+        let bytes: usize = self.reduce.iter().map(Reduce::bytes_max).sum();
+        if bytes > REDUCTION_BYTES_MAX {
+            return wrong(&format!(
+                "has reductions of up to {bytes} bytes, and {REDUCTION_BYTES_MAX} are kept of every part of it: declare \
+                 another view of the same key for some of them"
+            ));
+        }
         Ok(())
     }
 
     /// Its stored form.
     pub(crate) fn to_value(&self) -> Value {
         let texts = |names: &[String]| Value::List(names.iter().map(|name| name.as_str().into()).collect());
-        let reduce = self
-            .reduce
-            .iter()
-            .map(|reduce| Value::List(vec![reduce.name().into(), Value::from(reduce.value() as u64)]));
+        let reduce = self.reduce.iter().map(Reduce::to_value);
         let mut stored = Document::new()
             .with("name", self.name.as_str())
             .with("key", texts(&self.key))
@@ -281,7 +251,7 @@ impl ViewSpec {
             key: texts("key")?,
             each: flag("each")?,
             values: texts("values")?,
-            reduce: reduce.iter().map(reduce_from).collect::<Option<_>>()?,
+            reduce: reduce.iter().map(Reduce::from_value).collect::<Option<_>>()?,
             unique: flag("unique")?,
             coded: match document.get("coded") {
                 Some(shape) => Some(coded_from(shape)?),
@@ -304,22 +274,16 @@ fn coded_from(value: &Value) -> Option<Coded> {
     })
 }
 
-fn text(value: &Value) -> Option<String> {
+pub(super) fn text(value: &Value) -> Option<String> {
     match value {
         Value::Text(text) => Some(text.clone()),
         _ => None,
     }
 }
 
-fn integer(value: &Value) -> Option<u64> {
+pub(super) fn integer(value: &Value) -> Option<u64> {
     match value {
         Value::Int(number) => u64::try_from(*number).ok(),
         _ => None,
     }
-}
-
-fn reduce_from(value: &Value) -> Option<Reduce> {
-    let Value::List(parts) = value else { return None };
-    let [name, value] = parts.as_slice() else { return None };
-    Reduce::from_name(&text(name)?, usize::try_from(integer(value)?).ok()?)
 }

@@ -1,12 +1,16 @@
 //! The bytes of views: they are in files, and must stay as they are (docs/format.md).
 #![allow(clippy::unwrap_used)]
 
+mod cost;
+
 use duramen_engine::Reducer;
 
+use super::kinds::Reduce;
 use super::mapped::row_keys;
-use super::reducer::{Outcome, Part, Reductions};
+use super::monoid::Codes;
+use super::reducer::{Outcome, Part, Reductions, ViewReducer};
 use super::rows::rows;
-use super::spec::{Coded, Reduce, ViewSpec};
+use super::spec::{Coded, ViewSpec};
 use crate::doc;
 use crate::document::{Document, Value};
 use crate::error::Code;
@@ -15,6 +19,12 @@ use crate::tuple::encode;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// As JSON.
+fn text(value: &Value) -> String {
+    let text = crate::json::from_stored(&doc! { "v": value.clone() }.to_bytes().unwrap()).unwrap();
+    text[5..text.len() - 1].to_owned()
 }
 
 fn spec() -> ViewSpec {
@@ -45,7 +55,11 @@ fn documents_without_a_key_field_have_no_row_and_maps_cannot_be_in_one() {
     }
 }
 
-fn one(reductions: &Reductions, cents: Value, note: Value) -> Vec<u8> {
+fn reducer(spec: &ViewSpec) -> ViewReducer {
+    Reductions::of(spec).unwrap().reducer(&Codes::default()).unwrap()
+}
+
+fn one(reductions: &ViewReducer, cents: Value, note: Value) -> Vec<u8> {
     let mut row = Vec::new();
     cents.write(&mut row, 8).unwrap();
     note.write(&mut row, 8).unwrap();
@@ -59,11 +73,12 @@ fn reductions_are_as_the_format_says() {
     let reductions = Reductions::of(&spec()).unwrap();
     assert_eq!(hex(&reductions.spec().unwrap().params), "93000001000201");
     assert_eq!(Reductions::from_spec(&reductions.spec().unwrap()), Some(reductions.clone()));
-    let alone = one(&reductions, Value::Int(300), Value::Null);
+    let reducer = reductions.reducer(&Codes::default()).unwrap();
+    let alone = one(&reducer, Value::Int(300), Value::Null);
     assert_eq!(hex(&alone), "01d804010316012c00");
     let expected = [
         Part { seen: 1, outcome: Outcome::Sum(300) },
-        Part { seen: 1, outcome: Outcome::Element(&[0x16, 0x01, 0x2c]) },
+        Part { seen: 1, outcome: Outcome::Bytes(&[0x16, 0x01, 0x2c]) },
         Part { seen: 0, outcome: Outcome::Nothing },
     ];
     assert_eq!(reductions.decode(&alone).unwrap(), expected);
@@ -75,7 +90,7 @@ fn reductions_are_as_the_format_says() {
 // Where pages are split must not show: any grouping of the joins gives the same bytes.
 #[test]
 fn joining_is_associative_bit_for_bit() {
-    let reductions = Reductions::of(&spec()).unwrap();
+    let reductions = reducer(&spec());
     let join = |left: &[u8], right: &[u8]| {
         let mut out = Vec::new();
         reductions.join(left, right, &mut out);
@@ -100,7 +115,7 @@ fn joining_is_associative_bit_for_bit() {
 
 #[test]
 fn a_value_that_has_no_reduction_is_refused() {
-    let reductions = Reductions::of(&spec()).unwrap();
+    let reductions = reducer(&spec());
     let refused = |cents: Value, note: Value| {
         let mut row = Vec::new();
         cents.write(&mut row, 8).unwrap();
@@ -139,4 +154,92 @@ fn views_in_code_are_stored_as_the_format_says() {
     for garbage in [&b"\xff"[..], b"\x02a", &one[..3]] {
         assert_eq!(row_keys(&spec, garbage, &key).unwrap_err().code(), Code::DamagedData);
     }
+}
+
+// Every kind is in the catalogue entry and in the parameters of the tree's reducer: both are in files.
+#[test]
+fn every_kind_of_reduction_has_its_stored_forms() {
+    let code = Reduce::Code { value: 1, name: "mine".to_owned(), version: 7, bytes_max: 64 };
+    let kinds = [
+        (Reduce::Sum(0), r#"["sum",0]"#, "910000"),
+        (Reduce::Min(1), r#"["min",1]"#, "910101"),
+        (Reduce::Max(1), r#"["max",1]"#, "910201"),
+        (Reduce::TopK(0, 5), r#"["top",0,5]"#, "91030005"),
+        (Reduce::BottomK(0, 32), r#"["bottom",0,32]"#, "91040020"),
+        (Reduce::Distinct(1), r#"["distinct",1]"#, "910501"),
+        (Reduce::Quantiles(0), r#"["quantiles",0]"#, "910600"),
+        (code, r#"["code",1,"mine",7,64]"#, "910701a46d696e650740"),
+    ];
+    for (kind, entry, params) in kinds {
+        assert_eq!(text(&kind.to_value()), entry);
+        assert_eq!(Reduce::from_value(&kind.to_value()), Some(kind.clone()));
+        let of = ViewSpec::new("v", ["a"]).values(["b", "c"]).reduce([kind]);
+        let reductions = Reductions::of(&of).unwrap();
+        assert_eq!(hex(&reductions.spec().unwrap().params), params);
+        assert_eq!(Reductions::from_spec(&reductions.spec().unwrap()), Some(reductions));
+        assert_eq!(ViewSpec::from_value(&of.to_value()), Some(of));
+    }
+}
+
+#[test]
+fn a_view_that_could_outgrow_its_nodes_is_refused() {
+    let view = |reduce: &[Reduce]| ViewSpec::new("v", ["a"]).values(["b"]).reduce(reduce.iter().cloned());
+    let refused = |reduce: &[Reduce], words: &str| {
+        let error = view(reduce).validate().unwrap_err();
+        assert!(error.message().contains(words), "{error}");
+    };
+    assert!(view(&[Reduce::Quantiles(0), Reduce::Distinct(0), Reduce::TopK(0, 32)]).validate().is_ok());
+    refused(
+        &[Reduce::Quantiles(0), Reduce::Quantiles(0), Reduce::Distinct(0), Reduce::TopK(0, 32)],
+        "declare another view",
+    );
+    refused(&[Reduce::TopK(0, 33)], "1 to 32");
+    refused(&[Reduce::BottomK(0, 0)], "1 to 32");
+    refused(&[Reduce::Code { value: 0, name: String::new(), version: 1, bytes_max: 1 }], "name");
+    refused(&[Reduce::Code { value: 0, name: "x".to_owned(), version: 1, bytes_max: 9999 }], "1 to 2048");
+}
+
+// Sketches beside numbers, through every way of joining: entry by entry in memory, and stored part by stored part.
+#[test]
+fn a_running_join_is_the_join_of_its_parts() {
+    let reduce =
+        [Reduce::Sum(0), Reduce::TopK(1, 2), Reduce::Distinct(1), Reduce::Quantiles(0), Reduce::Min(1)];
+    let spec = ViewSpec::new("v", ["a"]).values(["b", "c"]).reduce(reduce);
+    let reducer = reducer(&spec);
+    let mut running = reducer.running().unwrap();
+    let mut joined = Vec::new();
+    for number in 0..200 {
+        let value = if number % 7 == 0 { Value::Null } else { Value::Int(number * number - 5000) };
+        let text = if number % 5 == 0 { Value::Null } else { Value::from(format!("t{}", number % 40)) };
+        let mut row = Vec::new();
+        value.write(&mut row, 8).unwrap();
+        text.write(&mut row, 8).unwrap();
+        running.entry(b"", &row).unwrap();
+        let one = one(&reducer, value, text);
+        let mut next = Vec::new();
+        if joined.is_empty() {
+            next = one;
+        } else {
+            reducer.join(&joined, &one, &mut next);
+        }
+        joined = next;
+    }
+    let mut out = Vec::new();
+    running.finish(&mut out);
+    assert_eq!(hex(&out), hex(&joined));
+    let parts = Reductions::of(&spec).unwrap();
+    let shown: Vec<String> = spec
+        .reductions()
+        .iter()
+        .zip(parts.decode(&out).unwrap())
+        .map(|(reduce, part)| text(&reduce.shown(&part.outcome).unwrap()))
+        .collect();
+    assert_eq!(shown[1], r#"["t9","t9"]"#);
+    assert_eq!(shown[2], "32");
+    assert!(shown[3].starts_with(r#"{"min":-50"#) && shown[3].contains("relative_error"), "{}", shown[3]);
+    assert_eq!(shown[4], r#""t1""#);
+    // What cannot be read stays so, and is no panic.
+    let mut unreadable = Vec::new();
+    reducer.join(&out, b"\x01\x00", &mut unreadable);
+    assert_eq!(unreadable, [0xff]);
 }

@@ -14,7 +14,8 @@ use super::spec::ViewSpec;
 impl Db {
     /// Builds the views of a collection that do not hold every document yet, and returns once they do. They would be built in the
     /// background as well, unless that is switched off: this is the way to wait for it. Others may read and write meanwhile; a view
-    /// that is being built answers `Rebuilding`. After a restart it goes on where it was.
+    /// that is being built answers `Rebuilding`. After a restart it goes on where it was. Reductions in code that are not on disk, because a
+    /// program without their code wrote documents, are brought there.
     ///
     /// # Errors
     /// `UniqueViolation` naming two documents with the same key of a unique view: change one, and build again. What
@@ -44,7 +45,9 @@ impl Db {
             let unbuilt = unbuilt_of(&self.snapshot()?, collection)?;
             let can_build = |view: &&Unbuilt| self.known().can_make_rows(collection, &view.spec);
             // What can be built is built before anybody hears of what cannot.
-            let Some(view) = unbuilt.iter().find(can_build).or(unbuilt.first()) else { return Ok(()) };
+            let Some(view) = unbuilt.iter().find(can_build).or(unbuilt.first()) else {
+                return self.mend_views(collection);
+            };
             match view.step(self) {
                 Ok(Some(walked)) => progress(&walked)?,
                 Ok(None) => {}

@@ -57,7 +57,7 @@ fn a_view_by_name_answers_as_the_typed_one_does() {
         (count, &Value::Int(sum), &Value::from(max))
     );
     assert_eq!(
-        (all.parts[1].reduce, all.parts[1].field.as_deref(), all.parts[1].seen),
+        (all.parts[1].reduce.clone(), all.parts[1].field.as_deref(), all.parts[1].seen),
         (Reduce::Max(0), Some("cents"), count)
     );
     let groups: Vec<_> = named

@@ -1,0 +1,230 @@
+//! The reductions that a view can keep, as data: in the catalogue entry of the collection, and in the parameters of the
+//! reducer of the view's tree.
+//!
+//! Owns both stored forms, and how many bytes each reduction may come to.
+
+use std::fmt;
+
+use super::monoid::Monoid;
+use super::sketch::{Distinct, Quantiles, Sketch, Top};
+use super::spec::{integer, text};
+use crate::document::Value;
+use crate::error::Result;
+use crate::msgpack::{Reader, Token, write};
+
+/// Most reductions of one view.
+pub(crate) const REDUCTIONS_MAX: usize = 8;
+
+/// Longest smallest or largest element: a longer one is refused.
+pub(super) const ELEMENT_BYTES_MAX: usize = 40;
+
+/// Most values that a view keeps of the largest, or of the smallest.
+const TOP_MAX: usize = 32;
+
+/// Longest name and longest state of a reduction in code.
+const CODE_NAME_BYTES_MAX: usize = 64;
+const CODE_BYTES_MAX: usize = 2048;
+
+/// How many values there were, and how long the rest is.
+const HEAD_BYTES_MAX: usize = 10 + 2;
+
+/// A reduction of a view, over one of its values. How many rows there are every view knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reduce {
+    /// The exact sum of integers.
+    Sum(usize),
+    /// The smallest.
+    Min(usize),
+    /// The largest.
+    Max(usize),
+    /// The largest ones: the value, and how many of them, at most 32.
+    TopK(usize, usize),
+    /// The smallest ones, likewise.
+    BottomK(usize, usize),
+    /// About how many different ones.
+    Distinct(usize),
+    /// About where the parts of them end.
+    Quantiles(usize),
+    /// One in code: [`Monoid`].
+    Code {
+        /// The value it is over.
+        value: usize,
+        /// Its name.
+        name: String,
+        /// Its version.
+        version: u32,
+        /// How long its stored state is at most.
+        bytes_max: usize,
+    },
+}
+
+impl Reduce {
+    /// A reduction of one's own over a value.
+    #[must_use]
+    pub fn code<M: Monoid>(value: usize) -> Reduce {
+        Reduce::Code { value, name: M::NAME.to_owned(), version: M::VERSION, bytes_max: M::BYTES_MAX }
+    }
+
+    /// Its name in the catalogue, and its number in the parameters of the reducer.
+    fn kind(&self) -> (&'static str, u64) {
+        match self {
+            Reduce::Sum(_) => ("sum", 0),
+            Reduce::Min(_) => ("min", 1),
+            Reduce::Max(_) => ("max", 2),
+            Reduce::TopK(..) => ("top", 3),
+            Reduce::BottomK(..) => ("bottom", 4),
+            Reduce::Distinct(_) => ("distinct", 5),
+            Reduce::Quantiles(_) => ("quantiles", 6),
+            Reduce::Code { .. } => ("code", 7),
+        }
+    }
+
+    /// Which of the view's values it is over.
+    #[must_use]
+    pub fn value(&self) -> usize {
+        match self {
+            Reduce::Sum(value)
+            | Reduce::Min(value)
+            | Reduce::Max(value)
+            | Reduce::TopK(value, _)
+            | Reduce::BottomK(value, _)
+            | Reduce::Distinct(value)
+            | Reduce::Quantiles(value)
+            | Reduce::Code { value, .. } => *value,
+        }
+    }
+
+    /// How many bytes of a child entry it may take.
+    pub(super) fn bytes_max(&self) -> usize {
+        HEAD_BYTES_MAX
+            + match self {
+                Reduce::Sum(_) => 19,
+                Reduce::Min(_) | Reduce::Max(_) => ELEMENT_BYTES_MAX,
+                Reduce::TopK(_, k) | Reduce::BottomK(_, k) => k.saturating_mul(1 + ELEMENT_BYTES_MAX),
+                Reduce::Distinct(_) => Distinct::BYTES_MAX,
+                Reduce::Quantiles(_) => Quantiles::BYTES_MAX,
+                Reduce::Code { bytes_max, .. } => *bytes_max,
+            }
+    }
+
+    /// Whether it can be; otherwise what is wrong, behind the name of the view.
+    pub(super) fn validate(&self) -> std::result::Result<(), String> {
+        match self {
+            Reduce::TopK(_, k) | Reduce::BottomK(_, k) if !(1..=TOP_MAX).contains(k) => {
+                Err(format!("keeps the {k} largest or smallest values, and can keep 1 to {TOP_MAX}"))
+            }
+            Reduce::Code { name, .. } if name.is_empty() || name.len() > CODE_NAME_BYTES_MAX => {
+                Err(format!("has a reduction in code that needs a name of 1 to {CODE_NAME_BYTES_MAX} bytes"))
+            }
+            Reduce::Code { name, bytes_max, .. } if !(1..=CODE_BYTES_MAX).contains(bytes_max) => {
+                Err(format!(
+                    "has the reduction {name} of up to {bytes_max} bytes, and it can have 1 to {CODE_BYTES_MAX}"
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What gathers its values, for those that are more than a number or an element; `None` for code, too, which is not
+    /// known here.
+    pub(super) fn sketch(&self) -> Option<Box<dyn Sketch>> {
+        match self {
+            Reduce::TopK(_, k) => Some(Box::new(Top::largest(*k))),
+            Reduce::BottomK(_, k) => Some(Box::new(Top::smallest(*k))),
+            Reduce::Distinct(_) => Some(Box::<Distinct>::default()),
+            Reduce::Quantiles(_) => Some(Box::<Quantiles>::default()),
+            Reduce::Sum(_) | Reduce::Min(_) | Reduce::Max(_) | Reduce::Code { .. } => None,
+        }
+    }
+
+    /// As the catalogue entry of the collection keeps it.
+    pub(super) fn to_value(&self) -> Value {
+        let mut parts = vec![Value::from(self.kind().0), Value::from(self.value() as u64)];
+        match self {
+            Reduce::TopK(_, k) | Reduce::BottomK(_, k) => parts.push(Value::from(*k as u64)),
+            Reduce::Code { name, version, bytes_max, .. } => parts.extend([
+                Value::from(name.as_str()),
+                Value::from(u64::from(*version)),
+                Value::from(*bytes_max as u64),
+            ]),
+            _ => {}
+        }
+        Value::List(parts)
+    }
+
+    /// From there; `None` for something else.
+    pub(super) fn from_value(value: &Value) -> Option<Reduce> {
+        let Value::List(parts) = value else { return None };
+        let number = |index: usize| usize::try_from(integer(parts.get(index)?)?).ok();
+        let (kind, of) = (text(parts.first()?)?, number(1)?);
+        let (reduce, length) = match kind.as_str() {
+            "sum" => (Reduce::Sum(of), 2),
+            "min" => (Reduce::Min(of), 2),
+            "max" => (Reduce::Max(of), 2),
+            "top" => (Reduce::TopK(of, number(2)?), 3),
+            "bottom" => (Reduce::BottomK(of, number(2)?), 3),
+            "distinct" => (Reduce::Distinct(of), 2),
+            "quantiles" => (Reduce::Quantiles(of), 2),
+            "code" => {
+                let (name, version) = (text(parts.get(2)?)?, u32::try_from(number(3)?).ok()?);
+                (Reduce::Code { value: of, name, version, bytes_max: number(4)? }, 5)
+            }
+            _ => return None,
+        };
+        (parts.len() == length).then_some(reduce)
+    }
+
+    /// As the parameters of the tree's reducer name it.
+    pub(super) fn write(&self, params: &mut Vec<u8>) -> Result<()> {
+        write::int(params, i128::from(self.kind().1))?;
+        write::int(params, self.value() as i128)?;
+        match self {
+            Reduce::TopK(_, k) | Reduce::BottomK(_, k) => write::int(params, *k as i128),
+            Reduce::Code { name, version, bytes_max, .. } => {
+                write::text(params, name)?;
+                write::int(params, i128::from(*version))?;
+                write::int(params, *bytes_max as i128)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// From there; `None` for something else.
+    pub(super) fn read(reader: &mut Reader<'_>) -> Option<Reduce> {
+        fn number(reader: &mut Reader<'_>) -> Option<usize> {
+            match reader.next() {
+                Ok(Token::Int(number)) => usize::try_from(number).ok(),
+                _ => None,
+            }
+        }
+        let (kind, of) = (number(reader)?, number(reader)?);
+        let reduce = match kind {
+            0 => Reduce::Sum(of),
+            1 => Reduce::Min(of),
+            2 => Reduce::Max(of),
+            3 => Reduce::TopK(of, number(reader)?),
+            4 => Reduce::BottomK(of, number(reader)?),
+            5 => Reduce::Distinct(of),
+            6 => Reduce::Quantiles(of),
+            7 => {
+                let name = reader.name().ok()?.into_owned();
+                let version = u32::try_from(number(reader)?).ok()?;
+                Reduce::Code { value: of, name, version, bytes_max: number(reader)? }
+            }
+            _ => return None,
+        };
+        reduce.validate().is_ok().then_some(reduce)
+    }
+}
+
+/// Its name in the catalogue.
+impl fmt::Display for Reduce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reduce::TopK(_, k) | Reduce::BottomK(_, k) => write!(f, "{} {k}", self.kind().0),
+            Reduce::Code { name, .. } => f.write_str(name),
+            _ => f.write_str(self.kind().0),
+        }
+    }
+}

@@ -1,0 +1,13 @@
+use duramen::prelude::*;
+
+#[derive(Serialize, Deserialize, Collection)]
+#[collection(view(ByCarrier, key = carrier, reduce = With))]
+struct Flight {
+    #[key]
+    id: u64,
+    carrier: String,
+    delay: i32,
+    distance: f64,
+}
+
+fn main() {}
