@@ -71,7 +71,7 @@ fn options() -> Options {
     Options { background: Background::Stepped, ..Options::default() }
 }
 
-fn open_db(disk: &MemDisk, read_only: bool) -> Db {
+pub(crate) fn open_db(disk: &MemDisk, read_only: bool) -> Db {
     let options = Db::options().engine(|engine| engine.background = Background::Stepped);
     options.read_only(read_only).open_on(Arc::new(disk.clone()), DATABASE).unwrap()
 }
@@ -202,7 +202,7 @@ fn verify_trees(disk: &MemDisk, trees: &[(&str, Option<Builtin>, Rows)], read_on
 }
 
 /// The files of a database on the memory disk, from or to the directory where it lies compressed.
-fn load(from: &Path) -> MemDisk {
+pub(crate) fn load(from: &Path) -> MemDisk {
     let disk = MemDisk::new(2);
     for (name, path) in files_below(from) {
         let mut bytes = Vec::new();
@@ -228,7 +228,7 @@ fn files_below(directory: &Path) -> Vec<(String, PathBuf)> {
     found
 }
 
-fn store(disk: &MemDisk, to: &Path) {
+pub(crate) fn store(disk: &MemDisk, to: &Path) {
     for file in disk.files() {
         let Ok(name) = file.strip_prefix(DATABASE) else { continue };
         let to = to.join(format!("{}.gz", name.display()));

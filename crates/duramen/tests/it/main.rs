@@ -13,6 +13,7 @@ mod compile_errors;
 mod directories;
 mod flights;
 mod golden;
+mod golden_typed;
 mod key_values;
 mod model;
 mod monoids;

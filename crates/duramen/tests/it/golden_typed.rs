@@ -1,0 +1,185 @@
+//! Typed databases of every release that landed are read by the types that wrote them, with all answers of their views (D9).
+//!
+//! They lie in `tests/golden/typed-N`, as those of golden.rs do, and never change once landed. `typed-1` has catalogue entries
+//! without the shape of documents. `DURAMEN_WRITE_GOLDEN=1 cargo test -p duramen --test it golden_typed` writes what is missing.
+
+use std::path::{Path, PathBuf};
+
+use duramen::MemDisk;
+use duramen::prelude::*;
+
+use crate::golden::{load, open_db, store};
+
+/// What the directory holds that this build would write.
+const NEWEST: &str = "typed-1";
+
+const TOWNS: [&str; 3] = ["Bergen", "Oslo", "Tromsø"];
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(
+    name = "orders",
+    view(ByTown, key = (town, placed), value = cents, reduce = (Count, Sum, Min, Max)),
+    view(ByTag, key = tags, each, reduce = Sum(cents)),
+    view(ByCode, key = code, unique),
+)]
+pub(crate) struct Order {
+    #[key(assigned)]
+    pub(crate) id: u64,
+    pub(crate) town: String,
+    pub(crate) placed: Time,
+    pub(crate) cents: i64,
+    pub(crate) tags: Vec<String>,
+    pub(crate) code: Option<String>,
+    pub(crate) lines: Vec<Line>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Line {
+    pub(crate) product: String,
+    pub(crate) price: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "readings", compact, view(ByLevel, key = level, value = level, reduce = (Count, Max)))]
+pub(crate) struct Reading {
+    #[key]
+    pub(crate) station: String,
+    #[key]
+    pub(crate) at: Time,
+    pub(crate) level: Option<i32>,
+    pub(crate) ok: bool,
+}
+
+fn at(n: u64) -> Time {
+    Time::new(i64::try_from(n).unwrap() * 3_600, 0).unwrap()
+}
+
+fn town(n: u64) -> String {
+    TOWNS[usize::try_from(n % 3).unwrap()].to_owned()
+}
+
+pub(crate) fn order(id: u64) -> Order {
+    Order {
+        id,
+        town: town(id),
+        placed: at(id / 7),
+        cents: i64::try_from(id).unwrap() * 31 - 900,
+        tags: (0..id % 3).map(|tag| format!("tag {}", (id + tag) % 5)).collect(),
+        code: id.is_multiple_of(4).then(|| format!("C{id:05}")),
+        lines: (0..id % 2)
+            .map(|line| Line { product: format!("part {line}"), price: id as f64 / 4.0 })
+            .collect(),
+    }
+}
+
+pub(crate) fn reading(n: u64) -> Reading {
+    let level = (!n.is_multiple_of(5)).then(|| i32::try_from(n).unwrap() - 40);
+    Reading { station: town(n), at: at(n), level, ok: !n.is_multiple_of(9) }
+}
+
+/// The ids of orders that were pushed and not deleted.
+pub(crate) fn ids() -> impl Iterator<Item = u64> {
+    (1..=200).filter(|id| id % 10 != 3)
+}
+
+/// Makes a database as a program would that is closed, goes on and is killed.
+fn make() -> [(&'static str, MemDisk); 2] {
+    let disk = MemDisk::new(1);
+    let db = open_db(&disk, false);
+    for id in 1..=150 {
+        assert_eq!(db.push(Order { id: 0, ..order(id) }).unwrap().id, id);
+    }
+    for n in 0..100 {
+        db.put(&reading(n)).unwrap();
+    }
+    finish(&db);
+    db.close().unwrap();
+    drop(db);
+    let closed = disk.deep_clone();
+    let db = open_db(&disk, false);
+    db.transact(|tx| (0..100).step_by(3).try_for_each(|n| tx.put(&reading(n)))).unwrap();
+    let killed = disk.deep_clone();
+    [("closed", closed), ("killed", killed)]
+}
+
+/// What the first hundred and fifty ids leave to be done: the last ones may begin anywhere behind.
+fn finish(db: &Db) {
+    db.transact(|tx| {
+        (151..=200).try_for_each(|id| tx.put(&order(id)))?;
+        (1..=200).filter(|id| id % 10 == 3).try_for_each(|id| tx.delete::<Order>(id).map(drop))
+    })
+    .unwrap();
+}
+
+/// Every golden database there is.
+pub(crate) fn all() -> Vec<(String, MemDisk)> {
+    let golden = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"));
+    if std::env::var("DURAMEN_WRITE_GOLDEN").is_ok() && !golden.join(NEWEST).exists() {
+        make().iter().for_each(|(name, disk)| store(disk, &golden.join(NEWEST).join(name)));
+    }
+    let mut found = Vec::new();
+    for directory in ["typed-1"] {
+        for name in ["closed", "killed"] {
+            found.push((format!("{directory}/{name}"), load(&golden.join(directory).join(name))));
+        }
+    }
+    found
+}
+
+/// Documents and views say what was put in.
+pub(crate) fn verify(db: &Db) {
+    let orders: Vec<Order> = ids().map(order).collect();
+    assert_eq!(db.collection::<Order>().to_vec().unwrap(), orders);
+    let oslo = || orders.iter().filter(|order| order.town == "Oslo").map(|order| order.cents);
+    let found = db.view::<ByTown>().prefix("Oslo").reduce().unwrap();
+    let sum = oslo().map(i128::from).sum::<i128>();
+    assert_eq!(found, (oslo().count() as u64, sum, oslo().min(), oslo().max()));
+    for tag in 0..5 {
+        let tag = format!("tag {tag}");
+        let of_tag = orders.iter().filter(|order| order.tags.contains(&tag));
+        let sum = of_tag.map(|order| i128::from(order.cents)).sum::<i128>();
+        assert_eq!(db.view::<ByTag>().key(&tag).reduce().unwrap(), sum);
+    }
+    let codes = orders.iter().filter_map(|order| order.code.clone());
+    assert!(db.view::<ByCode>().iter().unwrap().map(|row| row.unwrap().key).eq(codes));
+    verify_readings(db);
+    assert!(db.check().unwrap().is_clean());
+    assert_eq!(db.check_documents().unwrap().problems, Vec::<String>::new());
+}
+
+fn verify_readings(db: &Db) {
+    let mut readings: Vec<Reading> = (0..100).map(reading).collect();
+    readings.sort_by(|a, b| (&a.station, a.at).cmp(&(&b.station, b.at)));
+    assert_eq!(db.collection::<Reading>().to_vec().unwrap(), readings);
+    let levels = || readings.iter().filter_map(|reading| reading.level);
+    let found = db.view::<ByLevel>().reduce().unwrap();
+    assert_eq!(found, (levels().count() as u64, levels().max()));
+    let shown = db.documents("readings").get(("Oslo", at(1))).unwrap().unwrap();
+    assert_eq!(shown.get("level"), Some(&Value::Int(-39)));
+}
+
+#[test]
+fn typed_databases_are_read_by_the_types_that_wrote_them() {
+    for (name, disk) in all() {
+        println!("{name}");
+        verify(&open_db(&disk, true));
+        let db = open_db(&disk, false);
+        verify(&db);
+        let pushed = db.push(Order { id: 0, code: None, ..order(7) }).unwrap();
+        assert!(pushed.id > 200, "{} was given before", pushed.id);
+        assert!(db.delete::<Order>(pushed.id).unwrap());
+        db.put(&reading(50)).unwrap();
+        db.close().unwrap();
+        drop(db);
+        verify(&open_db(&disk, true));
+    }
+}
+
+/// What this build writes is what those databases were made of: the maker above still makes them.
+#[test]
+fn typed_databases_made_now_hold_the_same() {
+    for (_, disk) in make() {
+        verify(&open_db(&disk, true));
+    }
+    assert!(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden")).join(NEWEST).exists());
+}
