@@ -1,6 +1,6 @@
-//! `#[collection(...)]` on a struct and `#[key(...)]` on its fields.
+//! `#[collection(...)]` and `#[migrate_from(...)]` on a struct, and `#[key(...)]` on its fields.
 
-use syn::{Attribute, Error, LitStr, Result, parenthesized};
+use syn::{Attribute, Error, LitInt, LitStr, Path, Result, parenthesized};
 
 use crate::coded::CodedAttribute;
 use crate::view::ViewAttribute;
@@ -12,6 +12,10 @@ pub(crate) struct CollectionAttributes {
     pub(crate) name: Option<LitStr>,
     /// Documents are stored without the names of their fields.
     pub(crate) compact: bool,
+    /// The version of its documents, if nothing says it but this.
+    pub(crate) version: Option<LitInt>,
+    /// The type whose documents it reads, too.
+    pub(crate) migrate_from: Option<Path>,
     pub(crate) views: Vec<ViewAttribute>,
     pub(crate) coded: Vec<CodedAttribute>,
 }
@@ -39,6 +43,12 @@ pub(crate) fn collection(attributes: &[Attribute]) -> Result<CollectionAttribute
                 }
             } else if meta.path.is_ident("compact") {
                 found.compact = true;
+            } else if meta.path.is_ident("version") {
+                let version: LitInt = meta.value()?.parse()?;
+                if version.base10_parse::<u32>()? == 0 {
+                    return Err(Error::new(version.span(), "versions begin at 1"));
+                }
+                found.version = Some(version);
             } else if meta.path.is_ident("view") {
                 let inside;
                 parenthesized!(inside in meta.input);
@@ -55,11 +65,36 @@ pub(crate) fn collection(attributes: &[Attribute]) -> Result<CollectionAttribute
                 }
             } else {
                 return Err(meta.error(
-                    "unknown: a collection takes `name = \"...\"`, `compact`, `view(Name, key = ...)` and `coded(Name)`",
+                    "unknown: a collection takes `name = \"...\"`, `compact`, `version = ...`, `view(Name, key = ...)` and \
+                     `coded(Name)`",
                 ));
             }
             Ok(())
         })?;
+    }
+    found.migrate_from = migrate_from(attributes)?;
+    if let (Some(version), Some(_)) = (&found.version, &found.migrate_from) {
+        return Err(Error::new(
+            version.span(),
+            "the version of a type that migrates is one more than that of the older type: write it above that one",
+        ));
+    }
+    Ok(found)
+}
+
+/// `#[migrate_from(Older)]`.
+fn migrate_from(attributes: &[Attribute]) -> Result<Option<Path>> {
+    let mut found = None;
+    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("migrate_from")) {
+        let older = attribute.parse_args::<Path>().map_err(|error| {
+            Error::new(error.span(), "write the older type here: #[migrate_from(OldOrder)]")
+        })?;
+        if found.replace(older).is_some() {
+            return Err(Error::new_spanned(
+                attribute,
+                "a type migrates from one: write the #[migrate_from] of the type before that above it",
+            ));
+        }
     }
     Ok(found)
 }

@@ -32,7 +32,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         ));
     }
     let duramen = quote!(::duramen);
-    let body = body(input, &attributes, &fields, &keys, &duramen);
+    let body = body(input, &attributes, &fields, &keys, serde.default, &duramen);
     let assigned = assigned(input, &keys, &duramen);
     let (types, views) = view::derive(&input.ident, &input.vis, &attributes.views, &fields, &duramen)?;
     Ok(quote! {
@@ -95,6 +95,7 @@ fn body(
     attributes: &CollectionAttributes,
     fields: &[Field<'_>],
     keys: &[&Field<'_>],
+    all_default: bool,
     duramen: &TokenStream,
 ) -> TokenStream {
     let ident = &input.ident;
@@ -106,9 +107,8 @@ fn body(
     let key_idents = keys.iter().map(|field| field.ident);
     let key_names = keys.iter().map(|field| &field.written);
     let columns = fields.iter().filter(|field| field.absent.is_none()).map(|field| {
-        let written = &field.written;
-        let kind = field.column_type(duramen);
-        quote!(.column(#written, #kind))
+        let (shape, kind) = (field.shape(compact, all_default, duramen), field.column_type(duramen));
+        quote!(.field(#shape, #kind))
     });
     let all_names = fields.iter().map(|field| &field.written);
     let in_order = compact.then(|| quote!(.compact([#(#all_names),*])));
@@ -118,10 +118,15 @@ fn body(
     });
     let coded = attributes.coded.iter().map(|coded| coded.spec(duramen));
     let codes = coded::codes(&attributes.coded, duramen);
+    let version = version(attributes, duramen);
+    let at_version = version.as_ref().map(|version| quote!(.at_version(#version)));
+    let constant = version.map(|version| quote!(const VERSION: u32 = #version;));
+    let migration = migration(attributes, duramen);
     quote! {
         impl #duramen::Collection for #ident {
             const NAME: &'static str = #name;
             const COMPACT: bool = #compact;
+            #constant
             type Key = #key_type;
 
             fn key(&self) -> Self::Key {
@@ -137,12 +142,43 @@ fn body(
             }
 
             fn schema() -> #duramen::Schema {
-                #duramen::Schema::new(#name).key([#(#key_names),*])#(#columns)*#in_order #(#views)* #(#coded)*
+                #duramen::Schema::new(#name)
+                    .key([#(#key_names),*])
+                    #at_version
+                    #(#columns)*
+                    #in_order
+                    #(#views)*
+                    #(#coded)*
             }
 
             #codes
+
+            #migration
         }
     }
+}
+
+/// The version of the type's documents, unless it is the first.
+fn version(attributes: &CollectionAttributes, duramen: &TokenStream) -> Option<TokenStream> {
+    let after =
+        attributes.migrate_from.as_ref().map(|older| quote!(<#older as #duramen::Collection>::VERSION + 1));
+    attributes.version.as_ref().map(|version| quote!(#version)).or(after)
+}
+
+/// What reads documents of earlier versions.
+fn migration(attributes: &CollectionAttributes, duramen: &TokenStream) -> Option<TokenStream> {
+    let older = attributes.migrate_from.as_ref()?;
+    Some(quote! {
+        fn older() -> ::std::vec::Vec<#duramen::Schema> {
+            let mut all = <#older as #duramen::Collection>::older();
+            all.push(<#older as #duramen::Collection>::schema());
+            all
+        }
+
+        fn from_version(version: u32, document: &[u8]) -> #duramen::Result<Self> {
+            #duramen::migrate::convert::<#older, Self>(version, document)
+        }
+    })
 }
 
 /// The type of the key and how it is taken from a document: an element, or a tuple of several.

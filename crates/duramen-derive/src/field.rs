@@ -20,6 +20,10 @@ pub(crate) struct Field<'a> {
     pub(crate) key: Option<Assigned>,
     /// Whether the value is written as its type says, without a function of the user's between.
     pub(crate) plain: bool,
+    /// Further names under which it is read.
+    pub(crate) aliases: Vec<String>,
+    /// Whether it is read where it is not written, as an attribute says.
+    pub(crate) default: bool,
 }
 
 /// Every field of the struct.
@@ -59,6 +63,8 @@ fn one<'a>(field: &'a syn::Field, rename_all: Option<&LitStr>) -> Result<Field<'
         sometimes: serde.sometimes,
         key,
         plain,
+        aliases: serde.aliases,
+        default: serde.default,
     })
 }
 
@@ -77,11 +83,39 @@ impl Field<'_> {
 }
 
 impl Field<'_> {
+    /// What the catalogue keeps of it. Serde reads an absent `Option` as `None`, but not at the end of a list.
+    pub(crate) fn shape(&self, compact: bool, all_default: bool, duramen: &TokenStream) -> TokenStream {
+        let (kind, written) = (self.kind, &self.written);
+        let source = source(self.kind);
+        let optional = last_segment(self.kind).is_some_and(|last| last == "Option");
+        let custom = (!self.plain).then(|| quote!(.custom()));
+        let sometimes = self.sometimes.is_some().then(|| quote!(.sometimes()));
+        let default =
+            (self.default || all_default || (optional && self.plain && !compact)).then(|| quote!(.default()));
+        let aliases = &self.aliases;
+        let also = (!aliases.is_empty()).then(|| quote!(.also([#(#aliases),*])));
+        quote!(#duramen::schema::Field::of::<#kind>(#written, #source) #custom #sometimes #default #also)
+    }
+
     /// Its type where it is not null.
     pub(crate) fn not_null(&self) -> &Type {
         let optional = last_segment(self.kind).is_some_and(|last| last == "Option");
         if optional { inside(self.kind).unwrap_or(self.kind) } else { self.kind }
     }
+}
+
+/// A type as one writes it: tokens without the blanks between them, but for those between words.
+fn source(kind: &Type) -> String {
+    let tokens = quote!(#kind).to_string();
+    let mut out = String::new();
+    for word in tokens.split(' ') {
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        if out.ends_with([',', ';']) || (out.ends_with(is_word) && word.starts_with(is_word)) {
+            out.push(' ');
+        }
+        out.push_str(word);
+    }
+    out
 }
 
 fn last_segment(kind: &Type) -> Option<&Ident> {

@@ -15,7 +15,7 @@ use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 
 /// Makes a struct with named fields a collection. Documented with the trait, `duramen::Collection`.
-#[proc_macro_derive(Collection, attributes(collection, key))]
+#[proc_macro_derive(Collection, attributes(collection, key, migrate_from))]
 pub fn derive_collection(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     collection::derive(&input).unwrap_or_else(syn::Error::into_compile_error).into()

@@ -18,12 +18,16 @@ pub(crate) struct SerdeNames {
     pub(crate) absent: Option<syn::Path>,
     /// An attribute by which the field is not always written.
     pub(crate) sometimes: Option<syn::Path>,
+    /// Further names under which a field is read.
+    pub(crate) aliases: Vec<String>,
+    /// Whether a field, or each of a struct, is read where it is not written.
+    pub(crate) default: bool,
     /// An attribute by which the whole is written in another form than its fields'.
     pub(crate) reshapes: Option<syn::Path>,
 }
 
 /// Attributes that leave what is written as it is.
-const HARMLESS: [&str; 4] = ["default", "alias", "bound", "deny_unknown_fields"];
+const HARMLESS: [&str; 3] = ["default", "bound", "deny_unknown_fields"];
 
 /// Attributes by which a field is not there under its name.
 const ABSENT: [&str; 3] = ["skip", "skip_serializing", "flatten"];
@@ -37,13 +41,21 @@ pub(crate) fn serde(attributes: &[Attribute]) -> Result<SerdeNames> {
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("serde")) {
         attribute.parse_nested_meta(|meta| {
             if meta.path.is_ident("rename") {
-                found.rename = written_name(&meta)?.map(|name| name.value()).or(found.rename.take());
+                let [written, read] = names(&meta)?.map(|name| name.map(|name| name.value()));
+                found.aliases.extend(read.filter(|read| written.as_ref() != Some(read)));
+                found.rename = written.or(found.rename.take());
                 return Ok(());
             }
             if meta.path.is_ident("rename_all") {
-                found.rename_all = written_name(&meta)?.or(found.rename_all.take());
+                let [written, _] = names(&meta)?;
+                found.rename_all = written.or(found.rename_all.take());
                 return Ok(());
             }
+            if meta.path.is_ident("alias") {
+                found.aliases.push(meta.value()?.parse::<LitStr>()?.value());
+                return Ok(());
+            }
+            found.default |= meta.path.is_ident("default") || meta.path.is_ident("skip_deserializing");
             if !HARMLESS.iter().any(|known| meta.path.is_ident(known)) {
                 found.changes_form = Some(meta.path.clone());
             }
@@ -62,20 +74,19 @@ pub(crate) fn serde(attributes: &[Attribute]) -> Result<SerdeNames> {
     Ok(found)
 }
 
-/// `= "name"`, or `(serialize = "name", deserialize = "name")` of which the written one counts, if there is one.
-fn written_name(meta: &syn::meta::ParseNestedMeta<'_>) -> Result<Option<LitStr>> {
+/// `= "name"`, or `(serialize = "name", deserialize = "name")`: the name that is written and the one that is read.
+fn names(meta: &syn::meta::ParseNestedMeta<'_>) -> Result<[Option<LitStr>; 2]> {
     if meta.input.peek(Token![=]) {
-        return meta.value()?.parse().map(Some);
+        let name: LitStr = meta.value()?.parse()?;
+        return Ok([Some(name.clone()), Some(name)]);
     }
-    let mut name = None;
+    let mut names = [None, None];
     meta.parse_nested_meta(|side| {
         let value: LitStr = side.value()?.parse()?;
-        if side.path.is_ident("serialize") {
-            name = Some(value);
-        }
+        names[usize::from(!side.path.is_ident("serialize"))] = Some(value);
         Ok(())
     })?;
-    Ok(name)
+    Ok(names)
 }
 
 fn skip_value(meta: &syn::meta::ParseNestedMeta<'_>) -> Result<()> {

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use crate::engine::{Direction, KeyRange, Shared, Source, TreeId};
 use crate::error::{Code, Error, Result};
 use crate::known::Known;
+use crate::migrate;
 use crate::schema::Schema;
 use crate::tuple::{decode, encode};
 use crate::view::{self, Reductions, View, ViewSpec};
@@ -244,6 +245,7 @@ pub(crate) fn remove(tx: &Shared<'_>, name: &str) -> Result<bool> {
     for view in Schema::from_bytes(&stored)?.views() {
         drop_view(tx, name, view)?;
     }
+    migrate::forget(tx, name)?;
     tx.delete(entries, &key)?;
     tx.drop_tree(&rows_tree(name))?;
     Ok(true)

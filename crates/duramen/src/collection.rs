@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::Result;
+use crate::migrate;
 use crate::schema::Schema;
 use crate::tuple::{Encoder, OwnedKey};
 use crate::view::Code;
@@ -46,6 +47,19 @@ use crate::view::Code;
 /// included: smaller (by the names), and fields may then only be added at the end, with `#[serde(default)]`. Tools
 /// show the names that the catalogue keeps.
 ///
+/// # When the type changes
+/// The catalogue keeps the fields of all documents. A type that could not read every document is refused by its first call, with
+/// what to write; [`Db::register`](crate::Db::register) asks at once.
+///
+/// | the change | what to write |
+/// |---|---|
+/// | a new field | `#[serde(default)]` above it, or an `Option` (a compact one needs the attribute) |
+/// | a field less | nothing |
+/// | another name in the source | `#[serde(rename = "old")]`: in documents it is called as before |
+/// | another name in documents | `#[serde(alias = "old")]` |
+/// | a wider integer, an `Option` around a type | nothing |
+/// | anything else but the key | `#[migrate_from(OldOrder)]`: [`migrate`](crate::migrate) |
+///
 /// # Keys
 /// `#[key]` may stand above up to eight fields: integers up to 64 bits, `f64`, `bool`, `String`,
 /// [`Time`](crate::Time), and types with [`#[derive(Key)]`](crate::Key). Documents are ordered by them. Encoded, a
@@ -66,6 +80,9 @@ pub trait Collection: Serialize + DeserializeOwned + 'static {
     /// Whether documents are stored without the names of their fields.
     const COMPACT: bool = false;
 
+    /// The version of its documents: one more than that of the type it migrates from.
+    const VERSION: u32 = 1;
+
     /// What tells documents apart.
     type Key: OwnedKey;
 
@@ -85,6 +102,22 @@ pub trait Collection: Serialize + DeserializeOwned + 'static {
     #[must_use]
     fn codes() -> Vec<Code> {
         Vec::new()
+    }
+
+    /// What the types say that it migrates from, oldest first.
+    #[must_use]
+    fn older() -> Vec<Schema> {
+        Vec::new()
+    }
+
+    /// A document of an earlier version.
+    ///
+    /// # Errors
+    /// `Unreadable` for a version that no type is known for, and for a document that does not read as its type or cannot be
+    /// converted.
+    fn from_version(version: u32, document: &[u8]) -> Result<Self> {
+        let _ = document;
+        Err(migrate::unknown(version))
     }
 }
 

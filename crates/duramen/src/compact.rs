@@ -4,10 +4,11 @@ use crate::document::Document;
 use crate::error::Result;
 use crate::msgpack::{Reader, Token, write};
 use crate::schema::Schema;
+use crate::version;
 
-/// Whether a stored document is a list.
-pub(crate) fn is_compact(stored: &[u8]) -> bool {
-    matches!(stored.first(), Some(0x90..=0x9f | 0xdc | 0xdd))
+/// Whether a document is a list.
+pub(crate) fn is_compact(document: &[u8]) -> bool {
+    matches!(document.first(), Some(0x90..=0x9f | 0xdc | 0xdd))
 }
 
 /// A stored document, with its names.
@@ -15,11 +16,12 @@ pub(crate) fn is_compact(stored: &[u8]) -> bool {
 /// # Errors
 /// `InvalidArgument` for bytes that are no document of this collection.
 pub(crate) fn document(schema: &Schema, stored: &[u8]) -> Result<Document> {
-    if !is_compact(stored) {
-        return Document::from_bytes(stored);
+    let (version, document) = version::split(stored)?;
+    if !is_compact(document) {
+        return Document::from_bytes(document);
     }
-    let mut named = Vec::with_capacity(2 * stored.len());
-    name(schema.compact_fields(), stored, &mut named)?;
+    let mut named = Vec::with_capacity(2 * document.len());
+    name(schema.compact_of(version)?, document, &mut named)?;
     Document::from_bytes(&named)
 }
 

@@ -73,7 +73,7 @@ impl DocumentsOf<'_, Transaction<'_>> {
     /// # Errors
     /// As [`DocumentsOf::put`].
     pub fn put_rows(&self, batch: &RowBatch) -> Result<()> {
-        let entry = self.within.entry(self.name)?;
+        let entry = self.settled()?;
         batch.iter().try_for_each(|(key, stored)| self.within.write(&entry, key, Some(stored)))
     }
 
@@ -83,7 +83,7 @@ impl DocumentsOf<'_, Transaction<'_>> {
     /// # Errors
     /// As [`DocumentsOf::put`].
     pub fn insert_rows(&self, batch: &RowBatch) -> Result<Option<usize>> {
-        let entry = self.within.entry(self.name)?;
+        let entry = self.settled()?;
         for (index, (key, stored)) in batch.iter().enumerate() {
             if self.within.stored(&entry, key)?.is_some() {
                 return Ok(Some(index));
@@ -93,9 +93,21 @@ impl DocumentsOf<'_, Transaction<'_>> {
         Ok(None)
     }
 
+    /// The collection, if its documents are of one version: of which one a document without a type is meant to be, nobody could
+    /// tell otherwise.
+    fn settled(&self) -> Result<Arc<Entry>> {
+        let entry = self.within.entry(self.name)?;
+        if entry.schema.is_migrating() {
+            let name = self.name;
+            return Err(Error::new(Code::Rebuilding, format!("the documents of {name} are being migrated"))
+                .with_hint("write it again once the program that has the type has called Db::migrate"));
+        }
+        Ok(entry)
+    }
+
     /// Makes a document fit; its key and stored form. The collection grows by fields that are new.
     fn fit(&self, mut document: Document) -> Result<(Arc<Entry>, Vec<u8>, Vec<u8>)> {
-        let mut entry = self.within.entry(self.name)?;
+        let mut entry = self.settled()?;
         let mut schema = entry.schema.clone();
         if schema.admit(&mut document)? {
             entry = self.within.grow(&entry, schema)?;

@@ -6,7 +6,7 @@
 use crate::compact;
 use crate::document::Document;
 use crate::engine::Direction;
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 use crate::reads::Reads;
 use crate::rows::{DocumentIter, Rows};
 use crate::schema::Schema;
@@ -111,6 +111,11 @@ impl<S: Reads> DocumentsOf<'_, S> {
                 count: self.within.source().count(entry.tree, &range)?,
                 sums: Vec::new(),
             });
+        }
+        if entry.schema.is_migrating() {
+            let name = self.name;
+            return Err(Error::new(Code::Rebuilding, format!("the documents of {name} are being migrated"))
+                .with_hint("its sums are those of one version once the program that has the type has called Db::migrate"));
         }
         let reduced = self.within.source().reduce(entry.tree, &range)?;
         let sums = reducer.decode(&reduced.value.unwrap_or_default())?;

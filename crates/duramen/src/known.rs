@@ -51,10 +51,20 @@ struct Declared {
     codes: Vec<Code>,
 }
 
+/// What a type may do with the collection that an entry describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fits {
+    /// Read: the type says more than the entry, which must grow before it writes.
+    Reads,
+    /// Read and write.
+    Writes,
+}
+
 /// The entry that a type was held against, and fits.
 #[derive(Debug)]
 struct Fitting {
     entry: Arc<Entry>,
+    fits: Fits,
     /// A state of the catalogue in which the entry was found.
     seen: Option<TreeMark>,
 }
@@ -109,36 +119,54 @@ impl Known {
         lock(&self.entries).get(name).cloned()
     }
 
-    /// Remembers an entry of a published state.
+    /// Remembers an entry of a published state. If it says something else than before, every type is held against it
+    /// again: another may have made documents what it cannot read.
     pub(crate) fn remember_entry(&self, entry: &Arc<Entry>) {
+        let name = entry.schema.name();
         let mut entries = lock(&self.entries);
-        match entries.get_mut(entry.schema.name()) {
+        match entries.get_mut(name) {
+            Some(known) if Arc::ptr_eq(known, entry) => return,
             Some(known) => known.clone_from(entry),
-            None => {
-                entries.insert(entry.schema.name().to_owned(), Arc::clone(entry));
-            }
+            None => drop(entries.insert(name.to_owned(), Arc::clone(entry))),
         }
+        drop(entries);
+        lock(&self.types).retain(|_, known| known.entry.schema.name() != name);
     }
 
-    /// The entry that a type fits, as of some state.
+    /// The entry that a type fits, to read and write, as of some state.
     pub(crate) fn fitting(&self, kind: TypeId) -> Option<Arc<Entry>> {
+        let types = lock(&self.types);
+        types.get(&kind).filter(|known| known.fits == Fits::Writes).map(|known| Arc::clone(&known.entry))
+    }
+
+    /// The entry whose documents a type reads, as of some state.
+    pub(crate) fn readable(&self, kind: TypeId) -> Option<Arc<Entry>> {
         lock(&self.types).get(&kind).map(|known| Arc::clone(&known.entry))
     }
 
-    /// The entry that a type fits in a state of this catalogue.
-    pub(crate) fn fitting_in(&self, kind: TypeId, is_of: impl Fn(&TreeMark) -> bool) -> Option<Arc<Entry>> {
+    /// The entry whose documents a type reads in a state of this catalogue.
+    pub(crate) fn readable_in(&self, kind: TypeId, is_of: impl Fn(&TreeMark) -> bool) -> Option<Arc<Entry>> {
         let types = lock(&self.types);
         let known = types.get(&kind).filter(|known| known.seen.as_ref().is_some_and(is_of));
         known.map(|known| Arc::clone(&known.entry))
     }
 
     /// Remembers that a type fits an entry of a published state, and in which state of the catalogue that was seen.
-    pub(crate) fn remember_fitting(&self, kind: TypeId, entry: &Arc<Entry>, seen: Option<TreeMark>) {
+    pub(crate) fn remember_fitting(
+        &self,
+        kind: TypeId,
+        entry: &Arc<Entry>,
+        fits: Fits,
+        seen: Option<TreeMark>,
+    ) {
         let mut types = lock(&self.types);
         match types.get_mut(&kind).filter(|known| Arc::ptr_eq(&known.entry, entry)) {
-            Some(known) => known.seen = seen.or(known.seen.take()),
+            Some(known) => {
+                known.seen = seen.or(known.seen.take());
+                known.fits = if known.fits == Fits::Writes { Fits::Writes } else { fits };
+            }
             None => {
-                types.insert(kind, Fitting { entry: Arc::clone(entry), seen });
+                types.insert(kind, Fitting { entry: Arc::clone(entry), fits, seen });
             }
         }
     }

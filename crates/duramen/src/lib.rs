@@ -63,6 +63,7 @@
 //! | asking for documents | [`Query`], [`Page`], [`IntoSpan`] |
 //! | views and their reductions | [`View`], [`ViewQuery`], [`view::reduce`] |
 //! | views without a type, and how far they are | [`DocumentView`], [`ViewSpec`], [`ViewState`], [`Documents::add_view`] |
+//! | types that change | [`migrate`], [`Db::register`] |
 //! | two who edit the same document | [`Versioned`], [`Revision`], [`ReplaceError`] |
 //! | documents without a type | [`Documents`], [`DocumentsOf`], [`Document`], [`Value`], [`doc!`], [`json`] |
 //! | what a collection is to a tool | [`Schema`], [`schema::ColumnType`], [`ViewSpec`] |
@@ -101,6 +102,7 @@ mod ids;
 pub mod json;
 mod known;
 pub mod kv;
+pub mod migrate;
 mod msgpack;
 mod options;
 mod page;
@@ -122,6 +124,7 @@ mod typed;
 mod typed_db;
 mod typed_writes;
 mod verify;
+mod version;
 pub mod view;
 
 pub use backup::CopyProgress;

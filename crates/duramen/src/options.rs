@@ -9,10 +9,13 @@ use duramen_disk::{Disk, MemDisk, OsDisk, SyncMethod};
 use duramen_engine::{Durability, Event, Hooks, Options, Reducer, ReducerSpec};
 
 use crate::clock::Clock;
+use crate::collection::Collection;
 use crate::db::Db;
 use crate::engine::{self, Background};
 use crate::error::{Error, Result};
 use crate::known::Known;
+use crate::reads::sealed::Readable;
+use crate::typed::Asked;
 use crate::view::{Codes, Monoid};
 
 /// Options of a database, set one after the other and ended by [`DbOptions::open`].
@@ -24,6 +27,8 @@ pub struct DbOptions {
     codes: Codes,
     /// What is wrong with an option, to be said when the database is opened.
     refused: Option<Error>,
+    /// What is done with the database before it is handed out.
+    opened: Vec<fn(&Db, bool) -> Result<()>>,
 }
 
 impl DbOptions {
@@ -141,6 +146,20 @@ impl DbOptions {
         self
     }
 
+    /// Holds a type against its collection when the database is opened: [`Db::register`], or only a look if it is
+    /// opened read-only.
+    #[must_use]
+    pub fn collection<C: Collection>(mut self) -> Self {
+        self.opened.push(|db, read_only| {
+            if read_only {
+                db.snapshot()?.fitting_now(Asked::of::<C>()).map(drop)
+            } else {
+                db.register::<C>()
+            }
+        });
+        self
+    }
+
     /// Opens the database in this directory, or creates it.
     ///
     /// # Errors
@@ -158,12 +177,13 @@ impl DbOptions {
         if let Some(refused) = self.refused {
             return Err(refused);
         }
-        let level = self.engine.durability;
+        let (level, read_only) = (self.engine.durability, self.engine.read_only);
         let is_stepped = self.engine.background == Background::Stepped;
-        let without_background = self.without_background || is_stepped || self.engine.read_only;
+        let without_background = self.without_background || is_stepped || read_only;
         let on_event = self.hooks.on_event.clone();
         let engine = engine::open(Arc::clone(&disk), path.as_ref(), self.engine, self.hooks, self.codes)?;
         let db = Db::new(engine, level, Known::new(Clock::new(Arc::clone(&disk)), is_stepped), on_event);
+        self.opened.iter().try_for_each(|opened| opened(&db, read_only))?;
         Ok(if without_background { db } else { db.with_background(disk) })
     }
 

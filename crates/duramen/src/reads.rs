@@ -16,7 +16,7 @@ use crate::error::{Code, Error, Result};
 use crate::known::Known;
 use crate::kv::{self, KvOf};
 use crate::query::Query;
-use crate::revision::{Revision, Versioned};
+use crate::revision::Versioned;
 use crate::rows::Rows;
 use crate::schema::Schema;
 use crate::selection::Of;
@@ -79,7 +79,8 @@ pub trait Reads: sealed::Readable {
         let key = encode(&key)?;
         let Some(entry) = self.fitting(Asked::of::<C>())? else { return Ok(None) };
         let Some(stored) = self.source().get(entry.tree, &key)? else { return Ok(None) };
-        Ok(Some(Versioned { document: codec::from_bytes(&key, &stored)?, revision: Revision::of(&stored) }))
+        let (document, revision) = (codec::from_bytes(&key, &stored)?, codec::revision::<C>(&key, &stored)?);
+        Ok(Some(Versioned { document, revision }))
     }
 
     /// The documents of a typed collection.

@@ -17,8 +17,9 @@ use crate::error::{Code, Error};
 pub struct Revision(u128);
 
 impl Revision {
-    pub(crate) fn of(stored: &[u8]) -> Revision {
-        Revision(xxh3_128(stored))
+    /// Of a document without the mark of its version.
+    pub(crate) fn of(document: &[u8]) -> Revision {
+        Revision(xxh3_128(document))
     }
 }
 

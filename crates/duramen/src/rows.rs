@@ -12,6 +12,7 @@ use crate::document::Document;
 use crate::engine::Cursor;
 use crate::error::Result;
 use crate::schema::Schema;
+use crate::version;
 
 /// Stored documents of a range, lent one at a time.
 pub struct Rows {
@@ -39,14 +40,14 @@ impl Rows {
     #[expect(clippy::should_implement_trait, reason = "it lends, which an Iterator cannot")]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         let Some((key, stored)) = self.cursor.next()? else { return Ok(None) };
-        match &self.entry {
-            Some(entry) if is_compact(stored) => {
-                self.named.clear();
-                compact::name(entry.schema.compact_fields(), stored, &mut self.named)?;
-                Ok(Some((key, &self.named)))
-            }
-            _ => Ok(Some((key, stored))),
+        let Some(entry) = &self.entry else { return Ok(Some((key, stored))) };
+        let (version, document) = version::split(stored)?;
+        if !is_compact(document) {
+            return Ok(Some((key, document)));
         }
+        self.named.clear();
+        compact::name(entry.schema.compact_of(version)?, document, &mut self.named)?;
+        Ok(Some((key, &self.named)))
     }
 }
 

@@ -4,17 +4,22 @@
 //! collections") and the rules by which a document fits. Never touches a tree.
 
 mod column;
+mod field;
+mod shape;
 mod stored;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use column::exact_float;
 pub use column::{Column, ColumnType};
+pub use field::Field;
+pub(crate) use shape::Older;
 
 use crate::document::{Document, Value};
 use crate::error::{Error, Result};
 use crate::sums::{FLOATS, Sums};
 use crate::tuple::{Encoder, check_length};
+use crate::version;
 use crate::view::{VIEWS_MAX, ViewSpec};
 
 /// Longest name of a collection, in bytes.
@@ -34,6 +39,11 @@ pub struct Schema {
     view_generation: u64,
     /// Documents are written by programs with types, too: they may have fields that are no columns.
     typed: bool,
+    /// What documents of this version have, as far as types wrote them.
+    fields: Vec<Field>,
+    version: u32,
+    /// Versions that documents may still be of, oldest first; none unless a migration is on its way.
+    older: Vec<Older>,
 }
 
 impl Schema {
@@ -50,6 +60,9 @@ impl Schema {
             views: Vec::new(),
             view_generation: 0,
             typed: false,
+            fields: Vec::new(),
+            version: version::FIRST,
+            older: Vec::new(),
         }
     }
 
@@ -243,6 +256,7 @@ impl Schema {
             )));
         }
         self.views.iter().try_for_each(ViewSpec::validate)?;
+        self.validate_versions()?;
         if let Some(i) =
             (1..self.views.len()).find(|&i| self.views[..i].iter().any(|view| view.same_rows(&self.views[i])))
         {

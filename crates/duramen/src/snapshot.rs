@@ -7,7 +7,7 @@ use crate::catalogue::{self, Entry, OpenView};
 use crate::clock::Millis;
 use crate::engine::{self, Source};
 use crate::error::Result;
-use crate::known::Known;
+use crate::known::{Fits, Known};
 use crate::reads::{Reads, sealed};
 use crate::typed::Asked;
 
@@ -56,7 +56,7 @@ impl sealed::Readable for Snapshot {
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
     fn fitting(&self, asked: Asked) -> Result<Option<Arc<Entry>>> {
         // Ids of trees are never used again: where the tree is here, the documents are this entry's.
-        if let Some(entry) = self.known.fitting(asked.kind).filter(|entry| self.inner.has_tree(entry.tree)) {
+        if let Some(entry) = self.known.readable(asked.kind).filter(|entry| self.inner.has_tree(entry.tree)) {
             return Ok(Some(entry));
         }
         self.fitting_now(asked)
@@ -64,18 +64,18 @@ impl sealed::Readable for Snapshot {
 
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
     fn fitting_now(&self, asked: Asked) -> Result<Option<Arc<Entry>>> {
-        if let Some(entry) = self.known.fitting_in(asked.kind, |seen| self.inner.is_as_marked(seen)) {
+        if let Some(entry) = self.known.readable_in(asked.kind, |seen| self.inner.is_as_marked(seen)) {
             return Ok(Some(entry));
         }
         let Some(entry) = self.find(asked.name)? else { return Ok(None) };
-        let fits = self.known.fitting(asked.kind).is_some_and(|known| Arc::ptr_eq(&known, &entry));
-        if !fits && self.known.declare(asked) && !asked.codes().is_empty() {
+        let is_this = |known: Arc<Entry>| Arc::ptr_eq(&known, &entry);
+        let is_known = self.known.readable(asked.kind).is_some_and(is_this);
+        if !is_known && self.known.declare(asked) && !asked.codes().is_empty() {
             self.known.wake();
         }
-        if fits || !asked.fit(&mut entry.schema.clone())? {
-            let seen = catalogue::tree(&self.inner)?.and_then(|tree| self.inner.mark(tree));
-            self.known.remember_fitting(asked.kind, &entry, seen);
-        }
+        let fits = if is_known || asked.fit(&mut entry.schema.clone())? { Fits::Reads } else { Fits::Writes };
+        let seen = catalogue::tree(&self.inner)?.and_then(|tree| self.inner.mark(tree));
+        self.known.remember_fitting(asked.kind, &entry, fits, seen);
         Ok(Some(entry))
     }
 

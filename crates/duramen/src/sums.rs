@@ -11,6 +11,7 @@ use duramen_engine::{Reducer, ReducerSpec};
 
 use crate::error::{Code, Error, Result};
 use crate::msgpack::{Reader, Token, write};
+use crate::version;
 
 /// The name under which the catalogue knows the reducer.
 pub const NAME: &str = "sums";
@@ -122,8 +123,8 @@ impl Sums {
 impl Reducer for Sums {
     fn one(&self, _: &[u8], value: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), String> {
         let mut found = [const { None }; FIELDS_MAX];
-        let mut reader = Reader::new(value);
         let said = |error: Error| error.message().to_owned();
+        let mut reader = Reader::new(version::split(value).map_err(said)?.1);
         for _ in 0..reader.map().map_err(said)? {
             let name = reader.name_bytes().map_err(said)?;
             match self.fields.iter().position(|field| field.as_bytes() == name) {

@@ -15,11 +15,13 @@ use crate::collection::Collection;
 use crate::engine::{Direction, Shared, Source, TreeId};
 use crate::error::{Code, Error, Result};
 use crate::ids::{self, IdCounter};
-use crate::known::Known;
+use crate::known::{Fits, Known};
+use crate::migrate;
 use crate::reads::{Reads, sealed};
 use crate::schema::Schema;
 use crate::span::Span;
 use crate::typed::Asked;
+use crate::version;
 use crate::view::{self, Step, ViewSpec, Walked};
 
 /// A transaction: sees one state of the database and its own writes.
@@ -63,7 +65,9 @@ impl Committed {
     /// that are to be swept, and after how many writes.
     pub(crate) fn done(self, known: &Known) -> Vec<(String, u64)> {
         self.entries.values().for_each(|entry| known.remember_entry(entry));
-        self.fitting.iter().for_each(|(kind, entry)| known.remember_fitting(*kind, entry, None));
+        self.fitting
+            .iter()
+            .for_each(|(kind, entry)| known.remember_fitting(*kind, entry, Fits::Writes, None));
         self.bounds.iter().for_each(|(counter, bound)| counter.bounded(*bound));
         if self.makes_work {
             known.wake();
@@ -279,6 +283,15 @@ impl<'e> Transaction<'e> {
     }
 
     fn grown(&self, entry: &Entry, mut schema: Schema) -> Result<Entry> {
+        if schema.version() != entry.schema.version() {
+            for view in &entry.views {
+                catalogue::drop_view(&self.inner, schema.name(), &view.spec)?;
+            }
+            migrate::forget(&self.inner, schema.name())?;
+            if self.inner.is_empty(entry.tree)? {
+                schema.end_migration();
+            }
+        }
         let is_new = |spec: &ViewSpec| entry.views.iter().all(|view| !view.spec.same_rows(spec));
         if schema.views().iter().any(is_new) && self.inner.is_empty(entry.tree)? {
             for view in schema.views().to_vec().iter().filter(|spec| is_new(spec)) {
@@ -418,8 +431,10 @@ impl<'e> Transaction<'e> {
         self.inner.get(entry.tree, key)
     }
 
-    /// Stores a document, or deletes it.
+    /// Stores a document of the collection's version, given without the mark of it, or deletes one.
     pub(crate) fn write(&self, entry: &Entry, key: &[u8], document: Option<&[u8]>) -> Result<()> {
+        let marked = document.map(|document| version::join(entry.schema.version(), document));
+        let document = marked.as_deref();
         let changes = view::Changes::of((&self.inner, self.known), entry, key, document)?;
         let written = changes.apply(&self.inner).and_then(|()| match document {
             Some(document) => self.inner.put(entry.tree, key, document),

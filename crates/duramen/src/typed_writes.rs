@@ -14,6 +14,7 @@ use crate::revision::{ReplaceError, Revision, Versioned};
 use crate::transaction::Transaction;
 use crate::tuple::{KeyFor, encode, show};
 use crate::typed::Asked;
+use crate::version;
 
 impl Transaction<'_> {
     /// Stores a document, in the place of any with its key.
@@ -69,10 +70,12 @@ impl Transaction<'_> {
         let Stored { key, document } = codec::store(document)?;
         let entry = self.fitted(Asked::of::<C>())?;
         let stored = self.stored(&entry, &key)?;
-        if stored.as_deref().map(Revision::of) != Some(revision) {
+        let now = stored.as_deref().map(|stored| codec::revision::<C>(&key, stored)).transpose()?;
+        if now != Some(revision) {
             let versioned = |stored: Vec<u8>| {
-                let document = codec::from_bytes(&key, &stored)?;
-                Ok::<_, Error>(Box::new(Versioned { document, revision: Revision::of(&stored) }))
+                let (document, revision) =
+                    (codec::from_bytes(&key, &stored)?, codec::revision::<C>(&key, &stored)?);
+                Ok::<_, Error>(Box::new(Versioned { document, revision }))
             };
             return Err(ReplaceError::Changed(stored.map(versioned).transpose()?));
         }
@@ -107,7 +110,7 @@ impl Transaction<'_> {
             ))
             .with_hint("to give a document another key, delete it and put it under the new one"));
         }
-        if changed.document != stored {
+        if *version::join(C::VERSION, &changed.document) != stored[..] {
             self.write(&entry, &key, Some(&changed.document))?;
         }
         Ok(Some(document))

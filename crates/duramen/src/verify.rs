@@ -11,6 +11,7 @@ use crate::reads::Reads;
 use crate::schema::Schema;
 use crate::snapshot::Snapshot;
 use crate::tuple::{Element, decode};
+use crate::version;
 use views::Views;
 
 /// Problems beyond this many are counted and not listed.
@@ -188,12 +189,21 @@ fn problem_of(schema: &Schema, key: &[u8], stored: &[u8]) -> Option<String> {
         Ok(document) => document,
         Err(error) => return Some(error.message().to_owned()),
     };
+    // It was decoded above, so its version is known.
+    let version = version::split(stored).map_or(version::FIRST, |(version, _)| version);
+    let Some(of_version) = schema.with_key_of(version) else {
+        return Some(format!("it is of version {version}, and the collection of {}", schema.version()));
+    };
     let mut own_key = Vec::new();
-    if let Err(error) = schema.write_key(&document, &mut own_key) {
+    if let Err(error) = of_version.write_key(&document, &mut own_key) {
         return Some(error.message().to_owned());
     }
     if own_key != key {
         return Some(format!("it lies under a key that is not its own, {}", shown(&own_key)));
+    }
+    // The columns say what documents of this version hold.
+    if version != schema.version() {
+        return None;
     }
     let mut admitted = document.clone();
     match schema.clone().admit(&mut admitted) {

@@ -15,6 +15,7 @@ mod feed;
 mod history;
 mod house;
 mod key_values;
+mod migrations;
 mod overlay;
 mod protections;
 mod search;

@@ -1,8 +1,9 @@
-//! The stored form of a catalogue entry: a document of version 1.
+//! The stored form of a catalogue entry: a document of version 1, 2 or 3.
 
-use super::{Column, ColumnType, Schema};
+use super::{Column, ColumnType, Field, Older, Schema};
 use crate::document::{Document, Value};
 use crate::error::{Code, Error, Result};
+use crate::version;
 use crate::view::ViewSpec;
 
 const VERSION: i128 = 1;
@@ -10,6 +11,8 @@ const VERSION: i128 = 1;
 /// The version of an entry that says more: a build that does not know views must not write documents beside them.
 const TYPED_VERSION: i128 = 2;
 
+/// The version of an entry that knows the fields of documents and their version: a build that does not must write none.
+const SHAPED_VERSION: i128 = 3;
 /// The version of an entry with views in code: a build that does not know them must not write documents beside them.
 const CODED_VERSION: i128 = 4;
 
@@ -19,25 +22,28 @@ impl Schema {
     /// # Errors
     /// `InvalidArgument` for names beyond 4 GiB.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let texts =
-            |names: &[String]| Value::List(names.iter().map(|name| Value::from(name.as_str())).collect());
         let columns = self.columns.iter().map(|column| {
             Value::Map(Document::new().with("name", column.name.as_str()).with("type", column.kind.name()))
         });
         let mut stored = Document::new()
             .with("v", Value::Int(self.stored_version()))
             .with("name", self.name.as_str())
-            .with("key", texts(&self.key))
+            .with("key", list_of(&self.key))
             .with("columns", Value::List(columns.collect()))
-            .with("sums", texts(&self.sums))
+            .with("sums", list_of(&self.sums))
             .with("null", self.null_marker.as_deref());
         if !self.compact.is_empty() {
-            stored.set("compact", texts(&self.compact));
+            stored.set("compact", list_of(&self.compact));
         }
         if self.needs_types() {
             stored.set("views", Value::List(self.views.iter().map(ViewSpec::to_value).collect()));
             stored.set("generation", self.view_generation);
             stored.set("typed", self.typed);
+        }
+        if self.needs_shape() {
+            stored.set("version", u64::from(self.version));
+            stored.set("fields", fields_value(&self.fields));
+            stored.set("older", Value::List(self.older.iter().map(older_value).collect()));
         }
         stored.to_bytes()
     }
@@ -45,6 +51,8 @@ impl Schema {
     fn stored_version(&self) -> i128 {
         if self.views.iter().any(|view| view.code_version().is_some()) {
             CODED_VERSION
+        } else if self.needs_shape() {
+            SHAPED_VERSION
         } else if self.needs_types() {
             TYPED_VERSION
         } else {
@@ -52,8 +60,16 @@ impl Schema {
         }
     }
 
+    fn needs_shape(&self) -> bool {
+        self.version != version::FIRST || !self.fields.is_empty()
+    }
+
     fn needs_types(&self) -> bool {
-        self.typed || !self.views.is_empty() || !self.compact.is_empty() || self.view_generation > 0
+        self.needs_shape()
+            || self.typed
+            || !self.views.is_empty()
+            || !self.compact.is_empty()
+            || self.view_generation > 0
     }
 
     /// An entry from its stored form.
@@ -63,7 +79,7 @@ impl Schema {
     pub fn from_bytes(bytes: &[u8]) -> Result<Schema> {
         let document = Document::from_bytes(bytes).map_err(|error| damaged(error.message()))?;
         match document.get("v") {
-            Some(Value::Int(VERSION | TYPED_VERSION | CODED_VERSION)) => {}
+            Some(Value::Int(VERSION | TYPED_VERSION | SHAPED_VERSION | CODED_VERSION)) => {}
             Some(Value::Int(version)) => {
                 return Err(Error::new(
                     Code::Unsupported,
@@ -98,10 +114,50 @@ impl Schema {
                 Some(_) => return Err(damaged("its generation is none")),
             },
             typed: matches!(document.get("typed"), Some(Value::Bool(true))),
+            fields: match document.get("fields") {
+                None => Vec::new(),
+                Some(_) => list(&document, "fields")?.iter().map(field).collect::<Result<_>>()?,
+            },
+            version: match document.get("version") {
+                None => version::FIRST,
+                Some(_) => number(&document, "version")?,
+            },
+            older: match document.get("older") {
+                None => Vec::new(),
+                Some(_) => list(&document, "older")?.iter().map(older).collect::<Result<_>>()?,
+            },
         };
         schema.validate().map_err(|error| damaged(error.message()))?;
         Ok(schema)
     }
+}
+
+fn list_of(names: &[String]) -> Value {
+    Value::List(names.iter().map(|name| Value::from(name.as_str())).collect())
+}
+
+fn fields_value(fields: &[Field]) -> Value {
+    let one = |field: &Field| {
+        Value::Map(
+            Document::new()
+                .with("name", field.name.as_str())
+                .with("type", field.kind.as_str())
+                .with("null", field.nullable)
+                .with("always", field.always)
+                .with("also", list_of(&field.also)),
+        )
+    };
+    Value::List(fields.iter().map(one).collect())
+}
+
+fn older_value(older: &Older) -> Value {
+    Value::Map(
+        Document::new()
+            .with("version", u64::from(older.version))
+            .with("key", list_of(&older.key))
+            .with("compact", list_of(&older.compact))
+            .with("fields", fields_value(&older.fields)),
+    )
 }
 
 fn damaged(what: &str) -> Error {
@@ -128,6 +184,40 @@ fn texts(document: &Document, name: &str) -> Result<Vec<String>> {
         _ => Err(damaged(&format!("{name} holds something else than names"))),
     };
     list(document, name)?.iter().map(one).collect()
+}
+
+fn number(document: &Document, name: &str) -> Result<u32> {
+    match document.get(name) {
+        Some(Value::Int(number)) => u32::try_from(*number).ok(),
+        _ => None,
+    }
+    .ok_or_else(|| damaged(&format!("its {name} is none")))
+}
+
+fn field(value: &Value) -> Result<Field> {
+    let Value::Map(document) = value else { return Err(damaged("a field is no map")) };
+    let flag = |name| match document.get(name) {
+        Some(Value::Bool(flag)) => Ok(*flag),
+        _ => Err(damaged(&format!("a field does not say {name}"))),
+    };
+    Ok(Field {
+        name: text(document, "name")?,
+        kind: text(document, "type")?,
+        nullable: flag("null")?,
+        always: flag("always")?,
+        also: texts(document, "also")?,
+        default: false,
+    })
+}
+
+fn older(value: &Value) -> Result<Older> {
+    let Value::Map(document) = value else { return Err(damaged("an earlier version is no map")) };
+    Ok(Older {
+        version: number(document, "version")?,
+        key: texts(document, "key")?,
+        compact: texts(document, "compact")?,
+        fields: list(document, "fields")?.iter().map(field).collect::<Result<_>>()?,
+    })
 }
 
 fn column(value: &Value) -> Result<Column> {

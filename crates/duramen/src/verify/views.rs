@@ -35,7 +35,7 @@ impl Views {
     /// The rows of a document in a view, as its fields or its code say.
     fn rows(&self, snapshot: &Snapshot, view: &OpenView, key: &[u8], stored: &[u8]) -> Result<ViewRows> {
         let Some(trees) = view.coded else {
-            return rows(&view.spec, self.entry.schema.compact_fields(), key, stored);
+            return rows(&view.spec, &self.entry.schema, key, stored);
         };
         let code = snapshot.known().code(self.entry.schema.name(), &view.spec);
         let rows = code.map(|code| code(key, stored)).transpose()?.unwrap_or_default();

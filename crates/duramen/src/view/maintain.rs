@@ -45,7 +45,6 @@ impl<'e> Changes<'e> {
         if stored.as_deref() == document {
             return Ok(changes);
         }
-        let compact = entry.schema.compact_fields();
         for view in &entry.views {
             if let Some(trees) = view.coded {
                 let code = known.code(entry.schema.name(), &view.spec);
@@ -53,10 +52,11 @@ impl<'e> Changes<'e> {
                 continue;
             }
             // What a view cannot take never was in it.
-            let before = stored.as_deref().and_then(|stored| rows(&view.spec, compact, key, stored).ok());
+            let before =
+                stored.as_deref().and_then(|stored| rows(&view.spec, &entry.schema, key, stored).ok());
             let before = before.unwrap_or_default();
             let after = match document {
-                Some(document) => rows(&view.spec, compact, key, document)?,
+                Some(document) => rows(&view.spec, &entry.schema, key, document)?,
                 None => ViewRows::new(),
             };
             for row in before.keys().filter(|row| !after.contains_key(*row)) {
@@ -101,7 +101,7 @@ impl<'e> Changes<'e> {
         }
         let mut changes = Changes { rows: Vec::new() };
         let Some(document) = document else { return Ok(changes) };
-        for (row, value) in rows(&view.spec, entry.schema.compact_fields(), key, document)? {
+        for (row, value) in rows(&view.spec, &entry.schema, key, document)? {
             check_unique(tx, entry, view, &row, key)?;
             changes.rows.push(Change { view, tree: view.tree, row, value: Some(value) });
         }

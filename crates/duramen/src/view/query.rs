@@ -13,6 +13,7 @@ use crate::collection::Collection;
 use crate::engine::{KeyRange, Source};
 use crate::error::{Code, Error, Result};
 use crate::range::IntoSpan;
+use crate::reads::sealed::Readable;
 use crate::selection::{Of, Selected, Selection};
 use crate::span::Span;
 use crate::tuple::{KeyFor, OwnedKey, PrefixFor, decode, encode, prefix_end, split};
@@ -163,10 +164,20 @@ impl<'s, V: View> ViewQuery<'s, V> {
     fn in_view<T>(&self, ask: impl FnOnce(&dyn Source, &Entry, &OpenView) -> Result<T>) -> Result<Option<T>> {
         self.selection.ask(|state| {
             let Some(entry) = state.fitting_now(Asked::of::<V::Collection>())? else { return Ok(None) };
-            let view = state::answering::<V>(state, &entry)?;
-            ask(state.source(), &entry, view).map(Some)
+            ask(state.source(), &entry, ready::<V>(state, &entry)?).map(Some)
         })
     }
+}
+
+/// The view of an entry that answers for a type.
+///
+/// # Errors
+/// `Rebuilding`.
+pub(crate) fn ready<'e, V: View>(state: &dyn Readable, entry: &'e Entry) -> Result<&'e OpenView> {
+    if entry.schema.is_migrating() || entry.schema.version() != V::Collection::VERSION {
+        return Err(migrating::<V>());
+    }
+    state::answering::<V>(state, entry)
 }
 
 fn reduced<V: View>(source: &dyn Source, view: &OpenView, range: &KeyRange) -> Result<Answer<V>> {
@@ -190,6 +201,16 @@ fn entry_of<V: View>(row: &[u8]) -> Result<ViewEntry<V>> {
         key: V::Key::from_elements(decode(key)?)?,
         document: DocumentKey::<V>::from_elements(decode(document)?)?,
     })
+}
+
+#[cold]
+fn migrating<V: View>() -> Error {
+    let name = V::Collection::NAME;
+    Error::new(
+        Code::Rebuilding,
+        format!("the view {} does not hold every document: those of {name} are to be migrated", V::NAME),
+    )
+    .with_hint("Db::migrate converts them, and says how far it is")
 }
 
 #[cold]

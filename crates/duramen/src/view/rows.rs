@@ -10,7 +10,9 @@ use crate::compact::is_compact;
 use crate::document::Value;
 use crate::error::{Error, Result};
 use crate::msgpack::{DEPTH_MAX, Reader, Token};
+use crate::schema::Schema;
 use crate::tuple::{Element, Encoder, check_length};
+use crate::version;
 
 /// The nil of a field that is not there.
 const NULL: &[u8] = &[0xc0];
@@ -18,13 +20,18 @@ const NULL: &[u8] = &[0xc0];
 /// Rows by their keys.
 pub(crate) type ViewRows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The rows of a document under `key`. `compact` names the fields of documents without names.
+/// The rows of a document under `key` in a view of the collection `schema`. One of an earlier version has none: they come with its
+/// conversion.
 ///
 /// # Errors
 /// `InvalidArgument` for a field that cannot be in a key; `KeyTooLong`, naming the view.
-pub(crate) fn rows(spec: &ViewSpec, compact: &[String], key: &[u8], document: &[u8]) -> Result<ViewRows> {
-    let fields = fields(spec, compact, document)?;
+pub(crate) fn rows(spec: &ViewSpec, schema: &Schema, key: &[u8], stored: &[u8]) -> Result<ViewRows> {
     let mut rows = ViewRows::new();
+    let (version, document) = version::split(stored)?;
+    if version != schema.version() {
+        return Ok(rows);
+    }
+    let fields = fields(spec, schema, document)?;
     let (key_fields, value_fields) = fields.split_at(spec.key.len());
     let mut elements = Vec::with_capacity(key_fields.len());
     for field in key_fields {
@@ -74,7 +81,7 @@ fn row_key(spec: &ViewSpec, first: &[Element], last: &Element, key: &[u8]) -> Re
 }
 
 /// The bytes of the fields that the view takes: its key fields, then its values.
-fn fields<'d>(spec: &ViewSpec, compact: &[String], document: &'d [u8]) -> Result<Vec<Option<&'d [u8]>>> {
+fn fields<'d>(spec: &ViewSpec, schema: &Schema, document: &'d [u8]) -> Result<Vec<Option<&'d [u8]>>> {
     let wanted = || spec.key.iter().chain(&spec.values);
     let mut found = vec![None; wanted().count()];
     let mut reader = Reader::new(document);
@@ -87,10 +94,11 @@ fn fields<'d>(spec: &ViewSpec, compact: &[String], document: &'d [u8]) -> Result
         let name = if named {
             reader.name_bytes()?
         } else {
-            compact.get(index).map_or(&[][..], |name| name.as_bytes())
+            schema.compact_fields().get(index).map_or(&[][..], |name| name.as_bytes())
         };
         let stored = reader.raw()?;
-        for (place, _) in wanted().enumerate().filter(|(_, field)| field.as_bytes() == name) {
+        for (place, _) in wanted().enumerate().filter(|(_, field)| schema.same_field(field.as_bytes(), name))
+        {
             found[place] = Some(stored);
         }
     }

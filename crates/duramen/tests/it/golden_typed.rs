@@ -1,7 +1,7 @@
 //! Typed databases of every release that landed are read by the types that wrote them, with all answers of their views (D9).
 //!
 //! They lie in `tests/golden/typed-N`, as those of golden.rs do, and never change once landed. `typed-1` has catalogue entries
-//! without the shape of documents. `DURAMEN_WRITE_GOLDEN=1 cargo test -p duramen --test it golden_typed` writes what is missing.
+//! without the fields of documents, `typed-2` with them. Types that changed since read them, too. `DURAMEN_WRITE_GOLDEN=1 cargo test -p duramen --test it golden_typed` writes what is missing.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use duramen::prelude::*;
 use crate::golden::{load, open_db, store};
 
 /// What the directory holds that this build would write.
-const NEWEST: &str = "typed-1";
+const NEWEST: &str = "typed-2";
 
 const TOWNS: [&str; 3] = ["Bergen", "Oslo", "Tromsø"];
 
@@ -118,7 +118,7 @@ pub(crate) fn all() -> Vec<(String, MemDisk)> {
         make().iter().for_each(|(name, disk)| store(disk, &golden.join(NEWEST).join(name)));
     }
     let mut found = Vec::new();
-    for directory in ["typed-1"] {
+    for directory in ["typed-1", "typed-2"] {
         for name in ["closed", "killed"] {
             found.push((format!("{directory}/{name}"), load(&golden.join(directory).join(name))));
         }
@@ -182,4 +182,117 @@ fn typed_databases_made_now_hold_the_same() {
         verify(&open_db(&disk, true));
     }
     assert!(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden")).join(NEWEST).exists());
+}
+
+/// The types as a later release of the program might have them: with a field more, a field less, and another name.
+mod later {
+    use duramen::prelude::*;
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+    #[collection(name = "orders", view(ByPlace, key = place, value = cents, reduce = Sum))]
+    pub(super) struct Order {
+        #[key(assigned)]
+        pub(super) id: u64,
+        #[serde(alias = "town")]
+        pub(super) place: String,
+        pub(super) cents: i64,
+        #[serde(default)]
+        pub(super) paid: bool,
+    }
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+    #[collection(name = "readings", compact, view(ByValue, key = value))]
+    pub(super) struct Reading {
+        #[key]
+        pub(super) station: String,
+        #[key]
+        pub(super) at: Time,
+        #[serde(alias = "level")]
+        pub(super) value: Option<i64>,
+        pub(super) ok: bool,
+        #[serde(default)]
+        pub(super) unit: Option<String>,
+    }
+}
+
+#[test]
+fn types_with_other_fields_read_them() {
+    for (name, disk) in all() {
+        println!("{name}");
+        let db = open_db(&disk, false);
+        let read: later::Order = db.get(5).unwrap().unwrap();
+        assert_eq!(read, later::Order { id: 5, place: town(5), cents: order(5).cents, paid: false });
+        db.put(&later::Order { id: 5, paid: true, ..read }).unwrap();
+        db.put(&later::Reading { station: "Alta".into(), at: at(1), value: Some(-39), ok: true, unit: None })
+            .unwrap();
+        db.build_views::<later::Order>(|_| Ok(())).unwrap();
+        db.build_views::<later::Reading>(|_| Ok(())).unwrap();
+        let oslo: i128 =
+            ids().map(order).filter(|order| order.town == "Oslo").map(|order| i128::from(order.cents)).sum();
+        assert_eq!(db.view::<later::ByPlace>().key("Oslo").reduce().unwrap(), oslo);
+        let stations = db.view::<later::ByValue>().key(-39).docs().unwrap();
+        assert_eq!(stations.iter().map(|found| &found.station[..]).collect::<Vec<_>>(), ["Alta", "Oslo"]);
+        assert_eq!(db.check_documents().unwrap().problems, Vec::<String>::new(), "{name}");
+    }
+}
+
+/// And a release that could not go on without converting.
+mod converted {
+    use duramen::prelude::*;
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+    #[collection(name = "orders", view(ByTown, key = town, value = amount, reduce = (Count, Max)))]
+    #[migrate_from(super::Order)]
+    pub(super) struct Order {
+        #[key(assigned)]
+        pub(super) id: u64,
+        pub(super) town: String,
+        pub(super) amount: String,
+    }
+
+    impl From<super::Order> for Order {
+        fn from(old: super::Order) -> Order {
+            Order { id: old.id, town: old.town, amount: format!("{:06}", old.cents + 900) }
+        }
+    }
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+    #[collection(name = "readings", view(ByLevel, key = level))]
+    #[migrate_from(super::Reading)]
+    pub(super) struct Reading {
+        #[key]
+        pub(super) station: String,
+        #[key]
+        pub(super) at: Time,
+        pub(super) level: i64,
+    }
+
+    impl From<super::Reading> for Reading {
+        fn from(old: super::Reading) -> Reading {
+            Reading { station: old.station, at: old.at, level: old.level.map_or(-1_000, i64::from) }
+        }
+    }
+}
+
+#[test]
+fn types_that_migrate_read_and_convert_them() {
+    for (name, disk) in all() {
+        println!("{name}");
+        let db = open_db(&disk, false);
+        let orders: Vec<converted::Order> = ids().map(|id| order(id).into()).collect();
+        assert_eq!(db.collection::<converted::Order>().to_vec().unwrap(), orders);
+        db.migrate::<converted::Order>(|_| Ok(())).unwrap();
+        db.migrate::<converted::Reading>(|_| Ok(())).unwrap();
+        assert_eq!(db.collection::<converted::Order>().to_vec().unwrap(), orders);
+        let oslo = || orders.iter().filter(|order| order.town == "Oslo").map(|order| order.amount.clone());
+        let found = db.view::<converted::ByTown>().key("Oslo").reduce().unwrap();
+        assert_eq!(found, (oslo().count() as u64, oslo().max()));
+        assert_eq!(db.view::<converted::ByLevel>().key(-1_000).count().unwrap(), 20);
+        let pushed = db.push(converted::Order { id: 0, town: String::new(), amount: String::new() }).unwrap();
+        assert!(pushed.id > 200, "{} was given before", pushed.id);
+        assert_eq!(db.check_documents().unwrap().problems, Vec::<String>::new(), "{name}");
+        assert!(db.check().unwrap().is_clean());
+        let error = db.get::<Order>(1).unwrap_err();
+        assert!(error.message().contains("of version 2"), "{error}");
+    }
 }

@@ -1,0 +1,176 @@
+//! Field by field: what keeps a type from reading documents, and what the catalogue says once it writes them, too.
+//!
+//! Owns the rules of compatible change. A new field needs a default, a field that is gone needs nothing, a renamed one needs
+//! its old names, a retyped one must read all that was written.
+
+use super::{advice, joined};
+use crate::schema::{Column, Field, Schema};
+
+/// What is in the way, and what to write.
+#[derive(Default)]
+pub(super) struct Problems {
+    pub(super) what: Vec<String>,
+    pub(super) cures: Vec<String>,
+    /// Whether the old shape has another key, which no conversion changes.
+    pub(super) key: bool,
+}
+
+impl Problems {
+    fn add(&mut self, what: String, cure: String) {
+        self.what.push(what);
+        if !cure.is_empty() {
+            self.cures.push(cure);
+        }
+    }
+
+    pub(super) fn key(&mut self, own: &[String], held: &[String]) {
+        if own != held {
+            self.key = true;
+            self.what.push(format!(
+                "its key is ({}), and the type's is ({})",
+                held.join(", "),
+                own.join(", ")
+            ));
+        }
+    }
+
+    pub(super) fn compact(&mut self, held: &[String], own: &[&str]) {
+        self.add(
+            format!(
+                "its compact documents hold ({}) in this order, and the type has ({})",
+                held.join(", "),
+                own.join(", ")
+            ),
+            "keep these fields first, in this order, and add new ones behind them, with #[serde(default)]"
+                .to_owned(),
+        );
+    }
+
+    /// A column that tools could not show any more.
+    pub(super) fn column(&mut self, stored: &Schema, own: &Column) {
+        // What is said about the field already needs no second sentence.
+        let said = format!("its field {} ", own.name);
+        if joined(stored, own).is_none() && !self.what.iter().any(|what| what.starts_with(&said)) {
+            let held = stored.kind(&own.name).unwrap_or_default();
+            self.add(format!("{said}holds {held}, and the type has {} there", own.kind), String::new());
+        }
+    }
+
+    /// Whether a type reads documents with these fields, and writes none. Returns the pairs of fields that are the same.
+    pub(super) fn reads(&mut self, own: &[Field], held: &[Field]) {
+        if held.is_empty() {
+            return;
+        }
+        for field in own {
+            self.pair(field, own, held);
+        }
+    }
+
+    /// The fields of documents once the type writes them, too.
+    pub(super) fn fields(&mut self, own: &Schema, stored: &Schema) -> Vec<Field> {
+        if stored.fields().is_empty() {
+            return own.fields_to_keep(|name| stored.kind(name).is_some());
+        }
+        let mut fields: Vec<Field> = stored.fields().to_vec();
+        let mut written = vec![false; fields.len()];
+        let mut new = Vec::new();
+        for field in own.fields() {
+            let Some(place) = self.pair(field, own.fields(), stored.fields()) else {
+                new.push(Field { always: false, default: false, also: Vec::new(), ..field.clone() });
+                continue;
+            };
+            written[place] = true;
+            let held = &mut fields[place];
+            held.widen(field);
+            if held.name != field.name {
+                self.renamed(stored, &held.name, &field.name);
+                held.also.retain(|name| *name != field.name);
+                let before = std::mem::replace(&mut held.name, field.name.clone());
+                held.also.push(before);
+            }
+        }
+        for (field, written) in fields.iter_mut().zip(written) {
+            field.always &= written;
+        }
+        fields.extend(new);
+        fields
+    }
+
+    /// The field of documents that a field of the type is, having said what is wrong with it.
+    fn pair(&mut self, own: &Field, all: &[Field], held: &[Field]) -> Option<usize> {
+        let same = |held: &Field| held.names().any(|name| own.is_called(name));
+        let mut places = (0..held.len()).filter(|place| same(&held[*place]));
+        let Some(place) = places.next() else {
+            let gone = |held: &&Field| !held.names().any(|name| all.iter().any(|own| own.is_called(name)));
+            self.absent(own, held.iter().filter(gone));
+            return None;
+        };
+        let name = &own.name;
+        if let Some(other) = places.next() {
+            self.add(
+                format!(
+                    "its documents may have both {} and {}, which the type reads as one field",
+                    held[place].name, held[other].name
+                ),
+                format!("take the alias of {name} away"),
+            );
+            return Some(place);
+        }
+        let held = &held[place];
+        if let Some(unread) = held.names().find(|unread| !own.is_called(unread)) {
+            let what = format!("its field {name} is called {unread} in some documents");
+            self.add(what, format!("write #[serde(alias = \"{unread}\")] above {name}"));
+        } else if !own.reads(held) {
+            let (held, own) = (held.type_name(), own.type_name());
+            self.add(
+                format!("its field {name} holds {held}, and the type has {own} there"),
+                format!("make {name} a type that reads every {held}"),
+            );
+        } else if !held.always && !own.default {
+            self.add(
+                format!("its field {name} is not in every document, and the type wants it in each"),
+                format!("write #[serde(default)] above {name}"),
+            );
+        }
+        Some(place)
+    }
+
+    /// A field that documents do not have; `gone` are those that the type has no more.
+    fn absent<'f>(&mut self, own: &Field, gone: impl Iterator<Item = &'f Field>) {
+        if own.default {
+            return;
+        }
+        let (name, kind) = (&own.name, own.type_name());
+        let mut cure = format!("write #[serde(default)] above {name}");
+        let like = gone.filter(|gone| own.reads(gone)).map(|gone| gone.name.as_str());
+        if let Some(like) = advice::nearest(name, like) {
+            cure.push_str(&format!(", or #[serde(alias = \"{like}\")] if it is {like} under a new name"));
+        }
+        self.add(
+            format!("its documents have no field {name} ({kind}), and the type wants one in each"),
+            cure,
+        );
+    }
+
+    /// What finds a field by its one name does not find it under two.
+    fn renamed(&mut self, stored: &Schema, before: &str, now: &str) {
+        if stored.sum_columns().iter().any(|column| column == before) {
+            self.add(
+                format!("its field {before} is summed under this name, and the type calls it {now}"),
+                format!("keep its stored name: #[serde(rename = \"{before}\")]"),
+            );
+        }
+        let of_now =
+            |view: &&crate::view::ViewSpec| view.key.iter().chain(&view.values).any(|field| field == now);
+        if let Some(view) = stored.views().iter().find(of_now) {
+            self.add(
+                format!("its view {} takes a field {now}, which no type had until now", view.name()),
+                format!(
+                    "drop that view first: Transaction::drop_view({:?}, {:?})",
+                    stored.name(),
+                    view.name()
+                ),
+            );
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Types that change: what reads what was written goes on, what would not is refused with what to write.
+
+use std::sync::Arc;
+
+use duramen::prelude::*;
+use duramen::{Code, Disk, MemDisk};
+
+/// The same collection as several programs know it, one after the other.
+mod first {
+    use super::*;
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+    #[collection(name = "customers", view(ByMail, key = mail))]
+    pub(super) struct Customer {
+        #[key]
+        pub(super) id: u64,
+        pub(super) name: String,
+        pub(super) mail: String,
+        pub(super) age: u8,
+    }
+}
+
+fn database() -> Db {
+    let db = Db::in_memory().unwrap();
+    for id in 1..=3 {
+        db.put(&first::Customer {
+            id,
+            name: format!("name {id}"),
+            mail: format!("{id}@example.org"),
+            age: 30,
+        })
+        .unwrap();
+    }
+    db
+}
+
+/// What a type that does not fit is told.
+fn refused<C: Collection>(db: &Db) -> Error {
+    let error = db.register::<C>().unwrap_err();
+    assert_eq!(
+        db.collection::<C>().count().unwrap_err().message(),
+        error.message(),
+        "reads are refused, too"
+    );
+    assert_eq!(error.code(), Code::InvalidArgument);
+    error
+}
+
+fn says(error: &Error, message: &str, hint: &str) {
+    assert!(error.message().contains(message), "{error}");
+    assert!(error.hint().contains(hint), "{}", error.hint());
+}
+
+#[test]
+fn a_field_with_a_default_and_a_field_less_just_work() {
+    #[derive(Debug, PartialEq, Serialize, Deserialize, Collection)]
+    #[collection(name = "customers")]
+    struct Customer {
+        #[key]
+        id: u64,
+        name: String,
+        #[serde(default)]
+        points: u32,
+        note: Option<String>,
+    }
+    let db = database();
+    let read = Customer { id: 1, name: "name 1".into(), points: 0, note: None };
+    assert_eq!(db.get::<Customer>(1).unwrap(), Some(read));
+    // Until it writes the first program goes on, and then no more: there are documents without its fields.
+    db.register::<first::Customer>().unwrap();
+    db.put(&Customer { id: 4, name: "four".into(), points: 7, note: None }).unwrap();
+    let error = refused::<first::Customer>(&db);
+    says(&error, "its field mail is not in every document", "write #[serde(default)] above mail");
+    assert_eq!(db.collection::<Customer>().count().unwrap(), 4);
+}
+
+// The struct of the advice, as it stands in the error: whoever pastes it has what reads the documents.
+#[test]
+fn a_field_without_default_is_refused_with_the_old_struct_spelled_out() {
+    #[derive(Debug, Serialize, Deserialize, Collection)]
+    #[collection(name = "customers")]
+    struct Customer {
+        #[key]
+        id: u64,
+        name: String,
+        email: String,
+        age: u8,
+    }
+    let db = database();
+    let error = refused::<Customer>(&db);
+    says(
+        &error,
+        "does not fit Customer: its documents have no field email (String), and the type wants one in each",
+        "write #[serde(default)] above email, or #[serde(alias = \"mail\")] if it is mail under a new name; or keep",
+    );
+    let spelled = "#[derive(Serialize, Deserialize, Collection)]\n#[collection(name = \"customers\")]\nstruct OldCustomer {\n    \
+                   #[key]\n    id: u64,\n    name: String,\n    mail: String,\n    age: u8,\n}\n";
+    assert!(error.hint().contains(spelled), "{}", error.hint());
+    assert!(error.hint().contains("#[migrate_from(OldCustomer)]"), "{}", error.hint());
+    // Nothing was written.
+    assert_eq!(db.collection::<first::Customer>().count().unwrap(), 3);
+}
+
+#[test]
+fn a_field_of_another_type_is_refused_and_a_wider_one_is_not() {
+    #[derive(Debug, Serialize, Deserialize, Collection)]
+    #[collection(name = "customers")]
+    struct Text {
+        #[key]
+        id: u64,
+        age: String,
+    }
+    #[derive(Debug, Serialize, Deserialize, Collection)]
+    #[collection(name = "customers")]
+    struct Wider {
+        #[key]
+        id: u64,
+        name: Option<String>,
+        mail: String,
+        age: i32,
+    }
+    let db = database();
+    let error = refused::<Text>(&db);
+    says(&error, "its field age holds u8, and the type has String there", "#[migrate_from(OldText)]");
+    db.put(&Wider { id: 4, name: None, mail: String::new(), age: -1 }).unwrap();
+    let error = refused::<first::Customer>(&db);
+    says(&error, "its field name holds Option<String>, and the type has String there", "");
+    says(
+        &error,
+        "its field age holds i32, and the type has u8 there",
+        "make age a type that reads every i32",
+    );
+    assert_eq!(db.get::<Wider>(1).unwrap().unwrap().age, 30);
+}
+
+mod renamed {
+    use super::*;
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+    #[collection(name = "customers", view(ByEmail, key = email))]
+    pub(super) struct Customer {
+        #[key]
+        pub(super) id: u64,
+        #[serde(rename = "name")]
+        pub(super) full_name: String,
+        #[serde(alias = "mail")]
+        pub(super) email: String,
+        pub(super) age: u8,
+    }
+}
+
+// A view finds a field by its name: documents from before it had that name must be in it, too.
+#[test]
+fn a_renamed_field_is_found_by_views_in_old_documents_and_new() {
+    let db = database();
+    assert_eq!(db.get::<renamed::Customer>(2).unwrap().unwrap().email, "2@example.org");
+    let new = renamed::Customer { id: 4, full_name: "four".into(), email: "4@example.org".into(), age: 40 };
+    db.put(&new).unwrap();
+    db.build_views::<renamed::Customer>(|_| Ok(())).unwrap();
+    for id in [2, 4] {
+        let key = format!("{id}@example.org");
+        let found = db.view::<renamed::ByEmail>().key(&key).docs().unwrap();
+        assert_eq!(found.iter().map(|customer| customer.id).collect::<Vec<_>>(), [id]);
+    }
+    db.modify::<renamed::Customer>(2, |customer| {
+        customer.email = "two@example.org".into();
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(db.view::<renamed::ByEmail>().key("2@example.org").count().unwrap(), 0);
+    assert_eq!(db.check_documents().unwrap().problems, Vec::<String>::new());
+    let error = refused::<first::Customer>(&db);
+    says(
+        &error,
+        "its field mail is called email in some documents",
+        "#[serde(alias = \"email\")] above mail",
+    );
+    // Who forgets the alias later would read a default where there is a value: that is refused as well.
+    #[derive(Debug, Serialize, Deserialize, Collection)]
+    #[collection(name = "customers")]
+    struct Forgot {
+        #[key]
+        id: u64,
+        #[serde(default)]
+        email: String,
+    }
+    says(
+        &refused::<Forgot>(&db),
+        "its field email is called mail in some documents",
+        "#[serde(alias = \"mail\")]",
+    );
+}
+
+#[test]
+fn two_fields_of_documents_cannot_become_one() {
+    #[derive(Debug, Serialize, Deserialize, Collection)]
+    #[collection(name = "customers")]
+    struct Customer {
+        #[key]
+        id: u64,
+        #[serde(alias = "mail")]
+        name: String,
+    }
+    says(&refused::<Customer>(&database()), "may have both name and mail", "take the alias of name away");
+}
+
+#[test]
+fn another_key_is_refused_with_the_way_to_copy() {
+    #[derive(Debug, Serialize, Deserialize, Collection)]
+    #[collection(name = "customers")]
+    struct Customer {
+        #[key]
+        mail: String,
+        #[key]
+        id: u64,
+    }
+    let error = refused::<Customer>(&database());
+    says(&error, "its key is (id), and the type's is (mail, id)", "#[collection(name = \"customers_2\")]");
+    says(&error, "", "for old in db.collection::<OldCustomer>().iter()?");
+}
+
+#[test]
+fn compact_documents_grow_at_the_end_and_their_fields_take_new_names() {
+    #[derive(Debug, PartialEq, Serialize, Deserialize, Collection)]
+    #[collection(name = "readings", compact)]
+    struct Reading {
+        #[key]
+        sensor: u32,
+        value: f64,
+    }
+    #[derive(Debug, PartialEq, Serialize, Deserialize, Collection)]
+    #[collection(name = "readings", compact, view(ByLevel, key = level))]
+    struct Longer {
+        #[key]
+        sensor: u32,
+        #[serde(alias = "value")]
+        level: f64,
+        #[serde(default)]
+        unit: Option<String>,
+    }
+    #[derive(Debug, Serialize, Deserialize, Collection)]
+    #[collection(name = "readings", compact)]
+    struct NoDefault {
+        #[key]
+        sensor: u32,
+        value: f64,
+        unit: Option<String>,
+    }
+    let db = Db::in_memory().unwrap();
+    db.put(&Reading { sensor: 1, value: 2.5 }).unwrap();
+    says(
+        &refused::<NoDefault>(&db),
+        "its documents have no field unit",
+        "write #[serde(default)] above unit",
+    );
+    db.put(&Longer { sensor: 2, level: 3.5, unit: None }).unwrap();
+    db.build_views::<Longer>(|_| Ok(())).unwrap();
+    assert_eq!(db.view::<ByLevel>().key(2.5).count().unwrap(), 1);
+    assert_eq!(db.get::<Longer>(1).unwrap(), Some(Longer { sensor: 1, level: 2.5, unit: None }));
+    let shown = db.documents("readings").get(1).unwrap().unwrap();
+    assert_eq!(shown.to_json().unwrap(), r#"{"sensor":1,"level":2.5}"#);
+    assert_eq!(db.check_documents().unwrap().problems, Vec::<String>::new());
+}
+
+// What wants to know at once asks when it opens, and not at the first call of the busiest hour.
+#[test]
+fn a_type_is_held_against_its_collection_when_it_opens() {
+    #[derive(Debug, Serialize, Deserialize, Collection)]
+    #[collection(name = "customers")]
+    struct Other {
+        #[key]
+        id: String,
+    }
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(1));
+    let open = |options: duramen::DbOptions| options.open_on(Arc::clone(&disk), "/db");
+    let db = open(Db::options().collection::<first::Customer>()).unwrap();
+    assert_eq!(db.collections().unwrap().len(), 1);
+    db.close().unwrap();
+    drop(db);
+    for read_only in [true, false] {
+        open(Db::options().read_only(read_only).collection::<first::Customer>()).unwrap();
+    }
+    for read_only in [true, false] {
+        let error = open(Db::options().read_only(read_only).collection::<Other>()).unwrap_err();
+        assert!(error.message().contains("its field id holds u64, and the type has String there"), "{error}");
+    }
+    open(Db::options().collection::<first::Customer>()).unwrap();
+}

@@ -1,0 +1,16 @@
+use duramen::prelude::*;
+
+#[derive(Serialize, Deserialize, Collection)]
+struct OldOrder {
+    #[key]
+    id: u64,
+}
+
+#[derive(Serialize, Deserialize, Collection)]
+#[migrate_from(OldOrder)]
+struct Order {
+    #[key]
+    id: u64,
+}
+
+fn main() {}
