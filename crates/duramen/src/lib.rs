@@ -61,6 +61,7 @@
 //! | opening, transactions, snapshots | [`Db`], [`DbOptions`], [`Transaction`], [`Snapshot`], [`Reads`] |
 //! | storing a struct | [`Collection`](trait@Collection), [`Key`](macro@Key), [`AssignedKey`] |
 //! | asking for documents | [`Query`], [`Page`], [`IntoSpan`] |
+//! | several views at once, and what a question costs | [`Select`], [`Explain`] |
 //! | views and their reductions | [`View`], [`ViewQuery`], [`view::reduce`] |
 //! | views without a type, and how far they are | [`DocumentView`], [`ViewSpec`], [`ViewState`], [`Documents::add_view`] |
 //! | types that change | [`migrate`], [`Db::register`] |
@@ -97,6 +98,7 @@ mod documents;
 mod documents_of;
 mod engine;
 pub mod error;
+mod explain;
 mod feed;
 mod ids;
 pub mod json;
@@ -113,6 +115,7 @@ mod reads;
 mod revision;
 mod rows;
 pub mod schema;
+mod select;
 mod selection;
 mod snapshot;
 mod span;
@@ -139,6 +142,7 @@ pub use document::{Document, Value};
 pub use documents::Documents;
 pub use documents_of::{DocumentsOf, Reduction};
 pub use error::{Code, Error, ErrorKind, Result};
+pub use explain::{Explain, Part, Ran};
 pub use kv::{Kv, Ttl};
 pub use options::DbOptions;
 pub use page::{Page, PageToken};
@@ -148,6 +152,7 @@ pub use reads::Reads;
 pub use revision::{ReplaceError, Revision, Versioned};
 pub use rows::{DocumentIter, RowBatch, Rows};
 pub use schema::Schema;
+pub use select::{Select, SelectIter, SelectKeys};
 pub use snapshot::Snapshot;
 pub use span::Span;
 pub use time::Time;

@@ -11,6 +11,7 @@ use crate::codec;
 use crate::collection::Collection;
 use crate::engine::{KeyRange, Source};
 use crate::error::Result;
+use crate::explain::{Explain, Part, show_range};
 use crate::page::{Page, PageToken};
 use crate::range::IntoSpan;
 use crate::selection::{Of, Selected, Selection};
@@ -159,23 +160,23 @@ impl<'s, C: Collection> Query<'s, C> {
     /// # Errors
     /// As [`Query`].
     pub fn page(&self, size: usize, after: Option<&PageToken>) -> Result<Page<C>> {
-        let range = match after {
-            Some(after) => self.selection.range_after(after.key())?,
-            None => self.selection.range()?,
-        };
-        let size = size.max(1);
-        let mut found = self.found(range)?;
-        let mut items = Vec::with_capacity(size.min(1024));
-        let mut last = None;
-        while items.len() < size {
-            let Some((key, stored)) = found.next()? else { return Ok(Page { items, next: None }) };
-            items.push(codec::from_bytes(key, stored)?);
-            if items.len() == size {
-                last = Some(PageToken::after(key));
-            }
-        }
-        let more = found.next()?.is_some();
-        Ok(Page { items, next: last.filter(|_| more) })
+        let mut found = self.found(self.selection.page_range(after)?)?;
+        found.page(size, |key, stored| codec::from_bytes(key, stored))
+    }
+
+    /// Which tree is asked, and for how many documents; costs O(log n).
+    ///
+    /// # Errors
+    /// As [`Query`].
+    pub fn explain(&self) -> Result<Explain> {
+        let range = self.selection.range()?;
+        let what = format!("documents, {}", show_range(&range));
+        let rows = self.in_tree(|source, entry| source.count(entry.tree, &range))?.unwrap_or(0);
+        let mut explain = Explain::of(C::NAME, "documents, in the order of their keys");
+        explain.parts.push(Part { what, rows, depth: 0 });
+        explain.rows_max = rows.min(self.selection.limit);
+        explain.cost = "count, nth, rank, first in O(log n); a walk for the documents";
+        Ok(explain)
     }
 
     fn found(&self, range: KeyRange) -> Result<Selected> {

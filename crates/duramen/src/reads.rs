@@ -19,6 +19,7 @@ use crate::query::Query;
 use crate::revision::Versioned;
 use crate::rows::Rows;
 use crate::schema::Schema;
+use crate::select::Select;
 use crate::selection::Of;
 use crate::time::Time;
 use crate::tuple::{KeyFor, encode};
@@ -90,6 +91,15 @@ pub trait Reads: sealed::Readable {
         Self: Sized,
     {
         Query::new(Of::State(self))
+    }
+
+    /// Documents by keys of several views.
+    #[must_use]
+    fn select<C: Collection>(&self) -> Select<'_, C>
+    where
+        Self: Sized,
+    {
+        Select::new(Of::State(self))
     }
 
     /// The rows of a view.

@@ -5,7 +5,9 @@
 use crate::db::Db;
 use crate::engine::{Cursor, Direction, KeyRange, Source, TreeId};
 use crate::error::Result;
+use crate::page::{Page, PageToken};
 use crate::reads::sealed::Readable;
+use crate::snapshot::Snapshot;
 use crate::span::Span;
 use crate::tuple::{prefix_end, split, successor};
 
@@ -14,6 +16,31 @@ use crate::tuple::{prefix_end, split, successor};
 pub(crate) enum Of<'s> {
     Db(&'s Db),
     State(&'s dyn Readable),
+}
+
+/// A state that a question goes on to be asked of while its answer is read.
+pub(crate) enum Held<'s> {
+    Own(Snapshot),
+    Lent(&'s dyn Readable),
+}
+
+impl<'s> Of<'s> {
+    /// The state there is, or the newest.
+    pub(crate) fn hold(self) -> Result<Held<'s>> {
+        Ok(match self {
+            Of::Db(db) => Held::Own(db.snapshot()?),
+            Of::State(state) => Held::Lent(state),
+        })
+    }
+}
+
+impl Held<'_> {
+    pub(crate) fn state(&self) -> &dyn Readable {
+        match self {
+            Held::Own(snapshot) => snapshot,
+            Held::Lent(state) => *state,
+        }
+    }
 }
 
 /// Rows of a tree.
@@ -58,10 +85,12 @@ impl<'s> Selection<'s> {
 
     /// Calls `ask` with a state: the one there is, or the newest.
     pub(crate) fn ask<T>(&self, ask: impl FnOnce(&dyn Readable) -> Result<T>) -> Result<T> {
-        match self.of {
-            Of::Db(db) => ask(&db.snapshot()?),
-            Of::State(state) => ask(state),
-        }
+        ask(self.of.hold()?.state())
+    }
+
+    /// The state there is, or the newest, for an answer that is read bit by bit.
+    pub(crate) fn hold(&self) -> Result<Held<'s>> {
+        self.of.hold()
     }
 
     /// How many there are.
@@ -106,8 +135,13 @@ impl<'s> Selection<'s> {
         Ok(source.count(tree, &before)?.min(self.limit))
     }
 
+    /// The range of a page: all of it, or what is behind where another ended.
+    pub(crate) fn page_range(&self, after: Option<&PageToken>) -> Result<KeyRange> {
+        after.map_or_else(|| self.range(), |after| self.range_after(after.key()))
+    }
+
     /// The range behind a row, in this direction.
-    pub(crate) fn range_after(&self, row: &[u8]) -> Result<KeyRange> {
+    fn range_after(&self, row: &[u8]) -> Result<KeyRange> {
         let KeyRange { from, to } = self.range()?;
         Ok(match self.direction {
             Direction::Forward => KeyRange { from: from.max(successor(row)), to },
@@ -161,6 +195,26 @@ pub(crate) struct Selected {
 }
 
 impl Selected {
+    /// A page of so many rows, at least one.
+    pub(crate) fn page<T>(
+        &mut self,
+        size: usize,
+        mut read: impl FnMut(&[u8], &[u8]) -> Result<T>,
+    ) -> Result<Page<T>> {
+        let size = size.max(1);
+        let mut items = Vec::with_capacity(size.min(1024));
+        let mut last = None;
+        while items.len() < size {
+            let Some((key, value)) = self.next()? else { return Ok(Page { items, next: None }) };
+            items.push(read(key, value)?);
+            if items.len() == size {
+                last = Some(PageToken::after(key));
+            }
+        }
+        let more = self.next_key()?.is_some();
+        Ok(Page { items, next: last.filter(|_| more) })
+    }
+
     /// The next key and value.
     pub(crate) fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         match self.step() {

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::ViewSpec;
+use super::found::lost;
 use super::kinds::Reduce;
-use super::query::lost;
 use super::reducer::{Part, without_code};
 use super::state::answering_by_name;
 use crate::catalogue::{Entry, OpenView};
@@ -213,7 +213,7 @@ impl<'s> DocumentView<'s> {
             let elements = view.spec.key_elements();
             while let Some((row, value)) = rows.next()? {
                 let key = &row[split(row, elements)?..];
-                let stored = source.get(entry.tree, key)?.ok_or_else(|| lost(view, key))?;
+                let stored = source.get(entry.tree, key)?.ok_or_else(|| lost(self.collection, key))?;
                 each(row_of(elements, row, value)?, compact::document(&entry.schema, &stored)?)?;
             }
             Ok(())

@@ -4,23 +4,24 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::View;
+use super::found::{Groups, ViewDocs, ViewEntry, ViewGroups, ViewIter, entry_of, reduced};
 use super::reduce::Reductions as _;
-use super::reducer::{Reductions, without_code};
+use super::reducer::Reductions;
 use super::state;
 use crate::catalogue::{Entry, OpenView};
-use crate::codec;
 use crate::collection::Collection;
 use crate::engine::{KeyRange, Source};
-use crate::error::{Code, Error, Result};
+use crate::error::Result;
+use crate::explain::{Explain, Part, show_range};
+use crate::page::{Page, PageToken};
 use crate::range::IntoSpan;
 use crate::reads::sealed::Readable;
-use crate::selection::{Of, Selected, Selection};
+use crate::selection::{Of, Selection};
 use crate::span::Span;
-use crate::tuple::{KeyFor, OwnedKey, PrefixFor, decode, encode, prefix_end, split};
+use crate::tuple::{KeyFor, OwnedKey, PrefixFor, encode, prefix_end};
 use crate::typed::Asked;
 
-type Answer<V> = <<V as View>::Reduce as super::reduce::Reductions>::Answer;
-type DocumentKey<V> = <<V as View>::Collection as Collection>::Key;
+pub(crate) type Answer<V> = <<V as View>::Reduce as super::reduce::Reductions>::Answer;
 
 /// Rows of a view, of a [`Db`](crate::Db), a [`Snapshot`](crate::Snapshot) or a [`Transaction`](crate::Transaction).
 ///
@@ -119,54 +120,104 @@ impl<'s, V: View> ViewQuery<'s, V> {
         Ok(ViewIter { found: found.unwrap_or_default(), kind: PhantomData })
     }
 
-    /// The documents of the rows, in the order of the rows. Each costs a get besides.
+    /// The documents of the rows, in the order of the rows, read as the iterator goes on. Each costs a get besides.
     ///
     /// # Errors
     /// As [`ViewQuery`]; `Unreadable` for a document that does not read as its type.
-    pub fn docs(&self) -> Result<Vec<V::Collection>> {
-        let range = self.selection.range()?;
-        let found = self.in_view(|source, entry, view| {
-            let mut rows = self.selection.rows(source, view.tree, range)?;
-            let mut documents = Vec::new();
-            while let Some(row) = rows.next_key()? {
-                let key = &row[split(row, V::Key::ELEMENTS)?..];
-                let stored = source.get(entry.tree, key)?.ok_or_else(|| lost(view, key))?;
-                documents.push(codec::from_bytes(key, &stored)?);
-            }
-            Ok(documents)
+    pub fn iter_docs(&self) -> Result<ViewDocs<'s, V>> {
+        self.docs_of(self.selection.range()?)
+    }
+
+    fn docs_of(&self, range: KeyRange) -> Result<ViewDocs<'s, V>> {
+        let held = self.selection.hold()?;
+        let found = asked::<V, _>(held.state(), |source, entry, view| {
+            Ok((self.selection.rows(source, view.tree, range)?, entry.tree))
         })?;
-        Ok(found.unwrap_or_default())
+        Ok(ViewDocs::new(held, found))
+    }
+
+    /// The documents of the rows, all at once.
+    ///
+    /// # Errors
+    /// As [`ViewQuery::iter_docs`].
+    pub fn docs(&self) -> Result<Vec<V::Collection>> {
+        self.iter_docs()?.collect()
     }
 
     /// The first document.
     ///
     /// # Errors
-    /// As [`ViewQuery::docs`].
+    /// As [`ViewQuery::iter_docs`].
     pub fn first_doc(&self) -> Result<Option<V::Collection>> {
-        Ok(self.limit(1).docs()?.pop())
+        self.limit(1).iter_docs()?.next().transpose()
     }
 
-    /// What the rows of each group come to: rows whose keys begin with the same elements, as many as `G` has. Each group costs
-    /// O(log n), however many rows it has.
+    /// A page of so many rows, at least one: the first, or the one that goes on where another ended. A limit is for each page.
+    ///
+    /// # Errors
+    /// As [`ViewQuery`].
+    pub fn page(&self, size: usize, after: Option<&PageToken>) -> Result<Page<ViewEntry<V>>> {
+        let range = self.selection.page_range(after)?;
+        let found = self.in_view(|source, _, view| self.selection.rows(source, view.tree, range))?;
+        found.unwrap_or_default().page(size, |row, _| entry_of::<V>(row))
+    }
+
+    /// As [`ViewQuery::page`], with the documents of the rows.
+    ///
+    /// # Errors
+    /// As [`ViewQuery::iter_docs`].
+    pub fn page_docs(&self, size: usize, after: Option<&PageToken>) -> Result<Page<V::Collection>> {
+        self.docs_of(self.selection.page_range(after)?)?.page(size)
+    }
+
+    /// What the rows of each group come to, group by group as the iterator goes on: rows whose keys begin with the same elements, as
+    /// many as `G` has. Each group costs O(log n), however many rows it has.
     ///
     /// # Errors
     /// As [`ViewQuery`]; `InvalidArgument` if `G` has more elements than the view's key.
+    pub fn iter_groups<G: OwnedKey + PrefixFor<V::Key>>(&self) -> Result<ViewGroups<'s, V, G>> {
+        let (held, left) = (self.selection.hold()?, self.selection.range()?);
+        let view = asked::<V, _>(held.state(), |_, _, view| Ok(view.clone()))?;
+        Ok(ViewGroups::new(held, view, left, &self.selection))
+    }
+
+    /// All groups at once.
+    ///
+    /// # Errors
+    /// As [`ViewQuery::iter_groups`].
     pub fn group_by<G: OwnedKey + PrefixFor<V::Key>>(&self) -> Result<Groups<G, Answer<V>>> {
-        let groups = self.in_view(|source, _, view| {
-            self.selection.groups(source, view.tree, G::ELEMENTS, |group, rows| {
-                Ok((G::from_elements(decode(group)?)?, reduced::<V>(source, view, rows)?))
-            })
-        })?;
-        Ok(groups.unwrap_or_default())
+        self.iter_groups::<G>()?.collect()
+    }
+
+    /// Which tree is asked, and for how many rows; costs O(log n).
+    ///
+    /// # Errors
+    /// As [`ViewQuery`].
+    pub fn explain(&self) -> Result<Explain> {
+        let range = self.selection.range()?;
+        let what = format!("view {}, {}", V::NAME, show_range(&range));
+        let rows = self.in_view(|source, _, view| source.count(view.tree, &range))?.unwrap_or(0);
+        let mut explain =
+            Explain::of(V::Collection::NAME, "rows of a view, in the order of its key and the document's");
+        explain.parts.push(Part { what, rows, depth: 0 });
+        explain.rows_max = rows.min(self.selection.limit);
+        explain.cost = "reduce, count, nth, rank in O(log n), as each group; a walk for rows, a get besides for each document";
+        Ok(explain)
     }
 
     /// Asks the view's tree; `None` if the collection is not there yet.
     fn in_view<T>(&self, ask: impl FnOnce(&dyn Source, &Entry, &OpenView) -> Result<T>) -> Result<Option<T>> {
-        self.selection.ask(|state| {
-            let Some(entry) = state.fitting_now(Asked::of::<V::Collection>())? else { return Ok(None) };
-            ask(state.source(), &entry, ready::<V>(state, &entry)?).map(Some)
-        })
+        self.selection.ask(|state| asked::<V, T>(state, ask))
     }
+}
+
+/// Asks a view's tree in a state; `None` if the collection is not there yet.
+fn asked<V: View, T>(
+    state: &dyn Readable,
+    ask: impl FnOnce(&dyn Source, &Entry, &OpenView) -> Result<T>,
+) -> Result<Option<T>> {
+    let Some(entry) = state.fitting_now(Asked::of::<V::Collection>())? else { return Ok(None) };
+    ask(state.source(), &entry, ready::<V>(state, &entry)?).map(Some)
 }
 
 /// The view of an entry that answers for a type.
@@ -175,54 +226,15 @@ impl<'s, V: View> ViewQuery<'s, V> {
 /// `Rebuilding`.
 pub(crate) fn ready<'e, V: View>(state: &dyn Readable, entry: &'e Entry) -> Result<&'e OpenView> {
     if entry.schema.is_migrating() || entry.schema.version() != V::Collection::VERSION {
-        return Err(migrating::<V>());
+        return Err(state::migrating(V::Collection::NAME, V::NAME));
     }
     state::answering::<V>(state, entry)
-}
-
-fn reduced<V: View>(source: &dyn Source, view: &OpenView, range: &KeyRange) -> Result<Answer<V>> {
-    let Some(reductions) = &view.reductions else {
-        return V::Reduce::answer(source.count(view.tree, range)?, &[]);
-    };
-    let reduced = source.reduce(view.tree, range).map_err(|error| without_code(&view.spec, error))?;
-    let value = reduced.value.unwrap_or_default();
-    V::Reduce::answer(reduced.count, &reductions.decode(&value)?)
 }
 
 /// What no rows come to.
 fn nothing<V: View>() -> Result<Answer<V>> {
     let parts = Reductions::of(&V::spec()).map(|reductions| reductions.decode(&[])).transpose()?;
     V::Reduce::answer(0, &parts.unwrap_or_default())
-}
-
-fn entry_of<V: View>(row: &[u8]) -> Result<ViewEntry<V>> {
-    let (key, document) = row.split_at(split(row, V::Key::ELEMENTS)?);
-    Ok(ViewEntry {
-        key: V::Key::from_elements(decode(key)?)?,
-        document: DocumentKey::<V>::from_elements(decode(document)?)?,
-    })
-}
-
-#[cold]
-fn migrating<V: View>() -> Error {
-    let name = V::Collection::NAME;
-    Error::new(
-        Code::Rebuilding,
-        format!("the view {} does not hold every document: those of {name} are to be migrated", V::NAME),
-    )
-    .with_hint("Db::migrate converts them, and says how far it is")
-}
-
-#[cold]
-pub(super) fn lost(view: &OpenView, key: &[u8]) -> Error {
-    Error::new(
-        Code::DamagedData,
-        format!(
-            "the view {} has a row of the document {}, which is not there",
-            view.spec.name(),
-            crate::tuple::show(key)
-        ),
-    )
 }
 
 impl<V> Clone for ViewQuery<'_, V> {
@@ -237,31 +249,5 @@ impl<V: View> fmt::Debug for ViewQuery<'_, V> {
             .field("view", &V::NAME)
             .field("range", &self.selection.range())
             .finish_non_exhaustive()
-    }
-}
-
-/// A row of a view.
-pub struct ViewEntry<V: View> {
-    /// The view's key.
-    pub key: V::Key,
-    /// The key of the document.
-    pub document: DocumentKey<V>,
-}
-
-/// Groups and what they come to, in order.
-pub type Groups<G, A> = Vec<(G, A)>;
-
-/// Rows of a view of one state, in order.
-pub struct ViewIter<V> {
-    found: Selected,
-    kind: PhantomData<fn() -> V>,
-}
-
-impl<V: View> Iterator for ViewIter<V> {
-    type Item = Result<ViewEntry<V>>;
-
-    fn next(&mut self) -> Option<Result<ViewEntry<V>>> {
-        let row = self.found.next_key().transpose()?;
-        Some(row.and_then(entry_of::<V>))
     }
 }

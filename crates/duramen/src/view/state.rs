@@ -119,6 +119,9 @@ pub(super) fn answering_by_name<'e>(
     entry: &'e Entry,
     name: &str,
 ) -> Result<&'e OpenView> {
+    if entry.schema.is_migrating() {
+        return Err(migrating(entry.schema.name(), name));
+    }
     let named = || entry.views.iter().filter(|view| view.spec.name() == name);
     let mut newest_first: Vec<&OpenView> = named().collect();
     newest_first.sort_by_key(|view| std::cmp::Reverse(view.spec.generation));
@@ -131,6 +134,13 @@ pub(super) fn answering_by_name<'e>(
         Some(view) => Err(not_ready(state, entry, name, Some(*view))?),
         None => Err(unknown(entry, name)),
     }
+}
+
+#[cold]
+pub(super) fn migrating(collection: &str, view: &str) -> Error {
+    let message =
+        format!("the view {view} does not hold every document: those of {collection} are to be migrated");
+    Error::new(Code::Rebuilding, message).with_hint("Db::migrate converts them, and says how far it is")
 }
 
 #[cold]

@@ -20,6 +20,7 @@ mod model;
 mod monoids;
 mod refusals;
 mod schema_change;
+mod select;
 mod sketches;
 mod sync_method;
 mod transactions;
