@@ -57,7 +57,7 @@ use crate::error::{Code, Error, Result};
 use crate::reads::sealed::Readable;
 use crate::snapshot::Snapshot;
 use crate::transaction::Transaction;
-use crate::tuple::{encode, successor};
+use crate::tuple::{encode, show, successor};
 use crate::typed::Asked;
 use crate::version;
 
@@ -255,7 +255,7 @@ impl Transaction<'_> {
         }
         let (documents, last) = step.converted::<C>(shared, &entry)?;
         for Converted { key, document } in &documents {
-            self.write(&entry, key, Some(document))?;
+            self.write(&entry, key, Some(document)).map_err(|error| named(error, &entry, key))?;
         }
         let Some(last) = last else {
             let mut schema = entry.schema.clone();
@@ -265,6 +265,16 @@ impl Transaction<'_> {
         };
         shared.put(walks, &name, &last)
     }
+}
+
+/// The error of a converted document that cannot be stored; one about two documents names them already.
+fn named(error: Error, entry: &Entry, key: &[u8]) -> Error {
+    if !matches!(error.code(), Code::InvalidArgument | Code::KeyTooLong) {
+        return error;
+    }
+    let message =
+        format!("the document {} of {}, converted: {}", show(key), entry.schema.name(), error.message());
+    Error::new(error.code(), message).with_hint(error.hint())
 }
 
 /// Forgets how far a migration has come: another begins, or the collection is gone.

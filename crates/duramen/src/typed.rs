@@ -72,7 +72,7 @@ impl Asked {
     pub(crate) fn fit(&self, stored: &mut Schema) -> Result<bool> {
         let own = self.own();
         if own.version() < stored.version() {
-            return Err(self.from_later(stored));
+            return Err(self.older_than(stored));
         }
         let begins = own.version() > stored.version();
         let versions = stored.versions();
@@ -119,22 +119,17 @@ impl Asked {
         let mut problems = Problems::default();
         problems.key(ancestor.key_columns(), &earlier.key);
         problems.reads(ancestor.fields(), &earlier.fields);
+        problems.compact(ancestor, &earlier.compact);
         self.refuse_ancestor(problems, stored, earlier)
     }
 
-    /// Compact documents are told apart by the places of their fields: whoever reads them must have these first, in this
-    /// order.
+    /// The names of compact documents' values become those of the type, which may have more of them.
     fn fit_compact(&self, stored: &mut Schema, own: &Schema) -> Result<bool> {
+        let mut problems = Problems::default();
+        problems.compact(own, stored.compact_fields());
+        self.refuse(problems, stored)?;
         let held = stored.compact_fields();
         let fields: Vec<&str> = own.columns().iter().map(|column| column.name.as_str()).collect();
-        let is_called = |held: &str, name: &str| {
-            held == name || own.fields().iter().any(|field| field.name == name && field.is_called(held))
-        };
-        if held.len() > fields.len() || held.iter().zip(&fields).any(|(held, own)| !is_called(held, own)) {
-            let mut problems = Problems::default();
-            problems.compact(held, &fields);
-            return self.refuse(problems, stored).map(|()| false);
-        }
         let wanted = if own.compact_fields().is_empty() { held.len() } else { fields.len() };
         if held == &fields[..wanted] {
             return Ok(false);

@@ -50,7 +50,7 @@ enum Here {
 }
 
 enum Kind {
-    Rows(Rows),
+    Rows(Box<Rows>),
     All(Vec<Merge>),
     Any(Vec<Merge>),
     Without(Box<Merge>, Box<Merge>),
@@ -77,7 +77,7 @@ impl Merge {
     ) -> Result<Merge> {
         let rows = Rows { tree, prefix, view, cursor: None };
         let rows_max = source.count(tree, &rows.range(&[], Bound::Start, direction))?;
-        Ok(Merge::new(Kind::Rows(rows), direction, rows_max))
+        Ok(Merge::new(Kind::Rows(Box::new(rows)), direction, rows_max))
     }
 
     /// Documents that are in all of some parts.

@@ -59,7 +59,7 @@ impl Asked {
 
     /// The documents are of a version that the type is not of yet.
     #[cold]
-    pub(super) fn from_later(&self, stored: &Schema) -> Error {
+    pub(super) fn older_than(&self, stored: &Schema) -> Error {
         let (kind, held, own) = (self.short_name(), stored.version(), self.version);
         Error::invalid(format!(
             "the collection {} in the database does not fit {kind}: its documents are of version {held}, and {kind} is of \

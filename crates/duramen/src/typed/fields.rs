@@ -34,12 +34,21 @@ impl Problems {
         }
     }
 
-    pub(super) fn compact(&mut self, held: &[String], own: &[&str]) {
+    /// Compact documents are told apart by the places of their fields: whoever reads them must have these first, in this
+    /// order.
+    pub(super) fn compact(&mut self, own: &Schema, held: &[String]) {
+        let fields: Vec<&str> = own.columns().iter().map(|column| column.name.as_str()).collect();
+        let is_called = |held: &str, name: &str| {
+            held == name || own.fields().iter().any(|field| field.name == name && field.is_called(held))
+        };
+        if held.len() <= fields.len() && held.iter().zip(&fields).all(|(held, own)| is_called(held, own)) {
+            return;
+        }
         self.add(
             format!(
                 "its compact documents hold ({}) in this order, and the type has ({})",
                 held.join(", "),
-                own.join(", ")
+                fields.join(", ")
             ),
             "keep these fields first, in this order, and add new ones behind them, with #[serde(default)]"
                 .to_owned(),
@@ -68,6 +77,10 @@ impl Problems {
 
     /// The fields of documents once the type writes them, too.
     pub(super) fn fields(&mut self, own: &Schema, stored: &Schema) -> Vec<Field> {
+        if own.fields().is_empty() {
+            // A type without the derive says nothing about its fields.
+            return stored.fields().to_vec();
+        }
         if stored.fields().is_empty() {
             return own.fields_to_keep(|name| stored.kind(name).is_some());
         }

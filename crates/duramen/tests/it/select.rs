@@ -39,7 +39,7 @@ fn flight(dice: &mut Dice) -> Flight {
         day,
         // Texts one of which begins the other, and with a zero byte, which keys escape.
         number: ["A", "A\0", "AB", "B", "C"][usize::try_from(dice.below(5)).unwrap()]
-            .repeat(1 + dice.below(3) as usize),
+            .repeat(usize::try_from(1 + dice.below(3)).unwrap()),
         carrier: format!("C{}", dice.below(3)),
         origin: (dice.below(5) > 0).then(|| format!("O{}", dice.below(3))),
         minutes: i64::try_from(dice.below(100)).unwrap(),
