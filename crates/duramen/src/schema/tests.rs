@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::column::exact_float;
-use super::{ColumnType, Schema};
+use super::{ColumnType, Field, Schema};
 use crate::doc;
 use crate::document::Value;
 use crate::error::Code;
@@ -30,6 +30,55 @@ fn an_entry_comes_back() {
     let mut typed = Schema::new("x").key(["id"]).compact(["id", "city"]);
     assert!(typed.adopt_view(&view) && typed.set_typed());
     assert_eq!(Schema::from_bytes(&typed.to_bytes().unwrap()).unwrap(), typed);
+}
+
+// The names and their order are in files (docs/format.md).
+#[test]
+fn fields_and_versions_are_stored_as_the_format_says() {
+    let field = Field::of::<Option<u32>>("age", "Option<u32>");
+    let mut schema = Schema::new("x").key(["id"]).field(field, ColumnType::Int);
+    assert_eq!(Schema::from_bytes(&schema.to_bytes().unwrap()).unwrap(), schema);
+    let next = Schema::new("x").key(["no"]).field(Field::of::<u64>("no", "u64").sometimes(), ColumnType::Int);
+    schema.begin_version(&next.at_version(2));
+    let stored = crate::Document::from_bytes(&schema.to_bytes().unwrap()).unwrap().to_json().unwrap();
+    let (_, tail) = stored.split_once(r#""typed":true,"#).unwrap();
+    assert_eq!(
+        tail,
+        concat!(
+            r#""version":2,"fields":[{"name":"no","type":"u64","null":false,"always":false,"also":[]}],"#,
+            r#""older":[{"version":1,"key":["id"],"compact":[],"fields":[{"name":"age","type":"u32","null":true,"always":true,"#,
+            r#""also":[]}]}]}"#
+        )
+    );
+    assert_eq!(Schema::from_bytes(&schema.to_bytes().unwrap()).unwrap(), schema);
+    schema.end_migration();
+    assert_eq!(schema.columns().len(), 1, "the column of a field that is gone goes with it: {schema:?}");
+}
+
+// What a type reads of what another wrote: all of it, or it is refused.
+#[test]
+fn a_type_reads_what_it_is_wide_enough_for() {
+    fn of<T: 'static>() -> Field {
+        Field::of::<T>("x", std::any::type_name::<T>())
+    }
+    for (own, held, reads) in [
+        (of::<u64>(), of::<u32>(), true),
+        (of::<i64>(), of::<u32>(), true),
+        (of::<u32>(), of::<u64>(), false),
+        (of::<u32>(), of::<i8>(), false),
+        (of::<i64>(), of::<u64>(), false),
+        (of::<Option<u32>>(), of::<u32>(), true),
+        (of::<u32>(), of::<Option<u32>>(), false),
+        (of::<f64>(), of::<f32>(), true),
+        (of::<f32>(), of::<f64>(), false),
+        (of::<String>(), of::<char>(), true),
+        (of::<String>(), of::<u8>(), false),
+        (of::<Vec<u8>>(), of::<String>(), true),
+        (of::<Vec<u8>>(), of::<Option<String>>(), true),
+        (of::<String>(), of::<String>().custom(), true),
+    ] {
+        assert_eq!(own.reads(&held), reads, "{own:?} {held:?}");
+    }
 }
 
 // A generation names a tree: one that was given must not be given again, or old rows would be a new view's.
