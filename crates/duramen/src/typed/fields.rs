@@ -65,7 +65,7 @@ impl Problems {
         }
     }
 
-    /// Whether a type reads documents with these fields, and writes none. Returns the pairs of fields that are the same.
+    /// What keeps a type that writes none from reading documents with these fields.
     pub(super) fn reads(&mut self, own: &[Field], held: &[Field]) {
         if held.is_empty() {
             return;
@@ -95,9 +95,8 @@ impl Problems {
             written[place] = true;
             let held = &mut fields[place];
             held.widen(field);
-            if held.name != field.name {
+            if !held.is_called(&field.name) {
                 self.renamed(stored, &held.name, &field.name);
-                held.also.retain(|name| *name != field.name);
                 let before = std::mem::replace(&mut held.name, field.name.clone());
                 held.also.push(before);
             }

@@ -191,6 +191,35 @@ fn a_renamed_field_is_found_by_views_in_old_documents_and_new() {
     );
 }
 
+// While a new release is rolled out the one before it, taught the new name, goes on beside it.
+#[test]
+fn two_types_that_know_both_names_go_on_side_by_side() {
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+    #[collection(name = "customers", view(ByMailToo, key = mail))]
+    struct Before {
+        #[key]
+        id: u64,
+        name: String,
+        #[serde(alias = "email")]
+        mail: String,
+        age: u8,
+    }
+    let db = database();
+    for id in 10..14 {
+        let (name, mail) = (String::new(), format!("{id}@example.org"));
+        if id % 2 == 0 {
+            db.put(&renamed::Customer { id, full_name: name, email: mail, age: 1 }).unwrap();
+        } else {
+            db.put(&Before { id, name, mail, age: 1 }).unwrap();
+        }
+    }
+    db.build_views::<renamed::Customer>(|_| Ok(())).unwrap();
+    db.build_views::<Before>(|_| Ok(())).unwrap();
+    assert_eq!(db.view::<renamed::ByEmail>().count().unwrap(), 7);
+    assert_eq!(db.view::<ByMailToo>().count().unwrap(), 7);
+    assert_eq!(db.check_documents().unwrap().problems, Vec::<String>::new());
+}
+
 #[test]
 fn two_fields_of_documents_cannot_become_one() {
     #[derive(Debug, Serialize, Deserialize, Collection)]
