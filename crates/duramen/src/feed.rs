@@ -80,16 +80,19 @@ pub(crate) fn forget(tx: &Shared<'_>, name: &str) -> Result<bool> {
 
 /// Every consumer, by name.
 pub(crate) fn cursors(source: &dyn Source) -> Result<Vec<(String, Cursor)>> {
+    rows(source)?.into_iter().collect()
+}
+
+/// The row of each consumer, by name, or why it cannot be read.
+fn rows(source: &dyn Source) -> Result<Vec<Result<(String, Cursor)>>> {
     let Some(tree) = source.tree(CONSUMERS)? else { return Ok(Vec::new()) };
     let mut rows = source.cursor(tree, KeyRange::all(), Direction::Forward)?;
     let mut all = Vec::new();
     while let Some((key, stored)) = rows.next()? {
-        let name = match &decode(key)?[..] {
-            [Element::Text(name)] => name.clone(),
-            _ => return Err(Error::new(Code::DamagedData, "the name of a consumer cannot be read")),
-        };
-        let cursor = Cursor::decode(&name, stored)?;
-        all.push((name, cursor));
+        all.push(match decode(key).as_deref() {
+            Ok([Element::Text(name)]) => Cursor::decode(name, stored).map(|cursor| (name.clone(), cursor)),
+            _ => Err(Error::new(Code::DamagedData, "the name of a consumer cannot be read")),
+        });
     }
     Ok(all)
 }
@@ -108,7 +111,8 @@ impl FeedRule for Rule {
             after: cursor.position,
             refuses_writers: cursor.refuses_writers,
         };
-        Ok(cursors(at)?.into_iter().map(need).collect())
+        // A row that cannot be read must not keep the database from its next checkpoint; its consumer is told.
+        Ok(rows(at)?.into_iter().flatten().map(need).collect())
     }
 }
 

@@ -115,7 +115,11 @@ impl Feeding {
 
     fn needs(&self, held: Registration) -> Result<Vec<FeedNeed>> {
         match &self.rule {
-            Some(rule) => rule.needs(&Snapshot::new(held, None)),
+            // Whose need cannot be read for damage is kept nothing: checkpoints must go on.
+            Some(rule) => match rule.needs(&Snapshot::new(held, None)) {
+                Err(error) if error.is_damage() => Ok(Vec::new()),
+                needs => needs,
+            },
             None => Ok(Vec::new()),
         }
     }

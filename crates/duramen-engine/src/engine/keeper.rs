@@ -68,6 +68,8 @@ pub struct Keeper {
     /// would need pages that the newer one has freed, and give back dropped trees twice (D3).
     one_at_a_time: Mutex<()>,
     feeding: Feeding,
+    /// What the feed has lost, to be told once nothing is locked.
+    let_go: Mutex<Option<Event>>,
 }
 
 /// What a checkpoint is for.
@@ -112,6 +114,7 @@ impl Keeper {
             told_poisoned: AtomicBool::new(false),
             one_at_a_time: Mutex::new(()),
             feeding,
+            let_go: Mutex::default(),
         }
     }
 
@@ -225,6 +228,8 @@ impl Keeper {
         self.committer.not_alone()?;
         self.events.tell(&Event::CheckpointBegins);
         let result = self.try_checkpoint(aim, between);
+        let let_go = self.let_go.lock().expect(POISON).take();
+        let_go.iter().for_each(|event| self.events.tell(event));
         if let Ok(report) = &result {
             self.events.tell(&Event::Checkpoint { seq: report.seq, written_bytes: report.written_bytes });
         }
@@ -302,7 +307,7 @@ impl Keeper {
     fn retain_for_feed(&self, held: &Registration) -> Result<()> {
         match self.feeding.retain(&self.store, &self.checkpointer, &self.committer, held) {
             Ok(Letting { why: Some(why), through }) => {
-                self.events.tell(&Event::FeedLetGo { through, why });
+                *self.let_go.lock().expect(POISON) = Some(Event::FeedLetGo { through, why });
                 Ok(())
             }
             Ok(_) => Ok(()),

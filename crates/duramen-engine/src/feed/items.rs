@@ -94,7 +94,7 @@ pub fn read(source: &mut dyn Source, wants: &dyn Fn(&str) -> bool) -> Result<Fee
     let mut tree: Option<(TreeId, Arc<str>)> = None;
     let mut is_wanted = false;
     loop {
-        let what = match number(source, 1)? as u8 {
+        let what = match source.take(1)?[0] {
             END => return Ok(commit),
             TREE => {
                 let id = TreeId(number(source, 8)?);

@@ -29,6 +29,9 @@ pub enum Told<'a> {
     Key(&'a [u8], Option<StoredValue<'a>>),
 }
 
+/// Is told what a record did to a tree of this id and name.
+pub type Tell<'t> = dyn FnMut(TreeId, &Arc<str>, Told<'_>) -> Result<()> + 't;
+
 impl Names {
     /// Those of a catalogue.
     ///
@@ -68,7 +71,7 @@ impl Names {
         &mut self,
         record: &ReplayedRecord,
         wants: &dyn Fn(&str) -> bool,
-        tell: &mut dyn FnMut(TreeId, &Arc<str>, Told<'_>) -> Result<()>,
+        tell: &mut Tell<'_>,
     ) -> Result<()> {
         let mut changes: Vec<RecordChange<'_>> = Vec::new();
         let bad = |what: &str| {
@@ -103,7 +106,7 @@ impl Names {
         &mut self,
         change: &RecordChange<'_>,
         wants: &dyn Fn(&str) -> bool,
-        tell: &mut dyn FnMut(TreeId, &Arc<str>, Told<'_>) -> Result<()>,
+        tell: &mut Tell<'_>,
     ) -> std::result::Result<(), Option<Error>> {
         let name: Arc<str> = Arc::from(std::str::from_utf8(change.key).map_err(|_| None)?);
         let id = match change.value {

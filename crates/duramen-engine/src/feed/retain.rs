@@ -110,6 +110,10 @@ impl Retained {
         let _turn = self.turn.lock().expect(POISON);
         let held = self.state().held_from();
         let needs = (job.needs)()?;
+        // Files that end before the log begins are damaged: what follows them cannot be added to them.
+        while self.newest_end().is_some_and(|end| end < job.boundary.seq) {
+            self.drop_oldest();
+        }
         self.remove_unneeded(&needs, held, job.now_ns);
         let mut state = self.state();
         let copied = state.files.back().map(|file| file.through);
@@ -284,6 +288,11 @@ impl Retained {
     fn refuser<'a>(&self, needs: &'a [FeedNeed], through: CommitSeq) -> Option<&'a FeedNeed> {
         let oldest = self.oldest();
         needs.iter().find(|need| need.refuses_writers && need.after >= oldest && need.after < through)
+    }
+
+    /// Where the newest file ends.
+    fn newest_end(&self) -> Option<CommitSeq> {
+        self.state().files.back().map(|file| file.through)
     }
 
     /// Removes the oldest file; says whether there was one.

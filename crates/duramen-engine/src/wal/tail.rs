@@ -54,7 +54,7 @@ impl LogPlace<'_> {
         let mut chain = Chain::start(&survey, &stretch.from)?;
         let mut next = stretch.from;
         let mut enough = Enough::No;
-        while chain.last.seq < stretch.through && !(enough == Enough::Yes && !chain.is_mid_record()) {
+        while chain.last.seq < stretch.through && (enough == Enough::No || chain.is_mid_record()) {
             let goes_on = chain.advance(&Reading::IN_TURN, &mut |record, ()| {
                 enough = visit(record)?;
                 Ok(())

@@ -71,10 +71,9 @@ fn work(consumer: &Consumer, batches: usize) -> Result<usize> {
     let mut count = 0;
     for _ in 0..batches {
         let handled = consuming.step(|tx, changes| {
-            let mut place = tx.collection::<Seen>().count()?;
-            for change in changes {
+            let first = tx.collection::<Seen>().count()?;
+            for (place, change) in (first..).zip(changes) {
                 tx.insert(&Seen { place, seq: change.seq.0, what: told(change) })?;
-                place += 1;
             }
             Ok(())
         })?;
