@@ -42,7 +42,7 @@ fn main() -> Result<()> {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 peak_kib.fetch_max(anonymous_kib(), Ordering::Relaxed);
-                std::thread::sleep(Duration::from_millis(5));
+                std::thread::park_timeout(Duration::from_millis(5));
             }
         });
         let done = run(&db, &dir, blob_mib);
