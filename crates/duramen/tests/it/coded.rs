@@ -149,7 +149,7 @@ fn a_view_in_code_is_what_the_documents_come_to() {
         );
         assert!(!db.step_background().unwrap(), "there is nothing that it could do");
         assert_eq!(notes.build_views(|_| Ok(())).unwrap_err().code(), Code::Unsupported);
-        drop(db);
+        drop((db, notes));
         let db = on(&disk);
         // Asking is enough for the code to be known.
         assert_eq!(db.view::<ByWord>().count().unwrap_err().code(), Code::Rebuilding);
