@@ -3,6 +3,7 @@
 //! Owns no behaviour. What can be refused from the words alone is refused here, with exit code 2.
 
 mod bench;
+mod find;
 
 use std::path::PathBuf;
 
@@ -10,14 +11,17 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use duramen::Durability;
 use duramen::schema::NAME_BYTES_MAX;
 
+use crate::database::Session;
+
 pub(crate) use bench::{BenchArgs, BenchCommand, BenchSyncArgs, PatternWord, SyncWord};
+pub(crate) use find::FindArgs;
 
 /// Duramen: a durable, transactional database in a directory.
 #[derive(Debug, Parser)]
 #[command(
     name = "duramen",
     version,
-    after_help = "Begin with `duramen demo`. Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 damage found, \
+    after_help = "Begin with `duramen demo`. `duramen DB` opens a shell on a database. Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 damage found, \
                   4 locked by another process, 5 the disk cannot keep the asked level, 128+n ended by signal n."
 )]
 pub(crate) struct Cli {
@@ -35,6 +39,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Open a shell on a database: the other commands without its name, history and completion; `duramen DB` for short
+    Shell(ShellArgs),
     /// Load rows from CSV or NDJSON into a collection
     Import(ImportArgs),
     /// Write the documents of a collection, or of a range, as CSV or NDJSON to standard output
@@ -49,6 +55,8 @@ pub(crate) enum Command {
     Drop(DropArgs),
     /// Show the documents of a range, in order of their keys
     Scan(ScanArgs),
+    /// Show the documents whose fields are as asked, by the key or a view that fits
+    Find(FindArgs),
     /// Count the documents of a range, without reading them
     Count(RangeArgs),
     /// Count and sum the documents of a range, without reading them
@@ -65,6 +73,10 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Make a database of 27,004 flights, ask it questions, kill a writer and look for what it was promised
     Demo(DemoArgs),
+    /// Show the page of an error code, or list all codes
+    Explain(ExplainArgs),
+    /// Print the manual page, or write one for each command
+    Man(ManArgs),
     /// Print the completions of a shell
     Completions(CompletionsArgs),
     /// Writes with acknowledgements until it is killed; the demo's child
@@ -80,6 +92,24 @@ pub(crate) struct DatabaseArgs {
     /// Where the log lies, if not in the database; to be named at every command
     #[arg(long, value_name = "DIR")]
     pub(crate) wal: Option<PathBuf>,
+
+    /// The shell's, which has it open.
+    #[arg(skip)]
+    pub(crate) session: Option<Session>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShellArgs {
+    #[command(flatten)]
+    pub(crate) database: DatabaseArgs,
+
+    /// Run this line instead of asking for some; may be said again
+    #[arg(long, short = 'e', value_name = "LINE")]
+    pub(crate) execute: Vec<String>,
+
+    /// Go on behind a line that fails, and end with the exit code of the first that did
+    #[arg(long)]
+    pub(crate) keep_going: bool,
 }
 
 #[derive(Debug, Args)]
@@ -305,10 +335,49 @@ pub(crate) struct DoctorArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// The code: E0213, e0213 or 213
+    pub(crate) code: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write a page for each command into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
+}
+
+impl Command {
+    /// The database that the command is about, if it is about one.
+    pub(crate) fn database_mut(&mut self) -> Option<&mut DatabaseArgs> {
+        Some(match self {
+            Command::Shell(args) => &mut args.database,
+            Command::Import(args) => &mut args.database,
+            Command::Export(args) => &mut args.target.database,
+            Command::Get(args) => &mut args.target.database,
+            Command::Put(args) => &mut args.target.database,
+            Command::Del(args) => &mut args.target.database,
+            Command::Drop(args) => &mut args.target.database,
+            Command::Scan(args) => &mut args.target.database,
+            Command::Find(args) => &mut args.target.database,
+            Command::Count(args) | Command::Reduce(args) => &mut args.target.database,
+            Command::Collections(args) | Command::Inspect(args) | Command::DemoWriter(args) => args,
+            Command::Check(args) => args,
+            Command::Doctor(_)
+            | Command::Bench(_)
+            | Command::Demo(_)
+            | Command::Explain(_)
+            | Command::Man(_)
+            | Command::Completions(_) => return None,
+        })
+    }
 }
 
 /// What can be the name of a collection.

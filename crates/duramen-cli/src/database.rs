@@ -1,7 +1,11 @@
 //! Opening a database for a command, and finding a collection in it, with help where a name is wrong.
 //!
-//! Commands that read open read-only: they never write, not even a lock file's text.
+//! Commands that read open read-only: they never write, not even a lock file's text. In a shell all commands share what
+//! the [`Session`] has open, which is read-only too until one of them writes.
 
+mod session;
+
+use std::ops::Deref;
 use std::path::Path;
 
 use duramen::{Code, Db, DbOptions, Durability, Reads, Schema, Snapshot};
@@ -10,29 +14,63 @@ use crate::args::DatabaseArgs;
 use crate::failure::{FAILED, Failure, Result};
 use crate::file_system;
 
+pub(crate) use session::Session;
+
+/// An open database: of one command, which ends with it, or shared by those of a shell.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    db: Db,
+    is_shared: bool,
+}
+
+impl Opened {
+    /// Closes what nobody else has open.
+    pub(crate) fn close(&self) -> duramen::Result<()> {
+        if self.is_shared { Ok(()) } else { self.db.close() }
+    }
+}
+
+impl Deref for Opened {
+    type Target = Db;
+
+    fn deref(&self) -> &Db {
+        &self.db
+    }
+}
+
 /// Opens to read. The lock is held as long as what is returned is: keep it beside its snapshot.
-pub(crate) fn open_to_read(args: &DatabaseArgs) -> Result<Db> {
-    check_path(&args.db)?;
-    Ok(options(args).create(false).read_only(true).open(&args.db)?)
+pub(crate) fn open_to_read(args: &DatabaseArgs) -> Result<Opened> {
+    match &args.session {
+        Some(session) => session.to_read(|| read(args)),
+        None => Ok(Opened { db: read(args)?, is_shared: false }),
+    }
 }
 
 /// Opens to write what is there already, where `level` can be kept.
-pub(crate) fn open_to_write(args: &DatabaseArgs, level: Durability) -> Result<Db> {
+pub(crate) fn open_to_write(args: &DatabaseArgs, level: Durability) -> Result<Opened> {
     check_path(&args.db)?;
     check_level(args, level)?;
-    Ok(options(args).durability(level).create(false).open(&args.db)?)
+    let write = || Ok(options(args).durability(level).create(false).open(&args.db)?);
+    match &args.session {
+        Some(session) => session.to_write(level, write, || read(args)),
+        None => Ok(Opened { db: write()?, is_shared: false }),
+    }
 }
 
 /// Opens to write, creating what is not there.
-pub(crate) fn open_or_create(args: &DatabaseArgs, level: Durability) -> Result<Db> {
-    let options = options(args).durability(level);
-    if args.db.exists() {
-        check_path(&args.db)?;
-        return Ok(options.open(&args.db)?);
+pub(crate) fn open_or_create(args: &DatabaseArgs, level: Durability) -> Result<Opened> {
+    if args.session.is_some() || args.db.exists() {
+        return open_to_write(args, level);
     }
-    options.open(&args.db).map_err(|error| {
+    let db = options(args).durability(level).open(&args.db).map_err(|error| {
         Failure::from(error).when_full("make room on the disk, or name another place for it")
-    })
+    })?;
+    Ok(Opened { db, is_shared: false })
+}
+
+fn read(args: &DatabaseArgs) -> Result<Db> {
+    check_path(&args.db)?;
+    Ok(options(args).create(false).read_only(true).open(&args.db)?)
 }
 
 /// Refuses a level that the disk of the database, or that of its log, cannot keep.
@@ -115,17 +153,17 @@ pub(crate) fn schema(snapshot: &Snapshot, name: &str) -> Result<Schema> {
             FAILED,
             Code::NoSuchTree,
             format!("there is no collection {name}"),
-            candidates(name, &names),
+            match names.as_slice() {
+                [] => "the database has no collections: `duramen import` makes one".to_owned(),
+                names => candidates("collections", name, names),
+            },
         )
     })
 }
 
 /// A hint from what there is: the nearest names, or all if there are few.
-fn candidates(name: &str, names: &[String]) -> String {
+pub(crate) fn candidates(things: &str, name: &str, names: &[String]) -> String {
     const NEAR: f64 = 0.75;
-    if names.is_empty() {
-        return "the database has no collections: `duramen import` makes one".to_owned();
-    }
     let mut near: Vec<(f64, &str)> =
         names.iter().map(|known| (strsim::jaro_winkler(name, known), known.as_str())).collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -134,7 +172,7 @@ fn candidates(name: &str, names: &[String]) -> String {
     if close.is_empty() {
         let some: Vec<&str> = near.iter().take(8).map(|(_, name)| *name).collect();
         let more = if names.len() > some.len() { ", ..." } else { "" };
-        return format!("the collections are {}{more}", some.join(", "));
+        return format!("the {things} are {}{more}", some.join(", "));
     }
     format!("did you mean {}?", close.join(" or "))
 }

@@ -14,30 +14,33 @@ mod demo;
 mod describe;
 mod doctor;
 mod drop;
+mod explain;
 mod export;
 mod failure;
 mod file_system;
+mod find;
 mod import;
 mod keys;
+mod man;
 mod numbers;
 mod output;
 mod read;
+mod shell;
 mod signals;
 mod space;
 mod write;
 
 use std::process::ExitCode;
 
+use clap::Parser;
 use clap::error::{ContextKind, ErrorKind};
-use clap::{CommandFactory, Parser};
-use duramen::doc;
 
 use args::{BenchCommand, Cli, Command};
 use failure::{Failure, Result};
 use output::Output;
 
 fn main() -> ExitCode {
-    let (out, result) = match Cli::try_parse() {
+    let (out, result) = match Cli::try_parse_from(shell::with_word(std::env::args_os())) {
         Ok(cli) => {
             let out = Output::new(cli.json, cli.quiet);
             (out, run(&cli.command, out))
@@ -57,8 +60,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command, out: Output) -> Result<()> {
+/// Runs one command.
+pub(crate) fn run(command: &Command, out: Output) -> Result<()> {
     match command {
+        Command::Shell(args) => shell::run(args, out),
         Command::Import(args) => import::run(args, out),
         Command::Export(args) => export::run(args, out),
         Command::Get(args) => read::get(args, out),
@@ -66,6 +71,7 @@ fn run(command: &Command, out: Output) -> Result<()> {
         Command::Del(args) => write::del(args, out),
         Command::Drop(args) => drop::run(args, out),
         Command::Scan(args) => read::scan(args, out),
+        Command::Find(args) => find::run(args, out),
         Command::Count(args) => read::count(args, out),
         Command::Reduce(args) => read::reduce(args, out),
         Command::Collections(args) => describe::collections(args, out),
@@ -78,22 +84,14 @@ fn run(command: &Command, out: Output) -> Result<()> {
         },
         Command::Demo(args) => demo::run(args, out),
         Command::DemoWriter(args) => demo::writer::run(&args.db, out),
-        Command::Completions(args) => completions(args.shell, out),
+        Command::Explain(args) => explain::run(args, out),
+        Command::Man(args) => man::man(args, out),
+        Command::Completions(args) => man::completions(args, out),
     }
-}
-
-fn completions(shell: clap_complete::Shell, out: Output) -> Result<()> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "duramen", &mut script);
-    let script = String::from_utf8_lossy(&script);
-    if out.is_json() {
-        return out.object("completions", doc! { "shell": shell.to_string(), "script": script.as_ref() });
-    }
-    out.line(script.trim_end())
 }
 
 /// Help and version are results; all else the parser says becomes an error of ours.
-fn refuse(error: &clap::Error, out: Output) -> Result<()> {
+pub(crate) fn refuse(error: &clap::Error, out: Output) -> Result<()> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => out.line(error.render().to_string().trim_end()),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {

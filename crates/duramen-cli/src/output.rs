@@ -9,6 +9,7 @@ use comfy_table::Table;
 use duramen::{Document, json};
 
 use crate::failure::{Failure, Result, Said};
+use crate::signals::Signals;
 
 /// How results are shown.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +26,11 @@ impl Output {
     /// Whether results are JSON.
     pub(crate) fn is_json(self) -> bool {
         self.json
+    }
+
+    /// Whether notes are left out.
+    pub(crate) fn is_quiet(self) -> bool {
+        self.quiet
     }
 
     /// Whether a bar on standard error would be seen and is wanted.
@@ -119,6 +125,8 @@ pub(crate) fn confirm(question: &str) -> bool {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return false;
     }
+    // ^C at the question ends the process, in a shell too.
+    Signals::rest();
     let mut err = io::stderr().lock();
     let asked = write!(err, "{question} Type yes to go on: ").and_then(|()| err.flush());
     let mut answer = String::new();

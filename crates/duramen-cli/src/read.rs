@@ -12,7 +12,8 @@ use crate::failure::{FAILED, Failure, Result};
 use crate::keys;
 use crate::numbers::{counted, grouped};
 use crate::output::{Output, align_right, flush, new_table, printable};
-use grid::Grid;
+use crate::signals::Signals;
+pub(crate) use grid::Grid;
 
 /// The document under a key; exit code 1 and nothing on standard output if there is none.
 pub(crate) fn get(args: &GetArgs, out: Output) -> Result<()> {
@@ -49,13 +50,18 @@ pub(crate) fn scan(args: &ScanArgs, out: Output) -> Result<()> {
     let span = keys::span(&schema, &args.range)?;
     let direction = if args.reverse { Direction::Reverse } else { Direction::Forward };
     let limit = args.limit.unwrap_or(u64::MAX);
-    let mut rows = snapshot.documents(schema.name()).rows(span.clone(), direction)?;
+    let rows = snapshot.documents(schema.name()).rows(span.clone(), direction)?;
+    let mut scanned = Scanned { rows, signals: Signals::watch()?, count: 0 };
     let count = if out.is_json() {
-        documents(&mut rows, limit, out)?
+        documents(&mut scanned, limit, out)?
     } else {
-        let names = schema.columns().iter().map(|column| column.name.clone()).collect();
-        Grid::new(names).show(&mut rows, limit, out)?
+        let next = || scanned.next()?.map(Document::from_bytes).transpose().map_err(Failure::from);
+        Grid::new(schema.columns()).show(next, limit, out)?
     };
+    if let Some(number) = scanned.signals.received() {
+        out.note(&format!("stopped by signal {number} after {}", counted(count, "row")));
+        return Err(Failure::signal(number));
+    }
     if count == 0 && limit > 0 {
         out.note(&keys::nothing(&schema, &args.range));
     } else if count == limit {
@@ -69,12 +75,32 @@ pub(crate) fn scan(args: &ScanArgs, out: Output) -> Result<()> {
     Ok(())
 }
 
-fn documents(rows: &mut Rows, limit: u64, out: Output) -> Result<u64> {
+/// Rows between two looks at signals.
+const LOOK_ROWS: u64 = 1024;
+
+/// Stored documents until the last, or until a signal comes.
+struct Scanned {
+    rows: Rows,
+    signals: Signals,
+    count: u64,
+}
+
+impl Scanned {
+    fn next(&mut self) -> Result<Option<&[u8]>> {
+        if self.count.is_multiple_of(LOOK_ROWS) && self.signals.received().is_some() {
+            return Ok(None);
+        }
+        self.count += 1;
+        Ok(self.rows.next()?.map(|(_, stored)| stored))
+    }
+}
+
+fn documents(scanned: &mut Scanned, limit: u64, out: Output) -> Result<u64> {
     let mut stream = out.stream();
     let mut line = Vec::new();
     let mut count = 0;
     while count < limit
-        && let Some((_, document)) = rows.next()?
+        && let Some(document) = scanned.next()?
     {
         line.clear();
         json::write_stored(document, &mut line)?;

@@ -1,8 +1,10 @@
 //! ^C and SIGTERM: noted, so that what is running can be finished. A second one ends the process at once.
+//!
+//! The process has one set of notes, whoever watches: a shell watches once for each of its commands.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -13,21 +15,45 @@ use crate::failure::{Failure, Result};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Signals {
     received: Arc<AtomicUsize>,
+    /// Of each signal, whether it has come.
+    seen: [Arc<AtomicBool>; 2],
 }
 
+static OF_PROCESS: OnceLock<Signals> = OnceLock::new();
+
 impl Signals {
-    /// Notes signals from now on.
+    /// Notes signals from now on; those that came before are forgotten.
     pub(crate) fn watch() -> Result<Signals> {
-        let signals = Signals::default();
-        for (signal, number) in [(SIGINT, SIGINT.unsigned_abs()), (SIGTERM, SIGTERM.unsigned_abs())] {
-            let seen = Arc::new(AtomicBool::new(false));
-            // Order matters: the first signal finds `seen` unset, passes, and sets it for the second.
-            flag::register_conditional_default(signal, Arc::clone(&seen))
-                .and_then(|_| flag::register(signal, seen))
-                .and_then(|_| flag::register_usize(signal, Arc::clone(&signals.received), number as usize))
-                .map_err(|error| Failure::io("watch signals of", Path::new("this process"), &error))?;
+        let known = OF_PROCESS.get();
+        let signals = known.cloned().unwrap_or_default();
+        signals.received.store(0, Ordering::Relaxed);
+        signals.seen.iter().for_each(|seen| seen.store(false, Ordering::Relaxed));
+        if known.is_none() {
+            signals.register()?;
+            // One thread runs commands: nobody else has set it meanwhile.
+            OF_PROCESS.get_or_init(|| signals.clone());
         }
         Ok(signals)
+    }
+
+    fn register(&self) -> Result<()> {
+        for (signal, seen) in [SIGINT, SIGTERM].into_iter().zip(&self.seen) {
+            // Order matters: the first signal finds `seen` unset, passes, and sets it for the second.
+            flag::register_conditional_default(signal, Arc::clone(seen))
+                .and_then(|_| flag::register(signal, Arc::clone(seen)))
+                .and_then(|_| {
+                    flag::register_usize(signal, Arc::clone(&self.received), signal.unsigned_abs() as usize)
+                })
+                .map_err(|error| Failure::io("watch signals of", Path::new("this process"), &error))?;
+        }
+        Ok(())
+    }
+
+    /// Lets the next signal end the process, where nothing is running that could be finished.
+    pub(crate) fn rest() {
+        if let Some(signals) = OF_PROCESS.get() {
+            signals.seen.iter().for_each(|seen| seen.store(true, Ordering::Relaxed));
+        }
     }
 
     /// The number of the signal that came last.

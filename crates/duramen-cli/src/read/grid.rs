@@ -2,7 +2,8 @@
 
 use std::io::{BufWriter, IsTerminal, Stdout, Write};
 
-use duramen::{Document, Rows};
+use duramen::Document;
+use duramen::schema::{Column, ColumnType};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::shown;
@@ -15,28 +16,33 @@ const SAMPLE_ROWS: usize = 200;
 /// Widest column, in characters of the terminal.
 const WIDTH_MAX: usize = 40;
 
-/// A grid of named columns.
-pub(super) struct Grid {
-    names: Vec<String>,
+/// A grid of named columns with their types.
+pub(crate) struct Grid<'a> {
+    columns: &'a [Column],
     widths: Vec<usize>,
     /// How many of the columns fit in the terminal.
     fitting: usize,
 }
 
-impl Grid {
-    pub(super) fn new(names: Vec<String>) -> Grid {
-        let widths = names.iter().map(|name| printable(name).width().min(WIDTH_MAX)).collect();
-        let fitting = names.len();
-        Grid { names, widths, fitting }
+impl Grid<'_> {
+    pub(crate) fn new(columns: &[Column]) -> Grid<'_> {
+        let width = |column: &Column| printable(&column.name).width().max(column.kind.name().len());
+        let widths = columns.iter().map(|column| width(column).min(WIDTH_MAX)).collect();
+        Grid { columns, widths, fitting: columns.len() }
     }
 
-    /// Shows at most `limit` rows; returns how many there were.
-    pub(super) fn show(mut self, rows: &mut Rows, limit: u64, out: Output) -> Result<u64> {
+    /// Shows at most `limit` documents; returns how many there were.
+    pub(crate) fn show(
+        mut self,
+        mut next: impl FnMut() -> Result<Option<Document>>,
+        limit: u64,
+        out: Output,
+    ) -> Result<u64> {
         let mut sample = Vec::new();
         while (sample.len() as u64) < limit.min(SAMPLE_ROWS as u64)
-            && let Some((_, stored)) = rows.next()?
+            && let Some(document) = next()?
         {
-            let cells = self.cells(&Document::from_bytes(stored)?);
+            let cells = self.cells(&document);
             for (width, cell) in self.widths.iter_mut().zip(&cells) {
                 *width = cell.width().min(WIDTH_MAX).max(*width);
             }
@@ -47,34 +53,43 @@ impl Grid {
         }
         self.fit(terminal_width());
         let mut stream = out.stream();
-        self.line(&mut stream, &self.names.iter().map(|name| printable(name)).collect::<Vec<_>>())?;
-        let rule: Vec<String> = self.widths.iter().map(|width| "─".repeat(*width)).collect();
-        self.line(&mut stream, &rule)?;
+        self.header(&mut stream)?;
         let mut count = 0_u64;
         for cells in sample {
             self.line(&mut stream, &cells)?;
             count += 1;
         }
         while count < limit
-            && let Some((_, stored)) = rows.next()?
+            && let Some(document) = next()?
         {
-            let cells = self.cells(&Document::from_bytes(stored)?);
+            let cells = self.cells(&document);
             self.line(&mut stream, &cells)?;
             count += 1;
         }
         flush(&mut stream)?;
-        if self.fitting < self.names.len() {
-            let hidden = self.names[self.fitting..].join(", ");
-            out.note(&format!("not shown for want of room: {}; --json shows all", printable(&hidden)));
+        if self.fitting < self.columns.len() {
+            let hidden: Vec<&str> =
+                self.columns[self.fitting..].iter().map(|column| column.name.as_str()).collect();
+            let hidden = printable(&hidden.join(", "));
+            out.note(&format!("not shown for want of room: {hidden}; --json shows all"));
         }
         Ok(count)
     }
 
+    /// Names, and under them types.
+    fn header(&self, stream: &mut BufWriter<Stdout>) -> Result<()> {
+        let texts = |text: fn(&Column) -> String| self.columns.iter().map(text).collect::<Vec<_>>();
+        self.line(stream, &texts(|column| printable(&column.name)))?;
+        self.line(stream, &texts(|column| column.kind.name().to_owned()))?;
+        let rule: Vec<String> = self.widths.iter().map(|width| "─".repeat(*width)).collect();
+        self.line(stream, &rule)
+    }
+
     fn cells(&self, document: &Document) -> Vec<String> {
-        self.names
-            .iter()
-            .map(|name| document.get(name).map_or_else(String::new, |value| printable(&shown(value))))
-            .collect()
+        let cell = |column: &Column| {
+            document.get(&column.name).map_or_else(String::new, |value| printable(&shown(value)))
+        };
+        self.columns.iter().map(cell).collect()
     }
 
     /// Leaves out the columns on the right that do not fit, but never the first.
@@ -94,8 +109,12 @@ impl Grid {
 
     fn line(&self, stream: &mut BufWriter<Stdout>, cells: &[String]) -> Result<()> {
         let mut line = String::new();
-        for (cell, width) in cells.iter().zip(&self.widths).take(self.fitting) {
-            pad(&mut line, cell, *width);
+        for ((cell, width), column) in cells.iter().zip(&self.widths).zip(self.columns).take(self.fitting) {
+            let is_number = matches!(column.kind, ColumnType::Int | ColumnType::Float);
+            if is_number {
+                line.extend(std::iter::repeat_n(' ', width.saturating_sub(cell.width())));
+            }
+            pad(&mut line, cell, if is_number { cell.width().min(*width) } else { *width });
             line.push_str("  ");
         }
         writeln!(stream, "{}", line.trim_end()).map_err(|error| Failure::output(&error))
@@ -149,7 +168,10 @@ mod tests {
 
     #[test]
     fn columns_that_do_not_fit_are_left_out() {
-        let mut grid = Grid::new(vec!["aaaa".into(), "bbbb".into(), "cccc".into()]);
+        let columns: Vec<Column> = ["aaaa", "bbbb", "cccc"]
+            .map(|name| Column { name: name.to_owned(), kind: ColumnType::Text })
+            .to_vec();
+        let mut grid = Grid::new(&columns);
         grid.fit(Some(10));
         assert_eq!(grid.fitting, 2);
         grid.fit(Some(2));

@@ -23,6 +23,8 @@ const VOLATILE: &[&str] = &[
     "syncs",
     "pages",
     "script",
+    "page",
+    "files",
     "lost_extents",
     "acknowledged",
     "found",
@@ -87,6 +89,8 @@ fn results() {
         ("export", &["export", "db", "-c", "rows", "--format", "ndjson"]),
         ("get", &["get", "db", "-c", "rows", "--key", "Bergen,9007199254740993"]),
         ("scan", &["scan", "db", "-c", "rows", "--reverse"]),
+        ("find", &["find", "db", "-c", "rows", "n<6"]),
+        ("find_plan", &["find", "db", "-c", "rows", "n<6", "town=Oslo", "--explain"]),
         ("count", &["count", "db", "-c", "rows", "--prefix", "Oslo"]),
         ("reduce", &["reduce", "db", "-c", "rows"]),
         ("collections", &["collections", "db"]),
@@ -96,6 +100,10 @@ fn results() {
         ("put", &["put", "db", "{\"id\":3,\"town\":\"Voss\"}", "-c", "rows"]),
         ("del", &["del", "db", "-c", "rows", "--prefix", "Oslo"]),
         ("drop", &["drop", "db", "-c", "rows", "--yes"]),
+        ("explain", &["explain", "E0101"]),
+        ("errors", &["explain"]),
+        ("man", &["man"]),
+        ("man_dir", &["man", "--dir", "pages"]),
         ("completions", &["completions", "bash"]),
     ];
     for (name, args) in commands {

@@ -89,6 +89,24 @@ impl Scratch {
         start(self.command(args).stdin(Stdio::piped())).unwrap()
     }
 
+    /// The files of a directory with their sizes and times of change, sorted.
+    pub(crate) fn listing(&self, name: &str) -> Vec<(PathBuf, u64, std::time::SystemTime)> {
+        let mut found = Vec::new();
+        let mut directories = vec![self.path(name)];
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                let metadata = path.metadata().unwrap();
+                if metadata.is_dir() {
+                    directories.push(path.clone());
+                }
+                found.push((path, metadata.len(), metadata.modified().unwrap()));
+            }
+        }
+        found.sort();
+        found
+    }
+
     /// Runs what must end well; its standard output.
     pub(crate) fn ok(&self, args: &[&str]) -> String {
         let ran = self.run(args);

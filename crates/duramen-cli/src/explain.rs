@@ -1,0 +1,121 @@
+//! `duramen explain`: the page of an error code, without a network.
+//!
+//! Owns no text: the pages are docs/errors.md, which is in the binary. A test holds every code to have one.
+
+use duramen::{Code, Value, doc};
+
+use crate::args::ExplainArgs;
+use crate::failure::{Failure, Result};
+use crate::output::{Output, new_table};
+
+/// docs/errors.md.
+const PAGES: &str = include_str!("../errors.md");
+
+/// What begins a page, before its code.
+const HEADING: &str = "\n## ";
+
+/// Shows the page of one code, or lists all of them.
+pub(crate) fn run(args: &ExplainArgs, out: Output) -> Result<()> {
+    match &args.code {
+        Some(text) => show(parse(text)?, out),
+        None => list(out),
+    }
+}
+
+fn show(code: Code, out: Output) -> Result<()> {
+    let page = page(code).expect("a test holds every code to have a page");
+    if !out.is_json() {
+        return out.line(page);
+    }
+    let fields = doc! {
+        "code": code.to_string(),
+        "name": format!("{code:?}"),
+        "kind_of_error": format!("{:?}", code.kind()),
+        "summary": code.summary(),
+        "page": page,
+    };
+    out.object("explain", fields)
+}
+
+fn list(out: Output) -> Result<()> {
+    if out.is_json() {
+        let codes = Code::ALL.iter().map(|code| {
+            Value::Map(doc! {
+                "code": code.to_string(),
+                "name": format!("{code:?}"),
+                "kind_of_error": format!("{:?}", code.kind()),
+                "summary": code.summary(),
+            })
+        });
+        return out.object("errors", doc! { "codes": codes.collect::<Vec<_>>() });
+    }
+    let mut table = new_table(&["code", "name", "kind", "meaning"]);
+    for code in Code::ALL {
+        let kind = format!("{:?}", code.kind());
+        table.add_row([code.to_string(), format!("{code:?}"), kind, code.summary().to_owned()]);
+    }
+    out.table(&table)?;
+    out.note("`duramen explain CODE` says why it happens and what to do");
+    Ok(())
+}
+
+/// `E0213`, `e213`, `213` or the name of a code.
+fn parse(text: &str) -> Result<Code> {
+    let digits = text.strip_prefix(['E', 'e']).unwrap_or(text);
+    let number = digits.parse::<u32>().ok();
+    let is_meant =
+        |code: &&Code| number == Some(**code as u32) || format!("{code:?}").eq_ignore_ascii_case(text);
+    Code::ALL.iter().find(is_meant).copied().ok_or_else(|| {
+        let same_kind = |code: &&Code| number.is_some_and(|number| number / 100 == **code as u32 / 100);
+        let near: Vec<String> = Code::ALL.iter().filter(same_kind).map(ToString::to_string).collect();
+        let hint = match near.as_slice() {
+            [] => "`duramen explain` lists all codes".to_owned(),
+            near => format!("there are {}; `duramen explain` lists all codes", near.join(", ")),
+        };
+        Failure::usage(format!("there is no error {text}"), hint)
+    })
+}
+
+/// The page of a code, from its heading to the next.
+fn page(code: Code) -> Option<&'static str> {
+    let heading = format!("{HEADING}{code}:");
+    let start = PAGES.find(&heading)? + 1;
+    let end = PAGES[start..].find(HEADING).map_or(PAGES.len(), |end| start + end);
+    Some(PAGES[start..end].trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    //! Who meets an error finds its page, and what stands there is about that error.
+    use super::*;
+
+    /// What every page tells, in this order.
+    const PARTS: [&str; 4] = ["**What happened.** ", "**Why.** ", "**What to do.** ", "**Example.** "];
+
+    #[test]
+    fn every_code_has_a_page_with_its_summary_and_all_parts() {
+        for code in Code::ALL {
+            let page = page(*code).unwrap_or_else(|| panic!("docs/errors.md has no page for {code}"));
+            let heading = format!("## {code}: {}\n", code.summary());
+            assert!(page.starts_with(&heading), "docs/errors.md should say {heading:?}");
+            let mut rest = page;
+            for part in PARTS {
+                let (_, behind) =
+                    rest.split_once(part).unwrap_or_else(|| panic!("the page of {code} has no {part}"));
+                assert!(!behind.trim().is_empty() && !behind.starts_with("**"), "{code}: {part} is empty");
+                rest = behind;
+            }
+        }
+        assert_eq!(PAGES.matches(HEADING).count(), Code::ALL.len(), "a page is of no code");
+    }
+
+    #[test]
+    fn a_code_can_be_said_in_several_ways() {
+        for text in ["E0213", "e0213", "213", "E213", "Unreadable", "unreadable"] {
+            assert_eq!(parse(text).unwrap(), Code::Unreadable, "{text}");
+        }
+        let Err(Failure::Said(said)) = parse("E0299") else { panic!("there is no such code") };
+        assert!(said.hint.contains("E0214"), "{}", said.hint);
+        assert!(parse("").is_err());
+    }
+}

@@ -1,0 +1,125 @@
+//! Words of the shell as a command of the command line: the database and the collection are put where they were left out.
+
+use clap::{CommandFactory, Parser};
+
+use super::Shell;
+use crate::args::{Cli, Command};
+use crate::database::candidates;
+use crate::failure::{Failure, Result};
+
+/// The shell's own words.
+pub(super) const OWN: [(&str, &str); 3] = [
+    ("use COLLECTION", "Leave the collection out from now on"),
+    ("help [COMMAND]", "List the commands, or show the words of one"),
+    ("exit", "End the shell; ^D does too"),
+];
+
+/// What a line asks for.
+pub(super) enum Parsed {
+    /// It is empty.
+    Nothing,
+    /// The shell is to end.
+    End,
+    /// Help on a command, or on all.
+    Help(Option<String>),
+    /// A collection to leave out from now on.
+    Use(String),
+    /// A command, and whether it is to be shown as JSON, and without notes.
+    Command { command: Box<Command>, json: bool, quiet: bool },
+}
+
+/// Reads the words of one line.
+pub(super) fn parse(words: Vec<String>, shell: &Shell<'_>) -> Result<Parsed> {
+    let mut words = words.into_iter();
+    let Some(first) = words.next() else { return Ok(Parsed::Nothing) };
+    let name = first.strip_prefix('.').unwrap_or(&first);
+    let mut rest: Vec<String> = words.collect();
+    match name {
+        "exit" | "quit" => return Ok(Parsed::End),
+        "help" => return Ok(Parsed::Help(rest.into_iter().next())),
+        "use" => {
+            return match rest.pop() {
+                Some(collection) if rest.is_empty() => Ok(Parsed::Use(collection)),
+                _ => Err(Failure::usage("use takes the name of one collection", "use COLLECTION")),
+            };
+        }
+        _ => {}
+    }
+    if !shell.vocabulary.command_names().iter().any(|known| known == name) {
+        return Err(unknown(name, shell));
+    }
+    check_input(name, &rest)?;
+    let cli = Cli::try_parse_from(completed(name, rest, shell)).map_err(|error| refused(&error, shell))?;
+    let mut command = Box::new(cli.command);
+    if let Some(database) = command.database_mut() {
+        database.session = Some(shell.session.clone());
+        database.wal = database.wal.take().or_else(|| shell.args.database.wal.clone());
+    }
+    Ok(Parsed::Command { command, json: cli.json, quiet: cli.quiet })
+}
+
+/// Standard input is where the lines of the shell come from.
+fn check_input(name: &str, rest: &[String]) -> Result<()> {
+    let reads_it = match name {
+        "put" => !rest.iter().any(|word| word.starts_with('{')),
+        "import" => rest.iter().any(|word| word == "-"),
+        _ => false,
+    };
+    if reads_it {
+        return Err(Failure::usage(
+            format!("{name} cannot read standard input in a shell"),
+            "name a file, or write the document behind it: put {\"id\": 1}",
+        ));
+    }
+    Ok(())
+}
+
+/// The words with the database and, where one is wanted and known, the collection.
+fn completed(name: &str, rest: Vec<String>, shell: &Shell<'_>) -> Vec<String> {
+    let mut words = vec!["duramen".to_owned(), name.to_owned()];
+    let mut rest = rest.into_iter().peekable();
+    let cli = Cli::command();
+    let mut command = cli.find_subcommand(name).expect("its name was looked up");
+    while let Some(inner) = rest.peek().and_then(|word| command.find_subcommand(word)) {
+        command = inner;
+        words.extend(rest.next());
+    }
+    let wants = |id: &str| command.get_arguments().any(|arg| arg.get_id() == id);
+    if wants("db") {
+        words.push(shell.args.database.db.display().to_string());
+    }
+    let is_said = rest.clone().any(|word| word.starts_with("-c") || word.starts_with("--collection"));
+    if wants("collection") && !is_said {
+        let only_the_database = command.get_positionals().count() == 1;
+        let names_one = |word: &String| {
+            !word.starts_with('-') && (only_the_database || shell.vocabulary.has_collection(word))
+        };
+        let collection = rest.next_if(names_one).or_else(|| shell.collection.clone());
+        words.extend(collection.map(|collection| format!("--collection={collection}")));
+    }
+    words.extend(rest);
+    words
+}
+
+/// What the parser refused, in the words of a shell.
+fn refused(error: &clap::Error, shell: &Shell<'_>) -> Failure {
+    match crate::refuse(error, shell.out) {
+        // Help was asked for and shown.
+        Ok(()) => Failure::Exit(0),
+        Err(failure) if error.to_string().contains("--collection") => {
+            failure.hinted("name a collection behind the command, or `use` one for all that follow")
+        }
+        Err(failure) => failure,
+    }
+}
+
+/// A word that is no command.
+pub(super) fn unknown(name: &str, shell: &Shell<'_>) -> Failure {
+    let names = shell.vocabulary.command_names();
+    Failure::usage(format!("there is no command {name}"), candidates("commands", name, &names))
+}
+
+/// Whether a command can be said in a shell.
+pub(super) fn is_for_shells(command: &clap::Command) -> bool {
+    !command.is_hide_set() && !matches!(command.get_name(), "shell" | "demo" | "completions" | "help")
+}

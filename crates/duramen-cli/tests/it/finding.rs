@@ -1,0 +1,87 @@
+//! `find`: the same documents whichever way is taken, and a word about the way.
+
+use crate::runner::{Scratch, json};
+
+fn find(scratch: &Scratch, words: &[&str]) -> usize {
+    let found = scratch.ok(&[&["find", "db", "-c", "flights", "--json"], words].concat());
+    found.lines().count()
+}
+
+fn plan(scratch: &Scratch, words: &[&str]) -> serde_json::Value {
+    json(&scratch.ok(&[&["find", "db", "-c", "flights", "--json", "--explain"], words].concat()))
+}
+
+/// By the key, with a range of it, and past it: counts that the data has, and the rows that each way reads.
+#[test]
+fn the_key_leads_to_documents_as_far_as_it_goes() {
+    let scratch = Scratch::with_january();
+    assert_eq!(find(&scratch, &["carrier=UA"]), 4_637);
+    assert_eq!(
+        find(&scratch, &["origin=EWR", "carrier=UA"]),
+        find(&scratch, &["carrier=UA", "origin=EWR", "month=1"])
+    );
+    let hour = ["carrier=UA", "time_hour>=2013-01-01T10:00:00Z", "time_hour<=2013-01-01T10:00:00Z"];
+    assert_eq!(find(&scratch, &hour), 3);
+    let hour = plan(&scratch, &hour);
+    assert_eq!((&hour["way"], &hour["reads"], &hour["exact"]), (&"key".into(), &3.into(), &true.into()));
+    let origin = plan(&scratch, &["carrier=UA", "origin=EWR"]);
+    assert_eq!((&origin["reads"], &origin["exact"]), (&4_637.into(), &false.into()));
+    assert_eq!(origin["suggestion"], "duramen view add db -c flights by_carrier_origin --key carrier,origin");
+}
+
+#[test]
+fn fields_outside_of_the_key_are_found_by_reading_all() {
+    let scratch = Scratch::with_january();
+    assert_eq!(find(&scratch, &["dep_delay:=null"]), 521);
+    let late = find(&scratch, &["dep_delay>=60"]);
+    assert_eq!(late + find(&scratch, &["dep_delay<60"]) + 521, 27_004);
+    let plan = plan(&scratch, &["dep_delay>=60"]);
+    assert_eq!(
+        (&plan["way"], &plan["reads"], &plan["needs_scan"]),
+        (&"scan".into(), &27_004.into(), &false.into())
+    );
+}
+
+#[test]
+fn order_and_limit() {
+    let scratch = Scratch::with_rows("id,n\n1,5\n2,6\n3,7\n", &["--key", "id"]);
+    let ids = |words: &[&str]| -> Vec<i64> {
+        let found = scratch.ok(&[&["find", "db", "-c", "rows", "--json"], words].concat());
+        found.lines().map(|line| json(line)["id"].as_i64().unwrap()).collect()
+    };
+    assert_eq!(ids(&["n>=6"]), [2, 3]);
+    assert_eq!(ids(&["n>=6", "--reverse", "--limit", "1"]), [3]);
+    assert_eq!(ids(&[]), [1, 2, 3]);
+    let shown = scratch.run(&["find", "db", "-c", "rows", "n>5"]);
+    assert_eq!(shown.stdout, " id    n\nint  int\n───  ───\n  2    6\n  3    7\n");
+    assert!(shown.stderr.contains("2 rows; 3 documents read by a scan of all"), "{}", shown.stderr);
+}
+
+#[test]
+fn what_cannot_be_asked_is_refused_with_what_could() {
+    let scratch = Scratch::with_rows("id,town\n1,Oslo\n", &["--key", "id"]);
+    for (condition, hint) in
+        [("twon=Oslo", "did you mean town?"), ("town", "write FIELD=VALUE"), ("id=x", "FIELD:=null")]
+    {
+        let ran = scratch.run(&["find", "db", "-c", "rows", condition]);
+        assert_eq!(ran.code, Some(2), "{condition}");
+        assert!(ran.stderr.contains(hint), "{condition}: {}", ran.stderr);
+    }
+}
+
+/// A search that would read a large collection is not begun by mistake, and says what would make it cheap.
+#[test]
+fn reading_very_many_documents_needs_a_word() {
+    let mut rows = String::from("id,n\n");
+    for id in 0..100_001 {
+        rows.push_str(&format!("{id},{}\n", id % 7));
+    }
+    let scratch = Scratch::with_rows(&rows, &["--key", "id", "--durability", "process", "--batch", "20000"]);
+    let ran = scratch.run(&["find", "db", "-c", "rows", "n=3", "--limit", "1"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("reads 100,001 of 100,001 documents"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("`duramen view add db -c rows by_n --key n`"), "{}", ran.stderr);
+    let found = scratch.ok(&["find", "db", "-c", "rows", "n=3", "--scan", "--json"]);
+    assert_eq!(found.lines().count(), 14_286);
+    assert_eq!(scratch.ok(&["find", "db", "-c", "rows", "id<5", "n=3"]).lines().count(), 4);
+}
