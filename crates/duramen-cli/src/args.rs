@@ -65,8 +65,8 @@ pub(crate) enum Command {
     Collections(DatabaseArgs),
     /// Show what the database is made of: sizes, trees, file system, what opening found in the log
     Inspect(InspectArgs),
-    /// Read and verify pages, reductions, extents, documents, and the log behind the newest checkpoint. Changes nothing
-    Check(DatabaseArgs),
+    /// Read and verify pages, reductions, extents, and the log behind the newest checkpoint. Changes nothing
+    Check(CheckArgs),
     /// Look at the disk under a directory: what it promises, what a durable commit costs there, what to do about it
     Doctor(DoctorArgs),
     /// Measure
@@ -120,6 +120,16 @@ pub(crate) struct InspectArgs {
     /// Show what takes space instead, and who holds it: data, log, changes kept for consumers
     #[arg(long)]
     pub(crate) space: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) database: DatabaseArgs,
+
+    /// Look into every document too: its key, its columns' types, its rows in views; done anyway where damage is found
+    #[arg(long)]
+    pub(crate) deep: bool,
 }
 
 #[derive(Debug, Args)]
@@ -369,7 +379,7 @@ impl Command {
             Command::Find(args) => &mut args.target.database,
             Command::Count(args) | Command::Reduce(args) => &mut args.target.database,
             Command::Collections(args) | Command::Inspect(args) | Command::DemoWriter(args) => args,
-            Command::Check(args) => args,
+            Command::Check(args) => &mut args.database,
             Command::Doctor(_)
             | Command::Bench(_)
             | Command::Demo(_)

@@ -7,7 +7,7 @@ use duramen::{
     doc,
 };
 
-use crate::args::DatabaseArgs;
+use crate::args::{CheckArgs, DatabaseArgs};
 use crate::database;
 use crate::failure::{DAMAGE, Failure, Result};
 use crate::keys;
@@ -150,23 +150,28 @@ fn flatten(path: &str, document: &Document, each: &mut impl FnMut(&str, &str)) {
     }
 }
 
-/// Verifies everything; exit code 3 if damage is found.
-pub(crate) fn check(args: &DatabaseArgs, out: Output) -> Result<()> {
-    let db = database::open_to_read(args)?;
-    let (pages, documents) = (db.check()?, db.check_documents()?);
+/// Verifies pages, and documents where that was asked or tells what can still be read; exit code 3 if damage is found.
+pub(crate) fn check(args: &CheckArgs, out: Output) -> Result<()> {
+    let db = database::open_to_read(&args.database)?;
+    let pages = db.check()?;
+    let is_deep = args.deep || pages.problem_count > 0;
+    let documents = if is_deep { Some(db.check_documents()?) } else { None };
     // What cannot be read is where a bad page is, and that was counted.
-    let found = pages.problem_count + documents.problem_count;
-    let problem_count = found.max(documents.unreadable.len() as u64);
+    let found = |documents: &DocumentReport| {
+        (pages.problem_count + documents.problem_count).max(documents.unreadable.len() as u64)
+    };
+    let problem_count = documents.as_ref().map_or(pages.problem_count, found);
     if out.is_json() {
-        out.object("check", checked(&pages, &documents, problem_count))?;
+        out.object("check", checked(&pages, documents.as_ref(), problem_count))?;
     } else {
-        for problem in pages.problems.iter().chain(&documents.problems) {
+        let of_documents = documents.iter().flat_map(|documents| &documents.problems);
+        for problem in pages.problems.iter().chain(of_documents) {
             out.line(&printable(problem))?;
         }
-        for unreadable in &documents.unreadable {
+        for unreadable in documents.iter().flat_map(|documents| &documents.unreadable) {
             out.line(&printable(&stretch(unreadable)))?;
         }
-        out.line(&summary(&pages, &documents))?;
+        out.line(&summary(&pages, documents.as_ref()))?;
         if pages.superblocks < 2 {
             out.line("one of the two superblocks cannot be read; the next checkpoint writes it anew")?;
         }
@@ -181,9 +186,10 @@ pub(crate) fn check(args: &DatabaseArgs, out: Output) -> Result<()> {
     Err(Failure::Exit(DAMAGE))
 }
 
-fn checked(pages: &CheckReport, documents: &DocumentReport, problem_count: u64) -> Document {
-    let problems = pages.problems.iter().chain(&documents.problems);
-    let unreadable = documents.unreadable.iter().map(|stretch| {
+fn checked(pages: &CheckReport, documents: Option<&DocumentReport>, problem_count: u64) -> Document {
+    let of_documents = documents.into_iter().flat_map(|documents| &documents.problems);
+    let problems = pages.problems.iter().chain(of_documents);
+    let unreadable = documents.into_iter().flat_map(|documents| &documents.unreadable).map(|stretch| {
         Value::Map(doc! {
             "collection": stretch.collection.as_str(),
             "after": stretch.after.as_deref().map(keys::listed),
@@ -201,7 +207,8 @@ fn checked(pages: &CheckReport, documents: &DocumentReport, problem_count: u64) 
         "reductions": pages.reductions,
         "log_commits": pages.log_commits,
         "superblocks": pages.superblocks,
-        "documents": documents.documents,
+        "deep": documents.is_some(),
+        "documents": documents.map(|documents| documents.documents),
         "lost_extents": pages.unreached.len() as u64,
         "problem_count": problem_count,
         "problems": problems.map(|problem| Value::from(problem.as_str())).collect::<Vec<_>>(),
@@ -218,10 +225,16 @@ fn stretch(unreadable: &Unreadable) -> String {
 }
 
 /// What was looked at, in one sentence.
-fn summary(pages: &CheckReport, documents: &DocumentReport) -> String {
-    let in_part = if documents.unreadable.is_empty() { "" } else { " that can be read" };
+fn summary(pages: &CheckReport, documents: Option<&DocumentReport>) -> String {
+    let documents = match documents {
+        None => "documents as they lie (--deep looks into each)".to_owned(),
+        Some(documents) => {
+            let in_part = if documents.unreadable.is_empty() { "" } else { " that can be read" };
+            format!("{}{in_part}", counted(documents.documents, "document"))
+        }
+    };
     format!(
-        "checked seq {}: {}, {}, {}, {}, {}, {} of the log, {}{in_part}",
+        "checked seq {}: {}, {}, {}, {}, {}, {} of the log, {documents}",
         pages.seq,
         counted(pages.trees, "tree"),
         counted(pages.entries, "entry"),
@@ -229,6 +242,5 @@ fn summary(pages: &CheckReport, documents: &DocumentReport) -> String {
         counted(pages.big_values, "big value"),
         counted(pages.reductions, "reduction"),
         counted(pages.log_commits, "commit"),
-        counted(documents.documents, "document"),
     )
 }

@@ -25,7 +25,7 @@ fn a_range_is_deleted_in_batches() {
     );
     let said = json(&del(&["--from", "US", "--json"]));
     assert_eq!((&said["batches"], &said["complete"]), (&1.into(), &true.into()));
-    scratch.ok(&["check", "db"]);
+    scratch.ok(&["check", "db", "--deep"]);
 }
 
 /// One transaction whatever the size, and the collection is what it was but for its rows.
@@ -41,12 +41,12 @@ fn all_is_deleted_in_one_transaction() {
     assert_eq!(after["rows"], 0);
     after["rows"] = 27_004.into();
     assert_eq!(after, before);
-    scratch.ok(&["check", "db"]);
+    scratch.ok(&["check", "db", "--deep"]);
     assert!(scratch.ok(&del).starts_with("deleted 0 documents"));
     scratch.ok(&["import", "db", JANUARY, "-c", "flights", "--durability", "process"]);
     let sums = json(&scratch.ok(&["reduce", "db", "-c", "flights", "--prefix", "EV", "--json"]));
     assert_eq!((&sums["count"], &sums["sum"]["dep_delay"]), (&4_171.into(), &96_649.into()));
-    scratch.ok(&["check", "db"]);
+    scratch.ok(&["check", "db", "--deep"]);
 }
 
 /// An empty variable in a script must not delete everything.
@@ -100,7 +100,7 @@ fn a_dropped_collection_is_gone_with_its_key() {
     let again = scratch.run(&["drop", "db", "-c", "flights", "--yes"]);
     assert!(again.code == Some(1) && again.stderr.contains("E0901"), "{}", again.stderr);
     assert_eq!(scratch.ok(&["collections", "db"]), "");
-    scratch.ok(&["check", "db"]);
+    scratch.ok(&["check", "db", "--deep"]);
     // The name is free for other terms.
     let key = ["--key", "origin,time_hour,flight,carrier", "--null", "NA", "--durability", "process"];
     scratch.ok(&[&["import", "db", JANUARY, "-c", "flights"], &key[..]].concat());

@@ -18,7 +18,7 @@ fn the_demo_finds_every_acknowledged_row() {
     assert_eq!(again["acknowledged"], again["found"]);
     assert!(again["acknowledged"].as_u64().unwrap() > 0);
     assert_eq!(again["questions"][0]["carrier"], "EV");
-    scratch.ok(&["check", "duramen-demo"]);
+    scratch.ok(&["check", "duramen-demo", "--deep"]);
 }
 
 #[test]

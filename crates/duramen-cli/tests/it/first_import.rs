@@ -22,7 +22,7 @@ fn check_nothing_left(file: &str, bytes: impl AsRef<[u8]>, flags: &[&str], words
     assert!(count.code == Some(1) && count.stderr.contains("E0901"), "{}", count.stderr);
     scratch.write("right.csv", "id,n\n1,2\n");
     scratch.ok(&["import", "db", "right.csv", "-c", "rows", "--key", "n,id", "--sum", "n"]);
-    scratch.ok(&["check", "db"]);
+    scratch.ok(&["check", "db", "--deep"]);
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn threads_that_bring_the_first_batches_create_one_collection() {
     scratch.ok(&args);
     assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "2000\n");
     assert_eq!(collections(&scratch)[0]["columns"].as_array().unwrap().len(), 101);
-    scratch.ok(&["check", "db"]);
+    scratch.ok(&["check", "db", "--deep"]);
 }
 
 /// A sequence of 0 is none: an import that commits says where.

@@ -20,7 +20,7 @@ fn the_numbers_of_january() {
     let all = json(&scratch.ok(&["reduce", "db", "-c", "flights", "--json"]));
     assert_eq!(all["sum"]["distance"], 27_188_805);
     assert_eq!(all["nulls"]["dep_delay"], 521);
-    let checked = json(&scratch.ok(&["check", "db", "--json"]));
+    let checked = json(&scratch.ok(&["check", "db", "--json", "--deep"]));
     assert_eq!(checked["ok"], true);
     assert_eq!(checked["documents"], 27_004);
 }

@@ -97,6 +97,7 @@ fn results() {
         ("inspect", &["inspect", "db"]),
         ("space", &["inspect", "db", "--space"]),
         ("check", &["check", "db"]),
+        ("check_deep", &["check", "db", "--deep"]),
         ("put", &["put", "db", "{\"id\":3,\"town\":\"Voss\"}", "-c", "rows"]),
         ("del", &["del", "db", "-c", "rows", "--prefix", "Oslo"]),
         ("drop", &["drop", "db", "-c", "rows", "--yes"]),

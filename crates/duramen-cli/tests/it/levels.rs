@@ -99,10 +99,12 @@ fn a_log_in_a_directory_of_its_own_is_named_at_every_command() {
     scratch.ok(&["put", "db", "{\"id\":3}", "-c", "rows", "--wal", "log"]);
     scratch.ok(&["del", "db", "--key", "1", "-c", "rows", "--wal", "log"]);
     assert_eq!(scratch.ok(&["count", "db", "-c", "rows", "--wal", "log"]), "2\n");
-    assert!(scratch.ok(&["check", "db", "--wal", "log"]).contains("log"));
-    for args in
-        [&["count", "db", "-c", "rows"][..], &["check", "db"], &["put", "db", "{\"id\":4}", "-c", "rows"]]
-    {
+    assert!(scratch.ok(&["check", "db", "--wal", "log", "--deep"]).contains("log"));
+    for args in [
+        &["count", "db", "-c", "rows"][..],
+        &["check", "db", "--deep"],
+        &["put", "db", "{\"id\":4}", "-c", "rows"],
+    ] {
         let ran = scratch.run(args);
         assert_eq!(ran.code, Some(3), "{args:?}: {}", ran.stderr);
         assert!(ran.stderr.contains("E0503"), "{args:?}: {}", ran.stderr);

@@ -83,15 +83,15 @@ fn a_full_disk_refuses_keeps_everything_deletes_and_works_again() {
     }
     let found: usize = scratch.ok(&["count", db, "-c", "flights"]).trim().parse().unwrap();
     assert!(found >= acknowledged.min(27_004), "{acknowledged} acknowledged, {found} found");
-    scratch.ok(&["check", db]);
+    scratch.ok(&["check", db, "--deep"]);
     if found > 0 {
         scratch.ok(&["del", db, "-c", "flights", "--prefix", "UA"]);
-        scratch.ok(&["check", db]);
+        scratch.ok(&["check", db, "--deep"]);
     }
     std::fs::remove_file(&filler).unwrap();
     scratch.ok(&[&import[..], &["--replace"]].concat());
     assert_eq!(scratch.ok(&["count", db, "-c", "flights"]), "27004\n");
-    scratch.ok(&["check", db]);
+    scratch.ok(&["check", db, "--deep"]);
 }
 
 /// A disk without a byte of room, a database with January in it.
@@ -114,7 +114,7 @@ fn all_can_be_deleted_from_a_full_disk() {
     let said = scratch.ok(&["del", &db, "-c", "flights", "--all", "--yes"]);
     assert!(said.starts_with("deleted 27,004 documents of flights"), "{said}");
     assert_eq!(scratch.ok(&["count", &db, "-c", "flights"]), "0\n");
-    scratch.ok(&["check", &db]);
+    scratch.ok(&["check", &db, "--deep"]);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_collection_can_be_dropped_from_a_full_disk_and_none_created() {
     }
     let said = scratch.ok(&["drop", &db, "-c", "flights", "--yes"]);
     assert!(said.starts_with("dropped flights with its 27,004 documents"), "{said}");
-    scratch.ok(&["check", &db]);
+    scratch.ok(&["check", &db, "--deep"]);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_read_only_mount_is_read_and_refuses_writes_with_a_hint() {
     scratch.ok(&[&["import", db, JANUARY], FLIGHTS].concat());
     run("mount", &["-o", "remount,ro", mounted.at.to_str().unwrap()]).unwrap();
     assert_eq!(scratch.ok(&["count", db, "-c", "flights"]), "27004\n");
-    scratch.ok(&["check", db]);
+    scratch.ok(&["check", db, "--deep"]);
     let new = mounted.at.join("new");
     for db in [db, new.to_str().unwrap()] {
         let refused = scratch.run(&[&["import", db, JANUARY, "--replace"], FLIGHTS].concat());

@@ -74,7 +74,7 @@ fn writes_and_reads_of_a_shell_share_one_database() {
     assert_eq!(ran.code, Some(2), "nothing is in use once it is dropped: {}", ran.stderr);
     let counts: Vec<&str> = ran.stdout.lines().filter(|line| line.len() == 1).collect();
     assert_eq!(counts, ["3", "4", "2"]);
-    assert!(scratch.ok(&["check", "db"]).contains("nothing is wrong"));
+    assert!(scratch.ok(&["check", "db", "--deep"]).contains("nothing is wrong"));
 }
 
 /// Standard input holds the lines: a command that read it would eat them.

@@ -39,7 +39,7 @@ fn columns_of_a_batch_that_fails_are_there_for_the_batches_behind_it() {
             "{}",
             ran.stderr
         );
-        scratch.ok(&["check", "db"]);
+        scratch.ok(&["check", "db", "--deep"]);
         let stored = count(&scratch);
         let csv = scratch.ok(&["export", "db", "-c", "rows", "--format", "csv"]);
         assert_eq!(csv.lines().next().unwrap() == "id,q", stored > 10_500, "{stored} rows");
@@ -64,7 +64,7 @@ fn what_a_failed_import_of_several_threads_leaves_is_told_as_it_is() {
     let mended = [before, lines(5_001..6_000, "")].concat();
     assert_eq!(import(&scratch, &mended, &["--replace"]).code, Some(0));
     assert_eq!(count(&scratch), 6_000);
-    scratch.ok(&["check", "db"]);
+    scratch.ok(&["check", "db", "--deep"]);
 }
 
 /// A key that is there already fails one batch, wherever the other threads are.

@@ -63,7 +63,7 @@ fn a_column_without_a_value_has_no_type_yet() {
     assert_eq!(types(&scratch), ["id int", "n int", "s int", "t text"]);
     let out = scratch.ok(&["scan", "db", "-c", "rows", "--json"]);
     assert_eq!(out, "{\"id\":2,\"n\":9,\"s\":null,\"t\":null}\n{\"id\":1,\"n\":10,\"s\":5,\"t\":\"7\"}\n");
-    scratch.ok(&["check", "db"]);
+    scratch.ok(&["check", "db", "--deep"]);
 }
 
 /// Of a stream, what comes after the first 10,000 rows is not known: its columns are settled there and then.
@@ -82,7 +82,7 @@ fn a_stream_settles_columns_without_a_value_as_text_and_says_so() {
     let ran = scratch.run_with_input(&[&args[..], &["short"]].concat(), short.as_bytes());
     assert!(ran.code == Some(0) && !ran.stderr.contains("from now on"), "{}", ran.stderr);
     assert_eq!(types(&scratch), ["id int", "late unknown", "given int"]);
-    scratch.ok(&["check", "db"]);
+    scratch.ok(&["check", "db", "--deep"]);
 }
 
 /// A stream is typed by its first 10,000 rows; what comes later must fit.

@@ -267,7 +267,7 @@ impl Life<'_> {
         let exported = self.scratch().ok(&["export", "db", "-c", "flights", "--format", "csv"]);
         self.ledger.check_export(&exported);
         assert_eq!(self.reduce(&[]), self.ledger.totals().into_values().sum());
-        let checked = json(&self.scratch().ok(&["check", "db", "--json"]));
+        let checked = json(&self.scratch().ok(&["check", "db", "--json", "--deep"]));
         assert_eq!(checked["ok"], true, "{checked}");
         assert_eq!(checked["documents"], self.ledger.stored_rows());
         let path = self.scratch().path("db");
