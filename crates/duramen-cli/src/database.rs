@@ -59,11 +59,17 @@ pub(crate) fn open_to_write(args: &DatabaseArgs, level: Durability) -> Result<Op
 
 /// Opens to write, creating what is not there.
 pub(crate) fn open_or_create(args: &DatabaseArgs, level: Durability) -> Result<Opened> {
-    if args.session.is_some() || args.db.exists() {
+    if args.session.is_some() {
         return open_to_write(args, level);
     }
-    let db = options(args).durability(level).open(&args.db).map_err(|error| {
-        Failure::from(error).when_full("make room on the disk, or name another place for it")
+    let is_there = args.db.exists();
+    if is_there {
+        check_path(&args.db)?;
+    }
+    // What a creation left that was cut short is there, too, and is created anew.
+    let db = options(args).durability(level).open(&args.db).map_err(|error| match is_there {
+        true => error.into(),
+        false => Failure::from(error).when_full("make room on the disk, or name another place for it"),
     })?;
     Ok(Opened { db, is_shared: false })
 }

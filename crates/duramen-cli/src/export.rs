@@ -4,6 +4,7 @@
 
 use std::io::Write;
 
+use duramen::schema::ColumnType;
 use duramen::{Direction, Document, Reads, Rows, Schema, Value, json};
 
 use crate::args::{ExportArgs, Format};
@@ -11,7 +12,7 @@ use crate::database;
 use crate::failure::{DAMAGE, Failure, Result};
 use crate::keys;
 use crate::numbers::{counted, grouped};
-use crate::output::{Output, flush};
+use crate::output::{Output, flush, printable, shell_word};
 use crate::signals::Signals;
 
 /// Rows between two looks at signals.
@@ -28,12 +29,14 @@ pub(crate) fn run(args: &ExportArgs, out: Output) -> Result<()> {
         schema: &schema,
         signals: Signals::watch()?,
         count: 0,
+        bytes_count: 0,
         key: Vec::new(),
         last_key: Vec::new(),
     };
+    let null = args.null.as_deref().or(schema.null()).unwrap_or_default();
     let written = match args.format {
         Format::Ndjson => export.ndjson(out),
-        Format::Csv => export.csv(args.null.as_deref().or(schema.null()).unwrap_or_default(), out),
+        Format::Csv => export.csv(null, out),
     };
     written.map_err(|failure| export.cut_short(failure))?;
     match export.signals.received() {
@@ -41,7 +44,50 @@ pub(crate) fn run(args: &ExportArgs, out: Output) -> Result<()> {
             out.note(&format!("stopped by signal {number} after {} rows", grouped(export.count)));
             Err(Failure::signal(number))
         }
-        None => Ok(()),
+        None => {
+            let is_whole =
+                args.range.prefix.is_none() && args.range.from.is_none() && args.range.to.is_none();
+            export.say(args.format, null, is_whole, out);
+            Ok(())
+        }
+    }
+}
+
+/// The flags with which an import stores the same documents under the same terms. Types are said wherever text could be
+/// taken for another.
+fn import_flags(schema: &Schema, format: Format, null: &str) -> String {
+    let is_said = |kind: ColumnType| match format {
+        Format::Csv => kind != ColumnType::Int && kind != ColumnType::Unknown,
+        Format::Ndjson => matches!(kind, ColumnType::Float | ColumnType::Time | ColumnType::Any),
+    };
+    let types: Vec<String> = schema
+        .columns()
+        .iter()
+        .filter(|column| is_said(column.kind))
+        .map(|column| format!("{}={}", column.name, column.kind))
+        .collect();
+    let mut flags = format!("--collection {}", shell_word(schema.name()));
+    let null = if format == Format::Csv && !null.is_empty() { vec![null.to_owned()] } else { Vec::new() };
+    for (flag, values) in [
+        ("--key", schema.key_columns()),
+        ("--sum", schema.sum_columns()),
+        ("--null", &null),
+        ("--type", &types),
+    ] {
+        if !values.is_empty() {
+            flags.push_str(&format!(" {flag} {}", shell_word(&values.join(","))));
+        }
+    }
+    flags
+}
+
+/// Whether a value holds bytes, however deep.
+fn has_bytes(value: &Value) -> bool {
+    match value {
+        Value::Bytes(_) => true,
+        Value::List(values) => values.iter().any(has_bytes),
+        Value::Map(fields) => fields.iter().any(|(_, value)| has_bytes(value)),
+        _ => false,
     }
 }
 
@@ -52,6 +98,8 @@ struct Export<'a> {
     signals: Signals,
     /// Rows written.
     count: u64,
+    /// Rows with bytes among them, which come out as base64.
+    bytes_count: u64,
     /// The key of the row at hand, and of the last that was written.
     key: Vec<u8>,
     last_key: Vec<u8>,
@@ -77,9 +125,15 @@ impl Export<'_> {
     fn ndjson(&mut self, out: Output) -> Result<()> {
         let mut stream = out.stream();
         let mut line = Vec::new();
+        // Bytes lie in columns of any type; documents of typed collections have fields that are no columns.
+        let may_hold_bytes = self.schema.is_typed()
+            || self.schema.columns().iter().any(|column| column.kind == ColumnType::Any);
         while let Some(document) = self.next()? {
             line.clear();
             json::write_stored(document, &mut line)?;
+            let holds_bytes =
+                may_hold_bytes && Document::from_bytes(document)?.iter().any(|(_, value)| has_bytes(value));
+            self.bytes_count += u64::from(holds_bytes);
             line.push(b'\n');
             stream.write_all(&line).map_err(|error| Failure::output(&error))?;
             self.wrote();
@@ -103,6 +157,22 @@ impl Export<'_> {
             self.wrote();
         }
         writer.flush().map_err(|error| Failure::output(&error))
+    }
+
+    /// What an import of it needs to know.
+    fn say(&self, format: Format, null: &str, is_whole: bool, out: Output) {
+        let is_listable = |name: &String| !name.contains([',', '=']);
+        let names = self.schema.columns().iter().map(|column| &column.name);
+        if is_whole && self.count > 0 && self.schema.key_columns().iter().chain(names).all(is_listable) {
+            let flags = import_flags(self.schema, format, null);
+            out.note(&printable(&format!("{}; import with {flags}", counted(self.count, "row"))));
+        }
+        if self.bytes_count > 0 {
+            out.note(&format!(
+                "{} hold bytes: they are base64 here, which an import takes for text",
+                counted(self.bytes_count, "row")
+            ));
+        }
     }
 
     /// Damage does not take back what was written before it.

@@ -13,7 +13,7 @@ use crate::args::FindArgs;
 use crate::database;
 use crate::failure::{Failure, Result};
 use crate::numbers::{counted, grouped};
-use crate::output::{Output, flush, new_table, printable};
+use crate::output::{Output, flush, new_table, printable, shell_word};
 use crate::read::Grid;
 use crate::signals::Signals;
 use condition::Condition;
@@ -81,15 +81,19 @@ impl<'a> Plan<'a> {
         if self.way.is_exact(&self.conditions) || fields.is_empty() || fields == self.way.fields() {
             return None;
         }
-        let wal =
-            args.target.database.wal.as_ref().map(|wal| format!(" --wal {}", quoted(&wal.to_string_lossy())));
+        let wal = args
+            .target
+            .database
+            .wal
+            .as_ref()
+            .map(|wal| format!(" --wal {}", shell_word(&wal.to_string_lossy())));
         Some(format!(
             "duramen view add {}{} -c {} {} --key {}",
-            quoted(&args.target.database.db.to_string_lossy()),
+            shell_word(&args.target.database.db.to_string_lossy()),
             wal.unwrap_or_default(),
-            quoted(self.schema.name()),
-            quoted(&format!("by_{}", fields.join("_"))),
-            quoted(&fields.join(",")),
+            shell_word(self.schema.name()),
+            shell_word(&format!("by_{}", fields.join("_"))),
+            shell_word(&fields.join(",")),
         ))
     }
 
@@ -217,13 +221,4 @@ fn lines(found: &mut Found<'_>, limit: u64, out: Output) -> Result<u64> {
     }
     flush(&mut stream)?;
     Ok(count)
-}
-
-/// A word as a Unix shell takes it.
-fn quoted(word: &str) -> String {
-    let is_plain = |character: char| character.is_alphanumeric() || "_-./,:+@%".contains(character);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }

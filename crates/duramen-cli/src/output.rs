@@ -120,6 +120,15 @@ pub(crate) fn printable(text: &str) -> String {
     shown
 }
 
+/// A word as a Unix shell takes it.
+pub(crate) fn shell_word(word: &str) -> String {
+    let is_plain = |character: char| character.is_alphanumeric() || "_-./,:+@%=".contains(character);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 /// Asks on the terminal; `false` unless the answer is `yes`. Nobody is asked where there is no terminal.
 pub(crate) fn confirm(question: &str) -> bool {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {

@@ -56,7 +56,7 @@ fn scans_go_both_ways_and_stop_where_told() {
     assert_eq!(days(&["--prefix", "A", "--reverse"]), [4, 2, 1]);
     assert_eq!(days(&["--limit", "0"]), [0; 0]);
     let table = scratch.ok(&["scan", "db", "-c", "rows", "--prefix", "AB"]);
-    assert_eq!(table, "town  day  n\n────  ───  ─\nAB    1    8\n");
+    assert_eq!(table, "town  day    n\ntext  int  int\n────  ───  ───\nAB      1    8\n");
 }
 
 #[test]
@@ -85,5 +85,5 @@ fn one_document_is_put_got_and_deleted() {
     check_sum(&scratch, &[], 8 + 16 + 32 + 128);
     scratch.ok(&["del", "db", "-c", "rows", "--all", "--yes"]);
     check_sum(&scratch, &[], 0);
-    scratch.ok(&["check", "db"]);
+    scratch.ok(&["check", "db", "--deep"]);
 }
