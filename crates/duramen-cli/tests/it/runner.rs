@@ -69,6 +69,13 @@ impl Scratch {
         command
     }
 
+    /// A script of a Unix shell that ends at its first failure.
+    pub(crate) fn shell(&self, script: &str) -> Command {
+        let mut command = Command::new("bash");
+        command.args(["-euo", "pipefail", "-c", script]).current_dir(self.dir.path()).stdin(Stdio::null());
+        command
+    }
+
     /// Whether level `disk` is refused here.
     pub(crate) fn lies_in_memory(&self) -> bool {
         lies_in_memory(self.dir.path())

@@ -1,0 +1,140 @@
+//! Shell blocks of the documentation do what the documentation says.
+//!
+//! Each fenced `sh` block of README.md and docs runs, those of one file in order in one directory that has the repository's
+//! `data`, with `duramen` on the path. It must end well; and what stands in `text` and `json` blocks under the same heading
+//! must be what was printed. A block that cannot run here says why in its fence: `sh no-run=needs-root`.
+
+use std::path::{Path, PathBuf};
+
+use crate::runner::{Scratch, output, skipped};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// A fenced block.
+struct Block<'a> {
+    line: usize,
+    /// How many headings stand before it.
+    section: usize,
+    fence: &'a str,
+    text: String,
+}
+
+impl Block<'_> {
+    fn language(&self) -> &str {
+        self.fence.split([' ', ',']).next().unwrap_or_default()
+    }
+
+    fn is_shell(&self) -> bool {
+        ["sh", "bash", "shell", "console"].contains(&self.language())
+    }
+
+    /// Why it is not run, if it says so.
+    fn no_run(&self) -> Option<&str> {
+        self.fence.split(' ').find_map(|word| word.strip_prefix("no-run="))
+    }
+}
+
+fn blocks(document: &str) -> Vec<Block<'_>> {
+    let mut blocks: Vec<Block<'_>> = Vec::new();
+    let (mut section, mut is_open) = (0, false);
+    for (index, line) in document.lines().enumerate() {
+        match line.strip_prefix("```") {
+            Some(_) if is_open => is_open = false,
+            Some(fence) => {
+                blocks.push(Block { line: index + 1, section, fence, text: String::new() });
+                is_open = true;
+            }
+            None if is_open => {
+                let text = &mut blocks.last_mut().unwrap().text;
+                text.push_str(line);
+                text.push('\n');
+            }
+            None => section += usize::from(line.starts_with('#')),
+        }
+    }
+    blocks
+}
+
+/// The documents, by their paths from the root.
+fn documents() -> Vec<PathBuf> {
+    let mut found = vec![PathBuf::from("README.md"), PathBuf::from("CONTRIBUTING.md")];
+    let mut directories = vec![PathBuf::from("docs")];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(Path::new(ROOT).join(&directory)).unwrap() {
+            let path = directory.join(entry.unwrap().file_name());
+            if Path::new(ROOT).join(&path).is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|end| end == "md") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Runs the blocks of one document; returns how many ran.
+fn run(name: &str, document: &str) -> usize {
+    let scratch = Scratch::new();
+    std::os::unix::fs::symlink(Path::new(ROOT).join("data").canonicalize().unwrap(), scratch.path("data"))
+        .unwrap();
+    let binaries = Path::new(env!("CARGO_BIN_EXE_duramen")).parent().unwrap();
+    let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
+    let (mut printed, mut section, mut count) = (None::<String>, 0, 0);
+    for block in blocks(document) {
+        let place = format!("{name}:{}", block.line);
+        if block.section != section {
+            (printed, section) = (None, block.section);
+        }
+        if block.is_shell() && block.no_run().is_none() {
+            assert_eq!(block.language(), "sh", "{place}: shell blocks are called sh");
+            let mut command = scratch.shell(&block.text);
+            let ran = output(command.env("PATH", &path)).unwrap();
+            let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+            assert!(ran.status.success(), "{place}: {}\n{out}{err}", ran.status);
+            printed.get_or_insert_default().push_str(&out);
+            count += 1;
+        } else if let (Some(printed), "text" | "json") = (&printed, block.language()) {
+            assert!(printed.contains(&block.text), "{place}: this is not printed there, but\n{printed}");
+        }
+    }
+    count
+}
+
+#[test]
+fn every_shell_block_of_the_documentation_runs() {
+    if Scratch::new().lies_in_memory() {
+        return skipped(
+            "shell blocks of the documentation — the target directory lies in memory, and they say level disk",
+        );
+    }
+    let mut count = 0;
+    for path in documents() {
+        let document = std::fs::read_to_string(Path::new(ROOT).join(&path)).unwrap();
+        count += run(&path.display().to_string(), &document);
+    }
+    assert!(count >= 2, "only {count} blocks ran: they were not found");
+}
+
+#[test]
+fn a_block_that_does_not_run_says_why() {
+    for path in documents() {
+        let document = std::fs::read_to_string(Path::new(ROOT).join(&path)).unwrap();
+        for block in blocks(&document).iter().filter(|block| block.is_shell()) {
+            let reason = block.no_run().unwrap_or("it runs");
+            assert!(reason.len() >= 5, "{}:{}: a reason is wanted", path.display(), block.line);
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "planted:6: this is not printed there")]
+fn what_is_not_printed_is_found() {
+    run("planted", "# A\n```sh\necho one\necho two\n```\n```text\none\nthree\n```\n");
+}
+
+#[test]
+#[should_panic(expected = "planted:1: exit status: 1")]
+fn a_block_that_fails_is_found() {
+    run("planted", "```sh\nfalse\necho one\n```\n");
+}
