@@ -4,6 +4,7 @@
 
 mod bench;
 mod find;
+mod view;
 
 use std::path::PathBuf;
 
@@ -15,6 +16,7 @@ use crate::database::Session;
 
 pub(crate) use bench::{BenchArgs, BenchCommand, BenchSyncArgs, PatternWord, SyncWord};
 pub(crate) use find::FindArgs;
+pub(crate) use view::{ViewAddArgs, ViewArgs, ViewCommand, ViewListArgs, ViewNamedArgs};
 
 /// Duramen: a durable, transactional database in a directory.
 #[derive(Debug, Parser)]
@@ -60,7 +62,9 @@ pub(crate) enum Command {
     /// Count the documents of a range, without reading them
     Count(RangeArgs),
     /// Count and sum the documents of a range, without reading them
-    Reduce(RangeArgs),
+    Reduce(ReduceArgs),
+    /// Add, drop, rebuild and list views: a collection in another order, and what its documents come to
+    View(ViewArgs),
     /// List the collections with their keys, columns and sums
     Collections(DatabaseArgs),
     /// Show what the database is made of: sizes, trees, file system, what opening found in the log
@@ -308,6 +312,27 @@ pub(crate) struct RangeArgs {
 
     #[command(flatten)]
     pub(crate) range: RangeFlags,
+
+    /// Count rows of this view; the range is one of its key
+    #[arg(long, value_name = "NAME")]
+    pub(crate) view: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReduceArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    #[command(flatten)]
+    pub(crate) range: RangeFlags,
+
+    /// Reduce rows of this view; the range is one of its key
+    #[arg(long, value_name = "NAME")]
+    pub(crate) view: Option<String>,
+
+    /// Reduce each group of the view's rows whose keys begin with the same so many elements
+    #[arg(long, value_name = "COUNT", requires = "view")]
+    pub(crate) group: Option<usize>,
 }
 
 /// Which keys: all, a prefix, or a half-open range.
@@ -377,7 +402,9 @@ impl Command {
             Command::Drop(args) => &mut args.target.database,
             Command::Scan(args) => &mut args.target.database,
             Command::Find(args) => &mut args.target.database,
-            Command::Count(args) | Command::Reduce(args) => &mut args.target.database,
+            Command::Count(args) => &mut args.target.database,
+            Command::Reduce(args) => &mut args.target.database,
+            Command::View(args) => args.database_mut(),
             Command::Collections(args) | Command::Inspect(args) | Command::DemoWriter(args) => args,
             Command::Check(args) => &mut args.database,
             Command::Doctor(_)

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use duramen::{
     CheckReport, Db, Document, DocumentReport, KeyRange, Reads, Schema, Snapshot, Span, Unreadable, Value,
-    doc,
+    ViewSpec, doc,
 };
 
 use crate::args::{CheckArgs, DatabaseArgs};
@@ -14,6 +14,7 @@ use crate::keys;
 use crate::numbers::{bytes, counted, grouped};
 use crate::output::{Output, align_right, new_table, printable};
 use crate::read::shown;
+use crate::view;
 
 /// Every collection with its rows, key, columns and sums.
 pub(crate) fn collections(args: &DatabaseArgs, out: Output) -> Result<()> {
@@ -28,7 +29,7 @@ pub(crate) fn collections(args: &DatabaseArgs, out: Output) -> Result<()> {
         out.note("no collections: `duramen import` makes one");
         return Ok(());
     }
-    let mut table = new_table(&["collection", "rows", "key", "sums", "columns"]);
+    let mut table = new_table(&["collection", "rows", "key", "sums", "views", "columns"]);
     for schema in &schemas {
         let columns =
             schema.columns().iter().map(|column| format!("{} {}", printable(&column.name), column.kind));
@@ -37,6 +38,7 @@ pub(crate) fn collections(args: &DatabaseArgs, out: Output) -> Result<()> {
             grouped(snapshot.documents(schema.name()).count(Span::all())?),
             printable(&schema.key_columns().join(",")),
             printable(&schema.sum_columns().join(",")),
+            printable(&schema.views().iter().map(ViewSpec::name).collect::<Vec<_>>().join(", ")),
             columns.collect::<Vec<_>>().join(", "),
         ]);
     }
@@ -53,9 +55,12 @@ fn as_json(snapshot: &Snapshot, schema: &Schema) -> Result<Value> {
         .map(|column| Value::Map(doc! { "name": column.name.as_str(), "type": column.kind.name() }))
         .collect::<Vec<_>>();
     let rows = snapshot.documents(schema.name()).count(Span::all())?;
+    let views = snapshot.documents(schema.name()).views()?;
+    let views = views.iter().map(|state| view::as_json(snapshot, state)).collect::<Result<Vec<_>>>()?;
     Ok(Value::Map(doc! {
         "name": schema.name(), "rows": rows, "key": texts(schema.key_columns()),
         "sums": texts(schema.sum_columns()), "null": schema.null(), "columns": columns,
+        "views": views,
     }))
 }
 
@@ -73,16 +78,26 @@ pub(crate) fn inspect(args: &DatabaseArgs, out: Output) -> Result<()> {
 pub(crate) fn show(facts: &Document, out: Output) -> Result<()> {
     let mut table = new_table(&["", ""]);
     flatten("", facts, &mut |name, value| {
-        table.add_row([name.to_owned(), printable(value)]);
+        table.add_row([printable(name), printable(value)]);
     });
     out.table(&table)
 }
 
 fn facts(db: &Db, snapshot: &Snapshot) -> Result<Document> {
     let (stats, posture) = (db.stats(), db.posture());
-    let mut collections = Document::new();
+    let (mut collections, mut views) = (Document::new(), Document::new());
     for schema in snapshot.collections()? {
-        collections.set(schema.name(), snapshot.documents(schema.name()).count(Span::all())?);
+        let documents = snapshot.documents(schema.name());
+        collections.set(schema.name(), documents.count(Span::all())?);
+        let mut rows = Document::new();
+        for state in documents.views()? {
+            let name = state.view.name();
+            let count = if state.is_ready() { Some(documents.view(name).count()?) } else { None };
+            rows.set(name, count);
+        }
+        if !rows.is_empty() {
+            views.set(schema.name(), rows);
+        }
     }
     let mut byte_trees = Document::new();
     for name in snapshot.byte_trees()? {
@@ -118,6 +133,7 @@ fn facts(db: &Db, snapshot: &Snapshot) -> Result<Document> {
             "segment_bytes_max": geometry.segment_bytes_max,
         },
         "collections": collections,
+        "views": views,
         "byte_trees": byte_trees,
     })
 }
@@ -131,17 +147,18 @@ pub(crate) fn directory_bytes(path: &Path) -> Option<u64> {
     Some(entries.flatten().filter_map(|entry| file_bytes(&entry.path())).sum())
 }
 
+/// Fields whose fields are names that users gave.
+const OF_USERS: [&str; 3] = ["collections", "views", "byte trees"];
+
 /// Calls with each leaf, named by its path; sizes get units.
 fn flatten(path: &str, document: &Document, each: &mut impl FnMut(&str, &str)) {
+    let is_users = OF_USERS.iter().any(|own| path.starts_with(own));
     for (name, value) in document.iter() {
-        let path = if path.is_empty() {
-            name.replace('_', " ")
-        } else {
-            format!("{path}: {}", name.replace('_', " "))
-        };
+        let shown_name = if is_users { name.to_owned() } else { name.replace('_', " ") };
+        let path = if path.is_empty() { shown_name } else { format!("{path}: {shown_name}") };
         match value {
             Value::Map(inner) => flatten(&path, inner, each),
-            Value::Int(count) if name.contains("bytes") && *count >= 0 => {
+            Value::Int(count) if !is_users && name.contains("bytes") && *count >= 0 => {
                 each(&path, &bytes(u64::try_from(*count).unwrap_or(u64::MAX)));
             }
             Value::Int(count) => each(&path, &grouped(*count)),

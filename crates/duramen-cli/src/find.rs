@@ -7,14 +7,15 @@ mod plan;
 
 use std::io::Write;
 
-use duramen::{Direction, Document, Reads, Rows, Schema, Snapshot, Span, Value, doc};
+use duramen::{Direction, Document, ErrorKind, Reads, Schema, Snapshot, Span, Value, ViewSpec, doc};
 
-use crate::args::FindArgs;
+use crate::args::{FindArgs, RangeFlags};
 use crate::database;
 use crate::failure::{Failure, Result};
+use crate::keys;
 use crate::numbers::{counted, grouped};
 use crate::output::{Output, flush, new_table, printable, shell_word};
-use crate::read::Grid;
+use crate::read::{Asked, Grid};
 use crate::signals::Signals;
 use condition::Condition;
 use plan::{Index, Way};
@@ -51,23 +52,40 @@ struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     fn of(snapshot: &Snapshot, schema: &'a Schema, args: &FindArgs) -> Result<Plan<'a>> {
-        let conditions = args.conditions.iter().map(|text| Condition::parse(schema, text));
-        let conditions = conditions.collect::<Result<Vec<_>>>()?;
-        let document_count = snapshot.documents(schema.name()).count(Span::all())?;
-        let key = Index { view: None, fields: schema.key_columns().to_vec(), is_complete: true };
-        let way = plan::choose(&[key], &conditions)?.expect("the key holds all documents");
-        let read_count = snapshot.documents(schema.name()).count(way.span.clone())?;
+        let documents = snapshot.documents(schema.name());
+        let document_count = documents.count(Span::all())?;
+        // Behind --view, a word without an operator is the start of the view's key.
+        let is_prefix = |text: &&String| args.view.is_some() && !text.contains(['=', '<', '>']);
+        let prefix = args.conditions.first().filter(is_prefix);
+        let conditions = args.conditions.iter().skip(usize::from(prefix.is_some()));
+        let conditions = conditions.map(|text| Condition::parse(schema, text)).collect::<Result<Vec<_>>>()?;
+        let way = match &args.view {
+            Some(name) => {
+                let range = RangeFlags { prefix: prefix.cloned(), ..RangeFlags::default() };
+                let asked = Asked::of(snapshot, schema, name, &range)?;
+                let fields = asked.keyed.key_columns().to_vec();
+                let index = Index { view: Some(name.clone()), fields, is_complete: true };
+                plan::along(&index, &conditions, keys::span(&asked.keyed, &range)?)?
+            }
+            None => {
+                let indices = indices(snapshot, schema, document_count)?;
+                plan::choose(&indices, &conditions)?.expect("the key holds all documents")
+            }
+        };
+        let read_count = match &way.index.view {
+            Some(view) => documents.view(view).range(way.span.clone()).count()?,
+            None => documents.count(way.span.clone())?,
+        };
         Ok(Plan { schema, conditions, way, read_count, document_count })
     }
 
     /// The way in words.
     fn way_shown(&self) -> String {
         let fields = self.way.fields();
-        if fields.is_empty() {
-            return "a scan of all".to_owned();
-        }
         let index = match &self.way.index.view {
+            Some(view) if fields.is_empty() => return format!("the view {view}"),
             Some(view) => format!("the view {view}"),
+            None if fields.is_empty() => return "a scan of all".to_owned(),
             None => "the key".to_owned(),
         };
         let used = self.conditions.iter().filter(|condition| fields.contains(&condition.field));
@@ -78,7 +96,8 @@ impl<'a> Plan<'a> {
     /// The command that would make this find read only what it shows.
     fn suggestion(&self, args: &FindArgs) -> Option<String> {
         let fields = plan::helpful_view(&self.conditions);
-        if self.way.is_exact(&self.conditions) || fields.is_empty() || fields == self.way.fields() {
+        let is_best = fields == self.way.fields() || args.view.is_some();
+        if self.way.is_exact(&self.conditions) || fields.is_empty() || is_best {
             return None;
         }
         let wal = args
@@ -121,8 +140,8 @@ impl<'a> Plan<'a> {
             let texts =
                 |names: &[String]| names.iter().map(|name| Value::from(name.as_str())).collect::<Vec<_>>();
             let way = match &self.way.index.view {
-                _ if self.way.fields().is_empty() => "scan",
                 Some(_) => "view",
+                None if self.way.fields().is_empty() => "scan",
                 None => "key",
             };
             let fields = doc! {
@@ -152,10 +171,36 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
+    /// Documents in the order of the way, all that lie along it.
+    fn documents<'s>(&self, snapshot: &'s Snapshot, is_reverse: bool) -> Result<InOrder<'s>> {
+        let name = self.schema.name().to_owned();
+        let Some(view) = &self.way.index.view else {
+            let direction = if is_reverse { Direction::Reverse } else { Direction::Forward };
+            let mut rows = snapshot.documents(&name).rows(self.way.span.clone(), direction)?;
+            return Ok(Box::new(move || {
+                let stored = rows.next()?;
+                Ok(stored.map(|(_, stored)| Document::from_bytes(stored)).transpose()?)
+            }));
+        };
+        let documents = snapshot.documents(&name);
+        let view = documents.view(view).range(self.way.span.clone());
+        let mut rows = if is_reverse { view.reverse() } else { view }.rows()?;
+        Ok(Box::new(move || {
+            let Some(row) = rows.next().transpose()? else { return Ok(None) };
+            let document = snapshot.documents(&name).get(&row.document)?;
+            document.map(Some).ok_or_else(|| {
+                let shown = keys::listed(&row.document);
+                Failure::data(
+                    format!("{name} {shown} has a row and no document"),
+                    "run `duramen check --deep`",
+                )
+            })
+        }))
+    }
+
     fn show(&self, snapshot: &Snapshot, args: &FindArgs, out: Output) -> Result<()> {
-        let direction = if args.reverse { Direction::Reverse } else { Direction::Forward };
         let mut found = Found {
-            rows: snapshot.documents(self.schema.name()).rows(self.way.span.clone(), direction)?,
+            documents: self.documents(snapshot, args.reverse)?,
             conditions: &self.conditions,
             signals: Signals::watch()?,
             read_count: 0,
@@ -186,9 +231,35 @@ impl<'a> Plan<'a> {
     }
 }
 
+/// The key, and the views that answer and whose rows are documents.
+fn indices(snapshot: &Snapshot, schema: &Schema, document_count: u64) -> Result<Vec<Index>> {
+    let documents = snapshot.documents(schema.name());
+    let key = Index { view: None, fields: schema.key_columns().to_vec(), is_complete: true };
+    let mut indices = vec![key];
+    let mut names: Vec<&str> = schema.views().iter().map(ViewSpec::name).collect();
+    names.dedup();
+    for name in names {
+        let view = documents.view(name);
+        let spec = match view.spec() {
+            Err(error) if error.kind() == ErrorKind::Expired => continue,
+            spec => spec?,
+        };
+        if spec.is_each() || spec.code_version().is_some() {
+            continue;
+        }
+        // A document has one row or none: as many rows as documents are all of them.
+        let is_complete = view.count()? == document_count;
+        indices.push(Index { view: Some(name.to_owned()), fields: spec.key_fields().to_vec(), is_complete });
+    }
+    Ok(indices)
+}
+
+/// Documents in the order of the way.
+type InOrder<'a> = Box<dyn FnMut() -> Result<Option<Document>> + 'a>;
+
 /// The documents along the way that are as asked.
 struct Found<'a> {
-    rows: Rows,
+    documents: InOrder<'a>,
     conditions: &'a [Condition],
     signals: Signals,
     read_count: u64,
@@ -200,9 +271,8 @@ impl Found<'_> {
             if self.read_count.is_multiple_of(LOOK_ROWS) && self.signals.received().is_some() {
                 return Ok(None);
             }
-            let Some((_, stored)) = self.rows.next()? else { return Ok(None) };
+            let Some(document) = (self.documents)()? else { return Ok(None) };
             self.read_count += 1;
-            let document = Document::from_bytes(stored)?;
             if self.conditions.iter().all(|condition| condition.holds(&document)) {
                 return Ok(Some(document));
             }

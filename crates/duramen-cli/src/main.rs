@@ -28,6 +28,7 @@ mod read;
 mod shell;
 mod signals;
 mod space;
+mod view;
 mod write;
 
 use std::process::ExitCode;
@@ -74,6 +75,7 @@ pub(crate) fn run(command: &Command, out: Output) -> Result<()> {
         Command::Find(args) => find::run(args, out),
         Command::Count(args) => read::count(args, out),
         Command::Reduce(args) => read::reduce(args, out),
+        Command::View(args) => view::run(args, out),
         Command::Collections(args) => describe::collections(args, out),
         Command::Inspect(args) if args.space => space::inspect(&args.database, out),
         Command::Inspect(args) => describe::inspect(&args.database, out),

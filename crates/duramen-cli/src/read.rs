@@ -1,12 +1,13 @@
 //! `duramen get`, `scan`, `count` and `reduce`.
 
 mod grid;
+mod of_view;
 
 use std::io::Write;
 
 use duramen::{Direction, Document, Reads, Rows, Value, doc, json};
 
-use crate::args::{GetArgs, RangeArgs, ScanArgs};
+use crate::args::{GetArgs, RangeArgs, ReduceArgs, ScanArgs};
 use crate::database;
 use crate::failure::{FAILED, Failure, Result};
 use crate::keys;
@@ -14,6 +15,7 @@ use crate::numbers::{counted, grouped};
 use crate::output::{Output, align_right, flush, new_table, printable};
 use crate::signals::Signals;
 pub(crate) use grid::Grid;
+pub(crate) use of_view::Asked;
 
 /// The document under a key; exit code 1 and nothing on standard output if there is none.
 pub(crate) fn get(args: &GetArgs, out: Output) -> Result<()> {
@@ -117,6 +119,17 @@ pub(crate) fn count(args: &RangeArgs, out: Output) -> Result<()> {
     let db = database::open_to_read(&args.target.database)?;
     let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
+    if let Some(view) = &args.view {
+        let asked = Asked::of(&snapshot, &schema, view, &args.range)?;
+        let count = snapshot.documents(schema.name()).view(view).range(asked.span).count()?;
+        if out.is_json() {
+            return out.object(
+                "count",
+                doc! { "collection": schema.name(), "view": view.as_str(), "count": count },
+            );
+        }
+        return out.line(&count.to_string());
+    }
     let count = snapshot.documents(schema.name()).count(keys::span(&schema, &args.range)?)?;
     if out.is_json() {
         return out.object("count", doc! { "collection": schema.name(), "count": count });
@@ -128,10 +141,13 @@ pub(crate) fn count(args: &RangeArgs, out: Output) -> Result<()> {
 }
 
 /// Count and sums of a range.
-pub(crate) fn reduce(args: &RangeArgs, out: Output) -> Result<()> {
+pub(crate) fn reduce(args: &ReduceArgs, out: Output) -> Result<()> {
     let db = database::open_to_read(&args.target.database)?;
     let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
+    if let Some(view) = &args.view {
+        return of_view::reduce(&snapshot, &schema, view, args, out);
+    }
     let reduction = snapshot.documents(schema.name()).reduce(keys::span(&schema, &args.range)?)?;
     if out.is_json() {
         let (mut sums, mut nulls) = (Document::new(), Document::new());

@@ -13,9 +13,13 @@ pub(crate) struct FindArgs {
     #[command(flatten)]
     pub(crate) target: Target,
 
-    /// What the fields must be: `carrier=UA 'delay>=60'`
+    /// What the fields must be: `carrier=UA 'delay>=60'`; with `--view` the start of its key may stand first: `UA,EWR`
     #[arg(value_name = "CONDITION")]
     pub(crate) conditions: Vec<String>,
+
+    /// Go along this view
+    #[arg(long, value_name = "NAME")]
+    pub(crate) view: Option<String>,
 
     /// Last first, in the order of the way that is taken
     #[arg(long)]

@@ -63,6 +63,12 @@ pub(super) fn choose(indices: &[Index], conditions: &[Condition]) -> Result<Opti
     Ok(best)
 }
 
+/// The way along an index that was named, within a span of it.
+pub(super) fn along(index: &Index, conditions: &[Condition], span: Span) -> Result<Way> {
+    let way = way(index, conditions)?;
+    Ok(Way { span: way.span.and(span), ..way })
+}
+
 fn way(index: &Index, conditions: &[Condition]) -> Result<Way> {
     let one = |field: &String| {
         conditions.iter().find(|condition| condition.field == *field && condition.leaves() == Leaves::One)

@@ -112,6 +112,34 @@ fn results() {
     }
 }
 
+/// A view is built in as many commits as it happens to take.
+#[test]
+fn views() {
+    let scratch = rows();
+    if scratch.lies_in_memory() {
+        return skipped(
+            "golden files of views — the target directory lies in memory, and they say level disk",
+        );
+    }
+    let commands: &[(&str, &[&str])] = &[
+        ("view_add", &["view", "add", "db", "-c", "rows", "by_n", "--key", "n", "--sum", "id", "--max", "f"]),
+        ("view_list", &["view", "list", "db"]),
+        ("view_rebuild", &["view", "rebuild", "db", "-c", "rows", "by_n"]),
+        ("count_view", &["count", "db", "-c", "rows", "--view", "by_n", "--prefix", "5"]),
+        ("reduce_view", &["reduce", "db", "-c", "rows", "--view", "by_n"]),
+        ("reduce_groups", &["reduce", "db", "-c", "rows", "--view", "by_n", "--group", "1"]),
+        ("collections_with_view", &["collections", "db"]),
+        ("view_drop", &["view", "drop", "db", "-c", "rows", "by_n"]),
+    ];
+    for (name, args) in commands {
+        let mut printed = json(&scratch.ok(&[args, &["--json"][..]].concat()));
+        if let Some(seq) = printed.get_mut("seq") {
+            *seq = "<number>".into();
+        }
+        check(name, &printed.to_string());
+    }
+}
+
 #[test]
 fn errors() {
     let scratch = rows();

@@ -22,3 +22,4 @@ mod shell;
 mod shell_blocks;
 mod threads;
 mod typing;
+mod views;

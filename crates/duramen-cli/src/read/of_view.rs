@@ -1,0 +1,123 @@
+//! `count` and `reduce` with `--view`: what the rows of a view come to, from the nodes of its tree.
+
+use duramen::schema::ColumnType;
+use duramen::view::ViewReduction;
+use duramen::{Reads, Schema, Snapshot, Span, Value, ViewSpec, doc};
+
+use super::shown;
+use crate::args::{RangeFlags, ReduceArgs};
+use crate::failure::Result;
+use crate::keys;
+use crate::numbers::grouped;
+use crate::output::{Output, align_right, new_table, printable};
+use crate::view;
+
+/// What is asked of a view of a collection.
+pub(crate) struct Asked {
+    /// The rows.
+    pub(crate) span: Span,
+    /// The view's key in the place of the collection's, so that ranges are read by it.
+    pub(crate) keyed: Schema,
+}
+
+impl Asked {
+    /// Finds the view and reads the range by the types of its fields.
+    pub(crate) fn of(snapshot: &Snapshot, schema: &Schema, name: &str, range: &RangeFlags) -> Result<Asked> {
+        view::check_name(schema, name)?;
+        let keyed = keyed(schema, &snapshot.documents(schema.name()).view(name).spec()?);
+        Ok(Asked { span: keys::span(&keyed, range)?, keyed })
+    }
+}
+
+/// The fields of a view's key as a key, with their types.
+fn keyed(schema: &Schema, view: &ViewSpec) -> Schema {
+    let fields = view.key_fields();
+    let last = fields.last().filter(|_| view.is_each());
+    let kind = |field: &String| match schema.kind(field) {
+        // An item of the list, of which nothing is known.
+        _ if Some(field) == last => ColumnType::Any,
+        Some(kind) => kind,
+        None => ColumnType::Any,
+    };
+    let named = Schema::new(format!("{}, view {}", schema.name(), view.name())).key(fields.iter().cloned());
+    fields.iter().fold(named, |keyed, field| keyed.column(field.as_str(), kind(field)))
+}
+
+/// Count and reductions of a view, of all rows asked for or of each group.
+pub(super) fn reduce(
+    snapshot: &Snapshot,
+    schema: &Schema,
+    name: &str,
+    args: &ReduceArgs,
+    out: Output,
+) -> Result<()> {
+    let asked = Asked::of(snapshot, schema, name, &args.range)?;
+    let documents = snapshot.documents(schema.name());
+    let rows = documents.view(name).range(asked.span.clone());
+    let groups = match args.group {
+        Some(elements) => rows.group_by(elements)?,
+        None => vec![(Vec::new(), rows.reduce()?)],
+    };
+    if out.is_json() {
+        let collection = args.target.collection.as_str();
+        if args.group.is_none() {
+            let (_, reduction) = &groups[0];
+            let fields = doc! { "collection": collection, "view": name, "count": reduction.count, "reductions": parts(reduction) };
+            return out.object("reduce_view", fields);
+        }
+        let groups = groups.iter().map(|(key, reduction)| {
+            let key = key.iter().map(|element| Value::from(element.clone())).collect::<Vec<_>>();
+            Value::Map(doc! { "key": key, "count": reduction.count, "reductions": parts(reduction) })
+        });
+        let groups = groups.collect::<Vec<_>>();
+        return out
+            .object("reduce_groups", doc! { "collection": collection, "view": name, "groups": groups });
+    }
+    table(&asked, args.group.unwrap_or(0), &groups, out)
+}
+
+fn table(
+    asked: &Asked,
+    elements: usize,
+    groups: &[(Vec<duramen::tuple::Element>, ViewReduction)],
+    out: Output,
+) -> Result<()> {
+    let mut header: Vec<String> =
+        asked.keyed.key_columns().iter().take(elements).map(|field| printable(field)).collect();
+    header.resize(elements, String::new());
+    header.push("rows".to_owned());
+    if let Some((_, reduction)) = groups.first() {
+        header.extend(reduction.parts.iter().map(|part| {
+            printable(&format!(
+                "{} of {}",
+                view::parts(part.reduce).0,
+                part.field.as_deref().unwrap_or_default()
+            ))
+        }));
+    }
+    let mut table = new_table(&header.iter().map(String::as_str).collect::<Vec<_>>());
+    for (key, reduction) in groups {
+        let mut row: Vec<String> = key.iter().map(|element| printable(&element.to_string())).collect();
+        row.push(grouped(reduction.count));
+        row.extend(reduction.parts.iter().map(|part| match &part.value {
+            Value::Int(number) => grouped(*number),
+            other => printable(&shown(other)),
+        }));
+        table.add_row(row);
+    }
+    align_right(&mut table, elements..header.len());
+    out.table(&table)
+}
+
+fn parts(reduction: &ViewReduction) -> Vec<Value> {
+    let part = |part: &duramen::view::ReducedPart| {
+        let value = match &part.value {
+            Value::Int(sum) => super::exact(*sum),
+            other => other.clone(),
+        };
+        Value::Map(doc! {
+            "reduce": view::parts(part.reduce).0, "field": part.field.as_deref(), "value": value, "seen": part.seen,
+        })
+    };
+    reduction.parts.iter().map(part).collect()
+}

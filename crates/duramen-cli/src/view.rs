@@ -1,0 +1,306 @@
+//! `duramen view`: adds, drops, rebuilds and lists views. They are data in the catalogue, so whoever writes keeps them current.
+
+use std::time::{Duration, Instant};
+
+use duramen::view::{Progress, Reduce};
+use duramen::{
+    Code, Documents, Durability, Error, Reads, Receipt, Schema, Snapshot, Value, ViewPhase, ViewSpec,
+    ViewState, doc,
+};
+use indicatif::ProgressBar;
+
+use crate::args::{ViewAddArgs, ViewArgs, ViewCommand, ViewListArgs, ViewNamedArgs, level_name};
+use crate::database::{self, candidates};
+use crate::failure::{FAILED, Failure, Result};
+use crate::numbers::{counted, grouped};
+use crate::output::{Output, align_right, new_table, printable};
+use crate::signals::Signals;
+
+/// A bar is shown for what takes longer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Runs the command.
+pub(crate) fn run(args: &ViewArgs, out: Output) -> Result<()> {
+    match &args.what {
+        ViewCommand::Add(args) => add(args, out),
+        ViewCommand::Drop(args) => drop_view(args, out),
+        ViewCommand::Rebuild(args) => rebuild(args, out),
+        ViewCommand::List(args) => list(args, out),
+    }
+}
+
+fn add(args: &ViewAddArgs, out: Output) -> Result<()> {
+    let level: Durability = args.durability.into();
+    let db = database::open_to_write(&args.target.database, level)?;
+    let schema = database::schema(&db.snapshot()?, &args.target.collection)?;
+    let documents = db.documents(schema.name());
+    let spec = spec(args, &schema)?;
+    let known = schema.views().iter().any(|view| view.name() == spec.name());
+    let (is_new, receipt) = db.transact_with_receipt(|tx| {
+        let is_new = tx.add_view(schema.name(), &spec)?;
+        if is_new && known && !args.replace {
+            return Err(Error::new(
+                Code::AlreadyExists,
+                format!("{} has a view {} with other terms", schema.name(), spec.name()),
+            )
+            .with_hint("say --replace, or choose another name"));
+        }
+        Ok(is_new)
+    })?;
+    let built = build(&documents, out);
+    // A unique view that two documents are in the way of would be tried for ever.
+    let refused = matches!(&built, Err(Failure::Said(said)) if said.code == Code::UniqueViolation);
+    if refused && is_new && !known {
+        documents.drop_view(spec.name())?;
+        db.close()?;
+        return built.map_err(|failure| failure.and("; the view was not added"));
+    }
+    let rows = built.and_then(|()| Ok(documents.view(spec.name()).count()?));
+    db.close()?;
+    let verb = if is_new { "added" } else { "had already" };
+    done("view_add", verb, &schema, spec.name(), Some(rows?), &receipt, level, out)
+}
+
+/// The view that is asked for; its fields must be there.
+fn spec(args: &ViewAddArgs, schema: &Schema) -> Result<ViewSpec> {
+    let mut values: Vec<String> = Vec::new();
+    let mut reduce = Vec::new();
+    for (fields, of) in
+        [(&args.sum, Reduce::Sum as fn(usize) -> Reduce), (&args.min, Reduce::Min), (&args.max, Reduce::Max)]
+    {
+        for field in fields {
+            let at = values.iter().position(|known| known == field).unwrap_or_else(|| {
+                values.push(field.clone());
+                values.len() - 1
+            });
+            reduce.push(of(at));
+        }
+    }
+    // Documents of typed collections may have fields that are no columns.
+    if !schema.is_typed()
+        && let Some(field) = args.key.iter().chain(&values).find(|field| schema.kind(field).is_none())
+    {
+        let names: Vec<String> = schema.columns().iter().map(|column| column.name.clone()).collect();
+        let message = format!("{} has no field {field}", schema.name());
+        return Err(Failure::usage(message, candidates("fields", field, &names)));
+    }
+    let mut spec = ViewSpec::new(args.name.as_str(), args.key.iter().cloned()).values(values).reduce(reduce);
+    if args.each {
+        spec = spec.each();
+    }
+    Ok(if args.unique { spec.unique() } else { spec })
+}
+
+/// Builds what is to be built, until a signal comes.
+fn build(documents: &Documents, out: Output) -> Result<()> {
+    let signals = Signals::watch()?;
+    let begun = Instant::now();
+    let mut bar: Option<ProgressBar> = None;
+    let mut reached = None;
+    let built = documents.build_views(|progress: &Progress| {
+        reached = Some(progress.clone());
+        if out.shows_progress() && begun.elapsed() > PATIENCE {
+            let bar = bar.get_or_insert_with(|| ProgressBar::new(progress.of));
+            bar.set_position(progress.documents);
+            bar.set_message(progress.view.clone());
+        }
+        match signals.received() {
+            Some(_) => Err(Error::invalid("stopped by a signal")),
+            None => Ok(()),
+        }
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    match (built, signals.received(), reached) {
+        (Err(_), Some(number), Some(progress)) => {
+            out.note(&format!(
+                "stopped by signal {number}: {} has {} of {}; it is built on whenever a program has the database open to write",
+                printable(&progress.view),
+                grouped(progress.documents),
+                counted(progress.of, "document"),
+            ));
+            Err(Failure::signal(number))
+        }
+        (built, _, _) => Ok(built?),
+    }
+}
+
+fn drop_view(args: &ViewNamedArgs, out: Output) -> Result<()> {
+    let level: Durability = args.durability.into();
+    let db = database::open_to_write(&args.target.database, level)?;
+    let schema = database::schema(&db.snapshot()?, &args.target.collection)?;
+    check_name(&schema, &args.name)?;
+    let (_, receipt) = db.transact_with_receipt(|tx| tx.drop_view(schema.name(), &args.name))?;
+    db.close()?;
+    done("view_drop", "dropped", &schema, &args.name, None, &receipt, level, out)
+}
+
+fn rebuild(args: &ViewNamedArgs, out: Output) -> Result<()> {
+    let level: Durability = args.durability.into();
+    let db = database::open_to_write(&args.target.database, level)?;
+    let schema = database::schema(&db.snapshot()?, &args.target.collection)?;
+    check_name(&schema, &args.name)?;
+    let (_, receipt) = db.transact_with_receipt(|tx| tx.rebuild_view(schema.name(), &args.name))?;
+    let documents = db.documents(schema.name());
+    let rows = build(&documents, out).and_then(|()| Ok(documents.view(&args.name).count()?));
+    db.close()?;
+    done("view_rebuild", "rebuilt", &schema, &args.name, Some(rows?), &receipt, level, out)
+}
+
+#[expect(clippy::too_many_arguments, reason = "one sentence, of which each says a word")]
+fn done(
+    kind: &str,
+    verb: &str,
+    schema: &Schema,
+    view: &str,
+    rows: Option<u64>,
+    receipt: &Receipt,
+    level: Durability,
+    out: Output,
+) -> Result<()> {
+    let level = level_name(level);
+    if out.is_json() {
+        let fields = doc! {
+            "collection": schema.name(), "view": view, "rows": rows, "seq": receipt.seq().0, "durability": level,
+        };
+        return out.object(kind, fields);
+    }
+    let rows = rows.map_or_else(String::new, |rows| format!(" with {}", counted(rows, "row")));
+    out.line(&printable(&format!(
+        "{verb} the view {view} of {}{rows}, seq {}, durability {level}",
+        schema.name(),
+        receipt.seq()
+    )))
+}
+
+/// Refuses a name that no view of the collection has.
+pub(crate) fn check_name(schema: &Schema, name: &str) -> Result<()> {
+    if schema.views().iter().any(|view| view.name() == name) {
+        return Ok(());
+    }
+    let names: Vec<String> = schema.views().iter().map(|view| view.name().to_owned()).collect();
+    let hint = match names.as_slice() {
+        [] => {
+            format!("it has none: `duramen view add DB -c {} NAME --key FIELD,...` adds one", schema.name())
+        }
+        names => candidates("views", name, names),
+    };
+    let message = format!("{} has no view {name}", schema.name());
+    Err(Failure::said(FAILED, Code::NoSuchTree, message, hint))
+}
+
+fn list(args: &ViewListArgs, out: Output) -> Result<()> {
+    let db = database::open_to_read(&args.database)?;
+    let snapshot = db.snapshot()?;
+    let schemas = match &args.collection {
+        Some(name) => vec![database::schema(&snapshot, name)?],
+        None => snapshot.collections()?,
+    };
+    let mut states = Vec::new();
+    for schema in &schemas {
+        states.extend(snapshot.documents(schema.name()).views()?);
+    }
+    if out.is_json() {
+        let all = states.iter().map(|state| as_json(&snapshot, state)).collect::<Result<Vec<_>>>()?;
+        return out.object("views", doc! { "views": all });
+    }
+    if states.is_empty() {
+        out.note("no views: `duramen view add` makes one");
+        return Ok(());
+    }
+    let mut table = new_table(&["collection", "view", "key", "reductions", "rows", "state"]);
+    for state in &states {
+        let each = if state.view.is_each() { " (each)" } else { "" };
+        let unique = if state.view.is_unique() { " (unique)" } else { "" };
+        table.add_row([
+            printable(&state.collection),
+            printable(state.view.name()),
+            printable(&format!("{}{each}{unique}", key_shown(&state.view))),
+            printable(&reductions_shown(&state.view)),
+            rows(&snapshot, state)?.map_or_else(String::new, grouped),
+            printable(&phase_shown(state)),
+        ]);
+    }
+    align_right(&mut table, [4]);
+    out.table(&table)
+}
+
+/// Rows of a view that answers.
+fn rows(snapshot: &Snapshot, state: &ViewState) -> Result<Option<u64>> {
+    if !state.is_ready() {
+        return Ok(None);
+    }
+    Ok(Some(snapshot.documents(&state.collection).view(state.view.name()).count()?))
+}
+
+fn key_shown(view: &ViewSpec) -> String {
+    match view.code_version() {
+        Some(version) => format!("made by code, version {version}"),
+        None => view.key_fields().join(","),
+    }
+}
+
+fn reductions_shown(view: &ViewSpec) -> String {
+    let field = |at: usize| view.value_fields().get(at).map_or("", String::as_str);
+    let shown = view.reductions().iter().map(|reduce| {
+        let (name, at) = parts(*reduce);
+        format!("{name} {}", field(at))
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+/// The name of a reduction, and which value it is over.
+pub(crate) fn parts(reduce: Reduce) -> (&'static str, usize) {
+    match reduce {
+        Reduce::Sum(value) => ("sum", value),
+        Reduce::Min(value) => ("min", value),
+        Reduce::Max(value) => ("max", value),
+    }
+}
+
+fn phase_shown(state: &ViewState) -> String {
+    let phase = match state.phase {
+        ViewPhase::Ready => "ready".to_owned(),
+        ViewPhase::Building { documents, of } => {
+            format!("building, {} of {}", grouped(documents), grouped(of))
+        }
+        ViewPhase::Behind { documents } => format!("waits for its code, {} behind", grouped(documents)),
+        _ => "unknown".to_owned(),
+    };
+    match &state.failed {
+        Some(why) => format!("{phase}: {why}"),
+        None => phase,
+    }
+}
+
+/// A view as JSON says it.
+pub(crate) fn as_json(snapshot: &Snapshot, state: &ViewState) -> Result<Value> {
+    let texts = |names: &[String]| names.iter().map(|name| Value::from(name.as_str())).collect::<Vec<_>>();
+    let view = &state.view;
+    let reductions = view.reductions().iter().map(|reduce| {
+        let (name, at) = parts(*reduce);
+        let field = view.value_fields().get(at).map(String::as_str);
+        Value::Map(doc! { "reduce": name, "field": field })
+    });
+    let (phase, documents, of) = match state.phase {
+        ViewPhase::Ready => ("ready", None, None),
+        ViewPhase::Building { documents, of } => ("building", Some(documents), Some(of)),
+        ViewPhase::Behind { documents } => ("behind", Some(documents), None),
+        _ => ("unknown", None, None),
+    };
+    Ok(Value::Map(doc! {
+        "collection": state.collection.as_str(),
+        "name": view.name(),
+        "key": texts(view.key_fields()),
+        "code_version": view.code_version().map(u64::from),
+        "each": view.is_each(),
+        "unique": view.is_unique(),
+        "reductions": reductions.collect::<Vec<_>>(),
+        "state": phase,
+        "documents": documents,
+        "of": of,
+        "failed": state.failed.as_deref(),
+        "rows": rows(snapshot, state)?,
+    }))
+}

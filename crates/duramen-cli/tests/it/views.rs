@@ -1,0 +1,127 @@
+//! Views by name: added, asked, rebuilt, dropped; and kept current by whatever writes.
+
+use crate::runner::{Scratch, json};
+
+const PROCESS: &[&str] = &["--durability", "process"];
+
+fn view(scratch: &Scratch, words: &[&str]) -> String {
+    scratch.ok(&[&["view"], words, PROCESS].concat())
+}
+
+/// January's flights with a view whose sums are known, and one that lacks flights that never left.
+fn january() -> Scratch {
+    let scratch = Scratch::with_january();
+    let added = view(
+        &scratch,
+        &["add", "db", "-c", "flights", "by_route", "--key", "origin,dest", "--sum", "distance"],
+    );
+    assert!(added.starts_with("added the view by_route of flights with 27,004 rows"), "{added}");
+    let added = view(&scratch, &["add", "db", "-c", "flights", "by_delay", "--key", "dep_delay"]);
+    assert!(added.contains("with 26,483 rows"), "{added}");
+    scratch
+}
+
+#[test]
+fn a_view_answers_counts_and_sums_of_any_range() {
+    let scratch = january();
+    let of = |command: &str, words: &[&str]| {
+        json(
+            &scratch.ok(&[&[command, "db", "-c", "flights", "--view", "by_route", "--json"], words].concat()),
+        )
+    };
+    assert_eq!(of("reduce", &[])["reductions"][0]["value"], 27_188_805);
+    assert_eq!(of("count", &["--prefix", "EWR,IAH"])["count"], 309);
+    let groups = of("reduce", &["--group", "1"]);
+    let groups = groups["groups"].as_array().unwrap();
+    let counts: u64 = groups.iter().map(|group| group["count"].as_u64().unwrap()).sum();
+    assert_eq!((groups.len(), counts), (3, 27_004));
+    let distance: i64 = groups.iter().map(|group| group["reductions"][0]["value"].as_i64().unwrap()).sum();
+    assert_eq!(distance, 27_188_805);
+}
+
+/// Whichever way is taken the same documents are found; and a view that lacks some is not asked for those.
+#[test]
+fn find_takes_the_view_that_fits_and_finds_the_same() {
+    let scratch = january();
+    let find = |words: &[&str]| {
+        let found = scratch.ok(&[&["find", "db", "-c", "flights", "--json"], words].concat());
+        let mut lines: Vec<String> = found.lines().map(ToOwned::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
+    let way = |words: &[&str]| {
+        let plan =
+            json(&scratch.ok(&[&["find", "db", "-c", "flights", "--json", "--explain"], words].concat()));
+        (plan["view"].clone(), plan["reads"].as_u64().unwrap())
+    };
+    let asked = [
+        (&["origin=EWR", "dest=IAH"][..], Some("by_route"), 309),
+        (&["origin=EWR", "dest=IAH", "carrier=UA"], Some("by_route"), 309),
+        (&["dep_delay>=1000"], Some("by_delay"), 2),
+        (&["dep_delay:=null"], None, 27_004),
+        (&["dep_delay!=5"], None, 27_004),
+    ];
+    let with_views: Vec<Vec<String>> = asked.iter().map(|(words, _, _)| find(words)).collect();
+    for (words, view, reads) in &asked {
+        assert_eq!(way(words), (serde_json::json!(view), *reads), "{words:?}");
+    }
+    view(&scratch, &["drop", "db", "-c", "flights", "by_route"]);
+    view(&scratch, &["drop", "db", "-c", "flights", "by_delay"]);
+    for ((words, _, _), found) in asked.iter().zip(&with_views) {
+        assert_eq!(&find(words), found, "{words:?}");
+        assert!(!found.is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn a_named_view_gives_its_order() {
+    let scratch = january();
+    let latest = ["find", "db", "-c", "flights", "--view", "by_delay", "--reverse", "--limit", "1", "--json"];
+    assert_eq!(json(&scratch.ok(&latest))["dep_delay"], 1_301);
+    let prefix = ["find", "db", "-c", "flights", "--view", "by_route", "EWR,IAH", "carrier=UA", "--json"];
+    let both = ["find", "db", "-c", "flights", "origin=EWR", "dest=IAH", "carrier=UA", "--json"];
+    assert_eq!(scratch.ok(&prefix), scratch.ok(&both));
+}
+
+#[test]
+fn writes_and_rebuilding_keep_a_view_what_its_documents_say() {
+    let scratch = january();
+    let count = || scratch.ok(&["count", "db", "-c", "flights", "--view", "by_route", "--prefix", "EWR,IAH"]);
+    let deleted = scratch.ok(&[&["del", "db", "-c", "flights", "--prefix", "UA"], PROCESS].concat());
+    assert!(deleted.starts_with("deleted 4,637"), "{deleted}");
+    let left = count();
+    assert!(left.trim().parse::<u64>().unwrap() < 309);
+    view(&scratch, &["rebuild", "db", "-c", "flights", "by_route"]);
+    assert_eq!(count(), left);
+    assert!(scratch.ok(&["check", "db", "--deep"]).contains("nothing is wrong"));
+}
+
+#[test]
+fn what_cannot_be_a_view_is_refused_and_leaves_nothing() {
+    let scratch = Scratch::with_rows("id,town\n1,Oslo\n2,Oslo\n", &["--key", "id"]);
+    let add = |words: &[&str]| scratch.run(&[&["view", "add", "db", "-c", "rows"], words, PROCESS].concat());
+    for (words, code, said) in [
+        (&["by_town", "--key", "twon"][..], 2, "did you mean town?"),
+        (&["by_town", "--key", "town", "--sum", "x"], 2, "rows has no field x"),
+        (&["by_town"], 2, "--key"),
+        (&["by_town", "--key", "town", "--unique"], 1, "E0214"),
+    ] {
+        let ran = add(words);
+        assert_eq!(ran.code, Some(code), "{words:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(said), "{words:?}: {}", ran.stderr);
+    }
+    assert_eq!(json(&scratch.ok(&["view", "list", "db", "--json"]))["views"], serde_json::json!([]));
+    assert_eq!(add(&["by_town", "--key", "town"]).code, Some(0));
+    assert!(add(&["by_town", "--key", "town"]).stdout.starts_with("had already"));
+    let other = add(&["by_town", "--key", "town,id"]);
+    assert!(other.stderr.contains("E0210") && other.stderr.contains("--replace"), "{}", other.stderr);
+    assert_eq!(add(&["by_town", "--key", "town,id", "--replace"]).code, Some(0));
+    for words in [
+        &["count", "db", "-c", "rows", "--view", "by_twon"][..],
+        &["find", "db", "-c", "rows", "--view", "by_twon"],
+    ] {
+        let ran = scratch.run(words);
+        assert_eq!(ran.code, Some(1), "{words:?}");
+        assert!(ran.stderr.contains("did you mean by_town?"), "{}", ran.stderr);
+    }
+}
