@@ -71,6 +71,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// Read and verify pages, reductions, extents, and the log behind the newest checkpoint. Changes nothing
     Check(CheckArgs),
+    /// Copy one state of the database into a new directory, read it back and check it
+    Backup(BackupArgs),
     /// Look at the disk under a directory: what it promises, what a durable commit costs there, what to do about it
     Doctor(DoctorArgs),
     /// Measure
@@ -134,6 +136,15 @@ pub(crate) struct CheckArgs {
     /// Look into every document too: its key, its columns' types, its rows in views; done anyway where damage is found
     #[arg(long)]
     pub(crate) deep: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BackupArgs {
+    #[command(flatten)]
+    pub(crate) database: DatabaseArgs,
+
+    /// The copy, a directory that is not there yet; it is a database like any other
+    pub(crate) out: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -407,6 +418,7 @@ impl Command {
             Command::View(args) => args.database_mut(),
             Command::Collections(args) | Command::Inspect(args) | Command::DemoWriter(args) => args,
             Command::Check(args) => &mut args.database,
+            Command::Backup(args) => &mut args.database,
             Command::Doctor(_)
             | Command::Bench(_)
             | Command::Demo(_)

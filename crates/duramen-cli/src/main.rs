@@ -8,6 +8,7 @@
 )]
 
 mod args;
+mod backup;
 mod bench;
 mod database;
 mod demo;
@@ -80,6 +81,7 @@ pub(crate) fn run(command: &Command, out: Output) -> Result<()> {
         Command::Inspect(args) if args.space => space::inspect(&args.database, out),
         Command::Inspect(args) => describe::inspect(&args.database, out),
         Command::Check(args) => describe::check(args, out),
+        Command::Backup(args) => backup::run(args, out),
         Command::Doctor(args) => doctor::doctor(args, out),
         Command::Bench(args) => match &args.what {
             BenchCommand::Sync(args) => bench::sync(args, out),

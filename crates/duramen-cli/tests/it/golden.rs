@@ -96,6 +96,7 @@ fn results() {
         ("collections", &["collections", "db"]),
         ("inspect", &["inspect", "db"]),
         ("space", &["inspect", "db", "--space"]),
+        ("backup", &["backup", "db", "copy"]),
         ("check", &["check", "db"]),
         ("check_deep", &["check", "db", "--deep"]),
         ("put", &["put", "db", "{\"id\":3,\"town\":\"Voss\"}", "-c", "rows"]),

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests run real processes on real files")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
 
+mod backing_up;
 mod damaged;
 mod deleting;
 mod demo;

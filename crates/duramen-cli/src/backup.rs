@@ -1,0 +1,59 @@
+//! `duramen backup`: a copy of one state in a new directory, which opens by itself or not at all.
+
+use std::time::{Duration, Instant};
+
+use duramen::{Error, doc};
+use indicatif::ProgressBar;
+
+use crate::args::BackupArgs;
+use crate::database;
+use crate::failure::{Failure, Result};
+use crate::numbers::{bytes, counted, time};
+use crate::output::Output;
+use crate::signals::Signals;
+
+/// A bar is shown for what takes longer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Runs the command.
+pub(crate) fn run(args: &BackupArgs, out: Output) -> Result<()> {
+    let db = database::open_to_read(&args.database)?;
+    let signals = Signals::watch()?;
+    let begun = Instant::now();
+    let mut bar: Option<ProgressBar> = None;
+    let copied = db.backup_with(&args.out, |progress| {
+        if out.shows_progress() && begun.elapsed() > PATIENCE {
+            bar.get_or_insert_with(|| ProgressBar::new(progress.of)).set_position(progress.entries);
+        }
+        match signals.received() {
+            Some(_) => Err(Error::invalid("stopped by a signal")),
+            None => Ok(()),
+        }
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    let copy = match (copied, signals.received()) {
+        (Err(_), Some(number)) => {
+            let path = args.out.display();
+            out.note(&format!("stopped by signal {number}: what is in {path} opens for nobody; remove it"));
+            return Err(Failure::signal(number));
+        }
+        (copied, _) => copied?,
+    };
+    if out.is_json() {
+        let fields = doc! {
+            "path": args.out.display().to_string(), "seq": copy.seq.0, "entries": copy.entries, "bytes": copy.bytes,
+            "seconds": begun.elapsed().as_secs_f64(),
+        };
+        return out.object("backup", fields);
+    }
+    out.line(&format!(
+        "copied seq {}: {}, {} of keys and values, to {} in {}; read back and checked",
+        copy.seq,
+        counted(copy.entries, "entry"),
+        bytes(copy.bytes),
+        args.out.display(),
+        time(begun.elapsed()),
+    ))
+}

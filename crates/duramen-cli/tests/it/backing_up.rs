@@ -1,0 +1,20 @@
+//! `backup`: the copy is a database, of the same documents; it never writes to what it copies, nor over what is there.
+
+use crate::runner::Scratch;
+
+#[test]
+fn a_backup_is_a_database_with_the_same_documents() {
+    let scratch =
+        Scratch::with_rows("id,town\n1,Oslo\n2,Voss\n", &["--key", "id", "--durability", "process"]);
+    let before = scratch.listing("db");
+    let said = scratch.ok(&["backup", "db", "copy"]);
+    assert!(said.contains("read back and checked"), "{said}");
+    assert_eq!(scratch.listing("db"), before, "what reads never writes");
+    let export = |db: &str| scratch.ok(&["export", db, "-c", "rows", "--format", "ndjson"]);
+    assert_eq!(export("copy"), export("db"));
+    assert!(scratch.ok(&["check", "copy", "--deep"]).contains("nothing is wrong"));
+    let again = scratch.run(&["backup", "db", "copy"]);
+    assert_eq!(again.code, Some(1));
+    assert!(again.stderr.contains("E0210"), "{}", again.stderr);
+    assert_eq!(export("copy"), export("db"));
+}
