@@ -2,7 +2,7 @@
 //!
 //! Each fenced `sh` block of README.md and docs runs, those of one file in order in one directory that has the repository's
 //! `data`, with `duramen` on the path. It must end well; and what stands in `text` and `json` blocks under the same heading
-//! must be what was printed. A block that cannot run here says why in its fence: `sh no-run=needs-root`.
+//! must be what was printed. A block that cannot run here says why in its fence: `sh skip-needs-root`.
 
 use std::path::{Path, PathBuf};
 
@@ -29,8 +29,8 @@ impl Block<'_> {
     }
 
     /// Why it is not run, if it says so.
-    fn no_run(&self) -> Option<&str> {
-        self.fence.split(' ').find_map(|word| word.strip_prefix("no-run="))
+    fn skip_reason(&self) -> Option<&str> {
+        self.fence.split(' ').find_map(|word| word.strip_prefix("skip-"))
     }
 }
 
@@ -86,7 +86,7 @@ fn run(name: &str, document: &str) -> usize {
         if block.section != section {
             (printed, section) = (None, block.section);
         }
-        if block.is_shell() && block.no_run().is_none() {
+        if block.is_shell() && block.skip_reason().is_none() {
             assert_eq!(block.language(), "sh", "{place}: shell blocks are called sh");
             let mut command = scratch.shell(&block.text);
             let ran = output(command.env("PATH", &path)).unwrap();
@@ -121,7 +121,7 @@ fn a_block_that_does_not_run_says_why() {
     for path in documents() {
         let document = std::fs::read_to_string(Path::new(ROOT).join(&path)).unwrap();
         for block in blocks(&document).iter().filter(|block| block.is_shell()) {
-            let reason = block.no_run().unwrap_or("it runs");
+            let reason = block.skip_reason().unwrap_or("it runs");
             assert!(reason.len() >= 5, "{}:{}: a reason is wanted", path.display(), block.line);
         }
     }
