@@ -416,7 +416,8 @@ impl Command {
             Command::Count(args) => &mut args.target.database,
             Command::Reduce(args) => &mut args.target.database,
             Command::View(args) => args.database_mut(),
-            Command::Collections(args) | Command::Inspect(args) | Command::DemoWriter(args) => args,
+            Command::Collections(args) | Command::DemoWriter(args) => args,
+            Command::Inspect(args) => &mut args.database,
             Command::Check(args) => &mut args.database,
             Command::Backup(args) => &mut args.database,
             Command::Doctor(_)

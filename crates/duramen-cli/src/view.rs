@@ -61,13 +61,22 @@ fn add(args: &ViewAddArgs, out: Output) -> Result<()> {
     done("view_add", verb, &schema, spec.name(), Some(rows?), &receipt, level, out)
 }
 
+/// How many of the largest values `--top` keeps.
+const TOP: usize = 5;
+
 /// The view that is asked for; its fields must be there.
 fn spec(args: &ViewAddArgs, schema: &Schema) -> Result<ViewSpec> {
     let mut values: Vec<String> = Vec::new();
     let mut reduce = Vec::new();
-    for (fields, of) in
-        [(&args.sum, Reduce::Sum as fn(usize) -> Reduce), (&args.min, Reduce::Min), (&args.max, Reduce::Max)]
-    {
+    let kinds: [(_, fn(usize) -> Reduce); 6] = [
+        (&args.sum, Reduce::Sum),
+        (&args.min, Reduce::Min),
+        (&args.max, Reduce::Max),
+        (&args.top, |value| Reduce::TopK(value, TOP)),
+        (&args.distinct, Reduce::Distinct),
+        (&args.quantiles, Reduce::Quantiles),
+    ];
+    for (fields, of) in kinds {
         for field in fields {
             let at = values.iter().position(|known| known == field).unwrap_or_else(|| {
                 values.push(field.clone());
@@ -243,20 +252,8 @@ fn key_shown(view: &ViewSpec) -> String {
 
 fn reductions_shown(view: &ViewSpec) -> String {
     let field = |at: usize| view.value_fields().get(at).map_or("", String::as_str);
-    let shown = view.reductions().iter().map(|reduce| {
-        let (name, at) = parts(*reduce);
-        format!("{name} {}", field(at))
-    });
+    let shown = view.reductions().iter().map(|reduce| format!("{} {}", reduce.name(), field(reduce.value())));
     shown.collect::<Vec<_>>().join(", ")
-}
-
-/// The name of a reduction, and which value it is over.
-pub(crate) fn parts(reduce: Reduce) -> (&'static str, usize) {
-    match reduce {
-        Reduce::Sum(value) => ("sum", value),
-        Reduce::Min(value) => ("min", value),
-        Reduce::Max(value) => ("max", value),
-    }
 }
 
 fn phase_shown(state: &ViewState) -> String {
@@ -279,9 +276,8 @@ pub(crate) fn as_json(snapshot: &Snapshot, state: &ViewState) -> Result<Value> {
     let texts = |names: &[String]| names.iter().map(|name| Value::from(name.as_str())).collect::<Vec<_>>();
     let view = &state.view;
     let reductions = view.reductions().iter().map(|reduce| {
-        let (name, at) = parts(*reduce);
-        let field = view.value_fields().get(at).map(String::as_str);
-        Value::Map(doc! { "reduce": name, "field": field })
+        let field = view.value_fields().get(reduce.value()).map(String::as_str);
+        Value::Map(doc! { "reduce": reduce.name(), "field": field })
     });
     let (phase, documents, of) = match state.phase {
         ViewPhase::Ready => ("ready", None, None),

@@ -60,6 +60,18 @@ pub(crate) struct ViewAddArgs {
     #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = column_name)]
     pub(crate) max: Vec<String>,
 
+    /// Fields whose five largest values are kept
+    #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = super::column_name)]
+    pub(crate) top: Vec<String>,
+
+    /// Fields whose different values are counted, within a few percent
+    #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = super::column_name)]
+    pub(crate) distinct: Vec<String>,
+
+    /// Number fields whose quantiles are kept, within half a percent
+    #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = super::column_name)]
+    pub(crate) quantiles: Vec<String>,
+
     /// Refuse two documents with the same key
     #[arg(long)]
     pub(crate) unique: bool,

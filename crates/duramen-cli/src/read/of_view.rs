@@ -88,11 +88,7 @@ fn table(
     header.push("rows".to_owned());
     if let Some((_, reduction)) = groups.first() {
         header.extend(reduction.parts.iter().map(|part| {
-            printable(&format!(
-                "{} of {}",
-                view::parts(part.reduce).0,
-                part.field.as_deref().unwrap_or_default()
-            ))
+            printable(&format!("{} of {}", part.reduce.name(), part.field.as_deref().unwrap_or_default()))
         }));
     }
     let mut table = new_table(&header.iter().map(String::as_str).collect::<Vec<_>>());
@@ -116,7 +112,7 @@ fn parts(reduction: &ViewReduction) -> Vec<Value> {
             other => other.clone(),
         };
         Value::Map(doc! {
-            "reduce": view::parts(part.reduce).0, "field": part.field.as_deref(), "value": value, "seen": part.seen,
+            "reduce": part.reduce.name(), "field": part.field.as_deref(), "value": value, "seen": part.seen,
         })
     };
     reduction.parts.iter().map(part).collect()

@@ -80,6 +80,12 @@ impl Reduce {
         }
     }
 
+    /// The name that tools show.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.kind().0
+    }
+
     /// Which of the view's values it is over.
     #[must_use]
     pub fn value(&self) -> usize {
