@@ -286,10 +286,19 @@ impl<T: Delivered> Consuming<T> {
     /// As [`Consuming::step`]; what was handled before stays so.
     pub fn run(&mut self, mut handle: impl FnMut(&mut Transaction<'_>, &[T]) -> Result<()>) -> Result<usize> {
         let mut count = 0;
+        self.run_counting(&mut handle, &mut count)?;
+        Ok(count)
+    }
+
+    fn run_counting(
+        &mut self,
+        handle: &mut dyn FnMut(&mut Transaction<'_>, &[T]) -> Result<()>,
+        count: &mut usize,
+    ) -> Result<()> {
         loop {
-            match self.step(&mut handle)? {
-                0 => return Ok(count),
-                more => count += more,
+            match self.step(&mut *handle)? {
+                0 => return Ok(()),
+                more => *count += more,
             }
         }
     }
@@ -305,9 +314,11 @@ impl<T: Delivered> Consuming<T> {
     ) -> Result<usize> {
         let mut count = 0;
         loop {
-            count += self.run(&mut handle)?;
-            if !self.wait(None) {
-                return Ok(count);
+            match self.run_counting(&mut handle, &mut count) {
+                Err(error) if error.code() == Code::Closed => return Ok(count),
+                Err(error) => return Err(error),
+                Ok(()) if !self.wait(None) => return Ok(count),
+                Ok(()) => {}
             }
         }
     }

@@ -64,6 +64,7 @@ fn changes_of_a_type_come_once_and_in_order_from_any_point() {
     let mut db = open(&disk);
     let keeper = db.consumer("keeper").register().unwrap();
     let start = keeper.position().unwrap();
+    drop(keeper);
     let mut seqs = vec![start];
     for id in 1..=3 {
         seqs.push(db.write(|tx| tx.put(&order(id, "Oslo"))).unwrap().seq());
