@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::db::Db;
 use crate::engine::{Event, Rest, Worker};
 use crate::error::{Code, ErrorKind, Result};
+use crate::kv;
 use crate::view;
 use duramen_disk::Disk;
 
@@ -24,7 +25,10 @@ struct Job {
 }
 
 /// Every job. A new one is a line here, and `Known::wake` where its work is made.
-const JOBS: [Job; 1] = [Job { has_work: view::has_work, step: view::background_step }];
+const JOBS: [Job; 2] = [
+    Job { has_work: view::has_work, step: view::background_step },
+    Job { has_work: kv::has_work, step: kv::background_step },
+];
 
 /// When a job wants its next turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

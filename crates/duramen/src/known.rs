@@ -7,7 +7,7 @@
 
 use std::any::TypeId;
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use crate::blobs::BlobId;
@@ -41,6 +41,7 @@ pub(crate) struct Known {
     /// The database is small, and what is done to it must be the same every time: work is done in steps of few documents.
     is_simulated: bool,
     worker: OnceLock<Worker>,
+    sweeper_works: AtomicBool,
 }
 
 /// What a type says of its collection.
@@ -85,6 +86,7 @@ impl Known {
             step_documents: AtomicU64::default(),
             is_simulated,
             worker: OnceLock::new(),
+            sweeper_works: AtomicBool::default(),
         }
     }
 
@@ -234,6 +236,16 @@ impl Known {
     /// Who works in the background, once and for all.
     pub(crate) fn work_by(&self, worker: Worker) {
         self.worker.get_or_init(|| worker);
+    }
+
+    /// Whether the sweeper of key-values looks by itself again, says who has looked.
+    pub(crate) fn sweeper_rests(&self, rests: bool) {
+        self.sweeper_works.store(!rests, Ordering::Relaxed);
+    }
+
+    /// Whether the sweeper of key-values must be woken to look.
+    pub(crate) fn is_sweeper_resting(&self) -> bool {
+        !self.sweeper_works.load(Ordering::Relaxed)
     }
 
     /// There is work to do.

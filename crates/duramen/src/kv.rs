@@ -28,7 +28,7 @@ use crate::tuple::{Key, OwnedKey};
 pub use read::{KvIter, KvOf};
 pub(crate) use row::{Row, expiries_tree, index_key, namespace_of_expiries, rows_tree};
 pub use sweep::KvStats;
-pub(crate) use sweep::{WRITES_A_SWEEP, after_writes, step};
+pub(crate) use sweep::{WRITES_A_SWEEP, after_writes, background_step, has_work, step};
 pub use ttl::{Expiry, Ttl};
 pub use write::CompareAndSet;
 

@@ -120,6 +120,11 @@ impl<'e> Transaction<'e> {
         done
     }
 
+    /// A value was written that expires.
+    pub(crate) fn gives_sweeper_work(&self) {
+        self.makes_work.set(self.makes_work.get() || self.known.is_sweeper_resting());
+    }
+
     /// Counts a write of a key-value.
     pub(crate) fn wrote_kv(&self, namespace: &str) {
         let mut writes = self.kv_writes.borrow_mut();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use duramen_engine::Durability;
 
 use super::row;
+use crate::background::Outlook;
 use crate::clock::Millis;
 use crate::db::Db;
 use crate::engine::{Direction, KeyRange, Source, TreeId};
@@ -22,6 +23,9 @@ pub(crate) const WRITES_A_SWEEP: u64 = 32;
 
 /// Each write pays for sweeping so many values: more than it can have left behind, so that the sweeper catches up.
 const SWEPT_A_WRITE: u64 = 2;
+
+/// In the background it looks again after this long at the latest: what expires earlier than what was there may have come.
+const LAG_MAX: Duration = Duration::from_secs(10);
 
 /// A step deletes at most so many values.
 const SWEPT_MAX: usize = 512;
@@ -72,6 +76,20 @@ pub(crate) fn step(db: &Db) -> Result<Swept> {
     let freed = if due.is_empty() { 0 } else { free(db, &oldest, &due)? };
     let next = first_expiries(&db.snapshot()?)?.into_iter().min();
     Ok(Swept { freed, next_due: next.map(|(at, _)| at.to_time()) })
+}
+
+/// Whether there are values that expire.
+pub(crate) fn has_work(db: &Db) -> Result<bool> {
+    Ok(!first_expiries(&db.snapshot()?)?.is_empty())
+}
+
+/// A step in the background, for databases that nobody writes to.
+pub(crate) fn background_step(db: &Db, _now_ns: u64) -> Result<Outlook> {
+    let Swept { next_due, .. } = step(db)?;
+    db.known().sweeper_rests(next_due.is_none());
+    let Some(due) = next_due else { return Ok(Outlook::Nothing) };
+    let left_ms = Millis::not_before(due).0.saturating_sub(db.known().clock().now().0);
+    Ok(if left_ms == 0 { Outlook::More } else { Outlook::Due(Duration::from_millis(left_ms).min(LAG_MAX)) })
 }
 
 /// Sweeps a namespace that was written to so many times.

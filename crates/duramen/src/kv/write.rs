@@ -320,7 +320,9 @@ impl KvOf<'_, Transaction<'_>> {
         if let Some(from) = from {
             tx.delete(expiries, &row::index_key(from, key))?;
         }
-        to.map_or(Ok(()), |to| tx.put(expiries, &row::index_key(to, key), &[]))
+        let Some(to) = to else { return Ok(()) };
+        self.within.gives_sweeper_work();
+        tx.put(expiries, &row::index_key(to, key), &[])
     }
 
     /// For the sweeper: deletes a value if it expires at that time still. Returns whether it did.
