@@ -18,6 +18,7 @@ const VOLATILE: &[&str] = &[
     "database",
     "file_bytes",
     "used_bytes",
+    "waiting_bytes",
     "bytes",
     "file_system",
     "syncs",
