@@ -17,6 +17,7 @@ use crate::document::Document;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::time::Time;
 use crate::tuple::{self, Element, OwnedKey};
+use crate::version;
 
 /// One change of a document of a collection.
 #[derive(Debug, Clone, PartialEq)]
@@ -176,8 +177,8 @@ impl sealed::Delivered for AnyChange {
             (FeedWhat::Dropped, _) => AnyChanged::Dropped,
             (FeedWhat::Deleted { key }, _) => AnyChanged::Deleted { key },
             (FeedWhat::Lost { key }, _) => return Err(lost(&tuple::show(&key), origin.name(), seq)),
-            (FeedWhat::Put { key, value }, Origin::Collection(name)) if compact::is_compact(&value) => {
-                AnyChanged::Put { value: named(db, name, &key, &value)?, key }
+            (FeedWhat::Put { key, value }, Origin::Collection(name)) => {
+                AnyChanged::Put { value: named(db, name, &key, value)?, key }
             }
             (FeedWhat::Put { key, value }, _) => AnyChanged::Put { key, value },
         };
@@ -185,11 +186,16 @@ impl sealed::Delivered for AnyChange {
     }
 }
 
-/// A compact document with the names that the catalogue has now: fields of one are only ever added at its end.
-fn named(db: &Db, collection: &str, key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
-    let mut out = Vec::with_capacity(2 * value.len());
+/// A document as it is known without its type: without the mark of its version, and if it is compact with the names that the
+/// catalogue has now, as fields of one are only ever added at its end.
+fn named(db: &Db, collection: &str, key: &[u8], value: Vec<u8>) -> Result<Vec<u8>> {
+    let (version, document) = version::split(&value)?;
+    if !compact::is_compact(document) {
+        return Ok(if document.len() == value.len() { value } else { document.to_vec() });
+    }
+    let mut out = Vec::with_capacity(2 * document.len());
     let schema = db.documents(collection).schema();
-    let done = schema.and_then(|schema| compact::name(schema.compact_fields(), value, &mut out));
+    let done = schema.and_then(|schema| compact::name(schema.compact_of(version)?, document, &mut out));
     match done {
         Ok(()) => Ok(out),
         Err(error) if error.is_damage() || error.kind() == ErrorKind::Io => Err(error),

@@ -77,7 +77,7 @@
 //! | handling each change once, across crashes | [`Consumer`], [`Consuming`] |
 //! | what went wrong | [`Error`], [`ErrorKind`] |
 //!
-//! docs/tutorial.md in the repository lets one program grow from the first put to views.
+//! [`cookbook`] has recipes; docs/tutorial.md in the repository lets one program grow from the first put to views.
 
 mod background;
 mod backup;
@@ -91,6 +91,7 @@ mod codec;
 mod collection;
 mod compact;
 mod consumer;
+pub mod cookbook;
 mod db;
 pub mod document;
 mod document_writes;

@@ -329,3 +329,48 @@ fn a_gap_is_the_first_item_and_the_last() {
     let found: Vec<_> = retaining().changes::<Order>().since(CommitSeq(0)).map(what).collect();
     assert_eq!(found, ["1 Oslo"], "what was to be retained is there");
 }
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "priced")]
+struct OldPrice {
+    #[key]
+    id: u64,
+    euros: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "priced")]
+#[migrate_from(OldPrice)]
+struct Price {
+    #[key]
+    id: u64,
+    cents: i64,
+}
+
+impl From<OldPrice> for Price {
+    fn from(old: OldPrice) -> Price {
+        Price { id: old.id, cents: old.euros * 100 }
+    }
+}
+
+// Changes from before and after a migration are of one collection: whoever reads them meets both, by type and by name.
+#[test]
+fn changes_of_every_version_of_a_type_are_told() {
+    let db = Db::in_memory().unwrap();
+    let begin = db.put(&OldPrice { id: 1, euros: 3 }).unwrap().seq();
+    db.put(&OldPrice { id: 2, euros: 4 }).unwrap();
+    db.migrate::<Price>(|_| Ok(())).unwrap();
+    db.put(&Price { id: 2, cents: 5 }).unwrap();
+    let of_two =
+        |change: &Change<Price>| change.document().filter(|price| price.id == 2).map(|price| price.cents);
+    let typed: Vec<i64> =
+        db.changes::<Price>().since(begin).map(Result::unwrap).filter_map(|change| of_two(&change)).collect();
+    assert_eq!(typed, [400, 400, 5]);
+    let any = db.all_changes().since(begin).map(Result::unwrap);
+    let shown: Vec<String> = any
+        .filter_map(|change| change.document().unwrap())
+        .filter(|document| document.get("id") == Some(&2.into()))
+        .map(|document| format!("{:?} {:?}", document.get("euros"), document.get("cents")))
+        .collect();
+    assert_eq!(shown, ["Some(Int(4)) None", "None Some(Int(400))", "None Some(Int(5))"]);
+}

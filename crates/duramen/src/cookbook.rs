@@ -1,0 +1,316 @@
+//! Recipes: the tasks that most programs have, each a whole example that the tests run.
+//!
+//! | to | see |
+//! |---|---|
+//! | let no two users have one e-mail address | [a unique field](#a-unique-field) |
+//! | count under many writers | [a counter under contention](#a-counter-under-contention) |
+//! | tell who is 17th | [a leaderboard](#a-leaderboard) |
+//! | sum by day | [a time series by day](#a-time-series-by-day) |
+//! | show a list page by page | [pages](#pages) |
+//! | hand data to another program | [export](#export) |
+//! | forget what is old | [a cache that expires](#a-cache-that-expires) |
+//! | do something for each change, once | [an outbox](#an-outbox) |
+//! | have yesterday's state | [hourly backups](#hourly-backups) |
+//! | change a struct | [a type that changes](#a-type-that-changes) |
+//! | test without a disk | [tests in memory](#tests-in-memory) |
+//!
+//! # A unique field
+//!
+//! A `unique` view refuses the second document with its key, however many writers there are, and finds the first by it.
+//!
+//! ```
+//! use duramen::prelude::*;
+//! use duramen::Code;
+//!
+//! #[derive(Debug, Serialize, Deserialize, Collection)]
+//! #[collection(view(UserByEmail, key = email, unique))]
+//! struct User {
+//!     #[key(assigned)]
+//!     id: u64,
+//!     email: String,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! # let db = Db::in_memory()?;
+//! let ada = db.push(User { id: 0, email: "ada@example.org".into() })?;
+//! let refused = db.push(User { id: 0, email: "ada@example.org".into() }).unwrap_err();
+//! assert_eq!(refused.code(), Code::UniqueViolation);
+//! let found = db.view::<UserByEmail>().key("ada@example.org").first_doc()?;
+//! assert_eq!(found.map(|user| user.id), Some(ada.id));
+//! # Ok(()) }
+//! ```
+//!
+//! # A counter under contention
+//!
+//! `increment` reads and writes in one transaction; who meets another runs again, and no count is lost. Many writers share each
+//! sync of the disk.
+//!
+//! ```
+//! use duramen::prelude::*;
+//!
+//! # fn main() -> Result<()> {
+//! # let db = Db::in_memory()?;
+//! std::thread::scope(|scope| {
+//!     for _ in 0..4 {
+//!         scope.spawn(|| (0..25).try_for_each(|_| db.kv("visits").increment("front page", 1).map(drop)));
+//!     }
+//! });
+//! assert_eq!(db.kv("visits").get::<i64>("front page")?, Some(100));
+//! # Ok(()) }
+//! ```
+//!
+//! A counter that everybody changes is a place where everybody meets. Where the count is of documents, write the documents
+//! and let a view count them: writers of different documents never meet, and the count is current all the same.
+//!
+//! # A leaderboard
+//!
+//! A view is ordered by its key, and knows how many rows come before any of them: `rank` and `nth` cost O(log n).
+//!
+//! ```
+//! use duramen::prelude::*;
+//!
+//! #[derive(Debug, Serialize, Deserialize, Collection)]
+//! #[collection(view(ByPoints, key = points))]
+//! struct Player {
+//!     #[key]
+//!     name: String,
+//!     points: u32,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! # let db = Db::in_memory()?;
+//! for (name, points) in [("Ada", 30), ("Bo", 50), ("Cy", 40), ("Di", 40)] {
+//!     db.put(&Player { name: name.into(), points })?;
+//! }
+//! let best_first = db.view::<ByPoints>().reverse();
+//! let top = best_first.limit(2).docs()?;
+//! assert_eq!(top.iter().map(|player| player.name.as_str()).collect::<Vec<_>>(), ["Bo", "Di"]);
+//! assert_eq!(best_first.rank(30)?, 3, "three are better than 30 points");
+//! assert_eq!(best_first.nth(3)?.map(|row| row.document), Some("Ada".to_owned()));
+//! # Ok(()) }
+//! ```
+//!
+//! # A time series by day
+//!
+//! A key of place, day and time has the sums of every place, day and stretch of time, as a range of its own.
+//!
+//! ```
+//! use duramen::prelude::*;
+//!
+//! #[derive(Debug, Serialize, Deserialize, Collection)]
+//! #[collection(view(ByDay, key = (place, day), value = millimetres, reduce = (Count, Sum, Max)))]
+//! struct Rain {
+//!     #[key]
+//!     place: String,
+//!     #[key]
+//!     at: Time,
+//!     day: u32,
+//!     millimetres: i64,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! # let db = Db::in_memory()?;
+//! for (at, day, millimetres) in
+//!     [("2026-11-20T06:00:00Z", 20261120, 3), ("2026-11-20T18:00:00Z", 20261120, 9), ("2026-11-21T06:00:00Z", 20261121, 1)]
+//! {
+//!     let at = Time::parse(at).expect("a time");
+//!     db.put(&Rain { place: "Bergen".into(), at, day, millimetres })?;
+//! }
+//! assert_eq!(db.view::<ByDay>().key(("Bergen", 20261120)).reduce()?, (2, 12, Some(9)));
+//! let days = db.view::<ByDay>().prefix("Bergen").group_by::<(String, u32)>()?;
+//! assert_eq!(days.len(), 2);
+//! # Ok(()) }
+//! ```
+//!
+//! # Pages
+//!
+//! A page ends with a token, text that a web page can carry. The next page begins behind the last document of the one before, also if
+//! documents came or went meanwhile.
+//!
+//! ```
+//! use duramen::prelude::*;
+//!
+//! #[derive(Debug, Serialize, Deserialize, Collection)]
+//! struct Note {
+//!     #[key]
+//!     id: u32,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! # let db = Db::in_memory()?;
+//! for id in 0..5 {
+//!     db.put(&Note { id })?;
+//! }
+//! let first = db.collection::<Note>().page(2, None)?;
+//! let second = db.collection::<Note>().page(2, first.next.as_ref())?;
+//! assert_eq!(second.items.iter().map(|note| note.id).collect::<Vec<_>>(), [2, 3]);
+//! # Ok(()) }
+//! ```
+//!
+//! # Export
+//!
+//! Every collection can be read by its name, without its type: documents are JSON then. `duramen export` does the same on the command line,
+//! as NDJSON or CSV.
+//!
+//! ```
+//! use duramen::prelude::*;
+//! use duramen::{Direction, json};
+//!
+//! #[derive(Debug, Serialize, Deserialize, Collection)]
+//! #[collection(name = "notes")]
+//! struct Note {
+//!     #[key]
+//!     id: u32,
+//!     text: String,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! # let db = Db::in_memory()?;
+//! db.put(&Note { id: 1, text: "rain".into() })?;
+//! let snapshot = db.snapshot()?;
+//! let mut lines = Vec::new();
+//! let mut rows = snapshot.documents("notes").rows(Span::all(), Direction::Forward)?;
+//! while let Some((_, stored)) = rows.next()? {
+//!     lines.push(json::from_stored(stored)?);
+//! }
+//! assert_eq!(lines, [r#"{"id":1,"text":"rain"}"#]);
+//! # Ok(()) }
+//! ```
+//!
+//! # A cache that expires
+//!
+//! A key-value with a time to live is gone when its time has come, to the millisecond: no reader sees it again, whenever its space is
+//! freed. It is written in the same transaction as documents, if it belongs to them.
+//!
+//! ```
+//! use duramen::prelude::*;
+//! use duramen::Ttl;
+//!
+//! # fn main() -> Result<()> {
+//! # let db = Db::in_memory()?;
+//! fn weather(db: &Db, place: &str) -> Result<String> {
+//!     if let Some(known) = db.kv("weather").get(place)? {
+//!         return Ok(known);
+//!     }
+//!     let asked = format!("rain in {place}");
+//!     db.kv("weather").put_with(place, &asked, Ttl::minutes(30))?;
+//!     Ok(asked)
+//! }
+//! assert_eq!(weather(&db, "Bergen")?, "rain in Bergen");
+//! assert!(db.kv("weather").ttl("Bergen")?.is_some());
+//! # Ok(()) }
+//! ```
+//!
+//! # An outbox
+//!
+//! A consumer is told every change of a collection, in order. What it makes of them and how far it has come are one transaction: a crash
+//! in between repeats nothing and leaves nothing out. What goes elsewhere, a mail, is written into an outbox first and sent from there.
+//!
+//! ```
+//! use duramen::prelude::*;
+//! use duramen::Change;
+//!
+//! #[derive(Debug, Serialize, Deserialize, Collection)]
+//! struct Order {
+//!     #[key]
+//!     id: u64,
+//! }
+//!
+//! #[derive(Debug, Serialize, Deserialize, Collection)]
+//! struct Mail {
+//!     #[key(assigned)]
+//!     id: u64,
+//!     text: String,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! # let db = Db::in_memory()?;
+//! let mailer = db.consumer("mailer").register()?;
+//! db.put(&Order { id: 7 })?;
+//! let handled = mailer.read::<Change<Order>>()?.run(|tx, changes| {
+//!     for order in changes.iter().filter_map(Change::document) {
+//!         tx.push(Mail { id: 0, text: format!("thank you for order {}", order.id) })?;
+//!     }
+//!     Ok(())
+//! })?;
+//! assert_eq!(handled, 1);
+//! assert_eq!(db.collection::<Mail>().count()?, 1);
+//! # Ok(()) }
+//! ```
+//!
+//! # Hourly backups
+//!
+//! A backup is one state, taken while others write; it opens by itself. Each has a name of its own, and one that was cut short opens for
+//! nobody.
+//!
+//! ```
+//! use duramen::prelude::*;
+//!
+//! # fn main() -> Result<()> {
+//! # let directory = tempfile::tempdir().expect("a place for the example");
+//! # let (path, backups) = (directory.path().join("shop.duramen"), directory.path());
+//! let db = Db::open(path)?;
+//! db.kv("settings").put("colour", "green")?;
+//! let hour = "2026-11-21T14";
+//! let backup = backups.join(format!("{hour}.duramen"));
+//! db.backup(&backup)?;
+//! assert_eq!(Db::open(&backup)?.kv("settings").get::<String>("colour")?.as_deref(), Some("green"));
+//! # Ok(()) }
+//! ```
+//!
+//! # A type that changes
+//!
+//! A field more with `#[serde(default)]`, a field less, a new name with `#[serde(alias)]`: nothing is to be done. Where a field means
+//! something else now, the old struct stays, under another name, and says how one becomes the other.
+//!
+//! ```
+//! use duramen::prelude::*;
+//!
+//! #[derive(Debug, Serialize, Deserialize, Collection)]
+//! #[collection(name = "products")]
+//! struct OldProduct {
+//!     #[key]
+//!     name: String,
+//!     euros: i64,
+//! }
+//!
+//! #[derive(Debug, Serialize, Deserialize, Collection)]
+//! #[collection(name = "products")]
+//! #[migrate_from(OldProduct)]
+//! struct Product {
+//!     #[key]
+//!     name: String,
+//!     cents: i64,
+//! }
+//!
+//! impl From<OldProduct> for Product {
+//!     fn from(old: OldProduct) -> Product {
+//!         Product { name: old.name, cents: old.euros * 100 }
+//!     }
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! # let db = Db::in_memory()?;
+//! db.put(&OldProduct { name: "saw".into(), euros: 25 })?;
+//! db.migrate::<Product>(|_| Ok(()))?;
+//! assert_eq!(db.get::<Product>("saw")?.map(|saw| saw.cents), Some(2_500));
+//! # Ok(()) }
+//! ```
+//!
+//! # Tests in memory
+//!
+//! `Db::in_memory` is the same database on a disk that is memory: the same errors, the same conflicts, nothing to clean up.
+//!
+//! ```
+//! use duramen::prelude::*;
+//!
+//! fn greet(db: &Db, name: &str) -> Result<i64> {
+//!     db.kv("greetings").increment(name, 1)
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let db = Db::in_memory()?;
+//! assert_eq!(greet(&db, "Ada")?, 1);
+//! assert_eq!(greet(&db, "Ada")?, 2);
+//! # Ok(()) }
+//! ```
