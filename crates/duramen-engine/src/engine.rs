@@ -179,6 +179,15 @@ impl Engine {
         Ok((out, Receipt::new(committer, ordered, level)))
     }
 
+    /// Whether this thread may commit: not in a database that is read-only, and not inside of a closure that runs alone.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub fn may_commit(&self) -> Result<()> {
+        let (committer, _) = self.parts()?;
+        committer.not_alone()
+    }
+
     /// Holds the newest published state. Works after [`Engine::close`] too, which ends commits and not reads.
     ///
     /// # Errors

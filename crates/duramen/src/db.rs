@@ -390,6 +390,11 @@ impl Db {
         self.engine.copy_to(path, is_wanted, progress)
     }
 
+    /// Whether this thread may commit; whoever waits for a turn to do so asks first.
+    pub(crate) fn may_commit(&self) -> Result<()> {
+        self.engine.may_commit()
+    }
+
     /// The level commits of this handle wait for.
     #[must_use]
     pub fn durability(&self) -> Durability {

@@ -17,6 +17,7 @@ use crate::engine::{TreeMark, Worker};
 use crate::ids::IdCounter;
 use crate::kv::WRITES_A_SWEEP;
 use crate::typed::Asked;
+use crate::version;
 use crate::view::{Code, Failures, RowsOf, ViewSpec};
 
 const POISON: &str = "nothing panics while what is known is locked";
@@ -48,6 +49,8 @@ pub(crate) struct Known {
 #[derive(Debug)]
 struct Declared {
     collection: &'static str,
+    /// The version of the documents that it writes.
+    version: u32,
     views: Vec<ViewSpec>,
     codes: Vec<Code>,
 }
@@ -180,7 +183,8 @@ impl Known {
             return false;
         }
         let views = asked.schema().views().to_vec();
-        declared.insert(asked.kind, Declared { collection: asked.name, views, codes: asked.codes() });
+        let (collection, version, codes) = (asked.name, asked.version, asked.codes());
+        declared.insert(asked.kind, Declared { collection, version, views, codes });
         true
     }
 
@@ -191,16 +195,20 @@ impl Known {
         of_collection.flat_map(|of| &of.views).any(|known| known.same_terms(view))
     }
 
-    /// The code of a view, if a type that was used has it.
-    pub(crate) fn code(&self, collection: &str, view: &ViewSpec) -> Option<RowsOf> {
+    /// The code of a view, if a type that was used has it: one of documents of this version, for others read them otherwise.
+    pub(crate) fn code(&self, collection: &str, version: u32, view: &ViewSpec) -> Option<RowsOf> {
         let declared = lock(&self.declared);
-        let of_collection = declared.values().filter(|of| of.collection == collection);
-        of_collection.flat_map(|of| &of.codes).find(|code| code.spec.same_terms(view)).map(|code| code.rows)
+        let of_version = declared.values().filter(|of| of.collection == collection && of.version == version);
+        of_version.flat_map(|of| &of.codes).find(|code| code.spec.same_terms(view)).map(|code| code.rows)
     }
 
     /// Whether rows of a view can be made of documents: not without the code of one in code.
     pub(crate) fn can_make_rows(&self, collection: &str, view: &ViewSpec) -> bool {
-        view.code_version().is_none() || self.code(collection, view).is_some()
+        if view.code_version().is_none() {
+            return true;
+        }
+        let version = self.entry(collection).map_or(version::FIRST, |entry| entry.schema.version());
+        self.code(collection, version, view).is_some()
     }
 
     /// Whether a program says that a view is followed by another one, and may answer for it.
@@ -240,12 +248,12 @@ impl Known {
 
     /// Whether the sweeper of key-values looks by itself again, says who has looked.
     pub(crate) fn sweeper_rests(&self, rests: bool) {
-        self.sweeper_works.store(!rests, Ordering::Relaxed);
+        self.sweeper_works.store(!rests, Ordering::SeqCst);
     }
 
     /// Whether the sweeper of key-values must be woken to look.
     pub(crate) fn is_sweeper_resting(&self) -> bool {
-        !self.sweeper_works.load(Ordering::Relaxed)
+        !self.sweeper_works.load(Ordering::SeqCst)
     }
 
     /// There is work to do.

@@ -39,6 +39,8 @@ pub struct Transaction<'e> {
     after: Vec<Box<dyn FnOnce()>>,
     /// Whether there is something to do in the background once this is committed.
     makes_work: Cell<bool>,
+    /// Whether a value was written that expires.
+    expires: Cell<bool>,
     /// Writes of key-values, by namespace.
     kv_writes: RefCell<HashMap<String, u64>>,
     /// Whether blobs came or went.
@@ -56,6 +58,7 @@ pub(crate) struct Committed {
     bounds: Vec<(Arc<IdCounter>, u64)>,
     after: Vec<Box<dyn FnOnce()>>,
     makes_work: bool,
+    expires: bool,
     kv_writes: HashMap<String, u64>,
     pub(crate) wrote_blobs: bool,
 }
@@ -69,7 +72,8 @@ impl Committed {
             .iter()
             .for_each(|(kind, entry)| known.remember_fitting(*kind, entry, Fits::Writes, None));
         self.bounds.iter().for_each(|(counter, bound)| counter.bounded(*bound));
-        if self.makes_work {
+        // Asked now: a sweeper that has looked before this was committed has said that it rests.
+        if self.makes_work || self.expires && known.is_sweeper_resting() {
             known.wake();
         }
         self.after.into_iter().for_each(|run| run());
@@ -90,6 +94,7 @@ impl<'e> Transaction<'e> {
             bounds: RefCell::default(),
             after: Vec::new(),
             makes_work: Cell::default(),
+            expires: Cell::default(),
             kv_writes: RefCell::default(),
             blob_writes: Cell::new(false),
             now: OnceCell::new(),
@@ -122,7 +127,7 @@ impl<'e> Transaction<'e> {
 
     /// A value was written that expires.
     pub(crate) fn gives_sweeper_work(&self) {
-        self.makes_work.set(self.makes_work.get() || self.known.is_sweeper_resting());
+        self.expires.set(true);
     }
 
     /// Counts a write of a key-value.
@@ -149,6 +154,7 @@ impl<'e> Transaction<'e> {
             bounds: self.bounds.into_inner(),
             after: self.after,
             makes_work: self.makes_work.get(),
+            expires: self.expires.get(),
             kv_writes: self.kv_writes.into_inner(),
             wrote_blobs: self.blob_writes.get(),
         }
@@ -359,10 +365,10 @@ impl<'e> Transaction<'e> {
         view::forget_failure(&self.inner, collection, spec)
     }
 
-    /// A type is used: what it declares is kept, and what waited for its code is done once this is committed.
+    /// A type is used: what it declares is kept, and what waited for its code is done, whatever becomes of this transaction.
     fn declare(&self, asked: Asked) {
         if self.known.declare(asked) && !asked.codes().is_empty() {
-            self.makes_work.set(true);
+            self.known.wake();
         }
     }
 

@@ -39,7 +39,7 @@ pub(crate) use in_background::{has_work, step as background_step};
 pub use kinds::Reduce;
 pub use laws::assert_monoid;
 pub(crate) use maintain::Changes;
-pub(crate) use mapped::row_keys;
+pub(crate) use mapped::{mapped_now, row_keys};
 pub(crate) use mend::put_again;
 pub(crate) use monoid::Codes;
 pub use monoid::Monoid;

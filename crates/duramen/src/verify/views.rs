@@ -8,7 +8,7 @@ use crate::engine::KeyRange;
 use crate::error::{Error, Result};
 use crate::reads::sealed::Readable;
 use crate::snapshot::Snapshot;
-use crate::view::{ViewRows, row_keys, rows, states};
+use crate::view::{ViewRows, mapped_now, row_keys, rows, states};
 
 /// The views of one collection, and the rows that its documents made so far.
 pub(super) struct Views {
@@ -37,7 +37,8 @@ impl Views {
         let Some(trees) = view.coded else {
             return rows(&view.spec, &self.entry.schema, key, stored);
         };
-        let code = snapshot.known().code(self.entry.schema.name(), &view.spec);
+        let (schema, is_current) = (&self.entry.schema, mapped_now(&self.entry, stored)?);
+        let code = snapshot.known().code(schema.name(), schema.version(), &view.spec).filter(|_| is_current);
         let rows = code.map(|code| code(key, stored)).transpose()?.unwrap_or_default();
         let mapped = snapshot.source().get(trees.mapped, key)?.unwrap_or_default();
         if row_keys(&view.spec, &mapped, key)?.iter().ne(rows.keys()) {

@@ -53,6 +53,7 @@ pub(crate) struct Walked {
 impl Db {
     /// Takes a step of building a view. Returns what it did; `None` if there is nothing to build any more, or somebody else did it.
     pub(crate) fn build_step(&self, collection: &str, spec: &ViewSpec) -> Result<Option<Walked>> {
+        self.may_commit()?;
         let _turn = self.known().building();
         let Some(step) = Step::next(self.snapshot()?, collection, spec)? else { return Ok(None) };
         if !self.known().can_make_rows(collection, spec) {

@@ -262,10 +262,17 @@ const fn same(one: &str, other: &str) -> bool {
 }
 
 fn rows_of<V: CodedView>(key: &[u8], stored: &[u8]) -> Result<ViewRows> {
-    let document: V::Collection = codec::from_bytes(key, stored)?;
     let mut emit = Emitter::<V> { document: key, rows: ViewRows::new(), failed: None, kind: PhantomData };
-    let mapped = catch_unwind(AssertUnwindSafe(|| V::map(&document, &mut emit)));
+    let mapped = catch_unwind(AssertUnwindSafe(|| {
+        // Reading a document, converting one of an earlier version, and letting go of it run the user's code as well.
+        let document: V::Collection = codec::from_bytes(key, stored)?;
+        V::map(&document, &mut emit);
+        Ok::<(), Error>(())
+    }));
     let name = <V as CodedView>::NAME;
+    if let Ok(read) = &mapped {
+        read.clone()?;
+    }
     if let Err(panic) = mapped {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

@@ -47,7 +47,7 @@ impl<'e> Changes<'e> {
         }
         for view in &entry.views {
             if let Some(trees) = view.coded {
-                let code = known.code(entry.schema.name(), &view.spec);
+                let code = known.code(entry.schema.name(), entry.schema.version(), &view.spec);
                 changes.rows.extend(mapped::changes(tx, (entry, view, trees), code, key, document)?);
                 continue;
             }
@@ -95,7 +95,7 @@ impl<'e> Changes<'e> {
         document: Option<&[u8]>,
     ) -> Result<Self> {
         if let Some(trees) = view.coded {
-            let code = known.code(entry.schema.name(), &view.spec);
+            let code = known.code(entry.schema.name(), entry.schema.version(), &view.spec);
             let rows = mapped::changes(tx, (entry, view, trees), code, key, document)?;
             return Ok(Changes { rows });
         }

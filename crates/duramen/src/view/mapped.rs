@@ -10,6 +10,7 @@ use crate::engine::{Direction, KeyRange, Shared, Source};
 use crate::error::{Code, Error, Result};
 use crate::reads::sealed::Readable;
 use crate::tuple::{show, split};
+use crate::version;
 
 use super::build::without_code;
 use super::coded::RowsOf;
@@ -34,8 +35,9 @@ pub(super) fn changes<'e>(
     let change = |tree, row: Vec<u8>, value| Change { view, tree, row, value };
     let mapped = tx.get(trees.mapped, key)?;
     let before = row_keys(&view.spec, mapped.as_deref().unwrap_or_default(), key)?;
+    let is_current = document.map_or(Ok(false), |document| mapped_now(entry, document))?;
     let after = match (document, code) {
-        (Some(document), Some(code)) => code(key, document)?,
+        (Some(document), Some(code)) if is_current => code(key, document)?,
         _ => ViewRows::new(),
     };
     let mut changes = Vec::new();
@@ -54,11 +56,16 @@ pub(super) fn changes<'e>(
         let keys = (!keys.is_empty()).then_some(keys);
         changes.push(change(trees.mapped, key.to_vec(), keys));
     }
-    let waits = document.is_some() && code.is_none();
+    let waits = is_current && code.is_none();
     if waits != tx.get(trees.unmapped, key)?.is_some() {
         changes.push(change(trees.unmapped, key.to_vec(), waits.then(Vec::new)));
     }
     Ok(changes)
+}
+
+/// Whether a document has rows in views in code: one of an earlier version gets them with its conversion.
+pub(crate) fn mapped_now(entry: &Entry, document: &[u8]) -> Result<bool> {
+    Ok(version::split(document)?.0 == entry.schema.version())
 }
 
 /// The keys of the rows that a document has, from what `mapped` says: the view's keys one after the other, in their order.
@@ -91,6 +98,7 @@ pub(super) fn waiting(source: &dyn Source, view: &OpenView) -> Result<u64> {
 impl Db {
     /// Maps some of the documents that wait for the code of a view. Returns whether there were any.
     pub(crate) fn map_step(&self, collection: &str, spec: &ViewSpec) -> Result<bool> {
+        self.may_commit()?;
         let _turn = self.known().building();
         let (state, mut keys) = (self.snapshot()?, Vec::new());
         let entry = state.entry(collection)?;
@@ -107,11 +115,19 @@ impl Db {
             keys.push(key.to_vec());
         }
         let mut documents_max = if self.known().is_simulated() { 3 } else { STEP_DOCUMENTS };
-        self.seen_by_all().transact(|tx| {
-            let some = &keys[..keys.len().min(documents_max)];
-            documents_max = (documents_max / 4).max(1);
-            some.iter().try_for_each(|key| tx.map_again(collection, spec, key))
-        })?;
+        loop {
+            let mut taken = 0;
+            let done = self.seen_by_all().transact(|tx| {
+                taken = keys.len().min(documents_max);
+                documents_max = (taken / 4).max(1);
+                keys[..taken].iter().try_for_each(|key| tx.map_again(collection, spec, key))
+            });
+            // Fewer documents take less memory; one that is too large by itself is told.
+            match done {
+                Err(error) if error.code() == Code::TooLarge && taken > 1 => {}
+                done => break done?,
+            }
+        }
         self.known().failures.forget(&spec.tree_name(collection));
         Ok(!keys.is_empty())
     }

@@ -10,6 +10,7 @@ use crate::typed::Asked;
 use super::build::Progress;
 use super::in_background::{Unbuilt, note, unbuilt_of};
 use super::spec::ViewSpec;
+use super::state::migrating;
 
 impl Db {
     /// Builds the views of a collection that do not hold every document yet, and returns once they do. They would be built in the
@@ -46,6 +47,10 @@ impl Db {
             let can_build = |view: &&Unbuilt| self.known().can_make_rows(collection, &view.spec);
             // What can be built is built before anybody hears of what cannot.
             let Some(view) = unbuilt.iter().find(can_build).or(unbuilt.first()) else {
+                let entry = self.snapshot()?.entry(collection)?;
+                if let Some(view) = entry.views.first().filter(|_| entry.schema.is_migrating()) {
+                    return Err(migrating(collection, view.spec.name()));
+                }
                 return self.mend_views(collection);
             };
             match view.step(self) {

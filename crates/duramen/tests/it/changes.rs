@@ -142,8 +142,9 @@ fn all_changes_tell_documents_and_bytes_and_leave_out_what_is_derived() {
 #[test]
 fn a_change_that_does_not_read_is_an_error_that_names_it_and_can_be_passed() {
     let db = Db::in_memory().unwrap();
-    let from = db.feed().newest;
-    db.put(&order(1, "Oslo")).unwrap();
+    let from = db.put(&Priced { id: 3, city: "Bodø".into(), cents: 1 }).unwrap().seq();
+    // A tool may leave out a field that the type wants.
+    db.documents("orders").put(doc! { "id": 1, "city": "Oslo" }).unwrap();
     db.put(&Priced { id: 2, city: "Voss".into(), cents: 5 }).unwrap();
     let mut changes = db.changes::<Priced>().since(from);
     let error = changes.next().unwrap().unwrap_err();

