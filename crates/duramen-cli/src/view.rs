@@ -68,8 +68,9 @@ const TOP: usize = 5;
 fn spec(args: &ViewAddArgs, schema: &Schema) -> Result<ViewSpec> {
     let mut values: Vec<String> = Vec::new();
     let mut reduce = Vec::new();
-    let kinds: [(_, fn(usize) -> Reduce); 6] = [
-        (&args.sum, Reduce::Sum),
+    type Of = fn(usize) -> Reduce;
+    let kinds = [
+        (&args.sum, Reduce::Sum as Of),
         (&args.min, Reduce::Min),
         (&args.max, Reduce::Max),
         (&args.top, |value| Reduce::TopK(value, TOP)),
