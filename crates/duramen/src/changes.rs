@@ -6,12 +6,13 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use duramen_engine::{CommitSeq, FeedChange, FeedCommit, FeedReader, FeedStop, FeedWhat};
+use duramen_engine::{CommitSeq, FeedChange, FeedCommit, FeedReader, FeedStats, FeedStop, FeedWhat};
 
 use crate::catalogue::{Origin, rows_tree};
 use crate::codec;
 use crate::collection::Collection;
 use crate::compact;
+use crate::consumer::HOLD_ROUNDS;
 use crate::db::Db;
 use crate::document::Document;
 use crate::error::{Code, Error, ErrorKind, Result};
@@ -246,15 +247,25 @@ impl<T: Delivered> Changes<T> {
     /// Every change that becomes durable from now on.
     #[must_use]
     pub fn from_now(self) -> ChangeIter<T> {
-        let newest = self.db.feed().newest;
-        self.since(newest)
+        self.begin_at(|feed| feed.newest)
     }
 
     /// Every change that is still kept.
     #[must_use]
     pub fn from_oldest(self) -> ChangeIter<T> {
-        let oldest = self.db.feed().oldest;
-        self.since(oldest)
+        self.begin_at(|feed| feed.oldest)
+    }
+
+    /// Looks again where that place is let go of meanwhile.
+    fn begin_at(self, place: impl Fn(&FeedStats) -> CommitSeq) -> ChangeIter<T> {
+        let mut begun = ChangeIter::begin(self.db.clone(), place(&self.db.feed()));
+        for _ in 0..HOLD_ROUNDS {
+            if begun.failed.as_ref().is_none_or(|error| error.code() != Code::FeedGap) {
+                break;
+            }
+            begun = ChangeIter::begin(self.db.clone(), place(&self.db.feed()));
+        }
+        begun
     }
 }
 
@@ -295,7 +306,7 @@ impl<T: Delivered> ChangeIter<T> {
     }
 
     /// The same, but where it ends it waits for more: it ends when the database is closed, or is [stopped](ChangeIter::stopper). A
-    /// database that was opened read-only has no more.
+    /// database that was opened read-only has no more. A database that was poisoned by a failed sync is one last error.
     #[must_use]
     pub fn follow(self) -> ChangeIter<T> {
         ChangeIter { follows: true, ..self }
@@ -319,8 +330,9 @@ impl<T: Delivered> ChangeIter<T> {
         self.reader.as_ref().map(FeedReader::position)
     }
 
-    /// Calls `woken` once, when there may be a next change, or there will never be one; at once if that is so. It is called in a
-    /// thread that commits, and must return soon: to wake a task, not to do its work.
+    /// Calls `woken` once, when there may be a next change, or there will never be one; at once if that is so. A later call takes the
+    /// place of one that was not answered yet. It is called in a thread that commits, and must return soon: to wake a task, not to do
+    /// its work.
     pub fn call_when_more(&self, woken: impl FnOnce() + Send + 'static) {
         match &self.reader {
             Some(reader) if self.queue.is_empty() => reader.call_when_more(Box::new(woken)),
@@ -350,7 +362,12 @@ impl<T: Delivered> ChangeIter<T> {
             reader.done();
             match reader.next() {
                 Ok(Some(commit)) => self.queue.extend(changes_of(&self.db, commit)),
-                Ok(None) if at_most == Some(Duration::ZERO) || !reader.wait(at_most) => return None,
+                Ok(None) if at_most == Some(Duration::ZERO) => return None,
+                Ok(None) if !reader.wait(at_most) => {
+                    let failure = reader.failure()?;
+                    self.reader = None;
+                    return Some(Err(failure));
+                }
                 Ok(None) => {}
                 Err(error) => {
                     if error.code() == Code::FeedGap {

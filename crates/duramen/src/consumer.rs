@@ -21,8 +21,8 @@ const BATCH_CHANGES: usize = 256;
 /// A consumer that finds nothing for itself in so many commits stores that it has read them, so that they are not kept for it.
 const UNSTORED_COMMITS_MAX: u64 = 64;
 
-/// How often registering looks again where the oldest changes are let go of meanwhile.
-const HOLD_ROUNDS: usize = 16;
+/// How often one looks again where to begin, if that is let go of meanwhile.
+pub(crate) const HOLD_ROUNDS: usize = 16;
 
 /// Where a consumer begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -116,7 +116,9 @@ impl ConsumerOptions {
                 Ok(hold) => break (Some(hold), position),
                 Err(_) if feed::cursor(db.snapshot()?.source(), &name)?.is_some() => break (None, position),
                 Err(error)
-                    if error.code() == Code::FeedGap && start == Start::Oldest && rounds < HOLD_ROUNDS =>
+                    if error.code() == Code::FeedGap
+                        && !matches!(start, Start::After(_))
+                        && rounds < HOLD_ROUNDS =>
                 {
                     rounds += 1;
                 }
@@ -181,6 +183,7 @@ impl Consumer {
             consumer: self.clone(),
             reader,
             position,
+            astray: false,
             batch_changes: BATCH_CHANGES,
             batch: None,
             skips: None,
@@ -205,6 +208,8 @@ pub struct Consuming<T> {
     reader: FeedReader,
     /// The position that is stored.
     position: CommitSeq,
+    /// The reader has come further than was handled, and must begin again at the position.
+    astray: bool,
     batch_changes: usize,
     /// Read and not handled yet, and the last commit in it.
     batch: Option<(Vec<T>, CommitSeq)>,
@@ -255,7 +260,7 @@ impl<T: Delivered> Consuming<T> {
         }
         let (changes, last) = match &self.batch {
             Some((changes, last)) => (&changes[..], *last),
-            None if self.reader.position().0 - self.position.0 <= UNSTORED_COMMITS_MAX => return Ok(None),
+            None if !self.must_say_it_has_read() => return Ok(None),
             None => (&[][..], self.reader.position()),
         };
         let count = changes.len();
@@ -278,6 +283,18 @@ impl<T: Delivered> Consuming<T> {
         self.batch = None;
         self.reader.done();
         Ok(Some(count))
+    }
+
+    /// Whether nothing was found for it in so much that it is to be stored. Where writers are refused it is as soon as files are kept
+    /// for it: nobody else can end that. Once for each checkpoint, as files hold nothing newer; two consumers do not keep each other
+    /// at it.
+    fn must_say_it_has_read(&self) -> bool {
+        let unstored = self.reader.position().0 - self.position.0;
+        if unstored == 0 || unstored > UNSTORED_COMMITS_MAX {
+            return unstored > 0;
+        }
+        let feed = self.consumer.db.feed();
+        feed.refusal.is_some() && self.position < feed.log_from
     }
 
     /// Handles everything that is durable, batch by batch. Returns how many changes there were.
@@ -307,7 +324,7 @@ impl<T: Delivered> Consuming<T> {
     /// changes there were.
     ///
     /// # Errors
-    /// As [`Consuming::step`].
+    /// As [`Consuming::step`]; `Poisoned` if a sync failed while it waited.
     pub fn follow(
         &mut self,
         mut handle: impl FnMut(&mut Transaction<'_>, &[T]) -> Result<()>,
@@ -317,7 +334,7 @@ impl<T: Delivered> Consuming<T> {
             match self.run_counting(&mut handle, &mut count) {
                 Err(error) if error.code() == Code::Closed => return Ok(count),
                 Err(error) => return Err(error),
-                Ok(()) if !self.wait(None) => return Ok(count),
+                Ok(()) if !self.wait(None) => return self.reader.failure().map_or(Ok(count), Err),
                 Ok(()) => {}
             }
         }
@@ -325,7 +342,7 @@ impl<T: Delivered> Consuming<T> {
 
     /// Waits until there may be something to handle, at most so long; says whether there may be.
     pub fn wait(&self, at_most: Option<Duration>) -> bool {
-        self.batch.is_some() || self.reader.wait(at_most)
+        self.batch.is_some() || self.astray || self.reader.wait(at_most)
     }
 
     /// What ends the waiting, from any thread.
@@ -334,20 +351,33 @@ impl<T: Delivered> Consuming<T> {
         ChangeStop::of(&self.reader)
     }
 
-    /// Calls `woken` once, when there may be something to handle, or there will never be; at once if that is so. It is called in a
-    /// thread that commits, and must return soon.
+    /// Calls `woken` once, when there may be something to handle, or there will never be; at once if that is so. A later call takes
+    /// the place of one that was not answered yet. It is called in a thread that commits, and must return soon.
     pub fn call_when_more(&self, woken: impl FnOnce() + Send + 'static) {
-        match &self.batch {
-            Some(_) => woken(),
-            None => self.reader.call_when_more(Box::new(woken)),
+        if self.batch.is_some() || self.astray {
+            woken();
+        } else {
+            self.reader.call_when_more(Box::new(woken));
         }
     }
 
     /// The next changes, whole commits of them.
     fn next_batch(&mut self) -> Result<Option<(Vec<T>, CommitSeq)>> {
+        if self.astray {
+            self.read_again(self.position)?;
+        }
         let (mut changes, mut last) = (Vec::new(), None);
         while changes.len() < self.batch_changes {
-            let Some(commit) = self.reader.next()? else { break };
+            let commit = match self.reader.next() {
+                Ok(Some(commit)) => commit,
+                Ok(None) => break,
+                // What was read before it is handled first: the next step meets the error again.
+                Err(_) if last.is_some() => break,
+                Err(error) => {
+                    self.astray = true;
+                    return Err(error);
+                }
+            };
             last = Some(commit.seq);
             let of_commit: Vec<Result<T>> = changes_of(&self.consumer.db, commit).collect();
             for change in of_commit {
@@ -355,7 +385,7 @@ impl<T: Delivered> Consuming<T> {
                     (Ok(change), _) => changes.push(change),
                     (Err(error), Some(told)) => told(&error),
                     (Err(error), None) => {
-                        self.read_again(self.position)?;
+                        self.astray = true;
                         return Err(error);
                     }
                 }
@@ -365,8 +395,10 @@ impl<T: Delivered> Consuming<T> {
     }
 
     fn read_again(&mut self, from: CommitSeq) -> Result<()> {
-        self.reader = open::<T>(&self.consumer.db, from)?;
+        // Who was given a stopper means this consumer, not this reader.
+        self.reader = open::<T>(&self.consumer.db, from)?.with_stopper(self.reader.stopper());
         self.position = from;
+        self.astray = false;
         self.batch = None;
         Ok(())
     }

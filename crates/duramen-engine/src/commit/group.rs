@@ -91,10 +91,11 @@ impl Committer {
         self.retire(group);
         root.position.set(written).expect("a root is written once");
         self.groups.fetch_add(1, Ordering::Relaxed);
+        self.published.set(Arc::clone(root));
+        // After it: who is woken for a commit finds it in a snapshot.
         if group.wants_sync {
             self.note_durable(root.seq);
         }
-        self.published.set(Arc::clone(root));
         Ok(())
     }
 

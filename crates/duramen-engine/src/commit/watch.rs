@@ -3,7 +3,8 @@
 //! Without one, a commit pays one load for them. The locks are the standard library's: held for a moment, and around no other.
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
@@ -16,7 +17,9 @@ pub type Woken = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 pub struct Watch {
     waiting: AtomicUsize,
-    calls: Mutex<Vec<Woken>>,
+    /// At most one for each reader.
+    calls: Mutex<Vec<(u64, Woken)>>,
+    next_reader: AtomicU64,
     changed: Condvar,
 }
 
@@ -38,7 +41,10 @@ impl Watch {
             std::mem::take(&mut *calls)
         };
         self.changed.notify_all();
-        calls.into_iter().for_each(|call| call());
+        for (_, call) in calls {
+            // A panic of the program's must not end the commit that it is told of; its hook was told already.
+            drop(catch_unwind(AssertUnwindSafe(call)));
+        }
     }
 
     /// Waits until `is_done`, or so long by a clock in nanoseconds; says whether it is.
@@ -84,18 +90,44 @@ impl Watch {
         }
     }
 
-    /// Calls `woken` at the next change; at once if it `is_done` already.
-    pub fn call(&self, is_done: &dyn Fn() -> bool, woken: Woken) {
-        {
+    /// A number for somebody who will [ask to be called](Watch::call).
+    pub fn new_reader(&self) -> u64 {
+        self.next_reader.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Calls `woken` at the next change, instead of what the same reader gave before; at once if it `is_done` already.
+    pub fn call(&self, reader: u64, is_done: &dyn Fn() -> bool, woken: Woken) {
+        // Dropped outside the lock: what a closure holds may do anything then.
+        let replaced = {
             let mut calls = self.calls.lock().expect(POISON);
             self.waiting.fetch_add(1, Ordering::SeqCst);
+            let replaced = self.take(&mut calls, reader);
             if !is_done() {
-                calls.push(woken);
+                calls.push((reader, woken));
+                drop(calls);
+                drop(replaced);
                 return;
             }
             self.waiting.fetch_sub(1, Ordering::SeqCst);
-        }
+            replaced
+        };
+        drop(replaced);
         woken();
+    }
+
+    /// A reader is gone: what it gave is not called any more.
+    pub fn forget(&self, reader: u64) {
+        if self.waiting.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let forgotten = self.take(&mut self.calls.lock().expect(POISON), reader);
+        drop(forgotten);
+    }
+
+    fn take(&self, calls: &mut Vec<(u64, Woken)>, reader: u64) -> Option<Woken> {
+        let at = calls.iter().position(|(of, _)| *of == reader)?;
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        Some(calls.swap_remove(at).1)
     }
 }
 
@@ -119,7 +151,7 @@ mod tests {
         };
         assert!(!watch.wait(&is_done, Some(Duration::ZERO), &|| 0));
         let note = Arc::clone(&called);
-        watch.call(&is_done, Box::new(move || note.store(true, Ordering::SeqCst)));
+        watch.call(0, &is_done, Box::new(move || note.store(true, Ordering::SeqCst)));
         assert!(!called.load(Ordering::SeqCst), "nothing has changed yet");
         let waited = side_by_side(&[true, false], |waits| {
             if waits {
@@ -133,8 +165,30 @@ mod tests {
         assert!(called.load(Ordering::SeqCst));
         let note = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&note);
-        watch.call(&is_done, Box::new(move || told.store(true, Ordering::SeqCst)));
+        watch.call(0, &is_done, Box::new(move || told.store(true, Ordering::SeqCst)));
         assert!(note.load(Ordering::SeqCst), "it had changed already");
+        assert_eq!(watch.waiting.load(Ordering::SeqCst), 0);
+    }
+
+    /// A task that asks again at each poll must not fill memory, and one that panics must not end the commit that wakes it.
+    #[test]
+    fn a_reader_is_called_once_and_a_panic_of_it_harms_nobody() {
+        let watch = Watch::default();
+        let called = Arc::new(AtomicUsize::new(0));
+        let count = || {
+            let called = Arc::clone(&called);
+            Box::new(move || drop(called.fetch_add(1, Ordering::SeqCst)))
+        };
+        let (first, second, third) = (watch.new_reader(), watch.new_reader(), watch.new_reader());
+        watch.call(first, &|| false, Box::new(|| panic!("of the program's")));
+        for _ in 0..10 {
+            watch.call(second, &|| false, count());
+        }
+        watch.call(third, &|| false, count());
+        watch.forget(third);
+        assert_eq!(watch.waiting.load(Ordering::SeqCst), 2);
+        watch.wake();
+        assert_eq!(called.load(Ordering::SeqCst), 1);
         assert_eq!(watch.waiting.load(Ordering::SeqCst), 0);
     }
 }

@@ -34,8 +34,8 @@ pub enum Event {
         /// Bytes written for it.
         written_bytes: u64,
     },
-    /// Changes that somebody had still to read are gone: the feed may hold no more, or the disk has no room. Readers that need
-    /// them get `FeedGap`.
+    /// Changes that somebody had still to read are gone: the feed may hold no more, the disk has no room, or they could not
+    /// be retained. Readers that need them get `FeedGap`.
     FeedLetGo {
         /// Everything up to this commit.
         through: CommitSeq,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{Engine, Mode};
-use crate::commit::Woken;
+use crate::commit::{Watch, Woken};
 use crate::error::{Code, Error, Result};
 use crate::feed::{FeedCommit, FeedHold, FeedStats, FileReader, LiveReader, Wanted, is_source};
 use crate::ids::CommitSeq;
@@ -35,6 +35,8 @@ pub struct FeedReader {
     live: Option<LiveReader>,
     file: Option<(u64, FileReader)>,
     stop: FeedStop,
+    /// Its place among those who are called.
+    watcher: u64,
 }
 
 /// Ends the waiting of one reader, from any thread.
@@ -74,6 +76,7 @@ impl Engine {
             live: None,
             file: None,
             stop,
+            watcher: self.watch().map_or(0, Watch::new_reader),
         })
     }
 
@@ -133,6 +136,13 @@ impl Engine {
         }
     }
 
+    fn watch(&self) -> Option<&Watch> {
+        match &self.inner.mode {
+            Mode::Write { committer, .. } => Some(&committer.watch),
+            Mode::Read { .. } => None,
+        }
+    }
+
     /// Whether no newer commit will ever become durable through this handle.
     fn is_at_its_end(&self) -> bool {
         match &self.inner.mode {
@@ -173,21 +183,39 @@ impl FeedReader {
     }
 
     /// Waits until there may be something new, at most so long; says whether there may be. Not once the database is closed or
-    /// poisoned, was opened read-only, or [`FeedStop::stop`] was called.
+    /// poisoned, was opened read-only, or [`FeedStop::stop`] was called. It also ends where writers are refused and this reader
+    /// keeps files that it has read and has not said that it is [done](FeedReader::done) with.
     pub fn wait(&self, at_most: Option<Duration>) -> bool {
-        let Mode::Write { committer, .. } = &self.engine.inner.mode else { return self.is_behind() };
+        let Some(watch) = self.engine.watch() else { return self.is_behind() };
         let disk = &self.engine.inner.disk;
-        committer.watch.wait(&|| self.need_not_wait(), at_most, &|| disk.monotonic_ns());
-        self.is_behind() && !self.stop.is_asked()
+        watch.wait(&|| self.need_not_wait(), at_most, &|| disk.monotonic_ns());
+        let may_go_on = self.is_behind() || (self.holds_writers_up() && !self.engine.is_at_its_end());
+        may_go_on && !self.stop.is_asked()
     }
 
     /// Calls `woken` once, when there may be something new or [`FeedReader::wait`] would say that there will never be; at once if
-    /// that is so. It is called in a thread that commits, and must return soon.
+    /// that is so. A later call takes the place of one that was not answered yet, and a reader that is dropped is not called. It is
+    /// called in a thread that commits, and must return soon.
     pub fn call_when_more(&self, woken: Woken) {
-        match &self.engine.inner.mode {
-            Mode::Write { committer, .. } => committer.watch.call(&|| self.need_not_wait(), woken),
-            Mode::Read { .. } => woken(),
+        match self.engine.watch() {
+            Some(watch) => watch.call(self.watcher, &|| self.need_not_wait(), woken),
+            None => woken(),
         }
+    }
+
+    /// Why no more will come although nobody asked this reader to stop and nobody closed the database: it is poisoned.
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        let Mode::Write { committer, .. } = &self.engine.inner.mode else { return None };
+        let cause = committer.poison_cause().filter(|_| !self.stop.is_asked())?;
+        Some(Error::poisoned(cause.message()))
+    }
+
+    /// Lets the stopper of another reader, whose place this one takes, end the waiting of this one.
+    #[must_use]
+    pub fn with_stopper(mut self, stop: FeedStop) -> FeedReader {
+        self.stop = stop;
+        self
     }
 
     /// Whether nothing newer will come through this handle, and everything was read.
@@ -203,7 +231,17 @@ impl FeedReader {
     }
 
     fn need_not_wait(&self) -> bool {
-        self.is_behind() || self.stop.is_asked() || self.engine.is_at_its_end()
+        self.is_behind()
+            || self.stop.is_asked()
+            || self.holds_writers_up()
+            || self.engine.is_at_its_end()
+    }
+
+    fn holds_writers_up(&self) -> bool {
+        let feed = &self.engine.inner.feed;
+        feed.refusal().is_some()
+            && self.hold.after() < self.position
+            && self.hold.after() < self.engine.feed_boundary().0.seq
     }
 
     fn is_behind(&self) -> bool {
@@ -293,12 +331,20 @@ impl FeedReader {
     }
 }
 
+impl Drop for FeedReader {
+    fn drop(&mut self) {
+        if let Some(watch) = self.engine.watch() {
+            watch.forget(self.watcher);
+        }
+    }
+}
+
 impl FeedStop {
     /// Ends the waiting, now and for ever.
     pub fn stop(&self) {
         self.asked.store(true, Ordering::SeqCst);
-        if let Mode::Write { committer, .. } = &self.engine.inner.mode {
-            committer.watch.wake();
+        if let Some(watch) = self.engine.watch() {
+            watch.wake();
         }
     }
 

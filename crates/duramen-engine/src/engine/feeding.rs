@@ -75,12 +75,7 @@ impl Feeding {
             identity: self.identity,
             geometry: &store.geometry,
         };
-        let needs = || {
-            // As of what is durable, since that is what a crash goes back to; and of whoever came since.
-            let mut needs = self.needs(held.clone())?;
-            needs.extend(self.needs(committer.hold_published())?);
-            Ok(needs)
-        };
+        let needs = || self.needs_now(held, committer);
         let job = Retaining {
             log,
             boundary,
@@ -92,7 +87,7 @@ impl Feeding {
             now_ns: self.disk.wall_ns(),
         };
         let letting = self.retained.retain(&job);
-        committer.refuse_writers(self.refusal());
+        self.refuse_writers(committer);
         letting
     }
 
@@ -107,10 +102,28 @@ impl Feeding {
         if seq > committer.durable() || *self.looked_at.lock().expect(POISON) == seq {
             return Ok(());
         }
-        self.retained.review(&|| self.needs(held.clone()), self.disk.wall_ns())?;
-        committer.refuse_writers(self.refusal());
+        let needs = || self.needs_now(&held, committer);
+        self.retained.review(&needs, self.disk.wall_ns())?;
+        self.refuse_writers(committer);
         *self.looked_at.lock().expect(POISON) = seq;
         Ok(())
+    }
+
+    /// As of what is durable, since that is what a crash goes back to; and of whoever came since.
+    fn needs_now(&self, held: &Registration, committer: &Committer) -> Result<Vec<FeedNeed>> {
+        let mut needs = self.needs(held.clone())?;
+        needs.extend(self.needs(committer.hold_published())?);
+        Ok(needs)
+    }
+
+    /// Refuses writers or takes them again; who holds them up without having anything to do is woken to say how far it is.
+    fn refuse_writers(&self, committer: &Committer) {
+        let refusal = self.refusal();
+        let refuses = refusal.is_some();
+        committer.refuse_writers(refusal);
+        if refuses {
+            committer.watch.wake();
+        }
     }
 
     fn needs(&self, held: Registration) -> Result<Vec<FeedNeed>> {

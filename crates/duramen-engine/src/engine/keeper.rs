@@ -281,8 +281,10 @@ impl Keeper {
         let held = self.committer.hold_published();
         // No superblock for a commit that the log does not hold durably.
         self.committer.sync_through(held.root().seq)?;
-        self.retain_for_feed(&held)?;
+        // Before the feed is copied: what is committed meanwhile is for the next checkpoint.
         let log_bytes = self.committer.restart_log_bytes();
+        let retained = self.retain_for_feed(&held);
+        retained.inspect_err(|_| self.committer.add_log_bytes(log_bytes))?;
         let Aim { clean, hot, twin_spare_bytes } = aim;
         let named = CheckpointAim { next_tree: self.committer.next_tree(), clean, hot };
         let written = self.write_once(&held, named, self.spare_bytes(), between);

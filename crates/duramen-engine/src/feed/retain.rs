@@ -61,8 +61,8 @@ impl Retained {
     /// Copies what is needed of the log up to `through`, durably, and removes files that nobody needs.
     ///
     /// # Errors
-    /// `Full` if somebody refuses writers rather than lose changes and there is no room for them; what reading the log or a value
-    /// said; a failed sync is `Poison`. The checkpoint must not go on then.
+    /// Somebody refuses writers rather than lose changes, and they cannot be retained: `Full` if there is no room, or what reading
+    /// the log or writing the file said. What `needs` said; a failed sync is `Poison`. The checkpoint must not go on then.
     pub fn retain(&self, job: &Retaining<'_>) -> std::result::Result<Letting, CheckpointError> {
         let mut letting = Letting::default();
         let (needs, from) = self.plan(job)?;
@@ -70,18 +70,24 @@ impl Retained {
         while from < job.through {
             match self.append(job, from) {
                 Ok(()) => break,
-                Err(CheckpointError::Failed(error)) if error.kind() == ErrorKind::Full => {
+                Err(CheckpointError::Failed(error)) => {
                     if let Some(refuser) = self.refuser(&needs, job.through) {
-                        return Err(CheckpointError::Failed(no_room_for(refuser, &error)));
+                        return Err(CheckpointError::Failed(cannot_keep_for(refuser, &error)));
                     }
-                    // D7: the checkpoint goes on, and who cannot be kept what it needs is told so.
+                    // D7: the checkpoint goes on, and who cannot be kept what it needs is told so. Only a full disk is the better
+                    // for the room of the oldest file.
+                    let is_full = error.kind() == ErrorKind::Full;
                     letting.why = Some(error);
-                    if !self.drop_oldest() {
+                    let mut dropped = self.drop_oldest();
+                    while dropped && !is_full {
+                        dropped = self.drop_oldest();
+                    }
+                    if !dropped {
                         self.state().oldest = job.through;
                         break;
                     }
                 }
-                Err(error) => return Err(error),
+                Err(poison) => return Err(poison),
             }
             from = self.state().files.back().map_or(from, |file| file.through);
         }
@@ -227,14 +233,16 @@ impl Retained {
         through: CommitSeq,
     ) -> std::result::Result<(), CheckpointError> {
         writer.end_with(through)?;
-        let is_new = writer.is_new();
+        // What was found at open may have a name that only the page cache has.
+        let syncs_names = writer.is_new() || !self.state().names_synced;
         writer.sync().map_err(CheckpointError::Poison)?;
-        for directory in [&self.dir, &self.database_dir].into_iter().filter(|_| is_new) {
+        for directory in [&self.dir, &self.database_dir].into_iter().filter(|_| syncs_names) {
             let synced = self.disk.sync_dir(directory);
             synced.map_err(|e| CheckpointError::Poison(Error::io("sync", directory, &e)))?;
         }
         let part = part_of(writer.path().to_owned(), writer.header(), &writer.end());
         let mut state = self.state();
+        state.names_synced = true;
         match state.files.back_mut().filter(|last| last.number == part.number) {
             Some(last) => *last = part,
             None => state.files.push_back(part),
@@ -318,15 +326,20 @@ fn into_error(failure: CheckpointError) -> Error {
     }
 }
 
-fn no_room_for(refuser: &FeedNeed, error: &Error) -> Error {
+fn cannot_keep_for(refuser: &FeedNeed, error: &Error) -> Error {
+    let is_full = error.kind() == ErrorKind::Full;
+    let (code, mend) = if is_full {
+        (Code::DiskFull, "free some space on the disk")
+    } else {
+        (error.code(), "mend what keeps the feed from being written")
+    };
     let message = format!(
-        "no room to retain changes for the consumer {:?}, which has read up to commit {} and wants nothing to be lost: {}",
+        "cannot retain changes for the consumer {:?}, which has read up to commit {} and wants nothing to be lost: {}",
         refuser.name,
         refuser.after,
         error.message()
     );
-    Error::new(Code::DiskFull, message)
-        .with_hint("let it read on, unregister it, or free some space on the disk")
+    Error::new(code, message).with_hint(format!("let it read on, unregister it, or {mend}"))
 }
 
 fn copy_record(

@@ -66,8 +66,10 @@ pub(super) struct State {
     pub(super) next_number: u64,
     /// Files of no use whose removal is still to be tried.
     pub(super) junk: Vec<PathBuf>,
-    /// The file that can be gone on with, and where it ends.
+    /// The file that can be gone on with, and where it ends durably.
     pub(super) tail: Option<(FileHeader, FileEnd)>,
+    /// The directories were synced since the database was opened.
+    pub(super) names_synced: bool,
     /// What is wrong with the files found.
     damage: Option<String>,
     pub(super) refusal: Option<String>,
@@ -143,7 +145,12 @@ impl Retained {
         // The newest one that holds anything: it alone may be torn, and a crash before the first frame leaves one without.
         while let Some((path, reader)) = readers.pop_back() {
             let header = *reader.header();
-            let (end, flaw) = reader.scan()?;
+            // Written for a checkpoint that never was: nothing says that it is durable, and the log has all of it.
+            if header.after >= boundary {
+                state.junk.push(path);
+                continue;
+            }
+            let (mut end, flaw) = reader.scan()?;
             if end.through < boundary {
                 let flaw = flaw.unwrap_or_else(|| format!("{}: the file ends early", path.display()));
                 state.damage = Some(format!("{flaw}; it reaches to commit {}, want {boundary}", end.through));
@@ -152,7 +159,13 @@ impl Retained {
                 state.junk.push(path);
                 continue;
             }
-            state.tail = Some((header, end));
+            // Only the superblock proves a sync: what a killed process, or one whose sync failed, left behind the boundary may be
+            // in the page cache alone. The log has it, and the next checkpoint writes it to a file of its own.
+            if end.through > boundary {
+                end.through = boundary;
+            } else {
+                state.tail = Some((header, end));
+            }
             state.files.push_front(part_of(path, &header, &end));
             break;
         }
@@ -160,7 +173,9 @@ impl Retained {
             let header = *reader.header();
             let next = &state.files[0];
             // Where the next one begins, this one ends: whoever reads it finds out whether that is so, or one between is missing.
-            let end = FileEnd { offset: u64::MAX, previous: 0, through: next.after, time_ns: next.time_ns };
+            // One that could not be removed may begin behind its end: it holds nothing.
+            let through = next.after.min(next.through);
+            let end = FileEnd { offset: u64::MAX, previous: 0, through, time_ns: next.time_ns };
             let mut part = part_of(path, &header, &end);
             part.end_offset = reader.file_bytes();
             state.files.push_front(part);
@@ -325,6 +340,11 @@ pub(super) fn part_of(path: PathBuf, header: &FileHeader, end: &FileEnd) -> Reta
 }
 
 impl FeedHold {
+    /// What follows this commit is kept.
+    pub fn after(&self) -> CommitSeq {
+        self.retained.state().holds.get(&self.id).copied().unwrap_or_default()
+    }
+
     /// What was read is no longer needed.
     pub fn advance(&self, after: CommitSeq) {
         if let Some(held) = self.retained.state().holds.get_mut(&self.id) {
