@@ -231,10 +231,7 @@ impl FeedReader {
     }
 
     fn need_not_wait(&self) -> bool {
-        self.is_behind()
-            || self.stop.is_asked()
-            || self.holds_writers_up()
-            || self.engine.is_at_its_end()
+        self.is_behind() || self.stop.is_asked() || self.holds_writers_up() || self.engine.is_at_its_end()
     }
 
     fn holds_writers_up(&self) -> bool {

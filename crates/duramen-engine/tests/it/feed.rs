@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use duramen_disk::MemDisk;
-use duramen_disk::memory::CrashChoice;
+use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault, FaultPlan};
 use duramen_engine::{
     Code, CommitSeq, Direction, Durability, Engine, Event, FeedCommit, FeedNeed, FeedReader, FeedRule,
     FeedWhat, Hooks, KeyRange, Options, Result, Snapshot, TreeId,
@@ -410,4 +410,74 @@ fn a_reader_that_waits_is_woken_by_what_becomes_durable() {
     let waiter = std::thread::spawn(move || waiting.wait(None));
     engine.close().unwrap();
     assert!(!waiter.join().unwrap(), "a close ends the waiting");
+}
+
+/// D1: a process that was killed while it retained leaves frames, and even names, that only the page cache has. They read as
+/// whole, and the next checkpoint must not let go of the log for their sake.
+#[test]
+fn what_a_killed_process_left_unsynced_is_retained_anew() {
+    for (kind, earlier_checkpoint) in [
+        (CallKind::Sync, false),
+        (CallKind::Sync, true),
+        (CallKind::SyncDir, false),
+        (CallKind::SyncDir, true),
+    ] {
+        let when = format!("{kind:?} fails, earlier checkpoint: {earlier_checkpoint}");
+        let disk = MemDisk::new(13);
+        let (mut engine, mut model) = (open(&disk), Vec::new());
+        set_position(&engine, "slow", CommitSeq(0), false);
+        if earlier_checkpoint {
+            work(&engine, 0, &mut model);
+            engine.checkpoint().unwrap();
+            if kind == CallKind::SyncDir {
+                // The first copy after an opening syncs names.
+                engine.abandon();
+                engine = open(&disk);
+            }
+        }
+        work(&engine, 1, &mut model);
+        disk.set_faults(Fault::new(kind, 0, Effect::EIO).on("feed"));
+        engine.checkpoint().unwrap_err();
+        assert_eq!(disk.fault_hit_count(), 1, "{when}");
+        engine.abandon();
+        disk.set_faults(FaultPlan::none());
+        let engine = open(&disk);
+        engine.checkpoint().unwrap();
+        engine.abandon();
+        let engine = open(&disk.crash(&CrashChoice::None));
+        assert!(engine.check().unwrap().is_clean(), "{when}: {:?}", engine.check().unwrap());
+        let mut after_cut = reader(&engine, CommitSeq(0)).unwrap_or_else(|error| panic!("{when}: {error}"));
+        assert_eq!(told(&rest(&mut after_cut)), model, "{when}");
+    }
+}
+
+/// A directory that cannot be written must not end checkpoints, unless somebody would rather have them end than lose changes.
+#[test]
+fn what_cannot_be_retained_is_let_go_of_unless_somebody_refuses() {
+    for refuses in [false, true] {
+        let disk = MemDisk::new(14);
+        let (engine, events) = open_with(&disk, tiny());
+        let id = tree(&engine, "rows");
+        let now = engine.feed_stats().newest;
+        set_position(&engine, "reader", now, refuses);
+        put(&engine, id, "k", b"v").unwrap();
+        disk.set_faults(Fault::new(CallKind::Create, 0, Effect::EIO).on("feed").for_good());
+        let done = engine.checkpoint();
+        assert!(disk.fault_hit_count() > 0);
+        disk.set_faults(FaultPlan::none());
+        let told_of_it = events.lock().unwrap().iter().any(|event| event.starts_with("FeedLetGo"));
+        assert_eq!(told_of_it, !refuses);
+        if refuses {
+            let error = done.unwrap_err();
+            assert!(error.message().contains("reader"), "{error}");
+            engine.checkpoint().unwrap();
+            assert!(!rest(&mut reader(&engine, now).unwrap()).is_empty());
+        } else {
+            done.unwrap();
+            assert_eq!(reader(&engine, now).unwrap_err().code(), Code::FeedGap);
+        }
+        put(&engine, id, "k", b"w").unwrap();
+        engine.checkpoint().unwrap();
+        assert!(engine.check().unwrap().is_clean(), "{:?}", engine.check().unwrap());
+    }
 }
