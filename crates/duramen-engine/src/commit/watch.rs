@@ -177,7 +177,9 @@ mod tests {
         let called = Arc::new(AtomicUsize::new(0));
         let count = || {
             let called = Arc::clone(&called);
-            Box::new(move || drop(called.fetch_add(1, Ordering::SeqCst)))
+            Box::new(move || {
+                called.fetch_add(1, Ordering::SeqCst);
+            })
         };
         let (first, second, third) = (watch.new_reader(), watch.new_reader(), watch.new_reader());
         watch.call(first, &|| false, Box::new(|| panic!("of the program's")));
