@@ -2,12 +2,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use duramen::prelude::*;
 use duramen::tuple::Element;
 use duramen::{AnyChange, AnyChanged, Change, Changed, Code, CommitSeq, MemDisk, Origin};
-use duramen_engine::Background;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
 #[collection(name = "orders", view(ByCity, key = city, reduce = Count))]
@@ -41,14 +39,6 @@ struct Mail {
     #[key]
     order: u64,
     times: u64,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
-#[collection(name = "notes")]
-struct Note {
-    #[key]
-    id: u64,
-    text: String,
 }
 
 fn order(id: u64, city: &str) -> Order {
@@ -259,41 +249,6 @@ fn a_stopper_outlives_being_overtaken() {
     assert_eq!(slow.step(send).unwrap_err().code(), Code::WriteConflict);
     stop.stop();
     assert_eq!(slow.follow(send).unwrap(), 0);
-}
-
-/// Writers wait for who refuses them: it must say that it has read also what was not for it, however few commits that were.
-#[test]
-fn who_refuses_writers_lets_them_go_on_where_nothing_was_for_it() {
-    let disk = MemDisk::new(5);
-    let open = || {
-        let options = Db::options().engine(|engine| {
-            engine.background = Background::Stepped;
-            engine.feed_bytes_max = 32 * 1024;
-        });
-        options.open_on(Arc::new(disk.clone()), "/db").unwrap()
-    };
-    let db = open();
-    let mut mailers = Vec::new();
-    for name in ["first", "second"] {
-        mailers.push(db.consumer(name).refuse_writers().register().unwrap());
-    }
-    for id in 0..20 {
-        db.put(&Note { id, text: "long ".repeat(500) }).unwrap();
-    }
-    db.close().unwrap();
-    drop((db, mailers));
-    let db = open();
-    let mails = |name| db.consumer(name).refuse_writers().register().unwrap().read::<Change<Mail>>().unwrap();
-    let mut mailers = [mails("first"), mails("second")];
-    let handle = |_: &mut Transaction<'_>, _: &[Change<Mail>]| Ok(());
-    mailers.iter_mut().for_each(|mailer| assert_eq!(mailer.step(handle).unwrap(), 0));
-    assert!(mailers.iter().all(|mailer| !mailer.wait(Some(Duration::ZERO))));
-    while db.step_background().unwrap() {}
-    assert_eq!(db.put(&order(100, "Oslo")).unwrap_err().code(), Code::FeedFull);
-    assert!(mailers.iter().all(|mailer| mailer.wait(Some(Duration::ZERO))), "those who can end it are woken");
-    mailers.iter_mut().for_each(|mailer| assert_eq!(mailer.step(handle).unwrap(), 0));
-    while db.step_background().unwrap() {}
-    db.put(&order(100, "Oslo")).unwrap();
 }
 
 /// An operator must see who holds what, and be able to end it.
