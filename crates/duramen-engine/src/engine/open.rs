@@ -156,6 +156,9 @@ fn open_feed(
     };
     let (block_bytes, boundary) = (superblock.geometry.block_bytes, superblock.replay.seq);
     let feed = Retained::open(disk, path, identity, block_bytes, bounds, boundary)?;
+    if !options.read_only {
+        feed.sync_found()?;
+    }
     Ok((feed, identity))
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use duramen_disk::Disk;
+use duramen_disk::{Access, Disk};
 
 use super::file::{FileEnd, FileReader, FileWriter, damaged};
 use super::frame::{FileHeader, file_path, number_of};
@@ -66,7 +66,7 @@ pub(super) struct State {
     pub(super) next_number: u64,
     /// Files of no use whose removal is still to be tried.
     pub(super) junk: Vec<PathBuf>,
-    /// The file that can be gone on with, and where it ends durably.
+    /// The file that can be gone on with, and where it ends.
     pub(super) tail: Option<(FileHeader, FileEnd)>,
     /// The directories were synced since the database was opened.
     pub(super) names_synced: bool,
@@ -116,6 +116,23 @@ impl Retained {
         Ok(Arc::new(retained))
     }
 
+    /// What was found may be in the page cache alone: a process that was killed while it retained has synced nothing. From here on
+    /// it is relied on.
+    ///
+    /// # Errors
+    /// `Io` if the file or a directory cannot be synced.
+    pub fn sync_found(&self) -> Result<()> {
+        let Some((header, _)) = self.state().tail else { return Ok(()) };
+        let path = file_path(&self.dir, header.number);
+        let file = self.disk.open(&path, Access::WRITE).map_err(|e| Error::io("open", &path, &e))?;
+        file.sync_data().map_err(|e| Error::io("sync", &path, &e))?;
+        for directory in [&self.dir, &self.database_dir] {
+            self.disk.sync_dir(directory).map_err(|e| Error::io("sync", directory, &e))?;
+        }
+        self.state().names_synced = true;
+        Ok(())
+    }
+
     fn numbers(&self) -> Result<Vec<u64>> {
         let names = match self.disk.list(&self.dir) {
             Ok(names) => names,
@@ -145,12 +162,7 @@ impl Retained {
         // The newest one that holds anything: it alone may be torn, and a crash before the first frame leaves one without.
         while let Some((path, reader)) = readers.pop_back() {
             let header = *reader.header();
-            // Written for a checkpoint that never was: nothing says that it is durable, and the log has all of it.
-            if header.after >= boundary {
-                state.junk.push(path);
-                continue;
-            }
-            let (mut end, flaw) = reader.scan()?;
+            let (end, flaw) = reader.scan()?;
             if end.through < boundary {
                 let flaw = flaw.unwrap_or_else(|| format!("{}: the file ends early", path.display()));
                 state.damage = Some(format!("{flaw}; it reaches to commit {}, want {boundary}", end.through));
@@ -159,13 +171,7 @@ impl Retained {
                 state.junk.push(path);
                 continue;
             }
-            // Only the superblock proves a sync: what a killed process, or one whose sync failed, left behind the boundary may be
-            // in the page cache alone. The log has it, and the next checkpoint writes it to a file of its own.
-            if end.through > boundary {
-                end.through = boundary;
-            } else {
-                state.tail = Some((header, end));
-            }
+            state.tail = Some((header, end));
             state.files.push_front(part_of(path, &header, &end));
             break;
         }
@@ -173,9 +179,7 @@ impl Retained {
             let header = *reader.header();
             let next = &state.files[0];
             // Where the next one begins, this one ends: whoever reads it finds out whether that is so, or one between is missing.
-            // One that could not be removed may begin behind its end: it holds nothing.
-            let through = next.after.min(next.through);
-            let end = FileEnd { offset: u64::MAX, previous: 0, through, time_ns: next.time_ns };
+            let end = FileEnd { offset: u64::MAX, previous: 0, through: next.after, time_ns: next.time_ns };
             let mut part = part_of(path, &header, &end);
             part.end_offset = reader.file_bytes();
             state.files.push_front(part);
