@@ -187,7 +187,7 @@ impl Transaction {
     pub fn trees(&mut self) -> Result<Vec<(String, TreeId)>> {
         self.reads.range(CATALOG, &KeyRange::all());
         let slot = self.fork(CATALOG)?;
-        self.view.names(slot.as_ref())
+        self.view.names(slot.as_ref(), KeyRange::all())
     }
 
     /// The value of a key.

@@ -378,7 +378,7 @@ impl<T: Delivered> Consuming<T> {
                     return Err(error);
                 }
             };
-            last = Some(commit.seq);
+            let (before, commits_before) = (changes.len(), last.replace(commit.seq));
             let of_commit: Vec<Result<T>> = changes_of(&self.consumer.db, commit).collect();
             for change in of_commit {
                 match (change, &mut self.skips) {
@@ -386,7 +386,9 @@ impl<T: Delivered> Consuming<T> {
                     (Err(error), Some(told)) => told(&error),
                     (Err(error), None) => {
                         self.astray = true;
-                        return Err(error);
+                        let Some(last) = commits_before else { return Err(error) };
+                        changes.truncate(before);
+                        return Ok(Some((changes, last)));
                     }
                 }
             }

@@ -152,38 +152,51 @@ impl<'s> Selection<'s> {
         })
     }
 
-    /// Groups of rows whose keys begin with the same elements, so many of each: the bytes of those, and what `reduced` makes of their
-    /// range. Each costs O(log n), however many rows it has.
-    pub(crate) fn groups<T>(
-        &self,
-        source: &dyn Source,
-        tree: TreeId,
-        elements: usize,
-        mut reduced: impl FnMut(&[u8], &KeyRange) -> Result<T>,
-    ) -> Result<Vec<T>> {
-        let mut left = self.range()?;
-        let mut groups = Vec::new();
-        while (groups.len() as u64) < self.limit {
-            let mut cursor = source.cursor(tree, left.clone(), self.direction)?;
-            let Some(row) = cursor.next_key()? else { break };
-            let group = row[..split(row, elements)?].to_vec();
-            let end = prefix_end(&group);
-            let rows = KeyRange {
-                from: left.from.clone().max(group.clone()),
-                to: Some(left.to.clone().filter(|to| *to < end).unwrap_or_else(|| end.clone())),
-            };
-            groups.push(reduced(&group, &rows)?);
-            match self.direction {
-                Direction::Forward => left.from = end,
-                Direction::Reverse => left.to = Some(group),
-            }
-        }
-        Ok(groups)
+    /// The groups of these rows, one at a time.
+    pub(crate) fn groups(&self) -> Result<GroupWalk> {
+        Ok(GroupWalk { rows: self.range()?, direction: self.direction, left: self.limit })
     }
 
     /// The rows of a range, in this direction, as many as are wanted.
     pub(crate) fn rows(&self, source: &dyn Source, tree: TreeId, range: KeyRange) -> Result<Selected> {
         Ok(Selected { cursor: Some(source.cursor(tree, range, self.direction)?), left: self.limit })
+    }
+}
+
+/// A way over groups of rows, whose keys begin with the same elements. Each step costs O(log n), however many rows a group has.
+pub(crate) struct GroupWalk {
+    /// The rows of groups to come.
+    rows: KeyRange,
+    direction: Direction,
+    /// How many groups are wanted still.
+    left: u64,
+}
+
+impl GroupWalk {
+    /// The next group: the bytes of its elements, so many, and the range of its rows.
+    pub(crate) fn next(
+        &mut self,
+        source: &dyn Source,
+        tree: TreeId,
+        elements: usize,
+    ) -> Result<Option<(Vec<u8>, KeyRange)>> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        let mut cursor = source.cursor(tree, self.rows.clone(), self.direction)?;
+        let Some(row) = cursor.next_key()? else { return Ok(None) };
+        let group = row[..split(row, elements)?].to_vec();
+        let end = prefix_end(&group);
+        let rows = KeyRange {
+            from: self.rows.from.clone().max(group.clone()),
+            to: Some(self.rows.to.clone().filter(|to| *to < end).unwrap_or_else(|| end.clone())),
+        };
+        match self.direction {
+            Direction::Forward => self.rows.from = end,
+            Direction::Reverse => self.rows.to = Some(group.clone()),
+        }
+        Ok(Some((group, rows)))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::catalogue::{self, Entry, OpenView};
 use crate::clock::Millis;
-use crate::engine::{self, Source};
+use crate::engine::{self, Source, TreeId};
 use crate::error::Result;
 use crate::known::{Fits, Known};
 use crate::reads::{Reads, sealed};
@@ -31,6 +31,11 @@ impl Snapshot {
             return Ok(Vec::new());
         }
         self.inner.stale_keys(view.tree, from, at_most)
+    }
+
+    /// The trees whose names begin so.
+    pub(crate) fn trees_from(&self, prefix: &str) -> Result<Vec<(String, TreeId)>> {
+        self.inner.trees_from(prefix)
     }
 
     fn find(&self, collection: &str) -> Result<Option<Arc<Entry>>> {

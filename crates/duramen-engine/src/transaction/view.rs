@@ -178,8 +178,8 @@ impl View {
     }
 
     /// The names in the catalogue, which no overlay changes: opening brings the log's into the tree.
-    pub fn names(&self, slot: Option<&Slot>) -> Result<Vec<(String, TreeId)>> {
-        let mut rows = self.rows_in(slot, KeyRange::all(), Direction::Forward);
+    pub fn names(&self, slot: Option<&Slot>, range: KeyRange) -> Result<Vec<(String, TreeId)>> {
+        let mut rows = self.rows_in(slot, range, Direction::Forward);
         let mut names = Vec::new();
         while let Some(row) = rows.next()? {
             let name = String::from_utf8_lossy(row.key()).into_owned();
@@ -289,7 +289,16 @@ impl Snapshot {
     /// # Errors
     /// `Corrupt` or `Io` if the catalogue cannot be read.
     pub fn trees(&self) -> Result<Vec<(String, TreeId)>> {
-        self.view.names(self.view.state(CATALOG)?.slot.as_ref())
+        self.view.names(self.view.state(CATALOG)?.slot.as_ref(), KeyRange::all())
+    }
+
+    /// The names that begin so, sorted. Asks no page with others only.
+    ///
+    /// # Errors
+    /// As [`Snapshot::trees`].
+    pub fn trees_from(&self, prefix: &str) -> Result<Vec<(String, TreeId)>> {
+        let slot = self.view.state(CATALOG)?.slot.as_ref();
+        self.view.names(slot, KeyRange::prefix(prefix.as_bytes()))
     }
 
     /// What a tree is.

@@ -12,7 +12,7 @@ use duramen_engine::limits::KEY_BYTES_MAX;
 const ROWS: &str = "duramen/kv/";
 
 /// The trees of what expires when: this and the namespace.
-const EXPIRIES: &str = "duramen/kv-expiry/";
+pub(super) const EXPIRIES: &str = "duramen/kv-expiry/";
 
 /// What an expiry takes in a key at most, as a tuple's integer.
 const EXPIRY_BYTES_MAX: usize = 9;

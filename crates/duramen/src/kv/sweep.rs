@@ -138,9 +138,8 @@ pub(super) fn free(db: &Db, namespace: &str, due: &[Due]) -> Result<u64> {
 fn first_expiries(snapshot: &Snapshot) -> Result<Vec<(Millis, String)>> {
     let source = snapshot.source();
     let mut firsts = Vec::new();
-    for name in source.tree_names()? {
+    for (name, tree) in snapshot.trees_from(row::EXPIRIES)? {
         let Some(namespace) = row::namespace_of_expiries(&name) else { continue };
-        let Some(tree) = source.tree(&name)? else { continue };
         firsts.extend(first_expiry(source, tree)?.map(|at| (at, namespace.to_owned())));
     }
     Ok(firsts)

@@ -150,9 +150,11 @@ impl<'s> DocumentView<'s> {
     /// As [`DocumentView`]; `InvalidArgument` for more elements than a row has.
     pub fn group_by(&self, elements: usize) -> Result<Vec<(Vec<Element>, ViewReduction)>> {
         self.ask(|source, _, view| {
-            self.selection.groups(source, view.tree, elements, |group, rows| {
-                Ok((decode(group)?, reduced(source, view, rows)?))
-            })
+            let (mut walk, mut groups) = (self.selection.groups()?, Vec::new());
+            while let Some((group, rows)) = walk.next(source, view.tree, elements)? {
+                groups.push((decode(&group)?, reduced(source, view, &rows)?));
+            }
+            Ok(groups)
         })
     }
 

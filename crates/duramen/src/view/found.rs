@@ -11,11 +11,11 @@ use super::reducer::without_code;
 use crate::catalogue::OpenView;
 use crate::codec;
 use crate::collection::Collection;
-use crate::engine::{Direction, KeyRange, Source, TreeId};
+use crate::engine::{KeyRange, Source, TreeId};
 use crate::error::{Code, Error, Result};
 use crate::page::{Page, PageToken};
-use crate::selection::{Held, Selected, Selection};
-use crate::tuple::{OwnedKey, decode, prefix_end, show, split};
+use crate::selection::{GroupWalk, Held, Selected};
+use crate::tuple::{OwnedKey, decode, show, split};
 
 type DocumentKey<V> = <<V as View>::Collection as Collection>::Key;
 
@@ -116,42 +116,20 @@ pub struct ViewGroups<'s, V, G> {
     held: Held<'s>,
     /// `None` if the collection is not there yet.
     view: Option<OpenView>,
-    /// The rows of groups to come.
-    left: KeyRange,
-    direction: Direction,
-    groups_left: u64,
+    walk: GroupWalk,
     kind: PhantomData<fn() -> (V, G)>,
 }
 
 impl<'s, V: View, G: OwnedKey> ViewGroups<'s, V, G> {
-    pub(super) fn new(
-        held: Held<'s>,
-        view: Option<OpenView>,
-        left: KeyRange,
-        selection: &Selection<'s>,
-    ) -> Self {
-        let (direction, groups_left) = (selection.direction, selection.limit);
-        ViewGroups { held, view, left, direction, groups_left, kind: PhantomData }
+    pub(super) fn new(held: Held<'s>, view: Option<OpenView>, walk: GroupWalk) -> Self {
+        ViewGroups { held, view, walk, kind: PhantomData }
     }
 
     fn next_group(&mut self) -> Result<Option<(G, Answer<V>)>> {
-        let Some(view) = self.view.as_ref().filter(|_| self.groups_left > 0) else { return Ok(None) };
-        self.groups_left -= 1;
+        let Some(view) = &self.view else { return Ok(None) };
         let source = self.held.state().source();
-        let mut cursor = source.cursor(view.tree, self.left.clone(), self.direction)?;
-        let Some(row) = cursor.next_key()? else { return Ok(None) };
-        let group = row[..split(row, G::ELEMENTS)?].to_vec();
-        let end = prefix_end(&group);
-        let rows = KeyRange {
-            from: self.left.from.clone().max(group.clone()),
-            to: Some(self.left.to.clone().filter(|to| *to < end).unwrap_or_else(|| end.clone())),
-        };
-        let found = (G::from_elements(decode(&group)?)?, reduced::<V>(source, view, &rows)?);
-        match self.direction {
-            Direction::Forward => self.left.from = end,
-            Direction::Reverse => self.left.to = Some(group),
-        }
-        Ok(Some(found))
+        let Some((group, rows)) = self.walk.next(source, view.tree, G::ELEMENTS)? else { return Ok(None) };
+        Ok(Some((G::from_elements(decode(&group)?)?, reduced::<V>(source, view, &rows)?)))
     }
 }
 

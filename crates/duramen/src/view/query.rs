@@ -176,9 +176,9 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// # Errors
     /// As [`ViewQuery`]; `InvalidArgument` if `G` has more elements than the view's key.
     pub fn iter_groups<G: OwnedKey + PrefixFor<V::Key>>(&self) -> Result<ViewGroups<'s, V, G>> {
-        let (held, left) = (self.selection.hold()?, self.selection.range()?);
+        let (held, walk) = (self.selection.hold()?, self.selection.groups()?);
         let view = asked::<V, _>(held.state(), |_, _, view| Ok(view.clone()))?;
-        Ok(ViewGroups::new(held, view, left, &self.selection))
+        Ok(ViewGroups::new(held, view, walk))
     }
 
     /// All groups at once.

@@ -166,6 +166,29 @@ fn a_change_that_does_not_read_is_an_error_that_names_it_and_can_be_passed() {
     assert_eq!(passed.load(Ordering::Relaxed), 1);
 }
 
+/// What cannot be read must not keep what came before it from being handled, however often it is met.
+#[test]
+fn what_comes_before_an_unreadable_change_is_handled() {
+    let db = Db::in_memory().unwrap();
+    let from = db.put(&Priced { id: 1, city: "Oslo".into(), cents: 1 }).unwrap().seq();
+    let last_good = db.put(&Priced { id: 2, city: "Voss".into(), cents: 5 }).unwrap().seq();
+    db.documents("orders").put(doc! { "id": 3, "city": "Bergen" }).unwrap();
+    let consumer = db.consumer("prices").after(from).register().unwrap();
+    let mut consuming = consumer.read::<Change<Priced>>().unwrap();
+    let mut handled = Vec::new();
+    for _ in 0..3 {
+        let error = consuming
+            .run(|_, changes| {
+                handled.extend(changes.iter().filter_map(Change::key));
+                Ok(())
+            })
+            .unwrap_err();
+        assert_eq!(error.code(), Code::Unreadable, "{error}");
+    }
+    assert_eq!(handled, [2]);
+    assert_eq!(consumer.position().unwrap(), last_good);
+}
+
 fn send(tx: &mut Transaction<'_>, changes: &[Change<Order>]) -> Result<()> {
     for order in changes.iter().filter_map(Change::document) {
         let times = tx.get::<Mail>(order.id)?.map_or(0, |mail| mail.times);

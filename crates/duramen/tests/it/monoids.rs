@@ -227,7 +227,7 @@ fn another_version_is_built_anew() {
     let disk = MemDisk::new(0);
     let words = filled(&disk);
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-    let db = Db::options().reducer::<LongestRun2>().open_on(shared, "/words").unwrap();
+    let db = Db::options().background(false).reducer::<LongestRun2>().open_on(shared, "/words").unwrap();
     let error = db.view::<later::Runs>().reduce().unwrap_err();
     assert_eq!(error.code(), Code::Rebuilding);
     db.build_views::<later::Word>(|_| Ok(())).unwrap();

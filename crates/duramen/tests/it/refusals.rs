@@ -88,7 +88,7 @@ fn a_document_that_a_view_cannot_take_can_still_be_changed_and_deleted() {
 
 #[test]
 fn a_view_that_was_dropped_is_gone_and_comes_back_with_its_type() {
-    let db = Db::in_memory().unwrap();
+    let db = Db::options().background(false).in_memory().unwrap();
     db.put(&user(1, "a", "one")).unwrap();
     assert!(db.transact(|tx| tx.drop_view("users", "by_email")).unwrap());
     assert!(!db.transact(|tx| tx.drop_view("users", "by_email")).unwrap());

@@ -15,6 +15,7 @@ use crate::typed_tables;
 #[collection(
     name = "flights",
     view(ByCarrier, key = carrier, value = dep_delay, reduce = (Count, Sum, Mean, Min, Max, Sum(distance))),
+    view(DelaysByCarrier, key = carrier, value = dep_delay, reduce = (TopK(5), Quantiles, Distinct(tailnum))),
     view(ByOriginDay, key = (origin, month, day), reduce = (Count, Sum(distance))),
     view(ByPlane, key = tailnum, value = dep_delay, reduce = (Count, Sum, Mean)),
     view(ByDest, key = dest),

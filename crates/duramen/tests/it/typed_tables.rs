@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 
 use duramen::prelude::*;
+use duramen::view::reduce::Distinct;
 
 use crate::flights::{FLIGHTS, cells_of};
-use crate::typed_flights::{ByCarrier, ByDest, ByHour, ByOriginDay, ByPlane};
+use crate::typed_flights::{ByCarrier, ByDest, ByHour, ByOriginDay, ByPlane, DelaysByCarrier};
 
 const ANSWERS: &str = include_str!("../../../../data/nycflights/answers.tsv");
 
@@ -87,6 +88,7 @@ pub(crate) fn load(db: &Db) {
 /// Compares what the database says with every line of the answers.
 pub(crate) fn check_answers(db: &Db) {
     check_carriers(db);
+    check_sketches(db);
     check_planes(db);
     assert_eq!(days(db), lines("day"));
     assert_eq!(makers(db), lines("maker"));
@@ -122,6 +124,33 @@ fn check_carriers(db: &Db) {
             "{line}"
         );
         assert_eq!((min.map(i128::from), max.map(i128::from)), (Some(number(5)), Some(number(6))), "{line}");
+    }
+}
+
+/// Quantiles and distinct counts are about right, as far as they say; the largest are exact.
+#[allow(clippy::cast_precision_loss, reason = "some thousand planes")]
+fn check_sketches(db: &Db) {
+    let found = db.view::<DelaysByCarrier>().group_by::<String>().unwrap();
+    let wanted = lines("carrier");
+    assert_eq!(found.len(), wanted.len());
+    for ((carrier, (largest, delays, planes)), line) in found.into_iter().zip(wanted) {
+        let cells: Vec<&str> = line.split('\t').collect();
+        let number = |at: usize| cells[at].parse::<f64>().unwrap();
+        for (at, q) in [(5, 0.0), (7, 0.5), (8, 0.9), (9, 0.99), (6, 1.0)] {
+            let (about, right) = (delays.quantile(q).unwrap(), number(at));
+            assert!(
+                (about - right).abs() <= right.abs() * delays.relative_error(),
+                "{carrier} {q}: {about}, {right}"
+            );
+        }
+        assert!(delays.relative_error() < 0.01, "{carrier}");
+        let right = number(10);
+        assert!(
+            (planes as f64 - right).abs() <= 4.0 * Distinct::STANDARD_ERROR * right + 0.5,
+            "{carrier}: {planes}, {right}"
+        );
+        let largest: Vec<String> = largest.iter().map(i32::to_string).collect();
+        assert_eq!(largest.join(","), cells[11], "{carrier}");
     }
 }
 

@@ -312,7 +312,7 @@ fn a_view_is_built_beside_writers_and_goes_on_after_a_restart() {
 // the half that its tree had then, whatever is known by now.
 #[test]
 fn a_snapshot_of_a_half_built_view_does_not_answer_from_it() {
-    let db = Db::in_memory().unwrap();
+    let db = Db::options().background(false).in_memory().unwrap();
     db.transact(|tx| (0..1_200).try_for_each(|id| tx.put(&plain(order(id, "Oslo", 1))))).unwrap();
     let mut halves = Vec::new();
     db.build_views::<Order>(|_| {
