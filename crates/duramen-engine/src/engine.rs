@@ -11,6 +11,7 @@ mod feed;
 mod feeding;
 mod keeper;
 mod method;
+mod observe;
 mod open;
 mod stats;
 #[cfg(test)]
@@ -43,8 +44,9 @@ use crate::wal::{LogIdentity, read_through};
 pub use copy::CopyProgress;
 use draining::Draining;
 pub use event::{Event, EventHook};
-pub use feed::{FeedReader, FeedStop};
+pub use feed::{FeedReader, FeedStop, Wants};
 use keeper::Keeper;
+pub use observe::{ObserveFrom, Observed, Observer};
 pub use stats::{Posture, RecoveryStats, Stats};
 
 const POISON: &str = "nothing panics while the threads are locked";

@@ -14,7 +14,7 @@ use crate::tuple::{decode, encode};
 use crate::view::{self, Reductions, View, ViewSpec};
 
 /// The tree of catalogue entries: key is the encoded name, value the stored schema.
-const ENTRIES: &str = "duramen/collections";
+pub(crate) const ENTRIES: &str = "duramen/collections";
 
 /// Every tree whose name begins so belongs to Duramen.
 const OWN: &str = "duramen/";

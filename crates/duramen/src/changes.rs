@@ -16,6 +16,7 @@ use crate::consumer::HOLD_ROUNDS;
 use crate::db::Db;
 use crate::document::Document;
 use crate::error::{Code, Error, ErrorKind, Result};
+use crate::schema::Schema;
 use crate::time::Time;
 use crate::tuple::{self, Element, OwnedKey};
 use crate::version;
@@ -172,31 +173,46 @@ impl sealed::Delivered for AnyChange {
     }
 
     fn of(db: &Db, seq: CommitSeq, time: Time, change: FeedChange) -> Result<Option<Self>> {
-        let Some(origin) = Origin::of(&change.name) else { return Ok(None) };
-        let what = match (change.what, &origin) {
-            (FeedWhat::Created, _) => AnyChanged::Created,
-            (FeedWhat::Dropped, _) => AnyChanged::Dropped,
-            (FeedWhat::Deleted { key }, _) => AnyChanged::Deleted { key },
-            (FeedWhat::Lost { key }, _) => return Err(lost(&tuple::show(&key), origin.name(), seq)),
-            (FeedWhat::Put { key, value }, Origin::Collection(name)) => {
-                AnyChanged::Put { value: named(db, name, &key, value)?, key }
-            }
-            (FeedWhat::Put { key, value }, _) => AnyChanged::Put { key, value },
-        };
-        Ok(Some(AnyChange { seq, time, origin, what }))
+        any_change(seq, time, change, &mut |name| db.documents(name).schema())
     }
+}
+
+/// A change to whoever knows no types. `schema` says what the catalogue has of a collection now.
+pub(crate) fn any_change(
+    seq: CommitSeq,
+    time: Time,
+    change: FeedChange,
+    schema: &mut dyn FnMut(&str) -> Result<Schema>,
+) -> Result<Option<AnyChange>> {
+    let Some(origin) = Origin::of(&change.name) else { return Ok(None) };
+    let what = match (change.what, &origin) {
+        (FeedWhat::Created, _) => AnyChanged::Created,
+        (FeedWhat::Dropped, _) => AnyChanged::Dropped,
+        (FeedWhat::Deleted { key }, _) => AnyChanged::Deleted { key },
+        (FeedWhat::Lost { key }, _) => return Err(lost(&tuple::show(&key), origin.name(), seq)),
+        (FeedWhat::Put { key, value }, Origin::Collection(name)) => {
+            AnyChanged::Put { value: named(name, &key, value, schema)?, key }
+        }
+        (FeedWhat::Put { key, value }, _) => AnyChanged::Put { key, value },
+    };
+    Ok(Some(AnyChange { seq, time, origin, what }))
 }
 
 /// A document as it is known without its type: without the mark of its version, and if it is compact with the names that the
 /// catalogue has now, as fields of one are only ever added at its end.
-fn named(db: &Db, collection: &str, key: &[u8], value: Vec<u8>) -> Result<Vec<u8>> {
+fn named(
+    collection: &str,
+    key: &[u8],
+    value: Vec<u8>,
+    schema: &mut dyn FnMut(&str) -> Result<Schema>,
+) -> Result<Vec<u8>> {
     let (version, document) = version::split(&value)?;
     if !compact::is_compact(document) {
         return Ok(if document.len() == value.len() { value } else { document.to_vec() });
     }
     let mut out = Vec::with_capacity(2 * document.len());
-    let schema = db.documents(collection).schema();
-    let done = schema.and_then(|schema| compact::name(schema.compact_of(version)?, document, &mut out));
+    let done =
+        schema(collection).and_then(|schema| compact::name(schema.compact_of(version)?, document, &mut out));
     match done {
         Ok(()) => Ok(out),
         Err(error) if error.is_damage() || error.kind() == ErrorKind::Io => Err(error),
@@ -407,7 +423,7 @@ pub(crate) fn changes_of<T: Delivered>(db: &Db, commit: FeedCommit) -> impl Iter
     changes.into_iter().filter_map(move |change| T::of(db, seq, time, change).transpose())
 }
 
-fn time_of(ns: u64) -> Time {
+pub(crate) fn time_of(ns: u64) -> Time {
     let seconds = i64::try_from(ns / 1_000_000_000).expect("a sixth of the range at most");
     let rest = u32::try_from(ns % 1_000_000_000).expect("less than 10^9");
     Time::new(seconds, rest).expect("fewer nanoseconds than a second has")

@@ -14,7 +14,8 @@ use duramen_engine::{Engine, Hooks, Reducer, ReducerSpec};
 
 pub(crate) use duramen_engine::ids::TreeId;
 pub(crate) use duramen_engine::{
-    Background, Direction, Event, EventHook, KeyRange, Options, Reduced, Rest, Snapshot, TreeMark, Worker,
+    Background, Direction, Event, EventHook, KeyRange, Observer, Options, Reduced, Rest, Snapshot, TreeMark,
+    Worker,
 };
 
 use crate::error::{Error, ErrorKind, Result};

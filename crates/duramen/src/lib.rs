@@ -75,6 +75,7 @@
 //! | plain bytes | [`ByteTree`] |
 //! | what changed since, once and in order | [`Changes`], [`Change`], [`AnyChange`] |
 //! | handling each change once, across crashes | [`Consumer`], [`Consuming`] |
+//! | what another process commits, and how it is doing | [`Observer`] |
 //! | what went wrong | [`Error`], [`ErrorKind`] |
 //!
 //! [`cookbook`] has recipes; docs/tutorial.md in the repository lets one program grow from the first put to views.
@@ -107,6 +108,7 @@ mod known;
 pub mod kv;
 pub mod migrate;
 mod msgpack;
+mod observer;
 mod options;
 mod page;
 pub mod prelude;
@@ -145,6 +147,7 @@ pub use documents_of::{DocumentsOf, Reduction};
 pub use error::{Code, Error, ErrorKind, Result};
 pub use explain::{Explain, Part, Ran};
 pub use kv::{Kv, Ttl};
+pub use observer::{ObserveFrom, Observed, Observer, ObserverOptions};
 pub use options::DbOptions;
 pub use page::{Page, PageToken};
 pub use query::{KeyIter, Query, TypedIter};

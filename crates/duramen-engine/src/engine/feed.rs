@@ -20,7 +20,8 @@ use crate::wal::{LogPlace, LogPosition};
 /// So many bytes of changes are read ahead, and one commit more.
 const BATCH_BYTES: usize = 256 * 1024;
 
-type Wants = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+/// Which trees' changes are wanted, by name.
+pub type Wants = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// Reads the feed from a position on. While it lives, what it has not read is kept for it, within the bound of the feed.
 pub struct FeedReader {

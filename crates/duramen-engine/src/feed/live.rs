@@ -48,6 +48,11 @@ impl LiveReader {
         self.seq
     }
 
+    /// Where it reads on: behind a frame that is on the chain for good.
+    pub fn position(&self) -> LogPosition {
+        self.position
+    }
+
     /// Reads on, and adds commits to `out`. After an error this reader is of no use.
     ///
     /// # Errors

@@ -68,6 +68,34 @@ impl LogPlace<'_> {
         }
         Ok(next)
     }
+
+    /// How far the log goes behind `from`, which must be durable.
+    ///
+    /// Costs one look at each segment file, and the frames behind `from`.
+    ///
+    /// # Errors
+    /// As [`LogPlace::read`].
+    pub fn reach(&self, from: &LogPosition) -> Result<Reach> {
+        let survey = Survey::load(self.disk, self.dir, self.identity, self.geometry)?;
+        let mut chain = Chain::start(&survey, from)?;
+        chain.run(&Reading::IN_TURN, &mut |_, ()| Ok(()))?;
+        Ok(Reach {
+            whole: chain.last.seq,
+            durable: chain.marked_seq,
+            durable_at_ns: chain.anchor.commit_time_ns,
+        })
+    }
+}
+
+/// How far a log goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reach {
+    /// The last commit that is whole.
+    pub whole: CommitSeq,
+    /// The last one that the log itself calls durable.
+    pub durable: CommitSeq,
+    /// When that was written, in nanoseconds of the wall clock.
+    pub durable_at_ns: u64,
 }
 
 /// Whether a reader has had enough.

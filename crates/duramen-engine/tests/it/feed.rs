@@ -38,9 +38,9 @@ impl FeedRule for Positions {
     }
 }
 
-type Events = Arc<Mutex<Vec<String>>>;
+pub(crate) type Events = Arc<Mutex<Vec<String>>>;
 
-fn open_with(disk: &MemDisk, options: Options) -> (Engine, Events) {
+pub(crate) fn open_with(disk: &MemDisk, options: Options) -> (Engine, Events) {
     let events = Events::default();
     let told = Arc::clone(&events);
     let on_event = move |event: &Event| told.lock().unwrap().push(format!("{event:?}"));
@@ -49,21 +49,21 @@ fn open_with(disk: &MemDisk, options: Options) -> (Engine, Events) {
     (Engine::open(Arc::new(disk.clone()), Path::new("/db"), options, hooks).unwrap(), events)
 }
 
-fn open(disk: &MemDisk) -> Engine {
+pub(crate) fn open(disk: &MemDisk) -> Engine {
     open_with(disk, tiny()).0
 }
 
-fn tree(engine: &Engine, name: &str) -> TreeId {
+pub(crate) fn tree(engine: &Engine, name: &str) -> TreeId {
     let found = engine.snapshot().unwrap().tree(name).unwrap();
     found.unwrap_or_else(|| engine.transact(Durability::Disk, |tx| tx.create_tree(name, None)).unwrap().0)
 }
 
-fn put(engine: &Engine, tree: TreeId, key: &str, value: &[u8]) -> Result<CommitSeq> {
+pub(crate) fn put(engine: &Engine, tree: TreeId, key: &str, value: &[u8]) -> Result<CommitSeq> {
     let done = engine.transact(Durability::Disk, |tx| tx.put(tree, key.as_bytes(), value))?;
     Ok(done.1.seq())
 }
 
-fn set_position(engine: &Engine, name: &str, after: CommitSeq, refuses: bool) {
+pub(crate) fn set_position(engine: &Engine, name: &str, after: CommitSeq, refuses: bool) {
     let positions = tree(engine, POSITIONS);
     let value = [&after.0.to_le_bytes()[..], &[u8::from(refuses)]].concat();
     engine
@@ -83,7 +83,7 @@ fn rest(reader: &mut FeedReader) -> Vec<FeedCommit> {
 }
 
 /// One line a change, as a model says it.
-fn told(commits: &[FeedCommit]) -> Vec<(u64, String)> {
+pub(crate) fn told(commits: &[FeedCommit]) -> Vec<(u64, String)> {
     let line = |commit: &FeedCommit| {
         let changes = commit.changes.iter().map(|change| {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -104,7 +104,7 @@ fn told(commits: &[FeedCommit]) -> Vec<(u64, String)> {
 }
 
 /// Commits of many kinds, as the feed must tell them.
-fn work(engine: &Engine, round: u8, model: &mut Vec<(u64, String)>) {
+pub(crate) fn work(engine: &Engine, round: u8, model: &mut Vec<(u64, String)>) {
     let mark = [b'a' + round % 20];
     let name = format!("rows {}", round % 3);
     let (id, receipt) = engine

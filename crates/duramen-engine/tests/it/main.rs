@@ -14,5 +14,7 @@ mod format;
 mod interleavings;
 #[cfg(not(feature = "shuttle"))]
 mod memory;
+#[cfg(not(feature = "shuttle"))]
+mod observe;
 #[cfg(all(not(feature = "shuttle"), debug_assertions))]
 mod space;

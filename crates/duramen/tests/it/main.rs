@@ -18,6 +18,7 @@ mod key_values;
 mod migrations;
 mod model;
 mod monoids;
+mod observing;
 mod refusals;
 mod schema_change;
 mod select;

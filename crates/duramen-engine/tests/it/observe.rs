@@ -1,0 +1,160 @@
+//! A database looked at from outside, beside its writer: nothing but what is durable, once, in order, and what is missing is said.
+
+use std::sync::Arc;
+
+use duramen_disk::MemDisk;
+use duramen_disk::memory::CrashChoice;
+use duramen_engine::{Code, CommitSeq, Durability, FeedCommit, ObserveFrom, Observer};
+
+use crate::basics::tiny;
+use crate::feed::{open, put, set_position, told, tree, work};
+
+fn observe(disk: &MemDisk, from: ObserveFrom) -> Observer {
+    let wants = Arc::new(|name: &str| !name.starts_with("own/"));
+    Observer::open(Arc::new(disk.clone()), "/db", tiny(), from, wants).unwrap()
+}
+
+/// What there is to be told now, and where it went on behind each gap: what was told before it, and its end.
+fn drain(observer: &mut Observer) -> (Vec<(u64, String)>, Vec<(usize, CommitSeq)>) {
+    let (mut commits, mut gaps) = (Vec::<FeedCommit>::new(), Vec::new());
+    loop {
+        match observer.next() {
+            Ok(Some(commit)) => commits.push(commit),
+            Ok(None) => return (told(&commits), gaps),
+            Err(error) => {
+                assert_eq!(error.code(), Code::FeedGap, "{error}");
+                gaps.push((commits.len(), observer.position()));
+            }
+        }
+    }
+}
+
+/// Closed, killed, checkpointed under the observer: everything once and in order, however seldom it looks, since the feed keeps it.
+#[test]
+fn what_others_commit_is_told_once_and_in_order() {
+    let disk = MemDisk::new(31);
+    let (mut engine, mut model) = (open(&disk), Vec::new());
+    set_position(&engine, "slow", CommitSeq(0), false);
+    let mut observers =
+        [1, 3, 7].map(|every| (every, observe(&disk, ObserveFrom::After(CommitSeq(0))), Vec::new()));
+    for round in 0..24u8 {
+        work(&engine, round, &mut model);
+        match round % 6 {
+            1 => engine.checkpoint().unwrap(),
+            2 => {
+                engine.close().unwrap();
+                drop(engine);
+                engine = open(&disk);
+            }
+            3 => {
+                engine.abandon();
+                engine = open(&disk);
+            }
+            4 => (0..3).for_each(|_| engine.checkpoint().unwrap()),
+            _ => {}
+        }
+        for (every, observer, found) in &mut observers {
+            if round % *every == 0 {
+                let (commits, gaps) = drain(observer);
+                assert_eq!(gaps, []);
+                found.extend(commits);
+                assert_eq!(*found, model[..found.len()], "round {round}, every {every}");
+            }
+        }
+        let mut late = observe(&disk, ObserveFrom::After(CommitSeq(model[model.len() / 2].0)));
+        let (found, _) = drain(&mut late);
+        let from = model.len() / 2 + 1;
+        assert_eq!(found, model[from..from + found.len()], "round {round}");
+        // The last commit is told when something behind it says that it is durable.
+        assert!(from + found.len() + 1 >= model.len(), "round {round}: {} of {}", found.len(), model.len());
+    }
+    engine.close().unwrap();
+    drop(engine);
+    for (every, observer, found) in &mut observers {
+        found.extend(drain(observer).0);
+        assert_eq!(*found, model, "every {every}");
+        let last = CommitSeq(model[model.len() - 1].0);
+        let now = observer.look().unwrap();
+        assert!(now.clean && now.durable >= last && now.checkpoint_seq == now.durable, "{now:?}");
+        assert!(now.log_bytes > 0 && now.feed_bytes > 0 && now.space.used_blocks > 0, "{now:?}");
+    }
+}
+
+/// Where nothing is kept, who looks seldom is told what it has missed, and misses nothing else.
+#[test]
+fn a_gap_is_told_and_nothing_else_is_missing() {
+    let disk = MemDisk::new(32);
+    let (engine, mut model) = (open(&disk), Vec::new());
+    let mut observer = observe(&disk, ObserveFrom::Now);
+    let (mut found, mut gaps) = (Vec::new(), 0);
+    for round in 0..40u8 {
+        work(&engine, round, &mut model);
+        if round % 4 == 1 {
+            engine.checkpoint().unwrap();
+        }
+        if round % 13 != 0 && round < 39 {
+            continue;
+        }
+        engine.step().unwrap();
+        let (commits, missed) = drain(&mut observer);
+        for (told, end) in missed {
+            gaps += 1;
+            let from = found.len() + told;
+            let kept = model.partition_point(|(seq, _)| *seq <= end.0);
+            assert!(kept > from, "the gap has something in it");
+            model.drain(from..kept);
+        }
+        found.extend(commits);
+        assert_eq!(found, model[..found.len()], "round {round}");
+    }
+    assert!((1..=3).contains(&gaps), "{gaps} gaps");
+    assert!(found.len() + 1 >= model.len() && found.len() > 15, "{} of {}", found.len(), model.len());
+}
+
+/// What a power cut can take back must not be told.
+#[test]
+fn what_is_told_survives_a_power_cut() {
+    let disk = MemDisk::new(33);
+    let engine = open(&disk);
+    let id = tree(&engine, "rows");
+    let mut observer = observe(&disk, ObserveFrom::Now);
+    let mut told_last = CommitSeq(0);
+    for n in 0..60 {
+        let level = if n % 3 == 0 { Durability::Disk } else { Durability::Process };
+        engine.transact(level, |tx| tx.put(id, format!("k{n}").as_bytes(), b"v")).unwrap();
+        if n % 7 == 0 {
+            engine.step().unwrap();
+        }
+        while let Some(commit) = observer.next().unwrap() {
+            told_last = commit.seq;
+        }
+        let after_cut = open(&disk.crash(&CrashChoice::None));
+        let newest = after_cut.feed_stats().newest;
+        assert!(newest >= told_last, "after {n}: told {told_last}, and {newest} survived");
+        after_cut.abandon();
+    }
+    assert!(told_last > CommitSeq(40), "{told_last}");
+}
+
+/// Watching must not cost anybody anything: no lock, no byte.
+#[test]
+fn watching_changes_nothing() {
+    let disk = MemDisk::new(34);
+    let (engine, mut model) = (open(&disk), Vec::new());
+    work(&engine, 1, &mut model);
+    let image = |disk: &MemDisk| {
+        let bytes = |path: &std::path::PathBuf| disk.read_file(path).unwrap();
+        disk.files().iter().map(|path| (path.clone(), bytes(path))).collect::<Vec<_>>()
+    };
+    let before = image(&disk);
+    let mut observer = observe(&disk, ObserveFrom::Oldest);
+    drain(&mut observer);
+    observer.look().unwrap();
+    assert_eq!(before, image(&disk));
+    put(&engine, tree(&engine, "rows 1"), "k", b"v").unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    assert!(observe(&disk, ObserveFrom::Now).look().unwrap().clean);
+    // Nor does it keep a writer out.
+    open(&disk).close().unwrap();
+}
