@@ -4,6 +4,7 @@
 
 mod bench;
 mod find;
+mod observe;
 mod view;
 
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use crate::database::Session;
 
 pub(crate) use bench::{BenchArgs, BenchCommand, BenchSyncArgs, PatternWord, SyncWord};
 pub(crate) use find::FindArgs;
+pub(crate) use observe::{TopArgs, WatchArgs};
 pub(crate) use view::{ViewAddArgs, ViewArgs, ViewCommand, ViewListArgs, ViewNamedArgs};
 
 /// Duramen: a durable, transactional database in a directory.
@@ -73,6 +75,10 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Copy one state of the database into a new directory, read it back and check it
     Backup(BackupArgs),
+    /// Show what others commit, a line each, while they commit it; beside whoever has the database open
+    Watch(WatchArgs),
+    /// Show how a database is doing that another process has open: commits a second, checkpoints, space, what is written to
+    Top(TopArgs),
     /// Look at the disk under a directory: what it promises, what a durable commit costs there, what to do about it
     Doctor(DoctorArgs),
     /// Measure
@@ -420,6 +426,8 @@ impl Command {
             Command::Inspect(args) => &mut args.database,
             Command::Check(args) => &mut args.database,
             Command::Backup(args) => &mut args.database,
+            Command::Watch(args) => &mut args.database,
+            Command::Top(args) => &mut args.database,
             Command::Doctor(_)
             | Command::Bench(_)
             | Command::Demo(_)

@@ -96,7 +96,7 @@ fn options(args: &DatabaseArgs) -> DbOptions {
 }
 
 /// What can be said better than the engine can, before it is asked.
-fn check_path(path: &Path) -> Result<()> {
+pub(crate) fn check_path(path: &Path) -> Result<()> {
     let shown = path.display();
     let metadata = match path.metadata() {
         Ok(metadata) => metadata,

@@ -29,7 +29,9 @@ mod read;
 mod shell;
 mod signals;
 mod space;
+mod top;
 mod view;
+mod watch;
 mod write;
 
 use std::process::ExitCode;
@@ -81,6 +83,8 @@ pub(crate) fn run(command: &Command, out: Output) -> Result<()> {
         Command::Inspect(args) if args.space => space::inspect(&args.database, out),
         Command::Inspect(args) => describe::inspect(&args.database, out),
         Command::Check(args) => describe::check(args, out),
+        Command::Watch(args) => watch::run(args, out),
+        Command::Top(args) => top::run(args, out),
         Command::Backup(args) => backup::run(args, out),
         Command::Doctor(args) => doctor::doctor(args, out),
         Command::Bench(args) => match &args.what {

@@ -32,6 +32,10 @@ const VOLATILE: &[&str] = &[
     "in_flight",
     "sync_call",
     "sync_reason",
+    "time",
+    "holder",
+    "log_bytes",
+    "end_bytes",
 ];
 
 fn rows() -> Scratch {
@@ -97,6 +101,7 @@ fn results() {
         ("collections", &["collections", "db"]),
         ("inspect", &["inspect", "db"]),
         ("space", &["inspect", "db", "--space"]),
+        ("top", &["top", "db", "--count", "1", "--interval", "0.05"]),
         ("backup", &["backup", "db", "copy"]),
         ("check", &["check", "db"]),
         ("check_deep", &["check", "db", "--deep"]),

@@ -24,3 +24,4 @@ mod shell_blocks;
 mod threads;
 mod typing;
 mod views;
+mod watching;

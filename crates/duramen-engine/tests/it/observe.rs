@@ -14,8 +14,11 @@ fn observe(disk: &MemDisk, from: ObserveFrom) -> Observer {
     Observer::open(Arc::new(disk.clone()), "/db", tiny(), from, wants).unwrap()
 }
 
-/// What there is to be told now, and where it went on behind each gap: what was told before it, and its end.
-fn drain(observer: &mut Observer) -> (Vec<(u64, String)>, Vec<(usize, CommitSeq)>) {
+/// How many commits were told before a gap, and where it ends.
+type Gap = (usize, CommitSeq);
+
+/// What there is to be told now, and the gaps in it.
+fn drain(observer: &mut Observer) -> (Vec<(u64, String)>, Vec<Gap>) {
     let (mut commits, mut gaps) = (Vec::<FeedCommit>::new(), Vec::new());
     loop {
         match observer.next() {

@@ -1,0 +1,207 @@
+//! `duramen top`: how a database is doing that another process has open, looked at from outside.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use duramen::{AnyChanged, Code, Document, ObserveFrom, Observed, Observer, Value, doc};
+
+use crate::args::TopArgs;
+use crate::failure::{Failure, Result};
+use crate::numbers::{bytes, grouped, rate, time};
+use crate::output::{Output, align_right, new_table};
+use crate::signals::Signals;
+use crate::watch::{named, observe};
+
+/// A signal is noticed so soon.
+const NAP: Duration = Duration::from_millis(50);
+
+/// Lines of the table of what is written to.
+const BUSIEST: usize = 12;
+
+/// What was written to one collection, namespace or tree since the last look.
+#[derive(Debug, Clone, Copy, Default)]
+struct Written {
+    puts: u64,
+    deletes: u64,
+    bytes: u64,
+}
+
+/// What one look found, and since when.
+struct Look {
+    now: Observed,
+    commits: u64,
+    lasted: Duration,
+    written: BTreeMap<(&'static str, String), Written>,
+    /// Changes went away before they could be counted.
+    has_gap: bool,
+    holder: Option<String>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &TopArgs, out: Output) -> Result<()> {
+    let mut observer = observe(&args.database, None, ObserveFrom::Now)?;
+    let signals = Signals::watch()?;
+    let mut before = (observer.look()?, Instant::now());
+    let mut looks = 0;
+    while args.count.is_none_or(|count| looks < count) {
+        rest(args.interval, &signals)?;
+        let look = look(&mut observer, &before, args.interval)?;
+        before = (look.now, Instant::now());
+        match out.is_json() {
+            true => out.object("top", as_json(&look))?,
+            false => show(&args.database.db, &look, out)?,
+        }
+        looks += 1;
+    }
+    Ok(())
+}
+
+fn rest(interval: Duration, signals: &Signals) -> Result<()> {
+    let until = Instant::now() + interval;
+    loop {
+        if let Some(number) = signals.received() {
+            return Err(Failure::signal(number));
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        thread::sleep(left.min(NAP));
+    }
+}
+
+/// Counts what was written since the last look, for no longer than until the next one is due.
+fn look(observer: &mut Observer, before: &(Observed, Instant), at_most: Duration) -> Result<Look> {
+    let begun = Instant::now();
+    let mut written: BTreeMap<(&'static str, String), Written> = BTreeMap::new();
+    let mut has_gap = false;
+    while begun.elapsed() < at_most {
+        let change = match observer.next() {
+            Ok(Some(change)) => change,
+            Ok(None) => break,
+            Err(error) if matches!(error.code(), Code::FeedGap | Code::DamagedFeed | Code::Unreadable) => {
+                has_gap = true;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let (kind, name) = named(&change.origin);
+        let counts = written.entry((kind, name.to_owned())).or_default();
+        match &change.what {
+            AnyChanged::Put { key, value } => {
+                counts.puts += 1;
+                counts.bytes += (key.len() + value.len()) as u64;
+            }
+            AnyChanged::Deleted { .. } => counts.deletes += 1,
+            AnyChanged::Created | AnyChanged::Dropped => {}
+        }
+    }
+    let now = observer.look()?;
+    let commits = now.durable.0.saturating_sub(before.0.durable.0);
+    Ok(Look { now, commits, lasted: before.1.elapsed(), written, has_gap, holder: observer.holder() })
+}
+
+/// Since the newest durable commit was written; `None` if nothing was read yet.
+fn age(now: &Observed) -> Option<Duration> {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    (now.durable_at_ns > 0).then(|| since_1970.saturating_sub(Duration::from_nanos(now.durable_at_ns)))
+}
+
+fn as_json(look: &Look) -> Document {
+    let now = &look.now;
+    let seconds = look.lasted.as_secs_f64();
+    let written = look.written.iter().map(|((kind, name), counts)| {
+        let counts = doc! { "puts": counts.puts, "deletes": counts.deletes, "bytes": counts.bytes };
+        let of = Document::new().with(*kind, name.as_str());
+        Value::Map(counts.iter().fold(of, |of, (name, value)| of.with(name, value.clone())))
+    });
+    doc! {
+        "seconds": seconds,
+        "holder": look.holder.as_deref().map_or(Value::Null, Value::from),
+        "clean": now.clean,
+        "durable": now.durable.0,
+        "commits": look.commits,
+        "checkpoint": doc! { "count": now.checkpoint, "seq": now.checkpoint_seq.0 },
+        "data": doc! {
+            "used_bytes": now.space.used_blocks * now.block_bytes,
+            "waiting_bytes": now.space.waiting_blocks * now.block_bytes,
+            "end_bytes": now.space.end_block * now.block_bytes,
+        },
+        "log_bytes": now.log_bytes,
+        "feed_bytes": now.feed_bytes,
+        "has_gap": look.has_gap,
+        "written": Value::List(written.collect()),
+    }
+}
+
+fn show(db: &Path, look: &Look, out: Output) -> Result<()> {
+    let text = as_text(db, look);
+    let mut stdout = std::io::stdout();
+    if !stdout.is_terminal() {
+        return out.line(&text);
+    }
+    // Home, each line with what was behind it cleared, then all below.
+    let lines = text.replace('\n', "\x1b[K\n");
+    write!(stdout, "\x1b[H{lines}\x1b[K\n\x1b[J")
+        .and_then(|()| stdout.flush())
+        .map_err(|error| Failure::output(&error))
+}
+
+fn as_text(db: &Path, look: &Look) -> String {
+    let now = &look.now;
+    let block = |count: u64| bytes(count * now.block_bytes);
+    let holder = match (&look.holder, now.clean) {
+        (_, true) => "closed; nobody has written since".to_owned(),
+        (Some(holder), false) => format!("last opened to write by {holder}"),
+        (None, false) => "nobody says who has it open".to_owned(),
+    };
+    let last = age(now).map_or(String::new(), |age| format!(", the last {} ago", time(age)));
+    let mut text = format!(
+        "{}: {holder}\n\
+         commits     {} a second; commit {} is durable{last}\n\
+         checkpoint  {}, up to commit {}; {} behind it in the log\n\
+         data        {} used, {} waiting to be let go of; the file reaches to {}\n\
+         log         {}; changes kept: {}\n",
+        db.display(),
+        grouped(rate(look.commits, look.lasted)),
+        grouped(now.durable.0),
+        grouped(now.checkpoint),
+        grouped(now.checkpoint_seq.0),
+        grouped(now.durable.0.saturating_sub(now.checkpoint_seq.0)),
+        block(now.space.used_blocks),
+        block(now.space.waiting_blocks),
+        block(now.space.end_block),
+        bytes(now.log_bytes),
+        bytes(now.feed_bytes),
+    );
+    if look.has_gap {
+        text.push_str("some changes went away before they could be counted\n");
+    }
+    text.push_str(&busiest(look));
+    text
+}
+
+fn busiest(look: &Look) -> String {
+    if look.written.is_empty() {
+        return String::new();
+    }
+    let mut rows: Vec<_> = look.written.iter().collect();
+    rows.sort_by_key(|(name, counts)| (std::cmp::Reverse(counts.puts + counts.deletes), *name));
+    let mut table = new_table(&["written to", "puts a second", "deletes", "bytes"]);
+    align_right(&mut table, 1..4);
+    for ((kind, name), counts) in rows.iter().take(BUSIEST) {
+        let a_second = |count| rate(count, look.lasted);
+        table.add_row([
+            format!("{kind} {}", crate::output::printable(name)),
+            grouped(a_second(counts.puts)),
+            grouped(a_second(counts.deletes)),
+            bytes(a_second(counts.bytes)),
+        ]);
+    }
+    let more = rows.len().saturating_sub(BUSIEST);
+    let more = if more > 0 { format!("\nand {more} more") } else { String::new() };
+    format!("{table}{more}\n")
+}

@@ -1,0 +1,124 @@
+//! `watch` and `top`: beside a process that has the database open, and nothing it would notice.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout};
+
+use crate::golden;
+use crate::runner::{Ran, Scratch, json};
+
+/// A shell that holds the database.
+struct Writer {
+    child: Child,
+    input: ChildStdin,
+    said: BufReader<ChildStdout>,
+}
+
+impl Writer {
+    fn begin(scratch: &Scratch) -> Writer {
+        let mut child = scratch.spawn(&["shell", "db"]);
+        let input = child.stdin.take().unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        Writer { child, input, said }
+    }
+
+    /// Stores a document; when this returns it was committed.
+    fn put(&mut self, document: &str) {
+        writeln!(self.input, "put -c rows --durability process '{document}'").unwrap();
+        let mut line = String::new();
+        self.said.read_line(&mut line).unwrap();
+        assert!(line.starts_with("stored 1 document"), "{line:?}");
+    }
+
+    fn end(mut self) {
+        drop(self.input);
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+fn rows() -> Scratch {
+    Scratch::with_rows("id,town\n1,Oslo\n2,Voss\n", &["--key", "id"])
+}
+
+#[test]
+fn watch_shows_what_a_process_commits_that_has_the_database_open() {
+    let scratch = rows();
+    let mut writer = Writer::begin(&scratch);
+    writer.put(r#"{"id":3,"town":"Bergen"}"#);
+    writer.put(r#"{"id":4,"town":"Bo \u001b[2J"}"#);
+    let refused = scratch.run(&["count", "db", "-c", "rows"]);
+    assert_eq!(refused.code, Some(4), "it is open: {}", refused.stderr);
+
+    let text = scratch.ok(&["watch", "db", "rows", "--oldest", "--limit", "2"]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].ends_with("  put      3  {\"id\":3,\"town\":\"Bergen\"}"), "{text}");
+    assert!(lines[1].ends_with(r#"put      4  {"id":4,"town":"Bo \u001b[2J"}"#), "{text:?}");
+    let printed = scratch.ok(&["watch", "db", "--oldest", "--limit", "2", "--json"]);
+    golden::check("watch", &printed);
+    let first = json(printed.lines().next().unwrap())["seq"].as_u64().unwrap();
+    let since = (first + 1).to_string();
+
+    // One that waits is told what comes.
+    let waiting = scratch.spawn(&["watch", "db", "rows", "--since", &since, "--limit", "2"]);
+    writer.put(r#"{"id":5,"town":"Hamar"}"#);
+    writer.put(r#"{"id":6,"town":"Moss"}"#);
+    let told: Ran = waiting.wait_with_output().unwrap().into();
+    assert_eq!(told.code, Some(0), "{}", told.stderr);
+    assert!(told.stdout.contains("Hamar") && told.stdout.contains("Moss"), "{}", told.stdout);
+
+    let top = scratch.ok(&["top", "db", "--interval", "0.05", "--count", "2"]);
+    assert!(top.contains("last opened to write by process") && top.contains("commits "), "{top}");
+    writer.end();
+    assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]).trim(), "6");
+    assert!(scratch.ok(&["top", "db", "--interval", "0.05", "--count", "1"]).contains("closed; nobody"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_watch_ends_at_a_signal_and_says_how_to_go_on() {
+    let scratch = rows();
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let mut writer = Writer::begin(&scratch);
+        let mut watch = scratch.spawn(&["watch", "db", "rows"]);
+        // It is under way when it has shown something; "now" may be before the first lines or behind them.
+        let mut shown = BufReader::new(watch.stdout.take().unwrap());
+        let (told, first) = std::sync::mpsc::channel();
+        let reader = std::thread::spawn(move || {
+            let mut line = String::new();
+            shown.read_line(&mut line).unwrap();
+            told.send(line).unwrap();
+            std::io::copy(&mut shown, &mut std::io::sink()).unwrap();
+        });
+        let mut id = 10;
+        while first.try_recv().is_err() {
+            writer.put(&format!(r#"{{"id":{id},"town":"Oslo"}}"#));
+            id += 1;
+        }
+        let kill = std::process::Command::new("kill").args([signal, &watch.id().to_string()]).status();
+        assert!(kill.unwrap().success());
+        let ended: Ran = watch.wait_with_output().unwrap().into();
+        reader.join().unwrap();
+        assert_eq!(ended.code, Some(code), "{}", ended.stderr);
+        assert!(ended.stderr.contains("--since "), "{}", ended.stderr);
+        writer.end();
+    }
+}
+
+#[test]
+fn what_cannot_be_watched_is_refused_with_a_way_on() {
+    let scratch = rows();
+    let refused = |args: &[&str], code: i32, said: &str| {
+        let ran = scratch.run(args);
+        assert_eq!(ran.code, Some(code), "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(said), "{args:?}: {}", ran.stderr);
+    };
+    refused(&["watch", "db", "row"], 1, "did you mean rows?");
+    refused(&["watch", "none"], 1, "E0902");
+    refused(&["top", "none"], 1, "E0902");
+    refused(&["watch", "db", "rows", "--since", "99"], 1, "there is no commit 99 yet");
+    refused(&["watch", "db", "rows", "--since", "1", "--oldest"], 2, "--oldest");
+    refused(&["top", "db", "--interval", "0"], 2, "seconds from 0.05");
+    // What is gone is told, and what is there still is shown.
+    let ran = scratch.run(&["watch", "db", "rows", "--since", "0", "--follow=false"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{}", ran.stderr);
+    assert!(ran.stderr.contains("E0804"), "{}", ran.stderr);
+}
