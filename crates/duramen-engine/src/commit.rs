@@ -113,6 +113,18 @@ pub struct Submission {
     pub level: Durability,
     /// It moves a consumer of the feed on, and is taken where others are refused for its sake.
     pub serves_feed: bool,
+    /// Where it waits.
+    pub wait: Wait,
+}
+
+/// Where a commit waits for its level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// In the call that commits.
+    Here,
+    /// Nowhere, until its receipt is waited on: the group forms, and is written by whoever leads next, at the latest by the
+    /// background's next tick. It is seen when it would be anyway.
+    Later,
 }
 
 /// What the pipeline has done since the database was opened.
@@ -128,6 +140,14 @@ pub struct CommitStats {
     pub durable: CommitSeq,
     /// Newest commit that snapshots see.
     pub published: CommitSeq,
+}
+
+impl Ordered {
+    /// The last commit of a root.
+    #[must_use]
+    pub fn of(root: &Root) -> Ordered {
+        Ordered { seq: root.seq, lineage: root.lineage }
+    }
 }
 
 impl Committer {
@@ -332,7 +352,7 @@ impl Committer {
 
     /// Whether a root is one that was published, and not one of commits that were dropped.
     pub fn is_kept(&self, root: &Root) -> bool {
-        self.still_there(&self.lock(), Ordered { seq: root.seq, lineage: root.lineage }).is_ok()
+        self.still_there(&self.lock(), Ordered::of(root)).is_ok()
     }
 
     fn still_there(&self, order: &Order, ordered: Ordered) -> Result<()> {
@@ -351,7 +371,7 @@ impl Committer {
     /// # Errors
     /// As [`Committer::wait_disk`].
     pub fn finish_read(&self, root: &Root, level: Durability) -> Result<Ordered> {
-        let read = Ordered { seq: root.seq, lineage: root.lineage };
+        let read = Ordered::of(root);
         self.wait_written(read)
             .map_err(|error| if error.code() == Code::DiskFull { conflict() } else { error })?;
         if level == Durability::Disk {
@@ -381,7 +401,12 @@ impl Committer {
             }
             order.leading = true;
             drop(order);
-            self.lead()?;
+            match self.lead() {
+                // A group that had no room is not what is waited for here, which may have been written long ago: with that group out
+                // of the way it is synced.
+                Err(error) if self.poison.get().is_some() => return Err(error),
+                _ => {}
+            }
         }
     }
 
@@ -451,13 +476,15 @@ impl Committer {
         self.not_alone()?;
         let mut order = self.lock();
         loop {
-            self.still_there(&order, ordered)?;
-            if self.published().seq >= ordered.seq {
+            let still_there = self.still_there(&order, ordered);
+            if still_there.is_ok() && self.published().seq >= ordered.seq {
                 return Ok(());
             }
+            // Before anything is said to have never happened: what a failed sync has dropped may be on the disk.
             if let Some(cause) = self.poison.get() {
                 return Err(Error::poisoned(cause.message()));
             }
+            still_there?;
             if order.leading {
                 order = self.wait_turn(order);
                 continue;

@@ -26,8 +26,8 @@ use std::sync::{Arc, Mutex};
 use duramen_disk::{Disk, SyncMethod};
 
 use crate::checkpoint::Store;
-use crate::commit::Committer;
 pub use crate::commit::Woken;
+use crate::commit::{Committer, Ordered, Wait};
 use crate::data_file::Superblock;
 use crate::error::{Code, Error, Result};
 use crate::feed::{FeedRule, Retained};
@@ -141,13 +141,39 @@ impl Engine {
     pub fn transact<T>(
         &self,
         level: Durability,
+        body: impl FnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<(T, Receipt)> {
+        self.run(level, Wait::Here, body)
+    }
+
+    /// As [`Engine::transact`], and returns once the commit has its place in the order: its receipt [waits](Receipt::waited) for the
+    /// level, in any thread. It is written by who waits for it, by any other commit that leads, by [`Engine::close`], or by the
+    /// background's next tick, whichever comes first; nobody sees it before. What it read may be as new, and is nobody's to tell
+    /// before the receipt has waited.
+    ///
+    /// # Errors
+    /// As [`Engine::transact`], as far as it is known then; the rest the receipt tells: `Full` where it never happened, or what it
+    /// read did not, and it may run again.
+    pub fn transact_and_wait_later<T>(
+        &self,
+        level: Durability,
+        body: impl FnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<(T, Receipt)> {
+        self.run(level, Wait::Later, body)
+    }
+
+    fn run<T>(
+        &self,
+        level: Durability,
+        wait: Wait,
         mut body: impl FnMut(&mut Transaction) -> Result<T>,
     ) -> Result<(T, Receipt)> {
         let mut room_made = false;
         let mut conflicts = 0;
         while conflicts < CONFLICTS_MAX {
             let mut transaction = self.begin()?;
-            let attempt = body(&mut transaction).and_then(|out| Ok((out, transaction.commit(level)?)));
+            let attempt =
+                body(&mut transaction).and_then(|out| Ok((out, transaction.commit_and(level, wait)?)));
             match attempt {
                 Err(error) if error.is_retryable() => {
                     conflicts += 1;
@@ -172,13 +198,16 @@ impl Engine {
             left.push(idle);
             let mut transaction = Transaction::begin_alone(committer, held);
             let out = body(&mut transaction)?;
-            Ok((out, transaction.take_submission(level)?))
+            Ok((out, transaction.take_submission(level, wait)?))
         })?;
-        let ordered = match ordered {
-            Some(ordered) => ordered,
-            None => committer.finish_read(&read.expect("the closure ran"), level)?,
+        let read = read.expect("the closure ran");
+        let receipt = match (ordered, wait) {
+            (Some(ordered), Wait::Here) => Receipt::new(committer, ordered, level),
+            (Some(ordered), Wait::Later) => Receipt::under_way(committer, ordered),
+            (None, Wait::Here) => Receipt::new(committer, committer.finish_read(&read, level)?, level),
+            (None, Wait::Later) => Receipt::new(committer, Ordered::of(&read), Durability::Memory),
         };
-        Ok((out, Receipt::new(committer, ordered, level)))
+        Ok((out, receipt))
     }
 
     /// Whether this thread may commit: not in a database that is read-only, and not inside of a closure that runs alone.

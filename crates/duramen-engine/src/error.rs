@@ -190,6 +190,17 @@ impl Error {
         Error::new(Code::EnginePoisoned, format!("nothing is acknowledged any more since {cause}"))
     }
 
+    /// What this means for a commit that was ordered, and that nobody had waited for: of a poisoned engine, that it may survive.
+    pub(crate) fn of_a_commit_under_way(self) -> Error {
+        if self.kind() != ErrorKind::Poisoned {
+            return self;
+        }
+        Error::new(
+            Code::OutcomeUnknown,
+            format!("the transaction may or may not survive: {}", self.message()),
+        )
+    }
+
     /// The handle came here through a fork.
     #[must_use]
     pub fn forked() -> Error {

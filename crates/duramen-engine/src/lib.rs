@@ -43,7 +43,7 @@ pub use error::{Code, Error, ErrorKind, Result};
 pub use feed::{FeedChange, FeedCommit, FeedHold, FeedNeed, FeedRule, FeedStats, FeedWhat};
 pub use ids::{CommitSeq, TreeId};
 pub use options::{Background, Durability, Geometry, Options};
-pub use threads::{Rest, Worker};
+pub use threads::{Rest, Worker, processors};
 pub use transaction::{Receipt, Row, Rows, Snapshot, Transaction, TreeInfo, TreeMark};
 pub use tree::{
     Builtin, Combined, Direction, KeyRange, Reduced, Reducer, ReducerFactory, ReducerSpec, Reducers, Running,

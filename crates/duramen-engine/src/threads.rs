@@ -149,18 +149,18 @@ impl Worker {
         }
     }
 
-    /// Lets it take a step soon: starts its thread if there is none, and ends a rest. Does nothing once it was stopped, or in a
-    /// process that was forked.
+    /// Lets it take a step soon: starts its thread if there is none, and ends a rest. Returns whether it will: not once it was
+    /// stopped, in a process that was forked, or where the system gives no thread.
     #[allow(clippy::disallowed_methods, reason = "threads start here and nowhere else")]
-    pub fn wake(&self) {
+    pub fn wake(&self) -> bool {
         let mut state = self.shared.lock();
         if state.work.is_none() || self.shared.process != duramen_disk::process_id() {
-            return;
+            return false;
         }
         state.woken = true;
         if state.running {
             self.shared.changed.notify_all();
-            return;
+            return true;
         }
         let shared = Arc::clone(&self.shared);
         let thread = std::thread::Builder::new().name(self.shared.name.clone());
@@ -168,11 +168,13 @@ impl Worker {
             Ok(handle) => {
                 state.running = true;
                 state.handle = Some(handle);
+                true
             }
             Err(error) => {
                 drop(state);
                 let message = format!("cannot start the thread {}: {error}", self.shared.name);
                 (self.shared.failed)(Error::new(Code::System, message));
+                false
             }
         }
     }

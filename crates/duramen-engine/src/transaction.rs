@@ -7,11 +7,12 @@ mod rows;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::io::Read;
 use std::sync::Arc;
 
 use crate::catalog::{CATALOG, CatalogRow, TreeState};
-use crate::commit::{Changes, Committer, Ordered, OwnedValue, Reads, Submission};
+use crate::commit::{Changes, Committer, Ordered, OwnedValue, Reads, Submission, Wait};
 use crate::data_file::Location;
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
@@ -50,17 +51,25 @@ pub struct Transaction {
 }
 
 /// What a commit returns: its place in the order, and what it waited for.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Receipt {
     committer: Arc<Committer>,
     seq: CommitSeq,
     ordered: Ordered,
     durability: Durability,
+    /// Something was written, and nobody has waited for it yet.
+    is_under_way: bool,
 }
 
 impl Receipt {
     pub(crate) fn new(committer: &Arc<Committer>, ordered: Ordered, durability: Durability) -> Receipt {
-        Receipt { committer: Arc::clone(committer), seq: ordered.seq, ordered, durability }
+        let committer = Arc::clone(committer);
+        Receipt { committer, seq: ordered.seq, ordered, durability, is_under_way: false }
+    }
+
+    /// Of a commit that has its place, and waits later.
+    pub(crate) fn under_way(committer: &Arc<Committer>, ordered: Ordered) -> Receipt {
+        Receipt { is_under_way: true, ..Receipt::new(committer, ordered, Durability::Memory) }
     }
 
     /// The place of the transaction in the order of commits.
@@ -81,11 +90,28 @@ impl Receipt {
     /// `InDoubt` or `Poisoned` if a sync fails; `Full` if it was committed at level `Memory` and the log then had no
     /// room for it: it never happened.
     pub fn wait(&self, level: Durability) -> Result<()> {
-        match level {
+        let waited = match level {
             Durability::Memory => Ok(()),
             Durability::Process => self.committer.wait_written(self.ordered),
             Durability::Disk => self.committer.wait_disk(self.ordered),
-        }
+        };
+        waited.map_err(|error| if self.is_under_way { error.of_a_commit_under_way() } else { error })
+    }
+
+    /// As [`Receipt::wait`], and returns the receipt of a commit that has reached the level.
+    ///
+    /// # Errors
+    /// As [`Receipt::wait`]. `Full` says of a transaction that wrote nothing that what it read never happened.
+    pub fn waited(self, level: Durability) -> Result<Receipt> {
+        self.wait(level)?;
+        Ok(Receipt { durability: self.durability.max(level), is_under_way: false, ..self })
+    }
+}
+
+impl fmt::Debug for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Receipt { seq, durability, .. } = self;
+        f.debug_struct("Receipt").field("seq", seq).field("durability", durability).finish_non_exhaustive()
     }
 }
 
@@ -322,12 +348,25 @@ impl Transaction {
     /// # Errors
     /// `Conflict` if something read has changed, or a tree written to was dropped: run it again. `Full`: nothing was changed. `InDoubt`: it may or
     /// may not survive; reopen and look. `Poisoned`: an earlier sync failed.
-    pub fn commit(mut self, level: Durability) -> Result<Receipt> {
+    pub fn commit(self, level: Durability) -> Result<Receipt> {
+        self.commit_and(level, Wait::Here)
+    }
+
+    pub(crate) fn commit_and(mut self, level: Durability, wait: Wait) -> Result<Receipt> {
         self.committer.same_process()?;
         let committer = Arc::clone(&self.committer);
-        match self.take_submission(level)? {
-            Some(submission) => Ok(Receipt::new(&committer, committer.submit(submission)?, level)),
-            None => {
+        match (self.take_submission(level, wait)?, wait) {
+            (Some(submission), Wait::Here) => {
+                Ok(Receipt::new(&committer, committer.submit(submission)?, level))
+            }
+            (Some(submission), Wait::Later) => {
+                Ok(Receipt::under_way(&committer, committer.submit(submission)?))
+            }
+            (None, Wait::Later) => {
+                let read = Ordered::of(self.view.root());
+                Ok(Receipt { seq: self.view.seq(), ..Receipt::new(&committer, read, Durability::Memory) })
+            }
+            (None, Wait::Here) => {
                 let read = committer.finish_read(self.view.root(), level)?;
                 // What lies over the root was durable before it was served.
                 Ok(Receipt { seq: self.view.seq(), ..Receipt::new(&committer, read, level) })
@@ -336,7 +375,7 @@ impl Transaction {
     }
 
     /// What there is to commit, with its big values durable; `None` if nothing was written.
-    pub(crate) fn take_submission(&mut self, level: Durability) -> Result<Option<Submission>> {
+    pub(crate) fn take_submission(&mut self, level: Durability, wait: Wait) -> Result<Option<Submission>> {
         if self.changes.is_empty() {
             return Ok(None);
         }
@@ -358,6 +397,7 @@ impl Transaction {
             values: std::mem::take(&mut self.values),
             level,
             serves_feed: self.serves_feed,
+            wait,
         }))
     }
 

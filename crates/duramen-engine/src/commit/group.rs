@@ -49,6 +49,12 @@ impl Forming {
         self.members.push(left);
     }
 
+    /// Whether it holds what nobody waits for. A sync that somebody asked for will be waited for, if not here: whoever leads now
+    /// has a caller, who is not kept waiting for it.
+    fn is_unwaited(&self) -> bool {
+        self.waiters.is_empty() && !self.is_empty() && !self.wants_sync
+    }
+
     /// Whether nobody joined.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
@@ -179,7 +185,7 @@ impl Committer {
     #[must_use]
     pub(super) fn hand_on(&self) -> bool {
         let order = self.lock();
-        if order.forming.waiters.is_empty() && !order.forming.is_empty() {
+        if order.forming.is_unwaited() {
             return true;
         }
         self.lay_down(order);
@@ -190,7 +196,7 @@ impl Committer {
     /// background's: this thread has a caller, who waits.
     pub(super) fn write_unwaited(&self) {
         let mut order = self.lock();
-        if order.forming.waiters.is_empty() {
+        if order.forming.is_unwaited() {
             let group = std::mem::take(&mut order.forming);
             let root = self.sealed();
             drop(order);
@@ -216,7 +222,7 @@ impl Committer {
         }
     }
 
-    /// Writes what was ordered at level `Memory` and nobody has come to write.
+    /// Writes what was ordered and nobody has come to write: commits at level `Memory`, and those that are waited for later.
     ///
     /// # Errors
     /// What writing it said; its transactions never happened then.

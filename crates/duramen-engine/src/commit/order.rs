@@ -11,7 +11,7 @@ use super::changes::{WrittenKeys, record_lists};
 use super::group::Left;
 use super::recent::Verdict;
 use super::wait::{Waiter, Word};
-use super::{Changes, Committer, Order, Ordered, Reads, Submission, Throttle};
+use super::{Changes, Committer, Order, Ordered, Reads, Submission, Throttle, Wait};
 use crate::catalog::Root;
 use crate::data_file::Location;
 use crate::error::{Code, Error, Result};
@@ -93,7 +93,7 @@ impl Committer {
             let loading = if may_load { Loading::Allowed } else { Loading::ResidentOnly };
             let mut order = self.lock();
             let halt = match self.enter(&mut order, &mut prepared, loading) {
-                Ok(seq) => return self.see_through(order, seq, prepared.level),
+                Ok(seq) => return self.see_through(order, seq, &prepared),
                 Err(halt) => halt,
             };
             drop(order);
@@ -128,6 +128,7 @@ impl Committer {
             values: Vec::new(),
             level: Durability::Disk,
             serves_feed: false,
+            wait: Wait::Here,
         })
     }
 
@@ -160,7 +161,7 @@ impl Committer {
         loop {
             let halt = match self.enter(&mut order, &mut prepared, Loading::Allowed) {
                 Ok(seq) => {
-                    return self.see_through(order, seq, prepared.level).map(|ordered| (out, Some(ordered)));
+                    return self.see_through(order, seq, &prepared).map(|ordered| (out, Some(ordered)));
                 }
                 Err(halt) => halt,
             };
@@ -199,13 +200,15 @@ impl Committer {
         if let Err(error) = self.usable().and_then(|()| self.not_refused(&submission)) {
             return Err(self.abandon(error, &submission.values));
         }
-        let Submission { base, reads, changes, mut buffered, values, level, serves_feed: _ } = submission;
+        let Submission { base, reads, changes, mut buffered, values, level, serves_feed: _, wait } =
+            submission;
         let only_deletes = changes.only_deletes();
         let bytes = changes.encode();
         // From here on the record holds the values, and waits in the group until it is written.
         let keys = changes.into_keys();
         buffered.queue(bytes.capacity());
-        Ok(Prepared { base, reads, record: Record::new(bytes), keys, only_deletes, buffered, values, level })
+        let record = Record::new(bytes);
+        Ok(Prepared { base, reads, record, keys, only_deletes, buffered, values, level, wait })
     }
 
     fn abandon(&self, error: Error, values: &[Location]) -> Error {
@@ -301,18 +304,22 @@ impl Committer {
         &self,
         mut order: MutexGuard<'_, Order>,
         seq: CommitSeq,
-        level: Durability,
+        prepared: &Prepared,
     ) -> Result<Ordered> {
         self.commits.fetch_add(1, Ordering::Relaxed);
         let ordered = Ordered { seq, lineage: order.lineage };
-        order.forming.wants_sync |= level == Durability::Disk;
+        order.forming.wants_sync |= prepared.level == Durability::Disk;
+        // Who waits for nothing waits all the same once too much waits to be written.
+        let queues_much = self.store.pages.meter().queues_much();
+        if prepared.wait == Wait::Later && !queues_much {
+            return Ok(ordered);
+        }
         if !order.leading {
             order.leading = true;
             drop(order);
             return self.lead().map(|()| ordered);
         }
-        // Who waits for nothing waits all the same once too much waits to be written.
-        if level == Durability::Memory && !self.store.pages.meter().queues_much() {
+        if prepared.level == Durability::Memory && !queues_much {
             return Ok(ordered);
         }
         let waiter = Arc::new(Waiter::default());
@@ -356,6 +363,7 @@ struct Prepared {
     buffered: Buffered,
     values: Vec<Location>,
     level: Durability,
+    wait: Wait,
 }
 
 /// The transaction found the tree when it wrote to it: somebody has dropped it since.

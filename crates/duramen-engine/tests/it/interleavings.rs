@@ -110,6 +110,80 @@ fn receipts_waited_for_later_are_durable_whoever_syncs() {
     shuttle::check_random(run, SCHEDULES);
 }
 
+/// Commits that nobody leads are led by whoever waits first, also where some are never waited for, where others lead meanwhile, and
+/// where nobody else commits.
+#[test]
+fn commits_that_wait_later_are_written_by_whoever_waits() {
+    let run = || {
+        let disk = MemDisk::new(1);
+        let (engine, tree) = open(&disk);
+        let receipts = Arc::new(shuttle::sync::Mutex::new(Vec::new()));
+        let threads: Vec<_> = (0..3u8)
+            .map(|n| {
+                let (engine, receipts) = (engine.clone(), Arc::clone(&receipts));
+                shuttle::thread::spawn(move || {
+                    let put = |tx: &mut duramen_engine::Transaction| {
+                        let count = tx.get(tree, b"count")?.map_or(0, |bytes| bytes[0]);
+                        tx.put(tree, b"count", &[count + 1])?;
+                        tx.put(tree, &[n], &[count])
+                    };
+                    if n == 2 {
+                        engine.transact(Durability::Process, put).unwrap();
+                        return;
+                    }
+                    let level = if n == 0 { Durability::Disk } else { Durability::Process };
+                    let (_, receipt) = engine.transact_and_wait_later(level, put).unwrap();
+                    receipts.lock().unwrap().push(receipt);
+                })
+            })
+            .collect();
+        let (_, own) =
+            engine.transact_and_wait_later(Durability::Disk, |tx| tx.put(tree, b"own", b"")).unwrap();
+        let own = own.waited(Durability::Disk).unwrap();
+        assert_eq!(own.durability(), Durability::Disk);
+        assert!(engine.snapshot().unwrap().get(tree, b"own").unwrap().is_some(), "it is seen then");
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        // Only one is waited for by hand; the other's writing is what a dropped future leaves to the background.
+        let first = receipts.lock().unwrap().swap_remove(0);
+        first.wait(Durability::Disk).unwrap();
+        engine.step().unwrap();
+        assert_eq!(engine.snapshot().unwrap().get(tree, b"count").unwrap(), Some(vec![3]));
+        engine.close().unwrap();
+        drop(engine);
+        let cut = disk.crash(&duramen_disk::memory::CrashChoice::None);
+        let (engine, tree) = open(&cut);
+        assert_eq!(engine.snapshot().unwrap().count(tree, &KeyRange::all()).unwrap(), 5);
+    };
+    shuttle::check_random(run, SCHEDULES);
+    shuttle::check_pct(run, SCHEDULES, 3);
+}
+
+/// A close beside a leader must not leave behind what the leader does not write for it: nobody comes after.
+#[test]
+fn a_close_writes_what_nobody_has_waited_for() {
+    let run = || {
+        let disk = MemDisk::new(1);
+        let (engine, tree) = open(&disk);
+        let leads = {
+            let engine = engine.clone();
+            shuttle::thread::spawn(move || {
+                drop(engine.transact(Durability::Disk, |tx| tx.put(tree, b"leads", b"")));
+            })
+        };
+        let later = engine.transact_and_wait_later(Durability::Disk, |tx| tx.put(tree, b"later", b""));
+        let (_, receipt) = later.unwrap();
+        engine.close().unwrap();
+        leads.join().unwrap();
+        assert!(engine.snapshot().unwrap().get(tree, b"later").unwrap().is_some());
+        assert_eq!(receipt.durability(), Durability::Disk);
+        drop((receipt, engine));
+        let cut = disk.crash(&duramen_disk::memory::CrashChoice::None);
+        let (engine, tree) = open(&cut);
+        assert!(engine.snapshot().unwrap().get(tree, b"later").unwrap().is_some());
+    };
+    shuttle::check_random(run, SCHEDULES);
+}
+
 /// D6: one failed sync ends acknowledgement for everybody, and everybody is told.
 #[test]
 fn after_a_failed_sync_every_waiter_is_told_and_nothing_is_acknowledged() {
@@ -121,8 +195,20 @@ fn after_a_failed_sync_every_waiter_is_told_and_nothing_is_acknowledged() {
             .map(|n| {
                 let engine = engine.clone();
                 shuttle::thread::spawn(move || {
-                    let error = engine.transact(Durability::Disk, |tx| tx.put(tree, &[n], b"")).unwrap_err();
-                    assert!(matches!(error.kind(), ErrorKind::InDoubt | ErrorKind::Poisoned), "{error}");
+                    let put = |tx: &mut duramen_engine::Transaction| tx.put(tree, &[n], b"");
+                    if n < 2 {
+                        let error = engine.transact(Durability::Disk, put).unwrap_err();
+                        assert!(matches!(error.kind(), ErrorKind::InDoubt | ErrorKind::Poisoned), "{error}");
+                        return;
+                    }
+                    match engine.transact_and_wait_later(Durability::Disk, put) {
+                        // It had its place: nobody can say that it never happened.
+                        Ok((_, receipt)) => {
+                            let error = receipt.wait(Durability::Disk).unwrap_err();
+                            assert_eq!(error.kind(), ErrorKind::InDoubt, "{error}");
+                        }
+                        Err(error) => assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}"),
+                    }
                 })
             })
             .collect();

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use duramen_disk::memory::{CallKind, CrashChoice};
+use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault};
 use duramen_disk::{Access, Disk, MemDisk};
 use duramen_engine::{Code, Direction, Durability, Engine, KeyRange, Options, TreeId};
 
@@ -341,4 +341,24 @@ fn what_opening_found_counts_towards_the_next_checkpoint() {
     let engine = open(&survivor, options);
     put(&engine, tree, 900..1800).unwrap();
     assert!(engine.stats().checkpoints > 0, "neither run alone made one due, both together do");
+}
+
+/// Who waits for a sync may have to lead others' commits to get it. That those find no room is theirs to learn.
+#[test]
+fn a_receipt_does_not_fail_for_want_of_room_for_another_commit() {
+    let disk = MemDisk::new(1);
+    let engine = open(&disk, tiny());
+    let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap().0;
+    let (_, written) = engine.transact(Durability::Process, |tx| tx.put(tree, b"written", b"")).unwrap();
+    let put = |tx: &mut duramen_engine::Transaction| tx.put(tree, b"later", b"");
+    let (_, later) = engine.transact_and_wait_later(Durability::Disk, put).unwrap();
+    disk.set_faults(Fault::new(CallKind::Write, 0, Effect::ENOSPC));
+    written.wait(Durability::Disk).unwrap();
+    assert_eq!(disk.fault_hit_count(), 1);
+    assert_eq!(later.wait(Durability::Disk).unwrap_err().code(), Code::DiskFull);
+    let cut = disk.crash(&CrashChoice::None);
+    engine.abandon();
+    let snapshot = open(&cut, tiny()).snapshot().unwrap();
+    assert!(snapshot.get(tree, b"written").unwrap().is_some());
+    assert!(snapshot.get(tree, b"later").unwrap().is_none());
 }
