@@ -366,33 +366,58 @@ impl<T: Delivered> ChangeIter<T> {
 
     fn next_or_wait(&mut self, at_most: Option<Duration>) -> Option<Result<T>> {
         loop {
-            if let Some(change) = self.queue.pop_front() {
-                return Some(change);
+            if self.read_more() {
+                return self.take_read();
             }
+            let reader = self.reader.as_ref()?;
+            if at_most == Some(Duration::ZERO) {
+                return None;
+            }
+            if !reader.wait(at_most) {
+                return if self.read_failure() { self.take_read() } else { None };
+            }
+        }
+    }
+
+    /// The next of what was read already.
+    pub(crate) fn take_read(&mut self) -> Option<Result<T>> {
+        self.queue.pop_front()
+    }
+
+    /// Reads until there is something to be told; `false` if there is nothing now.
+    pub(crate) fn read_more(&mut self) -> bool {
+        while self.queue.is_empty() {
             let reader = match (&mut self.reader, self.failed.take()) {
-                (_, Some(error)) => return Some(Err(error)),
+                (_, Some(error)) => {
+                    self.queue.push_back(Err(error));
+                    return true;
+                }
                 (Some(reader), None) => reader,
-                (None, None) => return None,
+                (None, None) => return false,
             };
             // Who asks for the next one has done with those before.
             reader.done();
             match reader.next() {
                 Ok(Some(commit)) => self.queue.extend(changes_of(&self.db, commit)),
-                Ok(None) if at_most == Some(Duration::ZERO) => return None,
-                Ok(None) if !reader.wait(at_most) => {
-                    let failure = reader.failure()?;
-                    self.reader = None;
-                    return Some(Err(failure));
-                }
-                Ok(None) => {}
+                Ok(None) => return false,
                 Err(error) => {
                     if error.code() == Code::FeedGap {
                         self.reader = None;
                     }
-                    return Some(Err(error));
+                    self.queue.push_back(Err(error));
                 }
             }
         }
+        true
+    }
+
+    /// Why there is nothing more to be read, if that is no end as it should be; told once.
+    pub(crate) fn read_failure(&mut self) -> bool {
+        let failure = self.reader.as_ref().and_then(FeedReader::failure);
+        let Some(failure) = failure else { return false };
+        self.reader = None;
+        self.queue.push_back(Err(failure));
+        true
     }
 }
 

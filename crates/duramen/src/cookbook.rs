@@ -12,6 +12,7 @@
 //! | do something for each change, once | [an outbox](#an-outbox) |
 //! | have yesterday's state | [hourly backups](#hourly-backups) |
 //! | change a struct | [a type that changes](#a-type-that-changes) |
+//! | serve HTTP | [a web service with axum](#a-web-service-with-axum) |
 //! | test without a disk | [tests in memory](#tests-in-memory) |
 //!
 //! # A unique field
@@ -295,6 +296,90 @@
 //! db.migrate::<Product>(|_| Ok(()))?;
 //! assert_eq!(db.get::<Product>("saw")?.map(|saw| saw.cents), Some(2_500));
 //! # Ok(()) }
+//! ```
+//!
+//! # A web service with axum
+//!
+//! With the feature `async` the handle is an `AsyncDb`, which is the state of the router: cheap to clone, and no handler keeps
+//! the runtime's threads waiting for the disk. `201 Created` is sent when the order survives a power cut; handlers that are served at the same
+//! time share a sync. A client that goes away drops the handler's future: an order whose turn had come is stored all the same.
+//!
+//! ```
+//! use axum::extract::{Path, State};
+//! use axum::http::StatusCode;
+//! use axum::routing::{get, post};
+//! use axum::{Json, Router};
+//! use duramen::Code;
+//! use duramen::prelude::*;
+//!
+//! #[derive(Serialize, Deserialize, Collection)]
+//! #[collection(view(SalesByCity, key = city, value = cents, reduce = (Count, Sum)))]
+//! struct Order {
+//!     #[key]
+//!     id: u64,
+//!     city: String,
+//!     cents: i64,
+//! }
+//!
+//! fn status(error: &Error) -> StatusCode {
+//!     match error.code() {
+//!         Code::AlreadyExists => StatusCode::CONFLICT,
+//!         _ => StatusCode::INTERNAL_SERVER_ERROR,
+//!     }
+//! }
+//!
+//! async fn take(State(db): State<AsyncDb>, Json(order): Json<Order>) -> StatusCode {
+//!     match db.insert(order).await {
+//!         Ok(_) => StatusCode::CREATED,
+//!         Err(error) => status(&error),
+//!     }
+//! }
+//!
+//! type Answer<T> = std::result::Result<T, StatusCode>;
+//!
+//! async fn show(State(db): State<AsyncDb>, Path(id): Path<u64>) -> Answer<Json<Order>> {
+//!     let order = db.get::<Order>(id).await.map_err(|error| status(&error))?;
+//!     order.map(Json).ok_or(StatusCode::NOT_FOUND)
+//! }
+//!
+//! async fn sales(State(db): State<AsyncDb>, Path(city): Path<String>) -> Answer<String> {
+//!     let sales = db.read(move |at| at.view::<SalesByCity>().key(city).reduce()).await;
+//!     let (orders, cents) = sales.map_err(|error| status(&error))?;
+//!     Ok(format!("{orders} order(s), {cents} cents"))
+//! }
+//!
+//! fn shop(db: AsyncDb) -> Router {
+//!     Router::new()
+//!         .route("/orders", post(take))
+//!         .route("/orders/{id}", get(show))
+//!         .route("/sales/{city}", get(sales))
+//!         .with_state(db)
+//! }
+//!
+//! # fn main() {
+//! # use axum::body::{Body, to_bytes};
+//! # use axum::http::Request;
+//! # use tower::ServiceExt;
+//! # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
+//! # runtime.block_on(async {
+//! // In `main`: `axum::serve(listener, shop(AsyncDb::open("shop.duramen").await?)).await`, and `db.close().await` behind it.
+//! # let db = Db::in_memory().expect("a database").into_async();
+//! # let shop = shop(db.clone());
+//! # let order = r#"{"id":1,"city":"Oslo","cents":1250}"#;
+//! # let post = || {
+//! #     let request = Request::post("/orders").header("content-type", "application/json");
+//! #     shop.clone().oneshot(request.body(Body::from(order)).expect("a request"))
+//! # };
+//! # assert_eq!(post().await.expect("an answer").status(), StatusCode::CREATED);
+//! # assert_eq!(post().await.expect("an answer").status(), StatusCode::CONFLICT);
+//! # for (path, want) in [("/sales/Oslo", "1 order(s), 1250 cents"), ("/orders/1", order), ("/orders/2", "")] {
+//! #     let request = Request::get(path).body(Body::empty()).expect("a request");
+//! #     let answer = shop.clone().oneshot(request).await.expect("an answer");
+//! #     assert_eq!(to_bytes(answer.into_body(), 1_000).await.expect("a body"), want);
+//! # }
+//! # db.close().await.expect("closed");
+//! # });
+//! # }
 //! ```
 //!
 //! # Tests in memory

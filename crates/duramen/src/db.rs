@@ -20,7 +20,7 @@ use crate::changes::{AnyChange, Change, Changes};
 use crate::collection::Collection;
 use crate::consumer::{ConsumerOptions, ConsumerState};
 use crate::documents::Documents;
-use crate::engine::{Event, EventHook};
+use crate::engine::{self, Event, EventHook};
 use crate::error::{Error, Result};
 use crate::feed;
 use crate::known::Known;
@@ -43,6 +43,17 @@ pub struct Db {
     level: Durability,
     known: Arc<Known>,
     on_event: Option<EventHook>,
+}
+
+/// What runs inside of the engine's transaction.
+type Body<'r, T> = &'r mut dyn FnMut(&mut engine::Transaction) -> Result<T>;
+
+/// A transaction that has its place in the order, and has not reached its level.
+#[cfg(feature = "async")]
+pub(crate) struct UnderWay<T> {
+    pub(crate) out: T,
+    pub(crate) receipt: Receipt,
+    pub(crate) committed: Committed,
 }
 
 impl Db {
@@ -179,20 +190,61 @@ impl Db {
     /// As [`Db::transact`].
     pub fn transact_with_receipt<T>(
         &self,
-        mut run: impl FnMut(&mut Transaction<'_>) -> Result<T>,
+        run: impl FnMut(&mut Transaction<'_>) -> Result<T>,
     ) -> Result<(T, Receipt)> {
+        let (out, receipt, committed) = self.commit(run, |body| self.engine.transact(self.level, body))?;
+        self.finish(committed);
+        Ok((out, receipt))
+    }
+
+    /// As [`Db::transact_with_receipt`], but returns before the commit has reached its level: its receipt waits, and then it is
+    /// [finished](Db::finish_in_part).
+    #[cfg(feature = "async")]
+    pub(crate) fn transact_and_wait_later<T>(
+        &self,
+        run: impl FnMut(&mut Transaction<'_>) -> Result<T>,
+    ) -> Result<UnderWay<T>> {
+        let later = |body: Body<'_, T>| self.engine.transact_and_wait_later(self.level, body);
+        let (out, receipt, committed) = self.commit(run, later)?;
+        Ok(UnderWay { out, receipt, committed })
+    }
+
+    fn commit<T>(
+        &self,
+        mut run: impl FnMut(&mut Transaction<'_>) -> Result<T>,
+        transact: impl FnOnce(Body<'_, T>) -> Result<(T, Receipt)>,
+    ) -> Result<(T, Receipt, Committed)> {
         let mut committed = Committed::default();
-        let done = self.engine.transact(self.level, |tx| {
+        let (out, receipt) = transact(&mut |tx| {
             let mut transaction = Transaction::new(tx, &self.known);
             let out = run(&mut transaction);
             let failed = transaction.failed();
             committed = transaction.into_committed();
             failed.map_or(out, Err)
         })?;
+        Ok((out, receipt, committed))
+    }
+
+    /// Does what is to be done once a transaction is committed.
+    fn finish(&self, committed: Committed) {
         let wrote_blobs = committed.wrote_blobs;
         let kv_due = committed.done(&self.known);
         self.sweep_after(&kv_due, wrote_blobs);
-        Ok(done)
+    }
+
+    /// The same, but returns what takes time or calls the program, if anything does: the rest is done.
+    #[cfg(feature = "async")]
+    pub(crate) fn finish_in_part(&self, committed: Committed) -> Option<Box<dyn FnOnce() + Send>> {
+        let db = self.clone();
+        if committed.calls_program() {
+            return Some(Box::new(move || db.finish(committed)));
+        }
+        let wrote_blobs = committed.wrote_blobs;
+        let kv_due = committed.done(&self.known);
+        if kv_due.is_empty() && !wrote_blobs {
+            return None;
+        }
+        Some(Box::new(move || db.sweep_after(&kv_due, wrote_blobs)))
     }
 
     /// Gives back what writes have left. The transaction is committed, whatever becomes of this: what is not swept waits for the

@@ -13,9 +13,11 @@ use duramen_disk::Disk;
 use duramen_engine::{Engine, Hooks, Reducer, ReducerSpec};
 
 pub(crate) use duramen_engine::ids::TreeId;
+#[cfg(feature = "async")]
+pub(crate) use duramen_engine::processors;
 pub(crate) use duramen_engine::{
-    Background, Direction, Event, EventHook, KeyRange, Observer, Options, Reduced, Rest, Snapshot, TreeMark,
-    Worker,
+    Background, Direction, Event, EventHook, KeyRange, Observer, Options, Reduced, Rest, Snapshot,
+    Transaction, TreeMark, Worker,
 };
 
 use crate::error::{Error, ErrorKind, Result};

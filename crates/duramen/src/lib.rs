@@ -73,6 +73,7 @@
 //! | counters, sessions, locks: key-values that expire | [`Kv`], [`Ttl`], [`kv`] |
 //! | files and pictures, by the gigabyte | [`Blobs`], [`blobs`] |
 //! | plain bytes | [`ByteTree`] |
+//! | tasks that await, on any runtime (feature `async`) | [`AsyncDb`](cookbook#a-web-service-with-axum) |
 //! | what changed since, once and in order | [`Changes`], [`Change`], [`AnyChange`] |
 //! | handling each change once, across crashes | [`Consumer`], [`Consuming`] |
 //! | what another process commits, and how it is doing | [`Observer`] |
@@ -80,6 +81,8 @@
 //!
 //! [`cookbook`] has recipes; docs/tutorial.md in the repository lets one program grow from the first put to views.
 
+#[cfg(feature = "async")]
+mod asynchronous;
 mod background;
 mod backup;
 pub mod blobs;
@@ -133,6 +136,8 @@ mod verify;
 mod version;
 pub mod view;
 
+#[cfg(feature = "async")]
+pub use asynchronous::{AsyncChangeIter, AsyncChanges, AsyncDb};
 pub use backup::CopyProgress;
 pub use blobs::Blobs;
 pub use bytes::ByteTree;

@@ -1,5 +1,7 @@
 //! What a program needs to begin: `use duramen::prelude::*;`.
 
+#[cfg(feature = "async")]
+pub use crate::AsyncDb;
 pub use crate::schema::ColumnType;
 pub use crate::{
     Collection, Db, Document, Documents, Durability, Error, ErrorKind, Key, Reads, Receipt, ReplaceError,

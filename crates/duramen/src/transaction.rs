@@ -36,7 +36,7 @@ pub struct Transaction<'e> {
     /// Types that fit what the catalogue says in this transaction.
     fitting: RefCell<Vec<(TypeId, Arc<Entry>)>>,
     bounds: RefCell<Vec<(Arc<IdCounter>, u64)>>,
-    after: Vec<Box<dyn FnOnce()>>,
+    after: Vec<AfterCommit>,
     /// Whether there is something to do in the background once this is committed.
     makes_work: Cell<bool>,
     /// Whether a value was written that expires.
@@ -50,13 +50,16 @@ pub struct Transaction<'e> {
     failed: RefCell<Option<Error>>,
 }
 
+/// What a program does once a transaction is committed.
+type AfterCommit = Box<dyn FnOnce() + Send>;
+
 /// What is to be done once a transaction is committed.
 #[derive(Default)]
 pub(crate) struct Committed {
     entries: HashMap<String, Arc<Entry>>,
     fitting: Vec<(TypeId, Arc<Entry>)>,
     bounds: Vec<(Arc<IdCounter>, u64)>,
-    after: Vec<Box<dyn FnOnce()>>,
+    after: Vec<AfterCommit>,
     makes_work: bool,
     expires: bool,
     kv_writes: HashMap<String, u64>,
@@ -64,6 +67,12 @@ pub(crate) struct Committed {
 }
 
 impl Committed {
+    /// Whether the program has asked to be called.
+    #[cfg(feature = "async")]
+    pub(crate) fn calls_program(&self) -> bool {
+        !self.after.is_empty()
+    }
+
     /// Remembers what the catalogue says from now on, and calls what asked to be called. Returns the namespaces of key-values
     /// that are to be swept, and after how many writes.
     pub(crate) fn done(self, known: &Known) -> Vec<(String, u64)> {
@@ -160,11 +169,11 @@ impl<'e> Transaction<'e> {
         }
     }
 
-    /// Calls `run` once this transaction is committed at its level: in the committing thread, in the order asked, and
-    /// not at all if it is rolled back. A run that ended in a conflict is forgotten with what it asked.
+    /// Calls `run` once this transaction is committed at its level: in the committing thread, or one of an asynchronous handle's,
+    /// in the order asked, and not at all if it is rolled back. A run that ended in a conflict is forgotten with what it asked.
     ///
     /// What must not be lost in a crash between the commit and the call belongs in the transaction instead.
-    pub fn after_commit(&mut self, run: impl FnOnce() + 'static) {
+    pub fn after_commit(&mut self, run: impl FnOnce() + Send + 'static) {
         self.after.push(Box::new(run));
     }
 

@@ -5,6 +5,7 @@
 )]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
 
+mod asynchronous;
 mod backup;
 mod blobs;
 mod conflicts;

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
 
 mod assigned;
+#[cfg(feature = "async")]
+mod asynchronous;
 mod background;
 mod backup;
 mod blobs;

@@ -1,0 +1,232 @@
+//! The threads that do what the asynchronous handle is asked for: so many and no more, begun when they are needed, ended when they
+//! have had nothing to do for a while, or with the last handle.
+//!
+//! Owns the queue: first come, first served, one place for each caller that waits, given back when the caller goes. So the queue is
+//! never longer than there are futures alive, and needs no bound of its own: a place in it and a wait for one would be the same to the
+//! caller. Never runs a program's code with a lock held.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+
+use super::flusher::{Flusher, Waiting};
+use super::task::Job;
+use crate::engine::{Rest, Worker, processors};
+use crate::error::{Code, Error, Result};
+
+const POISON: &str = "nothing panics while the queue is locked";
+
+/// A thread that finds nothing to do stays for this long: callers come one after the other, and a thread costs more to begin than
+/// most of what it does.
+pub(super) const LINGER: Duration = Duration::from_secs(1);
+
+/// How many threads there are at least, unless it is said: they wait for the disk as well as they compute.
+const THREADS_MIN: usize = 4;
+
+/// A place in the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Ticket(u64);
+
+/// The threads of a handle and its clones. Dropped with the last of them, it ends what was begun: commits are waited for, and what was
+/// to be done after them is.
+pub(super) struct Crew(Arc<Pool>);
+
+/// What the threads share.
+pub(super) struct Pool {
+    queue: Mutex<Queue>,
+    workers: OnceLock<Vec<Worker>>,
+    flusher: Flusher,
+    process: u32,
+}
+
+#[derive(Default)]
+struct Queue {
+    next: u64,
+    waiting: BTreeMap<Ticket, Arc<dyn Job>>,
+    /// Workers that have found nothing to do and that nobody has woken since.
+    idle: Vec<usize>,
+}
+
+/// How many threads there are unless it is said.
+pub(super) fn thread_count() -> usize {
+    THREADS_MIN.max(2 * processors())
+}
+
+impl Crew {
+    /// At most so many threads, and one that waits for the disk.
+    pub(super) fn new(threads: usize) -> Crew {
+        let threads = threads.max(1);
+        let queue = Queue { idle: (0..threads).rev().collect(), ..Queue::default() };
+        let pool = Arc::new(Pool {
+            queue: Mutex::new(queue),
+            workers: OnceLock::new(),
+            flusher: Flusher::default(),
+            process: duramen_disk::process_id(),
+        });
+        let worker = |name: &str, work: Box<dyn Fn() -> Rest + Send + Sync>| {
+            // A thread that does not start, its waker is told of; what steps do is caught where they are done.
+            Worker::new(name, work, |_| ())
+        };
+        let workers = (0..threads).map(|index| {
+            let pool = Arc::clone(&pool);
+            worker("duramen-async", Box::new(move || pool.step(index)))
+        });
+        let workers = workers.collect();
+        pool.workers.set(workers).expect("set once");
+        let flushing = Arc::clone(&pool);
+        pool.flusher.by(worker("duramen-flush", Box::new(move || flushing.flusher.step(&flushing))));
+        Crew(pool)
+    }
+
+    pub(super) fn pool(&self) -> &Arc<Pool> {
+        &self.0
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        let pool = &self.0;
+        pool.workers().iter().for_each(Worker::stop);
+        pool.flusher.stop();
+        if pool.process != duramen_disk::process_id() {
+            return;
+        }
+        // What is left belongs to futures that were dropped: their commits are in the order.
+        loop {
+            let job = pool.lock().waiting.pop_first();
+            match job {
+                Some((_, job)) => job.step(pool),
+                None if pool.flusher.flush(pool) => {}
+                None => return,
+            }
+        }
+    }
+}
+
+impl Pool {
+    /// Adds a job to the queue, and wakes a thread for it if one has nothing to do.
+    ///
+    /// # Errors
+    /// If the system gives no thread for it, or this process was forked: it is not in the queue then.
+    pub(super) fn push(&self, job: &Arc<dyn Job>) -> Result<Ticket> {
+        if self.process != duramen_disk::process_id() {
+            return Err(Error::forked());
+        }
+        let mut queue = self.lock();
+        let ticket = Ticket(queue.next);
+        queue.next += 1;
+        queue.waiting.insert(ticket, Arc::clone(job));
+        let mut asleep = Vec::new();
+        while let Some(index) = queue.idle.pop() {
+            // Woken without the lock; it is in nobody's list meanwhile.
+            drop(queue);
+            if self.workers()[index].wake() {
+                self.lock().idle.append(&mut asleep);
+                return Ok(ticket);
+            }
+            asleep.push(index);
+            queue = self.lock();
+        }
+        if asleep.is_empty() {
+            return Ok(ticket);
+        }
+        queue.idle.append(&mut asleep);
+        match queue.waiting.remove(&ticket) {
+            Some(_) => Err(Error::new(Code::System, "the system gives no thread for asynchronous calls")
+                .with_hint("raise the limit of threads of this user or container, or start fewer elsewhere")),
+            None => Ok(ticket),
+        }
+    }
+
+    /// Takes a job out of the queue that nobody has begun, and drops it.
+    pub(super) fn take_back(&self, ticket: Ticket) {
+        let job = self.lock().waiting.remove(&ticket);
+        drop(job);
+    }
+
+    /// Lets the flusher tell when a commit has reached its level.
+    pub(super) fn wait_for(self: &Arc<Self>, waiting: Waiting) {
+        if !self.flusher.push(waiting) {
+            // Without a thread that waits for all, this one does.
+            self.flusher.flush(self);
+        }
+    }
+
+    fn step(self: &Arc<Self>, index: usize) -> Rest {
+        let job = {
+            let mut queue = self.lock();
+            let Some((_, job)) = queue.waiting.pop_first() else {
+                return if queue.idle.contains(&index) {
+                    Rest::UntilWoken
+                } else {
+                    queue.idle.push(index);
+                    Rest::For(LINGER)
+                };
+            };
+            queue.idle.retain(|idle| *idle != index);
+            job
+        };
+        job.step(self);
+        Rest::None
+    }
+
+    fn workers(&self) -> &[Worker] {
+        self.workers.get().expect("set before anybody has the pool")
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().expect(POISON)
+    }
+}
+
+impl fmt::Debug for Crew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Crew").field("threads", &self.0.workers().len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! A thread that is counted as idle and is not leaves a caller waiting for ever, and so does one that is woken and not counted.
+    use super::*;
+    use crate::asynchronous::task::{Step, submit};
+
+    fn idle(pool: &Pool) -> Vec<usize> {
+        let mut idle = pool.lock().idle.clone();
+        idle.sort_unstable();
+        idle
+    }
+
+    /// The test takes the steps that the threads would: none is woken.
+    #[test]
+    fn a_worker_is_idle_when_it_found_nothing_and_until_it_is_woken() {
+        let crew = Crew::new(2);
+        let pool = crew.pool();
+        assert_eq!(idle(pool), [0, 1]);
+        // Woken for a job that another one has taken: it stays for a while, and is counted.
+        pool.lock().idle.clear();
+        assert_eq!(pool.step(1), Rest::For(LINGER));
+        assert_eq!(idle(pool), [1]);
+        // Nobody has come in that while.
+        assert_eq!(pool.step(1), Rest::UntilWoken);
+        assert_eq!(idle(pool), [1]);
+        // It finds a job by itself, at the end of its rest: whoever comes next must not count on it.
+        pool.lock().idle.clear();
+        let first = submit(pool, || Step::Done(Ok(1)));
+        pool.lock().idle.push(1);
+        assert_eq!(pool.step(1), Rest::None);
+        assert!(idle(pool).is_empty());
+        drop(first);
+    }
+
+    #[test]
+    fn a_place_in_the_queue_is_given_back() {
+        let crew = Crew::new(1);
+        crew.pool().lock().idle.clear();
+        let calls: Vec<_> = (0..1_000).map(|n| submit(crew.pool(), move || Step::Done(Ok(n)))).collect();
+        assert_eq!(crew.pool().lock().waiting.len(), 1_000);
+        drop(calls);
+        assert!(crew.pool().lock().waiting.is_empty());
+    }
+}

@@ -1,0 +1,83 @@
+//! A transaction in steps: run and ordered on a thread of the pool, waited for by the flusher, and ended, on the pool again where that
+//! takes time or calls the program.
+//!
+//! Owns when a transaction runs again: after a conflict the engine sees to it; where the log had no room for it, or for what it read,
+//! it never happened, and runs once more from beginning to end on its thread, as a blocking one does that makes room.
+
+use std::sync::{Arc, Mutex};
+
+use duramen_engine::{Durability, Receipt};
+
+use super::AsyncDb;
+use super::task::Step;
+use crate::db::{Db, UnderWay};
+use crate::error::{Code, Error, Result};
+use crate::transaction::Transaction;
+
+/// Runs a transaction, and leaves its waiting to the flusher.
+pub(super) fn begin<S: Send + 'static, T: Send + 'static>(
+    db: Db,
+    mut state: S,
+    mut run: impl FnMut(&mut S, &mut Transaction<'_>) -> Result<T> + Send + 'static,
+) -> Step<(S, T, Receipt)> {
+    let level = db.durability();
+    if level == Durability::Memory {
+        return to_the_end(&db, state, run);
+    }
+    match db.transact_and_wait_later(|tx| run(&mut state, tx)) {
+        Err(error) => Step::Done(Err(error)),
+        Ok(UnderWay { out, receipt, committed }) => Step::Until(
+            receipt,
+            level,
+            Box::new(move |waited| match waited {
+                Ok(receipt) => match db.finish_in_part(committed) {
+                    None => Step::Done(Ok((state, out, receipt))),
+                    Some(rest) => Step::Again(Box::new(move || {
+                        rest();
+                        Step::Done(Ok((state, out, receipt)))
+                    })),
+                },
+                // Neither it nor what it read has happened, whichever of the two it was.
+                Err(error) if error.code() == Code::DiskFull => {
+                    Step::Again(Box::new(move || to_the_end(&db, state, run)))
+                }
+                Err(error) => Step::Done(Err(error)),
+            }),
+        ),
+    }
+}
+
+/// As a blocking call.
+fn to_the_end<S, T>(
+    db: &Db,
+    mut state: S,
+    mut run: impl FnMut(&mut S, &mut Transaction<'_>) -> Result<T>,
+) -> Step<(S, T, Receipt)> {
+    let done = db.transact_with_receipt(|tx| run(&mut state, tx));
+    Step::Done(done.map(|(out, receipt)| (state, out, receipt)))
+}
+
+/// A transaction whose closure has an error type of its own.
+pub(super) async fn with_own_error<T: Send + 'static, E: From<Error> + Send + 'static>(
+    db: &AsyncDb,
+    mut run: impl FnMut(&mut Transaction<'_>) -> std::result::Result<T, E> + Send + 'static,
+) -> std::result::Result<T, E> {
+    let own = Arc::new(Mutex::new(None));
+    let of_run = Arc::clone(&own);
+    let lock = |own: &Mutex<Option<E>>, error: Option<E>| {
+        // Dropped after the lock is let go: it is the program's.
+        std::mem::replace(&mut *own.lock().expect("nothing panics while it is set"), error)
+    };
+    let done = db
+        .transact(move |tx| {
+            drop(lock(&of_run, None));
+            run(tx).map_err(|error| {
+                tx.wants_to_run_again().unwrap_or_else(|| {
+                    drop(lock(&of_run, Some(error)));
+                    Error::invalid("the closure of the transaction failed")
+                })
+            })
+        })
+        .await;
+    done.map_err(|error| lock(&own, None).unwrap_or_else(|| E::from(error)))
+}

@@ -1,0 +1,78 @@
+//! The everyday verbs for typed documents: each a transaction, or a snapshot, of its own, as those of [`Db`](crate::Db).
+//!
+//! Owns nothing. Documents and keys are given by value: they go to another thread.
+
+use duramen_engine::Receipt;
+
+use super::AsyncDb;
+use crate::collection::{AssignedKey, Collection};
+use crate::error::Result;
+use crate::reads::Reads;
+use crate::tuple::KeyFor;
+
+impl AsyncDb {
+    /// The document under a key, of the newest state. Dropped, it changes nothing.
+    ///
+    /// # Errors
+    /// As [`Db::get`](crate::Db::get).
+    pub async fn get<C: Collection + Send>(
+        &self,
+        key: impl KeyFor<C::Key> + Send + 'static,
+    ) -> Result<Option<C>> {
+        self.read(move |at| at.get(key)).await
+    }
+
+    /// Stores a document, in the place of any with its key. Dropped, as [`AsyncDb::transact`]; so are all that follow.
+    ///
+    /// # Errors
+    /// As [`Db::put`](crate::Db::put).
+    pub async fn put<C: Collection + Send>(&self, document: C) -> Result<Receipt> {
+        self.write(move |tx| tx.put(&document)).await
+    }
+
+    /// Stores a document whose key is not there yet.
+    ///
+    /// # Errors
+    /// As [`Db::insert`](crate::Db::insert).
+    pub async fn insert<C: Collection + Send>(&self, document: C) -> Result<Receipt> {
+        self.write(move |tx| tx.insert(&document)).await
+    }
+
+    /// Stores a document in the place of the one with its key.
+    ///
+    /// # Errors
+    /// As [`Db::update`](crate::Db::update).
+    pub async fn update<C: Collection + Send>(&self, document: C) -> Result<Receipt> {
+        self.write(move |tx| tx.update(&document)).await
+    }
+
+    /// Changes a document in place, again and again until nobody got in between, and returns it as it is then; `None`
+    /// if there is none.
+    ///
+    /// # Errors
+    /// As [`Db::modify`](crate::Db::modify).
+    pub async fn modify<C: Collection + Send>(
+        &self,
+        key: impl KeyFor<C::Key> + Send + 'static,
+        mut change: impl FnMut(&mut C) -> Result<()> + Send + 'static,
+    ) -> Result<Option<C>> {
+        self.transact(move |tx| tx.modify::<C>(&key, &mut change)).await
+    }
+
+    /// Gives a document a key that was not given before and that no document has, stores it, and returns it.
+    ///
+    /// # Errors
+    /// As [`Db::push`](crate::Db::push).
+    pub async fn push<C: AssignedKey + Send>(&self, document: C) -> Result<C> {
+        let (document, (), _) = self.transact_on(document, |document, tx| tx.push_in(document)).await?;
+        Ok(document)
+    }
+
+    /// Deletes a document. Returns whether it was there.
+    ///
+    /// # Errors
+    /// As [`Db::delete`](crate::Db::delete).
+    pub async fn delete<C: Collection>(&self, key: impl KeyFor<C::Key> + Send + 'static) -> Result<bool> {
+        self.transact(move |tx| tx.delete::<C>(&key)).await
+    }
+}
