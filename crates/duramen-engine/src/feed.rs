@@ -17,6 +17,8 @@ mod live;
 mod names;
 mod retain;
 mod retained;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

@@ -249,7 +249,7 @@ impl<T: Delivered> Changes<T> {
     }
 
     /// Every change after a commit, oldest first; the iterator ends at the newest durable one, and goes on where it ended when it is
-    /// asked again. While it lives, what it has not told is kept for it, within `feed_bytes_max`.
+    /// asked again. A database that was poisoned by a failed sync is one last error behind it. While it lives, what it has not told is kept for it, within `feed_bytes_max`.
     ///
     /// If changes after that commit are no longer kept, its first item is the error [`FeedGap`](Code::FeedGap), and it ends. An item
     /// that does not read as the type is an error that names it; the next item is the next change.
@@ -322,7 +322,7 @@ impl<T: Delivered> ChangeIter<T> {
     }
 
     /// The same, but where it ends it waits for more: it ends when the database is closed, or is [stopped](ChangeIter::stopper). A
-    /// database that was opened read-only has no more. A database that was poisoned by a failed sync is one last error.
+    /// database that was opened read-only has no more.
     #[must_use]
     pub fn follow(self) -> ChangeIter<T> {
         ChangeIter { follows: true, ..self }
@@ -370,10 +370,7 @@ impl<T: Delivered> ChangeIter<T> {
                 return self.take_read();
             }
             let reader = self.reader.as_ref()?;
-            if at_most == Some(Duration::ZERO) {
-                return None;
-            }
-            if !reader.wait(at_most) {
+            if at_most == Some(Duration::ZERO) || !reader.wait(at_most) {
                 return if self.read_failure() { self.take_read() } else { None };
             }
         }

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use crate::engine::{Shared, Source};
+use crate::catalogue::OpenView;
+use crate::engine::{Shared, Source, TreeId};
 use crate::error::{Error, ErrorKind, Result};
 
 use super::build::walk_key;
@@ -24,7 +25,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// At the latest after this long: somebody may have changed the document that was in the way.
 const AGAIN_MAX: Duration = Duration::from_secs(60);
 
-/// What went wrong since the database was opened, by the name of the view's tree.
+/// What went wrong since the database was opened, by the name of the view's tree; a tree that took the name of another has no part in it.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     last: Mutex<HashMap<String, Failure>>,
@@ -32,6 +33,7 @@ pub(crate) struct Failures {
 
 #[derive(Debug)]
 struct Failure {
+    tree: TreeId,
     why: Error,
     times: u32,
     /// When to try again, on the disk's monotonic clock; not before somebody asks, without one.
@@ -44,27 +46,28 @@ impl Failures {
     }
 
     /// Notes a failure. With a clock, it is tried again after a while.
-    pub(crate) fn note(&self, tree: &str, why: &Error, now_ns: Option<u64>) {
+    pub(super) fn note(&self, name: &str, tree: TreeId, why: &Error, now_ns: Option<u64>) {
         let mut last = self.lock();
-        let times = last.get(tree).map_or(0, |failure| failure.times);
+        let times = last.get(name).filter(|failure| failure.tree == tree).map_or(0, |failure| failure.times);
         let rest = AGAIN.saturating_mul(1 << times.min(16)).min(AGAIN_MAX);
         let rest_ns = u64::try_from(rest.as_nanos()).expect("a minute fits");
         let again_ns = now_ns.map(|now| now.saturating_add(rest_ns));
-        last.insert(tree.to_owned(), Failure { why: why.clone(), times: times.saturating_add(1), again_ns });
+        let times = times.saturating_add(1);
+        last.insert(name.to_owned(), Failure { tree, why: why.clone(), times, again_ns });
     }
 
     /// It went well.
-    pub(crate) fn forget(&self, tree: &str) {
-        self.lock().remove(tree);
+    pub(crate) fn forget(&self, name: &str) {
+        self.lock().remove(name);
     }
 
     /// When to try again; `None` for what did not fail.
-    pub(super) fn again_ns(&self, tree: &str) -> Option<u64> {
-        self.lock().get(tree).map(|failure| failure.again_ns.unwrap_or(0))
+    pub(super) fn again_ns(&self, name: &str, tree: TreeId) -> Option<u64> {
+        self.of(name, tree, |failure| failure.again_ns.unwrap_or(0))
     }
 
-    fn why(&self, tree: &str) -> Option<String> {
-        self.lock().get(tree).map(|failure| failure.why.message().to_owned())
+    fn of<T>(&self, name: &str, tree: TreeId, read: impl FnOnce(&Failure) -> T) -> Option<T> {
+        self.lock().get(name).filter(|failure| failure.tree == tree).map(read)
     }
 }
 
@@ -73,13 +76,14 @@ pub(super) fn why(
     source: &dyn Source,
     failures: &Failures,
     collection: &str,
-    spec: &ViewSpec,
+    view: &OpenView,
 ) -> Result<Option<String>> {
-    if let Some(why) = failures.why(&spec.tree_name(collection)) {
+    let why = |failure: &Failure| failure.why.message().to_owned();
+    if let Some(why) = failures.of(&view.spec.tree_name(collection), view.tree, why) {
         return Ok(Some(why));
     }
     let Some(stored) = source.tree(FAILURES)? else { return Ok(None) };
-    let why = source.get(stored, &walk_key(collection, spec)?)?;
+    let why = source.get(stored, &walk_key(collection, &view.spec)?)?;
     Ok(why.map(|why| String::from_utf8_lossy(&why).into_owned()))
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::background::Outlook;
 use crate::catalogue;
 use crate::db::Db;
+use crate::engine::TreeId;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::reads::sealed::Readable;
 use crate::snapshot::Snapshot;
@@ -18,6 +19,7 @@ use super::spec::ViewSpec;
 pub(super) struct Unbuilt {
     pub(super) collection: String,
     pub(super) spec: ViewSpec,
+    tree: TreeId,
 }
 
 impl Unbuilt {
@@ -29,6 +31,24 @@ impl Unbuilt {
         }
         Ok(db.build_step(&self.collection, &self.spec)?.map(|walked| walked.progress))
     }
+
+    /// Notes why it could not be built.
+    pub(super) fn note(&self, db: &Db, error: &Error, now_ns: Option<u64>) {
+        if is_at_end(error) || error.code() == Code::Unsupported {
+            return;
+        }
+        let Unbuilt { collection, spec, tree } = self;
+        db.known().failures.note(&spec.tree_name(collection), *tree, error, now_ns);
+        if failures::is_of_documents(error) {
+            // What cannot be stored is told by this program all the same.
+            drop(db.write(|tx| tx.note_failure(collection, spec, error.message())));
+        }
+    }
+
+    /// When it is to be tried again, if it failed.
+    fn again_ns(&self, db: &Db) -> Option<u64> {
+        db.known().failures.again_ns(&self.spec.tree_name(&self.collection), self.tree)
+    }
 }
 
 /// Takes a step of a view that is to be built, if there is one. A view that failed is left alone for a while, and the others go on.
@@ -38,12 +58,11 @@ impl Unbuilt {
 pub(crate) fn step(db: &Db, now_ns: u64) -> Result<Outlook> {
     let mut again_ns = None;
     for view in unbuilt(&db.snapshot()?)? {
-        let Unbuilt { collection, spec } = &view;
         // What waits for code that is not here is nobody's work.
-        if !db.known().can_make_rows(collection, spec) {
+        if !db.known().can_make_rows(&view.collection, &view.spec) {
             continue;
         }
-        let due_ns = db.known().failures.again_ns(&spec.tree_name(collection)).unwrap_or(0);
+        let due_ns = view.again_ns(db).unwrap_or(0);
         if due_ns > now_ns {
             again_ns = Some(again_ns.unwrap_or(due_ns).min(due_ns));
             continue;
@@ -52,8 +71,8 @@ pub(crate) fn step(db: &Db, now_ns: u64) -> Result<Outlook> {
         if is_at_end(&error) {
             return Err(error);
         }
-        note(db, collection, spec, &error, Some(now_ns));
-        let due_ns = db.known().failures.again_ns(&spec.tree_name(collection)).unwrap_or(now_ns);
+        view.note(db, &error, Some(now_ns));
+        let due_ns = view.again_ns(db).unwrap_or(now_ns);
         again_ns = Some(again_ns.unwrap_or(due_ns).min(due_ns));
         db.tell(error);
     }
@@ -82,7 +101,8 @@ pub(super) fn unbuilt_of(state: &Snapshot, collection: &str) -> Result<Vec<Unbui
     let mut found = Vec::new();
     for view in &state.entry(collection)?.views {
         if !view.spec.ready || mapped::waiting(state.source(), view)? > 0 {
-            found.push(Unbuilt { collection: collection.to_owned(), spec: view.spec.clone() });
+            let (collection, spec) = (collection.to_owned(), view.spec.clone());
+            found.push(Unbuilt { collection, spec, tree: view.tree });
         }
     }
     Ok(found)
@@ -92,16 +112,4 @@ pub(super) fn unbuilt_of(state: &Snapshot, collection: &str) -> Result<Vec<Unbui
 fn is_at_end(error: &Error) -> bool {
     matches!(error.code(), Code::Closed | Code::ForkedHandle | Code::ReadOnly)
         || error.kind() == ErrorKind::Poisoned
-}
-
-/// Notes why a view could not be built.
-pub(super) fn note(db: &Db, collection: &str, spec: &ViewSpec, error: &Error, now_ns: Option<u64>) {
-    if is_at_end(error) || error.code() == Code::Unsupported {
-        return;
-    }
-    db.known().failures.note(&spec.tree_name(collection), error, now_ns);
-    if failures::is_of_documents(error) {
-        // What cannot be stored is told by this program all the same.
-        drop(db.write(|tx| tx.note_failure(collection, spec, error.message())));
-    }
 }

@@ -70,7 +70,7 @@ fn state_of(state: &dyn Readable, entry: &Entry, view: &OpenView) -> Result<View
     };
     let failed = match phase {
         ViewPhase::Ready => None,
-        _ => failures::why(source, &state.known().failures, collection, &view.spec)?,
+        _ => failures::why(source, &state.known().failures, collection, view)?,
     };
     let has_code = state.known().can_make_rows(collection, &view.spec);
     Ok(ViewState { collection: collection.to_owned(), view: view.spec.clone(), phase, failed, has_code })

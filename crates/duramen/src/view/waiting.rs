@@ -8,7 +8,7 @@ use crate::reads::sealed::Readable;
 use crate::typed::Asked;
 
 use super::build::Progress;
-use super::in_background::{Unbuilt, note, unbuilt_of};
+use super::in_background::{Unbuilt, unbuilt_of};
 use super::spec::ViewSpec;
 use super::state::migrating;
 
@@ -57,7 +57,7 @@ impl Db {
                 Ok(Some(walked)) => progress(&walked)?,
                 Ok(None) => {}
                 Err(error) => {
-                    note(self, collection, &view.spec, &error, None);
+                    view.note(self, &error, None);
                     return Err(error);
                 }
             }

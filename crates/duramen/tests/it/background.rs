@@ -170,3 +170,21 @@ fn without_a_background_steps_are_taken_by_hand() {
     assert_eq!(seen, [building(500), building(1_000), ViewPhase::Ready]);
     check(&orders, 1_200);
 }
+
+// What was wrong with a view is nothing to the one that takes its name: it neither waits for the next try of the other one nor tells
+// its words.
+#[test]
+fn a_view_of_the_same_name_starts_without_the_faults_of_the_other() {
+    let db = Db::options().background(false).in_memory().unwrap();
+    let documents = orders(&db, 40);
+    documents.add_view(by_email()).unwrap();
+    while db.step_background().unwrap() {}
+    let failed = |db: &Db| db.view_states().unwrap().iter().find_map(|state| state.failed.clone());
+    assert!(failed(&db).unwrap().contains("0@example.org"));
+    assert!(db.transact(|tx| tx.drop_collection("orders")).unwrap());
+    let documents = orders(&db, 1);
+    documents.add_view(by_email()).unwrap();
+    assert_eq!(failed(&db), None);
+    while db.step_background().unwrap() {}
+    assert_eq!(documents.view("by_email").count().unwrap(), 1);
+}

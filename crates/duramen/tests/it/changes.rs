@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use duramen::prelude::*;
 use duramen::tuple::Element;
-use duramen::{AnyChange, AnyChanged, Change, Changed, Code, CommitSeq, MemDisk, Origin};
+use duramen::{AnyChange, AnyChanged, Change, Changed, Code, CommitSeq, ErrorKind, MemDisk, Origin};
+use duramen_disk::memory::{CallKind, Effect, Fault};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
 #[collection(name = "orders", view(ByCity, key = city, reduce = Count))]
@@ -187,6 +188,22 @@ fn what_comes_before_an_unreadable_change_is_handled() {
     }
     assert_eq!(handled, [2]);
     assert_eq!(consumer.position().unwrap(), last_good);
+}
+
+// Who asks now and then, and never waits, would ask for ever.
+#[test]
+fn who_polls_hears_that_nothing_will_come_any_more() {
+    let disk = MemDisk::new(21);
+    let db = Db::options().background(false).open_on(Arc::new(disk.clone()), "/db").unwrap();
+    let mut changes = db.changes::<Priced>().from_now();
+    db.put(&Priced { id: 1, city: "Oslo".into(), cents: 1 }).unwrap();
+    assert_eq!(changes.next().unwrap().unwrap().key(), Some(1));
+    assert!(changes.next().is_none());
+    disk.set_faults(Fault::new(CallKind::Sync, 0, Effect::EIO).on("wal"));
+    db.put(&Priced { id: 2, city: "Voss".into(), cents: 1 }).unwrap_err();
+    let error = changes.next().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
+    assert!(changes.next().is_none());
 }
 
 fn send(tx: &mut Transaction<'_>, changes: &[Change<Order>]) -> Result<()> {

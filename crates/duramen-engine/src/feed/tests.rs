@@ -1,0 +1,79 @@
+//! The bytes of retained files: a file of this release must be read by every later one.
+
+use super::frame::{FileHeader, FrameHeader, FramePlace};
+use super::items;
+use crate::ids::{CommitSeq, DatabaseId, LogId, TreeId};
+use crate::wal::LogIdentity;
+
+const IDENTITY: LogIdentity = LogIdentity {
+    database: DatabaseId(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10),
+    log: LogId(0x1112_1314_1516_1718_191a_1b1c_1d1e_1f20),
+};
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn a_header_is_these_bytes() {
+    let header = FileHeader { identity: IDENTITY, number: 3, block_bytes: 4096, after: CommitSeq(77) };
+    let (bytes, checksum) = header.encode();
+    let wanted = [
+        "445552414d464544",
+        "01000000",
+        "00000000",
+        "100f0e0d0c0b0a090807060504030201",
+        "201f1e1d1c1b1a191817161514131211",
+        "0300000000000000",
+        "4d00000000000000",
+        "00100000",
+        "000000000000000000000000",
+        "8b694b9a83839ad25a349074e6be608d",
+    ];
+    assert_eq!(hex(&bytes), wanted.concat());
+    assert_eq!(FileHeader::decode(&bytes), Ok((header, checksum)));
+}
+
+#[test]
+fn a_frame_with_every_kind_of_item_is_these_bytes() {
+    let payload = [
+        items::begin(CommitSeq(78), 5).as_slice(),
+        &items::tree(TreeId(9), "rows"),
+        &items::dropped(),
+        &items::created(),
+        &items::put(b"k", 2),
+        b"vv",
+        &items::deleted(b"gone"),
+        &items::lost(b"l"),
+        &items::end(),
+    ]
+    .concat();
+    let payload_bytes = u32::try_from(payload.len()).unwrap();
+    let header =
+        FrameHeader { payload_bytes, whole: true, through: CommitSeq(78), time_ns: 5, previous: 0xabcd };
+    let place = FramePlace { identity: IDENTITY, number: 3, offset: 4096 };
+    let (bytes, checksum) = header.encode(&payload, &place);
+    let wanted = [
+        "7756545a06a0b8dec892cd476ee522b5",
+        "44754665",
+        "01000000",
+        "3b000000",
+        "00000000",
+        "4e00000000000000",
+        "0500000000000000",
+        "cdab0000000000000000000000000000",
+        "4e000000000000000500000000000000",
+        "0109000000000000000400726f7773",
+        "03",
+        "02",
+        "0401006b02000000000000007676",
+        "050400676f6e65",
+        "0601006c",
+        "00",
+    ];
+    assert_eq!(hex(&bytes), wanted.concat());
+    assert_eq!(FrameHeader::decode(&bytes, 1 << 20), Ok(header));
+    assert_eq!(FrameHeader::verify(&bytes, &place), Ok(checksum));
+    let elsewhere = FramePlace { offset: 8192, ..place };
+    assert!(FrameHeader::verify(&bytes, &elsewhere).is_err());
+}
