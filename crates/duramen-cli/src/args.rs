@@ -79,6 +79,8 @@ pub(crate) enum Command {
     Watch(WatchArgs),
     /// Show how a database is doing that another process has open: commits a second, checkpoints, space, what is written to
     Top(TopArgs),
+    /// Make a new, sound database of everything that can still be read of a damaged one. Only reads the damaged one
+    Recover(RecoverArgs),
     /// Look at the disk under a directory: what it promises, what a durable commit costs there, what to do about it
     Doctor(DoctorArgs),
     /// Measure
@@ -130,8 +132,12 @@ pub(crate) struct InspectArgs {
     pub(crate) database: DatabaseArgs,
 
     /// Show what takes space instead, and who holds it: data, log, changes kept for consumers
-    #[arg(long)]
+    #[arg(long, conflicts_with = "tree")]
     pub(crate) space: bool,
+
+    /// Show one tree instead: a collection, a view as `collection.view`, or any other by its own name. Reads all of it
+    #[arg(long, value_name = "TREE")]
+    pub(crate) tree: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -151,6 +157,15 @@ pub(crate) struct BackupArgs {
 
     /// The copy, a directory that is not there yet; it is a database like any other
     pub(crate) out: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecoverArgs {
+    #[command(flatten)]
+    pub(crate) database: DatabaseArgs,
+
+    /// The new database, a directory that is not there yet
+    pub(crate) new: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -428,6 +443,7 @@ impl Command {
             Command::Backup(args) => &mut args.database,
             Command::Watch(args) => &mut args.database,
             Command::Top(args) => &mut args.database,
+            Command::Recover(args) => &mut args.database,
             Command::Doctor(_)
             | Command::Bench(_)
             | Command::Demo(_)

@@ -87,7 +87,8 @@ pub(crate) fn check_level(args: &DatabaseArgs, level: Durability) -> Result<()> 
         .try_for_each(|path| file_system::check_level(path, level))
 }
 
-fn options(args: &DatabaseArgs) -> DbOptions {
+/// Options for what is said of the database, and for nothing else.
+pub(crate) fn options(args: &DatabaseArgs) -> DbOptions {
     let options = Db::options();
     match &args.wal {
         Some(wal) => options.wal_dir(wal),

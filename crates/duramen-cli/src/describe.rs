@@ -12,7 +12,7 @@ use crate::database;
 use crate::failure::{DAMAGE, Failure, Result};
 use crate::keys;
 use crate::numbers::{bytes, counted, grouped};
-use crate::output::{Output, align_right, new_table, printable};
+use crate::output::{Output, align_right, new_table, printable, shell_word};
 use crate::read::shown;
 use crate::view;
 
@@ -197,8 +197,9 @@ pub(crate) fn check(args: &CheckArgs, out: Output) -> Result<()> {
         return if out.is_json() { Ok(()) } else { out.line("nothing is wrong") };
     }
     out.note(&format!(
-        "{} found; restore a backup, or `duramen export` what can be read: up to the damage, and --from the key behind it",
-        counted(problem_count, "problem")
+        "{} found; restore a backup, or `duramen recover {} NEW` for what can still be read",
+        counted(problem_count, "problem"),
+        shell_word(&args.database.db.display().to_string()),
     ));
     Err(Failure::Exit(DAMAGE))
 }

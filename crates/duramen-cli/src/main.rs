@@ -26,10 +26,12 @@ mod man;
 mod numbers;
 mod output;
 mod read;
+mod recover;
 mod shell;
 mod signals;
 mod space;
 mod top;
+mod tree;
 mod view;
 mod watch;
 mod write;
@@ -81,11 +83,15 @@ pub(crate) fn run(command: &Command, out: Output) -> Result<()> {
         Command::View(args) => view::run(args, out),
         Command::Collections(args) => describe::collections(args, out),
         Command::Inspect(args) if args.space => space::inspect(&args.database, out),
-        Command::Inspect(args) => describe::inspect(&args.database, out),
+        Command::Inspect(args) => match &args.tree {
+            Some(tree) => tree::inspect(&args.database, tree, out),
+            None => describe::inspect(&args.database, out),
+        },
         Command::Check(args) => describe::check(args, out),
         Command::Watch(args) => watch::run(args, out),
         Command::Top(args) => top::run(args, out),
         Command::Backup(args) => backup::run(args, out),
+        Command::Recover(args) => recover::run(args, out),
         Command::Doctor(args) => doctor::doctor(args, out),
         Command::Bench(args) => match &args.what {
             BenchCommand::Sync(args) => bench::sync(args, out),

@@ -20,7 +20,7 @@ use crate::wal::LogPosition;
 
 use output::Output;
 use reap::reap;
-pub use store::{Store, read_superblocks, whole_superblocks};
+pub use store::{Store, read_superblocks, superblocks_left, whole_superblocks};
 
 const POISON: &str = "nothing panics while a checkpoint is locked";
 

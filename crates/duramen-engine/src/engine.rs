@@ -13,6 +13,7 @@ mod keeper;
 mod method;
 mod observe;
 mod open;
+mod recover;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -47,6 +48,7 @@ pub use event::{Event, EventHook};
 pub use feed::{FeedReader, FeedStop, Wants};
 use keeper::Keeper;
 pub use observe::{ObserveFrom, Observed, Observer};
+pub use recover::{Keep, LostCommits, RecoverProgress, Salvage, TreeLoss};
 pub use stats::{Posture, RecoveryStats, Stats};
 
 const POISON: &str = "nothing panics while the threads are locked";

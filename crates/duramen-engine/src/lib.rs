@@ -29,6 +29,7 @@ mod overlay;
 
 mod feed;
 mod recovery;
+mod salvage;
 mod transaction;
 
 mod engine;
@@ -39,14 +40,17 @@ pub use duramen_disk::{Disk, SyncMethod};
 pub use engine::{CopyProgress, Engine, Event, EventHook, Hooks, Posture, RecoveryStats, Stats};
 pub use engine::{FeedReader, FeedStop, Wants, Woken};
 pub use engine::{ObserveFrom, Observed, Observer};
+pub use engine::{Keep, LostCommits, RecoverProgress, Salvage, TreeLoss};
 pub use error::{Code, Error, ErrorKind, Result};
 pub use feed::{FeedChange, FeedCommit, FeedHold, FeedNeed, FeedRule, FeedStats, FeedWhat};
 pub use ids::{CommitSeq, TreeId};
 pub use options::{Background, Durability, Geometry, Options};
+pub use salvage::LostRange;
 pub use threads::{Rest, Worker, processors};
 pub use transaction::{Receipt, Row, Rows, Snapshot, Transaction, TreeInfo, TreeMark};
 pub use tree::{
-    Builtin, Combined, Direction, KeyRange, Reduced, Reducer, ReducerFactory, ReducerSpec, Reducers, Running,
+    Builtin, Combined, Direction, KeyRange, LevelShape, Reduced, Reducer, ReducerFactory, ReducerSpec,
+    Reducers, Running, Sizes, TreeShape,
 };
 pub use verify::CheckReport;
 pub use wal::LogStats;

@@ -169,6 +169,24 @@ impl Transaction {
     /// # Errors
     /// `Invalid` if there is a tree of that name, the name is empty or longer than a key, or nobody knows the reducer.
     pub fn create_tree(&mut self, name: &str, reducer: Option<ReducerSpec>) -> Result<TreeId> {
+        let reducers = &self.committer.store().reducers;
+        if let Some(spec) = &reducer
+            && reducers.find(spec).is_none()
+        {
+            return Err(reducer_missing(spec));
+        }
+        self.create_tree_as_known(name, reducer)
+    }
+
+    /// As [`Transaction::create_tree`], also with a reducer that nobody knows here: of a tree that had it elsewhere.
+    ///
+    /// # Errors
+    /// As [`Transaction::create_tree`].
+    pub(crate) fn create_tree_as_known(
+        &mut self,
+        name: &str,
+        reducer: Option<ReducerSpec>,
+    ) -> Result<TreeId> {
         check_key(name.as_bytes())?;
         if name.is_empty() {
             return Err(Error::invalid("a tree needs a name"));
@@ -177,11 +195,6 @@ impl Transaction {
             return Err(Error::new(Code::AlreadyExists, format!("there is a tree named {name:?} already")));
         }
         let reducers = &self.committer.store().reducers;
-        if let Some(spec) = &reducer
-            && reducers.find(spec).is_none()
-        {
-            return Err(reducer_missing(spec));
-        }
         let id = self.committer.new_tree_id();
         self.created.insert(id, TreeState::empty(id, reducer.clone(), reducers));
         let row = CatalogRow { id, spec: reducer }.encode();

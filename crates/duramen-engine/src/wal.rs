@@ -17,6 +17,7 @@ mod log;
 mod place;
 mod recover;
 mod reopen;
+mod salvage;
 mod segment;
 mod spare;
 mod state;
@@ -37,6 +38,7 @@ pub use ahead::Reading;
 pub use chain::ReplayedRecord;
 pub use log::Log;
 pub use recover::{Recovered, read_through, recover};
+pub use salvage::{LogLoss, Salvaged, salvage};
 pub use survey::missing;
 pub use tail::{Enough, LogPlace, Stretch};
 

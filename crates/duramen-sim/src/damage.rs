@@ -17,7 +17,7 @@ use duramen_engine::{Code, CommitSeq, Durability, Engine, Error};
 
 use crate::contents::{Contents, Dice};
 
-pub use build::{Specimen, closed, killed};
+pub use build::{Specimen, closed, files_of, killed};
 pub use rearrange::rearrangements;
 
 /// After so many trials with right answers, one goes on writing.

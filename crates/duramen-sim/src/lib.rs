@@ -5,4 +5,5 @@ pub mod contents;
 pub mod damage;
 pub mod faults;
 pub mod history;
+pub mod salvage;
 pub mod search;

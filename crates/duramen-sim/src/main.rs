@@ -4,6 +4,7 @@
 //! `duramen-sim replay --seed S [--op N --choice C]` makes one cut again, or only runs the seed.
 //! `duramen-sim trace --seed S` lists what the run of a seed does to its disk.
 //! `duramen-sim damage [--all-bits] [--seed S] [--threads T]` damages every byte of small databases.
+//! `duramen-sim recover [--every N] [--seed S] [--threads T]` damages every byte, or one of N, and recovers what is left.
 #![allow(clippy::disallowed_methods, reason = "a program")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints what it found")]
 
@@ -11,6 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use duramen_sim::damage::{Bits, closed, flips, killed, rearrangements};
+use duramen_sim::salvage;
 use duramen_sim::search::case::Case;
 use duramen_sim::search::{LONG, QUICK, record, replay, search};
 
@@ -21,7 +23,8 @@ fn main() -> ExitCode {
         Some("replay") => replay_case(&args),
         Some("trace") => print_trace(&args),
         Some("damage") => damage_sweep(&args),
-        _ => Err("search [--minutes N] [--seed S] [--threads T] | replay --seed S [--op N --choice C] | damage [--all-bits]".to_owned()),
+        Some("recover") => recovery_sweep(&args),
+        _ => Err("search [--minutes N] [--seed S] [--threads T] | replay --seed S [--op N --choice C] | damage [--all-bits] | recover [--every N]".to_owned()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -63,6 +66,20 @@ fn damage_sweep(args: &[String]) -> Result<(), String> {
     let mut violations = Vec::new();
     for specimen in [closed(seed), killed(seed)] {
         for report in [rearrangements(&specimen, seed), flips(&specimen, seed, bits, threads)] {
+            println!("{}: {report}", specimen.name);
+            violations.extend(report.violations);
+        }
+    }
+    if violations.is_empty() { Ok(()) } else { Err(violations.join("\n")) }
+}
+
+fn recovery_sweep(args: &[String]) -> Result<(), String> {
+    let seed = number(args, "--seed")?.unwrap_or(35);
+    let every = number(args, "--every")?.unwrap_or(1).max(1);
+    let threads = usize::try_from(number(args, "--threads")?.unwrap_or(2)).map_err(|e| e.to_string())?;
+    let mut violations = Vec::new();
+    for specimen in [salvage::closed(seed), salvage::killed(seed)] {
+        for report in [salvage::blocks(&specimen), salvage::flips(&specimen, seed, every, threads)] {
             println!("{}: {report}", specimen.name);
             violations.extend(report.violations);
         }

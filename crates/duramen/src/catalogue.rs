@@ -91,7 +91,7 @@ pub(crate) struct CodedTrees {
 }
 
 /// Trees with documents of collections, and trees with key-values.
-const ROWS: &str = "duramen/rows/";
+pub(crate) const ROWS: &str = "duramen/rows/";
 const KEY_VALUES: &str = "duramen/kv/";
 
 /// Where something that a program stores lies.

@@ -433,6 +433,15 @@ impl Db {
         verify::documents(&self.snapshot()?)
     }
 
+    /// Writes a checkpoint, ends the recovery that made this database, and lets it open.
+    pub(crate) fn finish_recovery(&self) -> Result<()> {
+        self.engine.finish_recovery()
+    }
+
+    pub(crate) fn checkpoint(&self) -> Result<()> {
+        self.engine.checkpoint()
+    }
+
     pub(crate) fn copy_to(
         &self,
         path: &Path,

@@ -16,8 +16,8 @@ pub(crate) use duramen_engine::ids::TreeId;
 #[cfg(feature = "async")]
 pub(crate) use duramen_engine::processors;
 pub(crate) use duramen_engine::{
-    Background, Direction, Event, EventHook, KeyRange, Observer, Options, Reduced, Rest, Snapshot,
-    Transaction, TreeMark, Worker,
+    Background, Direction, Event, EventHook, Keep, KeyRange, LostCommits, LostRange, Observer, Options,
+    Reduced, Rest, Salvage, Snapshot, Transaction, TreeInfo, TreeMark, TreeShape, Worker,
 };
 
 use crate::error::{Error, ErrorKind, Result};
@@ -33,13 +33,31 @@ pub(crate) fn open(
     mut hooks: Hooks,
     codes: Codes,
 ) -> Result<Engine> {
+    know_reducers(&mut hooks, codes);
+    hooks.feed = Some(Arc::new(Rule));
+    Engine::open(disk, path, options, hooks)
+}
+
+/// Makes a new database of what can be read of a damaged one, which nobody else opens until it is finished. Nobody needs its change
+/// feed before that.
+pub(crate) fn recover(
+    disk: &Arc<dyn Disk>,
+    paths: (&Path, &Path),
+    options: &Options,
+    (mut hooks, codes): (Hooks, Codes),
+    keep: &dyn Fn(&str) -> Keep,
+    progress: &mut dyn FnMut(&duramen_engine::RecoverProgress) -> Result<()>,
+) -> Result<(Engine, Salvage)> {
+    know_reducers(&mut hooks, codes);
+    Engine::recover(disk, paths, options, hooks, keep, progress)
+}
+
+fn know_reducers(hooks: &mut Hooks, codes: Codes) {
     hooks.reducers.register(Arc::new(move |spec: &ReducerSpec| {
         let sums = Sums::from_spec(spec).map(|sums| Arc::new(sums) as Arc<dyn Reducer>);
         let view = || Reductions::from_spec(spec)?.reducer(&codes);
         sums.or_else(|| view().map(|view| Arc::new(view) as Arc<dyn Reducer>))
     }));
-    hooks.feed = Some(Arc::new(Rule));
-    Engine::open(disk, path, options, hooks)
 }
 
 /// What can be read, from a snapshot or inside a transaction.

@@ -97,6 +97,18 @@ fn rows(source: &dyn Source) -> Result<Vec<Result<(String, Cursor)>>> {
     Ok(all)
 }
 
+/// Sets every consumer to before all changes that are kept, in a database with an order of commits of its own: their positions were
+/// in another, and each is to be told so. Returns their names.
+pub(crate) fn set_back(tx: &Shared<'_>) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    // A row that cannot be read is its consumer's to be told of.
+    for (name, cursor) in rows(tx)?.into_iter().flatten() {
+        set_cursor(tx, &name, Cursor { position: CommitSeq(0), ..cursor })?;
+        names.push(name);
+    }
+    Ok(names)
+}
+
 /// The engine asks this before it lets go of anything.
 pub(crate) struct Rule;
 

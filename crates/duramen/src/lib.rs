@@ -77,6 +77,7 @@
 //! | what changed since, once and in order | [`Changes`], [`Change`], [`AnyChange`] |
 //! | handling each change once, across crashes | [`Consumer`], [`Consuming`] |
 //! | what another process commits, and how it is doing | [`Observer`] |
+//! | a database that is damaged | [`recover`], [`RecoverReport`] |
 //! | what went wrong | [`Error`], [`ErrorKind`] |
 //!
 //! [`cookbook`] has recipes; docs/tutorial.md in the repository lets one program grow from the first put to views.
@@ -118,6 +119,7 @@ pub mod prelude;
 mod query;
 mod range;
 mod reads;
+mod recover;
 mod revision;
 mod rows;
 pub mod schema;
@@ -128,6 +130,7 @@ mod span;
 pub mod sums;
 pub mod time;
 mod transaction;
+mod tree_shape;
 pub mod tuple;
 mod typed;
 mod typed_db;
@@ -158,6 +161,9 @@ pub use page::{Page, PageToken};
 pub use query::{KeyIter, Query, TypedIter};
 pub use range::IntoSpan;
 pub use reads::Reads;
+pub use recover::{
+    LeftOut, Lost, RecoverProgress, RecoverReport, RecoverStage, Recovered, Store, WaitingView, recover,
+};
 pub use revision::{ReplaceError, Revision, Versioned};
 pub use rows::{DocumentIter, RowBatch, Rows};
 pub use schema::Schema;
@@ -166,6 +172,7 @@ pub use snapshot::Snapshot;
 pub use span::Span;
 pub use time::Time;
 pub use transaction::Transaction;
+pub use tree_shape::{Holds, KeptReduction, NamedTree};
 pub use tuple::Key;
 pub use verify::{DocumentReport, Unreadable};
 pub use view::{DocumentView, View, ViewPhase, ViewQuery, ViewSpec, ViewState};
@@ -174,8 +181,9 @@ pub use duramen_derive::{Collection, Key};
 pub use duramen_disk::{Disk, FileSystem, MemDisk, OsDisk, PathKind, SyncMethod, measure, probe};
 pub use duramen_engine::ids::{CommitSeq, DatabaseId};
 pub use duramen_engine::{
-    CheckReport, CommitStats, Direction, Durability, Event, FeedStats, Geometry, KeyRange, LogStats, Posture,
-    Receipt, RecoveryStats, Reducer, ReducerSpec, SpaceStats, Stats,
+    CheckReport, CommitStats, Direction, Durability, Event, FeedStats, Geometry, KeyRange, LevelShape,
+    LogStats, LostCommits, Posture, Receipt, RecoveryStats, Reducer, ReducerSpec, Sizes, SpaceStats, Stats,
+    TreeShape,
 };
 
 /// The example of the README compiles. Only the repository has it: a packaged crate runs no doctests of its own.

@@ -15,6 +15,7 @@ use crate::engine::{self, Background};
 use crate::error::{Error, Result};
 use crate::known::Known;
 use crate::reads::sealed::Readable;
+use crate::recover::{self, RecoverProgress, RecoverReport};
 use crate::typed::Asked;
 use crate::view::{Codes, Monoid};
 
@@ -185,6 +186,67 @@ impl DbOptions {
         let db = Db::new(engine, level, Known::new(Clock::new(Arc::clone(&disk)), is_stepped), on_event);
         self.opened.iter().try_for_each(|opened| opened(&db, read_only))?;
         Ok(if without_background { db } else { db.with_background(disk) })
+    }
+
+    /// Makes a new, sound database at `to` out of everything that can still be read of a damaged one at `from`, which is only read.
+    ///
+    /// What is lost is in the report, and named. Views are built anew; those in code, and reductions in code that these options do not
+    /// know, wait for a program that has it. Consumers of the change feed keep their names, and get `FeedGap`: the new database has an
+    /// order of commits of its own. Before this returns, the new database was read back and checked; cut short, it is `UnfinishedCopy`
+    /// and opens for nobody. `progress` is told now and then; an error from it ends the recovery. Memory is bounded, whatever the size;
+    /// costs a read of everything and some of it twice.
+    ///
+    /// ```
+    /// # use duramen::prelude::*;
+    /// # fn main() -> Result<()> {
+    /// # let directory = tempfile::tempdir().expect("a place for the example");
+    /// # let (from, to) = (directory.path().join("shop.duramen"), directory.path().join("recovered.duramen"));
+    /// # let db = Db::open(&from)?;
+    /// # db.bytes("notes").put("a", "1")?;
+    /// # db.close()?;
+    /// # drop(db);
+    /// let report = Db::options().recover(&from, &to, |_| Ok(()))?;
+    /// assert!(report.is_whole(), "{report:?}");
+    /// let db = Db::open(&to)?;
+    /// # assert_eq!(db.bytes("notes").get("a")?, Some(b"1".to_vec()));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// `AlreadyExists` if there is something at `to`; `DamagedSuperblock` if nothing tells where anything lies; `DatabaseLocked`, `NoSuchDatabase`;
+    /// `Full` and `Io` of the new database; what `progress` said.
+    pub fn recover(
+        self,
+        from: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        progress: impl FnMut(&RecoverProgress) -> Result<()>,
+    ) -> Result<RecoverReport> {
+        self.recover_on(Arc::new(OsDisk::default()), from, to, progress)
+    }
+
+    /// As [`DbOptions::recover`], on a disk of one's own.
+    ///
+    /// # Errors
+    /// As [`DbOptions::recover`].
+    pub fn recover_on(
+        self,
+        disk: Arc<dyn Disk>,
+        from: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        mut progress: impl FnMut(&RecoverProgress) -> Result<()>,
+    ) -> Result<RecoverReport> {
+        if let Some(refused) = self.refused {
+            return Err(refused);
+        }
+        let is_stepped = self.engine.background == Background::Stepped;
+        let known = Known::new(Clock::new(Arc::clone(&disk)), is_stepped);
+        let on_event = self.hooks.on_event.clone();
+        let paths = (from.as_ref(), to.as_ref());
+        let told = &mut |at: &duramen_engine::RecoverProgress| progress(&RecoverProgress::reading(at));
+        let hooks = (self.hooks, self.codes);
+        let (engine, salvage) = engine::recover(&disk, paths, &self.engine, hooks, &recover::keep, told)?;
+        let db = Db::new(engine, Durability::Process, known, on_event);
+        recover::make_sound(&db, salvage, &mut progress)
     }
 
     /// Opens an empty database on a disk in memory; for tests.

@@ -173,6 +173,11 @@ impl Schema {
         true
     }
 
+    /// Takes away one generation of a view.
+    pub(crate) fn drop_generation(&mut self, view: &ViewSpec) {
+        self.views.retain(|own| !own.same_rows(view));
+    }
+
     /// Takes every view of a name out, and returns them.
     pub(crate) fn remove_view(&mut self, name: &str) -> Vec<ViewSpec> {
         self.views.extract_if(.., |view| view.name() == name).collect()

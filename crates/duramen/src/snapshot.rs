@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::catalogue::{self, Entry, OpenView};
 use crate::clock::Millis;
-use crate::engine::{self, Source, TreeId};
+use crate::engine::{self, Source, TreeId, TreeInfo, TreeShape};
 use crate::error::Result;
 use crate::known::{Fits, Known};
 use crate::reads::{Reads, sealed};
@@ -31,6 +31,18 @@ impl Snapshot {
             return Ok(Vec::new());
         }
         self.inner.stale_keys(view.tree, from, at_most)
+    }
+
+    pub(crate) fn shape(
+        &self,
+        tree: TreeId,
+        told: &mut dyn FnMut(&TreeShape) -> Result<()>,
+    ) -> Result<TreeShape> {
+        self.inner.tree_shape(tree, told)
+    }
+
+    pub(crate) fn info(&self, tree: TreeId) -> Result<TreeInfo> {
+        self.inner.tree_info(tree)
     }
 
     /// The trees whose names begin so.

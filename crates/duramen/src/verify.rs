@@ -12,6 +12,7 @@ use crate::schema::Schema;
 use crate::snapshot::Snapshot;
 use crate::tuple::{Element, decode};
 use crate::version;
+pub(crate) use key_values::problem_of as problem_of_key_value;
 use views::Views;
 
 /// Problems beyond this many are counted and not listed.
@@ -184,7 +185,8 @@ impl Reader<'_> {
     }
 }
 
-fn problem_of(schema: &Schema, key: &[u8], stored: &[u8]) -> Option<String> {
+/// What is wrong with a document, if anything is.
+pub(crate) fn problem_of(schema: &Schema, key: &[u8], stored: &[u8]) -> Option<String> {
     let document = match compact::document(schema, stored) {
         Ok(document) => document,
         Err(error) => return Some(error.message().to_owned()),

@@ -28,11 +28,11 @@ mod tests;
 mod waiting;
 
 pub use build::Progress;
-pub(crate) use build::{Step, Walked, forget, put_rows};
+pub(crate) use build::{Step, WALKS, Walked, forget, put_rows};
 pub use by_name::{DocumentView, ReducedPart, ViewReduction, ViewRow, ViewRowIter};
 pub(crate) use coded::RowsOf;
 pub use coded::{Code, CodedView, Emitter, RowValue};
-pub(crate) use failures::{Failures, forget as forget_failure, note as note_failure};
+pub(crate) use failures::{FAILURES, Failures, forget as forget_failure, note as note_failure};
 pub(crate) use found::lost;
 pub use found::{Groups, ViewDocs, ViewEntry, ViewGroups, ViewIter};
 pub(crate) use in_background::{has_work, step as background_step};
@@ -48,8 +48,8 @@ pub(crate) use query::ready;
 pub(crate) use reducer::{Reductions, without_code};
 pub(crate) use rows::{ViewRows, rows};
 pub use sketch::Distribution;
-pub(crate) use spec::VIEWS_MAX;
 pub use spec::ViewSpec;
+pub(crate) use spec::{TREES as VIEW_TREES, VIEWS_MAX};
 pub use state::{ViewPhase, ViewState};
 pub(crate) use state::{states, unknown};
 

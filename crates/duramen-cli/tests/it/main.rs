@@ -17,6 +17,7 @@ mod laboratory;
 mod levels;
 mod loop_device;
 mod ranges;
+mod recovering;
 mod round_trip;
 mod runner;
 mod shell;

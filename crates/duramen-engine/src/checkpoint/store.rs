@@ -48,30 +48,57 @@ pub fn whole_superblocks(file: &dyn File, path: &Path) -> Result<Vec<Generation>
 /// # Errors
 /// `NotADatabase` if neither is one, `Unsupported` for another format, `Corrupt` if neither can be read.
 pub fn read_superblocks(file: &Arc<dyn File>, path: &Path) -> Result<(Superblock, Option<Superblock>)> {
-    let mut found = Vec::new();
-    let mut problems = Vec::new();
-    for offset in SUPERBLOCK_OFFSETS {
-        let mut bytes = vec![0; SUPERBLOCK_BYTES];
-        match file.read_at(&mut bytes, offset) {
-            Ok(()) => match Superblock::decode(&bytes) {
-                Ok(superblock) => found.push(superblock),
-                Err(problem) => problems.push(problem),
-            },
-            Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => problems.push(SuperblockError::NotOne),
-            Err(e) => return Err(Error::io("read", path, &e)),
+    let io = |e| Error::io("read", path, &e);
+    let [first, second] = SUPERBLOCK_OFFSETS.map(|offset| read_superblock(&**file, offset));
+    let mut found = newest_first(path, [first.map_err(io)?, second.map_err(io)?])?.into_iter();
+    let newest = found.next().expect("there is one, or it is an error");
+    Ok((newest, found.next()))
+}
+
+/// The superblocks that are left of a damaged file, the newest first: at least one.
+///
+/// # Errors
+/// As [`read_superblocks`]; what the disk does not give counts as damaged.
+pub fn superblocks_left(file: &Arc<dyn File>, path: &Path) -> Result<Vec<Superblock>> {
+    let read = |offset| read_superblock(&**file, offset).unwrap_or(Err(SuperblockError::Damaged));
+    newest_first(path, SUPERBLOCK_OFFSETS.map(read))
+}
+
+fn read_superblock(
+    file: &dyn File,
+    offset: u64,
+) -> std::io::Result<std::result::Result<Superblock, SuperblockError>> {
+    let mut bytes = vec![0; SUPERBLOCK_BYTES];
+    match file.read_at(&mut bytes, offset) {
+        Ok(()) => Ok(Superblock::decode(&bytes)),
+        Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => Ok(Err(SuperblockError::NotOne)),
+        Err(e) => Err(e),
+    }
+}
+
+/// Those of the two that can be read.
+fn newest_first(
+    path: &Path,
+    slots: [std::result::Result<Superblock, SuperblockError>; 2],
+) -> Result<Vec<Superblock>> {
+    let (mut found, mut problems) = (Vec::new(), Vec::new());
+    for slot in slots {
+        match slot {
+            Ok(superblock) => found.push(superblock),
+            Err(problem) => problems.push(problem),
         }
     }
     // A later release may have left one of this format behind: it is an older state, and not to be served.
     if let Some(error) = unsupported(path, &problems) {
         return Err(error);
     }
-    found.sort_by_key(|superblock| superblock.generation);
-    let Some(newest) = found.pop() else { return Err(no_superblock(path, &problems)) };
-    match found.pop() {
-        Some(other) if other.database != newest.database || other.log != newest.log => {
+    found.sort_by_key(|superblock| std::cmp::Reverse(superblock.generation));
+    match &found[..] {
+        [] => Err(no_superblock(path, &problems)),
+        [newest, other] if other.database != newest.database || other.log != newest.log => {
             Err(Error::damaged_data(path, 0, "the two superblocks are of different databases"))
         }
-        older => Ok((newest, older)),
+        _ => Ok(found),
     }
 }
 

@@ -86,7 +86,7 @@ impl Engine {
 }
 
 /// Makes the directory of a copy, which is unfinished before anything else is in it.
-fn begin(disk: &dyn Disk, path: &Path) -> Result<()> {
+pub(super) fn begin(disk: &dyn Disk, path: &Path) -> Result<()> {
     match kind(disk, path)? {
         None => disk.create_dir(path).map_err(|e| Error::io("create", path, &e))?,
         Some(_) if disk.list(path).is_ok_and(|names| names.is_empty()) => {}
@@ -100,17 +100,19 @@ fn begin(disk: &dyn Disk, path: &Path) -> Result<()> {
     disk.open(&mark, Access::CREATE).map(drop).map_err(|e| Error::io("create", &mark, &e))
 }
 
-/// Refuses a copy that was cut short.
+/// Refuses a copy that was cut short, or what a recovery that was has made.
 pub(super) fn refuse_unfinished(disk: &dyn Disk, path: &Path) -> Result<()> {
     if kind(disk, &path.join(UNFINISHED))?.is_none() {
         return Ok(());
     }
     Err(Error::new(Code::UnfinishedCopy, format!("{} is a copy that was not finished", path.display()))
-        .with_hint("delete the directory and make the copy again; the original has lost nothing"))
+        .with_hint(
+            "delete the directory, and run the backup or the recovery again; the original has lost nothing",
+        ))
 }
 
 /// Lets a copy open that is whole and on disk.
-fn finish(disk: &dyn Disk, path: &Path) -> Result<()> {
+pub(super) fn finish(disk: &dyn Disk, path: &Path) -> Result<()> {
     let mark = path.join(UNFINISHED);
     disk.remove(&mark).map_err(|e| Error::io("remove", &mark, &e))?;
     disk.sync_dir(path).map_err(|e| Error::io("sync", path, &e))

@@ -85,7 +85,7 @@ pub fn replay(loaded: &Loaded, how: &mut Replay<'_>) -> Result<Replayed> {
             superblock.marked
         );
         return Err(Error::new(Code::LogMissing, message)
-            .with_hint("the log was lost or set back: restore the log directory that belongs to the data"));
+            .with_hint("the log was lost or set back: restore the log directory that belongs to the data, or `duramen recover DB NEW` without it"));
     }
     let space = &loaded.store.space;
     // No tree holds values of trees that are gone at the end of the log.

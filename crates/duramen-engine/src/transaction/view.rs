@@ -11,7 +11,9 @@ use crate::ids::{CommitSeq, TreeId};
 use crate::overlay::{Asked, Overlay};
 use crate::page_cache::Pages;
 use crate::snapshot::Registration;
-use crate::tree::{self, BigReader, BigRef, Direction, KeyRange, Reduced, ReducerSpec, Slot, StoredValue};
+use crate::tree::{
+    self, BigReader, BigRef, Direction, KeyRange, Reduced, ReducerSpec, Slot, StoredValue, TreeShape,
+};
 
 /// A tree as it was in one state, for [`Snapshot::is_as_marked`]. Keeps nothing of it alive but its name in memory, so that no
 /// other state can be taken for it.
@@ -309,6 +311,21 @@ impl Snapshot {
         let asked = self.view.asked(tree, &KeyRange::all())?;
         let len = asked.slot().map_or(0, |slot| slot.count);
         Ok(TreeInfo { id: tree, reducer: asked.state().spec.clone(), len })
+    }
+
+    /// What a tree looks like: every node of it is read, and none kept. `told` is called after each leaf, with what was seen so far.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`]; what `told` said.
+    pub fn tree_shape(
+        &self,
+        tree: TreeId,
+        told: &mut dyn FnMut(&TreeShape) -> Result<()>,
+    ) -> Result<TreeShape> {
+        let settled = self.view.settled()?;
+        let view = settled.as_ref().unwrap_or(&self.view);
+        let slot = view.state(tree)?.slot.as_ref();
+        view.still_held(tree::shape(view.pages(), slot, told))
     }
 
     /// The value of a key.

@@ -121,6 +121,36 @@ impl Survey {
         Ok(survey)
     }
 
+    /// The same of a log that may be damaged: files that cannot be looked at are left out. With what is wrong, if anything is.
+    pub(super) fn load_readable(
+        disk: &dyn Disk,
+        dir: &Path,
+        identity: LogIdentity,
+        geometry: &Geometry,
+    ) -> (Survey, Option<Error>) {
+        let mut survey = Survey {
+            dir: dir.to_owned(),
+            identity,
+            block_bytes: geometry.block_bytes as u64,
+            files: Vec::new(),
+        };
+        let slots = match slots_in(disk, dir) {
+            Ok(slots) => slots,
+            Err(error) => return (survey, Some(Error::io("list", dir, &error))),
+        };
+        let mut wrong = slots.is_empty().then(|| missing(&segment_path(dir, SegmentSlot(1)), "the file"));
+        for (wanted, &slot) in (1u64..).zip(&slots) {
+            if slot.0 != wanted {
+                wrong.get_or_insert_with(|| missing(&segment_path(dir, SegmentSlot(wanted)), "the file"));
+            }
+            match survey.look_at(disk, slot) {
+                Ok(file) => survey.files.push(file),
+                Err(error) => drop(wrong.get_or_insert(error)),
+            }
+        }
+        (survey, wrong)
+    }
+
     fn look_at(&self, disk: &dyn Disk, slot: SegmentSlot) -> Result<FoundFile> {
         let path = segment_path(&self.dir, slot);
         let file = disk.open(&path, Access::READ).map_err(|error| Error::io("open", &path, &error))?;
@@ -220,7 +250,7 @@ impl Survey {
 /// The error of a log that is not where it should be.
 pub fn missing(path: &Path, what: &str) -> Error {
     Error::new(Code::LogMissing, format!("{}: log missing: {what} is not there", path.display())).with_hint(
-        "mount the disk of the log, or put its directory back where it was; without it commits are lost",
+        "mount the disk of the log, or put its directory back where it was; without it commits are lost, and `duramen recover DB NEW` has the others",
     )
 }
 

@@ -19,5 +19,6 @@ mod key_values;
 mod migrations;
 mod overlay;
 mod protections;
+mod salvage;
 mod search;
 mod views_in_progress;

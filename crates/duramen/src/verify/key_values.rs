@@ -75,7 +75,8 @@ fn read(snapshot: &Snapshot, namespace: &str, report: &mut DocumentReport) -> Re
     Ok(())
 }
 
-fn problem_of(key: &[u8], stored: &[u8]) -> std::result::Result<Row, String> {
+/// The key-value, or what is wrong with it.
+pub(crate) fn problem_of(key: &[u8], stored: &[u8]) -> std::result::Result<Row, String> {
     let row = Row::decode(stored.to_vec()).map_err(|error| error.message().to_owned())?;
     decode(key).map_err(|error| error.message().to_owned())?;
     check(row.value()).map_err(|error| error.message().to_owned())?;

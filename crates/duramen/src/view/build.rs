@@ -19,7 +19,7 @@ use super::maintain::Changes;
 use super::spec::ViewSpec;
 
 /// The tree of walks: key is the name of a view's tree, value the key of the last document that is in it.
-const WALKS: &str = "duramen/builds";
+pub(crate) const WALKS: &str = "duramen/builds";
 
 /// So many documents a step: some milliseconds, so that a step that runs again has not cost much.
 const STEP_DOCUMENTS: u64 = 500;

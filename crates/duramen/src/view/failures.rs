@@ -15,7 +15,7 @@ use super::build::walk_key;
 use super::spec::ViewSpec;
 
 /// The tree of failures: key is the name of a view's tree, value why it is not built, in words.
-const FAILURES: &str = "duramen/build-failures";
+pub(crate) const FAILURES: &str = "duramen/build-failures";
 
 const POISON: &str = "nothing panics while the failures are locked";
 

@@ -7,6 +7,9 @@ use crate::document::{Document, Value};
 use crate::error::{Error, Result};
 use crate::schema::NAME_BYTES_MAX;
 
+/// How the names of all trees of views begin.
+pub(crate) const TREES: &str = "duramen/view/";
+
 /// Most views of one collection.
 pub(crate) const VIEWS_MAX: usize = 64;
 
@@ -175,7 +178,7 @@ impl ViewSpec {
     /// The tree of its rows.
     pub(crate) fn tree_name(&self, collection: &str) -> String {
         // Names have no control characters: the parts cannot run into each other.
-        format!("duramen/view/{collection}\u{1}{}\u{1}{}", self.name, self.generation)
+        format!("{TREES}{collection}\u{1}{}\u{1}{}", self.name, self.generation)
     }
 
     /// Whether it can be a view.

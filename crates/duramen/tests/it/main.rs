@@ -21,6 +21,7 @@ mod migrations;
 mod model;
 mod monoids;
 mod observing;
+mod recover;
 mod refusals;
 mod schema_change;
 mod select;

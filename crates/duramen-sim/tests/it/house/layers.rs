@@ -13,7 +13,7 @@ const LAYERS: &[&[&str]] = &[
     &["tree", "allocator"],
     &["catalog", "snapshot", "checkpoint", "verify"],
     &["commit", "overlay"],
-    &["transaction", "recovery", "feed"],
+    &["transaction", "recovery", "salvage", "feed"],
     &["engine"],
 ];
 

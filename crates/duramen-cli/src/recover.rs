@@ -1,0 +1,286 @@
+//! `duramen recover`: a new database of what can still be read of a damaged one, and what could not.
+
+use std::time::{Duration, Instant};
+
+use duramen::tuple::decode;
+use duramen::{
+    Document, Error, LeftOut, Lost, LostCommits, RecoverProgress, RecoverReport, RecoverStage, Recovered,
+    Store, Value, doc,
+};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::args::RecoverArgs;
+use crate::database;
+use crate::failure::{DAMAGE, Failure, Result};
+use crate::keys;
+use crate::numbers::{bytes, counted, grouped, time};
+use crate::output::{Output, align_right, new_table, printable};
+use crate::signals::Signals;
+
+/// A bar is shown for what takes longer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Runs the command.
+pub(crate) fn run(args: &RecoverArgs, out: Output) -> Result<()> {
+    let db = &args.database.db;
+    database::check_path(db)?;
+    let signals = Signals::watch()?;
+    let begun = Instant::now();
+    let mut bar = Bar::default();
+    let recovered = database::options(&args.database).recover(db, &args.new, |progress| {
+        if out.shows_progress() && begun.elapsed() > PATIENCE {
+            bar.show(progress);
+        }
+        match signals.received() {
+            Some(_) => Err(Error::invalid("stopped by a signal")),
+            None => Ok(()),
+        }
+    });
+    bar.clear();
+    let report = match (recovered, signals.received()) {
+        (Err(_), Some(number)) => {
+            let new = args.new.display();
+            out.note(&format!("stopped by signal {number}: what is in {new} opens for nobody; remove it"));
+            return Err(Failure::signal(number));
+        }
+        (recovered, _) => recovered?,
+    };
+    if out.is_json() {
+        out.object("recover", as_json(&report, args, begun.elapsed()))?;
+    } else {
+        show(&report, args, begun.elapsed(), out)?;
+    }
+    if report.is_whole() {
+        return Ok(());
+    }
+    out.note(&format!(
+        "{} is sound, and rows are missing in it: what was lost is named above; keep {} until you have what you need",
+        args.new.display(),
+        db.display()
+    ));
+    Err(Failure::Exit(DAMAGE))
+}
+
+/// A bar for each stage.
+#[derive(Default)]
+struct Bar {
+    bar: Option<(RecoverStage, ProgressBar)>,
+}
+
+impl Bar {
+    fn show(&mut self, progress: &RecoverProgress) {
+        if self.bar.as_ref().is_none_or(|(stage, _)| *stage != progress.stage) {
+            self.clear();
+            let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}");
+            let bar = ProgressBar::new(progress.of).with_message(match progress.stage {
+                RecoverStage::Reading => "reading",
+                RecoverStage::Mending => "looking at rows",
+                RecoverStage::Views => "building views",
+                RecoverStage::Checking => "checking",
+            });
+            if let Ok(style) = style {
+                bar.set_style(style);
+            }
+            self.bar = Some((progress.stage, bar));
+        }
+        if let Some((_, bar)) = &self.bar {
+            bar.set_length(progress.of.max(progress.done));
+            bar.set_position(progress.done);
+        }
+    }
+
+    fn clear(&mut self) {
+        if let Some((_, bar)) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn show(report: &RecoverReport, args: &RecoverArgs, took: Duration, out: Output) -> Result<()> {
+    let mut table = new_table(&["what", "name", "rows", "lost", "stretches"]);
+    for one in &report.recovered {
+        table.add_row([
+            one.store.name().to_owned(),
+            if one.name.is_empty() { "(contents)".to_owned() } else { printable(&one.name) },
+            grouped(one.rows),
+            about(one),
+            grouped(one.ranges),
+        ]);
+    }
+    align_right(&mut table, [2, 3, 4]);
+    if !report.recovered.is_empty() {
+        out.table(&table)?;
+    }
+    for lost in &report.lost {
+        out.line(&printable(&stretch(lost)))?;
+    }
+    for one in &report.left_out {
+        let key = key_text(one.store, &one.key);
+        out.line(&printable(&format!("{} {}: {key} was left out: {}", one.store.name(), one.name, one.why)))?;
+    }
+    for line in remarks(report) {
+        out.line(&printable(&line))?;
+    }
+    let lost = match report.lost_rows() {
+        _ if report.is_whole() => "nothing is lost".to_owned(),
+        0 => "what is lost is named above".to_owned(),
+        rows => format!("about {} lost", counted(rows, "row")),
+    };
+    out.line(&format!(
+        "recovered seq {} (checkpoint {}, and {} of the log) to {} in {}: {}; {lost}; read back and checked",
+        report.seq,
+        report.checkpoint,
+        counted(report.log_commits, "commit"),
+        args.new.display(),
+        time(took),
+        counted(report.rows(), "row"),
+    ))
+}
+
+/// How many rows were lost, as far as that is known.
+fn about(one: &Recovered) -> String {
+    match (one.ranges, one.lost, one.may_be_more) {
+        (0, ..) => "0".to_owned(),
+        (_, 0, true) => "unknown".to_owned(),
+        (_, lost, true) => format!("{} or more", grouped(lost)),
+        (_, lost, false) => format!("about {}", grouped(lost)),
+    }
+}
+
+/// What cannot be read, between which keys.
+fn stretch(lost: &Lost) -> String {
+    let what = format!("{} {}", lost.store.name(), lost.name);
+    let rows = lost.rows.map_or_else(|| "rows".to_owned(), |rows| format!("about {}", counted(rows, "row")));
+    let after = lost.after.as_ref().map(|key| key_text(lost.store, key));
+    let before = lost.before.as_ref().map(|key| key_text(lost.store, key));
+    if lost.after.is_some() && lost.after == lost.before {
+        return format!("{what}: {} is lost: {}", after.unwrap_or_default(), lost.why);
+    }
+    let (after, before) = (after.as_deref().unwrap_or("the start"), before.as_deref().unwrap_or("the end"));
+    format!("{what}: {rows} between {after} and {before} cannot be read: {}", lost.why)
+}
+
+/// What is to be known besides.
+fn remarks(report: &RecoverReport) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(lost) = &report.lost_commits {
+        let until =
+            if lost.until > lost.after { format!("up to {} at least ", lost.until) } else { String::new() };
+        lines.push(format!(
+            "commits after {} are lost, {until}({} of whole frames lie behind the damage and were not applied): {}",
+            lost.after,
+            bytes(lost.bytes),
+            lost.why
+        ));
+    }
+    if report.superblocks < 2 {
+        lines.push("one of the two superblocks cannot be read; the other was used".to_owned());
+    }
+    if !report.is_newest {
+        let seq = report.checkpoint;
+        lines.push(format!(
+            "the newest checkpoint lacks names of trees: the one of commit {seq} before it was used"
+        ));
+    }
+    if report.left_out_count > report.left_out.len() as u64 {
+        lines.push(format!("{} were left out in all", counted(report.left_out_count, "row")));
+    }
+    if report.unnamed_blobs > 0 {
+        lines.push(format!("{} whose names are lost were left out", counted(report.unnamed_blobs, "blob")));
+    }
+    lines.extend(
+        report.renamed.iter().map(|tree| format!("what lost its name is in the tree of bytes {tree}")),
+    );
+    if report.views_built > 0 {
+        lines.push(format!("{} built anew", counted(report.views_built, "view")));
+    }
+    let waiting = report.views_waiting.iter();
+    lines.extend(waiting.map(|view| format!("a view of {} is not built: {}", view.collection, view.why)));
+    if !report.consumers.is_empty() {
+        let names = report.consumers.join(", ");
+        lines.push(format!("consumers of the change feed are told that there is a gap (E0804): {names}"));
+    }
+    lines
+}
+
+/// A key as a person reads it: by its elements, and of a tree of bytes as it is.
+fn key_text(store: Store, key: &[u8]) -> String {
+    match elements_of(store, key) {
+        Some(text) => text,
+        None => key.escape_ascii().to_string(),
+    }
+}
+
+fn elements_of(store: Store, key: &[u8]) -> Option<String> {
+    if store == Store::Bytes {
+        return None;
+    }
+    decode(key).ok().map(|elements| keys::listed(&elements))
+}
+
+fn key_json(store: Store, key: Option<&Vec<u8>>) -> Value {
+    let Some(key) = key else { return Value::Null };
+    elements_of(store, key).map_or_else(|| Value::Bytes(key.clone()), Value::from)
+}
+
+fn as_json(report: &RecoverReport, args: &RecoverArgs, took: Duration) -> Document {
+    let texts = |all: &[String]| all.iter().map(|one| Value::from(one.as_str())).collect::<Vec<_>>();
+    let waiting = report
+        .views_waiting
+        .iter()
+        .map(|view| Value::Map(doc! { "collection": view.collection.as_str(), "why": view.why.as_str() }));
+    doc! {
+        "path": args.new.display().to_string(),
+        "whole": report.is_whole(),
+        "seq": report.seq.0,
+        "checkpoint": report.checkpoint.0,
+        "log_commits": report.log_commits,
+        "superblocks": report.superblocks,
+        "newest_checkpoint": report.is_newest,
+        "lost_commits": report.lost_commits.as_ref().map(lost_commits_json),
+        "rows": report.rows(),
+        "lost_rows": report.lost_rows(),
+        "recovered": report.recovered.iter().map(recovered_json).collect::<Vec<_>>(),
+        "lost": report.lost.iter().map(lost_json).collect::<Vec<_>>(),
+        "left_out_count": report.left_out_count,
+        "left_out": report.left_out.iter().map(left_out_json).collect::<Vec<_>>(),
+        "unnamed_blobs": report.unnamed_blobs,
+        "renamed": texts(&report.renamed),
+        "views_built": report.views_built,
+        "views_waiting": waiting.collect::<Vec<_>>(),
+        "consumers": texts(&report.consumers),
+        "seconds": took.as_secs_f64(),
+    }
+}
+
+fn lost_commits_json(lost: &LostCommits) -> Value {
+    Value::Map(doc! {
+        "after": lost.after.0, "until": lost.until.0, "frames": lost.frames, "log_bytes": lost.bytes,
+        "why": lost.why.as_str(),
+    })
+}
+
+fn recovered_json(one: &Recovered) -> Value {
+    Value::Map(doc! {
+        "store": one.store.name(), "name": one.name.as_str(), "rows": one.rows, "stretches": one.ranges,
+        "lost": one.lost, "may_be_more": one.may_be_more,
+    })
+}
+
+fn lost_json(lost: &Lost) -> Value {
+    Value::Map(doc! {
+        "store": lost.store.name(),
+        "name": lost.name.as_str(),
+        "after": key_json(lost.store, lost.after.as_ref()),
+        "before": key_json(lost.store, lost.before.as_ref()),
+        "rows": lost.rows,
+        "why": lost.why.as_str(),
+    })
+}
+
+fn left_out_json(one: &LeftOut) -> Value {
+    Value::Map(doc! {
+        "store": one.store.name(), "name": one.name.as_str(), "key": key_json(one.store, Some(&one.key)),
+        "why": one.why.as_str(),
+    })
+}

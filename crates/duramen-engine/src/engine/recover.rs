@@ -1,0 +1,253 @@
+//! A new database out of everything that can still be read of a damaged one.
+//!
+//! Owns the order: the mark that says that the new one is unfinished, the trees of a checkpoint, then the log behind it as far as
+//! it leads. The mark stays until the caller has made of the trees what it needs and says so. Never writes to the damaged one,
+//! whose lock it shares with other readers. D2 rests here (what is recovered is the state after one commit, less what is named as
+//! lost), and D4 (nothing is taken that does not match its checksum).
+
+mod losses;
+mod replaying;
+mod writing;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use duramen_disk::{Access, Disk, Lock};
+
+use super::copy::{begin, finish, refuse_unfinished};
+use super::directory::{DATA, LOCK, WAL, check_file_system, kind, lock, prepare_directory, without_data};
+use super::{Engine, Hooks, open};
+use crate::catalog::CATALOG;
+use crate::error::{Code, Error, Result};
+use crate::ids::{CommitSeq, TreeId};
+use crate::options::{Durability, Options};
+use crate::salvage::{LostRange, Source, walk};
+use crate::tree::ReducerSpec;
+
+use losses::Losses;
+pub use losses::TreeLoss;
+use replaying::replay;
+use writing::Writing;
+
+/// How trees are called whose names are lost: this and a number.
+const NAMELESS: &str = "recovered/tree-";
+
+/// What becomes of a tree in the new database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// It is there, with its entries.
+    Entries,
+    /// It is there, and empty.
+    Name,
+    /// It is not there.
+    Nothing,
+}
+
+/// How far a recovery is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RecoverProgress {
+    /// Entries that were read, or lost.
+    pub entries: u64,
+    /// Entries there are to read, as far as that is known.
+    pub of: u64,
+    /// Bytes of keys and values that are in the new database.
+    pub bytes: u64,
+}
+
+/// Commits behind damage in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostCommits {
+    /// The last commit that is not lost.
+    pub after: CommitSeq,
+    /// The newest that anything tells of; the same where nothing tells.
+    pub until: CommitSeq,
+    /// Frames of them that are whole and lie behind the damage. They were not applied.
+    pub frames: u64,
+    /// The bytes of these frames.
+    pub bytes: u64,
+    /// What is damaged, with file and offset.
+    pub why: String,
+}
+
+/// What a recovery has read, and what not.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Salvage {
+    /// The commit whose state this is.
+    pub seq: CommitSeq,
+    /// The commit of the checkpoint that was read.
+    pub checkpoint: CommitSeq,
+    /// Commits applied from the log behind it.
+    pub log_commits: u64,
+    /// Superblocks that can be read, of two.
+    pub superblocks: u64,
+    /// Whether the checkpoint is the newest that can be found. An older one is used where more of its names can be read.
+    pub is_newest: bool,
+    /// Commits that are lost; `None` if the log is whole.
+    pub lost_commits: Option<LostCommits>,
+    /// Trees whose names are lost, by those they have now.
+    pub nameless: Vec<String>,
+    /// The first stretches that cannot be read.
+    pub ranges: Vec<LostRange>,
+    /// What each tree has lost in all.
+    pub trees: Vec<TreeLoss>,
+}
+
+impl Salvage {
+    /// Whether anything is missing.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.lost_commits.is_none() && self.nameless.is_empty() && self.trees.is_empty()
+    }
+}
+
+/// Whether a tree is wanted, and how far the work is.
+pub(super) struct Caller<'a> {
+    keep: &'a dyn Fn(&str) -> Keep,
+    progress: &'a mut dyn FnMut(&RecoverProgress) -> Result<()>,
+}
+
+impl Engine {
+    /// Makes a new database at the second path of what can be read of the one at the first, and opens it: for everybody else it is
+    /// unfinished until [`Engine::finish_recovery`]. `keep` says what becomes of a tree, by name.
+    ///
+    /// Memory is bounded by that of `options`, whatever the size of the database; its other terms are those that the
+    /// damaged one would be opened with.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if there is something at the new path; `Corrupt` if no superblock can be read; `Locked`; `Full`, `Io` of the
+    /// new one; what `progress` said. What is damaged is in the result.
+    pub fn recover(
+        disk: &Arc<dyn Disk>,
+        (from, to): (&Path, &Path),
+        options: &Options,
+        hooks: Hooks,
+        keep: &dyn Fn(&str) -> Keep,
+        progress: &mut dyn FnMut(&RecoverProgress) -> Result<()>,
+    ) -> Result<(Engine, Salvage)> {
+        if to.starts_with(from) {
+            return Err(Error::invalid(format!("{} lies in the database to be recovered", to.display()))
+                .with_hint("name a directory beside it, or on another disk"));
+        }
+        let wal_dir = options.wal_dir.clone().unwrap_or_else(|| from.join(WAL));
+        let reading = Options { read_only: true, create: false, ..options.clone() };
+        let (source, _lock) = open_damaged(&**disk, (from, &wal_dir), &reading)?;
+        begin(&**disk, to)?;
+        let into = Options {
+            read_only: false,
+            create: true,
+            wal_dir: None,
+            geometry: source.superblock.geometry,
+            ..options.clone()
+        };
+        let engine = open::open(Arc::clone(disk), to, into, hooks)?;
+        let mut writing = Writing::new(&source, &engine, Caller { keep, progress });
+        let nameless = begin_trees(&source, &mut writing)?;
+        copy_entries(&source, &mut writing)?;
+        let log = replay(&**disk, &wal_dir, &source, &mut writing)?;
+        let nameless = nameless.into_iter().chain(log.nameless).collect();
+        let nameless = writing.settle_nameless(nameless, log.unknown_drops)?;
+        let Losses { ranges, trees } = writing.into_losses()?;
+        // From here on a snapshot sees all of it.
+        engine.transact(Durability::Process, |_| Ok(()))?;
+        let salvage = Salvage {
+            seq: log.last_seq,
+            checkpoint: source.superblock.replay.seq,
+            log_commits: log.commits,
+            superblocks: source.superblock_count,
+            is_newest: source.is_newest,
+            lost_commits: log.lost,
+            nameless,
+            ranges,
+            trees,
+        };
+        Ok((engine, salvage))
+    }
+
+    /// Closes a database that [`Engine::recover`] made, and lets it open from here on.
+    ///
+    /// # Errors
+    /// What the last checkpoint said: it is unfinished then.
+    pub fn finish_recovery(&self) -> Result<()> {
+        self.close()?;
+        finish(&*self.inner.disk, &self.inner.path)
+    }
+}
+
+/// Takes the lock, and finds a checkpoint.
+fn open_damaged(
+    disk: &dyn Disk,
+    (from, wal_dir): (&Path, &Path),
+    options: &Options,
+) -> Result<(Source, Box<dyn Lock>)> {
+    refuse_unfinished(disk, from)?;
+    prepare_directory(disk, from, wal_dir, false)?;
+    check_file_system(disk, from, options)?;
+    let locked = lock(disk, &from.join(LOCK), options)?;
+    let data = from.join(DATA);
+    if kind(disk, &data)?.is_none() {
+        return Err(without_data(disk, from, wal_dir, options));
+    }
+    let file = disk.open(&data, Access::READ).map_err(|e| Error::io("open", &data, &e))?;
+    let source = Source::load(disk, file, (&data, wal_dir), options.memory_bytes).map_err(|error| {
+        if error.code() != Code::DamagedSuperblock {
+            return error;
+        }
+        error.with_hint("without a superblock nothing tells where anything lies: restore a backup")
+    })?;
+    Ok((source, locked))
+}
+
+/// Creates the trees of the checkpoint, also those whose names are lost: by the names that these have now.
+fn begin_trees(source: &Source, writing: &mut Writing<'_>) -> Result<Vec<(TreeId, String)>> {
+    let trees = &source.trees;
+    trees.lost.iter().for_each(|range| writing.lose(range.clone()));
+    for (name, row) in &trees.names {
+        writing.begin_tree(row.id, name, row.spec.clone())?;
+        if !trees.roots.contains_key(&row.id) && !trees.lost.is_empty() && writing.takes(row.id) {
+            writing.lose(LostRange {
+                tree: name.clone(),
+                after: None,
+                before: None,
+                entries: None,
+                why: "where it lies is lost".to_owned(),
+            });
+        }
+    }
+    let named: BTreeSet<TreeId> = trees.names.values().map(|row| row.id).collect();
+    let is_nameless = |id: &TreeId| *id != CATALOG && !named.contains(id);
+    let left = trees.roots.iter().filter(|(id, entry)| is_nameless(id) && entry.dropped_at.is_none());
+    left.map(|(id, _)| Ok((*id, writing.begin_nameless(*id)?))).collect()
+}
+
+fn copy_entries(source: &Source, writing: &mut Writing<'_>) -> Result<()> {
+    let wanted: Vec<_> = source.trees.roots.iter().filter(|(id, _)| writing.takes(**id)).collect();
+    writing.expect(wanted.iter().map(|(_, entry)| entry.count).sum());
+    for (id, entry) in wanted {
+        if let Some(place) = &entry.place {
+            walk(&source.pages, place, Some(entry.count), &mut writing.of_tree(*id))?;
+        }
+    }
+    writing.flush()
+}
+
+/// The name of a tree whose own is lost.
+fn nameless(number: TreeId, is_taken: &dyn Fn(&str) -> bool) -> String {
+    let mut name = format!("{NAMELESS}{number}");
+    while is_taken(&name) {
+        name.push('\'');
+    }
+    name
+}
+
+/// A tree as it is made in the new database.
+#[derive(Debug, Clone)]
+pub(super) struct Made {
+    /// Its name.
+    name: String,
+    /// Its id there.
+    id: TreeId,
+    spec: Option<ReducerSpec>,
+    /// Whether its entries are taken.
+    takes: bool,
+}

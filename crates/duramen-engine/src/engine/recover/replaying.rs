@@ -1,0 +1,116 @@
+//! Brings the log of a damaged database into the new one, commit after commit, as far as it leads.
+//!
+//! In order and entry by entry, so that memory does not grow with the log; big values that later commits replaced may be gone, and
+//! are no loss.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use duramen_disk::Disk;
+
+use super::LostCommits;
+use super::writing::Writing;
+use crate::catalog::{CATALOG, CatalogRow};
+use crate::commit::decode_record;
+use crate::error::{Code, Error, Result};
+use crate::ids::{CommitSeq, TreeId};
+use crate::salvage::Source;
+use crate::wal::{LogIdentity, ReplayedRecord, salvage};
+
+/// What came of the log.
+pub(super) struct Log {
+    pub(super) last_seq: CommitSeq,
+    pub(super) commits: u64,
+    pub(super) lost: Option<LostCommits>,
+    /// Trees that it writes to and whose names are lost.
+    pub(super) nameless: Vec<(TreeId, String)>,
+    /// Trees that it drops by names that stand for nothing that is known.
+    pub(super) unknown_drops: u64,
+}
+
+/// Which tree a name stands for, as the log goes on.
+struct Replaying<'r, 'a> {
+    writing: &'r mut Writing<'a>,
+    names: BTreeMap<String, TreeId>,
+    /// Names are lost, so that a tree may be one that had one.
+    is_in_part: bool,
+    nameless: Vec<(TreeId, String)>,
+    unknown_drops: u64,
+}
+
+/// Applies every commit behind the checkpoint that can be read.
+pub(super) fn replay(
+    disk: &dyn Disk,
+    wal_dir: &Path,
+    source: &Source,
+    writing: &mut Writing<'_>,
+) -> Result<Log> {
+    let superblock = &source.superblock;
+    let identity = LogIdentity { database: superblock.database, log: superblock.log };
+    let names = source.trees.names.iter().map(|(name, row)| (name.clone(), row.id)).collect();
+    let is_in_part = !source.trees.lost.is_empty();
+    let mut replaying = Replaying { writing, names, is_in_part, nameless: Vec::new(), unknown_drops: 0 };
+    let mut visit = |record: ReplayedRecord| replaying.record(&record);
+    let of = (identity, &superblock.geometry);
+    let read = salvage(disk, wal_dir, of, &superblock.replay, source.durable, &mut visit)?;
+    replaying.writing.flush()?;
+    let after = read.last_seq;
+    Ok(Log {
+        last_seq: after,
+        commits: read.record_count,
+        lost: read.lost.map(|lost| LostCommits {
+            after,
+            until: lost.until,
+            frames: lost.frame_count,
+            bytes: lost.bytes,
+            why: lost.why,
+        }),
+        nameless: replaying.nameless,
+        unknown_drops: replaying.unknown_drops,
+    })
+}
+
+impl Replaying<'_, '_> {
+    fn record(&mut self, record: &ReplayedRecord) -> Result<()> {
+        let mut changes = Vec::new();
+        decode_record(&record.bytes, &mut |change| changes.push(change)).map_err(|what| {
+            let message = format!("the log record of commit {} cannot be read: {what}", record.seq);
+            Error::new(Code::DamagedLog, message)
+        })?;
+        // Trees come before what is put into them.
+        for change in changes.iter().filter(|change| change.tree == CATALOG) {
+            let name = String::from_utf8_lossy(change.key).into_owned();
+            let row = change.value.and_then(|value| CatalogRow::decode(value.bytes));
+            self.name(name, row)?;
+        }
+        for change in changes.iter().filter(|change| change.tree != CATALOG) {
+            if self.is_in_part && !self.writing.knows(change.tree) {
+                let name = self.writing.begin_nameless(change.tree)?;
+                self.nameless.push((change.tree, name));
+            }
+            self.writing.change(change.tree, change.key, change.value)?;
+        }
+        Ok(())
+    }
+
+    /// A name stands for this tree from here on; the one that it stood for before is gone.
+    fn name(&mut self, name: String, row: Option<CatalogRow>) -> Result<()> {
+        let before = self.names.get(&name).copied();
+        if before.is_some() && before == row.as_ref().map(|row| row.id) {
+            return Ok(());
+        }
+        match before {
+            Some(before) => self.writing.drop_tree(before)?,
+            // It may have stood for a tree whose name is lost: dropped, or dropped and made anew.
+            None => self.unknown_drops += u64::from(self.is_in_part),
+        }
+        match row {
+            None => drop(self.names.remove(&name)),
+            Some(row) => {
+                self.writing.begin_tree(row.id, &name, row.spec)?;
+                self.names.insert(name, row.id);
+            }
+        }
+        Ok(())
+    }
+}

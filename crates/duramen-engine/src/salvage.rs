@@ -1,0 +1,182 @@
+//! What can still be read of a damaged database: its superblocks, which trees it has, and their entries.
+//!
+//! Owns the choice of the checkpoint to read from, and the account of what is lost with a page. Reads only, trusts every page no
+//! further than its checksum (D4), and keeps no more of a tree in memory than the way to one leaf. Never decides what a tree is
+//! good for; whoever writes the new database does.
+
+mod walk;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use duramen_disk::{Disk, File};
+
+use crate::catalog::{CATALOG, CatalogRow, RootEntry};
+use crate::checkpoint::superblocks_left;
+use crate::data_file::{DataFile, Superblock};
+use crate::error::Result;
+use crate::ids::{CommitSeq, TreeId};
+use crate::page_cache::Pages;
+use crate::tree::{Place, Reduction, StoredValue};
+use crate::wal::{LogIdentity, salvage};
+
+pub use walk::{Meets, walk};
+
+/// A stretch of a tree that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostRange {
+    /// The tree, by name.
+    pub tree: String,
+    /// The last key before it that can be read; `None` if it begins with the tree.
+    pub after: Option<Vec<u8>>,
+    /// The first key behind it that can be read; `None` if it ends with the tree.
+    pub before: Option<Vec<u8>>,
+    /// Entries in it, as the node above says; `None` where nothing says it.
+    pub entries: Option<u64>,
+    /// What is damaged, with file and offset.
+    pub why: String,
+}
+
+/// A damaged database, as far as it tells where its trees are.
+#[derive(Debug)]
+pub struct Source {
+    /// Where pages come from.
+    pub pages: Pages,
+    /// The checkpoint that is read.
+    pub superblock: Superblock,
+    /// Its trees.
+    pub trees: Trees,
+    /// Superblocks that can be read, of two.
+    pub superblock_count: u64,
+    /// Whether it is the newest checkpoint that can be found.
+    pub is_newest: bool,
+    /// A commit that is known to have been durable.
+    pub durable: CommitSeq,
+}
+
+/// Which trees a checkpoint has, as far as that can be read.
+#[derive(Debug, Default)]
+pub struct Trees {
+    /// Where they lie.
+    pub roots: BTreeMap<TreeId, RootEntry>,
+    /// What they are called.
+    pub names: BTreeMap<String, CatalogRow>,
+    /// What is lost of the tree of roots and of the catalogue.
+    pub lost: Vec<LostRange>,
+}
+
+/// The names under which losses of the engine's own trees are told.
+const TREE_OF_ROOTS: &str = "duramen/(where trees lie)";
+const NAMES: &str = "duramen/(names of trees)";
+
+impl Source {
+    /// Finds the checkpoint to read from: the newest, unless more is left of what the older one says of its trees, and the log
+    /// leads from there to where the newest is.
+    ///
+    /// # Errors
+    /// `NotADatabase`, `Unsupported`; `Corrupt` if no superblock can be read.
+    pub fn load(
+        disk: &dyn Disk,
+        file: Arc<dyn File>,
+        (path, wal_dir): (&Path, &Path),
+        memory_bytes: usize,
+    ) -> Result<Source> {
+        let mut left = superblocks_left(&file, path)?;
+        let superblock_count = left.len() as u64;
+        let durable = left.iter().map(|one| one.marked.max(one.replay.seq)).max().unwrap_or_default();
+        let superblock = left.remove(0);
+        let data = DataFile::new(file, path, superblock.database, superblock.geometry.block_bytes);
+        let pages = Pages::new(data, memory_bytes);
+        let trees = Trees::read(&pages, &superblock)?;
+        let mut source = Source { pages, superblock, trees, superblock_count, is_newest: true, durable };
+        if let Some(older) = left.pop().filter(|_| !source.trees.lost.is_empty()) {
+            let trees = Trees::read(&source.pages, &older)?;
+            if trees.lost.len() < source.trees.lost.len()
+                && leads_to(disk, wal_dir, &older, source.superblock.replay.seq)?
+            {
+                (source.superblock, source.trees, source.is_newest) = (older, trees, false);
+            }
+        }
+        Ok(source)
+    }
+}
+
+/// Whether the log behind a checkpoint can be read up to a commit.
+fn leads_to(disk: &dyn Disk, wal_dir: &Path, superblock: &Superblock, seq: CommitSeq) -> Result<bool> {
+    let identity = LogIdentity { database: superblock.database, log: superblock.log };
+    let from = (identity, &superblock.geometry);
+    let read = salvage(disk, wal_dir, from, &superblock.replay, CommitSeq(0), &mut |_| Ok(()))?;
+    Ok(read.last_seq >= seq)
+}
+
+impl Trees {
+    fn read(pages: &Pages, superblock: &Superblock) -> Result<Trees> {
+        let mut trees = Trees::default();
+        let Some(location) = superblock.roots else { return Ok(trees) };
+        let mut roots = Rows { of: TREE_OF_ROOTS, rows: Vec::new(), lost: Vec::new() };
+        walk(pages, &Place { location, reduction: Reduction::UNKNOWN }, None, &mut roots)?;
+        for (key, value) in std::mem::take(&mut roots.rows) {
+            let id = key.as_slice().try_into().ok().map(|id| TreeId(u64::from_be_bytes(id)));
+            match id.zip(RootEntry::decode(&value)) {
+                Some((id, entry)) => drop(trees.roots.insert(id, entry)),
+                None => roots.unreadable(key),
+            }
+        }
+        trees.lost = roots.lost;
+        let mut names = Rows { of: NAMES, rows: Vec::new(), lost: Vec::new() };
+        match trees.roots.get(&CATALOG) {
+            Some(RootEntry { place: Some(place), count, .. }) => {
+                walk(pages, place, Some(*count), &mut names)?
+            }
+            Some(_) => {}
+            None if trees.lost.is_empty() => {}
+            None => names.lost.push(LostRange {
+                tree: NAMES.to_owned(),
+                after: None,
+                before: None,
+                entries: None,
+                why: "where they lie is lost".to_owned(),
+            }),
+        }
+        for (key, value) in std::mem::take(&mut names.rows) {
+            match String::from_utf8(key.clone()).ok().zip(CatalogRow::decode(&value)) {
+                Some((name, row)) => drop(trees.names.insert(name, row)),
+                None => names.unreadable(key),
+            }
+        }
+        trees.lost.extend(names.lost);
+        Ok(trees)
+    }
+}
+
+/// Takes the rows of a small tree.
+struct Rows {
+    of: &'static str,
+    rows: Vec<(Vec<u8>, Vec<u8>)>,
+    lost: Vec<LostRange>,
+}
+
+impl Rows {
+    fn unreadable(&mut self, key: Vec<u8>) {
+        self.lost.push(LostRange {
+            tree: self.of.to_owned(),
+            after: Some(key.clone()),
+            before: Some(key),
+            entries: Some(1),
+            why: "a row of another version".to_owned(),
+        });
+    }
+}
+
+impl Meets for Rows {
+    fn entry(&mut self, key: &[u8], value: StoredValue<'_>) -> Result<()> {
+        self.rows.push((key.to_vec(), value.bytes.to_vec()));
+        Ok(())
+    }
+
+    fn lost(&mut self, range: LostRange) -> Result<()> {
+        self.lost.push(LostRange { tree: self.of.to_owned(), ..range });
+        Ok(())
+    }
+}

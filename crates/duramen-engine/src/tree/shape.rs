@@ -1,0 +1,136 @@
+//! What a tree looks like: its nodes by level, and the sizes of what is in it.
+//!
+//! One pass that keeps the way to one leaf and a few counters. Values that lie outside of nodes are counted by their length, and
+//! not read.
+
+use super::big::BigRef;
+use super::node::Body;
+use super::slot::Slot;
+use crate::error::Result;
+use crate::page_cache::Pages;
+
+/// Sizes up to 2^(n + 1) - 1 bytes are counted in class n; what is longer than the last in the last.
+pub const SIZE_CLASSES: usize = 40;
+
+/// The nodes of a tree at one height above its leaves, which are 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LevelShape {
+    /// Nodes.
+    pub nodes: u64,
+    /// What is below them: entries of leaves, children of the others.
+    pub items: u64,
+    /// Bytes of their pages, of those that are on disk.
+    pub page_bytes: u64,
+    /// Bytes of the blocks that these pages take.
+    pub block_bytes: u64,
+    /// Nodes that no checkpoint holds yet.
+    pub unwritten: u64,
+}
+
+/// How long keys or values are, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// How many.
+    pub count: u64,
+    /// The shortest.
+    pub min: u64,
+    /// The longest.
+    pub max: u64,
+    /// All together.
+    pub sum: u64,
+    /// How many there are of each size: class n counts those of 2^n to 2^(n + 1) - 1 bytes, and class 0 also those of none.
+    pub classes: [u64; SIZE_CLASSES],
+}
+
+impl Default for Sizes {
+    fn default() -> Sizes {
+        Sizes { count: 0, min: 0, max: 0, sum: 0, classes: [0; SIZE_CLASSES] }
+    }
+}
+
+impl Sizes {
+    fn add(&mut self, bytes: u64) {
+        self.min = if self.count == 0 { bytes } else { self.min.min(bytes) };
+        self.max = self.max.max(bytes);
+        self.sum += bytes;
+        self.count += 1;
+        let class = bytes.checked_ilog2().unwrap_or(0) as usize;
+        self.classes[class.min(SIZE_CLASSES - 1)] += 1;
+    }
+}
+
+/// What a tree looks like.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TreeShape {
+    /// Entries.
+    pub entries: u64,
+    /// Levels, from the leaves up; none of an empty tree.
+    pub levels: Vec<LevelShape>,
+    /// Keys.
+    pub keys: Sizes,
+    /// Values, those outside of nodes among them.
+    pub values: Sizes,
+    /// Values that lie outside of nodes.
+    pub big_values: u64,
+    /// Bytes of these.
+    pub big_bytes: u64,
+}
+
+/// Looks at every node of a tree; `told` is called with the entries seen so far, after each leaf.
+///
+/// # Errors
+/// `Corrupt` or `Io` if a page cannot be read; what `told` said.
+pub fn shape(
+    pages: &Pages,
+    root: Option<&Slot>,
+    told: &mut dyn FnMut(&TreeShape) -> Result<()>,
+) -> Result<TreeShape> {
+    let mut found = TreeShape::default();
+    if let Some(root) = root {
+        look(pages, root, &mut found, told)?;
+    }
+    Ok(found)
+}
+
+fn look(
+    pages: &Pages,
+    slot: &Slot,
+    found: &mut TreeShape,
+    told: &mut dyn FnMut(&TreeShape) -> Result<()>,
+) -> Result<()> {
+    let node = slot.pass_through(pages)?;
+    let height = usize::from(node.level());
+    if found.levels.len() <= height {
+        found.levels.resize(height + 1, LevelShape::default());
+    }
+    let level = &mut found.levels[height];
+    level.nodes += 1;
+    match slot.place() {
+        Some(place) => {
+            level.page_bytes += u64::from(place.location.raw_bytes);
+            level.block_bytes += u64::from(place.location.block_count) * pages.data().block_bytes() as u64;
+        }
+        None => level.unwritten += 1,
+    }
+    match node.body() {
+        Body::Inner(inner) => {
+            level.items += inner.len() as u64;
+            inner.slots().try_for_each(|slot| look(pages, slot, found, told))
+        }
+        Body::Leaf(leaf) => {
+            level.items += leaf.len() as u64;
+            found.entries += leaf.len() as u64;
+            let prefix_bytes = leaf.prefix().len();
+            for index in 0..leaf.len() {
+                let (suffix, value) = leaf.suffix_and_value(index);
+                found.keys.add((prefix_bytes + suffix.len()) as u64);
+                let bytes =
+                    if value.big { BigRef::decode(value.bytes)?.len } else { value.bytes.len() as u64 };
+                found.values.add(bytes);
+                found.big_values += u64::from(value.big);
+                found.big_bytes += if value.big { bytes } else { 0 };
+            }
+            told(found)
+        }
+    }
+}

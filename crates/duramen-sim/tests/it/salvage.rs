@@ -1,0 +1,87 @@
+//! Recovery of damaged databases (D2, D4): whatever is damaged, what is left is recovered, and what is not is named.
+
+use std::sync::Arc;
+
+use duramen::Code;
+use duramen_disk::MemDisk;
+use duramen_disk::memory::CrashChoice;
+use duramen_sim::contents::Dice;
+use duramen_sim::damage::files_of;
+use duramen_sim::salvage::{
+    DATABASE, RECOVERED, Report, Specimen, Stored, blocks, closed, flips, killed, open, options,
+};
+
+const SEED: u64 = 35;
+
+/// One of so many bytes: the whole sweep is a long run (docs/testing.md).
+const EVERY: u64 = 127;
+
+fn check(specimen: &Specimen, report: &Report) {
+    println!("{}: {report}", specimen.name);
+    assert!(report.violations.is_empty(), "{}", report.violations.join("\n"));
+    let counts = [report.whole_count, report.rows_lost_count, report.names_lost_count];
+    assert!(counts.iter().all(|count| *count > 0), "the sweep met every outcome: {report}");
+}
+
+// What recovery makes up, or loses without a word, is found out when the damaged database is long gone.
+#[test]
+fn a_closed_database_with_a_flipped_bit_is_recovered_but_for_what_is_named() {
+    let specimen = closed(SEED);
+    check(&specimen, &flips(&specimen, SEED, EVERY, 1));
+}
+
+#[test]
+fn a_killed_database_with_a_flipped_bit_is_recovered_but_for_what_is_named() {
+    let specimen = killed(SEED);
+    let report = flips(&specimen, SEED, EVERY, 1);
+    check(&specimen, &report);
+    assert!(report.commits_lost_count > 0, "the log was damaged before its end: {report}");
+}
+
+#[test]
+fn zeroed_blocks_a_file_cut_short_and_reads_that_fail_cost_what_is_named() {
+    for specimen in [closed(SEED), killed(SEED)] {
+        check(&specimen, &blocks(&specimen));
+    }
+}
+
+/// A recovery under power cuts: the trace is that of a whole one.
+#[test]
+fn a_recovery_is_whole_or_does_not_open() {
+    let specimen = killed(SEED);
+    let disk = specimen.disk.deep_clone();
+    disk.record();
+    let told = options().recover_on(Arc::new(disk.clone()), DATABASE, RECOVERED, |_| Ok(())).unwrap();
+    assert!(told.is_whole(), "{told:?}");
+    let acknowledged = disk.recorded_len();
+    let whole = Stored::of(&open(&disk, RECOVERED).unwrap()).unwrap();
+    let (trace, mut dice) = (disk.trace(), Dice::new(SEED));
+    let (mut there, mut not) = (0, 0);
+    for at in (0..=acknowledged).filter(|at| *at < 60 || at % 11 == 0 || *at + 60 > acknowledged) {
+        let random = if at < 60 { 6 } else { 1 };
+        let random = (0..random).map(|_| CrashChoice::Random { seed: dice.below(u64::MAX) });
+        for choice in [CrashChoice::None, CrashChoice::All].into_iter().chain(random.collect::<Vec<_>>()) {
+            let after = trace.crash_image(at, &choice);
+            match duramen::Db::options().create(false).open_on(Arc::new(after.clone()), RECOVERED) {
+                Ok(new) => {
+                    let found = Stored::of(&new).unwrap();
+                    assert!(found == whole, "less passes for the recovery after {at}, {choice:?}");
+                    there += 1;
+                }
+                Err(error) => {
+                    assert!(at < acknowledged, "acknowledged, and {error}");
+                    let unborn = [Code::UnfinishedCopy, Code::NoSuchDatabase, Code::NotADatabase];
+                    assert!(unborn.contains(&error.code()), "{at}, {choice:?}: {error}");
+                    not += 1;
+                }
+            }
+            let old = |disk: &MemDisk| {
+                let mut files = files_of(disk);
+                files.retain(|(path, _)| path.starts_with("/db/"));
+                files
+            };
+            assert_eq!(old(&after), old(&specimen.disk), "what was recovered from is what it was");
+        }
+    }
+    assert!(there > 0 && not > 0, "{there} there, {not} not");
+}

@@ -1,0 +1,306 @@
+//! Recovery: a new database of what can be read of another, sound or damaged. The sweep over every byte is in duramen-sim.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use duramen::prelude::*;
+use duramen::view::{CodedView, Emitter, reduce};
+use duramen::{Change, Code, Disk, KeyRange, LeftOut, MemDisk, RecoverReport, Store};
+use duramen_engine::{Engine, Hooks, Options};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(
+    name = "orders",
+    view(Sales, key = city, value = cents, reduce = (Count, Sum)),
+    view(ByMail, key = mail, unique)
+)]
+struct Order {
+    #[key]
+    id: u64,
+    city: String,
+    mail: String,
+    cents: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "notes", coded(ByWord))]
+struct Note {
+    #[key]
+    id: u64,
+    text: String,
+}
+
+struct ByWord;
+
+impl CodedView for ByWord {
+    type Collection = Note;
+    type Key = String;
+    type Value = ();
+    type Reduce = (reduce::Count,);
+    const NAME: &'static str = "by_word";
+    const VERSION: u32 = 1;
+
+    fn map(note: &Note, emit: &mut Emitter<'_, ByWord>) {
+        note.text.split_whitespace().for_each(|word| emit.row(word, ()));
+    }
+}
+
+fn order(id: u64) -> Order {
+    let cents = i64::try_from(id).unwrap() * 3;
+    Order { id, city: format!("city {}", id % 7), mail: format!("{id}@example.org"), cents }
+}
+
+fn note(id: u64) -> Note {
+    Note { id, text: format!("note number {id}") }
+}
+
+fn open(disk: &Arc<MemDisk>, path: &str) -> Db {
+    Db::options().background(false).open_on(Arc::clone(disk) as Arc<dyn Disk>, path).unwrap()
+}
+
+fn filled(disk: &Arc<MemDisk>) -> Db {
+    let db = open(disk, "/db");
+    db.transact(|tx| (0..2_000).try_for_each(|id| tx.put(&order(id)))).unwrap();
+    db.transact(|tx| (0..50).try_for_each(|id| tx.put(&note(id)))).unwrap();
+    db.kv("sessions").put_with("short", &1u64, Ttl::hours(1)).unwrap();
+    db.kv("sessions").put("long", &2u64).unwrap();
+    db.blobs("files").put("a", &vec![7u8; 3_000_000][..]).unwrap();
+    db.blobs("files").put("b", &b"little"[..]).unwrap();
+    db.bytes("pictures").put("cat", vec![9; 2_500_000]).unwrap();
+    db.bytes("empty").put("key", "value").unwrap();
+    db.bytes("empty").delete("key").unwrap();
+    db
+}
+
+fn recover(disk: &Arc<MemDisk>) -> Result<RecoverReport> {
+    Db::options().recover_on(Arc::clone(disk) as Arc<dyn Disk>, "/db", "/new", |_| Ok(()))
+}
+
+fn old_files(disk: &MemDisk) -> BTreeMap<String, Vec<u8>> {
+    let paths = disk.files().into_iter().map(|path| path.to_string_lossy().into_owned());
+    let own = paths.filter(|path| path.starts_with("/db/"));
+    own.map(|path| (path.clone(), disk.read_file(&path).unwrap())).collect()
+}
+
+// Who recovers to be on the safe side must not lose by it.
+#[test]
+fn a_sound_database_is_recovered_whole() {
+    let disk = Arc::new(MemDisk::new(1));
+    let db = filled(&disk);
+    db.close().unwrap();
+    drop(db);
+    let before = old_files(&disk);
+    let report = recover(&disk).unwrap();
+    assert!(report.is_whole(), "{report:?}");
+    assert_eq!(old_files(&disk), before, "what reads never writes");
+    assert_eq!((report.views_built, report.views_waiting.len()), (2, 1), "{report:?}");
+
+    let new = open(&disk, "/new");
+    assert_eq!(new.collection::<Order>().to_vec().unwrap(), (0..2_000).map(order).collect::<Vec<_>>());
+    assert_eq!(new.view::<Sales>().key("city 3").reduce().unwrap(), {
+        let own: Vec<Order> = (0..2_000).map(order).filter(|order| order.city == "city 3").collect();
+        (own.len() as u64, own.iter().map(|order| i128::from(order.cents)).sum::<i128>())
+    });
+    let taken = new.put(&Order { mail: "5@example.org".to_owned(), ..order(9_000) }).unwrap_err();
+    assert_eq!(taken.code(), Code::UniqueViolation);
+    assert_eq!(new.kv("sessions").get::<u64>("long").unwrap(), Some(2));
+    assert!(new.kv("sessions").ttl("short").unwrap().is_some());
+    let mut bytes = Vec::new();
+    new.blobs("files").get("a").unwrap().unwrap().read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes, vec![7u8; 3_000_000]);
+    assert_eq!(new.bytes("pictures").get("cat").unwrap(), Some(vec![9; 2_500_000]));
+    assert_eq!(new.bytes("empty").count(&KeyRange::all()).unwrap(), 0);
+    // The view in code is the program's to build.
+    new.build_views::<Note>(|_| Ok(())).unwrap();
+    assert_eq!(new.view::<ByWord>().key("note").reduce().unwrap(), 50);
+    let checked = new.check_documents().unwrap();
+    assert!(checked.is_clean() && new.check().unwrap().is_clean(), "{checked:?}");
+}
+
+// The new database has an order of commits of its own: a position in another one must never be taken for one in this.
+#[test]
+fn a_consumer_is_told_that_changes_are_gone() {
+    let disk = Arc::new(MemDisk::new(2));
+    let db = filled(&disk);
+    db.consumer("mailer").from_now().refuse_writers().register().unwrap();
+    db.put(&order(3_000)).unwrap();
+    db.close().unwrap();
+    drop(db);
+    assert_eq!(recover(&disk).unwrap().consumers, ["mailer"]);
+    let new = open(&disk, "/new");
+    let state = &new.consumers().unwrap()[0];
+    assert!(state.has_gap && state.refuses_writers, "{state:?}");
+    let mailer = new.consumer("mailer").refuse_writers().register().unwrap();
+    assert_eq!(mailer.read::<Change<Order>>().err().map(|error| error.code()), Some(Code::FeedGap));
+    mailer.seek(new.feed().newest).unwrap();
+    new.put(&order(3_001)).unwrap();
+    let mut seen = Vec::new();
+    let mut consuming = mailer.read::<Change<Order>>().unwrap();
+    consuming
+        .run(|_, changes: &[Change<Order>]| {
+            seen.extend(changes.iter().filter_map(|change| change.document().map(|order| order.id)));
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(seen, [3_001]);
+}
+
+// Half a recovery must not be taken for all that was left.
+#[test]
+fn half_a_recovery_does_not_open() {
+    let disk = Arc::new(MemDisk::new(3));
+    filled(&disk).close().unwrap();
+    let before = old_files(&disk);
+    let mut stages = Vec::new();
+    let on = || Arc::clone(&disk) as Arc<dyn Disk>;
+    let done = Db::options().recover_on(on(), "/db", "/whole", |progress| {
+        if stages.last() != Some(&progress.stage) {
+            stages.push(progress.stage);
+        }
+        Ok(())
+    });
+    assert!(done.unwrap().is_whole());
+    for stage in stages {
+        let path = format!("/half {stage:?}");
+        let stopped = Db::options().recover_on(on(), "/db", &path, |progress| {
+            if progress.stage == stage { Err(Error::invalid("stopped")) } else { Ok(()) }
+        });
+        assert_eq!(stopped.unwrap_err().message(), "stopped", "{stage:?}");
+        for read_only in [false, true] {
+            let opened = Db::options().read_only(read_only).open_on(on(), Path::new(&path));
+            assert_eq!(opened.unwrap_err().code(), Code::UnfinishedCopy, "{stage:?}");
+        }
+        let again = Db::options().recover_on(on(), &path, "/of half", |_| Ok(()));
+        assert_eq!(again.unwrap_err().code(), Code::UnfinishedCopy);
+        let over = Db::options().recover_on(on(), "/db", &path, |_| Ok(()));
+        assert_eq!(over.unwrap_err().code(), Code::AlreadyExists);
+    }
+    let inside = Db::options().recover_on(on(), "/db", "/db/new", |_| Ok(()));
+    assert_eq!(inside.unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(old_files(&disk), before, "what reads never writes");
+}
+
+#[test]
+fn a_database_that_is_written_to_is_not_recovered_meanwhile() {
+    let disk = Arc::new(MemDisk::new(4));
+    let db = filled(&disk);
+    assert_eq!(recover(&disk).unwrap_err().code(), Code::DatabaseLocked);
+    drop(db);
+    assert!(recover(&disk).unwrap().is_whole());
+}
+
+/// Flips a bit in the first run of this byte that is longer than any node.
+fn damage(disk: &MemDisk, byte: u8) {
+    let data = disk.read_file("/db/data").unwrap();
+    let run = data.chunks(64 * 1024).position(|chunk| chunk.iter().all(|here| *here == byte));
+    let at = run.expect("what is to be damaged is there") as u64 * 64 * 1024;
+    disk.flip_bit("/db/data", at, 3).unwrap();
+}
+
+// A value outside of the nodes has pages of its own: its row is lost, and no other. A blob is whole or not there.
+#[test]
+fn a_damaged_value_costs_its_own_row() {
+    let disk = Arc::new(MemDisk::new(5));
+    let db = filled(&disk);
+    db.bytes("pictures").put("dog", vec![8; 100_000]).unwrap();
+    db.close().unwrap();
+    drop(db);
+    damage(&disk, 9);
+    damage(&disk, 7);
+    let report = recover(&disk).unwrap();
+    let lost: Vec<_> = report.lost.iter().map(|lost| (lost.store, lost.name.as_str(), lost.rows)).collect();
+    assert!(lost.contains(&(Store::Bytes, "pictures", Some(1))), "{lost:?}");
+    let [LeftOut { store: Store::Blobs, name, key, why }] = &report.left_out[..] else {
+        panic!("{:?}", report.left_out)
+    };
+    assert_eq!((name.as_str(), key), ("files", &duramen::tuple::encode("a").unwrap()));
+    assert!(why.contains("of 3 is lost"), "{why}");
+    let new = open(&disk, "/new");
+    assert_eq!(new.bytes("pictures").get("cat").unwrap(), None);
+    assert_eq!(new.bytes("pictures").get("dog").unwrap(), Some(vec![8; 100_000]));
+    assert!(new.blobs("files").get("a").unwrap().is_none());
+    assert!(new.blobs("files").get("b").unwrap().is_some());
+    assert_eq!(new.collection::<Order>().count().unwrap(), 2_000);
+}
+
+// What does not decode would be in the way of every reader of the new database; it is named, and is in the old one still.
+#[test]
+fn a_document_that_does_not_decode_is_left_out_and_named() {
+    let disk = Arc::new(MemDisk::new(6));
+    filled(&disk).close().unwrap();
+    let on = || Arc::clone(&disk) as Arc<dyn Disk>;
+    let engine = Engine::open(on(), "/db", Options::default(), Hooks::default()).unwrap();
+    let key = duramen::tuple::encode(&77u64).unwrap();
+    engine
+        .transact(duramen_engine::Durability::Disk, |tx| {
+            let tree = tx.tree("duramen/rows/orders")?.unwrap();
+            tx.put(tree, &key, b"\xc1 no document")
+        })
+        .unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    let report = recover(&disk).unwrap();
+    assert_eq!((report.left_out_count, &report.left_out[0].key), (1, &key), "{report:?}");
+    let new = open(&disk, "/new");
+    assert_eq!(new.collection::<Order>().count().unwrap(), 1_999);
+}
+
+// Without its entry a collection is bytes; but they are there.
+#[test]
+fn documents_whose_collection_is_lost_become_bytes() {
+    let disk = Arc::new(MemDisk::new(7));
+    filled(&disk).close().unwrap();
+    let on = || Arc::clone(&disk) as Arc<dyn Disk>;
+    let engine = Engine::open(on(), "/db", Options::default(), Hooks::default()).unwrap();
+    let key = duramen::tuple::encode("orders").unwrap();
+    engine
+        .transact(duramen_engine::Durability::Disk, |tx| {
+            let tree = tx.tree("duramen/collections")?.unwrap();
+            tx.put(tree, &key, b"\xc1 no entry")
+        })
+        .unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    let report = recover(&disk).unwrap();
+    assert_eq!(report.renamed, ["recovered/orders"]);
+    assert!(!report.is_whole());
+    let new = open(&disk, "/new");
+    assert_eq!(new.bytes("recovered/orders").count(&KeyRange::all()).unwrap(), 2_000);
+    // The name is free for a program to make its collection anew.
+    new.put(&order(1)).unwrap();
+    assert_eq!(new.collection::<Note>().count().unwrap(), 50);
+}
+
+// A tree is known by the name that a person has for it, and what is told of it is what is in it.
+#[test]
+fn the_shape_of_a_tree_is_what_is_in_it() {
+    let disk = Arc::new(MemDisk::new(8));
+    let db = filled(&disk);
+    let snapshot = db.snapshot().unwrap();
+    let trees = snapshot.trees().unwrap();
+    for tree in &trees {
+        let mut told = 0;
+        let shape = snapshot
+            .tree_shape(tree, |shape| {
+                told = shape.entries;
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!((shape.entries, told), (snapshot.tree_len(tree).unwrap(), shape.entries), "{tree:?}");
+        assert_eq!(shape.levels.first().map_or(0, |leaves| leaves.items), shape.entries, "{tree:?}");
+        for pair in shape.levels.windows(2) {
+            assert_eq!(pair[1].items, pair[0].nodes, "{tree:?}");
+        }
+        assert_eq!(shape.keys.classes.iter().sum::<u64>(), shape.entries);
+        assert_eq!(shape.values.classes.iter().sum::<u64>(), shape.entries);
+    }
+    let find = |name: &str| trees.iter().find(|tree| tree.name == name).unwrap();
+    let pictures = snapshot.tree_shape(find("pictures"), |_| Ok(())).unwrap();
+    assert_eq!((pictures.big_values, pictures.big_bytes, pictures.values.max), (1, 2_500_000, 2_500_000));
+    let kept = snapshot.tree_reductions(find("orders.sales")).unwrap();
+    assert_eq!((kept.len(), kept[0].reduce.as_str(), kept[0].field.as_deref()), (1, "sum", Some("cents")));
+    let stopped = snapshot.tree_shape(find("orders"), |_| Err(Error::invalid("stopped")));
+    assert_eq!(stopped.unwrap_err().message(), "stopped");
+}
