@@ -117,10 +117,10 @@ pub fn flips(specimen: &Specimen, seed: u64, every: u64, thread_count: usize) ->
 pub fn blocks(specimen: &Specimen) -> Report {
     let mut report = Report::default();
     let data = specimen.disk.read_file(specimen::DATA).expect("it is there");
-    for block in (0..data.len() as u64 / specimen::BLOCK_BYTES).rev() {
-        let offset = usize::try_from(block * specimen::BLOCK_BYTES).expect("small");
+    for block in (0..data.len() / specimen::BLOCK_BYTES).rev() {
+        let offset = block * specimen::BLOCK_BYTES;
         let mut zeroed = data.clone();
-        zeroed[offset..offset + specimen::BLOCK_BYTES as usize].fill(0);
+        zeroed[offset..offset + specimen::BLOCK_BYTES].fill(0);
         let cut = &data[..offset];
         for (what, bytes) in [("zeroes", &zeroed[..]), ("the end", cut)] {
             let is_one_page = what == "zeroes";
