@@ -138,6 +138,9 @@ impl Engine {
             create: true,
             wal_dir: None,
             geometry: source.superblock.geometry,
+            // Consumers begin behind all of it: what makes the new database is no change to tell anybody of.
+            feed_retain_bytes: 0,
+            feed_retain_age: std::time::Duration::ZERO,
             ..options.clone()
         };
         let engine = open::open(Arc::clone(disk), to, into, hooks)?;
