@@ -244,7 +244,7 @@ pub fn killed(seed: u64) -> Specimen {
     story.blob(0, 1800);
     story.blob(2, 1500);
     story.values(8..12, true);
-    story.bytes(21..23, 900);
+    story.bytes(21..23, 950);
     story.bytes(5..7, 40);
     let floor = story.db.posture().published;
     // The last group is one that nothing calls durable yet.
