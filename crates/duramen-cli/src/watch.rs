@@ -97,6 +97,7 @@ fn follow(
             Err(error) if matches!(error.code(), Code::FeedGap | Code::DamagedFeed | Code::Unreadable) => {
                 flush(&mut stream)?;
                 out.failure(&error.into());
+                thread::sleep(REST);
             }
             Err(error) => {
                 flush(&mut stream)?;

@@ -385,6 +385,7 @@ impl Committer {
     /// # Errors
     /// `InDoubt` or `Poisoned` if the sync fails.
     pub fn sync_through(&self, seq: CommitSeq) -> Result<()> {
+        self.same_process()?;
         self.not_alone()?;
         loop {
             let mut order = self.lock();
@@ -473,6 +474,7 @@ impl Committer {
     /// # Errors
     /// `Full` if it was dropped because the log had no room; `Poisoned`.
     pub fn wait_written(&self, ordered: Ordered) -> Result<()> {
+        self.same_process()?;
         self.not_alone()?;
         let mut order = self.lock();
         loop {

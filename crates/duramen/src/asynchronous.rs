@@ -69,7 +69,8 @@ use task::{Step, submit};
 /// writers have a handle with threads of its own: `AsyncDb::from(db.blocking().clone())`.
 ///
 /// A closure may use the [blocking](AsyncDb::blocking) handle. It must not wait for another call of this one: with all
-/// threads waiting so, none is left for what they wait for.
+/// threads waiting so, none is left for what they wait for. Nor must what a closure owns when it is dropped, which may happen on the
+/// thread that waits for the disk.
 ///
 /// # Dropping a future
 /// Nothing happens before a future is polled. Dropped before a thread took its closure, the closure does not run. Dropped later, it
@@ -121,7 +122,14 @@ impl AsyncDb {
     pub async fn open_with(options: DbOptions, path: impl AsRef<Path>) -> Result<AsyncDb> {
         let crew = Arc::new(Crew::new(pool::thread_count()));
         let path = path.as_ref().to_owned();
-        let db = submit(crew.pool(), move || Step::Done(options.open(path))).await?;
+        // Dropped meanwhile, the future leaves its threads to the one that opens: it must not wait for that.
+        let of_opening = Arc::clone(&crew);
+        let open = move || {
+            let opened = options.open(path);
+            drop(of_opening);
+            Step::Done(opened)
+        };
+        let db = submit(crew.pool(), open).await?;
         Ok(AsyncDb { crew, db })
     }
 

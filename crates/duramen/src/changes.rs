@@ -173,16 +173,17 @@ impl sealed::Delivered for AnyChange {
     }
 
     fn of(db: &Db, seq: CommitSeq, time: Time, change: FeedChange) -> Result<Option<Self>> {
-        any_change(seq, time, change, &mut |name| db.documents(name).schema())
+        any_change(seq, time, change, &mut |name, _| db.documents(name).schema())
     }
 }
 
-/// A change to whoever knows no types. `schema` says what the catalogue has of a collection now.
+/// A change to whoever knows no types. `schema` says what the catalogue has of a collection, and the second time, if that does not fit,
+/// what it has now.
 pub(crate) fn any_change(
     seq: CommitSeq,
     time: Time,
     change: FeedChange,
-    schema: &mut dyn FnMut(&str) -> Result<Schema>,
+    schema: &mut dyn FnMut(&str, bool) -> Result<Schema>,
 ) -> Result<Option<AnyChange>> {
     let Some(origin) = Origin::of(&change.name) else { return Ok(None) };
     let what = match (change.what, &origin) {
@@ -204,15 +205,19 @@ fn named(
     collection: &str,
     key: &[u8],
     value: Vec<u8>,
-    schema: &mut dyn FnMut(&str) -> Result<Schema>,
+    schema: &mut dyn FnMut(&str, bool) -> Result<Schema>,
 ) -> Result<Vec<u8>> {
     let (version, document) = version::split(&value)?;
     if !compact::is_compact(document) {
         return Ok(if document.len() == value.len() { value } else { document.to_vec() });
     }
     let mut out = Vec::with_capacity(2 * document.len());
-    let done =
-        schema(collection).and_then(|schema| compact::name(schema.compact_of(version)?, document, &mut out));
+    let mut named = |fresh| {
+        out.clear();
+        schema(collection, fresh)
+            .and_then(|schema| compact::name(schema.compact_of(version)?, document, &mut out))
+    };
+    let done = named(false).or_else(|_| named(true));
     match done {
         Ok(()) => Ok(out),
         Err(error) if error.is_damage() || error.kind() == ErrorKind::Io => Err(error),

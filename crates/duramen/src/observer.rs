@@ -52,9 +52,18 @@ pub struct Observer {
     path: PathBuf,
     wal_dir: Option<PathBuf>,
     inner: engine::Observer,
-    /// What is known of collections, for documents that have no names in them.
-    schemas: BTreeMap<String, Schema>,
+    schemas: Schemas,
     queue: VecDeque<Result<AnyChange>>,
+    /// Everything up to this commit was told, and nothing of the one in the queue was before it.
+    told: CommitSeq,
+}
+
+/// What is known of collections, for documents that have no names in them.
+#[derive(Debug, Default)]
+struct Schemas {
+    by_name: BTreeMap<String, Schema>,
+    /// The catalogue has nothing else to say of changes up to this commit.
+    as_of: CommitSeq,
 }
 
 impl fmt::Debug for Observer {
@@ -106,14 +115,8 @@ impl ObserverOptions {
         };
         let options = options(self.wal_dir.as_deref());
         let inner = engine::Observer::open(Arc::clone(&disk), &path, options, from, Arc::new(wants))?;
-        Ok(Observer {
-            disk,
-            path,
-            wal_dir: self.wal_dir,
-            inner,
-            schemas: BTreeMap::new(),
-            queue: VecDeque::new(),
-        })
+        let (schemas, queue, told) = (Schemas::default(), VecDeque::new(), inner.position());
+        Ok(Observer { disk, path, wal_dir: self.wal_dir, inner, schemas, queue, told })
     }
 }
 
@@ -144,24 +147,28 @@ impl Observer {
             if let Some(change) = self.queue.pop_front() {
                 return change.map(Some);
             }
-            let Some(commit) = self.inner.next()? else { return Ok(None) };
+            self.told = self.inner.position();
+            let Some(commit) = self.inner.next()? else {
+                self.told = self.inner.position();
+                return Ok(None);
+            };
             let (seq, time) = (commit.seq, time_of(commit.time_ns));
             for change in commit.changes {
                 if matches!(change.what, FeedWhat::Created | FeedWhat::Dropped)
                     && let Some(Origin::Collection(name)) = Origin::of(&change.name)
                 {
-                    self.schemas.remove(&name);
+                    self.schemas.by_name.remove(&name);
                 }
-                let told = any_change(seq, time, change, &mut |name| self.schema(name));
+                let told = any_change(seq, time, change, &mut |name, fresh| self.schema(name, seq, fresh));
                 self.queue.extend(told.transpose());
             }
         }
     }
 
-    /// Everything up to this commit was told, its last changes perhaps not yet.
+    /// Every change up to this commit was told: where to go on another time.
     #[must_use]
     pub fn position(&self) -> CommitSeq {
-        self.inner.position()
+        if self.queue.is_empty() { self.inner.position() } else { self.told }
     }
 
     /// What can be told of the database now. Cheap enough for once a second.
@@ -183,10 +190,10 @@ impl Observer {
     /// # Errors
     /// Damage, and what the system said.
     pub fn collections(&self) -> Result<Vec<Schema>> {
-        Ok(self.catalogue()?.into_values().collect())
+        Ok(self.catalogue()?.by_name.into_values().collect())
     }
 
-    fn catalogue(&self) -> Result<BTreeMap<String, Schema>> {
+    fn catalogue(&self) -> Result<Schemas> {
         let mut round = 0;
         loop {
             match self.read_catalogue() {
@@ -200,7 +207,7 @@ impl Observer {
         }
     }
 
-    fn read_catalogue(&self) -> Result<BTreeMap<String, Schema>> {
+    fn read_catalogue(&self) -> Result<Schemas> {
         let options = options(self.wal_dir.as_deref());
         let wants = Arc::new(|name: &str| name == ENTRIES);
         let from = ObserveFrom::Checkpoint;
@@ -226,15 +233,16 @@ impl Observer {
                 }
             }
         }
-        Ok(found)
+        Ok(Schemas { by_name: found, as_of: catalogue.position() })
     }
 
-    fn schema(&mut self, name: &str) -> Result<Schema> {
-        if let Some(schema) = self.schemas.get(name) {
-            return Ok(schema.clone());
+    /// What the catalogue says of a collection: as it is known, or afresh where that may tell something else of this commit.
+    fn schema(&mut self, name: &str, seq: CommitSeq, fresh: bool) -> Result<Schema> {
+        let is_known = self.schemas.by_name.contains_key(name) && !fresh;
+        if !is_known && seq > self.schemas.as_of {
+            self.schemas = self.catalogue()?;
         }
-        self.schemas = self.catalogue()?;
-        self.schemas.get(name).cloned().ok_or_else(|| unknown(name))
+        self.schemas.by_name.get(name).cloned().ok_or_else(|| unknown(name))
     }
 }
 

@@ -88,7 +88,14 @@ impl Committer {
         if group.records.is_empty() {
             return if group.wants_sync { self.sync_log() } else { Ok(()) };
         }
-        let written = self.write_log(group)?;
+        let written = match self.write_log(group) {
+            Err(error) if group.wants_sync && self.poison.get().is_none() => {
+                // Who waits for a sync waits for commits before this group, too: that it had no room must not keep them waiting.
+                self.sync_log()?;
+                return Err(error);
+            }
+            written => written?,
+        };
         if let Some(cause) = self.poison.get() {
             // D6: another sync failed meanwhile; what this group is built on may not be what is on disk.
             return Err(self.in_doubt(cause.clone()));

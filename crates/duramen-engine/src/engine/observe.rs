@@ -19,7 +19,7 @@ use crate::allocator::SpaceStats;
 use crate::catalog::{CATALOG, CatalogRow};
 use crate::checkpoint::read_superblocks;
 use crate::error::{Code, Error, Result};
-use crate::feed::{FEED_DIR, FeedBounds, FeedCommit, FileReader, LiveReader, Retained, Wanted};
+use crate::feed::{FEED_DIR, FeedBounds, FeedCommit, FileReader, LiveReader, Retained, Wanted, gap};
 use crate::ids::{CommitSeq, Generation};
 use crate::limits::MEMORY_BYTES_MIN;
 use crate::options::{Geometry, Options};
@@ -50,6 +50,12 @@ pub struct Observer {
     /// Everything up to this commit was handed out, or there was nothing wanted in it.
     position: CommitSeq,
     batch: VecDeque<FeedCommit>,
+    /// What was looked at led nowhere: it is looked at anew before anything else.
+    is_stale: bool,
+    /// Damage that the same checkpoint has shown again and again is damage.
+    believes_damage: bool,
+    /// The trees that are wanted are not kept in files.
+    only_log: bool,
 }
 
 /// From where on changes are wanted.
@@ -93,6 +99,8 @@ struct Seen {
     loaded: Loaded,
     identity: LogIdentity,
     live: LiveReader,
+    /// As far as the log was found to be durable.
+    durable: CommitSeq,
     durable_at_ns: u64,
     files: Option<Arc<Retained>>,
     file: Option<(u64, FileReader)>,
@@ -155,12 +163,17 @@ impl Observer {
             read: CommitSeq::default(),
             position: CommitSeq::default(),
             batch: VecDeque::new(),
+            is_stale: false,
+            believes_damage: false,
+            only_log: from == ObserveFrom::Checkpoint,
         };
         observer.begin(from)?;
         Ok(observer)
     }
 
     fn begin(&mut self, from: ObserveFrom) -> Result<()> {
+        // Nothing is told before it is known how far the log goes.
+        (self.read, self.position) = (CommitSeq(u64::MAX), CommitSeq(u64::MAX));
         let newest = self.again(Observer::durable)?;
         self.read = match from {
             ObserveFrom::Now => newest,
@@ -271,35 +284,49 @@ impl Observer {
         let durable = reach.durable.max(newest.replay.seq.min(reach.whole));
         // The checkpoint is ahead of a log that was used again behind what was read of it.
         let is_cut_off = newest.replay.seq > reach.whole && durable <= self.read;
-        if is_cut_off { Err(Halt::Moved) } else { Ok(durable) }
+        if is_cut_off {
+            return Err(Halt::Moved);
+        }
+        if reach.whole < self.position && self.position < CommitSeq(u64::MAX) {
+            return Err(Halt::Gap(set_back(&self.path, self.position, durable), durable));
+        }
+        self.seen.durable = durable;
+        Ok(durable)
     }
 
     /// Does something again where the writer got in between.
     fn again<T>(&mut self, mut run: impl FnMut(&mut Observer) -> std::result::Result<T, Halt>) -> Result<T> {
-        let (mut still, mut moving) = (0, 0);
+        let (mut still, mut moving, mut failed) = (0, 0, None);
         loop {
-            let error = match run(self) {
-                Ok(out) => return Ok(out),
-                Err(Halt::Gap(error, oldest)) => {
-                    self.read = self.read.max(oldest);
-                    self.position = self.read;
-                    return Err(error);
+            if self.is_stale {
+                let anew = look(&*self.disk, &self.path, &self.options, Some(self.seen.identity))?;
+                match anew.loaded.superblock.generation == self.seen.loaded.superblock.generation {
+                    true => still += 1,
+                    false => moving += 1,
                 }
-                Err(Halt::Moved) => None,
-                Err(Halt::Failed(error)) => Some(error),
+                self.seen = anew;
+                self.is_stale = false;
+            }
+            self.believes_damage = still >= LOOKS_STILL;
+            let halt = match run(self) {
+                Ok(out) => return Ok(out),
+                Err(halt) => halt,
             };
-            let generation = self.seen.loaded.superblock.generation;
-            let anew = look(&*self.disk, &self.path, &self.options, Some(self.seen.identity))?;
-            match anew.loaded.superblock.generation == generation {
-                true => still += 1,
-                false => moving += 1,
-            }
-            if still > LOOKS_STILL || moving > LOOKS_MOVING {
-                return Err(error.unwrap_or_else(|| too_fast(&self.path)));
-            }
-            self.seen = anew;
+            // What was read along a way that led nowhere was not told, and is read again.
             self.batch.clear();
             self.read = self.position;
+            match halt {
+                Halt::Gap(error, goes_on) => {
+                    (self.read, self.position) = (goes_on, goes_on);
+                    return Err(error);
+                }
+                Halt::Moved => {}
+                Halt::Failed(error) => failed = Some(error),
+            }
+            self.is_stale = true;
+            if still >= LOOKS_STILL || moving >= LOOKS_MOVING {
+                return Err(failed.unwrap_or_else(|| too_fast(&self.path)));
+            }
         }
     }
 
@@ -307,7 +334,8 @@ impl Observer {
         if self.read < self.seen.live.seq() {
             return self.fill_from_files();
         }
-        let durable = self.durable()?;
+        // How far the log goes is found out once for all that is read of it: that costs a look at all of it.
+        let durable = if self.seen.durable > self.read { self.seen.durable } else { self.durable()? };
         if durable <= self.read {
             return Ok(());
         }
@@ -317,8 +345,10 @@ impl Observer {
         let place = place(&*self.disk, &self.wal_dir, *identity, &loaded.store.geometry);
         let before = live.seq();
         live.read(&place, &loaded.store.pages, &wanted, &mut self.batch)?;
-        if live.seq() == before || live.saw_damage {
-            // Values that the log names go with the checkpoint; the feed may have kept them.
+        // Values that the log names go with the checkpoint; the feed may have kept them.
+        let is_gone = live.saw_damage && !self.believes_damage;
+        live.saw_damage = false;
+        if live.seq() == before || is_gone {
             return Err(Halt::Moved);
         }
         self.read = self.read.max(live.seq());
@@ -326,9 +356,12 @@ impl Observer {
     }
 
     fn fill_from_files(&mut self) -> std::result::Result<(), Halt> {
+        let ends = self.seen.live.seq();
+        if self.only_log {
+            return Err(Halt::Gap(gap(self.read, ends), ends));
+        }
         let files = self.files()?;
         let Some(part) = files.part_after(self.read) else {
-            let ends = self.seen.live.seq();
             let goes_on = Some(files.oldest()).filter(|oldest| *oldest > self.read).unwrap_or(ends);
             return Err(Halt::Gap(files.gap(self.read), goes_on));
         };
@@ -375,7 +408,15 @@ fn look(disk: &dyn Disk, path: &Path, options: &Options, before: Option<LogIdent
     }
     let catalogue = loaded.trees.get(CATALOG).and_then(|tree| tree.slot.as_ref());
     let live = LiveReader::begin(&loaded.store.pages, superblock.replay, catalogue)?;
-    Ok(Seen { loaded, identity, live, durable_at_ns: 0, files: None, file: None })
+    Ok(Seen {
+        loaded,
+        identity,
+        live,
+        durable: CommitSeq::default(),
+        durable_at_ns: 0,
+        files: None,
+        file: None,
+    })
 }
 
 fn load_newest(disk: &dyn Disk, path: &Path, options: &Options) -> Result<Loaded> {
@@ -408,6 +449,16 @@ fn place<'a>(
     geometry: &'a Geometry,
 ) -> LogPlace<'a> {
     LogPlace { disk, dir, identity, geometry }
+}
+
+/// What was told was durable: it does not go by itself.
+fn set_back(path: &Path, told: CommitSeq, durable: CommitSeq) -> Error {
+    let message = format!(
+        "{} was put back to commit {durable} by somebody, and changes up to commit {told} were told",
+        path.display()
+    );
+    Error::new(Code::FeedGap, message)
+        .with_hint("read what it holds now; what is committed from here on is told")
 }
 
 fn too_fast(path: &Path) -> Error {

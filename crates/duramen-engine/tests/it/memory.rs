@@ -228,8 +228,13 @@ fn readers_that_came_once_hold_no_memory() {
     };
     for value in 0..30 {
         write(value);
-        thread::scope(|scope| drop(scope.spawn(|| drop(engine.snapshot().unwrap()))));
+        thread::scope(|scope| scope.spawn(|| drop(engine.snapshot().unwrap())).join().unwrap());
     }
     engine.checkpoint().unwrap();
-    assert_eq!(engine.stats().dirty_bytes, 0, "nobody holds what was replaced");
+    // The threads of the engine hold a state for moments, and what was replaced with it.
+    let looks = (0..100_000).find(|_| {
+        thread::yield_now();
+        engine.stats().dirty_bytes == 0
+    });
+    assert!(looks.is_some(), "somebody holds {} bytes of what was replaced", engine.stats().dirty_bytes);
 }

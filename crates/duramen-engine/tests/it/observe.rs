@@ -158,6 +158,34 @@ fn a_gap_is_told_and_nothing_else_is_missing() {
     assert!(gaps_seen > 10 && found_in_all > 200, "{gaps_seen} gaps, {found_in_all} commits");
 }
 
+/// A value that the log names and that is damaged is told as such, once, and with what stands around it.
+#[test]
+fn a_damaged_value_is_told_once_and_the_others_with_it() {
+    let disk = MemDisk::new(35);
+    let engine = open(&disk);
+    let id = tree(&engine, "rows");
+    // What a commit did is told when the one behind it says that it is durable.
+    put(&engine, id, "first", b"1").unwrap();
+    let mut observer = observe(&disk, ObserveFrom::Now);
+    for (key, bytes) in [("before", 10), ("big", 900), ("after", 10)] {
+        put(&engine, id, key, &b"\xa7".repeat(bytes)).unwrap();
+    }
+    let data = std::path::Path::new("/db/data");
+    let stored = disk.read_file(data).unwrap();
+    let at = stored.windows(64).position(|bytes| bytes.iter().all(|byte| *byte == 0xa7)).unwrap();
+    disk.flip_bit(data, at as u64 + 9, 3).unwrap();
+    let mut lines = Vec::new();
+    for key in ["next", "last"] {
+        let (commits, gaps) = drain(&mut observer);
+        assert_eq!(gaps, []);
+        lines.extend(commits.into_iter().map(|(_, line)| line));
+        put(&engine, id, key, b"1").unwrap();
+    }
+    let told = ["first=1:1", "before=10:\u{fffd}", "big lost", "after=10:\u{fffd}"];
+    assert_eq!(lines, told.map(|what| format!("rows: {what}")));
+    assert_eq!(drain(&mut observer).0.len(), 1);
+}
+
 /// What a power cut can take back must not be told.
 #[test]
 fn what_is_told_survives_a_power_cut() {

@@ -5,6 +5,7 @@
 //! where the future was dropped. D1 rests here for asynchronous commits: nobody is told before the receipt has waited.
 
 use std::cmp::Reverse;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use duramen_engine::{Durability, Receipt};
@@ -87,7 +88,10 @@ impl Flusher {
             waiting.sort_unstable_by_key(|waiting| Reverse(waiting.receipt.seq()));
             let wait = |Waiting { receipt, level, then }| (then, receipt.waited(level));
             let waited: Vec<_> = waiting.into_iter().map(wait).collect();
-            waited.into_iter().rev().for_each(|(then, waited)| then(pool, waited));
+            for (then, waited) in waited.into_iter().rev() {
+                // What a program's value does when it is dropped keeps nobody else from being told.
+                drop(catch_unwind(AssertUnwindSafe(|| then(pool, waited))));
+            }
         }
         true
     }

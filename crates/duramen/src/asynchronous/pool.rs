@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
@@ -132,11 +133,13 @@ impl Pool {
             return Ok(ticket);
         }
         queue.idle.append(&mut asleep);
-        match queue.waiting.remove(&ticket) {
-            Some(_) => Err(Error::new(Code::System, "the system gives no thread for asynchronous calls")
-                .with_hint("raise the limit of threads of this user or container, or start fewer elsewhere")),
-            None => Ok(ticket),
-        }
+        let own = queue.waiting.remove(&ticket);
+        // Who came meanwhile took those that were tried for busy.
+        let is_deserted = queue.idle.len() == self.workers().len();
+        let stranded = if is_deserted { std::mem::take(&mut queue.waiting) } else { BTreeMap::new() };
+        drop(queue);
+        stranded.values().for_each(|job| job.refuse(no_thread()));
+        own.map_or(Ok(ticket), |_| Err(no_thread()))
     }
 
     /// Takes a job out of the queue that nobody has begun, and drops it.
@@ -167,7 +170,8 @@ impl Pool {
             queue.idle.retain(|idle| *idle != index);
             job
         };
-        job.step(self);
+        // What a program's value does when it is dropped ends no thread of ours.
+        drop(catch_unwind(AssertUnwindSafe(|| job.step(self))));
         Rest::None
     }
 
@@ -178,6 +182,11 @@ impl Pool {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().expect(POISON)
     }
+}
+
+fn no_thread() -> Error {
+    Error::new(Code::System, "the system gives no thread for asynchronous calls")
+        .with_hint("raise the limit of threads of this user or container, or start fewer elsewhere")
 }
 
 impl fmt::Debug for Crew {

@@ -54,6 +54,110 @@ fn a_fast_writer_is_followed() {
     assert_eq!(observer.collections().unwrap().len(), 1);
 }
 
+mod later {
+    use super::*;
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+    #[collection(name = "readings", compact)]
+    #[migrate_from(Reading)]
+    pub(super) struct Renamed {
+        #[key]
+        pub(super) id: u64,
+        pub(super) town: String,
+    }
+
+    impl From<Reading> for Renamed {
+        fn from(old: Reading) -> Renamed {
+            Renamed { id: old.id, town: old.place }
+        }
+    }
+}
+
+/// What is known of a collection may be from before its type changed.
+#[test]
+fn documents_of_a_type_that_changes_meanwhile_have_their_own_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Db::open(&path).unwrap();
+    let mut observer = Observer::open(&path, ObserveFrom::Now).unwrap();
+    let mut told = Vec::new();
+    let mut watch = |count: usize| {
+        while told.len() < count {
+            let Some(change) = observer.next().unwrap() else {
+                thread::yield_now();
+                continue;
+            };
+            told.extend(change.document().unwrap().map(|document| document.to_json().unwrap()));
+        }
+    };
+    db.put(&Reading { id: 1, place: "Oslo".into() }).unwrap();
+    watch(1);
+    db.put(&later::Renamed { id: 2, town: "Voss".into() }).unwrap();
+    watch(2);
+    assert_eq!(told, [r#"{"id":1,"place":"Oslo"}"#, r#"{"id":2,"town":"Voss"}"#]);
+}
+
+/// The keys of the next so many puts, as soon as they are durable.
+fn next_keys(observer: &mut Observer, count: usize) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    while keys.len() < count {
+        match observer.next().unwrap() {
+            Some(AnyChange { what: AnyChanged::Put { key, .. }, .. }) => keys.push(key),
+            Some(_) => {}
+            None => thread::yield_now(),
+        }
+    }
+    keys
+}
+
+/// Who goes on from a position must not skip what was not told.
+#[test]
+fn a_position_in_the_middle_of_a_commit_is_before_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Db::open(&path).unwrap();
+    let mut observer = Observer::open(&path, ObserveFrom::Now).unwrap();
+    let put = |tx: &mut Transaction<'_>| {
+        ["a", "b"].iter().try_for_each(|key| tx.put_bytes("notes", key.as_bytes(), b"1"))
+    };
+    let seq = db.write(put).unwrap().seq();
+    assert_eq!(next_keys(&mut observer, 1), [b"a"]);
+    assert!(observer.position() < seq, "{}", observer.position());
+    assert_eq!(next_keys(&mut observer, 1), [b"b"]);
+    assert_eq!((observer.next().unwrap(), observer.position()), (None, seq));
+}
+
+/// A copy put in the place of the database is an older state of it: waiting for it to come to where the other was would miss changes.
+#[test]
+fn a_database_that_was_put_back_is_told_and_followed() {
+    let directory = tempfile::tempdir().unwrap();
+    let [path, copy] = ["db", "copy"].map(|name| directory.path().join(name));
+    let put = |db: &Db, keys: std::ops::Range<u8>| {
+        keys.for_each(|key| drop(db.bytes("notes").put([key], "1").unwrap()))
+    };
+    let db = Db::open(&path).unwrap();
+    put(&db, 0..5);
+    db.close().unwrap();
+    drop(db);
+    let copied = std::process::Command::new("cp").arg("-r").args([&path, &copy]).status().unwrap();
+    assert!(copied.success());
+    let mut observer = Observer::open(&path, ObserveFrom::Now).unwrap();
+    let start = observer.position();
+    let db = Db::open(&path).unwrap();
+    put(&db, 5..20);
+    assert_eq!(next_keys(&mut observer, 15).len(), 15);
+    db.close().unwrap();
+    drop(db);
+    std::fs::remove_dir_all(&path).unwrap();
+    std::fs::rename(&copy, &path).unwrap();
+    let error = observer.next().unwrap_err();
+    assert!(error.code() == Code::FeedGap && error.message().contains("was put back"), "{error}");
+    assert_eq!(observer.position(), start);
+    let db = Db::open(&path).unwrap();
+    put(&db, 100..102);
+    assert_eq!(next_keys(&mut observer, 2), [[100], [101]]);
+}
+
 /// The words for what is not there.
 #[test]
 fn what_cannot_be_watched_says_so() {
