@@ -5,27 +5,28 @@
 //! says so a tenth of a second after the last commit at the latest. D4 holds: every byte is checked before it is believed, and what
 //! does not fit is read again before it is called damage.
 
+mod look;
+
 use std::collections::VecDeque;
-use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use duramen_disk::{Access, Disk};
 
+use self::look::{Seen, bytes_in, data_file, load_newest, look, place, set_back, too_fast};
 use super::directory::{DATA, LOCK, WAL, check_file_system, prepare_directory};
 use super::{Wants, copy};
 use crate::allocator::SpaceStats;
 use crate::catalog::{CATALOG, CatalogRow};
 use crate::checkpoint::read_superblocks;
-use crate::error::{Code, Error, Result};
-use crate::feed::{FEED_DIR, FeedBounds, FeedCommit, FileReader, LiveReader, Retained, Wanted, gap};
-use crate::ids::{CommitSeq, Generation};
+use crate::error::{Error, Result};
+use crate::feed::{FEED_DIR, FeedBounds, FeedCommit, Retained, Wanted, gap};
+use crate::ids::CommitSeq;
 use crate::limits::MEMORY_BYTES_MIN;
-use crate::options::{Geometry, Options};
-use crate::recovery::{Loaded, load};
-use crate::tree::{BigRef, Cursor, Direction, KeyRange, Reducers, find};
-use crate::wal::{LogIdentity, LogPlace};
+use crate::options::Options;
+use crate::recovery::Loaded;
+use crate::tree::{BigRef, Cursor, Direction, KeyRange, find};
 
 /// So many bytes of changes are read at once, and one commit more.
 const BATCH_BYTES: usize = 256 * 1024;
@@ -92,18 +93,6 @@ pub struct Observed {
     pub log_bytes: u64,
     /// Files of the change feed, in bytes.
     pub feed_bytes: u64,
-}
-
-/// The newest checkpoint that was looked at, and how far the log was read from there.
-struct Seen {
-    loaded: Loaded,
-    identity: LogIdentity,
-    live: LiveReader,
-    /// As far as the log was found to be durable.
-    durable: CommitSeq,
-    durable_at_ns: u64,
-    files: Option<Arc<Retained>>,
-    file: Option<(u64, FileReader)>,
 }
 
 /// Why reading stopped.
@@ -395,87 +384,4 @@ impl Observer {
             Retained::open(&self.disk, &self.path, self.seen.identity, block_bytes, bounds, boundary)?;
         Ok(Arc::clone(self.seen.files.insert(files)))
     }
-}
-
-/// Looks at the newest checkpoint, of the database that was looked at before if there was one.
-fn look(disk: &dyn Disk, path: &Path, options: &Options, before: Option<LogIdentity>) -> Result<Seen> {
-    let loaded = load_newest(disk, path, options)?;
-    let superblock = &loaded.superblock;
-    let identity = LogIdentity { database: superblock.database, log: superblock.log };
-    if before.is_some_and(|before| before != identity) {
-        let message = format!("{} was replaced by another database meanwhile", path.display());
-        return Err(Error::new(Code::NotADatabase, message).with_hint("look at it anew"));
-    }
-    let catalogue = loaded.trees.get(CATALOG).and_then(|tree| tree.slot.as_ref());
-    let live = LiveReader::begin(&loaded.store.pages, superblock.replay, catalogue)?;
-    Ok(Seen {
-        loaded,
-        identity,
-        live,
-        durable: CommitSeq::default(),
-        durable_at_ns: 0,
-        files: None,
-        file: None,
-    })
-}
-
-fn load_newest(disk: &dyn Disk, path: &Path, options: &Options) -> Result<Loaded> {
-    let (mut generation, mut looks) = (Generation::default(), 0);
-    loop {
-        let file = data_file(disk, path)?;
-        let error = match load(Arc::clone(&file), &path.join(DATA), options, &Reducers::default()) {
-            Ok(loaded) => return Ok(loaded),
-            Err(error) => error,
-        };
-        // What a checkpoint lets go of is used again by the one after the next.
-        let now = read_superblocks(&file, &path.join(DATA)).map_or(generation, |found| found.0.generation);
-        looks += if now == generation { LOOKS_MOVING / LOOKS_STILL } else { 1 };
-        generation = now;
-        if looks > LOOKS_MOVING || !error.is_damage() {
-            return Err(error);
-        }
-    }
-}
-
-fn data_file(disk: &dyn Disk, path: &Path) -> Result<Arc<dyn duramen_disk::File>> {
-    let data = path.join(DATA);
-    disk.open(&data, Access::READ).map_err(|e| Error::io("open", &data, &e))
-}
-
-fn place<'a>(
-    disk: &'a dyn Disk,
-    dir: &'a Path,
-    identity: LogIdentity,
-    geometry: &'a Geometry,
-) -> LogPlace<'a> {
-    LogPlace { disk, dir, identity, geometry }
-}
-
-/// What was told was durable: it does not go by itself.
-fn set_back(path: &Path, told: CommitSeq, durable: CommitSeq) -> Error {
-    let message = format!(
-        "{} was put back to commit {durable} by somebody, and changes up to commit {told} were told",
-        path.display()
-    );
-    Error::new(Code::FeedGap, message)
-        .with_hint("read what it holds now; what is committed from here on is told")
-}
-
-fn too_fast(path: &Path) -> Error {
-    let message = format!("{} changes faster than it can be read from outside", path.display());
-    Error::new(Code::FeedGap, message)
-        .with_hint("try again, or read its changes inside the process that writes it")
-}
-
-/// What the files of a directory hold; 0 if it is not there.
-fn bytes_in(disk: &dyn Disk, dir: &Path) -> Result<u64> {
-    let names = match disk.list(dir) {
-        Ok(names) => names,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(0),
-        Err(e) => return Err(Error::io("list", dir, &e)),
-    };
-    // One that was removed meanwhile holds nothing.
-    let bytes =
-        |name: &OsStr| disk.open(&dir.join(name), Access::READ).and_then(|file| file.len()).unwrap_or(0);
-    Ok(names.iter().filter_map(|name| name.file_name()).map(bytes).sum())
 }
