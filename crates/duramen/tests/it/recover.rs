@@ -284,7 +284,7 @@ fn a_view_that_cannot_be_built_keeps_no_other_from_it() {
     assert!(report.views_waiting[1].why.contains("9000"), "{report:?}");
     assert_eq!(report.views_built, 1, "{report:?}");
     assert!(report.is_whole(), "what programs stored is all there: {report:?}");
-    assert_eq!(open(&disk, "/new").view::<Sales>().key("city 5").reduce().unwrap().0, 287);
+    assert_eq!(open(&disk, "/new").view::<Sales>().key("city 5").reduce().unwrap().0, 286);
 }
 
 // What a later release wrote is whole: to leave it out would be to lose it.
@@ -351,7 +351,8 @@ fn a_log_that_is_not_there_is_asked_for() {
 #[test]
 fn a_log_of_a_later_release_is_no_damage() {
     let disk = killed(13);
-    let path = segments(&disk).pop().unwrap();
+    let has_header = |path: &String| disk.read_file(path).unwrap().len() >= 256;
+    let path = segments(&disk).into_iter().find(has_header).unwrap();
     let mut bytes = disk.read_file(&path).unwrap();
     bytes[8] = 99;
     let checksum = xxhash_rust::xxh3::xxh3_128(&bytes[..240]);
