@@ -111,7 +111,7 @@ fn a_recovery_that_fails_exits_with_1() {
     let scratch = rows();
     let path = scratch.path("db/data");
     let file = std::fs::File::options().write(true).open(&path).unwrap();
-    file.write_all_at(&[0; 8192], 0).unwrap();
+    file.write_all_at(&[0; 32 * 1024], 0).unwrap();
     let ran = scratch.run(&["recover", "db", "new"]);
     assert!(ran.code == Some(1) && ran.stderr.contains("E0504"), "{:?} {}", ran.code, ran.stderr);
     assert!(ran.stderr.contains("restore a backup"), "{}", ran.stderr);
