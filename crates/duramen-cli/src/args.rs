@@ -166,6 +166,10 @@ pub(crate) struct RecoverArgs {
 
     /// The new database, a directory that is not there yet
     pub(crate) new: PathBuf,
+
+    /// Go on if the log is lost: what is in no checkpoint is lost with it, and told
+    #[arg(long)]
+    pub(crate) without_log: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! `duramen recover`: a new database of what can still be read of a damaged one, and what could not.
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use duramen::tuple::decode;
@@ -11,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::RecoverArgs;
 use crate::database;
-use crate::failure::{DAMAGE, Failure, Result};
+use crate::failure::{DAMAGE, FAILED, Failure, Result};
 use crate::keys;
 use crate::numbers::{bytes, counted, grouped, time};
 use crate::output::{Output, align_right, new_table, printable};
@@ -20,30 +21,40 @@ use crate::signals::Signals;
 /// A bar is shown for what takes longer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// What is said inside of a run that a signal ends.
+const STOPPED: &str = "stopped by a signal";
+
 /// Runs the command.
 pub(crate) fn run(args: &RecoverArgs, out: Output) -> Result<()> {
     let db = &args.database.db;
     database::check_path(db)?;
+    refuse_inside(args)?;
     let signals = Signals::watch()?;
     let begun = Instant::now();
     let mut bar = Bar::default();
-    let recovered = database::options(&args.database).recover(db, &args.new, |progress| {
+    let options = database::options(&args.database).recover_without_log(args.without_log);
+    let mut stopped = false;
+    let recovered = options.recover(db, &args.new, |progress| {
         if out.shows_progress() && begun.elapsed() > PATIENCE {
             bar.show(progress);
         }
         match signals.received() {
-            Some(_) => Err(Error::invalid("stopped by a signal")),
+            Some(_) => {
+                stopped = true;
+                Err(Error::invalid(STOPPED))
+            }
             None => Ok(()),
         }
     });
     bar.clear();
     let report = match (recovered, signals.received()) {
-        (Err(_), Some(number)) => {
+        // Progress is told from where there is something in the new directory: it is this run's.
+        (Err(error), Some(number)) if stopped && error.message() == STOPPED => {
             let new = args.new.display();
             out.note(&format!("stopped by signal {number}: what is in {new} opens for nobody; remove it"));
             return Err(Failure::signal(number));
         }
-        (recovered, _) => recovered?,
+        (recovered, _) => recovered.map_err(failed)?,
     };
     if out.is_json() {
         out.object("recover", as_json(&report, args, begun.elapsed()))?;
@@ -59,6 +70,45 @@ pub(crate) fn run(args: &RecoverArgs, out: Output) -> Result<()> {
         db.display()
     ));
     Err(Failure::Exit(DAMAGE))
+}
+
+/// Refuses a new database inside of the damaged one or its log, whatever the paths look like: it would be written to what is only to
+/// be read.
+fn refuse_inside(args: &RecoverArgs) -> Result<()> {
+    let Some(new) = resolved(&args.new) else { return Ok(()) };
+    let db = &args.database.db;
+    let log = args.database.wal.clone().unwrap_or_else(|| db.join("wal"));
+    for (place, what) in
+        [(db, "the database to be recovered"), (&log, "the log of the database to be recovered")]
+    {
+        if place.canonicalize().is_ok_and(|place| new.starts_with(place)) {
+            return Err(Failure::usage(
+                format!("{} lies in {what}", args.new.display()),
+                "name a directory beside it, or on another disk",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Where a directory is, or would be; without the directory above it, it cannot be made.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    if let Ok(there) = path.canonicalize() {
+        return Some(there);
+    }
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Some(above.canonicalize().ok()?.join(path.file_name()?))
+}
+
+/// A recovery that failed. Exit code 3 says of this command that the new database is there, and sound.
+fn failed(error: Error) -> Failure {
+    let mut failure = Failure::from(error);
+    if let Failure::Said(said) = &mut failure
+        && said.exit == DAMAGE
+    {
+        said.exit = FAILED;
+    }
+    failure
 }
 
 /// A bar for each stage.
@@ -195,7 +245,13 @@ fn remarks(report: &RecoverReport) -> Vec<String> {
         lines.push(format!("{} built anew", counted(report.views_built, "view")));
     }
     let waiting = report.views_waiting.iter();
-    lines.extend(waiting.map(|view| format!("a view of {} is not built: {}", view.collection, view.why)));
+    lines.extend(
+        waiting.map(|view| format!("the view {}.{} is not built: {}", view.collection, view.view, view.why)),
+    );
+    if report.ids_may_repeat {
+        let why = "what tells which were given is lost in part";
+        lines.push(format!("ids that were assigned may be given again: {why}"));
+    }
     if !report.consumers.is_empty() {
         let names = report.consumers.join(", ");
         lines.push(format!("consumers of the change feed are told that there is a gap (E0804): {names}"));
@@ -225,10 +281,11 @@ fn key_json(store: Store, key: Option<&Vec<u8>>) -> Value {
 
 fn as_json(report: &RecoverReport, args: &RecoverArgs, took: Duration) -> Document {
     let texts = |all: &[String]| all.iter().map(|one| Value::from(one.as_str())).collect::<Vec<_>>();
-    let waiting = report
-        .views_waiting
-        .iter()
-        .map(|view| Value::Map(doc! { "collection": view.collection.as_str(), "why": view.why.as_str() }));
+    let waiting = report.views_waiting.iter().map(|view| {
+        Value::Map(doc! {
+            "collection": view.collection.as_str(), "view": view.view.as_str(), "why": view.why.as_str(),
+        })
+    });
     doc! {
         "path": args.new.display().to_string(),
         "whole": report.is_whole(),
@@ -249,6 +306,7 @@ fn as_json(report: &RecoverReport, args: &RecoverArgs, took: Duration) -> Docume
         "views_built": report.views_built,
         "views_waiting": waiting.collect::<Vec<_>>(),
         "consumers": texts(&report.consumers),
+        "ids_may_repeat": report.ids_may_repeat,
         "seconds": took.as_secs_f64(),
     }
 }

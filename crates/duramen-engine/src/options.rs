@@ -96,6 +96,8 @@ pub struct Options {
     pub create: bool,
     /// Never write: replay in memory. Works on a read-only mount.
     pub read_only: bool,
+    /// `Engine::recover` goes on if there is no log of the database: its commits are lost then. Opening never does.
+    pub recover_without_log: bool,
     /// Open on a network or unknown file system.
     pub allow_network_fs: bool,
     /// Sizes; kept in the superblock from creation on.
@@ -128,6 +130,7 @@ impl Default for Options {
             wal_dir: None,
             create: true,
             read_only: false,
+            recover_without_log: false,
             allow_network_fs: false,
             geometry: Geometry::default(),
             background: Background::Threads,

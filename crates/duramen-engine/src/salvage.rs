@@ -71,8 +71,8 @@ const TREE_OF_ROOTS: &str = "duramen/(where trees lie)";
 const NAMES: &str = "duramen/(names of trees)";
 
 impl Source {
-    /// Finds the checkpoint to read from: the newest, unless more is left of what the older one says of its trees, and the log
-    /// leads from there to where the newest is.
+    /// Finds the checkpoint to read from: the newest, unless something is lost of what it says of its trees and nothing of what the
+    /// older one says, and the log leads from there to where the newest is.
     ///
     /// # Errors
     /// `NotADatabase`, `Unsupported`; `Corrupt` if no superblock can be read.
@@ -92,9 +92,8 @@ impl Source {
         let mut source = Source { pages, superblock, trees, superblock_count, is_newest: true, durable };
         if let Some(older) = left.pop().filter(|_| !source.trees.lost.is_empty()) {
             let trees = Trees::read(&source.pages, &older)?;
-            if trees.lost.len() < source.trees.lost.len()
-                && leads_to(disk, wal_dir, &older, source.superblock.replay.seq)?
-            {
+            // Where both lack something, the newer needs less of the log: what is in neither is lost either way.
+            if trees.lost.is_empty() && leads_to(disk, wal_dir, &older, source.superblock.replay.seq)? {
                 (source.superblock, source.trees, source.is_newest) = (older, trees, false);
             }
         }
@@ -111,6 +110,17 @@ fn leads_to(disk: &dyn Disk, wal_dir: &Path, superblock: &Superblock, seq: Commi
 }
 
 impl Trees {
+    /// Whether the catalogue may have had this name where it cannot be read.
+    #[must_use]
+    pub fn may_have_lost(&self, name: &str) -> bool {
+        let name = name.as_bytes();
+        let of_names = self.lost.iter().filter(|range| range.tree == NAMES);
+        of_names.map(|range| (range.after.as_deref(), range.before.as_deref())).any(|(after, before)| {
+            let is_it = after == Some(name) && before == Some(name);
+            is_it || (after.is_none_or(|after| after < name) && before.is_none_or(|before| name < before))
+        })
+    }
+
     fn read(pages: &Pages, superblock: &Superblock) -> Result<Trees> {
         let mut trees = Trees::default();
         let Some(location) = superblock.roots else { return Ok(trees) };

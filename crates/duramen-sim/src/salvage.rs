@@ -171,7 +171,8 @@ fn judge(specimen: &Specimen, disk: &MemDisk, is_one_page: bool, report: &mut Re
         Ok(told) => told,
         // Cut to where not even one superblock is left.
         Err(error)
-            if error.code() == Code::NotADatabase && before.iter().any(|(_, bytes)| bytes.is_empty()) =>
+            if error.code() == Code::DamagedSuperblock
+                && before.iter().any(|(_, bytes)| bytes.is_empty()) =>
         {
             return Ok(());
         }

@@ -11,7 +11,7 @@ use crate::error::{Code, Error, Result};
 use crate::tuple::{Element, decode, encode};
 
 /// The tree of bounds: key is the encoded name of a collection, value the first id that was not given (`u64`, little-endian).
-const BOUNDS: &str = "duramen/ids";
+pub(crate) const BOUNDS: &str = "duramen/ids";
 
 /// How far ahead the bound is set: so many ids may be left out by a restart.
 const BLOCK: u64 = 1024;

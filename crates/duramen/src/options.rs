@@ -90,6 +90,15 @@ impl DbOptions {
         self
     }
 
+    /// Whether [`DbOptions::recover`] goes on if there is no log of the database where these options say it is; it fails with
+    /// `LogMissing` unless set. What is only in the log is lost then, and told as lost commits; a log that is there is read all the
+    /// same. [`DbOptions::open`] never goes on without it.
+    #[must_use]
+    pub fn recover_without_log(mut self, without: bool) -> Self {
+        self.engine.recover_without_log = without;
+        self
+    }
+
     /// Makes a reduction of one's own known to views.
     ///
     /// Its samples are tried first: [`DbOptions::open`] fails if it breaks its promises on them.
@@ -193,8 +202,8 @@ impl DbOptions {
     /// What is lost is in the report, and named. Views are built anew; those in code, and reductions in code that these options do not
     /// know, wait for a program that has it. Consumers of the change feed keep their names, and get `FeedGap`: the new database has an
     /// order of commits of its own. Before this returns, the new database was read back and checked; cut short, it is `UnfinishedCopy`
-    /// and opens for nobody. `progress` is told now and then; an error from it ends the recovery. Memory is bounded, whatever the size;
-    /// costs a read of everything and some of it twice.
+    /// and opens for nobody. `progress` is told now and then; an error from it ends the recovery. Memory grows with the number of
+    /// collections, namespaces and trees, and not with their sizes; costs a read of everything and some of it twice.
     ///
     /// ```
     /// # use duramen::prelude::*;
@@ -213,8 +222,9 @@ impl DbOptions {
     /// ```
     ///
     /// # Errors
-    /// `AlreadyExists` if there is something at `to`; `DamagedSuperblock` if nothing tells where anything lies; `DatabaseLocked`, `NoSuchDatabase`;
-    /// `Full` and `Io` of the new database; what `progress` said.
+    /// `AlreadyExists` if there is something at `to`; `DamagedSuperblock` if nothing tells where anything lies; `LogMissing` if the log
+    /// is not where these options say ([`DbOptions::wal_dir`], [`DbOptions::recover_without_log`]); `Unsupported` for what a later
+    /// release wrote; `DatabaseLocked`, `NoSuchDatabase`; `Full` and `Io` of the new database; what `progress` said.
     pub fn recover(
         self,
         from: impl AsRef<Path>,

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use serde_json::Value;
 
 use crate::golden;
-use crate::runner::{Scratch, json, skipped};
+use crate::runner::{Scratch, json, output, skipped};
 
 const ROWS: &str = "id,town,n\n1,Oslo,5\n2,Oslo,NA\n3,Bergen,-7\n";
 
@@ -103,6 +103,68 @@ fn hold_against(
     assert_eq!(told.code, Some(3));
     assert!(told.stdout.contains("cannot be read: ") && told.stdout.contains("about"), "{}", told.stdout);
     assert!(told.stderr.contains("told is sound, and rows are missing"), "{}", told.stderr);
+}
+
+// Exit code 3 is for a new database that is sound: a script that goes on with it must find one.
+#[test]
+fn a_recovery_that_fails_exits_with_1() {
+    let scratch = rows();
+    let path = scratch.path("db/data");
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&[0; 32 * 1024], 0).unwrap();
+    let ran = scratch.run(&["recover", "db", "new"]);
+    assert!(ran.code == Some(1) && ran.stderr.contains("E0504"), "{:?} {}", ran.code, ran.stderr);
+    assert!(ran.stderr.contains("restore a backup"), "{}", ran.stderr);
+    assert!(!scratch.path("new").exists());
+    // What is there already is somebody's, whatever is wrong with the database.
+    std::fs::create_dir(scratch.path("new")).unwrap();
+    scratch.write("new/mine", "");
+    let taken = scratch.run(&["recover", "db", "new"]);
+    assert!(taken.code == Some(1) && taken.stderr.contains("E0210"), "{}", taken.stderr);
+    std::fs::remove_file(path).unwrap();
+    let ran = scratch.run(&["recover", "db", "other"]);
+    assert!(ran.code == Some(1) && ran.stderr.contains("E0501"), "{:?} {}", ran.code, ran.stderr);
+}
+
+// By whatever name: what is damaged is only read.
+#[test]
+fn a_new_database_inside_of_the_damaged_one_is_refused() {
+    let scratch = rows();
+    let before = contents(&scratch, "db");
+    std::os::unix::fs::symlink("db", scratch.path("link")).unwrap();
+    std::fs::create_dir(scratch.path("log")).unwrap();
+    let inside = |at: &str, args: &[&str]| {
+        let mut command = scratch.command(args);
+        let ran = output(command.current_dir(scratch.path(at))).unwrap();
+        let said = String::from_utf8(ran.stderr).unwrap();
+        assert!(ran.status.code() == Some(2) && said.contains("lies in"), "{at} {args:?}: {said}");
+    };
+    inside("db", &["recover", ".", "new"]);
+    inside(".", &["recover", "db", "link/new"]);
+    inside(".", &["recover", "link", "./db/wal/new"]);
+    inside(".", &["recover", "db", "log/../db/new"]);
+    inside(".", &["recover", "db", "log/new", "--wal", "./log"]);
+    assert_eq!(contents(&scratch, "db"), before);
+}
+
+// The log is whole, and was not named: nobody is to wait for a database without its newest rows.
+#[test]
+fn a_log_elsewhere_is_asked_for() {
+    let scratch = Scratch::new();
+    scratch.write("rows.csv", ROWS);
+    scratch.ok(&["import", "db", "rows.csv", "--wal", "log", "-c", "rows", "--key", "town,id"]);
+    let refused = scratch.run(&["recover", "db", "new"]);
+    assert!(refused.code == Some(1) && refused.stderr.contains("E0503"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("--wal DIR") && refused.stderr.contains("--without-log"),
+        "{}",
+        refused.stderr
+    );
+    assert!(scratch.ok(&["recover", "db", "new", "--wal", "log"]).contains("nothing is lost"));
+    let without = scratch.run(&["recover", "db", "less", "--without-log"]);
+    assert_eq!(without.code, Some(3), "{}", without.stderr);
+    assert!(without.stdout.contains("--wal DIR"), "{}", without.stdout);
+    assert!(without.stdout.contains("ids that were assigned may be given again"), "{}", without.stdout);
 }
 
 #[test]

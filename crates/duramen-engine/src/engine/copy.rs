@@ -85,15 +85,20 @@ impl Engine {
     }
 }
 
+/// Refuses a place where something is already. Returns whether there is a directory, which is empty.
+pub(super) fn refuse_taken(disk: &dyn Disk, path: &Path) -> Result<bool> {
+    match kind(disk, path)? {
+        None => Ok(false),
+        Some(_) if disk.list(path).is_ok_and(|names| names.is_empty()) => Ok(true),
+        Some(_) => Err(Error::new(Code::AlreadyExists, format!("{} is there already", path.display()))
+            .with_hint("name a directory that does not exist, or is empty")),
+    }
+}
+
 /// Makes the directory of a copy, which is unfinished before anything else is in it.
 pub(super) fn begin(disk: &dyn Disk, path: &Path) -> Result<()> {
-    match kind(disk, path)? {
-        None => disk.create_dir(path).map_err(|e| Error::io("create", path, &e))?,
-        Some(_) if disk.list(path).is_ok_and(|names| names.is_empty()) => {}
-        Some(_) => {
-            return Err(Error::new(Code::AlreadyExists, format!("{} is there already", path.display()))
-                .with_hint("name a directory that does not exist, or is empty"));
-        }
+    if !refuse_taken(disk, path)? {
+        disk.create_dir(path).map_err(|e| Error::io("create", path, &e))?;
     }
     let mark = path.join(UNFINISHED);
     // A creation syncs its directory before the data file has its name there: the mark is durable before anything can open.

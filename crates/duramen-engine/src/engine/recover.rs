@@ -7,6 +7,8 @@
 
 mod losses;
 mod replaying;
+#[cfg(test)]
+mod tests;
 mod writing;
 
 use std::collections::BTreeSet;
@@ -15,8 +17,10 @@ use std::sync::Arc;
 
 use duramen_disk::{Access, Disk, Lock};
 
-use super::copy::{begin, finish, refuse_unfinished};
-use super::directory::{DATA, LOCK, WAL, check_file_system, kind, lock, prepare_directory, without_data};
+use super::copy::{begin, finish, refuse_taken, refuse_unfinished};
+use super::directory::{
+    DATA, LOCK, WAL, check_file_system, kind, lock, of_a_database, prepare_directory, without_data,
+};
 use super::{Engine, Hooks, open};
 use crate::catalog::CATALOG;
 use crate::error::{Code, Error, Result};
@@ -24,6 +28,7 @@ use crate::ids::{CommitSeq, TreeId};
 use crate::options::{Durability, Options};
 use crate::salvage::{LostRange, Source, walk};
 use crate::tree::ReducerSpec;
+use crate::wal::{LogIdentity, refuse_no_log};
 
 use losses::Losses;
 pub use losses::TreeLoss;
@@ -81,10 +86,13 @@ pub struct Salvage {
     pub log_commits: u64,
     /// Superblocks that can be read, of two.
     pub superblocks: u64,
-    /// Whether the checkpoint is the newest that can be found. An older one is used where more of its names can be read.
+    /// Whether the checkpoint is the newest that can be found. An older one is used where all of its names can be read
+    /// and not all of the newest's.
     pub is_newest: bool,
     /// Commits that are lost; `None` if the log is whole.
     pub lost_commits: Option<LostCommits>,
+    /// Whether something is lost of what says which trees there are.
+    pub names_lost: bool,
     /// Trees whose names are lost, by those they have now.
     pub nameless: Vec<String>,
     /// The first stretches that cannot be read.
@@ -111,12 +119,13 @@ impl Engine {
     /// Makes a new database at the second path of what can be read of the one at the first, and opens it: for everybody else it is
     /// unfinished until [`Engine::finish_recovery`]. `keep` says what becomes of a tree, by name.
     ///
-    /// Memory is bounded by that of `options`, whatever the size of the database; its other terms are those that the
-    /// damaged one would be opened with.
+    /// Takes the memory of `options` and a few MiB, whatever the size of the database, and besides it what grows with the number of
+    /// trees: their names, and where they lie. The other terms of `options` are those that the damaged one would be opened with.
     ///
     /// # Errors
-    /// `AlreadyExists` if there is something at the new path; `Corrupt` if no superblock can be read; `Locked`; `Full`, `Io` of the
-    /// new one; what `progress` said. What is damaged is in the result.
+    /// `AlreadyExists` if there is something at the new path; `Corrupt` if no superblock can be read; `LogMissing` if there is no log
+    /// of this database, unless `options` say to go on without it; `Unsupported` for what a later release wrote; `Locked`; `Full`,
+    /// `Io` of the new one; what `progress` said. What is damaged is in the result.
     pub fn recover(
         disk: &Arc<dyn Disk>,
         (from, to): (&Path, &Path),
@@ -125,11 +134,13 @@ impl Engine {
         keep: &dyn Fn(&str) -> Keep,
         progress: &mut dyn FnMut(&RecoverProgress) -> Result<()>,
     ) -> Result<(Engine, Salvage)> {
-        if to.starts_with(from) {
+        let wal_dir = options.wal_dir.clone().unwrap_or_else(|| from.join(WAL));
+        if to.starts_with(from) || to.starts_with(&wal_dir) {
             return Err(Error::invalid(format!("{} lies in the database to be recovered", to.display()))
                 .with_hint("name a directory beside it, or on another disk"));
         }
-        let wal_dir = options.wal_dir.clone().unwrap_or_else(|| from.join(WAL));
+        // Before anything is read, which may take long.
+        refuse_taken(&**disk, to)?;
         let reading = Options { read_only: true, create: false, ..options.clone() };
         let (source, _lock) = open_damaged(&**disk, (from, &wal_dir), &reading)?;
         begin(&**disk, to)?;
@@ -137,6 +148,7 @@ impl Engine {
             read_only: false,
             create: true,
             wal_dir: None,
+            recover_without_log: false,
             geometry: source.superblock.geometry,
             // Consumers begin behind all of it: what makes the new database is no change to tell anybody of.
             feed_retain_bytes: 0,
@@ -160,6 +172,7 @@ impl Engine {
             superblocks: source.superblock_count,
             is_newest: source.is_newest,
             lost_commits: log.lost,
+            names_lost: !source.trees.lost.is_empty(),
             nameless,
             ranges,
             trees,
@@ -192,12 +205,21 @@ fn open_damaged(
         return Err(without_data(disk, from, wal_dir, options));
     }
     let file = disk.open(&data, Access::READ).map_err(|e| Error::io("open", &data, &e))?;
-    let source = Source::load(disk, file, (&data, wal_dir), options.memory_bytes).map_err(|error| {
+    let loaded = Source::load(disk, file, (&data, wal_dir), options.memory_bytes);
+    let source = loaded.map_err(|error| of_a_database(error, disk, wal_dir, options)).map_err(|error| {
         if error.code() != Code::DamagedSuperblock {
             return error;
         }
         error.with_hint("without a superblock nothing tells where anything lies: restore a backup")
     })?;
+    let superblock = &source.superblock;
+    let identity = LogIdentity { database: superblock.database, log: superblock.log };
+    refuse_no_log(disk, wal_dir, identity, &superblock.geometry)
+        // A log of a later release is there: to go on without it would lose what is whole.
+        .or_else(|error| match error.code() {
+            Code::LogMissing if options.recover_without_log => Ok(()),
+            _ => Err(error),
+        })?;
     Ok((source, locked))
 }
 

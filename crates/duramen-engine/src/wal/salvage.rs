@@ -11,9 +11,9 @@ use duramen_disk::Disk;
 use super::ahead::Reading;
 use super::chain::{Chain, ReplayedRecord};
 use super::evidence;
-use super::survey::Survey;
+use super::survey::{Content, FoundFile, Survey};
 use super::{LogIdentity, LogPosition};
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::options::Geometry;
 
@@ -41,11 +41,31 @@ pub struct LogLoss {
     pub why: String,
 }
 
+/// What to do about a log that is not where it was looked for.
+const ELSEWHERE: &str =
+    "if the log lies elsewhere, name its directory (`--wal DIR`, `DbOptions::wal_dir`), or mount its disk";
+
+/// Makes sure that there is something of a log in `dir`, before all that was in it is taken for lost.
+///
+/// # Errors
+/// `LogMissing` if there is no directory, no segment in it, or only those of other logs; `Unsupported` if one is of a later release.
+/// A segment that is damaged is one: its log is here.
+pub fn refuse_no_log(disk: &dyn Disk, dir: &Path, identity: LogIdentity, geometry: &Geometry) -> Result<()> {
+    let (survey, wrong) = Survey::load_readable(disk, dir, identity, geometry)?;
+    let is_ours = |file: &FoundFile| !matches!(file.content, Content::Headless(_));
+    match wrong.filter(|error| error.code() == Code::LogMissing) {
+        Some(error) if !survey.files.iter().any(is_ours) => Err(error.with_hint(format!(
+            "{ELSEWHERE}; if it is lost, `duramen recover --without-log DB NEW` (`DbOptions::recover_without_log`) goes on without its commits"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Reads the log from `from` as far as its commits follow one another, delivering each. `durable` is a commit that is known to
 /// have been in it.
 ///
 /// # Errors
-/// What `visit` said. What is wrong with the log is in the result.
+/// What `visit` said; `Unsupported` if a segment is of a later release. What is wrong with the log is in the result.
 pub fn salvage(
     disk: &dyn Disk,
     dir: &Path,
@@ -54,7 +74,7 @@ pub fn salvage(
     durable: CommitSeq,
     visit: &mut dyn FnMut(ReplayedRecord) -> Result<()>,
 ) -> Result<Salvaged> {
-    let (survey, unread) = Survey::load_readable(disk, dir, identity, geometry);
+    let (survey, unread) = Survey::load_readable(disk, dir, identity, geometry)?;
     let mut salvaged = Salvaged { last_seq: from.seq, record_count: 0, lost: None };
     let mut chain = match Chain::start(&survey, from) {
         Ok(chain) => chain,
@@ -97,7 +117,11 @@ fn behind(
     last: CommitSeq,
     damage: &Error,
 ) -> LogLoss {
-    let mut lost = LogLoss { until, frame_count: 0, bytes: 0, why: damage.message().to_owned() };
+    let why = match damage.code() {
+        Code::LogMissing => format!("{}; {ELSEWHERE}", damage.message()),
+        _ => damage.message().to_owned(),
+    };
+    let mut lost = LogLoss { until, frame_count: 0, bytes: 0, why };
     for (file, end) in survey.files.iter().zip(ends) {
         lost.until = lost.until.max(file.durable_seq());
         let mut offset = end.unwrap_or(survey.block_bytes);

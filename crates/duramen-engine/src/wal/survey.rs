@@ -122,12 +122,15 @@ impl Survey {
     }
 
     /// The same of a log that may be damaged: files that cannot be looked at are left out. With what is wrong, if anything is.
+    ///
+    /// # Errors
+    /// `Unsupported`: a file of a later release is whole, and what is in it is no loss to be counted.
     pub(super) fn load_readable(
         disk: &dyn Disk,
         dir: &Path,
         identity: LogIdentity,
         geometry: &Geometry,
-    ) -> (Survey, Option<Error>) {
+    ) -> Result<(Survey, Option<Error>)> {
         let mut survey = Survey {
             dir: dir.to_owned(),
             identity,
@@ -136,7 +139,14 @@ impl Survey {
         };
         let slots = match slots_in(disk, dir) {
             Ok(slots) => slots,
-            Err(error) => return (survey, Some(Error::io("list", dir, &error))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok((survey, Some(missing(dir, "the directory"))));
+            }
+            Err(error) => {
+                let message =
+                    format!("{}: the directory of the log cannot be listed: {error}", dir.display());
+                return Ok((survey, Some(Error::new(Code::LogMissing, message))));
+            }
         };
         let mut wrong = slots.is_empty().then(|| missing(&segment_path(dir, SegmentSlot(1)), "the file"));
         for (wanted, &slot) in (1u64..).zip(&slots) {
@@ -145,10 +155,11 @@ impl Survey {
             }
             match survey.look_at(disk, slot) {
                 Ok(file) => survey.files.push(file),
+                Err(error) if error.code() == Code::Unsupported => return Err(error),
                 Err(error) => drop(wrong.get_or_insert(error)),
             }
         }
-        (survey, wrong)
+        Ok((survey, wrong))
     }
 
     fn look_at(&self, disk: &dyn Disk, slot: SegmentSlot) -> Result<FoundFile> {

@@ -16,5 +16,7 @@ mod interleavings;
 mod memory;
 #[cfg(not(feature = "shuttle"))]
 mod observe;
+#[cfg(not(feature = "shuttle"))]
+mod recover;
 #[cfg(all(not(feature = "shuttle"), debug_assertions))]
 mod space;

@@ -12,7 +12,7 @@ use crate::reads::sealed::Readable;
 use crate::schema::Schema;
 use crate::tuple::decode;
 use crate::verify::problem_of;
-use crate::view::{VIEW_TREES, ViewSpec};
+use crate::view::{VIEW_TREES, ViewSpec, ViewState};
 
 /// How trees of bytes are called that hold documents whose collection's entry is lost: this and the collection's name.
 const RENAMED: &str = "recovered/";
@@ -48,9 +48,12 @@ impl Mending<'_> {
         }
         for schema in &mut schemas {
             let waiting = self.db.transact(|tx| fit(tx.shared(), schema))?;
-            let collection = schema.name();
-            let waiting =
-                waiting.into_iter().map(|why| WaitingView { collection: collection.to_owned(), why });
+            let collection = schema.name().to_owned();
+            let waiting = waiting.into_iter().map(|(view, why)| WaitingView {
+                collection: collection.clone(),
+                view,
+                why,
+            });
             self.report.views_waiting.extend(waiting);
         }
         self.rename_unknown(&schemas)?;
@@ -120,15 +123,25 @@ impl Mending<'_> {
             (at.done, at.of) = (walked.documents, walked.of);
             progress(at)
         });
-        match built {
-            Err(error) if waits(&error) => {
-                let why = error.message().to_owned();
-                self.report.views_waiting.push(WaitingView { collection: collection.to_owned(), why });
-            }
-            built => built?,
-        }
+        let why = match built {
+            Ok(()) => None,
+            Err(error) if waits(&error) => Some(error.message().to_owned()),
+            Err(error) => return Err(error),
+        };
         let states = self.db.documents(collection).views()?;
-        self.report.views_built += states.iter().filter(|state| state.is_ready()).count() as u64;
+        let (ready, unready): (Vec<_>, Vec<_>) = states.into_iter().partition(ViewState::is_ready);
+        // Where every view is built and the collection is not done, it waits for a program that migrates it.
+        let of_all = if unready.is_empty() && why.is_some() { ready.as_slice() } else { &unready };
+        for state in of_all {
+            let why = match (&state.failed, &why) {
+                (Some(failed), _) => failed.clone(),
+                (None, _) if !state.has_code => "it waits for a program that has its code".to_owned(),
+                (None, why) => why.clone().unwrap_or_else(|| "it is not built yet".to_owned()),
+            };
+            let (collection, view) = (collection.to_owned(), state.view.name().to_owned());
+            self.report.views_waiting.push(WaitingView { collection, view, why });
+        }
+        self.report.views_built += ready.len() as u64;
         Ok(())
     }
 }
@@ -146,7 +159,7 @@ fn waits(error: &Error) -> bool {
 }
 
 /// Gives an entry the trees it lacks, and says of its views that they are to be built. Returns what became of views that cannot be.
-fn fit(tx: &Shared<'_>, schema: &mut Schema) -> Result<Vec<String>> {
+fn fit(tx: &Shared<'_>, schema: &mut Schema) -> Result<Vec<(String, String)>> {
     if tx.tree(&rows_tree(schema.name()))?.is_none() {
         let reducer = schema.reducer()?;
         let spec = if reducer.fields().is_empty() { None } else { Some(reducer.spec()?) };
@@ -159,7 +172,7 @@ fn fit(tx: &Shared<'_>, schema: &mut Schema) -> Result<Vec<String>> {
                 return Err(error);
             }
             schema.drop_generation(&view);
-            gone.push(format!("{}: it was taken away: {}", view.name(), error.message()));
+            gone.push((view.name().to_owned(), format!("it was taken away: {}", error.message())));
         }
     }
     schema.views_mut().for_each(|view| view.ready = false);

@@ -10,6 +10,7 @@ use crate::catalogue::Origin;
 use crate::db::Db;
 use crate::engine::{LostCommits, LostRange, Salvage};
 use crate::error::Result;
+use crate::ids::BOUNDS;
 use crate::reads::sealed::Readable;
 use duramen_engine::CommitSeq;
 
@@ -131,6 +132,8 @@ pub struct LeftOut {
 pub struct WaitingView {
     /// The collection.
     pub collection: String,
+    /// The view.
+    pub view: String,
     /// What it waits for, in words.
     pub why: String,
 }
@@ -165,10 +168,13 @@ pub struct RecoverReport {
     pub renamed: Vec<String>,
     /// Views that were built.
     pub views_built: u64,
-    /// Views that are not.
+    /// Views that are not, each with the reason. What they hold can be had from documents that are there: nothing is missing for it.
     pub views_waiting: Vec<WaitingView>,
     /// Consumers of the change feed. They get `FeedGap` when they read.
     pub consumers: Vec<String>,
+    /// Assigned ids may be given again: commits are lost that may have given some, or something is of what says which were given.
+    pub ids_may_repeat: bool,
+    names_lost: bool,
     totals: Vec<TreeLoss>,
 }
 
@@ -190,11 +196,13 @@ impl RecoverReport {
             views_built: 0,
             views_waiting: Vec::new(),
             consumers: Vec::new(),
+            ids_may_repeat: false,
+            names_lost: salvage.names_lost,
             totals: salvage.trees,
         }
     }
 
-    /// Whether nothing is missing.
+    /// Whether nothing is missing of what programs stored. Views that are not built are none of that: see `views_waiting`.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.lost_commits.is_none()
@@ -247,6 +255,9 @@ impl RecoverReport {
             one.may_be_more |= loss.may_be_more;
         }
         self.recovered = all.into_values().collect();
+        let bounds_lost = self.totals.iter().any(|loss| loss.tree == BOUNDS)
+            || (self.names_lost && source.tree(BOUNDS)?.is_none());
+        self.ids_may_repeat = bounds_lost || self.lost_commits.is_some();
         Ok(())
     }
 }

@@ -19,7 +19,7 @@ use super::spec::ViewSpec;
 pub(super) struct Unbuilt {
     pub(super) collection: String,
     pub(super) spec: ViewSpec,
-    tree: TreeId,
+    pub(super) tree: TreeId,
 }
 
 impl Unbuilt {
@@ -106,6 +106,11 @@ pub(super) fn unbuilt_of(state: &Snapshot, collection: &str) -> Result<Vec<Unbui
         }
     }
     Ok(found)
+}
+
+/// Whether an error is about a view, so that others may go well.
+pub(super) fn is_of_a_view(error: &Error) -> bool {
+    (failures::is_of_documents(error) || error.code() == Code::Rebuilding) && !is_at_end(error)
 }
 
 /// Whether no step can go well any more.

@@ -1,5 +1,7 @@
 //! Building views while somebody waits for them.
 
+use std::collections::BTreeSet;
+
 use crate::collection::Collection;
 use crate::db::Db;
 use crate::documents::Documents;
@@ -8,7 +10,7 @@ use crate::reads::sealed::Readable;
 use crate::typed::Asked;
 
 use super::build::Progress;
-use super::in_background::{Unbuilt, unbuilt_of};
+use super::in_background::{Unbuilt, is_of_a_view, unbuilt_of};
 use super::spec::ViewSpec;
 use super::state::migrating;
 
@@ -19,8 +21,8 @@ impl Db {
     /// program without their code wrote documents, are brought there.
     ///
     /// # Errors
-    /// `UniqueViolation` naming two documents with the same key of a unique view: change one, and build again. What
-    /// `progress` returned: the walk stops there. Those of a commit.
+    /// `UniqueViolation` naming two documents with the same key of a unique view: change one, and build again. What is wrong with one
+    /// view is said once the others are built. What `progress` returned: the walk stops there. Those of a commit.
     pub fn build_views<C: Collection>(&self, progress: impl FnMut(&Progress) -> Result<()>) -> Result<()> {
         let asked = Asked::of::<C>();
         self.seen_by_all().transact(|tx| tx.fitted(asked))?;
@@ -42,11 +44,16 @@ impl Db {
 
     /// Builds what is unready in a collection.
     fn build_all(&self, collection: &str, mut progress: impl FnMut(&Progress) -> Result<()>) -> Result<()> {
+        let (mut failed, mut first) = (BTreeSet::new(), None);
         loop {
             let unbuilt = unbuilt_of(&self.snapshot()?, collection)?;
             let can_build = |view: &&Unbuilt| self.known().can_make_rows(collection, &view.spec);
             // What can be built is built before anybody hears of what cannot.
-            let Some(view) = unbuilt.iter().find(can_build).or(unbuilt.first()) else {
+            let left = || unbuilt.iter().filter(|view| !failed.contains(&view.tree));
+            let Some(view) = left().find(can_build).or(left().next()) else {
+                if let Some(error) = first {
+                    return Err(error);
+                }
                 let entry = self.snapshot()?.entry(collection)?;
                 if let Some(view) = entry.views.first().filter(|_| entry.schema.is_migrating()) {
                     return Err(migrating(collection, view.spec.name()));
@@ -58,7 +65,11 @@ impl Db {
                 Ok(None) => {}
                 Err(error) => {
                     view.note(self, &error, None);
-                    return Err(error);
+                    if !is_of_a_view(&error) {
+                        return Err(error);
+                    }
+                    failed.insert(view.tree);
+                    first.get_or_insert(error);
                 }
             }
         }

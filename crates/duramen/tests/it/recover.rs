@@ -13,8 +13,8 @@ use duramen_engine::{Engine, Hooks, Options};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
 #[collection(
     name = "orders",
-    view(Sales, key = city, value = cents, reduce = (Count, Sum)),
-    view(ByMail, key = mail, unique)
+    view(ByMail, key = mail, unique),
+    view(Sales, key = city, value = cents, reduce = (Count, Sum))
 )]
 struct Order {
     #[key]
@@ -245,6 +245,124 @@ fn a_document_that_does_not_decode_is_left_out_and_named() {
     assert_eq!((report.left_out_count, &report.left_out[0].key), (1, &key), "{report:?}");
     let new = open(&disk, "/new");
     assert_eq!(new.collection::<Order>().count().unwrap(), 1_999);
+}
+
+/// Changes the damaged database below its documents.
+fn underneath(disk: &Arc<MemDisk>, change: impl Fn(&mut duramen_engine::Transaction) -> Result<()>) {
+    let on = Arc::clone(disk) as Arc<dyn Disk>;
+    let engine = Engine::open(on, "/db", Options::default(), Hooks::default()).unwrap();
+    engine.transact(duramen_engine::Durability::Disk, |tx| change(tx)).unwrap();
+    engine.close().unwrap();
+}
+
+// A unique view that two documents are in the way of keeps no other from being built, and each that waits is named.
+#[test]
+fn a_view_that_cannot_be_built_keeps_no_other_from_it() {
+    let disk = Arc::new(MemDisk::new(9));
+    filled(&disk).close().unwrap();
+    let mail = |tx: &mut duramen_engine::Transaction| {
+        let name = "duramen/view/orders\u{1}by_mail";
+        let names: Vec<String> = tx.trees()?.into_iter().map(|(name, _)| name).collect();
+        let name = names.iter().find(|own| own.starts_with(name)).expect("the view's tree").clone();
+        let tree = tx.tree(&name)?.unwrap();
+        let mut keys = Vec::new();
+        let mut rows = tx.rows(tree, KeyRange::all(), duramen::Direction::Forward)?;
+        while let Some(row) = rows.next()? {
+            keys.push(row.key().to_vec());
+        }
+        drop(rows);
+        keys.iter().try_for_each(|key| tx.delete(tree, key))
+    };
+    underneath(&disk, mail);
+    let db = open(&disk, "/db");
+    db.put(&Order { mail: "5@example.org".to_owned(), ..order(9_000) }).unwrap();
+    db.close().unwrap();
+    drop(db);
+    let report = recover(&disk).unwrap();
+    let waiting: Vec<_> = report.views_waiting.iter().map(|one| (&*one.collection, &*one.view)).collect();
+    assert_eq!(waiting, [("notes", "by_word"), ("orders", "by_mail")], "{report:?}");
+    assert!(report.views_waiting[1].why.contains("9000"), "{report:?}");
+    assert_eq!(report.views_built, 1, "{report:?}");
+    assert!(report.is_whole(), "what programs stored is all there: {report:?}");
+    assert_eq!(open(&disk, "/new").view::<Sales>().key("city 5").reduce().unwrap().0, 286);
+}
+
+// What a later release wrote is whole: to leave it out would be to lose it.
+#[test]
+fn a_blob_of_a_later_release_ends_the_recovery() {
+    let disk = Arc::new(MemDisk::new(10));
+    filled(&disk).close().unwrap();
+    underneath(&disk, |tx| {
+        let tree = tx.tree("duramen/blobs/files")?.unwrap();
+        tx.put(tree, &duramen::tuple::encode("later").unwrap(), &[99; 80])
+    });
+    assert_eq!(recover(&disk).unwrap_err().code(), Code::Unsupported);
+}
+
+/// A database whose newest commits are in its log only.
+fn killed(seed: u64) -> Arc<MemDisk> {
+    let disk = Arc::new(MemDisk::new(seed));
+    filled(&disk).close().unwrap();
+    let db = open(&disk, "/db");
+    db.put(&order(5_000)).unwrap();
+    let killed = disk.crash(&duramen_disk::memory::CrashChoice::All);
+    drop(db);
+    Arc::new(killed)
+}
+
+fn segments(disk: &MemDisk) -> Vec<String> {
+    let paths = disk.files().into_iter().map(|path| path.to_string_lossy().into_owned());
+    paths.filter(|path| path.starts_with("/db/wal/") && path.ends_with(".wal")).collect()
+}
+
+// Hours of recovery without a log that is whole, and only elsewhere, would lose its commits for nothing.
+#[test]
+fn a_log_that_is_not_there_is_asked_for() {
+    let absent = killed(11);
+    segments(&absent).iter().for_each(|path| absent.delete(path).unwrap());
+    let foreign = killed(11);
+    let other = killed(12);
+    segments(&foreign).iter().for_each(|path| foreign.delete(path).unwrap());
+    for path in segments(&other) {
+        foreign.write_file(&path, &other.read_file(&path).unwrap()).unwrap();
+    }
+    for disk in [absent, foreign] {
+        let refused = recover(&disk).unwrap_err();
+        assert_eq!(refused.code(), Code::LogMissing, "{refused}");
+        assert!(refused.hint().contains("--wal DIR"), "{refused}");
+        assert!(!disk.files().iter().any(|path| path.starts_with("/new")), "nothing was begun");
+        let without = Db::options().recover_without_log(true);
+        let on = Arc::clone(&disk) as Arc<dyn Disk>;
+        let report = without.recover_on(on, "/db", "/new", |_| Ok(())).unwrap();
+        let lost = report.lost_commits.as_ref().expect("the newest commit");
+        assert!(lost.why.contains("--wal DIR"), "{lost:?}");
+        assert!(report.ids_may_repeat && !report.is_whole(), "{report:?}");
+        assert_eq!(open(&disk, "/new").collection::<Order>().count().unwrap(), 2_000);
+    }
+    let whole = killed(11);
+    let without = Db::options().recover_without_log(true);
+    let report = without.recover_on(Arc::clone(&whole) as Arc<dyn Disk>, "/db", "/new", |_| Ok(())).unwrap();
+    assert!(report.is_whole() && !report.ids_may_repeat, "a log that is there is read: {report:?}");
+    let inside = Db::options().wal_dir("/log").recover_on(whole, "/db", "/log/new", |_| Ok(()));
+    assert_eq!(inside.unwrap_err().code(), Code::InvalidArgument);
+}
+
+// A segment of a later release is whole. To take it for damage would throw its commits away.
+#[test]
+fn a_log_of_a_later_release_is_no_damage() {
+    let disk = killed(13);
+    let has_header = |path: &String| disk.read_file(path).unwrap().len() >= 256;
+    let path = segments(&disk).into_iter().find(has_header).unwrap();
+    let mut bytes = disk.read_file(&path).unwrap();
+    bytes[8] = 99;
+    let checksum = xxhash_rust::xxh3::xxh3_128(&bytes[..240]);
+    bytes[240..256].copy_from_slice(&checksum.to_le_bytes());
+    disk.write_file(&path, &bytes).unwrap();
+    for without in [false, true] {
+        let options = Db::options().recover_without_log(without);
+        let ran = options.recover_on(Arc::clone(&disk) as Arc<dyn Disk>, "/db", "/new", |_| Ok(()));
+        assert_eq!(ran.unwrap_err().code(), Code::Unsupported);
+    }
 }
 
 // Without its entry a collection is bytes; but they are there.

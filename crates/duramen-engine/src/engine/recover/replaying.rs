@@ -3,7 +3,7 @@
 //! In order and entry by entry, so that memory does not grow with the log; big values that later commits replaced may be gone, and
 //! are no loss.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use duramen_disk::Disk;
@@ -11,7 +11,7 @@ use duramen_disk::Disk;
 use super::LostCommits;
 use super::writing::Writing;
 use crate::catalog::{CATALOG, CatalogRow};
-use crate::commit::decode_record;
+use crate::commit::{RecordChange, decode_record};
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
 use crate::salvage::Source;
@@ -24,14 +24,17 @@ pub(super) struct Log {
     pub(super) lost: Option<LostCommits>,
     /// Trees that it writes to and whose names are lost.
     pub(super) nameless: Vec<(TreeId, String)>,
-    /// Trees that it drops by names that stand for nothing that is known.
+    /// Names that may have been lost and that it drops or gives to another tree.
     pub(super) unknown_drops: u64,
 }
 
 /// Which tree a name stands for, as the log goes on.
 struct Replaying<'r, 'a> {
     writing: &'r mut Writing<'a>,
+    source: &'r Source,
     names: BTreeMap<String, TreeId>,
+    /// Names that the log has dropped: for what they stood before is known, or was counted.
+    dropped: BTreeSet<String>,
     /// Names are lost, so that a tree may be one that had one.
     is_in_part: bool,
     nameless: Vec<(TreeId, String)>,
@@ -49,7 +52,15 @@ pub(super) fn replay(
     let identity = LogIdentity { database: superblock.database, log: superblock.log };
     let names = source.trees.names.iter().map(|(name, row)| (name.clone(), row.id)).collect();
     let is_in_part = !source.trees.lost.is_empty();
-    let mut replaying = Replaying { writing, names, is_in_part, nameless: Vec::new(), unknown_drops: 0 };
+    let mut replaying = Replaying {
+        writing,
+        source,
+        names,
+        dropped: BTreeSet::new(),
+        is_in_part,
+        nameless: Vec::new(),
+        unknown_drops: 0,
+    };
     let mut visit = |record: ReplayedRecord| replaying.record(&record);
     let of = (identity, &superblock.geometry);
     let read = salvage(disk, wal_dir, of, &superblock.replay, source.durable, &mut visit)?;
@@ -73,14 +84,11 @@ pub(super) fn replay(
 impl Replaying<'_, '_> {
     fn record(&mut self, record: &ReplayedRecord) -> Result<()> {
         let mut changes = Vec::new();
-        decode_record(&record.bytes, &mut |change| changes.push(change)).map_err(|what| {
-            let message = format!("the log record of commit {} cannot be read: {what}", record.seq);
-            Error::new(Code::DamagedLog, message)
-        })?;
+        decode_record(&record.bytes, &mut |change| changes.push(change))
+            .map_err(|what| unreadable(record.seq, what))?;
         // Trees come before what is put into them.
         for change in changes.iter().filter(|change| change.tree == CATALOG) {
-            let name = String::from_utf8_lossy(change.key).into_owned();
-            let row = change.value.and_then(|value| CatalogRow::decode(value.bytes));
+            let (name, row) = naming(change).map_err(|what| unreadable(record.seq, what))?;
             self.name(name, row)?;
         }
         for change in changes.iter().filter(|change| change.tree != CATALOG) {
@@ -101,11 +109,19 @@ impl Replaying<'_, '_> {
         }
         match before {
             Some(before) => self.writing.drop_tree(before)?,
-            // It may have stood for a tree whose name is lost: dropped, or dropped and made anew.
-            None => self.unknown_drops += u64::from(self.is_in_part),
+            // It may have stood for a tree whose name is lost: dropped, or dropped and made anew in one commit.
+            None => {
+                let may_be = !self.dropped.contains(&name) && self.source.trees.may_have_lost(&name);
+                self.unknown_drops += u64::from(may_be);
+            }
         }
         match row {
-            None => drop(self.names.remove(&name)),
+            None => {
+                self.names.remove(&name);
+                if self.is_in_part {
+                    self.dropped.insert(name);
+                }
+            }
             Some(row) => {
                 self.writing.begin_tree(row.id, &name, row.spec)?;
                 self.names.insert(name, row.id);
@@ -113,4 +129,23 @@ impl Replaying<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// What a change of the catalogue says: a name, and the tree it stands for from there on, if any.
+pub(super) fn naming(
+    change: &RecordChange<'_>,
+) -> std::result::Result<(String, Option<CatalogRow>), &'static str> {
+    let name = std::str::from_utf8(change.key).map_err(|_| "the name of a tree is no text")?;
+    // A row that cannot be read is not one that is not there: the tree would be dropped.
+    let row = match change.value {
+        None => None,
+        Some(value) => {
+            Some(CatalogRow::decode(value.bytes).ok_or("the row of a tree is of another version")?)
+        }
+    };
+    Ok((name.to_owned(), row))
+}
+
+fn unreadable(seq: CommitSeq, what: impl std::fmt::Display) -> Error {
+    Error::new(Code::DamagedLog, format!("the log record of commit {seq} cannot be read: {what}"))
 }

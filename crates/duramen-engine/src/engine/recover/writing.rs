@@ -1,9 +1,9 @@
 //! Writes what is read of a damaged database into the new one: trees by their new ids, entries in batches.
 //!
-//! Owns what becomes of a value that cannot be read: its entry is lost and named, the others are not. Memory is that of one batch
-//! and of one value; a longer value goes through in pieces.
+//! Owns what becomes of a value that cannot be read: its entry is lost and named, the others are not. Memory is that of one batch,
+//! of one value, and of a bounded number of keys that were missed; a longer value goes through in pieces.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
 use super::losses::{Losses, Noted};
@@ -22,6 +22,13 @@ const BATCH_BYTES: usize = 256 * 1024;
 /// A value of more bytes is not held in memory.
 const HELD_BYTES_MAX: u64 = 1024 * 1024;
 
+/// So many bytes of keys are held whose values could not be had, until something replaces them. A key beyond is told as lost at once,
+/// also if a later commit replaces its value.
+const MISSED_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// What such a key costs besides its bytes.
+const MISSED_KEY_BYTES: usize = 64;
+
 /// The new database, as it is filled.
 pub(super) struct Writing<'a> {
     source: &'a Source,
@@ -33,8 +40,16 @@ pub(super) struct Writing<'a> {
     batch_bytes: usize,
     done: RecoverProgress,
     noted: Noted,
-    /// Values of the log that could not be read, until something replaces them.
-    unread: BTreeMap<(TreeId, Vec<u8>), String>,
+    /// Keys whose values could not be had, until something replaces them.
+    missed: BTreeMap<TreeId, Missed>,
+    missed_bytes: usize,
+}
+
+/// Keys of one tree whose values could not be had.
+struct Missed {
+    keys: BTreeSet<Vec<u8>>,
+    /// Why, of the first.
+    why: String,
 }
 
 /// A change on its way; without a value it is a delete.
@@ -66,7 +81,8 @@ impl<'a> Writing<'a> {
             batch_bytes: 0,
             done: RecoverProgress::default(),
             noted: Noted::default(),
-            unread: BTreeMap::new(),
+            missed: BTreeMap::new(),
+            missed_bytes: 0,
         }
     }
 
@@ -128,7 +144,9 @@ impl<'a> Writing<'a> {
             self.into.transact(Durability::Memory, |tx| tx.drop_tree(&name))?;
         }
         self.noted.forget(&made.name);
-        self.unread.retain(|(tree, _), _| *tree != id);
+        if let Some(missed) = self.missed.remove(&id) {
+            self.missed_bytes -= missed.keys.iter().map(|key| missed_bytes(key)).sum::<usize>();
+        }
         Ok(())
     }
 
@@ -142,16 +160,33 @@ impl<'a> Writing<'a> {
         if !self.takes(id) {
             return Ok(());
         }
-        if !self.unread.is_empty() {
-            self.unread.remove(&(id, key.to_vec()));
-        }
+        self.replaced(id, key);
         let Some(value) = value else { return self.push(id, key, None) };
         if let Some(why) = self.put(id, key, value)? {
             // What was there before is not what is there now.
-            self.unread.insert((id, key.to_vec()), why);
             self.push(id, key, None)?;
+            self.miss(id, key, why);
         }
         Ok(())
+    }
+
+    /// The value of an entry could not be had: it is lost, unless something replaces it.
+    fn miss(&mut self, id: TreeId, key: &[u8], why: String) {
+        let bytes = missed_bytes(key);
+        if self.missed_bytes + bytes > MISSED_BYTES_MAX {
+            return self.lose_entry(id, key, &why);
+        }
+        let missed = self.missed.entry(id).or_insert_with(|| Missed { keys: BTreeSet::new(), why });
+        if missed.keys.insert(key.to_vec()) {
+            self.missed_bytes += bytes;
+        }
+    }
+
+    /// Something stands at this key, or nothing is to stand there: what could not be had before is no loss.
+    fn replaced(&mut self, id: TreeId, key: &[u8]) {
+        if self.missed.get_mut(&id).is_some_and(|missed| missed.keys.remove(key)) {
+            self.missed_bytes -= missed_bytes(key);
+        }
     }
 
     /// Puts an entry; returns what keeps its value from being read, if anything does.
@@ -227,15 +262,21 @@ impl<'a> Writing<'a> {
 
     /// Some entry is refused by its tree's reducer: the others are not to suffer for it.
     fn one_by_one(&mut self, batch: &[Change]) -> Result<()> {
+        // Of each entry, what became of its last change: what was refused may be replaced in the same batch.
+        let mut refused = BTreeMap::new();
         for change in batch {
+            let entry = (change.from, &change.key);
             match self.into.transact(Durability::Memory, |tx| change.apply(tx)) {
-                Ok(_) => {}
+                Ok(_) => drop(refused.remove(&entry)),
                 Err(error) if is_of_an_entry(&error) => {
-                    self.lose_entry(change.from, &change.key, error.message());
+                    // What the checkpoint has there is older than what is lost.
+                    self.into.transact(Durability::Memory, |tx| tx.delete(change.tree, &change.key))?;
+                    refused.insert(entry, error.message().to_owned());
                 }
                 Err(error) => return Err(error),
             }
         }
+        refused.into_iter().for_each(|((id, key), why)| self.miss(id, key, why));
         Ok(())
     }
 
@@ -262,7 +303,7 @@ impl<'a> Writing<'a> {
                     before: None,
                     entries: self.source.trees.roots.get(id).map(|entry| entry.count),
                     why: format!(
-                        "{unknown_drops} tree(s) whose names are lost were dropped after the checkpoint: it may be one of them"
+                        "after the checkpoint {unknown_drops} name(s) that may be among the lost ones were dropped, or given to a new tree: what was dropped may be this"
                     ),
                 });
             }
@@ -274,11 +315,15 @@ impl<'a> Writing<'a> {
     /// What is lost in all.
     pub(super) fn into_losses(mut self) -> Result<Losses> {
         self.flush()?;
-        for ((id, key), why) in std::mem::take(&mut self.unread) {
-            self.lose_entry(id, &key, &why);
+        for (id, Missed { keys, why }) in std::mem::take(&mut self.missed) {
+            keys.iter().for_each(|key| self.lose_entry(id, key, &why));
         }
         Ok(self.noted.finish())
     }
+}
+
+fn missed_bytes(key: &[u8]) -> usize {
+    key.len() + MISSED_KEY_BYTES
 }
 
 /// Whether an error is about one entry, and not about the database.

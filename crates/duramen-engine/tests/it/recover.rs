@@ -1,0 +1,116 @@
+//! Recovery of the engine's own trees: names that are lost, entries that a reducer refuses. The sweep is in duramen-sim.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use duramen_disk::memory::CrashChoice;
+use duramen_disk::{Disk, MemDisk};
+use duramen_engine::{
+    Durability, Engine, Hooks, Keep, KeyRange, Reducer, ReducerSpec, Reducers, Result, Salvage,
+};
+
+use crate::basics::{open, tiny};
+
+fn recover(disk: &MemDisk, hooks: Hooks) -> Result<(Engine, Salvage)> {
+    let on: Arc<dyn Disk> = Arc::new(disk.clone());
+    let paths = (Path::new("/db"), Path::new("/new"));
+    Engine::recover(&on, paths, &tiny(), hooks, &|_| Keep::Entries, &mut |_| Ok(()))
+}
+
+/// Counts entries; of those that are `bad` it may say that they have no count.
+struct Picky {
+    refuses: bool,
+}
+
+impl Reducer for Picky {
+    fn one(&self, _: &[u8], value: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), String> {
+        if self.refuses && value == b"bad" {
+            return Err("it is bad".to_owned());
+        }
+        out.push(1);
+        Ok(())
+    }
+
+    fn join(&self, left: &[u8], right: &[u8], out: &mut Vec<u8>) {
+        out.push(left[0].wrapping_add(right[0]));
+    }
+}
+
+fn picky(refuses: bool) -> Hooks {
+    let mut reducers = Reducers::default();
+    reducers.register(Arc::new(move |_: &ReducerSpec| Some(Arc::new(Picky { refuses }) as Arc<dyn Reducer>)));
+    Hooks { reducers, ..Hooks::default() }
+}
+
+// The checkpoint's value is older than the one that is lost: with others of its commit it would be a state that never was.
+#[test]
+fn an_entry_that_is_refused_does_not_leave_an_older_one() {
+    let disk = MemDisk::new(1);
+    let engine = Engine::open(Arc::new(disk.clone()), Path::new("/db"), tiny(), picky(false)).unwrap();
+    let spec = ReducerSpec { name: "picky".to_owned(), version: 1, params: Vec::new() };
+    let disk_level = Durability::Disk;
+    let (tree, _) = engine.transact(disk_level, |tx| tx.create_tree("t", Some(spec.clone()))).unwrap();
+    engine
+        .transact(disk_level, |tx| {
+            ["a", "b", "c"].iter().try_for_each(|key| tx.put(tree, key.as_bytes(), b"old"))
+        })
+        .unwrap();
+    engine.checkpoint().unwrap();
+    engine
+        .transact(disk_level, |tx| ["a", "b"].iter().try_for_each(|key| tx.put(tree, key.as_bytes(), b"bad")))
+        .unwrap();
+    engine.transact(disk_level, |tx| tx.put(tree, b"b", b"new")).unwrap();
+    let killed = disk.crash(&CrashChoice::All);
+    drop(engine);
+
+    let (new, salvage) = recover(&killed, picky(true)).unwrap();
+    let snapshot = new.snapshot().unwrap();
+    let tree = snapshot.tree("t").unwrap().unwrap();
+    let get = |key: &[u8]| snapshot.get(tree, key).unwrap().map(|value| value.to_vec());
+    assert_eq!(get(b"a"), None);
+    assert_eq!(get(b"b"), Some(b"new".to_vec()));
+    assert_eq!(get(b"c"), Some(b"old".to_vec()));
+    let lost: Vec<_> = salvage.ranges.iter().map(|range| range.after.clone()).collect();
+    assert_eq!(lost, [Some(b"a".to_vec())], "what was replaced is not lost: {salvage:?}");
+}
+
+// A page of names costs names. That the log makes new trees, of which nothing can have been lost, must not cost more.
+#[test]
+fn a_new_tree_in_the_log_takes_no_nameless_one_away() {
+    let disk = MemDisk::new(2);
+    let engine = open(&disk, tiny());
+    for n in 0..60 {
+        let create = |tx: &mut duramen_engine::Transaction| {
+            let tree = tx.create_tree(&format!("tree of the checkpoint {n:02}"), None)?;
+            tx.put(tree, b"key", b"value")
+        };
+        engine.transact(Durability::Disk, create).unwrap();
+    }
+    engine.checkpoint().unwrap();
+    // Both checkpoints share the pages of names: neither has them all where one is damaged.
+    let tree = engine.snapshot().unwrap().tree("tree of the checkpoint 00").unwrap().unwrap();
+    engine.transact(Durability::Disk, |tx| tx.put(tree, b"key", b"other")).unwrap();
+    engine.checkpoint().unwrap();
+    engine.transact(Durability::Disk, |tx| tx.create_tree("z of the log", None)).unwrap();
+    let killed = disk.crash(&CrashChoice::All);
+    drop(engine);
+
+    let blocks = killed.read_file("/db/data").unwrap().len() as u64 / 512;
+    for block in (0..blocks).rev() {
+        let damaged = killed.deep_clone();
+        damaged.flip_bit("/db/data", block * 512 + 200, 3).unwrap();
+        let Ok((new, salvage)) = recover(&damaged, Hooks::default()) else { continue };
+        let names = salvage.ranges.iter().filter(|range| range.tree.contains("names of trees"));
+        // One leaf of the names, and not the last.
+        if names.clone().count() == 1 && names.clone().all(|range| range.before.is_some()) {
+            assert!(!salvage.nameless.is_empty(), "{salvage:?}");
+            let snapshot = new.snapshot().unwrap();
+            for name in &salvage.nameless {
+                let tree = snapshot.tree(name).unwrap().unwrap();
+                assert_eq!(snapshot.count(tree, &KeyRange::all()).unwrap(), 1, "{name}");
+            }
+            return;
+        }
+    }
+    panic!("no block of names among {blocks}");
+}
