@@ -16,6 +16,10 @@ use crate::file_system;
 
 pub(crate) use session::Session;
 
+/// Commands that write a little end soon, and their last checkpoint lets go of the log: so much of what they did is kept for whoever
+/// watches. Not of an import, which would write everything once more for that.
+const WATCHED_BYTES: u64 = 1024 * 1024;
+
 /// An open database: of one command, which ends with it, or shared by those of a shell.
 #[derive(Debug)]
 pub(crate) struct Opened {
@@ -50,7 +54,10 @@ pub(crate) fn open_to_read(args: &DatabaseArgs) -> Result<Opened> {
 pub(crate) fn open_to_write(args: &DatabaseArgs, level: Durability) -> Result<Opened> {
     check_path(&args.db)?;
     check_level(args, level)?;
-    let write = || Ok(options(args).durability(level).create(false).open(&args.db)?);
+    let write = || {
+        let options = options(args).durability(level).feed_retain_bytes(WATCHED_BYTES);
+        Ok(options.create(false).open(&args.db)?)
+    };
     match &args.session {
         Some(session) => session.to_write(level, write, || read(args)),
         None => Ok(Opened { db: write()?, is_shared: false }),

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use duramen::{AnyChanged, Code, Document, ObserveFrom, Observed, Observer, Value, doc};
+use duramen::{AnyChanged, Code, CommitSeq, Document, ObserveFrom, Observed, Observer, Value, doc};
 
 use crate::args::TopArgs;
 use crate::failure::{Failure, Result};
@@ -35,6 +35,8 @@ struct Look {
     commits: u64,
     lasted: Duration,
     written: BTreeMap<(&'static str, String), Written>,
+    /// Changes up to this commit were counted.
+    counted: CommitSeq,
     /// Changes went away before they could be counted.
     has_gap: bool,
     holder: Option<String>,
@@ -47,7 +49,7 @@ pub(crate) fn run(args: &TopArgs, out: Output) -> Result<()> {
     let mut before = (observer.look()?, Instant::now());
     let mut looks = 0;
     while args.count.is_none_or(|count| looks < count) {
-        rest(args.interval, &signals)?;
+        rest(args.interval.saturating_sub(before.1.elapsed()).max(NAP), &signals)?;
         let look = look(&mut observer, &before, args.interval)?;
         before = (look.now, Instant::now());
         match out.is_json() {
@@ -101,7 +103,9 @@ fn look(observer: &mut Observer, before: &(Observed, Instant), at_most: Duration
     }
     let now = observer.look()?;
     let commits = now.durable.0.saturating_sub(before.0.durable.0);
-    Ok(Look { now, commits, lasted: before.1.elapsed(), written, has_gap, holder: observer.holder() })
+    let holder = if now.clean { None } else { observer.holder() };
+    let counted = observer.position();
+    Ok(Look { now, commits, lasted: before.1.elapsed(), written, counted, has_gap, holder })
 }
 
 /// Since the newest durable commit was written; `None` if nothing was read yet.
@@ -132,6 +136,7 @@ fn as_json(look: &Look) -> Document {
         },
         "log_bytes": now.log_bytes,
         "feed_bytes": now.feed_bytes,
+        "counted": look.counted.0,
         "has_gap": look.has_gap,
         "written": Value::List(written.collect()),
     }
@@ -150,11 +155,19 @@ fn show(db: &Path, look: &Look, out: Output) -> Result<()> {
         .map_err(|error| Failure::output(&error))
 }
 
+/// Whether the process that a holder names is there no more, where the system tells.
+fn is_gone(holder: &str) -> bool {
+    let number =
+        holder.strip_prefix("process ").filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+    number.is_some_and(|number| Path::new("/proc/self").exists() && !Path::new("/proc").join(number).exists())
+}
+
 fn as_text(db: &Path, look: &Look) -> String {
     let now = &look.now;
     let block = |count: u64| bytes(count * now.block_bytes);
     let holder = match (&look.holder, now.clean) {
         (_, true) => "closed; nobody has written since".to_owned(),
+        (Some(holder), false) if is_gone(holder) => format!("left unclosed by {holder}, which has ended"),
         (Some(holder), false) => format!("last opened to write by {holder}"),
         (None, false) => "nobody says who has it open".to_owned(),
     };
@@ -177,6 +190,10 @@ fn as_text(db: &Path, look: &Look) -> String {
         bytes(now.log_bytes),
         bytes(now.feed_bytes),
     );
+    if look.counted < now.durable {
+        let (counted, durable) = (grouped(look.counted.0), grouped(now.durable.0));
+        text.push_str(&format!("counted so far: up to commit {counted} of {durable}\n"));
+    }
     if look.has_gap {
         text.push_str("some changes went away before they could be counted\n");
     }

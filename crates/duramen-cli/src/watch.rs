@@ -4,7 +4,9 @@ use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
-use duramen::{AnyChange, AnyChanged, Code, CommitSeq, ObserveFrom, Observer, Origin, Value, doc};
+use duramen::{
+    AnyChange, AnyChanged, Code, CommitSeq, Document, Error, ObserveFrom, Observer, Origin, Value, doc,
+};
 
 use crate::args::{DatabaseArgs, WatchArgs};
 use crate::database::{candidates, check_path};
@@ -30,8 +32,8 @@ pub(crate) fn run(args: &WatchArgs, out: Output) -> Result<()> {
     let mut observer = observe(&args.database, args.collection.as_deref(), from)?;
     check_collection(&observer, args.collection.as_deref())?;
     let signals = Signals::watch()?;
-    let mut told = 0;
-    let ended = follow(&mut observer, args, &signals, &mut told, out);
+    let (mut told, mut whole) = (0, true);
+    let ended = follow(&mut observer, args, &signals, (&mut told, &mut whole), out);
     let position = observer.position();
     match signals.received() {
         Some(number) if ended.is_ok() => {
@@ -72,7 +74,7 @@ fn follow(
     observer: &mut Observer,
     args: &WatchArgs,
     signals: &Signals,
-    told: &mut u64,
+    (told, whole): (&mut u64, &mut bool),
     out: Output,
 ) -> Result<()> {
     let mut stream = out.stream();
@@ -89,14 +91,19 @@ fn follow(
             Ok(None) => {
                 flush(&mut stream)?;
                 if !args.follow {
-                    return Ok(());
+                    return if *whole { Ok(()) } else { Err(Failure::Exit(FAILED)) };
                 }
                 thread::sleep(REST);
             }
             // What is missing is part of the answer; what comes after it is wanted all the same.
             Err(error) if matches!(error.code(), Code::FeedGap | Code::DamagedFeed | Code::Unreadable) => {
+                if out.is_json() {
+                    let line = missing(&error, observer.position()).to_json()?;
+                    writeln!(stream, "{line}").map_err(|error| Failure::output(&error))?;
+                }
                 flush(&mut stream)?;
                 out.failure(&error.into());
+                *whole = false;
                 thread::sleep(REST);
             }
             Err(error) => {
@@ -106,6 +113,13 @@ fn follow(
         }
     }
     flush(&mut stream)
+}
+
+/// Says in the stream of changes that some are not in it.
+fn missing(error: &Error, goes_on: CommitSeq) -> Document {
+    doc! {
+        "v": 1, "kind": "missing", "code": error.code().to_string(), "message": error.message(), "goes_on_after": goes_on.0,
+    }
 }
 
 fn as_json(change: &AnyChange) -> Result<String> {

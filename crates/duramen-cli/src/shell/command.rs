@@ -60,7 +60,9 @@ pub(super) fn parse(words: Vec<String>, shell: &Shell<'_>) -> Result<Parsed> {
 
 /// Standard input is where the lines of the shell come from.
 fn check_input(name: &str, rest: &[String]) -> Result<()> {
+    let asks_for_help = rest.iter().any(|word| word == "--help" || word == "-h");
     let reads_it = match name {
+        _ if asks_for_help => false,
         "put" => !rest.iter().any(|word| word.starts_with('{')),
         "import" => rest.iter().any(|word| word == "-"),
         _ => false,

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout};
 
 use crate::golden;
-use crate::runner::{Ran, Scratch, json};
+use crate::runner::{Ran, Scratch, json, no_child_starts};
 
 /// A shell that holds the database.
 struct Writer {
@@ -48,11 +48,11 @@ fn watch_shows_what_a_process_commits_that_has_the_database_open() {
     let refused = scratch.run(&["count", "db", "-c", "rows"]);
     assert_eq!(refused.code, Some(4), "it is open: {}", refused.stderr);
 
-    let text = scratch.ok(&["watch", "db", "rows", "--oldest", "--limit", "2"]);
+    let text = scratch.ok(&["watch", "db", "rows", "--since", "1", "--limit", "2"]);
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].ends_with("  put      3  {\"id\":3,\"town\":\"Bergen\"}"), "{text}");
     assert!(lines[1].ends_with(r#"put      4  {"id":4,"town":"Bo \u001b[2J"}"#), "{text:?}");
-    let printed = scratch.ok(&["watch", "db", "--oldest", "--limit", "2", "--json"]);
+    let printed = scratch.ok(&["watch", "db", "--since", "1", "--limit", "2", "--json"]);
     golden::check("watch", &printed);
     let first = json(printed.lines().next().unwrap())["seq"].as_u64().unwrap();
     let since = (first + 1).to_string();
@@ -117,8 +117,33 @@ fn what_cannot_be_watched_is_refused_with_a_way_on() {
     refused(&["watch", "db", "rows", "--since", "99"], 1, "there is no commit 99 yet");
     refused(&["watch", "db", "rows", "--since", "1", "--oldest"], 2, "--oldest");
     refused(&["top", "db", "--interval", "0"], 2, "seconds from 0.05");
-    // What is gone is told, and what is there still is shown.
-    let ran = scratch.run(&["watch", "db", "rows", "--since", "0", "--follow=false"]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{}", ran.stderr);
-    assert!(ran.stderr.contains("E0804"), "{}", ran.stderr);
+}
+
+/// A command ends with its commit: who looks a moment later must see it all the same.
+#[test]
+fn what_commands_commit_that_have_ended_is_shown() {
+    let scratch = rows();
+    for id in 3..5 {
+        scratch.ok(&["put", "db", "-c", "rows", &format!(r#"{{"id":{id},"town":"Moss"}}"#)]);
+    }
+    let text = scratch.ok(&["watch", "db", "rows", "--since", "1", "--follow=false"]);
+    let keys: Vec<&str> =
+        text.lines().filter_map(|line| line.split("put      ").nth(1)?.split(' ').next()).collect();
+    assert_eq!(keys, ["3", "4"], "{text}");
+}
+
+#[test]
+fn what_is_gone_is_told_where_the_changes_are_and_in_the_exit_code() {
+    let scratch = Scratch::new();
+    {
+        let _alone = no_child_starts();
+        let db = duramen::Db::open(scratch.path("db")).unwrap();
+        db.bytes("notes").put("a", "1").unwrap();
+        db.close().unwrap();
+    }
+    let ran = scratch.run(&["watch", "db", "--since", "0", "--follow=false", "--json"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let told = json(ran.stdout.trim());
+    assert_eq!((&told["kind"], &told["code"]), (&"missing".into(), &"E0804".into()), "{told}");
+    assert!(told["goes_on_after"].as_u64().unwrap() > 0 && ran.stderr.contains("E0804"), "{told}");
 }

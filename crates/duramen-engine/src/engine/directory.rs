@@ -11,6 +11,7 @@ use duramen_disk::{Access, Disk, Lock, LockError, PathKind};
 
 use super::method::is_calibration;
 use crate::error::{Code, Error, Result};
+use crate::feed::FEED_DIR;
 use crate::options::Options;
 
 pub(super) const DATA: &str = "data";
@@ -81,6 +82,7 @@ fn what_it_holds(disk: &dyn Disk, path: &Path, wal_dir: &Path) -> Result<Holds> 
     let is_ours = |name: &PathBuf| {
         [DATA_NEW, LOCK, WAL, READERS, UNFINISHED].iter().any(|known| name.ends_with(known))
             || name.file_name() == own_log
+            || (name.ends_with(FEED_DIR) && names.iter().any(|name| name.ends_with(LOCK)))
     };
     Ok(match names.iter().all(is_ours) {
         true if names.is_empty() => Holds::Nothing,

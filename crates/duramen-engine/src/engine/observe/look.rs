@@ -80,7 +80,14 @@ pub(super) fn load_newest(disk: &dyn Disk, path: &Path, options: &Options) -> Re
 
 pub(super) fn data_file(disk: &dyn Disk, path: &Path) -> Result<Arc<dyn duramen_disk::File>> {
     let data = path.join(DATA);
-    disk.open(&data, Access::READ).map_err(|e| Error::io("open", &data, &e))
+    disk.open(&data, Access::READ).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => {
+            let message = format!("there is no database at {} any more", path.display());
+            Error::new(Code::NoSuchDatabase, message)
+                .with_hint("it was moved or removed: look at it where it is now")
+        }
+        _ => Error::io("open", &data, &e),
+    })
 }
 
 pub(super) fn place<'a>(
