@@ -358,17 +358,9 @@ impl Observer {
             Some((number, file)) if *number == part.number => file,
             _ => &mut self.seen.file.insert((part.number, files.read(&part)?)).1,
         };
-        let mut bytes = 0;
-        while bytes < BATCH_BYTES {
-            let Some(commit) = file.next((self.read, part.through), &*self.wants)? else {
-                self.read = part.through;
-                break;
-            };
-            self.read = commit.seq;
-            bytes += commit.changes.iter().map(|change| change.what.bytes()).sum::<usize>();
-            self.batch.push_back(commit);
-        }
-        Ok(())
+        let wanted =
+            Wanted { after: self.read, through: part.through, bytes_max: BATCH_BYTES, wants: &*self.wants };
+        Ok(file.read(&wanted, &mut self.batch, &mut self.read)?)
     }
 
     /// The retained files as they were when the checkpoint was looked at.

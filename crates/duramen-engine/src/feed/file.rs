@@ -2,6 +2,7 @@
 //!
 //! D4 rests here: nothing of a frame is used before its checksum and its link to the one before it are checked.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use duramen_disk::{Access, Disk, File};
 
 use super::frame::{FILE_HEADER_BYTES, FRAME_HEADER_BYTES, Fault, FileHeader, FrameHeader, FramePlace};
 use super::items::{self, Source};
-use super::{FeedCommit, frame};
+use super::{FeedCommit, Wanted, frame};
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::limits::FEED_FRAME_BYTES;
@@ -253,6 +254,30 @@ impl FileReader {
                 return Ok(Some(commit));
             }
         }
+    }
+
+    /// Reads on as far as is wanted, and adds commits to `out`. `read` moves on with them: everything up to there was looked at, after
+    /// an error too.
+    ///
+    /// # Errors
+    /// As [`FileReader::next`].
+    pub fn read(
+        &mut self,
+        wanted: &Wanted<'_>,
+        out: &mut VecDeque<FeedCommit>,
+        read: &mut CommitSeq,
+    ) -> Result<()> {
+        let mut bytes = 0;
+        while bytes < wanted.bytes_max {
+            let Some(commit) = self.next((*read, wanted.through), wanted.wants)? else {
+                *read = wanted.through;
+                break;
+            };
+            *read = commit.seq;
+            bytes += commit.changes.iter().map(|change| change.what.bytes()).sum::<usize>();
+            out.push_back(commit);
+        }
+        Ok(())
     }
 
     fn read_frame(&mut self) -> Result<()> {
