@@ -177,8 +177,9 @@ pub enum LockError {
 pub struct FileSystem {
     /// Its common name: `ext4`, `xfs`, `btrfs`, `tmpfs`, `nfs`, `overlay`, `memory`, or `unknown (0x...)`.
     pub name: String,
-    /// Whether it is on a network (or cannot be known not to be).
-    pub network: bool,
+    /// Whether it is on a network, or is of a type that this library does not know to be local. `None`: the system names no
+    /// types at all.
+    pub network: Option<bool>,
     /// Mounted read-only.
     pub read_only: bool,
     /// Preferred block size in bytes.

@@ -21,7 +21,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-pub use choice::{Typical, preferred};
+pub use choice::{Typical, is_proven, preferred};
 pub use drift::{Baseline, COUNT_MIN, Course, LAST_COUNT, baseline, course};
 pub use interval::{Interval, intervals};
 pub use lane::{LANE_BYTES_MAX, Lane, MEASURE_PREFIX};

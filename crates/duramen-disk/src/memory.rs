@@ -23,6 +23,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod trace_bytes;
 mod tree;
 
 use std::fmt;
@@ -206,6 +207,12 @@ impl MemDisk {
         self.shared.state().faults.counts = CallCounts::default();
     }
 
+    /// Lets the cache drop some of its clean pages, as the kernel may at any time, and returns how many of them read otherwise
+    /// now: what a failed sync took for written, and is not on the medium, reads old (D6). Not counted as a call.
+    pub fn evict(&self, seed: u64) -> u64 {
+        self.shared.state().evict(&mut Random::new(seed))
+    }
+
     /// Limits the disk to so many bytes of allocated pages (4 KiB each); beyond it `StorageFull`.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.shared.state().capacity_bytes = bytes;
@@ -220,6 +227,11 @@ impl MemDisk {
     /// Mounts the disk read-only, or not: changes are then refused with `ReadOnlyFilesystem`.
     pub fn set_read_only(&self, read_only: bool) {
         self.shared.state().read_only = read_only;
+    }
+
+    /// Mounts a file system of a network at a path, or none: only [`Disk::file_system`](crate::Disk::file_system) tells of it.
+    pub fn set_network(&self, mount: Option<&Path>) {
+        self.shared.state().network = mount.map(normal);
     }
 
     /// Sets the hook that every sync of a file or directory calls before it takes effect.

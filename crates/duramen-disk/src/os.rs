@@ -18,6 +18,11 @@ mod platform;
 #[cfg(not(target_os = "linux"))]
 #[path = "os/portable.rs"]
 mod platform;
+/// Compiled here too, for its tests.
+#[cfg(all(test, target_os = "linux"))]
+#[path = "os/portable.rs"]
+#[allow(dead_code, reason = "only some of its calls have a test")]
+mod portable;
 mod process;
 #[cfg(test)]
 mod tests;
@@ -87,7 +92,7 @@ impl Disk for OsDisk {
             return Err(error);
         }
         let pool = direct.then(AlignedPool::default);
-        Ok(Arc::new(OsFile { file, sync: access.sync, pool, dsync_refused: AtomicBool::new(false) }))
+        Ok(Arc::new(OsFile { file, sync: access.sync, pool, dsync: Dsync::default() }))
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
@@ -178,8 +183,7 @@ pub(crate) fn open_dsync(path: &Path) -> io::Result<Arc<dyn File>> {
     let mut options = OpenOptions::new();
     platform::dsync(options.read(true).write(true))?;
     let file = options.open(path)?;
-    let (sync, dsync_refused) = (SyncMethod::Fdatasync, AtomicBool::new(false));
-    Ok(Arc::new(OsFile { file, sync, pool: None, dsync_refused }))
+    Ok(Arc::new(OsFile { file, sync: SyncMethod::Fdatasync, pool: None, dsync: Dsync::default() }))
 }
 
 /// Opens an existing file for [`sync_range`].
@@ -199,8 +203,16 @@ struct OsFile {
     sync: SyncMethod,
     /// Aligned buffers; present exactly if the file is past the cache.
     pool: Option<AlignedPool>,
-    /// The system cannot make one write durable by itself; writes are followed by a sync instead.
-    dsync_refused: AtomicBool,
+    dsync: Dsync,
+}
+
+/// What is known of one call that writes and syncs, for one file.
+#[derive(Debug, Default)]
+struct Dsync {
+    /// It has worked.
+    offered: AtomicBool,
+    /// The system has no such call; writes are followed by a sync instead.
+    refused: AtomicBool,
 }
 
 /// One call that writes some of `bytes` and says how many.
@@ -212,15 +224,6 @@ impl OsFile {
         let Some(pool) = &self.pool else {
             return write_loop(&self.file, write_some, bytes, offset, 1);
         };
-        let align = DIRECT_ALIGN_BYTES;
-        if !offset.is_multiple_of(align) || !(bytes.len() as u64).is_multiple_of(align) {
-            let text =
-                format!("direct write of {} bytes at {offset:#x} is not aligned to {align}", bytes.len());
-            return Err(WriteError {
-                source: io::Error::new(io::ErrorKind::InvalidInput, text),
-                may_be_partial: false,
-            });
-        }
         if aligned::is_aligned(bytes) {
             return write_loop(&self.file, write_some, bytes, offset, aligned::ALIGN_BYTES);
         }
@@ -230,26 +233,50 @@ impl OsFile {
         })
     }
 
+    /// Refuses what a file past the cache does not take, before any call is made.
+    fn check_alignment(&self, bytes: &[u8], offset: u64) -> Result<(), WriteError> {
+        let align = DIRECT_ALIGN_BYTES;
+        let fits = offset.is_multiple_of(align) && (bytes.len() as u64).is_multiple_of(align);
+        if self.pool.is_none() || fits {
+            return Ok(());
+        }
+        let text = format!("direct write of {} bytes at {offset:#x} is not aligned to {align}", bytes.len());
+        let source = io::Error::new(io::ErrorKind::InvalidInput, text);
+        Err(WriteError { source, may_be_partial: false })
+    }
+
     fn sync_after_write(&self, bytes: &[u8], offset: u64) -> Result<(), DurableWriteError> {
         self.write_all(platform::write_at, bytes, offset).map_err(DurableWriteError::Write)?;
         platform::sync_data(&self.file).map_err(DurableWriteError::Sync)
     }
 }
 
-/// Whether the system refused before it took a byte, so that a failed write is certain to have had no effect.
+/// Whether it is certain that a failed write has taken no byte. In doubt unless it is proven otherwise:
 ///
-/// An input or output error may come after some bytes; a full disk is certain only for writes into the
-/// cache, because a direct write may have reached the device in part.
-fn refused_untouched(error: &io::Error, direct: bool) -> bool {
+/// - A descriptor that may not be written to is refused before anything else is looked at.
+/// - A write into the cache asks for its room, its quota and the largest size of a file before it copies, and answers with
+///   how many bytes it has copied once it has copied any. Past the cache the device may have taken a part by then.
+/// - Anything else may come after bytes were taken: an input or output error, and that the file system went read-only or a
+///   module of the kernel forbids it, which some file systems notice only when they end a page that was copied.
+fn is_untouched(error: &io::Error, direct: bool) -> bool {
     match error.kind() {
-        io::ErrorKind::InvalidInput
-        | io::ErrorKind::PermissionDenied
-        | io::ErrorKind::ReadOnlyFilesystem
-        | io::ErrorKind::FileTooLarge
-        | io::ErrorKind::Unsupported => true,
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => !direct,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => !direct,
         _ => platform::is_bad_descriptor(error),
     }
+}
+
+/// What it means that one call which writes and syncs has failed; `None` if the system has no such call.
+///
+/// The error may be of either half, and that of a sync leaves the bytes in the cache: `ENOSPC` and `EDQUOT` of blocks that are
+/// only found when they are written out, `EROFS` of a file system that ended itself meanwhile, `EOPNOTSUPP` and `EINVAL` of the
+/// device. So only a descriptor that may not be written to is certain. Where the call has worked before, it is no longer the
+/// system that lacks it: the error is the device's, and is told once (D6).
+fn dsync_failure(error: WriteError, has_worked: bool) -> Option<DurableWriteError> {
+    if error.source.kind() == io::ErrorKind::Unsupported && !error.may_be_partial && !has_worked {
+        return None;
+    }
+    let is_refused = !error.may_be_partial && platform::is_bad_descriptor(&error.source);
+    Some(if is_refused { DurableWriteError::Write(error) } else { DurableWriteError::Sync(error.source) })
 }
 
 /// Repeats a partial write until all is written. `step` is what an interrupted write must resume at a multiple of.
@@ -275,7 +302,7 @@ fn write_loop(
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(source) => {
-                let may_be_partial = done > 0 || !refused_untouched(&source, step > 1);
+                let may_be_partial = done > 0 || !is_untouched(&source, step > 1);
                 WriteError { source, may_be_partial }
             }
         };
@@ -328,28 +355,25 @@ impl File for OsFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), WriteError> {
+        self.check_alignment(bytes, offset)?;
         self.write_all(platform::write_at, bytes, offset)
     }
 
     fn write_durable_at(&self, bytes: &[u8], offset: u64) -> Result<(), DurableWriteError> {
-        if self.sync == SyncMethod::Fdatasync || self.dsync_refused.load(Ordering::Relaxed) {
+        self.check_alignment(bytes, offset).map_err(DurableWriteError::Write)?;
+        let Dsync { offered, refused } = &self.dsync;
+        if self.sync == SyncMethod::Fdatasync || refused.load(Ordering::Relaxed) {
             return self.sync_after_write(bytes, offset);
         }
-        match self.write_all(platform::write_dsync_at, bytes, offset) {
-            Ok(()) => Ok(()),
-            Err(error) if error.source.kind() == io::ErrorKind::Unsupported && !error.may_be_partial => {
-                self.dsync_refused.store(true, Ordering::Relaxed);
+        let Err(error) = self.write_all(platform::write_dsync_at, bytes, offset) else {
+            offered.store(true, Ordering::Relaxed);
+            return Ok(());
+        };
+        match dsync_failure(error, offered.load(Ordering::Relaxed)) {
+            Some(failure) => Err(failure),
+            None => {
+                refused.store(true, Ordering::Relaxed);
                 self.sync_after_write(bytes, offset)
-            }
-            // One call wrote and synced. Unless it refused at the door, which half failed is unknown, and
-            // the sync's half is the worse: even "no space" may come from writing out delayed blocks.
-            Err(error) => {
-                let untouched = !error.may_be_partial && refused_untouched(&error.source, true);
-                Err(if untouched {
-                    DurableWriteError::Write(error)
-                } else {
-                    DurableWriteError::Sync(error.source)
-                })
             }
         }
     }

@@ -121,6 +121,22 @@ impl Content {
         bytes
     }
 
+    /// Takes some of the pages in which another file differs from it; the length stays. Returns how many.
+    pub(super) fn take_pages(&mut self, other: &Content, chosen: &mut dyn FnMut() -> bool) -> u64 {
+        let mut taken = 0;
+        for start in (0..self.len).step_by(PAGE_BYTES) {
+            let bytes = index((self.len - start).min(PAGE_BYTES as u64));
+            let (mut mine, mut theirs) = ([0; PAGE_BYTES], [0; PAGE_BYTES]);
+            self.read(start, &mut mine[..bytes]);
+            other.read(start, &mut theirs[..bytes]);
+            if mine != theirs && chosen() {
+                self.write(start, &theirs[..bytes]);
+                taken += 1;
+            }
+        }
+        taken
+    }
+
     pub(super) fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; index(self.len)];
         self.read(0, &mut bytes);

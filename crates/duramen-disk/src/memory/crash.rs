@@ -45,6 +45,20 @@ pub enum CrashChoice {
         /// Chooses everything; the same seed leaves the same image.
         seed: u64,
     },
+    /// As `Random`; of a torn write, a sector may hold neither the old bytes nor the new ones.
+    Garbled {
+        /// Chooses everything; the same seed leaves the same image.
+        seed: u64,
+    },
+}
+
+/// What the sectors of a torn write hold that did not get the new bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// The old bytes.
+    Old,
+    /// The old bytes, or any.
+    Garbage,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,9 +99,12 @@ fn fates(slots: &[Slot], choice: &CrashChoice, random: &mut Random) -> Vec<Fate>
         CrashChoice::Torn { index: torn, .. } => keep(index < torn),
         CrashChoice::DataOnly => keep(matches!(slot, Slot::Change(..))),
         CrashChoice::EntriesOnly => keep(matches!(slot, Slot::Entry(_))),
-        CrashChoice::Random { .. } if !random.chance(kept_of_eight, 8) => Fate::Lost,
+        CrashChoice::Random { .. } | CrashChoice::Garbled { .. } if !random.chance(kept_of_eight, 8) => {
+            Fate::Lost
+        }
         CrashChoice::Random { .. } if random.chance(torn_of_eight, 8) => Fate::Torn,
-        CrashChoice::Random { .. } => Fate::Whole,
+        CrashChoice::Garbled { .. } if random.chance(torn_of_eight.max(2), 8) => Fate::Torn,
+        CrashChoice::Random { .. } | CrashChoice::Garbled { .. } => Fate::Whole,
     };
     slots.iter().enumerate().map(fate).collect()
 }
@@ -96,7 +113,9 @@ fn fates(slots: &[Slot], choice: &CrashChoice, random: &mut Random) -> Vec<Fate>
 pub(super) fn survivors(model: &Model, choice: &CrashChoice) -> Model {
     let slots = if *choice == CrashChoice::None { Vec::new() } else { pending_slots(model) };
     let seed = match choice {
-        CrashChoice::Random { seed } | CrashChoice::Torn { seed, .. } => *seed,
+        CrashChoice::Random { seed } | CrashChoice::Garbled { seed } | CrashChoice::Torn { seed, .. } => {
+            *seed
+        }
         _ => 0,
     };
     let mut random = Random::new(mix(seed, model.seq.0));
@@ -115,7 +134,8 @@ pub(super) fn survivors(model: &Model, choice: &CrashChoice) -> Model {
         }
     }
     drop_orphans(&mut names);
-    if matches!(choice, CrashChoice::Random { .. }) && random.chance(1, 2) {
+    let is_garbled = matches!(choice, CrashChoice::Garbled { .. });
+    if (is_garbled || matches!(choice, CrashChoice::Random { .. })) && random.chance(1, 2) {
         // Between two overlapping writes, either may have reached the medium last.
         random.shuffle(&mut contents);
     }
@@ -133,22 +153,23 @@ pub(super) fn survivors(model: &Model, choice: &CrashChoice) -> Model {
             && let Some(file) = image.files.get_mut(&inode)
         {
             let change = &model.files[&inode].pending[place].change;
-            apply(change, fate, &mut file.durable, &mut random);
+            let rest = if is_garbled { Rest::Garbage } else { Rest::Old };
+            apply(change, fate, &mut file.durable, &mut random, rest);
         }
     }
     image
 }
 
-fn apply(change: &Change, fate: Fate, content: &mut Content, random: &mut Random) {
+fn apply(change: &Change, fate: Fate, content: &mut Content, random: &mut Random, rest: Rest) {
     match change {
-        Change::Write { offset, bytes } if fate == Fate::Torn => tear(content, *offset, bytes, random),
+        Change::Write { offset, bytes } if fate == Fate::Torn => tear(content, *offset, bytes, random, rest),
         _ if fate == Fate::Torn && random.chance(1, 2) => {}
         _ => change.apply(content),
     }
 }
 
 /// Writes some sectors of a write: a prefix, all but one, or any subset.
-fn tear(content: &mut Content, offset: u64, bytes: &Arc<[u8]>, random: &mut Random) {
+pub(super) fn tear(content: &mut Content, offset: u64, bytes: &Arc<[u8]>, random: &mut Random, rest: Rest) {
     let end = offset + bytes.len() as u64;
     let first = offset / SECTOR_BYTES;
     let sector_count = super::content::index(end.div_ceil(SECTOR_BYTES) - first);
@@ -160,17 +181,28 @@ fn tear(content: &mut Content, offset: u64, bytes: &Arc<[u8]>, random: &mut Rand
             1 => sector != chosen,
             _ => random.chance(1, 2),
         };
+        let sector_start = (first + sector as u64) * SECTOR_BYTES;
         if kept {
-            let start = ((first + sector as u64) * SECTOR_BYTES).max(offset);
-            let stop = ((first + sector as u64 + 1) * SECTOR_BYTES).min(end);
+            let start = sector_start.max(offset);
+            let stop = (sector_start + SECTOR_BYTES).min(end);
             let (from, to) = (super::content::index(start - offset), super::content::index(stop - offset));
             content.write(start, &bytes[from..to]);
+        } else if rest == Rest::Garbage && random.chance(1, 2) {
+            garble(content, sector_start, end, random);
         }
     }
     // The length is metadata: it may cover sectors that never arrived, which then read as zeroes.
     if random.chance(1, 2) {
         content.grow(end);
     }
+}
+
+/// Fills a sector with any bytes, what the write left alone in it included; a file does not grow by that.
+fn garble(content: &mut Content, sector_start: u64, end: u64, random: &mut Random) {
+    let stop = (sector_start + SECTOR_BYTES).min(content.len().max(end));
+    let words = std::iter::repeat_with(|| random.bits().to_le_bytes());
+    let bytes: Vec<u8> = words.flatten().take(super::content::index(stop - sector_start)).collect();
+    content.write(sector_start, &bytes);
 }
 
 /// Drops names whose directory did not survive.

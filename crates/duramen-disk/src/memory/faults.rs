@@ -84,8 +84,12 @@ pub enum Effect {
     ShortWrite(io::ErrorKind),
     /// A sync fails, and what was pending is never made durable though reads still show it.
     SyncErrorDataGone(io::ErrorKind),
+    /// A sync fails; by lot, each pending change has reached the medium, whole or in part, or never will, or still may.
+    SyncErrorGoneInPart(io::ErrorKind, u64),
     /// A sync says `Ok` and does nothing.
     LyingSync,
+    /// A write is acknowledged with this bit of it flipped (counted from its first byte).
+    FlippedWrite(u64),
     /// A write is acknowledged and lost: reads go on showing the old bytes.
     LostWrite,
     /// A write is acknowledged and lands at this offset instead.

@@ -74,6 +74,13 @@ impl MemFile {
         };
         match effect {
             Some(Effect::LostWrite) => Ok(None),
+            Some(Effect::FlippedWrite(bit)) => {
+                let mut flipped = bytes.to_vec();
+                if let Some(byte) = usize::try_from(bit / 8).ok().and_then(|place| flipped.get_mut(place)) {
+                    *byte ^= 1 << (bit % 8);
+                }
+                Ok(put(&flipped))
+            }
             Some(Effect::ShortWrite(cause)) => {
                 let taken = put(&bytes[..bytes.len() / 2]);
                 let source = injected(cause, CallKind::Write, &self.path);

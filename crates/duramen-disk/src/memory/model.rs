@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::pending::{Change, ModelFile, Pending};
+use super::random::Random;
 
 /// A file apart from its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,6 +39,8 @@ pub(super) enum SyncOutcome {
     Failed,
     /// It failed and what was pending will never be durable, though reads still show it.
     FailedDataGone,
+    /// It failed, and a seed decides what became of each change.
+    FailedInPart(u64),
 }
 
 /// One thing that happened to a disk.
@@ -235,14 +238,23 @@ impl Model {
                 break;
             }
         }
-        let done = outcome == SyncOutcome::Done;
+        // A journal is written in order: what is durable of it is a prefix.
+        let mut left = match outcome {
+            SyncOutcome::Done => usize::MAX,
+            SyncOutcome::FailedInPart(seed) => Random::new(seed).below(self.entries.len() + 1),
+            _ => 0,
+        };
+        let is_in_part = matches!(outcome, SyncOutcome::FailedInPart(_));
         let names = &mut self.names;
         self.entries.retain(|entry| {
             let covered = entry.seq < before && directories.contains(entry.change.directories()[0]);
-            if covered && done {
+            if covered && left > 0 {
+                left -= 1;
                 entry.change.apply(names);
+                return false;
             }
-            !covered
+            // The rest of it is written with a later sync of the directory.
+            !covered || is_in_part
         });
         self.forget_unreachable();
     }

@@ -7,7 +7,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::content::{Content, index};
+use super::crash::{Rest, tear};
 use super::model::{OpSeq, SyncOutcome};
+use super::random::Random;
 
 /// A change to the bytes or the length of one file.
 #[derive(Debug, Clone)]
@@ -47,6 +49,9 @@ impl ModelFile {
             return;
         }
         let covered = self.pending.partition_point(|pending| pending.seq < before);
+        if let SyncOutcome::FailedInPart(seed) = outcome {
+            return self.part(seed, |pending| pending.seq < before);
+        }
         let retired = self.pending.drain(..covered);
         if outcome == SyncOutcome::Done {
             retired.for_each(|pending| pending.change.apply(&mut self.durable));
@@ -60,6 +65,9 @@ impl ModelFile {
     pub(super) fn sync_write(&mut self, write: OpSeq, outcome: SyncOutcome) {
         if matches!(outcome, SyncOutcome::Lied | SyncOutcome::Failed) {
             return;
+        }
+        if let SyncOutcome::FailedInPart(seed) = outcome {
+            return self.part(seed, |pending| pending.seq == write);
         }
         let mut kept: Vec<Pending<Change>> = Vec::with_capacity(self.pending.len());
         for pending in std::mem::take(&mut self.pending) {
@@ -78,6 +86,37 @@ impl ModelFile {
             }
         }
         self.pending = kept;
+    }
+
+    /// By lot, each of the changes that a failed sync covered reached the medium, whole or torn, or never will, or still may.
+    ///
+    /// The cache holds one page for an older change and a newer one: what became of the newer one became of both.
+    fn part(&mut self, seed: u64, covered: impl Fn(&Pending<Change>) -> bool) {
+        let mut random = Random::new(seed);
+        let mut kept: Vec<Pending<Change>> = Vec::with_capacity(self.pending.len());
+        for pending in std::mem::take(&mut self.pending) {
+            let lot = random.below(4);
+            if lot == 0 || !covered(&pending) {
+                kept.push(pending);
+                continue;
+            }
+            kept = kept.into_iter().flat_map(|older| older.without(&pending.change)).collect();
+            match (lot, &pending.change) {
+                (1, _) => {}
+                (2, Change::Write { offset, bytes }) => {
+                    tear(&mut self.durable, *offset, bytes, &mut random, Rest::Old);
+                }
+                _ => pending.change.apply(&mut self.durable),
+            }
+        }
+        self.pending = kept;
+    }
+
+    /// What reads must see once the cache has let go of its clean pages: what is durable, under what is pending.
+    pub(super) fn without_clean_pages(&self) -> Content {
+        let mut content = self.durable.clone();
+        self.pending.iter().for_each(|pending| pending.change.apply(&mut content));
+        content
     }
 
     pub(super) fn flip(&mut self, offset: u64, bit: u8) {

@@ -48,6 +48,8 @@ pub(super) struct State {
     pub(super) faults: Faults,
     pub(super) capacity_bytes: Option<u64>,
     pub(super) read_only: bool,
+    /// Everything from here on down lies on a network.
+    pub(super) network: Option<Arc<Path>>,
     pub(super) random: Random,
 }
 
@@ -89,6 +91,7 @@ impl State {
             faults: Faults::default(),
             capacity_bytes: None,
             read_only: false,
+            network: None,
             random: Random::new(seed),
         }
     }
@@ -107,6 +110,7 @@ impl State {
             faults: Faults::default(),
             capacity_bytes: self.capacity_bytes,
             read_only: self.read_only,
+            network: self.network.clone(),
             random: self.random.clone(),
         }
     }
@@ -254,6 +258,20 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// Lets go of some pages of the cached view that are clean: reads then show what is durable there. Only what a failed sync
+    /// took for written, or lied about, is seen to change. Not recorded: a power cut leaves the same.
+    pub(super) fn evict(&mut self, random: &mut Random) -> u64 {
+        let mut changed = 0;
+        for (id, file) in &self.model.files {
+            let Some(inode) = self.inodes.get_mut(id) else { continue };
+            let beneath = file.without_clean_pages();
+            if beneath.hash() != inode.content.hash() {
+                changed += inode.content.take_pages(&beneath, &mut || random.chance(1, 2));
+            }
+        }
+        changed
     }
 
     pub(super) fn change(&mut self, path: &Arc<Path>, inode: InodeId, change: Change) -> OpSeq {

@@ -147,7 +147,7 @@ impl Disk for MemDisk {
         let total_bytes = state.capacity_bytes.unwrap_or(TOTAL_BYTES);
         Ok(FileSystem {
             name: "memory".to_owned(),
-            network: false,
+            network: Some(state.network.as_ref().is_some_and(|mount| path.starts_with(mount))),
             read_only: state.read_only,
             block_bytes: super::content::PAGE_BYTES as u64,
             free_bytes: total_bytes.saturating_sub(state.used_bytes()),
@@ -178,6 +178,9 @@ pub(super) fn sync_outcome(
         Some(Effect::Error(cause)) => (SyncOutcome::Failed, Err(injected(cause, call, path))),
         Some(Effect::SyncErrorDataGone(cause)) => {
             (SyncOutcome::FailedDataGone, Err(injected(cause, call, path)))
+        }
+        Some(Effect::SyncErrorGoneInPart(cause, seed)) => {
+            (SyncOutcome::FailedInPart(seed), Err(injected(cause, call, path)))
         }
         Some(Effect::LyingSync) => (SyncOutcome::Lied, Ok(())),
         _ => (SyncOutcome::Done, Ok(())),

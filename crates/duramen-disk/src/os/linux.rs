@@ -51,11 +51,13 @@ pub(super) fn write_at(file: &fs::File, bytes: &[u8], offset: u64) -> io::Result
     file.write_at(bytes, offset)
 }
 
-/// Writes and makes durable in one call; `Unsupported` where the kernel or the file system cannot.
+/// Writes and makes durable in one call; `Unsupported` where the kernel or the file system cannot. An interrupted one is a
+/// failure: the sync in it may be what was interrupted, and is not tried again (D6).
 pub(super) fn write_dsync_at(file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<usize> {
     rustix::io::pwritev2(file, &[IoSlice::new(bytes)], offset, ReadWriteFlags::DSYNC).map_err(|error| {
         match error {
             Errno::NOSYS | Errno::OPNOTSUPP => io::ErrorKind::Unsupported.into(),
+            Errno::INTR => io::Error::other("a durable write was interrupted"),
             other => other.into(),
         }
     })
@@ -67,11 +69,11 @@ pub(super) fn dsync(options: &mut OpenOptions) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a range out and waits. Pages that could not be written are an error; a system that has no such call, or lets
-/// nobody make it, is none.
+/// Writes a range out and waits. Pages that could not be written are an error, whatever it says: it is told here and not again
+/// by the sync. A missing or forbidden call is no failure.
 pub(super) fn write_out(file: &fs::File, offset: u64, bytes: u64) -> io::Result<()> {
     sync_range(file, offset, bytes).or_else(|error| match Errno::from_io_error(&error) {
-        Some(Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::SPIPE | Errno::PERM) => Ok(()),
+        Some(Errno::NOSYS | Errno::INVAL | Errno::SPIPE | Errno::PERM) => Ok(()),
         _ => Err(error),
     })
 }
@@ -139,7 +141,7 @@ pub(super) fn file_system(path: &Path) -> io::Result<FileSystem> {
     };
     Ok(FileSystem {
         name,
-        network,
+        network: Some(network),
         read_only: space.f_flag.contains(StatVfsMountFlags::RDONLY),
         block_bytes: space.f_bsize,
         free_bytes: space.f_bavail.saturating_mul(space.f_frsize),

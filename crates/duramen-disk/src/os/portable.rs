@@ -2,7 +2,8 @@
 //!
 //! Owns what macOS, the BSDs and Windows lack or do otherwise. It never pretends: what cannot be had is
 //! `Unsupported`, or succeeds without effect where the trait allows it. D1 rests on `sync_data` here, which
-//! is `F_FULLFSYNC` on macOS and `FlushFileBuffers` on Windows. Only compiled, not tested, so far.
+//! is `F_FULLFSYNC` on macOS and `FlushFileBuffers` on Windows. What Unix systems share is compiled and tested on Linux too;
+//! the rest is only compiled so far.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
@@ -131,9 +132,10 @@ pub(super) fn random() -> io::Result<u64> {
 #[cfg(unix)]
 pub(super) fn file_system(path: &Path) -> io::Result<FileSystem> {
     let space = rustix::fs::statvfs(path)?;
+    let (name, network) = name_and_network(path)?;
     Ok(FileSystem {
-        name: "unknown (this system does not say)".to_owned(),
-        network: true,
+        name,
+        network,
         read_only: space.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY),
         block_bytes: space.f_bsize,
         free_bytes: space.f_bavail.saturating_mul(space.f_frsize),
@@ -141,9 +143,28 @@ pub(super) fn file_system(path: &Path) -> io::Result<FileSystem> {
     })
 }
 
+/// The read-only attribute of a Windows folder is a mark for its shell and refuses no write.
 #[cfg(not(unix))]
 pub(super) fn file_system(path: &Path) -> io::Result<FileSystem> {
-    let read_only = fs::metadata(path)?.permissions().readonly();
-    let name = "unknown (this system does not say)".to_owned();
-    Ok(FileSystem { name, network: true, read_only, block_bytes: 4096, free_bytes: 0, total_bytes: 0 })
+    fs::metadata(path)?;
+    let (name, network) = name_and_network(path)?;
+    Ok(FileSystem { name, network, read_only: false, block_bytes: 4096, free_bytes: 0, total_bytes: 0 })
+}
+
+/// macOS names the type, and flags what lies on this machine.
+#[cfg(target_os = "macos")]
+fn name_and_network(path: &Path) -> io::Result<(String, Option<bool>)> {
+    /// From `<sys/mount.h>`.
+    const MNT_LOCAL: u32 = 0x1000;
+    let system = rustix::fs::statfs(path)?;
+    let name = system.f_fstypename.iter().take_while(|byte| **byte != 0);
+    let name = name.map(|byte| char::from(byte.cast_unsigned())).collect();
+    Ok((name, Some(system.f_flags & MNT_LOCAL == 0)))
+}
+
+/// The other systems name none by calls that the standard library or rustix offers.
+#[cfg(not(target_os = "macos"))]
+#[allow(clippy::unnecessary_wraps, reason = "the same call can fail on macOS")]
+fn name_and_network(_path: &Path) -> io::Result<(String, Option<bool>)> {
+    Ok(("unknown (this system does not say)".to_owned(), None))
 }

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, ErrorKind};
 
-use super::{WriteSome, write_loop};
-use crate::WriteError;
+use super::{WriteSome, dsync_failure, write_loop};
+use crate::{DurableWriteError, WriteError};
 
 /// What the fake call answers next: bytes taken, or an error.
 type Answer = Result<usize, ErrorKind>;
@@ -51,10 +51,17 @@ fn partial_direct_write_resumes_at_a_block() {
 
 #[test]
 fn failed_write_says_whether_bytes_may_have_been_taken() {
-    let cases: [(usize, &[Answer], bool); 9] = [
+    let cases: [(usize, &[Answer], bool); 15] = [
         (1, &[Err(ErrorKind::StorageFull)], false),
         (1, &[Err(ErrorKind::QuotaExceeded)], false),
-        (1, &[Err(ErrorKind::ReadOnlyFilesystem)], false),
+        (1, &[Err(ErrorKind::FileTooLarge)], false),
+        (1, &[Ok(1), Err(ErrorKind::FileTooLarge)], true),
+        // A file system that ends itself may notice so behind the copy.
+        (1, &[Err(ErrorKind::ReadOnlyFilesystem)], true),
+        (1, &[Err(ErrorKind::PermissionDenied)], true),
+        (1, &[Err(ErrorKind::InvalidInput)], true),
+        (4096, &[Err(ErrorKind::QuotaExceeded)], true),
+        (4096, &[Err(ErrorKind::FileTooLarge)], true),
         (1, &[Ok(1), Err(ErrorKind::StorageFull)], true),
         // An input/output error may come after some pages were taken.
         (1, &[Err(ErrorKind::Other)], true),
@@ -68,6 +75,59 @@ fn failed_write_says_whether_bytes_may_have_been_taken() {
         let error = run(8192, step, answers).0.unwrap_err();
         assert_eq!(error.may_be_partial, partial, "step {step}, {answers:?}");
     }
+}
+
+/// D6: of a call that writes and syncs it is not known which half has failed: bytes may be in the cache whatever the error is. Taken for
+/// a refusal, it left the log where it was, and a commit that was told to have failed could be there after a restart.
+#[test]
+fn a_failed_write_and_sync_is_in_doubt() {
+    let failure = |kind, may_be_partial, has_worked| {
+        dsync_failure(WriteError { source: io::Error::from(kind), may_be_partial }, has_worked)
+    };
+    let kinds = [
+        ErrorKind::ReadOnlyFilesystem,
+        ErrorKind::PermissionDenied,
+        ErrorKind::InvalidInput,
+        ErrorKind::FileTooLarge,
+        ErrorKind::StorageFull,
+        ErrorKind::QuotaExceeded,
+        ErrorKind::Interrupted,
+        ErrorKind::Other,
+    ];
+    for kind in kinds {
+        for (may_be_partial, has_worked) in [(false, false), (false, true), (true, true)] {
+            let failed = failure(kind, may_be_partial, has_worked);
+            assert!(matches!(failed, Some(DurableWriteError::Sync(_))), "{kind}: {failed:?}");
+        }
+    }
+    assert!(failure(ErrorKind::Unsupported, false, false).is_none(), "done in two calls from then on");
+    // Once it has worked, "not supported" is the device's answer to the sync.
+    for (may_be_partial, has_worked) in [(false, true), (true, false)] {
+        let failed = failure(ErrorKind::Unsupported, may_be_partial, has_worked);
+        assert!(matches!(failed, Some(DurableWriteError::Sync(_))), "{failed:?}");
+    }
+}
+
+/// A file that was opened to be read refuses a durable write whole, and so does one past the cache what is not aligned.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_refused_before_a_byte_is_taken_is_no_doubt() {
+    use crate::{Access, Disk, OpenMode, OsDisk, SyncMethod};
+    let dir = tempfile::tempdir_in(".").unwrap();
+    let path = dir.path().join("file");
+    fs::write(&path, [0; 8192]).unwrap();
+    for (mode, sync, bytes) in
+        [(OpenMode::Read, SyncMethod::Dsync, 4096), (OpenMode::Write, SyncMethod::DirectDsync, 100)]
+    {
+        let opened = OsDisk::new().open(&path, Access { mode, sync });
+        // Not every file system lets its cache be passed by.
+        let Ok(file) = opened else { continue };
+        match file.write_durable_at(&vec![1; bytes], 0) {
+            Err(DurableWriteError::Write(error)) => assert!(!error.may_be_partial, "{sync:?}"),
+            other => panic!("{sync:?}: {other:?}"),
+        }
+    }
+    assert_eq!(fs::read(&path).unwrap(), [0; 8192]);
 }
 
 #[test]
@@ -101,4 +161,39 @@ fn file_systems_are_known_by_number() {
     check(0x6573_5546, "fuse", true);
     check(0xff53_4d42, "cifs", true);
     assert_eq!(name_of(1), None);
+}
+
+/// A system that names no types of file systems must not look like a network: no database would open there.
+#[cfg(target_os = "linux")]
+#[test]
+fn other_systems_do_not_call_every_file_system_a_network() {
+    let directory = tempfile::tempdir().unwrap();
+    let found = super::portable::file_system(directory.path()).unwrap();
+    assert_eq!((found.name.as_str(), found.network), ("unknown (this system does not say)", None));
+    assert!(!found.read_only);
+    assert!(found.free_bytes <= found.total_bytes);
+    let missing = super::portable::file_system(&directory.path().join("none"));
+    assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+/// D1 elsewhere: a durable write is a write and a sync, because no call does both.
+#[cfg(target_os = "linux")]
+#[test]
+fn other_systems_write_and_sync_with_the_standard_library() {
+    use super::portable;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("f");
+    let mut options = fs::OpenOptions::new();
+    portable::private_file(options.read(true).write(true).create_new(true));
+    let file = options.open(&path).unwrap();
+    let refused = portable::write_dsync_at(&file, b"abc", 5);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unsupported);
+    assert_eq!(portable::write_at(&file, b"abc", 5).unwrap(), 3);
+    portable::sync_data(&file).unwrap();
+    portable::sync_dir(directory.path()).unwrap();
+    assert_eq!(portable::sync_dir(&path).unwrap_err().kind(), ErrorKind::NotADirectory);
+    let mut bytes = [9; 4];
+    assert_eq!(portable::read_at(&file, &mut bytes, 4).unwrap(), 4);
+    assert_eq!(&bytes, b"\0abc");
+    assert_eq!(portable::set_direct(&file).unwrap_err().kind(), ErrorKind::Unsupported);
 }

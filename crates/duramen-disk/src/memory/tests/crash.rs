@@ -383,3 +383,17 @@ fn clocks_and_randomness_repeat_by_seed() {
     assert!(one.wall_ns() < 1_000_000);
     assert!(one.monotonic_ns() > before, "the monotonic clock does not go back");
 }
+
+/// A sector that was being written when the power went may hold anything. Those that were not written are as they were.
+#[test]
+fn garbled_sectors_hold_neither_old_nor_new_bytes() {
+    let (disk, file) = with_file(&[b'.'; 4096], FDATASYNC);
+    file.write_at(&[b'x'; 1024], 1024).unwrap();
+    let images: Vec<Vec<u8>> =
+        (0..64).map(|seed| left(&disk, CrashChoice::Garbled { seed }).unwrap()).collect();
+    let is_garbled = |image: &Vec<u8>| image[1024..2048].iter().any(|byte| !b".x".contains(byte));
+    assert!(images.iter().any(is_garbled));
+    for image in &images {
+        assert!(image[..1024].iter().chain(&image[2048..]).all(|byte| *byte == b'.'));
+    }
+}

@@ -246,3 +246,56 @@ fn directory_sync_in_flight_does_not_cover_later_names() {
     disk.sync_dir(path("/")).unwrap();
     assert_eq!(disk.crash(&NONE).files().len(), 2);
 }
+
+/// A sync that fails may have written some of it: each change is durable, torn, gone or pending, and some of the seeds show
+/// each. The newest change of a page decides about the older ones below it.
+#[test]
+fn sync_that_fails_in_part_has_written_torn_lost_or_kept_each_change() {
+    for sync in METHODS {
+        let (mut durable, mut torn, mut gone, mut pending) = (0, 0, 0, 0);
+        for seed in 0..64 {
+            let (disk, file) = with_file(&page(b'.'), sync);
+            file.write_at(&page(b'a'), 0).unwrap();
+            let fault = Effect::SyncErrorGoneInPart(io::ErrorKind::StorageFull, seed);
+            disk.set_faults(Fault::new(CallKind::Sync, 0, fault));
+            let error = file.write_durable_at(&page(b'x'), 0).unwrap_err();
+            assert!(
+                matches!(error, DurableWriteError::Sync(error) if error.kind() == io::ErrorKind::StorageFull)
+            );
+            let (none, all) = (left(&disk, NONE).unwrap(), left(&disk, ALL).unwrap());
+            durable += u32::from(none == page(b'x'));
+            torn += u32::from(none.contains(&b'x') && none != page(b'x'));
+            gone += u32::from(!all.contains(&b'x'));
+            pending += u32::from(all == page(b'x') && !none.contains(&b'x'));
+        }
+        assert!(
+            durable > 0 && torn > 0 && gone > 0 && pending > 0,
+            "{sync:?} {durable} {torn} {gone} {pending}"
+        );
+    }
+}
+
+/// After a failed sync the kernel calls pages clean that are not on the medium, and may let go of them: then they read old.
+#[test]
+fn evicted_page_that_a_failed_sync_took_for_written_reads_old() {
+    let (disk, file) = with_file(&page(b'.'), SyncMethod::Fdatasync);
+    file.write_at(&page(b'x'), 0).unwrap();
+    assert_eq!(disk.evict(1), 0, "a dirty page stays");
+    disk.set_faults(Fault::new(CallKind::Sync, 0, Effect::SyncErrorDataGone(io::ErrorKind::Other)));
+    file.sync_data().unwrap_err();
+    assert_eq!(disk.read_file("/f").unwrap(), page(b'x'), "it is still in the cache");
+    let evicted = (0..64).find(|seed| disk.evict(*seed) > 0);
+    assert!(evicted.is_some(), "some seed lets go of it");
+    assert_eq!(disk.read_file("/f").unwrap(), page(b'.'));
+    file.write_at(&page(b'y'), 0).unwrap();
+    file.sync_data().unwrap();
+    assert_eq!(left(&disk, NONE).unwrap(), page(b'y'));
+}
+
+#[test]
+fn flipped_write_differs_in_one_bit() {
+    let (disk, file) = with_file(b"....", SyncMethod::Fdatasync);
+    disk.set_faults(Fault::new(CallKind::Write, 0, Effect::FlippedWrite(9)));
+    file.write_at(b"abcd", 0).unwrap();
+    assert_eq!(disk.read_file("/f").unwrap(), [b'a', b'b' ^ 2, b'c', b'd']);
+}

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use super::{ALL, NONE, create, path, with_file};
 use crate::memory::random::Random;
-use crate::memory::{CrashChoice, MemDisk, OpKind};
+use crate::memory::{CrashChoice, MemDisk, OpKind, Trace};
 use crate::{Access, Disk, SyncMethod};
 
 const CHOICES: [CrashChoice; 9] = [
@@ -203,5 +203,47 @@ fn no_pending_name_comes_back_over_a_raw_change() {
         let image = disk.crash(&choice);
         assert_eq!(image.files(), [path("/b")], "{choice:?}");
         assert_eq!(image.read_file("/b").unwrap(), b"raw");
+    }
+}
+
+/// A run that no seed repeats is cut again from its bytes: they must lead to the same disks.
+#[test]
+fn a_trace_survives_its_bytes() {
+    for seed in 0..10 {
+        let (disk, mut random) = (MemDisk::new(seed), Random::new(seed));
+        disk.record();
+        disk.annotate("begun");
+        (0..120).for_each(|_| step(&disk, &mut random));
+        if let Some(file) = disk.files().first() {
+            disk.flip_bit(file, 0, 3).ok();
+            disk.delete(file).unwrap();
+        }
+        disk.write_file("/e/put", &[7; 3]).unwrap();
+        let trace = disk.stop_recording();
+        let bytes = trace.encode().unwrap();
+        let again = Trace::decode(&bytes).unwrap();
+        assert_eq!(again.len(), trace.len());
+        let (mut one, mut other) = (trace.cursor(), again.cursor());
+        for at in 0..=trace.len() {
+            one.seek(at);
+            other.seek(at);
+            for choice in CHOICES {
+                assert_eq!(
+                    one.image_hash(&choice),
+                    other.image_hash(&choice),
+                    "seed {seed}, op {at}, {choice:?}"
+                );
+            }
+            if at < trace.len() {
+                assert_eq!(trace.op(at), again.op(at));
+            }
+        }
+        for cut in 0..bytes.len() {
+            assert!(Trace::decode(&bytes[..cut]).is_err(), "the first {cut} of {} bytes", bytes.len());
+        }
+        let late = MemDisk::new(1);
+        late.write_file("/f", b"there").unwrap();
+        late.record();
+        assert!(late.trace().encode().is_err(), "what was there before is in no operation");
     }
 }

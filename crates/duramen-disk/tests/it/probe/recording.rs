@@ -125,7 +125,7 @@ fn path_facts(words: &str) -> PathFacts {
     PathFacts {
         file_system: FileSystem {
             name: words["type"].to_owned(),
-            network: false,
+            network: Some(false),
             read_only: false,
             block_bytes: number("block"),
             free_bytes: number("free") * number("block"),
