@@ -236,7 +236,8 @@ impl Findings {
             return None;
         }
         let rows = self.rows();
-        let (chosen, _) = preferred_of(&rows)?;
+        let file_system = OsDisk::new().file_system(&self.examined.report.path).ok()?.name;
+        let (chosen, _) = preferred_of(&rows, &file_system)?;
         let alone = (1e9 / chosen.summary?.avg.max(1.0)) as u64;
         Some(Budget { way: chosen.strategy, alone, together_guess: alone.saturating_mul(SHARED) })
     }

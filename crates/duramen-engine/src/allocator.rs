@@ -13,6 +13,7 @@
 mod bitmap;
 mod holes;
 mod persist;
+mod sound;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use crate::ids::CommitSeq;
 
 use bitmap::{Bitmap, PAGE_WORDS};
 pub use persist::{MapDraft, PersistedMap};
+use sound::Soundness;
 
 /// An extent that a newer version of the database no longer uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,11 +54,29 @@ pub struct SpaceStats {
     pub file_blocks: u64,
 }
 
+/// Blocks that only the trees of one root can take.
+#[derive(Debug)]
+pub struct TreeBlocks(Bitmap);
+
+impl TreeBlocks {
+    /// Something else leads to these.
+    pub fn remove(&mut self, extents: &[(u64, u32)]) {
+        extents.iter().for_each(|(block, block_count)| self.0.clear(*block, *block_count));
+    }
+
+    /// Those that are in none of these extents: nothing leads to them.
+    #[must_use]
+    pub fn not_in(&self, reached: &[(u64, u32)]) -> Vec<(u64, u32)> {
+        self.0.runs_not_in(&Bitmap::of_extents(reached))
+    }
+}
+
 /// The blocks of the data file.
 #[derive(Debug)]
 pub struct Space {
     data: DataFile,
     state: Mutex<State>,
+    soundness: Soundness,
 }
 
 #[derive(Debug)]
@@ -84,6 +104,10 @@ struct State {
     file_blocks: u64,
     /// Blocks before this one are there without asking the file system, holes apart.
     room_blocks: u64,
+    /// The superblocks lie before this one.
+    first_block: u64,
+    /// A contradiction that was found under the lock and is reported when it is released.
+    contradiction: Option<Error>,
 }
 
 const POISON: &str = "nothing panics while the space map is locked";
@@ -104,6 +128,7 @@ impl Space {
     fn with(data: DataFile, mut used: Bitmap, persisted: PersistedMap, file_blocks: u64) -> Space {
         let holes = holes::possible(&mut used);
         let room_blocks = used.end();
+        let first_block = first_free_block(data.block_bytes());
         let state = State {
             used,
             holes,
@@ -117,8 +142,10 @@ impl Space {
             stale: Vec::new(),
             file_blocks,
             room_blocks,
+            first_block,
+            contradiction: None,
         };
-        Space { data, state: Mutex::new(state) }
+        Space { data, state: Mutex::new(state), soundness: Soundness::default() }
     }
 
     /// Takes `block_count` blocks in a row.
@@ -126,7 +153,7 @@ impl Space {
     /// # Errors
     /// `Full` if the file would have to grow and the file system has no room.
     pub fn allocate(&self, block_count: u32) -> Result<u64> {
-        self.take(&mut self.state.lock().expect(POISON), block_count)
+        self.take(&mut self.lock(), block_count)
     }
 
     fn take(&self, state: &mut State, block_count: u32) -> Result<u64> {
@@ -139,14 +166,14 @@ impl Space {
             None if grows => self.grow(state, end).map(|()| free)?,
             None => free,
         };
-        state.own(block, block_count);
+        state.hand_out(block, block_count)?;
         state.taken_blocks += u64::from(block_count);
         Ok(block)
     }
 
     /// Gives blocks back at once that nothing durable and no reader has ever led to.
     pub fn give_back(&self, block: u64, block_count: u32) {
-        self.state.lock().expect(POISON).free(block, block_count);
+        self.lock().free(block, block_count);
     }
 
     /// Takes blocks for a piece of a big value that has no commit yet.
@@ -154,26 +181,27 @@ impl Space {
     /// # Errors
     /// As [`Space::allocate`].
     pub fn allocate_value(&self, block_count: u32) -> Result<u64> {
-        let block = self.allocate(block_count)?;
-        self.state.lock().expect(POISON).unrooted.insert(block, (block_count, None));
+        // Under one lock: a map drafted in between would say that a checkpoint's root uses the blocks. After the value was
+        // given up they could hold another one by the time that map is the older, and opening would free them under it.
+        let mut state = self.lock();
+        let block = self.take(&mut state, block_count)?;
+        state.unrooted.insert(block, (block_count, None));
         Ok(block)
     }
 
     /// A transaction that wrote this value has got its sequence.
     pub fn value_committed(&self, pages: &[Location], seq: CommitSeq) {
-        let mut state = self.state.lock().expect(POISON);
+        let mut state = self.lock();
         for page in pages {
-            state.own(page.block, page.block_count);
-            state.unrooted.insert(page.block, (page.block_count, Some(seq)));
+            state.name_value(page.block, page.block_count, seq);
         }
     }
 
     /// A transaction that wrote this value was given up before it got a sequence, or its group was dropped.
     pub fn value_aborted(&self, pages: &[Location]) {
-        let mut state = self.state.lock().expect(POISON);
+        let mut state = self.lock();
         for page in pages {
-            state.unrooted.remove(&page.block);
-            state.free(page.block, page.block_count);
+            state.free_value(page.block, page.block_count);
         }
     }
 
@@ -190,19 +218,19 @@ impl Space {
                 return Err(Error::damaged_data(self.data.path(), offset, what));
             }
         }
-        self.value_committed(pages, seq);
+        let mut state = self.lock();
+        for page in pages {
+            state.own_replayed(page.block, page.block_count);
+            state.unrooted.insert(page.block, (page.block_count, Some(seq)));
+        }
         Ok(())
     }
 
     /// A replayed frame names these blocks, and a later one replaced what they hold: readers of the log need them until a checkpoint
     /// is behind it. Those of a log that was replayed before without regard to them may be somebody's by now, and are left alone.
     pub fn replaced_in_log(&self, pages: &[Location], retired: CommitSeq) {
-        let mut state = self.state.lock().expect(POISON);
-        let is_free = |state: &State, page: &Location| {
-            let mut blocks = page.block..page.block + u64::from(page.block_count);
-            blocks.all(|block| state.used.none_set(block, 1) || state.holes.all_set(block, 1))
-        };
-        if !pages.iter().all(|page| is_free(&state, page)) {
+        let mut state = self.lock();
+        if !pages.iter().all(|page| state.is_free(page.block, page.block_count)) {
             return;
         }
         for page in pages {
@@ -214,7 +242,7 @@ impl Space {
 
     /// Puts extents on the list of those waiting to be free.
     pub fn retire(&self, extents: impl IntoIterator<Item = RetiredExtent>) {
-        self.state.lock().expect(POISON).waiting.extend(extents);
+        self.lock().waiting.extend(extents);
     }
 
     /// Puts pages of a value that commit `retired` replaced on that list. Who wrote it is not known: any older
@@ -238,7 +266,7 @@ impl Space {
             let first = held.partition_point(|seq| *seq < extent.birth);
             held.get(first).is_some_and(|seq| *seq < extent.retired)
         };
-        let mut state = self.state.lock().expect(POISON);
+        let mut state = self.lock();
         let mut waiting = std::mem::take(&mut state.waiting);
         let mut held_blocks = 0;
         waiting.retain(|extent| {
@@ -263,7 +291,7 @@ impl Space {
     /// # Errors
     /// `Full` if there is no room. Then holes were taken back as far as that works: deletes and checkpoints go on in them.
     pub fn keep_back(&self, bytes: u64) -> Result<()> {
-        let mut state = self.state.lock().expect(POISON);
+        let mut state = self.lock();
         let blocks = bytes.div_ceil(self.data.block_bytes() as u64);
         let wanted = state.used.end() + blocks;
         if wanted <= state.room_blocks {
@@ -278,17 +306,17 @@ impl Space {
 
     /// Bytes that can be written beyond the last used block without asking the file system.
     pub fn kept_back_bytes(&self) -> u64 {
-        self.state.lock().expect(POISON).kept_back_blocks() * self.data.block_bytes() as u64
+        self.lock().kept_back_blocks() * self.data.block_bytes() as u64
     }
 
     /// Bytes of free blocks between those in use, holes not counted.
     pub fn free_between_bytes(&self) -> u64 {
-        self.state.lock().expect(POISON).free_between_blocks() * self.data.block_bytes() as u64
+        self.lock().free_between_blocks() * self.data.block_bytes() as u64
     }
 
     /// Bytes that the whole space map takes when all of it is written.
     pub fn map_bytes(&self) -> u64 {
-        let pages = self.state.lock().expect(POISON).used.page_count() as u64;
+        let pages = self.lock().used.page_count() as u64;
         let page_blocks = u64::from(self.data.blocks_of(PAGE_HEADER_BYTES + PAGE_WORDS * 8));
         // One more page where the file grows, and the list of pages.
         ((pages + 1) * page_blocks + pages / 64 + 2) * self.data.block_bytes() as u64
@@ -296,7 +324,7 @@ impl Space {
 
     /// How the space is used.
     pub fn stats(&self) -> SpaceStats {
-        let state = self.state.lock().expect(POISON);
+        let state = self.lock();
         SpaceStats {
             used_blocks: state.used.used() - state.holes.used(),
             waiting_blocks: state.waiting.iter().map(|extent| u64::from(extent.block_count)).sum::<u64>()
@@ -308,27 +336,31 @@ impl Space {
 
     /// Extents in use that the root of commit `seq` does not reach: waiting ones, and what the maps take. For `check`.
     pub fn unreached(&self, seq: CommitSeq) -> Vec<(u64, u32)> {
-        let state = self.state.lock().expect(POISON);
-        let waiting = state.waiting.iter().filter(|extent| extent.retired <= seq);
-        let waiting = waiting.map(|extent| (extent.block, extent.block_count));
-        waiting.chain(state.stale.iter().copied()).chain(state.persisted.extents()).collect()
+        self.lock().unreached(seq)
     }
 
-    /// Extents in use that are not among these, wait for nothing, and are not the superblocks'.
-    pub fn unaccounted(&self, reached: &[(u64, u32)]) -> Vec<(u64, u32)> {
-        let mut known = Bitmap::of_extents(reached);
-        let first = first_free_block(self.data.block_bytes());
-        known.set(0, u32::try_from(first).expect("the superblock area is small"));
-        for (block, block_count) in self.unreached(CommitSeq(u64::MAX)) {
-            known.set(block, block_count);
+    /// The blocks that only trees of the root of commit `seq` can take, of what is in use now: not what waits to be free, not
+    /// what the maps and superblocks take, not values of later commits or of none. With no checkpoint running each of them
+    /// belongs to a node or a value of that root, or is lost. For `check`.
+    pub fn of_trees(&self, seq: CommitSeq) -> TreeBlocks {
+        let state = self.lock();
+        let elsewhere = state.unreached(CommitSeq(u64::MAX));
+        let mut blocks = state.used.without(&state.holes);
+        blocks.clear(0, u32::try_from(state.first_block).expect("the superblock area is small"));
+        for (block, block_count) in elsewhere {
+            blocks.clear(block, block_count);
         }
-        let state = self.state.lock().expect(POISON);
-        state.used.without(&state.holes).runs_not_in(&known)
+        for (block, (block_count, _)) in
+            state.unrooted.iter().filter(|(_, (_, of))| of.is_none_or(|of| of > seq))
+        {
+            blocks.clear(*block, *block_count);
+        }
+        TreeBlocks(blocks)
     }
 
     /// Whether every block of an extent is in use.
     pub fn is_used(&self, block: u64, block_count: u32) -> bool {
-        let state = self.state.lock().expect(POISON);
+        let state = self.lock();
         state.used.all_set(block, block_count) && state.holes.none_set(block, block_count)
     }
 
@@ -374,7 +406,31 @@ impl Space {
 }
 
 impl State {
-    /// Somebody's from here on, whatever they were.
+    /// A value that the log names lies there. An older map may call the blocks used, of a value that was being allocated when
+    /// it was written and given up then: what was held back for that map alone is the value's.
+    fn own_replayed(&mut self, block: u64, block_count: u32) {
+        let end = block + u64::from(block_count);
+        if !self.is_free(block, block_count) {
+            let held = std::mem::take(&mut self.waiting);
+            for extent in held {
+                let (from, to) = (extent.block, extent.block + u64::from(extent.block_count));
+                let parts = [(from, to.min(block)), (from.max(end), to)];
+                self.waiting.extend(parts.into_iter().filter(|(from, to)| from < to).map(|(from, to)| {
+                    let block_count = u32::try_from(to - from).expect("a part of an extent");
+                    RetiredExtent { block: from, block_count, ..extent }
+                }));
+            }
+        }
+        self.own(block, block_count);
+    }
+
+    /// Whether every block is free, or a hole.
+    fn is_free(&self, block: u64, block_count: u32) -> bool {
+        let mut blocks = block..block.saturating_add(u64::from(block_count));
+        blocks.all(|block| self.used.none_set(block, 1) || self.holes.all_set(block, 1))
+    }
+
+    /// In use from here on, whatever they were.
     fn own(&mut self, block: u64, block_count: u32) {
         self.used.set(block, block_count);
         if self.holes.used() > 0 {
@@ -382,10 +438,10 @@ impl State {
         }
     }
 
-    /// Nobody's from here on.
-    fn free(&mut self, block: u64, block_count: u32) {
-        debug_assert!(self.holes.none_set(block, block_count), "block {block} was free before");
-        self.used.clear(block, block_count);
+    fn unreached(&self, seq: CommitSeq) -> Vec<(u64, u32)> {
+        let waiting = self.waiting.iter().filter(|extent| extent.retired <= seq);
+        let waiting = waiting.map(|extent| (extent.block, extent.block_count));
+        waiting.chain(self.stale.iter().copied()).chain(self.persisted.extents()).collect()
     }
 
     fn kept_back_blocks(&self) -> u64 {

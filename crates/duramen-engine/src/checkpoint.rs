@@ -8,6 +8,7 @@ mod reap;
 mod store;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::allocator::MapDraft;
@@ -20,7 +21,7 @@ use crate::wal::LogPosition;
 
 use output::Output;
 use reap::reap;
-pub use store::{Store, read_superblocks, superblocks_left, whole_superblocks};
+pub use store::{Store, make_durable, read_superblocks, superblocks_left, whole_superblocks};
 
 const POISON: &str = "nothing panics while a checkpoint is locked";
 
@@ -32,6 +33,8 @@ pub struct Checkpointer {
     turn: Mutex<Reaping>,
     /// Held for a moment only.
     newest: Mutex<Newest>,
+    /// Checkpoints and spills begun, failed ones included: each may have given nodes their places.
+    begun: AtomicU64,
 }
 
 type Reaping = BTreeMap<TreeId, Option<Vec<u8>>>;
@@ -103,7 +106,7 @@ impl Checkpointer {
         trees: TreeTable,
     ) -> Self {
         let newest = Mutex::new(Newest { superblock, older, roots, trees });
-        Checkpointer { store, turn: Mutex::default(), newest }
+        Checkpointer { store, turn: Mutex::default(), newest, begun: AtomicU64::new(0) }
     }
 
     /// The newest durable superblock.
@@ -141,6 +144,11 @@ impl Checkpointer {
         look(roots.as_ref(), &reaping)
     }
 
+    /// How many checkpoints and spills have begun: while it stays the same, no node was given its place.
+    pub fn begun(&self) -> u64 {
+        self.begun.load(Ordering::SeqCst)
+    }
+
     /// Makes `root`, whose log is durable, the newest checkpoint. `between` is called after each slice of writes,
     /// with nothing locked that a commit needs.
     ///
@@ -153,21 +161,13 @@ impl Checkpointer {
         between: &mut dyn FnMut(),
     ) -> std::result::Result<CheckpointReport, CheckpointError> {
         let mut reaping = self.turn();
+        self.begun.fetch_add(1, Ordering::SeqCst);
         let newest = self.newest().clone();
         let position = *root.position.get().expect("a published root knows its place in the log");
         assert!(position.seq >= root.seq, "the log holds the root's last commit");
         let generation = newest.superblock.generation.next();
         let mut output = Output::new(&self.store, between);
-        let written = self.write_all(&newest, &mut reaping, root, generation, &mut output);
-        let (new_roots, draft) = match written {
-            Ok(written) => written,
-            Err(error) => {
-                let noted = output.take_noted();
-                drop(output);
-                noted.iter().for_each(|page| self.store.space.give_back(page.block, page.block_count));
-                return Err(error.into());
-            }
-        };
+        let (new_roots, draft) = self.write_all(&newest, &mut reaping, root, generation, &mut output)?;
         let written_bytes = output.written_bytes();
         drop(output);
         let NewRoots { slot: roots, place: roots_place, .. } = new_roots;
@@ -184,6 +184,8 @@ impl Checkpointer {
             clean: aim.clean,
             ..newest.superblock.clone()
         };
+        // A map that was contradicted while it was written must not become the newest.
+        self.store.space.is_sound().map_err(CheckpointError::Poison)?;
         self.write_superblock(&superblock)?;
         self.store.space.adopt(draft);
         let older = newest.superblock.replay;
@@ -207,6 +209,7 @@ impl Checkpointer {
     /// `Full` or `Io`.
     pub fn spill(&self, root: &Root, between: &mut dyn FnMut()) -> Result<()> {
         let _one_at_a_time = self.turn();
+        self.begun.fetch_add(1, Ordering::SeqCst);
         let mut output = Output::new(&self.store, between);
         for tree in root.trees.iter() {
             if let Some(slot) = &tree.slot {
@@ -230,7 +233,7 @@ impl Checkpointer {
             new_roots.replaced.iter().filter_map(|node| node.place()).map(|place| place.location.extent());
         let put = &mut |page: &Page, block| output.put_at(page, block);
         let draft = self.store.space.draft(root.seq, generation, gone.collect(), put)?;
-        if let Err(error) = output.flush() {
+        if let Err(error) = output.finish() {
             self.store.space.discard(&draft);
             return Err(error);
         }
@@ -273,7 +276,7 @@ impl Checkpointer {
             return Ok(NewRoots { slot: newest.roots.clone(), place, replaced: Vec::new() });
         }
         output.flush()?;
-        output.note_from_here();
+        output.begin_roots();
         let mut apply = Apply::new(pages, &self.store.geometry, root.seq, Loading::Allowed);
         let roots = apply.tree(newest.roots.as_ref(), &changes).map_err(|stop| match stop {
             Stop::Failed(error) => error,

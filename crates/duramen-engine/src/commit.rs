@@ -31,8 +31,9 @@ use crate::snapshot::{Idle, Newest, Registration};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wal::Log;
 
-pub use apply::{Applied, Applying, apply_changes};
+pub use apply::{Applied, Applying, apply_changes, named};
 pub use changes::{Changes, OwnedValue, RecordChange, decode_record};
+pub use group::Dropped;
 pub use reads::Reads;
 pub use throttle::Throttle;
 pub use watch::{Watch, Woken};
@@ -73,6 +74,9 @@ pub struct Committer {
     commits: AtomicU64,
     conflicts: AtomicU64,
     groups: AtomicU64,
+    dropped: AtomicU64,
+    /// What was dropped and is not reported yet.
+    unreported: Mutex<Option<Dropped>>,
 }
 
 /// A place in the order of commits. Sequences of a group that was dropped for want of room are given again: the
@@ -86,8 +90,6 @@ pub struct Ordered {
 
 #[derive(Debug)]
 struct Order {
-    /// For each lineage that ended, the last commit that was kept.
-    kept: Vec<CommitSeq>,
     forming: Forming,
     recent: Recent,
     leading: bool,
@@ -136,6 +138,9 @@ pub struct CommitStats {
     pub conflicts: u64,
     /// Groups written.
     pub groups: u64,
+    /// Commits that had returned at level `Memory`, and then never happened: the log had no room for their group.
+    /// [`Event::CommitsDropped`](crate::Event::CommitsDropped) reports them.
+    pub dropped: u64,
     /// Newest commit that survives a power cut.
     pub durable: CommitSeq,
     /// Newest commit that snapshots see.
@@ -163,7 +168,6 @@ impl Committer {
             published: Newest::new(Arc::clone(&root)),
             sealed: Newest::new(root),
             order: Mutex::new(Order {
-                kept: Vec::new(),
                 forming: Forming::default(),
                 recent: Recent::new(seq, recent_bytes),
                 leading: false,
@@ -186,6 +190,8 @@ impl Committer {
             commits: AtomicU64::new(0),
             conflicts: AtomicU64::new(0),
             groups: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            unreported: Mutex::new(None),
         }
     }
 
@@ -286,6 +292,7 @@ impl Committer {
             commits: self.commits.load(Ordering::Relaxed),
             conflicts: self.conflicts.load(Ordering::Relaxed),
             groups: self.groups.load(Ordering::Relaxed),
+            dropped: self.dropped.load(Ordering::Relaxed),
             durable: self.durable(),
             published: self.published().seq,
         }
@@ -335,10 +342,8 @@ impl Committer {
 
     /// Whether a commit survives a power cut.
     pub fn reached_disk(&self, ordered: Ordered) -> bool {
-        // Who holds the order cannot ask for it again: "not yet" is never wrong.
-        self.not_alone().is_ok()
-            && self.durable() >= ordered.seq
-            && self.still_there(&self.lock(), ordered).is_ok()
+        // In this order: a commit that takes the place of one that was dropped is durable only later.
+        self.durable() >= ordered.seq && self.still_there(ordered).is_ok()
     }
 
     /// Waits until a commit survives a power cut.
@@ -352,12 +357,11 @@ impl Committer {
 
     /// Whether a root is one that was published, and not one of commits that were dropped.
     pub fn is_kept(&self, root: &Root) -> bool {
-        self.still_there(&self.lock(), Ordered::of(root)).is_ok()
+        self.store.registry.is_kept(root.seq, root.lineage)
     }
 
-    fn still_there(&self, order: &Order, ordered: Ordered) -> Result<()> {
-        let since = usize::try_from(ordered.lineage).expect("64-bit targets only");
-        if order.kept[since..].iter().all(|kept| *kept >= ordered.seq) {
+    fn still_there(&self, ordered: Ordered) -> Result<()> {
+        if self.store.registry.is_kept(ordered.seq, ordered.lineage) {
             return Ok(());
         }
         Err(Error::new(
@@ -478,7 +482,7 @@ impl Committer {
         self.not_alone()?;
         let mut order = self.lock();
         loop {
-            let still_there = self.still_there(&order, ordered);
+            let still_there = self.still_there(ordered);
             if still_there.is_ok() && self.published().seq >= ordered.seq {
                 return Ok(());
             }

@@ -14,6 +14,7 @@ mod tests;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use duramen_disk::File;
@@ -24,7 +25,7 @@ use crate::ids::DatabaseId;
 
 pub use buffers::Buffers;
 pub use location::{INNER_FLAG, LOCATION_BYTES, Location};
-pub use page::{PAGE_HEADER_BYTES, Page, PageKind};
+pub use page::{INDEX_SLACK_BYTES, PAGE_HEADER_BYTES, Page, PageKind};
 pub use superblock::{
     FORMAT_VERSION, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockError, first_free_block,
 };
@@ -40,6 +41,8 @@ pub struct DataFile {
     buffers: Arc<Buffers>,
     /// Held across a sync; the first failure stays.
     syncing: Arc<Mutex<Option<Error>>>,
+    /// The file was seen to be as long as this.
+    seen_bytes: Arc<AtomicU64>,
 }
 
 impl DataFile {
@@ -54,6 +57,7 @@ impl DataFile {
             block_bytes,
             buffers: Buffers::new(),
             syncing: Arc::default(),
+            seen_bytes: Arc::default(),
         }
     }
 
@@ -141,11 +145,8 @@ impl DataFile {
     /// # Errors
     /// `Corrupt` with file and offset if the bytes are not those that were written; `Io` if reading failed.
     pub fn read(&self, location: &Location, kind: PageKind) -> Result<Page> {
+        self.check(location, kind)?;
         let offset = self.offset(location.block);
-        let room = location.block_count as usize * self.block_bytes;
-        if location.raw_bytes as usize > room || location.flags & !INNER_FLAG != 0 {
-            return Err(Error::damaged_data(&self.path, offset, "a pointer that this build cannot follow"));
-        }
         let mut page = Page::unread(&self.buffers, location.raw_bytes as usize);
         self.file.read_at(page.bytes_mut(), offset).map_err(|error| self.read_error(offset, &error))?;
         let found = self.tag(page.bytes(), location.block, page.generation());
@@ -156,6 +157,38 @@ impl DataFile {
         }
         page.check(kind).map_err(|what| Error::damaged_data(&self.path, offset, what))?;
         Ok(page)
+    }
+
+    /// Whether a page of this kind can lie where a pointer says: before memory is taken for it, and before its blocks are
+    /// counted. A pointer may be wrong although its checksum is right: a hostile program can write both.
+    ///
+    /// # Errors
+    /// `Corrupt` with file and offset; `Io` if the file cannot be measured.
+    pub fn check(&self, location: &Location, kind: PageKind) -> Result<()> {
+        let offset = self.offset(location.block);
+        let Location { block_count, raw_bytes, flags, .. } = *location;
+        let bytes = raw_bytes as usize;
+        if flags & !INNER_FLAG != 0 {
+            return Err(Error::damaged_data(&self.path, offset, "a pointer that this build cannot follow"));
+        }
+        if !(PAGE_HEADER_BYTES..=PAGE_HEADER_BYTES + kind.payload_bytes_max()).contains(&bytes) {
+            let what = format!("a pointer to a page of {bytes} bytes, which no page of its kind has");
+            return Err(Error::damaged_data(&self.path, offset, what));
+        }
+        let blocks = |bytes: usize| bytes.div_ceil(self.block_bytes);
+        if !(blocks(bytes)..=blocks(bytes + kind.slack_bytes())).contains(&(block_count as usize)) {
+            let what = format!("a pointer to {bytes} bytes in {block_count} blocks");
+            return Err(Error::damaged_data(&self.path, offset, what));
+        }
+        let end = offset.saturating_add(raw_bytes.into());
+        if end > self.seen_bytes.load(Ordering::Relaxed) {
+            let file_bytes = self.file.len().map_err(|error| Error::io("measure", &self.path, &error))?;
+            self.seen_bytes.store(file_bytes, Ordering::Relaxed);
+            if end > file_bytes {
+                return Err(Error::damaged_data(&self.path, offset, "the file ends before the page does"));
+            }
+        }
+        Ok(())
     }
 
     /// Byte offset of a block.

@@ -174,6 +174,7 @@ impl Engine {
         let mut conflicts = 0;
         while conflicts < CONFLICTS_MAX {
             let mut transaction = self.begin()?;
+            transaction.caller_makes_room();
             let attempt =
                 body(&mut transaction).and_then(|out| Ok((out, transaction.commit_and(level, wait)?)));
             match attempt {
@@ -264,13 +265,18 @@ impl Engine {
     /// # Errors
     /// What failed.
     pub fn step(&self) -> Result<()> {
-        let (_, keeper) = self.writer()?;
-        keeper.log_step()?;
+        let (committer, keeper) = self.writer()?;
+        let logged = keeper.log_step();
+        if committer.poison_cause().is_some() {
+            return logged;
+        }
+        // As beside each other in threads: a log without room must not keep the checkpoint waiting that makes some.
         keeper.sweep();
-        keeper.spill_snapshots()?;
-        keeper.checkpoint_when_due()?;
-        keeper.review_feed()?;
-        keeper.reap_when_quiet()
+        let spilled = keeper.spill_snapshots();
+        let written = keeper.checkpoint_when_due();
+        let reviewed = keeper.review_feed();
+        let reaped = keeper.reap_when_quiet();
+        logged.and(spilled).and(written).and(reviewed).and(reaped)
     }
 
     /// Reads and checks everything: of the data file each page of the newest state, order, counts, reductions recomputed,
@@ -280,7 +286,8 @@ impl Engine {
     /// Commits go on meanwhile; a checkpoint waits while the log and the tree of roots are read.
     ///
     /// # Errors
-    /// `Io` if something could not be read at all; damage is in the report.
+    /// `Io` if something could not be read at all; `Expired` if the state that was checked was ended to free its space; damage
+    /// is in the report.
     pub fn check(&self) -> Result<CheckReport> {
         self.inner.draining.wait()?;
         let store = &self.inner.store;
@@ -300,12 +307,19 @@ impl Engine {
             Ok((check, snapshot))
         };
         let feed = self.inner.feed.check()?;
-        let before = newest();
-        let (check, snapshot) = match &self.inner.mode {
-            Mode::Write { keeper, .. } => keeper.checkpointer().at_rest(begin)?,
-            Mode::Read { roots, .. } => begin(roots.as_ref(), &BTreeMap::new())?,
+        let begun = || match &self.inner.mode {
+            Mode::Write { keeper, .. } => keeper.checkpointer().begun(),
+            Mode::Read { .. } => 0,
         };
-        let mut report = check.finish(snapshot.root(), before == newest());
+        let ((check, snapshot), before) = match &self.inner.mode {
+            Mode::Write { keeper, .. } => keeper
+                .checkpointer()
+                .at_rest(|roots, reaping| Ok::<_, Error>((begin(roots, reaping)?, begun())))?,
+            Mode::Read { roots, .. } => (begin(roots.as_ref(), &BTreeMap::new())?, begun()),
+        };
+        let mut report = check.finish(snapshot.root(), &|| begun() == before);
+        // Of one that was ended, pages may be others' by now.
+        snapshot.not_ended()?;
         feed.into_iter().for_each(|what| report.problem(what));
         Ok(report)
     }
@@ -385,8 +399,8 @@ impl Engine {
 
 impl Inner {
     fn stop_threads(&self) {
-        if let Mode::Write { committer, .. } = &self.mode {
-            committer.log().hurry();
+        if let Mode::Write { keeper, .. } = &self.mode {
+            keeper.hurry();
         }
         drop(self.threads.lock().expect(POISON).take());
     }
@@ -441,6 +455,8 @@ fn start_threads(
     options: &Options,
 ) -> Result<Option<Threads>> {
     if options.background == Background::Stepped {
+        // Its clock does not move while it rests.
+        keeper.hurry();
         return Ok(None);
     }
     // Ahead of the first commit; a full disk is for that commit to say.

@@ -29,7 +29,7 @@ use crate::transaction::Snapshot;
 pub use file::FileReader;
 pub use live::{LiveReader, Wanted};
 pub use retain::{Letting, Retaining, is_source};
-pub use retained::{FEED_DIR, FeedHold, Retained};
+pub use retained::{Covered, FEED_DIR, FeedHold, Retained};
 
 /// One commit of the feed: its changes to the trees that were asked for, and never none.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,6 +14,13 @@ macro_rules! stored_number {
             pub fn next(self) -> Self {
                 Self(self.0.saturating_add(1))
             }
+
+            /// Whether it can have been counted up to: no database lives to see more. A larger one from disk leaves no room for
+            /// those that follow.
+            #[must_use]
+            pub fn is_plausible(self) -> bool {
+                self.0 < 1 << 62
+            }
         }
 
         impl fmt::Display for $name {

@@ -72,6 +72,9 @@ pub const FEED_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// Bytes of retained changes under one checksum, and of one write of them.
 pub const FEED_FRAME_BYTES: usize = 256 * 1024;
 
+/// Failures to retain changes, but for a full disk, last so long before the oldest changes are given up.
+pub const FEED_FAILING_MS_MAX: u64 = 60_000;
+
 const _: () = assert!(SEGMENT_BYTES_MIN.is_multiple_of(BLOCK_BYTES as u64));
 const _: () = assert!(SEGMENT_BYTES_MAX.is_multiple_of(SEGMENT_BYTES_MIN));
 const _: () = assert!(

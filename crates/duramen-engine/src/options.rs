@@ -65,6 +65,7 @@ impl Geometry {
             && (64..=limits::BIG_VALUE_EXTENT_BYTES).contains(&self.big_value_extent_bytes)
             && self.segment_bytes_min >= 4 * self.block_bytes as u64
             && self.segment_bytes_max >= self.segment_bytes_min
+            && self.segment_bytes_max <= 1 << 40
             && self.segment_bytes_min.is_multiple_of(self.block_bytes as u64)
             && self.segment_bytes_max.is_multiple_of(self.block_bytes as u64)
     }
@@ -87,8 +88,8 @@ pub struct Options {
     pub memory_bytes: usize,
     /// What a commit waits for unless it says otherwise.
     pub durability: Durability,
-    /// How log writes become durable. `None`: as chosen when the database was created, by measuring the safe methods for
-    /// about 150 ms.
+    /// How log writes become durable. `None`: as chosen when the database was created, by measuring for about 150 ms, on file
+    /// systems where other methods than `fdatasync` are proven (decision 0007). `Some` is obeyed on every file system.
     pub sync: Option<SyncMethod>,
     /// Directory of the log, where it is not `wal` inside the database.
     pub wal_dir: Option<PathBuf>,
@@ -98,7 +99,7 @@ pub struct Options {
     pub read_only: bool,
     /// `Engine::recover` goes on if there is no log of the database: its commits are lost then. Opening never does.
     pub recover_without_log: bool,
-    /// Open on a network or unknown file system.
+    /// Open on a file system that is on a network, or of a type that is not known to be local.
     pub allow_network_fs: bool,
     /// Sizes; kept in the superblock from creation on.
     pub geometry: Geometry,

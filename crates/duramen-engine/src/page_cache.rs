@@ -165,6 +165,11 @@ impl Meter {
         self.dirty_bounds
     }
 
+    /// What nodes may take as long as little is buffered.
+    pub fn nodes_bytes_max(&self) -> usize {
+        self.nodes_bytes_max
+    }
+
     /// What nodes may take now.
     fn bytes_max(&self) -> usize {
         let percent = self.memory_bytes / 100;

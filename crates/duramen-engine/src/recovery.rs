@@ -34,6 +34,10 @@ pub struct Loaded {
     pub superblock: Superblock,
     /// From where the older superblock would replay; the same as the newest's if it cannot be read.
     pub older: LogPosition,
+    /// The other superblock cannot be read, or is a copy that was put in its place: it may have been the newer one.
+    pub is_alone: bool,
+    /// The older superblock's map does not read: what it leads to is not held, and it must not be believed any more.
+    pub leads_nowhere: bool,
     /// The tree of roots.
     pub roots: Option<Slot>,
     /// The trees of the checkpoint.
@@ -53,9 +57,12 @@ pub fn load(file: Arc<dyn File>, path: &Path, options: &Options, reducers: &Redu
         Some(index) => Space::load(data.clone(), index)?,
         None => Space::new(data.clone()),
     };
+    let mut leads_nowhere = false;
     if let Some(index) = older.as_ref().and_then(|older| older.space) {
-        // A damaged older map means there is nothing left to fall back to, and so nothing to hold.
-        space.hold(&index, superblock.replay.seq).or_else(|e| if e.is_damage() { Ok(()) } else { Err(e) })?;
+        match space.hold(&index, superblock.replay.seq) {
+            Err(error) if error.is_damage() => leads_nowhere = true,
+            held => held?,
+        }
     }
     let pages = Pages::new(data, options.memory_bytes);
     let store = Arc::new(Store {
@@ -66,8 +73,9 @@ pub fn load(file: Arc<dyn File>, path: &Path, options: &Options, reducers: &Redu
         geometry: superblock.geometry,
     });
     let (roots, trees) = load_trees(&store, &superblock)?;
+    let is_alone = older.as_ref().is_none_or(|older| older.generation == superblock.generation);
     let older = older.map_or(superblock.replay, |older| older.replay);
-    Ok(Loaded { store, superblock, older, roots, trees })
+    Ok(Loaded { store, superblock, older, is_alone, leads_nowhere, roots, trees })
 }
 
 fn check_features(superblock: &Superblock, path: &Path, options: &Options) -> Result<()> {
@@ -112,7 +120,7 @@ fn load_trees(store: &Store, superblock: &Superblock) -> Result<(Option<Slot>, T
 }
 
 fn decode_tree(store: &Store, key: &[u8], value: &[u8]) -> Option<TreeState> {
-    let id = TreeId(u64::from_be_bytes(key.try_into().ok()?));
+    let id = Some(TreeId(u64::from_be_bytes(key.try_into().ok()?))).filter(|id| id.is_plausible())?;
     let entry = RootEntry::decode(value)?;
     let slot = entry.place.map(|place| Slot::on_disk(store.pages.meter(), entry.count, place));
     let empty = TreeState::empty(id, entry.spec, &store.reducers);

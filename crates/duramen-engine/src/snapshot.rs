@@ -9,7 +9,7 @@ mod newest;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use duramen_disk::Lock;
 
@@ -34,6 +34,8 @@ pub struct Registry {
     expired_before: AtomicU64,
     /// Held by every registration: the next process would use the pages again.
     locks: OnceLock<Weak<Locks>>,
+    /// For each lineage that ended, the last commit that was kept.
+    kept: RwLock<Vec<CommitSeq>>,
     /// The engine is gone: what nobody holds is not kept for a next reader.
     ended: AtomicBool,
 }
@@ -81,8 +83,8 @@ impl Registry {
     /// Without a reader.
     #[must_use]
     pub fn new(pages: Pages) -> Arc<Registry> {
-        let (shards, expired_before, locks, ended) = Default::default();
-        Arc::new(Registry { pages, shards, expired_before, locks, ended })
+        let (shards, expired_before, locks, kept, ended) = Default::default();
+        Arc::new(Registry { pages, shards, expired_before, locks, kept, ended })
     }
 
     /// Registrations made from now on keep other processes out, too.
@@ -127,10 +129,24 @@ impl Registry {
         (Registration { hold }, idle)
     }
 
-    /// The commits of all registered roots.
+    /// The commits of all registered roots whose pages must stay. A root of commits that were dropped holds none: its sequence
+    /// is another commit's by now, and its readers get `Conflict`.
     pub fn held(&self) -> Vec<CommitSeq> {
         let expired = self.expired_before.load(Ordering::SeqCst);
-        self.roots().iter().map(|root| root.seq).filter(|seq| seq.0 >= expired).collect()
+        let roots = self.roots();
+        let holds = |root: &&Arc<Root>| root.seq.0 >= expired && self.is_kept(root.seq, root.lineage);
+        roots.iter().filter(holds).map(|root| root.seq).collect()
+    }
+
+    /// Every commit after this one was dropped, and a new lineage begins. Readers of those roots are refused from here on.
+    pub fn drop_after(&self, kept: CommitSeq) {
+        self.kept.write().expect(POISON).push(kept);
+    }
+
+    /// Whether the commit with this sequence in a lineage was not dropped.
+    pub fn is_kept(&self, seq: CommitSeq, lineage: u64) -> bool {
+        let since = usize::try_from(lineage).expect("64-bit targets only");
+        self.kept.read().expect(POISON)[since..].iter().all(|kept| *kept >= seq)
     }
 
     /// All registered roots, oldest first, each once.
@@ -190,6 +206,12 @@ impl Registration {
     /// Whether it was ended to free what it held.
     pub fn is_expired(&self) -> bool {
         self.hold.root.seq.0 < self.hold.registry.expired_before.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is of commits that were dropped: nothing keeps its pages.
+    pub fn is_dropped(&self) -> bool {
+        let Hold { registry, root, .. } = &*self.hold;
+        !registry.is_kept(root.seq, root.lineage)
     }
 
     fn shard(&self) -> &Shard {

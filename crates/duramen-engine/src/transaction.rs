@@ -11,6 +11,7 @@ use std::fmt;
 use std::io::Read;
 use std::sync::Arc;
 
+use crate::allocator::Space;
 use crate::catalog::{CATALOG, CatalogRow, TreeState};
 use crate::commit::{Changes, Committer, Ordered, OwnedValue, Reads, Submission, Wait};
 use crate::data_file::Location;
@@ -35,8 +36,8 @@ pub struct Transaction {
     view: View,
     reads: Reads,
     changes: Changes,
-    /// Pages of the big values written so far.
-    values: Vec<Location>,
+    /// Pages of the big values written so far, by the block that the reference to the value names.
+    values: BTreeMap<u64, Vec<Location>>,
     /// Pages of big values that this transaction wrote and then replaced.
     superseded: Vec<Location>,
     /// Trees created by this transaction.
@@ -48,6 +49,8 @@ pub struct Transaction {
     /// The memory its writes take.
     buffered: Buffered,
     serves_feed: bool,
+    /// Where it finds no room on the disk, its caller makes some before it runs it again.
+    caller_makes_room: bool,
 }
 
 /// What a commit returns: its place in the order, and what it waited for.
@@ -128,12 +131,13 @@ impl Transaction {
             committer: Arc::clone(committer),
             reads: Reads::default(),
             changes: Changes::default(),
-            values: Vec::new(),
+            values: BTreeMap::new(),
             superseded: Vec::new(),
             created: BTreeMap::new(),
             forks: BTreeMap::new(),
             unforked: BTreeMap::new(),
             serves_feed: false,
+            caller_makes_room: false,
         }
     }
 
@@ -144,10 +148,29 @@ impl Transaction {
         transaction
     }
 
+    /// Says that the caller makes room where the disk is full. A checkpoint in the background would take room from the next
+    /// try: on a full disk each one writes into what the one before it let go of.
+    pub(crate) fn caller_makes_room(&mut self) {
+        self.caller_makes_room = true;
+    }
+
+    /// Has room made by the background, for what is begun later, where there was none and no other caller makes some.
+    fn ask_for_room(&self, error: &Error) {
+        if !self.caller_makes_room {
+            self.committer.throttle.ask_for_room(error);
+        }
+    }
+
     /// The commit whose state this transaction reads.
     #[must_use]
     pub fn base_seq(&self) -> CommitSeq {
         self.view.seq()
+    }
+
+    /// Why it can only be run again, if that is so: it reads commits that were dropped.
+    #[must_use]
+    pub fn must_run_again(&self) -> Option<Error> {
+        view::why_ended(self.view.registration()).filter(Error::is_retryable)
     }
 
     /// Says that this transaction moves a consumer of the change feed on: it is taken where other writers are refused for the
@@ -211,7 +234,7 @@ impl Transaction {
             return Err(Error::new(Code::NoSuchTree, format!("there is no tree named {name:?}")));
         };
         for value in self.changes.forget_tree(row.id) {
-            self.abort_value(&value)?;
+            self.abort_value(&value);
         }
         self.forks.remove(&row.id);
         self.unforked.remove(&row.id);
@@ -368,13 +391,11 @@ impl Transaction {
     pub(crate) fn commit_and(mut self, level: Durability, wait: Wait) -> Result<Receipt> {
         self.committer.same_process()?;
         let committer = Arc::clone(&self.committer);
-        match (self.take_submission(level, wait)?, wait) {
-            (Some(submission), Wait::Here) => {
-                Ok(Receipt::new(&committer, committer.submit(submission)?, level))
-            }
-            (Some(submission), Wait::Later) => {
-                Ok(Receipt::under_way(&committer, committer.submit(submission)?))
-            }
+        let submission = self.take_submission(level, wait).inspect_err(|error| self.ask_for_room(error))?;
+        let submit = |submission| committer.submit(submission).inspect_err(|error| self.ask_for_room(error));
+        match (submission, wait) {
+            (Some(submission), Wait::Here) => Ok(Receipt::new(&committer, submit(submission)?, level)),
+            (Some(submission), Wait::Later) => Ok(Receipt::under_way(&committer, submit(submission)?)),
             (None, Wait::Later) => {
                 let read = Ordered::of(self.view.root());
                 Ok(Receipt { seq: self.view.seq(), ..Receipt::new(&committer, read, Durability::Memory) })
@@ -407,7 +428,7 @@ impl Transaction {
             reads: std::mem::take(&mut self.reads),
             changes: std::mem::take(&mut self.changes),
             buffered: self.buffered.take(),
-            values: std::mem::take(&mut self.values),
+            values: std::mem::take(&mut self.values).into_values().flatten().collect(),
             level,
             serves_feed: self.serves_feed,
             wait,
@@ -424,16 +445,15 @@ impl Transaction {
     }
 
     fn set(&mut self, tree: TreeId, key: &[u8], value: Option<OwnedValue>) -> Result<()> {
-        self.settle()?;
         let more = key.len() + value.as_ref().map_or(0, |value| value.bytes.len());
-        if let Err(error) = self.make_room_for(self.changes.bytes() + more) {
+        if let Err(error) = self.settle().and_then(|()| self.make_room_for(self.changes.bytes() + more)) {
             if let Some(refused) = &value {
-                self.abort_value(refused)?;
+                self.abort_value(refused);
             }
             return Err(error);
         }
         if let Some(replaced) = self.changes.set(tree, key, value).flatten() {
-            self.abort_value(&replaced)?;
+            self.abort_value(&replaced);
         }
         if self.forks.contains_key(&tree) {
             self.unforked.entry(tree).or_default().insert(key.to_vec());
@@ -458,31 +478,32 @@ impl Transaction {
     }
 
     /// A value of this transaction that will not be committed gives its extents back.
-    fn abort_value(&mut self, value: &OwnedValue) -> Result<()> {
+    fn abort_value(&mut self, value: &OwnedValue) {
         if value.big {
-            let pages = BigRef::decode(&value.bytes)?.pages(self.view.pages())?;
-            self.values.retain(|page| !pages.contains(page));
+            let big = BigRef::decode(&value.bytes).expect("this transaction encoded it");
             // Not before the end: a cursor of this transaction may stand on it.
-            self.superseded.extend(pages);
+            self.superseded.extend(self.values.remove(&big.location.block).unwrap_or_default());
         }
-        Ok(())
     }
 
     fn write_value(&mut self, source: &mut dyn Read) -> Result<BigRef> {
         let store = self.committer.store();
         let data = store.pages.data();
-        let values = &mut self.values;
-        BigRef::write(source, store.geometry.big_value_extent_bytes, &mut |page| {
+        let mut unnamed = UnnamedValue { space: &store.space, pages: Vec::new() };
+        let written = BigRef::write(source, store.geometry.big_value_extent_bytes, &mut |page| {
             let block_count = data.blocks_of(page.bytes().len());
             let block = store.space.allocate_value(block_count)?;
             let location = data.locate(page, block);
-            values.push(location);
+            unnamed.pages.push(location);
             let mut bytes = page.bytes().to_vec();
             bytes.resize(block_count as usize * data.block_bytes(), 0);
             let written = data.file().write_at(&bytes, data.offset(block));
             written.map_err(|error| Error::io("write to", data.path(), &error.source))?;
             Ok(location)
-        })
+        });
+        let value = written.inspect_err(|error| self.ask_for_room(error))?;
+        self.values.insert(value.location.block, std::mem::take(&mut unnamed.pages));
+        Ok(value)
     }
 
     /// Runs the reducer on the entry in this thread, so that what it refuses fails this call and nothing else. Without the
@@ -522,7 +543,8 @@ impl Transaction {
         let mut apply = Apply::new(&store.pages, &store.geometry, self.base_seq(), Loading::Allowed)
             .reduced_by(state.reducer.as_deref())
             .in_private();
-        let forked = apply.tree(root.as_ref(), &changes).map_err(crate::tree::Stop::into_error)?;
+        let forked = apply.tree(root.as_ref(), &changes).map_err(crate::tree::Stop::into_error);
+        let forked = self.view.still_held(forked)?;
         // Not before: after a failed read they are still to be applied.
         self.unforked.remove(&tree);
         self.forks.insert(tree, forked.clone());
@@ -534,8 +556,21 @@ impl Drop for Transaction {
     fn drop(&mut self) {
         // Values of a transaction that was given up: nobody will ever name their extents.
         let space = &self.committer.store().space;
-        space.value_aborted(&self.values);
+        self.values.values().for_each(|pages| space.value_aborted(pages));
         space.value_aborted(&self.superseded);
+    }
+}
+
+/// Extents of a value that is being written. If its source fails or panics, they are freed at once: the transaction may go on
+/// without the value, and its blocks would stay in use until the database is opened again.
+struct UnnamedValue<'a> {
+    space: &'a Space,
+    pages: Vec<Location>,
+}
+
+impl Drop for UnnamedValue<'_> {
+    fn drop(&mut self) {
+        self.space.value_aborted(&self.pages);
     }
 }
 

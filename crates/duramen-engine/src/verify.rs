@@ -6,6 +6,7 @@ mod walk;
 
 use std::collections::BTreeMap;
 
+use crate::allocator::TreeBlocks;
 use crate::catalog::Root;
 use crate::checkpoint::{Store, whole_superblocks};
 use crate::error::Result;
@@ -37,8 +38,7 @@ pub struct CheckReport {
     /// Superblocks that can be read, of two. After a cut in the middle of a checkpoint one may not be, and the next
     /// checkpoint writes it anew; otherwise one is damaged, and nothing would help if the other were.
     pub superblocks: u64,
-    /// Extents (first block, blocks) in use that nothing leads to: space lost, no data. None, unless something is
-    /// being written at this moment.
+    /// Extents (first block, blocks) in use that nothing leads to: space lost, no data.
     pub unreached: Vec<(u64, u32)>,
     /// What is wrong, in words, with file and offset.
     pub problems: Vec<String>,
@@ -68,7 +68,8 @@ impl CheckReport {
 /// the second.
 pub struct Check<'a> {
     walk: Walk<'a>,
-    store: &'a Store,
+    /// What the root's trees have to lead to, as it was at the beginning.
+    of_trees: TreeBlocks,
 }
 
 impl<'a> Check<'a> {
@@ -96,9 +97,12 @@ impl<'a> Check<'a> {
                 walk.dropped(slot, from);
             }
         }
-        look_for_free(&mut walk, 0);
+        // Of one moment with no checkpoint running: what later ones write, free and move is not in it. The root never changes, so
+        // its trees lead to all of this whenever they are walked.
+        let mut of_trees = store.space.of_trees(root.seq);
+        of_trees.remove(&walk.reached);
         walk.reached.extend(store.space.unreached(root.seq));
-        Check { walk, store }
+        Check { walk, of_trees }
     }
 
     /// Takes what reading the log came to: its last commit, and how many there are. Not to be before `durable`.
@@ -117,7 +121,7 @@ impl<'a> Check<'a> {
 
     /// Looks at the superblocks, with no checkpoint running. The newest is that of generation `newest`.
     pub fn superblocks(&mut self, newest: Generation) {
-        let data = self.store.pages.data();
+        let data = self.walk.store().pages.data();
         let report = &mut self.walk.report;
         match whole_superblocks(&**data.file(), data.path()) {
             Ok(whole) => {
@@ -131,11 +135,12 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Walks the root's trees, and accounts for every block. Where a checkpoint has run since the beginning, what was
-    /// found there may have moved, and only the trees are held against each other.
+    /// Walks the root's trees, and accounts for every block. `is_at_rest` is asked after the walk: where a checkpoint or a spill
+    /// has begun since the beginning, a node of the root may have been given blocks that were somebody else's then, and only
+    /// the trees are held against each other.
     #[must_use]
-    pub fn finish(self, root: &Root, is_at_rest: bool) -> CheckReport {
-        let Check { mut walk, store } = self;
+    pub fn finish(self, root: &Root, is_at_rest: &dyn Fn() -> bool) -> CheckReport {
+        let Check { mut walk, of_trees } = self;
         let begun = walk.reached.len();
         for tree in root.trees.iter().filter(|tree| tree.dropped_at.is_none()) {
             walk.report.trees += 1;
@@ -143,8 +148,7 @@ impl<'a> Check<'a> {
                 walk.tree(tree.id, slot, tree.reducer.as_deref());
             }
         }
-        look_for_free(&mut walk, begun);
-        let mut held_against = walk.reached[if is_at_rest { 0 } else { begun }..].to_vec();
+        let mut held_against = walk.reached[if is_at_rest() { 0 } else { begun }..].to_vec();
         held_against.sort_unstable();
         for pair in held_against.windows(2) {
             let [(a, a_count), (b, _)] = pair else { continue };
@@ -152,16 +156,7 @@ impl<'a> Check<'a> {
                 walk.report.problem(format!("block {b} belongs to two pages"));
             }
         }
-        walk.report.unreached = store.space.unaccounted(&walk.reached);
+        walk.report.unreached = of_trees.not_in(&walk.reached[begun..]);
         walk.report
-    }
-}
-
-/// Whether what was reached, from the `first` on, is marked as used.
-fn look_for_free(walk: &mut Walk<'_>, first: usize) {
-    for (block, block_count) in &walk.reached[first..] {
-        if !walk.store().space.is_used(*block, *block_count) {
-            walk.report.problem(format!("block {block} holds a page and is marked free"));
-        }
     }
 }

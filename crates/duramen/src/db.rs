@@ -442,6 +442,30 @@ impl Db {
         self.engine.checkpoint()
     }
 
+    /// Writes a checkpoint, and calls `between` in the middle of it. For simulations.
+    ///
+    /// # Errors
+    /// `Io`, `Full`, `Poisoned`.
+    #[doc(hidden)]
+    pub fn checkpoint_with(&self, between: &mut dyn FnMut()) -> Result<()> {
+        self.engine.checkpoint_with(between)
+    }
+
+    /// Does once what the engine's threads do by themselves. For simulations, which open with `Background::Stepped`.
+    ///
+    /// # Errors
+    /// What the log or the data file said.
+    #[doc(hidden)]
+    pub fn step_engine(&self) -> Result<()> {
+        self.engine.step()
+    }
+
+    /// Ends as a killed process does: without a checkpoint and without a mark. For simulations.
+    #[doc(hidden)]
+    pub fn abandon(self) {
+        self.engine.abandon();
+    }
+
     pub(crate) fn copy_to(
         &self,
         path: &Path,

@@ -85,9 +85,9 @@ impl<'e> Shared<'e> {
         Shared { inner: RefCell::new(inner), again: RefCell::default() }
     }
 
-    /// The error of a write that the engine wants to run again for, or to make room for.
+    /// The error of a write that the engine wants to run again for, or to make room for; or of what was read, which never happened.
     pub(crate) fn wants_to_run_again(&self) -> Option<Error> {
-        self.again.borrow().clone()
+        self.again.borrow().clone().or_else(|| self.inner.borrow().must_run_again())
     }
 
     fn noted<T>(&self, done: Result<T>) -> Result<T> {

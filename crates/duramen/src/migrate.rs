@@ -67,6 +67,9 @@ const WALKS: &str = "duramen/migrations";
 /// So many documents a step: some milliseconds, so that a step that runs again has not cost much.
 const STEP_DOCUMENTS: u64 = 200;
 
+/// In a simulation, whose databases are small.
+const STEP_DOCUMENTS_SIMULATED: u64 = 5;
+
 /// And about so many bytes of them.
 const STEP_BYTES: usize = 256 * 1024;
 
@@ -166,7 +169,8 @@ impl Db {
         if !entry.schema.is_migrating() {
             return Ok(None);
         }
-        let mut at_a_time = STEP_DOCUMENTS;
+        let mut at_a_time =
+            if self.known().is_simulated() { STEP_DOCUMENTS_SIMULATED } else { STEP_DOCUMENTS };
         loop {
             let step = Step::next(&self.snapshot()?, &entry, at_a_time)?;
             match self.transact(|tx| tx.migrate_step::<C>(&step)) {

@@ -47,7 +47,10 @@ impl DbOptions {
         self
     }
 
-    /// How writes of the log become durable.
+    /// How writes of the log become durable. Unless set, the best of the methods that are proven on the log's file system.
+    ///
+    /// A method that the file system takes and ignores loses acknowledged commits in a power cut. `posture()` says
+    /// where it is not proven.
     #[must_use]
     pub fn sync_method(mut self, method: SyncMethod) -> Self {
         self.engine.sync = Some(method);

@@ -5,7 +5,7 @@
 
 use std::any::TypeId;
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -41,8 +41,8 @@ pub struct Transaction<'e> {
     makes_work: Cell<bool>,
     /// Whether a value was written that expires.
     expires: Cell<bool>,
-    /// Writes of key-values, by namespace.
-    kv_writes: RefCell<HashMap<String, u64>>,
+    /// Writes of key-values, by namespace; in order, so that namespaces are swept in the same order every time.
+    kv_writes: RefCell<BTreeMap<String, u64>>,
     /// Whether blobs came or went.
     blob_writes: Cell<bool>,
     now: OnceCell<Millis>,
@@ -62,7 +62,7 @@ pub(crate) struct Committed {
     after: Vec<AfterCommit>,
     makes_work: bool,
     expires: bool,
-    kv_writes: HashMap<String, u64>,
+    kv_writes: BTreeMap<String, u64>,
     pub(crate) wrote_blobs: bool,
 }
 

@@ -101,8 +101,11 @@ impl Found<'_> {
             section = section.note(Tone::Warn, "Build", warning);
         }
         let mut facts = self.examined.places();
-        if let Some((chosen, candidates)) =
-            self.laboratory.strategies.as_ref().and_then(|found| preferred_of(&found.rows))
+        if let Some((chosen, candidates)) = self
+            .laboratory
+            .strategies
+            .as_ref()
+            .and_then(|found| preferred_of(&found.rows, &self.laboratory.file_system))
         {
             let medians: Vec<String> = candidates
                 .iter()

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use duramen::measure::{
-    LANE_BYTES_MAX, Plan, SPARE_BYTES, Series, Strategy, Summary, Typical, preferred, run,
+    LANE_BYTES_MAX, Plan, SPARE_BYTES, Series, Strategy, Summary, Typical, is_proven, preferred, run,
 };
 use duramen::probe::{Counted, Fact, Host, Meter, Reading, Report};
 use duramen::{Document, Value, doc};
@@ -141,10 +141,11 @@ impl Found {
     }
 }
 
-/// The way whose calls a new database here would make, and those it would choose from.
-pub(crate) fn preferred_of(rows: &[Row]) -> Option<(&Row, Vec<&Row>)> {
-    let candidates: Vec<&Row> =
-        rows.iter().filter(|row| row.strategy.sync_method().is_some() && row.summary.is_some()).collect();
+/// The way whose calls a new database on this file system would make, and those it would choose from.
+pub(crate) fn preferred_of<'a>(rows: &'a [Row], file_system: &str) -> Option<(&'a Row, Vec<&'a Row>)> {
+    let is_proven =
+        |row: &&Row| row.strategy.sync_method().is_some_and(|method| is_proven(method, file_system));
+    let candidates: Vec<&Row> = rows.iter().filter(is_proven).filter(|row| row.summary.is_some()).collect();
     let typical: Vec<Typical> = candidates
         .iter()
         .filter_map(|row| {

@@ -118,6 +118,7 @@ pub(super) fn run(
     signals: &Signals,
     progress: &Progress,
 ) -> Loaded {
+    let dropped_before = db.stats().commit.dropped;
     let stop = Arc::new(AtomicBool::new(false));
     let (batches, queue) = mpsc::sync_channel(terms.threads + 1);
     let (events, inbox) = mpsc::channel();
@@ -139,7 +140,23 @@ pub(super) fn run(
             Err(error) => loaded.failed(error.into()),
         }
     }
+    if let Err(failure) = all_in_the_log(db, dropped_before) {
+        loaded.failed(failure);
+    }
     loaded
+}
+
+/// At level `memory` a commit returns before the log has it, and may then find no room there.
+fn all_in_the_log(db: &Db, dropped_before: u64) -> Result<()> {
+    // A transaction that wrote nothing returns once the log has what it could read.
+    db.transact(|_| Ok(()))?;
+    let dropped = db.stats().commit.dropped - dropped_before;
+    if dropped == 0 {
+        return Ok(());
+    }
+    let message =
+        format!("the log had no room for {dropped} of the commits at level memory: they never happened");
+    Err(Failure::said(FAILED, Code::DiskFull, message, "make room on the disk, and repeat"))
 }
 
 fn start_writers(

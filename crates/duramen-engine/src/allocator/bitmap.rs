@@ -113,6 +113,12 @@ impl Bitmap {
 
     /// Marks blocks as free.
     pub fn clear(&mut self, block: u64, count: u32) {
+        // What lies beyond the map is free already.
+        let end = block.saturating_add(u64::from(count)).min(self.pages.len() as u64 * PAGE_BLOCKS);
+        let Ok(count) = u32::try_from(end.saturating_sub(block)) else { return };
+        if count == 0 {
+            return;
+        }
         self.for_words(block, count, |word, mask| {
             let before = *word;
             *word &= !mask;
@@ -139,12 +145,12 @@ impl Bitmap {
 
     /// Whether every block is used.
     pub fn all_set(&self, block: u64, count: u32) -> bool {
-        (block..block + u64::from(count)).all(|block| self.is_set(block))
+        (block..block.saturating_add(u64::from(count))).all(|block| self.is_set(block))
     }
 
     /// Whether every block is free.
     pub fn none_set(&self, block: u64, count: u32) -> bool {
-        !(block..block + u64::from(count)).any(|block| self.is_set(block))
+        !(block..block.saturating_add(u64::from(count))).any(|block| self.is_set(block))
     }
 
     fn is_set(&self, block: u64) -> bool {

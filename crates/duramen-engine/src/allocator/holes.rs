@@ -1,7 +1,7 @@
 //! Giving free blocks back to the file system: cutting the file's tail, punching holes, and taking holes back.
 
 use super::bitmap::Bitmap;
-use super::{POISON, Space, State};
+use super::{Space, State};
 use crate::error::{Error, Result};
 
 /// Shorter runs of free blocks are not worth a call. The sizes here are small under test, so that little data passes them.
@@ -33,7 +33,7 @@ impl Space {
     /// `Io`.
     pub fn cut_tail(&self, spare_bytes: u64) -> Result<()> {
         let block_bytes = self.data.block_bytes() as u64;
-        let mut state = self.state.lock().expect(POISON);
+        let mut state = self.lock();
         let end = state.used.end_not_in(&state.holes);
         let mut keep = end + spare_bytes.div_ceil(block_bytes);
         let is_worth_it = |state: &State, keep: u64| state.file_blocks > keep + keep / 8 + 16;
@@ -80,7 +80,7 @@ impl Space {
         let block_bytes = self.data.block_bytes() as u64;
         for (block, block_count) in self.runs_to_punch(spare_bytes.div_ceil(block_bytes)) {
             {
-                let mut state = self.state.lock().expect(POISON);
+                let mut state = self.lock();
                 if !state.used.none_set(block, block_count) {
                     continue;
                 }
@@ -91,14 +91,14 @@ impl Space {
             }
             let bytes = u64::from(block_count) * block_bytes;
             let punched = self.data.file().punch(self.data.offset(block), bytes);
-            self.state.lock().expect(POISON).punching = None;
+            self.lock().punching = None;
             punched.map_err(|e| Error::io("punch a hole in", self.data.path(), &e))?;
         }
         Ok(())
     }
 
     fn runs_to_punch(&self, spare_blocks: u64) -> Vec<(u64, u32)> {
-        let mut state = self.state.lock().expect(POISON);
+        let mut state = self.lock();
         state.hole_refused = false;
         let taken = std::mem::take(&mut state.taken_blocks);
         let free = state.free_between_blocks();

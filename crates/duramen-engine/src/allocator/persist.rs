@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 
 use super::bitmap::{Bitmap, Bits, PAGE_WORDS};
 use super::{RetiredExtent, Space, State};
-use crate::data_file::{DataFile, LOCATION_BYTES, Location, PAGE_HEADER_BYTES, Page, PageKind};
+use crate::data_file::{
+    DataFile, INDEX_SLACK_BYTES, LOCATION_BYTES, Location, PAGE_HEADER_BYTES, Page, PageKind,
+    first_free_block,
+};
 use crate::error::{Error, Result};
 use crate::ids::{CommitSeq, Generation};
 
@@ -49,6 +52,12 @@ impl Space {
     pub fn load(data: DataFile, index: &Location) -> Result<Space> {
         let pages = read_pages(&data, index)?;
         let used = Bitmap::from_pages(pages.iter().map(|(bits, _)| bits.clone()));
+        let first =
+            u32::try_from(first_free_block(data.block_bytes())).expect("the superblock area is small");
+        if !used.all_set(0, first) {
+            let what = "a space map that calls the superblocks' blocks free";
+            return Err(Error::damaged_data(data.path(), data.offset(index.block), what));
+        }
         let file_bytes = data.file().len().map_err(|e| Error::io("measure", data.path(), &e))?;
         let file_blocks = file_bytes / data.block_bytes() as u64;
         Ok(Space::with(data, used, PersistedMap { pages, index: Some(*index) }, file_blocks))
@@ -61,7 +70,7 @@ impl Space {
     /// `Corrupt` or `Io` if a page of the older map cannot be read.
     pub fn hold(&self, older: &Location, seq: CommitSeq) -> Result<()> {
         let older = Bitmap::from_pages(read_pages(&self.data, older)?.into_iter().map(|(bits, _)| bits));
-        let mut state = self.state.lock().expect(super::POISON);
+        let mut state = self.lock();
         for (block, block_count) in older.runs_not_in(&state.used.without(&state.holes)) {
             state.own(block, block_count);
             state.waiting.push(RetiredExtent { block, block_count, birth: seq, retired: seq });
@@ -92,7 +101,7 @@ impl Space {
 
     /// The superblock that points at the draft is durable.
     pub fn adopt(&self, draft: MapDraft) {
-        let mut state = self.state.lock().expect(super::POISON);
+        let mut state = self.lock();
         state.unrooted.retain(|_, (_, seq)| seq.is_none_or(|seq| seq > draft.boundary));
         for (block, block_count) in std::mem::replace(&mut state.stale, draft.stale) {
             state.free(block, block_count);
@@ -124,7 +133,7 @@ impl Space {
         mut stale: Vec<(u64, u32)>,
         fresh: &mut Vec<(u64, u32)>,
     ) -> Result<(PersistedMap, Extents, u64)> {
-        let mut state = self.state.lock().expect(super::POISON);
+        let mut state = self.lock();
         let page_blocks = self.data.blocks_of(PAGE_HEADER_BYTES + PAGE_WORDS * 8);
         let mut target = reachable(&state, boundary);
         stale.extend(state.persisted.index.map(|index| index.extent()));
@@ -154,7 +163,7 @@ impl Space {
 
     /// Blocks for a list of as many pages as there are, with room for the few that planning may add.
     fn index_blocks(&self, target: &Bitmap) -> u32 {
-        self.data.blocks_of(PAGE_HEADER_BYTES + (target.page_count() + 8) * LOCATION_BYTES)
+        self.data.blocks_of(PAGE_HEADER_BYTES + target.page_count() * LOCATION_BYTES + INDEX_SLACK_BYTES)
     }
 
     fn take_page(
@@ -199,7 +208,15 @@ impl Space {
 /// The pages of a map.
 fn read_pages(data: &DataFile, index: &Location) -> Result<Vec<(Bits, Location)>> {
     let list = data.read(index, PageKind::SpaceIndex)?;
-    let mut pages = Vec::new();
+    let entries = list.payload().len() / LOCATION_BYTES;
+    let file_bytes = data.file().len().map_err(|e| Error::io("measure", data.path(), &e))?;
+    // Each page of the map has blocks of its own: what a list names again and again would take memory that no file justifies.
+    let bytes = (entries * (PAGE_HEADER_BYTES + PAGE_WORDS * 8)) as u64;
+    if !list.payload().len().is_multiple_of(LOCATION_BYTES) || bytes > file_bytes {
+        let what = format!("a list of {entries} pages of the space map in a file of {file_bytes} bytes");
+        return Err(Error::damaged_data(data.path(), data.offset(index.block), what));
+    }
+    let mut pages = Vec::with_capacity(entries);
     for entry in list.payload().chunks_exact(LOCATION_BYTES) {
         let location = Location::decode(entry).expect("the chunk is as long as a location");
         let page = data.read(&location, PageKind::SpaceMap)?;
@@ -213,7 +230,7 @@ fn read_pages(data: &DataFile, index: &Location) -> Result<Vec<(Bits, Location)>
 }
 
 /// What the root of `boundary` reaches: everything in use but holes, what waits and what came later.
-fn reachable(state: &State, boundary: CommitSeq) -> Bitmap {
+pub(super) fn reachable(state: &State, boundary: CommitSeq) -> Bitmap {
     let mut target = state.used.without(&state.holes);
     for extent in state.waiting.iter().filter(|extent| extent.retired <= boundary) {
         target.clear(extent.block, extent.block_count);

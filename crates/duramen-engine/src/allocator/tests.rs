@@ -1,5 +1,6 @@
 //! The bitmap against a set, and the space map through a disk (D3).
 #![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, reason = "tests start threads of their own")]
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -74,6 +75,13 @@ fn a_bitmap_equals_a_set_and_finds_the_first_run() {
     }
 }
 
+impl Space {
+    /// Extents in use that are not among these, wait for nothing, and are no map's.
+    fn unaccounted(&self, reached: &[(u64, u32)]) -> Vec<(u64, u32)> {
+        self.of_trees(CommitSeq(u64::MAX)).not_in(reached)
+    }
+}
+
 fn space(disk: &MemDisk) -> Space {
     let file = disk.open(Path::new("/data"), Access::CREATE).unwrap();
     Space::new(DataFile::new(file, Path::new("/data"), DatabaseId(1), 512))
@@ -126,6 +134,63 @@ fn a_map_read_back_holds_what_its_root_reaches_and_no_more() {
     assert!(!again.is_used(replaced, 1), "no root from commit 3 on uses it");
     assert!(!again.is_used(value, 1), "a value without a commit is nobody's after a crash");
     assert_eq!(again.unaccounted(&[(kept, 2)]), [], "nothing else but the map itself");
+}
+
+/// D3: what was freed may be another's by the time it is freed again. The second time the map stays as it is, and the engine
+/// hears of it, once, with no lock held.
+#[test]
+fn an_extent_freed_twice_stays_with_its_new_owner_and_the_engine_is_told() {
+    let space = Arc::new(space(&MemDisk::new(1)));
+    let (told, inner) = (Arc::new(Mutex::new(Vec::new())), Arc::downgrade(&space));
+    let messages = Arc::clone(&told);
+    let hook = move |error: Error| {
+        inner.upgrade().unwrap().stats();
+        messages.lock().unwrap().push(error.message().to_owned());
+    };
+    space.on_contradiction(hook).unwrap();
+    let block = space.allocate(3).unwrap();
+    space.give_back(block, 3);
+    assert_eq!(space.allocate_value(3).unwrap(), block, "another takes it");
+    space.is_sound().unwrap();
+    let used = space.stats().used_blocks;
+    // As another kind, in part, across its end, and what was never allocated: superblocks, and blocks behind the file's end.
+    for (block, block_count) in [(block, 3), (block + 1, 1), (block + 2, 4), (0, 1), (1 << 40, u32::MAX)] {
+        space.give_back(block, block_count);
+        assert!(space.is_sound().unwrap_err().is_damage());
+        assert_eq!(space.stats().used_blocks, used, "block {block}");
+    }
+    assert!(space.is_used(block, 3));
+    assert_eq!(told.lock().unwrap().len(), 1, "once: {told:?}");
+    let value = Written { block, block_count: 3, byte: 0, birth: 0, retired: 0 };
+    let elsewhere = Location { block: block + 1, ..value.page() };
+    space.value_committed(&[elsewhere], CommitSeq(1));
+    space.value_committed(&[value.page()], CommitSeq(1));
+    space.value_aborted(&[value.page(), value.page()]);
+    assert!(!space.is_used(block, 1) && told.lock().unwrap().len() == 1);
+}
+
+/// A checkpoint's map is drafted at any moment: the blocks of a value without a commit are in none. The older map is held against
+/// the newer one at opening, and what it alone has is freed later: a value of another transaction would be freed with it (D3).
+#[test]
+fn no_map_has_the_blocks_of_a_value_that_is_being_allocated() {
+    let disk = MemDisk::new(1);
+    let space = space(&disk);
+    space.keep_back(1 << 20).unwrap();
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..20_000 {
+                let block = space.allocate_value(1).unwrap();
+                let page = Location { block, block_count: 1, raw_bytes: 512, flags: 0, tag: [0; 16] };
+                space.value_aborted(&[page]);
+            }
+            is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+            let seen = persist::reachable(&space.lock(), CommitSeq(1)).used();
+            assert_eq!(seen, first_free_block(512), "a map has the value's blocks");
+        }
+    });
 }
 
 #[test]
@@ -339,7 +404,7 @@ fn the_map_on_disk_calls_holes_free_and_opening_finds_them() {
     while again.allocate(1).unwrap() < last {}
     let third = checkpoint(&again, 3);
     assert!(Space::load(space.data.clone(), &third).unwrap().is_used(page.block, 9));
-    again.value_aborted(&[page]);
+    again.give_back(page.block, 9);
     assert!(!again.is_used(page.block, 9) && again.allocate(9).unwrap() == page.block);
 }
 
@@ -684,4 +749,72 @@ fn random_lives_lose_no_block_and_no_byte() {
     }
     println!("{punched_bytes} bytes punched, {taken_back_blocks} blocks taken back, {refused_count} refused");
     assert!(punched_bytes > 1 << 20 && taken_back_blocks > 100 && refused_count > 10);
+}
+
+fn put_page(space: &Space, page: &crate::data_file::Page, block: u64) -> Location {
+    let location = space.data.locate(page, block);
+    space.data.file().write_at(page.bytes(), space.data.offset(block)).unwrap();
+    location
+}
+
+/// A map with right checksums may say anything: it takes no more memory than its file, and never hands the superblocks out.
+#[test]
+fn a_hostile_space_map_is_refused() {
+    use crate::data_file::{Page, PageKind};
+    let space = space(&MemDisk::new(1));
+    let words = |word: u64| {
+        Page::build(PageKind::SpaceMap, 1, PAGE_WORDS * 8, |out| {
+            (0..PAGE_WORDS).for_each(|_| out.extend_from_slice(&word.to_le_bytes()));
+        })
+    };
+    let list = |entries: &[Location], more: usize| {
+        let bytes = entries.len() * crate::data_file::LOCATION_BYTES + more;
+        Page::build(PageKind::SpaceIndex, 1, bytes, |out| {
+            entries.iter().for_each(|entry| entry.encode(out));
+            out.resize(out.len() + more, 0);
+        })
+    };
+    let (used, free) = (put_page(&space, &words(u64::MAX), 100), put_page(&space, &words(0), 120));
+    let load = |page: &Page| {
+        let index = put_page(&space, page, 200);
+        Space::load(space.data.clone(), &index)
+    };
+    let loaded = load(&list(&[used], 0)).unwrap();
+    assert!(loaded.is_used(0, 64) && loaded.is_sound().is_ok());
+    let short = Page::build(PageKind::SpaceMap, 1, 8, |out| out.extend_from_slice(&[255; 8]));
+    let hostile = [
+        ("superblocks free", list(&[free], 0)),
+        ("no page", list(&[], 0)),
+        ("one page again and again", list(&vec![used; 3000], 0)),
+        ("half an entry", list(&[used], 5)),
+        ("a short page", list(&[put_page(&space, &short, 140)], 0)),
+        ("a page beyond the file", list(&[used, Location { block: 1 << 40, ..used }], 0)),
+        ("a huge extent", list(&[used, Location { block_count: u32::MAX, ..used }], 0)),
+    ];
+    for (what, page) in hostile {
+        assert!(load(&page).unwrap_err().is_damage(), "{what}");
+    }
+}
+
+/// D3: an older map may call blocks used that the log names as a value's. What was held back for that map is the value's then, and
+/// is not freed when the map is of no use any more.
+#[test]
+fn a_value_of_the_log_keeps_its_blocks_when_the_older_map_lets_go_of_them() {
+    let disk = MemDisk::new(1);
+    let space = space(&disk);
+    // Long, so that the maps at its beginning leave some of it alone.
+    let stale = space.allocate(60).unwrap();
+    let older = checkpoint(&space, 1);
+    space.give_back(stale, 60);
+    let newest = checkpoint(&space, 2);
+    fill(&space, stale + 40, 4, 7);
+    let again = Space::load(space.data.clone(), &newest).unwrap();
+    again.hold(&older, CommitSeq(2)).unwrap();
+    let value = Written { block: stale + 40, block_count: 4, byte: 7, birth: 3, retired: u64::MAX };
+    again.value_replayed(&[value.page()], CommitSeq(3)).unwrap();
+    checkpoint(&again, 3);
+    again.release(CommitSeq(2), Vec::new);
+    assert!(again.is_used(stale + 40, 4), "the value's");
+    assert!(!again.is_used(stale + 39, 1) && !again.is_used(stale + 44, 1), "the older map's alone");
+    again.is_sound().unwrap();
 }

@@ -2,6 +2,7 @@
 
 use crate::data_file::{LOCATION_BYTES, Location};
 use crate::ids::{CommitSeq, TreeId};
+use crate::limits::{KEY_BYTES_MAX, REDUCTION_BYTES_MAX};
 use crate::tree::{Place, ReducerSpec, Reduction};
 
 const ROW_VERSION: u8 = 1;
@@ -55,7 +56,9 @@ impl CatalogRow {
         let [ROW_VERSION, flags @ 0..=HAS_SPEC] = rest.array()? else { return None };
         let id = TreeId(u64::from_le_bytes(rest.array()?));
         let spec = if flags & HAS_SPEC != 0 { Some(rest.spec()?) } else { None };
-        rest.0.is_empty().then_some(CatalogRow { id, spec })
+        // Tree 0 is the catalogue, and no name stands for it.
+        let is_tree = id > TreeId(0) && id.is_plausible();
+        (rest.0.is_empty() && is_tree).then_some(CatalogRow { id, spec })
     }
 }
 
@@ -107,9 +110,19 @@ impl RootEntry {
         } else {
             (None, Vec::new())
         };
+        let is_bounded = reaped_to.len() <= KEY_BYTES_MAX
+            && reduction.bytes().is_none_or(|bytes| bytes.len() <= REDUCTION_BYTES_MAX)
+            && dropped_at.is_none_or(CommitSeq::is_plausible);
         let place = location.map(|location| Place { location, reduction });
         let has_big_values = flags & HAS_BIG_VALUES != 0;
-        rest.0.is_empty().then_some(RootEntry { spec, place, count, has_big_values, dropped_at, reaped_to })
+        (rest.0.is_empty() && is_bounded).then_some(RootEntry {
+            spec,
+            place,
+            count,
+            has_big_values,
+            dropped_at,
+            reaped_to,
+        })
     }
 }
 

@@ -100,3 +100,28 @@ fn a_table_of_any_ids_answers_as_a_map() {
     ids(&table).into_iter().for_each(|id| table.set(TreeId(id), None));
     assert!(ids(&table).is_empty() && table.changed_since(&older.0).len() == older.1.len());
 }
+
+/// Rows with right checksums may say anything: a name never stands for the catalogue itself, nor for the last tree there can be.
+#[test]
+fn hostile_rows_are_refused() {
+    for id in [0, 1 << 62, u64::MAX] {
+        assert_eq!(CatalogRow::decode(&CatalogRow { id: TreeId(id), spec: None }.encode()), None, "{id}");
+    }
+    let location = Location { block: 9, block_count: 1, raw_bytes: 100, flags: 0, tag: [7; 16] };
+    let entry = RootEntry {
+        spec: None,
+        place: Some(Place { location, reduction: Reduction::of(&[4, 5]) }),
+        count: u64::MAX,
+        has_big_values: true,
+        dropped_at: Some(CommitSeq(8)),
+        reaped_to: Vec::new(),
+    };
+    let long = Some(Place { location, reduction: Reduction::of(&[1; 5000]) });
+    let hostile = [
+        RootEntry { reaped_to: vec![0; 1025], ..entry.clone() },
+        RootEntry { dropped_at: Some(CommitSeq(u64::MAX)), ..entry.clone() },
+        RootEntry { place: long, ..entry.clone() },
+    ];
+    assert!(RootEntry::decode(&entry.encode()).is_some());
+    assert!(hostile.iter().all(|entry| RootEntry::decode(&entry.encode()).is_none()));
+}

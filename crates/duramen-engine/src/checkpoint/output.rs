@@ -41,8 +41,8 @@ pub struct Output<'a> {
     behind: Behind,
     /// Nodes whose pages are in the slice: they get their places when it is written.
     pending: Vec<(Arc<Node>, Place)>,
-    /// Where pages went since [`Output::note_from_here`].
-    noted: Option<Vec<Location>>,
+    /// Extents of the new tree of roots, written or not.
+    roots: Option<Vec<(u64, u32)>>,
 }
 
 impl<'a> Output<'a> {
@@ -56,18 +56,25 @@ impl<'a> Output<'a> {
             written_bytes: 0,
             behind: Behind::default(),
             pending: Vec::new(),
-            noted: None,
+            roots: None,
         }
     }
 
-    /// Notes where nodes go from here on, so that they can be given back if the checkpoint fails.
-    pub fn note_from_here(&mut self) {
-        self.noted = Some(Vec::new());
+    /// Nodes from here on are those of the tree of roots, which nothing leads to before the checkpoint is written: their
+    /// extents belong to the output until [`Output::finish`].
+    pub fn begin_roots(&mut self) {
+        assert!(self.pending.is_empty(), "nodes of other trees are written, and own their extents");
+        self.roots = Some(Vec::new());
     }
 
-    /// The nodes written since then.
-    pub fn take_noted(&mut self) -> Vec<Location> {
-        self.noted.take().unwrap_or_default()
+    /// Everything is written: the tree of roots owns its extents.
+    ///
+    /// # Errors
+    /// `Full` or `Io`.
+    pub fn finish(&mut self) -> Result<()> {
+        self.flush()?;
+        self.roots = None;
+        Ok(())
     }
 
     /// Bytes given to write calls.
@@ -138,8 +145,8 @@ impl NodeSink for Output<'_> {
                 return Err(error);
             }
         };
-        if let Some(noted) = &mut self.noted {
-            noted.push(location);
+        if let Some(roots) = &mut self.roots {
+            roots.push(location.extent());
         }
         let place = Place { location, reduction };
         self.pending.push((Arc::clone(node), place.clone()));
@@ -148,13 +155,16 @@ impl NodeSink for Output<'_> {
 }
 
 impl Drop for Output<'_> {
-    /// Pages that were never written belong to nobody.
+    /// Gives back what the output still owns, each extent once: of the tree of roots every extent, of other trees those of
+    /// nodes that were not written. A node that was written owns its extent, and the next checkpoint finds it there.
     fn drop(&mut self) {
-        for (_, place) in self.pending.drain(..) {
-            let (block, block_count) = place.location.extent();
-            if self.noted.as_ref().is_none_or(|noted| !noted.contains(&place.location)) {
-                self.store.space.give_back(block, block_count);
-            }
+        let unwritten = self.pending.drain(..).map(|(_, place)| place.location.extent());
+        let owned: Vec<(u64, u32)> = match self.roots.take() {
+            Some(roots) => roots,
+            None => unwritten.collect(),
+        };
+        for (block, block_count) in owned {
+            self.store.space.give_back(block, block_count);
         }
     }
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use duramen_disk::File;
 
 use crate::allocator::Space;
-use crate::data_file::{FORMAT_VERSION, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockError};
+use crate::data_file::{
+    DataFile, FORMAT_VERSION, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockError,
+};
 use crate::error::{Code, Error, Result};
 use crate::ids::Generation;
 use crate::options::Geometry;
@@ -62,6 +64,49 @@ pub fn read_superblocks(file: &Arc<dyn File>, path: &Path) -> Result<(Superblock
 pub fn superblocks_left(file: &Arc<dyn File>, path: &Path) -> Result<Vec<Superblock>> {
     let read = |offset| read_superblock(&**file, offset).unwrap_or(Err(SuperblockError::Damaged));
     newest_first(path, SUPERBLOCK_OFFSETS.map(read))
+}
+
+/// Writes the superblock that was read as the newest again, where it lies, and syncs it.
+///
+/// To be called before a database is written to. A superblock whose sync failed, or was never asked for because its process
+/// ended, may be in the kernel's cache only; after a failed sync its page is even marked clean there, so that a sync alone
+/// says that all is well. The next checkpoint writes over the other superblock, which may be the only one the disk has
+/// (D2). Writing the same bytes makes the page dirty again. The other superblock and what it leads to stay as they are: if
+/// power fails now, the disk holds a whole one.
+///
+/// Where the other superblock, or the map that it leads to, does not read as one, it becomes a copy first, and a copy is
+/// written again like the first: only one of the two may be on the disk. It may be newer and whole on the disk, and one read of it was wrong: the next open would believe it, when the pages that it leads to are used for something else
+/// (D3). And if power fails while a lone superblock is written again, its sector may hold anything: then the copy is there.
+///
+/// # Errors
+/// `Io`, `DamagedSuperblock` if what was read is not there any more: the database is as it was.
+pub fn make_durable(newest: &Superblock, other_leads_nowhere: bool, data: &DataFile) -> Result<()> {
+    let mut bytes = [vec![0; SUPERBLOCK_BYTES], vec![0; SUPERBLOCK_BYTES]];
+    for (bytes, offset) in bytes.iter_mut().zip(SUPERBLOCK_OFFSETS) {
+        data.file().read_at(bytes, offset).map_err(|e| Error::io("read", data.path(), &e))?;
+    }
+    let found = bytes.each_ref().map(|bytes| Superblock::decode(bytes));
+    let write = |from: usize, to: usize| {
+        let written = data.file().write_at(&bytes[from], SUPERBLOCK_OFFSETS[to]);
+        written.map_err(|e| Error::io("write a superblock of", data.path(), &e.source))?;
+        data.sync()
+    };
+    let Some(own) = found.iter().position(|found| found.as_ref() == Ok(newest)) else {
+        let message = format!("{}: the superblocks read otherwise than a moment ago", data.path().display());
+        return Err(
+            Error::new(Code::DamagedSuperblock, message).with_hint("look at the disk, then open again")
+        );
+    };
+    let is_copy = found[1 - own].as_ref() == Ok(newest);
+    if other_leads_nowhere || is_copy || found[1 - own].is_err() || is_newer(&found[1 - own], newest) {
+        write(own, 1 - own)?;
+    }
+    write(own, own)
+}
+
+/// Whether a superblock is newer than the one that was read as the newest: it was not readable then.
+fn is_newer(found: &std::result::Result<Superblock, SuperblockError>, newest: &Superblock) -> bool {
+    found.as_ref().is_ok_and(|found| found.generation > newest.generation)
 }
 
 fn read_superblock(

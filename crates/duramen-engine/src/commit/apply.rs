@@ -6,7 +6,8 @@ use crate::catalog::{CATALOG, CatalogRow, TreeState, TreeTable};
 use crate::checkpoint::Store;
 use crate::error::{Code, Error};
 use crate::ids::{CommitSeq, TreeId};
-use crate::tree::{Apply, Change, Loading, Node, RetiredPage, Stop, find};
+use crate::page_cache::Pages;
+use crate::tree::{Apply, Change, Loading, Node, RetiredPage, Slot, Stop, find};
 
 /// The trees after a transaction, and what they no longer use.
 #[derive(Debug)]
@@ -90,6 +91,20 @@ fn one_tree(
     Ok(())
 }
 
+/// The tree that a name stands for in a catalogue, if there is one.
+///
+/// # Errors
+/// `DamagedData` if its row cannot be read. What reading the catalogue said.
+pub fn named(pages: &Pages, catalogue: Option<&Slot>, name: &[u8]) -> Result<Option<CatalogRow>, Error> {
+    let row = find(pages, catalogue, name, |value| CatalogRow::decode(value.bytes))?;
+    row.map(|row| row.ok_or_else(|| bad_row(name))).transpose()
+}
+
+fn bad_row(name: &[u8]) -> Error {
+    let name = name.escape_ascii();
+    Error::new(Code::DamagedData, format!("the catalogue's row for \"{name}\" cannot be read"))
+}
+
 /// Rows of the catalogue are orders: a new row makes a tree, a deleted or replaced one drops its tree.
 fn catalogue(
     store: &Store,
@@ -99,9 +114,10 @@ fn catalogue(
 ) -> Result<(), Stop> {
     let slot = trees.get(CATALOG).and_then(|tree| tree.slot.clone());
     for change in changes {
-        let old =
-            find(&store.pages, slot.as_ref(), change.key, |value| CatalogRow::decode(value.bytes))?.flatten();
-        let new = change.value.and_then(|value| CatalogRow::decode(value.bytes));
+        let old = named(&store.pages, slot.as_ref(), change.key)?;
+        let new =
+            change.value.map(|value| CatalogRow::decode(value.bytes).ok_or_else(|| bad_row(change.key)));
+        let new = new.transpose()?;
         if let Some(old) = &old
             && new.as_ref().is_none_or(|new| new.id != old.id)
             && let Some(tree) = trees.get(old.id).map(|tree| TreeState::clone(tree))

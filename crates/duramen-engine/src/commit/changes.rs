@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::catalog::CatalogRow;
 use crate::ids::TreeId;
+use crate::limits::{BIG_VALUE_BYTES, KEY_BYTES_MAX};
 use crate::tree::{Change, StoredValue};
 
 const RECORD_VERSION: u8 = 1;
@@ -161,6 +163,11 @@ impl WrittenKeys {
         self.trees.get(&tree).map_or(&[], Vec::as_slice)
     }
 
+    /// How many keys.
+    pub fn count(&self) -> usize {
+        self.trees.values().map(Vec::len).sum()
+    }
+
     /// Bytes of memory, about.
     pub fn bytes(&self) -> usize {
         self.trees.values().flatten().map(|key| key.len() + 16).sum::<usize>() + 64
@@ -176,6 +183,20 @@ pub struct RecordChange<'a> {
     pub key: &'a [u8],
     /// What it becomes; `None` deletes.
     pub value: Option<StoredValue<'a>>,
+}
+
+impl<'a> RecordChange<'a> {
+    /// What a change of the catalogue says: a name, and the tree it stands for from there on, if any.
+    ///
+    /// # Errors
+    /// What is wrong with it. A row that cannot be read is not one that is not there: the tree would be dropped.
+    pub fn naming(&self) -> Result<(&'a str, Option<CatalogRow>), &'static str> {
+        let name = std::str::from_utf8(self.key).map_err(|_| "the name of a tree is no text")?;
+        let row = self
+            .value
+            .map(|value| CatalogRow::decode(value.bytes).ok_or("the row of a tree is of another version"));
+        Ok((name, row.transpose()?))
+    }
 }
 
 /// Reads a log record and hands each change to `visit`; says what is wrong with the record otherwise.
@@ -203,6 +224,9 @@ pub fn decode_record<'a>(
             let kind = take(1)?[0];
             let key_bytes = usize::try_from(number(take(2)?)).map_err(|_| SHORT)?;
             let value_bytes = usize::try_from(number(take(4)?)).map_err(|_| SHORT)?;
+            if key_bytes > KEY_BYTES_MAX || value_bytes > BIG_VALUE_BYTES {
+                return Err("a key or a value that does not fit into a leaf");
+            }
             let key = take(key_bytes)?;
             let value = take(value_bytes)?;
             let value = match kind {

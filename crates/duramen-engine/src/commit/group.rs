@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::wait::{GroupOutcome, Waiter, Word};
-use super::{Committer, Order};
+use super::{Committer, Order, POISON};
 use crate::allocator::RetiredExtent;
 use crate::catalog::Root;
 use crate::data_file::Location;
@@ -39,6 +39,19 @@ pub struct Left {
     pub values: Vec<Location>,
     /// The memory its record takes until the group is written.
     pub _buffered: Buffered,
+    /// Its call has returned for good, at level `Memory`: if the group is dropped, no caller is left to get the error.
+    pub has_returned: bool,
+}
+
+/// Commits that had returned at level `Memory` before their group was dropped.
+#[derive(Debug, Clone)]
+pub struct Dropped {
+    /// How many.
+    pub count: u64,
+    /// The last commit before them, which was kept.
+    pub after: CommitSeq,
+    /// Why their group could not be written.
+    pub why: Error,
 }
 
 impl Forming {
@@ -47,6 +60,15 @@ impl Forming {
         record.seq = left.seq;
         self.records.push(record);
         self.members.push(left);
+    }
+
+    /// The call of the transaction that joined last returns for good before the group is written.
+    pub(super) fn newest_returns(&mut self) {
+        self.members.last_mut().expect("a transaction has just joined").has_returned = true;
+    }
+
+    fn returned_count(&self) -> u64 {
+        self.members.iter().filter(|member| member.has_returned).count() as u64
     }
 
     /// Whether it holds what nobody waits for. A sync that somebody asked for will be waited for, if not here: whoever leads now
@@ -168,7 +190,7 @@ impl Committer {
         let published = self.published();
         if self.sealed().seq > published.seq {
             order.lineage += 1;
-            order.kept.push(published.seq);
+            self.store.registry.drop_after(published.seq);
             order.recent.rewind(published.seq);
             let (trees, position) = (published.trees.clone(), published.position.clone());
             self.sealed.set(Arc::new(Root { seq: published.seq, lineage: order.lineage, trees, position }));
@@ -179,12 +201,32 @@ impl Committer {
             for member in group.members.iter().chain(&built_on_it.members) {
                 self.store.space.value_aborted(&member.values);
             }
+            self.note_dropped(group.returned_count() + built_on_it.returned_count(), published.seq, error);
         }
         let error = match self.poison.get() {
             Some(cause) => Error::poisoned(cause.message()),
             None => error.clone(),
         };
         Arc::new(GroupOutcome { result: Err(error), waiters: built_on_it.waiters }).announce();
+    }
+
+    /// Callers that have returned cannot be given the error: it is reported by the background.
+    fn note_dropped(&self, count: u64, after: CommitSeq, why: &Error) {
+        if count == 0 {
+            return;
+        }
+        self.throttle.ask_for_room(why);
+        self.dropped.fetch_add(count, Ordering::Relaxed);
+        let mut unreported = self.unreported.lock().expect(POISON);
+        let earlier = unreported.take();
+        let count = count + earlier.as_ref().map_or(0, |earlier| earlier.count);
+        let after = earlier.map_or(after, |earlier| earlier.after.min(after));
+        *unreported = Some(Dropped { count, after, why: why.clone() });
+    }
+
+    /// The commits that were dropped since this was asked last, after their calls had returned.
+    pub fn take_dropped(&self) -> Option<Dropped> {
+        self.unreported.lock().expect(POISON).take()
     }
 
     /// The next group's first waiter leads. Where only members joined that do not wait, this thread keeps leading, and must

@@ -29,6 +29,9 @@ const WARM_ROUNDS_MAX: u32 = 4;
 /// How often a commit makes room on the disk, while others take it, before it gives up.
 const ROOM_ROUNDS_MAX: u32 = 16;
 
+/// Of the memory for nodes this part may come in with one transaction before it is counted what it brings.
+const FEW_LEAVES_PART: usize = 8;
+
 /// Why a transaction did not enter the order.
 enum Halt {
     /// A node is not in memory.
@@ -84,6 +87,9 @@ impl Committer {
             return Err(self.abandon(error, &submission.values));
         }
         let mut prepared = self.prepare(submission)?;
+        if let Err(error) = self.make_memory(&prepared) {
+            return Err(self.abandon(error, &prepared.values));
+        }
         let (mut warm_rounds, mut room_rounds) = (0, 0);
         loop {
             if let Err(error) = self.validate_early(&mut prepared) {
@@ -158,6 +164,9 @@ impl Committer {
         let (out, submission) = built?;
         let Some(submission) = submission else { return Ok((out, None)) };
         let mut prepared = self.prepare(submission)?;
+        if let Err(error) = self.fit_memory(&prepared) {
+            return Err(self.abandon(error, &prepared.values));
+        }
         loop {
             let halt = match self.enter(&mut order, &mut prepared, Loading::Allowed) {
                 Ok(seq) => {
@@ -211,6 +220,44 @@ impl Committer {
         Ok(Prepared { base, reads, record, keys, only_deletes, buffered, values, level, wait })
     }
 
+    /// Makes sure that the leaves a transaction changes fit into memory, before any other commit waits for it: its own thread waits
+    /// until a checkpoint has made room for them.
+    fn make_memory(&self, prepared: &Prepared) -> Result<()> {
+        let more_bytes = self.fit_memory(prepared)?;
+        if more_bytes == 0 || prepared.only_deletes {
+            return Ok(());
+        }
+        self.throttle.wait_for_room(&self.store, more_bytes, &|| self.usable())
+    }
+
+    /// The bytes of leaves that a transaction brings into memory and keeps there; 0 of one that changes few.
+    fn fit_memory(&self, prepared: &Prepared) -> Result<usize> {
+        let bytes_max = self.store.pages.meter().nodes_bytes_max();
+        let change_count = prepared.keys.count();
+        if change_count.saturating_mul(self.store.geometry.leaf_bytes_max) <= bytes_max / FEW_LEAVES_PART {
+            return Ok(0);
+        }
+        let held = self.hold_sealed();
+        let mut bytes = 0;
+        for (id, changes) in record_lists(prepared.record.bytes()) {
+            let tree = held.root().trees.get(id);
+            let Some(slot) = tree.and_then(|tree| tree.slot.as_ref()) else { continue };
+            match Apply::leaf_bytes(&self.store.pages, slot, &changes, bytes_max - bytes) {
+                Ok(more) => bytes += more,
+                Err(_) if held.is_dropped() => return Ok(0),
+                Err(error) => return Err(error),
+            }
+            if bytes > bytes_max {
+                let message = format!(
+                    "the {change_count} changes of the transaction lie in leaves of more than {bytes_max} bytes, which memory has room for"
+                );
+                let hint = "commit in batches, sorted by key where that is possible, or raise memory_bytes";
+                return Err(Error::new(Code::TooLarge, message).with_hint(hint));
+            }
+        }
+        Ok(bytes)
+    }
+
     fn abandon(&self, error: Error, values: &[Location]) -> Error {
         self.store.space.value_aborted(values);
         if error.is_retryable() {
@@ -244,10 +291,13 @@ impl Committer {
         Ok(())
     }
 
-    /// Compares what was read in both roots. Pages of a base that was ended to free space may be others' by now.
+    /// Compares what was read in both roots. Pages of a root that was ended to free space, or whose commits were dropped, may be
+    /// others' by now.
     fn differ(&self, prepared: &Prepared, new: &Root) -> Result<bool> {
-        let differs = prepared.reads.differ(&self.store.pages, prepared.base.root(), new);
-        if prepared.base.is_expired() { Err(conflict()) } else { differs }
+        let base = &prepared.base;
+        let differs = prepared.reads.differ(&self.store.pages, base.root(), new);
+        let is_there = |root: &Root| self.store.registry.is_kept(root.seq, root.lineage);
+        if base.is_expired() || !is_there(base.root()) || !is_there(new) { Err(conflict()) } else { differs }
     }
 
     /// Stage one: validates, gives a sequence, applies, joins the forming group.
@@ -293,6 +343,7 @@ impl Committer {
             dropped_values: applied.dropped_values,
             values,
             _buffered: prepared.buffered.take(),
+            has_returned: false,
         };
         order.forming.join(std::mem::take(&mut prepared.record), left);
         self.sealed.set(Arc::new(root));
@@ -309,9 +360,12 @@ impl Committer {
         self.commits.fetch_add(1, Ordering::Relaxed);
         let ordered = Ordered { seq, lineage: order.lineage };
         order.forming.wants_sync |= prepared.level == Durability::Disk;
-        // Who waits for nothing waits all the same once too much waits to be written.
+        // Commits that wait for nothing block, too, once too much waits to be written.
         let queues_much = self.store.pages.meter().queues_much();
         if prepared.wait == Wait::Later && !queues_much {
+            if prepared.level == Durability::Memory {
+                order.forming.newest_returns();
+            }
             return Ok(ordered);
         }
         if !order.leading {
@@ -320,6 +374,7 @@ impl Committer {
             return self.lead().map(|()| ordered);
         }
         if prepared.level == Durability::Memory && !queues_much {
+            order.forming.newest_returns();
             return Ok(ordered);
         }
         let waiter = Arc::new(Waiter::default());
@@ -338,7 +393,15 @@ impl Committer {
     /// was not enough also the neighbours that nodes are joined with.
     fn warm(&self, prepared: &Prepared, round: u32) -> Result<()> {
         let held = self.hold_sealed();
-        let (trees, changes) = (&held.root().trees, record_lists(prepared.record.bytes()));
+        match self.warm_in(held.root(), prepared, round) {
+            // Its pages may be others' by now, and the next round looks at the root that took its place.
+            Err(_) if held.is_dropped() => Ok(()),
+            warmed => warmed,
+        }
+    }
+
+    fn warm_in(&self, root: &Root, prepared: &Prepared, round: u32) -> Result<()> {
+        let (trees, changes) = (&root.trees, record_lists(prepared.record.bytes()));
         if round == 1 {
             for (id, changes) in &changes {
                 if let Some(slot) = trees.get(*id).and_then(|tree| tree.slot.as_ref()) {
@@ -347,8 +410,8 @@ impl Committer {
             }
             return Ok(());
         }
-        let seq = held.root().seq.next();
-        let applied = apply_changes(&self.store, trees, &changes, seq, Applying::Commit(Loading::Allowed));
+        let applying = Applying::Commit(Loading::Allowed);
+        let applied = apply_changes(&self.store, trees, &changes, root.seq.next(), applying);
         applied.map(|_| ()).map_err(|stop| dropped_is_conflict(stop).into_error())
     }
 }

@@ -4,7 +4,8 @@
 use super::changes::{WrittenKeys, record_lists};
 use super::recent::Verdict;
 use super::*;
-use crate::tree::KeyRange;
+use crate::catalog::{CATALOG, CatalogRow};
+use crate::tree::{KeyRange, StoredValue};
 
 fn changes(keys: &[&str]) -> Changes {
     let mut changes = Changes::default();
@@ -88,4 +89,57 @@ fn recent_commits_are_compared_until_they_are_forgotten() {
     }
     assert_eq!(recent.check(CommitSeq(10), &reads), Verdict::TooOld);
     assert!(recent.after(CommitSeq(99)).is_some_and(|commits| commits.is_empty()));
+}
+
+// A row taken for no row would drop the tree that the name stands for, and all that is in it.
+#[test]
+fn a_row_that_does_not_decode_is_no_drop() {
+    let row = CatalogRow { id: TreeId(7), spec: None };
+    let encoded = row.encode();
+    let change = |key, bytes: Option<&'static [u8]>| RecordChange {
+        tree: CATALOG,
+        key,
+        value: bytes.map(|bytes| StoredValue { big: false, bytes }),
+    };
+    let whole = RecordChange {
+        tree: CATALOG,
+        key: b"name",
+        value: Some(StoredValue { big: false, bytes: &encoded }),
+    };
+    assert_eq!(whole.naming(), Ok(("name", Some(row))));
+    assert_eq!(change(b"name", None).naming(), Ok(("name", None)));
+    assert!(change(b"name", Some(b"\x63of a later release")).naming().is_err());
+    assert!(change(b"\xff\xfe", None).naming().is_err());
+}
+
+/// A record of the log with a right checksum may say anything: what no leaf could hold is refused before it comes near one.
+#[test]
+fn a_hostile_record_is_refused() {
+    let record = |trees: u32, kind: u8, key: (u16, usize), value: (u32, usize)| {
+        let mut out = vec![1];
+        out.extend_from_slice(&trees.to_le_bytes());
+        out.extend_from_slice(&5u64.to_le_bytes());
+        out.push(0);
+        out.extend_from_slice(&1u32.to_le_bytes());
+        out.push(kind);
+        out.extend_from_slice(&key.0.to_le_bytes());
+        out.extend_from_slice(&value.0.to_le_bytes());
+        out.resize(out.len() + key.1 + value.1, 7);
+        out
+    };
+    let read = |bytes: &[u8]| decode_record(bytes, &mut |_| ());
+    read(&record(1, 1, (1024, 1024), (32768, 32768))).unwrap();
+    let hostile = [
+        record(1, 1, (1025, 1025), (1, 1)),
+        record(1, 0, (u16::MAX, 65535), (0, 0)),
+        record(1, 1, (1, 1), (32769, 32769)),
+        record(1, 2, (1, 1), (u32::MAX, 10)),
+        record(1, 3, (1, 1), (1, 1)),
+        record(u32::MAX, 1, (1, 1), (1, 1)),
+        record(0, 1, (1, 1), (1, 1)),
+        record(1, 1, (1, 1), (1, 2)),
+    ];
+    for (index, bytes) in hostile.iter().enumerate() {
+        assert!(read(bytes).is_err(), "record {index}");
+    }
 }

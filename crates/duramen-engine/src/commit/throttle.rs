@@ -24,6 +24,8 @@ pub struct Throttle {
     last_failure: Mutex<Option<Error>>,
     delayed_us: AtomicU64,
     asked: AtomicBool,
+    /// Checkpoints that ended, well or not.
+    ended: AtomicU64,
 }
 
 impl Throttle {
@@ -38,6 +40,7 @@ impl Throttle {
             last_failure: Mutex::new(None),
             delayed_us: AtomicU64::new(0),
             asked: AtomicBool::new(false),
+            ended: AtomicU64::new(0),
         }
     }
 
@@ -56,10 +59,18 @@ impl Throttle {
         self.asked.swap(false, Ordering::Relaxed)
     }
 
+    /// A commit found no room on the disk: a checkpoint lets go of log and of pages, for those that come later.
+    pub fn ask_for_room(&self, error: &Error) {
+        if error.code() == Code::DiskFull {
+            self.asked.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// A checkpoint ended: with success, or with the reason why there is none. It was asked for while it ran, by commits that
     /// saw two versions of what it wrote: who still finds too much dirty asks again.
     pub fn checkpoint_ended(&self, failure: Option<Error>) {
         self.asked.store(false, Ordering::Relaxed);
+        self.ended.fetch_add(1, Ordering::Relaxed);
         *self.last_failure.lock().expect(POISON) = failure;
         self.wake();
     }
@@ -73,6 +84,28 @@ impl Throttle {
     pub fn delays(&self, store: &Store) -> bool {
         let meter = store.pages.meter();
         meter.unfreeable_bytes() >= meter.dirty_bounds().delay_from
+    }
+
+    /// Waits until so many bytes more can be dirty, for two checkpoints at most: other commits may take the room that these make.
+    ///
+    /// # Errors
+    /// As [`Throttle::wait`].
+    pub fn wait_for_room(
+        &self,
+        store: &Store,
+        more_bytes: usize,
+        usable: &dyn Fn() -> Result<()>,
+    ) -> Result<()> {
+        let meter = store.pages.meter();
+        let wait_at = meter.dirty_bounds().wait_at;
+        let ended_before = self.ended.load(Ordering::Relaxed);
+        let fits = || meter.unfreeable_bytes() + more_bytes < wait_at;
+        while !self.stepped && !fits() && self.ended.load(Ordering::Relaxed) < ended_before + 2 {
+            usable()?;
+            self.asked.store(true, Ordering::Relaxed);
+            self.pause(DELAY_US_MAX);
+        }
+        Ok(())
     }
 
     /// Waits while too much is dirty.

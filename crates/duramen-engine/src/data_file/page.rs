@@ -4,6 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::buffers::Buffers;
+use super::location::LOCATION_BYTES;
+use crate::limits::BIG_VALUE_EXTENT_BYTES;
+
+/// The list of the space map's pages is given its blocks before it is known how long it will be: that much longer at most.
+pub const INDEX_SLACK_BYTES: usize = 8 * LOCATION_BYTES;
 
 /// Bytes before the payload of every page.
 pub const PAGE_HEADER_BYTES: usize = 48;
@@ -28,6 +33,26 @@ pub enum PageKind {
     SpaceIndex = 6,
     /// Where the leaves began that were warm at a clean shutdown.
     HotPages = 7,
+}
+
+impl PageKind {
+    /// No page of this kind holds more. Lists are as long as what they list, and inner nodes as their reductions: these may grow
+    /// from nothing to their largest in all children before the node is cut. The file's length bounds them.
+    pub(super) fn payload_bytes_max(self) -> usize {
+        match self {
+            // The starts of a leaf's entries are numbers of 16 bits.
+            PageKind::Leaf | PageKind::SpaceMap => 64 * 1024,
+            PageKind::ValueExtent | PageKind::HotPages => BIG_VALUE_EXTENT_BYTES,
+            PageKind::Inner | PageKind::ValueList | PageKind::SpaceIndex => {
+                u32::MAX as usize - PAGE_HEADER_BYTES
+            }
+        }
+    }
+
+    /// A page of this kind may have blocks for so many bytes that it does not fill.
+    pub(super) fn slack_bytes(self) -> usize {
+        if self == PageKind::SpaceIndex { INDEX_SLACK_BYTES } else { 0 }
+    }
 }
 
 /// A page image. Its buffer goes back to where it came from.

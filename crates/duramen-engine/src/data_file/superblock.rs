@@ -206,7 +206,18 @@ impl Superblock {
             clean: r.take::<1>()[0] != 0,
             sync: sync_choice::decode(&r.take()),
         };
-        if superblock.geometry.is_sound() { Ok(superblock) } else { Err(SuperblockError::Damaged) }
+        if superblock.is_plausible() { Ok(superblock) } else { Err(SuperblockError::Damaged) }
+    }
+
+    /// Whether its sizes work together, and its numbers leave room for those that follow.
+    fn is_plausible(&self) -> bool {
+        let Superblock { geometry, generation, replay, marked, next_tree, .. } = self;
+        geometry.is_sound()
+            && generation.is_plausible()
+            && replay.seq.is_plausible()
+            && replay.epoch.is_plausible()
+            && marked.is_plausible()
+            && next_tree.is_plausible()
     }
 }
 

@@ -85,3 +85,66 @@ fn a_superblock_reads_back_and_every_flipped_bit_is_refused() {
     }
     assert_eq!(Superblock::decode(b"something else"), Err(SuperblockError::NotOne));
 }
+
+/// A superblock is bytes like any other: one with a right checksum may say anything, and sizes that do not work together, or
+/// numbers that leave no room for the next, are not to be built on (D4).
+#[test]
+fn a_superblock_with_a_right_checksum_and_impossible_numbers_is_refused() {
+    let geometry = superblock().geometry;
+    let with = |geometry: Geometry| Superblock { geometry, ..superblock() };
+    let at = |replay: LogPosition| Superblock { replay, ..superblock() };
+    let never = u64::MAX;
+    let hostile = [
+        with(Geometry { block_bytes: 0, ..geometry }),
+        with(Geometry { block_bytes: 3 << 12, ..geometry }),
+        with(Geometry { block_bytes: 1 << 31, ..geometry }),
+        with(Geometry { leaf_bytes_max: 1 << 30, ..geometry }),
+        with(Geometry { inner_bytes_max: 0, ..geometry }),
+        with(Geometry { big_value_bytes: 1 << 31, ..geometry }),
+        with(Geometry { big_value_extent_bytes: 1 << 31, ..geometry }),
+        with(Geometry { segment_bytes_max: never / 4096 * 4096, ..geometry }),
+        with(Geometry { segment_bytes_min: 0, ..geometry }),
+        Superblock { generation: Generation(never), ..superblock() },
+        Superblock { marked: CommitSeq(never), ..superblock() },
+        Superblock { next_tree: TreeId(never), ..superblock() },
+        at(LogPosition { seq: CommitSeq(never), ..LogPosition::default() }),
+        at(LogPosition { epoch: crate::ids::Epoch(never), ..LogPosition::default() }),
+    ];
+    for superblock in hostile {
+        assert_eq!(Superblock::decode(&superblock.encode()), Err(SuperblockError::Damaged), "{superblock:?}");
+    }
+}
+
+/// A pointer is judged before memory is taken for what it points at (D4).
+#[test]
+fn a_pointer_that_no_page_can_have_is_refused_before_a_byte_is_read() {
+    let disk = MemDisk::new(1);
+    let data = data(&disk, 1);
+    let right = data.locate(&page(9), 4);
+    data.file().write_at(page(9).bytes(), data.offset(4)).unwrap();
+    data.read(&right, PageKind::Leaf).unwrap();
+    disk.reset_call_counts();
+    let hostile = [
+        Location { raw_bytes: u32::MAX, block_count: u32::MAX / 512 + 1, ..right },
+        Location { raw_bytes: 1 << 20, block_count: 1 << 11, ..right },
+        Location { raw_bytes: 0, block_count: 0, ..right },
+        Location { raw_bytes: 47, block_count: 1, ..right },
+        Location { block_count: u32::MAX, ..right },
+        Location { block_count: right.block_count + 1, ..right },
+        Location { block_count: right.block_count - 1, ..right },
+        Location { block: u64::MAX, ..right },
+        Location { block: u64::MAX / 512, ..right },
+        Location { block: 1 << 50, ..right },
+        Location { block: 5, ..right },
+        Location { flags: 2, ..right },
+    ];
+    for location in hostile {
+        let error = data.read(&location, PageKind::Leaf).unwrap_err();
+        assert!(error.is_damage() && error.message().contains("/data @"), "{location:?}: {error}");
+    }
+    let list = Location { raw_bytes: 1 << 31, block_count: 1 << 22, ..right };
+    for kind in [PageKind::ValueList, PageKind::SpaceIndex] {
+        assert!(data.read(&list, kind).unwrap_err().is_damage(), "longer than the file");
+    }
+    assert_eq!(disk.call_counts().of(duramen_disk::memory::CallKind::Read), 0);
+}

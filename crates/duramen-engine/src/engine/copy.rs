@@ -21,6 +21,9 @@ use crate::tree::{Direction, KeyRange};
 /// So many bytes of entries in one transaction of the copy: little beside its memory, and much beside a commit's own cost.
 const BATCH_BYTES: u64 = 256 * 1024;
 
+/// What each commit of the copy waits for: a group that had no room must fail the commit, not be dropped behind its back.
+const LEVEL: Durability = Durability::Process;
+
 /// The copy takes this part of the memory that the original has, while it is made.
 const MEMORY_PART: usize = 4;
 
@@ -131,16 +134,14 @@ fn copy_tree(
     progress: &mut dyn FnMut(&CopyProgress) -> Result<()>,
 ) -> Result<()> {
     let reducer = state.tree_info(id)?.reducer;
-    let (into, _) = copy.transact(Durability::Memory, |tx| tx.create_tree(name, reducer.clone()))?;
+    let (into, _) = copy.transact(LEVEL, |tx| tx.create_tree(name, reducer.clone()))?;
     let mut rows = state.rows(id, KeyRange::all(), Direction::Forward)?;
     loop {
         let batch = batch(&mut rows)?;
         if batch.is_empty() {
             return Ok(());
         }
-        copy.transact(Durability::Memory, |tx| {
-            batch.iter().try_for_each(|(key, value)| tx.put(into, key, value))
-        })?;
+        copy.transact(LEVEL, |tx| batch.iter().try_for_each(|(key, value)| tx.put(into, key, value)))?;
         done.entries += batch.len() as u64;
         done.bytes += batch.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum::<u64>();
         progress(done)?;

@@ -13,6 +13,7 @@ use super::method::is_calibration;
 use crate::error::{Code, Error, Result};
 use crate::feed::FEED_DIR;
 use crate::options::Options;
+use crate::wal::missing;
 
 pub(super) const DATA: &str = "data";
 pub(super) const DATA_NEW: &str = "data.new";
@@ -66,6 +67,32 @@ pub(super) fn prepare_directory(
             Err(not_a_database(path, "it is neither a file nor a directory; a link may lead nowhere"))
         }
     }
+}
+
+/// Makes the directory of the log of a database that is to be created, and makes sure that there is one of any other. It is a directory
+/// for logs only: the lock in it is the log's, and that in the directory of a database is the database's.
+pub(super) fn prepare_log_directory(
+    disk: &dyn Disk,
+    path: &Path,
+    wal_dir: &Path,
+    is_new: bool,
+) -> Result<()> {
+    if wal_dir == path || (is_new && kind(disk, &wal_dir.join(DATA))?.is_some()) {
+        let message = format!("{} is the directory of a database, and cannot hold a log", wal_dir.display());
+        return Err(Error::invalid(message).with_hint("give the log a directory of its own"));
+    }
+    if !is_new {
+        return if kind(disk, wal_dir)?.is_none() { Err(missing(wal_dir, "the directory")) } else { Ok(()) };
+    }
+    match disk.create_dir(wal_dir) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(Error::io("create", wal_dir, &e)),
+        _ => Ok(()),
+    }
+}
+
+/// The directory that holds the name of `path`: of a path of one word it is the current one.
+pub(super) fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Beside a data file other things may lie: whether it is ours, its first bytes tell. Without one, anything that is
@@ -178,9 +205,30 @@ fn not_a_database(path: &Path, why: &str) -> Error {
         .with_hint("give the directory of a database, or a name that does not exist yet")
 }
 
-pub(super) fn check_file_system(disk: &dyn Disk, path: &Path, options: &Options) -> Result<()> {
+/// D1, D8: locks and syncs are those of the file systems of the database and of its log, which may lie elsewhere.
+pub(super) fn check_file_systems(
+    disk: &dyn Disk,
+    path: &Path,
+    wal_dir: &Path,
+    options: &Options,
+) -> Result<()> {
+    check_file_system(disk, path, options)?;
+    if wal_dir.parent() == Some(path) && kind(disk, wal_dir)?.is_none() {
+        return Ok(());
+    }
+    // A directory that is still to be made lies where the one above it does.
+    for directory in [wal_dir, directory_of(wal_dir)] {
+        if kind(disk, directory)?.is_some() {
+            return check_file_system(disk, directory, options);
+        }
+    }
+    Ok(())
+}
+
+/// A system that names no types of file systems gives no reason to refuse one.
+fn check_file_system(disk: &dyn Disk, path: &Path, options: &Options) -> Result<()> {
     let system = disk.file_system(path).map_err(|e| Error::io("look at", path, &e))?;
-    if system.network && !options.allow_network_fs {
+    if system.network == Some(true) && !options.allow_network_fs {
         let message =
             format!("{} lies on {}, where locks and syncs cannot be trusted", path.display(), system.name);
         return Err(Error::new(Code::NetworkFileSystem, message).with_hint(
@@ -219,6 +267,19 @@ pub(super) fn lock(disk: &dyn Disk, path: &Path, options: &Options) -> Result<Bo
         }
         Err(LockError::Io(error)) => Err(Error::io("lock", path, &error)),
     }
+}
+
+/// D8: one database at a time has its log in a directory. The holder of this lock has another database open: the lock
+/// of this database is taken first, and was free.
+pub(super) fn lock_log(disk: &dyn Disk, wal_dir: &Path, options: &Options) -> Result<Box<dyn Lock>> {
+    lock(disk, &wal_dir.join(LOCK), options).map_err(|error| match error.code() {
+        Code::DatabaseLocked => {
+            let message = format!("{}: it holds the log of another database", error.message());
+            Error::new(Code::DatabaseLocked, message)
+                .with_hint("give each database a directory of its own for its log (`wal_dir`, `--wal DIR`)")
+        }
+        _ => error,
+    })
 }
 
 fn this_process() -> String {

@@ -34,12 +34,22 @@ pub enum Event {
         /// Bytes written for it.
         written_bytes: u64,
     },
-    /// Changes that somebody had still to read are gone: the feed may hold no more, the disk has no room, or they could not
-    /// be retained. Readers that need them get `FeedGap`.
+    /// Changes that a consumer had still to read are gone: the feed may hold no more, the disk has no room, or retaining them
+    /// has failed for a minute. Readers that need them get `FeedGap`.
     FeedLetGo {
         /// Everything up to this commit.
         through: CommitSeq,
         /// Why.
+        why: Error,
+    },
+    /// The log had no room for a group, and commits in it that had returned at level `Memory` never happened. Their receipts
+    /// return the same error. Reported by the next step of the background.
+    CommitsDropped {
+        /// How many.
+        count: u64,
+        /// The last commit before them, which was kept.
+        after: CommitSeq,
+        /// Why the group could not be written.
         why: Error,
     },
     /// Work in the background failed; it will be tried again unless the engine is poisoned.

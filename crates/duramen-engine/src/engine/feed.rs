@@ -253,7 +253,8 @@ impl FeedReader {
                 return Ok(());
             }
             let (boundary, catalogue) = self.engine.feed_boundary();
-            let filled = if self.read < boundary.seq {
+            let files_end = boundary.seq.max(self.engine.inner.feed.found_through());
+            let filled = if self.read < files_end {
                 self.fill_from_files()
             } else {
                 self.fill_from_log((boundary, catalogue.as_ref()), durable)

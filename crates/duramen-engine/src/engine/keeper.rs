@@ -10,7 +10,7 @@ use super::event::{Event, Events};
 use super::feeding::Feeding;
 use crate::catalog::Root;
 use crate::checkpoint::{CheckpointAim, CheckpointError, CheckpointReport, Checkpointer, Store};
-use crate::commit::Committer;
+use crate::commit::{Committer, Dropped};
 use crate::data_file::Location;
 use crate::error::{Error, Result};
 use crate::feed::Letting;
@@ -30,6 +30,9 @@ const LOG_BYTES_MAX: u64 = 256 << 20;
 /// Of the room kept ahead in the data file this much stays when the database is closed, and what the space map takes: the next
 /// one to open it may find the disk full, and delete (D7).
 const REST_SPARE_BYTES: u64 = 24 << 20;
+
+/// While a segment is made, the log is looked after as often as at other times.
+const LOG_TICK_NS: u64 = 10_000_000;
 
 /// Memory is swept down to this part of its bound, in percent.
 const SWEEP_TO_PERCENT: usize = 80;
@@ -141,12 +144,16 @@ impl Keeper {
         self.committer.mark().map(|_| ())
     }
 
-    /// Writes what was ordered and waits for nobody.
+    /// Writes ordered groups for which no call waits, and reports dropped commits.
     ///
     /// # Errors
     /// What writing it said.
     pub fn write_pending(&self) -> Result<()> {
-        self.committer.write_pending()
+        let written = self.committer.write_pending();
+        if let Some(Dropped { count, after, why }) = self.committer.take_dropped() {
+            self.events.tell(&Event::CommitsDropped { count, after, why });
+        }
+        written
     }
 
     /// Whom to tell.
@@ -159,21 +166,46 @@ impl Keeper {
         self.checkpoints.load(Ordering::Relaxed)
     }
 
+    /// Lets the work on the log go on without rests.
+    pub fn hurry(&self) {
+        self.committer.log().hurry();
+    }
+
     /// Looks after the log: a mark after idleness, a sync for what only the kernel has, a segment to go on with.
     ///
     /// # Errors
     /// What the log said; a failed sync has poisoned the engine.
     pub fn log_step(&self) -> Result<()> {
+        self.do_what_is_due()?;
+        let log = self.committer.log();
+        if !log.needs_spare() {
+            return Ok(());
+        }
+        let mut done = Ok(());
+        let made = log.prepare_spare(&mut |rest_ns| {
+            let mut left_ns = rest_ns;
+            loop {
+                let due = self.do_what_is_due();
+                done = std::mem::replace(&mut done, Ok(())).and(due);
+                let ns = left_ns.min(LOG_TICK_NS);
+                left_ns -= ns;
+                if ns == 0 || !log.rest(ns) {
+                    return;
+                }
+            }
+        });
+        done.and(made)
+    }
+
+    /// What is promised within a time: also on a slow disk, on which a segment takes many seconds.
+    fn do_what_is_due(&self) -> Result<()> {
         let now = self.disk.monotonic_ns();
-        self.committer.write_pending()?;
+        self.write_pending()?;
         let published = self.committer.published().seq;
         let idle_ms = self.idle_ms(now, published);
         self.sync_weak(now, published)?;
         if idle_ms >= MARK_IDLE_MS && self.committer.durable() >= published {
             self.committer.mark()?;
-        }
-        if self.committer.log().needs_spare() {
-            self.committer.log().prepare_spare()?;
         }
         Ok(())
     }

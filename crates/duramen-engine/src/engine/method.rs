@@ -1,15 +1,17 @@
-//! Which sync method a new database uses: measured once, when it is created, among the safe ones.
+//! Which sync method a database uses: measured once, when it is created, and only where the method is proven.
 //!
-//! Owns the calibration and the choice. Every candidate is durable on every file system (D1), so that a wrong measurement
-//! costs time and never data; `sync_file_range` is none of them.
+//! Owns the calibration and the choice. Every candidate is proven to be durable on the log's file system (D1), so that a wrong
+//! measurement costs time and never data; `sync_file_range` is none of them. The proof is asked for again at every open,
+//! because the stored choice moves with the files.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use duramen_disk::measure::{Typical, preferred};
+use duramen_disk::measure::{Typical, is_proven, preferred};
 use duramen_disk::{Access, Disk, DurableWriteError, File, OpenMode, SyncMethod, write_zeroes};
 
+use super::directory::LOCK;
 use crate::data_file::{Measured, SyncChoice};
 use crate::error::{Code, Error, Result};
 use crate::options::{Background, Durability, Options};
@@ -34,14 +36,18 @@ struct Candidate {
     samples: Vec<u64>,
 }
 
-/// Measures in the log's directory and chooses; `None` where the options leave nothing to choose, or too little could be
-/// measured.
+/// Measures in the log's directory and chooses; `None` where the options or the file system leave nothing to choose, or too
+/// little could be measured.
 ///
 /// # Errors
 /// What a failed sync said: a disk that fails here will not do.
 pub(super) fn choose(disk: &dyn Disk, wal_dir: &Path, options: &Options) -> Result<Option<SyncChoice>> {
     let is_simulated = options.background == Background::Stepped;
     if options.sync.is_some() || options.durability != Durability::Disk || is_simulated {
+        return Ok(None);
+    }
+    let file_system = name_of(disk, wal_dir)?;
+    if METHODS.iter().filter(|method| is_proven(**method, &file_system)).count() < 2 {
         return Ok(None);
     }
     if !is_ours_alone(disk, wal_dir)? || disk.why_syncs_are_worthless(wal_dir).is_some() {
@@ -57,10 +63,16 @@ pub(super) fn choose(disk: &dyn Disk, wal_dir: &Path, options: &Options) -> Resu
     Ok(decide(&measured?))
 }
 
-/// A directory with anything in it may be another log's: that is for `Log::create` to refuse, untouched.
+fn name_of(disk: &dyn Disk, wal_dir: &Path) -> Result<String> {
+    let system = disk.file_system(wal_dir).map_err(|e| Error::io("look at", wal_dir, &e))?;
+    Ok(system.name)
+}
+
+/// A directory with anything but the lock in it may be another log's: that is for `Log::create` to refuse, untouched.
 fn is_ours_alone(disk: &dyn Disk, wal_dir: &Path) -> Result<bool> {
     let names = disk.list(wal_dir).map_err(|e| Error::io("list", wal_dir, &e))?;
-    Ok(names.iter().all(|path| path.file_name().is_some_and(is_calibration)))
+    let is_ours = |name: &OsStr| name == LOCK || is_calibration(name);
+    Ok(names.iter().all(|path| path.file_name().is_some_and(is_ours)))
 }
 
 fn path_of(prefix: &Path, method: SyncMethod) -> PathBuf {
@@ -134,19 +146,32 @@ fn decide(candidates: &[Candidate]) -> Option<SyncChoice> {
 }
 
 /// The method to use now, and why, in words.
+///
+/// An explicit option is obeyed where it is not proven too: the program vouches for its file system, as it does with
+/// `allow_network_fs`, and the reason names what is not proven.
 pub(super) fn in_use(
     disk: &dyn Disk,
     wal_dir: &Path,
     options: &Options,
     chosen: Option<&SyncChoice>,
 ) -> Result<(SyncMethod, String)> {
+    let file_system = name_of(disk, wal_dir)?;
     if let Some(asked) = options.sync {
-        return Ok((asked, "the options ask for it".to_owned()));
+        let why = "the options ask for it";
+        let is_proven = is_proven(asked, &file_system);
+        let doubt =
+            if is_proven { String::new() } else { format!(", though it is not proven on {file_system}") };
+        return Ok((asked, format!("{why}{doubt}")));
     }
     let Some(chosen) = chosen else {
         return Ok((SyncMethod::Fdatasync, "the default: nothing was measured at creation".to_owned()));
     };
-    // Who only reads says what a writer would use, and opens nothing to write.
+    if !is_proven(chosen.method, &file_system) {
+        let why =
+            format!("the one chosen at creation is not proven on {file_system}, where the log lies now");
+        return Ok((SyncMethod::Fdatasync, why));
+    }
+    // A reader only names what a writer would use, and opens nothing to write.
     if !options.read_only && !is_offered(disk, wal_dir, chosen.method)? {
         let why = "the one chosen at creation is not offered where the log lies now";
         return Ok((SyncMethod::Fdatasync, why.to_owned()));

@@ -15,13 +15,13 @@ use std::sync::Arc;
 use duramen_disk::{Access, Disk};
 
 use self::look::{Seen, bytes_in, data_file, load_newest, look, place, set_back, too_fast};
-use super::directory::{DATA, LOCK, WAL, check_file_system, prepare_directory};
+use super::directory::{DATA, LOCK, WAL, check_file_systems, prepare_directory};
 use super::{Wants, copy};
 use crate::allocator::SpaceStats;
 use crate::catalog::{CATALOG, CatalogRow};
 use crate::checkpoint::read_superblocks;
 use crate::error::{Error, Result};
-use crate::feed::{FEED_DIR, FeedBounds, FeedCommit, Retained, Wanted, gap};
+use crate::feed::{Covered, FEED_DIR, FeedBounds, FeedCommit, Retained, Wanted, gap};
 use crate::ids::CommitSeq;
 use crate::limits::MEMORY_BYTES_MIN;
 use crate::options::Options;
@@ -140,7 +140,7 @@ impl Observer {
         let wal_dir = options.wal_dir.clone().unwrap_or_else(|| path.join(WAL));
         copy::refuse_unfinished(&*disk, &path)?;
         prepare_directory(&*disk, &path, &wal_dir, false)?;
-        check_file_system(&*disk, &path, &options)?;
+        check_file_systems(&*disk, &path, &wal_dir, &options)?;
         let seen = look(&*disk, &path, &options, None)?;
         let mut observer = Observer {
             disk,
@@ -320,8 +320,9 @@ impl Observer {
     }
 
     fn fill(&mut self) -> std::result::Result<(), Halt> {
-        if self.read < self.seen.live.seq() {
-            return self.fill_from_files();
+        let files_end = self.files_end()?;
+        if self.read < files_end {
+            return self.fill_from_files(files_end);
         }
         // How far the log goes is found out once for all that is read of it: that costs a look at all of it.
         let durable = if self.seen.durable > self.read { self.seen.durable } else { self.durable()? };
@@ -344,8 +345,17 @@ impl Observer {
         Ok(())
     }
 
-    fn fill_from_files(&mut self) -> std::result::Result<(), Halt> {
+    /// Up to this commit changes are read from files, as [`Retained::found_through`] says why.
+    fn files_end(&mut self) -> Result<CommitSeq> {
         let ends = self.seen.live.seq();
+        // Finding out how far files reach costs reading the newest.
+        if self.only_log || !self.seen.loaded.is_alone {
+            return Ok(ends);
+        }
+        Ok(ends.max(self.files()?.found_through()))
+    }
+
+    fn fill_from_files(&mut self, ends: CommitSeq) -> std::result::Result<(), Halt> {
         if self.only_log {
             return Err(Halt::Gap(gap(self.read, ends), ends));
         }
@@ -368,12 +378,11 @@ impl Observer {
         if let Some(files) = &self.seen.files {
             return Ok(Arc::clone(files));
         }
-        let superblock = &self.seen.loaded.superblock;
+        let Loaded { superblock, is_alone, .. } = &self.seen.loaded;
         let bounds = FeedBounds { retain_bytes: 0, retain_age_ns: 0, bytes_max: 0 };
         let block_bytes = superblock.geometry.block_bytes;
-        let boundary = superblock.replay.seq;
-        let files =
-            Retained::open(&self.disk, &self.path, self.seen.identity, block_bytes, bounds, boundary)?;
+        let covered = Covered { boundary: superblock.replay.seq, is_alone: *is_alone };
+        let files = Retained::open(&self.disk, &self.path, self.seen.identity, block_bytes, bounds, covered)?;
         Ok(Arc::clone(self.seen.files.insert(files)))
     }
 }

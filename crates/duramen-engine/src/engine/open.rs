@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use duramen_disk::{Access, Disk, File, SyncMethod};
 
 use super::directory::{
-    DATA, DATA_NEW, LOCK, WAL, check_file_system, data_lost, kind, lock, of_a_database, prepare_directory,
-    refuse_later_readers, without_data,
+    DATA, DATA_NEW, LOCK, WAL, check_file_systems, data_lost, directory_of, kind, lock, lock_log,
+    of_a_database, prepare_directory, prepare_log_directory, refuse_later_readers, without_data,
 };
 use super::draining::{Draining, Served, give_memory_back};
 use super::event::{Event, Events};
@@ -17,11 +17,11 @@ use super::keeper::Keeper;
 use super::stats::RecoveryStats;
 use super::{Engine, Hooks, Inner, Mode, method, start_threads};
 use crate::catalog::{CATALOG, Root};
-use crate::checkpoint::{Checkpointer, Store};
+use crate::checkpoint::{Checkpointer, Store, make_durable};
 use crate::commit::{Committer, Throttle};
 use crate::data_file::{SUPERBLOCK_OFFSETS, Superblock};
 use crate::error::{Code, Error, Result};
-use crate::feed::{FeedBounds, Retained};
+use crate::feed::{Covered, FeedBounds, Retained};
 use crate::ids::{CommitSeq, DatabaseId, Generation, LogId, TreeId};
 use crate::limits::MEMORY_BYTES_MIN;
 use crate::options::{Background, Durability, Options};
@@ -30,7 +30,7 @@ use crate::recovery::{Loaded, Replay, Replayed, load, replay};
 use crate::snapshot::{Locks, Newest};
 use crate::threads::processors;
 use crate::tree::sweep;
-use crate::wal::{Log, LogIdentity, missing};
+use crate::wal::{Log, LogIdentity};
 
 /// A log of at most this part of the memory is read into it at once, and may be served by an overlay.
 const REPLAY_MEMORY_PART: usize = 2;
@@ -46,7 +46,7 @@ pub fn open(disk: Arc<dyn Disk>, path: &Path, options: Options, hooks: Hooks) ->
     let wal_dir = options.wal_dir.clone().unwrap_or_else(|| path.join(WAL));
     let may_create = options.create && !options.read_only;
     prepare_directory(&*disk, path, &wal_dir, may_create)?;
-    check_file_system(&*disk, path, &options)?;
+    check_file_systems(&*disk, path, &wal_dir, &options)?;
     let data = path.join(DATA);
     let locked = lock(&*disk, &path.join(LOCK), &options);
     if locked.as_ref().is_err_and(|error| error.code() == Code::NotADatabase)
@@ -59,17 +59,17 @@ pub fn open(disk: Arc<dyn Disk>, path: &Path, options: Options, hooks: Hooks) ->
     if !options.read_only {
         refuse_later_readers(&*disk, path)?;
     }
-    if kind(&*disk, &data)?.is_none() {
-        if !may_create {
-            return Err(without_data(&*disk, path, &wal_dir, &options));
-        }
-        create(&disk, path, &wal_dir, &options)?;
+    let is_new = kind(&*disk, &data)?.is_none();
+    if is_new && !may_create {
+        return Err(without_data(&*disk, path, &wal_dir, &options));
     }
     if !options.read_only {
-        if kind(&*disk, &wal_dir)?.is_none() {
-            return Err(missing(&wal_dir, "the directory"));
-        }
-        locks.push(lock(&*disk, &wal_dir.join(LOCK), &options)?);
+        prepare_log_directory(&*disk, path, &wal_dir, is_new)?;
+        // Before anything there is looked at or changed: it may be the log of another database, and in use (D1, D8).
+        locks.push(lock_log(&*disk, &wal_dir, &options)?);
+    }
+    if is_new {
+        create(&disk, path, &wal_dir, &options)?;
     }
     let mode = if options.read_only { Access::READ } else { Access::WRITE };
     let file = disk.open(&data, mode).map_err(|e| Error::io("open", &data, &e))?;
@@ -111,8 +111,13 @@ fn assemble(
         let superblock = Box::new(loaded.superblock);
         (Mode::Read { root, roots: loaded.roots, catalogue, superblock }, draining, None)
     } else {
+        make_durable(&loaded.superblock, loaded.leads_nowhere, store.pages.data())?;
         if loaded.superblock.generation <= CREATED_GENERATION {
             sync_names(&*disk, path, &wal_dir)?;
+        } else {
+            // A copy was finished by taking its mark away. Back after a power cut, it would keep from opening what is acknowledged from
+            // here on (D1).
+            disk.sync_dir(path).map_err(|e| Error::io("sync", path, &e))?;
         }
         let feeding = Feeding::new(&feed, feed_rule.as_ref(), &disk, &wal_dir, log_identity);
         let (committer, keeper, draining) =
@@ -154,10 +159,10 @@ fn open_feed(
         retain_age_ns: u64::try_from(options.feed_retain_age.as_nanos()).unwrap_or(u64::MAX),
         bytes_max: options.feed_bytes_max,
     };
-    let (block_bytes, boundary) = (superblock.geometry.block_bytes, superblock.replay.seq);
-    let feed = Retained::open(disk, path, identity, block_bytes, bounds, boundary)?;
+    let covered = Covered { boundary: superblock.replay.seq, is_alone: loaded.is_alone };
+    let feed = Retained::open(disk, path, identity, superblock.geometry.block_bytes, bounds, covered)?;
     if !options.read_only {
-        feed.sync_found()?;
+        feed.settle(covered)?;
     }
     Ok((feed, identity))
 }
@@ -197,10 +202,16 @@ fn writer(
     let committer = Committer::new(Arc::clone(&loaded.store), log, root, replayed.next_tree, throttle);
     committer.found_durable(replayed.log.last_seq);
     committer.add_log_bytes(replayed.log.record_bytes);
-    let Loaded { store, superblock, older, roots, trees } = loaded;
+    let Loaded { store, superblock, older, roots, trees, .. } = loaded;
     let hot = superblock.hot.filter(|_| superblock.clean);
     let checkpointer = Checkpointer::new(store, superblock, older, roots, trees);
     let committer = Arc::new(committer);
+    let poisoned = Arc::downgrade(&committer);
+    committer.store().space.on_contradiction(move |error| {
+        if let Some(committer) = poisoned.upgrade() {
+            committer.poison(error);
+        }
+    })?;
     let served = Served::Committer(Arc::clone(&committer));
     let draining = match replayed.tail {
         Some(tail) => Draining::of(tail, committer.store(), threads_of(options), served),
@@ -262,16 +273,11 @@ fn check_options(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Makes a database. The data file gets its name last: a directory without one is empty, and is begun anew.
+/// Makes a database, in directories that are there and locked. The data file gets its name last: a directory without one is empty,
+/// and is begun anew.
 fn create(disk: &Arc<dyn Disk>, path: &Path, wal_dir: &Path, options: &Options) -> Result<()> {
     let words = || u128::from(disk.random()) << 64 | u128::from(disk.random());
     let identity = LogIdentity { database: DatabaseId(words()), log: LogId(words()) };
-    match disk.create_dir(wal_dir) {
-        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-            return Err(Error::io("create", wal_dir, &e));
-        }
-        _ => {}
-    }
     let sync = method::choose(&**disk, wal_dir, options)?;
     let method = options.sync.or(sync.map(|choice| choice.method)).unwrap_or_default();
     let made = Log::create(disk, wal_dir, identity, options.geometry, method);
@@ -322,11 +328,6 @@ fn sync_names(disk: &dyn Disk, path: &Path, wal_dir: &Path) -> Result<()> {
         disk.sync_dir(directory).map_err(|e| Error::io("sync", directory, &e))?;
     }
     Ok(())
-}
-
-/// The directory that holds the name of `path`: of a path of one word it is the current one.
-fn directory_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 impl RecoveryStats {

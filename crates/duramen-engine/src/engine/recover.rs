@@ -7,8 +7,6 @@
 
 mod losses;
 mod replaying;
-#[cfg(test)]
-mod tests;
 mod writing;
 
 use std::collections::BTreeSet;
@@ -19,7 +17,7 @@ use duramen_disk::{Access, Disk, Lock};
 
 use super::copy::{begin, finish, refuse_taken, refuse_unfinished};
 use super::directory::{
-    DATA, LOCK, WAL, check_file_system, kind, lock, of_a_database, prepare_directory, without_data,
+    DATA, LOCK, WAL, check_file_systems, kind, lock, of_a_database, prepare_directory, without_data,
 };
 use super::{Engine, Hooks, open};
 use crate::catalog::CATALOG;
@@ -198,7 +196,7 @@ fn open_damaged(
 ) -> Result<(Source, Box<dyn Lock>)> {
     refuse_unfinished(disk, from)?;
     prepare_directory(disk, from, wal_dir, false)?;
-    check_file_system(disk, from, options)?;
+    check_file_systems(disk, from, wal_dir, options)?;
     let locked = lock(disk, &from.join(LOCK), options)?;
     let data = from.join(DATA);
     if kind(disk, &data)?.is_none() {

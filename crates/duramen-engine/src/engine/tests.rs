@@ -9,7 +9,10 @@ use duramen_disk::MemDisk;
 use duramen_disk::memory::SyncGate;
 
 use super::*;
+use crate::catalog::CATALOG;
+use crate::commit::{Changes, OwnedValue};
 use crate::threads::side_by_side;
+use crate::wal::{Group, Record};
 
 /// A close gives segments of the log back, and a group on its way has chosen the ones it writes to.
 #[test]
@@ -44,4 +47,35 @@ fn nobody_touches_the_log_while_its_writer_is_at_work() {
     });
     assert_eq!(early, [false; 3], "the commit, the work, and nothing before its time");
     assert!(ran.load(Ordering::SeqCst), "its turn came");
+}
+
+/// A row taken for no row would drop the tree that the name stands for, and all that is in it. A later release may write such rows.
+#[test]
+fn a_name_in_the_log_that_cannot_be_read_is_corruption_and_no_drop() {
+    let cases: [(&[u8], &[u8]); 3] =
+        [(b"t", b"\x63of a later release"), (b"t", b""), (b"\xff\xfe", b"\x01\x00\x09\0\0\0\0\0\0\0")];
+    for (name, row) in cases {
+        let disk = MemDisk::new(2);
+        let open = |served| {
+            let background = Background::Stepped;
+            let options = Options { background, answer_before_replay: Some(served), ..Options::default() };
+            Engine::open(Arc::new(disk.clone()), Path::new("/db"), options, Hooks::default())
+        };
+        let engine = open(false).unwrap();
+        let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap().0;
+        engine.transact(Durability::Disk, |tx| tx.put(tree, b"k", b"v")).unwrap();
+        let (committer, _) = engine.parts().unwrap();
+        let mut changes = Changes::default();
+        changes.set(CATALOG, name, Some(OwnedValue { big: false, bytes: row.to_vec() }));
+        let mut record = Record::new(changes.encode());
+        let durable = committer.durable();
+        record.seq = durable.next();
+        committer.log().write_and_sync(&Group { records: &[record], durable, use_reserve: false }).unwrap();
+        engine.abandon();
+        for served in [false, true] {
+            let error = open(served).map(drop).unwrap_err();
+            assert_eq!(error.code(), Code::DamagedLog, "{error}");
+            assert!(error.message().contains(&format!("commit {}", durable.next())), "{error}");
+        }
+    }
 }

@@ -213,19 +213,28 @@ impl FileReader {
         self.file_bytes
     }
 
-    /// Goes to the end of the whole frames, and tells where that is, and what is wrong with what lies behind, if anything does.
+    /// Goes to the frame that ends with the commit `through`, or else to the last whole one before it, and tells where that is, and what
+    /// kept it from going on.
     ///
     /// # Errors
     /// `Io`.
-    pub fn scan(mut self) -> Result<(FileEnd, Option<String>)> {
+    pub fn scan(mut self, through: CommitSeq) -> Result<(FileEnd, Option<String>)> {
         loop {
+            let whole = self.whole;
+            if whole.through == through {
+                return Ok((whole, None));
+            }
             if self.end.offset + FRAME_HEADER_BYTES as u64 > self.file_bytes {
-                let rest = self.end.offset < self.file_bytes || self.end.offset > self.whole.offset;
-                return Ok((self.whole, rest.then(|| "a frame is cut off".to_owned())));
+                let rest = self.end.offset < self.file_bytes || self.end.offset > whole.offset;
+                return Ok((whole, rest.then(|| "a frame is cut off".to_owned())));
             }
             match self.read_frame() {
+                Ok(()) if self.whole.through > through => {
+                    let what = format!("no frame ends with commit {through}");
+                    return Ok((whole, Some(damaged(&self.path, whole.offset, &what).message().to_owned())));
+                }
                 Ok(()) => self.payload.clear(),
-                Err(error) if error.is_damage() => return Ok((self.whole, Some(error.message().to_owned()))),
+                Err(error) if error.is_damage() => return Ok((whole, Some(error.message().to_owned()))),
                 Err(error) => return Err(error),
             }
         }

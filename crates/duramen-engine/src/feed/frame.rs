@@ -118,6 +118,10 @@ impl FileHeader {
         if version != VERSION || u32_at(bytes, 12) != 0 || reserved.iter().any(|byte| *byte != 0) {
             return Err(Fault::Later(version));
         }
+        let block_bytes = u32_at(bytes, 64);
+        if !block_bytes.is_power_of_two() || !(512..=65536).contains(&block_bytes) {
+            return Err(Fault::Bad(format!("frames in blocks of {block_bytes} bytes, want 512 to 65536")));
+        }
         let header = FileHeader {
             identity: LogIdentity {
                 database: DatabaseId(u128_at(bytes, 16)),
@@ -125,7 +129,7 @@ impl FileHeader {
             },
             number: u64_at(bytes, 48),
             after: CommitSeq(u64_at(bytes, 56)),
-            block_bytes: u32_at(bytes, 64),
+            block_bytes,
         };
         Ok((header, found))
     }

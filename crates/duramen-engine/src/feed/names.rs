@@ -108,11 +108,8 @@ impl Names {
         wants: &dyn Fn(&str) -> bool,
         tell: &mut Tell<'_>,
     ) -> std::result::Result<(), Option<Error>> {
-        let name: Arc<str> = Arc::from(std::str::from_utf8(change.key).map_err(|_| None)?);
-        let id = match change.value {
-            Some(value) => Some(CatalogRow::decode(value.bytes).ok_or(None)?.id),
-            None => None,
-        };
+        let (name, row) = change.naming().map_err(|_| None)?;
+        let (name, id): (Arc<str>, _) = (Arc::from(name), row.map(|row| row.id));
         let is_new = id.is_some_and(|id| !self.by_id.contains_key(&id));
         let gone = self.set(Arc::clone(&name), id);
         if !wants(&name) {

@@ -13,6 +13,7 @@ use super::{FeedNeed, FeedRule, FeedWhat};
 use crate::checkpoint::CheckpointError;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::ids::CommitSeq;
+use crate::limits::FEED_FAILING_MS_MAX;
 use crate::page_cache::Pages;
 use crate::tree::{BigReader, BigRef, Slot, StoredValue};
 use crate::wal::{Enough, LogPlace, LogPosition, ReplayedRecord, Stretch};
@@ -61,28 +62,31 @@ impl Retained {
     /// Copies what is needed of the log up to `through`, durably, and removes files that nobody needs.
     ///
     /// # Errors
-    /// Somebody refuses writers rather than lose changes, and they cannot be retained: `Full` if there is no room, or what reading
-    /// the log or writing the file said. What `needs` said; a failed sync is `Poison`. The checkpoint must not go on then.
+    /// Changes cannot be retained, and a consumer refuses writers rather than lose them, or the failure may pass: `Full` if there is no
+    /// room, or what reading the log or writing the file said. What `needs` said; a failed sync is `Poison`. The checkpoint must not
+    /// go on then.
     pub fn retain(&self, job: &Retaining<'_>) -> std::result::Result<Letting, CheckpointError> {
+        let begun_ns = self.disk.monotonic_ns();
         let mut letting = Letting::default();
         let (needs, from) = self.plan(job)?;
         let Some(mut from) = from else { return Ok(letting) };
         while from < job.through {
             match self.append(job, from) {
-                Ok(()) => break,
+                Ok(()) => {
+                    self.state().failing_ns = None;
+                    break;
+                }
                 Err(CheckpointError::Failed(error)) => {
                     if let Some(refuser) = self.refuser(&needs, job.through) {
                         return Err(CheckpointError::Failed(cannot_keep_for(refuser, &error)));
                     }
-                    // D7: the checkpoint goes on, and who cannot be kept what it needs is told so. Only a full disk is the better
-                    // for the room of the oldest file.
-                    let is_full = error.kind() == ErrorKind::Full;
-                    letting.why = Some(error);
-                    let mut dropped = self.drop_oldest();
-                    while dropped && !is_full {
-                        dropped = self.drop_oldest();
+                    // Only a full disk is known to be the better for the room of the oldest file. Anything else may pass by itself.
+                    if error.kind() != ErrorKind::Full && !self.has_failed_for_long(begun_ns) {
+                        return Err(CheckpointError::Failed(cannot_keep_yet(&error)));
                     }
-                    if !dropped {
+                    // D7: the checkpoint goes on, and a consumer that cannot be kept what it needs gets a gap.
+                    letting.why = Some(error);
+                    if !self.drop_oldest() {
                         self.state().oldest = job.through;
                         break;
                     }
@@ -96,6 +100,19 @@ impl Retained {
         }
         letting.through = self.oldest();
         Ok(letting)
+    }
+
+    /// Notes a failure of a try that began at `begun_ns`; says whether tries have failed, one soon after the other, for so long that what
+    /// passes by itself would have passed.
+    fn has_failed_for_long(&self, begun_ns: u64) -> bool {
+        const LONG_NS: u64 = FEED_FAILING_MS_MAX * 1_000_000;
+        let now_ns = self.disk.monotonic_ns();
+        let mut state = self.state();
+        // Nothing is known of a pause in which nothing was tried.
+        let goes_on = state.failing_ns.filter(|(_, last_ns)| begun_ns.saturating_sub(*last_ns) < LONG_NS);
+        let since_ns = goes_on.map_or(now_ns, |(since_ns, _)| since_ns);
+        state.failing_ns = Some((since_ns, now_ns));
+        now_ns.saturating_sub(since_ns) >= LONG_NS
     }
 
     /// Removes files that nobody needs any more, without a checkpoint, and looks anew whether writers must be refused.
@@ -145,8 +162,10 @@ impl Retained {
             *writer = Some(self.begin_file(from)?);
         }
         let copied = self.copy(job, from, &mut writer);
-        if let Err(CheckpointError::Failed(_)) = &copied {
-            *writer = writer.take().and_then(|writer| writer.undone(&*self.disk));
+        if let Err(CheckpointError::Failed(error)) = &copied {
+            let undone = writer.take().and_then(|writer| writer.undone(&*self.disk));
+            // The next try goes to another place of the disk, but where there is no room for that.
+            *writer = undone.filter(|_| error.kind() == ErrorKind::Full);
         }
         copied
     }
@@ -203,9 +222,10 @@ impl Retained {
 
     /// A new file for what follows a commit.
     fn begin_file(&self, after: CommitSeq) -> Result<FileWriter> {
-        let (tail, number, junk) = {
+        self.remove_unproven()?;
+        let (tail, number) = {
             let mut state = self.state();
-            (state.tail.take(), state.next_number, std::mem::take(&mut state.junk))
+            (state.tail.take(), state.next_number)
         };
         if let Some((header, end)) = tail
             && end.through == after
@@ -213,6 +233,7 @@ impl Retained {
         {
             return FileWriter::reopen(&*self.disk, &self.dir, header, end);
         }
+        let junk = std::mem::take(&mut self.state().junk);
         for path in junk {
             drop(self.disk.remove(&path));
         }
@@ -324,6 +345,16 @@ fn into_error(failure: CheckpointError) -> Error {
     match failure {
         CheckpointError::Failed(error) | CheckpointError::Poison(error) => error,
     }
+}
+
+/// The error of a checkpoint that is tried again before anything is lost.
+fn cannot_keep_yet(error: &Error) -> Error {
+    let message = format!("cannot retain changes for the feed: {}", error.message());
+    let seconds = FEED_FAILING_MS_MAX / 1000;
+    Error::new(error.code(), message).with_hint(format!(
+        "the checkpoint is tried again, and nothing is lost yet: mend what keeps the feed from being written, or after {seconds} \
+         seconds the oldest changes go"
+    ))
 }
 
 fn cannot_keep_for(refuser: &FeedNeed, error: &Error) -> Error {

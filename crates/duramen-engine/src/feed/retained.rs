@@ -2,6 +2,9 @@
 //!
 //! Invariants: the files cover one stretch of commits without a hole, the newest of them at least to where the newest checkpoint
 //! ends, and are removed oldest first. Where they are found otherwise, what they hold before the hole is not believed to be all.
+//!
+//! D6 rests here: what is found behind the place that the newest superblock names was copied for a checkpoint that never came, and may
+//! be in the page cache alone, where a failed sync leaves it marked clean. The log has it still, and it is copied anew from there.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -63,9 +66,13 @@ pub(super) struct State {
     pub(super) files: VecDeque<RetainedPart>,
     /// Everything after this commit can be read, from files or from the log.
     pub(super) oldest: CommitSeq,
+    /// As far as files were found to reach when the database was opened, if they can be believed.
+    found_through: CommitSeq,
     pub(super) next_number: u64,
     /// Files of no use whose removal is still to be tried.
     pub(super) junk: Vec<PathBuf>,
+    /// Files behind what is believed, in order: before a file is written to they must be gone, or they would seem to follow it.
+    unproven: Vec<PathBuf>,
     /// The file that can be gone on with, and where it ends.
     pub(super) tail: Option<(FileHeader, FileEnd)>,
     /// The directories were synced since the database was opened.
@@ -73,8 +80,20 @@ pub(super) struct State {
     /// What is wrong with the files found.
     damage: Option<String>,
     pub(super) refusal: Option<String>,
+    /// Retaining has failed since, and failed last at, on the clock of the disk, if it has not succeeded since then.
+    pub(super) failing_ns: Option<(u64, u64)>,
     holds: BTreeMap<u64, CommitSeq>,
     next_hold: u64,
+}
+
+/// What the superblocks say of the files that are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Covered {
+    /// Where the newest checkpoint ends: files were synced up to there before its superblock was written.
+    pub boundary: CommitSeq,
+    /// The other superblock cannot be read, and may have been the newer one. Then the log does not have all that the files have, and
+    /// these are believed as far as they are whole.
+    pub is_alone: bool,
 }
 
 /// Keeps changes for a reader of this process; gives them up when dropped.
@@ -85,7 +104,7 @@ pub struct FeedHold {
 }
 
 impl Retained {
-    /// Looks at the files of a database whose newest checkpoint ends at `boundary`. Changes nothing.
+    /// Looks at the files of a database. Changes nothing.
     ///
     /// # Errors
     /// `Unsupported` if a file is of a later format; `Io`. Damage is told to whoever needs what is damaged.
@@ -95,7 +114,7 @@ impl Retained {
         identity: LogIdentity,
         block_bytes: usize,
         bounds: FeedBounds,
-        boundary: CommitSeq,
+        covered: Covered,
     ) -> Result<Arc<Retained>> {
         let retained = Retained {
             disk: Arc::clone(disk),
@@ -104,25 +123,27 @@ impl Retained {
             identity,
             block_bytes: u32::try_from(block_bytes).expect("the geometry was checked"),
             bounds,
-            state: Mutex::new(State { next_number: 1, oldest: boundary, ..State::default() }),
+            state: Mutex::new(State { next_number: 1, oldest: covered.boundary, ..State::default() }),
             turn: Mutex::new(()),
             writer: Mutex::new(None),
         };
         let numbers = retained.numbers()?;
         if !numbers.is_empty() {
-            let found = retained.look_at(&numbers, boundary)?;
+            let found = retained.look_at(&numbers, covered)?;
             *retained.state() = found;
         }
         Ok(Arc::new(retained))
     }
 
-    /// What was found may be in the page cache alone: a process that was killed while it retained has synced nothing. From here on
-    /// it is relied on.
+    /// From here on what was found is relied on. What is not believed is removed; where a superblock is missing, what is believed may be
+    /// in the page cache alone: a process that was killed while it retained has synced nothing.
     ///
     /// # Errors
     /// `Io` if the file or a directory cannot be synced.
-    pub fn sync_found(&self) -> Result<()> {
-        let Some((header, _)) = self.state().tail else { return Ok(()) };
+    pub fn settle(&self, covered: Covered) -> Result<()> {
+        // Where that fails it is tried again before the next file is written.
+        drop(self.remove_unproven());
+        let Some((header, _)) = self.state().tail.filter(|_| covered.is_alone) else { return Ok(()) };
         let path = file_path(&self.dir, header.number);
         let file = self.disk.open(&path, Access::WRITE).map_err(|e| Error::io("open", &path, &e))?;
         file.sync_data().map_err(|e| Error::io("sync", &path, &e))?;
@@ -130,6 +151,27 @@ impl Retained {
             self.disk.sync_dir(directory).map_err(|e| Error::io("sync", directory, &e))?;
         }
         self.state().names_synced = true;
+        Ok(())
+    }
+
+    /// Removes the files that are not believed, the newest first: a crash leaves no hole between them.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn remove_unproven(&self) -> Result<()> {
+        let unproven = self.state().unproven.clone();
+        for path in unproven.iter().rev() {
+            match self.disk.remove(path) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::io("remove", path, &e));
+                }
+                _ => {}
+            }
+        }
+        if !unproven.is_empty() {
+            self.disk.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, &e))?;
+            self.state().unproven.clear();
+        }
         Ok(())
     }
 
@@ -144,12 +186,15 @@ impl Retained {
         Ok(numbers)
     }
 
-    fn look_at(&self, numbers: &[u64], boundary: CommitSeq) -> Result<State> {
+    fn look_at(&self, numbers: &[u64], covered: Covered) -> Result<State> {
+        let boundary = covered.boundary;
+        let believed = if covered.is_alone { CommitSeq(u64::MAX) } else { boundary };
         let mut state = State { next_number: numbers[numbers.len() - 1] + 1, ..State::default() };
         let mut readers = VecDeque::new();
         for number in numbers {
             let path = file_path(&self.dir, *number);
             match FileReader::open(&*self.disk, &path, self.identity) {
+                Ok(Some(reader)) if reader.header().after >= believed => state.unproven.push(path),
                 Ok(Some(reader)) => readers.push_back((path, reader)),
                 Ok(None) => state.junk.push(path),
                 Err(error) if error.is_damage() => {
@@ -162,13 +207,16 @@ impl Retained {
         // The newest one that holds anything: it alone may be torn, and a crash before the first frame leaves one without.
         while let Some((path, reader)) = readers.pop_back() {
             let header = *reader.header();
-            let (end, flaw) = reader.scan()?;
+            let (end, flaw) = reader.scan(believed)?;
             if end.through < boundary {
                 let flaw = flaw.unwrap_or_else(|| format!("{}: the file ends early", path.display()));
                 state.damage = Some(format!("{flaw}; it reaches to commit {}, want {boundary}", end.through));
             }
             if end.through == header.after {
-                state.junk.push(path);
+                match end.through < boundary {
+                    true => state.junk.push(path),
+                    false => state.unproven.insert(0, path),
+                }
                 continue;
             }
             state.tail = Some((header, end));
@@ -187,6 +235,7 @@ impl Retained {
         let is_current = state.files.back().is_some_and(|file| file.through >= boundary);
         let oldest = state.files.front().map(|file| file.after);
         state.oldest = oldest.filter(|_| is_current).unwrap_or(boundary);
+        state.found_through = state.files.back().filter(|_| is_current).map_or(boundary, |file| file.through);
         Ok(state)
     }
 
@@ -198,6 +247,14 @@ impl Retained {
     pub fn part_after(&self, after: CommitSeq) -> Option<RetainedPart> {
         let state = self.state();
         state.files.iter().find(|file| file.after <= after && after < file.through).cloned()
+    }
+
+    /// Up to this commit changes are read from files, although the log may reach further back: files that were found go before it.
+    ///
+    /// Where only the older superblock is left they reach beyond it. The log since then is there, but the extents of values that it
+    /// replaced before the newer checkpoint may have been used again: the space map of that checkpoint does not have them.
+    pub fn found_through(&self) -> CommitSeq {
+        self.state().found_through
     }
 
     /// Opens one of the files.
@@ -290,7 +347,7 @@ impl Retained {
                 }
                 Err(error) => return Err(error),
             };
-            let (end, flaw) = reader.scan()?;
+            let (end, flaw) = reader.scan(part.through)?;
             if end.through < part.through {
                 let flaw = flaw.unwrap_or_else(|| format!("{}: the file ends early", part.path.display()));
                 problems.push(format!("{flaw}; it reaches to commit {}, want {}", end.through, part.through));

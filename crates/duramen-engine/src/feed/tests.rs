@@ -77,3 +77,12 @@ fn a_frame_with_every_kind_of_item_is_these_bytes() {
     let elsewhere = FramePlace { offset: 8192, ..place };
     assert!(FrameHeader::verify(&bytes, &elsewhere).is_err());
 }
+
+/// A header with a right checksum may say anything: frames are cut into blocks of sizes that a database has.
+#[test]
+fn a_header_with_impossible_blocks_is_refused() {
+    for block_bytes in [0, 1, 256, 4095, 1 << 17, 1 << 31, u32::MAX] {
+        let header = FileHeader { identity: IDENTITY, number: 3, block_bytes, after: CommitSeq(77) };
+        assert!(FileHeader::decode(&header.encode().0).is_err(), "{block_bytes}");
+    }
+}

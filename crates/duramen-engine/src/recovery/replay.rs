@@ -8,13 +8,13 @@ use std::sync::Arc;
 use duramen_disk::Disk;
 
 use super::Loaded;
-use crate::catalog::{CATALOG, CatalogRow, TreeTable};
+use crate::catalog::{CATALOG, TreeTable};
 use crate::checkpoint::Store;
-use crate::commit::{Applied, Applying, RecordChange, apply_changes, decode_record};
+use crate::commit::{Applied, Applying, RecordChange, apply_changes, decode_record, named};
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
 use crate::overlay::{ForkLimit, Gathered, Overlay, RecordNotes, SortedChanges};
-use crate::tree::{BigRef, RetiredPage, Stop, find};
+use crate::tree::{BigRef, RetiredPage, Stop};
 use crate::wal::{LogIdentity, Reading, Recovered, ReplayedRecord, recover};
 
 /// So many changes are applied at a time: in between, memory is given back, and threads are counted anew.
@@ -189,7 +189,7 @@ struct Survey {
     /// Big values of this log that something later in it replaced: nothing needs their extents.
     superseded: HashSet<Vec<u8>>,
     /// The tree that each name of this log stands for at its end.
-    names: HashMap<Vec<u8>, Option<TreeId>>,
+    names: HashMap<String, Option<TreeId>>,
     /// Trees that this log drops: what it writes to them before is skipped.
     doomed: HashSet<TreeId>,
 }
@@ -221,31 +221,32 @@ impl Survey {
         let mut catalogue = Vec::new();
         decode_record(&record.bytes, &mut |change| {
             if change.tree == CATALOG {
-                let row = change.value.and_then(|value| CatalogRow::decode(value.bytes));
-                catalogue.push((change.key.to_vec(), row.map(|row| row.id)));
+                catalogue.push(change);
             }
             self.change(&change, record.seq);
         })
         .map_err(|what| bad(record.seq, what))?;
-        catalogue.into_iter().try_for_each(|(name, id)| self.name(loaded, name, id))
+        catalogue.iter().try_for_each(|change| {
+            let (name, row) = change.naming().map_err(|what| bad(record.seq, what))?;
+            self.name(loaded, name, row.map(|row| row.id))
+        })
     }
 
     /// A name stands for this tree from here on; the one that it stood for before is dropped.
-    fn name(&mut self, loaded: &Loaded, name: Vec<u8>, id: Option<TreeId>) -> Result<()> {
+    fn name(&mut self, loaded: &Loaded, name: &str, id: Option<TreeId>) -> Result<()> {
         self.next_tree = self.next_tree.max(id.map_or(TreeId(0), TreeId::next));
-        let before = match self.names.get(&name) {
+        let before = match self.names.get(name) {
             Some(before) => *before,
             None => {
                 let slot = loaded.trees.get(CATALOG).and_then(|tree| tree.slot.as_ref());
-                find(&loaded.store.pages, slot, &name, |value| CatalogRow::decode(value.bytes))?
-                    .flatten()
-                    .map(|row| row.id)
+                let row = named(&loaded.store.pages, slot, name.as_bytes())?;
+                row.map(|row| row.id)
             }
         };
         if let Some(before) = before.filter(|before| Some(*before) != id) {
             self.doomed.insert(before);
         }
-        self.names.insert(name, id);
+        self.names.insert(name.to_owned(), id);
         Ok(())
     }
 

@@ -191,18 +191,37 @@ impl View {
         Ok(names)
     }
 
-    /// An ended snapshot may find other pages where its own were: that is not damage.
+    /// A state that nothing keeps any more may find other pages where its own were: that is not corruption.
     pub fn still_held<T>(&self, result: Result<T>) -> Result<T> {
-        if result.is_err() && self.held.is_expired() {
-            let message = format!("the snapshot of commit {} was ended to free what it held", self.seq());
-            return Err(Error::new(Code::SnapshotExpired, message));
-        }
-        result
+        result.map_err(|error| why_ended(&self.held).unwrap_or(error))
+    }
+
+    /// Whether it is still held.
+    ///
+    /// # Errors
+    /// `Expired`; `Conflict` if the commits that it shows never happened.
+    pub fn not_ended(&self) -> Result<()> {
+        why_ended(&self.held).map_or(Ok(()), Err)
     }
 }
 
 pub fn bad_row(name: &str) -> Error {
     Error::new(Code::DamagedData, format!("the catalogue's row for {name:?} cannot be read"))
+}
+
+/// Why nothing keeps the pages of a state any more, if that is so.
+pub fn why_ended(held: &Registration) -> Option<Error> {
+    let seq = held.root().seq;
+    if held.is_expired() {
+        let message = format!("the snapshot of commit {seq} was ended to free what it held");
+        return Some(Error::new(Code::SnapshotExpired, message));
+    }
+    held.is_dropped().then(|| {
+        let message =
+            format!("commit {seq}, which this transaction reads, never happened: the log had no room");
+        Error::new(Code::WriteConflict, message)
+            .with_hint("run the transaction again, or use transact(), which does")
+    })
 }
 
 /// A value being read, and the registration that keeps its extents.
@@ -213,9 +232,8 @@ struct HeldReader {
 
 impl Read for HeldReader {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.reader.read(buffer).map_err(|error| {
-            if self.held.is_expired() { std::io::Error::other("the snapshot was ended") } else { error }
-        })
+        let read = self.reader.read(buffer);
+        read.map_err(|error| why_ended(&self.held).map_or(error, std::io::Error::other))
     }
 }
 
@@ -243,6 +261,10 @@ impl Snapshot {
 
     pub(crate) fn root(&self) -> &Arc<Root> {
         self.view.root()
+    }
+
+    pub(crate) fn not_ended(&self) -> Result<()> {
+        self.view.not_ended()
     }
 
     /// The last commit in it.

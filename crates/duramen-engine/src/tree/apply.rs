@@ -170,6 +170,33 @@ impl<'a> Apply<'a> {
         Ok(())
     }
 
+    /// Bytes of the leaves on disk that `changes` lead to, counted until they are more than `bytes_max`: so much memory do these
+    /// leaves take from when they are changed until a checkpoint. Reads inner nodes only.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` if a page cannot be read.
+    pub fn leaf_bytes(
+        pages: &Pages,
+        root: &Slot,
+        changes: &[Change<'_>],
+        bytes_max: usize,
+    ) -> Result<usize, Error> {
+        if let Some(place) = root.place().filter(|place| !place.location.is_inner()) {
+            return Ok(place.location.raw_bytes as usize);
+        }
+        let node = root.load(pages, false)?;
+        // A leaf that was changed before is in memory, and counted there.
+        let Body::Inner(inner) = node.body() else { return Ok(0) };
+        let (mut rest, mut bytes) = (changes, 0);
+        while bytes <= bytes_max
+            && let Some((child, here, later)) = next_child(inner, rest)
+        {
+            rest = later;
+            bytes += Apply::leaf_bytes(pages, inner.slot(child), here, bytes_max - bytes)?;
+        }
+        Ok(bytes)
+    }
+
     /// A root with one child gives way to it.
     fn collapse(&mut self, mut root: Slot) -> Result<Slot, Stop> {
         loop {

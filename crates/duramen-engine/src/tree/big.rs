@@ -5,8 +5,9 @@
 
 use std::io::Read;
 
-use crate::data_file::{LOCATION_BYTES, Location, Page, PageKind};
+use crate::data_file::{LOCATION_BYTES, Location, PAGE_HEADER_BYTES, Page, PageKind};
 use crate::error::{Code, Error, Result};
+use crate::limits::REDUCTION_BYTES_MAX;
 use crate::page_cache::Pages;
 
 const NO_REDUCTION: u16 = u16::MAX;
@@ -50,8 +51,10 @@ impl BigRef {
         let location = Location::decode(&head[9..]).ok_or_else(bad)?;
         let one_bytes = u16::from_le_bytes([head[9 + LOCATION_BYTES], head[10 + LOCATION_BYTES]]);
         let one = match one_bytes {
-            NO_REDUCTION => None,
-            length if length as usize == rest.len() => Some(rest.to_vec()),
+            NO_REDUCTION if rest.is_empty() => None,
+            length if length as usize == rest.len() && rest.len() <= REDUCTION_BYTES_MAX => {
+                Some(rest.to_vec())
+            }
             _ => return Err(bad()),
         };
         let len = u64::from_le_bytes(head[..8].try_into().expect("eight bytes"));
@@ -101,11 +104,39 @@ impl BigRef {
     /// # Errors
     /// `Corrupt` or `Io` if the list cannot be read.
     pub fn extents(&self, pages: &Pages) -> Result<Vec<Location>> {
-        if !self.list {
-            return Ok(vec![self.location]);
+        let extents = if self.list {
+            let page = pages.read(&self.location, PageKind::ValueList)?;
+            page.payload().chunks_exact(LOCATION_BYTES).filter_map(Location::decode).collect()
+        } else {
+            vec![self.location]
+        };
+        self.check(pages, &extents)?;
+        Ok(extents)
+    }
+
+    /// Extents that lie in the file, apart from each other, and come to the value's length: so the memory that a value takes, and
+    /// what is given back with it, is no more than what there is of it.
+    fn check(&self, pages: &Pages, extents: &[Location]) -> Result<()> {
+        let data = pages.data();
+        let mut bytes = 0;
+        for extent in extents {
+            data.check(extent, PageKind::ValueExtent)?;
+            bytes += u64::from(extent.raw_bytes) - PAGE_HEADER_BYTES as u64;
         }
-        let page = pages.read(&self.location, PageKind::ValueList)?;
-        Ok(page.payload().chunks_exact(LOCATION_BYTES).filter_map(Location::decode).collect())
+        if bytes != self.len {
+            return Err(self.wrong_length(pages, bytes));
+        }
+        let mut runs: Vec<(u64, u32)> = extents.iter().map(Location::extent).collect();
+        runs.extend(self.list.then(|| self.location.extent()));
+        runs.sort_unstable();
+        let overlap = runs.windows(2).find(|pair| pair[0].0 + u64::from(pair[0].1) > pair[1].0);
+        match overlap {
+            None => Ok(()),
+            Some(pair) => {
+                let what = format!("block {} belongs to a value twice", pair[1].0);
+                Err(Error::damaged_data(data.path(), data.offset(pair[1].0), what))
+            }
+        }
     }
 
     /// Every page the value takes, the list included.

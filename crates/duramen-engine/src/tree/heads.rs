@@ -32,6 +32,12 @@ impl Heads {
         Heads(heads.into())
     }
 
+    /// Whether each key is larger than the one before it; `is_larger` compares those that the heads do not tell apart.
+    pub fn are_ordered(&self, is_larger: impl Fn(usize) -> bool) -> bool {
+        let mut pairs = self.0.windows(2).enumerate();
+        pairs.all(|(index, pair)| pair[0] < pair[1] || pair[0] == pair[1] && is_larger(index + 1))
+    }
+
     /// How many.
     pub fn len(&self) -> usize {
         self.0.len()

@@ -11,7 +11,7 @@ use super::place::{Place, Reduction};
 use super::separators::Separators;
 use super::slot::Slot;
 use crate::data_file::{LOCATION_BYTES, Location, PAGE_HEADER_BYTES, Page, PageKind};
-use crate::limits::INNER_CHILDREN_MIN;
+use crate::limits::{INNER_CHILDREN_MIN, KEY_BYTES_MAX, REDUCTION_BYTES_MAX};
 use crate::page_cache::Meter;
 
 const FIXED_BYTES: usize = 8;
@@ -236,13 +236,23 @@ impl Inner {
             let suffix_bytes = rest.short()? as usize;
             let suffix = rest.take(suffix_bytes)?;
             if index > 0 {
+                if prefix_bytes + suffix_bytes > KEY_BYTES_MAX {
+                    return Err("inner node with a separator that is longer than a key may be");
+                }
                 separators.extend_from_slice(suffix);
                 ends.push(u32::try_from(separators.len()).map_err(|_| "inner node too long")?);
             }
-            slots.push(read_child(meter, &mut rest)?);
+            slots.push(read_child(meter, &mut rest, level)?);
+        }
+        if slots.iter().try_fold(0u64, |sum, slot| sum.checked_add(slot.count)).is_none() {
+            return Err("inner node with more entries below it than can be counted");
         }
         let reduction_bytes = slots.iter().filter_map(Slot::reduction_bytes).max().unwrap_or_default();
-        Ok(Inner::build(level, Separators::of(prefix, separators, ends), slots, reduction_bytes))
+        let separators = Separators::of(prefix, separators, ends);
+        if !separators.are_ordered() {
+            return Err("inner node with separators out of order");
+        }
+        Ok(Inner::build(level, separators, slots, reduction_bytes))
     }
 }
 
@@ -295,15 +305,19 @@ pub fn child_cost(reduction: Option<&[u8]>) -> usize {
     2 + LOCATION_BYTES + 8 + 2 + reduction.map_or(0, <[u8]>::len)
 }
 
-fn read_child(meter: &Arc<Meter>, rest: &mut Bytes<'_>) -> Result<Slot, &'static str> {
+fn read_child(meter: &Arc<Meter>, rest: &mut Bytes<'_>, level: u8) -> Result<Slot, &'static str> {
     let location = Location::decode(rest.take(LOCATION_BYTES)?).ok_or("inner node cut short")?;
+    if location.is_inner() != (level > 1) {
+        return Err("inner node with a child of another height");
+    }
     let count = u64::from_le_bytes(rest.take(8)?.try_into().map_err(|_| "inner node cut short")?);
     let reduction_bytes = rest.short()?;
     let reduction = match reduction_bytes {
         UNKNOWN_REDUCTION => Reduction::UNKNOWN,
+        bytes if bytes as usize > REDUCTION_BYTES_MAX => return Err("inner node with a reduction too long"),
         bytes => Reduction::of(rest.take(bytes as usize)?),
     };
-    Ok(Slot::on_disk(meter, count, Place { location, reduction }))
+    Ok(Slot::below(meter, count, Place { location, reduction }, level))
 }
 
 struct Bytes<'a>(&'a [u8]);

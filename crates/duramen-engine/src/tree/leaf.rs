@@ -11,6 +11,7 @@ use super::heads::Heads;
 use super::patch::{Edit, Patch};
 use super::place::Reduction;
 use crate::data_file::{PAGE_HEADER_BYTES, Page, PageKind};
+use crate::limits::{BIG_VALUE_BYTES, KEY_BYTES_MAX};
 use crate::page_cache::{Charge, Meter, Pages};
 
 const FIXED_BYTES: usize = 8;
@@ -144,18 +145,33 @@ impl Leaf {
         }
         let count = short_at(payload, 0);
         let table = FIXED_BYTES + short_at(payload, 2);
+        let prefix_bytes = short_at(payload, 2);
         let mut least = table + 2 * count;
         if least > payload.len() {
             return Err("leaf with more entries than bytes");
         }
         for index in 0..count {
             let start = short_at(payload, table + 2 * index);
-            if start < least || start + 2 > payload.len() {
+            // Behind the entry before it begins the next, so that this one's value is as long as what lies between.
+            if start < least || start + 2 > payload.len() || index > 0 && start - least > BIG_VALUE_BYTES {
                 return Err("leaf entry outside its leaf");
             }
-            least = start + 2 + (short_at(payload, start) & LENGTH_BITS);
+            let suffix_bytes = short_at(payload, start) & LENGTH_BITS;
+            if prefix_bytes + suffix_bytes > KEY_BYTES_MAX {
+                return Err("leaf with a key that is longer than a key may be");
+            }
+            least = start + 2 + suffix_bytes;
         }
-        if least > payload.len() { Err("leaf entry outside its leaf") } else { Ok(Leaf::over(meter, page)) }
+        if least > payload.len() || payload.len() - least > BIG_VALUE_BYTES {
+            return Err("leaf entry outside its leaf");
+        }
+        let leaf = Leaf::over(meter, page);
+        // A search halves them, and a change is put where it ends: in any order that would be anywhere.
+        if leaf.heads.are_ordered(|index| leaf.suffix(index - 1) < leaf.suffix(index)) {
+            Ok(leaf)
+        } else {
+            Err("leaf with keys out of order")
+        }
     }
 
     /// Over a page whose structure is right.

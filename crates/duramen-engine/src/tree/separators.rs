@@ -68,6 +68,11 @@ impl Separators {
         index.checked_sub(1).map_or(0, |before| self.ends[before])
     }
 
+    /// Whether each is larger than the one before it.
+    pub fn are_ordered(&self) -> bool {
+        self.heads.are_ordered(|index| self.suffix(index - 1) < self.suffix(index))
+    }
+
     /// What all of them start with.
     pub fn prefix(&self) -> &[u8] {
         &self.prefix

@@ -15,6 +15,9 @@ use crate::data_file::Location;
 use crate::error::{Error, Result};
 use crate::page_cache::{Charge, Meter, Pages, Pin};
 
+/// Of a root, and of a child that was built and not read.
+const OF_ANY_HEIGHT: u8 = 0;
+
 /// A parent's hold on one child. Clones share it: a child that is read or let go of through one is so through all.
 #[derive(Clone)]
 pub struct Slot {
@@ -30,6 +33,8 @@ struct Hold {
     child: AtomicPtr<Node>,
     charge: Charge,
     place: OnceLock<Place>,
+    /// A child that is read is lower than this: the height of the node whose page names it.
+    above: u8,
 }
 
 impl fmt::Debug for Slot {
@@ -42,24 +47,36 @@ impl fmt::Debug for Slot {
 }
 
 impl Slot {
-    fn new(meter: &Arc<Meter>, count: u64, child: Option<Arc<Node>>, place: Option<Place>) -> Slot {
+    fn new(
+        meter: &Arc<Meter>,
+        count: u64,
+        child: Option<Arc<Node>>,
+        place: Option<Place>,
+        above: u8,
+    ) -> Slot {
         let bytes = size_of::<Hold>() + place.as_ref().map_or(0, |place| place.reduction.heap_bytes());
         let hold = Hold {
             child: AtomicPtr::new(child.map_or(ptr::null_mut(), |child| Arc::into_raw(child).cast_mut())),
             charge: Charge::new(meter, bytes, 0),
             place: place.map_or_else(OnceLock::new, OnceLock::from),
+            above,
         };
         Slot { count, hold: Arc::new(hold) }
     }
 
     /// A child just built.
     pub fn resident(meter: &Arc<Meter>, node: Arc<Node>) -> Slot {
-        Slot::new(meter, node.count(), Some(node), None)
+        Slot::new(meter, node.count(), Some(node), None, OF_ANY_HEIGHT)
     }
 
     /// A child known only by its place.
     pub fn on_disk(meter: &Arc<Meter>, count: u64, place: Place) -> Slot {
-        Slot::new(meter, count, None, Some(place))
+        Slot::new(meter, count, None, Some(place), OF_ANY_HEIGHT)
+    }
+
+    /// A child known only by its place, as the page of a node of height `above` tells it.
+    pub fn below(meter: &Arc<Meter>, count: u64, place: Place, above: u8) -> Slot {
+        Slot::new(meter, count, None, Some(place), above)
     }
 
     /// A root known only by its place: read now, to learn how many entries it has.
@@ -69,7 +86,7 @@ impl Slot {
     pub fn of_unknown_count(pages: &Pages, location: Location) -> Result<Slot> {
         let place = Place { location, reduction: Reduction::UNKNOWN };
         let node = Arc::new(Node::read(pages, &place, false)?);
-        Ok(Slot::new(pages.meter(), node.count(), Some(node), Some(place)))
+        Ok(Slot::new(pages.meter(), node.count(), Some(node), Some(place), OF_ANY_HEIGHT))
     }
 
     /// Whether the child is in memory. Who sees that it is not sees its place, too: an eviction notes that first.
@@ -154,13 +171,20 @@ impl Slot {
     fn read(&self, pages: &Pages, cold: bool) -> Result<Arc<Node>> {
         let place = self.hold.place.get().expect("a child that is not in memory has a place");
         let node = Node::read(pages, place, cold)?;
-        if node.count() != self.count {
-            let data = pages.data();
-            let offset = data.offset(place.location.block);
-            let what = format!("{} entries below this node, its parent says {}", node.count(), self.count);
-            return Err(Error::damaged_data(data.path(), offset, what));
-        }
-        Ok(Arc::new(node))
+        let what = if node.count() != self.count {
+            format!("{} entries below this node, its parent says {}", node.count(), self.count)
+        } else if !self.may_lead_to(&node) {
+            "a node that is no lower than its parent".to_owned()
+        } else {
+            return Ok(Arc::new(node));
+        };
+        let data = pages.data();
+        Err(Error::damaged_data(data.path(), data.offset(place.location.block), what))
+    }
+
+    /// Whether a node that was read is lower than the one above it: so no way down is longer than heights are many.
+    pub fn may_lead_to(&self, node: &Node) -> bool {
+        self.hold.above == OF_ANY_HEIGHT || node.level() < self.hold.above
     }
 
     /// The child's place, if it has one.

@@ -547,15 +547,129 @@ fn hostile_pages_are_refused_or_read_without_a_panic() {
         for _ in 0..200 {
             let mut payload = page.payload().to_vec();
             let at = usize::try_from(random.below(payload.len() as u64)).unwrap();
-            payload[at] ^= 1 << random.below(8);
+            match random.below(4) {
+                0 => payload[at] ^= 1 << random.below(8),
+                // Lengths and counts at their ends.
+                1 => payload.iter_mut().skip(at).take(8).for_each(|byte| *byte = 0xff),
+                2 => payload.iter_mut().skip(at & !1).take(2).for_each(|byte| *byte = 0xff),
+                _ => payload.iter_mut().skip(at & !1).take(2).for_each(|byte| *byte = 0),
+            }
             payload.truncate(payload.len() - usize::try_from(random.below(4)).unwrap());
             let hostile = Page::build(kind, 0, payload.len(), |out| out.extend_from_slice(&payload));
             let location = pages.data().locate(&hostile, 900);
             let bytes = hostile.bytes();
             pages.data().file().write_at(bytes, pages.data().offset(900)).unwrap();
             read_all(&pages, location);
+            change_some(&pages, location, &mut random);
         }
     }
+}
+
+/// What was not refused when it was read takes changes, or refuses them: nothing panics, and nothing overflows.
+fn change_some(pages: &Pages, location: Location, random: &mut Random) {
+    let Ok(root) = Slot::of_unknown_count(pages, location) else { return };
+    let edits: Edits = (0..40)
+        .map(|_| {
+            let key = u16::try_from(random.below(400)).unwrap().to_be_bytes().to_vec();
+            (key, (random.below(3) > 0).then(|| vec![2; usize::try_from(random.below(60)).unwrap()]))
+        })
+        .collect();
+    let list = listed(&edits);
+    let changed = Apply::new(pages, &TINY, CommitSeq(2), Loading::Allowed).tree(Some(&root), &list);
+    let Ok(Some(changed)) = changed else { return };
+    let mut sink = Sequential { pages, next_block: 2000, nodes: Vec::new() };
+    if write_tree(pages, &changed, None, &mut sink).is_ok() {
+        let mut cursor = Cursor::new(Some(&changed), KeyRange::all(), Direction::Forward);
+        while let Ok(Some(_)) = cursor.next(pages) {}
+        drop(count(pages, Some(&changed), &KeyRange::between(vec![0, 50], vec![0, 90])));
+    }
+}
+
+/// A chain of nodes of one height, each the only child of the next, would make a way down as long as the file.
+#[test]
+fn a_child_that_is_no_lower_than_its_parent_is_refused() {
+    let disk = MemDisk::new(1);
+    let pages = pages(&disk);
+    let put = (0..300u16).map(|n| (n.to_be_bytes().to_vec(), Some(vec![1; 16]))).collect();
+    let root = apply(&pages, None, &put).unwrap();
+    let mut sink = Sequential { pages: &pages, next_block: 0, nodes: Vec::new() };
+    write_tree(&pages, &root, None, &mut sink).unwrap();
+    let node = root.load(&pages, false).unwrap();
+    let above = |level: u8, child: &Location| {
+        let page = Page::build(PageKind::Inner, 0, 8 + 2 + 36 + 8 + 2, |out| {
+            out.extend_from_slice(&[1, 0, level, 0, 0, 0, 0, 0, 0, 0]);
+            child.encode(out);
+            out.extend_from_slice(&node.count().to_le_bytes());
+            out.extend_from_slice(&[0xff; 2]);
+        });
+        let location = pages.data().locate(&page, 900 + u64::from(level));
+        pages.data().file().write_at(page.bytes(), pages.data().offset(location.block)).unwrap();
+        location
+    };
+    let read = |location: Location| {
+        let slot = Slot::of_unknown_count(&pages, location).unwrap();
+        let mut cursor = Cursor::new(Some(&slot), KeyRange::all(), Direction::Forward);
+        let mut rows = 0;
+        while cursor.next(&pages)?.is_some() {
+            rows += 1;
+        }
+        Ok::<_, crate::error::Error>(rows)
+    };
+    let own = node.place().unwrap().location;
+    assert!(node.level() > 1);
+    assert_eq!(read(above(node.level() + 1, &own)).unwrap(), 300);
+    for level in 2..=node.level() {
+        assert!(read(above(level, &own)).unwrap_err().is_damage(), "height {level}");
+    }
+    let leaf = sink.nodes.iter().find(|node| node.level() == 0).unwrap().place().unwrap().location;
+    assert!(Slot::of_unknown_count(&pages, above(2, &leaf)).is_err(), "a leaf is a child of height 1 only");
+}
+
+/// A reference with a right checksum may say anything: its extents lie in the file, apart from each other, and come to its length.
+#[test]
+fn hostile_references_to_big_values_are_refused() {
+    let disk = MemDisk::new(1);
+    let pages = pages(&disk);
+    let data = pages.data();
+    let mut next_block = 100;
+    let mut put = |page: &Page| {
+        let location = data.locate(page, next_block);
+        data.file().write_at(page.bytes(), data.offset(next_block)).unwrap();
+        next_block += u64::from(location.block_count);
+        Ok(location)
+    };
+    let whole = BigRef::write(&mut &[5; 2000][..], 400, &mut put).unwrap();
+    let extents = whole.extents(&pages).unwrap();
+    assert_eq!(BigRef::decode(&whole.encode()).unwrap().read(&pages).unwrap(), [5; 2000]);
+    let mut listed = |extents: &[Location], len: u64| {
+        let list = Page::build(PageKind::ValueList, 0, extents.len() * 36, |out| {
+            extents.iter().for_each(|extent| extent.encode(out));
+        });
+        BigRef { len, list: true, location: put(&list).unwrap(), one: None }
+    };
+    let beyond = Location { block: 1 << 40, ..extents[0] };
+    let huge = Location { raw_bytes: u32::MAX, block_count: 1 << 23, ..extents[0] };
+    let hostile = [
+        BigRef { len: 2001, ..whole.clone() },
+        BigRef { len: u64::MAX, ..whole.clone() },
+        BigRef { len: 400, list: false, location: beyond, one: None },
+        BigRef { len: u64::from(u32::MAX) - 48, list: false, location: huge, one: None },
+        BigRef { list: false, ..whole.clone() },
+        listed(&vec![extents[0]; 1000], 400_000),
+        listed(&[extents[0], extents[1], extents[0]], 1200),
+        listed(&[extents[0], beyond], 800),
+        listed(&[huge], u64::from(u32::MAX) - 48),
+    ];
+    for value in hostile {
+        assert!(value.pages(&pages).unwrap_err().is_damage(), "{value:?}");
+        assert!(value.read(&pages).unwrap_err().is_damage(), "{value:?}");
+    }
+    let mut reduced = whole.encode();
+    let at = reduced.len() - 2;
+    reduced[at..].copy_from_slice(&5000u16.to_le_bytes());
+    reduced.extend_from_slice(&[0; 5000]);
+    assert!(BigRef::decode(&reduced).is_err(), "a reduction that is too long");
+    assert!(BigRef::decode(&[&whole.encode()[..], &[1]].concat()).is_err(), "bytes left over");
 }
 
 fn read_all(pages: &Pages, location: Location) {

@@ -31,6 +31,16 @@ impl<'a> Walk<'a> {
         self.store
     }
 
+    /// Something leads to a page: its blocks must be in use.
+    fn reach(&mut self, location: &Location) {
+        let (block, block_count) = location.extent();
+        if self.store.space.is_used(block, block_count) {
+            self.reached.push((block, block_count));
+        } else {
+            self.report.problem(format!("block {block} holds a page and is marked free"));
+        }
+    }
+
     /// Checks all of a tree.
     pub fn tree(&mut self, tree: TreeId, root: &Slot, reducer: Option<&dyn Reducer>) {
         self.slot(root, &Within { tree, from: None, to: None }, reducer);
@@ -39,7 +49,7 @@ impl<'a> Walk<'a> {
     /// Counts the pages of a dropped tree that have not been given back.
     pub fn dropped(&mut self, slot: &Slot, from: &[u8]) {
         if let Some(place) = slot.place() {
-            self.reached.push(place.location.extent());
+            self.reach(&place.location);
         }
         let Ok(node) = slot.load(&self.store.pages, true) else { return };
         match node.body() {
@@ -56,7 +66,7 @@ impl<'a> Walk<'a> {
     fn slot(&mut self, slot: &Slot, within: &Within<'_>, reducer: Option<&dyn Reducer>) {
         let place = slot.place();
         if let Some(place) = &place {
-            self.reached.push(place.location.extent());
+            self.reach(&place.location);
         }
         // What lies on disk is read again, also where it is in memory: memory may be right and the disk wrong.
         let node = match &place {
@@ -68,6 +78,10 @@ impl<'a> Walk<'a> {
             Err(error) => return self.report.problem(error.message().to_owned()),
         };
         self.report.pages += 1;
+        if !slot.may_lead_to(&node) {
+            let location = place.as_ref().map(|p| &p.location);
+            return self.problem_at(location, within, "a node that is no lower than its parent");
+        }
         if node.count() != slot.count {
             self.problem_at(
                 place.as_ref().map(|p| &p.location),
@@ -142,7 +156,7 @@ impl<'a> Walk<'a> {
             let pages = value.as_ref().map_err(Clone::clone).and_then(|value| value.pages(&self.store.pages));
             match (value, pages) {
                 (Ok(value), Ok(pages)) => {
-                    self.reached.extend(pages.iter().map(Location::extent));
+                    pages.iter().for_each(|page| self.reach(page));
                     look(&mut self.report, &value);
                 }
                 (Err(error), _) | (_, Err(error)) => self.report.problem(error.message().to_owned()),

@@ -73,6 +73,8 @@ pub(super) struct Chain<'a> {
     /// For each of the survey's files, where the chain ends in it; `None` where it does not lead through.
     pub(super) ends: Vec<Option<u64>>,
     pub(super) marked_seq: CommitSeq,
+    /// The newest commit that is called durable and hangs on nothing in doubt: see [`Chain::enter_next_segment`].
+    pub(super) proven_seq: CommitSeq,
     /// The newest frame known durable that the log can go on from.
     pub(super) anchor: Anchor,
     unmarked: VecDeque<Unmarked>,
@@ -128,6 +130,7 @@ impl<'a> Chain<'a> {
             pending: None,
             ends,
             marked_seq: from.seq,
+            proven_seq: from.seq,
             anchor,
             unmarked: VecDeque::new(),
             frame_count: 0,
@@ -216,7 +219,8 @@ impl<'a> Chain<'a> {
 
     /// Group frames that finish commits which nothing calls durable.
     pub(super) fn unmarked_group_count(&self) -> u64 {
-        self.unmarked.iter().filter(|frame| frame.is_group).count() as u64
+        let is_unmarked = |frame: &&Unmarked| frame.is_group && frame.anchor.position.seq > self.marked_seq;
+        self.unmarked.iter().filter(is_unmarked).count() as u64
     }
 
     /// The newest segment that claims to continue this frame.
@@ -228,6 +232,14 @@ impl<'a> Chain<'a> {
             .max_by_key(|&index| self.survey.files[index].header().map(|header| header.epoch))
     }
 
+    /// Goes on in the segment that continues the last frame, if there is one.
+    ///
+    /// What its header calls durable is durable as long as the header is found: an open writes it last, behind the synced copy
+    /// of what it had recovered. But the sync of that header may have failed. The open failed then, and the kernel shows a header that
+    /// it calls clean and that is not on the disk. A log that went on behind the copy would hang on it, and be lost with the power. So
+    /// the header settles which commits before this segment are durable, and those in it only a frame does: one that was written once
+    /// the header was synced. Without such a frame they are copied once more, to a segment that continues what was before, and an
+    /// observer does not tell them yet.
     fn enter_next_segment(&mut self) -> Result<bool> {
         let next = self.continued_in(PreviousFrame::from(self.last));
         let Some(index) = next else { return Ok(false) };
@@ -243,7 +255,8 @@ impl<'a> Chain<'a> {
         self.incarnation = header.incarnation;
         self.next_offset = self.survey.block_bytes;
         self.ends[index] = Some(self.next_offset);
-        self.note_durable(header.durable_seq);
+        self.marked_seq = self.marked_seq.max(header.durable_seq);
+        self.settle(header.durable_seq.min(self.last.seq));
         Ok(true)
     }
 
@@ -317,16 +330,17 @@ impl<'a> Chain<'a> {
             is_group: header.kind == FrameKind::Group,
             can_anchor: ends_commit && self.pending.is_none(),
         });
-        self.note_durable(header.durable_seq);
+        self.marked_seq = self.marked_seq.max(header.durable_seq);
+        self.settle(header.durable_seq);
     }
 
-    /// Takes a frame's or header's word for what was durable when it was written.
+    /// Takes a frame's or header's word for what was durable when it was written, of the frames that were passed by now.
     ///
     /// Only a frame that ends a commit is known to be durable by that: a mark behind it may be in the cache only.
-    fn note_durable(&mut self, seq: CommitSeq) {
-        self.marked_seq = self.marked_seq.max(seq);
+    fn settle(&mut self, seq: CommitSeq) {
+        self.proven_seq = self.proven_seq.max(seq);
         while let Some(&frame) = self.unmarked.front() {
-            if frame.anchor.position.seq > self.marked_seq {
+            if frame.anchor.position.seq > self.proven_seq {
                 return;
             }
             if frame.can_anchor {

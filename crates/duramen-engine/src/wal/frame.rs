@@ -155,6 +155,9 @@ pub(super) fn decode_header(bytes: &[u8], room_bytes: u64) -> Result<FrameHeader
     if !fits {
         return Err(Flaw::new("the frame is longer than its segment"));
     }
+    if !header.epoch.is_plausible() || !header.last_seq.is_plausible() {
+        return Err(Flaw::new("an epoch or a commit that no log has come to"));
+    }
     if (kind == FrameKind::Mark) != (header.part_count == 0) || header.durable_seq > header.last_seq {
         return Err(Flaw::new("the frame contradicts itself"));
     }

@@ -14,7 +14,7 @@ use duramen_disk::{Disk, SyncMethod};
 use super::buffer::AlignedBuffer;
 use super::place::{Place, place};
 use super::segment::Segment;
-use super::spare::{Workshop, check_geometry};
+use super::spare::{HURRIED_SLICE_BYTES, Making, SLICE_BYTES, Workshop, check_geometry};
 use super::state::{Head, State, spare_order};
 use super::survey;
 use super::writing::{Outcome, Writing, check_group, draw, failure_of};
@@ -37,10 +37,10 @@ pub struct Log {
     /// Held across a sync. Who waits finds its writes synced, or the failure noted, when its turn comes:
     /// without it a second sync of a file could return before the first has told that it failed.
     syncing: Mutex<()>,
-    /// Held while a segment is made: slots are created one after the other, so that none is left out.
-    preparing: Mutex<()>,
-    /// Writers that wait for a segment which somebody makes at leisure.
-    hurried: Mutex<usize>,
+    /// The segment that is being made, held while a slice of it is: slots are created one after the other, so that none is left out.
+    preparing: Mutex<Option<Making>>,
+    /// Somebody waits for the background to end.
+    hurried: Mutex<bool>,
     hurry: Condvar,
 }
 
@@ -50,7 +50,8 @@ const REST_PARTS: u64 = 3;
 impl Log {
     /// Creates a log with one segment and an empty first frame, durable but for the directory's own name.
     ///
-    /// Files left by a creation that was cut short are removed.
+    /// Files left by a creation that was cut short are removed. The caller holds the lock of the directory, so that nobody else has a log
+    /// open there.
     ///
     /// # Errors
     /// `AlreadyExists` if the directory holds a log with commits; `DiskFull`; what the system said.
@@ -62,7 +63,7 @@ impl Log {
         sync: SyncMethod,
     ) -> Result<(Log, LogPosition)> {
         check_geometry(&geometry, sync)?;
-        survey::clear_unborn(&**disk, dir, &geometry)?;
+        survey::clear_unborn(&**disk, dir)?;
         let workshop = Workshop { disk: &**disk, dir, identity, geometry, sync };
         let segment = workshop.make(spare_order(SegmentSlot(1), &geometry))?;
         let head = Head {
@@ -93,8 +94,8 @@ impl Log {
             state: Mutex::new(state),
             buffer: Mutex::new(AlignedBuffer::default()),
             syncing: Mutex::new(()),
-            preparing: Mutex::new(()),
-            hurried: Mutex::new(0),
+            preparing: Mutex::new(None),
+            hurried: Mutex::new(false),
             hurry: Condvar::new(),
         }
     }
@@ -178,38 +179,42 @@ impl Log {
         self.state().needs_spare()
     }
 
-    /// Prepares one segment ahead, if one is wanted: zeroes it and waits until that is durable.
+    /// Prepares one segment ahead, if one is wanted: zeroes it slice by slice, and waits until each is durable.
+    ///
+    /// Between slices `between` is called, with no lock held and the nanoseconds for which the disk should be left to others. On a slow
+    /// disk a segment takes many seconds: what must not be late by so much is done there.
     ///
     /// # Errors
     /// `DiskFull`: nothing has changed, and the last ready segment is now kept for writes that ask for the reserve.
-    pub fn prepare_spare(&self) -> Result<()> {
-        let _turn = lock(&self.preparing);
-        if self.needs_spare() {
-            self.make_spare(&mut |busy_ns| self.rest(busy_ns * REST_PARTS))
-        } else {
-            Ok(())
+    pub fn prepare_spare(&self, between: &mut dyn FnMut(u64)) -> Result<()> {
+        while let Some(busy_ns) = self.prepare_slice()? {
+            between(busy_ns * REST_PARTS);
         }
+        Ok(())
     }
 
-    /// Waits so long, or until a writer is in a hurry.
-    pub(super) fn rest(&self, ns: u64) {
+    /// Makes one slice of a segment and says how long that took; `None` behind the last one, or where none is wanted.
+    fn prepare_slice(&self) -> Result<Option<u64>> {
+        let mut making = lock(&self.preparing);
+        if making.is_none() && !self.needs_spare() {
+            return Ok(None);
+        }
+        let begun_ns = self.disk.monotonic_ns();
+        let is_made = self.make_slice(&mut making, SLICE_BYTES)?;
+        Ok((!is_made).then(|| self.disk.monotonic_ns().saturating_sub(begun_ns)))
+    }
+
+    /// Waits so long; returns early, and says so, once somebody waits for the background to end.
+    pub fn rest(&self, ns: u64) -> bool {
         let hurried = lock(&self.hurried);
-        let wait = self.hurry.wait_timeout_while(hurried, Duration::from_nanos(ns), |hurried| *hurried == 0);
-        drop(wait.unwrap_or_else(PoisonError::into_inner));
+        let wait = self.hurry.wait_timeout_while(hurried, Duration::from_nanos(ns), |hurried| !*hurried);
+        !*wait.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Ends rests from now on: somebody waits for the background to end.
     pub fn hurry(&self) {
-        *lock(&self.hurried) += 1;
+        *lock(&self.hurried) = true;
         self.hurry.notify_all();
-    }
-
-    /// The turn to make segments, from whoever makes one now without further rests.
-    fn preparing_in_a_hurry(&self) -> MutexGuard<'_, ()> {
-        self.hurry();
-        let turn = lock(&self.preparing);
-        *lock(&self.hurried) -= 1;
-        turn
     }
 
     /// Lets the segments before the one of `keep_from` be used again.
@@ -221,6 +226,9 @@ impl Log {
 
     /// Gives back the ready segments that a log at rest does not need: all but the next one and the reserve, the smallest. They are
     /// emptied and keep their names, so that no slot is ever left out, and are made anew when they are wanted.
+    ///
+    /// Those that stay say in their headers that they are ready. One that was used before still has the header of that use,
+    /// by which the next opening would keep it for the older superblock; a full disk has no room for another one (D7).
     ///
     /// # Errors
     /// As [`Log::sync`].
@@ -234,7 +242,10 @@ impl Log {
             state.unfinished.push_back(segment.slot);
             state.add_unsynced(segment);
         }
-        if taken.is_empty() { Ok(()) } else { self.sync().map(drop) }
+        let durable = self.sync()?.seq;
+        let kept: Vec<Arc<Segment>> = self.state().ready.iter().cloned().collect();
+        kept.iter().for_each(|spare| self.witness_in(spare, durable));
+        self.sync().map(drop)
     }
 
     /// Figures for whoever watches.
@@ -246,13 +257,17 @@ impl Log {
     /// Only the one writer takes spares, and it is busy here. A failure costs the witness and nothing else: the
     /// header of a spare is rewritten before use, and a torn one makes recovery zero the segment again.
     fn write_witness(&self, durable: CommitSeq) {
-        let Some(spare) = self.state().ready.back().cloned() else { return };
+        let spare = self.state().ready.back().cloned();
+        spare.iter().for_each(|spare| self.witness_in(spare, durable));
+    }
+
+    fn witness_in(&self, spare: &Arc<Segment>, durable: CommitSeq) {
         let workshop = self.workshop();
         let header = workshop.unused_header(spare.slot, spare.bytes, durable);
         if spare.file.write_at(&workshop.first_block(&header), 0).is_ok() {
             let mut state = self.state();
             state.stats.write_count += 1;
-            state.add_unsynced(&spare);
+            state.add_unsynced(spare);
         }
     }
 
@@ -328,32 +343,51 @@ impl Log {
             if let Some(places) = place(&record_bytes, current_room, &fresh_rooms) {
                 return Ok((places, rooms));
             }
-            let _turn = self.preparing_in_a_hurry();
+            self.sync_before_waiting()?;
+            let mut making = lock(&self.preparing);
             if self.state().usable(group.use_reserve).len() > rooms.len() {
                 continue;
             }
-            self.make_spare(&mut |_| ()).map_err(|error| match error.kind() {
+            let refused = |error: Error| match error.kind() {
                 ErrorKind::Full => LogWriteError::Full(error),
                 _ => LogWriteError::Refused(error),
-            })?;
+            };
+            while !self.make_slice(&mut making, HURRIED_SLICE_BYTES).map_err(refused)? {}
         }
     }
 
-    /// Prepares one segment; the caller holds the turn.
-    fn make_spare(&self, rest: &mut dyn FnMut(u64)) -> Result<()> {
+    /// A group that has no segment waits until one is made. What was written before it, and is to be synced within a bounded time,
+    /// does not wait with it: its sync would be behind this group.
+    fn sync_before_waiting(&self) -> std::result::Result<(), LogWriteError> {
+        // With nothing unsynced a durable write may hold the turn.
+        if !self.state().unsynced.is_empty() {
+            self.sync().map_err(|failure| LogWriteError::InDoubt(failure.0))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the next slice of the segment that is being made, or the first one of a new one; says whether that was the last.
+    fn make_slice(&self, making: &mut Option<Making>, slice_bytes: u64) -> Result<bool> {
         let order = {
             let state = self.state();
             state.check()?;
             state.next_spare(&self.geometry)
         };
-        let made = self.workshop().make_with_rests(order, rest);
+        let workshop = self.workshop();
+        let made = match making {
+            Some(making) => workshop.go_on(making, slice_bytes),
+            None => workshop.begin(order).and_then(|begun| workshop.go_on(making.insert(begun), slice_bytes)),
+        };
         let mut state = self.state();
         match made {
-            Ok(segment) => {
+            Ok(Some(segment)) => {
+                *making = None;
                 state.add_spare(segment);
-                Ok(())
+                Ok(true)
             }
+            Ok(None) => Ok(false),
             Err(error) => {
+                *making = None;
                 state.refused = true;
                 Err(error)
             }

@@ -72,6 +72,7 @@ impl Log {
         let write = first.segment.file.write_at(&workshop.first_block(&header), 0);
         write.map_err(|error| Error::io("write", &first.segment.path, &error.source))?;
         first.segment.file.sync_data().map_err(|error| Error::io("sync", &first.segment.path, &error))?;
+        log.state().ready.extend(sorted.superseded);
         Ok(log)
     }
 
@@ -148,6 +149,8 @@ struct Sorted {
     replayed: Vec<Arc<Segment>>,
     used: Vec<UsedSegment>,
     ready: VecDeque<Arc<Segment>>,
+    /// To be used again once the header of the fresh segment is durable.
+    superseded: Vec<Arc<Segment>>,
     unfinished: VecDeque<super::SegmentSlot>,
     slot_last: super::SegmentSlot,
 }
@@ -156,11 +159,17 @@ fn sort_files(workshop: &Workshop<'_>, recovered: &Recovered) -> Result<Sorted> 
     let mut replayed = Vec::new();
     let mut used = Vec::new();
     let mut ready = VecDeque::new();
+    let mut superseded = Vec::new();
     let mut unfinished = VecDeque::new();
     for (file, &on_chain) in recovered.survey.files.iter().zip(&recovered.on_chain) {
         match &file.content {
             Content::Headless(_) => unfinished.push_back(file.slot),
             Content::Unused { .. } => ready.push_back(workshop.open(file.slot, file.bytes)?),
+            // Newer than the newest frame known durable and not on the chain: the segment that leads elsewhere may be one whose
+            // header never reached the disk. Then this one is what a power cut leaves (D1).
+            Content::Used(header) if !on_chain && header.epoch > recovered.anchor.position.epoch => {
+                superseded.push(workshop.open(file.slot, file.bytes)?);
+            }
             // Newer than the start and not on the chain: left over from a crash, and of no use to any superblock.
             Content::Used(header) if !on_chain && header.epoch > recovered.from.epoch => {
                 ready.push_back(workshop.open(file.slot, file.bytes)?);
@@ -185,5 +194,5 @@ fn sort_files(workshop: &Workshop<'_>, recovered: &Recovered) -> Result<Sorted> 
             workshop.make(super::state::spare_order(slot, &workshop.geometry))?
         }
     };
-    Ok(Sorted { fresh, replayed, used, ready, unfinished, slot_last })
+    Ok(Sorted { fresh, replayed, used, ready, superseded, unfinished, slot_last })
 }

@@ -143,6 +143,10 @@ impl SegmentHeader {
         }
         // Codec, key id and nonce: a file that uses them is of a later release.
         expect_zero(bytes, 152, 184, "a codec or key").map_err(|_| HeaderFault::Later(version))?;
+        let numbers = [u64_at(bytes, 48), u64_at(bytes, 56), u64_at(bytes, 128), u64_at(bytes, 144)];
+        if !numbers.into_iter().all(|number| Epoch(number).is_plausible()) {
+            return Err(HeaderFault::Damaged(Flaw::new("an epoch or a commit that no log has come to")));
+        }
         Ok(SegmentHeader {
             identity: LogIdentity {
                 database: DatabaseId(u128_at(bytes, 64)),

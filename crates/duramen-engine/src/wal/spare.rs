@@ -4,13 +4,14 @@
 //! D7: a full disk is met here, before a group is written, and leaves everything as it was.
 //!
 //! Zeroes go to the disk slice by slice, with rests between them where nobody waits: a device that has megabytes to write makes
-//! the commits beside them wait.
+//! the commits beside them wait. No lock is held between two slices, so that who makes a segment at leisure can do what is due
+//! meanwhile, and a writer that cannot wait makes the rest of it.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use duramen_disk::{Access, Disk, OpenMode, SyncMethod, write_zeroes};
+use duramen_disk::{Access, Disk, File, OpenMode, SyncMethod, write_zeroes};
 
 use super::segment::{EPOCH_NONE, PreviousFrame, Segment, SegmentHeader, segment_path};
 use super::state::SpareOrder;
@@ -19,8 +20,11 @@ use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::options::Geometry;
 
-/// What is written and synced at once: a few commits' time for an ordinary disk.
-const SLICE_BYTES: u64 = 128 * 1024;
+/// What is written and synced at once where nobody waits: a few commits' time for an ordinary disk.
+pub(super) const SLICE_BYTES: u64 = 128 * 1024;
+
+/// The same where somebody waits for the segment. Each slice costs a sync, which on a slow disk is most of the time.
+pub(super) const HURRIED_SLICE_BYTES: u64 = 1024 * 1024;
 
 /// Where and how segments are made.
 #[derive(Debug, Clone, Copy)]
@@ -32,75 +36,111 @@ pub(super) struct Workshop<'a> {
     pub(super) sync: SyncMethod,
 }
 
+/// A segment that is being made. Its zeroes are durable as far as they are written.
+#[derive(Debug)]
+pub(super) struct Making {
+    order: SpareOrder,
+    path: PathBuf,
+    file: Arc<dyn File>,
+    /// There was no file of this name before.
+    is_new: bool,
+    zeroed: u64,
+}
+
 impl Workshop<'_> {
     /// Creates or finishes a segment file, all zeroes but for a header that says so, and durable, name included.
     /// Where there is no room for one of the size that was asked for, a smaller one is made.
     pub(super) fn make(&self, order: SpareOrder) -> Result<Arc<Segment>> {
-        self.make_with_rests(order, &mut |_| ())
-    }
-
-    /// The same; `rest` is called between slices, with the nanoseconds that the last one took.
-    pub(super) fn make_with_rests(
-        &self,
-        mut order: SpareOrder,
-        rest: &mut dyn FnMut(u64),
-    ) -> Result<Arc<Segment>> {
-        let block = self.geometry.block_bytes as u64;
+        let mut making = self.begin(order)?;
         loop {
-            let made = self.make_once(order, rest);
-            let full = made.as_ref().is_err_and(|error| error.code() == Code::DiskFull);
-            if !full || order.bytes <= self.geometry.segment_bytes_min {
-                return made;
+            if let Some(segment) = self.go_on(&mut making, HURRIED_SLICE_BYTES)? {
+                return Ok(segment);
             }
-            let half = (order.bytes / 2).next_multiple_of(block);
-            order.bytes = half.max(self.geometry.segment_bytes_min);
         }
     }
 
-    fn make_once(&self, order: SpareOrder, rest: &mut dyn FnMut(u64)) -> Result<Arc<Segment>> {
+    /// Begins to make a segment: its file has its length and its room, and no byte of it is written.
+    pub(super) fn begin(&self, mut order: SpareOrder) -> Result<Making> {
+        loop {
+            let begun = self.begin_once(order);
+            let is_full = begun.as_ref().is_err_and(|error| error.code() == Code::DiskFull);
+            match self.smaller(order) {
+                Some(smaller) if is_full => order = smaller,
+                _ => return begun,
+            }
+        }
+    }
+
+    /// Writes the next slice of zeroes, and waits until it is durable; returns the segment behind the last one.
+    ///
+    /// After an error nothing is left of it; where it was for want of room, a smaller one is begun, if there is a smaller one.
+    pub(super) fn go_on(&self, making: &mut Making, slice_bytes: u64) -> Result<Option<Arc<Segment>>> {
+        let error = match self.zero_slice(making, slice_bytes) {
+            Ok(made) => return Ok(made),
+            Err(error) => Error::io("prepare", &making.path, &error),
+        };
+        self.give_up(making);
+        match self.smaller(making.order) {
+            Some(smaller) if error.code() == Code::DiskFull => {
+                *making = self.begin(smaller)?;
+                Ok(None)
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// What was begun takes room that a full disk needs. If it stays, the next attempt or the next open finds a file
+    /// without a header and finishes it.
+    fn give_up(&self, making: &Making) {
+        if making.is_new {
+            let _ = self.disk.remove(&making.path);
+        }
+    }
+
+    fn smaller(&self, order: SpareOrder) -> Option<SpareOrder> {
+        let min = self.geometry.segment_bytes_min;
+        let half = (order.bytes / 2).next_multiple_of(self.geometry.block_bytes as u64);
+        (order.bytes > min).then(|| SpareOrder { bytes: half.max(min), ..order })
+    }
+
+    fn begin_once(&self, order: SpareOrder) -> Result<Making> {
         let path = segment_path(self.dir, order.slot);
-        let mode = match self.disk.kind(&path) {
-            Ok(None) => OpenMode::CreateNew,
-            Ok(Some(_)) => OpenMode::Write,
+        let is_new = match self.disk.kind(&path) {
+            Ok(found) => found.is_none(),
             Err(error) => return Err(Error::io("look at", &path, &error)),
         };
-        let made = self.zero(&path, mode, order, rest).map_err(|error| Error::io("prepare", &path, &error));
-        if made.is_err() && mode == OpenMode::CreateNew {
-            // What was begun takes room that a full disk needs. If it stays, the next attempt or the next open
-            // finds a file without a header and finishes it.
-            let _ = self.disk.remove(&path);
-        }
-        made
+        let mode = if is_new { OpenMode::CreateNew } else { OpenMode::Write };
+        let open = || -> io::Result<Arc<dyn File>> {
+            let file = self.disk.open(&path, Access { mode, sync: self.sync })?;
+            if file.len()? > order.bytes {
+                file.set_len(order.bytes)?;
+            }
+            file.reserve(0, order.bytes)?;
+            Ok(file)
+        };
+        open().map(|file| Making { order, path: path.clone(), file, is_new, zeroed: 0 }).map_err(|error| {
+            if is_new {
+                let _ = self.disk.remove(&path);
+            }
+            Error::io("prepare", &path, &error)
+        })
     }
 
-    fn zero(
-        &self,
-        path: &Path,
-        mode: OpenMode,
-        order: SpareOrder,
-        rest: &mut dyn FnMut(u64),
-    ) -> io::Result<Arc<Segment>> {
-        let file = self.disk.open(path, Access { mode, sync: self.sync })?;
-        if file.len()? > order.bytes {
-            file.set_len(order.bytes)?;
-        }
-        file.reserve(0, order.bytes)?;
-        let mut zeroed = 0;
-        while zeroed < order.bytes {
-            let begun = self.disk.monotonic_ns();
-            let bytes = SLICE_BYTES.min(order.bytes - zeroed);
-            write_zeroes(&*file, zeroed, bytes)?;
-            file.sync_data()?;
-            zeroed += bytes;
-            if zeroed < order.bytes {
-                rest(self.disk.monotonic_ns().saturating_sub(begun));
-            }
+    fn zero_slice(&self, making: &mut Making, slice_bytes: u64) -> io::Result<Option<Arc<Segment>>> {
+        let Making { order: SpareOrder { slot, bytes }, path, file, zeroed, .. } = making;
+        let slice = slice_bytes.min(*bytes - *zeroed);
+        write_zeroes(&**file, *zeroed, slice)?;
+        file.sync_data()?;
+        *zeroed += slice;
+        if zeroed < bytes {
+            return Ok(None);
         }
         // The header only after the zeroes are durable: whoever finds it may use the segment as it is.
-        file.write_at(&self.first_block(&self.unused_header(order.slot, order.bytes, CommitSeq(0))), 0)?;
+        file.write_at(&self.first_block(&self.unused_header(*slot, *bytes, CommitSeq(0))), 0)?;
         file.sync_data()?;
         self.disk.sync_dir(self.dir)?;
-        Ok(Arc::new(Segment { slot: order.slot, path: path.to_owned(), bytes: order.bytes, file }))
+        let file = Arc::clone(file);
+        Ok(Some(Arc::new(Segment { slot: *slot, path: path.clone(), bytes: *bytes, file })))
     }
 
     /// Opens a segment that was prepared or used before.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use duramen_disk::{Access, Disk, File};
 
+use super::buffer::SLICE_BYTES_MAX;
 use super::frame::{self, FrameHeader, FrameKind, Part};
 use super::layout::{Flaw, to_usize};
 use super::segment::{EPOCH_NONE, HeaderFault, SEGMENT_HEADER_BYTES, SegmentHeader, segment_path, slot_of};
@@ -17,6 +18,9 @@ use super::{LogIdentity, SegmentSlot};
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::options::Geometry;
+
+/// A frame begins at a multiple of this, whatever the block size of its log.
+const BLOCK_BYTES_MIN: usize = 512;
 
 /// What the first block of a file makes of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -218,6 +222,12 @@ impl Survey {
                 "{} bytes in blocks of {}, want {} in blocks of {}",
                 found.bytes, self.block_bytes, header.segment_bytes, header.block_bytes
             );
+            // On a full disk a spare is begun again with a smaller size: power may fail when the file has the one size and
+            // its header the other. Nothing was ever in it, and it bears witness to nothing.
+            let is_ours = u64::from(header.block_bytes) == self.block_bytes;
+            if is_ours && header.epoch == EPOCH_NONE && header.durable_seq == CommitSeq(0) {
+                return Ok(Content::Headless(Flaw::new(what)));
+            }
             return Err(Error::damaged_log(&found.path, 0, what));
         }
         let is_unused = header.epoch == EPOCH_NONE;
@@ -268,11 +278,11 @@ pub fn missing(path: &Path, what: &str) -> Error {
 /// Removes what a creation that was cut short has left.
 ///
 /// A directory that holds commits of any log is refused: the data may be lost and the log all there is.
-pub(super) fn clear_unborn(disk: &dyn Disk, dir: &Path, geometry: &Geometry) -> Result<()> {
+pub(super) fn clear_unborn(disk: &dyn Disk, dir: &Path) -> Result<()> {
     let slots = slots_in(disk, dir).map_err(|error| Error::io("list", dir, &error))?;
     for &slot in &slots {
         let path = segment_path(dir, slot);
-        if holds_commits(disk, &path, geometry)? {
+        if holds_commits(disk, &path)? {
             let message =
                 format!("{} holds commits of a log; a new one cannot be created there", path.display());
             return Err(
@@ -288,18 +298,23 @@ pub(super) fn clear_unborn(disk: &dyn Disk, dir: &Path, geometry: &Geometry) -> 
     Ok(())
 }
 
-fn holds_commits(disk: &dyn Disk, path: &Path, geometry: &Geometry) -> Result<bool> {
+/// Whether any group of commits begins in a file: at any offset at which one may, whatever the sizes of its log are.
+fn holds_commits(disk: &dyn Disk, path: &Path) -> Result<bool> {
     let file = disk.open(path, Access::READ).map_err(|error| Error::io("open", path, &error))?;
     let bytes = file.len().map_err(|error| Error::io("measure", path, &error))?;
-    let mut block = vec![0; geometry.block_bytes];
+    let mut slice = vec![0; SLICE_BYTES_MAX];
     let mut offset = 0;
-    while offset + block.len() as u64 <= bytes {
-        file.read_at(&mut block, offset).map_err(|error| Error::io("read", path, &error))?;
-        let frame = frame::decode_header(&block, bytes - offset);
-        if frame.is_ok_and(|header| header.kind == FrameKind::Group) {
-            return Ok(true);
+    while offset < bytes {
+        let count = to_usize((bytes - offset).min(SLICE_BYTES_MAX as u64));
+        file.read_at(&mut slice[..count], offset).map_err(|error| Error::io("read", path, &error))?;
+        for (begin, block) in (offset..).step_by(BLOCK_BYTES_MIN).zip(slice[..count].chunks(BLOCK_BYTES_MIN))
+        {
+            let frame = frame::decode_header(block, bytes - begin);
+            if frame.is_ok_and(|header| header.kind == FrameKind::Group) {
+                return Ok(true);
+            }
         }
-        offset += block.len() as u64;
+        offset += count as u64;
     }
     Ok(false)
 }

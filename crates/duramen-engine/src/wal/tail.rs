@@ -81,7 +81,7 @@ impl LogPlace<'_> {
         chain.run(&Reading::IN_TURN, &mut |_, ()| Ok(()))?;
         Ok(Reach {
             whole: chain.last.seq,
-            durable: chain.marked_seq,
+            durable: chain.proven_seq,
             durable_at_ns: chain.anchor.commit_time_ns,
         })
     }

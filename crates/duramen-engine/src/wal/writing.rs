@@ -1,7 +1,7 @@
 //! One write of the log under way: builds the frames of a group and sends them to their segments.
 //!
 //! Works on a copy of the log's end, which becomes the end only if all went well: a write that failed without
-//! taking a byte leaves nothing to be undone (engine rule 10).
+//! taking a byte leaves nothing to be undone (D6).
 
 use std::path::Path;
 use std::sync::Arc;

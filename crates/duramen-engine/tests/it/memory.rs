@@ -116,8 +116,8 @@ fn writers_that_want_more_than_there_is_all_get_through() {
     assert_eq!(engine.stats().buffered_bytes, 0);
 }
 
-/// Rule 13: whoever waits for the disk is told when the sync returns, and does not write for those who wait for nothing
-/// as long as they come.
+/// A commit at level `Disk` returns when its sync does. It does not write the groups of commits at level `Memory` for as long as
+/// they come.
 #[test]
 fn a_commit_at_level_disk_returns_while_others_commit_at_level_memory_without_end() {
     let disk = MemDisk::new(64);

@@ -7,7 +7,7 @@ use duramen_disk::memory::CrashChoice;
 use duramen_engine::{Code, CommitSeq, Durability, FeedCommit, ObserveFrom, Observer};
 
 use crate::basics::tiny;
-use crate::feed::{open, put, set_position, told, tree, work};
+use crate::feed::{only_the_older_superblock_left, open, put, set_position, told, tree, work};
 
 fn observe(disk: &MemDisk, from: ObserveFrom) -> Observer {
     let wants = Arc::new(|name: &str| !name.starts_with("own/"));
@@ -232,4 +232,13 @@ fn watching_changes_nothing() {
     assert!(observe(&disk, ObserveFrom::Now).look().unwrap().clean);
     // Nor does it keep a writer out.
     open(&disk).close().unwrap();
+}
+
+/// As `files_go_before_the_log_where_only_the_older_superblock_is_left`, from outside.
+#[test]
+fn files_go_before_the_log_from_outside_too_where_only_the_older_superblock_is_left() {
+    let disk = MemDisk::new(36);
+    let model = only_the_older_superblock_left(&disk);
+    let (found, gaps) = drain(&mut observe(&disk, ObserveFrom::After(CommitSeq(0))));
+    assert_eq!((&found[..model.len()], &gaps[..]), (&model[..], &[][..]));
 }

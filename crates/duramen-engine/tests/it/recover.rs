@@ -74,6 +74,39 @@ fn an_entry_that_is_refused_does_not_leave_an_older_one() {
     assert_eq!(lost, [Some(b"a".to_vec())], "what was replaced is not lost: {salvage:?}");
 }
 
+// Memory is bounded, and a loss is named: a key beyond the bound is told as lost at once, whatever becomes of it later.
+#[test]
+fn keys_that_were_missed_are_held_up_to_a_bound_and_told_as_lost_beyond_it() {
+    // 4 MiB are for such keys, and each costs 64 bytes besides its own.
+    const HELD: usize = 4 * 1024 * 1024 / (1000 + 64);
+    const KEYS: usize = HELD + 50;
+    let disk = MemDisk::new(3);
+    let engine = Engine::open(Arc::new(disk.clone()), Path::new("/db"), tiny(), picky(false)).unwrap();
+    let spec = ReducerSpec { name: "picky".to_owned(), version: 1, params: Vec::new() };
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", Some(spec.clone()))).unwrap();
+    let key = |n: usize| format!("{n:08}{}", "x".repeat(992)).into_bytes();
+    for value in [b"bad", b"new"] {
+        // All before a new tree is written before it is made: everything is missed before anything is replaced.
+        let name = String::from_utf8_lossy(value);
+        engine.transact(Durability::Disk, |tx| tx.create_tree(&name, None).map(drop)).unwrap();
+        for from in (0..KEYS).step_by(100) {
+            let all = |tx: &mut duramen_engine::Transaction| {
+                (from..KEYS.min(from + 100)).try_for_each(|n| tx.put(tree, &key(n), value))
+            };
+            engine.transact(Durability::Disk, all).unwrap();
+        }
+    }
+    let killed = disk.crash(&CrashChoice::All);
+    drop(engine);
+
+    let (new, salvage) = recover(&killed, picky(true)).unwrap();
+    let snapshot = new.snapshot().unwrap();
+    let tree = snapshot.tree("t").unwrap().unwrap();
+    assert_eq!(snapshot.count(tree, &KeyRange::all()).unwrap(), KEYS as u64, "all were replaced");
+    let lost: Vec<_> = salvage.ranges.iter().map(|range| range.after.clone().unwrap()).collect();
+    assert_eq!(lost, (HELD..KEYS).map(key).collect::<Vec<_>>());
+}
+
 // A page of names costs names. That the log makes new trees, of which nothing can have been lost, must not cost more.
 #[test]
 fn a_new_tree_in_the_log_takes_no_nameless_one_away() {

@@ -150,10 +150,11 @@ impl BlobWriter {
         })
     }
 
-    /// Stores the pieces in the buffer: full ones, or with a record the last ones. That waits for a disk only with a record:
-    /// a commit that does makes what is before it durable.
+    /// Stores the pieces in the buffer: full ones, or with a record the last ones. The commit waits for a sync only with a record,
+    /// which makes everything before it durable. It always waits until the log has it: a record is published later that relies on
+    /// every piece, and commits at level `Memory` may still be dropped.
     fn store(&mut self, last: Option<&Record>) -> Result<()> {
-        let level = if last.is_some() { self.db.durability() } else { Durability::Memory };
+        let level = if last.is_some() { self.db.seen_by_all().durability() } else { Durability::Process };
         let id = self.live.id;
         let record = last.cloned().unwrap_or(Record {
             id,

@@ -206,7 +206,7 @@ fn deep_nesting_is_survived() {
     assert!(decode(&[5_u8; 1024]).is_err());
 }
 
-/// Engine rule 15: 1,024 bytes as encoded, not one more.
+/// A key has `KEY_BYTES_MAX` bytes as encoded, not one more.
 #[test]
 fn a_key_of_1024_bytes_is_the_longest() {
     let fits = "x".repeat(1022);

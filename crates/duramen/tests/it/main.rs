@@ -15,6 +15,7 @@ mod compile_errors;
 mod directories;
 mod flights;
 mod golden;
+mod golden_stores;
 mod golden_typed;
 mod key_values;
 mod migrations;

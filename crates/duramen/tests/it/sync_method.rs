@@ -20,7 +20,7 @@ fn a_method_is_measured_at_creation_kept_and_can_be_overruled() {
     };
     let db = open(None);
     let measured = db.posture();
-    // On a disk so slow or so busy that too little could be measured, the default is kept.
+    // The default is kept where too little could be measured, and on a file system where nothing else is proven.
     let reasons = ["measured at creation, medians: fdatasync ", "the default: nothing was measured"];
     assert!(reasons.iter().any(|reason| measured.sync_reason.starts_with(reason)), "{measured:?}");
     db.ensure(&Schema::new("rows").key(["id"])).unwrap().put(doc! { "id": 1 }).unwrap();
@@ -29,7 +29,7 @@ fn a_method_is_measured_at_creation_kept_and_can_be_overruled() {
     assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("calibration")));
 
     let asked = open(Some(SyncMethod::Dsync)).posture();
-    assert_eq!(asked.sync_reason, "the options ask for it");
+    assert!(asked.sync_reason.starts_with("the options ask for it"), "{asked:?}");
     let again = open(None).posture();
     assert_eq!((again.sync_call, &again.sync_reason), (measured.sync_call, &measured.sync_reason));
 }

@@ -11,7 +11,7 @@ use duramen_disk::Disk;
 use super::LostCommits;
 use super::writing::Writing;
 use crate::catalog::{CATALOG, CatalogRow};
-use crate::commit::{RecordChange, decode_record};
+use crate::commit::decode_record;
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
 use crate::salvage::Source;
@@ -88,8 +88,8 @@ impl Replaying<'_, '_> {
             .map_err(|what| unreadable(record.seq, what))?;
         // Trees come before what is put into them.
         for change in changes.iter().filter(|change| change.tree == CATALOG) {
-            let (name, row) = naming(change).map_err(|what| unreadable(record.seq, what))?;
-            self.name(name, row)?;
+            let (name, row) = change.naming().map_err(|what| unreadable(record.seq, what))?;
+            self.name(name.to_owned(), row)?;
         }
         for change in changes.iter().filter(|change| change.tree != CATALOG) {
             if self.is_in_part && !self.writing.knows(change.tree) {
@@ -129,21 +129,6 @@ impl Replaying<'_, '_> {
         }
         Ok(())
     }
-}
-
-/// What a change of the catalogue says: a name, and the tree it stands for from there on, if any.
-pub(super) fn naming(
-    change: &RecordChange<'_>,
-) -> std::result::Result<(String, Option<CatalogRow>), &'static str> {
-    let name = std::str::from_utf8(change.key).map_err(|_| "the name of a tree is no text")?;
-    // A row that cannot be read is not one that is not there: the tree would be dropped.
-    let row = match change.value {
-        None => None,
-        Some(value) => {
-            Some(CatalogRow::decode(value.bytes).ok_or("the row of a tree is of another version")?)
-        }
-    };
-    Ok((name.to_owned(), row))
 }
 
 fn unreadable(seq: CommitSeq, what: impl std::fmt::Display) -> Error {

@@ -16,6 +16,10 @@ use crate::salvage::{LostRange, Meets, Source};
 use crate::transaction::Transaction;
 use crate::tree::{BigReader, BigRef, ReducerSpec, StoredValue};
 
+/// What each commit waits for. A later one builds on it, and all together are said to be whole: a group that had no room must fail
+/// the commit, not be dropped behind its back.
+const LEVEL: Durability = Durability::Process;
+
 /// So many bytes of entries in one transaction.
 const BATCH_BYTES: usize = 256 * 1024;
 
@@ -129,7 +133,7 @@ impl<'a> Writing<'a> {
     fn make(&mut self, from: TreeId, name: String, spec: Option<ReducerSpec>, takes: bool) -> Result<()> {
         self.flush()?;
         let create = |tx: &mut Transaction| tx.create_tree_as_known(&name, spec.clone());
-        let (id, _) = self.into.transact(Durability::Memory, create)?;
+        let (id, _) = self.into.transact(LEVEL, create)?;
         self.made.insert(from, Made { name, id, spec, takes });
         Ok(())
     }
@@ -141,7 +145,7 @@ impl<'a> Writing<'a> {
         made.takes = false;
         if std::mem::take(&mut made.id) != TreeId(0) {
             let name = made.name.clone();
-            self.into.transact(Durability::Memory, |tx| tx.drop_tree(&name))?;
+            self.into.transact(LEVEL, |tx| tx.drop_tree(&name))?;
         }
         self.noted.forget(&made.name);
         if let Some(missed) = self.missed.remove(&id) {
@@ -213,7 +217,7 @@ impl<'a> Writing<'a> {
         self.flush()?;
         let Some(made) = self.made.get(&id) else { return Ok(None) };
         let mut failed = None;
-        let written = self.into.transact(Durability::Memory, |tx| {
+        let written = self.into.transact(LEVEL, |tx| {
             let reader = BigReader::open(&self.source.pages, big).inspect_err(|error| {
                 failed = Some(error.message().to_owned());
             })?;
@@ -250,7 +254,7 @@ impl<'a> Writing<'a> {
             return (self.caller.progress)(&self.done);
         }
         let all = |tx: &mut Transaction| batch.iter().try_for_each(|change| change.apply(tx));
-        match self.into.transact(Durability::Memory, all) {
+        match self.into.transact(LEVEL, all) {
             Ok(_) => {}
             Err(error) if is_of_an_entry(&error) => self.one_by_one(&batch)?,
             Err(error) => return Err(error),
@@ -266,11 +270,11 @@ impl<'a> Writing<'a> {
         let mut refused = BTreeMap::new();
         for change in batch {
             let entry = (change.from, &change.key);
-            match self.into.transact(Durability::Memory, |tx| change.apply(tx)) {
+            match self.into.transact(LEVEL, |tx| change.apply(tx)) {
                 Ok(_) => drop(refused.remove(&entry)),
                 Err(error) if is_of_an_entry(&error) => {
                     // What the checkpoint has there is older than what is lost.
-                    self.into.transact(Durability::Memory, |tx| tx.delete(change.tree, &change.key))?;
+                    self.into.transact(LEVEL, |tx| tx.delete(change.tree, &change.key))?;
                     refused.insert(entry, error.message().to_owned());
                 }
                 Err(error) => return Err(error),

@@ -64,7 +64,7 @@ impl World {
         match draw.below(10) {
             0 => drop(self.log.write_mark(CommitSeq(self.durable())).unwrap()),
             1 | 2 => self.sync(),
-            3 => self.log.prepare_spare().unwrap(),
+            3 => self.log.prepare_spare(&mut |_| ()).unwrap(),
             4 => self.checkpoint(draw.below(3) > 0),
             kind => self.write(draw.below(4), kind > 6),
         }

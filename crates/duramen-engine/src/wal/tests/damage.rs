@@ -37,7 +37,7 @@ fn sample(close: bool) -> Sample {
         commit(&log, seq, vec![seq as u8; 200]);
         wanted.push(vec![seq as u8; 200]);
     }
-    log.prepare_spare().unwrap();
+    log.prepare_spare(&mut |_| ()).unwrap();
     if close {
         log.write_mark(CommitSeq(18)).unwrap();
         log.sync().unwrap();
@@ -219,7 +219,7 @@ fn a_segment_rolled_back_is_damage() {
             );
         }
     }
-    log.prepare_spare().unwrap();
+    log.prepare_spare(&mut |_| ()).unwrap();
     // The mark's witness in a spare tells how far even the newest segment reached.
     log.write_mark(CommitSeq(60)).unwrap();
     log.sync().unwrap();

@@ -37,7 +37,7 @@ fn a_group_costs_one_write_and_one_sync_at_segment_switches_too() {
         let mut switches = 0;
         for seq in 1..=40 {
             while log.needs_spare() {
-                log.prepare_spare().unwrap();
+                log.prepare_spare(&mut |_| ()).unwrap();
             }
             let slot = log.position().slot;
             let before = disk.call_counts();
@@ -127,7 +127,7 @@ fn recycling_bounds_the_log() {
             wanted.clear();
             log.recycle(&from);
             while log.needs_spare() {
-                log.prepare_spare().unwrap();
+                log.prepare_spare(&mut |_| ()).unwrap();
             }
         }
     }
@@ -140,14 +140,14 @@ fn a_full_disk_refuses_before_the_first_byte_and_keeps_a_reserve() {
     let disk = disk(6);
     let (log, from) = create(&disk, SyncMethod::Fdatasync);
     while log.needs_spare() {
-        log.prepare_spare().unwrap();
+        log.prepare_spare(&mut |_| ()).unwrap();
     }
     disk.set_capacity(Some(disk.used_bytes()));
     let mut wanted: Vec<Vec<u8>> = Vec::new();
     let error = loop {
         let seq = wanted.len() as u64 + 1;
         if log.needs_spare() {
-            assert_eq!(log.prepare_spare().unwrap_err().kind(), ErrorKind::Full);
+            assert_eq!(log.prepare_spare(&mut |_| ()).unwrap_err().kind(), ErrorKind::Full);
         }
         match log.write_and_sync(&group(&[record(seq, vec![9; 300])], seq - 1)) {
             Ok(_) => wanted.push(vec![9; 300]),
@@ -275,7 +275,7 @@ fn spares_are_prepared_and_synced_while_others_write() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                log.prepare_spare().unwrap();
+                log.prepare_spare(&mut |_| ()).unwrap();
                 log.sync().unwrap();
                 assert!(log.stats().segment_count > 0);
             }
@@ -297,8 +297,28 @@ fn spares_are_prepared_and_synced_while_others_write() {
 fn a_rest_ends_as_soon_as_somebody_is_in_a_hurry() {
     let (log, _) = create(&disk(9), SyncMethod::Fdatasync);
     let day_ns = 24 * 3_600_000_000_000;
-    crate::threads::side_by_side(
-        &[false, true],
-        |hurries| if hurries { log.hurry() } else { log.rest(day_ns) },
-    );
+    crate::threads::side_by_side(&[false, true], |hurries| {
+        if hurries { log.hurry() } else { assert!(!log.rest(day_ns)) }
+    });
+}
+
+/// D7: the segments that a closed log keeps are there for the next opening, also where they were used before and no mark was
+/// written since: a full disk has no room for another one.
+#[test]
+fn a_log_at_rest_opens_on_a_full_disk() {
+    let disk = disk(51);
+    let (log, _) = create(&disk, SyncMethod::Fdatasync);
+    for seq in 1..=12 {
+        commit(&log, seq, vec![1; 2000]);
+    }
+    log.write_mark(CommitSeq(12)).unwrap();
+    log.sync().unwrap();
+    let from = log.position();
+    log.recycle(&from);
+    log.trim().unwrap();
+    drop(log);
+    let disk = disk.crash(&CrashChoice::None);
+    disk.set_capacity(Some(disk.used_bytes()));
+    let recovered = check_replay(&disk, &from, &[]);
+    reopen(&disk, &recovered).unwrap();
 }

@@ -1,4 +1,4 @@
-//! What crashes leave over: nothing chains to it, nothing takes it for damage (engine rule 1).
+//! What crashes leave over: nothing chains to it, nothing takes it for damage (D2, D5).
 
 use std::io::ErrorKind as IoErrorKind;
 
@@ -52,12 +52,50 @@ fn of_several_segments_that_continue_a_frame_the_newest_is_followed() {
     check_replay(&disk.crash(&CrashChoice::None), &from, &[vec![1], vec![2], vec![3]]);
 }
 
+/// D1: a sync of an open failed, and the kernel calls clean what never reached the disk. The next open in the same boot reads it all the
+/// same; what it then acknowledges must hang on none of it.
+#[test]
+fn an_open_that_failed_is_nothing_to_build_on() {
+    let mut failed = 0;
+    for nth in 0.. {
+        let disk = disk(43);
+        let (log, from) = create(&disk, SyncMethod::Fdatasync);
+        for seq in 1..=3 {
+            commit(&log, seq, vec![seq as u8; 300]);
+        }
+        drop(log);
+        let recovered = check_replay(&disk, &from, &[vec![1; 300], vec![2; 300], vec![3; 300]]);
+        let gone = Effect::SyncErrorDataGone(IoErrorKind::Other);
+        disk.set_faults(Fault::new(CallKind::Sync, nth, gone));
+        let opened = reopen(&disk, &recovered);
+        let is_over = disk.fault_hit_count() == 0;
+        assert_eq!(opened.is_ok(), is_over, "sync {nth}");
+        failed += u64::from(opened.is_err());
+        drop(opened);
+        disk.set_faults(FaultPlan::none());
+        let mut wanted = vec![vec![1; 300], vec![2; 300], vec![3; 300]];
+        // Several in a row, the last of which commits.
+        for _ in 0..2 {
+            drop(reopen(&disk, &check_replay(&disk, &from, &wanted)).unwrap());
+        }
+        let log = reopen(&disk, &check_replay(&disk, &from, &wanted)).unwrap();
+        commit(&log, 4, vec![4]);
+        wanted.push(vec![4]);
+        println!("sync {nth}");
+        check_replay(&disk.crash(&CrashChoice::None), &from, &wanted);
+        if is_over {
+            break;
+        }
+    }
+    assert!(failed > 3, "{failed} syncs failed an open");
+}
+
 /// The header of a segment reached the disk, the frames before it did not: its epoch is used up all the same.
 #[test]
 fn the_epoch_of_a_segment_off_the_chain_is_not_used_again() {
     let disk = disk(42);
     let (log, from) = create(&disk, SyncMethod::Fdatasync);
-    log.prepare_spare().unwrap();
+    log.prepare_spare(&mut |_| ()).unwrap();
     commit(&log, 1, vec![1]);
     log.write(&group(&[record(2, vec![2; 2000])], 1)).unwrap();
     let written = log.write(&group(&[record(3, vec![3; 2000])], 1)).unwrap();
@@ -81,7 +119,7 @@ fn a_record_half_written_before_a_crash_is_dropped() {
     let (log, from) = create(&disk, SyncMethod::Fdatasync);
     commit(&log, 1, vec![1]);
     while log.needs_spare() {
-        log.prepare_spare().unwrap();
+        log.prepare_spare(&mut |_| ()).unwrap();
     }
     let pending_before = disk.pending_len();
     log.write(&group(&[record(2, vec![2; 20]), record(3, vec![3; 9000])], 1)).unwrap();

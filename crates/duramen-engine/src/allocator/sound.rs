@@ -1,0 +1,149 @@
+//! What holds of every change of the space map: blocks that are handed out are free, blocks that are freed are in use.
+//!
+//! D3 rests here. A block that is freed twice may belong to another page by the second time, so the map refuses what
+//! contradicts it and stays as it is. That is a fault of the engine, or of a file whose pages name one block twice: both
+//! end all acknowledgement. Nothing panics, because the lock is held here, and callers hold others: a panic would leave
+//! a leader's followers waiting for ever.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{MutexGuard, OnceLock};
+
+use super::{POISON, Space, State};
+use crate::error::{Code, Error, Result};
+use crate::ids::CommitSeq;
+
+/// Called once, with no lock of the allocator held.
+type Hook = Box<dyn Fn(Error) + Send + Sync>;
+
+/// The first contradiction, and where it is reported.
+#[derive(Default)]
+pub(super) struct Soundness {
+    first: OnceLock<Error>,
+    hook: OnceLock<Hook>,
+}
+
+impl fmt::Debug for Soundness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Soundness").field("first", &self.first).finish_non_exhaustive()
+    }
+}
+
+/// The state, locked. A contradiction that was found meanwhile is reported once the lock is released.
+pub(super) struct Locked<'a> {
+    soundness: &'a Soundness,
+    state: Option<MutexGuard<'a, State>>,
+}
+
+const HELD: &str = "the guard is there until it is dropped";
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        self.state.as_deref().expect(HELD)
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.state.as_deref_mut().expect(HELD)
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let found = self.contradiction.take();
+        drop(self.state.take());
+        if let Some(error) = found
+            && self.soundness.first.set(error.clone()).is_ok()
+            && let Some(hook) = self.soundness.hook.get()
+        {
+            hook(error);
+        }
+    }
+}
+
+impl Space {
+    pub(super) fn lock(&self) -> Locked<'_> {
+        Locked { soundness: &self.soundness, state: Some(self.state.lock().expect(POISON)) }
+    }
+
+    /// Whether the space map has never been contradicted.
+    ///
+    /// # Errors
+    /// `Corrupt`: which blocks were freed or handed out twice.
+    pub fn is_sound(&self) -> Result<()> {
+        self.soundness.first.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// Sets what ends all acknowledgement at the first contradiction.
+    ///
+    /// # Errors
+    /// As [`Space::is_sound`].
+    pub fn on_contradiction(&self, hook: impl Fn(Error) + Send + Sync + 'static) -> Result<()> {
+        assert!(self.soundness.hook.set(Box::new(hook)).is_ok(), "one hook an engine");
+        self.is_sound()
+    }
+}
+
+impl State {
+    /// Free blocks become a page's.
+    pub(super) fn hand_out(&mut self, block: u64, block_count: u32) -> Result<()> {
+        let is_free = self.used.none_set(block, block_count) && self.holes.none_set(block, block_count);
+        if !is_free || block < self.first_block {
+            return Err(self.contradict("handed out, and they are in use", block, block_count));
+        }
+        self.own(block, block_count);
+        Ok(())
+    }
+
+    /// Blocks of a page are free from here on.
+    pub(super) fn free(&mut self, block: u64, block_count: u32) {
+        let is_used = self.used.all_set(block, block_count) && self.holes.none_set(block, block_count);
+        if !is_used || block < self.first_block {
+            self.contradict("given back, and they are not in use", block, block_count);
+        } else if self.holds_value(block, block_count) {
+            self.contradict("given back, and a value that no checkpoint has lies there", block, block_count);
+        } else {
+            self.used.clear(block, block_count);
+        }
+    }
+
+    /// Blocks of a value that no checkpoint has are free from here on.
+    pub(super) fn free_value(&mut self, block: u64, block_count: u32) {
+        match self.unrooted.get(&block) {
+            Some((count, _)) if *count == block_count => {
+                self.unrooted.remove(&block);
+                self.free(block, block_count);
+            }
+            _ => {
+                drop(self.contradict("given back as a value's, and no value lies there", block, block_count))
+            }
+        }
+    }
+
+    /// A value that was written without a commit has one now.
+    pub(super) fn name_value(&mut self, block: u64, block_count: u32, seq: CommitSeq) {
+        match self.unrooted.get_mut(&block) {
+            Some((count, commit @ None)) if *count == block_count => *commit = Some(seq),
+            _ => drop(self.contradict("committed as a value's, and no value lies there", block, block_count)),
+        }
+    }
+
+    /// Whether a value that no checkpoint has lies in one of these blocks.
+    fn holds_value(&self, block: u64, block_count: u32) -> bool {
+        let end = block.saturating_add(u64::from(block_count));
+        let before_end = self.unrooted.range(..end).next_back();
+        before_end.is_some_and(|(value, (count, _))| value + u64::from(*count) > block)
+    }
+
+    fn contradict(&mut self, what: &str, block: u64, block_count: u32) -> Error {
+        let message =
+            format!("the space map is contradicted: {block_count} blocks from block {block} on were {what}");
+        let error = Error::new(Code::DamagedData, message).with_hint(
+            "open the database again and run `duramen check DB`; if it finds nothing, report this: it is a fault of the engine",
+        );
+        self.contradiction.get_or_insert(error).clone()
+    }
+}
