@@ -16,6 +16,7 @@ use duramen_disk::MemDisk;
 use duramen_engine::{Code, CommitSeq, Durability, Engine, Error};
 
 use crate::contents::{Contents, Dice};
+use crate::part::Part;
 
 pub use build::{Specimen, closed, files_of, killed};
 pub use rearrange::rearrangements;
@@ -101,15 +102,15 @@ pub enum Bits {
     All,
 }
 
-/// Flips bits of every byte of every file, one at a time, on so many threads.
+/// Flips bits of every byte that a part of the sweep has, one at a time, on so many threads.
 #[must_use]
-pub fn flips(specimen: &Specimen, seed: u64, bits: Bits, thread_count: usize) -> Report {
+pub fn flips(specimen: &Specimen, seed: u64, bits: Bits, part: Part, thread_count: usize) -> Report {
     let total = Mutex::new(Report::default());
     thread::scope(|scope| {
         for share in 0..thread_count {
             let total = &total;
             scope.spawn(move || {
-                let report = flips_of_share(specimen, seed, bits, share, thread_count);
+                let report = flips_of_share(specimen, seed, bits, part.share(share, thread_count));
                 total.lock().expect("no trial panics outside its own guard").add(report);
             });
         }
@@ -117,13 +118,13 @@ pub fn flips(specimen: &Specimen, seed: u64, bits: Bits, thread_count: usize) ->
     total.into_inner().expect("as above")
 }
 
-fn flips_of_share(specimen: &Specimen, seed: u64, bits: Bits, share: usize, share_count: usize) -> Report {
+fn flips_of_share(specimen: &Specimen, seed: u64, bits: Bits, share: Part) -> Report {
     let mut report = Report::default();
     let mut dice = Dice::new(seed);
     for (path, bytes) in specimen.files() {
         for offset in 0..bytes.len() {
             let one = (dice.bits() & 7) as u8;
-            if offset % share_count != share {
+            if !share.has(offset as u64) {
                 continue;
             }
             for bit in (0..8).filter(|bit| bits == Bits::All || *bit == one) {

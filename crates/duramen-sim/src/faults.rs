@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use duramen_disk::memory::{CallCounts, CallKind, CrashChoice, Effect, Fault, FaultPlan};
 use duramen_disk::{MemDisk, SyncMethod};
+use duramen_engine::data_file::{SUPERBLOCK_OFFSETS, Superblock};
 use duramen_engine::{CommitSeq, Durability};
 
 use crate::contents::Contents;
@@ -24,6 +25,9 @@ pub use full::{FullReport, full_disk};
 
 /// A trial that takes longer hangs.
 const TRIAL_SECONDS_MAX: u64 = 60;
+
+/// Where the workload's database has its pages.
+const DATA: &str = "/db/data";
 
 /// Violations beyond these are only counted.
 const VIOLATIONS_TOLD_MAX: usize = 20;
@@ -235,7 +239,7 @@ fn recover(
         for why in &mut told[before..] {
             why.insert_str(0, "and a power cut right after: ");
         }
-        if let Err(why) = commit_and_cut(disk, sync) {
+        if let Err(why) = commit_and_cut(disk, sync).and_then(|()| lose_newest_superblock(disk, sync)) {
             told.push(why);
         }
     }
@@ -281,6 +285,38 @@ fn reopen(
     drop(snapshot);
     engine.abandon();
     Some(seq)
+}
+
+/// A checkpoint after recovery writes over a superblock that is not the only one on the disk: with its own lost in a power
+/// cut, the other one and the log lead to the same state.
+fn lose_newest_superblock(disk: &MemDisk, sync: SyncMethod) -> Result<(), String> {
+    let failed = |what: &str, error: &dyn fmt::Display| format!("{what} after recovery: {error}");
+    let engine = open(disk, sync).map_err(|error| failed("does not open for a checkpoint", &error))?;
+    // Values go where nothing lies that is needed.
+    let put = engine.transact(Durability::Disk, |tx| {
+        let tree = tx.create_tree("behind", None)?;
+        (0..8u8).try_for_each(|key| tx.put(tree, &[key], &[key; 900]))
+    });
+    let written = put.and_then(|_| engine.checkpoint());
+    let cut = disk.crash(&CrashChoice::None);
+    engine.abandon();
+    written.map_err(|error| failed("takes no checkpoint", &error))?;
+    let data = cut.read_file(DATA).map_err(|error| failed("cannot be read", &error))?;
+    let generation = |offset: u64| {
+        let at = usize::try_from(offset).expect("superblocks lie at the start");
+        Superblock::decode(data.get(at..)?).ok().map(|found| found.generation)
+    };
+    let newest =
+        SUPERBLOCK_OFFSETS.into_iter().max_by_key(|offset| generation(*offset)).expect("there are two");
+    cut.flip_bit(DATA, newest + 100, 1).map_err(|error| failed("cannot be damaged", &error))?;
+    let engine = open(&cut, sync).map_err(|error| failed("has one superblock only: without it,", &error))?;
+    let found = engine.snapshot().and_then(|snapshot| snapshot.tree("behind"));
+    let report = engine.check();
+    engine.abandon();
+    match (found, report) {
+        (Ok(Some(_)), Ok(report)) if report.is_clean() => Ok(()),
+        (found, report) => Err(format!("from the older superblock: {found:?}, check {report:?}")),
+    }
 }
 
 /// A commit acknowledged after recovery survives a power cut.

@@ -5,6 +5,7 @@
 //! must be the recorded one; what ended before another began comes before it; snapshots and transactions that only
 //! read see a prefix no older than what was acknowledged before they began.
 
+mod listener;
 mod model;
 mod record;
 mod run;
@@ -13,9 +14,10 @@ use std::fmt;
 
 use duramen_engine::CommitSeq;
 
+pub use listener::Listener;
 use model::Model;
 pub use record::{Event, Fate, Step};
-pub use run::{Run, run};
+pub use run::{Manner, Run, run, run_heard};
 
 /// Violations beyond these are only counted.
 const VIOLATIONS_TOLD_MAX: usize = 10;

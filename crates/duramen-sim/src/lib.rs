@@ -1,9 +1,16 @@
 //! Simulated power cuts, models and house rules. Unpublished.
 #![allow(clippy::disallowed_methods, reason = "the simulation owns files, the clock and threads")]
 
+pub mod concurrent;
 pub mod contents;
 pub mod damage;
 pub mod faults;
+pub mod faulty;
+pub mod fuzz;
 pub mod history;
+pub mod lives;
+pub mod part;
+pub mod product;
 pub mod salvage;
 pub mod search;
+pub mod seeds;

@@ -4,7 +4,7 @@
 //! of it is one that the old one had at the commit that the report names; every row it lacks lies in a stretch that the report
 //! names; and the damaged database is byte for byte what it was.
 
-mod specimen;
+pub(crate) mod specimen;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,6 +17,7 @@ use duramen_disk::memory::{CallKind, Effect, Fault};
 
 use crate::contents::Dice;
 use crate::damage::files_of;
+use crate::part::Part;
 
 pub use specimen::{DATABASE, RECOVERED, Rows, Specimen, Stored, closed, killed, open, options};
 
@@ -79,16 +80,16 @@ impl Report {
     }
 }
 
-/// Flips a bit of every so manieth byte of every file, one at a time, on so many threads. Which bytes, and which bit of each, the
-/// seed says.
+/// Flips a bit of every so manieth byte of every file that a part of the sweep has, one at a time, on so many threads. Which bytes,
+/// and which bit of each, the seed says.
 #[must_use]
-pub fn flips(specimen: &Specimen, seed: u64, every: u64, thread_count: usize) -> Report {
+pub fn flips(specimen: &Specimen, seed: u64, every: u64, part: Part, thread_count: usize) -> Report {
     let mut spots = Vec::new();
     let mut dice = Dice::new(seed);
     for (path, bytes) in files_of(&specimen.disk) {
         for offset in 0..bytes.len() as u64 {
             let bit = (dice.bits() & 7) as u8;
-            if dice.below(every) == 0 {
+            if dice.below(every) == 0 && part.has(offset) {
                 spots.push((path.clone(), offset, bit));
             }
         }

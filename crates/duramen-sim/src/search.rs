@@ -9,6 +9,7 @@ pub mod case;
 pub mod compare;
 pub mod cuts;
 pub mod feed;
+pub mod kinds;
 pub mod model;
 pub mod phases;
 pub mod random;
@@ -21,13 +22,13 @@ pub mod writer;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use duramen_disk::memory::{CrashChoice, Trace};
 
+use crate::lives;
 use case::{Case, Choice};
+use kinds::Kind;
 use phases::{Phase, phases_of};
 use random::{Random, joined};
 use recovery::survive;
@@ -37,9 +38,9 @@ use run::{Recorded, run};
 /// How much is tried.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
-    /// Distinct images judged at one boundary, at most.
+    /// Distinct images judged at one boundary, at most. A third of them is kept for random subsets.
     pub images_per_boundary: usize,
-    /// Random subsets among the choices of one boundary.
+    /// Random subsets tried at one boundary, at most.
     pub random_choices: usize,
     /// Of so many boundaries one is looked at, another one for each seed.
     pub boundary_stride: usize,
@@ -117,18 +118,27 @@ pub fn search_seed(seed: u64, budget: &Budget, stop: &(dyn Fn() -> bool + Sync))
     let mut report = Report { seeds: 1, operations: recorded.trace.len() as u64, ..Report::default() };
     let mut random = Random::new(joined(seed, 3));
     let mut seen = Seen::default();
+    // `check` reports the garbage where the header of a feed file was being written, although no state relied on that file.
+    let keeps_feed = run::keeps_feed(seed);
     let mut cursor = recorded.trace.cursor();
     let offset = random.below(budget.boundary_stride);
     loop {
         let op = cursor.at();
         if (op + offset).is_multiple_of(budget.boundary_stride) {
+            let choices = cuts::choices(cursor.pending_len(), budget.random_choices, apart, &mut random);
+            let plain_max = budget.images_per_boundary - budget.images_per_boundary / 3;
             let mut judged = 0;
-            for choice in cuts::choices(cursor.pending_len(), budget.random_choices, apart, &mut random) {
-                let case = Case { seed, op, choice };
-                let fresh = cut(&recorded, &cursor, case, phases[op], &mut seen, &mut report)?;
-                judged += usize::from(fresh);
-                if judged >= budget.images_per_boundary {
-                    break;
+            for (choices, judged_max) in
+                [(choices.plain, plain_max), (choices.random, budget.images_per_boundary)]
+            {
+                for choice in choices {
+                    if judged >= judged_max {
+                        break;
+                    }
+                    let choice = if keeps_feed { choice.without_garbage() } else { choice };
+                    let case = Case { seed, op, choice };
+                    let fresh = cut(&recorded, &cursor, case, phases[op], &mut seen, &mut report)?;
+                    judged += usize::from(fresh);
                 }
             }
         }
@@ -168,15 +178,16 @@ fn cut(
         }
         return Ok(false);
     }
-    let survival = survive(recorded, case.op, &image).map_err(fail)?;
+    let survival = survive(recorded, &case, &image).map_err(fail)?;
     seen.first.insert(hash, survival.seq);
     let separate = recorded.options.wal_dir.is_some();
     report.cuts += 1;
-    report.opened(recorded.options.sync.unwrap_or_default(), separate, is_apart(&case.choice));
+    let kind = Kind::of(&case.choice, cursor.pending_len());
+    report.opened(recorded.options.sync.unwrap_or_default(), separate, kind);
     let second = survival.second;
     if !seen.first.contains_key(&second.image) && seen.second.insert(second.image) {
         report.second_cuts += 1;
-        report.opened(survival.sync, separate, is_apart(&second.choice));
+        report.opened(survival.sync, separate, second.kind);
         report.phase(Phase::Recovery, u64::from(second.in_recovery));
         report.phase(Phase::Copying, u64::from(second.in_copy));
     }
@@ -188,16 +199,12 @@ fn cut(
     Ok(true)
 }
 
-fn is_apart(choice: &Choice) -> bool {
-    matches!(choice, Choice::Apart { .. })
-}
-
 fn failure(case: Case, what: String) -> Failure {
     Failure { seed: case.seed, case: Some(case), what, around: String::new() }
 }
 
 /// The last operations before a cut, and the changes it could lose.
-fn around(recorded: &Recorded, op: usize, choice: &Choice) -> String {
+pub(crate) fn around(recorded: &Recorded, op: usize, choice: &Choice) -> String {
     let trace = &recorded.trace;
     let mut lines = vec![format!("seed {}, cut after {op} operations, {choice}", recorded.seed)];
     lines.push(format!("phase: {}", trace.mark_before(op).unwrap_or("creation")));
@@ -218,7 +225,7 @@ pub fn replay(case: Case) -> Result<u64, Failure> {
     let mut cursor = recorded.trace.cursor();
     cursor.seek(case.op.min(recorded.trace.len()));
     let image = cuts::image(&cursor, &case.choice);
-    let judged = survive(&recorded, case.op, &image);
+    let judged = survive(&recorded, &case, &image);
     judged
         .map(|survival| survival.seq)
         .map_err(|what| Failure { around: around(&recorded, case.op, &case.choice), ..failure(case, what) })
@@ -234,33 +241,7 @@ pub fn search(
     thread_count: usize,
     time: Option<Duration>,
 ) -> Result<Report, Failure> {
-    let started = Instant::now();
-    let next = AtomicU64::new(seeds.start);
-    let outcome: Mutex<Result<Report, Failure>> = Mutex::new(Ok(Report::default()));
-    let over = || time.is_some_and(|time| started.elapsed() >= time);
-    let failed = || outcome.lock().unwrap_or_else(PoisonError::into_inner).is_err();
-    std::thread::scope(|scope| {
-        for _ in 0..thread_count {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end || over() || failed() {
-                        return;
-                    }
-                    let found = search_seed(seed, budget, &|| over() || failed());
-                    let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
-                    match (&mut *outcome, found) {
-                        (Ok(sum), Ok(report)) => sum.add(&report),
-                        (Ok(_), Err(failure)) => *outcome = Err(failure),
-                        (Err(_), _) => {}
-                    }
-                }
-            });
-        }
-    });
-    let mut outcome = outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
-    if let Ok(report) = &mut outcome {
-        report.elapsed = started.elapsed();
-    }
-    outcome
+    let found =
+        lives::search(&seeds, thread_count, time, |seed, stop| search_seed(seed, budget, stop), Report::add)?;
+    Ok(Report { elapsed: found.elapsed, ..found.report })
 }

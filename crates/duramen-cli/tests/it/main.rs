@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
 
 mod backing_up;
+mod corpus;
 mod damaged;
 mod deleting;
 mod demo;

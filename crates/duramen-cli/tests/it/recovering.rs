@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::os::unix::fs::FileExt;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -124,6 +125,37 @@ fn a_recovery_that_fails_exits_with_1() {
     std::fs::remove_file(path).unwrap();
     let ran = scratch.run(&["recover", "db", "other"]);
     assert!(ran.code == Some(1) && ran.stderr.contains("E0501"), "{:?} {}", ran.code, ran.stderr);
+}
+
+// ^C ends it soon, with the code that scripts know; nothing opens what it leaves, and it says what to remove.
+#[test]
+fn a_signal_ends_a_recovery_and_leaves_nothing_that_opens() {
+    let scratch = Scratch::with_january();
+    let before = contents(&scratch, "db");
+    for (signal, number, code) in [("-INT", 2, 130), ("-TERM", 15, 143)] {
+        let mut child = scratch.spawn(&["recover", "db", "new"]);
+        // It watches for signals before it makes anything.
+        while !scratch.path("new").exists() {
+            assert_eq!(child.try_wait().unwrap(), None);
+            std::thread::yield_now();
+        }
+        let killed = output(Command::new("kill").args([signal, &child.id().to_string()])).unwrap();
+        assert!(killed.status.success());
+        let ended = child.wait_with_output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(code), "{said}");
+        assert!(
+            said.contains(&format!("stopped by signal {number}")) && said.contains("remove it"),
+            "{said}"
+        );
+        let opened = scratch.run(&["count", "new", "-c", "flights"]);
+        assert_eq!(opened.code, Some(1), "{}{}", opened.stdout, opened.stderr);
+        let again = scratch.run(&["recover", "db", "new"]);
+        assert!(again.code == Some(1) && again.stderr.contains("E0210"), "{}", again.stderr);
+        std::fs::remove_dir_all(scratch.path("new")).unwrap();
+    }
+    assert_eq!(contents(&scratch, "db"), before, "what reads never writes");
+    assert!(scratch.ok(&["recover", "db", "new"]).contains("nothing is lost"));
 }
 
 // By whatever name: what is damaged is only read.

@@ -51,7 +51,7 @@ pub(crate) fn can(what: &str) -> bool {
     match lacking() {
         None => true,
         Some(why) => {
-            skipped(&format!("{what} — {why}"));
+            skipped(&format!("powercut: {what} — {why}"));
             false
         }
     }
@@ -62,7 +62,7 @@ pub(crate) fn has(tool: &str, what: &str) -> bool {
     let there =
         ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].iter().any(|dir| Path::new(dir).join(tool).exists());
     if !there {
-        skipped(&format!("{what} — there is no {tool}"));
+        skipped(&format!("powercut: {what} — there is no {tool}"));
     }
     exists(tool) && can(what)
 }

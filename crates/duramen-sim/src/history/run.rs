@@ -3,14 +3,16 @@
 //! Owns the workload. Few keys and short ranges, so that transactions meet; every kind of question, so that every kind
 //! of read is validated by somebody.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use duramen_engine::{
-    Builtin, CommitSeq, Direction, Durability, Engine, ErrorKind, KeyRange, Result, Transaction, TreeId,
+    Builtin, CommitSeq, Direction, Durability, Engine, ErrorKind, KeyRange, Receipt, Result, Transaction,
+    TreeId,
 };
 
+use super::listener::Listener;
 use super::record::{Event, Fate, Reader, Step, ask};
 use crate::contents::Dice;
 
@@ -25,7 +27,37 @@ pub struct Run {
     pub transaction_count: usize,
     /// Different keys of a tree.
     pub key_count: u64,
+    /// What transactions are like.
+    pub manner: Manner,
 }
+
+/// What the transactions of a run are like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Manner {
+    /// Short, with few big values.
+    #[default]
+    Short,
+    /// One of eight lets some ninety others commit between what it reads and what it writes, so that it is older than
+    /// everything the ring of recent commits knows; one of three values is big.
+    Old,
+    /// As short, and every fourth commit is waited for later, some transactions on.
+    Later,
+}
+
+/// Commits of others that an old transaction waits for.
+const OLD_COMMITS: u64 = 90;
+
+/// Kinds of questions: all, and those that an old transaction asks. A rank or a place is of a long range, in which
+/// something has always changed.
+const QUESTIONS: u64 = 12;
+const QUESTIONS_OLD: u64 = 6;
+
+/// Of so many values one is big.
+const BIG_IN_SHORT: u64 = 30;
+const BIG_IN_OLD: u64 = 3;
+
+/// A receipt is waited for when so many are held.
+const HELD_MAX: usize = 4;
 
 const NAMES: [&str; 3] = ["left", "right", "rare"];
 
@@ -34,17 +66,31 @@ const NAMES: [&str; 3] = ["left", "right", "rare"];
 /// # Errors
 /// The first error that is no conflict.
 pub fn run(engine: &Engine, run: Run) -> Result<Vec<Event>> {
+    run_heard(engine, run, &())
+}
+
+/// As [`run`], with a listener.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_heard(engine: &Engine, run: Run, listener: &dyn Listener) -> Result<Vec<Event>> {
+    let crowd = Crowd { commits: AtomicU64::new(0), busy: AtomicUsize::new(run.thread_count) };
     let clock = AtomicU64::new(0);
     let events = Mutex::new(Vec::new());
     let failed = Mutex::new(None);
     let worker = |thread: usize, transaction_count: usize| Worker {
         engine,
+        listener,
         clock: &clock,
+        crowd: &crowd,
+        manner: run.manner,
         thread,
         transaction_count,
         key_count: run.key_count,
         dice: Dice::new(run.seed.wrapping_mul(1000) + thread as u64),
+        questions: QUESTIONS,
         events: Vec::new(),
+        held: Vec::new(),
     };
     let mut first = worker(run.thread_count, 1);
     first.create_first()?;
@@ -57,6 +103,7 @@ pub fn run(engine: &Engine, run: Run) -> Result<Vec<Event>> {
                 if let Err(error) = worker.work() {
                     *failed.lock().expect("nobody panics with it") = Some(error);
                 }
+                worker.crowd.busy.fetch_sub(1, Ordering::Relaxed);
                 events.lock().expect("nobody panics with it").append(&mut worker.events);
             });
         }
@@ -70,14 +117,42 @@ pub fn run(engine: &Engine, run: Run) -> Result<Vec<Event>> {
     }
 }
 
+/// What the threads know of each other.
+struct Crowd {
+    /// Transactions that have ended.
+    commits: AtomicU64,
+    /// Threads that make commits: neither at their end nor waiting for others' commits.
+    busy: AtomicUsize,
+}
+
+impl Crowd {
+    /// Waits until so many transactions have ended, as long as another thread works on. The last busy one never waits.
+    fn wait_for_others(&self, count: u64) {
+        let until = self.commits.load(Ordering::Relaxed) + count;
+        if self.busy.fetch_sub(1, Ordering::Relaxed) > 1 {
+            while self.commits.load(Ordering::Relaxed) < until && self.busy.load(Ordering::Relaxed) > 0 {
+                thread::yield_now();
+            }
+        }
+        self.busy.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 struct Worker<'a> {
     engine: &'a Engine,
+    listener: &'a dyn Listener,
     clock: &'a AtomicU64,
+    crowd: &'a Crowd,
+    manner: Manner,
     thread: usize,
     transaction_count: usize,
     key_count: u64,
     dice: Dice,
+    /// Kinds of questions that are asked now.
+    questions: u64,
     events: Vec<Event>,
+    /// Receipts that are waited for later.
+    held: Vec<Receipt>,
 }
 
 impl Worker<'_> {
@@ -93,11 +168,14 @@ impl Worker<'_> {
             let id = transaction.create_tree(name, Some(Builtin::Sum.spec()))?;
             steps.push(Step::Create(Arc::from(*name), id));
             for _ in 0..self.key_count / 2 {
-                self.write(&mut transaction, id, &mut steps)?;
+                // Whatever the manner, all of these fit into one transaction.
+                self.write_some(&mut transaction, id, &mut steps, BIG_IN_SHORT)?;
             }
         }
-        let seq = transaction.commit(Durability::Disk)?.seq();
-        self.note(began, seq, Fate::Committed, true, steps);
+        let began_at = self.listener.begins();
+        let receipt = transaction.commit(Durability::Disk)?;
+        self.listener.ended(&receipt, Some(began_at));
+        self.note(began, receipt.seq(), Fate::Committed, true, steps);
         Ok(())
     }
 
@@ -119,13 +197,14 @@ impl Worker<'_> {
 
     fn work(&mut self) -> Result<()> {
         for _ in 0..self.transaction_count {
-            if self.dice.below(8) == 0 {
-                self.snapshot()?;
-            } else {
-                self.transaction()?;
+            match self.dice.below(8) {
+                0 => self.snapshot()?,
+                1 | 2 if self.manner == Manner::Later => self.transaction_and_wait_later()?,
+                _ => self.transaction()?,
             }
+            self.listener.rests(&mut self.dice);
         }
-        Ok(())
+        self.wait_for_held(0)
     }
 
     /// Asks a snapshot, lets time pass, and asks the same again.
@@ -147,22 +226,24 @@ impl Worker<'_> {
     }
 
     fn transaction(&mut self) -> Result<()> {
-        let level =
-            [Durability::Memory, Durability::Process, Durability::Disk, Durability::Disk][self.dice.index(4)];
+        let level = self.level();
         let began = self.tick();
         let mut transaction = self.engine.begin()?;
         let base = transaction.base_seq();
         let mut steps = Vec::new();
-        self.body(&mut transaction, &mut steps)?;
-        let wrote = steps
-            .iter()
-            .any(|step| matches!(step, Step::Put(..) | Step::Delete(..) | Step::Create(..) | Step::Drop(..)));
-        match transaction.commit(level) {
-            Ok(receipt) if wrote => {
-                let is_published = level >= Durability::Process;
-                self.note(began, receipt.seq(), Fate::Committed, is_published, steps);
+        let outcome = match self.body(&mut transaction, &mut steps) {
+            Ok(()) => {
+                let began_at = self.listener.begins();
+                transaction.commit(level).map(|receipt| (receipt, began_at))
             }
-            Ok(receipt) => self.note(began, receipt.seq(), Fate::Read, true, steps),
+            Err(error) => Err(error),
+        };
+        self.crowd.commits.fetch_add(1, Ordering::Relaxed);
+        match outcome {
+            Ok((receipt, began_at)) => {
+                let is_published = level >= Durability::Process;
+                self.committed(&receipt, began, began_at, is_published, steps);
+            }
             Err(error) if error.kind() == ErrorKind::Conflict => {
                 self.note(began, base, Fate::Conflicted, false, steps);
             }
@@ -171,7 +252,64 @@ impl Worker<'_> {
         Ok(())
     }
 
+    fn level(&mut self) -> Durability {
+        [Durability::Memory, Durability::Process, Durability::Disk, Durability::Disk][self.dice.index(4)]
+    }
+
+    fn committed(
+        &mut self,
+        receipt: &Receipt,
+        began: u64,
+        began_at: usize,
+        is_published: bool,
+        steps: Vec<Step>,
+    ) {
+        let writes = |step: &Step| {
+            matches!(step, Step::Put(..) | Step::Delete(..) | Step::Create(..) | Step::Drop(..))
+        };
+        if steps.iter().any(writes) {
+            self.listener.ended(receipt, Some(began_at));
+            self.note(began, receipt.seq(), Fate::Committed, is_published, steps);
+        } else {
+            self.listener.ended(receipt, None);
+            self.note(began, receipt.seq(), Fate::Read, true, steps);
+        }
+    }
+
+    /// A transaction that has its place in the order and goes on: its receipt is waited for some transactions later.
+    fn transaction_and_wait_later(&mut self) -> Result<()> {
+        let level = self.level();
+        let (engine, listener) = (self.engine, self.listener);
+        let began = self.tick();
+        let mut steps = Vec::new();
+        let began_at = listener.begins();
+        let written = engine.transact_and_wait_later(level, |tx| {
+            // What an attempt that met a conflict has read is of no commit.
+            steps.clear();
+            self.body(tx, &mut steps)?;
+            let id = self.look_up(tx, &mut steps)?[0];
+            self.write(tx, id, &mut steps)
+        });
+        self.crowd.commits.fetch_add(1, Ordering::Relaxed);
+        let ((), receipt) = written?;
+        self.committed(&receipt, began, began_at, false, steps);
+        self.held.push(receipt);
+        self.wait_for_held(HELD_MAX)
+    }
+
+    /// Waits for receipts until no more than so many are held.
+    fn wait_for_held(&mut self, count: usize) -> Result<()> {
+        while self.held.len() > count {
+            let index = self.dice.index(self.held.len());
+            let receipt = self.held.swap_remove(index).waited(Durability::Disk)?;
+            self.listener.ended(&receipt, None);
+        }
+        Ok(())
+    }
+
     fn body(&mut self, transaction: &mut Transaction, steps: &mut Vec<Step>) -> Result<()> {
+        let is_old = self.manner == Manner::Old && self.dice.below(8) == 0;
+        self.questions = if is_old { QUESTIONS_OLD } else { QUESTIONS };
         let ids = self.look_up(transaction, steps)?;
         if self.dice.below(20) == 0 {
             self.make_or_drop(transaction, steps)?;
@@ -183,6 +321,9 @@ impl Worker<'_> {
         // Others may commit here, on one processor too.
         if self.dice.below(4) == 0 {
             thread::yield_now();
+        }
+        if is_old {
+            self.crowd.wait_for_others(OLD_COMMITS);
         }
         if self.dice.below(4) == 0 {
             return Ok(());
@@ -242,7 +383,7 @@ impl Worker<'_> {
 
     fn read(&mut self, reader: &mut dyn Reader, ids: &[TreeId], steps: &mut Vec<Step>) -> Result<()> {
         let tree = ids[self.dice.index(ids.len())];
-        let question = match self.dice.below(12) {
+        let question = match self.dice.below(self.questions) {
             0..=3 => Step::Get(tree, self.key(), None),
             4 | 5 => {
                 let to = if self.dice.below(2) == 0 { Direction::Forward } else { Direction::Reverse };
@@ -263,12 +404,23 @@ impl Worker<'_> {
     }
 
     fn write(&mut self, transaction: &mut Transaction, tree: TreeId, steps: &mut Vec<Step>) -> Result<()> {
+        let big_in = if self.manner == Manner::Old { BIG_IN_OLD } else { BIG_IN_SHORT };
+        self.write_some(transaction, tree, steps, big_in)
+    }
+
+    fn write_some(
+        &mut self,
+        transaction: &mut Transaction,
+        tree: TreeId,
+        steps: &mut Vec<Step>,
+        big_in: u64,
+    ) -> Result<()> {
         let key = self.key();
         if self.dice.below(3) == 0 {
             transaction.delete(tree, &key)?;
             steps.push(Step::Delete(tree, key));
         } else {
-            let length = if self.dice.below(30) == 0 { 700 } else { 12 };
+            let length = if self.dice.below(big_in) == 0 { 700 } else { 12 };
             let value = self.dice.value(length);
             transaction.put(tree, &key, &value)?;
             steps.push(Step::Put(tree, key, value));

@@ -21,7 +21,7 @@ pub const DATABASE: &str = "/db";
 pub const RECOVERED: &str = "/new";
 
 pub(super) const DATA: &str = "/db/data";
-pub(super) const BLOCK_BYTES: usize = GEOMETRY.block_bytes;
+pub(crate) const BLOCK_BYTES: usize = GEOMETRY.block_bytes;
 
 /// Rows by key.
 pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;

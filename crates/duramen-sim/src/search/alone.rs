@@ -74,8 +74,8 @@ fn fill(filling: &mut Filling<'_>, shape: Shape, state: &State, random: &mut Ran
     if random.chance(1, 2) {
         count(filling.transaction, tree.id, tree.rows.len())?;
     }
-    shape.fill(filling, state, random)?;
-    filling.put(tree, b"alone".to_vec(), random.bits().to_le_bytes().to_vec(), false)
+    shape.fill(filling, state, random).map_err(failed("fill"))?;
+    filling.put(tree, b"alone".to_vec(), random.bits().to_le_bytes().to_vec(), false).map_err(failed("put"))
 }
 
 fn count(transaction: &mut Transaction, tree: TreeId, wanted: usize) -> Result<(), String> {
@@ -88,7 +88,8 @@ fn contest(writer: &Writer, engine: &Engine, random: &mut Random) -> Result<(), 
     let state = writer.latest();
     let tree = state.trees.get(CONTESTED_TREE).ok_or("the stable trees are made first")?;
     let mut draft = Draft::begin(engine)?;
-    draft.filling().put(tree, CONTESTED_KEY.to_vec(), random.bits().to_le_bytes().to_vec(), false)?;
+    let value = random.bits().to_le_bytes().to_vec();
+    draft.filling().put(tree, CONTESTED_KEY.to_vec(), value, false).map_err(failed("put"))?;
     let level = *random.pick(&[Durability::Memory, Durability::Process, Durability::Disk]);
     writer.commit(draft, level).map(drop)
 }

@@ -32,6 +32,31 @@ pub enum Choice {
     },
 }
 
+impl Choice {
+    /// The same choice with torn sectors of old and new bytes only.
+    #[must_use]
+    pub fn without_garbage(self) -> Choice {
+        let clean = |choice: CrashChoice| match choice {
+            CrashChoice::Garbled { seed } => CrashChoice::Random { seed },
+            other => other,
+        };
+        match self {
+            Choice::Whole(choice) => Choice::Whole(clean(choice)),
+            Choice::Apart { log, rest } => Choice::Apart { log: clean(log), rest: clean(rest) },
+        }
+    }
+
+    /// Whether torn sectors may hold garbage.
+    #[must_use]
+    pub fn is_garbled(&self) -> bool {
+        let is_garbled = |choice: &CrashChoice| matches!(choice, CrashChoice::Garbled { .. });
+        match self {
+            Choice::Whole(choice) => is_garbled(choice),
+            Choice::Apart { log, rest } => is_garbled(log) || is_garbled(rest),
+        }
+    }
+}
+
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "--seed {} --op {} --choice {}", self.seed, self.op, self.choice)
@@ -73,6 +98,7 @@ fn choice_text(choice: &CrashChoice) -> String {
         CrashChoice::DataOnly => "data-only".to_owned(),
         CrashChoice::EntriesOnly => "entries-only".to_owned(),
         CrashChoice::Random { seed } => format!("random:{seed}"),
+        CrashChoice::Garbled { seed } => format!("garbled:{seed}"),
     }
 }
 
@@ -92,6 +118,7 @@ fn parse_choice(text: &str) -> Option<CrashChoice> {
         "data-only" => CrashChoice::DataOnly,
         "entries-only" => CrashChoice::EntriesOnly,
         "random" => CrashChoice::Random { seed: number()? },
+        "garbled" => CrashChoice::Garbled { seed: number()? },
         _ => return None,
     })
 }
@@ -112,6 +139,7 @@ mod tests {
             CrashChoice::DataOnly,
             CrashChoice::EntriesOnly,
             CrashChoice::Random { seed: 9 },
+            CrashChoice::Garbled { seed: 10 },
         ];
         for choice in choices {
             for choice in [Choice::Whole(choice), Choice::Apart { log: choice, rest: CrashChoice::Prefix(2) }]

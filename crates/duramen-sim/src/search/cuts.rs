@@ -1,7 +1,8 @@
 //! Which of the pending changes survive: the choices tried at one boundary, from the plain to the random.
 //!
-//! Rule: none, all, all but one, only one, prefixes, torn ones, contents without names, names without contents,
-//! then random subsets. Where the log lies on a disk of its own, each disk may also keep its own choice of them.
+//! Rule: none and all, then by lot: all but one, only one, prefixes, torn ones, contents without names, names without
+//! contents. Random subsets are counted apart, so that plain choices cannot starve them. Where the log lies on a disk of
+//! its own, each disk may also keep its own choice of them.
 
 use std::path::Path;
 
@@ -20,29 +21,56 @@ pub const LOG_DISK: &str = "/other";
 /// The directory of the log there.
 pub const LOG_DIR: &str = "/other/log";
 
-/// Choices for a boundary with so many pending changes: the plain ones first, then random subsets.
+/// The choices of one boundary.
+#[derive(Debug)]
+pub struct Choices {
+    /// None, all, and in random order those that treat one pending change in a way of its own.
+    pub plain: Vec<Choice>,
+    /// Random subsets.
+    pub random: Vec<Choice>,
+}
+
+/// Choices for a boundary with so many pending changes.
 #[must_use]
-pub fn choices(pending: usize, random_count: usize, apart: bool, random: &mut Random) -> Vec<Choice> {
-    let mut choices = vec![Choice::Whole(CrashChoice::None), Choice::Whole(CrashChoice::All)];
+pub fn choices(pending: usize, random_count: usize, apart: bool, random: &mut Random) -> Choices {
+    let mut plain = vec![Choice::Whole(CrashChoice::None), Choice::Whole(CrashChoice::All)];
     if pending == 0 {
-        return choices;
+        return Choices { plain, random: Vec::new() };
     }
     let mut single = singles(pending, random);
     single.extend([CrashChoice::DataOnly, CrashChoice::EntriesOnly]);
-    single.extend((0..random_count).map(|_| CrashChoice::Random { seed: random.bits() }));
+    let mut singles: Vec<Choice> = single.iter().copied().map(Choice::Whole).collect();
     if apart {
-        choices.push(Choice::Apart { log: CrashChoice::All, rest: CrashChoice::None });
-        choices.push(Choice::Apart { log: CrashChoice::None, rest: CrashChoice::All });
-        choices.push(Choice::Apart { log: *random.pick(&single), rest: *random.pick(&single) });
+        singles.push(Choice::Apart { log: CrashChoice::All, rest: CrashChoice::None });
+        singles.push(Choice::Apart { log: CrashChoice::None, rest: CrashChoice::All });
+        singles.push(Choice::Apart { log: *random.pick(&single), rest: *random.pick(&single) });
     }
-    choices.extend(single.into_iter().map(Choice::Whole));
-    choices
+    // The budget of a boundary ends within them: each kind comes first somewhere.
+    random.shuffle(&mut singles);
+    plain.extend(singles);
+    let subset = |random: &mut Random| {
+        let seed = random.bits();
+        if random.chance(1, 3) { CrashChoice::Garbled { seed } } else { CrashChoice::Random { seed } }
+    };
+    let random = (0..random_count).map(|_| {
+        if apart && random.chance(1, 3) {
+            Choice::Apart { log: subset(random), rest: subset(random) }
+        } else {
+            Choice::Whole(subset(random))
+        }
+    });
+    Choices { plain, random: random.collect() }
 }
 
-/// One choice by lot.
+/// One choice by lot; a random subset in a third of the cases.
 pub fn some_choice(pending: usize, apart: bool, random: &mut Random) -> Choice {
-    let choices = choices(pending, 6, apart, random);
-    *random.pick(&choices)
+    let choices = choices(pending, 1, apart, random);
+    if random.chance(1, 3)
+        && let Some(choice) = choices.random.first()
+    {
+        return *choice;
+    }
+    *random.pick(&choices.plain)
 }
 
 /// Choices that treat one pending change in a way of its own.

@@ -98,6 +98,17 @@ impl State {
     }
 }
 
+/// One commit of many that threads made at the same time.
+#[derive(Debug, Clone)]
+pub struct Commit {
+    /// Its place in the order, as its receipt says.
+    pub seq: u64,
+    /// The operation of the disk before which its call began.
+    pub began_at: usize,
+    /// What it does.
+    pub effects: Vec<Effect>,
+}
+
 /// A transaction on its way: what it does, and at which operation of the disk its commit began.
 #[derive(Debug)]
 struct Pending {
@@ -125,6 +136,31 @@ impl History {
     #[must_use]
     pub fn starting(base: u64, state: State) -> History {
         History { base, states: vec![state], began: vec![0], promises: vec![(0, base)], pending: Vec::new() }
+    }
+
+    /// Of commits that threads made at the same time, by their receipts, and of what was promised at which operation. The
+    /// engine makes the commits between them, which change nothing.
+    ///
+    /// # Errors
+    /// Two receipts have one place in the order.
+    pub fn of_commits(mut commits: Vec<Commit>, promises: &[(usize, u64)]) -> Result<History, String> {
+        commits.sort_by_key(|commit| commit.seq);
+        let mut history = History::starting(0, State::default());
+        for commit in commits {
+            if commit.seq <= history.last_seq() {
+                return Err(format!("two transactions were both told that they are commit {}", commit.seq));
+            }
+            history.nothing_until(commit.seq - 1, 0);
+            let mut state = history.latest().clone();
+            state.apply(&commit.effects);
+            history.states.push(state);
+            history.began.push(commit.began_at);
+        }
+        for (at_op, seq) in promises {
+            history.nothing_until(*seq, *at_op);
+            history.promise(*at_op, *seq);
+        }
+        Ok(history)
     }
 
     /// The commit of its first state.

@@ -11,10 +11,11 @@ use duramen_disk::{MemDisk, SyncMethod};
 use duramen_engine::data_file::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
 use duramen_engine::{Engine, Options, Snapshot};
 
-use super::case::Choice;
+use super::case::{Case, Choice};
 use super::compare::{check_is_clean, snapshot_equals};
 use super::cuts::{image as cut_image, some_choice};
 use super::feed::feed_equals;
+use super::kinds::Kind;
 use super::model::{History, State};
 use super::phases::copying;
 use super::random::{Random, joined};
@@ -51,8 +52,8 @@ pub struct SecondCut {
     pub in_recovery: bool,
     /// Whether it fell where the recovery copied the groups that no mark calls durable.
     pub in_copy: bool,
-    /// What it left.
-    pub choice: Choice,
+    /// What kind of choice it made.
+    pub kind: Kind,
 }
 
 /// What must be there after a cut.
@@ -62,18 +63,23 @@ struct Demand<'a> {
     floor: u64,
     ceiling: u64,
     database: Option<&'a str>,
+    /// Torn sectors may hold garbage, those of a superblock too.
+    garbled: bool,
 }
 
-/// Opens the image that a cut after `op` operations left, and judges it.
+/// Opens the image that a cut left, and judges it.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn survive(recorded: &Recorded, op: usize, image: &MemDisk) -> Result<Survival, String> {
-    caught(|| judge(recorded, op, image))
+pub fn survive(recorded: &Recorded, case: &Case, image: &MemDisk) -> Result<Survival, String> {
+    caught(|| judge(recorded, case, image))
 }
 
 /// A panic of the engine is a finding like any other.
-fn caught<T>(body: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+///
+/// # Errors
+/// That of `body`, or the panic's words.
+pub fn caught<T>(body: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -81,14 +87,15 @@ fn caught<T>(body: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     })
 }
 
-fn judge(recorded: &Recorded, op: usize, image: &MemDisk) -> Result<Survival, String> {
-    let history = &recorded.history;
+fn judge(recorded: &Recorded, case: &Case, image: &MemDisk) -> Result<Survival, String> {
+    let (history, op, garbled) = (&recorded.history, case.op, case.choice.is_garbled());
     let born = op >= recorded.created_at;
     let demand = Demand {
         history,
         floor: history.floor(op),
         ceiling: history.ceiling(op),
         database: born.then_some(recorded.database.as_str()),
+        garbled,
     };
     let mut random = Random::new(joined(image.image_hash(), recorded.seed));
     image.record();
@@ -115,7 +122,8 @@ fn judge(recorded: &Recorded, op: usize, image: &MemDisk) -> Result<Survival, St
     let trace = image.stop_recording();
     let history = writer.take_history();
     let copying = copying(&trace, opened_at, options.geometry.block_bytes);
-    let second = Second { trace: &trace, opened_at, copying, options: &options, born, database: &database };
+    let (trace, options, database) = (&trace, &options, database.as_str());
+    let second = Second { trace, opened_at, copying, options, born, database, garbled };
     let sync = options.sync.unwrap_or_default();
     Ok(Survival { seq, sync, second: second.cut(&history, &mut random)? })
 }
@@ -179,6 +187,9 @@ fn fallback(
         Superblock::decode(bytes.get(at..at + SUPERBLOCK_BYTES)?).ok().map(|block| block.generation)
     });
     let newer = if found[0] > found[1] { SUPERBLOCK_OFFSETS[0] } else { SUPERBLOCK_OFFSETS[1] };
+    if found.contains(&None) && demand.garbled {
+        return Ok(());
+    }
     if found.contains(&None) {
         return Err("a superblock was not whole after the cut".to_owned());
     }
@@ -196,7 +207,7 @@ fn aftermath(writer: &Writer, engine: &Engine, random: &mut Random) -> Result<()
     writer.promise_all();
     if !writer.latest().trees.contains_key("plain") {
         let mut draft = Draft::begin(engine)?;
-        found_trees(&mut draft.filling(), &State::default())?;
+        found_trees(&mut draft.filling(), &State::default()).map_err(failed("fill"))?;
         writer.commit(draft, some_level(random))?;
     }
     for _ in 0..random.between(1, AFTERMATH_MAX) {
@@ -218,7 +229,7 @@ fn aftermath(writer: &Writer, engine: &Engine, random: &mut Random) -> Result<()
 fn after_commit(writer: &Writer, engine: &Engine, shape: Shape, random: &mut Random) -> Result<(), String> {
     let state = writer.latest();
     let mut draft = Draft::begin(engine)?;
-    shape.fill(&mut draft.filling(), &state, random)?;
+    shape.fill(&mut draft.filling(), &state, random).map_err(failed("fill"))?;
     let level = some_level(random);
     writer.commit(draft, level).map_err(|what| format!("after recovery: {what}")).map(drop)
 }
@@ -234,6 +245,8 @@ struct Second<'a> {
     /// Whether the database existed before the first cut.
     born: bool,
     database: &'a str,
+    /// Whether the first cut left garbage.
+    garbled: bool,
 }
 
 impl Second<'_> {
@@ -254,6 +267,7 @@ impl Second<'_> {
             floor: history.floor(op),
             ceiling: history.ceiling(op),
             database: born.then_some(self.database),
+            garbled: self.garbled || choice.is_garbled(),
         };
         let hash = image.image_hash();
         let answer_before_replay = Some(reads_through_overlay(&image));
@@ -261,7 +275,8 @@ impl Second<'_> {
         let again = self.again(&image, &options, &demand, random);
         again.map_err(|what| self.describe(op, &choice, &what))?;
         let (in_recovery, in_copy) = (op <= self.opened_at, self.copying.contains(&op));
-        Ok(SecondCut { image: hash, in_recovery, in_copy, choice })
+        let kind = Kind::of(&choice, cursor.pending_len());
+        Ok(SecondCut { image: hash, in_recovery, in_copy, kind })
     }
 
     fn again(

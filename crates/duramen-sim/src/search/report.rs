@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use duramen_engine::SyncMethod;
 
+use super::kinds::Kind;
 use super::phases::Phase;
 
 /// The ways in which a log becomes durable, and their names in a report.
@@ -33,8 +34,8 @@ pub struct Report {
     pub methods: [u64; METHODS.len()],
     /// Distinct cuts of runs with the log on a disk of its own.
     pub separate: u64,
-    /// Those among them that left another choice of the pending changes there than elsewhere.
-    pub apart: u64,
+    /// Distinct cuts of each kind of choice, in the order of [`Kind::ALL`].
+    pub kinds: [u64; Kind::ALL.len()],
     /// Time taken.
     pub elapsed: Duration,
     /// Cuts that fell into each phase, in the order of [`Phase::ALL`].
@@ -53,13 +54,13 @@ impl Report {
         self.phases[phase as usize] += count;
     }
 
-    /// Counts a distinct cut by how the database was opened, and whether the disk of the log kept a choice of its own.
-    pub fn opened(&mut self, sync: SyncMethod, separate: bool, apart: bool) {
+    /// Counts a distinct cut by how the database was opened, and by its choice.
+    pub fn opened(&mut self, sync: SyncMethod, separate: bool, kind: Kind) {
         for (count, (method, _)) in self.methods.iter_mut().zip(METHODS) {
             *count += u64::from(method == sync);
         }
         self.separate += u64::from(separate);
-        self.apart += u64::from(apart);
+        self.kinds[kind as usize] += 1;
     }
 
     /// Phases that no cut fell into, in words; and what else a search must have seen.
@@ -70,7 +71,9 @@ impl Report {
         let mut unseen: Vec<&'static str> = phases.map(|phase| phase.name()).collect();
         let methods = self.methods.iter().zip(METHODS).filter(|(count, _)| **count == 0);
         unseen.extend(methods.map(|(_, (_, name))| name));
-        if self.separate == 0 || self.apart == 0 {
+        let kinds = self.kinds.iter().zip(Kind::ALL).filter(|(count, _)| **count == 0);
+        unseen.extend(kinds.map(|(_, kind)| kind.name()));
+        if self.separate == 0 {
             unseen.push("a log on a disk of its own");
         }
         if self.lost == 0 {
@@ -91,9 +94,10 @@ impl Report {
         self.lost += other.lost;
         self.kept += other.kept;
         self.separate += other.separate;
-        self.apart += other.apart;
-        let mine = self.phases.iter_mut().chain(&mut self.methods);
-        for (mine, theirs) in mine.zip(other.phases.iter().chain(&other.methods)) {
+        self.elapsed += other.elapsed;
+        let mine = self.phases.iter_mut().chain(&mut self.methods).chain(&mut self.kinds);
+        let theirs = other.phases.iter().chain(&other.methods).chain(&other.kinds);
+        for (mine, theirs) in mine.zip(theirs) {
             *mine += theirs;
         }
     }
@@ -112,7 +116,10 @@ impl fmt::Display for Report {
         for (count, (_, name)) in self.methods.iter().zip(METHODS) {
             writeln!(f, "{count:>8} with {name}")?;
         }
-        writeln!(f, "{:>8} with the log on a disk of its own, {} cut apart", self.separate, self.apart)?;
+        writeln!(f, "{:>8} with the log on a disk of its own", self.separate)?;
+        for kind in Kind::ALL {
+            writeln!(f, "{:>8} {}", self.kinds[*kind as usize], kind.name())?;
+        }
         for phase in Phase::ALL {
             writeln!(f, "{:>8} {}", self.phases[*phase as usize], phase.name())?;
         }

@@ -28,7 +28,8 @@ const QUIET_ROUNDS: usize = 3;
 /// More than all changes of a run take; files of an eighth of it are ended and begun.
 const FEED_BYTES: u64 = 1024 * 1024;
 
-const PATH: &str = "/db";
+/// Where the database lies.
+pub(crate) const PATH: &str = "/db";
 
 /// A run, recorded.
 #[derive(Debug)]
@@ -91,7 +92,10 @@ pub fn some_sync(geometry: &Geometry, random: &mut Random) -> SyncMethod {
 
 /// A disk as it is before the database is made: where the log is to lie elsewhere, with another disk mounted, and in
 /// some runs with the log's directory already on it.
-fn prepared(seed: u64, options: &Options) -> std::io::Result<MemDisk> {
+///
+/// # Errors
+/// None of a memory disk.
+pub fn prepared(seed: u64, options: &Options) -> std::io::Result<MemDisk> {
     let disk = MemDisk::new(seed);
     if options.wal_dir.is_some() {
         disk.create_dir(Path::new(LOG_DISK))?;
@@ -129,7 +133,7 @@ pub fn run(seed: u64) -> Result<Recorded, String> {
     let mut run =
         Run { writer, engine: Some(engine), options, random: Random::new(joined(seed, 1)), held: Vec::new() };
     let mut draft = Draft::begin(run.engine())?;
-    found_trees(&mut draft.filling(), &State::default())?;
+    found_trees(&mut draft.filling(), &State::default()).map_err(failed("fill"))?;
     run.writer.commit(draft, Durability::Disk)?;
     for _ in 0..EVENT_COUNT {
         run.event()?;
@@ -183,7 +187,7 @@ impl Run {
         let disk = &self.writer.disk;
         let mut draft = Draft::begin(self.engine())?;
         disk.annotate("values");
-        shape.fill(&mut draft.filling(), &state, &mut self.random)?;
+        shape.fill(&mut draft.filling(), &state, &mut self.random).map_err(failed("fill"))?;
         let (splits, merges) = splits_and_merges(&state, draft.effects());
         let splits = if splits { " split" } else { "" };
         let merges = if merges { " merge" } else { "" };
@@ -298,7 +302,7 @@ impl Run {
         let state = self.writer.latest();
         if let Some(name) = state.trees.keys().find(|name| name.starts_with(TEMPORARY)) {
             let mut draft = Draft::begin(self.engine())?;
-            draft.filling().drop_tree(name)?;
+            draft.filling().drop_tree(name).map_err(failed("drop_tree"))?;
             self.writer.disk.annotate("commit catalogue");
             self.writer.commit(draft, Durability::Disk)?;
             self.writer.disk.annotate("committed");
@@ -406,6 +410,6 @@ fn inner_commit(
     let mut state = writer.latest();
     state.trees.retain(|name, _| !name.starts_with(TEMPORARY));
     let mut draft = Draft::begin(engine)?;
-    shape.fill(&mut draft.filling(), &state, random)?;
+    shape.fill(&mut draft.filling(), &state, random).map_err(failed("fill"))?;
     writer.commit(draft, level).map(drop)
 }

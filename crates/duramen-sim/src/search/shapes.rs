@@ -2,7 +2,7 @@
 //!
 //! Draws from the seed and the model only.
 
-use duramen_engine::Geometry;
+use duramen_engine::{Geometry, Result};
 
 use super::model::{Effect, State, TreeModel};
 use super::random::Random;
@@ -64,7 +64,7 @@ impl Shape {
     ///
     /// # Errors
     /// What the engine said.
-    pub fn fill(self, draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<(), String> {
+    pub fn fill(self, draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<()> {
         match self {
             Shape::Small => small(draft, state, random),
             Shape::Bulk => bulk(draft, state, random),
@@ -79,7 +79,7 @@ impl Shape {
 ///
 /// # Errors
 /// What the engine said.
-pub fn found_trees(draft: &mut Filling<'_>, state: &State) -> Result<(), String> {
+pub fn found_trees(draft: &mut Filling<'_>, state: &State) -> Result<()> {
     for (name, sums) in STABLE_TREES {
         if !state.trees.contains_key(name) {
             draft.create(name, sums)?;
@@ -146,7 +146,7 @@ fn value(random: &mut Random, from: usize, to: usize) -> Vec<u8> {
     value
 }
 
-fn small(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<(), String> {
+fn small(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<()> {
     let trees: Vec<&TreeModel> =
         state.trees.iter().filter(|(name, _)| *name != "bulk").map(|(_, tree)| tree).collect();
     for _ in 0..random.between(1, 6) {
@@ -163,7 +163,7 @@ fn small(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<
 }
 
 /// Two to three segments in one record, in the key order or against it.
-fn bulk(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<(), String> {
+fn bulk(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<()> {
     let Some(tree) = state.trees.get("bulk") else { return Ok(()) };
     let scale = if draft.geometry == GEOMETRY { 1 } else { 4 };
     for at in 0..random.between(30, 36) * scale {
@@ -173,7 +173,7 @@ fn bulk(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<(
     Ok(())
 }
 
-fn shrink(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<(), String> {
+fn shrink(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<()> {
     let Some(tree) = state.trees.get(if random.chance(2, 3) { "bulk" } else { "sums" }) else {
         return Ok(());
     };
@@ -190,7 +190,7 @@ fn shrink(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result
 }
 
 /// Values of one extent and of several, some replaced within the transaction.
-fn big(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<(), String> {
+fn big(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<()> {
     let trees: Vec<&TreeModel> = state.trees.values().collect();
     let tree = *random.pick(&trees);
     let same_key = format!("v{}", random.below(4)).into_bytes();
@@ -207,7 +207,7 @@ fn big(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<()
     Ok(())
 }
 
-fn catalogue(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<(), String> {
+fn catalogue(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<()> {
     let name = format!("{TEMPORARY}{}", random.below(3));
     if state.trees.contains_key(&name) {
         draft.drop_tree(&name)?;

@@ -76,12 +76,11 @@ impl Filling<'_> {
         key: Vec<u8>,
         value: Vec<u8>,
         streamed: bool,
-    ) -> Result<(), String> {
+    ) -> duramen_engine::Result<()> {
         if streamed && !tree.sums {
-            let put = self.transaction.put_stream(tree.id, &key, &mut &value[..]);
-            put.map_err(failed("put_stream"))?;
+            self.transaction.put_stream(tree.id, &key, &mut &value[..])?;
         } else {
-            self.transaction.put(tree.id, &key, &value).map_err(failed("put"))?;
+            self.transaction.put(tree.id, &key, &value)?;
         }
         self.effects.push(Effect::Put { tree: tree.id, key, value: value.into() });
         Ok(())
@@ -91,8 +90,8 @@ impl Filling<'_> {
     ///
     /// # Errors
     /// What the engine said.
-    pub fn delete(&mut self, tree: TreeId, key: Vec<u8>) -> Result<(), String> {
-        self.transaction.delete(tree, &key).map_err(failed("delete"))?;
+    pub fn delete(&mut self, tree: TreeId, key: Vec<u8>) -> duramen_engine::Result<()> {
+        self.transaction.delete(tree, &key)?;
         self.effects.push(Effect::Delete { tree, key });
         Ok(())
     }
@@ -101,9 +100,9 @@ impl Filling<'_> {
     ///
     /// # Errors
     /// What the engine said.
-    pub fn create(&mut self, name: &str, sums: bool) -> Result<TreeModel, String> {
+    pub fn create(&mut self, name: &str, sums: bool) -> duramen_engine::Result<TreeModel> {
         let reducer = sums.then(|| Builtin::Sum.spec());
-        let id = self.transaction.create_tree(name, reducer).map_err(failed("create_tree"))?;
+        let id = self.transaction.create_tree(name, reducer)?;
         self.effects.push(Effect::Create { name: name.to_owned(), id, sums });
         Ok(TreeModel { id, sums, rows: Arc::default() })
     }
@@ -112,8 +111,8 @@ impl Filling<'_> {
     ///
     /// # Errors
     /// What the engine said.
-    pub fn drop_tree(&mut self, name: &str) -> Result<(), String> {
-        self.transaction.drop_tree(name).map_err(failed("drop_tree"))?;
+    pub fn drop_tree(&mut self, name: &str) -> duramen_engine::Result<()> {
+        self.transaction.drop_tree(name)?;
         self.effects.push(Effect::Drop { name: name.to_owned() });
         Ok(())
     }

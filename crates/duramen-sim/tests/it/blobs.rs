@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use duramen::prelude::*;
 use duramen_disk::MemDisk;
-use duramen_disk::memory::CrashChoice;
+use duramen_disk::memory::{Blocker, CallKind, CrashChoice, Effect, Fault};
 use duramen_engine::Background;
 use duramen_sim::contents::Dice;
 use duramen_sim::search::shapes::GEOMETRY;
@@ -159,4 +161,54 @@ fn blobs_survive_power_cuts_whole_or_leave_nothing() {
     }
     println!("{cuts} cuts, {ahead} with an unfinished call done, {cut_short} with an upload cut short");
     assert!(cuts > 600 && ahead > 0 && cut_short > 50, "{cuts} cuts, {ahead} ahead, {cut_short} cut short");
+}
+
+/// D7: pieces join a group while another commit syncs, and the disk has no room for that group. A blob that is stored all the
+/// same, or an upload that can be attached, has every piece.
+#[test]
+fn a_blob_whose_pieces_found_the_disk_full_is_whole_or_refused() {
+    for is_attached in [false, true] {
+        let disk = MemDisk::new(5);
+        let db = Db::options().engine(|options| options.background = Background::Stepped);
+        let db = db.open_on(Arc::new(disk.clone()), Path::new("/db")).unwrap();
+        let log = db.ensure(&Schema::new("log").key(["id"])).unwrap();
+        let blobs = db.blobs("b").piece_bytes(1024).unwrap();
+        let (syncs, stored) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let of = (disk.clone(), Arc::clone(&syncs), Arc::clone(&stored));
+        let blocker: Blocker = Arc::new(move |path| {
+            let (disk, syncs, stored) = &of;
+            if path.extension().is_some_and(|ext| ext == "wal") && !syncs.swap(true, Ordering::SeqCst) {
+                // The pieces join the next group meanwhile, if they do not wait for it.
+                (0..100_000).find(|_| {
+                    thread::yield_now();
+                    stored.load(Ordering::SeqCst)
+                });
+                disk.set_faults(Fault::new(CallKind::Write, 0, Effect::ENOSPC).on(".wal"));
+            }
+        });
+        let (what, mut writer) = ((20_000, 3), blobs.writer(1_u64).unwrap());
+        disk.set_blocker(Some(blocker));
+        thread::scope(|scope| {
+            scope.spawn(|| log.put(doc! { "id": 1 }).unwrap());
+            while !syncs.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+            writer.write_all(&bytes(what)).unwrap();
+            stored.store(true, Ordering::SeqCst);
+        });
+        disk.set_blocker(None);
+        assert_eq!(disk.fault_hit_count(), 1, "the disk was full");
+        if is_attached {
+            let upload = writer.finish_unattached().unwrap();
+            db.transact(|tx| tx.blobs("b").attach(1_u64, &upload)).unwrap();
+        } else {
+            writer.finish().unwrap();
+        }
+        assert_eq!(stored_blobs(&db), [(1, what)].into(), "attached: {is_attached}");
+        assert!(db.check_documents().unwrap().is_clean());
+    }
+}
+
+fn stored_blobs(db: &Db) -> BTreeMap<u64, (usize, u8)> {
+    stored(db, "on a disk that was full").blobs
 }

@@ -2,6 +2,7 @@
 //! an error that names it or makes no difference.
 
 use duramen_sim::damage::{Bits, Report, Specimen, closed, flips, killed, rearrangements};
+use duramen_sim::part::Part;
 
 const SEED: u64 = 35;
 
@@ -15,7 +16,7 @@ fn check(specimen: &Specimen, report: &Report) {
 #[test]
 fn every_flipped_byte_of_a_closed_database_is_named_or_harmless() {
     let specimen = closed(SEED);
-    let report = flips(&specimen, SEED, Bits::OnePerByte, 1);
+    let report = flips(&specimen, SEED, Bits::OnePerByte, Part::ALL, 1);
     check(&specimen, &report);
     assert!(report.partly_refused_count > 0, "pages were damaged: {report}");
 }
@@ -23,7 +24,7 @@ fn every_flipped_byte_of_a_closed_database_is_named_or_harmless() {
 #[test]
 fn every_flipped_byte_of_a_killed_database_is_named_or_harmless() {
     let specimen = killed(SEED);
-    let report = flips(&specimen, SEED, Bits::OnePerByte, 1);
+    let report = flips(&specimen, SEED, Bits::OnePerByte, Part::ALL, 1);
     check(&specimen, &report);
     assert!(report.older_count > 0, "groups behind the newest mark were damaged: {report}");
 }

@@ -12,7 +12,7 @@ use std::thread;
 use duramen_disk::{Disk, MemDisk, OsDisk};
 use duramen_engine::{Background, Durability, Engine, Geometry, Hooks, Options};
 use duramen_sim::contents::Dice;
-use duramen_sim::history::{Run, Verdict, check, run};
+use duramen_sim::history::{Manner, Run, Verdict, check, run};
 use duramen_sim::search::shapes::GEOMETRY;
 
 fn options(background: Background) -> Options {
@@ -43,7 +43,8 @@ fn random_transactions_of_many_threads_are_serialisable() {
     for (seed, key_count) in [(1, 12), (2, 40), (3, 400)] {
         let disk = MemDisk::new(seed);
         let engine = open(Arc::new(disk.clone()), Path::new("/db"), Background::Threads);
-        check_run(&engine, Run { seed, thread_count: 6, transaction_count: 1500, key_count });
+        let plan = Run { seed, thread_count: 6, transaction_count: 1500, key_count, manner: Manner::Short };
+        check_run(&engine, plan);
         engine.close().unwrap();
         drop(engine);
         let engine = open(Arc::new(disk), Path::new("/db"), Background::Stepped);
@@ -57,7 +58,8 @@ fn random_transactions_are_serialisable_on_the_operating_systems_disk() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("history-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let engine = open(Arc::new(OsDisk::default()), &folder.join("db"), Background::Threads);
-    check_run(&engine, Run { seed: 4, thread_count: 4, transaction_count: 250, key_count: 40 });
+    let plan = Run { seed: 4, thread_count: 4, transaction_count: 250, key_count: 40, manner: Manner::Short };
+    check_run(&engine, plan);
     engine.close().unwrap();
     drop(engine);
     std::fs::remove_dir_all(&folder).unwrap();

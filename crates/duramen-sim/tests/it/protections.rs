@@ -1,5 +1,13 @@
 //! One small test for each protection whose loss a longer test would notice only after minutes.
 
+mod dropped;
+mod file_systems;
+mod leaves;
+mod log_directory;
+mod observed;
+mod page_cache;
+mod slow_disk;
+mod space;
 mod watched;
 
 use std::path::Path;
@@ -8,7 +16,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault};
 use duramen_disk::{Disk, MemDisk};
-use duramen_engine::{Background, Code, Durability, Engine, ErrorKind, Hooks, Options, Result, TreeId};
+use duramen_engine::{
+    Background, Code, Direction, Durability, Engine, ErrorKind, Hooks, KeyRange, Options, Result, TreeId,
+};
 use duramen_sim::search::shapes::GEOMETRY;
 
 use watched::WatchedDisk;
@@ -144,4 +154,67 @@ fn a_checkpoint_beside_a_commit_knows_what_the_commit_replaced() {
     assert_eq!(engine.get(tree, b"big").unwrap(), Some(b"small".to_vec()));
     let report = engine.check().unwrap();
     assert!(report.is_clean() && report.unreached.is_empty(), "{report:?}");
+}
+
+/// D1: a commit at level `Process` is in the log when it returns, so `kill -9` keeps it. A second later it is synced as well,
+/// though other commits follow and the log is never idle.
+#[test]
+fn a_commit_at_level_process_survives_a_kill_and_a_second_later_a_power_cut() {
+    let (disk, engine, tree) = filled(7);
+    for n in 0..24u8 {
+        engine.transact(Durability::Process, |tx| tx.put(tree, &[100 + n], b"v")).unwrap();
+        // A copy while it is open is what `kill -9` leaves.
+        let killed = open(&disk.deep_clone()).unwrap();
+        assert!(killed.get(tree, &[100 + n]).unwrap().is_some(), "commit {n} was not in the log");
+        killed.abandon();
+        disk.advance_clock(50_000_000);
+        engine.step().unwrap();
+    }
+    engine.abandon();
+    let engine = open(&disk.crash(&CrashChoice::None)).unwrap();
+    for n in 0..3u8 {
+        assert!(engine.get(tree, &[100 + n]).unwrap().is_some(), "commit {n} was not synced within a second");
+    }
+}
+
+/// D8: while an engine has a database open, another one can neither write it nor read it.
+#[test]
+fn a_database_that_is_open_is_refused_to_others() {
+    let (disk, engine, tree) = filled(8);
+    for read_only in [false, true] {
+        let options = Options { read_only, geometry: GEOMETRY, ..Options::default() };
+        let second = Engine::open(Arc::new(disk.clone()), Path::new("/db"), options, Hooks::default());
+        let error = second.map(Engine::abandon).expect_err("the database is open");
+        assert_eq!(error.code(), Code::DatabaseLocked, "{error}");
+    }
+    engine.transact(Durability::Disk, |tx| tx.put(tree, b"x", b"y")).unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    assert_eq!(open(&disk).unwrap().get(tree, b"x").unwrap(), Some(b"y".to_vec()));
+}
+
+/// A blob with other bytes than were stored is named by its SHA-256, though every page of it is whole.
+#[test]
+fn a_blob_whose_bytes_were_replaced_is_named() {
+    let disk = MemDisk::new(9);
+    let options = || duramen::Db::options().engine(|engine| engine.background = Background::Stepped);
+    let db = options().open_on(Arc::new(disk.clone()), "/db").unwrap();
+    db.blobs("b").put("k", &[1; 3_000][..]).unwrap();
+    assert!(db.blobs("b").get("k").unwrap().unwrap().verify().is_ok());
+    db.close().unwrap();
+    drop(db);
+    let engine = open(&disk).unwrap();
+    let replace = |tx: &mut duramen_engine::Transaction| {
+        let pieces = tx.tree("duramen/blob-pieces")?.expect("the blob has a piece");
+        let mut rows = tx.rows(pieces, KeyRange::all(), Direction::Forward)?;
+        let key = rows.next()?.expect("the blob has a piece").key().to_vec();
+        drop(rows);
+        tx.put(pieces, &key, &[2; 3_000])
+    };
+    engine.transact(Durability::Disk, replace).unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    let db = options().open_on(Arc::new(disk), "/db").unwrap();
+    let error = db.blobs("b").get("k").unwrap().unwrap().verify().expect_err("the bytes are others");
+    assert_eq!(error.code(), Code::DamagedData, "{error}");
 }

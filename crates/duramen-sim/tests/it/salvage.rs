@@ -7,6 +7,7 @@ use duramen_disk::MemDisk;
 use duramen_disk::memory::CrashChoice;
 use duramen_sim::contents::Dice;
 use duramen_sim::damage::files_of;
+use duramen_sim::part::Part;
 use duramen_sim::salvage::{
     DATABASE, RECOVERED, Report, Specimen, Stored, blocks, closed, flips, killed, open, options,
 };
@@ -27,13 +28,13 @@ fn check(specimen: &Specimen, report: &Report) {
 #[test]
 fn a_closed_database_with_a_flipped_bit_is_recovered_but_for_what_is_named() {
     let specimen = closed(SEED);
-    check(&specimen, &flips(&specimen, SEED, EVERY, 1));
+    check(&specimen, &flips(&specimen, SEED, EVERY, Part::ALL, 1));
 }
 
 #[test]
 fn a_killed_database_with_a_flipped_bit_is_recovered_but_for_what_is_named() {
     let specimen = killed(SEED);
-    let report = flips(&specimen, SEED, EVERY, 1);
+    let report = flips(&specimen, SEED, EVERY, Part::ALL, 1);
     check(&specimen, &report);
     assert!(report.commits_lost_count > 0, "the log was damaged before its end: {report}");
 }

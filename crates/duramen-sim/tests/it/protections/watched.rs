@@ -1,39 +1,74 @@
-//! A disk that calls back before it reads: what else may happen while a page is on its way can be made to happen there.
+//! A disk in memory that a test watches: it calls back before it reads, lies on a file system of any name, takes its time
+//! for durable writes, and keeps by which methods log segments were opened.
 //!
-//! Owns the hook and nothing else; every call goes to the disk in memory behind it.
+//! Owns the hook and those notes; every call goes to the disk in memory behind it.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use duramen_disk::{
-    Access, Disk, DurableWriteError, File, FileSystem, Lock, LockError, MemDisk, PathKind, WriteError,
+    Access, Disk, DurableWriteError, File, FileSystem, Lock, LockError, MemDisk, OpenMode, PathKind,
+    SyncMethod, WriteError,
 };
 
-/// Called once, before the next read, with no lock of the disk held.
-type Hook = Box<dyn FnOnce() + Send>;
+/// Whether a read is the one that is waited for, by its path and offset.
+type IsIt = Box<dyn FnMut(&Path, u64) -> bool + Send>;
+
+/// Called once, before the first read that it waits for, with no lock of the disk held.
+struct Hook {
+    is_it: IsIt,
+    call: Box<dyn FnOnce() + Send>,
+}
 
 /// The disk.
 #[derive(Clone)]
 pub struct WatchedDisk {
     disk: MemDisk,
     hook: Arc<Mutex<Option<Hook>>>,
+    /// Name of the file system, and whether the system knows it to be on a network.
+    file_system: Option<(&'static str, Option<bool>)>,
+    /// By which methods log segments were opened to write.
+    methods: Arc<Mutex<Vec<SyncMethod>>>,
 }
 
 struct WatchedFile {
     file: Arc<dyn File>,
+    path: PathBuf,
     hook: Arc<Mutex<Option<Hook>>>,
+    disk: MemDisk,
+    /// What a durable write takes; nothing on a disk without a name.
+    write_ns: u64,
 }
 
 impl WatchedDisk {
     /// Over a disk.
     pub fn new(disk: &MemDisk) -> WatchedDisk {
-        WatchedDisk { disk: disk.clone(), hook: Arc::default() }
+        WatchedDisk { disk: disk.clone(), hook: Arc::default(), file_system: None, methods: Arc::default() }
+    }
+
+    /// Over a disk, with a file system of this name on which DSYNC writes are ten times as fast as `fdatasync`.
+    pub fn named(disk: &MemDisk, name: &'static str, network: Option<bool>) -> WatchedDisk {
+        WatchedDisk { file_system: Some((name, network)), ..WatchedDisk::new(disk) }
+    }
+
+    /// By which methods log segments were opened to write since the last call.
+    pub fn take_methods(&self) -> Vec<SyncMethod> {
+        std::mem::take(&mut self.methods.lock().unwrap())
     }
 
     /// Sets what the next read calls.
     pub fn before_next_read(&self, hook: impl FnOnce() + Send + 'static) {
-        *self.hook.lock().unwrap() = Some(Box::new(hook));
+        self.before_read(|_, _| true, hook);
+    }
+
+    /// Sets what the next read calls of which `is_it` says so, given its path and offset.
+    pub fn before_read(
+        &self,
+        is_it: impl FnMut(&Path, u64) -> bool + Send + 'static,
+        hook: impl FnOnce() + Send + 'static,
+    ) {
+        *self.hook.lock().unwrap() = Some(Hook { is_it: Box::new(is_it), call: Box::new(hook) });
     }
 }
 
@@ -52,7 +87,16 @@ impl std::fmt::Debug for WatchedFile {
 impl Disk for WatchedDisk {
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn File>> {
         let file = self.disk.open(path, access)?;
-        Ok(Arc::new(WatchedFile { file, hook: Arc::clone(&self.hook) }))
+        if access.mode != OpenMode::Read && path.extension().is_some_and(|ending| ending == "wal") {
+            self.methods.lock().unwrap().push(access.sync);
+        }
+        let write_ns = match access.sync {
+            _ if self.file_system.is_none() => 0,
+            SyncMethod::Fdatasync => 1_000_000,
+            SyncMethod::Dsync | SyncMethod::DirectDsync => 100_000,
+        };
+        let (path, hook, disk) = (path.to_owned(), Arc::clone(&self.hook), self.disk.clone());
+        Ok(Arc::new(WatchedFile { file, path, hook, disk, write_ns }))
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
@@ -84,7 +128,11 @@ impl Disk for WatchedDisk {
     }
 
     fn file_system(&self, path: &Path) -> io::Result<FileSystem> {
-        self.disk.file_system(path)
+        let found = self.disk.file_system(path)?;
+        Ok(match self.file_system {
+            Some((name, network)) => FileSystem { name: name.to_owned(), network, ..found },
+            None => found,
+        })
     }
 
     fn wall_ns(&self) -> u64 {
@@ -102,9 +150,9 @@ impl Disk for WatchedDisk {
 
 impl File for WatchedFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let hook = self.hook.lock().unwrap().take();
+        let hook = self.hook.lock().unwrap().take_if(|hook| (hook.is_it)(&self.path, offset));
         if let Some(hook) = hook {
-            hook();
+            (hook.call)();
         }
         self.file.read_at(buffer, offset)
     }
@@ -114,6 +162,7 @@ impl File for WatchedFile {
     }
 
     fn write_durable_at(&self, bytes: &[u8], offset: u64) -> Result<(), DurableWriteError> {
+        self.disk.advance_clock(self.write_ns);
         self.file.write_durable_at(bytes, offset)
     }
 

@@ -1,0 +1,100 @@
+//! The subcommands, and the flags that several of them share.
+
+mod concurrent;
+mod damage;
+mod faulty;
+mod fuzz;
+mod product;
+mod recover;
+mod replay;
+mod search;
+mod trace;
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use duramen_sim::part::Part;
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Search(search::Search),
+    Concurrent(concurrent::Concurrent),
+    Replay(replay::Replay),
+    Product(product::Product),
+    Trace(trace::Trace),
+    Damage(damage::Damage),
+    Recover(recover::Recover),
+    Faulty(faulty::Faulty),
+    Fuzz(fuzz::Fuzz),
+}
+
+impl Command {
+    /// Runs the subcommand.
+    ///
+    /// # Errors
+    /// The first violation, with the command that makes it again.
+    pub fn run(self) -> Result<(), String> {
+        match self {
+            Command::Search(command) => command.run(),
+            Command::Concurrent(command) => command.run(),
+            Command::Replay(command) => command.run(),
+            Command::Product(command) => command.run(),
+            Command::Trace(command) => command.run(),
+            Command::Damage(command) => command.run(),
+            Command::Recover(command) => command.run(),
+            Command::Faulty(command) => command.run(),
+            Command::Fuzz(command) => command.run(),
+        }
+    }
+}
+
+/// How long a search runs, and from which seed on.
+#[derive(Debug, Args)]
+pub struct Length {
+    /// Minutes to run
+    #[arg(long, default_value_t = 1, conflicts_with = "seconds")]
+    minutes: u64,
+    /// Seconds to run, instead of minutes
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// The first seed; each life of a database takes the next one
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Threads, each with a life of its own
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: u16,
+}
+
+impl Length {
+    /// The time to run.
+    pub fn time(&self) -> Duration {
+        Duration::from_secs(self.seconds.unwrap_or(self.minutes.saturating_mul(60)))
+    }
+
+    /// Threads to run on.
+    pub fn threads(&self) -> usize {
+        usize::from(self.threads)
+    }
+}
+
+/// How a sweep over the bytes of small databases runs.
+#[derive(Debug, Args)]
+pub struct Sweep {
+    /// The seed of the databases
+    #[arg(long, default_value_t = 35)]
+    pub seed: u64,
+    /// Runs only one of N parts, written I/N
+    #[arg(long, default_value_t = Part::ALL)]
+    pub part: Part,
+    /// Threads
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: u16,
+}
+
+impl Sweep {
+    /// Threads to run on.
+    pub fn threads(&self) -> usize {
+        usize::from(self.threads)
+    }
+}

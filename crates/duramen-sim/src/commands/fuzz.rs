@@ -1,0 +1,70 @@
+//! `fuzz`: hostile bytes for everything that decodes.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use duramen_sim::fuzz::{Target, search};
+
+use super::Length;
+
+/// Address space of the process: inputs have kilobytes, and the databases that they edit a hundred.
+const MEMORY_BYTES_MAX: u64 = 1 << 30;
+
+/// Gives hostile bytes to everything that decodes; the time is divided among the targets
+#[derive(Debug, Args)]
+pub struct Fuzz {
+    #[command(flatten)]
+    length: Length,
+    /// Only this target
+    #[arg(long, value_parser = target)]
+    target: Option<Target>,
+    /// Runs the bytes of this file once, and nothing else
+    #[arg(long, requires = "target")]
+    input: Option<PathBuf>,
+}
+
+fn target(name: &str) -> Result<Target, String> {
+    let names = Target::ALL.map(Target::name).join(", ");
+    Target::ALL.into_iter().find(|target| target.name() == name).ok_or(format!("the targets are {names}"))
+}
+
+impl Fuzz {
+    pub fn run(&self) -> Result<(), String> {
+        if let (Some(path), Some(target)) = (&self.input, self.target) {
+            let input = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            target.run(&input);
+            println!("survived");
+            return Ok(());
+        }
+        bound_memory()?;
+        let targets = self.target.map_or(Target::ALL.to_vec(), |target| vec![target]);
+        let time = self.length.time() / u32::try_from(targets.len()).expect("few targets");
+        let mut inputs = 0;
+        for target in targets {
+            let name = target.name();
+            let kept = std::env::temp_dir().join(format!("duramen-fuzz-{name}-{}", std::process::id()));
+            let path = kept.display();
+            println!("{name}: the input under way is in {path}");
+            let count = search(target, self.length.seed, time, &kept).map_err(|what| {
+                format!("{what}\nagain: cargo run -p duramen-sim -- fuzz --target {name} --input {path}")
+            })?;
+            std::fs::remove_file(&kept).map_err(|error| format!("{path}: {error}"))?;
+            println!("{name}: {count} inputs");
+            inputs += count;
+        }
+        println!("figures: inputs={inputs} next_seed={}", self.length.seed + 1);
+        Ok(())
+    }
+}
+
+/// Ends the process where a length is believed that nothing justifies.
+#[cfg(unix)]
+fn bound_memory() -> Result<(), String> {
+    let limit = rustix::process::Rlimit { current: Some(MEMORY_BYTES_MAX), maximum: Some(MEMORY_BYTES_MAX) };
+    rustix::process::setrlimit(rustix::process::Resource::As, limit).map_err(|error| error.to_string())
+}
+
+#[cfg(not(unix))]
+fn bound_memory() -> Result<(), String> {
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! `product`: the power is cut in seeded lives of a database with everything that a program can store.
+
+use clap::Args;
+use duramen_sim::product::{LONG, QUICK, record, replay, search};
+use duramen_sim::search::case::{Case, Choice};
+
+use super::Length;
+
+/// Cuts the power in seeded lives of a database that holds everything a program can store; with `--op`, makes one such cut again
+#[derive(Debug, Args)]
+pub struct Product {
+    #[command(flatten)]
+    length: Length,
+    /// As much for each life as `cargo test` tries, so that more lives are seen
+    #[arg(long)]
+    quick: bool,
+    /// Makes one cut of the life of `--seed` again, after so many operations of the disk
+    #[arg(long)]
+    op: Option<usize>,
+    /// Which pending changes survive that cut: none, all, all-but:N, only:N, prefix:N, torn:N:SEED, random:SEED, or
+    /// log=CHOICE,rest=CHOICE
+    #[arg(long, default_value = "none", requires = "op")]
+    choice: Choice,
+    /// Lists what the life of `--seed` does to its disk
+    #[arg(long)]
+    trace: bool,
+}
+
+impl Product {
+    pub fn run(&self) -> Result<(), String> {
+        if self.trace {
+            return self.print_trace();
+        }
+        if let Some(op) = self.op {
+            let case = Case { seed: self.length.seed, op, choice: self.choice };
+            let seq = replay(case).map_err(|failure| failure.to_string())?;
+            println!("survived: recovered commit {seq}");
+            return Ok(());
+        }
+        let budget = if self.quick { QUICK } else { LONG };
+        let seeds = self.length.seed..u64::MAX;
+        let found = search(seeds, &budget, self.length.threads(), Some(self.length.time()));
+        let report = found.map_err(|failure| failure.to_string())?;
+        print!("{report}");
+        println!("{}", report.figures());
+        let unseen = report.unseen();
+        if unseen.is_empty() { Ok(()) } else { Err(format!("not seen: {}; run longer", unseen.join(", "))) }
+    }
+
+    fn print_trace(&self) -> Result<(), String> {
+        let recorded = record(self.length.seed).map_err(|failure| failure.to_string())?;
+        for op in 0..recorded.trace.len() {
+            let (floor, ceiling) = (recorded.ended.history.floor(op), recorded.ended.history.ceiling(op));
+            println!("{op:>5} {floor:>3}..{ceiling:<3} {}", recorded.trace.describe(op));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,37 @@
+//! `recover`: corrupt databases, each copied into a sound one with a report of the losses.
+
+use clap::Args;
+use duramen_sim::salvage;
+
+use super::Sweep;
+
+/// Corrupts every byte of small databases, or one of N, and recovers what is left
+#[derive(Debug, Args)]
+pub struct Recover {
+    #[command(flatten)]
+    sweep: Sweep,
+    /// Corrupts one byte of so many
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    every: u64,
+}
+
+impl Recover {
+    pub fn run(&self) -> Result<(), String> {
+        let (seed, part, threads) = (self.sweep.seed, self.sweep.part, self.sweep.threads());
+        let (mut trials, mut violations) = (0, Vec::new());
+        for specimen in [salvage::closed(seed), salvage::killed(seed)] {
+            let blocks = part.is_first().then(|| salvage::blocks(&specimen));
+            let flips = salvage::flips(&specimen, seed, self.every, part, threads);
+            for report in blocks.into_iter().chain([flips]) {
+                println!("{}: {report}", specimen.name);
+                trials += report.trial_count;
+                violations.extend(report.violations);
+            }
+        }
+        if !violations.is_empty() {
+            return Err(violations.join("\n"));
+        }
+        println!("figures: trials={trials} next_seed={}", seed + 1);
+        Ok(())
+    }
+}

@@ -1,0 +1,260 @@
+//! One life of a database under real threads, on a disk that records: what was done, and where among the disk's calls each
+//! commit began and was acknowledged.
+//!
+//! Owns the options of a life and the listener. An acknowledgement is a remark in the trace, made right after the call that
+//! gave it had returned: a cut before the remark demands nothing, so that no cut demands more than was promised. The
+//! seed decides what threads ask for; how they interleave, nothing repeats.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use duramen_disk::memory::{Blocker, Trace};
+use duramen_disk::{Disk, MemDisk};
+use duramen_engine::{Background, Durability, Engine, Hooks, Options, Receipt};
+
+use crate::contents::Dice;
+use crate::history::{Event, Fate, Listener, Manner, Run, Step, Verdict, check, run_heard};
+use crate::search::cuts::{LOG_DIR, LOG_DISK};
+use crate::search::model::{Commit, Effect};
+use crate::search::random::{Random, joined, mixed};
+use crate::search::run::{PATH, some_sync};
+use crate::search::shapes::{DIRECT_GEOMETRY, GEOMETRY};
+
+/// How the remark of an acknowledgement begins; the sequence follows.
+const ACKNOWLEDGED: &str = "acknowledged ";
+
+/// A sync lets other threads go on so often, at most, before it takes effect.
+const YIELDS_MAX: u64 = 12;
+
+/// One life, as it was.
+#[derive(Debug, Clone)]
+pub struct Life {
+    /// Its seed.
+    pub seed: u64,
+    /// Everything that changed the disk, and every acknowledgement.
+    pub trace: Trace,
+    /// Everything that was committed, by receipts.
+    pub commits: Vec<Commit>,
+    /// How a cut is opened again: as the life was, but stepped.
+    pub options: Options,
+    /// The operation before which its creation had returned.
+    pub created_at: usize,
+    /// Its identity.
+    pub database: String,
+}
+
+/// A life, what its threads saw, and how much they met.
+#[derive(Debug)]
+pub struct Lived {
+    /// The life.
+    pub life: Life,
+    /// What the check of all answers found.
+    pub verdict: Verdict,
+    /// Groups that the log was written in.
+    pub groups: u64,
+}
+
+/// What threads do in the life of a seed.
+#[must_use]
+pub fn run_of(seed: u64) -> Run {
+    let mut random = Random::new(joined(seed, 22));
+    let manner = *random.pick(&[Manner::Short, Manner::Later, Manner::Old]);
+    let thread_count = random.between(2, 7);
+    // Old transactions must often find unchanged what they read.
+    let (key_count, transaction_count) = match manner {
+        Manner::Old => (100, 500 / thread_count),
+        Manner::Short | Manner::Later => (*random.pick(&[12, 40]), 160 / thread_count),
+    };
+    Run { seed, thread_count, transaction_count, key_count, manner }
+}
+
+/// How the database of a seed is opened.
+#[must_use]
+pub fn options_of(seed: u64) -> Options {
+    let mut random = Random::new(joined(seed, 21));
+    // Direct writes need larger blocks, and these more memory: the ring would not be tiny.
+    let is_old = run_of(seed).manner == Manner::Old;
+    let is_direct = random.chance(1, 8) && !is_old;
+    let (geometry, scale) = if is_direct { (DIRECT_GEOMETRY, 4) } else { (GEOMETRY, 1) };
+    // With the engine's own threads memory has a lower bound, and the ring of recent commits reaches back to the start.
+    let has_threads = random.chance(1, 2) && !is_old;
+    let tiny_kib = if is_old { 128 } else { *random.pick(&[64, 128]) };
+    let tiny = tiny_kib * 1024 * scale;
+    Options {
+        geometry,
+        memory_bytes: if has_threads { 4 * 1024 * 1024 } else { tiny },
+        background: if has_threads { Background::Threads } else { Background::Stepped },
+        sync: Some(some_sync(&geometry, &mut random)),
+        checkpoint_log_bytes: Some(*random.pick(&[8, 16, 64]) * 1024 * scale as u64),
+        wal_dir: random.chance(1, 4).then(|| LOG_DIR.into()),
+        ..Options::default()
+    }
+}
+
+/// Lives the life of a seed.
+///
+/// # Errors
+/// What went wrong without any cut.
+pub fn live(seed: u64) -> Result<Lived, String> {
+    let (options, plan) = (options_of(seed), run_of(seed));
+    let disk = MemDisk::new(seed);
+    disk.record();
+    if options.wal_dir.is_some() {
+        let mounted = disk.create_dir(Path::new(LOG_DISK)).and_then(|()| disk.sync_dir(Path::new("/")));
+        mounted.map_err(|error| error.to_string())?;
+    }
+    let opened = Engine::open(Arc::new(disk.clone()), Path::new(PATH), options.clone(), Hooks::default());
+    let engine = opened.map_err(|error| format!("open: {} {error}", error.code()))?;
+    let created_at = disk.recorded_len();
+    let database = engine.posture().database.to_string();
+    disk.set_blocker(Some(others_go_on(seed)));
+    let heard = Heard { disk: disk.clone(), engine: engine.clone(), places: Mutex::default() };
+    let events = in_company(&engine, options.background, || run_heard(&engine, plan, &heard));
+    disk.set_blocker(None);
+    let Heard { engine: other, places, .. } = heard;
+    drop(other);
+    let groups = engine.stats().commit.groups;
+    let poisoned = engine.posture().poisoned;
+    engine.abandon();
+    let events = events.map_err(|error| format!("{} {error}", error.code()))?;
+    if let Some(cause) = poisoned {
+        return Err(format!("poisoned on a disk that never fails: {cause}"));
+    }
+    let places = places.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let trace = disk.stop_recording();
+    let commits = commits_of(&events, &places);
+    let verdict = check(&with_empty_commits(events));
+    let options = Options { background: Background::Stepped, ..options };
+    Ok(Lived { life: Life { seed, trace, commits, options, created_at, database }, verdict, groups })
+}
+
+/// While a sync is in flight the other threads form the next group.
+fn others_go_on(seed: u64) -> Blocker {
+    let count = AtomicU64::new(seed);
+    Arc::new(move |_: &Path| {
+        let drawn = mixed(count.fetch_add(1, Ordering::Relaxed));
+        (0..drawn % YIELDS_MAX).for_each(|_| thread::yield_now());
+    })
+}
+
+/// Runs `work`, and beside it the steps of the background where the engine has no threads for them.
+fn in_company<T>(
+    engine: &Engine,
+    background: Background,
+    work: impl FnOnce() -> duramen_engine::Result<T>,
+) -> duramen_engine::Result<T> {
+    let is_over = AtomicBool::new(background == Background::Threads);
+    thread::scope(|scope| {
+        let steps = scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                engine.step()?;
+                thread::yield_now();
+            }
+            Ok(())
+        });
+        let done = work();
+        is_over.store(true, Ordering::Relaxed);
+        match steps.join() {
+            Ok(stepped) => stepped.and(done),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+/// Notes in the trace what is promised, and beside it where each commit began.
+struct Heard {
+    disk: MemDisk,
+    engine: Engine,
+    /// Sequences, and the operations before which their calls began.
+    places: Mutex<Vec<(u64, usize)>>,
+}
+
+impl Heard {
+    fn acknowledged(&self, seq: u64) {
+        self.disk.annotate(format!("{ACKNOWLEDGED}{seq}"));
+    }
+}
+
+impl Listener for Heard {
+    fn begins(&self) -> usize {
+        self.disk.recorded_len()
+    }
+
+    fn ended(&self, receipt: &Receipt, began_at: Option<usize>) {
+        let seq = receipt.seq().0;
+        if receipt.durability() == Durability::Disk {
+            self.acknowledged(seq);
+        }
+        if let Some(began_at) = began_at {
+            self.places.lock().unwrap_or_else(PoisonError::into_inner).push((seq, began_at));
+        }
+    }
+
+    fn rests(&self, dice: &mut Dice) {
+        self.disk.advance_clock(dice.below(20_000_000));
+        match dice.below(40) {
+            // What the engine says is durable is a promise too.
+            0..=3 => self.acknowledged(self.engine.stats().commit.durable.0),
+            // One that fails has poisoned the engine, which the end of the life tells.
+            4 => drop(self.engine.checkpoint()),
+            _ => {}
+        }
+    }
+}
+
+/// The writers among the events, with where each began.
+fn commits_of(events: &[Event], places: &[(u64, usize)]) -> Vec<Commit> {
+    let writers = events.iter().filter(|event| event.fate == Fate::Committed);
+    writers
+        .map(|event| {
+            let place = places.iter().find(|(seq, _)| *seq == event.seq.0);
+            let (seq, began_at) = *place.expect("the listener heard of every commit");
+            Commit { seq, began_at, effects: event.steps.iter().filter_map(effect_of).collect() }
+        })
+        .collect()
+}
+
+fn effect_of(step: &Step) -> Option<Effect> {
+    Some(match step {
+        Step::Put(tree, key, value) => {
+            Effect::Put { tree: *tree, key: key.clone(), value: value.as_slice().into() }
+        }
+        Step::Delete(tree, key) => Effect::Delete { tree: *tree, key: key.clone() },
+        Step::Create(name, id) => Effect::Create { name: name.to_string(), id: *id, sums: true },
+        Step::Drop(name) => Effect::Drop { name: name.to_string() },
+        _ => return None,
+    })
+}
+
+/// The engine's own commits, which give back what a dropped tree held, have no receipts.
+fn with_empty_commits(mut events: Vec<Event>) -> Vec<Event> {
+    let mut known: Vec<u64> =
+        events.iter().filter(|event| event.fate == Fate::Committed).map(|event| event.seq.0).collect();
+    known.sort_unstable();
+    let last = known.last().copied().unwrap_or(0);
+    for seq in (1..=last).filter(|seq| known.binary_search(seq).is_err()) {
+        events.push(Event {
+            thread: usize::MAX,
+            began: 0,
+            ended: u64::MAX,
+            seq: duramen_engine::CommitSeq(seq),
+            fate: Fate::Committed,
+            is_published: false,
+            steps: Vec::new(),
+        });
+    }
+    events
+}
+
+impl Life {
+    /// What is promised, and from which operation on: right behind the remark.
+    #[must_use]
+    pub fn promises(&self) -> Vec<(usize, u64)> {
+        let remarks = self.trace.marks();
+        remarks
+            .filter_map(|(at, text)| Some((at + 1, text.strip_prefix(ACKNOWLEDGED)?.parse().ok()?)))
+            .collect()
+    }
+}

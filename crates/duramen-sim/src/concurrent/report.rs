@@ -1,0 +1,114 @@
+//! What a search of many threads has covered.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::live::Life;
+use crate::history::Verdict;
+
+/// Figures of a search.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Lives.
+    pub seeds: u64,
+    /// The seed to go on with.
+    pub next_seed: u64,
+    /// Operations of their disks.
+    pub operations: u64,
+    /// Commits that wrote.
+    pub commits: u64,
+    /// Groups of commits that shared a write.
+    pub groups: u64,
+    /// Transactions refused with a conflict.
+    pub conflicts: u64,
+    /// Answers compared.
+    pub answers: u64,
+    /// Lives of transactions older than the ring of recent commits.
+    pub old: u64,
+    /// Acknowledgements in the traces.
+    pub acknowledged: u64,
+    /// First cuts: distinct images, each opened, compared, used and cut again.
+    pub cuts: u64,
+    /// Second cuts: distinct images that those left.
+    pub second_cuts: u64,
+    /// Cuts after which a commit that had begun was gone.
+    pub lost: u64,
+    /// Cuts after which a commit was there that had not been acknowledged.
+    pub kept: u64,
+    /// Time taken.
+    pub elapsed: Duration,
+}
+
+impl Report {
+    pub(super) fn of_life(life: &Life, verdict: &Verdict, groups: u64, is_old: bool) -> Report {
+        Report {
+            seeds: 1,
+            operations: life.trace.len() as u64,
+            commits: verdict.writer_count,
+            groups,
+            conflicts: verdict.conflict_count,
+            answers: verdict.answer_count,
+            old: u64::from(is_old),
+            acknowledged: life.promises().len() as u64,
+            ..Report::default()
+        }
+    }
+
+    /// Distinct images in all.
+    #[must_use]
+    pub fn distinct(&self) -> u64 {
+        self.cuts + self.second_cuts
+    }
+
+    /// What a search must have seen and has not, in words.
+    #[must_use]
+    pub fn unseen(&self) -> Vec<&'static str> {
+        let seen = [
+            (self.groups < self.commits, "commits that share a write"),
+            (self.conflicts > 0, "a conflict"),
+            (self.old > 0, "transactions older than the ring of recent commits"),
+            (self.acknowledged > 0, "an acknowledged commit"),
+            (self.lost > 0, "a lost unacknowledged commit"),
+            (self.kept > 0, "a kept unacknowledged commit"),
+            (self.second_cuts > 0, "a second cut"),
+        ];
+        seen.into_iter().filter(|(is_seen, _)| !is_seen).map(|(_, what)| what).collect()
+    }
+
+    pub(super) fn add(&mut self, other: &Report) {
+        self.seeds += other.seeds;
+        self.operations += other.operations;
+        self.commits += other.commits;
+        self.groups += other.groups;
+        self.conflicts += other.conflicts;
+        self.answers += other.answers;
+        self.old += other.old;
+        self.acknowledged += other.acknowledged;
+        self.cuts += other.cuts;
+        self.second_cuts += other.second_cuts;
+        self.lost += other.lost;
+        self.kept += other.kept;
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (count, what) in [
+            (self.seeds, "lives"),
+            (self.old, "of them with transactions older than the ring of recent commits"),
+            (self.operations, "operations of their disks"),
+            (self.commits, "commits"),
+            (self.groups, "groups"),
+            (self.conflicts, "conflicts"),
+            (self.answers, "answers compared"),
+            (self.acknowledged, "acknowledgements"),
+            (self.cuts, "distinct first cuts"),
+            (self.second_cuts, "distinct second cuts"),
+            (self.lost, "lost an unacknowledged commit"),
+            (self.kept, "kept an unacknowledged commit"),
+        ] {
+            writeln!(f, "{count:>10} {what}")?;
+        }
+        write!(f, "{:>10} seconds", self.elapsed.as_secs())
+    }
+}

@@ -1,0 +1,175 @@
+//! Whole databases with edited bytes and right checksums: opened, read, written, checked, observed, recovered.
+//!
+//! An error is as good an answer as any; a panic, an endless run or memory that nothing justifies is not. What `recover`
+//! calls sound must be.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use duramen::{Error, ObserveFrom, Observer, doc};
+use duramen_disk::MemDisk;
+
+use super::reseal::{Image, Kind};
+use crate::salvage::specimen::{DATABASE, RECOVERED, Specimen, Stored, closed, killed, open, options};
+
+pub(super) use crate::salvage::specimen::BLOCK_BYTES;
+
+/// Edits of one input.
+const EDITS_MAX: usize = 6;
+
+/// Room on the disk beyond the files: a length that is believed must not fill the machine.
+const ROOM_BYTES: u64 = 8 << 20;
+
+/// Changes asked of an observer.
+const CHANGES_MAX: usize = 2_000;
+
+/// The databases that inputs edit: one closed, one killed.
+pub(super) fn specimens() -> &'static [Image; 2] {
+    static SPECIMENS: OnceLock<[Image; 2]> = OnceLock::new();
+    SPECIMENS.get_or_init(|| [closed(35), killed(35)].map(|specimen| image_of(&specimen)))
+}
+
+fn image_of(specimen: &Specimen) -> Image {
+    let mut files = BTreeMap::new();
+    for path in specimen.disk.files() {
+        let bytes = specimen.disk.read_file(&path).expect("it is there");
+        files.insert(path.to_string_lossy().into_owned(), bytes);
+    }
+    Image::new(files, BLOCK_BYTES)
+}
+
+/// The bytes of an input, one number after the other; zeroes behind its end.
+struct Numbers<'a>(&'a [u8]);
+
+impl Numbers<'_> {
+    fn take(&mut self, bytes: usize) -> u64 {
+        let count = bytes.min(self.0.len());
+        let (taken, rest) = self.0.split_at(count);
+        self.0 = rest;
+        taken.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.take(2)).expect("two bytes") % bound.max(1)
+    }
+}
+
+/// Edits a database as the input says and does everything with it.
+pub(super) fn run(input: &[u8]) {
+    let mut numbers = Numbers(input);
+    let mut image = specimens()[numbers.below(2)].clone();
+    for _ in 0..EDITS_MAX {
+        if numbers.0.is_empty() {
+            break;
+        }
+        edit(&mut image, &mut numbers);
+    }
+    use_it(&disk_of(&image));
+}
+
+/// A disk with these files, and little more room than they take.
+pub(super) fn disk_of(image: &Image) -> MemDisk {
+    let disk = MemDisk::new(1);
+    for (path, bytes) in &image.files {
+        disk.write_file(path, bytes).expect("the disk has room");
+    }
+    disk.set_capacity(Some(disk.used_bytes() + ROOM_BYTES));
+    disk
+}
+
+fn edit(image: &mut Image, numbers: &mut Numbers<'_>) {
+    let index = numbers.below(image.units.len());
+    let how = numbers.take(1);
+    let bytes = image.units[index].bytes;
+    let at = numbers.below(bytes);
+    match how % 16 {
+        0..=2 => set(image, index, at, &[numbers.take(1)], 1),
+        3..=5 => set(image, index, at, &[numbers.take(2)], 2),
+        6..=8 => set(image, index, at, &[numbers.take(4)], 4),
+        9..=10 => set(image, index, at, &[numbers.take(8)], 8),
+        11 => {
+            // Bytes of another unit, so that a pointer leads elsewhere.
+            let other = numbers.below(image.units.len());
+            let from = numbers.below(image.units[other].bytes);
+            let piece: Vec<u8> = image.unit_mut(other)[from..].iter().take(36).copied().collect();
+            let room = image.unit_mut(index);
+            for (to, byte) in room[at..].iter_mut().zip(piece) {
+                *to = byte;
+            }
+        }
+        12 if image.units[index].kind == Kind::Page => {
+            let length = numbers.below(2048);
+            image.resize_page(index, length);
+        }
+        13 => {
+            let path = image.units[index].path.clone();
+            let file = image.files.get_mut(&path).expect("units lie in files");
+            file.truncate(image.units[index].at.max(1024));
+            image.units.retain(|unit| unit.path != path || unit.at + unit.bytes <= file.len());
+            return;
+        }
+        14 => {
+            let (from, to) = (numbers.below(image.files.len()), numbers.below(image.files.len()));
+            let paths: Vec<String> = image.files.keys().cloned().collect();
+            let bytes = image.files[&paths[from]].clone();
+            if bytes.len() >= image.files[&paths[to]].len() {
+                image.files.insert(paths[to].clone(), bytes);
+            }
+            return;
+        }
+        _ => set(image, index, at, &[numbers.take(8), numbers.take(8)], 8),
+    }
+    // One in eight keeps its wrong checksum.
+    if how < 224 {
+        image.reseal(index);
+    }
+}
+
+fn set(image: &mut Image, index: usize, at: usize, numbers: &[u64], width: usize) {
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()[..width].to_vec()).collect();
+    for (to, byte) in image.unit_mut(index)[at..].iter_mut().zip(bytes) {
+        *to = byte;
+    }
+}
+
+/// Everything that a program can do with a database.
+pub(super) fn use_it(disk: &MemDisk) {
+    observe(disk);
+    let again = disk.deep_clone();
+    for answer_before_replay in [false, true] {
+        let disk = disk.deep_clone();
+        let options = options().engine(|options| options.answer_before_replay = Some(answer_before_replay));
+        if let Ok(db) = options.open_on(Arc::new(disk.clone()), Path::new(DATABASE)) {
+            let _ = db.check();
+            let _ = Stored::of(&db);
+            let _ = db.check_documents();
+            let _ = db.documents("people").put(doc! { "id": 7, "city": "Moss", "email": "moss", "n": 1 });
+            let _ = db.kv("sessions").put(7u64, "seven");
+            let _ = db.blobs("files").put(1u64, &b"piece"[..]);
+            let _ = db.documents("people").build_views(|_| Ok(()));
+            let _ = db.close();
+        }
+    }
+    let recovered = options().recover_on(Arc::new(again.clone()), DATABASE, RECOVERED, |_| Ok(()));
+    if recovered.is_ok() {
+        let db = open(&again, RECOVERED).expect("what was recovered opens");
+        let report = db.check().expect("what was recovered is read");
+        assert!(report.is_clean(), "what was recovered is not sound: {report:?}");
+        // A value may be of another type than the program asks for: edits can say anything but what is unsound.
+        let read = Stored::of(&db);
+        assert!(!read.as_ref().is_err_and(Error::is_damage), "what was recovered is corrupt: {read:?}");
+    }
+}
+
+fn observe(disk: &MemDisk) {
+    let disk = Arc::new(disk.deep_clone());
+    let Ok(mut observer) = Observer::options().open_on(disk, DATABASE, ObserveFrom::Oldest) else { return };
+    for _ in 0..CHANGES_MAX {
+        if !matches!(observer.next(), Ok(Some(_))) {
+            break;
+        }
+    }
+    let _ = observer.look();
+    let _ = observer.collections();
+}

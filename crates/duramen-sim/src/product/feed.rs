@@ -1,0 +1,127 @@
+//! The consumer of a life: what it makes of the changes it is given, and what it must have made of them.
+//!
+//! Its work is a document for each change, in the transaction that moves its position. So what it has made says which changes it was
+//! given, how often and in which order (D1, D2).
+
+use duramen::tuple::Element;
+use duramen::{AnyChange, Collection, Consumer, Db, Error, Origin, Reads, Value};
+use serde::{Deserialize, Serialize};
+
+use super::judge::{Verdict, failed, same};
+use super::model::Step;
+use super::shop::ORDERS;
+
+/// The consumer that works.
+pub const MIRROR: &str = "mirror";
+
+/// One that never reads: everything is kept for it.
+pub const AUDIT: &str = "audit";
+
+/// A change that the consumer was given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Collection)]
+#[collection(name = "seen")]
+pub struct Seen {
+    #[key]
+    place: u64,
+    seq: u64,
+    what: String,
+}
+
+/// Handles what there is, at most so many batches. Returns how many changes that were.
+///
+/// # Errors
+/// What the database said.
+pub fn work(consumer: &Consumer, batch: usize, batches: usize) -> Result<usize, Error> {
+    let mut consuming = consumer.read::<AnyChange>()?.batch(batch);
+    let mut count = 0;
+    for _ in 0..batches {
+        let handled = consuming.step(|tx, changes| {
+            let mut place = tx.collection::<Seen>().count()?;
+            for change in changes {
+                if let Some(what) = what_of(change)? {
+                    tx.insert(&Seen { place, seq: change.seq.0, what })?;
+                    place += 1;
+                }
+            }
+            Ok(())
+        })?;
+        if handled == 0 {
+            break;
+        }
+        count += handled;
+    }
+    Ok(count)
+}
+
+/// A change in the words of [`Told`](super::model::Told); `None` if it is of something else.
+fn what_of(change: &AnyChange) -> Result<Option<String>, Error> {
+    let Origin::Collection(name) = &change.origin else { return Ok(None) };
+    if change.key().is_none() || ![ORDERS, "log"].contains(&name.as_str()) {
+        return Ok(None);
+    }
+    let id = match &change.key_elements()?[..] {
+        [Element::Int(id)] => *id,
+        other => return Err(Error::invalid(format!("the key {other:?}"))),
+    };
+    let Some(document) = change.document()? else { return Ok(Some(format!("{name} {id} gone"))) };
+    let field = |field: &str| document.get(field).cloned().unwrap_or_default();
+    Ok(Some(match (field("owner"), field("cents"), field("note"), field("n")) {
+        (Value::Text(owner), Value::Int(cents), Value::Text(note), _) => {
+            format!("{name} {id} put {owner} {cents} {}", note.len())
+        }
+        (_, _, _, Value::Int(n)) => format!("{name} {id} put {n}"),
+        _ => format!("{name} {id} put {document:?}"),
+    }))
+}
+
+/// What the consumer has made is what was to be told up to its position: each change once, in order.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn consumer_equals<'s>(db: &Db, line: impl Fn(u64) -> Vec<&'s Step>) -> Verdict {
+    let consumers = db.consumers().map_err(failed("consumers"))?;
+    let Some(mirror) = consumers.into_iter().find(|consumer| consumer.name == MIRROR) else {
+        return Ok(());
+    };
+    let seen = db.collection::<Seen>().to_vec().map_err(failed("what was seen"))?;
+    let places: Vec<u64> = seen.iter().map(|seen| seen.place).collect();
+    same("the places of what was seen", &places, &(0..seen.len() as u64).collect())?;
+    let found: Vec<(u64, String)> = seen.into_iter().map(|seen| (seen.seq, seen.what)).collect();
+    told("the consumer", &found, &line(mirror.position.0))
+}
+
+/// The feed tells what the steps did, from the first one that is kept for the consumer that never reads to commit `newest`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn feed_equals(db: &Db, line: &[&Step], newest: u64) -> Verdict {
+    let consumers = db.consumers().map_err(failed("consumers"))?;
+    let Some(audit) = consumers.into_iter().find(|consumer| consumer.name == AUDIT) else { return Ok(()) };
+    let mut found = Vec::new();
+    for change in db.all_changes().since(audit.position) {
+        let change = change.map_err(failed("the feed"))?;
+        if let Some(what) = what_of(&change).map_err(failed("a change"))? {
+            found.push((change.seq.0, what));
+        }
+    }
+    found.retain(|(seq, _)| *seq <= newest);
+    let line: Vec<&Step> = line.iter().filter(|step| step.from > audit.position.0).copied().collect();
+    told("the feed", &found, &line)
+}
+
+fn told(reader: &str, found: &[(u64, String)], line: &[&Step]) -> Verdict {
+    if let Some(pair) = found.windows(2).find(|pair| pair[0].0 > pair[1].0) {
+        return Err(format!("{reader} was told of commit {} after {}", pair[1].0, pair[0].0));
+    }
+    let mut rest = found;
+    for step in line.iter().filter(|step| !step.told.is_empty()) {
+        let count = rest.iter().take_while(|(seq, _)| *seq <= step.to).count();
+        let (own, later) = rest.split_at(count);
+        let mut own = own.to_vec();
+        own.sort();
+        let wanted: Vec<(u64, String)> = step.told.iter().map(|told| (step.to, told.what.clone())).collect();
+        same(&format!("what {reader} was told of commit {}", step.to), &own, &wanted)?;
+        rest = later;
+    }
+    same(&format!("what {reader} was told of nothing"), rest, &[])
+}

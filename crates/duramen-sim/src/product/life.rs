@@ -1,0 +1,338 @@
+//! One seeded life of a database: programs of several releases at work on a recording disk, with everything that happens to a database.
+//!
+//! Owns the order of events, and tells the history of each. The same seed gives the same life, operation for operation: what the
+//! database does behind the scenes it does here when it is stepped.
+
+mod copies;
+mod programs;
+mod work;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use duramen::blobs::{BlobWriter, Upload};
+use duramen::{Db, Error};
+use duramen_disk::MemDisk;
+use duramen_engine::{Background, Options};
+
+use super::feed::{AUDIT, MIRROR};
+use super::judge::failed;
+use super::model::{BlobModel, History, State, Step, Told};
+use super::shop::Release;
+use super::writes::numbers_schema;
+use crate::search::random::Random;
+
+pub use copies::{Copied, recover};
+
+/// Where the database lies.
+pub const PATH: &str = "/db";
+
+/// The wall clock before which no life ever is: whatever is stored is there then, swept or not.
+pub const BEFORE_MS: u64 = 1_700_000_000_000;
+
+/// Where the wall clock of a life begins.
+const START_MS: u64 = 1_800_000_000_000;
+
+const NS_A_MS: u64 = 1_000_000;
+
+/// The view that is added and dropped without a type.
+pub const BY_CENTS: &str = "by_cents";
+
+macro_rules! events {
+    ($($name:ident $weight:literal $text:literal,)*) => {
+        /// What happens in a life.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "each has its words in `name`")]
+        pub enum Event { $($name,)* }
+
+        impl Event {
+            /// Every kind of event.
+            pub const ALL: &'static [Event] = &[$(Event::$name,)*];
+
+            const WEIGHTS: &'static [usize] = &[$($weight,)*];
+
+            /// In words, as in the remarks of the trace.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Event::$name => $text,)* }
+            }
+        }
+    };
+}
+
+events! {
+    Transaction 14 "transaction",
+    GivenUp 2 "transaction given up",
+    PutBlob 2 "blob put",
+    Upload 4 "upload in pieces",
+    UploadDropped 1 "upload given up",
+    SweepExpired 1 "sweep of key-values",
+    SweepBlobs 1 "sweep of blobs",
+    Background 5 "step of the background",
+    Engine 4 "step of the engine",
+    Checkpoint 2 "checkpoint",
+    Clock 3 "clock jump",
+    Consumer 4 "consumer",
+    ViewByName 2 "view by name",
+    Upgrade 2 "upgrade",
+    Visit 1 "visit of a tool",
+    Migration 2 "migration",
+    Built 1 "views built",
+    Backup 1 "backup",
+    Closed 1 "reopened after a close",
+    Killed 1 "reopened after a kill",
+}
+
+impl Event {
+    fn some(random: &mut Random) -> Event {
+        let mut left = random.below(Event::WEIGHTS.iter().sum());
+        for (event, weight) in Event::ALL.iter().zip(Event::WEIGHTS) {
+            if left < *weight {
+                return *event;
+            }
+            left -= weight;
+        }
+        Event::Transaction
+    }
+}
+
+/// Opens the database of a disk.
+///
+/// # Errors
+/// What it said.
+pub fn open(disk: &MemDisk, path: &str, options: &Options) -> Result<Db, Error> {
+    let options = Release::options().engine(|own| *own = options.clone());
+    options.open_on(Arc::new(disk.clone()), Path::new(path))
+}
+
+/// A database at work, and what it must hold.
+#[derive(Debug)]
+pub struct Life {
+    /// Its disk, recording.
+    pub disk: MemDisk,
+    /// How it is opened.
+    pub options: Options,
+    /// Everything that was committed and promised.
+    pub history: History,
+    /// What program runs.
+    pub release: Release,
+    /// The release of the shop: a tool may run for a while.
+    shop: Release,
+    /// How often each kind of event happened.
+    pub events: [u64; Event::ALL.len()],
+    /// Since each of these operations values that expired by then may have been swept.
+    pub clock: Vec<(usize, u64)>,
+    /// Since each of these operations this program runs, of that release of the shop.
+    pub programs: Vec<(usize, Release, Release)>,
+    db: Option<Db>,
+    random: Random,
+    state: State,
+    wall_ms: u64,
+    /// The latest time that a transaction of this process went by.
+    now_ms: u64,
+    /// The latest time that the clock may have said to this process.
+    latest_ms: u64,
+    /// The newest commit that the end of the process leaves.
+    handed_over: u64,
+    writer: Option<(BlobWriter, BlobModel, usize)>,
+    upload: Option<(Upload, BlobModel)>,
+    copies: Vec<Copied>,
+    /// Names the copies that this life makes.
+    copy_suffix: &'static str,
+}
+
+impl Life {
+    /// Goes on with an open database whose disk is recording. `copy_suffix` names the copies that are made.
+    #[must_use]
+    pub fn over(
+        db: Db,
+        (disk, options): (MemDisk, Options),
+        (history, state): (History, State),
+        (release, shop): (Release, Release),
+        random: Random,
+        copy_suffix: &'static str,
+    ) -> Life {
+        let seq = db.stats().commit.published.0;
+        let mut life = Life {
+            disk,
+            options,
+            history,
+            release,
+            shop,
+            events: [0; Event::ALL.len()],
+            clock: Vec::new(),
+            programs: vec![(0, release, shop)],
+            db: Some(db),
+            random,
+            state,
+            wall_ms: START_MS,
+            now_ms: 0,
+            latest_ms: 0,
+            handed_over: seq,
+            writer: None,
+            upload: None,
+            copies: Vec::new(),
+            copy_suffix,
+        };
+        life.set_clock();
+        life
+    }
+
+    /// The database.
+    #[must_use]
+    pub fn db(&self) -> &Db {
+        self.db.as_ref().expect("the database is taken only while it is opened again")
+    }
+
+    fn published(&self) -> u64 {
+        self.db().stats().commit.published.0
+    }
+
+    /// The disk's clock is what this life says.
+    fn set_clock(&mut self) {
+        self.disk.set_wall_clock(self.wall_ms * NS_A_MS);
+        // Each look at the disk's clock moves it a little.
+        self.latest_ms = self.latest_ms.max(self.wall_ms + 100);
+        let ever = self.clock.last().map_or(0, |(_, ms)| *ms);
+        self.clock.push((self.disk.recorded_len(), ever.max(self.latest_ms)));
+    }
+
+    /// Until when values may have been swept, after so many operations.
+    #[must_use]
+    pub fn swept_ms(&self, at_op: usize) -> u64 {
+        self.clock.iter().rev().find(|(at, _)| *at <= at_op).map_or(0, |(_, ms)| *ms)
+    }
+
+    /// What every life begins with, if it is not there: consumers, and collections of fixed names.
+    ///
+    /// # Errors
+    /// What the database said.
+    pub fn found(&mut self) -> Result<(), String> {
+        let (began, before) = (self.disk.recorded_len(), self.published());
+        for name in [MIRROR, AUDIT] {
+            self.db().consumer(name).from_oldest().register().map_err(failed("register"))?;
+        }
+        self.release.register(self.db()).map_err(failed("register"))?;
+        self.db().ensure(&numbers_schema("log")).map_err(failed("ensure"))?;
+        let after = self.published();
+        if after > before {
+            self.made(before + 1, after, began, self.state.clone(), Vec::new());
+        }
+        self.note(began);
+        Ok(())
+    }
+
+    /// One event.
+    ///
+    /// # Errors
+    /// What went wrong without any cut.
+    pub fn event(&mut self) -> Result<(), String> {
+        let event = Event::some(&mut self.random);
+        self.wall_ms += self.random.below(120) as u64;
+        self.set_clock();
+        self.disk.annotate(event.name());
+        self.events[event as usize] += 1;
+        let began = self.disk.recorded_len();
+        let done = match event {
+            Event::Transaction => self.transaction(false),
+            Event::GivenUp => self.transaction(true),
+            Event::PutBlob => self.put_blob(),
+            Event::Upload => self.upload_some(),
+            Event::UploadDropped => {
+                self.writer = None;
+                self.upload = None;
+                Ok(())
+            }
+            Event::SweepExpired => self.db().sweep_expired().map(drop).map_err(failed("sweep_expired")),
+            Event::SweepBlobs => self.db().sweep_blobs().map(drop).map_err(failed("sweep_blobs")),
+            Event::Background => self.db().step_background().map(drop).map_err(failed("step_background")),
+            Event::Engine => {
+                let ms = self.random.below(1500) as u64;
+                self.disk.advance_clock(ms * NS_A_MS);
+                self.wall_ms += ms;
+                self.set_clock();
+                self.db().step_engine().map_err(failed("step_engine"))
+            }
+            Event::Checkpoint => self.checkpoint(),
+            Event::Clock => self.jump(),
+            Event::Consumer => self.consume(),
+            Event::ViewByName => self.view_by_name(),
+            Event::Upgrade => self.upgrade(),
+            Event::Visit => self.visit(),
+            Event::Migration => self.migrate(true),
+            Event::Built => self.build(),
+            Event::Backup => self.backup(),
+            Event::Closed => self.reopen(true),
+            Event::Killed => self.reopen(false),
+        };
+        done.map_err(|what| format!("{}: {what}", event.name()))?;
+        self.note(began);
+        Ok(())
+    }
+
+    /// What the database says is durable is promised from now on.
+    fn note(&mut self, began: usize) {
+        let commit = self.db().stats().commit;
+        self.history.made(began, commit.published.0);
+        self.history.promise(self.disk.recorded_len(), commit.durable.0);
+    }
+
+    /// A state was made by some of these commits.
+    fn made(&mut self, from: u64, to: u64, began: usize, state: State, mut told: Vec<Told>) {
+        told.sort();
+        self.state = state;
+        let state = Arc::new(self.state.clone());
+        self.history.push(Step { from, to, began, state, told, is_return: false });
+    }
+
+    /// Ends it as a killed process ends, and gives back what is needed to judge its cuts.
+    #[must_use]
+    pub fn end(mut self) -> Ended {
+        (self.writer, self.upload) = (None, None);
+        if let Some(db) = self.db.take() {
+            db.abandon();
+        }
+        let Life { history, clock, programs, options, events, copies, .. } = self;
+        Ended { history, clock, programs, options, events, copies }
+    }
+}
+
+/// What is left of a life for the judge.
+#[derive(Debug)]
+pub struct Ended {
+    /// Everything that was committed and promised.
+    pub history: History,
+    /// Until when values may have been swept, from which operation on.
+    pub clock: Vec<(usize, u64)>,
+    /// What program ran from which operation on, and of which release the shop was.
+    pub programs: Vec<(usize, Release, Release)>,
+    /// How it was opened.
+    pub options: Options,
+    /// How often each kind of event happened.
+    pub events: [u64; Event::ALL.len()],
+    /// Copies that were made.
+    pub copies: Vec<Copied>,
+}
+
+impl Ended {
+    /// What program ran after so many operations, and of which release the shop was.
+    #[must_use]
+    pub fn program(&self, at_op: usize) -> (Release, Release) {
+        let found = self.programs.iter().rev().find(|(at, _, _)| *at <= at_op);
+        found.map_or((Release::Plain, Release::Plain), |(_, release, shop)| (*release, *shop))
+    }
+
+    /// Until when values may have been swept, after so many operations.
+    #[must_use]
+    pub fn swept_ms(&self, at_op: usize) -> u64 {
+        self.clock.iter().rev().find(|(at, _)| *at <= at_op).map_or(0, |(_, ms)| *ms)
+    }
+}
+
+/// How the database of a seed is opened: as the engine's search does, in more memory.
+#[must_use]
+pub fn options_of(seed: u64) -> Options {
+    let options = crate::search::run::options_of(seed);
+    let scale = options.geometry.block_bytes / 512;
+    Options { memory_bytes: 256 * 1024 * scale.min(4), background: Background::Stepped, ..options }
+}

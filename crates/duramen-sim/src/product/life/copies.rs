@@ -1,0 +1,116 @@
+//! Copies of the database: backups beside writers, and recoveries as of a damaged one.
+//!
+//! Owns what each must hold. A copy that was reported is there, whole, after any cut; one under way is, or does not open (D2).
+
+use std::sync::Arc;
+
+use duramen::{Db, Error};
+use duramen_disk::MemDisk;
+use duramen_engine::Options;
+
+use super::{Life, PATH, open};
+use crate::product::judge::{database_equals, failed};
+use crate::product::model::State;
+use crate::product::shop::Release;
+use crate::search::random::Random;
+
+/// Where backups lie, and what recoveries make.
+const COPY: &str = "/copy";
+pub(super) const RECOVERED: &str = "/recovered";
+
+/// A copy of the database, by a backup or a recovery.
+#[derive(Debug, Clone)]
+pub struct Copied {
+    /// Where it lies.
+    pub path: String,
+    /// Operations of the disk before it was begun.
+    pub began: usize,
+    /// Operations after which it is there, whole.
+    pub ended: usize,
+    /// What it holds.
+    pub state: Arc<State>,
+    /// The program that wrote it.
+    pub release: Release,
+}
+
+impl Copied {
+    /// Opens the copy and compares it with what it must hold.
+    ///
+    /// # Errors
+    /// What opening said, or what differs.
+    pub fn equals(
+        &self,
+        disk: &MemDisk,
+        options: &Options,
+        swept_ms: u64,
+        random: &mut Random,
+    ) -> Result<(), String> {
+        let at = |what: String| format!("the copy {}: {what}", self.path);
+        let db = self.open(disk, options).map_err(failed("open")).map_err(at)?;
+        database_equals(&db, &self.state, self.release, swept_ms, random).map_err(at)
+    }
+
+    /// Opens the copy.
+    ///
+    /// # Errors
+    /// What opening said.
+    pub fn open(&self, disk: &MemDisk, options: &Options) -> Result<Db, Error> {
+        let options = Options { wal_dir: None, read_only: true, create: false, ..options.clone() };
+        open(disk, &self.path, &options)
+    }
+}
+
+impl Life {
+    /// The closed database is read as if it were damaged, and made anew elsewhere. Whether it was: each life does so once.
+    pub(super) fn recover(&mut self) -> Result<bool, String> {
+        let to = format!("{RECOVERED}{}", self.copy_suffix);
+        if self.copies.iter().any(|copied| copied.path == to) {
+            return Ok(false);
+        }
+        recover(&self.disk, &self.options, &to)?;
+        Ok(true)
+    }
+
+    /// A copy is there: it opens, and holds what the database does.
+    pub(super) fn copied(&mut self, name: &str, began: usize) -> Result<(), String> {
+        let (path, ended) = (format!("{name}{}", self.copy_suffix), self.disk.recorded_len());
+        let state = Arc::clone(self.history.latest());
+        let copied = Copied { path, began, ended, state, release: self.release };
+        copied.equals(&self.disk, &self.options, self.swept_ms(usize::MAX), &mut self.random)?;
+        self.copies.push(copied);
+        Ok(())
+    }
+
+    /// A backup, and a transaction beside it.
+    pub(super) fn backup(&mut self) -> Result<(), String> {
+        let path = format!("{COPY}{}", self.copy_suffix);
+        if self.copies.iter().any(|copied| copied.path == path) {
+            return Ok(());
+        }
+        let (began, state) = (self.disk.recorded_len(), Arc::new(self.state.clone()));
+        let (db, mut beside) = (self.db().clone(), Some(Ok(())));
+        let done = db.backup_with(&path, |_| {
+            if beside.as_ref().is_some_and(Result::is_ok) && self.random.chance(1, 3) {
+                beside = Some(self.transaction(false));
+            }
+            Ok(())
+        });
+        done.map_err(failed("backup"))?;
+        beside.unwrap_or(Ok(())).map_err(|what| format!("beside a backup: {what}"))?;
+        let ended = self.disk.recorded_len();
+        let copied = Copied { path, began, ended, state, release: self.release };
+        copied.equals(&self.disk, &self.options, self.swept_ms(usize::MAX), &mut self.random)?;
+        self.copies.push(copied);
+        Ok(())
+    }
+}
+
+/// Recovers a closed database as if it were damaged: nothing may be missing.
+///
+/// # Errors
+/// What is.
+pub fn recover(disk: &MemDisk, options: &Options, to: &str) -> Result<(), String> {
+    let own = Release::options().engine(|own| *own = options.clone());
+    let report = own.recover_on(Arc::new(disk.clone()), PATH, to, |_| Ok(())).map_err(failed("recover"))?;
+    if report.is_whole() { Ok(()) } else { Err(format!("a recovery found something missing: {report:?}")) }
+}

@@ -1,0 +1,170 @@
+//! What a program does in a life: transactions of any kind and level, blobs piece by piece, a consumer; and how time goes by.
+//!
+//! Owns how each is told to the history.
+
+use std::cell::Cell;
+
+use duramen::{Code, Durability, Error, Reads};
+
+use super::{Life, START_MS};
+use crate::product::feed::{MIRROR, work};
+use crate::product::judge::{failed, millis};
+use crate::product::model::{BlobModel, State, blob_bytes};
+use crate::product::shop::{ORDERS, answer};
+use crate::product::writes::{Applied, Circumstances, Write, some_writes};
+use crate::search::run::some_level;
+
+/// The smallest pieces that blobs may have.
+const PIECE_BYTES: usize = 1024;
+
+impl Life {
+    pub(super) fn circumstances(&self) -> Result<Circumstances, String> {
+        let orders = self.db().documents(ORDERS);
+        let views = answer(orders.views()).map_err(failed("views"))?.unwrap_or_default();
+        let schema = answer(orders.schema()).map_err(failed("schema"))?;
+        let is_migrating = schema.is_some_and(|schema| schema.is_migrating());
+        let is_ready = views.iter().any(|view| view.view.name() == "by_email" && view.is_ready());
+        // Documents that are still to be converted have no rows: two with one address are found by the migration.
+        let is_unique = is_ready && !is_migrating;
+        Ok(Circumstances {
+            release: self.release,
+            is_migrating,
+            is_unique,
+            has_upload: self.upload.is_some(),
+        })
+    }
+
+    /// A few writes of any kind at any level; or given up, when they are all done.
+    pub(super) fn transaction(&mut self, is_given_up: bool) -> Result<(), String> {
+        let at = self.circumstances()?;
+        let writes = some_writes(&self.state, at, &mut self.random);
+        let level = some_level(&mut self.random);
+        let began = self.disk.recorded_len();
+        let before = self.published();
+        let (now, ticket) = (Cell::new(0), Cell::new(u64::MAX));
+        let upload = self.upload.as_ref();
+        let done = self.db().at(level).write(|tx| {
+            now.set(millis(tx.time()));
+            let upload = upload.map(|(upload, _)| upload);
+            writes.iter().try_for_each(|write| write.perform(tx, at.release, upload, &ticket))?;
+            if is_given_up { Err(Error::invalid("given up")) } else { Ok(()) }
+        });
+        let is_refused = is_refused(&writes, &self.state, at);
+        let receipt = match done {
+            Ok(_) if is_refused => return Err(format!("two documents have one address: {writes:?}")),
+            Ok(receipt) => receipt,
+            Err(error) if is_refused && error.code() == Code::UniqueViolation => return Ok(()),
+            Err(_) if is_given_up => return Ok(()),
+            Err(error) => return Err(failed(&format!("transaction {writes:?}"))(error)),
+        };
+        let upload_model = upload.map_or((0, 0), |(_, model)| *model);
+        // What has expired stays so while the database is open.
+        let (earliest, latest) = (self.now_ms.max(self.wall_ms), self.latest_ms);
+        if !(earliest..=latest).contains(&now.get()) {
+            return Err(format!("it is {} by the transaction, and {earliest} to {latest}", now.get()));
+        }
+        self.now_ms = now.get();
+        if ticket.get() <= self.state.last_ticket && self.state.last_ticket > 0 {
+            return Err(format!("the id {} was given twice", ticket.get()));
+        }
+        let version = self.release.version();
+        let applied = Applied { now_ms: now.get(), version, upload: upload_model, ticket: ticket.get() };
+        let (mut state, mut told) = (self.state.clone(), Vec::new());
+        writes.iter().for_each(|write| write.apply(&mut state, &applied, &mut told));
+        if writes.iter().any(|write| matches!(write, Write::Attach(_))) {
+            self.upload = None;
+        }
+        let seq = receipt.seq().0;
+        if seq > before {
+            self.made(seq, seq, began, state, told);
+        }
+        if level == Durability::Disk {
+            self.history.promise(self.disk.recorded_len(), seq);
+        }
+        if level != Durability::Memory {
+            self.handed_over = self.handed_over.max(seq);
+        }
+        Ok(())
+    }
+
+    pub(super) fn some_blob(&mut self) -> BlobModel {
+        let length = if self.random.chance(1, 5) {
+            self.random.between(8000, 10_000)
+        } else {
+            self.random.below(3000)
+        };
+        (length, u8::try_from(self.random.below(256)).expect("less than 256"))
+    }
+
+    pub(super) fn put_blob(&mut self) -> Result<(), String> {
+        let (key, blob) = (self.random.below(8) as u64, self.some_blob());
+        let (began, before) = (self.disk.recorded_len(), self.published());
+        let blobs = self.db().blobs("files").piece_bytes(PIECE_BYTES).map_err(failed("pieces"))?;
+        blobs.put(key, &blob_bytes(blob)[..]).map_err(failed("put"))?;
+        let mut state = self.state.clone();
+        state.blobs.insert(key, blob);
+        // The commit that makes it visible is durable; sweeps behind it are not.
+        let durable = self.db().stats().commit.durable.0;
+        self.made(before + 1, durable, began, state, Vec::new());
+        Ok(())
+    }
+
+    /// Some bytes more of the upload under way, or its end; a new one if there is none.
+    pub(super) fn upload_some(&mut self) -> Result<(), String> {
+        use std::io::Write as _;
+        let Some((mut writer, blob, done)) = self.writer.take() else {
+            let blob = self.some_blob();
+            let blobs = self.db().blobs("files").piece_bytes(PIECE_BYTES).map_err(failed("pieces"))?;
+            self.writer = Some((blobs.writer(()).map_err(failed("writer"))?, blob, 0));
+            return Ok(());
+        };
+        if done < blob.0 {
+            let to = (done + self.random.between(1, 9000)).min(blob.0);
+            writer.write_all(&blob_bytes(blob)[done..to]).map_err(|error| format!("write: {error}"))?;
+            self.writer = Some((writer, blob, to));
+            return Ok(());
+        }
+        self.upload = Some((writer.finish_unattached().map_err(failed("finish"))?, blob));
+        Ok(())
+    }
+
+    /// The consumer goes on, in transactions of any level.
+    pub(super) fn consume(&mut self) -> Result<(), String> {
+        let level = some_level(&mut self.random);
+        let (batch, batches) = (self.random.between(1, 9), self.random.between(1, 4));
+        let consumer = self.db().at(level).consumer(MIRROR).register().map_err(failed("register"))?;
+        work(&consumer, batch, batches).map(drop).map_err(failed("consumer"))
+    }
+
+    /// A checkpoint, and transactions between its writes.
+    pub(super) fn checkpoint(&mut self) -> Result<(), String> {
+        let (db, mut beside) = (self.db().clone(), Ok(()));
+        let written = db.checkpoint_with(&mut || {
+            if beside.is_ok() && self.random.chance(1, 6) {
+                beside = self.transaction(false);
+            }
+        });
+        written.map_err(failed("checkpoint"))?;
+        beside.map_err(|what| format!("beside a checkpoint: {what}"))
+    }
+
+    /// The clock is set: forwards, past what expires, or backwards.
+    pub(super) fn jump(&mut self) -> Result<(), String> {
+        let ms = self.random.below(3000) as u64;
+        self.wall_ms =
+            if self.random.chance(1, 2) { self.wall_ms + ms } else { (self.wall_ms - ms).max(START_MS) };
+        self.set_clock();
+        Ok(())
+    }
+}
+
+/// Whether the unique view refuses one of these writes, done one after the other.
+fn is_refused(writes: &[Write], state: &State, at: Circumstances) -> bool {
+    let mut state = state.clone();
+    let applied = Applied { now_ms: 0, version: 0, upload: (0, 0), ticket: 0 };
+    writes.iter().any(|write| {
+        let is_refused = write.is_refused(&state, at);
+        write.apply(&mut state, &applied, &mut Vec::new());
+        is_refused
+    })
+}

@@ -1,0 +1,178 @@
+//! What the database of a life must hold: a state after each commit of a program, and what was promised when.
+//!
+//! Owns plain maps and nothing of the database. Sequences in between belong to the database itself (steps of builds, sweeps, positions
+//! of consumers): they change nothing that a program stored.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::shop::{Order, Release};
+
+/// Namespaces of key-values.
+pub const NAMESPACES: [&str; 2] = ["sessions", "counters"];
+
+/// Bytes of a blob, by their length and the first of them.
+pub type BlobModel = (usize, u8);
+
+/// Value and when it expires, in milliseconds.
+pub type ValueModel = (i64, Option<u64>);
+
+/// Everything that programs have stored.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct State {
+    /// Documents of `orders`, and of which version each is.
+    pub orders: BTreeMap<u64, (u32, Order)>,
+    /// Documents of `log`, which are written without a type.
+    pub log: BTreeMap<u64, i64>,
+    /// Documents of a collection that comes and goes.
+    pub temporary: Option<BTreeMap<u64, i64>>,
+    /// By namespace and key. Values that have expired are here until they are written or seen to be swept.
+    pub values: BTreeMap<(usize, u64), ValueModel>,
+    /// Blobs by key.
+    pub blobs: BTreeMap<u64, BlobModel>,
+    /// Documents under ids that the database gave.
+    pub tickets: BTreeMap<u64, i64>,
+    /// The largest of these ids that was ever given.
+    pub last_ticket: u64,
+    /// A tree of bytes.
+    pub bytes: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Whether the collection `orders` has the view that is added by name.
+    pub has_by_cents: bool,
+}
+
+impl State {
+    /// The documents as a release sees them.
+    #[must_use]
+    pub fn orders_of(&self, release: Release) -> Vec<Order> {
+        let seen = |(version, order): &(u32, Order)| {
+            if *version < release.version() { order.migrated() } else { order.clone() }
+        };
+        self.orders.values().map(seen).collect()
+    }
+}
+
+/// What a consumer of the change feed must be given: a change of `orders` or `log`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Told {
+    /// Collection, key and what it was, in words.
+    pub what: String,
+}
+
+/// One or several commits that make a state of the one before.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// The first commit that may have made it.
+    pub from: u64,
+    /// The commit from which on it is made.
+    pub to: u64,
+    /// Operations of the disk before it began.
+    pub began: usize,
+    /// The state.
+    pub state: Arc<State>,
+    /// What the feed tells of it, in order of the words.
+    pub told: Vec<Told>,
+    /// What came before and is newer than `from` is gone: the process was killed.
+    pub is_return: bool,
+}
+
+/// All steps in the order they were made, and all promises.
+#[derive(Debug, Default)]
+pub struct History {
+    steps: Vec<Step>,
+    /// From this operation on, this commit survives a power cut.
+    promises: Vec<(usize, u64)>,
+    /// Since this operation commits up to this one may be there.
+    begun: Vec<(usize, u64)>,
+}
+
+impl History {
+    /// Begins with one state, which is promised.
+    #[must_use]
+    pub fn starting(seq: u64, state: Arc<State>) -> History {
+        let first = Step { from: seq, to: seq, began: 0, state, told: Vec::new(), is_return: true };
+        History { steps: vec![first], promises: vec![(0, seq)], begun: vec![(0, seq)] }
+    }
+
+    /// Goes on after steps that a database has made before: `found` is the one of these that it holds, `state` what is left of it once
+    /// values that have expired are swept.
+    #[must_use]
+    pub fn continuing(seq: u64, found: &Arc<State>, state: Arc<State>, line: &[&Step]) -> History {
+        let made = line.iter().map(|step| Step { began: 0, ..Step::clone(step) });
+        let mut steps: Vec<Step> = made.collect();
+        if steps.last().is_some_and(|last| !Arc::ptr_eq(&last.state, found)) {
+            // It may have been under way, and was not made.
+            steps.pop();
+        }
+        steps.push(Step { from: seq, to: seq, began: 0, state, told: Vec::new(), is_return: true });
+        History { steps, promises: vec![(0, seq)], begun: vec![(0, seq)] }
+    }
+
+    /// The newest state.
+    #[must_use]
+    pub fn latest(&self) -> &Arc<State> {
+        &self.steps.last().expect("there is always a first state").state
+    }
+
+    /// A state was made.
+    pub fn push(&mut self, step: Step) {
+        self.steps.push(step);
+    }
+
+    /// From operation `at_op` on, commit `seq` survives a power cut.
+    pub fn promise(&mut self, at_op: usize, seq: u64) {
+        if self.promises.last().is_none_or(|(_, known)| *known < seq) {
+            self.promises.push((at_op, seq));
+        }
+    }
+
+    /// Between operation `began` and now, commits up to `seq` were made.
+    pub fn made(&mut self, began: usize, seq: u64) {
+        self.begun.push((began, seq));
+    }
+
+    /// The newest commit that must survive a cut after the first `at_op` operations.
+    #[must_use]
+    pub fn floor(&self, at_op: usize) -> u64 {
+        let known = self.promises.partition_point(|(at, _)| *at <= at_op);
+        self.promises[..known].last().map_or(0, |(_, seq)| *seq)
+    }
+
+    /// The newest commit that can be there after the first `at_op` operations.
+    #[must_use]
+    pub fn ceiling(&self, at_op: usize) -> u64 {
+        self.begun.iter().rev().find(|(began, _)| *began <= at_op).map_or(0, |(_, seq)| *seq)
+    }
+
+    /// The steps that a database may have made that was cut after `at_op` operations, up to a commit.
+    #[must_use]
+    pub fn line(&self, at_op: usize, seq: u64) -> Vec<&Step> {
+        let mut line: Vec<&Step> = Vec::new();
+        for step in self.steps.iter().filter(|step| step.began <= at_op) {
+            if step.is_return {
+                line.retain(|before| before.from <= step.from);
+            }
+            line.push(step);
+        }
+        line.retain(|step| step.from <= seq);
+        line
+    }
+
+    /// States that a database may be in whose newest commit is `seq`: the one made last, and the one before where it may not have been made.
+    #[must_use]
+    pub fn candidates(&self, at_op: usize, seq: u64) -> Vec<Arc<State>> {
+        let line = self.line(at_op, seq);
+        let Some(last) = line.last() else { return Vec::new() };
+        let mut states = vec![Arc::clone(&last.state)];
+        if seq < last.to && line.len() > 1 {
+            states.push(Arc::clone(&line[line.len() - 2].state));
+        }
+        states
+    }
+}
+
+/// The bytes of a blob.
+#[must_use]
+pub fn blob_bytes((length, first): BlobModel) -> Vec<u8> {
+    let step = |at: usize| u8::try_from(at * 31 % 255).expect("less than 255");
+    (0..length).map(|at| first.wrapping_add(step(at))).collect()
+}

@@ -1,0 +1,215 @@
+//! What is asked of the image that a cut left: it opens, holds one state of the history, takes new writes of every kind, and survives
+//! a second cut.
+//!
+//! D1 (nothing promised is lost) and D2 (a prefix, whole) are judged here for everything that a program stores.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use duramen::{Code, Db};
+use duramen_disk::MemDisk;
+use duramen_disk::memory::Trace;
+use duramen_engine::Options;
+
+use super::feed::consumer_equals;
+use super::judge::{checks_are_clean, database_equals, failed, stored_values};
+use super::life::{BEFORE_MS, Copied, Ended, Life, PATH, open, recover};
+use super::model::{History, State};
+use super::shop::Release;
+use crate::search::cuts::{image as cut_image, some_choice};
+use crate::search::kinds::Kind;
+use crate::search::random::{Random, joined};
+
+/// Events on a recovered database, at most.
+const AFTERMATH_MAX: usize = 5;
+
+/// Of so many images one has the database's own checks run over it.
+const CHECKED_EVERY: usize = 3;
+
+/// Of so many images one is recovered as if it were damaged.
+const RECOVERED_EVERY: usize = 10;
+
+/// Of so many images one has its backups looked at.
+const COPIES_EVERY: usize = 3;
+
+/// Of so many lives after a cut one is brought to an end, in which nothing may be left over.
+const SETTLED_EVERY: usize = 4;
+
+/// A life, recorded.
+#[derive(Debug)]
+pub struct Recorded {
+    /// Its seed.
+    pub seed: u64,
+    /// Everything that changed the disk.
+    pub trace: Trace,
+    /// What it must hold.
+    pub ended: Ended,
+    /// The operation before which its creation had returned.
+    pub created_at: usize,
+}
+
+/// What an image turned out to hold.
+#[derive(Debug, Clone, Copy)]
+pub struct Survival {
+    /// The commit it recovered to.
+    pub seq: u64,
+    /// The hash of what the second cut left.
+    pub second: u64,
+    /// What it did with the pending changes.
+    pub kind: Kind,
+}
+
+/// Opens the image that a cut after `op` operations left, and judges it.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn survive(recorded: &Recorded, op: usize, image: &MemDisk) -> Result<Survival, String> {
+    catch_unwind(AssertUnwindSafe(|| judge(recorded, op, image))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("panic: {}", text.unwrap_or("without words")))
+    })
+}
+
+fn judge(recorded: &Recorded, op: usize, image: &MemDisk) -> Result<Survival, String> {
+    let mut random = Random::new(joined(image.image_hash(), recorded.seed));
+    image.record();
+    let born = op >= recorded.created_at;
+    let options = Options {
+        create: !born,
+        answer_before_replay: Some(random.chance(1, 2)),
+        ..recorded.ended.options.clone()
+    };
+    let copy = random.chance(1, RECOVERED_EVERY).then(|| image.deep_clone());
+    copies_are_whole(recorded, op, image, &mut random)?;
+    let (db, seq, state) = recovered(image, &options, &recorded.ended, op, &mut random)?;
+    let (release, shop) = recorded.ended.program(op);
+    if let Some(copy) = copy.filter(|_| born) {
+        copy.set_wall_clock(BEFORE_MS * 1_000_000);
+        recover(&copy, &recorded.ended.options, "/again")?;
+        let again =
+            Copied { path: "/again".to_owned(), began: 0, ended: 0, state: Arc::clone(&state), release };
+        again.equals(&copy, &recorded.ended.options, recorded.ended.swept_ms(op), &mut random)?;
+    }
+    let opened_at = image.recorded_len();
+    let mut own = State::clone(&state);
+    let values = stored_values(&db)?;
+    own.values.retain(|at, _| values.contains_key(at));
+    let line = recorded.ended.history.line(op, seq);
+    let history = History::continuing(seq, &state, Arc::new(own.clone()), &line);
+    let (own_random, settles) = (Random::new(random.bits()), random.chance(1, SETTLED_EVERY));
+    let at = (image.clone(), recorded.ended.options.clone());
+    let mut life = Life::over(db, at, (history, own), (release, shop), own_random, "-again");
+    let after = |what: String| format!("after recovery to commit {seq}: {what}");
+    life.found().map_err(after)?;
+    for _ in 0..random.between(1, AFTERMATH_MAX) {
+        life.event().map_err(after)?;
+    }
+    if settles {
+        life.settle().map_err(after)?;
+    }
+    let ended = life.end();
+    let trace = image.stop_recording();
+    let (second, kind) = second_cut(&trace, &ended, opened_at, born, &mut random)?;
+    Ok(Survival { seq, second, kind })
+}
+
+/// Opens an image and compares it with what it may be.
+fn recovered(
+    image: &MemDisk,
+    options: &Options,
+    ended: &Ended,
+    op: usize,
+    random: &mut Random,
+) -> Result<(Db, u64, Arc<State>), String> {
+    image.set_wall_clock(BEFORE_MS * 1_000_000);
+    let db = open(image, PATH, options).map_err(failed("open"))?;
+    let seq = db.stats().commit.published.0;
+    let (floor, ceiling) = (ended.history.floor(op), ended.history.ceiling(op));
+    if seq < floor || seq > ceiling {
+        return Err(format!("recovered commit {seq}; {floor} was promised, {ceiling} had begun"));
+    }
+    let state = equal_state(&db, ended, op, seq, ended.program(op).0, random)?;
+    if random.chance(1, CHECKED_EVERY) {
+        checks_are_clean(&db).map_err(|what| format!("state of commit {seq}: {what}"))?;
+    }
+    Ok((db, seq, state))
+}
+
+/// A backup or recovery that had returned is there, whole; one under way is, or does not open.
+fn copies_are_whole(
+    recorded: &Recorded,
+    op: usize,
+    image: &MemDisk,
+    random: &mut Random,
+) -> Result<(), String> {
+    for copied in recorded.ended.copies.iter().filter(|copied| copied.began <= op) {
+        let is_done = op >= copied.ended;
+        if is_done && !random.chance(1, COPIES_EVERY) {
+            continue;
+        }
+        image.set_wall_clock(BEFORE_MS * 1_000_000);
+        if let Err(error) = copied.open(image, &recorded.ended.options)
+            && (is_done
+                || ![Code::UnfinishedCopy, Code::NoSuchDatabase, Code::NotADatabase].contains(&error.code()))
+        {
+            return Err(failed(&format!("the copy {}", copied.path))(error));
+        } else if is_done || copied.open(image, &recorded.ended.options).is_ok() {
+            let swept_ms = recorded.ended.swept_ms(op);
+            copied.equals(image, &recorded.ended.options, swept_ms, random)?;
+        }
+    }
+    Ok(())
+}
+
+/// The state of the history that a database holds.
+fn equal_state(
+    db: &Db,
+    ended: &Ended,
+    op: usize,
+    seq: u64,
+    release: Release,
+    random: &mut Random,
+) -> Result<Arc<State>, String> {
+    let mut verdict = Err("no such commit was ever made".to_owned());
+    for state in ended.history.candidates(op, seq) {
+        verdict = database_equals(db, &state, release, ended.swept_ms(op), random);
+        if verdict.is_ok() {
+            consumer_equals(db, |position| ended.history.line(op, position))?;
+            return Ok(state);
+        }
+    }
+    Err(format!("state of commit {seq}: {}", verdict.err().unwrap_or_default()))
+}
+
+/// A cut into the recovery from the first, or into what came after it.
+fn second_cut(
+    trace: &Trace,
+    ended: &Ended,
+    opened_at: usize,
+    born: bool,
+    random: &mut Random,
+) -> Result<(u64, Kind), String> {
+    let op = if random.chance(1, 4) {
+        random.below(opened_at + 1)
+    } else {
+        random.between(opened_at, trace.len() + 1)
+    };
+    let mut cursor = trace.cursor();
+    cursor.seek(op);
+    let choice = some_choice(cursor.pending_len(), ended.options.wal_dir.is_some(), random);
+    let image = cut_image(&cursor, &choice);
+    let hash = image.image_hash();
+    let options = Options {
+        create: !born && op < opened_at,
+        answer_before_replay: Some(random.chance(1, 2)),
+        ..ended.options.clone()
+    };
+    let (db, _, _) = recovered(&image, &options, ended, op, random).map_err(|what| {
+        let before: Vec<String> = (op.saturating_sub(8)..op).map(|at| trace.describe(at)).collect();
+        let before = before.join("\n    ");
+        format!("second cut after {op} operations ({opened_at} of recovery), {choice}: {what}\n    {before}")
+    })?;
+    db.abandon();
+    Ok((hash, Kind::of(&choice, cursor.pending_len())))
+}

@@ -1,0 +1,50 @@
+//! The crash search of many threads in its quick form, and that a life that was kept is cut again as it was.
+
+use std::path::Path;
+
+use duramen_disk::memory::CrashChoice;
+use duramen_sim::concurrent::live::{Life, live};
+use duramen_sim::concurrent::{QUICK, replay_life, search};
+use duramen_sim::search::case::Choice;
+use duramen_sim::search::model::Effect;
+
+/// Lives of a test run.
+const LIVES: u64 = 24;
+
+/// D1, D2, I1: threads commit at all levels while the power is cut at any call. One prefix of the order of receipts is
+/// there, with every commit in it that had been acknowledged before, to whichever thread; and no thread was answered
+/// what no order of the transactions could have answered.
+#[test]
+fn a_cut_under_many_threads_leaves_one_prefix_with_all_that_was_acknowledged() {
+    let keep = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let report = search(1..1 + LIVES, &QUICK, 2, None, keep).unwrap_or_else(|failure| panic!("{failure}"));
+    println!("{report}");
+    assert_eq!(report.unseen(), Vec::<&str>::new(), "not seen");
+    assert_eq!((report.seeds, report.next_seed), (LIVES, 1 + LIVES));
+}
+
+/// A failure that could not be made again would be worth little: what is kept must be judged as what was recorded.
+#[test]
+fn a_life_survives_its_bytes() {
+    let life = live(3).unwrap().life;
+    let bytes = life.encode().unwrap();
+    let again = Life::decode(&bytes).unwrap();
+    assert_eq!(again.encode().unwrap(), bytes);
+    assert_eq!((again.trace.len(), again.commits.len()), (life.trace.len(), life.commits.len()));
+    assert_eq!(again.promises(), life.promises());
+    for op in [life.created_at, life.trace.len() / 2, life.trace.len()] {
+        for choice in [CrashChoice::None, CrashChoice::All, CrashChoice::Random { seed: 5 }] {
+            let choice = Choice::Whole(choice);
+            assert_eq!(replay_life(&again, op, choice), replay_life(&life, op, choice), "op {op}, {choice}");
+        }
+    }
+    let mut longer = life;
+    let effects = longer.commits.iter().flat_map(|commit| &commit.effects);
+    let trees =
+        effects.filter_map(|effect| if let Effect::Create { id, .. } = effect { Some(*id) } else { None });
+    let (tree, last) = (trees.min().unwrap(), longer.commits.iter_mut().max_by_key(|commit| commit.seq));
+    last.unwrap().effects.push(Effect::Put { tree, key: b"z".to_vec(), value: [0; 8].as_slice().into() });
+    let lost = replay_life(&longer, longer.trace.len(), Choice::Whole(CrashChoice::All));
+    assert!(lost.is_err(), "a receipt tells of a row that was never written: {lost:?}");
+    assert!(Life::decode(&bytes[..bytes.len() - 1]).is_err());
+}

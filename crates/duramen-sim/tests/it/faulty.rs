@@ -1,0 +1,32 @@
+//! The crash search on a disk whose calls fail, in its quick form.
+
+mod found;
+
+use std::ops::Range;
+
+use duramen_sim::faulty::report::Report;
+use duramen_sim::faulty::{QUICK, search};
+use duramen_sim::seeds;
+
+/// Distinct cuts that a test run must make, whatever else changes.
+const DISTINCT_CUTS_MIN: u64 = 2_000;
+
+/// Lives that every commit has for itself, besides those of all commits.
+const FRESH_SEEDS: u64 = 4;
+
+fn searched(range: Range<u64>) -> Report {
+    search(range, &QUICK, 2, None).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+/// D1, D2, D4, D6, D7: in seeded lives calls of the disk fail, once or for good, disks are full, failed syncs lose what they
+/// covered, wholly or in part, and pages read old afterwards; in others the medium lies. The power is cut all the same, and
+/// recoveries meet faults too. What was acknowledged is there, what was refused is not, and a lie is named or does no harm.
+#[test]
+fn no_fault_loses_what_was_promised_and_no_lie_is_served() {
+    let fresh = seeds::of_this_commit("faulty", FRESH_SEEDS);
+    println!("{fresh}");
+    let mut report = searched(1..13);
+    report.add(&searched(fresh.range));
+    println!("{report}");
+    assert!(report.distinct() >= DISTINCT_CUTS_MIN, "{} distinct cuts", report.distinct());
+}

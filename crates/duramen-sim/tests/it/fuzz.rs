@@ -1,0 +1,29 @@
+//! Hostile bytes: the entry points of the fuzzers over their corpus, and over some seconds of new inputs.
+//!
+//! They run in a process of its own whose memory is bounded: a length that is believed must not go unseen because the
+//! machine has room for it.
+
+use std::process::Command;
+
+/// The folder `fuzz` has a target for each, with a corpus.
+#[test]
+fn every_entry_point_is_a_target_of_cargo_fuzz() {
+    let manifest = include_str!("../../../../fuzz/Cargo.toml");
+    for target in duramen_sim::fuzz::Target::ALL {
+        assert!(manifest.contains(&format!("name = \"{}\"", target.name())), "{}", target.name());
+        assert!(!target.corpus().is_empty(), "{} has no corpus", target.name());
+    }
+}
+
+/// Bytes with right checksums come from a bug, a bad memory chip or an attacker: they end in an error or an answer.
+#[test]
+fn hostile_bytes_are_refused_or_read_without_a_panic() {
+    let seed = "20261122";
+    let output = Command::new(env!("CARGO_BIN_EXE_duramen-sim"))
+        .args(["fuzz", "--seconds", "16", "--threads", "1", "--seed", seed])
+        .output()
+        .expect("the program starts");
+    let (printed, errors) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "seed {seed}: {printed}{errors}");
+}

@@ -1,0 +1,313 @@
+//! Groups of the log that had no room, with commits in them that had returned: no caller is there to learn of it.
+
+use std::io::Read;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use duramen_disk::memory::{Blocker, CallKind, Effect, Fault, SyncGate};
+use duramen_disk::{Disk, MemDisk};
+use duramen_engine::{
+    Background, Builtin, Code, CommitSeq, Direction, Durability, Engine, Error, Event, EventHook, Geometry,
+    Hooks, Keep, KeyRange, Options, ReducerSpec, Transaction, TreeId,
+};
+use duramen_sim::search::shapes::GEOMETRY;
+
+/// The next write to the log finds the disk full, once.
+fn full_log() -> Fault {
+    Fault::new(CallKind::Write, 0, Effect::ENOSPC).on(".wal")
+}
+
+/// An engine whose events are noted.
+fn open_noting(disk: &MemDisk) -> (Engine, TreeId, Arc<Mutex<Vec<Event>>>) {
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&events);
+    let on_event: EventHook = Arc::new(move |event: &Event| noted.lock().unwrap().push(event.clone()));
+    let options = Options { background: Background::Stepped, ..Options::default() };
+    let hooks = Hooks { on_event: Some(on_event), ..Hooks::default() };
+    let engine = Engine::open(Arc::new(disk.clone()), Path::new("/db"), options, hooks).unwrap();
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
+    (engine, tree, events)
+}
+
+/// D7: a commit at level `Memory` returns before its group is written. That the group was dropped is counted, is an event, and
+/// is the answer of a receipt that is waited on later.
+#[test]
+fn commits_that_had_returned_and_were_dropped_are_counted_and_told() {
+    let disk = MemDisk::new(1);
+    let (engine, tree, events) = open_noting(&disk);
+    let gate = SyncGate::closed();
+    disk.set_blocker(Some(gate.blocker(".wal")));
+    let put = |key: &[u8], level| engine.transact(level, |tx| tx.put(tree, key, b"value")).map(|done| done.1);
+    let receipts = thread::scope(|scope| {
+        let leader = scope.spawn(|| put(b"leader", Durability::Disk).unwrap());
+        gate.wait_blocked(1);
+        let mut receipts =
+            vec![put(b"a", Durability::Memory).unwrap(), put(b"b", Durability::Memory).unwrap()];
+        let later = engine.transact_and_wait_later(Durability::Process, |tx| tx.put(tree, b"c", b"value"));
+        receipts.push(later.unwrap().1);
+        disk.set_faults(full_log());
+        gate.open();
+        leader.join().unwrap().wait(Durability::Disk).unwrap();
+        receipts
+    });
+    assert_eq!(disk.fault_hit_count(), 1, "their group was written, and had no room");
+    for receipt in &receipts {
+        assert_eq!(receipt.wait(Durability::Process).unwrap_err().code(), Code::DiskFull);
+        assert_eq!(receipt.wait(Durability::Disk).unwrap_err().code(), Code::DiskFull);
+        assert_eq!(receipt.durability(), Durability::Memory);
+    }
+    assert_eq!(engine.stats().commit.dropped, 2, "the third has a receipt that is still to be waited on");
+    engine.step().unwrap();
+    let dropped: Vec<_> = events
+        .lock()
+        .unwrap()
+        .iter()
+        .filter_map(|event| match event {
+            Event::CommitsDropped { count, after, why } => Some((*count, *after, why.code())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(dropped, [(2, CommitSeq(receipts[0].seq().0 - 1), Code::DiskFull)]);
+
+    // What comes now takes their places, and the receipts still know.
+    put(b"d", Durability::Disk).unwrap();
+    assert_eq!(receipts[0].wait(Durability::Process).unwrap_err().code(), Code::DiskFull);
+    assert_eq!(engine.snapshot().unwrap().count(tree, &KeyRange::all()).unwrap(), 2);
+    assert_eq!(engine.stats().commit.dropped, 2);
+}
+
+/// A call that fails is its caller's to know: it is no commit that was lost in silence.
+#[test]
+fn commits_whose_callers_got_the_error_are_not_counted() {
+    let disk = MemDisk::new(2);
+    let (engine, tree, events) = open_noting(&disk);
+    for level in [Durability::Memory, Durability::Process, Durability::Disk] {
+        disk.set_faults(full_log());
+        let mut transaction = engine.begin().unwrap();
+        transaction.put(tree, b"key", b"value").unwrap();
+        assert_eq!(transaction.commit(level).unwrap_err().code(), Code::DiskFull);
+    }
+    engine.step().unwrap();
+    assert_eq!(engine.stats().commit.dropped, 0);
+    let dropped = |event: &Event| matches!(event, Event::CommitsDropped { .. });
+    assert!(!events.lock().unwrap().iter().any(dropped));
+}
+
+/// Work that commits batch after batch, and a background that leads in the middle of it: while that syncs the log, the disk fills
+/// up for the next write.
+struct FilledUp {
+    disk: MemDisk,
+    batches: AtomicU64,
+    has_filled: AtomicBool,
+}
+
+impl FilledUp {
+    fn on(disk: &MemDisk, log: &'static str) -> Arc<FilledUp> {
+        let (batches, has_filled) = (AtomicU64::new(0), AtomicBool::new(false));
+        let filled = Arc::new(FilledUp { disk: disk.clone(), batches, has_filled });
+        let of = Arc::clone(&filled);
+        let blocker: Blocker = Arc::new(move |path| {
+            let is_background = thread::current().name() == Some("duramen-log");
+            // Syncs of other segments are of those that are made ahead.
+            let is_of_frames = || {
+                path.starts_with(log)
+                    && of
+                        .disk
+                        .read_file(path)
+                        .is_ok_and(|bytes| holds_rows(&bytes[..bytes.len().min(1 << 16)]))
+            };
+            if is_background && is_of_frames() && !of.has_filled.swap(true, Ordering::SeqCst) {
+                of.fill(log);
+            }
+        });
+        disk.set_blocker(Some(blocker));
+        filled
+    }
+
+    fn batches(&self) -> u64 {
+        self.batches.load(Ordering::SeqCst)
+    }
+
+    fn fill(&self, log: &str) {
+        // Batches join the next group meanwhile, if they do not wait for it.
+        let before = self.batches();
+        (0..100_000).find(|_| {
+            thread::yield_now();
+            self.batches() > before + 2
+        });
+        self.disk.set_faults(Fault::new(CallKind::Write, 0, Effect::ENOSPC).on(log));
+    }
+
+    /// A batch is committed. After the fourth the work waits until the background syncs.
+    fn batch(&self) {
+        let batches = self.batches.fetch_add(1, Ordering::SeqCst) + 1;
+        while batches >= 4 && !self.has_filled.load(Ordering::SeqCst) {
+            self.disk.advance_clock(1_000);
+            thread::yield_now();
+        }
+    }
+}
+
+fn holds_rows(bytes: &[u8]) -> bool {
+    bytes.windows(VALUE.len()).any(|some| some == VALUE)
+}
+
+const VALUE: [u8; 250] = [7; 250];
+
+/// What reads a whole database and writes it anew commits thousands of times, and tells of one result.
+fn source() -> (MemDisk, Options) {
+    let disk = MemDisk::new(3);
+    let geometry = Geometry { segment_bytes_min: 8 << 20, segment_bytes_max: 8 << 20, ..GEOMETRY };
+    let options = Options { geometry, background: Background::Threads, ..Options::default() };
+    let engine = Engine::open(Arc::new(disk.clone()), Path::new("/db"), options.clone(), Hooks::default());
+    let engine = engine.unwrap();
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
+    for batch in 0..400u32 {
+        let put = |tx: &mut Transaction| {
+            (0..50).try_for_each(|n| tx.put(tree, &(batch * 50 + n).to_be_bytes(), &VALUE))
+        };
+        engine.transact(Durability::Process, put).unwrap();
+    }
+    engine.close().unwrap();
+    drop(engine);
+    (disk, options)
+}
+
+fn rows(engine: &Engine) -> u64 {
+    let snapshot = engine.snapshot().unwrap();
+    let tree = snapshot.tree("t").unwrap().unwrap();
+    snapshot.count(tree, &KeyRange::all()).unwrap()
+}
+
+/// D2: a recovery says that it is whole if, and only if, all of it is there.
+#[test]
+fn a_recovery_on_a_disk_that_fills_up_for_a_moment_loses_nothing() {
+    let (disk, options) = source();
+    let filled = FilledUp::on(&disk, "/new/wal");
+    let on: Arc<dyn Disk> = Arc::new(disk.clone());
+    let paths = (Path::new("/db"), Path::new("/new"));
+    let recovered = Engine::recover(&on, paths, &options, Hooks::default(), &|_| Keep::Entries, &mut |_| {
+        filled.batch();
+        Ok(())
+    });
+    disk.set_blocker(None);
+    let (new, salvage) = recovered.unwrap();
+    assert_eq!(disk.fault_hit_count(), 1, "the disk was full in the middle");
+    assert!(salvage.is_whole(), "{salvage:?}");
+    assert_eq!(rows(&new), 20_000);
+}
+
+/// D2: a backup that returned is one.
+#[test]
+fn a_backup_to_a_disk_that_fills_up_for_a_moment_loses_nothing() {
+    let (disk, options) = source();
+    let open = |path: &str| {
+        Engine::open(Arc::new(disk.clone()), Path::new(path), options.clone(), Hooks::default()).unwrap()
+    };
+    let engine = open("/db");
+    let filled = FilledUp::on(&disk, "/copy/wal");
+    let copied = engine.copy_to(Path::new("/copy"), &|_| true, &mut |_| {
+        filled.batch();
+        Ok(())
+    });
+    disk.set_blocker(None);
+    copied.unwrap();
+    assert_eq!(disk.fault_hit_count(), 1, "the disk was full in the middle");
+    assert_eq!(rows(&open("/copy")), 20_000);
+}
+
+const ROWS: u32 = 2_000;
+
+/// Puts so many rows, with checkpoints between.
+fn fill(engine: &Engine, tree: TreeId, value: u8) {
+    for first in (0..ROWS).step_by(100) {
+        let put = |tx: &mut Transaction| {
+            (first..first + 100).try_for_each(|row| tx.put(tree, &row.to_be_bytes(), &[value; 100]))
+        };
+        engine.transact(Durability::Process, put).unwrap();
+        engine.checkpoint().unwrap();
+    }
+}
+
+/// D4: a transaction that read commits which were dropped finds other pages where its own were. Its data is not corrupt: it is
+/// refused as after any conflict, whatever it asks.
+#[test]
+fn readers_of_commits_that_were_dropped_get_a_conflict_and_not_corruption() {
+    let disk = MemDisk::new(4);
+    let options = Options { geometry: GEOMETRY, background: Background::Stepped, ..Options::default() };
+    let open =
+        || Engine::open(Arc::new(disk.clone()), Path::new("/db"), options.clone(), Hooks::default()).unwrap();
+    let engine = open();
+    let create = |name, spec: Option<ReducerSpec>| {
+        engine.transact(Durability::Disk, |tx| tx.create_tree(name, spec.clone())).unwrap().0
+    };
+    let (tree, other) = (create("t", Some(Builtin::Sum.spec())), create("other", None));
+    fill(&engine, tree, 1);
+    // Opened without a list of what was warm, nothing of the tree is in memory.
+    engine.abandon();
+    let engine = open();
+    let put = |tx: &mut Transaction| tx.put(other, b"dropped", &[9; 5_000]);
+    let (_, dropped) = engine.transact_and_wait_later(Durability::Process, put).unwrap();
+    let mut readers: Vec<Transaction> = (0..7).map(|_| engine.begin().unwrap()).collect();
+    let mut cursor = readers[0].rows(tree, KeyRange::all(), Direction::Forward).unwrap();
+    let mut value = readers[1].open_value(other, b"dropped").unwrap().unwrap();
+    disk.set_faults(full_log());
+    assert_eq!(dropped.wait(Durability::Process).unwrap_err().code(), Code::DiskFull);
+    // Other pages come to lie where those of the dropped state were.
+    engine.transact(Durability::Disk, |tx| tx.drop_tree("t")).unwrap();
+    (2..6).for_each(|value| fill(&engine, other, value));
+
+    let row = (ROWS / 2).to_be_bytes();
+    let middle = || KeyRange { from: (ROWS / 3).to_be_bytes().to_vec(), to: Some(row.to_vec()) };
+    let [_, _, get, count, nth, reduce, fork] = &mut readers[..] else { unreachable!("seven of them") };
+    let is_conflict = |what: &str, failed: Option<Error>| match failed {
+        Some(error) => assert_eq!(error.code(), Code::WriteConflict, "{what}: {error}"),
+        None => panic!("{what} found what is not there any more"),
+    };
+    is_conflict("get", get.get(tree, &row).err());
+    is_conflict("get of a big value", get.get(other, b"dropped").err());
+    is_conflict("count", count.count(tree, &middle()).err());
+    is_conflict("nth", nth.nth(tree, 1_234).err());
+    is_conflict("reduce", reduce.reduce(tree, &middle()).err());
+    fork.put(tree, &row, b"its own value").unwrap();
+    is_conflict("a count with writes of its own", fork.count(tree, &KeyRange::all()).err());
+    is_conflict("a cursor", (0..ROWS).find_map(|_| cursor.next().map(drop).err()));
+    let read = value.read_to_end(&mut Vec::new()).unwrap_err();
+    let inner = read.get_ref().and_then(|error| error.downcast_ref::<Error>());
+    assert_eq!(inner.map(Error::code), Some(Code::WriteConflict), "{read}");
+    // A commit of what was read is refused for the same reason, and what is there now can be read.
+    let mut writer = readers.swap_remove(0);
+    writer.put(other, b"key", b"some value").unwrap();
+    is_conflict("a commit", writer.commit(Durability::Disk).err());
+    assert_eq!(engine.get(other, &row).unwrap(), Some(vec![5; 100]));
+    assert!(engine.check().unwrap().is_clean());
+}
+
+/// D7: a program that begins and commits by itself has no call that makes room for it: the background does, once a commit found
+/// none, and the next one goes through.
+#[test]
+fn a_commit_by_hand_that_found_the_disk_full_has_room_made_for_the_next() {
+    let disk = MemDisk::new(6);
+    let options = Options { geometry: GEOMETRY, background: Background::Stepped, ..Options::default() };
+    let engine = Engine::open(Arc::new(disk.clone()), Path::new("/db"), options, Hooks::default()).unwrap();
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
+    let put = |value: u8| {
+        let mut transaction = engine.begin()?;
+        (0..20).try_for_each(|row: u32| transaction.put(tree, &row.to_be_bytes(), &[value; 200]))?;
+        transaction.commit(Durability::Disk).map(drop)
+    };
+    for value in 0..20 {
+        (0..10).try_for_each(|_| put(value)).unwrap();
+        engine.step().unwrap();
+        let before = engine.stats();
+        assert!(before.log.used_count > 5, "no checkpoint is due: {:?}", before.log);
+        disk.set_faults(full_log());
+        assert_eq!(put(value).unwrap_err().code(), Code::DiskFull);
+        engine.step().unwrap();
+        let after = engine.stats();
+        assert!(after.checkpoints > before.checkpoints, "a commit without room asks for a checkpoint");
+        assert_eq!(after.log.used_count, 1, "only the segment that is written to is needed");
+    }
+}

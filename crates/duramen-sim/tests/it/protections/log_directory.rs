@@ -1,0 +1,156 @@
+//! A log outside its database's directory: the directory belongs to one database at a time, and is judged as the database's own is.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use duramen_disk::memory::CrashChoice;
+use duramen_disk::{Disk, MemDisk};
+use duramen_engine::{
+    Background, Code, Durability, Engine, Hooks, Keep, ObserveFrom, Observer, Options, Result,
+};
+use duramen_sim::search::shapes::GEOMETRY;
+
+const LOGS: &str = "/logs";
+
+fn open(disk: &MemDisk, path: &str, log: &str) -> Result<Engine> {
+    let options = Options {
+        geometry: GEOMETRY,
+        background: Background::Stepped,
+        wal_dir: Some(Path::new(log).to_owned()),
+        ..Options::default()
+    };
+    Engine::open(Arc::new(disk.clone()), path, options, Hooks::default())
+}
+
+/// D1, D8: creating a database with the log directory of an open one is refused before anything in that directory changes. Commits of
+/// the open database that are acknowledged afterwards survive a power cut.
+#[test]
+fn a_log_directory_in_use_is_left_as_it_is() {
+    let disk = MemDisk::new(7);
+    let engine = open(&disk, "/first", LOGS).unwrap();
+    let files = disk.files();
+    let refused = open(&disk, "/second", LOGS).map(Engine::abandon).expect_err("two databases share a log");
+    assert_eq!(refused.code(), Code::DatabaseLocked, "{refused}");
+    assert!(refused.message().contains(LOGS), "{refused}");
+    let changed: Vec<_> = disk.files().into_iter().filter(|path| !files.contains(path)).collect();
+    assert_eq!(changed, [Path::new("/second/lock")], "nothing but the second database's own lock");
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
+    for key in 0..100u8 {
+        engine.transact(Durability::Disk, |tx| tx.put(tree, &[key], b"value")).unwrap();
+    }
+    engine.abandon();
+    let disk = disk.crash(&CrashChoice::None);
+    let engine = open(&disk, "/first", LOGS).unwrap();
+    for key in 0..100u8 {
+        assert_eq!(engine.get(tree, &[key]).unwrap(), Some(b"value".to_vec()), "commit {key}");
+    }
+    engine.abandon();
+    // Closed, its log is still the only place of its commits.
+    let refused = open(&disk, "/second", LOGS).map(Engine::abandon).expect_err("the log holds commits");
+    assert!(refused.is_damage() && refused.message().contains("log with commits"), "{refused}");
+    assert_eq!(open(&disk, "/first", LOGS).unwrap().get(tree, &[99]).unwrap(), Some(b"value".to_vec()));
+}
+
+/// A creation that was cut short right behind the lock of the log is begun anew, by that database or by another one.
+#[test]
+fn a_lock_without_a_log_is_taken_over() {
+    for path in ["/first", "/second"] {
+        let disk = MemDisk::new(8);
+        disk.create_dir(Path::new("/first")).unwrap();
+        disk.create_dir(Path::new(LOGS)).unwrap();
+        disk.write_file("/first/lock", b"").unwrap();
+        disk.write_file(Path::new(LOGS).join("lock"), b"process 1").unwrap();
+        let engine = open(&disk, path, LOGS).unwrap();
+        engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
+        engine.close().unwrap();
+    }
+}
+
+/// The log of a database does not lie in the directory of a database, its own or another: both would want the same lock.
+#[test]
+fn a_directory_of_a_database_is_no_directory_for_a_log() {
+    let disk = MemDisk::new(9);
+    open(&disk, "/first", LOGS).unwrap().close().unwrap();
+    let files = disk.files();
+    for log in ["/first", "/second"] {
+        let refused = open(&disk, "/second", log).map(Engine::abandon).expect_err(log);
+        assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+        assert!(refused.message().contains(log), "{refused}");
+    }
+    let changed: Vec<_> = disk.files().into_iter().filter(|path| !files.contains(path)).collect();
+    assert_eq!(changed, [Path::new("/second/lock")]);
+    open(&disk, "/second", "/second/log").unwrap().close().unwrap();
+}
+
+/// A log of other block sizes holds its commits where a log of this database's sizes would not be looked for.
+#[test]
+fn commits_of_another_block_size_are_seen() {
+    let disk = MemDisk::new(10);
+    let engine = open(&disk, "/first", LOGS).unwrap();
+    engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
+    engine.abandon();
+    let before: Vec<_> = disk.files().iter().map(|path| disk.read_file(path).unwrap()).collect();
+    let large = duramen_engine::Geometry {
+        block_bytes: 65_536,
+        segment_bytes_min: 4 * 65_536,
+        segment_bytes_max: 4 * 65_536,
+        ..duramen_engine::Geometry::default()
+    };
+    let options = Options {
+        geometry: large,
+        background: Background::Stepped,
+        wal_dir: Some(Path::new(LOGS).to_owned()),
+        ..Options::default()
+    };
+    let refused = Engine::open(Arc::new(disk.clone()), "/second", options, Hooks::default());
+    assert!(refused.is_err_and(|error| error.is_damage()));
+    disk.delete("/second").unwrap();
+    let after: Vec<_> = disk.files().iter().map(|path| disk.read_file(path).unwrap()).collect();
+    // The holder's name in the lock of the log is the one thing that an attempt may change.
+    assert_eq!(before.len(), after.len());
+    open(&disk, "/first", LOGS).unwrap().abandon();
+}
+
+/// D1, D8: a log on a network is refused as its database would be there, by all that reads or writes it; unless it is asked for.
+#[test]
+fn a_log_on_a_network_is_refused() {
+    let disk = MemDisk::new(11);
+    let options = |allow_network_fs, read_only| Options {
+        geometry: GEOMETRY,
+        background: Background::Stepped,
+        wal_dir: Some(Path::new("/net/log").to_owned()),
+        allow_network_fs,
+        read_only,
+        ..Options::default()
+    };
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let open = |allow, read_only| {
+        Engine::open(Arc::clone(&shared), "/db", options(allow, read_only), Hooks::default())
+    };
+    let observe = |allow| {
+        let wants = Arc::new(|_: &str| true);
+        Observer::open(Arc::clone(&shared), "/db", options(allow, true), ObserveFrom::Now, wants)
+    };
+    let recover = |allow, to: &str| {
+        let (from, to) = (Path::new("/db"), Path::new(to));
+        let options = options(allow, false);
+        Engine::recover(&shared, (from, to), &options, Hooks::default(), &|_| Keep::Entries, &mut |_| Ok(()))
+    };
+    disk.create_dir(Path::new("/net")).unwrap();
+    disk.set_network(Some(Path::new("/net")));
+    let files = disk.files();
+    // The directory of the log is not there yet: it would lie where the one above it does.
+    assert_eq!(open(false, false).map(drop).unwrap_err().code(), Code::NetworkFileSystem);
+    assert_eq!(disk.files(), files, "nothing was made");
+    open(true, false).unwrap().close().unwrap();
+    for read_only in [false, true] {
+        let refused = open(false, read_only).map(drop).unwrap_err();
+        assert_eq!(refused.code(), Code::NetworkFileSystem, "read-only {read_only}: {refused}");
+        assert!(refused.message().contains("/net/log"), "{refused}");
+    }
+    assert_eq!(observe(false).map(drop).unwrap_err().code(), Code::NetworkFileSystem);
+    assert_eq!(recover(false, "/new").map(drop).unwrap_err().code(), Code::NetworkFileSystem);
+    open(true, true).unwrap().close().unwrap();
+    drop(observe(true).unwrap());
+    recover(true, "/other").unwrap().0.finish_recovery().unwrap();
+}

@@ -1,0 +1,87 @@
+//! Changes are looked at from outside while the log under the observer is used again, in whatever order.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use duramen_disk::MemDisk;
+use duramen_engine::{
+    Background, Code, CommitSeq, Durability, Engine, Hooks, ObserveFrom, Observer, Options, TreeId,
+};
+use duramen_sim::search::shapes::GEOMETRY;
+
+fn options() -> Options {
+    Options { geometry: GEOMETRY, background: Background::Stepped, ..Options::default() }
+}
+
+fn open(disk: &MemDisk) -> Engine {
+    Engine::open(Arc::new(disk.clone()), Path::new("/db"), options(), Hooks::default()).unwrap()
+}
+
+/// Commits so often, a quarter of a segment each time.
+fn commit(engine: &Engine, tree: TreeId, count: u8) -> CommitSeq {
+    let mut last = CommitSeq::default();
+    for fill in 0..count {
+        let values = |key: u8| (vec![key, fill], vec![fill; 200]);
+        let puts = |key| values(key);
+        let (_, receipt) = engine
+            .transact(Durability::Disk, |tx| {
+                (0..4u8).map(puts).try_for_each(|(key, value)| tx.put(tree, &key, &value))
+            })
+            .unwrap();
+        last = receipt.seq();
+        engine.step().unwrap();
+    }
+    last
+}
+
+/// D2: opened again, a writer takes segments in the order of their names. One behind the place that an observer has come to may be used
+/// again before the one it stands in: the log then seems to end there. It has gone on elsewhere, and what is committed from then on is
+/// told, behind a gap that is told as well.
+#[test]
+fn a_log_used_again_behind_the_observers_segment_does_not_silence_it() {
+    let mut silenced = Vec::new();
+    for before in 1..=24u8 {
+        for between in 1..=5u8 {
+            let disk = MemDisk::new(u64::from(before));
+            let engine = open(&disk);
+            let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
+            for _ in 0..before {
+                commit(&engine, tree, 1);
+                engine.checkpoint().unwrap();
+            }
+            let wants = Arc::new(|_: &str| true);
+            let mut observer =
+                Observer::open(Arc::new(disk.clone()), "/db", options(), ObserveFrom::Now, wants).unwrap();
+            commit(&engine, tree, between);
+            engine.checkpoint().unwrap();
+            engine.checkpoint().unwrap();
+            engine.close().unwrap();
+            drop(engine);
+            let engine = open(&disk);
+            let last = commit(&engine, tree, 1);
+            disk.advance_clock(200_000_000);
+            engine.step().unwrap();
+            let mut told = CommitSeq::default();
+            let mut gaps = 0;
+            loop {
+                match observer.next() {
+                    Ok(Some(commit)) => {
+                        assert!(commit.seq > told, "once and in order");
+                        told = commit.seq;
+                    }
+                    Ok(None) => break,
+                    Err(error) => {
+                        assert_eq!(error.code(), Code::FeedGap, "{error}");
+                        gaps += 1;
+                        assert!(gaps < 10, "gaps without end");
+                    }
+                }
+            }
+            if told != last {
+                silenced.push((before, between));
+            }
+            engine.abandon();
+        }
+    }
+    assert!(silenced.is_empty(), "commits before and after the observer came: {silenced:?}");
+}

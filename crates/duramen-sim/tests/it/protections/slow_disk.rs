@@ -1,0 +1,79 @@
+//! A disk on which every sync takes a while: what is promised within a time is not late by what else the log has to do.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use duramen_disk::{Disk, MemDisk};
+use duramen_engine::{Background, Durability, Engine, Geometry, Hooks, Options, TreeId};
+
+const MS: u64 = 1_000_000;
+
+/// What one sync takes: a slice of a segment is made in as much.
+const SYNC_MS: u64 = 300;
+
+/// When a commit at level `Process` must be durable.
+const PROCESS_SYNC_MS: u64 = 1_000;
+
+/// The segment that commits go to in a new database.
+const CURRENT: &str = "00000002.wal";
+
+/// A sync: which file, and when it ended.
+type Synced = (String, u64);
+
+/// A database that makes a segment of eight slices at its next step; its syncs are slow from here on, and noted.
+fn slow(segments_max: u64) -> (MemDisk, Engine, TreeId, Arc<Mutex<Vec<Synced>>>) {
+    let disk = MemDisk::new(12);
+    let geometry = Geometry { segment_bytes_max: segments_max, ..Geometry::default() };
+    let options = Options { geometry, background: Background::Stepped, ..Options::default() };
+    let engine = Engine::open(Arc::new(disk.clone()), "/db", options, Hooks::default()).unwrap();
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
+    let synced = Arc::new(Mutex::new(Vec::new()));
+    let (notes, clock) = (Arc::clone(&synced), disk.clone());
+    disk.set_blocker(Some(Arc::new(move |path: &Path| {
+        clock.advance_clock(SYNC_MS * MS);
+        notes.lock().unwrap().push((path.to_string_lossy().into_owned(), clock.monotonic_ns()));
+    })));
+    (disk, engine, tree, synced)
+}
+
+/// When the segment with the commits was first synced after `since`, in milliseconds.
+fn late_ms(synced: &Mutex<Vec<Synced>>, since: u64) -> Option<u64> {
+    let synced = synced.lock().unwrap();
+    let first = synced.iter().find(|(path, at)| path.ends_with(CURRENT) && *at > since);
+    first.map(|(_, at)| (at - since) / MS)
+}
+
+/// D1, level `Process`: the background syncs within a second, also while it makes a segment, which takes seconds on a slow disk. It may
+/// be late by the slice under way, and by what the sync itself takes.
+#[test]
+fn a_segment_that_is_made_keeps_no_sync_waiting() {
+    let (disk, engine, tree, synced) = slow(1 << 20);
+    let (_, receipt) = engine.transact(Durability::Process, |tx| tx.put(tree, b"key", b"value")).unwrap();
+    let committed = disk.monotonic_ns();
+    engine.step().unwrap();
+    let slices = (disk.monotonic_ns() - committed) / (SYNC_MS * MS);
+    assert!(slices > 8, "a segment was made: {slices} syncs");
+    let late = late_ms(&synced, committed).expect("it was synced while the segment was made");
+    println!("durable after {late} ms, with {SYNC_MS} ms a sync");
+    assert!(late <= PROCESS_SYNC_MS + 2 * SYNC_MS, "durable after {late} ms");
+    assert_eq!(receipt.durability(), Durability::Disk);
+    // The mark follows as soon: a power cut would find the commit named.
+    let marked = synced.lock().unwrap().iter().filter(|(path, _)| path.ends_with(CURRENT)).count();
+    assert!(marked >= 2, "the commit and the mark were synced: {marked}");
+}
+
+/// D1, level `Process`: a group for which there is no segment waits until one is made, and what was written before it does not.
+#[test]
+fn a_commit_that_waits_for_a_segment_keeps_no_sync_waiting() {
+    let (disk, engine, tree, synced) = slow(1 << 20);
+    engine.transact(Durability::Process, |tx| tx.put(tree, b"key", b"value")).unwrap();
+    let committed = disk.monotonic_ns();
+    let large: Vec<Vec<u8>> = (0..60).map(|_| vec![7; 30_000]).collect();
+    engine
+        .transact(Durability::Process, |tx| {
+            large.iter().zip(0u8..).try_for_each(|(value, key)| tx.put(tree, &[key], value))
+        })
+        .unwrap();
+    let late = late_ms(&synced, committed).expect("it was synced before the segment was made");
+    assert!(late <= SYNC_MS, "durable after {late} ms");
+}

@@ -1,0 +1,212 @@
+//! Who owns an extent, and what the two superblocks lead to: protections of D2 and D3 that need a failure at the right call.
+
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use duramen_disk::MemDisk;
+use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault, FaultPlan};
+use duramen_engine::data_file::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
+use duramen_engine::{Durability, Engine, ErrorKind, TreeId};
+
+use super::watched::WatchedDisk;
+use super::{filled, open, open_on};
+
+fn put(engine: &Engine, tree: TreeId, key: &[u8], value: &[u8]) {
+    engine.transact(Durability::Disk, |tx| tx.put(tree, key, value)).unwrap();
+}
+
+fn look(engine: &Engine, when: &str) {
+    let report = engine.check().unwrap();
+    assert!(report.is_clean() && report.unreached.is_empty(), "{when}: {report:?}");
+}
+
+/// D3: a write of a checkpoint fails, whichever it is. Each extent that the checkpoint took is given back once, by its owner:
+/// freed twice, it could hold another value by the second time.
+#[test]
+fn a_checkpoint_whose_write_fails_gives_each_extent_back_once() {
+    let mut failed_count = 0;
+    for nth in 0.. {
+        let (disk, engine, tree) = filled(10);
+        let (other, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("other", None)).unwrap();
+        for key in 0..60u8 {
+            put(&engine, other, &[key; 30], &[key; 90]);
+        }
+        engine.checkpoint().unwrap();
+        put(&engine, tree, b"more", &[7; 200]);
+        put(&engine, other, b"more", &[7; 900]);
+        disk.set_faults(Fault::new(CallKind::Write, nth, Effect::EIO).on("data"));
+        let outcome = engine.checkpoint();
+        disk.set_faults(FaultPlan::none());
+        let Err(error) = outcome else { break };
+        let poisoned = engine.posture().poisoned;
+        if poisoned.is_some() {
+            assert!(error.message().contains("superblock"), "write {nth}: {error}, {poisoned:?}");
+            engine.abandon();
+            continue;
+        }
+        failed_count += 1;
+        look(&engine, &format!("write {nth} failed"));
+        put(&engine, other, b"big", &[9; 2_000]);
+        engine.checkpoint().unwrap();
+        look(&engine, &format!("after the checkpoint behind the one whose write {nth} failed"));
+        assert_eq!(engine.get(other, b"big").unwrap(), Some(vec![9; 2_000]));
+        engine.abandon();
+    }
+    assert!(failed_count >= 2, "{failed_count} writes failed without a superblock's");
+}
+
+/// Gives so many bytes, then fails.
+struct Failing(usize);
+
+impl Read for Failing {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.0 == 0 {
+            return Err(io::Error::other("the source is gone"));
+        }
+        let count = self.0.min(buffer.len());
+        self.0 -= count;
+        buffer[..count].fill(5);
+        Ok(count)
+    }
+}
+
+/// A value whose source fails leaves no extent behind, though the transaction goes on without it and commits.
+#[test]
+fn extents_of_a_value_whose_source_failed_are_free_though_the_transaction_commits() {
+    let (disk, engine, tree) = filled(11);
+    engine
+        .transact(Durability::Disk, |tx| {
+            let error = tx.put_stream(tree, b"stream", &mut Failing(5_000)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Io);
+            tx.put(tree, b"row", b"value")
+        })
+        .unwrap();
+    engine.checkpoint().unwrap();
+    look(&engine, "after the checkpoint");
+    engine.abandon();
+    let engine = open(&disk).unwrap();
+    look(&engine, "opened again");
+    assert_eq!(engine.get(tree, b"row").unwrap(), Some(b"value".to_vec()));
+}
+
+/// A transaction that replaces a big value of its own knows its extents: nothing is read, so no read that fails loses them.
+#[test]
+fn a_value_replaced_in_its_own_transaction_is_given_back_without_a_read() {
+    let (disk, engine, tree) = filled(12);
+    engine
+        .transact(Durability::Disk, |tx| {
+            tx.put(tree, b"big", &[1; 3_000])?;
+            disk.set_faults(Fault::new(CallKind::Read, 0, Effect::EIO).for_good());
+            let replaced = tx.put(tree, b"big", &[2; 10]);
+            disk.set_faults(FaultPlan::none());
+            replaced
+        })
+        .unwrap();
+    engine.checkpoint().unwrap();
+    look(&engine, "after the checkpoint");
+}
+
+/// `check` beside checkpoints finds nothing that is not there: what was found at its beginning may have moved since.
+#[test]
+fn a_checkpoint_in_the_middle_of_a_check_is_no_lost_space() {
+    let disk = MemDisk::new(13);
+    let watched = WatchedDisk::new(&disk);
+    let engine = open_on(Arc::new(watched.clone())).unwrap();
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
+    for key in 0..60u8 {
+        put(&engine, tree, &[key], &[key; 100]);
+    }
+    engine.checkpoint().unwrap();
+    put(&engine, tree, &[30], &[1; 60]);
+    put(&engine, tree, b"big", &[1; 2_000]);
+    // The log is read last at the beginning: the first read of the data file behind that is one of the trees'.
+    let mut has_read_log = false;
+    let is_first_of_trees = move |path: &Path, _| {
+        has_read_log |= path.extension().is_some_and(|extension| extension == "wal");
+        has_read_log && path.ends_with("data")
+    };
+    let (other, done) = (engine.clone(), Arc::new(AtomicBool::new(false)));
+    let told = Arc::clone(&done);
+    watched.before_read(is_first_of_trees, move || {
+        for value in 0..3u8 {
+            put(&other, tree, &[31], &[value; 70]);
+            put(&other, tree, b"big", &[value; 1_900]);
+            other.checkpoint().unwrap();
+        }
+        let mut open = other.begin().unwrap();
+        open.put(tree, b"written and not committed", &[3; 1_000]).unwrap();
+        told.store(true, Ordering::Relaxed);
+        std::mem::forget(open);
+    });
+    look(&engine, "with checkpoints in the middle");
+    assert!(done.load(Ordering::Relaxed), "the checkpoints ran while the trees were walked");
+}
+
+fn newest_superblock(disk: &MemDisk) -> (u64, Superblock) {
+    let bytes = disk.read_file("/db/data").unwrap();
+    let found = SUPERBLOCK_OFFSETS.map(|offset| {
+        let at = usize::try_from(offset).unwrap();
+        (offset, Superblock::decode(&bytes[at..at + SUPERBLOCK_BYTES]).unwrap())
+    });
+    found.into_iter().max_by_key(|(_, superblock)| superblock.generation).unwrap()
+}
+
+/// D2: a superblock whose sync failed is in the kernel's cache, marked clean, and not on the disk. It is believed when the
+/// database is opened again, so it is made durable then: the next checkpoint writes over the other one, and a cut in the
+/// middle of that leaves what the disk had instead of the believed one.
+#[test]
+fn a_superblock_whose_sync_failed_is_made_durable_before_the_other_is_written_over() {
+    let (disk, engine, tree) = filled(14);
+    engine.checkpoint().unwrap();
+    put(&engine, tree, b"a", &[1; 400]);
+    engine.checkpoint().unwrap();
+    let (_, durable) = newest_superblock(&disk);
+    put(&engine, tree, b"b", &[2; 400]);
+    // The second sync of a checkpoint is that of its superblock.
+    disk.set_faults(
+        Fault::new(CallKind::Sync, 1, Effect::SyncErrorDataGone(io::ErrorKind::Other)).on("data"),
+    );
+    assert!(engine.checkpoint().is_err());
+    disk.set_faults(FaultPlan::none());
+    engine.abandon();
+    let (believed_at, believed) = newest_superblock(&disk);
+    assert_eq!(believed.generation, durable.generation.next(), "reads still show it");
+
+    let engine = open(&disk).unwrap();
+    let (_, on_disk) = newest_superblock(&disk.crash(&CrashChoice::None));
+    assert_eq!(on_disk, believed, "what was believed is on the disk once the database is open");
+    for value in 0..8u8 {
+        put(&engine, tree, &[b'c', value], &[value; 900]);
+    }
+    engine.checkpoint().unwrap();
+    engine.abandon();
+    let cut = disk.crash(&CrashChoice::None);
+    let (newest_at, newest) = newest_superblock(&cut);
+    assert!(newest_at != believed_at && newest.generation == believed.generation.next());
+    cut.flip_bit("/db/data", newest_at + 100, 1).unwrap();
+    let engine = open(&cut).expect("the superblock that was believed leads to the same state");
+    for value in 0..8u8 {
+        assert_eq!(engine.get(tree, &[b'c', value]).unwrap(), Some(vec![value; 900]));
+    }
+    look(&engine, "from the older superblock");
+}
+
+/// Readers do not write: neither a read-only open nor an observer makes a superblock durable.
+#[test]
+fn an_open_that_only_reads_writes_no_superblock() {
+    use duramen_engine::{Background, Hooks, ObserveFrom, Observer, Options};
+    let (disk, engine, _) = filled(15);
+    engine.checkpoint().unwrap();
+    engine.abandon();
+    disk.reset_call_counts();
+    let options = Options { read_only: true, background: Background::Stepped, ..Options::default() };
+    let shared: Arc<dyn duramen_disk::Disk> = Arc::new(disk.clone());
+    let reader = Engine::open(Arc::clone(&shared), "/db", options.clone(), Hooks::default()).unwrap();
+    let wants = Arc::new(|_: &str| true);
+    drop(Observer::open(shared, "/db", options, ObserveFrom::Now, wants).unwrap());
+    reader.abandon();
+    let counts = disk.call_counts();
+    assert_eq!([counts.of(CallKind::Write), counts.of(CallKind::Sync)], [0, 0]);
+}
