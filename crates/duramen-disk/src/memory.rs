@@ -187,13 +187,25 @@ impl MemDisk {
     pub fn set_faults(&self, plan: impl Into<FaultPlan>) {
         let mut state = self.shared.state();
         state.faults.plan = plan.into();
-        state.faults.hit_count = 0;
+        state.faults.hits = CallCounts::default();
     }
 
     /// How many calls the present faults have hit.
     #[must_use]
     pub fn fault_hit_count(&self) -> u64 {
-        self.shared.state().faults.hit_count
+        self.fault_hits().total()
+    }
+
+    /// How many calls of each kind the present faults have hit.
+    #[must_use]
+    pub fn fault_hits(&self) -> CallCounts {
+        self.shared.state().faults.hits
+    }
+
+    /// How many calls were refused for want of room since the capacity was set.
+    #[must_use]
+    pub fn room_refused_count(&self) -> u64 {
+        self.shared.state().room_refused_count
     }
 
     /// How many calls were made since the disk was made or the counts were reset.
@@ -215,7 +227,9 @@ impl MemDisk {
 
     /// Limits the disk to so many bytes of allocated pages (4 KiB each); beyond it `StorageFull`.
     pub fn set_capacity(&self, bytes: Option<u64>) {
-        self.shared.state().capacity_bytes = bytes;
+        let mut state = self.shared.state();
+        state.capacity_bytes = bytes;
+        state.room_refused_count = 0;
     }
 
     /// Bytes of allocated pages: what [`MemDisk::set_capacity`] limits.

@@ -21,7 +21,7 @@ use crate::wal::LogPosition;
 
 use output::Output;
 use reap::reap;
-pub use store::{Store, make_durable, read_superblocks, superblocks_left, whole_superblocks};
+pub use store::{Store, UnreadValues, make_durable, read_superblocks, superblocks_left, whole_superblocks};
 
 const POISON: &str = "nothing panics while a checkpoint is locked";
 
@@ -162,6 +162,7 @@ impl Checkpointer {
     ) -> std::result::Result<CheckpointReport, CheckpointError> {
         let mut reaping = self.turn();
         self.begun.fetch_add(1, Ordering::SeqCst);
+        self.store.retire_unread();
         let newest = self.newest().clone();
         let position = *root.position.get().expect("a published root knows its place in the log");
         assert!(position.seq >= root.seq, "the log holds the root's last commit");

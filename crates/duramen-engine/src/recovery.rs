@@ -13,7 +13,7 @@ use duramen_disk::File;
 
 use crate::allocator::Space;
 use crate::catalog::{CATALOG, RootEntry, TreeState, TreeTable};
-use crate::checkpoint::{Store, read_superblocks};
+use crate::checkpoint::{Store, UnreadValues, read_superblocks};
 use crate::data_file::{DataFile, Superblock};
 use crate::error::{Code, Error, Result};
 use crate::ids::TreeId;
@@ -71,6 +71,7 @@ pub fn load(file: Arc<dyn File>, path: &Path, options: &Options, reducers: &Redu
         space,
         reducers: reducers.clone(),
         geometry: superblock.geometry,
+        unread: UnreadValues::default(),
     });
     let (roots, trees) = load_trees(&store, &superblock)?;
     let is_alone = older.as_ref().is_none_or(|older| older.generation == superblock.generation);

@@ -113,7 +113,8 @@ fn live_through(seed: u64, boots: &mut Vec<Boot>) -> Result<(), String> {
     let options = options_of(seed);
     let disk = prepared(seed, &options).map_err(|e| e.to_string())?;
     let mut random = Random::new(joined(seed, 13));
-    let mut before = Before { disk, book: Book::new(), options, database: None, has_lied: false };
+    let mut before =
+        Before { disk, book: Book::new(), options, database: None, has_lied: false, may_leak: false };
     let is_lied_to = is_lied_to(seed);
     let boot_count = if is_lied_to { 1 } else { random.between(1, BOOTS_MAX + 1) };
     for boot in 0..boot_count {

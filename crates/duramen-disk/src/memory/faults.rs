@@ -82,9 +82,10 @@ pub enum Effect {
     Error(io::ErrorKind),
     /// A write takes half of its bytes (rounded down) and fails with `may_be_partial`.
     ShortWrite(io::ErrorKind),
-    /// A sync fails, and what was pending is never made durable though reads still show it.
+    /// A sync fails, and what was written is never made durable though reads still show it. Lengths stay pending.
     SyncErrorDataGone(io::ErrorKind),
     /// A sync fails; by lot, each pending change has reached the medium, whole or in part, or never will, or still may.
+    /// Lengths have, or still may.
     SyncErrorGoneInPart(io::ErrorKind, u64),
     /// A sync says `Ok` and does nothing.
     LyingSync,
@@ -103,6 +104,22 @@ impl Effect {
     pub const EIO: Effect = Effect::Error(io::ErrorKind::Other);
     /// No space left on the device.
     pub const ENOSPC: Effect = Effect::Error(io::ErrorKind::StorageFull);
+
+    /// The error that the call gets; `None` if it is told nothing.
+    #[must_use]
+    pub fn error_kind(&self) -> Option<io::ErrorKind> {
+        match self {
+            Effect::Error(kind)
+            | Effect::ShortWrite(kind)
+            | Effect::SyncErrorDataGone(kind)
+            | Effect::SyncErrorGoneInPart(kind, _) => Some(*kind),
+            Effect::LyingSync
+            | Effect::FlippedWrite(_)
+            | Effect::LostWrite
+            | Effect::MisdirectedWrite(_)
+            | Effect::FlippedRead(_) => None,
+        }
+    }
 }
 
 /// One fault: the n-th matching call from now on, once or for good.
@@ -141,6 +158,12 @@ impl Fault {
     pub fn for_good(mut self) -> Fault {
         self.for_good = true;
         self
+    }
+
+    /// What happens to the call.
+    #[must_use]
+    pub fn effect(&self) -> Effect {
+        self.effect
     }
 
     fn hits(&mut self, kind: CallKind, path: &Path) -> bool {
@@ -193,6 +216,10 @@ impl CallCounts {
         self.0[kind as usize]
     }
 
+    fn count(&mut self, kind: CallKind) {
+        self.0[kind as usize] += 1;
+    }
+
     /// Calls of all kinds: the number of places at which `Fault::any` can hit.
     #[must_use]
     pub fn total(&self) -> u64 {
@@ -211,20 +238,23 @@ impl fmt::Debug for CallCounts {
 pub(super) struct Faults {
     pub(super) plan: FaultPlan,
     pub(super) counts: CallCounts,
-    pub(super) hit_count: u64,
+    /// Calls that the plan has hit.
+    pub(super) hits: CallCounts,
 }
 
 impl Faults {
     /// Counts a call and says what should happen to it.
     pub(super) fn call(&mut self, kind: CallKind, path: &Path) -> Option<Effect> {
-        self.counts.0[kind as usize] += 1;
+        self.counts.count(kind);
         let mut effect = None;
         for fault in &mut self.plan.faults {
             if fault.hits(kind, path) && effect.is_none() {
                 effect = Some(fault.effect);
             }
         }
-        self.hit_count += u64::from(effect.is_some());
+        if effect.is_some() {
+            self.hits.count(kind);
+        }
         effect
     }
 }

@@ -37,7 +37,7 @@ pub(super) enum SyncOutcome {
     Lied,
     /// It failed and what was pending still is.
     Failed,
-    /// It failed and what was pending will never be durable, though reads still show it.
+    /// It failed and what was written will never be durable, though reads still show it. Lengths stay pending.
     FailedDataGone,
     /// It failed, and a seed decides what became of each change.
     FailedInPart(u64),

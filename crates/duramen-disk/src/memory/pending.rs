@@ -41,6 +41,12 @@ impl Change {
             Change::Punch { offset, bytes } => content.punch(*offset, *bytes),
         }
     }
+
+    /// Whether it is of the length or of what is allocated. Such a change is metadata: a file system whose metadata cannot be
+    /// written stops writing altogether, so a failed sync does not lose it while later ones succeed.
+    fn is_of_length(&self) -> bool {
+        matches!(self, Change::SetLen { .. } | Change::Reserve { .. })
+    }
 }
 
 impl ModelFile {
@@ -52,9 +58,13 @@ impl ModelFile {
         if let SyncOutcome::FailedInPart(seed) = outcome {
             return self.part(seed, |pending| pending.seq < before);
         }
-        let retired = self.pending.drain(..covered);
+        let later = self.pending.split_off(covered);
+        let retired = std::mem::replace(&mut self.pending, later);
         if outcome == SyncOutcome::Done {
-            retired.for_each(|pending| pending.change.apply(&mut self.durable));
+            retired.iter().for_each(|pending| pending.change.apply(&mut self.durable));
+        } else {
+            let lengths = retired.into_iter().filter(|pending| pending.change.is_of_length());
+            self.pending.splice(..0, lengths);
         }
     }
 
@@ -72,8 +82,7 @@ impl ModelFile {
         let mut kept: Vec<Pending<Change>> = Vec::with_capacity(self.pending.len());
         for pending in std::mem::take(&mut self.pending) {
             let chosen = pending.seq == write;
-            let length = pending.seq < write
-                && matches!(pending.change, Change::SetLen { .. } | Change::Reserve { .. });
+            let length = pending.seq < write && pending.change.is_of_length();
             if !chosen && !length {
                 kept.push(pending);
                 continue;
@@ -96,7 +105,7 @@ impl ModelFile {
         let mut kept: Vec<Pending<Change>> = Vec::with_capacity(self.pending.len());
         for pending in std::mem::take(&mut self.pending) {
             let lot = random.below(4);
-            if lot == 0 || !covered(&pending) {
+            if lot == 0 || !covered(&pending) || lot == 1 && pending.change.is_of_length() {
                 kept.push(pending);
                 continue;
             }

@@ -47,6 +47,8 @@ pub(super) struct State {
     pub(super) recording: Option<Recording>,
     pub(super) faults: Faults,
     pub(super) capacity_bytes: Option<u64>,
+    /// Calls refused for want of room since the capacity was set.
+    pub(super) room_refused_count: u64,
     pub(super) read_only: bool,
     /// Everything from here on down lies on a network.
     pub(super) network: Option<Arc<Path>>,
@@ -90,6 +92,7 @@ impl State {
             recording: None,
             faults: Faults::default(),
             capacity_bytes: None,
+            room_refused_count: 0,
             read_only: false,
             network: None,
             random: Random::new(seed),
@@ -109,6 +112,7 @@ impl State {
             recording: None,
             faults: Faults::default(),
             capacity_bytes: self.capacity_bytes,
+            room_refused_count: 0,
             read_only: self.read_only,
             network: self.network.clone(),
             random: self.random.clone(),
@@ -254,6 +258,7 @@ impl State {
         if let Some(capacity) = self.capacity_bytes {
             let missing = self.inode(inode).content.missing_pages(offset, bytes);
             if missing > 0 && self.used_bytes() + missing * super::content::PAGE_BYTES as u64 > capacity {
+                self.room_refused_count += 1;
                 return Err(error(io::ErrorKind::StorageFull, path));
             }
         }

@@ -1,7 +1,7 @@
 //! The data file with everything around it that a root needs: pages, space, registered readers, reducers.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use duramen_disk::File;
 
@@ -10,11 +10,11 @@ use crate::data_file::{
     DataFile, FORMAT_VERSION, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockError,
 };
 use crate::error::{Code, Error, Result};
-use crate::ids::Generation;
+use crate::ids::{CommitSeq, Generation};
 use crate::options::Geometry;
 use crate::page_cache::Pages;
 use crate::snapshot::Registry;
-use crate::tree::Reducers;
+use crate::tree::{BigRef, Reducers};
 
 /// Pages, space, readers and reducers of one open database.
 #[derive(Debug)]
@@ -29,6 +29,36 @@ pub struct Store {
     pub reducers: Reducers,
     /// Sizes.
     pub geometry: Geometry,
+    /// Dropped big values whose list of extents could not be read.
+    pub unread: UnreadValues,
+}
+
+/// Big values that commits dropped and whose lists of extents a read failed for, each with its commit.
+#[derive(Debug, Default)]
+pub struct UnreadValues(Mutex<Vec<(Vec<u8>, CommitSeq)>>);
+
+impl Store {
+    /// Puts the extents of a big value that commit `retired` dropped on the list of what waits to be free. If its list cannot be
+    /// read, the next checkpoint tries again; a list that is damaged keeps its extents: space is lost, no data, and `check` tells.
+    pub fn retire_value(&self, value: &[u8], retired: CommitSeq) {
+        match BigRef::decode(value).and_then(|value| value.pages(&self.pages)) {
+            Ok(pages) => self.space.retire_pages(&pages, retired),
+            Err(error) if error.is_damage() => {}
+            Err(_) => self.unread.lock().push((value.to_vec(), retired)),
+        }
+    }
+
+    /// Tries again what could not be read.
+    pub fn retire_unread(&self) {
+        let unread = std::mem::take(&mut *self.unread.lock());
+        unread.iter().for_each(|(value, retired)| self.retire_value(value, *retired));
+    }
+}
+
+impl UnreadValues {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Vec<u8>, CommitSeq)>> {
+        self.0.lock().expect("nothing panics while it is locked")
+    }
 }
 
 /// The generations of the superblocks that can be read: two, but after damage or a cut in the middle of a checkpoint.

@@ -12,7 +12,7 @@ use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::page_cache::Buffered;
 use crate::sync::MutexGuard;
-use crate::tree::{BigRef, Node};
+use crate::tree::Node;
 use crate::wal::{Group, LogPosition, LogWriteError, Record, SyncFailure};
 
 /// Transactions that will share one write.
@@ -323,9 +323,7 @@ impl Committer {
                 member.replaced.iter().filter_map(|node| node.retire(member.seq)).map(RetiredExtent::from),
             );
             for value in &member.dropped_values {
-                // A list that cannot be read keeps its extents: space is lost, nothing else, and `check` finds it.
-                let pages = BigRef::decode(value).and_then(|value| value.pages(&self.store.pages));
-                self.store.space.retire_pages(&pages.unwrap_or_default(), member.seq);
+                self.store.retire_value(value, member.seq);
             }
         }
         if !extents.is_empty() {

@@ -95,7 +95,9 @@ impl<'a> Chain<'a> {
         let header = match &file.content {
             Content::Used(header) => header,
             Content::Unused { .. } => return Err(missing(&path, &wanted)),
-            Content::Headless(flaw) => return Err(Error::damaged_log(&path, 0, flaw)),
+            Content::Headless(flaw) | Content::Misfit { flaw, .. } => {
+                return Err(Error::damaged_log(&path, 0, flaw));
+            }
         };
         if header.epoch != from.epoch {
             return Err(missing(&path, &wanted));

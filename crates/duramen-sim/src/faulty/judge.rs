@@ -41,6 +41,7 @@ impl Boot {
             options: Options::clone(&self.options),
             database: self.database.clone().filter(|_| born),
             has_lied: self.has_lied(op),
+            may_leak: self.may_leak,
         }
     }
 

@@ -20,8 +20,10 @@ use crate::search::writer::Filling;
 /// Which errors have an excuse.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Excuses {
-    /// A fault was armed since the database was opened.
-    pub fault: bool,
+    /// The fault in force tells calls that the disk is full.
+    pub full: bool,
+    /// The fault in force tells calls of another error.
+    pub io: bool,
     /// The medium lied since it was made.
     pub lie: bool,
     /// A read was flipped, or pages may read old, since the database was opened.
@@ -89,8 +91,8 @@ impl Ledger {
         let excuses = notes.excuses;
         let came = match error.kind() {
             ErrorKind::Conflict => return Ok(()),
-            ErrorKind::Full if excuses.fault => Consequence::RefusedFull,
-            ErrorKind::Io if excuses.fault => Consequence::RefusedIo,
+            ErrorKind::Full if excuses.full => Consequence::RefusedFull,
+            ErrorKind::Io if excuses.io => Consequence::RefusedIo,
             ErrorKind::InDoubt if poisoned => Consequence::InDoubt,
             ErrorKind::Poisoned if poisoned => return Ok(()),
             ErrorKind::Corrupt if excuses.lie || excuses.misread => Consequence::NamedLater,

@@ -71,21 +71,6 @@ impl FaultKind {
                 | FaultKind::LyingSync
         )
     }
-
-    /// Whether pages in the cache may be taken for clean that are not on the medium.
-    #[must_use]
-    pub fn fails_syncs(self) -> bool {
-        matches!(
-            self,
-            FaultKind::AnyOnce
-                | FaultKind::AllFromHere
-                | FaultKind::SyncKept
-                | FaultKind::SyncGone
-                | FaultKind::SyncInPart
-                | FaultKind::SyncFull
-                | FaultKind::Names
-        )
-    }
 }
 
 /// A fault in force.
@@ -93,6 +78,8 @@ impl FaultKind {
 pub struct Armed {
     /// What it is.
     pub kind: FaultKind,
+    /// The error that a call is told which it hits.
+    pub error: Option<io::ErrorKind>,
     disk: MemDisk,
 }
 
@@ -128,28 +115,43 @@ impl Armed {
     }
 
     fn arm(kind: FaultKind, disk: &MemDisk, random: &mut Random) -> Armed {
-        if kind == FaultKind::FullDisk {
+        let error = if kind == FaultKind::FullDisk {
             let room = random.below(ROOM_PAGES_MAX) as u64 * 4096;
+            disk.set_faults(FaultPlan::none());
             disk.set_capacity(Some(disk.used_bytes() + room));
+            Some(io::ErrorKind::StorageFull)
         } else {
-            disk.set_faults(plan(kind, disk, random));
-        }
-        Armed { kind, disk: disk.clone() }
+            let fault = plan(kind, disk, random);
+            let error = fault.effect().error_kind();
+            disk.set_faults(fault);
+            error
+        };
+        Armed { kind, error, disk: disk.clone() }
     }
 
     /// Whether it has been met.
     #[must_use]
     pub fn is_met(&self) -> bool {
-        self.kind == FaultKind::FullDisk || self.disk.fault_hit_count() > 0
+        self.disk.room_refused_count() + self.disk.fault_hit_count() > 0
     }
 
-    /// Whether it has been met, and it is over from here on.
+    /// Whether a sync has failed: pages in the cache may be taken for clean that are not on the medium.
     #[must_use]
-    pub fn end(self) -> bool {
-        let is_met = self.is_met();
+    pub fn has_failed_syncs(&self) -> bool {
+        let hits = self.disk.fault_hits();
+        hits.of(CallKind::Sync) + hits.of(CallKind::SyncDir) > 0
+    }
+
+    /// Whether a read has failed.
+    #[must_use]
+    pub fn has_failed_reads(&self) -> bool {
+        self.disk.fault_hits().of(CallKind::Read) > 0
+    }
+
+    /// It is over from here on.
+    pub fn end(self) {
         self.disk.set_faults(FaultPlan::none());
         self.disk.set_capacity(None);
-        is_met
     }
 }
 

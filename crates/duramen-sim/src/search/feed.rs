@@ -7,18 +7,19 @@ use std::sync::Arc;
 
 use duramen_engine::{CommitSeq, Engine, FeedChange, FeedReader, FeedWhat};
 
-use super::model::{Effect, History, State};
+use super::model::{Effect, State};
 
-/// Reads the whole feed and holds it against the history, up to commit `last`.
+/// The state after each commit that is known.
+type StateAt<'a> = dyn Fn(u64) -> Option<&'a State> + 'a;
+
+/// Reads the feed from behind commit `base` and holds it against the states, up to commit `last`.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn feed_equals(engine: &Engine, history: &History, last: u64) -> Result<(), String> {
+pub fn feed_equals<'a>(engine: &Engine, base: u64, at: &StateAt<'a>, last: u64) -> Result<(), String> {
     let failed = |what: duramen_engine::Error| format!("the feed: {what}");
-    // What came before a second history is not known any more.
-    let base = history.base();
     let mut reader: FeedReader = engine.feed(CommitSeq(base), Arc::new(|_: &str| true)).map_err(failed)?;
-    let mut state = history.at(base).cloned().unwrap_or_default();
+    let mut state = at(base).cloned().unwrap_or_default();
     let mut seq = base;
     while let Some(commit) = reader.next().map_err(failed)? {
         let next = commit.seq.0;
@@ -26,13 +27,13 @@ pub fn feed_equals(engine: &Engine, history: &History, last: u64) -> Result<(), 
             return Err(format!("the feed: commit {next} follows {seq}, and {last} is the last"));
         }
         // Those between changed nothing.
-        same(&state, history, next - 1)?;
+        same(&state, at, next - 1)?;
         let effects: Vec<Effect> = commit.changes.iter().map(effect_of).collect();
         state.apply(&effects);
-        same(&state, history, next)?;
+        same(&state, at, next)?;
         seq = next;
     }
-    same(&state, history, last)
+    same(&state, at, last)
 }
 
 fn effect_of(change: &FeedChange) -> Effect {
@@ -52,8 +53,8 @@ fn effect_of(change: &FeedChange) -> Effect {
 }
 
 /// Whether a state made of changes is that after a commit.
-fn same(found: &State, history: &History, seq: u64) -> Result<(), String> {
-    let wanted = history.at(seq).ok_or_else(|| format!("the feed: commit {seq} was never made"))?;
+fn same(found: &State, at: &StateAt<'_>, seq: u64) -> Result<(), String> {
+    let wanted = at(seq).ok_or_else(|| format!("the feed: commit {seq} was never made"))?;
     let equal = found.trees.len() == wanted.trees.len()
         && found.trees.iter().zip(&wanted.trees).all(|((name, tree), (wanted_name, wanted))| {
             name == wanted_name && tree.id == wanted.id && tree.rows == wanted.rows

@@ -163,3 +163,33 @@ fn a_spare_that_was_begun_again_with_a_smaller_size_is_no_damage() {
     }
     assert!(shrunk > 0, "a segment was begun again with a smaller size");
 }
+
+/// A big value was replaced when its list of extents could not be read for a moment. Its extents stayed in use for ever.
+#[test]
+fn space_of_a_value_whose_list_could_not_be_read_once_is_given_back_later() {
+    let disk = MemDisk::new(1);
+    let engine = open(&disk).unwrap();
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
+    let value = vec![7; 40 * 1024];
+    engine.transact(Durability::Disk, |tx| tx.put(tree, b"big", &value)).unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    let mut failed = 0;
+    for nth in 0..8 {
+        let disk = disk.crash(&CrashChoice::None);
+        let engine = open(&disk).unwrap();
+        let mut transaction = engine.begin().unwrap();
+        transaction.put(tree, b"big", b"small").unwrap();
+        disk.set_faults(Fault::new(CallKind::Read, nth, Effect::EIO).on("/data"));
+        let committed = transaction.commit(Durability::Disk).is_ok();
+        failed += u32::from(committed && disk.fault_hit_count() > 0);
+        disk.set_faults(FaultPlan::none());
+        engine.close().unwrap();
+        drop(engine);
+        let engine = open(&disk).unwrap();
+        let report = engine.check().unwrap();
+        assert!(report.is_clean() && report.unreached.is_empty(), "read {nth}: {report:?}");
+        engine.abandon();
+    }
+    assert!(failed > 0, "some read was of the list");
+}
