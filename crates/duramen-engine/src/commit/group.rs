@@ -135,7 +135,12 @@ impl Committer {
     }
 
     fn write_log(&self, group: &Forming) -> Result<LogPosition> {
-        let batch = Group { records: &group.records, durable: self.durable(), use_reserve: !group.puts };
+        let batch = |durable| Group { records: &group.records, durable, use_reserve: !group.puts };
+        // Whoever waits for what was written before this group does not wait until a segment is made for it.
+        if self.durable() < self.published().seq && self.log.lacks_segment(&batch(self.durable())) {
+            self.sync_log()?;
+        }
+        let batch = batch(self.durable());
         let written = if group.wants_sync { self.log.write_and_sync(&batch) } else { self.log.write(&batch) };
         let written = written.map_err(|error| self.log_failed(&error))?;
         self.log_bytes.fetch_add(written.bytes, Ordering::Relaxed);

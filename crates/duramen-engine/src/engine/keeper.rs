@@ -200,14 +200,14 @@ impl Keeper {
     /// What is promised within a time: also on a slow disk, on which a segment takes many seconds.
     fn do_what_is_due(&self) -> Result<()> {
         let now = self.disk.monotonic_ns();
-        self.write_pending()?;
+        // A group that has no room is not what is to be synced and marked: that was written before it.
+        let written = self.write_pending();
         let published = self.committer.published().seq;
         let idle_ms = self.idle_ms(now, published);
-        self.sync_weak(now, published)?;
-        if idle_ms >= MARK_IDLE_MS && self.committer.durable() >= published {
-            self.committer.mark()?;
-        }
-        Ok(())
+        let synced = self.sync_weak(now, published);
+        let marks = idle_ms >= MARK_IDLE_MS && self.committer.durable() >= published;
+        let marked = if marks { self.committer.mark().map(drop) } else { Ok(()) };
+        written.and(synced).and(marked)
     }
 
     /// For how long no commit has come, as far as these looks tell.

@@ -147,6 +147,17 @@ impl Log {
         Ok(written)
     }
 
+    /// Whether a group must wait until a segment is made for it. What was written before it, and is to be synced within a bounded
+    /// time, is to be synced first: its sync would be behind this group.
+    #[must_use]
+    pub fn lacks_segment(&self, group: &Group<'_>) -> bool {
+        let (head, rooms) = {
+            let state = self.state();
+            (state.head.clone(), state.usable(group.use_reserve))
+        };
+        self.places(&head, group, &rooms).is_none()
+    }
+
     /// Makes everything written so far durable and returns the end it covers. At most one sync a segment written
     /// since the last; none if another caller's covered it.
     ///
@@ -334,16 +345,11 @@ impl Log {
         head: &Head,
         group: &Group<'_>,
     ) -> std::result::Result<(Vec<Place>, Vec<Arc<Segment>>), LogWriteError> {
-        let record_bytes: Vec<usize> = group.records.iter().map(|record| record.bytes.len()).collect();
-        let block = self.geometry.block_bytes as u64;
         loop {
             let rooms = self.state().usable(group.use_reserve);
-            let fresh_rooms: Vec<u64> = rooms.iter().map(|segment| segment.bytes - block).collect();
-            let current_room = head.segment.bytes - head.offset;
-            if let Some(places) = place(&record_bytes, current_room, &fresh_rooms) {
+            if let Some(places) = self.places(head, group, &rooms) {
                 return Ok((places, rooms));
             }
-            self.sync_before_waiting()?;
             let mut making = lock(&self.preparing);
             if self.state().usable(group.use_reserve).len() > rooms.len() {
                 continue;
@@ -356,14 +362,12 @@ impl Log {
         }
     }
 
-    /// A group that has no segment waits until one is made. What was written before it, and is to be synced within a bounded time,
-    /// does not wait with it: its sync would be behind this group.
-    fn sync_before_waiting(&self) -> std::result::Result<(), LogWriteError> {
-        // With nothing unsynced a durable write may hold the turn.
-        if !self.state().unsynced.is_empty() {
-            self.sync().map_err(|failure| LogWriteError::InDoubt(failure.0))?;
-        }
-        Ok(())
+    /// Where the group goes behind `head` and in these fresh segments, if they have room for it.
+    fn places(&self, head: &Head, group: &Group<'_>, rooms: &[Arc<Segment>]) -> Option<Vec<Place>> {
+        let record_bytes: Vec<usize> = group.records.iter().map(|record| record.bytes.len()).collect();
+        let block = self.geometry.block_bytes as u64;
+        let fresh_rooms: Vec<u64> = rooms.iter().map(|segment| segment.bytes - block).collect();
+        place(&record_bytes, head.segment.bytes - head.offset, &fresh_rooms)
     }
 
     /// Makes the next slice of the segment that is being made, or the first one of a new one; says whether that was the last.

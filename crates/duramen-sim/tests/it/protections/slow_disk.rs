@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use duramen_disk::memory::{CallKind, Effect, Fault};
 use duramen_disk::{Disk, MemDisk};
-use duramen_engine::{Background, Durability, Engine, Geometry, Hooks, Options, TreeId};
+use duramen_engine::{Background, Code, Durability, Engine, Geometry, Hooks, Options, Transaction, TreeId};
 
 const MS: u64 = 1_000_000;
 
@@ -76,4 +77,35 @@ fn a_commit_that_waits_for_a_segment_keeps_no_sync_waiting() {
         .unwrap();
     let late = late_ms(&synced, committed).expect("it was synced before the segment was made");
     assert!(late <= SYNC_MS, "durable after {late} ms");
+}
+
+/// D1, level `Process`: a group that has no room keeps nothing waiting that was written before it: neither its sync nor that it is told.
+#[test]
+fn a_group_without_room_keeps_no_sync_waiting() {
+    let (disk, engine, tree, _) = slow(1 << 20);
+    let put = |tx: &mut Transaction| tx.put(tree, b"key", b"value");
+    // No segment is to be made any more, which takes its time.
+    (0..4).for_each(|_| engine.step().unwrap());
+    let (_, receipt) = engine.transact(Durability::Process, put).unwrap();
+    // From here on it is known that something is to be synced.
+    engine.step().unwrap();
+    disk.advance_clock(PROCESS_SYNC_MS * MS);
+    assert_eq!(receipt.durability(), Durability::Process);
+    let (_, pending) = engine.transact_and_wait_later(Durability::Process, put).unwrap();
+    disk.set_faults(Fault::new(CallKind::Write, 0, Effect::ENOSPC).on(".wal"));
+    assert_eq!(engine.step().unwrap_err().code(), Code::DiskFull);
+    assert_eq!(pending.wait(Durability::Process).unwrap_err().code(), Code::DiskFull);
+    assert_eq!(receipt.durability(), Durability::Disk);
+}
+
+/// D1: what was synced while a group waits for a segment is durable whatever becomes of the group, and its receipt says so.
+#[test]
+fn what_is_synced_before_a_segment_is_made_is_told() {
+    let (disk, engine, tree, _) = slow(1 << 20);
+    let (_, receipt) = engine.transact(Durability::Process, |tx| tx.put(tree, b"key", b"value")).unwrap();
+    let mut large = engine.begin().unwrap();
+    (0..60u8).try_for_each(|key| large.put(tree, &[key], &[7; 30_000])).unwrap();
+    disk.set_faults(Fault::new(CallKind::Reserve, 0, Effect::ENOSPC).on(".wal").for_good());
+    assert_eq!(large.commit(Durability::Process).unwrap_err().code(), Code::DiskFull);
+    assert_eq!(receipt.durability(), Durability::Disk);
 }
