@@ -58,7 +58,8 @@ const POISON: &str = "nothing panics while the threads are locked";
 pub struct Hooks {
     /// Reducers of its own.
     pub reducers: Reducers,
-    /// Whom to tell what no call returns. Called outside locks, from any thread.
+    /// Whom to tell what no call returns. Called outside locks, from any thread, also the one that makes room for commits: what
+    /// commits, waits for a commit, checkpoints or closes the database there is refused with `Invalid`, for it could wait for itself.
     pub on_event: Option<EventHook>,
     /// What is for the change feed, and who needs it. Without a rule all changes are, and nobody does.
     pub feed: Option<Arc<dyn FeedRule>>,
@@ -444,7 +445,7 @@ impl Inner {
         if let Err(error) = self.finish()
             && let Mode::Write { keeper, .. } = &self.mode
         {
-            keeper.events().tell(&Event::CloseFailed(error));
+            keeper.tell(&Event::CloseFailed(error));
         }
     }
 }

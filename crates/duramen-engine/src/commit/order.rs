@@ -1,7 +1,7 @@
 //! Stage one: validate, take a sequence, apply to the sealed root, join the forming group. Under the order lock, in the
 //! committing thread, without the disk: what the disk must be asked for is asked with the lock let go, and then tried again.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -59,6 +59,24 @@ impl From<Error> for Halt {
 
 thread_local! {
     static ALONE: Cell<bool> = const { Cell::new(false) };
+    /// The databases whose event hooks this thread is in, one inside the other.
+    static TELLING: RefCell<Vec<*const Committer>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Set while this thread tells of an event.
+struct Telling;
+
+impl Telling {
+    fn enter(of: &Committer) -> Telling {
+        TELLING.with_borrow_mut(|telling| telling.push(of));
+        Telling
+    }
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        TELLING.with_borrow_mut(Vec::pop);
+    }
 }
 
 /// Set while this thread runs a closure that holds the order.
@@ -186,8 +204,22 @@ impl Committer {
         }
     }
 
-    /// A closure that runs alone holds the order: another commit of the same thread would wait for itself.
+    /// Runs a hook of the program's. It may be called by the thread whose work a commit would wait for.
+    pub fn while_telling(&self, hook: impl FnOnce()) {
+        let _telling = Telling::enter(self);
+        hook();
+    }
+
+    /// A closure that runs alone holds the order: another commit of the same thread would wait for itself. So would one in an
+    /// event hook, where it waits for room that the background makes.
+    ///
+    /// # Errors
+    /// `Invalid`.
     pub fn not_alone(&self) -> Result<()> {
+        if TELLING.with_borrow(|telling| telling.contains(&std::ptr::from_ref(self))) {
+            return Err(Error::invalid("a commit, checkpoint or close inside of an event hook")
+                .with_hint("give what the event says to another thread, and write there"));
+        }
         if ALONE.get() {
             return Err(Error::invalid("a commit inside the closure of another transaction that runs alone")
                 .with_hint("use the transaction that the closure was given"));

@@ -150,15 +150,20 @@ impl Keeper {
     /// What writing it said.
     pub fn write_pending(&self) -> Result<()> {
         let written = self.committer.write_pending();
-        if let Some(Dropped { count, after, why }) = self.committer.take_dropped() {
-            self.events.tell(&Event::CommitsDropped { count, after, why });
-        }
+        self.tell_dropped();
         written
     }
 
-    /// Whom to tell.
-    pub fn events(&self) -> &Events {
-        &self.events
+    /// Reports dropped commits that were not reported yet.
+    pub fn tell_dropped(&self) {
+        if let Some(Dropped { count, after, why }) = self.committer.take_dropped() {
+            self.tell(&Event::CommitsDropped { count, after, why });
+        }
+    }
+
+    /// Tells an event. What is told while work in the background waits must not wait for that work.
+    pub fn tell(&self, event: &Event) {
+        self.committer.while_telling(|| self.events.tell(event));
     }
 
     /// Checkpoints since the database was opened.
@@ -258,12 +263,12 @@ impl Keeper {
 
     fn tell_checkpoint(&self, aim: Aim, between: &mut dyn FnMut()) -> Result<CheckpointReport> {
         self.committer.not_alone()?;
-        self.events.tell(&Event::CheckpointBegins);
+        self.tell(&Event::CheckpointBegins);
         let result = self.try_checkpoint(aim, between);
         let let_go = self.let_go.lock().expect(POISON).take();
-        let_go.iter().for_each(|event| self.events.tell(event));
+        let_go.iter().for_each(|event| self.tell(event));
         if let Ok(report) = &result {
-            self.events.tell(&Event::Checkpoint { seq: report.seq, written_bytes: report.written_bytes });
+            self.tell(&Event::Checkpoint { seq: report.seq, written_bytes: report.written_bytes });
         }
         self.committer.throttle.checkpoint_ended(result.as_ref().err().cloned());
         result
@@ -546,7 +551,7 @@ impl Keeper {
     pub fn failed(&self, error: Error) {
         let told = self.told.lock().expect(POISON).replace(error.message().to_owned());
         if told.as_deref() != Some(error.message()) {
-            self.events.tell(&Event::BackgroundFailed(error));
+            self.tell(&Event::BackgroundFailed(error));
         }
     }
 
@@ -560,7 +565,7 @@ impl Keeper {
     pub fn is_poisoned(&self) -> bool {
         let Some(cause) = self.committer.poison_cause() else { return false };
         if !self.told_poisoned.swap(true, Ordering::Relaxed) {
-            self.events.tell(&Event::Poisoned(cause.clone()));
+            self.tell(&Event::Poisoned(cause.clone()));
         }
         true
     }
