@@ -412,6 +412,13 @@ impl Inner {
         if self.process != duramen_disk::process_id() {
             return Ok(());
         }
+        let finished = self.finish_writing(committer, keeper);
+        // There is no next step of the background that would.
+        keeper.tell_dropped();
+        finished
+    }
+
+    fn finish_writing(&self, committer: &Committer, keeper: &Keeper) -> Result<()> {
         self.draining.wait()?;
         if committer.poison_cause().is_some() {
             return Ok(());

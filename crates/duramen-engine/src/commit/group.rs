@@ -200,13 +200,17 @@ impl Committer {
             let (trees, position) = (published.trees.clone(), published.position.clone());
             self.sealed.set(Arc::new(Root { seq: published.seq, lineage: order.lineage, trees, position }));
         }
+        let is_clean = self.poison.get().is_none();
+        if is_clean {
+            // Under the lock: who finds the commits gone finds them counted.
+            self.note_dropped(group.returned_count() + built_on_it.returned_count(), published.seq, error);
+        }
         drop(order);
-        if self.poison.get().is_none() {
+        if is_clean {
             // In doubt, their extents stay until the database is opened again.
             for member in group.members.iter().chain(&built_on_it.members) {
                 self.store.space.value_aborted(&member.values);
             }
-            self.note_dropped(group.returned_count() + built_on_it.returned_count(), published.seq, error);
         }
         let error = match self.poison.get() {
             Some(cause) => Error::poisoned(cause.message()),

@@ -311,3 +311,26 @@ fn a_commit_by_hand_that_found_the_disk_full_has_room_made_for_the_next() {
         assert_eq!(after.log.used_count, 1, "only the segment that is written to is needed");
     }
 }
+
+/// D7: commits that were dropped are told also where the next step of the background does nothing any more: at the latest at the close.
+#[test]
+fn dropped_commits_are_told_at_the_close_of_a_database_that_was_poisoned() {
+    let disk = MemDisk::new(9);
+    let (engine, tree, events) = open_noting(&disk);
+    let put = |level| engine.transact(level, |tx| tx.put(tree, b"key", b"value")).map(|done| done.1);
+    let gate = SyncGate::closed();
+    disk.set_blocker(Some(gate.blocker(".wal")));
+    thread::scope(|scope| {
+        let leader = scope.spawn(|| put(Durability::Disk).map(drop));
+        gate.wait_blocked(1);
+        put(Durability::Memory).unwrap();
+        disk.set_faults(full_log());
+        gate.open();
+        leader.join().unwrap().unwrap();
+    });
+    disk.set_faults(Fault::new(CallKind::Sync, 0, Effect::EIO));
+    put(Durability::Disk).unwrap_err();
+    engine.close().unwrap();
+    let dropped = |event: &&Event| matches!(event, Event::CommitsDropped { count: 1, .. });
+    assert_eq!(events.lock().unwrap().iter().filter(dropped).count(), 1);
+}
