@@ -182,7 +182,8 @@ impl Committer {
         let (out, submission) = built?;
         let Some(submission) = submission else { return Ok((out, None)) };
         let mut prepared = self.prepare(submission)?;
-        if let Err(error) = self.fit_memory(&prepared) {
+        // What it was begun at is the sealed root. To register another would free, under the lock, what one before it held.
+        if let Err(error) = self.fit_memory(&prepared, &prepared.base) {
             return Err(self.abandon(error, &prepared.values));
         }
         loop {
@@ -255,21 +256,21 @@ impl Committer {
     /// Makes sure that the leaves a transaction changes fit into memory, before any other commit waits for it: its own thread waits
     /// until a checkpoint has made room for them.
     fn make_memory(&self, prepared: &Prepared) -> Result<()> {
-        let more_bytes = self.fit_memory(prepared)?;
+        let more_bytes = self.fit_memory(prepared, &self.hold_sealed())?;
         if more_bytes == 0 || prepared.only_deletes {
             return Ok(());
         }
         self.throttle.wait_for_room(&self.store, more_bytes, &|| self.usable())
     }
 
-    /// The bytes of leaves that a transaction brings into memory and keeps there; 0 of one that changes few.
-    fn fit_memory(&self, prepared: &Prepared) -> Result<usize> {
+    /// The bytes of leaves that a transaction brings into memory and keeps there, from where the sealed root is held; 0 of one that
+    /// changes few.
+    fn fit_memory(&self, prepared: &Prepared, held: &Registration) -> Result<usize> {
         let bytes_max = self.store.pages.meter().nodes_bytes_max();
         let change_count = prepared.keys.count();
         if change_count.saturating_mul(self.store.geometry.leaf_bytes_max) <= bytes_max / FEW_LEAVES_PART {
             return Ok(0);
         }
-        let held = self.hold_sealed();
         let mut bytes = 0;
         for (id, changes) in record_lists(prepared.record.bytes()) {
             let tree = held.root().trees.get(id);
