@@ -425,7 +425,7 @@ impl Engine {
 impl Inner {
     fn stop_threads(&self) {
         if let Mode::Write { keeper, .. } = &self.mode {
-            keeper.hurry();
+            keeper.end_preparing();
         }
         drop(self.threads.lock().expect(POISON).take());
     }

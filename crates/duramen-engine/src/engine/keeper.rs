@@ -171,6 +171,11 @@ impl Keeper {
         self.checkpoints.load(Ordering::Relaxed)
     }
 
+    /// Ends the work on the log that can be done later.
+    pub fn end_preparing(&self) {
+        self.committer.log().end_preparing();
+    }
+
     /// Lets the work on the log go on without rests.
     pub fn hurry(&self) {
         self.committer.log().hurry();

@@ -6,6 +6,7 @@
 //! D1, D6 and D7 rest here: see `write`, `sync` and `plan`.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -42,6 +43,8 @@ pub struct Log {
     /// Somebody waits for the background to end.
     hurried: Mutex<bool>,
     hurry: Condvar,
+    /// The log is closed: no more is prepared than it needs to be opened again.
+    ending: AtomicBool,
 }
 
 /// Of the time that making a segment takes, so many parts more are rests.
@@ -97,6 +100,7 @@ impl Log {
             preparing: Mutex::new(None),
             hurried: Mutex::new(false),
             hurry: Condvar::new(),
+            ending: AtomicBool::new(false),
         }
     }
 
@@ -207,11 +211,15 @@ impl Log {
     /// Makes one slice of a segment and says how long that took; `None` behind the last one, or where none is wanted.
     fn prepare_slice(&self) -> Result<Option<u64>> {
         let mut making = lock(&self.preparing);
-        if making.is_none() && !self.needs_spare() {
+        let ends = self.ending.load(Ordering::Relaxed);
+        // The next opening goes on in one that is ready, also on a full disk (D7).
+        let is_enough =
+            if ends { !self.state().ready.is_empty() } else { !self.needs_spare() && making.is_none() };
+        if is_enough {
             return Ok(None);
         }
         let begun_ns = self.disk.monotonic_ns();
-        let is_made = self.make_slice(&mut making, SLICE_BYTES)?;
+        let is_made = self.make_slice(&mut making, if ends { HURRIED_SLICE_BYTES } else { SLICE_BYTES })?;
         Ok((!is_made).then(|| self.disk.monotonic_ns().saturating_sub(begun_ns)))
     }
 
@@ -226,6 +234,12 @@ impl Log {
     pub fn hurry(&self) {
         *lock(&self.hurried) = true;
         self.hurry.notify_all();
+    }
+
+    /// Ends rests, and what is prepared ahead: the log is about to be closed.
+    pub fn end_preparing(&self) {
+        self.ending.store(true, Ordering::Relaxed);
+        self.hurry();
     }
 
     /// Lets the segments before the one of `keep_from` be used again.
@@ -244,7 +258,10 @@ impl Log {
     /// # Errors
     /// As [`Log::sync`].
     pub fn trim(&self) -> std::result::Result<(), SyncFailure> {
-        let _turn = lock(&self.preparing);
+        let mut making = lock(&self.preparing);
+        if let Some(unfinished) = making.take() {
+            self.workshop().give_up(&unfinished);
+        }
         let taken = self.state().take_spares_beyond_wanted();
         for segment in &taken {
             // One that could not be emptied is made anew all the same.

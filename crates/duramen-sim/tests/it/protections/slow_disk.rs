@@ -1,6 +1,7 @@
 //! A disk on which every sync takes a while: what is promised within a time is not late by what else the log has to do.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use duramen_disk::memory::{CallKind, Effect, Fault};
@@ -108,4 +109,30 @@ fn what_is_synced_before_a_segment_is_made_is_told() {
     disk.set_faults(Fault::new(CallKind::Reserve, 0, Effect::ENOSPC).on(".wal").for_good());
     assert_eq!(large.commit(Durability::Process).unwrap_err().code(), Code::DiskFull);
     assert_eq!(receipt.durability(), Durability::Disk);
+}
+
+/// A close waits for the slice that is being made, and not for the rest of a segment that nobody needs any more.
+#[test]
+fn a_close_waits_for_no_segment() {
+    let disk = MemDisk::new(13);
+    let slices = Arc::new(AtomicUsize::new(0));
+    let (count, clock) = (Arc::clone(&slices), disk.clone());
+    disk.set_blocker(Some(Arc::new(move |path: &Path| {
+        // The second of those that are made ahead: the first is ready by then.
+        if path.ends_with("00000004.wal") {
+            count.fetch_add(1, Ordering::SeqCst);
+            clock.advance_clock(SYNC_MS * MS);
+        }
+    })));
+    let geometry = Geometry { segment_bytes_min: 8 << 20, segment_bytes_max: 8 << 20, ..Geometry::default() };
+    let options = Options { geometry, background: Background::Threads, ..Options::default() };
+    let engine = Engine::open(Arc::new(disk.clone()), "/db", options, Hooks::default()).unwrap();
+    while slices.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    engine.close().unwrap();
+    let slices = slices.load(Ordering::SeqCst);
+    assert!(slices < 8, "{slices} of 64 slices were waited for");
+    let left = disk.files().iter().any(|path| path.ends_with("00000004.wal"));
+    assert!(!left, "what was begun takes no room of a database at rest");
 }
