@@ -58,7 +58,8 @@ const POISON: &str = "nothing panics while the threads are locked";
 pub struct Hooks {
     /// Reducers of its own.
     pub reducers: Reducers,
-    /// Whom to tell what no call returns. Called outside locks, from any thread.
+    /// Whom to tell what no call returns. Called outside locks, from any thread, also the one that makes room for commits: what
+    /// commits, waits for a commit, checkpoints or closes the database there is refused with `Invalid`, for it could wait for itself.
     pub on_event: Option<EventHook>,
     /// What is for the change feed, and who needs it. Without a rule all changes are, and nobody does.
     pub feed: Option<Arc<dyn FeedRule>>,
@@ -139,7 +140,8 @@ impl Engine {
     /// [`CONFLICTS_MAX`] times beside them, then alone. On a full disk it makes room once and tries again.
     ///
     /// # Errors
-    /// What `body` said (then nothing is written), or what [`Transaction::commit`] said; never `Conflict`.
+    /// What `body` said (then nothing is written, and nothing is waited for: what it read may still be on its way to the log), unless
+    /// it read commits that were dropped meanwhile, for then it runs again; or what [`Transaction::commit`] said; never `Conflict`.
     pub fn transact<T>(
         &self,
         level: Durability,
@@ -172,13 +174,14 @@ impl Engine {
     ) -> Result<(T, Receipt)> {
         let mut room_made = false;
         let mut conflicts = 0;
-        while conflicts < CONFLICTS_MAX {
-            let mut transaction = self.begin()?;
-            transaction.caller_makes_room();
-            let attempt =
-                body(&mut transaction).and_then(|out| Ok((out, transaction.commit_and(level, wait)?)));
+        loop {
+            let attempt = match conflicts < CONFLICTS_MAX {
+                true => self.attempt(level, wait, &mut body),
+                false => self.attempt_alone(level, wait, &mut body),
+            };
             match attempt {
-                Err(error) if error.is_retryable() => {
+                // Alone it is none but of commits that were dropped: nobody gets in between.
+                Err(error) if error.is_retryable() && conflicts < 2 * CONFLICTS_MAX => {
                     conflicts += 1;
                     if error.code() == Code::WritersHoldMemory {
                         self.writer()?.0.throttle.let_others_end();
@@ -192,6 +195,28 @@ impl Engine {
                 done => return done,
             }
         }
+    }
+
+    fn attempt<T>(
+        &self,
+        level: Durability,
+        wait: Wait,
+        body: &mut impl FnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<(T, Receipt)> {
+        let mut transaction = self.begin()?;
+        transaction.caller_makes_room();
+        // An error is the closure's own, unless what it was made of never happened.
+        let out = body(&mut transaction).map_err(|error| transaction.must_run_again().unwrap_or(error))?;
+        Ok((out, transaction.commit_and(level, wait)?))
+    }
+
+    /// While nobody else can order a commit.
+    fn attempt_alone<T>(
+        &self,
+        level: Durability,
+        wait: Wait,
+        body: &mut impl FnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<(T, Receipt)> {
         let (committer, _) = self.writer()?;
         let mut read = None;
         let mut left = Vec::new();
@@ -400,7 +425,7 @@ impl Engine {
 impl Inner {
     fn stop_threads(&self) {
         if let Mode::Write { keeper, .. } = &self.mode {
-            keeper.hurry();
+            keeper.end_preparing();
         }
         drop(self.threads.lock().expect(POISON).take());
     }
@@ -411,6 +436,13 @@ impl Inner {
         if self.process != duramen_disk::process_id() {
             return Ok(());
         }
+        let finished = self.finish_writing(committer, keeper);
+        // There is no next step of the background that would.
+        keeper.tell_dropped();
+        finished
+    }
+
+    fn finish_writing(&self, committer: &Committer, keeper: &Keeper) -> Result<()> {
         self.draining.wait()?;
         if committer.poison_cause().is_some() {
             return Ok(());
@@ -444,7 +476,7 @@ impl Inner {
         if let Err(error) = self.finish()
             && let Mode::Write { keeper, .. } = &self.mode
         {
-            keeper.events().tell(&Event::CloseFailed(error));
+            keeper.tell(&Event::CloseFailed(error));
         }
     }
 }

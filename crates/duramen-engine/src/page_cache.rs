@@ -43,12 +43,18 @@ const IDLE_PERCENT: usize = 6;
 /// Memory is swept from this part of the bound on, in percent.
 const SWEEP_FROM_PERCENT: usize = 90;
 
+/// Where so much of the bound was evicted and waits for readers to leave, evicting more frees nothing, and what is wanted again
+/// comes in a second time: nothing is evicted, in percent. More than one sweep lets go of.
+const WAITING_PERCENT_MAX: usize = 25;
+
 /// After a sweep that found little, this part of the bound may come in before the next.
 const SWEEP_STEP_PART: usize = 32;
 
 /// Bytes of nodes in memory, and how many bytes those will take on disk that are not there yet.
 pub struct Meter {
     resident_bytes: AtomicUsize,
+    /// Nodes that were evicted and wait for readers that may have found them.
+    waiting_bytes: AtomicUsize,
     dirty_bytes: AtomicUsize,
     pages_read: AtomicU64,
     /// Writes of open transactions.
@@ -111,6 +117,7 @@ impl Meter {
             queued_bytes: AtomicUsize::new(0),
             memory_bytes,
             resident_bytes: AtomicUsize::new(0),
+            waiting_bytes: AtomicUsize::new(0),
             dirty_bytes: AtomicUsize::new(0),
             pages_read: AtomicU64::new(0),
             sweep_from_bytes: AtomicUsize::new(bytes_max / 100 * SWEEP_FROM_PERCENT),
@@ -144,8 +151,15 @@ impl Meter {
         self.epochs.free();
     }
 
-    /// Bytes by which nodes are over a part of their bound.
+    /// Bytes by which nodes are over a part of their bound: what is to be evicted. None while what was evicted is not freed.
     pub fn excess(&self, percent: usize) -> usize {
+        let waits_much = || self.waiting_bytes() > self.bytes_max() / 100 * WAITING_PERCENT_MAX;
+        if waits_much() {
+            self.free_evicted();
+            if waits_much() {
+                return 0;
+            }
+        }
         self.resident_bytes().saturating_sub(self.bytes_max() / 100 * percent)
     }
 
@@ -229,6 +243,11 @@ impl Meter {
         self.resident_bytes.load(Ordering::Relaxed)
     }
 
+    /// Bytes of nodes that were evicted, and are in memory until those have left who may have found them before.
+    pub fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes.load(Ordering::Relaxed)
+    }
+
     /// Bytes that the nodes without a place on disk will take there, in whole blocks.
     pub fn dirty_bytes(&self) -> usize {
         self.dirty_bytes.load(Ordering::Relaxed)
@@ -240,10 +259,14 @@ impl Meter {
     }
 }
 
+/// Of the bytes of a charge: they are of an evicted node.
+const LEFT: usize = 1 << (usize::BITS - 1);
+
 /// One node's share of the meter; given back when the node is dropped.
 #[derive(Debug)]
 pub struct Charge {
     meter: Arc<Meter>,
+    /// With [`LEFT`] where it is charged to what waits.
     bytes: AtomicUsize,
     dirty: AtomicUsize,
 }
@@ -268,20 +291,25 @@ impl Charge {
         &self.meter
     }
 
-    /// What was not charged any more stays after all.
-    pub fn stay(&self, bytes: usize) {
+    /// What was evicted stays after all.
+    pub fn stay(&self) {
         // Looked at first: nearly always it never left, and others read the same line.
-        if self.bytes.load(Ordering::Relaxed) == 0
-            && self.bytes.compare_exchange(0, bytes, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        {
-            self.meter.resident_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if self.bytes.load(Ordering::Relaxed) & LEFT != 0 {
+            let before = self.bytes.fetch_and(!LEFT, Ordering::Relaxed);
+            if before & LEFT != 0 {
+                self.meter.resident_bytes.fetch_add(before & !LEFT, Ordering::Relaxed);
+                self.meter.waiting_bytes.fetch_sub(before & !LEFT, Ordering::Relaxed);
+            }
         }
     }
 
-    /// It was evicted: it is freed as soon as nobody looks at it any more.
+    /// It was evicted: it is freed as soon as nobody looks at it any more, and waits until then.
     pub fn leave(&self) {
-        let bytes = self.bytes.swap(0, Ordering::Relaxed);
-        self.meter.resident_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let before = self.bytes.fetch_or(LEFT, Ordering::Relaxed);
+        if before & LEFT == 0 {
+            self.meter.waiting_bytes.fetch_add(before, Ordering::Relaxed);
+            self.meter.resident_bytes.fetch_sub(before, Ordering::Relaxed);
+        }
     }
 
     /// The node has a place on disk now.
@@ -297,9 +325,9 @@ impl Drop for Charge {
     fn drop(&mut self) {
         self.clean();
         let bytes = *self.bytes.get_mut();
-        if bytes > 0 {
-            self.meter.resident_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        }
+        let charged_to =
+            if bytes & LEFT == 0 { &self.meter.resident_bytes } else { &self.meter.waiting_bytes };
+        charged_to.fetch_sub(bytes & !LEFT, Ordering::Relaxed);
     }
 }
 

@@ -145,6 +145,7 @@ impl Transaction {
     pub(crate) fn begin_alone(committer: &Arc<Committer>, held: Registration) -> Transaction {
         let mut transaction = Transaction::begin(committer, held, None);
         transaction.buffered = Buffered::alone(committer.store().pages.meter());
+        transaction.caller_makes_room = true;
         transaction
     }
 

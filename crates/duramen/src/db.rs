@@ -149,6 +149,9 @@ impl Db {
     /// Runs a transaction and returns what the closure returned. It is strictly serialisable; after a conflict the
     /// closure runs again, so it should do nothing but read and write `tx`. An error from the closure rolls back.
     ///
+    /// An error is returned at once, without waiting until what the closure read is in the log. Where it is known by then that this
+    /// never happened, for want of room in the log, the error is of nothing that ever was: the closure runs again instead.
+    ///
     /// # Errors
     /// What the closure returned; `Full`, `InDoubt`, `Poisoned` and the other kinds of a commit.
     pub fn transact<T>(&self, run: impl FnMut(&mut Transaction<'_>) -> Result<T>) -> Result<T> {

@@ -72,19 +72,30 @@ pub(super) fn dsync(options: &mut OpenOptions) -> io::Result<()> {
 /// Writes a range out and waits. Pages that could not be written are an error, whatever it says: it is told here and not again
 /// by the sync. A missing or forbidden call is no failure.
 pub(super) fn write_out(file: &fs::File, offset: u64, bytes: u64) -> io::Result<()> {
-    sync_range(file, offset, bytes).or_else(|error| match Errno::from_io_error(&error) {
-        Some(Errno::NOSYS | Errno::INVAL | Errno::SPIPE | Errno::PERM) => Ok(()),
+    write_out_by(&|flags| call_sync_range(file, offset, bytes, flags))
+}
+
+const WRITE_AND_WAIT: u32 =
+    libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+
+/// `EINVAL` and `EPERM` are also what a device says of pages, and the kernel then tells it once, here (D6). Without flags the call
+/// checks its arguments and does nothing: only what it answers to that, too, is of the call.
+pub(super) fn write_out_by(call: &dyn Fn(u32) -> io::Result<()>) -> io::Result<()> {
+    call(WRITE_AND_WAIT).or_else(|error| match Errno::from_io_error(&error) {
+        Some(Errno::NOSYS | Errno::INVAL | Errno::SPIPE | Errno::PERM) if call(0).is_err() => Ok(()),
         _ => Err(error),
     })
 }
 
 /// `sync_file_range` that writes a range out and waits. It flushes no device cache: nothing durable rests on it.
-#[allow(unsafe_code, reason = "no crate offers this call safely")]
 pub(super) fn sync_range(file: &fs::File, offset: u64, bytes: u64) -> io::Result<()> {
+    call_sync_range(file, offset, bytes, WRITE_AND_WAIT)
+}
+
+#[allow(unsafe_code, reason = "no crate offers this call safely")]
+fn call_sync_range(file: &fs::File, offset: u64, bytes: u64, flags: u32) -> io::Result<()> {
     let signed = |number: u64| libc::off64_t::try_from(number).map_err(|_| io::ErrorKind::InvalidInput);
     let (offset, bytes) = (signed(offset)?, signed(bytes)?);
-    let flags =
-        libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
     // SAFETY: takes a descriptor that `file` keeps open and three numbers; no memory is passed.
     let result = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, bytes, flags) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

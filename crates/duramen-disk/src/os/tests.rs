@@ -7,6 +7,8 @@ use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, ErrorKind};
 
+#[cfg(target_os = "linux")]
+use super::platform;
 use super::{WriteSome, dsync_failure, write_loop};
 use crate::{DurableWriteError, WriteError};
 
@@ -105,6 +107,23 @@ fn a_failed_write_and_sync_is_in_doubt() {
     for (may_be_partial, has_worked) in [(false, true), (true, false)] {
         let failed = failure(ErrorKind::Unsupported, may_be_partial, has_worked);
         assert!(matches!(failed, Some(DurableWriteError::Sync(_))), "{failed:?}");
+    }
+}
+
+/// D6: what a device says of pages that were written out is told once. `EINVAL` and `EPERM` are also what a system says that has no
+/// such call: taken for that, a page that was lost was told to nobody, and the sync after it said that all is well.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_page_that_could_not_be_written_out_is_told_whatever_the_error_is() {
+    for errno in [libc::ENOSYS, libc::EINVAL, libc::ESPIPE, libc::EPERM] {
+        let error = || Err(io::Error::from_raw_os_error(errno));
+        let told = platform::write_out_by(&|flags| if flags == 0 { Ok(()) } else { error() });
+        assert_eq!(told.unwrap_err().raw_os_error(), Some(errno), "of the pages");
+        platform::write_out_by(&|_| error()).expect("no such call, or not allowed");
+    }
+    for errno in [libc::EIO, libc::EOPNOTSUPP] {
+        let told = platform::write_out_by(&|_| Err(io::Error::from_raw_os_error(errno)));
+        assert_eq!(told.unwrap_err().raw_os_error(), Some(errno));
     }
 }
 

@@ -61,6 +61,25 @@ impl Space {
         Ok(())
     }
 
+    /// Gives room that is kept ahead, behind all that is used, back to a file system that has none for a segment of the log; says
+    /// whether there was enough.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn give_up_ahead(&self, bytes: u64) -> Result<bool> {
+        let block_bytes = self.data.block_bytes() as u64;
+        let mut state = self.lock();
+        let Some(keep) = state.file_blocks.checked_sub(bytes.div_ceil(block_bytes)) else { return Ok(false) };
+        if keep < state.used.end() {
+            return Ok(false);
+        }
+        let path = self.data.path();
+        self.data.file().set_len(keep * block_bytes).map_err(|e| Error::io("shorten", path, &e))?;
+        state.file_blocks = keep;
+        state.room_blocks = state.room_blocks.min(keep);
+        Ok(true)
+    }
+
     /// Gives long runs of free blocks back to the file system, the last ones first, where there are many of them. What
     /// one checkpoint takes stays, and so does what deletes and checkpoints need on a full disk beyond what is kept
     /// back: half of what is free and kept back come to `spare_bytes` (D7).

@@ -135,7 +135,12 @@ impl Committer {
     }
 
     fn write_log(&self, group: &Forming) -> Result<LogPosition> {
-        let batch = Group { records: &group.records, durable: self.durable(), use_reserve: !group.puts };
+        let batch = |durable| Group { records: &group.records, durable, use_reserve: !group.puts };
+        // Whoever waits for what was written before this group does not wait until a segment is made for it.
+        if self.durable() < self.published().seq && self.log.lacks_segment(&batch(self.durable())) {
+            self.sync_log()?;
+        }
+        let batch = batch(self.durable());
         let written = if group.wants_sync { self.log.write_and_sync(&batch) } else { self.log.write(&batch) };
         let written = written.map_err(|error| self.log_failed(&error))?;
         self.log_bytes.fetch_add(written.bytes, Ordering::Relaxed);
@@ -195,13 +200,17 @@ impl Committer {
             let (trees, position) = (published.trees.clone(), published.position.clone());
             self.sealed.set(Arc::new(Root { seq: published.seq, lineage: order.lineage, trees, position }));
         }
+        let is_clean = self.poison.get().is_none();
+        if is_clean {
+            // Under the lock: who finds the commits gone finds them counted.
+            self.note_dropped(group.returned_count() + built_on_it.returned_count(), published.seq, error);
+        }
         drop(order);
-        if self.poison.get().is_none() {
+        if is_clean {
             // In doubt, their extents stay until the database is opened again.
             for member in group.members.iter().chain(&built_on_it.members) {
                 self.store.space.value_aborted(&member.values);
             }
-            self.note_dropped(group.returned_count() + built_on_it.returned_count(), published.seq, error);
         }
         let error = match self.poison.get() {
             Some(cause) => Error::poisoned(cause.message()),

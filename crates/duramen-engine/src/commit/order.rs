@@ -1,7 +1,7 @@
 //! Stage one: validate, take a sequence, apply to the sealed root, join the forming group. Under the order lock, in the
 //! committing thread, without the disk: what the disk must be asked for is asked with the lock let go, and then tried again.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -59,6 +59,24 @@ impl From<Error> for Halt {
 
 thread_local! {
     static ALONE: Cell<bool> = const { Cell::new(false) };
+    /// The databases whose event hooks this thread is in, one inside the other.
+    static TELLING: RefCell<Vec<*const Committer>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Set while this thread tells of an event.
+struct Telling;
+
+impl Telling {
+    fn enter(of: &Committer) -> Telling {
+        TELLING.with_borrow_mut(|telling| telling.push(of));
+        Telling
+    }
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        TELLING.with_borrow_mut(Vec::pop);
+    }
 }
 
 /// Set while this thread runs a closure that holds the order.
@@ -164,7 +182,8 @@ impl Committer {
         let (out, submission) = built?;
         let Some(submission) = submission else { return Ok((out, None)) };
         let mut prepared = self.prepare(submission)?;
-        if let Err(error) = self.fit_memory(&prepared) {
+        // What it was begun at is the sealed root. To register another would free, under the lock, what one before it held.
+        if let Err(error) = self.fit_memory(&prepared, &prepared.base) {
             return Err(self.abandon(error, &prepared.values));
         }
         loop {
@@ -186,8 +205,22 @@ impl Committer {
         }
     }
 
-    /// A closure that runs alone holds the order: another commit of the same thread would wait for itself.
+    /// Runs a hook of the program's. It may be called by the thread whose work a commit would wait for.
+    pub fn while_telling(&self, hook: impl FnOnce()) {
+        let _telling = Telling::enter(self);
+        hook();
+    }
+
+    /// A closure that runs alone holds the order: another commit of the same thread would wait for itself. So would one in an
+    /// event hook, where it waits for room that the background makes.
+    ///
+    /// # Errors
+    /// `Invalid`.
     pub fn not_alone(&self) -> Result<()> {
+        if TELLING.with_borrow(|telling| telling.contains(&std::ptr::from_ref(self))) {
+            return Err(Error::invalid("a commit, checkpoint or close inside of an event hook")
+                .with_hint("give what the event says to another thread, and write there"));
+        }
         if ALONE.get() {
             return Err(Error::invalid("a commit inside the closure of another transaction that runs alone")
                 .with_hint("use the transaction that the closure was given"));
@@ -223,21 +256,21 @@ impl Committer {
     /// Makes sure that the leaves a transaction changes fit into memory, before any other commit waits for it: its own thread waits
     /// until a checkpoint has made room for them.
     fn make_memory(&self, prepared: &Prepared) -> Result<()> {
-        let more_bytes = self.fit_memory(prepared)?;
+        let more_bytes = self.fit_memory(prepared, &self.hold_sealed())?;
         if more_bytes == 0 || prepared.only_deletes {
             return Ok(());
         }
         self.throttle.wait_for_room(&self.store, more_bytes, &|| self.usable())
     }
 
-    /// The bytes of leaves that a transaction brings into memory and keeps there; 0 of one that changes few.
-    fn fit_memory(&self, prepared: &Prepared) -> Result<usize> {
+    /// The bytes of leaves that a transaction brings into memory and keeps there, from where the sealed root is held; 0 of one that
+    /// changes few.
+    fn fit_memory(&self, prepared: &Prepared, held: &Registration) -> Result<usize> {
         let bytes_max = self.store.pages.meter().nodes_bytes_max();
         let change_count = prepared.keys.count();
         if change_count.saturating_mul(self.store.geometry.leaf_bytes_max) <= bytes_max / FEW_LEAVES_PART {
             return Ok(0);
         }
-        let held = self.hold_sealed();
         let mut bytes = 0;
         for (id, changes) in record_lists(prepared.record.bytes()) {
             let tree = held.root().trees.get(id);

@@ -150,20 +150,30 @@ impl Keeper {
     /// What writing it said.
     pub fn write_pending(&self) -> Result<()> {
         let written = self.committer.write_pending();
-        if let Some(Dropped { count, after, why }) = self.committer.take_dropped() {
-            self.events.tell(&Event::CommitsDropped { count, after, why });
-        }
+        self.tell_dropped();
         written
     }
 
-    /// Whom to tell.
-    pub fn events(&self) -> &Events {
-        &self.events
+    /// Reports dropped commits that were not reported yet.
+    pub fn tell_dropped(&self) {
+        if let Some(Dropped { count, after, why }) = self.committer.take_dropped() {
+            self.tell(&Event::CommitsDropped { count, after, why });
+        }
+    }
+
+    /// Tells an event. What is told while work in the background waits must not wait for that work.
+    pub fn tell(&self, event: &Event) {
+        self.committer.while_telling(|| self.events.tell(event));
     }
 
     /// Checkpoints since the database was opened.
     pub fn checkpoint_count(&self) -> u64 {
         self.checkpoints.load(Ordering::Relaxed)
+    }
+
+    /// Ends the work on the log that can be done later.
+    pub fn end_preparing(&self) {
+        self.committer.log().end_preparing();
     }
 
     /// Lets the work on the log go on without rests.
@@ -200,14 +210,14 @@ impl Keeper {
     /// What is promised within a time: also on a slow disk, on which a segment takes many seconds.
     fn do_what_is_due(&self) -> Result<()> {
         let now = self.disk.monotonic_ns();
-        self.write_pending()?;
+        // A group that has no room is not what is to be synced and marked: that was written before it.
+        let written = self.write_pending();
         let published = self.committer.published().seq;
         let idle_ms = self.idle_ms(now, published);
-        self.sync_weak(now, published)?;
-        if idle_ms >= MARK_IDLE_MS && self.committer.durable() >= published {
-            self.committer.mark()?;
-        }
-        Ok(())
+        let synced = self.sync_weak(now, published);
+        let marks = idle_ms >= MARK_IDLE_MS && self.committer.durable() >= published;
+        let marked = if marks { self.committer.mark().map(drop) } else { Ok(()) };
+        written.and(synced).and(marked)
     }
 
     /// For how long no commit has come, as far as these looks tell.
@@ -258,12 +268,12 @@ impl Keeper {
 
     fn tell_checkpoint(&self, aim: Aim, between: &mut dyn FnMut()) -> Result<CheckpointReport> {
         self.committer.not_alone()?;
-        self.events.tell(&Event::CheckpointBegins);
+        self.tell(&Event::CheckpointBegins);
         let result = self.try_checkpoint(aim, between);
         let let_go = self.let_go.lock().expect(POISON).take();
-        let_go.iter().for_each(|event| self.events.tell(event));
+        let_go.iter().for_each(|event| self.tell(event));
         if let Ok(report) = &result {
-            self.events.tell(&Event::Checkpoint { seq: report.seq, written_bytes: report.written_bytes });
+            self.tell(&Event::Checkpoint { seq: report.seq, written_bytes: report.written_bytes });
         }
         self.committer.throttle.checkpoint_ended(result.as_ref().err().cloned());
         result
@@ -546,7 +556,7 @@ impl Keeper {
     pub fn failed(&self, error: Error) {
         let told = self.told.lock().expect(POISON).replace(error.message().to_owned());
         if told.as_deref() != Some(error.message()) {
-            self.events.tell(&Event::BackgroundFailed(error));
+            self.tell(&Event::BackgroundFailed(error));
         }
     }
 
@@ -560,7 +570,7 @@ impl Keeper {
     pub fn is_poisoned(&self) -> bool {
         let Some(cause) = self.committer.poison_cause() else { return false };
         if !self.told_poisoned.swap(true, Ordering::Relaxed) {
-            self.events.tell(&Event::Poisoned(cause.clone()));
+            self.tell(&Event::Poisoned(cause.clone()));
         }
         true
     }

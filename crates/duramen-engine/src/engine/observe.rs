@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use duramen_disk::{Access, Disk};
 
-use self::look::{Seen, bytes_in, data_file, load_newest, look, place, set_back, too_fast};
+use self::look::{Seen, bytes_in, data_file, load_newest, look, no_commit, place, set_back, too_fast};
 use super::directory::{DATA, LOCK, WAL, check_file_systems, prepare_directory};
 use super::{Wants, copy};
 use crate::allocator::SpaceStats;
@@ -167,11 +167,9 @@ impl Observer {
         self.read = match from {
             ObserveFrom::Now => newest,
             ObserveFrom::Oldest => self.again(|this| Ok(this.files()?.oldest()))?,
-            ObserveFrom::After(after) if after > newest => {
-                return Err(Error::invalid(format!(
-                    "there is no commit {after} yet: the newest is {newest}"
-                ))
-                .with_hint("give a sequence that a receipt, a change or an earlier look told"));
+            // A mark that was read may have gone in a power cut, and what it called durable is there all the same.
+            ObserveFrom::After(after) if after > newest.max(self.seen.whole) => {
+                return Err(no_commit(&self.path, after, newest.max(self.seen.whole)));
             }
             ObserveFrom::After(after) => after,
             ObserveFrom::Checkpoint => self.seen.live.seq(),
@@ -279,7 +277,7 @@ impl Observer {
         if reach.whole < self.position && self.position < CommitSeq(u64::MAX) {
             return Err(Halt::Gap(set_back(&self.path, self.position, durable), durable));
         }
-        self.seen.durable = durable;
+        (self.seen.durable, self.seen.whole) = (durable, reach.whole);
         Ok(durable)
     }
 

@@ -195,7 +195,17 @@ fn writer(
     let superblock = &loaded.superblock;
     let identity = LogIdentity { database: superblock.database, log: superblock.log };
     let geometry = superblock.geometry;
-    let log = Log::reopen(disk, wal_dir, identity, geometry, sync, &replayed.log)?;
+    let reopen = || Log::reopen(disk, wal_dir, identity, geometry, sync, &replayed.log, &loaded.older);
+    let space = &loaded.store.space;
+    let log = match reopen() {
+        // D7: killed on a full disk, a process may have left no segment to go on in, and room ahead in the data file.
+        Err(error)
+            if error.code() == Code::DiskFull && space.give_up_ahead(geometry.segment_bytes_min)? =>
+        {
+            reopen()?
+        }
+        log => log?,
+    };
     let seq = replayed.seq;
     let root = Root::at(seq, replayed.trees, log.position());
     let throttle = Throttle::new(options.memory_bytes, options.background == Background::Stepped);

@@ -25,6 +25,8 @@ pub struct Stats {
     pub block_bytes: u64,
     /// Bytes of nodes in memory.
     pub resident_bytes: u64,
+    /// Bytes of nodes that were evicted and are in memory until readers that may have found them have left: a lookup's time.
+    pub evicted_bytes: u64,
     /// Bytes of nodes that are not on disk yet.
     pub dirty_bytes: u64,
     /// Bytes of writes that wait to be committed or written to the log; small transactions count once they commit.
@@ -129,6 +131,7 @@ impl Engine {
             space: inner.store.space.stats(),
             block_bytes: inner.store.geometry.block_bytes as u64,
             resident_bytes: meter.resident_bytes() as u64,
+            evicted_bytes: meter.waiting_bytes() as u64,
             dirty_bytes: meter.dirty_bytes() as u64,
             buffered_bytes: meter.buffered_bytes() as u64,
             pages_read: meter.pages_read(),

@@ -79,3 +79,42 @@ fn a_name_in_the_log_that_cannot_be_read_is_corruption_and_no_drop() {
         }
     }
 }
+
+/// What is evicted while a reader looks stays in memory until it has left. Evicting more would free nothing, and read what is wanted again
+/// into memory beside it: the process would grow with every read, for as long as one lookup takes.
+#[test]
+fn little_is_evicted_while_nothing_evicted_is_freed() {
+    let disk = MemDisk::new(2);
+    let options = Options { background: Background::Stepped, memory_bytes: 1 << 20, ..Options::default() };
+    let engine = Engine::open(Arc::new(disk), Path::new("/db"), options, Hooks::default()).unwrap();
+    let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap().0;
+    for first in (0..20_000u32).step_by(100) {
+        let put = |tx: &mut Transaction| {
+            (first..first + 100).try_for_each(|key| tx.put(tree, &key.to_be_bytes(), &[7; 100]))
+        };
+        engine.transact(Durability::Process, put).unwrap();
+        engine.step().unwrap();
+    }
+    engine.checkpoint().unwrap();
+    let read_all = || {
+        for key in (0..20_000u32).step_by(10) {
+            assert!(engine.get(tree, &key.to_be_bytes()).unwrap().is_some());
+        }
+    };
+    read_all();
+    let before = engine.stats();
+    let pin = engine.inner.store.pages.meter().pin();
+    read_all();
+    let once = engine.stats();
+    read_all();
+    let twice = engine.stats();
+    assert!(once.pages_read > before.pages_read + 100, "more than memory holds");
+    assert_eq!(twice.pages_read, once.pages_read, "all is in memory, and nothing is read beside it");
+    assert!(twice.evicted_bytes > 0 && twice.evicted_bytes < 1 << 18, "{} bytes wait", twice.evicted_bytes);
+    drop(pin);
+    // As the background does at each tick.
+    engine.inner.store.pages.meter().sweep_anew();
+    engine.step().unwrap();
+    let after = engine.stats();
+    assert!(after.resident_bytes < 1 << 20 && after.evicted_bytes < 1 << 18, "{after:?}");
+}

@@ -222,7 +222,7 @@ impl Leaf {
         dropped.extend(values.filter(|value| value.big).map(|value| value.bytes.to_vec()));
         let base = Arc::clone(&self.base);
         // Should this leaf be evicted just now, its page stays all the same.
-        base.charge.stay(Base::bytes(&base.page));
+        base.charge.stay();
         Some(Leaf { base, heads, patch: Some(patch), reductions: OnceLock::new() })
     }
 

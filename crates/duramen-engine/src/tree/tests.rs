@@ -315,8 +315,11 @@ fn readers_look_at_nodes_that_others_evict() {
     }
     let left = pages.meter().resident_bytes();
     assert!(left < 300 && left < resident_bytes / 8, "{left} of {resident_bytes} bytes");
+    let waiting = pages.meter().waiting_bytes();
+    assert!(waiting > 0, "and counted as what waits until the reader has left");
     drop(pin);
-    assert_eq!(pages.meter().resident_bytes(), left);
+    pages.meter().free_evicted();
+    assert_eq!((pages.meter().resident_bytes(), pages.meter().waiting_bytes()), (left, 0));
 }
 
 /// A reducer, or whoever is shown a value, may take its time: what is evicted meanwhile must not pile up.

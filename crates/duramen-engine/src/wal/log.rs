@@ -6,6 +6,7 @@
 //! D1, D6 and D7 rest here: see `write`, `sync` and `plan`.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -42,6 +43,8 @@ pub struct Log {
     /// Somebody waits for the background to end.
     hurried: Mutex<bool>,
     hurry: Condvar,
+    /// The log is closed: no more is prepared than it needs to be opened again.
+    ending: AtomicBool,
 }
 
 /// Of the time that making a segment takes, so many parts more are rests.
@@ -97,6 +100,7 @@ impl Log {
             preparing: Mutex::new(None),
             hurried: Mutex::new(false),
             hurry: Condvar::new(),
+            ending: AtomicBool::new(false),
         }
     }
 
@@ -145,6 +149,17 @@ impl Log {
         let written = self.write(&Group { records: &[], durable, use_reserve: true })?;
         self.write_witness(durable);
         Ok(written)
+    }
+
+    /// Whether a group must wait until a segment is made for it. What was written before it, and is to be synced within a bounded
+    /// time, is to be synced first: its sync would be behind this group.
+    #[must_use]
+    pub fn lacks_segment(&self, group: &Group<'_>) -> bool {
+        let (head, rooms) = {
+            let state = self.state();
+            (state.head.clone(), state.usable(group.use_reserve))
+        };
+        self.places(&head, group, &rooms).is_none()
     }
 
     /// Makes everything written so far durable and returns the end it covers. At most one sync a segment written
@@ -196,11 +211,15 @@ impl Log {
     /// Makes one slice of a segment and says how long that took; `None` behind the last one, or where none is wanted.
     fn prepare_slice(&self) -> Result<Option<u64>> {
         let mut making = lock(&self.preparing);
-        if making.is_none() && !self.needs_spare() {
+        let ends = self.ending.load(Ordering::Relaxed);
+        // The next opening goes on in one that is ready, also on a full disk (D7).
+        let is_enough =
+            if ends { !self.state().ready.is_empty() } else { !self.needs_spare() && making.is_none() };
+        if is_enough {
             return Ok(None);
         }
         let begun_ns = self.disk.monotonic_ns();
-        let is_made = self.make_slice(&mut making, SLICE_BYTES)?;
+        let is_made = self.make_slice(&mut making, if ends { HURRIED_SLICE_BYTES } else { SLICE_BYTES })?;
         Ok((!is_made).then(|| self.disk.monotonic_ns().saturating_sub(begun_ns)))
     }
 
@@ -215,6 +234,12 @@ impl Log {
     pub fn hurry(&self) {
         *lock(&self.hurried) = true;
         self.hurry.notify_all();
+    }
+
+    /// Ends rests, and what is prepared ahead: the log is about to be closed.
+    pub fn end_preparing(&self) {
+        self.ending.store(true, Ordering::Relaxed);
+        self.hurry();
     }
 
     /// Lets the segments before the one of `keep_from` be used again.
@@ -233,7 +258,10 @@ impl Log {
     /// # Errors
     /// As [`Log::sync`].
     pub fn trim(&self) -> std::result::Result<(), SyncFailure> {
-        let _turn = lock(&self.preparing);
+        let mut making = lock(&self.preparing);
+        if let Some(unfinished) = making.take() {
+            self.workshop().give_up(&unfinished);
+        }
         let taken = self.state().take_spares_beyond_wanted();
         for segment in &taken {
             // One that could not be emptied is made anew all the same.
@@ -334,16 +362,11 @@ impl Log {
         head: &Head,
         group: &Group<'_>,
     ) -> std::result::Result<(Vec<Place>, Vec<Arc<Segment>>), LogWriteError> {
-        let record_bytes: Vec<usize> = group.records.iter().map(|record| record.bytes.len()).collect();
-        let block = self.geometry.block_bytes as u64;
         loop {
             let rooms = self.state().usable(group.use_reserve);
-            let fresh_rooms: Vec<u64> = rooms.iter().map(|segment| segment.bytes - block).collect();
-            let current_room = head.segment.bytes - head.offset;
-            if let Some(places) = place(&record_bytes, current_room, &fresh_rooms) {
+            if let Some(places) = self.places(head, group, &rooms) {
                 return Ok((places, rooms));
             }
-            self.sync_before_waiting()?;
             let mut making = lock(&self.preparing);
             if self.state().usable(group.use_reserve).len() > rooms.len() {
                 continue;
@@ -356,14 +379,12 @@ impl Log {
         }
     }
 
-    /// A group that has no segment waits until one is made. What was written before it, and is to be synced within a bounded time,
-    /// does not wait with it: its sync would be behind this group.
-    fn sync_before_waiting(&self) -> std::result::Result<(), LogWriteError> {
-        // With nothing unsynced a durable write may hold the turn.
-        if !self.state().unsynced.is_empty() {
-            self.sync().map_err(|failure| LogWriteError::InDoubt(failure.0))?;
-        }
-        Ok(())
+    /// Where the group goes behind `head` and in these fresh segments, if they have room for it.
+    fn places(&self, head: &Head, group: &Group<'_>, rooms: &[Arc<Segment>]) -> Option<Vec<Place>> {
+        let record_bytes: Vec<usize> = group.records.iter().map(|record| record.bytes.len()).collect();
+        let block = self.geometry.block_bytes as u64;
+        let fresh_rooms: Vec<u64> = rooms.iter().map(|segment| segment.bytes - block).collect();
+        place(&record_bytes, head.segment.bytes - head.offset, &fresh_rooms)
     }
 
     /// Makes the next slice of the segment that is being made, or the first one of a new one; says whether that was the last.

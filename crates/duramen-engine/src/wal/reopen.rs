@@ -21,7 +21,7 @@ use super::spare::{Workshop, check_geometry};
 use super::state::{Head, State, UsedSegment};
 use super::survey::Content;
 use super::writing::{draw, header_of};
-use super::{Group, LogIdentity, Record};
+use super::{Group, LogIdentity, LogPosition, Record};
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::options::Geometry;
@@ -31,6 +31,9 @@ const COPY_BYTES_MAX: usize = 1024 * 1024;
 
 impl Log {
     /// Continues a log where [`recover`](super::recover) ended. Afterwards all that was recovered is durable.
+    ///
+    /// The log before `keep_from` is needed by neither superblock: its segments are used again, as [`Log::recycle`] lets them be. On a
+    /// full disk there may be no room for another one (D7).
     ///
     /// Costs a sync a replayed segment, a copy of the groups not known durable, and two syncs.
     ///
@@ -43,12 +46,13 @@ impl Log {
         geometry: Geometry,
         sync: SyncMethod,
         recovered: &Recovered,
+        keep_from: &LogPosition,
     ) -> Result<Log> {
         check_geometry(&geometry, sync)?;
         let workshop = Workshop { disk: &**disk, dir, identity, geometry, sync };
         // A run killed while it made a segment may have left one whose name only the kernel's cache holds (D1).
         disk.sync_dir(dir).map_err(|error| Error::io("sync", dir, &error))?;
-        let sorted = sort_files(&workshop, recovered)?;
+        let sorted = sort_files(&workshop, recovered, keep_from)?;
         for segment in &sorted.replayed {
             segment.file.sync_data().map_err(|error| Error::io("sync", &segment.path, &error))?;
         }
@@ -155,11 +159,13 @@ struct Sorted {
     slot_last: super::SegmentSlot,
 }
 
-fn sort_files(workshop: &Workshop<'_>, recovered: &Recovered) -> Result<Sorted> {
+fn sort_files(workshop: &Workshop<'_>, recovered: &Recovered, keep_from: &LogPosition) -> Result<Sorted> {
+    let needed_from = keep_from.epoch.min(recovered.from.epoch);
     let mut replayed = Vec::new();
     let mut used = Vec::new();
     let mut ready = VecDeque::new();
     let mut superseded = Vec::new();
+    let mut outdated = Vec::new();
     let mut unfinished = VecDeque::new();
     for (file, &on_chain) in recovered.survey.files.iter().zip(&recovered.on_chain) {
         match &file.content {
@@ -174,6 +180,9 @@ fn sort_files(workshop: &Workshop<'_>, recovered: &Recovered) -> Result<Sorted> 
             Content::Used(header) if !on_chain && header.epoch > recovered.from.epoch => {
                 ready.push_back(workshop.open(file.slot, file.bytes)?);
             }
+            Content::Used(header) if header.epoch < needed_from => {
+                outdated.push(workshop.open(file.slot, file.bytes)?);
+            }
             // Older than the start: the older superblock may need it.
             Content::Used(header) => {
                 let segment = workshop.open(file.slot, file.bytes)?;
@@ -185,6 +194,7 @@ fn sort_files(workshop: &Workshop<'_>, recovered: &Recovered) -> Result<Sorted> 
         }
     }
     used.sort_by_key(|used| used.epoch);
+    ready.extend(outdated);
     let mut slot_last = recovered.survey.files.last().map_or(super::SegmentSlot(0), |file| file.slot);
     let fresh = match ready.pop_front() {
         Some(segment) => segment,

@@ -91,10 +91,8 @@ impl Workshop<'_> {
 
     /// What was begun takes room that a full disk needs. If it stays, the next attempt or the next open finds a file
     /// without a header and finishes it.
-    fn give_up(&self, making: &Making) {
-        if making.is_new {
-            let _ = self.disk.remove(&making.path);
-        }
+    pub(super) fn give_up(&self, making: &Making) {
+        let _ = if making.is_new { self.disk.remove(&making.path) } else { making.file.set_len(0) };
     }
 
     fn smaller(&self, order: SpareOrder) -> Option<SpareOrder> {

@@ -101,7 +101,15 @@ fn replay_by(threads: usize, disk: &MemDisk, from: &LogPosition) -> Result<(Reco
 }
 
 fn reopen(disk: &MemDisk, recovered: &Recovered) -> Result<Log> {
-    Log::reopen(&shared(disk), dir(), identity(), geometry(), SyncMethod::Fdatasync, recovered)
+    Log::reopen(
+        &shared(disk),
+        dir(),
+        identity(),
+        geometry(),
+        SyncMethod::Fdatasync,
+        recovered,
+        &LogPosition::default(),
+    )
 }
 
 /// Replays and compares with what was written: `wanted` in order, from `from.seq + 1`.

@@ -395,3 +395,33 @@ fn a_checkpoint_is_told_before_it_writes_and_when_it_is_durable() {
     assert!(before < after, "a checkpoint writes");
     assert_eq!(*told.lock().unwrap(), [("begins", before), ("ends", after)]);
 }
+
+/// A hook may run in the thread that makes room for commits: a commit in it would wait for itself as soon as memory fills. It is
+/// refused at once, wherever the hook runs; what only reads is not, and neither is another database.
+#[test]
+fn a_commit_in_an_event_hook_is_refused_and_does_not_hang() {
+    let other = Engine::open(Arc::new(MemDisk::new(94)), Path::new("/db"), tiny(), Hooks::default()).unwrap();
+    let elsewhere = create(&other, "t");
+    let opened: Arc<std::sync::OnceLock<(Engine, TreeId)>> = Arc::default();
+    let refused = Arc::new(Mutex::new(Vec::new()));
+    let (of_hook, codes) = (Arc::clone(&opened), Arc::clone(&refused));
+    let on_event: EventHook = Arc::new(move |event: &Event| {
+        let Some((engine, tree)) = of_hook.get() else { return };
+        if !matches!(event, Event::CheckpointBegins) {
+            return;
+        }
+        let committed = engine.transact(Durability::Memory, |tx| tx.put(*tree, b"told", b"")).map(drop);
+        let calls = [committed, engine.checkpoint(), engine.close()];
+        codes.lock().unwrap().extend(calls.map(|done| done.unwrap_err().code()));
+        engine.get(*tree, b"k").unwrap();
+        other.transact(Durability::Disk, |tx| tx.put(elsewhere, b"told", b"")).unwrap();
+    });
+    let hooks = Hooks { on_event: Some(on_event), ..Hooks::default() };
+    let engine = Engine::open(Arc::new(MemDisk::new(95)), Path::new("/db"), tiny(), hooks).unwrap();
+    let tree = create(&engine, "t");
+    opened.set((engine.clone(), tree)).unwrap();
+    engine.checkpoint().unwrap();
+    assert_eq!(*refused.lock().unwrap(), [Code::InvalidArgument; 3]);
+    engine.transact(Durability::Disk, |tx| tx.put(tree, b"k", b"v")).unwrap();
+    engine.close().unwrap();
+}

@@ -28,6 +28,8 @@ pub(super) struct Seen {
     pub(super) live: LiveReader,
     /// As far as the log was found to be durable.
     pub(super) durable: CommitSeq,
+    /// As far as the log was found to be whole: what is behind `durable` may be as durable, and the log does not say so yet.
+    pub(super) whole: CommitSeq,
     pub(super) durable_at_ns: u64,
     pub(super) files: Option<Arc<Retained>>,
     pub(super) file: Option<(u64, FileReader)>,
@@ -54,6 +56,7 @@ pub(super) fn look(
         identity,
         live,
         durable: CommitSeq::default(),
+        whole: CommitSeq::default(),
         durable_at_ns: 0,
         files: None,
         file: None,
@@ -107,6 +110,15 @@ pub(super) fn set_back(path: &Path, told: CommitSeq, durable: CommitSeq) -> Erro
     );
     Error::new(Code::FeedGap, message)
         .with_hint("read what it holds now; what is committed from here on is told")
+}
+
+/// Nothing was told up to there by this database as it is now.
+pub(super) fn no_commit(path: &Path, after: CommitSeq, newest: CommitSeq) -> Error {
+    let message = format!("there is no commit {after} in {} yet: the newest is {newest}", path.display());
+    Error::invalid(message).with_hint(
+        "give a sequence that a receipt, a change or an earlier look told; if the database was put back to an older state, \
+         read what it holds now and go on from there",
+    )
 }
 
 pub(super) fn too_fast(path: &Path) -> Error {

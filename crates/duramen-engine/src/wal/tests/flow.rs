@@ -322,3 +322,35 @@ fn a_log_at_rest_opens_on_a_full_disk() {
     let recovered = check_replay(&disk, &from, &[]);
     reopen(&disk, &recovered).unwrap();
 }
+
+/// A close does not wait until segments are made that only a running database needs; one it leaves, for the next opening may find the
+/// disk full (D7).
+#[test]
+fn a_log_that_is_closed_prepares_what_the_next_opening_needs_and_no_more() {
+    let disk = MemDisk::new(22);
+    disk.create_dir(dir()).unwrap();
+    let geometry = Geometry { segment_bytes_min: 1 << 20, segment_bytes_max: 1 << 20, ..geometry() };
+    let (log, _) = Log::create(&shared(&disk), dir(), identity(), geometry, SyncMethod::Fdatasync).unwrap();
+    log.prepare_spare(&mut |_| ()).unwrap();
+    let mut slices = 0;
+    log.prepare_spare(&mut |_| {
+        slices += 1;
+        log.end_preparing();
+    })
+    .unwrap();
+    assert_eq!((slices, log.stats().spare_count), (1, 1));
+    assert_eq!(disk.files().len(), 3);
+    log.trim().unwrap();
+    assert_eq!(disk.files().len(), 2, "what was begun gives its room back");
+
+    commit_to_the_end(&log);
+    assert_eq!(log.stats().spare_count, 0);
+    log.prepare_spare(&mut |_| ()).unwrap();
+    assert_eq!(log.stats().spare_count, 1, "also at the end");
+}
+
+fn commit_to_the_end(log: &Log) {
+    for seq in 1..=5 {
+        commit(log, seq, vec![1; 250 << 10]);
+    }
+}

@@ -8,6 +8,7 @@ use std::thread;
 
 use duramen_disk::memory::{Blocker, CallKind, Effect, Fault, SyncGate};
 use duramen_disk::{Disk, MemDisk};
+use duramen_engine::limits::CONFLICTS_MAX;
 use duramen_engine::{
     Background, Builtin, Code, CommitSeq, Direction, Durability, Engine, Error, Event, EventHook, Geometry,
     Hooks, Keep, KeyRange, Options, ReducerSpec, Transaction, TreeId,
@@ -310,4 +311,77 @@ fn a_commit_by_hand_that_found_the_disk_full_has_room_made_for_the_next() {
         assert!(after.checkpoints > before.checkpoints, "a commit without room asks for a checkpoint");
         assert_eq!(after.log.used_count, 1, "only the segment that is written to is needed");
     }
+}
+
+/// D7: where others got in between too often, a transaction runs alone. One that then finds the disk full has room made for it, as one
+/// beside others has.
+#[test]
+fn a_transaction_that_runs_alone_has_room_made_on_a_full_disk() {
+    let (disk, engine, tree) = {
+        let disk = MemDisk::new(7);
+        let (engine, tree, _) = open_noting(&disk);
+        (disk, engine, tree)
+    };
+    let before = engine.stats().checkpoints;
+    let mut attempts = 0;
+    let done = engine.transact(Durability::Disk, |tx| {
+        attempts += 1;
+        tx.get(tree, b"contested")?;
+        tx.put(tree, b"key", b"value")?;
+        if attempts <= CONFLICTS_MAX {
+            return engine.transact(Durability::Disk, |tx| tx.put(tree, b"contested", b"")).map(drop);
+        }
+        if attempts == CONFLICTS_MAX + 1 {
+            disk.set_faults(full_log());
+        }
+        Ok(())
+    });
+    done.unwrap();
+    assert_eq!(disk.fault_hit_count(), 1, "it ran alone, and found the disk full");
+    assert_eq!(engine.stats().checkpoints, before + 2, "room was made once");
+}
+
+/// I1: an error that a closure made of commits which were then dropped is of nothing that ever was: the transaction runs again.
+#[test]
+fn an_error_made_of_commits_that_were_dropped_is_not_returned() {
+    let disk = MemDisk::new(8);
+    let (engine, tree, _) = open_noting(&disk);
+    let put = |tx: &mut Transaction| tx.put(tree, b"sold", b"out");
+    let (_, sold) = engine.transact_and_wait_later(Durability::Process, put).unwrap();
+    let mut attempts = 0;
+    let bought = engine.transact(Durability::Disk, |tx| {
+        attempts += 1;
+        let is_sold_out = tx.get(tree, b"sold")?.is_some();
+        if attempts == 1 {
+            assert!(is_sold_out);
+            disk.set_faults(full_log());
+            assert_eq!(sold.wait(Durability::Process).unwrap_err().code(), Code::DiskFull);
+        }
+        if is_sold_out { Err(Error::new(Code::NoSuchTree, "sold out")) } else { tx.put(tree, b"bought", b"") }
+    });
+    bought.unwrap();
+    assert_eq!(attempts, 2);
+}
+
+/// D7: commits that were dropped are told also where the next step of the background does nothing any more: at the latest at the close.
+#[test]
+fn dropped_commits_are_told_at_the_close_of_a_database_that_was_poisoned() {
+    let disk = MemDisk::new(9);
+    let (engine, tree, events) = open_noting(&disk);
+    let put = |level| engine.transact(level, |tx| tx.put(tree, b"key", b"value")).map(|done| done.1);
+    let gate = SyncGate::closed();
+    disk.set_blocker(Some(gate.blocker(".wal")));
+    thread::scope(|scope| {
+        let leader = scope.spawn(|| put(Durability::Disk).map(drop));
+        gate.wait_blocked(1);
+        put(Durability::Memory).unwrap();
+        disk.set_faults(full_log());
+        gate.open();
+        leader.join().unwrap().unwrap();
+    });
+    disk.set_faults(Fault::new(CallKind::Sync, 0, Effect::EIO));
+    put(Durability::Disk).unwrap_err();
+    engine.close().unwrap();
+    let dropped = |event: &&Event| matches!(event, Event::CommitsDropped { count: 1, .. });
+    assert_eq!(events.lock().unwrap().iter().filter(dropped).count(), 1);
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use duramen_disk::MemDisk;
+use duramen_disk::memory::CrashChoice;
 use duramen_engine::{
     Background, Code, CommitSeq, Durability, Engine, Hooks, ObserveFrom, Observer, Options, TreeId,
 };
@@ -84,4 +85,31 @@ fn a_log_used_again_behind_the_observers_segment_does_not_silence_it() {
         }
     }
     assert!(silenced.is_empty(), "commits before and after the observer came: {silenced:?}");
+}
+
+/// D2: the mark that called a commit durable may go in a power cut that the commit itself survives. An observer that was told of it, and is
+/// resumed before anybody writes a mark again, goes on from there; only a place that the log does not come to is refused.
+#[test]
+fn an_observer_is_resumed_at_what_the_log_has_and_does_not_yet_call_durable() {
+    let disk = MemDisk::new(1);
+    let engine = open(&disk);
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
+    let told = commit(&engine, tree, 1);
+    engine.abandon();
+    let disk = disk.crash(&CrashChoice::None);
+    let observe = |after: CommitSeq| {
+        let from = ObserveFrom::After(after);
+        Observer::open(Arc::new(disk.clone()), "/db", options(), from, Arc::new(|_: &str| true))
+    };
+    let mut observer = observe(told).unwrap();
+    assert_eq!(observer.next().unwrap().map(|commit| commit.seq), None);
+    let error = observe(told.next()).map(drop).unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+    assert!(error.hint().contains("put back"), "{error}");
+    let engine = open(&disk);
+    let next = commit(&engine, tree, 1);
+    disk.advance_clock(200_000_000);
+    engine.step().unwrap();
+    assert_eq!(observer.next().unwrap().map(|commit| commit.seq), Some(next));
+    engine.abandon();
 }

@@ -1,10 +1,12 @@
 //! A disk on which every sync takes a while: what is promised within a time is not late by what else the log has to do.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use duramen_disk::memory::{CallKind, Effect, Fault};
 use duramen_disk::{Disk, MemDisk};
-use duramen_engine::{Background, Durability, Engine, Geometry, Hooks, Options, TreeId};
+use duramen_engine::{Background, Code, Durability, Engine, Geometry, Hooks, Options, Transaction, TreeId};
 
 const MS: u64 = 1_000_000;
 
@@ -76,4 +78,61 @@ fn a_commit_that_waits_for_a_segment_keeps_no_sync_waiting() {
         .unwrap();
     let late = late_ms(&synced, committed).expect("it was synced before the segment was made");
     assert!(late <= SYNC_MS, "durable after {late} ms");
+}
+
+/// D1, level `Process`: a group that has no room keeps nothing waiting that was written before it: neither its sync nor that it is told.
+#[test]
+fn a_group_without_room_keeps_no_sync_waiting() {
+    let (disk, engine, tree, _) = slow(1 << 20);
+    let put = |tx: &mut Transaction| tx.put(tree, b"key", b"value");
+    // No segment is to be made any more, which takes its time.
+    (0..4).for_each(|_| engine.step().unwrap());
+    let (_, receipt) = engine.transact(Durability::Process, put).unwrap();
+    // From here on it is known that something is to be synced.
+    engine.step().unwrap();
+    disk.advance_clock(PROCESS_SYNC_MS * MS);
+    assert_eq!(receipt.durability(), Durability::Process);
+    let (_, pending) = engine.transact_and_wait_later(Durability::Process, put).unwrap();
+    disk.set_faults(Fault::new(CallKind::Write, 0, Effect::ENOSPC).on(".wal"));
+    assert_eq!(engine.step().unwrap_err().code(), Code::DiskFull);
+    assert_eq!(pending.wait(Durability::Process).unwrap_err().code(), Code::DiskFull);
+    assert_eq!(receipt.durability(), Durability::Disk);
+}
+
+/// D1: what was synced while a group waits for a segment is durable whatever becomes of the group, and its receipt says so.
+#[test]
+fn what_is_synced_before_a_segment_is_made_is_told() {
+    let (disk, engine, tree, _) = slow(1 << 20);
+    let (_, receipt) = engine.transact(Durability::Process, |tx| tx.put(tree, b"key", b"value")).unwrap();
+    let mut large = engine.begin().unwrap();
+    (0..60u8).try_for_each(|key| large.put(tree, &[key], &[7; 30_000])).unwrap();
+    disk.set_faults(Fault::new(CallKind::Reserve, 0, Effect::ENOSPC).on(".wal").for_good());
+    assert_eq!(large.commit(Durability::Process).unwrap_err().code(), Code::DiskFull);
+    assert_eq!(receipt.durability(), Durability::Disk);
+}
+
+/// A close waits for the slice that is being made, and not for the rest of a segment that nobody needs any more.
+#[test]
+fn a_close_waits_for_no_segment() {
+    let disk = MemDisk::new(13);
+    let slices = Arc::new(AtomicUsize::new(0));
+    let (count, clock) = (Arc::clone(&slices), disk.clone());
+    disk.set_blocker(Some(Arc::new(move |path: &Path| {
+        // The second of those that are made ahead: the first is ready by then.
+        if path.ends_with("00000004.wal") {
+            count.fetch_add(1, Ordering::SeqCst);
+            clock.advance_clock(SYNC_MS * MS);
+        }
+    })));
+    let geometry = Geometry { segment_bytes_min: 8 << 20, segment_bytes_max: 8 << 20, ..Geometry::default() };
+    let options = Options { geometry, background: Background::Threads, ..Options::default() };
+    let engine = Engine::open(Arc::new(disk.clone()), "/db", options, Hooks::default()).unwrap();
+    while slices.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    engine.close().unwrap();
+    let slices = slices.load(Ordering::SeqCst);
+    assert!(slices < 8, "{slices} of 64 slices were waited for");
+    let left = disk.files().iter().any(|path| path.ends_with("00000004.wal"));
+    assert!(!left, "what was begun takes no room of a database at rest");
 }

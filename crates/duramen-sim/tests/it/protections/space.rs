@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use duramen_disk::MemDisk;
 use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault, FaultPlan};
 use duramen_engine::data_file::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
-use duramen_engine::{Durability, Engine, ErrorKind, TreeId};
+use duramen_engine::{Durability, Engine, ErrorKind, Transaction, TreeId};
 
 use super::watched::WatchedDisk;
 use super::{filled, open, open_on};
@@ -209,4 +209,48 @@ fn an_open_that_only_reads_writes_no_superblock() {
     reader.abandon();
     let counts = disk.call_counts();
     assert_eq!([counts.of(CallKind::Write), counts.of(CallKind::Sync)], [0, 0]);
+}
+
+/// D7: a process is killed while the disk is full, whatever it was at. The next one opens what it left, reads it, and deletes.
+#[test]
+fn a_database_whose_process_was_killed_on_a_full_disk_opens_and_deletes() {
+    let (mut opened, mut full) = (0, 0);
+    let mut refused: Vec<String> = Vec::new();
+    for room in (0..40).map(|n| n * 8 * 1024) {
+        let (disk, engine, tree) = filled(20);
+        disk.set_capacity(Some(disk.used_bytes() + room));
+        let kill = |when: &str, refused: &mut Vec<String>| {
+            let killed = disk.crash(&CrashChoice::All);
+            killed.set_capacity(Some(killed.used_bytes()));
+            match open(&killed) {
+                Ok(next) => {
+                    assert_eq!(next.get(tree, &[19]).unwrap(), Some(vec![19; 100]));
+                    if let Err(error) = next.transact(Durability::Disk, |tx| tx.delete(tree, &[19])) {
+                        refused.push(format!("{room} {when}, to delete: {error}"));
+                    }
+                    next.abandon();
+                }
+                Err(error) => refused.push(format!("{room} {when}: {error}")),
+            }
+        };
+        for round in 0..30u8 {
+            let put = |tx: &mut Transaction| {
+                (0..10u8).try_for_each(|row| tx.put(tree, &[100, round, row], &[round; 100]))
+            };
+            full += u64::from(engine.transact(Durability::Disk, put).is_err());
+            kill("put", &mut refused);
+            opened += 1;
+            drop(engine.step());
+        }
+        for key in 0..15u8 {
+            if engine.transact(Durability::Disk, |tx| tx.delete(tree, &[key])).is_err() {
+                break;
+            }
+            kill("delete", &mut refused);
+            opened += 1;
+        }
+        engine.abandon();
+    }
+    assert!(full > 100, "{full} puts were refused");
+    assert!(refused.is_empty(), "{} of {opened}: {:#?}", refused.len(), refused);
 }
