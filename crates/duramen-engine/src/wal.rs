@@ -38,6 +38,7 @@ pub use ahead::Reading;
 pub use chain::ReplayedRecord;
 pub use log::Log;
 pub use recover::{Recovered, read_through, recover};
+pub use reopen::Continued;
 pub use salvage::{LogLoss, Salvaged, refuse_no_log, salvage};
 pub use survey::missing;
 pub use tail::{Enough, LogPlace, Stretch};

@@ -30,7 +30,7 @@ use crate::recovery::{Loaded, Replay, Replayed, load, replay};
 use crate::snapshot::{Locks, Newest};
 use crate::threads::processors;
 use crate::tree::sweep;
-use crate::wal::{Log, LogIdentity};
+use crate::wal::{Continued, Log, LogIdentity};
 
 /// A log of at most this part of the memory is read into it at once, and may be served by an overlay.
 const REPLAY_MEMORY_PART: usize = 2;
@@ -195,17 +195,12 @@ fn writer(
     let superblock = &loaded.superblock;
     let identity = LogIdentity { database: superblock.database, log: superblock.log };
     let geometry = superblock.geometry;
-    let reopen = || Log::reopen(disk, wal_dir, identity, geometry, sync, &replayed.log, &loaded.older);
-    let space = &loaded.store.space;
-    let log = match reopen() {
-        // D7: killed on a full disk, a process may have left no segment to go on in, and room ahead in the data file.
-        Err(error)
-            if error.code() == Code::DiskFull && space.give_up_ahead(geometry.segment_bytes_min)? =>
-        {
-            reopen()?
-        }
-        log => log?,
+    let continued = Continued {
+        recovered: &replayed.log,
+        keep_from: loaded.older,
+        give_room: &|bytes| loaded.store.space.give_up_ahead(bytes),
     };
+    let log = Log::reopen(disk, wal_dir, identity, geometry, sync, continued)?;
     let seq = replayed.seq;
     let root = Root::at(seq, replayed.trees, log.position());
     let throttle = Throttle::new(options.memory_bytes, options.background == Background::Stepped);

@@ -29,11 +29,21 @@ use crate::options::Geometry;
 /// Records of one group are collected up to this many bytes before they are copied.
 const COPY_BYTES_MAX: usize = 1024 * 1024;
 
+/// What a log is continued with.
+#[derive(Clone, Copy)]
+pub struct Continued<'a> {
+    /// The log as it was found.
+    pub recovered: &'a Recovered,
+    /// The log before this frame is needed by neither superblock: its segments are used again, as [`Log::recycle`] lets them be. On a full
+    /// disk there may be no room for another one (D7).
+    pub keep_from: LogPosition,
+    /// Gives so many bytes back to a full disk, if it can. Asked before anything is written: what was begun to be written is not begun
+    /// again, for a header that was torn may stand before frames of another incarnation then.
+    pub give_room: &'a dyn Fn(u64) -> Result<bool>,
+}
+
 impl Log {
     /// Continues a log where [`recover`](super::recover) ended. Afterwards all that was recovered is durable.
-    ///
-    /// The log before `keep_from` is needed by neither superblock: its segments are used again, as [`Log::recycle`] lets them be. On a
-    /// full disk there may be no room for another one (D7).
     ///
     /// Costs a sync a replayed segment, a copy of the groups not known durable, and two syncs.
     ///
@@ -45,14 +55,14 @@ impl Log {
         identity: LogIdentity,
         geometry: Geometry,
         sync: SyncMethod,
-        recovered: &Recovered,
-        keep_from: &LogPosition,
+        continued: Continued<'_>,
     ) -> Result<Log> {
+        let recovered = continued.recovered;
         check_geometry(&geometry, sync)?;
         let workshop = Workshop { disk: &**disk, dir, identity, geometry, sync };
         // A run killed while it made a segment may have left one whose name only the kernel's cache holds (D1).
         disk.sync_dir(dir).map_err(|error| Error::io("sync", dir, &error))?;
-        let sorted = sort_files(&workshop, recovered, keep_from)?;
+        let sorted = sort_files(&workshop, continued)?;
         for segment in &sorted.replayed {
             segment.file.sync_data().map_err(|error| Error::io("sync", &segment.path, &error))?;
         }
@@ -159,7 +169,8 @@ struct Sorted {
     slot_last: super::SegmentSlot,
 }
 
-fn sort_files(workshop: &Workshop<'_>, recovered: &Recovered, keep_from: &LogPosition) -> Result<Sorted> {
+fn sort_files(workshop: &Workshop<'_>, continued: Continued<'_>) -> Result<Sorted> {
+    let Continued { recovered, keep_from, give_room } = continued;
     let needed_from = keep_from.epoch.min(recovered.from.epoch);
     let mut replayed = Vec::new();
     let mut used = Vec::new();
@@ -201,7 +212,15 @@ fn sort_files(workshop: &Workshop<'_>, recovered: &Recovered, keep_from: &LogPos
         None => {
             let slot = unfinished.pop_front().unwrap_or(super::SegmentSlot(slot_last.0 + 1));
             slot_last = slot_last.max(slot);
-            workshop.make(super::state::spare_order(slot, &workshop.geometry))?
+            let order = super::state::spare_order(slot, &workshop.geometry);
+            match workshop.make(order) {
+                Err(error)
+                    if error.code() == Code::DiskFull && give_room(workshop.geometry.segment_bytes_min)? =>
+                {
+                    workshop.make(order)?
+                }
+                made => made?,
+            }
         }
     };
     Ok(Sorted { fresh, replayed, used, ready, superseded, unfinished, slot_last })

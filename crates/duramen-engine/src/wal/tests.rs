@@ -100,16 +100,12 @@ fn replay_by(threads: usize, disk: &MemDisk, from: &LogPosition) -> Result<(Reco
     Ok((recovered, found))
 }
 
+fn continued(recovered: &Recovered) -> Continued<'_> {
+    Continued { recovered, keep_from: LogPosition::default(), give_room: &|_| Ok(false) }
+}
+
 fn reopen(disk: &MemDisk, recovered: &Recovered) -> Result<Log> {
-    Log::reopen(
-        &shared(disk),
-        dir(),
-        identity(),
-        geometry(),
-        SyncMethod::Fdatasync,
-        recovered,
-        &LogPosition::default(),
-    )
+    Log::reopen(&shared(disk), dir(), identity(), geometry(), SyncMethod::Fdatasync, continued(recovered))
 }
 
 /// Replays and compares with what was written: `wanted` in order, from `from.seq + 1`.

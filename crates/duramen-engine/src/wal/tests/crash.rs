@@ -182,9 +182,8 @@ fn go_on(
     let recovered = from_older.as_ref().unwrap_or(recovered);
     let sync = [SyncMethod::Fdatasync, SyncMethod::Dsync][draw.below(2) as usize];
     // The survey of `recovered` reads the image: it was made from it.
-    let log =
-        Log::reopen(&shared(&image), dir(), identity(), geometry(), sync, recovered, &LogPosition::default())
-            .unwrap_or_else(|error| panic!("{label}: {error}"));
+    let log = Log::reopen(&shared(&image), dir(), identity(), geometry(), sync, continued(recovered))
+        .unwrap_or_else(|error| panic!("{label}: {error}"));
     let last = recovered.last_seq.0;
     let reopened_at = image.recorded_len();
     let newer = if older { promise.older } else { promise.newer };

@@ -180,9 +180,7 @@ fn a_copy_longer_than_the_fresh_segment_is_not_the_log_before_it_is_whole() {
     commit(&log, 1, wanted[0].clone());
     let recovered = check_replay(&disk, &from, &wanted);
     disk.record();
-    let log =
-        Log::reopen(&shared(&disk), dir(), identity(), geometry, sync, &recovered, &LogPosition::default())
-            .unwrap();
+    let log = Log::reopen(&shared(&disk), dir(), identity(), geometry, sync, continued(&recovered)).unwrap();
     assert_eq!(log.position().slot, SegmentSlot(5));
     let trace = disk.stop_recording();
     for at in 0..=trace.len() {
