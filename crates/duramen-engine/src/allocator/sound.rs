@@ -21,6 +21,9 @@ type Hook = Box<dyn Fn(Error) + Send + Sync>;
 pub(super) struct Soundness {
     first: OnceLock<Error>,
     hook: OnceLock<Hook>,
+    /// Looks at the state each time the lock is released: at all that another thread can see.
+    #[cfg(test)]
+    pub(super) on_release: OnceLock<Box<dyn Fn(&State) + Send + Sync>>,
 }
 
 impl fmt::Debug for Soundness {
@@ -53,6 +56,10 @@ impl DerefMut for Locked<'_> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
+        #[cfg(test)]
+        if let Some(look) = self.soundness.on_release.get() {
+            look(self);
+        }
         let found = self.contradiction.take();
         drop(self.state.take());
         if let Some(error) = found
