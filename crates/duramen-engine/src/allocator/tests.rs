@@ -796,6 +796,30 @@ fn a_hostile_space_map_is_refused() {
     }
 }
 
+/// Blocks that the log gives to a value and a checkpoint to a page are one of the two: with both, freeing the value would free the
+/// page, and a later write over the one would be read as the other (D3, D4).
+#[test]
+fn a_value_of_the_log_in_blocks_of_a_page_is_refused() {
+    let disk = MemDisk::new(1);
+    let space = space(&disk);
+    let page = space.allocate(4).unwrap();
+    let newest = checkpoint(&space, 1);
+    fill(&space, page + 100, 4, 7);
+    for block in page - 3..=page + 3 {
+        let again = Space::load(space.data.clone(), &newest).unwrap();
+        let value = Written { block, block_count: 4, byte: 7, birth: 2, retired: u64::MAX };
+        let refused = again.value_replayed(&[value.page()], CommitSeq(2)).unwrap_err();
+        assert!(refused.is_damage() && refused.message().contains("commit 2"), "{refused}");
+    }
+    // Two values of the log in one block.
+    let again = Space::load(space.data.clone(), &newest).unwrap();
+    let value = |block| Written { block, block_count: 4, byte: 7, birth: 2, retired: u64::MAX }.page();
+    again.value_replayed(&[value(page + 60)], CommitSeq(2)).unwrap();
+    assert!(again.value_replayed(&[value(page + 63)], CommitSeq(3)).unwrap_err().is_damage());
+    again.value_replayed(&[value(page + 64)], CommitSeq(3)).unwrap();
+    again.is_sound().unwrap();
+}
+
 /// D3: an older map may call blocks used that the log names as a value's. What was held back for that map is the value's then, and
 /// is not freed when the map is of no use any more.
 #[test]
