@@ -208,7 +208,7 @@ impl Space {
     /// A replayed frame names these blocks: nothing may be allocated over them.
     ///
     /// # Errors
-    /// `Corrupt` if they lie outside the file.
+    /// `Corrupt` if they lie outside the file, or a page or another value lies there.
     pub fn value_replayed(&self, pages: &[Location], seq: CommitSeq) -> Result<()> {
         let file_bytes = self.data.file().len().unwrap_or(0);
         for page in pages {
@@ -220,8 +220,13 @@ impl Space {
         }
         let mut state = self.lock();
         for page in pages {
-            state.own_replayed(page.block, page.block_count);
-            state.unrooted.insert(page.block, (page.block_count, Some(seq)));
+            if !state.own_replayed(page.block, page.block_count, seq) {
+                let what = format!(
+                    "commit {seq} of the log has a value in {} blocks that others have",
+                    page.block_count
+                );
+                return Err(Error::damaged_data(self.data.path(), self.data.offset(page.block), what));
+            }
         }
         Ok(())
     }
@@ -406,24 +411,6 @@ impl Space {
 }
 
 impl State {
-    /// A value that the log names lies there. An older map may call the blocks used, of a value that was being allocated when
-    /// it was written and given up then: what was held back for that map alone is the value's.
-    fn own_replayed(&mut self, block: u64, block_count: u32) {
-        let end = block + u64::from(block_count);
-        if !self.is_free(block, block_count) {
-            let held = std::mem::take(&mut self.waiting);
-            for extent in held {
-                let (from, to) = (extent.block, extent.block + u64::from(extent.block_count));
-                let parts = [(from, to.min(block)), (from.max(end), to)];
-                self.waiting.extend(parts.into_iter().filter(|(from, to)| from < to).map(|(from, to)| {
-                    let block_count = u32::try_from(to - from).expect("a part of an extent");
-                    RetiredExtent { block: from, block_count, ..extent }
-                }));
-            }
-        }
-        self.own(block, block_count);
-    }
-
     /// Whether every block is free, or a hole.
     fn is_free(&self, block: u64, block_count: u32) -> bool {
         let mut blocks = block..block.saturating_add(u64::from(block_count));

@@ -17,6 +17,7 @@ mod live;
 mod names;
 mod retain;
 mod retained;
+mod settle;
 #[cfg(test)]
 mod tests;
 

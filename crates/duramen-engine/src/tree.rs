@@ -29,6 +29,7 @@ mod write;
 pub use apply::{Apply, Change, Loading, Stop};
 pub use big::{BigReader, BigRef};
 pub use cursor::{Cursor, Direction};
+pub use inner::page_bytes_max as inner_page_bytes_max;
 pub use leaf::{Leaf, StoredValue};
 pub use node::{Body, Node, RetiredPage};
 pub use place::{Place, Reduction};

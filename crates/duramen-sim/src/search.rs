@@ -118,8 +118,6 @@ pub fn search_seed(seed: u64, budget: &Budget, stop: &(dyn Fn() -> bool + Sync))
     let mut report = Report { seeds: 1, operations: recorded.trace.len() as u64, ..Report::default() };
     let mut random = Random::new(joined(seed, 3));
     let mut seen = Seen::default();
-    // `check` reports the garbage where the header of a feed file was being written, although no state relied on that file.
-    let keeps_feed = run::keeps_feed(seed);
     let mut cursor = recorded.trace.cursor();
     let offset = random.below(budget.boundary_stride);
     loop {
@@ -135,7 +133,6 @@ pub fn search_seed(seed: u64, budget: &Budget, stop: &(dyn Fn() -> bool + Sync))
                     if judged >= judged_max {
                         break;
                     }
-                    let choice = if keeps_feed { choice.without_garbage() } else { choice };
                     let case = Case { seed, op, choice };
                     let fresh = cut(&recorded, &cursor, case, phases[op], &mut seen, &mut report)?;
                     judged += usize::from(fresh);

@@ -9,7 +9,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{MutexGuard, OnceLock};
 
-use super::{POISON, Space, State};
+use super::{POISON, RetiredExtent, Space, State};
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 
@@ -21,6 +21,9 @@ type Hook = Box<dyn Fn(Error) + Send + Sync>;
 pub(super) struct Soundness {
     first: OnceLock<Error>,
     hook: OnceLock<Hook>,
+    /// Looks at the state each time the lock is released: at all that another thread can see.
+    #[cfg(test)]
+    pub(super) on_release: OnceLock<Box<dyn Fn(&State) + Send + Sync>>,
 }
 
 impl fmt::Debug for Soundness {
@@ -53,6 +56,10 @@ impl DerefMut for Locked<'_> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
+        #[cfg(test)]
+        if let Some(look) = self.soundness.on_release.get() {
+            look(self);
+        }
         let found = self.contradiction.take();
         drop(self.state.take());
         if let Some(error) = found
@@ -129,6 +136,38 @@ impl State {
             Some((count, commit @ None)) if *count == block_count => *commit = Some(seq),
             _ => drop(self.contradict("committed as a value's, and no value lies there", block, block_count)),
         }
+    }
+
+    /// A value that the log names lies there. An older map may call the blocks used, of a value that was being allocated when
+    /// it was written and given up then: what was held back for that map alone is the value's. Anything else that lies there is a
+    /// page of the newest checkpoint, or another value of the log: both are needed, so one of the two is not what was written, and
+    /// the answer is `false`.
+    pub(super) fn own_replayed(&mut self, block: u64, block_count: u32, seq: CommitSeq) -> bool {
+        let end = block.saturating_add(u64::from(block_count));
+        if !self.is_free(block, block_count) {
+            let blocks = |(from, to)| u32::try_from(to - from).expect("a part of an extent");
+            for extent in std::mem::take(&mut self.waiting) {
+                let (from, to) = (extent.block, extent.block + u64::from(extent.block_count));
+                let parts = [(from, to.min(block)), (from.max(end), to)];
+                self.waiting.extend(
+                    parts.into_iter().filter(|(from, to)| from < to).map(|part| RetiredExtent {
+                        block: part.0,
+                        block_count: blocks(part),
+                        ..extent
+                    }),
+                );
+                let held = (from.max(block), to.min(end));
+                if held.0 < held.1 {
+                    self.used.clear(held.0, blocks(held));
+                }
+            }
+        }
+        if !self.is_free(block, block_count) || block < self.first_block {
+            return false;
+        }
+        self.own(block, block_count);
+        self.unrooted.insert(block, (block_count, Some(seq)));
+        true
     }
 
     /// Whether a value that no checkpoint has lies in one of these blocks.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use duramen_disk::{Access, Disk, DurableWriteError, File, MemDisk, WriteError};
@@ -176,21 +177,20 @@ fn no_map_has_the_blocks_of_a_value_that_is_being_allocated() {
     let disk = MemDisk::new(1);
     let space = space(&disk);
     space.keep_back(1 << 20).unwrap();
-    let is_done = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for _ in 0..20_000 {
-                let block = space.allocate_value(1).unwrap();
-                let page = Location { block, block_count: 1, raw_bytes: 512, flags: 0, tag: [0; 16] };
-                space.value_aborted(&[page]);
-            }
-            is_done.store(true, std::sync::atomic::Ordering::Relaxed);
-        });
-        while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
-            let seen = persist::reachable(&space.lock(), CommitSeq(1)).used();
-            assert_eq!(seen, first_free_block(512), "a map has the value's blocks");
-        }
-    });
+    let release_count = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&release_count);
+    let look = move |state: &State| {
+        let seen = persist::reachable(state, CommitSeq(1)).used();
+        assert_eq!(seen, first_free_block(512), "a map has the value's blocks");
+        count.fetch_add(1, Ordering::Relaxed);
+    };
+    assert!(space.soundness.on_release.set(Box::new(look)).is_ok());
+    for block_count in [1, 3] {
+        let block = space.allocate_value(block_count).unwrap();
+        let page = Location { block, block_count, raw_bytes: 512, flags: 0, tag: [0; 16] };
+        space.value_aborted(&[page]);
+    }
+    assert!(release_count.load(Ordering::Relaxed) >= 4, "each moment without the lock was looked at");
 }
 
 #[test]
@@ -794,6 +794,30 @@ fn a_hostile_space_map_is_refused() {
     for (what, page) in hostile {
         assert!(load(&page).unwrap_err().is_damage(), "{what}");
     }
+}
+
+/// Blocks that the log gives to a value and a checkpoint to a page are one of the two: with both, freeing the value would free the
+/// page, and a later write over the one would be read as the other (D3, D4).
+#[test]
+fn a_value_of_the_log_in_blocks_of_a_page_is_refused() {
+    let disk = MemDisk::new(1);
+    let space = space(&disk);
+    let page = space.allocate(4).unwrap();
+    let newest = checkpoint(&space, 1);
+    fill(&space, page + 100, 4, 7);
+    for block in page - 3..=page + 3 {
+        let again = Space::load(space.data.clone(), &newest).unwrap();
+        let value = Written { block, block_count: 4, byte: 7, birth: 2, retired: u64::MAX };
+        let refused = again.value_replayed(&[value.page()], CommitSeq(2)).unwrap_err();
+        assert!(refused.is_damage() && refused.message().contains("commit 2"), "{refused}");
+    }
+    // Two values of the log in one block.
+    let again = Space::load(space.data.clone(), &newest).unwrap();
+    let value = |block| Written { block, block_count: 4, byte: 7, birth: 2, retired: u64::MAX }.page();
+    again.value_replayed(&[value(page + 60)], CommitSeq(2)).unwrap();
+    assert!(again.value_replayed(&[value(page + 63)], CommitSeq(3)).unwrap_err().is_damage());
+    again.value_replayed(&[value(page + 64)], CommitSeq(3)).unwrap();
+    again.is_sound().unwrap();
 }
 
 /// D3: an older map may call blocks used that the log names as a value's. What was held back for that map is the value's then, and

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::allocator::RetiredExtent;
 use crate::data_file::{Location, Page};
 use crate::error::{Error, Result};
-use crate::tree::{Node, NodeSink, Place, Reduction, RetiredPage};
+use crate::tree::{Node, NodeSink, Place, Reduction, RetiredPage, inner_page_bytes_max};
 
 use super::Store;
 
@@ -135,7 +135,15 @@ impl<'a> Output<'a> {
 }
 
 impl NodeSink for Output<'_> {
+    fn inner_bytes_max(&self) -> usize {
+        self.store.geometry.inner_bytes_max
+    }
+
     fn put(&mut self, node: &Arc<Node>, page: &Page, reduction: Reduction) -> Result<Place> {
+        if node.level() > 0 {
+            let bytes_max = inner_page_bytes_max(self.inner_bytes_max());
+            assert!(page.bytes().len() <= bytes_max, "inner nodes are cut, or written without reductions");
+        }
         let block_count = self.store.pages.data().blocks_of(page.bytes().len());
         let block = self.store.space.allocate(block_count)?;
         let location = match self.put_at(page, block) {

@@ -36,8 +36,8 @@ pub enum PageKind {
 }
 
 impl PageKind {
-    /// No page of this kind holds more. Lists are as long as what they list, and inner nodes as their reductions: these may grow
-    /// from nothing to their largest in all children before the node is cut. The file's length bounds them.
+    /// No page of this kind holds more. Lists are as long as what they list, and earlier releases wrote inner nodes as long as
+    /// their reductions had become, hundreds of kilobytes. The file's length bounds them.
     pub(super) fn payload_bytes_max(self) -> usize {
         match self {
             // The starts of a leaf's entries are numbers of 16 bits.

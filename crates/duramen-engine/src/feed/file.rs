@@ -289,6 +289,33 @@ impl FileReader {
         Ok(())
     }
 
+    /// Copies the frames behind the one that ends with the commit `after`, up to that which ends with `through`, to another file.
+    ///
+    /// # Errors
+    /// `Corrupt`, also if no frame ends with `after`; `Io`, `Full`.
+    pub fn copy_to(mut self, writer: &mut FileWriter, after: CommitSeq, through: CommitSeq) -> Result<()> {
+        while self.whole.through < through || self.whole != self.end {
+            let begins_at = self.whole.through;
+            self.read_frame()?;
+            let payload = std::mem::take(&mut self.payload);
+            if begins_at < after && self.whole.through > after {
+                return Err(damaged(
+                    &self.path,
+                    self.end.offset,
+                    &format!("no frame ends with commit {after}"),
+                ));
+            }
+            if begins_at >= after {
+                writer.at_time(self.end.time_ns);
+                writer.push(&payload)?;
+                if self.whole == self.end {
+                    writer.end_with(self.whole.through)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn read_frame(&mut self) -> Result<()> {
         let FileEnd { offset, previous, .. } = self.end;
         if offset == self.file_bytes {
@@ -363,6 +390,45 @@ impl Source for FileReader {
     fn bad(&self, what: &str) -> Error {
         damaged(&self.path, self.end.offset, what)
     }
+}
+
+/// Whether a file whose header does not read holds what the newest checkpoint, which ends with the commit `boundary`, let go of: a
+/// whole frame that ends there or before. Where a file was being made when the power was cut, its frames are for a checkpoint that
+/// never came, and whatever is in the sectors of its header is no damage.
+///
+/// # Errors
+/// `Io`.
+pub fn was_relied_on(
+    disk: &dyn Disk,
+    path: &Path,
+    (identity, number, block_bytes): (LogIdentity, u64, u64),
+    boundary: CommitSeq,
+) -> Result<bool> {
+    let file = disk.open(path, Access::READ).map_err(|e| Error::io("open", path, &e))?;
+    let file_bytes = file.len().map_err(|e| Error::io("measure", path, &e))?;
+    let read = |offset: u64, count: usize| {
+        let mut bytes = vec![0; count];
+        file.read_at(&mut bytes, offset).map_err(|e| Error::io("read", path, &e)).map(|()| bytes)
+    };
+    if FileHeader::decode(&read(0, FILE_HEADER_BYTES)?).is_ok() {
+        // Another database's, or another file's.
+        return Ok(true);
+    }
+    let mut offset = block_bytes.max(FILE_HEADER_BYTES as u64);
+    while offset + FRAME_HEADER_BYTES as u64 <= file_bytes {
+        let frame = FrameHeader::decode(&read(offset, FRAME_HEADER_BYTES)?, FEED_FRAME_BYTES as u64);
+        if let Some(frame) = frame.ok().filter(|frame| frame.whole && frame.through <= boundary) {
+            let count = FRAME_HEADER_BYTES + frame.payload_bytes as usize;
+            let place = FramePlace { identity, number, offset };
+            if offset + count as u64 <= file_bytes
+                && FrameHeader::verify(&read(offset, count)?, &place).is_ok()
+            {
+                return Ok(true);
+            }
+        }
+        offset += block_bytes;
+    }
+    Ok(false)
 }
 
 /// Damage in a retained file.

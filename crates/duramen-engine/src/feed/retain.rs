@@ -69,7 +69,10 @@ impl Retained {
         let begun_ns = self.disk.monotonic_ns();
         let mut letting = Letting::default();
         let (needs, from) = self.plan(job)?;
-        let Some(mut from) = from else { return Ok(letting) };
+        let Some(mut from) = from else {
+            self.sync_removals().map_err(CheckpointError::Poison)?;
+            return Ok(letting);
+        };
         while from < job.through {
             match self.append(job, from) {
                 Ok(()) => {
@@ -99,6 +102,7 @@ impl Retained {
             letting.why.get_or_insert(bound);
         }
         letting.through = self.oldest();
+        self.sync_removals().map_err(CheckpointError::Poison)?;
         Ok(letting)
     }
 
@@ -235,7 +239,7 @@ impl Retained {
         }
         let junk = std::mem::take(&mut self.state().junk);
         for path in junk {
-            drop(self.disk.remove(&path));
+            drop(self.disk.remove(&path).and_then(|()| self.disk.sync_dir(&self.dir)));
         }
         match self.disk.create_dir(&self.dir) {
             Ok(()) => {}
@@ -333,10 +337,12 @@ impl Retained {
         }
         drop(writer);
         // One after the other, so that a crash leaves no hole. What cannot be removed is tried again with the next file.
-        let removed = self.disk.remove(&gone.path).and_then(|()| self.disk.sync_dir(&self.dir));
-        if removed.is_err() {
+        if self.sync_removals().is_err() || self.disk.remove(&gone.path).is_err() {
             self.state().junk.push(gone.path);
+            return true;
         }
+        self.state().removal_unsynced = true;
+        drop(self.sync_removals());
         true
     }
 }
@@ -352,8 +358,9 @@ fn cannot_keep_yet(error: &Error) -> Error {
     let message = format!("cannot retain changes for the feed: {}", error.message());
     let seconds = FEED_FAILING_MS_MAX / 1000;
     Error::new(error.code(), message).with_hint(format!(
-        "the checkpoint is tried again, and nothing is lost yet: mend what keeps the feed from being written, or after {seconds} \
-         seconds the oldest changes go"
+        "nothing is lost yet, and the checkpoint is tried again: see to it that the directory `feed` of the database can be written \
+         (permissions, free file descriptors, the disk's errors in the system's log). After {seconds} seconds the oldest changes are let go \
+         of, unless their consumer refuses writers"
     ))
 }
 

@@ -5,14 +5,15 @@
 //!
 //! D6 rests here: what is found behind the place that the newest superblock names was copied for a checkpoint that never came, and may
 //! be in the page cache alone, where a failed sync leaves it marked clean. The log has it still, and it is copied anew from there.
+//! Where a superblock is missing the log may not have all values any more, and the file is copied (`settle`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use duramen_disk::{Access, Disk};
+use duramen_disk::Disk;
 
-use super::file::{FileEnd, FileReader, FileWriter, damaged};
+use super::file::{FileEnd, FileReader, FileWriter, damaged, was_relied_on};
 use super::frame::{FileHeader, file_path, number_of};
 use super::{FeedBounds, FeedNeed, FeedStats, gap};
 use crate::error::{Code, Error, Result};
@@ -67,12 +68,14 @@ pub(super) struct State {
     /// Everything after this commit can be read, from files or from the log.
     pub(super) oldest: CommitSeq,
     /// As far as files were found to reach when the database was opened, if they can be believed.
-    found_through: CommitSeq,
+    pub(super) found_through: CommitSeq,
     pub(super) next_number: u64,
     /// Files of no use whose removal is still to be tried.
     pub(super) junk: Vec<PathBuf>,
     /// Files behind what is believed, in order: before a file is written to they must be gone, or they would seem to follow it.
-    unproven: Vec<PathBuf>,
+    pub(super) unproven: Vec<PathBuf>,
+    /// A file was removed, and the sync of that failed: after a power cut it could be back, and one that is newer be gone.
+    pub(super) removal_unsynced: bool,
     /// The file that can be gone on with, and where it ends.
     pub(super) tail: Option<(FileHeader, FileEnd)>,
     /// The directories were synced since the database was opened.
@@ -91,8 +94,8 @@ pub(super) struct State {
 pub struct Covered {
     /// Where the newest checkpoint ends: files were synced up to there before its superblock was written.
     pub boundary: CommitSeq,
-    /// The other superblock cannot be read, and may have been the newer one. Then the log does not have all that the files have, and
-    /// these are believed as far as they are whole.
+    /// The other superblock cannot be read, or became a copy, and may have been the newer one. Then the log may not have all that the
+    /// files have: these are read as far as they are whole, and copied before anything relies on them.
     pub is_alone: bool,
 }
 
@@ -135,46 +138,6 @@ impl Retained {
         Ok(Arc::new(retained))
     }
 
-    /// From here on what was found is relied on. What is not believed is removed; where a superblock is missing, what is believed may be
-    /// in the page cache alone: a process that was killed while it retained has synced nothing.
-    ///
-    /// # Errors
-    /// `Io` if the file or a directory cannot be synced.
-    pub fn settle(&self, covered: Covered) -> Result<()> {
-        // Where that fails it is tried again before the next file is written.
-        drop(self.remove_unproven());
-        let Some((header, _)) = self.state().tail.filter(|_| covered.is_alone) else { return Ok(()) };
-        let path = file_path(&self.dir, header.number);
-        let file = self.disk.open(&path, Access::WRITE).map_err(|e| Error::io("open", &path, &e))?;
-        file.sync_data().map_err(|e| Error::io("sync", &path, &e))?;
-        for directory in [&self.dir, &self.database_dir] {
-            self.disk.sync_dir(directory).map_err(|e| Error::io("sync", directory, &e))?;
-        }
-        self.state().names_synced = true;
-        Ok(())
-    }
-
-    /// Removes the files that are not believed, the newest first: a crash leaves no hole between them.
-    ///
-    /// # Errors
-    /// `Io`.
-    pub(super) fn remove_unproven(&self) -> Result<()> {
-        let unproven = self.state().unproven.clone();
-        for path in unproven.iter().rev() {
-            match self.disk.remove(path) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Error::io("remove", path, &e));
-                }
-                _ => {}
-            }
-        }
-        if !unproven.is_empty() {
-            self.disk.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, &e))?;
-            self.state().unproven.clear();
-        }
-        Ok(())
-    }
-
     fn numbers(&self) -> Result<Vec<u64>> {
         let names = match self.disk.list(&self.dir) {
             Ok(names) => names,
@@ -190,7 +153,7 @@ impl Retained {
         let boundary = covered.boundary;
         let believed = if covered.is_alone { CommitSeq(u64::MAX) } else { boundary };
         let mut state = State { next_number: numbers[numbers.len() - 1] + 1, ..State::default() };
-        let mut readers = VecDeque::new();
+        let mut readers: VecDeque<(PathBuf, FileReader)> = VecDeque::new();
         for number in numbers {
             let path = file_path(&self.dir, *number);
             match FileReader::open(&*self.disk, &path, self.identity) {
@@ -198,7 +161,10 @@ impl Retained {
                 Ok(Some(reader)) => readers.push_back((path, reader)),
                 Ok(None) => state.junk.push(path),
                 Err(error) if error.is_damage() => {
-                    state.damage = Some(error.message().to_owned());
+                    let of = (self.identity, *number, u64::from(self.block_bytes));
+                    if was_relied_on(&*self.disk, &path, of, boundary)? {
+                        state.damage = Some(error.message().to_owned());
+                    }
                     state.junk.push(path);
                 }
                 Err(error) => return Err(error),
@@ -208,6 +174,14 @@ impl Retained {
         while let Some((path, reader)) = readers.pop_back() {
             let header = *reader.header();
             let (end, flaw) = reader.scan(believed)?;
+            if covered.is_alone
+                && header.after >= boundary
+                && self.goes_beyond(readers.back(), end.through)?
+            {
+                // A copy of what follows the boundary that was cut off: what it was to be made of is there still.
+                state.unproven.insert(0, path);
+                continue;
+            }
             if end.through < boundary {
                 let flaw = flaw.unwrap_or_else(|| format!("{}: the file ends early", path.display()));
                 state.damage = Some(format!("{flaw}; it reaches to commit {}, want {boundary}", end.through));
@@ -226,6 +200,11 @@ impl Retained {
         while let Some((path, reader)) = readers.pop_back() {
             let header = *reader.header();
             let next = &state.files[0];
+            if header.after >= next.after {
+                // The next one is a copy, and has all of it.
+                state.unproven.insert(0, path);
+                continue;
+            }
             // Where the next one begins, this one ends: whoever reads it finds out whether that is so, or one between is missing.
             let end = FileEnd { offset: u64::MAX, previous: 0, through: next.after, time_ns: next.time_ns };
             let mut part = part_of(path, &header, &end);
@@ -237,6 +216,14 @@ impl Retained {
         state.oldest = oldest.filter(|_| is_current).unwrap_or(boundary);
         state.found_through = state.files.back().filter(|_| is_current).map_or(boundary, |file| file.through);
         Ok(state)
+    }
+
+    /// Whether a file reaches further than a commit.
+    fn goes_beyond(&self, file: Option<&(PathBuf, FileReader)>, through: CommitSeq) -> Result<bool> {
+        let Some((path, _)) = file else { return Ok(false) };
+        let reader = FileReader::open(&*self.disk, path, self.identity)?;
+        let end = reader.map(|reader| reader.scan(CommitSeq(u64::MAX))).transpose()?;
+        Ok(end.is_some_and(|(end, _)| end.through > through))
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {

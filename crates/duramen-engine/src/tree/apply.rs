@@ -270,6 +270,11 @@ impl<'a> Apply<'a> {
         if changed.is_empty() {
             return Ok(Outcome::Same);
         }
+        if self.reducer.is_some() && inner.reduction_bytes() == 0 {
+            // All were unknown on disk: they are not any more once this is written, and must not find the node uncut then.
+            let pieces = changed.iter().flat_map(|(_, pieces)| pieces);
+            inner.note_reduction_bytes(self.reduction_bytes(pieces));
+        }
         if changed.iter().all(|(_, pieces)| !pieces.is_empty() && pieces.iter().all(|piece| !piece.small))
             && let Some(inner) = inner.with_pieces(&changed, self.geometry.inner_bytes_max)
         {
@@ -397,7 +402,7 @@ impl<'a> Apply<'a> {
         if children.is_empty() {
             return Vec::new();
         }
-        let reduction_bytes = self.reduction_bytes(&children);
+        let reduction_bytes = self.reduction_bytes(children.iter());
         let each = child_cost(None) + reduction_bytes;
         let costs: Vec<usize> = children.iter().map(|c| each + c.separator.len()).collect();
         let cuts = cut(&costs, self.geometry.inner_bytes_max, INNER_CHILDREN_MIN, false);
@@ -420,12 +425,12 @@ impl<'a> Apply<'a> {
     }
 
     /// How long the reductions of these children are, or will be.
-    fn reduction_bytes(&self, children: &[Piece]) -> usize {
+    fn reduction_bytes<'p>(&self, mut children: impl Iterator<Item = &'p Piece> + Clone) -> usize {
         let Some(reducer) = self.reducer else { return 0 };
-        if let Some(longest) = children.iter().filter_map(|child| child.slot.reduction_bytes()).max() {
+        if let Some(longest) = children.clone().filter_map(|child| child.slot.reduction_bytes()).max() {
             return longest;
         }
-        let resident = children.iter().find_map(|child| child.slot.peek());
+        let resident = children.find_map(|child| child.slot.peek());
         let first = resident.as_ref().map(|node| node_reduction(self.pages, node, reducer));
         first.and_then(Result::ok).map_or(0, <[u8]>::len)
     }

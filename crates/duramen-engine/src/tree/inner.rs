@@ -17,6 +17,9 @@ use crate::page_cache::Meter;
 const FIXED_BYTES: usize = 8;
 const UNKNOWN_REDUCTION: u16 = u16::MAX;
 
+/// More than a child takes in a page beside its separator and its reduction.
+const CHILD_BYTES_MAX: usize = 64;
+
 /// What a reduction takes where none is known yet, for an estimate: that of a sum.
 const USUAL_REDUCTION_BYTES: usize = 16;
 
@@ -77,6 +80,16 @@ impl Inner {
         Inner { level, separators, chunks, child_count, reduction_bytes, reductions: OnceLock::new() }
     }
 
+    /// How long a child's reduction is at most, as far as is known: 0 where none is.
+    pub fn reduction_bytes(&self) -> usize {
+        self.reduction_bytes.load(Ordering::Relaxed)
+    }
+
+    /// A child's reduction is, or will be, so long.
+    pub fn note_reduction_bytes(&self, bytes: usize) {
+        self.reduction_bytes.fetch_max(bytes, Ordering::Relaxed);
+    }
+
     /// The same node with some children, sorted by index, each become one or more, if it then is no larger than `bytes_max`
     /// and the new separators begin like those that are here. What did not change is shared.
     pub fn with_pieces(&self, changed: &Changed, bytes_max: usize) -> Option<Inner> {
@@ -85,7 +98,8 @@ impl Inner {
             if more == 0 { Arc::clone(&self.separators) } else { self.separators_with(changed)? };
         let bytes = self.cut_bytes(self.child_count + more, &separators);
         // Reductions grow with what is below. That alone cuts a node only when there is much to gain: cutting copies all of it.
-        let is_far_over = bytes > 2 * bytes_max && self.child_count >= 4 * INNER_CHILDREN_MIN;
+        let is_far_over = bytes > 2 * bytes_max && self.child_count >= 4 * INNER_CHILDREN_MIN
+            || bytes > page_bytes_max(bytes_max);
         if (more > 0 && bytes > bytes_max) || is_far_over {
             return None;
         }
@@ -169,14 +183,14 @@ impl Inner {
 
     /// Bytes its page will take, about: reductions may not be known yet.
     pub fn page_bytes_about(&self) -> usize {
-        let reduction = self.reduction_bytes.load(Ordering::Relaxed).max(USUAL_REDUCTION_BYTES);
+        let reduction = self.reduction_bytes().max(USUAL_REDUCTION_BYTES);
         let separators = self.separators.prefix().len() + self.separators.suffix_bytes();
         PAGE_HEADER_BYTES + FIXED_BYTES + separators + self.child_count * (child_cost(None) + reduction)
     }
 
     /// Bytes of so many children between these separators, as they are counted when they are cut into nodes: separators whole.
     fn cut_bytes(&self, child_count: usize, separators: &Separators) -> usize {
-        let each = child_cost(None) + self.reduction_bytes.load(Ordering::Relaxed);
+        let each = child_cost(None) + self.reduction_bytes();
         child_count * each + separators.len() * separators.prefix().len() + separators.suffix_bytes()
     }
 
@@ -184,7 +198,7 @@ impl Inner {
     pub fn to_page(&self, generation: u64, places: &[Place]) -> Page {
         assert_eq!(places.len(), self.child_count, "every child has a place before its parent is written");
         let longest = places.iter().filter_map(|place| Some(place.reduction.bytes()?.len())).max();
-        self.reduction_bytes.fetch_max(longest.unwrap_or_default(), Ordering::Relaxed);
+        self.note_reduction_bytes(longest.unwrap_or_default());
         let prefix = self.separators.prefix();
         let payload = FIXED_BYTES
             + prefix.len()
@@ -298,6 +312,12 @@ fn push(chunks: &mut Vec<Chunk>, first: usize, slots: Arc<[Slot]>) -> usize {
         }));
     }
     first + count
+}
+
+/// The longest page of an inner node that is written, where nodes are cut at `bytes_max`: four times that, for reductions that grew
+/// since it was cut, and as many of the largest children as cannot be cut.
+pub fn page_bytes_max(bytes_max: usize) -> usize {
+    4 * bytes_max + 2 * INNER_CHILDREN_MIN * (KEY_BYTES_MAX + REDUCTION_BYTES_MAX + CHILD_BYTES_MAX)
 }
 
 /// Bytes a child takes in a page, without its separator.

@@ -1,6 +1,8 @@
 //! The tree against a `BTreeMap`, with tiny nodes so that every boundary is passed (I1: an old root never changes).
 #![allow(clippy::unwrap_used)]
 
+mod sizes;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,11 +35,22 @@ pub(super) fn pages(disk: &MemDisk) -> Pages {
 /// Writes pages one after the other and remembers where.
 struct Sequential<'a> {
     pages: &'a Pages,
+    geometry: Geometry,
     next_block: u64,
     nodes: Vec<Arc<Node>>,
 }
 
+impl<'a> Sequential<'a> {
+    fn new(pages: &'a Pages, next_block: u64) -> Sequential<'a> {
+        Sequential { pages, geometry: TINY, next_block, nodes: Vec::new() }
+    }
+}
+
 impl NodeSink for Sequential<'_> {
+    fn inner_bytes_max(&self) -> usize {
+        self.geometry.inner_bytes_max
+    }
+
     fn put(&mut self, node: &Arc<Node>, page: &Page, reduction: Reduction) -> crate::error::Result<Place> {
         let data = self.pages.data();
         let location = data.locate(page, self.next_block);
@@ -146,7 +159,7 @@ fn a_tree_equals_a_map_through_growth_shrinkage_writing_and_eviction() {
         let mut random = Random(seed);
         let disk = MemDisk::new(seed);
         let pages = pages(&disk);
-        let mut sink = Sequential { pages: &pages, next_block: 0, nodes: Vec::new() };
+        let mut sink = Sequential::new(&pages, 0);
         let (mut root, mut model) = (None, Model::new());
         let mut kept: Option<(Option<Slot>, Model)> = None;
         for round in 0..150u64 {
@@ -192,7 +205,7 @@ fn a_reduction_touches_at_most_four_nodes_a_level() {
     let pages = pages(&disk);
     let put = (0..20_000u32).map(|n| (n.to_be_bytes().to_vec(), Some(vec![1; 16]))).collect();
     let root = apply(&pages, None, &put).unwrap();
-    let mut sink = Sequential { pages: &pages, next_block: 0, nodes: Vec::new() };
+    let mut sink = Sequential::new(&pages, 0);
     write_tree(&pages, &root, Some(&Builtin::Sum), &mut sink).unwrap();
     let height = u64::from(root.peek().unwrap().level()) + 1;
     for (from, to) in [(1u32, 19_999u32), (7, 8), (100, 10_000), (9_999, 10_001)] {
@@ -208,8 +221,7 @@ fn changes_stop_where_a_node_is_not_in_memory_and_change_nothing() {
     let pages = pages(&disk);
     let put = (0..2000u16).map(|n| (n.to_be_bytes().to_vec(), Some(vec![1; 16]))).collect();
     let root = apply(&pages, None, &put).unwrap();
-    write_tree(&pages, &root, None, &mut Sequential { pages: &pages, next_block: 0, nodes: Vec::new() })
-        .unwrap();
+    write_tree(&pages, &root, None, &mut Sequential::new(&pages, 0)).unwrap();
     sweep(&root, &[], &|| false);
     sweep(&root, &[], &|| false);
     let key = 700u16.to_be_bytes();
@@ -247,7 +259,7 @@ fn changes_in_bulk_make_the_same_tree() {
     let key = |n: u16| n.wrapping_mul(0x9E37).to_be_bytes().to_vec();
     let first = (0..3000).map(|n| (key(n), Some(vec![1; 16]))).collect();
     let root = apply(&pages, None, &first).unwrap();
-    let mut sink = Sequential { pages: &pages, next_block: 0, nodes: Vec::new() };
+    let mut sink = Sequential::new(&pages, 0);
     let place = write_tree(&pages, &root, Some(&Builtin::Sum), &mut sink).unwrap();
     let root = Slot::on_disk(pages.meter(), root.count, place);
     let second: BTreeMap<_, _> = (1000..5000).map(|n| (key(n), (n % 3 > 0).then(|| vec![2; 16]))).collect();
@@ -284,7 +296,7 @@ fn readers_look_at_nodes_that_others_evict() {
     let key = |n: u16| n.wrapping_mul(0x9E37).to_be_bytes().to_vec();
     let first: BTreeMap<_, _> = (0..row_count).map(|n| (key(n), Some(n.to_be_bytes().repeat(8)))).collect();
     let root = apply(&pages, None, &first).unwrap();
-    let mut sink = Sequential { pages: &pages, next_block: 0, nodes: Vec::new() };
+    let mut sink = Sequential::new(&pages, 0);
     write_tree(&pages, &root, Some(&Builtin::Sum), &mut sink).unwrap();
     drop(sink);
     let resident_bytes = pages.meter().resident_bytes();
@@ -353,7 +365,7 @@ fn nothing_evicted_waits_for_code_of_the_user() {
     let pages = pages(&disk);
     let rows: BTreeMap<_, _> = (0..200u8).map(|n| (vec![n], Some(vec![n; 16]))).collect();
     let (root, other) = (apply(&pages, None, &rows).unwrap(), apply(&pages, None, &rows).unwrap());
-    let mut sink = Sequential { pages: &pages, next_block: 0, nodes: Vec::new() };
+    let mut sink = Sequential::new(&pages, 0);
     write_tree(&pages, &other, None, &mut sink).unwrap();
     drop(sink);
     let watches = Watches { other: &other, meter: pages.meter() };
@@ -433,7 +445,7 @@ fn inner_nodes_stay_small_while_reductions_grow() {
         let seq = CommitSeq(u64::from(round) + 1);
         let mut apply = Apply::new(&pages, &geometry, seq, Loading::Allowed).reduced_by(Some(&Grows));
         root = apply.tree(root.as_ref(), &changes).unwrap();
-        let mut sink = Sequential { pages: &pages, next_block: block, nodes: Vec::new() };
+        let mut sink = Sequential::new(&pages, block);
         write_tree(&pages, root.as_ref().unwrap(), Some(&Grows), &mut sink).unwrap();
         block = sink.next_block;
         let inner = sink.nodes.iter().filter(|node| node.level() > 0);
@@ -476,7 +488,7 @@ fn inner_nodes_leave_room_for_long_reductions() {
         let mut apply = Apply::new(&pages, &geometry, CommitSeq(1), Loading::Allowed).reduced_by(Some(&Wide));
         root = apply.tree(root.as_ref(), &changes).unwrap();
     }
-    let mut sink = Sequential { pages: &pages, next_block: 0, nodes: Vec::new() };
+    let mut sink = Sequential::new(&pages, 0);
     write_tree(&pages, &root.unwrap(), Some(&Wide), &mut sink).unwrap();
     let inner: Vec<u32> = sink
         .nodes
@@ -495,7 +507,7 @@ fn nodes_written_without_their_reducer_are_found_and_mended() {
     let disk = MemDisk::new(1);
     let pages = pages(&disk);
     let write = |root: &Slot, reducer: Option<&dyn Reducer>, next_block: &mut u64| {
-        let mut sink = Sequential { pages: &pages, next_block: *next_block, nodes: Vec::new() };
+        let mut sink = Sequential::new(&pages, *next_block);
         write_tree(&pages, root, reducer, &mut sink).unwrap();
         *next_block = sink.next_block;
         sink.nodes
@@ -540,7 +552,7 @@ fn hostile_pages_are_refused_or_read_without_a_panic() {
     let pages = pages(&disk);
     let put = (0..300u16).map(|n| (n.to_be_bytes().to_vec(), Some(vec![1; 16]))).collect();
     let root = apply(&pages, None, &put).unwrap();
-    let mut sink = Sequential { pages: &pages, next_block: 0, nodes: Vec::new() };
+    let mut sink = Sequential::new(&pages, 0);
     write_tree(&pages, &root, None, &mut sink).unwrap();
     let mut random = Random(3);
     for node in sink.nodes.iter().filter(|node| node.level() < 2) {
@@ -580,7 +592,7 @@ fn change_some(pages: &Pages, location: Location, random: &mut Random) {
     let list = listed(&edits);
     let changed = Apply::new(pages, &TINY, CommitSeq(2), Loading::Allowed).tree(Some(&root), &list);
     let Ok(Some(changed)) = changed else { return };
-    let mut sink = Sequential { pages, next_block: 2000, nodes: Vec::new() };
+    let mut sink = Sequential::new(pages, 2000);
     if write_tree(pages, &changed, None, &mut sink).is_ok() {
         let mut cursor = Cursor::new(Some(&changed), KeyRange::all(), Direction::Forward);
         while let Ok(Some(_)) = cursor.next(pages) {}
@@ -595,7 +607,7 @@ fn a_child_that_is_no_lower_than_its_parent_is_refused() {
     let pages = pages(&disk);
     let put = (0..300u16).map(|n| (n.to_be_bytes().to_vec(), Some(vec![1; 16]))).collect();
     let root = apply(&pages, None, &put).unwrap();
-    let mut sink = Sequential { pages: &pages, next_block: 0, nodes: Vec::new() };
+    let mut sink = Sequential::new(&pages, 0);
     write_tree(&pages, &root, None, &mut sink).unwrap();
     let node = root.load(&pages, false).unwrap();
     let above = |level: u8, child: &Location| {

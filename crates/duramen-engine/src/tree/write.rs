@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::inner::page_bytes_max;
 use super::node::{Body, Node};
 use super::place::{Place, Reduction};
 use super::reduce::node_reduction;
@@ -19,6 +20,9 @@ pub trait NodeSink {
     /// # Errors
     /// `Full` or `Io`; what was placed before stays placed.
     fn put(&mut self, node: &Arc<Node>, page: &Page, reduction: Reduction) -> Result<Place>;
+
+    /// Inner nodes are cut at so many bytes.
+    fn inner_bytes_max(&self) -> usize;
 }
 
 /// Gives a place to every node of a root that has none, and returns the root's own.
@@ -26,6 +30,9 @@ pub trait NodeSink {
 /// The bytes are durable only after the caller has synced the file. A node whose reducer is not at hand, or
 /// fails, is written with its reduction unknown; readers then look below it. So is every node above one whose reduction is not
 /// known on disk: whoever looks for those finds them from the root down.
+///
+/// Reductions are computed here, and may be longer than they were when the node above them was cut. A root never changes, so the
+/// node cannot be cut now: if its page became too long, it is written without them. The next change of the node cuts it.
 ///
 /// # Errors
 /// What the sink said; calling again goes on where this call stopped.
@@ -53,12 +60,17 @@ pub fn write_tree(
         Body::Inner(inner) => {
             let places: Result<Vec<_>> =
                 inner.slots().map(|slot| write_tree(pages, slot, reducer, sink)).collect();
-            let places = places?;
+            let mut places = places?;
             let reduction = match places.iter().all(|place| place.reduction.bytes().is_some()) {
                 true => known_reduction(pages, &node, reducer)?,
                 false => Reduction::UNKNOWN,
             };
-            sink.put(&node, &inner.to_page(node.birth().0, &places), reduction)
+            let page = inner.to_page(node.birth().0, &places);
+            if page.bytes().len() <= page_bytes_max(sink.inner_bytes_max()) {
+                return sink.put(&node, &page, reduction);
+            }
+            places.iter_mut().for_each(|place| place.reduction = Reduction::UNKNOWN);
+            sink.put(&node, &inner.to_page(node.birth().0, &places), Reduction::UNKNOWN)
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The change feed from outside: everything durable, once, in order, wherever it lies by then; and nothing for nobody.
 
+mod found;
+
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 

@@ -16,9 +16,6 @@ use super::model::{NAMESPACES, State, ValueModel, blob_bytes};
 use super::shop::{Answers, ChainSum, Link, ORDERS, Order, OwnerSum, Release, Said, Ticket, answer};
 use crate::search::random::Random;
 
-/// What the check says of a feed file that begins with garbage.
-const FEED_HEADER_TORN: &str = "no header of a feed file";
-
 /// What went wrong, in words.
 pub type Verdict = Result<(), String>;
 
@@ -62,10 +59,7 @@ pub fn checks_are_clean(db: &Db) -> Verdict {
     if !report.is_clean() {
         return Err(format!("check_documents: {:?} {:?}", report.problems, report.unreadable));
     }
-    let mut report = db.check().map_err(failed("check"))?;
-    // A cut can leave garbage where the header of a feed file was being written. Nothing says whether that file was relied on
-    // before: the check names it, and consumers go on from what the superblock covers.
-    report.problems.retain(|problem| !problem.ends_with(FEED_HEADER_TORN));
+    let report = db.check().map_err(failed("check"))?;
     if report.problems.is_empty() && report.unreached.is_empty() {
         return Ok(());
     }

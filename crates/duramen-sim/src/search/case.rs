@@ -33,19 +33,6 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// The same choice with torn sectors of old and new bytes only.
-    #[must_use]
-    pub fn without_garbage(self) -> Choice {
-        let clean = |choice: CrashChoice| match choice {
-            CrashChoice::Garbled { seed } => CrashChoice::Random { seed },
-            other => other,
-        };
-        match self {
-            Choice::Whole(choice) => Choice::Whole(clean(choice)),
-            Choice::Apart { log, rest } => Choice::Apart { log: clean(log), rest: clean(rest) },
-        }
-    }
-
     /// Whether torn sectors may hold garbage.
     #[must_use]
     pub fn is_garbled(&self) -> bool {

@@ -1,0 +1,124 @@
+//! What was found at opening becomes what is relied on.
+//!
+//! D6 rests here: bytes that no superblock covers may be in the page cache alone, and a sync writes nothing of them after one that
+//! failed. They are removed, or written again to another file.
+
+use super::file::FileWriter;
+use super::frame::FileHeader;
+use super::retained::{Covered, Retained, RetainedPart, State, part_of};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::CommitSeq;
+
+impl Retained {
+    /// From here on what was found is relied on. What is not believed is removed; where a superblock is missing, what is believed
+    /// beyond the other one is copied.
+    ///
+    /// # Errors
+    /// `Io` if the copy cannot be written or synced. Where there is no room for it, or what is to be copied does not read, it is not
+    /// believed any longer: the log has those changes, though maybe not all values.
+    pub fn settle(&self, covered: Covered) -> Result<()> {
+        // Where that fails it is tried again before the next file is written.
+        drop(self.remove_unproven());
+        if !covered.is_alone {
+            return Ok(());
+        }
+        match self.write_anew(covered.boundary) {
+            Err(error) if error.kind() == ErrorKind::Full || error.is_damage() => {
+                self.state().let_go_behind(covered.boundary);
+            }
+            written => written?,
+        }
+        drop(self.remove_unproven());
+        Ok(())
+    }
+
+    /// Copies what the files hold behind the boundary to a file of its own, durably. What they held before is not touched: it may be
+    /// all that the disk has.
+    fn write_anew(&self, boundary: CommitSeq) -> Result<()> {
+        let parts: Vec<RetainedPart> =
+            self.state().files.iter().filter(|file| file.through > boundary).cloned().collect();
+        let Some(first) = parts.first() else { return Ok(()) };
+        let after = first.after.max(boundary);
+        let number = {
+            let mut state = self.state();
+            state.next_number += 1;
+            state.next_number - 1
+        };
+        let header = FileHeader { identity: self.identity, number, block_bytes: self.block_bytes, after };
+        let mut writer = FileWriter::create(&*self.disk, &self.dir, header)?;
+        if let Err(error) = self.copy_files(&parts, &mut writer) {
+            drop(writer.undone(&*self.disk));
+            return Err(error);
+        }
+        let end = writer.end();
+        let mut state = self.state();
+        state.let_go_behind(after);
+        state.files.push_back(part_of(writer.path().to_owned(), &header, &end));
+        state.found_through = end.through;
+        state.tail = Some((header, end));
+        state.names_synced = true;
+        Ok(())
+    }
+
+    fn copy_files(&self, parts: &[RetainedPart], writer: &mut FileWriter) -> Result<()> {
+        for part in parts {
+            let after = writer.end().through;
+            self.read(part)?.copy_to(writer, after, part.through)?;
+        }
+        writer.sync()?;
+        for directory in [&self.dir, &self.database_dir] {
+            self.disk.sync_dir(directory).map_err(|e| Error::io("sync", directory, &e))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the files that are not believed, the newest first: a crash leaves no hole between them.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn remove_unproven(&self) -> Result<()> {
+        let unproven = self.state().unproven.clone();
+        for path in unproven.iter().rev() {
+            match self.disk.remove(path) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::io("remove", path, &e));
+                }
+                _ => {}
+            }
+        }
+        if !unproven.is_empty() {
+            self.disk.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, &e))?;
+            self.state().unproven.clear();
+        }
+        Ok(())
+    }
+
+    /// Makes sure that files which were removed stay so. Before a superblock is written that does without them: one that came back
+    /// would seem to be all there is, and to end too early.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn sync_removals(&self) -> Result<()> {
+        if self.state().removal_unsynced {
+            self.disk.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, &e))?;
+            self.state().removal_unsynced = false;
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// Of what was found, nothing behind a commit is read or gone on with.
+    fn let_go_behind(&mut self, through: CommitSeq) {
+        while self.files.back().is_some_and(|file| file.after >= through) {
+            let file = self.files.pop_back().expect("there is a last one");
+            self.unproven.insert(0, file.path);
+        }
+        match self.files.back_mut() {
+            Some(last) => last.through = last.through.min(through),
+            None => self.oldest = self.oldest.max(through),
+        }
+        self.found_through = self.found_through.min(through);
+        self.tail = None;
+    }
+}

@@ -1,0 +1,158 @@
+//! Retained files as an opening finds them after a cut, a failed sync, or the loss of a superblock.
+
+use super::*;
+
+fn all(engine: &Engine, when: &str) -> Vec<(u64, String)> {
+    let mut reader = reader(engine, CommitSeq(0)).unwrap_or_else(|error| panic!("{when}: {error}"));
+    told(&rest(&mut reader))
+}
+
+fn check_is_clean(engine: &Engine, when: &str) {
+    let report = engine.check().unwrap();
+    assert!(report.is_clean(), "{when}: {:?}", report.problems);
+}
+
+/// The power is cut while a file is made: the sectors of its header may hold anything. Nothing relied on it.
+#[test]
+fn a_file_that_was_being_made_is_no_damage_whatever_its_header_holds() {
+    for (checkpoint_count, number) in [(0, 1), (1, 2), (1, 7)] {
+        let when = format!("{checkpoint_count} checkpoints, file {number}");
+        let disk = MemDisk::new(18);
+        let (engine, mut model) = (open(&disk), Vec::new());
+        set_position(&engine, "slow", CommitSeq(0), false);
+        work(&engine, 0, &mut model);
+        for _ in 0..checkpoint_count {
+            engine.checkpoint().unwrap();
+        }
+        work(&engine, 1, &mut model);
+        let copy = disk.deep_clone();
+        engine.checkpoint().unwrap();
+        engine.abandon();
+        // With the frames of the checkpoint that did not come, and without.
+        let newest = disk.files().into_iter().filter(|path| path.starts_with("/db/feed")).max().unwrap();
+        let mut bytes = disk.read_file(&newest).unwrap();
+        bytes[..96].fill(0x5a);
+        for bytes in [bytes, vec![0x5a; 4096]] {
+            let disk = copy.crash(&CrashChoice::None);
+            drop(duramen_disk::Disk::create_dir(&disk, Path::new("/db/feed")));
+            let path = format!("/db/feed/{number:012}.feed");
+            if number > 1 && bytes.len() != 4096 {
+                // Frames of file 1 are none of another.
+                continue;
+            }
+            disk.write_file(&path, &bytes).unwrap();
+            let engine = open(&disk);
+            check_is_clean(&engine, &when);
+            assert_eq!(all(&engine, &when), model, "{when}");
+            engine.checkpoint().unwrap();
+            assert_eq!(all(&engine, &when), model, "{when}, after a checkpoint");
+            engine.abandon();
+            let engine = open(&disk.crash(&CrashChoice::None));
+            check_is_clean(&engine, &when);
+            assert_eq!(all(&engine, &when), model, "{when}, opened again");
+        }
+    }
+}
+
+/// A file was removed and the sync of that failed. A checkpoint that does without the file must not be durable before the removal is:
+/// the file would come back, and end too early.
+#[test]
+fn a_file_that_was_let_go_of_does_not_come_back() {
+    let disk = MemDisk::new(19);
+    let (engine, mut model) = (open(&disk), Vec::new());
+    set_position(&engine, "slow", CommitSeq(0), false);
+    work(&engine, 0, &mut model);
+    engine.checkpoint().unwrap();
+    let positions = tree(&engine, POSITIONS);
+    engine.transact(Durability::Disk, |tx| tx.delete(positions, b"slow")).unwrap();
+    disk.set_faults(Fault::new(CallKind::SyncDir, 0, Effect::EIO).on("feed"));
+    engine.checkpoint().unwrap();
+    assert_eq!(disk.fault_hit_count(), 1, "the removal of the file was synced");
+    engine.abandon();
+    let engine = open(&disk.crash(&CrashChoice::None));
+    check_is_clean(&engine, "after a cut");
+    assert_eq!(engine.feed_stats().file_count, 0);
+}
+
+fn generations(disk: &MemDisk) -> [Option<u64>; 2] {
+    let bytes = disk.read_file("/db/data").unwrap();
+    SUPERBLOCK_OFFSETS.map(|offset| {
+        let at = usize::try_from(offset).unwrap();
+        Superblock::decode(&bytes[at..at + SUPERBLOCK_BYTES]).ok().map(|found| found.generation.0)
+    })
+}
+
+/// D6: a superblock was lost, and opening made a copy of the other. As long as the two are alike, files are read beyond what they
+/// cover. What a failed sync left there is in the page cache alone: it is copied before it is gone on with.
+#[test]
+fn what_a_failed_sync_left_beside_two_superblocks_that_are_alike_is_written_again() {
+    let tries = [(CallKind::Sync, 0), (CallKind::Sync, 1), (CallKind::Sync, 2), (CallKind::SyncDir, 0)];
+    for (lost, (kind, nth), checkpoint_count) in [0, 1]
+        .into_iter()
+        .flat_map(|lost| tries.map(|of| (lost, of)))
+        .flat_map(|(lost, of)| [2, 3].map(|count| (lost, of, count)))
+    {
+        let when = format!("superblock {lost} lost, {kind:?} {nth} fails, {checkpoint_count} checkpoints");
+        let disk = MemDisk::new(20);
+        let open = |disk: &MemDisk| open_with(disk, Options { feed_bytes_max: 2 << 20, ..tiny() }).0;
+        let (engine, mut model) = (open(&disk), Vec::new());
+        set_position(&engine, "slow", CommitSeq(0), false);
+        for round in 0..checkpoint_count {
+            work(&engine, round, &mut model);
+            engine.checkpoint().unwrap();
+        }
+        engine.abandon();
+        disk.flip_bit("/db/data", SUPERBLOCK_OFFSETS[lost] + 100, 1).unwrap();
+        let engine = open(&disk);
+        let [first, second] = generations(&disk);
+        assert!(first.is_some() && first == second, "{when}: {first:?} {second:?}");
+        work(&engine, 5, &mut model);
+        let (id, receipt) = engine.transact(Durability::Disk, |tx| tx.create_tree("bulk", None)).unwrap();
+        model.push((receipt.seq().0, "bulk: created".to_owned()));
+        for n in 0..16 {
+            let seq = put(&engine, id, &format!("k{n}"), &[b'x'; 60_000]).unwrap();
+            model.push((seq.0, format!("bulk: k{n}=60000:x")));
+        }
+        let gone = Effect::SyncErrorDataGone(std::io::ErrorKind::Other);
+        disk.set_faults(Fault::new(kind, nth, gone).on("feed"));
+        let failed = engine.checkpoint().is_err();
+        disk.set_faults(FaultPlan::none());
+        engine.abandon();
+        let engine = open(&disk);
+        assert_eq!(all(&engine, &when), model, "{when}, opened again");
+        // Killed once more, so that the copy itself is found beside superblocks that are alike.
+        engine.abandon();
+        let engine = open(&disk);
+        assert_eq!(all(&engine, &when), model, "{when}, opened once more");
+        engine.checkpoint().unwrap();
+        work(&engine, 6, &mut model);
+        engine.checkpoint().unwrap();
+        assert_eq!(all(&engine, &when), model, "{when}, gone on");
+        engine.abandon();
+        let engine = open(&disk.crash(&CrashChoice::None));
+        check_is_clean(&engine, &when);
+        assert_eq!(all(&engine, &when), model, "{when}, after a cut");
+        assert!(failed || nth > 0, "{when}: no sync failed");
+    }
+}
+
+/// The copy of what is beyond the superblocks is cut off at any call: nothing that was read before is lost.
+#[test]
+fn a_cut_while_files_are_copied_costs_no_value() {
+    let disk = MemDisk::new(21);
+    let model = only_the_older_superblock_left(&disk);
+    disk.record();
+    open(&disk).abandon();
+    let trace = disk.stop_recording();
+    for op in 0..=trace.len() {
+        for choice in [CrashChoice::None, CrashChoice::All, CrashChoice::Garbled { seed: op as u64 }] {
+            let when = format!("cut after {op} operations, {choice:?}");
+            let engine = open(&trace.crash_image(op, &choice));
+            let mut found = all(&engine, &when);
+            found.truncate(model.len());
+            assert_eq!(found, model, "{when}");
+            check_is_clean(&engine, &when);
+            engine.abandon();
+        }
+    }
+}
