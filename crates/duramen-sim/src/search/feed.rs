@@ -14,6 +14,15 @@ use super::model::{Effect, History, State};
 /// # Errors
 /// What is wrong with it.
 pub fn feed_equals(engine: &Engine, history: &History, last: u64) -> Result<(), String> {
+    feed_tells(engine, history, (last, last)).map(drop)
+}
+
+/// As [`feed_equals`], of a feed that may end between two commits, for the newest is not durable yet. Returns the newest commit that
+/// it tells.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn feed_tells(engine: &Engine, history: &History, (floor, last): (u64, u64)) -> Result<u64, String> {
     let failed = |what: duramen_engine::Error| format!("the feed: {what}");
     // What came before a second history is not known any more.
     let base = history.base();
@@ -32,7 +41,8 @@ pub fn feed_equals(engine: &Engine, history: &History, last: u64) -> Result<(), 
         same(&state, history, next)?;
         seq = next;
     }
-    same(&state, history, last)
+    same(&state, history, seq.max(floor))?;
+    Ok(seq)
 }
 
 fn effect_of(change: &FeedChange) -> Effect {
