@@ -73,6 +73,8 @@ pub struct Committer {
     pub throttle: Throttle,
     commits: AtomicU64,
     conflicts: AtomicU64,
+    compared: AtomicU64,
+    empty: AtomicU64,
     groups: AtomicU64,
     dropped: AtomicU64,
     /// What was dropped and is not reported yet.
@@ -136,6 +138,10 @@ pub struct CommitStats {
     pub commits: u64,
     /// Transactions refused because something they read had changed.
     pub conflicts: u64,
+    /// Validations of transactions older than what memory knows of the recent commits: what they had read was compared value by value.
+    pub compared: u64,
+    /// Commits of nothing, which the engine makes where no other commit comes: they let go of what dropped trees held.
+    pub empty: u64,
     /// Groups written.
     pub groups: u64,
     /// Commits that had returned at level `Memory`, and then never happened: the log had no room for their group.
@@ -189,6 +195,8 @@ impl Committer {
             throttle,
             commits: AtomicU64::new(0),
             conflicts: AtomicU64::new(0),
+            compared: AtomicU64::new(0),
+            empty: AtomicU64::new(0),
             groups: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             unreported: Mutex::new(None),
@@ -291,6 +299,8 @@ impl Committer {
         CommitStats {
             commits: self.commits.load(Ordering::Relaxed),
             conflicts: self.conflicts.load(Ordering::Relaxed),
+            compared: self.compared.load(Ordering::Relaxed),
+            empty: self.empty.load(Ordering::Relaxed),
             groups: self.groups.load(Ordering::Relaxed),
             dropped: self.dropped.load(Ordering::Relaxed),
             durable: self.durable(),

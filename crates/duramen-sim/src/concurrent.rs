@@ -21,7 +21,6 @@ use duramen_disk::MemDisk;
 pub use report::Report;
 
 use self::live::{Life, Lived, live};
-use crate::history::Manner;
 use crate::lives;
 use crate::search::case::{Case, Choice};
 use crate::search::cuts;
@@ -116,13 +115,14 @@ impl Failure {
 pub fn search_seed(seed: u64, budget: &Budget, stop: &(dyn Fn() -> bool + Sync)) -> Result<Report, Failure> {
     let lived = catch_unwind(AssertUnwindSafe(|| live(seed)))
         .unwrap_or_else(|_| Err("the life panicked (see above)".to_owned()));
-    let Lived { life, verdict, groups } = lived.map_err(|what| Failure::of_life(seed, what))?;
+    let lived = lived.map_err(|what| Failure::of_life(seed, what))?;
+    let mut report = Report::of_life(&lived);
+    let Lived { life, verdict, .. } = lived;
     let fail = |what: String| Failure { life: Some(Box::new(life.clone())), ..Failure::of_life(seed, what) };
     if !verdict.violations.is_empty() {
         return Err(fail(verdict.violations.join("\n")));
     }
     let recorded = recorded(&life).map_err(fail)?;
-    let mut report = Report::of_life(&life, &verdict, groups, live::run_of(seed).manner == Manner::Old);
     let mut random = Random::new(joined(seed, 23));
     let mut seen = Seen::default();
     let mut cursor = recorded.trace.cursor();

@@ -1,8 +1,8 @@
 //! Hostile bytes for everything that decodes: whole databases with right checksums, log records, rows of the
 //! catalogue, schemas, MessagePack, CSV, NDJSON, keys.
 //!
-//! An entry point takes any bytes and panics on a violation: a panic of the library, an error of the wrong kind, or an
-//! answer that contradicts itself. `cargo fuzz` (folder `fuzz/`) and [`search`] call the same entry points. Nothing
+//! An entry point takes any bytes and panics on a violation: a panic of the library, an answer that contradicts itself, or of a
+//! database an error of a kind that bytes cannot cause ([`database`]). `cargo fuzz` (folder `fuzz/`) and [`search`] call the same entry points. Nothing
 //! here decides what a decoder accepts.
 
 mod database;
@@ -108,17 +108,25 @@ impl Target {
 
 /// Gives a target its corpus, then inputs made from it and the seed, until the time is over. Returns how many.
 ///
-/// Each input stands in the file `under_way` while it runs, so that it is there after an abort, too.
+/// Each input stands in the file `under_way` while it runs, so that it is there after an abort, too. `begins` is told the number of
+/// each before it runs.
 ///
 /// # Errors
 /// What was wrong with the input in `under_way`; that it could not be written.
-pub fn search(target: Target, seed: u64, time: Duration, under_way: &Path) -> Result<u64, String> {
+pub fn search(
+    target: Target,
+    seed: u64,
+    time: Duration,
+    under_way: &Path,
+    begins: &dyn Fn(u64),
+) -> Result<u64, String> {
     let (started, corpus) = (Instant::now(), target.corpus());
     let mut count = 0;
     while count < corpus.len() as u64 || started.elapsed() < time {
         let kept = usize::try_from(count).ok().and_then(|index| corpus.get(index));
         let input = kept.cloned().unwrap_or_else(|| input_of(&corpus, seed, count));
         std::fs::write(under_way, &input).map_err(|error| format!("{}: {error}", under_way.display()))?;
+        begins(count);
         survives(target, &input)?;
         count += 1;
     }

@@ -12,6 +12,8 @@ pub mod model;
 pub mod report;
 pub mod shop;
 pub mod survive;
+pub mod tally;
+pub mod views;
 pub mod writes;
 
 use std::collections::{HashMap, HashSet};
@@ -110,7 +112,7 @@ fn live(seed: u64) -> Result<Recorded, String> {
     let release = *random.pick(&[Release::Plain, Release::Viewed, Release::Viewed, Release::Changed]);
     let state = State::default();
     let history = History::starting(db.stats().commit.published.0, Arc::new(state.clone()));
-    let mut life = Life::over(db, (disk.clone(), options), (history, state), (release, release), random, "");
+    let mut life = Life::over(db, (disk.clone(), options), (history, state), (release, release), random, "")?;
     life.found()?;
     for _ in 0..EVENT_COUNT {
         life.event()?;
@@ -128,6 +130,7 @@ pub fn search_seed(seed: u64, budget: &Budget, stop: &(dyn Fn() -> bool + Sync))
     let apart = recorded.ended.options.wal_dir.is_some();
     let mut report = Report { seeds: 1, operations: recorded.trace.len() as u64, ..Report::default() };
     report.events = recorded.ended.events;
+    report.tally = recorded.ended.tally;
     let mut random = Random::new(joined(seed, 13));
     let mut seen = Seen::default();
     let mut cursor = recorded.trace.cursor();
@@ -201,7 +204,9 @@ fn cut(
     }
     let survival = survive(recorded, case.op, &image).map_err(fail)?;
     seen.first.insert(hash, survival.seq);
-    report.cut(Kind::of(&case.choice, cursor.pending_len()), recorded.trace.mark_before(case.op));
+    let event = recorded.event_before(case.op);
+    report.cut(Kind::of(&case.choice, cursor.pending_len()), event);
+    report.tally.add(&survival.tally);
     report.lost += u64::from(survival.seq < recorded.ended.history.ceiling(case.op));
     report.kept += u64::from(survival.seq > floor);
     if !seen.first.contains_key(&survival.second) && seen.second.insert(survival.second) {

@@ -144,7 +144,7 @@ impl Committer {
     /// # Errors
     /// As [`Committer::submit`].
     pub fn submit_nothing(&self) -> Result<Ordered> {
-        self.submit(Submission {
+        let submitted = self.submit(Submission {
             base: self.hold_sealed(),
             reads: Reads::default(),
             changes: Changes::default(),
@@ -153,7 +153,9 @@ impl Committer {
             level: Durability::Disk,
             serves_feed: false,
             wait: Wait::Here,
-        })
+        })?;
+        self.empty.fetch_add(1, Ordering::Relaxed);
+        Ok(submitted)
     }
 
     /// Runs `build` and commits what it returns while nobody else can order a commit.
@@ -328,6 +330,7 @@ impl Committer {
     /// others' by now.
     fn differ(&self, prepared: &Prepared, new: &Root) -> Result<bool> {
         let base = &prepared.base;
+        self.compared.fetch_add(1, Ordering::Relaxed);
         let differs = prepared.reads.differ(&self.store.pages, base.root(), new);
         let is_there = |root: &Root| self.store.registry.is_kept(root.seq, root.lineage);
         if base.is_expired() || !is_there(base.root()) || !is_there(new) { Err(conflict()) } else { differs }

@@ -104,8 +104,9 @@ pub(super) fn begin(disk: &dyn Disk, path: &Path) -> Result<()> {
         disk.create_dir(path).map_err(|e| Error::io("create", path, &e))?;
     }
     let mark = path.join(UNFINISHED);
-    // A creation syncs its directory before the data file has its name there: the mark is durable before anything can open.
-    disk.open(&mark, Access::CREATE).map(drop).map_err(|e| Error::io("create", &mark, &e))
+    disk.open(&mark, Access::CREATE).map(drop).map_err(|e| Error::io("create", &mark, &e))?;
+    // Before the log: half of one without the mark would be taken for what is left of a database that lost its data file.
+    disk.sync_dir(path).map_err(|e| Error::io("sync", path, &e))
 }
 
 /// Refuses a copy that was cut short, or what a recovery that was has made.

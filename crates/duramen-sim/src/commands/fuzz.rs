@@ -1,6 +1,9 @@
 //! `fuzz`: hostile bytes for everything that decodes.
 
 use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use clap::Args;
 use duramen_sim::fuzz::{Target, search};
@@ -9,6 +12,9 @@ use super::Length;
 
 /// Address space of the process: inputs have kilobytes, and the databases that they edit a hundred.
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
+
+/// An input that takes longer ends the process, where the search itself takes that long.
+const HANG: Duration = Duration::from_secs(60);
 
 /// Gives hostile bytes to everything that decodes; the time is divided among the targets
 #[derive(Debug, Args)]
@@ -45,9 +51,12 @@ impl Fuzz {
             let kept = std::env::temp_dir().join(format!("duramen-fuzz-{name}-{}", std::process::id()));
             let path = kept.display();
             println!("{name}: the input under way is in {path}");
-            let count = search(target, self.length.seed, time, &kept).map_err(|what| {
-                format!("{what}\nagain: cargo run -p duramen-sim -- fuzz --target {name} --input {path}")
-            })?;
+            let again = format!("again: cargo run -p duramen-sim -- fuzz --target {name} --input {path}");
+            let (seed, search) = (self.length.seed, |begins: &dyn Fn(u64)| {
+                search(target, self.length.seed, time, &kept, begins)
+            });
+            let searched = if time < HANG { search(&|_| ()) } else { watched(name, seed, &again, search) };
+            let count = searched.map_err(|what| format!("{what}\n{again}"))?;
             std::fs::remove_file(&kept).map_err(|error| format!("{path}: {error}"))?;
             println!("{name}: {count} inputs");
             inputs += count;
@@ -55,6 +64,32 @@ impl Fuzz {
         println!("figures: inputs={inputs} next_seed={}", self.length.seed + 1);
         Ok(())
     }
+}
+
+/// Searches beside a thread that ends the process if one input takes too long: whoever runs into a loop says nothing itself.
+fn watched<T>(target: &str, seed: u64, again: &str, search: impl FnOnce(&dyn Fn(u64)) -> T) -> T {
+    let (begun, heard) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut number = 0;
+            loop {
+                match heard.recv_timeout(HANG) {
+                    Ok(begun) => number = begun,
+                    Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                    Err(mpsc::RecvTimeoutError::Timeout) => {
+                        eprintln!(
+                            "{target}: input {number} of seed {seed} has no end after {HANG:?}\n{again}"
+                        );
+                        std::process::abort();
+                    }
+                }
+            }
+        });
+        let searched = search(&|number| begun.send(number).expect("the watch listens until the end"));
+        // The watch ends with whom it hears.
+        drop(begun);
+        searched
+    })
 }
 
 /// Ends the process where a length is believed that nothing justifies.

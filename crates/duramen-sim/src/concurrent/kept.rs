@@ -12,7 +12,7 @@ use duramen_engine::{Background, Geometry, Options, TreeId};
 use super::live::Life;
 use crate::search::model::{Commit, Effect};
 
-const NAME: &[u8] = b"duramen concurrent life 1\n";
+const NAME: &[u8] = b"duramen concurrent life 2\n";
 
 /// In the order of their numbers.
 const METHODS: [SyncMethod; 3] = [SyncMethod::Fdatasync, SyncMethod::Dsync, SyncMethod::DirectDsync];
@@ -83,6 +83,8 @@ impl Encoder {
         let method = METHODS.iter().position(|method| Some(*method) == options.sync);
         self.number(method.unwrap_or(0) as u64);
         self.number(options.checkpoint_log_bytes.unwrap_or(0));
+        self.number(options.feed_retain_bytes);
+        self.number(options.feed_bytes_max);
         let wal_dir = options.wal_dir.as_ref().map(|path| path.to_string_lossy()).unwrap_or_default();
         self.bytes(wal_dir.as_bytes());
     }
@@ -164,10 +166,20 @@ impl<'a> Decoder<'a> {
         let memory_bytes = self.size()?;
         let sync = Some(*METHODS.get(self.size()?)?);
         let checkpoint_log_bytes = Some(self.number()?);
+        let (feed_retain_bytes, feed_bytes_max) = (self.number()?, self.number()?);
         let wal_dir = Some(self.text()?).filter(|path| !path.is_empty()).map(PathBuf::from);
         let background = Background::Stepped;
-        let rest = Options::default();
-        Some(Options { geometry, memory_bytes, sync, checkpoint_log_bytes, wal_dir, background, ..rest })
+        Some(Options {
+            geometry,
+            memory_bytes,
+            sync,
+            checkpoint_log_bytes,
+            feed_retain_bytes,
+            feed_bytes_max,
+            wal_dir,
+            background,
+            ..Options::default()
+        })
     }
 
     fn commit(&mut self) -> Option<Commit> {

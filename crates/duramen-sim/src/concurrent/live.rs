@@ -17,9 +17,10 @@ use duramen_engine::{Background, Durability, Engine, Hooks, Options, Receipt};
 use crate::contents::Dice;
 use crate::history::{Event, Fate, Listener, Manner, Run, Step, Verdict, check, run_heard};
 use crate::search::cuts::{LOG_DIR, LOG_DISK};
-use crate::search::model::{Commit, Effect};
+use crate::search::feed::feed_tells;
+use crate::search::model::{Commit, Effect, History};
 use crate::search::random::{Random, joined, mixed};
-use crate::search::run::{PATH, some_sync};
+use crate::search::run::{FEED_BYTES, PATH, some_sync};
 use crate::search::shapes::{DIRECT_GEOMETRY, GEOMETRY};
 
 /// How the remark of an acknowledgement begins; the sequence follows.
@@ -54,6 +55,18 @@ pub struct Lived {
     pub verdict: Verdict,
     /// Groups that the log was written in.
     pub groups: u64,
+    /// Validations of transactions older than the ring of recent commits, which compared what had been read value by value.
+    pub compared: u64,
+    /// Commits of nothing among the threads' own.
+    pub empty: u64,
+    /// The newest commit that the feed told while the database was open; `None` of a life that keeps none.
+    pub told: Option<u64>,
+}
+
+/// Whether the life of a seed keeps every change for the feed: every second one.
+#[must_use]
+pub fn keeps_feed(seed: u64) -> bool {
+    Random::new(joined(seed, 24)).chance(1, 2)
 }
 
 /// What threads do in the life of a seed.
@@ -89,6 +102,8 @@ pub fn options_of(seed: u64) -> Options {
         sync: Some(some_sync(&geometry, &mut random)),
         checkpoint_log_bytes: Some(*random.pick(&[8, 16, 64]) * 1024 * scale as u64),
         wal_dir: random.chance(1, 4).then(|| LOG_DIR.into()),
+        feed_retain_bytes: if keeps_feed(seed) { FEED_BYTES } else { 0 },
+        feed_bytes_max: FEED_BYTES,
         ..Options::default()
     }
 }
@@ -115,19 +130,40 @@ pub fn live(seed: u64) -> Result<Lived, String> {
     disk.set_blocker(None);
     let Heard { engine: other, places, .. } = heard;
     drop(other);
-    let groups = engine.stats().commit.groups;
-    let poisoned = engine.posture().poisoned;
-    engine.abandon();
-    let events = events.map_err(|error| format!("{} {error}", error.code()))?;
-    if let Some(cause) = poisoned {
+    if let Some(cause) = engine.posture().poisoned {
         return Err(format!("poisoned on a disk that never fails: {cause}"));
     }
+    let events = events.map_err(|error| format!("{} {error}", error.code()))?;
     let places = places.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let trace = disk.stop_recording();
     let commits = commits_of(&events, &places);
-    let verdict = check(&with_empty_commits(events));
+    let told = match options.feed_retain_bytes {
+        0 => None,
+        _ => Some(feed_told(&engine, &commits)?),
+    };
+    let stats = engine.stats().commit;
+    engine.abandon();
+    let trace = disk.stop_recording();
+    let (events, empty) = with_empty_commits(events);
+    // One that a thread of the engine makes right now has its place, and is counted a moment later.
+    let under_way = u64::from(options.background == Background::Threads);
+    if empty > stats.empty + under_way {
+        return Err(format!(
+            "{empty} commits have no receipt, and the engine has made {} of nothing",
+            stats.empty
+        ));
+    }
+    let verdict = check(&events);
     let options = Options { background: Background::Stepped, ..options };
-    Ok(Lived { life: Life { seed, trace, commits, options, created_at, database }, verdict, groups })
+    let life = Life { seed, trace, commits, options, created_at, database };
+    Ok(Lived { life, verdict, groups: stats.groups, compared: stats.compared, empty, told })
+}
+
+/// What the feed tells is a prefix of the order of the receipts, with everything in it that is durable.
+fn feed_told(engine: &Engine, commits: &[Commit]) -> Result<u64, String> {
+    let durable = engine.stats().commit.durable.0;
+    let mut history = History::of_commits(commits.to_vec(), &[])?;
+    history.nothing_until(engine.stats().commit.published.0, 0);
+    feed_tells(engine, history.base(), &|seq| history.at(seq), (durable, history.last_seq()))
 }
 
 /// While a sync is in flight the other threads form the next group.
@@ -228,12 +264,14 @@ fn effect_of(step: &Step) -> Option<Effect> {
     })
 }
 
-/// The engine's own commits, which give back what a dropped tree held, have no receipts.
-fn with_empty_commits(mut events: Vec<Event>) -> Vec<Event> {
+/// The engine's own commits, which give back what a dropped tree held, have no receipts. Returns the history with them, and how many
+/// they are.
+fn with_empty_commits(mut events: Vec<Event>) -> (Vec<Event>, u64) {
     let mut known: Vec<u64> =
         events.iter().filter(|event| event.fate == Fate::Committed).map(|event| event.seq.0).collect();
     known.sort_unstable();
     let last = known.last().copied().unwrap_or(0);
+    let empty = last - known.len() as u64;
     for seq in (1..=last).filter(|seq| known.binary_search(seq).is_err()) {
         events.push(Event {
             thread: usize::MAX,
@@ -245,7 +283,7 @@ fn with_empty_commits(mut events: Vec<Event>) -> Vec<Event> {
             steps: Vec::new(),
         });
     }
-    events
+    (events, empty)
 }
 
 impl Life {

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::live::Life;
-use crate::history::Verdict;
+use super::live::Lived;
 
 /// Figures of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,8 +22,12 @@ pub struct Report {
     pub conflicts: u64,
     /// Answers compared.
     pub answers: u64,
-    /// Lives of transactions older than the ring of recent commits.
-    pub old: u64,
+    /// Validations of transactions older than the ring of recent commits: what they had read was compared value by value.
+    pub compared: u64,
+    /// Commits that have no receipt; the engine has made as many of nothing.
+    pub empty: u64,
+    /// Commits up to which feeds told what threads had done, all lives added up.
+    pub told: u64,
     /// Acknowledgements in the traces.
     pub acknowledged: u64,
     /// First cuts: distinct images, each opened, compared, used and cut again.
@@ -40,15 +43,18 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn of_life(life: &Life, verdict: &Verdict, groups: u64, is_old: bool) -> Report {
+    pub(super) fn of_life(lived: &Lived) -> Report {
+        let Lived { life, verdict, groups, compared, empty, told } = lived;
         Report {
             seeds: 1,
             operations: life.trace.len() as u64,
             commits: verdict.writer_count,
-            groups,
+            groups: *groups,
             conflicts: verdict.conflict_count,
             answers: verdict.answer_count,
-            old: u64::from(is_old),
+            compared: *compared,
+            empty: *empty,
+            told: told.unwrap_or(0),
             acknowledged: life.promises().len() as u64,
             ..Report::default()
         }
@@ -66,7 +72,8 @@ impl Report {
         let seen = [
             (self.groups < self.commits, "commits that share a write"),
             (self.conflicts > 0, "a conflict"),
-            (self.old > 0, "transactions older than the ring of recent commits"),
+            (self.compared > 0, "a validation by value"),
+            (self.told > 0, "a commit that a feed tells"),
             (self.acknowledged > 0, "an acknowledged commit"),
             (self.lost > 0, "a lost unacknowledged commit"),
             (self.kept > 0, "a kept unacknowledged commit"),
@@ -82,7 +89,9 @@ impl Report {
         self.groups += other.groups;
         self.conflicts += other.conflicts;
         self.answers += other.answers;
-        self.old += other.old;
+        self.compared += other.compared;
+        self.empty += other.empty;
+        self.told += other.told;
         self.acknowledged += other.acknowledged;
         self.cuts += other.cuts;
         self.second_cuts += other.second_cuts;
@@ -95,12 +104,14 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (count, what) in [
             (self.seeds, "lives"),
-            (self.old, "of them with transactions older than the ring of recent commits"),
             (self.operations, "operations of their disks"),
             (self.commits, "commits"),
             (self.groups, "groups"),
             (self.conflicts, "conflicts"),
             (self.answers, "answers compared"),
+            (self.compared, "validations by value, of transactions older than the ring of recent commits"),
+            (self.empty, "commits of nothing between them"),
+            (self.told, "commits told by feeds"),
             (self.acknowledged, "acknowledgements"),
             (self.cuts, "distinct first cuts"),
             (self.second_cuts, "distinct second cuts"),

@@ -1,13 +1,14 @@
 //! Whole databases with edited bytes and right checksums: opened, read, written, checked, observed, recovered.
 //!
-//! An error is as good an answer as any; a panic, an endless run or memory that nothing justifies is not. What `recover`
-//! calls sound must be.
+//! An error is as good an answer as any that bytes can cause: the disk did all that was asked, so that none is of the system, and none
+//! of locks or other transactions. A panic, an endless run or memory that nothing justifies is no answer. What `recover` calls sound
+//! must be. Before any edit the databases are sound: they open, check clean and recover whole.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use duramen::{Error, ObserveFrom, Observer, doc};
+use duramen::{Error, ErrorKind, ObserveFrom, Observer, doc};
 use duramen_disk::MemDisk;
 
 use super::reseal::{Image, Kind};
@@ -27,7 +28,43 @@ const CHANGES_MAX: usize = 2_000;
 /// The databases that inputs edit: one closed, one killed.
 pub(super) fn specimens() -> &'static [Image; 2] {
     static SPECIMENS: OnceLock<[Image; 2]> = OnceLock::new();
-    SPECIMENS.get_or_init(|| [closed(35), killed(35)].map(|specimen| image_of(&specimen)))
+    SPECIMENS.get_or_init(|| {
+        let images = [closed(35), killed(35)].map(|specimen| image_of(&specimen));
+        images.iter().for_each(assert_sound);
+        images
+    })
+}
+
+/// An input that finds nothing in a database that was broken before would say nothing.
+fn assert_sound(image: &Image) {
+    let disk = disk_of(image);
+    let again = disk.deep_clone();
+    let db = open(&disk, DATABASE).expect("a database without edits opens");
+    let report = db.check().expect("it is read");
+    assert!(report.is_clean(), "a database without edits: {report:?}");
+    let report = db.check_documents().expect("it is read");
+    assert!(report.is_clean(), "a database without edits: {report:?}");
+    Stored::of(&db).expect("everything in it is read");
+    let recovered = options().recover_on(Arc::new(again), DATABASE, RECOVERED, |_| Ok(()));
+    let report = recovered.expect("a database without edits is recovered");
+    assert!(report.is_whole(), "a database without edits: {report:?}");
+}
+
+/// Takes an error for an answer if bytes can have caused it.
+///
+/// # Panics
+/// If they cannot.
+fn answered<T>(doing: &str, asked: Result<T, Error>) -> Option<T> {
+    let error = match asked {
+        Ok(answer) => return Some(answer),
+        Err(error) => error,
+    };
+    let is_of_bytes = matches!(
+        error.kind(),
+        ErrorKind::Corrupt | ErrorKind::Invalid | ErrorKind::Expired | ErrorKind::NotFound | ErrorKind::Full
+    );
+    assert!(is_of_bytes, "{doing}: bytes have caused {} {error}", error.code());
+    None
 }
 
 fn image_of(specimen: &Specimen) -> Image {
@@ -140,19 +177,21 @@ pub(super) fn use_it(disk: &MemDisk) {
     for answer_before_replay in [false, true] {
         let disk = disk.deep_clone();
         let options = options().engine(|options| options.answer_before_replay = Some(answer_before_replay));
-        if let Ok(db) = options.open_on(Arc::new(disk.clone()), Path::new(DATABASE)) {
-            let _ = db.check();
-            let _ = Stored::of(&db);
-            let _ = db.check_documents();
-            let _ = db.documents("people").put(doc! { "id": 7, "city": "Moss", "email": "moss", "n": 1 });
-            let _ = db.kv("sessions").put(7u64, "seven");
-            let _ = db.blobs("files").put(1u64, &b"piece"[..]);
-            let _ = db.documents("people").build_views(|_| Ok(()));
-            let _ = db.close();
+        let opened = options.open_on(Arc::new(disk.clone()), Path::new(DATABASE));
+        if let Some(db) = answered("open", opened) {
+            answered("check", db.check());
+            answered("read", Stored::of(&db));
+            answered("check_documents", db.check_documents());
+            let person = doc! { "id": 7, "city": "Moss", "email": "moss", "n": 1 };
+            answered("put of a document", db.documents("people").put(person));
+            answered("put of a value", db.kv("sessions").put(7u64, "seven"));
+            answered("put of a blob", db.blobs("files").put(1u64, &b"piece"[..]));
+            answered("build_views", db.documents("people").build_views(|_| Ok(())));
+            answered("close", db.close());
         }
     }
     let recovered = options().recover_on(Arc::new(again.clone()), DATABASE, RECOVERED, |_| Ok(()));
-    if recovered.is_ok() {
+    if answered("recover", recovered).is_some() {
         let db = open(&again, RECOVERED).expect("what was recovered opens");
         let report = db.check().expect("what was recovered is read");
         assert!(report.is_clean(), "what was recovered is not sound: {report:?}");
@@ -164,12 +203,13 @@ pub(super) fn use_it(disk: &MemDisk) {
 
 fn observe(disk: &MemDisk) {
     let disk = Arc::new(disk.deep_clone());
-    let Ok(mut observer) = Observer::options().open_on(disk, DATABASE, ObserveFrom::Oldest) else { return };
+    let opened = Observer::options().open_on(disk, DATABASE, ObserveFrom::Oldest);
+    let Some(mut observer) = answered("observe", opened) else { return };
     for _ in 0..CHANGES_MAX {
-        if !matches!(observer.next(), Ok(Some(_))) {
+        if answered("a change", observer.next()).flatten().is_none() {
             break;
         }
     }
-    let _ = observer.look();
-    let _ = observer.collections();
+    answered("look", observer.look());
+    answered("collections", observer.collections());
 }

@@ -4,7 +4,7 @@
 //! given, how often and in which order (D1, D2).
 
 use duramen::tuple::Element;
-use duramen::{AnyChange, Collection, Consumer, Db, Error, Origin, Reads, Value};
+use duramen::{AnyChange, Collection, Consumer, ConsumerState, Db, Error, Origin, Reads, Value};
 use serde::{Deserialize, Serialize};
 
 use super::judge::{Verdict, failed, same};
@@ -74,15 +74,24 @@ fn what_of(change: &AnyChange) -> Result<Option<String>, Error> {
     }))
 }
 
-/// What the consumer has made is what was to be told up to its position: each change once, in order.
+/// A consumer by its name; `None` only if it may not have been registered.
+fn consumer(db: &Db, name: &str, is_registered: bool) -> Result<Option<ConsumerState>, String> {
+    let consumers = db.consumers().map_err(failed("consumers"))?;
+    let found = consumers.into_iter().find(|consumer| consumer.name == name);
+    if found.is_none() && is_registered {
+        return Err(format!("the consumer {name} was registered, and is not there"));
+    }
+    Ok(found)
+}
+
+/// What the consumer has made is what was to be told up to its position: each change once, in order. It is there if both consumers
+/// were registered.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn consumer_equals<'s>(db: &Db, line: impl Fn(u64) -> Vec<&'s Step>) -> Verdict {
-    let consumers = db.consumers().map_err(failed("consumers"))?;
-    let Some(mirror) = consumers.into_iter().find(|consumer| consumer.name == MIRROR) else {
-        return Ok(());
-    };
+pub fn consumer_equals<'s>(db: &Db, is_registered: bool, line: impl Fn(u64) -> Vec<&'s Step>) -> Verdict {
+    consumer(db, AUDIT, is_registered)?;
+    let Some(mirror) = consumer(db, MIRROR, is_registered)? else { return Ok(()) };
     let seen = db.collection::<Seen>().to_vec().map_err(failed("what was seen"))?;
     let places: Vec<u64> = seen.iter().map(|seen| seen.place).collect();
     same("the places of what was seen", &places, &(0..seen.len() as u64).collect())?;
@@ -95,8 +104,7 @@ pub fn consumer_equals<'s>(db: &Db, line: impl Fn(u64) -> Vec<&'s Step>) -> Verd
 /// # Errors
 /// What is wrong with it.
 pub fn feed_equals(db: &Db, line: &[&Step], newest: u64) -> Verdict {
-    let consumers = db.consumers().map_err(failed("consumers"))?;
-    let Some(audit) = consumers.into_iter().find(|consumer| consumer.name == AUDIT) else { return Ok(()) };
+    let Some(audit) = consumer(db, AUDIT, true)? else { return Ok(()) };
     let mut found = Vec::new();
     for change in db.all_changes().since(audit.position) {
         let change = change.map_err(failed("the feed"))?;

@@ -19,6 +19,8 @@ use super::feed::{AUDIT, MIRROR};
 use super::judge::failed;
 use super::model::{BlobModel, History, State, Step, Told};
 use super::shop::Release;
+use super::tally::Tally;
+use super::views::{Looks, Shown};
 use super::writes::numbers_schema;
 use crate::search::random::Random;
 
@@ -118,8 +120,16 @@ pub struct Life {
     pub release: Release,
     /// The release of the shop: a tool may run for a while.
     shop: Release,
-    /// How often each kind of event happened.
+    /// How often each kind of event happened and did something.
     pub events: [u64; Event::ALL.len()],
+    /// The remarks of events that did nothing, by their operations.
+    idle: Vec<usize>,
+    /// What was compared and done besides.
+    pub tally: Tally,
+    /// What views were like.
+    looks: Looks,
+    /// The commit after which both consumers are there.
+    registered: u64,
     /// Since each of these operations values that expired by then may have been swept.
     pub clock: Vec<(usize, u64)>,
     /// Since each of these operations this program runs, of that release of the shop.
@@ -143,7 +153,9 @@ pub struct Life {
 
 impl Life {
     /// Goes on with an open database whose disk is recording. `copy_suffix` names the copies that are made.
-    #[must_use]
+    ///
+    /// # Errors
+    /// What the database said.
     pub fn over(
         db: Db,
         (disk, options): (MemDisk, Options),
@@ -151,8 +163,10 @@ impl Life {
         (release, shop): (Release, Release),
         random: Random,
         copy_suffix: &'static str,
-    ) -> Life {
+    ) -> Result<Life, String> {
         let seq = db.stats().commit.published.0;
+        let mut looks = Looks::default();
+        looks.push(0, seq, Shown::of(&db)?, true);
         let mut life = Life {
             disk,
             options,
@@ -160,6 +174,10 @@ impl Life {
             release,
             shop,
             events: [0; Event::ALL.len()],
+            idle: Vec::new(),
+            tally: Tally::default(),
+            looks,
+            registered: u64::MAX,
             clock: Vec::new(),
             programs: vec![(0, release, shop)],
             db: Some(db),
@@ -175,7 +193,7 @@ impl Life {
             copy_suffix,
         };
         life.set_clock();
-        life
+        Ok(life)
     }
 
     /// The database.
@@ -212,14 +230,14 @@ impl Life {
         for name in [MIRROR, AUDIT] {
             self.db().consumer(name).from_oldest().register().map_err(failed("register"))?;
         }
+        self.registered = self.published();
         self.release.register(self.db()).map_err(failed("register"))?;
         self.db().ensure(&numbers_schema("log")).map_err(failed("ensure"))?;
         let after = self.published();
         if after > before {
             self.made(before + 1, after, began, self.state.clone(), Vec::new());
         }
-        self.note(began);
-        Ok(())
+        self.note(began)
     }
 
     /// One event.
@@ -231,50 +249,60 @@ impl Life {
         self.wall_ms += self.random.below(120) as u64;
         self.set_clock();
         self.disk.annotate(event.name());
-        self.events[event as usize] += 1;
         let began = self.disk.recorded_len();
-        let done = match event {
-            Event::Transaction => self.transaction(false),
-            Event::GivenUp => self.transaction(true),
-            Event::PutBlob => self.put_blob(),
-            Event::Upload => self.upload_some(),
-            Event::UploadDropped => {
-                self.writer = None;
-                self.upload = None;
-                Ok(())
+        let did = self.happens(event).map_err(|what| format!("{}: {what}", event.name()))?;
+        if did {
+            self.events[event as usize] += 1;
+        } else {
+            self.idle.push(began - 1);
+        }
+        self.note(began)
+    }
+
+    /// Whether it did something.
+    fn happens(&mut self, event: Event) -> Result<bool, String> {
+        let (ops, published) = (self.disk.recorded_len(), self.published());
+        match event {
+            Event::Transaction => return self.transaction(false),
+            Event::GivenUp => return self.transaction(true),
+            Event::PutBlob => self.put_blob()?,
+            Event::Upload => {
+                self.upload_some()?;
+                return Ok(true);
             }
-            Event::SweepExpired => self.db().sweep_expired().map(drop).map_err(failed("sweep_expired")),
-            Event::SweepBlobs => self.db().sweep_blobs().map(drop).map_err(failed("sweep_blobs")),
-            Event::Background => self.db().step_background().map(drop).map_err(failed("step_background")),
-            Event::Engine => {
-                let ms = self.random.below(1500) as u64;
-                self.disk.advance_clock(ms * NS_A_MS);
-                self.wall_ms += ms;
-                self.set_clock();
-                self.db().step_engine().map_err(failed("step_engine"))
-            }
-            Event::Checkpoint => self.checkpoint(),
-            Event::Clock => self.jump(),
-            Event::Consumer => self.consume(),
-            Event::ViewByName => self.view_by_name(),
-            Event::Upgrade => self.upgrade(),
-            Event::Visit => self.visit(),
-            Event::Migration => self.migrate(true),
-            Event::Built => self.build(),
-            Event::Backup => self.backup(),
-            Event::Closed => self.reopen(true),
-            Event::Killed => self.reopen(false),
-        };
-        done.map_err(|what| format!("{}: {what}", event.name()))?;
-        self.note(began);
-        Ok(())
+            Event::UploadDropped => return self.give_up_upload(),
+            Event::SweepExpired => return self.sweep_expired(),
+            Event::SweepBlobs => return self.sweep_blobs(),
+            Event::Background => drop(self.db().step_background().map_err(failed("step_background"))?),
+            Event::Engine => self.step_engine()?,
+            Event::Checkpoint => self.checkpoint()?,
+            Event::Clock => return self.jump(),
+            Event::Consumer => return self.consume(),
+            Event::ViewByName => self.view_by_name()?,
+            Event::Upgrade => self.upgrade()?,
+            Event::Visit => self.visit()?,
+            Event::Migration => self.migrate(true)?,
+            Event::Built => self.build()?,
+            Event::Backup => self.backup()?,
+            Event::Closed => self.reopen(true)?,
+            Event::Killed => self.reopen(false)?,
+        }
+        Ok(self.published() > published || self.disk.recorded_len() > ops)
     }
 
     /// What the database says is durable is promised from now on.
-    fn note(&mut self, began: usize) {
+    fn note(&mut self, began: usize) -> Result<(), String> {
         let commit = self.db().stats().commit;
         self.history.made(began, commit.published.0);
         self.history.promise(self.disk.recorded_len(), commit.durable.0);
+        self.look_at_views(false).map(drop)
+    }
+
+    /// Remembers what the views are like at the newest commit, and tells it.
+    fn look_at_views(&mut self, is_return: bool) -> Result<Option<Shown>, String> {
+        let shown = Shown::of(self.db())?;
+        self.looks.push(self.disk.recorded_len(), self.published(), shown.clone(), is_return);
+        Ok(shown)
     }
 
     /// A state was made by some of these commits.
@@ -292,8 +320,10 @@ impl Life {
         if let Some(db) = self.db.take() {
             db.abandon();
         }
-        let Life { history, clock, programs, options, events, copies, .. } = self;
-        Ended { history, clock, programs, options, events, copies }
+        let Life {
+            history, clock, programs, options, events, idle, tally, looks, registered, copies, ..
+        } = self;
+        Ended { history, clock, programs, options, events, idle, tally, looks, registered, copies }
     }
 }
 
@@ -308,8 +338,16 @@ pub struct Ended {
     pub programs: Vec<(usize, Release, Release)>,
     /// How it was opened.
     pub options: Options,
-    /// How often each kind of event happened.
+    /// How often each kind of event happened and did something.
     pub events: [u64; Event::ALL.len()],
+    /// The remarks of events that did nothing, by their operations.
+    pub idle: Vec<usize>,
+    /// What was compared and done besides.
+    pub tally: Tally,
+    /// What views were like.
+    pub looks: Looks,
+    /// The commit after which both consumers are there.
+    pub registered: u64,
     /// Copies that were made.
     pub copies: Vec<Copied>,
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::life::Event;
+use super::tally::Tally;
 use crate::search::kinds::Kind;
 
 /// Figures of a search.
@@ -25,10 +26,12 @@ pub struct Report {
     pub kept: u64,
     /// Distinct cuts of each kind of choice, in the order of [`Kind::ALL`].
     pub kinds: [u64; Kind::ALL.len()],
-    /// Events of all lives, in the order of [`Event::ALL`].
+    /// Events of all lives that did something, in the order of [`Event::ALL`].
     pub events: [u64; Event::ALL.len()],
-    /// Cuts into each kind of event.
+    /// Cuts into each kind of event, where it did something.
     pub cut_into: [u64; Event::ALL.len()],
+    /// What was compared and done besides.
+    pub tally: Tally,
     /// Time taken.
     pub elapsed: Duration,
 }
@@ -72,6 +75,8 @@ impl Report {
         if self.lost == 0 || self.kept == 0 {
             unseen.push("an unacknowledged commit that was lost, and one that was kept".to_owned());
         }
+        let tallied = self.tally.counts().into_iter().filter(|(count, _)| *count == 0);
+        unseen.extend(tallied.map(|(_, what)| what.to_owned()));
         unseen
     }
 
@@ -83,6 +88,7 @@ impl Report {
         self.second_cuts += other.second_cuts;
         self.lost += other.lost;
         self.kept += other.kept;
+        self.tally.add(&other.tally);
         let mine = self.events.iter_mut().chain(&mut self.cut_into).chain(&mut self.kinds);
         for (mine, theirs) in mine.zip(other.events.iter().chain(&other.cut_into).chain(&other.kinds)) {
             *mine += theirs;
@@ -114,6 +120,9 @@ impl fmt::Display for Report {
             writeln!(f, "{:>8.0} distinct cuts a minute, {seconds:.1} s", distinct as f64 / seconds * 60.0)?;
         }
         writeln!(f, "{:>8} lost an unacknowledged commit, {} kept one", self.lost, self.kept)?;
+        for (count, what) in self.tally.counts() {
+            writeln!(f, "{count:>8} {what}")?;
+        }
         for kind in Kind::ALL {
             writeln!(f, "{:>8} {}", self.kinds[*kind as usize], kind.name())?;
         }

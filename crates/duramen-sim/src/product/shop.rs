@@ -4,7 +4,7 @@
 //! are built beside writers, then other views of the same names, then another meaning of the same fields (a migration). Tools
 //! that know no views write in between: of views in code the database can only note what they wrote.
 
-use duramen::view::{Emitter, Monoid, reduce};
+use duramen::view::{Emitter, Monoid, View as _, ViewSpec, reduce};
 use duramen::{Collection, Db, DbOptions, Error, Transaction};
 use serde::{Deserialize, Serialize};
 
@@ -143,13 +143,33 @@ pub struct Answers {
     pub emails: Option<Vec<(String, u64)>>,
 }
 
-/// `None` where a view does not answer yet.
+/// What the catalogue keeps of the views of a release.
+#[derive(Debug, Clone)]
+pub struct Specs {
+    /// By owner.
+    pub owners: ViewSpec,
+    /// By tag.
+    pub tags: ViewSpec,
+    /// By word.
+    pub words: ViewSpec,
+    /// By address.
+    pub emails: ViewSpec,
+}
+
+/// `None` where there is no such collection yet.
 pub(super) fn answer<T>(asked: Result<T, Error>) -> Result<Option<T>, Error> {
+    unless(duramen::Code::NoSuchTree, asked)
+}
+
+/// `None` where a view does not answer yet.
+pub(super) fn built<T>(asked: Result<T, Error>) -> Result<Option<T>, Error> {
+    unless(duramen::Code::Rebuilding, asked)
+}
+
+fn unless<T>(code: duramen::Code, asked: Result<T, Error>) -> Result<Option<T>, Error> {
     match asked {
         Ok(answer) => Ok(Some(answer)),
-        Err(error) if matches!(error.code(), duramen::Code::Rebuilding | duramen::Code::NoSuchTree) => {
-            Ok(None)
-        }
+        Err(error) if error.code() == code => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -221,11 +241,21 @@ macro_rules! views {
                     rows.map(|row| row.map(|row| (row.key, row.document))).collect::<Result<_, _>>()
                 });
                 Ok(Answers {
-                    owners: answer(owners)?,
-                    tags: answer(tags)?,
-                    words: answer(words)?,
-                    emails: answer(emails)?,
+                    owners: built(owners)?,
+                    tags: built(tags)?,
+                    words: built(words)?,
+                    emails: built(emails)?,
                 })
+            }
+
+            /// What the catalogue keeps of the views of this release.
+            pub(super) fn specs() -> Specs {
+                Specs {
+                    owners: $module::ByOwner::spec(),
+                    tags: $module::ByTag::spec(),
+                    words: $words::spec(),
+                    emails: $module::ByEmail::spec(),
+                }
             }
         }
     };
@@ -425,6 +455,17 @@ impl Release {
     /// What the database or `between` said.
     pub fn migrate(self, db: &Db, mut between: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
         for_release!(self, Own => db.migrate::<Own>(|_| between()))
+    }
+
+    /// The views; `None` for a release without.
+    #[must_use]
+    pub fn specs(self) -> Option<Specs> {
+        match self {
+            Release::Plain | Release::Tool => None,
+            Release::Viewed => Some(viewed::Order::specs()),
+            Release::Changed => Some(changed::Order::specs()),
+            Release::Migrated => Some(migrated::Order::specs()),
+        }
     }
 
     /// What the views say, over everything and over a range of keys; `None` for a release without views.

@@ -16,6 +16,8 @@ use super::judge::{checks_are_clean, database_equals, failed, stored_values};
 use super::life::{BEFORE_MS, Copied, Ended, Life, PATH, open, recover};
 use super::model::{History, State};
 use super::shop::Release;
+use super::tally::Tally;
+use super::views::Shown;
 use crate::search::cuts::{image as cut_image, some_choice};
 use crate::search::kinds::Kind;
 use crate::search::random::{Random, joined};
@@ -48,6 +50,15 @@ pub struct Recorded {
     pub created_at: usize,
 }
 
+impl Recorded {
+    /// The event that had begun last before operation `op`, if it did something.
+    #[must_use]
+    pub fn event_before(&self, op: usize) -> Option<&str> {
+        let (at, event) = self.trace.marks().take_while(|(at, _)| *at < op).last()?;
+        (!self.ended.idle.contains(&at)).then_some(event)
+    }
+}
+
 /// What an image turned out to hold.
 #[derive(Debug, Clone, Copy)]
 pub struct Survival {
@@ -57,6 +68,8 @@ pub struct Survival {
     pub second: u64,
     /// What it did with the pending changes.
     pub kind: Kind,
+    /// What was compared, and done afterwards.
+    pub tally: Tally,
 }
 
 /// Opens the image that a cut after `op` operations left, and judges it.
@@ -81,15 +94,17 @@ fn judge(recorded: &Recorded, op: usize, image: &MemDisk) -> Result<Survival, St
         ..recorded.ended.options.clone()
     };
     let copy = random.chance(1, RECOVERED_EVERY).then(|| image.deep_clone());
-    copies_are_whole(recorded, op, image, &mut random)?;
-    let (db, seq, state) = recovered(image, &options, &recorded.ended, op, &mut random)?;
+    let mut tally = copies_are_whole(recorded, op, image, &mut random)?;
+    let Found { db, seq, state, views } = recovered(image, &options, &recorded.ended, op, &mut random)?;
+    tally.views += views;
     let (release, shop) = recorded.ended.program(op);
     if let Some(copy) = copy.filter(|_| born) {
         copy.set_wall_clock(BEFORE_MS * 1_000_000);
         recover(&copy, &recorded.ended.options, "/again")?;
-        let again =
-            Copied { path: "/again".to_owned(), began: 0, ended: 0, state: Arc::clone(&state), release };
-        again.equals(&copy, &recorded.ended.options, recorded.ended.swept_ms(op), &mut random)?;
+        let (path, state) = ("/again".to_owned(), Arc::clone(&state));
+        let again = Copied { path, began: 0, ended: 0, state, release, shown: None };
+        let swept_ms = recorded.ended.swept_ms(op);
+        tally.add(&again.equals(&copy, &recorded.ended.options, swept_ms, &mut random)?);
     }
     let opened_at = image.recorded_len();
     let mut own = State::clone(&state);
@@ -99,7 +114,7 @@ fn judge(recorded: &Recorded, op: usize, image: &MemDisk) -> Result<Survival, St
     let history = History::continuing(seq, &state, Arc::new(own.clone()), &line);
     let (own_random, settles) = (Random::new(random.bits()), random.chance(1, SETTLED_EVERY));
     let at = (image.clone(), recorded.ended.options.clone());
-    let mut life = Life::over(db, at, (history, own), (release, shop), own_random, "-again");
+    let mut life = Life::over(db, at, (history, own), (release, shop), own_random, "-again")?;
     let after = |what: String| format!("after recovery to commit {seq}: {what}");
     life.found().map_err(after)?;
     for _ in 0..random.between(1, AFTERMATH_MAX) {
@@ -110,8 +125,19 @@ fn judge(recorded: &Recorded, op: usize, image: &MemDisk) -> Result<Survival, St
     }
     let ended = life.end();
     let trace = image.stop_recording();
-    let (second, kind) = second_cut(&trace, &ended, opened_at, born, &mut random)?;
-    Ok(Survival { seq, second, kind })
+    let (second, kind, views) = second_cut(&trace, &ended, opened_at, born, &mut random)?;
+    tally.add(&ended.tally);
+    tally.views += views;
+    Ok(Survival { seq, second, kind, tally })
+}
+
+/// A database that is one state of the history.
+struct Found {
+    db: Db,
+    seq: u64,
+    state: Arc<State>,
+    /// Views that have answered.
+    views: u64,
 }
 
 /// Opens an image and compares it with what it may be.
@@ -121,7 +147,7 @@ fn recovered(
     ended: &Ended,
     op: usize,
     random: &mut Random,
-) -> Result<(Db, u64, Arc<State>), String> {
+) -> Result<Found, String> {
     image.set_wall_clock(BEFORE_MS * 1_000_000);
     let db = open(image, PATH, options).map_err(failed("open"))?;
     let seq = db.stats().commit.published.0;
@@ -129,11 +155,12 @@ fn recovered(
     if seq < floor || seq > ceiling {
         return Err(format!("recovered commit {seq}; {floor} was promised, {ceiling} had begun"));
     }
-    let state = equal_state(&db, ended, op, seq, ended.program(op).0, random)?;
+    let (state, views) = equal_state(&db, ended, op, seq, ended.program(op).0, random)?;
+    ended.looks.explain(op, seq, Shown::of(&db)?.as_ref())?;
     if random.chance(1, CHECKED_EVERY) {
         checks_are_clean(&db).map_err(|what| format!("state of commit {seq}: {what}"))?;
     }
-    Ok((db, seq, state))
+    Ok(Found { db, seq, state, views })
 }
 
 /// A backup or recovery that had returned is there, whole; one under way is, or does not open.
@@ -142,7 +169,8 @@ fn copies_are_whole(
     op: usize,
     image: &MemDisk,
     random: &mut Random,
-) -> Result<(), String> {
+) -> Result<Tally, String> {
+    let mut tally = Tally::default();
     for copied in recorded.ended.copies.iter().filter(|copied| copied.began <= op) {
         let is_done = op >= copied.ended;
         if is_done && !random.chance(1, COPIES_EVERY) {
@@ -156,13 +184,13 @@ fn copies_are_whole(
             return Err(failed(&format!("the copy {}", copied.path))(error));
         } else if is_done || copied.open(image, &recorded.ended.options).is_ok() {
             let swept_ms = recorded.ended.swept_ms(op);
-            copied.equals(image, &recorded.ended.options, swept_ms, random)?;
+            tally.add(&copied.equals(image, &recorded.ended.options, swept_ms, random)?);
         }
     }
-    Ok(())
+    Ok(tally)
 }
 
-/// The state of the history that a database holds.
+/// The state of the history that a database holds, and how many of its views have answered.
 fn equal_state(
     db: &Db,
     ended: &Ended,
@@ -170,13 +198,13 @@ fn equal_state(
     seq: u64,
     release: Release,
     random: &mut Random,
-) -> Result<Arc<State>, String> {
+) -> Result<(Arc<State>, u64), String> {
     let mut verdict = Err("no such commit was ever made".to_owned());
     for state in ended.history.candidates(op, seq) {
         verdict = database_equals(db, &state, release, ended.swept_ms(op), random);
-        if verdict.is_ok() {
-            consumer_equals(db, |position| ended.history.line(op, position))?;
-            return Ok(state);
+        if let Ok(views) = verdict {
+            consumer_equals(db, seq >= ended.registered, |position| ended.history.line(op, position))?;
+            return Ok((state, views));
         }
     }
     Err(format!("state of commit {seq}: {}", verdict.err().unwrap_or_default()))
@@ -189,7 +217,7 @@ fn second_cut(
     opened_at: usize,
     born: bool,
     random: &mut Random,
-) -> Result<(u64, Kind), String> {
+) -> Result<(u64, Kind, u64), String> {
     let op = if random.chance(1, 4) {
         random.below(opened_at + 1)
     } else {
@@ -205,11 +233,11 @@ fn second_cut(
         answer_before_replay: Some(random.chance(1, 2)),
         ..ended.options.clone()
     };
-    let (db, _, _) = recovered(&image, &options, ended, op, random).map_err(|what| {
+    let found = recovered(&image, &options, ended, op, random).map_err(|what| {
         let before: Vec<String> = (op.saturating_sub(8)..op).map(|at| trace.describe(at)).collect();
         let before = before.join("\n    ");
         format!("second cut after {op} operations ({opened_at} of recovery), {choice}: {what}\n    {before}")
     })?;
-    db.abandon();
-    Ok((hash, Kind::of(&choice, cursor.pending_len())))
+    found.db.abandon();
+    Ok((hash, Kind::of(&choice, cursor.pending_len()), found.views))
 }

@@ -17,6 +17,20 @@ type StateAt<'a> = dyn Fn(u64) -> Option<&'a State> + 'a;
 /// # Errors
 /// What is wrong with it.
 pub fn feed_equals<'a>(engine: &Engine, base: u64, at: &StateAt<'a>, last: u64) -> Result<(), String> {
+    feed_tells(engine, base, at, (last, last)).map(drop)
+}
+
+/// As [`feed_equals`], of a feed that may end between two commits, for the newest is not durable yet. Returns the newest commit that
+/// it tells.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn feed_tells<'a>(
+    engine: &Engine,
+    base: u64,
+    at: &StateAt<'a>,
+    (floor, last): (u64, u64),
+) -> Result<u64, String> {
     let failed = |what: duramen_engine::Error| format!("the feed: {what}");
     let mut reader: FeedReader = engine.feed(CommitSeq(base), Arc::new(|_: &str| true)).map_err(failed)?;
     let mut state = at(base).cloned().unwrap_or_default();
@@ -33,7 +47,8 @@ pub fn feed_equals<'a>(engine: &Engine, base: u64, at: &StateAt<'a>, last: u64) 
         same(&state, at, next)?;
         seq = next;
     }
-    same(&state, at, last)
+    same(&state, at, seq.max(floor))?;
+    Ok(seq)
 }
 
 fn effect_of(change: &FeedChange) -> Effect {

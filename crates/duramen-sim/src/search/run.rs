@@ -26,7 +26,7 @@ const EVENT_COUNT: usize = 70;
 const QUIET_ROUNDS: usize = 3;
 
 /// More than all changes of a run take; files of an eighth of it are ended and begun.
-const FEED_BYTES: u64 = 1024 * 1024;
+pub(crate) const FEED_BYTES: u64 = 1024 * 1024;
 
 /// Where the database lies.
 pub(crate) const PATH: &str = "/db";

@@ -68,3 +68,28 @@ fn a_backup_is_whole_or_does_not_open() {
     }
     assert!(whole > 0 && half > 0, "{whole} whole, {half} not");
 }
+
+/// A sector that was being written may hold garbage. A copy of which only the log has begun must not be taken for a database that lost
+/// its data file: nobody would dare to remove it.
+#[test]
+fn a_copy_cut_short_amid_garbage_is_called_unfinished() {
+    let disk = MemDisk::new(0xbad);
+    let db = open(&disk, "/db").unwrap();
+    db.bytes("rows").put("a", "b").unwrap();
+    disk.record();
+    db.backup("/copy").unwrap();
+    drop(db);
+    let trace = disk.trace();
+    let mut seen = 0;
+    for at in 0..60.min(trace.len()) {
+        for seed in 0..48 {
+            let after = trace.crash_image(at, &CrashChoice::Garbled { seed });
+            let code = open(&after, "/copy").expect_err("it has only begun").code();
+            let is_unfinished =
+                matches!(code, Code::UnfinishedCopy | Code::NoSuchDatabase | Code::NotADatabase);
+            assert!(is_unfinished, "{code} {at} {seed}");
+            seen += u64::from(code == Code::UnfinishedCopy);
+        }
+    }
+    assert!(seen > 0, "no cut left the mark");
+}

@@ -9,9 +9,11 @@ use duramen_disk::MemDisk;
 use duramen_engine::Options;
 
 use super::{Life, PATH, open};
-use crate::product::judge::{database_equals, failed};
+use crate::product::judge::{database_equals, failed, same};
 use crate::product::model::State;
 use crate::product::shop::Release;
+use crate::product::tally::Tally;
+use crate::product::views::Shown;
 use crate::search::random::Random;
 
 /// Where backups lie, and what recoveries make.
@@ -31,10 +33,12 @@ pub struct Copied {
     pub state: Arc<State>,
     /// The program that wrote it.
     pub release: Release,
+    /// The views of the state that it was made of; a recovery builds its own.
+    pub shown: Option<Option<Shown>>,
 }
 
 impl Copied {
-    /// Opens the copy and compares it with what it must hold.
+    /// Opens the copy and compares it with what it must hold. Returns what that was.
     ///
     /// # Errors
     /// What opening said, or what differs.
@@ -44,10 +48,13 @@ impl Copied {
         options: &Options,
         swept_ms: u64,
         random: &mut Random,
-    ) -> Result<(), String> {
+    ) -> Result<Tally, String> {
         let at = |what: String| format!("the copy {}: {what}", self.path);
         let db = self.open(disk, options).map_err(failed("open")).map_err(at)?;
-        database_equals(&db, &self.state, self.release, swept_ms, random).map_err(at)
+        let views = database_equals(&db, &self.state, self.release, swept_ms, random).map_err(at)?;
+        let Some(shown) = &self.shown else { return Ok(Tally { views, recoveries: 1, ..Tally::default() }) };
+        same("its views", &Shown::of(&db)?, shown).map_err(at)?;
+        Ok(Tally { views, backups: 1, ..Tally::default() })
     }
 
     /// Opens the copy.
@@ -75,8 +82,12 @@ impl Life {
     pub(super) fn copied(&mut self, name: &str, began: usize) -> Result<(), String> {
         let (path, ended) = (format!("{name}{}", self.copy_suffix), self.disk.recorded_len());
         let state = Arc::clone(self.history.latest());
-        let copied = Copied { path, began, ended, state, release: self.release };
-        copied.equals(&self.disk, &self.options, self.swept_ms(usize::MAX), &mut self.random)?;
+        self.compared(Copied { path, began, ended, state, release: self.release, shown: None })
+    }
+
+    fn compared(&mut self, copied: Copied) -> Result<(), String> {
+        let swept_ms = self.swept_ms(usize::MAX);
+        self.tally.add(&copied.equals(&self.disk, &self.options, swept_ms, &mut self.random)?);
         self.copies.push(copied);
         Ok(())
     }
@@ -88,20 +99,18 @@ impl Life {
             return Ok(());
         }
         let (began, state) = (self.disk.recorded_len(), Arc::new(self.state.clone()));
+        let shown = Some(Shown::of(self.db())?);
         let (db, mut beside) = (self.db().clone(), Some(Ok(())));
         let done = db.backup_with(&path, |_| {
             if beside.as_ref().is_some_and(Result::is_ok) && self.random.chance(1, 3) {
-                beside = Some(self.transaction(false));
+                beside = Some(self.transaction(false).map(drop));
             }
             Ok(())
         });
         done.map_err(failed("backup"))?;
         beside.unwrap_or(Ok(())).map_err(|what| format!("beside a backup: {what}"))?;
         let ended = self.disk.recorded_len();
-        let copied = Copied { path, began, ended, state, release: self.release };
-        copied.equals(&self.disk, &self.options, self.swept_ms(usize::MAX), &mut self.random)?;
-        self.copies.push(copied);
-        Ok(())
+        self.compared(Copied { path, began, ended, state, release: self.release, shown })
     }
 }
 

@@ -14,6 +14,10 @@ use crate::product::feed::{MIRROR, consumer_equals, feed_equals, work};
 use crate::product::judge::{checks_are_clean, database_equals, failed, same, stored_values};
 use crate::product::model::{State, Step, Told};
 use crate::product::shop::{ORDERS, Order, Release};
+use crate::product::views::Shown;
+
+/// Steps of the background that a small database needs for everything, and many more.
+const BACKGROUND_STEPS_MAX: usize = 10_000;
 
 impl Life {
     /// The process ends, as it should or not, and the next one opens the database.
@@ -64,16 +68,17 @@ impl Life {
                 break;
             }
         }
-        verdict.map_err(|what| format!("commit {seq}: {what}"))?;
+        self.tally.views += verdict.map_err(|what| format!("commit {seq}: {what}"))?;
         let db = self.db.as_ref().expect("it is open");
-        consumer_equals(db, |position| self.history.line(usize::MAX, position))?;
+        self.looks.explain(usize::MAX, seq, Shown::of(db)?.as_ref())?;
+        consumer_equals(db, seq >= self.registered, |position| self.history.line(usize::MAX, position))?;
         let values = stored_values(db)?;
         self.state.values.retain(|at, _| values.contains_key(at));
         checks_are_clean(db)?;
         let state = Arc::new(self.state.clone());
         let began = self.disk.recorded_len();
         self.history.push(Step { from: seq, to: seq, began, state, told: Vec::new(), is_return: true });
-        Ok(())
+        self.look_at_views(true).map(drop)
     }
 
     /// A view is added, dropped or built anew without a type.
@@ -113,9 +118,15 @@ impl Life {
         self.run(self.shop);
         // What documents mean changes with the catalogue: a program finds out before it writes.
         if self.release == Release::Migrated || self.random.chance(3, 4) {
-            self.release.register(self.db()).map_err(failed("register"))?;
+            self.register()?;
         }
         Ok(())
+    }
+
+    /// The collection becomes this release's.
+    fn register(&mut self) -> Result<(), String> {
+        self.release.register(self.db()).map_err(failed("register"))?;
+        self.look_at_views(false).map(drop)
     }
 
     /// A program without views uses the database until it is opened again.
@@ -141,14 +152,16 @@ impl Life {
         if release != Release::Migrated {
             return Ok(());
         }
+        self.register()?;
         let db = self.db().clone();
+        let was_migrating = Shown::of(&db)?.is_some_and(|shown| shown.is_migrating);
         let (mut began, mut before) = (self.disk.recorded_len(), self.published());
         let mut verdict = Ok(());
         let mut is_stopped = false;
         let done = release.migrate(&db, || {
             verdict = self.converted(began, before);
             if verdict.is_ok() && self.random.chance(1, 3) {
-                verdict = self.transaction(false);
+                verdict = self.transaction(false).map(drop);
             }
             (began, before) = (self.disk.recorded_len(), self.published());
             is_stopped = verdict.is_err() || may_stop && self.random.chance(1, 4);
@@ -159,6 +172,7 @@ impl Life {
             return Ok(());
         }
         done.map_err(failed("migrate"))?;
+        self.tally.migrations += u64::from(was_migrating);
         match self.state.orders.values().find(|(version, _)| *version < 2) {
             Some(left) => Err(format!("a migration has ended, and was not of {left:?}")),
             None => Ok(()),
@@ -197,12 +211,32 @@ impl Life {
         if !self.release.has_views() {
             return Ok(());
         }
+        self.register()?;
         self.migrate(false)?;
         self.release.build(self.db()).map_err(failed("build_views"))?;
         let states = self.db().view_states().map_err(failed("views"))?;
         match states.iter().find(|state| !state.is_ready()) {
             Some(unready) => Err(format!("a view was built, and is not ready: {unready:?}")),
             None => Ok(()),
+        }
+    }
+
+    /// As [`Life::build`], but nobody waits for it: the program uses its type, and the database does the rest.
+    fn build_behind_the_scenes(&mut self) -> Result<(), String> {
+        self.register()?;
+        self.migrate(false)?;
+        let mut left = BACKGROUND_STEPS_MAX;
+        while self.db().step_background().map_err(failed("step_background"))? {
+            left -= 1;
+            if left == 0 {
+                return Err("the background finds no end".to_owned());
+            }
+        }
+        match Shown::of(self.db())? {
+            Some(shown) if self.release.has_views() && !shown.all_ready() => {
+                Err(format!("the background has nothing to do, and views are not ready: {shown:?}"))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -215,8 +249,7 @@ impl Life {
         let began = self.disk.recorded_len();
         self.disk.annotate("settled");
         self.settled()?;
-        self.note(began);
-        Ok(())
+        self.note(began)
     }
 
     pub(super) fn settled(&mut self) -> Result<(), String> {
@@ -224,22 +257,28 @@ impl Life {
         (self.writer, self.upload) = (None, None);
         // What is not durable is not told: a commit that is makes everything before it so.
         let settled = self.db().bytes("settled").put("", "").map_err(failed("settle"))?.seq().0;
-        self.db().sweep_blobs().map_err(failed("sweep_blobs"))?;
+        let swept = self.db().sweep_blobs().map_err(failed("sweep_blobs"))?;
+        self.tally.swept(swept);
         let consumer = self.db().consumer(MIRROR).register().map_err(failed("register"))?;
         work(&consumer, 16, usize::MAX).map_err(failed("consumer"))?;
         drop(consumer);
         let line = self.history.line(usize::MAX, settled);
-        consumer_equals(self.db(), |_| line.clone())?;
+        consumer_equals(self.db(), true, |_| line.clone())?;
         feed_equals(self.db(), &line, settled)?;
-        self.build()?;
+        if self.random.chance(1, 2) {
+            self.build()?
+        } else {
+            self.build_behind_the_scenes()?
+        }
         self.wall_ms += 2 * START_MS;
         self.set_clock();
-        self.db().sweep_expired().map_err(failed("sweep_expired"))?;
+        let swept = self.db().sweep_expired().map_err(failed("sweep_expired"))?;
+        self.tally.swept(swept);
         self.state.values.retain(|_, (_, expires)| expires.is_none());
         let stats = self.db().kv_stats().map_err(failed("kv_stats"))?;
         same("values left", &(stats.values, stats.expired), &(self.state.values.len() as u64, 0))?;
         let db = self.db.as_ref().expect("it is open");
-        database_equals(db, &self.state, self.release, 0, &mut self.random)?;
+        self.tally.views += database_equals(db, &self.state, self.release, 0, &mut self.random)?;
         checks_are_clean(db)
     }
 }

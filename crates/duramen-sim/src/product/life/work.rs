@@ -6,26 +6,25 @@ use std::cell::Cell;
 
 use duramen::{Code, Durability, Error, Reads};
 
-use super::{Life, START_MS};
+use super::{Life, NS_A_MS, START_MS};
 use crate::product::feed::{MIRROR, work};
-use crate::product::judge::{failed, millis};
+use crate::product::judge::{failed, millis, same};
 use crate::product::model::{BlobModel, State, blob_bytes};
-use crate::product::shop::{ORDERS, answer};
 use crate::product::writes::{Applied, Circumstances, Write, some_writes};
 use crate::search::run::some_level;
 
 /// The smallest pieces that blobs may have.
 const PIECE_BYTES: usize = 1024;
 
+/// The words of a transaction that gives up.
+const GIVEN_UP: &str = "given up";
+
 impl Life {
-    pub(super) fn circumstances(&self) -> Result<Circumstances, String> {
-        let orders = self.db().documents(ORDERS);
-        let views = answer(orders.views()).map_err(failed("views"))?.unwrap_or_default();
-        let schema = answer(orders.schema()).map_err(failed("schema"))?;
-        let is_migrating = schema.is_some_and(|schema| schema.is_migrating());
-        let is_ready = views.iter().any(|view| view.view.name() == "by_email" && view.is_ready());
+    pub(super) fn circumstances(&mut self) -> Result<Circumstances, String> {
+        let shown = self.look_at_views(false)?;
+        let is_migrating = shown.as_ref().is_some_and(|shown| shown.is_migrating);
         // Documents that are still to be converted have no rows: two with one address are found by the migration.
-        let is_unique = is_ready && !is_migrating;
+        let is_unique = shown.is_some_and(|shown| shown.answers_by_name("by_email"));
         Ok(Circumstances {
             release: self.release,
             is_migrating,
@@ -34,8 +33,8 @@ impl Life {
         })
     }
 
-    /// A few writes of any kind at any level; or given up, when they are all done.
-    pub(super) fn transaction(&mut self, is_given_up: bool) -> Result<(), String> {
+    /// A few writes of any kind at any level; or given up, when they are all done. Whether it came to its end.
+    pub(super) fn transaction(&mut self, is_given_up: bool) -> Result<bool, String> {
         let at = self.circumstances()?;
         let writes = some_writes(&self.state, at, &mut self.random);
         let level = some_level(&mut self.random);
@@ -47,14 +46,18 @@ impl Life {
             now.set(millis(tx.time()));
             let upload = upload.map(|(upload, _)| upload);
             writes.iter().try_for_each(|write| write.perform(tx, at.release, upload, &ticket))?;
-            if is_given_up { Err(Error::invalid("given up")) } else { Ok(()) }
+            if is_given_up { Err(Error::invalid(GIVEN_UP)) } else { Ok(()) }
         });
         let is_refused = is_refused(&writes, &self.state, at);
         let receipt = match done {
             Ok(_) if is_refused => return Err(format!("two documents have one address: {writes:?}")),
+            Ok(_) if is_given_up => return Err(format!("given up, and committed: {writes:?}")),
             Ok(receipt) => receipt,
-            Err(error) if is_refused && error.code() == Code::UniqueViolation => return Ok(()),
-            Err(_) if is_given_up => return Ok(()),
+            Err(error) if is_refused && error.code() == Code::UniqueViolation => return Ok(false),
+            Err(error) if is_given_up && !is_refused && error.message() == GIVEN_UP => {
+                same("the newest commit after a transaction that was given up", &self.published(), &before)?;
+                return Ok(true);
+            }
             Err(error) => return Err(failed(&format!("transaction {writes:?}"))(error)),
         };
         let upload_model = upload.map_or((0, 0), |(_, model)| *model);
@@ -84,7 +87,7 @@ impl Life {
         if level != Durability::Memory {
             self.handed_over = self.handed_over.max(seq);
         }
-        Ok(())
+        Ok(true)
     }
 
     pub(super) fn some_blob(&mut self) -> BlobModel {
@@ -128,12 +131,39 @@ impl Life {
         Ok(())
     }
 
-    /// The consumer goes on, in transactions of any level.
-    pub(super) fn consume(&mut self) -> Result<(), String> {
+    /// An upload is given up, or the one that was not attached: if there is none it is begun for that. Whether there was one.
+    pub(super) fn give_up_upload(&mut self) -> Result<bool, String> {
+        if self.writer.is_none() && self.upload.is_none() {
+            let pieces = self.random.between(2, 5);
+            for _ in 0..pieces {
+                self.upload_some()?;
+            }
+        }
+        Ok(self.writer.take().is_some() | self.upload.take().is_some())
+    }
+
+    /// Time goes by, and what has expired is swept. Whether there was anything.
+    pub(super) fn sweep_expired(&mut self) -> Result<bool, String> {
+        self.wall_ms += self.random.below(600) as u64;
+        self.set_clock();
+        let swept = self.db().sweep_expired().map_err(failed("sweep_expired"))?;
+        Ok(self.tally.swept(swept))
+    }
+
+    /// What nobody can see is swept: transactions that write blobs sweep by themselves, so that an upload is given up before. Whether
+    /// there was anything.
+    pub(super) fn sweep_blobs(&mut self) -> Result<bool, String> {
+        self.give_up_upload()?;
+        let swept = self.db().sweep_blobs().map_err(failed("sweep_blobs"))?;
+        Ok(self.tally.swept(swept))
+    }
+
+    /// The consumer goes on, in transactions of any level. Whether there was anything for it.
+    pub(super) fn consume(&mut self) -> Result<bool, String> {
         let level = some_level(&mut self.random);
         let (batch, batches) = (self.random.between(1, 9), self.random.between(1, 4));
         let consumer = self.db().at(level).consumer(MIRROR).register().map_err(failed("register"))?;
-        work(&consumer, batch, batches).map(drop).map_err(failed("consumer"))
+        work(&consumer, batch, batches).map(|count| count > 0).map_err(failed("consumer"))
     }
 
     /// A checkpoint, and transactions between its writes.
@@ -141,20 +171,29 @@ impl Life {
         let (db, mut beside) = (self.db().clone(), Ok(()));
         let written = db.checkpoint_with(&mut || {
             if beside.is_ok() && self.random.chance(1, 6) {
-                beside = self.transaction(false);
+                beside = self.transaction(false).map(drop);
             }
         });
         written.map_err(failed("checkpoint"))?;
         beside.map_err(|what| format!("beside a checkpoint: {what}"))
     }
 
-    /// The clock is set: forwards, past what expires, or backwards.
-    pub(super) fn jump(&mut self) -> Result<(), String> {
-        let ms = self.random.below(3000) as u64;
+    /// Time goes by until the engine is due.
+    pub(super) fn step_engine(&mut self) -> Result<(), String> {
+        let ms = self.random.below(1500) as u64;
+        self.disk.advance_clock(ms * NS_A_MS);
+        self.wall_ms += ms;
+        self.set_clock();
+        self.db().step_engine().map_err(failed("step_engine"))
+    }
+
+    /// The clock is set: forwards, past what expires, or backwards. Whether it was.
+    pub(super) fn jump(&mut self) -> Result<bool, String> {
+        let (before, ms) = (self.wall_ms, self.random.below(3000) as u64);
         self.wall_ms =
             if self.random.chance(1, 2) { self.wall_ms + ms } else { (self.wall_ms - ms).max(START_MS) };
         self.set_clock();
-        Ok(())
+        Ok(self.wall_ms != before)
     }
 }
 
