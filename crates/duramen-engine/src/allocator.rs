@@ -23,6 +23,7 @@ use std::sync::Mutex;
 use crate::data_file::{DataFile, Location, PAGE_HEADER_BYTES, first_free_block};
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
+use crate::options::GiveBack;
 
 use bitmap::{Bitmap, PAGE_WORDS};
 pub use persist::{MapDraft, PersistedMap};
@@ -75,6 +76,7 @@ impl TreeBlocks {
 #[derive(Debug)]
 pub struct Space {
     data: DataFile,
+    give_back: GiveBack,
     state: Mutex<State>,
     soundness: Soundness,
 }
@@ -115,18 +117,23 @@ const POISON: &str = "nothing panics while the space map is locked";
 impl Space {
     /// An empty data file: only the superblocks' blocks are used.
     #[must_use]
-    pub fn new(data: DataFile) -> Space {
+    pub fn new(data: DataFile, give_back: GiveBack) -> Space {
         let mut used = Bitmap::default();
         let first = first_free_block(data.block_bytes());
         used.set(0, u32::try_from(first).expect("the superblock area is small"));
         // After a crash before the first checkpoint the log may name extents anywhere in the file.
         let file_blocks = data.file().len().unwrap_or(0) / data.block_bytes() as u64;
-        Space::with(data, used, PersistedMap::default(), file_blocks)
+        Space::with((data, give_back), used, PersistedMap::default(), file_blocks)
     }
 
     /// With what a map says is used. The rest may be holes.
-    fn with(data: DataFile, mut used: Bitmap, persisted: PersistedMap, file_blocks: u64) -> Space {
-        let holes = holes::possible(&mut used);
+    fn with(
+        (data, give_back): (DataFile, GiveBack),
+        mut used: Bitmap,
+        persisted: PersistedMap,
+        file_blocks: u64,
+    ) -> Space {
+        let holes = holes::possible(&mut used, give_back.run_blocks_min);
         let room_blocks = used.end();
         let first_block = first_free_block(data.block_bytes());
         let state = State {
@@ -145,7 +152,7 @@ impl Space {
             first_block,
             contradiction: None,
         };
-        Space { data, state: Mutex::new(state), soundness: Soundness::default() }
+        Space { data, give_back, state: Mutex::new(state), soundness: Soundness::default() }
     }
 
     /// Takes `block_count` blocks in a row.

@@ -44,6 +44,8 @@ pub use engine::{ObserveFrom, Observed, Observer};
 pub use error::{Code, Error, ErrorKind, Result};
 pub use feed::{FeedChange, FeedCommit, FeedHold, FeedNeed, FeedRule, FeedStats, FeedWhat};
 pub use ids::{CommitSeq, TreeId};
+#[doc(hidden)]
+pub use options::GiveBack;
 pub use options::{Background, Durability, Geometry, Options};
 pub use salvage::LostRange;
 pub use threads::{Rest, Worker, processors};

@@ -71,6 +71,50 @@ impl Geometry {
     }
 }
 
+/// From which amounts on space is given back, and how much of it at once. Not kept on disk.
+///
+/// The default is what is shipped; where debug assertions are on, it is small, so that little data passes every bound.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GiveBack {
+    /// Shorter runs of free blocks are not worth a call.
+    pub run_blocks_min: u32,
+    /// Fewer free blocks are left alone.
+    pub free_blocks_min: u64,
+    /// Blocks that one checkpoint punches at most: the file system may hold writes to the file up meanwhile.
+    pub punch_blocks_max: u64,
+    /// A hole is taken back in pieces of this many bytes, so that little is reserved that nobody needs.
+    pub take_back_bytes: usize,
+    /// Pages that one checkpoint gives back of one dropped tree.
+    pub reaped_pages_max: usize,
+}
+
+impl GiveBack {
+    /// What is shipped.
+    pub const SHIPPED: GiveBack = GiveBack {
+        run_blocks_min: 256,
+        free_blocks_min: 4096,
+        punch_blocks_max: 65536,
+        take_back_bytes: 1024 * 1024,
+        reaped_pages_max: 16384,
+    };
+
+    /// Little data passes these, and reaping goes on over several checkpoints.
+    pub const SMALL: GiveBack = GiveBack {
+        run_blocks_min: 8,
+        free_blocks_min: 32,
+        punch_blocks_max: 256,
+        take_back_bytes: 8 * 1024,
+        reaped_pages_max: 8,
+    };
+}
+
+impl Default for GiveBack {
+    fn default() -> Self {
+        if cfg!(debug_assertions) { GiveBack::SMALL } else { GiveBack::SHIPPED }
+    }
+}
+
 /// Who runs the background work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Background {
@@ -103,6 +147,9 @@ pub struct Options {
     pub allow_network_fs: bool,
     /// Sizes; kept in the superblock from creation on.
     pub geometry: Geometry,
+    /// When space is given back.
+    #[doc(hidden)]
+    pub give_back: GiveBack,
     /// Who runs the background work.
     pub background: Background,
     /// Ends the oldest snapshot when the space held only by snapshots passes this many bytes.
@@ -134,6 +181,7 @@ impl Default for Options {
             recover_without_log: false,
             allow_network_fs: false,
             geometry: Geometry::default(),
+            give_back: GiveBack::default(),
             background: Background::Threads,
             snapshot_space_bytes_max: None,
             checkpoint_log_bytes: None,

@@ -54,8 +54,8 @@ pub fn load(file: Arc<dyn File>, path: &Path, options: &Options, reducers: &Redu
     check_length(&file, &superblock, path)?;
     let data = DataFile::new(file, path, superblock.database, superblock.geometry.block_bytes);
     let space = match &superblock.space {
-        Some(index) => Space::load(data.clone(), index)?,
-        None => Space::new(data.clone()),
+        Some(index) => Space::load(data.clone(), index, options.give_back)?,
+        None => Space::new(data.clone(), options.give_back),
     };
     let mut leads_nowhere = false;
     if let Some(index) = older.as_ref().and_then(|older| older.space) {
@@ -72,6 +72,7 @@ pub fn load(file: Arc<dyn File>, path: &Path, options: &Options, reducers: &Redu
         reducers: reducers.clone(),
         geometry: superblock.geometry,
         unread: UnreadValues::default(),
+        give_back: options.give_back,
     });
     let (roots, trees) = load_trees(&store, &superblock)?;
     let is_alone = older.as_ref().is_none_or(|older| older.generation == superblock.generation);

@@ -14,8 +14,9 @@ impl Db {
     /// Copies the newest state into a new database in the directory `path`. It can be opened as it is: a restore is opening
     /// it, or moving it to where the original was.
     ///
-    /// Others read and write meanwhile; the backup is one state, with everything that was committed before the call. When this
-    /// returns, the backup was read back and checked, and is on the disk. Cut short, it is `UnfinishedCopy` and opens for nobody.
+    /// Others read and write meanwhile; the backup is one state, with everything that was committed before the call, but for what
+    /// returned at level `Memory` and is still on its way. When this returns, the backup was read back and checked, and is on the
+    /// disk. Cut short, it is `UnfinishedCopy` and opens for nobody.
     /// Consumers of the change feed are left out: the copy has an order of commits of its own, and positions in it.
     /// Costs a read of everything and a write of it; the space that is let go of meanwhile is given back at the end.
     ///

@@ -3,25 +3,14 @@
 use super::bitmap::Bitmap;
 use super::{Space, State};
 use crate::error::{Error, Result};
-
-/// Shorter runs of free blocks are not worth a call. The sizes here are small under test, so that little data passes them.
-pub(super) const RUN_BLOCKS_MIN: u32 = if cfg!(debug_assertions) { 8 } else { 256 };
-
-/// Fewer free blocks are left alone.
-const FREE_BLOCKS_MIN: u64 = if cfg!(debug_assertions) { 32 } else { 4096 };
+use crate::options::GiveBack;
 
 /// Holes are punched where at least this part of what is in use lies free besides: what is free is soon used again.
 const FREE_PART: u64 = 4;
 
-/// Blocks that one checkpoint punches at most: the file system may hold writes to the file up meanwhile.
-pub(super) const PUNCH_BLOCKS_MAX: u64 = if cfg!(debug_assertions) { 256 } else { 65536 };
-
-/// A hole is taken back in pieces of this many bytes, so that little is reserved that nobody needs.
-pub(super) const TAKE_BACK_BYTES: usize = if cfg!(debug_assertions) { 8 * 1024 } else { 1024 * 1024 };
-
 /// Free runs that may be holes, marked as used from here on.
-pub(super) fn possible(used: &mut Bitmap) -> Bitmap {
-    let holes = Bitmap::of_extents(&used.free_runs(RUN_BLOCKS_MIN));
+pub(super) fn possible(used: &mut Bitmap, run_blocks_min: u32) -> Bitmap {
+    let holes = Bitmap::of_extents(&used.free_runs(run_blocks_min));
     holes.runs_from(0).for_each(|(block, block_count)| used.set(block, block_count));
     holes
 }
@@ -117,19 +106,20 @@ impl Space {
     }
 
     fn runs_to_punch(&self, spare_blocks: u64) -> Vec<(u64, u32)> {
+        let GiveBack { run_blocks_min, free_blocks_min, punch_blocks_max, .. } = self.give_back;
         let mut state = self.lock();
         state.hole_refused = false;
         let taken = std::mem::take(&mut state.taken_blocks);
         let free = state.free_between_blocks();
         let in_use = state.used.used() - state.holes.used();
-        if free < FREE_BLOCKS_MIN || free * FREE_PART < in_use {
+        if free < free_blocks_min || free * FREE_PART < in_use {
             return Vec::new();
         }
         let stays = taken.max(spare_blocks.saturating_sub(state.kept_back_blocks()));
-        let mut left = free.saturating_sub(2 * stays).min(PUNCH_BLOCKS_MAX);
+        let mut left = free.saturating_sub(2 * stays).min(punch_blocks_max);
         let mut chosen = Vec::new();
-        for (block, block_count) in state.used.free_runs(RUN_BLOCKS_MIN).into_iter().rev() {
-            if left < u64::from(RUN_BLOCKS_MIN) {
+        for (block, block_count) in state.used.free_runs(run_blocks_min).into_iter().rev() {
+            if left < u64::from(run_blocks_min) {
                 break;
             }
             let count = u32::try_from(left).unwrap_or(u32::MAX).min(block_count);
@@ -143,7 +133,8 @@ impl Space {
     /// room for it.
     pub(super) fn take_back(&self, state: &mut State, block_count: u32) -> Option<u64> {
         let (block, count) = state.next_hole(block_count)?;
-        let piece = u32::try_from(TAKE_BACK_BYTES / self.data.block_bytes()).unwrap_or(u32::MAX);
+        let piece =
+            u32::try_from(self.give_back.take_back_bytes / self.data.block_bytes()).unwrap_or(u32::MAX);
         let piece = count.min(piece.max(block_count));
         let to = |count: u32| block + u64::from(count);
         let reserved = match self.reserve(block, to(piece)) {

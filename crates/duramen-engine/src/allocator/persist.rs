@@ -13,6 +13,7 @@ use crate::data_file::{
 };
 use crate::error::{Error, Result};
 use crate::ids::{CommitSeq, Generation};
+use crate::options::GiveBack;
 
 /// Extents as (first block, blocks).
 type Extents = Vec<(u64, u32)>;
@@ -49,7 +50,7 @@ impl Space {
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page of it cannot be read.
-    pub fn load(data: DataFile, index: &Location) -> Result<Space> {
+    pub fn load(data: DataFile, index: &Location, give_back: GiveBack) -> Result<Space> {
         let pages = read_pages(&data, index)?;
         let used = Bitmap::from_pages(pages.iter().map(|(bits, _)| bits.clone()));
         let first =
@@ -60,7 +61,7 @@ impl Space {
         }
         let file_bytes = data.file().len().map_err(|e| Error::io("measure", data.path(), &e))?;
         let file_blocks = file_bytes / data.block_bytes() as u64;
-        Ok(Space::with(data, used, PersistedMap { pages, index: Some(*index) }, file_blocks))
+        Ok(Space::with((data, give_back), used, PersistedMap { pages, index: Some(*index) }, file_blocks))
     }
 
     /// Keeps what an older map uses and this one does not from being used again before the next checkpoint: the

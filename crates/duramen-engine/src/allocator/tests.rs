@@ -10,9 +10,12 @@ use std::sync::{Arc, OnceLock};
 use duramen_disk::{Access, Disk, DurableWriteError, File, MemDisk, WriteError};
 
 use super::bitmap::{Bitmap, PAGE_BLOCKS};
-use super::holes::{PUNCH_BLOCKS_MAX, RUN_BLOCKS_MIN, TAKE_BACK_BYTES};
 use super::*;
 use crate::ids::{DatabaseId, Generation};
+use crate::options::GiveBack;
+
+/// Little data passes every bound.
+const SMALL: GiveBack = GiveBack::SMALL;
 
 struct Random(u64);
 
@@ -85,7 +88,7 @@ impl Space {
 
 fn space(disk: &MemDisk) -> Space {
     let file = disk.open(Path::new("/data"), Access::CREATE).unwrap();
-    Space::new(DataFile::new(file, Path::new("/data"), DatabaseId(1), 512))
+    Space::new(DataFile::new(file, Path::new("/data"), DatabaseId(1), 512), SMALL)
 }
 
 fn checkpoint(space: &Space, boundary: u64) -> Location {
@@ -130,7 +133,7 @@ fn a_map_read_back_holds_what_its_root_reaches_and_no_more() {
         retired: CommitSeq(3),
     }]);
     let index = checkpoint(&space, 3);
-    let again = Space::load(space.data.clone(), &index).unwrap();
+    let again = Space::load(space.data.clone(), &index, SMALL).unwrap();
     assert!(again.is_used(kept, 2));
     assert!(!again.is_used(replaced, 1), "no root from commit 3 on uses it");
     assert!(!again.is_used(value, 1), "a value without a commit is nobody's after a crash");
@@ -212,7 +215,7 @@ fn many_checkpoints_write_what_changed_and_lose_no_block() {
         }
         let index = checkpoint(&space, round);
         space.release(CommitSeq(round - 1), Vec::new);
-        let again = Space::load(space.data.clone(), &index).unwrap();
+        let again = Space::load(space.data.clone(), &index, SMALL).unwrap();
         let mut known = live.clone();
         known.extend(again.unreached(CommitSeq(u64::MAX)));
         assert_eq!(again.unaccounted(&known), [], "round {round}");
@@ -231,7 +234,7 @@ fn a_full_disk_refuses_to_grow_and_goes_on_with_what_is_there() {
 }
 
 /// Blocks in a row that are well worth a hole.
-const LONG: u32 = RUN_BLOCKS_MIN * 16;
+const LONG: u32 = SMALL.run_blocks_min * 16;
 const BLOCK: u64 = 512;
 
 fn fill(space: &Space, block: u64, block_count: u32, byte: u8) {
@@ -317,7 +320,7 @@ fn short_runs_and_what_a_checkpoint_needs_are_not_punched() {
     assert_eq!(disk.used_bytes(), full - u64::from(LONG / 2) * BLOCK, "half of it does not");
     let blocks: Vec<u64> = (0..LONG / 2).map(|_| space.allocate(1).unwrap()).collect();
     space.punch(0).unwrap();
-    let short = blocks.chunks_exact(RUN_BLOCKS_MIN as usize);
+    let short = blocks.chunks_exact(SMALL.run_blocks_min as usize);
     short.for_each(|run| run[1..].iter().for_each(|block| space.give_back(*block, 1)));
     let before = disk.used_bytes();
     space.punch(0).unwrap();
@@ -328,14 +331,14 @@ fn short_runs_and_what_a_checkpoint_needs_are_not_punched() {
 fn one_checkpoint_punches_no_more_than_it_may() {
     let disk = MemDisk::new(1);
     let space = space(&disk);
-    let count = u32::try_from(PAGE_BLOCKS.min(2 * PUNCH_BLOCKS_MAX / 5)).unwrap();
+    let count = u32::try_from(PAGE_BLOCKS.min(2 * SMALL.punch_blocks_max / 5)).unwrap();
     let blocks = [0; 5].map(|_| space.allocate(count).unwrap());
     space.allocate(1).unwrap();
     space.punch(0).unwrap();
     blocks.iter().for_each(|block| space.give_back(*block, count));
     let mut left = disk.used_bytes();
-    let most = PUNCH_BLOCKS_MAX * BLOCK;
-    while space.free_between_bytes() > 2 * u64::from(RUN_BLOCKS_MIN) * BLOCK {
+    let most = SMALL.punch_blocks_max * BLOCK;
+    while space.free_between_bytes() > 2 * u64::from(SMALL.run_blocks_min) * BLOCK {
         space.punch(0).unwrap();
         let now = disk.used_bytes();
         assert!(now < left && left - now <= most, "{left} {now}");
@@ -348,11 +351,11 @@ fn a_hole_is_taken_back_in_pieces_before_the_file_grows() {
     let Holed { disk, space, middle, last, .. } = with_hole();
     let (blocks, before) = (file_blocks(&space), disk.used_bytes());
     assert_eq!(space.allocate(3).unwrap(), middle);
-    assert_eq!(disk.used_bytes() - before, TAKE_BACK_BYTES as u64, "no more than a piece");
+    assert_eq!(disk.used_bytes() - before, SMALL.take_back_bytes as u64, "no more than a piece");
     assert!(space.is_used(middle, 3) && !space.is_used(middle + 3, 1));
     assert_eq!(
         space.free_between_bytes(),
-        TAKE_BACK_BYTES as u64 - 3 * BLOCK,
+        SMALL.take_back_bytes as u64 - 3 * BLOCK,
         "the rest of the piece is free"
     );
     let piece = disk.used_bytes();
@@ -377,7 +380,7 @@ fn the_map_on_disk_calls_holes_free_and_opening_finds_them() {
     let before = disk.used_bytes();
     let older = checkpoint(&space, 1);
     let newest = checkpoint(&space, 2);
-    let load = || Space::load(space.data.clone(), &newest).unwrap();
+    let load = || Space::load(space.data.clone(), &newest, SMALL).unwrap();
     let again = load();
     assert!(again.is_used(first, LONG) && again.is_used(last, LONG) && !again.is_used(middle, 1));
     assert_eq!(again.unaccounted(&[(first, LONG), (last, LONG)]), []);
@@ -388,12 +391,11 @@ fn the_map_on_disk_calls_holes_free_and_opening_finds_them() {
     again.hold(&older, CommitSeq(2)).unwrap();
     let held: Vec<_> = again.state.lock().unwrap().waiting.iter().map(|e| (e.block, e.block_count)).collect();
     assert!(!held.is_empty() && held.iter().all(|(block, count)| again.is_used(*block, *count)), "{held:?}");
-    let got = again.allocate(RUN_BLOCKS_MIN).unwrap();
+    let got = again.allocate(SMALL.run_blocks_min).unwrap();
     assert!(got > first && got < last, "the hole is found again, at {got}");
     assert!(
-        held.iter()
-            .all(|(block, count)| got + u64::from(RUN_BLOCKS_MIN) <= *block
-                || block + u64::from(*count) <= got)
+        held.iter().all(|(block, count)| got + u64::from(SMALL.run_blocks_min) <= *block
+            || block + u64::from(*count) <= got)
     );
     assert!(disk.used_bytes() > before);
 
@@ -403,7 +405,7 @@ fn the_map_on_disk_calls_holes_free_and_opening_finds_them() {
     assert!(again.is_used(page.block, 9) && !again.is_used(page.block - 1, 1));
     while again.allocate(1).unwrap() < last {}
     let third = checkpoint(&again, 3);
-    assert!(Space::load(space.data.clone(), &third).unwrap().is_used(page.block, 9));
+    assert!(Space::load(space.data.clone(), &third, SMALL).unwrap().is_used(page.block, 9));
     again.give_back(page.block, 9);
     assert!(!again.is_used(page.block, 9) && again.allocate(9).unwrap() == page.block);
 }
@@ -470,7 +472,7 @@ fn on_a_full_disk_free_blocks_of_an_opened_database_are_there_all_the_same() {
     let index = checkpoint(&space, 1);
     let kept_back = space.kept_back_bytes();
     disk.set_capacity(Some(disk.used_bytes()));
-    let again = Space::load(space.data.clone(), &index).unwrap();
+    let again = Space::load(space.data.clone(), &index, SMALL).unwrap();
     assert_eq!((again.free_between_bytes(), again.kept_back_bytes()), (0, 0), "it may all be holes");
     again.keep_back(kept_back).unwrap();
     assert_eq!(again.kept_back_bytes(), kept_back);
@@ -553,21 +555,21 @@ fn nothing_is_put_into_a_hole_while_it_is_punched() {
     let file = MemDisk::new(1).open(Path::new("/data"), Access::CREATE).unwrap();
     let inside = Box::new(|| {
         let space = SPACE.get().unwrap();
-        for _ in 0..RUN_BLOCKS_MIN {
+        for _ in 0..SMALL.run_blocks_min {
             let block = space.allocate(1).unwrap();
             fill(space, block, 1, 6);
             WRITTEN.lock().unwrap().push(block);
         }
     });
     let watched = Watched { file, inside };
-    let space = Space::new(DataFile::new(Arc::new(watched), Path::new("/data"), DatabaseId(1), 512));
+    let space = Space::new(DataFile::new(Arc::new(watched), Path::new("/data"), DatabaseId(1), 512), SMALL);
     let space = SPACE.get_or_init(|| space);
     let blocks = [0; 9].map(|_| space.allocate(LONG / 2).unwrap());
     space.punch(0).unwrap();
     blocks.iter().step_by(2).for_each(|block| space.give_back(*block, LONG / 2));
     space.punch(0).unwrap();
     let written = WRITTEN.lock().unwrap();
-    assert!(written.len() >= 4 * RUN_BLOCKS_MIN as usize, "several holes were punched");
+    assert!(written.len() >= 4 * SMALL.run_blocks_min as usize, "several holes were punched");
     assert!(written.iter().all(|block| space.is_used(*block, 1) && holds(space, *block, 1, 6)));
     assert!(space.state.lock().unwrap().holes.used() > 0);
 }
@@ -611,7 +613,7 @@ impl Life {
     }
 
     fn allocate(&mut self, round: u64) {
-        let block_count = u32::try_from(1 + self.random.below(3 * u64::from(RUN_BLOCKS_MIN))).unwrap();
+        let block_count = u32::try_from(1 + self.random.below(3 * u64::from(SMALL.run_blocks_min))).unwrap();
         let holes = self.hole_blocks();
         let Ok(block) = self.space.allocate(block_count) else {
             self.refused_count += 1;
@@ -673,7 +675,7 @@ impl Life {
 
     /// From the newest checkpoint, the older one, and the log.
     fn open_again(&mut self, round: u64, newest: &Location) {
-        self.space = Space::load(self.space.data.clone(), newest).unwrap();
+        self.space = Space::load(self.space.data.clone(), newest, SMALL).unwrap();
         if let Some((older, seq)) = &self.older {
             self.space.hold(older, CommitSeq(round)).unwrap();
             self.old.retain(|extent| extent.birth <= *seq);
@@ -777,7 +779,7 @@ fn a_hostile_space_map_is_refused() {
     let (used, free) = (put_page(&space, &words(u64::MAX), 100), put_page(&space, &words(0), 120));
     let load = |page: &Page| {
         let index = put_page(&space, page, 200);
-        Space::load(space.data.clone(), &index)
+        Space::load(space.data.clone(), &index, SMALL)
     };
     let loaded = load(&list(&[used], 0)).unwrap();
     assert!(loaded.is_used(0, 64) && loaded.is_sound().is_ok());
@@ -832,7 +834,7 @@ fn a_value_of_the_log_keeps_its_blocks_when_the_older_map_lets_go_of_them() {
     space.give_back(stale, 60);
     let newest = checkpoint(&space, 2);
     fill(&space, stale + 40, 4, 7);
-    let again = Space::load(space.data.clone(), &newest).unwrap();
+    let again = Space::load(space.data.clone(), &newest, SMALL).unwrap();
     again.hold(&older, CommitSeq(2)).unwrap();
     let value = Written { block: stale + 40, block_count: 4, byte: 7, birth: 3, retired: u64::MAX };
     again.value_replayed(&[value.page()], CommitSeq(3)).unwrap();

@@ -7,9 +7,6 @@ use crate::error::Result;
 use crate::ids::CommitSeq;
 use crate::tree::{BigRef, Body, Slot};
 
-/// Pages one checkpoint gives back of one dropped tree. Few under test, so that reaping goes on over several.
-const PAGES_PER_CHECKPOINT: usize = if cfg!(debug_assertions) { 8 } else { 16384 };
-
 struct Reaper<'a> {
     store: &'a Store,
     has_big_values: bool,
@@ -41,7 +38,7 @@ impl Reaper<'_> {
             };
             let first = inner.separators().child_of(start);
             for child in first..inner.len() {
-                if self.extents.len() >= PAGES_PER_CHECKPOINT && child > 0 {
+                if self.extents.len() >= self.store.give_back.reaped_pages_max && child > 0 {
                     return Ok(Some(inner.separators().get(child - 1)));
                 }
                 let start = if child == first { start } else { &[] };

@@ -11,7 +11,7 @@ use crate::data_file::{
 };
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, Generation};
-use crate::options::Geometry;
+use crate::options::{Geometry, GiveBack};
 use crate::page_cache::Pages;
 use crate::snapshot::Registry;
 use crate::tree::{BigRef, Reducers};
@@ -29,6 +29,8 @@ pub struct Store {
     pub reducers: Reducers,
     /// Sizes.
     pub geometry: Geometry,
+    /// When space is given back.
+    pub give_back: GiveBack,
     /// Dropped big values whose list of extents could not be read.
     pub unread: UnreadValues,
 }

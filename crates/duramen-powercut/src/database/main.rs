@@ -1,0 +1,74 @@
+//! Loads a Duramen database with acknowledgements, and checks what a power cut left of it: `CMD` and `--check` for `powercut`.
+//!
+//! Owns the promises that are checked (D1, D2): every commit that was acknowledged at level `Disk` is there, what is there is a prefix of
+//! the one order of commits, whole, and everything that a program stores in it is what the commits come to. Then it writes on. What the
+//! database itself calls damaged has another exit code than what it serves wrongly: only the second is silent.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a program that is no part of the library: it has files and threads of its own"
+)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "it talks to powercut and to a person")]
+
+mod acknowledged;
+mod check;
+mod judge;
+mod load;
+mod mirror;
+mod opening;
+mod plan;
+mod releases;
+mod steward;
+mod views;
+mod writer;
+mod wrong;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use check::CheckArgs;
+use load::LoadArgs;
+
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Stores everything that a program can store until the power goes, and says what has returned
+    ///
+    /// In `powercut run` with a second drive its log lies there by `sh -c 'exec powercut-duramen load --db db
+    /// --wal "$POWERCUT_SECOND/log"'`.
+    Load(LoadArgs),
+    /// Opens what is left, holds it against what was acknowledged, verifies all, writes on and opens it again
+    ///
+    /// Exit codes: 0 all is there; 3 something is missing or wrong and the database did not say so; 4 the database says
+    /// itself that it is damaged, or cannot be opened or read.
+    Check(CheckArgs),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Load(args) => load::load(&args).map(|()| None),
+        Command::Check(args) => check::check(&args).map(Some),
+    };
+    match done {
+        Ok(sentence) => {
+            sentence.iter().for_each(|sentence| say(sentence));
+            ExitCode::SUCCESS
+        }
+        Err(wrong) => {
+            say(&wrong.sentence);
+            ExitCode::from(wrong.exit)
+        }
+    }
+}
+
+/// Nobody may be listening any more: the exit code is the verdict all the same.
+fn say(sentence: &str) {
+    let _ = writeln!(std::io::stdout(), "{sentence}");
+}

@@ -1,0 +1,366 @@
+//! What each commit of each writer stores, drawn from the seed of a life, and what all of them come to.
+//!
+//! Owns no database. A commit depends on its writer, its number and what that writer has stored before, and on nothing else: so whoever
+//! knows how many commits of each writer there are knows every byte that must be there, and needs no record of it. Writers share trees
+//! and keep to keys of their own. Two things only the commit itself knows are kept in its row: what time it was, and which release
+//! wrote.
+
+use std::collections::BTreeMap;
+
+use duramen::Durability;
+use duramen_disk::memory::{Random, mixed};
+
+use crate::releases::{Order, Release};
+
+/// Documents of a writer, keys of its other kinds.
+const ORDER_COUNT: usize = 16;
+const KEY_COUNT: usize = 6;
+
+/// The key of the blob that is larger than what a checkpoint keeps free.
+const HUGE: u64 = 9;
+const HUGE_BYTES: usize = 30 * 1024 * 1024;
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// What a life is made from, stored when it begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Terms {
+    pub(crate) seed: u64,
+    /// Sizes that reach the bounds that are shipped.
+    pub(crate) is_heavy: bool,
+    /// Nothing that syncs by itself: for levels that promise nothing of a power cut.
+    pub(crate) is_plain: bool,
+}
+
+/// What is done to a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Count {
+    Put(i64),
+    Increment(i64),
+    Delete,
+}
+
+/// One write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Write {
+    Put(Order),
+    Delete(u64),
+    Log(u64, Option<i64>),
+    /// So many documents of the writer's own collection, from this key on.
+    Fill(u64, u64),
+    /// That collection goes.
+    Drop,
+    Count(u64, Count),
+    /// A value that lives so many milliseconds; `None` for good.
+    Session(u64, Option<u64>),
+    /// It lives so many milliseconds from now on.
+    Touch(u64, u64),
+    EndSession(u64),
+    Scratch(u64, i64),
+    /// The writer's own namespace is emptied.
+    Clear,
+    Bytes(u64, Option<usize>),
+    /// Bytes, and of what size the pieces are.
+    Blob(u64, usize, usize),
+    DeleteBlob(u64),
+    RenameBlob(u64, u64),
+}
+
+/// One commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) writes: Vec<Write>,
+    pub(crate) level: Durability,
+    /// It takes the next of the numbers that all writers share.
+    pub(crate) takes_ticket: bool,
+    /// It is done, given up, and done again.
+    pub(crate) is_given_up_first: bool,
+    /// So many bytes of a blob are stored before, and nobody ever attaches them.
+    pub(crate) abandoned_bytes: usize,
+}
+
+/// What is kept of a commit in its own row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) release: Release,
+    pub(crate) now_ms: u64,
+    pub(crate) ticket: Option<u64>,
+}
+
+/// What a writer's commits come to.
+#[derive(Debug, Clone)]
+pub(crate) struct State {
+    terms: Terms,
+    writer: u32,
+    /// So many commits.
+    pub(crate) count: u64,
+    /// The time of the last one.
+    now_ms: u64,
+    /// Documents, and which release stored each.
+    pub(crate) orders: BTreeMap<u64, (Order, Release)>,
+    pub(crate) log: BTreeMap<u64, i64>,
+    pub(crate) temporary: Option<BTreeMap<u64, i64>>,
+    pub(crate) counters: BTreeMap<u64, i64>,
+    /// The commit that stored each, and when it expires.
+    pub(crate) sessions: BTreeMap<u64, (u64, Option<u64>)>,
+    pub(crate) scratch: BTreeMap<u64, i64>,
+    /// The commit that stored each, and how many bytes.
+    pub(crate) bytes: BTreeMap<u64, (u64, usize)>,
+    pub(crate) blobs: BTreeMap<u64, (u64, usize)>,
+    /// What the change feed tells of each commit: documents, and whether they were put or deleted. In order of the keys.
+    pub(crate) told: Vec<Vec<(u64, bool)>>,
+}
+
+impl Terms {
+    pub(crate) fn encode(self) -> Vec<u8> {
+        [&self.seed.to_le_bytes()[..], &[u8::from(self.is_heavy), u8::from(self.is_plain)]].concat()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Terms> {
+        let (seed, [is_heavy, is_plain]) = bytes.split_first_chunk::<8>()? else { return None };
+        Some(Terms { seed: u64::from_le_bytes(*seed), is_heavy: *is_heavy == 1, is_plain: *is_plain == 1 })
+    }
+}
+
+impl Row {
+    /// With a checksum that knows whose row it is.
+    pub(crate) fn encode(self, writer: u32, number: u64) -> Vec<u8> {
+        let mut bytes = vec![self.release as u8];
+        bytes.extend_from_slice(&self.now_ms.to_le_bytes());
+        bytes.extend_from_slice(&self.ticket.unwrap_or(u64::MAX).to_le_bytes());
+        let sum = checksum(&bytes, writer, number);
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8], writer: u32, number: u64) -> Option<Row> {
+        let (fields, sum) = bytes.split_last_chunk::<8>()?;
+        if checksum(fields, writer, number) != u64::from_le_bytes(*sum) || fields.len() != 17 {
+            return None;
+        }
+        let word = |at: usize| fields[at..].first_chunk::<8>().map(|word| u64::from_le_bytes(*word));
+        let ticket = word(9).filter(|ticket| *ticket != u64::MAX);
+        Some(Row { release: Release::of_byte(fields[0])?, now_ms: word(1)?, ticket })
+    }
+}
+
+fn checksum(bytes: &[u8], writer: u32, number: u64) -> u64 {
+    let start = mixed(u64::from(writer) << 40 ^ number);
+    bytes.iter().fold(start, |sum, byte| mixed(sum.rotate_left(8) ^ u64::from(*byte)))
+}
+
+/// Bytes that only this commit has stored under this key.
+pub(crate) fn content(writer: u32, number: u64, key: u64, length: usize) -> Vec<u8> {
+    let mut random = Random::new(mixed(u64::from(writer) << 48 ^ key << 40 ^ number));
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        bytes.extend_from_slice(&random.bits().to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+/// A writer's key among those of all.
+pub(crate) fn own_key(writer: u32, key: u64) -> u64 {
+    u64::from(writer) * 1000 + key
+}
+
+impl State {
+    pub(crate) fn new(terms: Terms, writer: u32) -> State {
+        State {
+            terms,
+            writer,
+            count: 0,
+            now_ms: 0,
+            orders: BTreeMap::new(),
+            log: BTreeMap::new(),
+            temporary: None,
+            counters: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            scratch: BTreeMap::new(),
+            bytes: BTreeMap::new(),
+            blobs: BTreeMap::new(),
+            told: Vec::new(),
+        }
+    }
+
+    /// The next commit.
+    pub(crate) fn plan(&self) -> Plan {
+        let mut random = Random::new(mixed(self.terms.seed ^ u64::from(self.writer) << 32) ^ self.count);
+        let level = match random.below(8) {
+            0 => Durability::Memory,
+            1 => Durability::Process,
+            _ => Durability::Disk,
+        };
+        let takes_ticket = random.chance(1, 3);
+        let mut writes: Vec<Write> = self.huge().into_iter().collect();
+        for _ in 0..random.between(1, 6) {
+            let write = self.write(writes.is_empty(), &mut random);
+            if writes.iter().all(|other| !write.meets(other)) {
+                writes.push(write);
+            }
+        }
+        let is_given_up_first = random.chance(1, 12);
+        let abandons = !self.terms.is_plain && random.chance(1, 20);
+        let abandoned_bytes = if abandons { random.between(1, 12 * 1024) } else { 0 };
+        Plan { writes, level, takes_ticket, is_given_up_first, abandoned_bytes }
+    }
+
+    /// More than checkpoints keep free comes and goes, so that holes are punched; of one writer, in lives of that size.
+    fn huge(&self) -> Option<Write> {
+        let turn = self.count % 48;
+        match (self.terms.is_heavy && !self.terms.is_plain && self.writer == 0, turn) {
+            (true, 20) => Some(Write::Blob(HUGE, HUGE_BYTES, 1024 * 1024)),
+            (true, 24) => Some(Write::DeleteBlob(HUGE)),
+            _ => None,
+        }
+    }
+
+    fn write(&self, is_first: bool, random: &mut Random) -> Write {
+        let key = random.below(KEY_COUNT) as u64;
+        let number = i64::try_from(random.below(1000)).expect("less than a thousand") - 500;
+        let Terms { is_heavy, is_plain, .. } = self.terms;
+        match random.below(if is_plain { 16 } else { 26 }) {
+            0..=6 => Write::Put(self.order(is_first, random)),
+            7..=8 => Write::Delete(random.below(ORDER_COUNT) as u64),
+            9..=10 => Write::Log(random.below(20) as u64, (!random.chance(1, 4)).then_some(number)),
+            11 => Write::Count(key, Count::Put(number)),
+            12 => Write::Count(key, Count::Increment(number)),
+            13 => Write::Count(key, Count::Delete),
+            14 => Write::Session(key, *random.pick(&[None, Some(60), Some(400), Some(HOUR_MS)])),
+            15 => Write::EndSession(key),
+            // Only what lives for long: whether another one still does depends on the clock.
+            16 if self.outlives_everything(key) => Write::Touch(key, 2 * HOUR_MS),
+            16..=17 => Write::Scratch(key, number),
+            18 if random.chance(1, 3) => Write::Clear,
+            18 if random.chance(1, 2) => Write::Drop,
+            18 => Write::Fill(random.below(400) as u64, random.between(20, 200) as u64),
+            19..=21 => {
+                let long = if is_heavy { (40_000, 300_000) } else { (300, 20_000) };
+                let (from, to) = if random.chance(1, 5) { long } else { (0, 200) };
+                Write::Bytes(key, (!random.chance(1, 5)).then(|| random.between(from, to)))
+            }
+            22 => Write::DeleteBlob(random.below(3) as u64),
+            23 => Write::RenameBlob(random.below(3) as u64, 3 + random.below(2) as u64),
+            _ => {
+                let (bytes, piece_bytes) = match (is_heavy, random.chance(1, 6)) {
+                    (true, true) => (random.between(1_200_000, 3_500_000), 1024 * 1024),
+                    (true, false) => (random.below(400_000), 64 * 1024),
+                    (false, _) => (random.below(30_000), 1024),
+                };
+                Write::Blob(random.below(3) as u64, bytes, piece_bytes)
+            }
+        }
+    }
+
+    /// Whether a session expires, and after every run.
+    fn outlives_everything(&self, key: u64) -> bool {
+        let expires = self.sessions.get(&key).and_then(|(_, expires)| *expires);
+        expires.is_some_and(|at| at > self.now_ms + HOUR_MS / 2)
+    }
+
+    fn order(&self, is_first: bool, random: &mut Random) -> Order {
+        let tags = (0..random.below(3)).map(|_| format!("t{}", random.below(4))).collect();
+        let words =
+            (0..random.below(4)).map(|_| format!("w{}", random.below(4))).collect::<Vec<_>>().join(" ");
+        let cents = i64::try_from(random.below(1000)).expect("less than a thousand") - 500;
+        let id = own_key(self.writer, random.below(ORDER_COUNT) as u64);
+        let email = (is_first && random.chance(1, 2)).then(|| format!("{}@{}", random.below(8), self.writer));
+        let is_taken = self.orders.values().any(|(other, _)| other.id != id && other.email == email);
+        let note_bytes = match (self.terms.is_plain, random.below(8)) {
+            (false, 0) if self.terms.is_heavy => random.between(33_000, 60_000),
+            (false, 0) => random.between(300, 3000),
+            _ => random.below(40),
+        };
+        Order {
+            id,
+            number: self.count,
+            owner: format!("o{}", random.below(5)),
+            cents,
+            tags,
+            email: email.filter(|_| !is_taken),
+            words,
+            note: "n".repeat(note_bytes),
+            converted: false,
+        }
+    }
+
+    /// The next commit was made.
+    pub(crate) fn apply(&mut self, plan: &Plan, row: &Row) {
+        let mut told = Vec::new();
+        plan.writes.iter().for_each(|write| self.apply_write(write, row, &mut told));
+        told.sort_unstable();
+        self.told.push(told);
+        self.count += 1;
+        self.now_ms = row.now_ms;
+    }
+
+    fn apply_write(&mut self, write: &Write, row: &Row, told: &mut Vec<(u64, bool)>) {
+        let number = self.count;
+        match write {
+            Write::Put(order) => {
+                told.push((order.id, true));
+                self.orders.insert(order.id, (order.clone(), row.release));
+            }
+            Write::Delete(id) => {
+                let id = own_key(self.writer, *id);
+                if self.orders.remove(&id).is_some() {
+                    told.push((id, false));
+                }
+            }
+            Write::Log(key, Some(n)) => drop(self.log.insert(*key, *n)),
+            Write::Log(key, None) => drop(self.log.remove(key)),
+            Write::Fill(from, count) => {
+                let n = i64::try_from(number % 1000).expect("less than a thousand");
+                self.temporary.get_or_insert_default().extend((*from..from + count).map(|key| (key, n)));
+            }
+            Write::Drop => self.temporary = None,
+            Write::Count(key, Count::Put(n)) => drop(self.counters.insert(*key, *n)),
+            Write::Count(key, Count::Increment(n)) => *self.counters.entry(*key).or_default() += n,
+            Write::Count(key, Count::Delete) => drop(self.counters.remove(key)),
+            Write::Session(key, ms) => {
+                self.sessions.insert(*key, (number, ms.map(|ms| row.now_ms + ms)));
+            }
+            Write::Touch(key, ms) => {
+                if let Some((_, expires)) = self.sessions.get_mut(key) {
+                    *expires = Some(row.now_ms + ms);
+                }
+            }
+            Write::EndSession(key) => drop(self.sessions.remove(key)),
+            Write::Scratch(key, n) => drop(self.scratch.insert(*key, *n)),
+            Write::Clear => self.scratch.clear(),
+            Write::Bytes(key, Some(bytes)) => drop(self.bytes.insert(*key, (number, *bytes))),
+            Write::Bytes(key, None) => drop(self.bytes.remove(key)),
+            Write::Blob(key, bytes, _) => drop(self.blobs.insert(*key, (number, *bytes))),
+            Write::DeleteBlob(key) => drop(self.blobs.remove(key)),
+            Write::RenameBlob(from, to) => {
+                if let Some(blob) = self.blobs.remove(from) {
+                    self.blobs.insert(*to, blob);
+                }
+            }
+        }
+    }
+}
+
+impl Write {
+    /// Whether two writes may be of the same key: what they come to together is not the question here.
+    fn meets(&self, other: &Write) -> bool {
+        use Write::{
+            Blob, Bytes, Clear, Count, Delete, DeleteBlob, Drop, EndSession, Fill, Log, Put, RenameBlob,
+            Scratch, Session, Touch,
+        };
+        match (self, other) {
+            // A document's key among the writer's own.
+            (Put(a), Put(b)) => a.id == b.id,
+            (Put(put), Delete(id)) | (Delete(id), Put(put)) => put.id % 1000 == *id,
+            (Delete(a), Delete(b)) | (Log(a, _), Log(b, _)) => a == b,
+            (Count(a, _), Count(b, _)) | (Bytes(a, _), Bytes(b, _)) => a == b,
+            (Session(a, _) | Touch(a, _) | EndSession(a), Session(b, _) | Touch(b, _) | EndSession(b)) => {
+                a == b
+            }
+            (Fill(..) | Drop, Fill(..) | Drop) | (Scratch(..) | Clear, Scratch(..) | Clear) => true,
+            (Blob(..) | DeleteBlob(_) | RenameBlob(..), Blob(..) | DeleteBlob(_) | RenameBlob(..)) => true,
+            _ => false,
+        }
+    }
+}
