@@ -808,13 +808,13 @@ fn a_value_of_the_log_in_blocks_of_a_page_is_refused() {
     let newest = checkpoint(&space, 1);
     fill(&space, page + 100, 4, 7);
     for block in page - 3..=page + 3 {
-        let again = Space::load(space.data.clone(), &newest).unwrap();
+        let again = Space::load(space.data.clone(), &newest, GiveBack::default()).unwrap();
         let value = Written { block, block_count: 4, byte: 7, birth: 2, retired: u64::MAX };
         let refused = again.value_replayed(&[value.page()], CommitSeq(2)).unwrap_err();
         assert!(refused.is_damage() && refused.message().contains("commit 2"), "{refused}");
     }
     // Two values of the log in one block.
-    let again = Space::load(space.data.clone(), &newest).unwrap();
+    let again = Space::load(space.data.clone(), &newest, GiveBack::default()).unwrap();
     let value = |block| Written { block, block_count: 4, byte: 7, birth: 2, retired: u64::MAX }.page();
     again.value_replayed(&[value(page + 60)], CommitSeq(2)).unwrap();
     assert!(again.value_replayed(&[value(page + 63)], CommitSeq(3)).unwrap_err().is_damage());

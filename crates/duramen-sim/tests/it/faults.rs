@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault, FaultPlan};
 use duramen_disk::{MemDisk, SyncMethod};
-use duramen_engine::{Background, Durability, Engine, Hooks, Options, Result};
+use duramen_engine::{Background, Durability, Engine, Hooks, Options, Receipt, Result, Transaction};
 use duramen_sim::faults::{FullReport, Report, full_disk, sweep};
+use duramen_sim::search::shapes::GEOMETRY;
 
 const SEED: u64 = 6;
 
@@ -57,6 +58,34 @@ fn a_full_disk_refuses_and_loses_nothing_deletes_and_checkpoints_and_works_again
             assert!(*resumed_count > 0, "commits work again");
         }
     }
+}
+
+/// D7: puts fill the log of a full disk until one is refused. Deletes go on, in the segment that is held back for them: without
+/// it nothing could be deleted to make room.
+#[test]
+fn deletes_go_on_where_puts_find_the_log_full() {
+    let disk = MemDisk::new(4);
+    let options = Options { geometry: GEOMETRY, background: Background::Stepped, ..Options::default() };
+    let engine = Engine::open(Arc::new(disk.clone()), "/db", options, Hooks::default()).unwrap();
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
+    engine.step().unwrap();
+    disk.set_capacity(Some(disk.used_bytes()));
+    let commit = |fill: &dyn Fn(&mut Transaction) -> Result<()>| -> Result<Receipt> {
+        let mut transaction = engine.begin()?;
+        fill(&mut transaction)?;
+        let receipt = transaction.commit(Durability::Disk)?;
+        // Behind the scenes the next segment is made, or there is no room for it.
+        drop(engine.step());
+        Ok(receipt)
+    };
+    let keys: Vec<[u8; 2]> = (0..1_000u16).map(u16::to_be_bytes).collect();
+    let stored = keys.iter().take_while(|key| commit(&|tx| tx.put(tree, *key, b"value")).is_ok()).count();
+    assert!((1..1_000).contains(&stored), "the disk was full after {stored} commits");
+    for key in &keys[..stored.min(4)] {
+        let deleted = commit(&|tx| tx.delete(tree, key));
+        assert!(deleted.is_ok(), "{stored} commits, and then a delete says {deleted:?}");
+    }
+    engine.abandon();
 }
 
 fn open(disk: &MemDisk, create: bool) -> Result<Engine> {
