@@ -108,7 +108,8 @@ pub fn superblocks_left(file: &Arc<dyn File>, path: &Path) -> Result<Vec<Superbl
 ///
 /// Where the other superblock, or the map that it leads to, does not read as one, it becomes a copy first, and a copy is
 /// written again like the first: only one of the two may be on the disk. It may be newer and whole on the disk, and one read of it was wrong: the next open would believe it, when the pages that it leads to are used for something else
-/// (D3). And if power fails while a lone superblock is written again, its sector may hold anything: then the copy is there.
+/// (D3). And if power fails while a lone superblock is written again, its sector may hold anything: then the copy is there. One that
+/// reads, and whose map alone does not, may be the only one that the disk has: it goes after the believed one was written.
 ///
 /// # Errors
 /// `Io`, `DamagedSuperblock` if what was read is not there any more: the database is as it was.
@@ -130,6 +131,9 @@ pub fn make_durable(newest: &Superblock, other_leads_nowhere: bool, data: &DataF
         );
     };
     let is_copy = found[1 - own].as_ref() == Ok(newest);
+    if other_leads_nowhere {
+        write(own, own)?;
+    }
     if other_leads_nowhere || is_copy || found[1 - own].is_err() || is_newer(&found[1 - own], newest) {
         write(own, 1 - own)?;
     }

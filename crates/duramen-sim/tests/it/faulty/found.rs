@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use duramen_disk::MemDisk;
 use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault, FaultPlan, OpKind};
+use duramen_engine::data_file::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
 use duramen_engine::{Background, Durability, Engine, Hooks, Options, Result, TreeId};
 use duramen_sim::search::shapes::GEOMETRY;
 
@@ -48,75 +49,152 @@ fn a_copy_whose_header_never_reached_the_disk_is_copied_again() {
     assert!(failed > 2, "{failed} openings failed");
 }
 
+/// A database with so many checkpoints: with one more, the newer superblock is the other of the two.
+fn with_checkpoints(count: u8) -> (MemDisk, TreeId) {
+    let disk = MemDisk::new(1);
+    let engine = open(&disk).unwrap();
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
+    for round in 0..count {
+        (0..40).for_each(|at| put(&engine, tree, &[at, round], Durability::Disk));
+        engine.checkpoint().unwrap();
+    }
+    engine.abandon();
+    (disk, tree)
+}
+
+fn generations(disk: &MemDisk) -> [u64; 2] {
+    let bytes = disk.read_file("/db/data").unwrap();
+    SUPERBLOCK_OFFSETS.map(|offset| {
+        let at = usize::try_from(offset).unwrap();
+        Superblock::decode(&bytes[at..at + SUPERBLOCK_BYTES]).unwrap().generation.0
+    })
+}
+
 /// D3: one read of the newer superblock was wrong, and the older one was believed. The newer one was whole on the disk all
 /// the while: when the power was cut in the next checkpoint, it was believed again, and its pages had been written over.
 #[test]
 fn a_superblock_that_was_misread_once_is_not_believed_later() {
-    let disk = MemDisk::new(1);
-    let engine = open(&disk).unwrap();
-    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
-    for round in 0..4u8 {
-        (0..40).for_each(|at| put(&engine, tree, &[at, round], Durability::Disk));
-        engine.checkpoint().unwrap();
-    }
-    engine.abandon();
-    let mut opened_count = 0;
-    for nth in 0..4 {
-        let disk = disk.crash(&CrashChoice::None);
-        disk.set_faults(Fault::new(CallKind::Read, nth, Effect::FlippedRead(800)).on("/data"));
-        let opened = open(&disk);
-        disk.set_faults(FaultPlan::none());
-        let Ok(engine) = opened else { continue };
-        opened_count += 1;
-        disk.record();
-        (0..40).for_each(|at| put(&engine, tree, &[at, 0], Durability::Disk));
-        engine.checkpoint().unwrap();
-        engine.abandon();
-        let trace = disk.stop_recording();
-        for op in 0..=trace.len() {
-            for choice in [CrashChoice::None, CrashChoice::All] {
-                let engine = open(&trace.crash_image(op, &choice)).unwrap_or_else(|error| {
-                    panic!("read {nth}, cut after {op} operations, {choice:?}: {error}")
-                });
-                assert_eq!(engine.snapshot().unwrap().tree_info(tree).unwrap().len, 160);
-                assert!(engine.check().unwrap().is_clean());
-                engine.abandon();
+    for checkpoint_count in [4, 5] {
+        let (disk, tree) = with_checkpoints(checkpoint_count);
+        let [first, second] = generations(&disk);
+        let older = first.min(second);
+        let newer_at = u64::from(second > first);
+        let mut replaced_at = Vec::new();
+        for nth in 0..4 {
+            let disk = disk.crash(&CrashChoice::None);
+            disk.set_faults(Fault::new(CallKind::Read, nth, Effect::FlippedRead(800)).on("/data"));
+            let opened = open(&disk);
+            disk.set_faults(FaultPlan::none());
+            let Ok(engine) = opened else { continue };
+            // A copy of the older one takes the place of the newer one.
+            let now = generations(&disk);
+            if now == [older; 2] {
+                replaced_at.push(nth);
+            }
+            disk.record();
+            (0..40).for_each(|at| put(&engine, tree, &[at, 0], Durability::Disk));
+            engine.checkpoint().unwrap();
+            engine.abandon();
+            let trace = disk.stop_recording();
+            for op in 0..=trace.len() {
+                for choice in [CrashChoice::None, CrashChoice::All] {
+                    let engine = open(&trace.crash_image(op, &choice)).unwrap_or_else(|error| {
+                        panic!("read {nth}, cut after {op} operations, {choice:?}: {error}")
+                    });
+                    let len = engine.snapshot().unwrap().tree_info(tree).unwrap().len;
+                    assert_eq!(len, u64::from(checkpoint_count) * 40);
+                    assert!(engine.check().unwrap().is_clean());
+                    engine.abandon();
+                }
             }
         }
+        // The two are read one after the other.
+        assert_eq!(replaced_at, [newer_at], "{checkpoint_count} checkpoints");
     }
-    assert!(opened_count > 0, "some read was of a superblock");
 }
 
-/// D3: one read of the older superblock's map was wrong, and what that superblock leads to was not held. Its blocks were used
-/// for something else while it still stood there, as something that an opening may fall back to.
+/// D3: the older superblock's map did not read, and what that superblock leads to was not held. Its blocks were used
+/// for something else while it still stood there, as something that an opening may fall back to. A map that is misread once is read
+/// again first: what leads nowhere is written over.
 #[test]
-fn a_superblock_whose_map_was_misread_once_is_not_fallen_back_to() {
-    let disk = MemDisk::new(1);
-    let engine = open(&disk).unwrap();
-    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
-    for round in 0..4u8 {
-        (0..40).for_each(|at| put(&engine, tree, &[at, round], Durability::Disk));
-        engine.checkpoint().unwrap();
+fn a_superblock_whose_map_was_misread_is_not_fallen_back_to() {
+    for checkpoint_count in [4, 5] {
+        // A page of the map is read again behind the list of its pages: once misread, and twice.
+        let [once, twice] = [None, Some(2)].map(|again| replaced(checkpoint_count, again));
+        assert!(twice > once, "{checkpoint_count} checkpoints: {once} and {twice} maps were given up");
     }
-    engine.abandon();
-    let mut opened_count = 0;
-    for nth in 0..16 {
+}
+
+/// How many maps were given up, over all reads of an opening that are wrong, and others that are wrong so many reads later.
+fn replaced(checkpoint_count: u8, again: Option<u64>) -> u32 {
+    let (disk, tree) = with_checkpoints(checkpoint_count);
+    let [first, second] = generations(&disk);
+    let mut replaced_count = 0;
+    for nth in 2..16 {
+        let when = format!("{checkpoint_count} checkpoints, read {nth} and {again:?}");
         let disk = disk.crash(&CrashChoice::None);
-        disk.set_faults(Fault::new(CallKind::Read, nth, Effect::FlippedRead(800)).on("/data"));
+        let misread = |nth| Fault::new(CallKind::Read, nth, Effect::FlippedRead(800)).on("/data");
+        let mut faults = FaultPlan::from(misread(nth));
+        if let Some(later) = again {
+            faults = faults.with(misread(nth + later));
+        }
+        disk.set_faults(faults);
         let opened = open(&disk);
         disk.set_faults(FaultPlan::none());
         let Ok(engine) = opened else { continue };
-        opened_count += 1;
+        replaced_count += u32::from(generations(&disk) == [first.max(second); 2]);
         for at in 0..8u8 {
             engine.transact(Durability::Disk, |tx| tx.put(tree, &[at], &[at; 400])).unwrap();
         }
         engine.abandon();
         let engine = open(&disk.crash(&CrashChoice::None)).unwrap();
         let report = engine.check().unwrap();
-        assert!(report.is_clean() && report.unreached.is_empty(), "read {nth}: {report:?}");
+        assert!(report.is_clean() && report.unreached.is_empty(), "{when}: {report:?}");
         engine.abandon();
     }
-    assert!(opened_count > 2, "some read was of a map");
+    replaced_count
+}
+
+/// D2: the newer superblock is in the page cache alone, for its sync failed, and the map of the older one does not read. The older one
+/// is the only one on the disk: a copy of the newer one must not be written over it first.
+#[test]
+fn the_only_superblock_on_the_disk_is_not_written_over_first() {
+    for checkpoint_count in [3, 4] {
+        let mut replaced_count = 0;
+        for (nth, again) in (2..16).flat_map(|nth| [(nth, 1), (nth, 2)]) {
+            let (disk, tree) = with_checkpoints(checkpoint_count);
+            let engine = open(&disk).unwrap();
+            (0..40).for_each(|at| put(&engine, tree, &[at, 9], Durability::Disk));
+            let gone = Effect::SyncErrorDataGone(io::ErrorKind::Other);
+            // The second sync of a checkpoint is that of its superblock.
+            disk.set_faults(Fault::new(CallKind::Sync, 1, gone).on("/data"));
+            engine.checkpoint().unwrap_err();
+            engine.abandon();
+            let newer = generations(&disk).into_iter().max().unwrap();
+            let misread = |nth| Fault::new(CallKind::Read, nth, Effect::FlippedRead(800)).on("/data");
+            disk.set_faults(FaultPlan::from(misread(nth)).with(misread(nth + again)));
+            disk.record();
+            let opened = open(&disk).map(Engine::abandon);
+            disk.set_faults(FaultPlan::none());
+            let trace = disk.stop_recording();
+            if opened.is_err() || generations(&disk) != [newer; 2] {
+                continue;
+            }
+            replaced_count += 1;
+            for op in 0..=trace.len() {
+                for choice in [CrashChoice::None, CrashChoice::All, CrashChoice::Garbled { seed: nth }] {
+                    let when = format!("read {nth} and {again}, cut after {op} operations, {choice:?}");
+                    let engine = open(&trace.crash_image(op, &choice))
+                        .unwrap_or_else(|error| panic!("{when}: {error}"));
+                    let len = engine.snapshot().unwrap().tree_info(tree).unwrap().len;
+                    assert_eq!(len, u64::from(checkpoint_count + 1) * 40, "{when}");
+                    assert!(engine.check().unwrap().is_clean(), "{when}");
+                    engine.abandon();
+                }
+            }
+        }
+        assert!(replaced_count > 0, "no map was misread twice");
+    }
 }
 
 /// D7: a crash left a spare segment unfinished. When it was made anew, a sync was the first to say that the disk is full, and
