@@ -16,6 +16,10 @@ use crate::ids::CommitSeq;
 /// Called once, with no lock of the allocator held.
 type Hook = Box<dyn Fn(Error) + Send + Sync>;
 
+/// Called with the state as other threads will see it.
+#[cfg(test)]
+type Look = Box<dyn Fn(&State) + Send + Sync>;
+
 /// The first contradiction, and where it is reported.
 #[derive(Default)]
 pub(super) struct Soundness {
@@ -23,7 +27,7 @@ pub(super) struct Soundness {
     hook: OnceLock<Hook>,
     /// Looks at the state each time the lock is released: at all that another thread can see.
     #[cfg(test)]
-    pub(super) on_release: OnceLock<Box<dyn Fn(&State) + Send + Sync>>,
+    pub(super) on_release: OnceLock<Look>,
 }
 
 impl fmt::Debug for Soundness {

@@ -30,27 +30,13 @@ pub fn snapshot_equals(snapshot: &Snapshot, state: &State, random: &mut Random) 
     Ok(())
 }
 
-/// What the check says of a feed file that begins with garbage.
-const FEED_HEADER_TORN: &str = "no header of a feed file";
-
 /// Runs the engine's own check and wants it clean, with every block accounted for.
 ///
 /// # Errors
 /// What it found.
 pub fn check_is_clean(engine: &Engine) -> Verdict {
-    check_is_clean_after(engine, false)
-}
-
-/// As [`check_is_clean`], after a cut that may have left garbage where the header of a feed file was being written: nothing says whether
-/// that file was relied on, so that the check names it.
-///
-/// # Errors
-/// As [`check_is_clean`].
-pub fn check_is_clean_after(engine: &Engine, is_garbled: bool) -> Verdict {
     let report = engine.check().map_err(|e| format!("check: {e}"))?;
-    let is_known = |problem: &String| is_garbled && problem.ends_with(FEED_HEADER_TORN);
-    let known = report.problems.iter().filter(|problem| is_known(problem)).count() as u64;
-    if report.problem_count == known && report.unreached.is_empty() {
+    if report.is_clean() && report.unreached.is_empty() {
         return Ok(());
     }
     Err(format!("check: problems {:?}, unreached {:?}", report.problems, report.unreached))
