@@ -162,8 +162,10 @@ impl Checkpointer {
     ) -> std::result::Result<CheckpointReport, CheckpointError> {
         let mut reaping = self.turn();
         self.begun.fetch_add(1, Ordering::SeqCst);
-        self.store.retire_unread();
         let newest = self.newest().clone();
+        if root.seq > newest.superblock.replay.seq {
+            self.store.retire_unread(root.seq);
+        }
         let position = *root.position.get().expect("a published root knows its place in the log");
         assert!(position.seq >= root.seq, "the log holds the root's last commit");
         let generation = newest.superblock.generation.next();

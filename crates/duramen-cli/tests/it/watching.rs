@@ -114,7 +114,7 @@ fn what_cannot_be_watched_is_refused_with_a_way_on() {
     refused(&["watch", "db", "row"], 1, "did you mean rows?");
     refused(&["watch", "none"], 1, "E0902");
     refused(&["top", "none"], 1, "E0902");
-    refused(&["watch", "db", "rows", "--since", "99"], 1, "there is no commit 99 yet");
+    refused(&["watch", "db", "rows", "--since", "99"], 1, "there is no commit 99 in db yet");
     refused(&["watch", "db", "rows", "--since", "1", "--oldest"], 2, "--oldest");
     refused(&["top", "db", "--interval", "0"], 2, "seconds from 0.05");
 }

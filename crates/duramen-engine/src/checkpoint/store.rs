@@ -35,9 +35,9 @@ pub struct Store {
     pub unread: UnreadValues,
 }
 
-/// Big values that commits dropped and whose lists of extents a read failed for, each with its commit.
+/// Big values that commits dropped and whose lists of extents a read failed for.
 #[derive(Debug, Default)]
-pub struct UnreadValues(Mutex<Vec<(Vec<u8>, CommitSeq)>>);
+pub struct UnreadValues(Mutex<Vec<Vec<u8>>>);
 
 impl Store {
     /// Puts the extents of a big value that commit `retired` dropped on the list of what waits to be free. If its list cannot be
@@ -46,19 +46,20 @@ impl Store {
         match BigRef::decode(value).and_then(|value| value.pages(&self.pages)) {
             Ok(pages) => self.space.retire_pages(&pages, retired),
             Err(error) if error.is_damage() => {}
-            Err(_) => self.unread.lock().push((value.to_vec(), retired)),
+            Err(_) => self.unread.lock().push(value.to_vec()),
         }
     }
 
-    /// Tries again what could not be read.
-    pub fn retire_unread(&self) {
+    /// Tries again what could not be read. The maps of earlier checkpoints call the extents used, whichever commit dropped the value:
+    /// they are retired as if commit `retired` had, the first that no such map is of.
+    pub fn retire_unread(&self, retired: CommitSeq) {
         let unread = std::mem::take(&mut *self.unread.lock());
-        unread.iter().for_each(|(value, retired)| self.retire_value(value, *retired));
+        unread.iter().for_each(|value| self.retire_value(value, retired));
     }
 }
 
 impl UnreadValues {
-    fn lock(&self) -> MutexGuard<'_, Vec<(Vec<u8>, CommitSeq)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
         self.0.lock().expect("nothing panics while it is locked")
     }
 }

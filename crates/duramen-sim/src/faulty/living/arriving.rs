@@ -18,6 +18,9 @@ use crate::search::compare::snapshot_equals;
 use crate::search::feed::feed_equals;
 use crate::search::model::State;
 
+/// What an opening says where the cache lets go of a log's pages while it reads them.
+const LOG_CHANGED: &str = "the log changed while it was opened";
+
 impl Living {
     fn open(&self) -> Result<Engine, Error> {
         let disk: Arc<dyn Disk> = Arc::new(self.disk().clone());
@@ -77,6 +80,7 @@ impl Living {
                     self.engine = Some(engine);
                     return Ok(());
                 }
+                Err(error) if evicts && error.message().ends_with(LOG_CHANGED) => {}
                 Err(error) => self.not_opened(&error, met)?,
             }
             self.evict();
@@ -84,7 +88,7 @@ impl Living {
         Ok(())
     }
 
-    /// A fault ends an opening, and so does a log that reads otherwise the second time.
+    /// A fault that was met ends an opening.
     fn not_opened(&self, error: &Error, met: Option<FaultKind>) -> Result<(), String> {
         self.disk().annotate(format!("not opened: {error}"));
         let mut notes = self.ledger.notes();

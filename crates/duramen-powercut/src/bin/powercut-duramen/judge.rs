@@ -19,10 +19,6 @@ use crate::views;
 use crate::writer::millis;
 use crate::wrong::{Outcome, Wrong, same};
 
-/// What the check says of a feed file that begins with garbage: a cut can leave it where the header was being written. Consumers go on
-/// from what the superblock covers.
-const FEED_HEADER_TORN: &str = "no header of a feed file";
-
 /// A value that expires within this may have been swept, or not.
 const CLOCK_MARGIN_MS: u64 = 2000;
 
@@ -33,7 +29,9 @@ pub(crate) type States = BTreeMap<u32, State>;
 pub(crate) fn order(db: &Db, states: &States, newest: u64, acknowledged: &mut Acknowledged) -> Outcome<()> {
     let all = acknowledged.commits.clone();
     acknowledged.found(newest)?;
+    let mut seqs = BTreeMap::new();
     for ((writer, number), commit) in all {
+        seqs.insert((writer, number), commit.seq);
         let is_there = states.get(&writer).is_some_and(|state| state.count > number);
         if is_there != (commit.seq <= newest) {
             return Err(format!(
@@ -44,7 +42,7 @@ pub(crate) fn order(db: &Db, states: &States, newest: u64, acknowledged: &mut Ac
             .into());
         }
     }
-    tickets(db, states)
+    tickets(db, states, &seqs)
 }
 
 /// A backup holds what there was when it was begun.
@@ -88,8 +86,7 @@ pub(crate) fn checks_are_clean(db: &Db) -> Outcome<()> {
     if !report.is_clean() {
         return Err(Wrong::told(format!("check_documents: {:?} {:?}", report.problems, report.unreadable)));
     }
-    let mut report = db.check()?;
-    report.problems.retain(|problem| !problem.ends_with(FEED_HEADER_TORN));
+    let report = db.check()?;
     if report.problems.is_empty() && report.unreached.is_empty() {
         return Ok(());
     }
@@ -154,9 +151,10 @@ fn same_tickets(db: &Db, taken: &Tickets) -> Outcome<()> {
     same("the next ticket", &next, &(taken.len() as u64))
 }
 
-/// Commits of one writer that were made one after the other have their tickets in that order.
-fn tickets(db: &Db, states: &States) -> Outcome<()> {
+/// Tickets are taken in the order of the commits: of one writer, and of all whose place in the order was acknowledged.
+fn tickets(db: &Db, states: &States, seqs: &BTreeMap<(u32, u64), u64>) -> Outcome<()> {
     let snapshot = db.snapshot()?;
+    let mut in_order = BTreeMap::new();
     for (writer, state) in states {
         let mut last = None;
         for number in 0..state.count {
@@ -168,9 +166,19 @@ fn tickets(db: &Db, states: &States) -> Outcome<()> {
                 );
             }
             last = ticket.or(last);
+            if let (Some(ticket), Some(seq)) = (ticket, seqs.get(&(*writer, number))) {
+                in_order.insert(*seq, ticket);
+            }
         }
     }
-    Ok(())
+    match in_order.iter().zip(in_order.iter().skip(1)).find(|((_, a), (_, b))| a >= b) {
+        Some((before, after)) => Err(format!(
+            "the {}th commit has ticket {}, and the {}th has {}",
+            before.0, before.1, after.0, after.1
+        )
+        .into()),
+        None => Ok(()),
+    }
 }
 
 /// A kind of data of all writers, under the keys they have in the database.
