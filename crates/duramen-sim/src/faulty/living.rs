@@ -75,6 +75,8 @@ pub struct Living {
     weather: Random,
     armed: Option<(Armed, usize)>,
     armed_at: usize,
+    /// Calls may fail; the medium does not lie.
+    may_fail: bool,
     /// A fault was armed since the database was opened.
     had_fault: bool,
     created_at: Option<usize>,
@@ -124,6 +126,7 @@ impl Living {
             weather: Random::new(joined(seed, 11)),
             armed: None,
             armed_at: 0,
+            may_fail: false,
             had_fault: false,
             created_at: database.is_some().then_some(0),
             database,

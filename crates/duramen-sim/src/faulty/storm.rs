@@ -114,6 +114,12 @@ impl Armed {
         Armed::draw(disk, random)
     }
 
+    /// The write of the log after the next one finds the disk full: a group that formed while the one before it was synced is dropped.
+    pub fn second_group(disk: &MemDisk) -> Armed {
+        disk.set_faults(Fault::new(CallKind::Write, 1, Effect::ENOSPC).on(".wal"));
+        Armed { kind: FaultKind::WriteFull, error: Effect::ENOSPC.error_kind(), disk: disk.clone() }
+    }
+
     fn arm(kind: FaultKind, disk: &MemDisk, random: &mut Random) -> Armed {
         let error = if kind == FaultKind::FullDisk {
             let room = random.below(ROOM_PAGES_MAX) as u64 * 4096;

@@ -20,6 +20,7 @@ impl Living {
     /// # Errors
     /// What broke a promise.
     pub fn event(&mut self, is_lied_to: bool) -> Result<Going, String> {
+        self.may_fail = !is_lied_to;
         self.change_weather(is_lied_to);
         let now = self.disk().recorded_len();
         self.ledger.notes().event_at = now;
@@ -140,6 +141,9 @@ impl Living {
 
     /// One group syncs while the next is sealed, and the sync may fail.
     fn sealed_behind(&mut self) -> Result<(), String> {
+        if self.armed.is_none() && self.may_fail && self.weather.chance(1, 4) {
+            self.arm(Armed::second_group(&self.ledger.disk), 0);
+        }
         let shape = *self.random.pick(&[Shape::Small, Shape::Small, Shape::Bulk, Shape::Big]);
         let (seed, geometry) = (self.random.bits(), self.options.geometry);
         let hook = self.ledger.blocker(self.engine(), geometry, ".wal", seed);
