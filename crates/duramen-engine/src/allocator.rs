@@ -229,7 +229,8 @@ impl Space {
         for page in pages {
             if !state.own_replayed(page.block, page.block_count, seq) {
                 let what = format!(
-                    "commit {seq} of the log has a value in {} blocks that others have",
+                    "commit {seq} in the log claims {} blocks for a value; a page or another value already \
+                     holds some of them",
                     page.block_count
                 );
                 return Err(Error::damaged_data(self.data.path(), self.data.offset(page.block), what));

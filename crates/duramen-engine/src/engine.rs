@@ -141,7 +141,8 @@ impl Engine {
     ///
     /// # Errors
     /// What `body` said (then nothing is written, and nothing is waited for: what it read may still be on its way to the log), unless
-    /// it read commits that were dropped meanwhile, for then it runs again; or what [`Transaction::commit`] said; never `Conflict`.
+    /// it read commits that were dropped meanwhile, for then it runs again; or what [`Transaction::commit`] said; `Conflict` only if the
+    /// commits that it read were dropped again and again, each time it ran.
     pub fn transact<T>(
         &self,
         level: Durability,
@@ -180,7 +181,7 @@ impl Engine {
                 false => self.attempt_alone(level, wait, &mut body),
             };
             match attempt {
-                // Alone it is none but of commits that were dropped: nobody gets in between.
+                // Run alone, a transaction is tried again only if the commits that it read were dropped.
                 Err(error) if error.is_retryable() && conflicts < 2 * CONFLICTS_MAX => {
                     conflicts += 1;
                     if error.code() == Code::WritersHoldMemory {

@@ -151,8 +151,14 @@ impl Meter {
         self.epochs.free();
     }
 
-    /// Bytes by which nodes are over a part of their bound: what is to be evicted. None while what was evicted is not freed.
+    /// Bytes by which nodes are over a part of their bound.
     pub fn excess(&self, percent: usize) -> usize {
+        self.resident_bytes().saturating_sub(self.bytes_max() / 100 * percent)
+    }
+
+    /// Bytes to be evicted until nodes take that part of their bound. None while much that was evicted is not freed yet: it
+    /// would free nothing now.
+    pub fn eviction_target(&self, percent: usize) -> usize {
         let waits_much = || self.waiting_bytes() > self.bytes_max() / 100 * WAITING_PERCENT_MAX;
         if waits_much() {
             self.free_evicted();
@@ -160,7 +166,7 @@ impl Meter {
                 return 0;
             }
         }
-        self.resident_bytes().saturating_sub(self.bytes_max() / 100 * percent)
+        self.excess(percent)
     }
 
     /// Whether so much is buffered that nodes may take less than their part.
@@ -245,7 +251,9 @@ impl Meter {
 
     /// Bytes of nodes that were evicted, and are in memory until those have left who may have found them before.
     pub fn waiting_bytes(&self) -> usize {
-        self.waiting_bytes.load(Ordering::Relaxed)
+        // A node may stay after all between the two steps of its leaving: for that moment the sum is below zero.
+        let bytes = self.waiting_bytes.load(Ordering::Relaxed);
+        if bytes > isize::MAX as usize { 0 } else { bytes }
     }
 
     /// Bytes that the nodes without a place on disk will take there, in whole blocks.

@@ -125,8 +125,9 @@ impl DbOptions {
 
     /// Is told what no call returns, such as an error while closing in a drop. Called outside locks, from any thread.
     ///
-    /// It may be the thread that makes room for commits. So what commits, checkpoints or closes the database inside of `hear` is
-    /// refused with `InvalidArgument`: hand the event to a thread of your own, and write there. Reading is fine.
+    /// It may be the thread that makes room for commits. So inside `hear`, commits, waiting for a receipt,
+    /// checkpoints and close are refused for this database (`InvalidArgument`): send the event to another thread
+    /// and write there. Reading works.
     #[must_use]
     pub fn on_event(mut self, hear: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.hooks.on_event = Some(Arc::new(hear));

@@ -173,6 +173,17 @@ fn an_extent_freed_twice_stays_with_its_new_owner_and_the_engine_is_told() {
     assert!(!space.is_used(block, 1) && told.lock().unwrap().len() == 1);
 }
 
+/// D3: given back twice, with nothing allocated in between, blocks are told of too: the next time somebody has them.
+#[test]
+fn an_extent_freed_twice_in_a_row_is_told() {
+    let space = space(&MemDisk::new(1));
+    let block = space.allocate(3).unwrap();
+    space.give_back(block, 3);
+    space.is_sound().unwrap();
+    space.give_back(block, 3);
+    assert!(space.is_sound().unwrap_err().is_damage());
+}
+
 /// A checkpoint's map is drafted at any moment: the blocks of a value without a commit are in none. The older map is held against
 /// the newer one at opening, and what it alone has is freed later: a value of another transaction would be freed with it (D3).
 #[test]

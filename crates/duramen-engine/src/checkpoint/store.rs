@@ -35,9 +35,9 @@ pub struct Store {
     pub unread: UnreadValues,
 }
 
-/// Big values that commits dropped and whose lists of extents a read failed for.
+/// Big values that commits dropped and whose lists of extents a read failed for, each with its commit.
 #[derive(Debug, Default)]
-pub struct UnreadValues(Mutex<Vec<Vec<u8>>>);
+pub struct UnreadValues(Mutex<Vec<(CommitSeq, Vec<u8>)>>);
 
 impl Store {
     /// Puts the extents of a big value that commit `retired` dropped on the list of what waits to be free. If its list cannot be
@@ -46,20 +46,21 @@ impl Store {
         match BigRef::decode(value).and_then(|value| value.pages(&self.pages)) {
             Ok(pages) => self.space.retire_pages(&pages, retired),
             Err(error) if error.is_damage() => {}
-            Err(_) => self.unread.lock().push(value.to_vec()),
+            Err(_) => self.unread.lock().push((retired, value.to_vec())),
         }
     }
 
-    /// Tries again what could not be read. The maps of earlier checkpoints call the extents used, whichever commit dropped the value:
-    /// they are retired as if commit `retired` had, the first that no such map is of.
-    pub fn retire_unread(&self, retired: CommitSeq) {
-        let unread = std::mem::take(&mut *self.unread.lock());
-        unread.iter().for_each(|value| self.retire_value(value, retired));
+    /// Tries again what could not be read, of the commits up to `root`: a checkpoint of an older root needs the values that later
+    /// commits dropped. The maps of earlier checkpoints call the extents used, so they are freed as if commit `root` had
+    /// dropped them, the first that no such map is of.
+    pub fn retire_unread(&self, root: CommitSeq) {
+        let unread: Vec<_> = self.unread.lock().extract_if(.., |(dropped, _)| *dropped <= root).collect();
+        unread.iter().for_each(|(_, value)| self.retire_value(value, root));
     }
 }
 
 impl UnreadValues {
-    fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(CommitSeq, Vec<u8>)>> {
         self.0.lock().expect("nothing panics while it is locked")
     }
 }
@@ -108,9 +109,9 @@ pub fn superblocks_left(file: &Arc<dyn File>, path: &Path) -> Result<Vec<Superbl
 /// power fails now, the disk holds a whole one.
 ///
 /// Where the other superblock, or the map that it leads to, does not read as one, it becomes a copy first, and a copy is
-/// written again like the first: only one of the two may be on the disk. It may be newer and whole on the disk, and one read of it was wrong: the next open would believe it, when the pages that it leads to are used for something else
-/// (D3). And if power fails while a lone superblock is written again, its sector may hold anything: then the copy is there. One that
-/// reads, and whose map alone does not, may be the only one that the disk has: it goes after the believed one was written.
+/// written again like the first: only one of the two may be on the disk. It may be newer and whole on the disk, and one
+/// read of it was wrong: the next open would believe it, when the pages that it leads to are used for something else (D3).
+/// And if power fails while a lone superblock is written again, its sector may hold anything: then the copy is there.
 ///
 /// # Errors
 /// `Io`, `DamagedSuperblock` if what was read is not there any more: the database is as it was.
@@ -132,9 +133,6 @@ pub fn make_durable(newest: &Superblock, other_leads_nowhere: bool, data: &DataF
         );
     };
     let is_copy = found[1 - own].as_ref() == Ok(newest);
-    if other_leads_nowhere {
-        write(own, own)?;
-    }
     if other_leads_nowhere || is_copy || found[1 - own].is_err() || is_newer(&found[1 - own], newest) {
         write(own, 1 - own)?;
     }

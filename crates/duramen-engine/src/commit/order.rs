@@ -220,8 +220,8 @@ impl Committer {
     /// `Invalid`.
     pub fn not_alone(&self) -> Result<()> {
         if TELLING.with_borrow(|telling| telling.contains(&std::ptr::from_ref(self))) {
-            return Err(Error::invalid("a commit, checkpoint or close inside of an event hook")
-                .with_hint("give what the event says to another thread, and write there"));
+            let what = "commits, waits, checkpoints and close are not allowed inside an event hook";
+            return Err(Error::invalid(what).with_hint("send the event to another thread and write there"));
         }
         if ALONE.get() {
             return Err(Error::invalid("a commit inside the closure of another transaction that runs alone")

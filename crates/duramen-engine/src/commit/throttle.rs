@@ -59,10 +59,15 @@ impl Throttle {
         self.asked.swap(false, Ordering::Relaxed)
     }
 
+    /// A checkpoint is to let go of log.
+    pub fn ask(&self) {
+        self.asked.store(true, Ordering::Relaxed);
+    }
+
     /// A commit found no room on the disk: a checkpoint lets go of log and of pages, for those that come later.
     pub fn ask_for_room(&self, error: &Error) {
         if error.code() == Code::DiskFull {
-            self.asked.store(true, Ordering::Relaxed);
+            self.ask();
         }
     }
 

@@ -187,7 +187,7 @@ impl Draining {
 /// Dirty nodes cannot leave memory before there is a checkpoint to come; clean ones can.
 pub fn give_memory_back(store: &Store, trees: &TreeTable) {
     let meter = store.pages.meter();
-    let enough = || meter.excess(80) == 0;
+    let enough = || meter.eviction_target(80) == 0;
     if enough() {
         return;
     }

@@ -477,7 +477,7 @@ impl Keeper {
         // Twice around: the first time takes the notes of use away.
         for _ in 0..2 {
             self.sweep_root(&root, &mut hand);
-            if meter.excess(SWEEP_TO_PERCENT) == 0 {
+            if meter.eviction_target(SWEEP_TO_PERCENT) == 0 {
                 break;
             }
             self.sweep_older_roots(root.seq);
@@ -488,7 +488,7 @@ impl Keeper {
     /// What was replaced since an older root was registered stays in memory through it alone.
     fn sweep_older_roots(&self, newest: CommitSeq) {
         let meter = self.store.pages.meter();
-        let enough = || meter.excess(SWEEP_TO_PERCENT) == 0;
+        let enough = || meter.eviction_target(SWEEP_TO_PERCENT) == 0;
         for root in self.store.registry.roots().iter().filter(|root| root.seq < newest) {
             for slot in root.trees.iter().filter_map(|tree| tree.slot.as_ref()) {
                 if sweep(slot, &[], &enough).is_some() {
@@ -528,7 +528,7 @@ impl Keeper {
 
     fn sweep_root(&self, root: &Root, hand: &mut (TreeId, Vec<u8>)) {
         let meter = self.store.pages.meter();
-        let enough = || meter.excess(SWEEP_TO_PERCENT) == 0;
+        let enough = || meter.eviction_target(SWEEP_TO_PERCENT) == 0;
         let start_tree = hand.0;
         let ahead = root.trees.iter().filter(|tree| tree.id >= start_tree);
         let behind = root.trees.iter().filter(|tree| tree.id <= start_tree);

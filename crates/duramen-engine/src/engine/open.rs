@@ -1,5 +1,6 @@
 //! Opening and creating: locks first, then the checkpoint, then the log; or everything new, durable before it counts.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -37,6 +38,9 @@ const REPLAY_MEMORY_PART: usize = 2;
 
 /// One question applies a change of an overlay for each so many bytes of memory, at most: a leaf for each, at the worst.
 const FORK_MEMORY_PART: usize = 2048;
+
+/// Segments that a replay leads through, above which an opening asks for a checkpoint.
+const CHAIN_SEGMENTS_MAX: usize = 8;
 
 /// That of the second superblock a creation writes.
 const CREATED_GENERATION: Generation = Generation(2);
@@ -112,6 +116,8 @@ fn assemble(
         (Mode::Read { root, roots: loaded.roots, catalogue, superblock }, draining, None)
     } else {
         make_durable(&loaded.superblock, loaded.leads_nowhere, store.pages.data())?;
+        // After it: a superblock that was misread once may lead to files that this one does without.
+        feed.settle(covered_by(&loaded))?;
         if loaded.superblock.generation <= CREATED_GENERATION {
             sync_names(&*disk, path, &wal_dir)?;
         } else {
@@ -159,12 +165,13 @@ fn open_feed(
         retain_age_ns: u64::try_from(options.feed_retain_age.as_nanos()).unwrap_or(u64::MAX),
         bytes_max: options.feed_bytes_max,
     };
-    let covered = Covered { boundary: superblock.replay.seq, is_alone: loaded.is_alone };
-    let feed = Retained::open(disk, path, identity, superblock.geometry.block_bytes, bounds, covered)?;
-    if !options.read_only {
-        feed.settle(covered)?;
-    }
+    let feed =
+        Retained::open(disk, path, identity, superblock.geometry.block_bytes, bounds, covered_by(loaded))?;
     Ok((feed, identity))
+}
+
+fn covered_by(loaded: &Loaded) -> Covered {
+    Covered { boundary: loaded.superblock.replay.seq, is_alone: loaded.is_alone }
 }
 
 fn run_replay(disk: &dyn Disk, wal_dir: &Path, loaded: &Loaded, options: &Options) -> Result<Replayed> {
@@ -195,15 +202,20 @@ fn writer(
     let superblock = &loaded.superblock;
     let identity = LogIdentity { database: superblock.database, log: superblock.log };
     let geometry = superblock.geometry;
-    let continued = Continued {
-        recovered: &replayed.log,
-        keep_from: loaded.older,
-        give_room: &|bytes| loaded.store.space.give_up_ahead(bytes),
+    let gave_room = Cell::new(false);
+    let give_room = |bytes| {
+        gave_room.set(true);
+        loaded.store.space.give_up_ahead(bytes)
     };
+    let continued = Continued { recovered: &replayed.log, give_room: &give_room };
     let log = Log::reopen(disk, wal_dir, identity, geometry, sync, continued)?;
     let seq = replayed.seq;
     let root = Root::at(seq, replayed.trees, log.position());
     let throttle = Throttle::new(options.memory_bytes, options.background == Background::Stepped);
+    // Each opening after a kill goes on in a segment of its own, and only a checkpoint lets go of those before.
+    if gave_room.get() || replayed.log.chain_len() > CHAIN_SEGMENTS_MAX {
+        throttle.ask();
+    }
     let committer = Committer::new(Arc::clone(&loaded.store), log, root, replayed.next_tree, throttle);
     committer.found_durable(replayed.log.last_seq);
     committer.add_log_bytes(replayed.log.record_bytes);
@@ -255,7 +267,7 @@ fn sweep_when_full(store: &Arc<Store>, newest: &Arc<Newest>) {
         let (Some(store), Some(newest)) = (store.upgrade(), newest.upgrade()) else { return };
         let root = newest.get();
         let meter = store.pages.meter();
-        let enough = || meter.excess(80) == 0;
+        let enough = || meter.eviction_target(80) == 0;
         // Twice around: the first time takes the notes of use away.
         for slot in root.trees.iter().chain(root.trees.iter()).filter_map(|tree| tree.slot.as_ref()) {
             sweep(slot, &[], &enough);

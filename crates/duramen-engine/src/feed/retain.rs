@@ -167,7 +167,7 @@ impl Retained {
         }
         let copied = self.copy(job, from, &mut writer);
         if let Err(CheckpointError::Failed(error)) = &copied {
-            let undone = writer.take().and_then(|writer| writer.undone(&*self.disk));
+            let undone = writer.take().and_then(|writer| self.undo(writer));
             // The next try goes to another place of the disk, but where there is no room for that.
             *writer = undone.filter(|_| error.kind() == ErrorKind::Full);
         }
@@ -248,7 +248,7 @@ impl Retained {
         }
         self.state().next_number += 1;
         let header = FileHeader { identity: self.identity, number, block_bytes: self.block_bytes, after };
-        FileWriter::create(&*self.disk, &self.dir, header)
+        FileWriter::create(&*self.disk, &self.dir, header).inspect_err(|_| self.note_removal())
     }
 
     /// Ends the file with a commit, makes it durable with its name, and tells readers of it.

@@ -162,7 +162,8 @@ impl Retained {
                 Ok(None) => state.junk.push(path),
                 Err(error) if error.is_damage() => {
                     let of = (self.identity, *number, u64::from(self.block_bytes));
-                    if was_relied_on(&*self.disk, &path, of, boundary)? {
+                    // What cannot be read may be what was relied on.
+                    if was_relied_on(&*self.disk, &path, of, boundary).unwrap_or(true) {
                         state.damage = Some(error.message().to_owned());
                     }
                     state.junk.push(path);

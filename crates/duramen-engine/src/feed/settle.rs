@@ -47,7 +47,7 @@ impl Retained {
         let header = FileHeader { identity: self.identity, number, block_bytes: self.block_bytes, after };
         let mut writer = FileWriter::create(&*self.disk, &self.dir, header)?;
         if let Err(error) = self.copy_files(&parts, &mut writer) {
-            drop(writer.undone(&*self.disk));
+            drop(self.undo(writer));
             return Err(error);
         }
         let end = writer.end();
@@ -91,6 +91,19 @@ impl Retained {
             self.state().unproven.clear();
         }
         Ok(())
+    }
+
+    /// Drops what was written of a file since its last sync. One that is new is removed, and a power cut may bring it back in part.
+    pub(super) fn undo(&self, writer: FileWriter) -> Option<FileWriter> {
+        if writer.is_new() {
+            self.note_removal();
+        }
+        writer.undone(&*self.disk)
+    }
+
+    /// A file was removed and its directory not synced.
+    pub(super) fn note_removal(&self) {
+        self.state().removal_unsynced = true;
     }
 
     /// Makes sure that files which were removed stay so. Before a superblock is written that does without them: one that came back

@@ -424,13 +424,15 @@ impl<'a> Apply<'a> {
         pieces
     }
 
-    /// How long the reductions of these children are, or will be.
+    /// How long the reductions of these children are, or will be; 0 where only pages below them could tell.
     fn reduction_bytes<'p>(&self, mut children: impl Iterator<Item = &'p Piece> + Clone) -> usize {
         let Some(reducer) = self.reducer else { return 0 };
         if let Some(longest) = children.clone().filter_map(|child| child.slot.reduction_bytes()).max() {
             return longest;
         }
-        let resident = children.find_map(|child| child.slot.peek());
+        // Of a leaf alone: that of an inner node would read all that is below it, under the lock that orders commits.
+        let is_leaf = |node: &Arc<Node>| matches!(node.body(), Body::Leaf(_));
+        let resident = children.find_map(|child| child.slot.peek().filter(is_leaf));
         let first = resident.as_ref().map(|node| node_reduction(self.pages, node, reducer));
         first.and_then(Result::ok).map_or(0, <[u8]>::len)
     }

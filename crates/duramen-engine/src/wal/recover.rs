@@ -48,6 +48,14 @@ pub struct Recovered {
     pub(super) survey: Survey,
 }
 
+impl Recovered {
+    /// How many segments a replay leads through.
+    #[must_use]
+    pub fn chain_len(&self) -> usize {
+        self.on_chain.iter().filter(|on_chain| **on_chain).count()
+    }
+}
+
 /// Reads the log from `from` to where its chain ends, checking each frame and record on the way; returns the last
 /// commit, and how many there are. Somebody may be writing: what is not whole yet is the end.
 ///

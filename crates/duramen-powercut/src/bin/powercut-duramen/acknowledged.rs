@@ -94,7 +94,8 @@ impl Acknowledged {
         for ((writer, number), commit) in &self.commits {
             if commit.seq > newest && commit.is_durable {
                 return Err(format!(
-                    "commit {number} of writer {writer} is acknowledged, the {}th of all, and commits up to the {newest}th are there",
+                    "commit {number} of writer {writer} (sequence {}) was acknowledged as durable; the \
+                     newest recovered sequence is {newest}",
                     commit.seq
                 )
                 .into());

@@ -130,7 +130,7 @@ pub(crate) fn commits(db: &Db) -> Outcome<(States, Tickets)> {
 /// No ticket below the next is missing, and none is beyond: what is there of all writers is a prefix of one order.
 fn same_tickets(db: &Db, taken: &Tickets) -> Outcome<()> {
     if let Some((at, gap)) = (0..).zip(taken.keys()).find(|(at, ticket)| at != *ticket) {
-        return Err(format!("nobody has ticket {at}, and somebody has {gap}").into());
+        return Err(format!("ticket {at} is missing, ticket {gap} exists").into());
     }
     let snapshot = db.snapshot()?;
     let mut found = Tickets::new();
@@ -142,8 +142,9 @@ fn same_tickets(db: &Db, taken: &Tickets) -> Outcome<()> {
                 continue;
             }
             let ticket = key.try_into().map(u64::from_be_bytes).map_err(|_| "a ticket that nobody wrote")?;
-            let (writer, number) = value.split_first_chunk::<4>().ok_or("a ticket of nobody")?;
-            let number = number.try_into().map(u64::from_be_bytes).map_err(|_| "a ticket of nobody")?;
+            let (writer, number) = value.split_first_chunk::<4>().ok_or("a ticket with a short value")?;
+            let number =
+                number.try_into().map(u64::from_be_bytes).map_err(|_| "a ticket with a short value")?;
             found.insert(ticket, (u32::from_be_bytes(*writer), number));
         }
     }

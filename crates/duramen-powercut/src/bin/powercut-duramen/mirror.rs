@@ -168,6 +168,6 @@ fn told(writer: u32, seen: &[Seen], state: &State) -> Outcome<()> {
     if rest.is_empty() {
         Ok(())
     } else {
-        Err(format!("of writer {writer} the consumer was told {rest:?}, which nobody did").into())
+        Err(format!("of writer {writer} the consumer was told {rest:?}, which no commit contains").into())
     }
 }
