@@ -118,13 +118,7 @@ fn assemble(
         make_durable(&loaded.superblock, loaded.leads_nowhere, store.pages.data())?;
         // After it: a superblock that was misread once may lead to files that this one does without.
         feed.settle(covered_by(&loaded))?;
-        if loaded.superblock.generation <= CREATED_GENERATION {
-            sync_names(&*disk, path, &wal_dir)?;
-        } else {
-            // A copy was finished by taking its mark away. Back after a power cut, it would keep from opening what is acknowledged from
-            // here on (D1).
-            disk.sync_dir(path).map_err(|e| Error::io("sync", path, &e))?;
-        }
+        make_names_durable(&*disk, (path, &wal_dir), &loaded)?;
         let feeding = Feeding::new(&feed, feed_rule.as_ref(), &disk, &wal_dir, log_identity);
         let (committer, keeper, draining) =
             writer(&disk, &wal_dir, loaded, replayed, (&options, sync.0), (events, feeding))?;
@@ -168,6 +162,15 @@ fn open_feed(
     let feed =
         Retained::open(disk, path, identity, superblock.geometry.block_bytes, bounds, covered_by(loaded))?;
     Ok((feed, identity))
+}
+
+fn make_names_durable(disk: &dyn Disk, (path, wal_dir): (&Path, &Path), loaded: &Loaded) -> Result<()> {
+    if loaded.superblock.generation <= CREATED_GENERATION {
+        return sync_names(disk, path, wal_dir);
+    }
+    // A copy was finished by taking its mark away. Back after a power cut, it would keep from opening what is acknowledged from
+    // here on (D1).
+    disk.sync_dir(path).map_err(|e| Error::io("sync", path, &e))
 }
 
 fn covered_by(loaded: &Loaded) -> Covered {
