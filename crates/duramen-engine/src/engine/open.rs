@@ -210,7 +210,7 @@ fn writer(
         gave_room.set(true);
         loaded.store.space.give_up_ahead(bytes)
     };
-    let continued = Continued { recovered: &replayed.log, give_room: &give_room };
+    let continued = Continued { recovered: &replayed.log, keep_from: loaded.older, give_room: &give_room };
     let log = Log::reopen(disk, wal_dir, identity, geometry, sync, continued)?;
     let seq = replayed.seq;
     let root = Root::at(seq, replayed.trees, log.position());

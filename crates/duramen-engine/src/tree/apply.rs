@@ -424,17 +424,19 @@ impl<'a> Apply<'a> {
         pieces
     }
 
-    /// How long the reductions of these children are, or will be; 0 where only pages below them could tell.
+    /// How long the reductions of these children are, or will be; 0 where only pages below them could tell: to read those, others
+    /// would wait under the lock that orders commits.
     fn reduction_bytes<'p>(&self, mut children: impl Iterator<Item = &'p Piece> + Clone) -> usize {
         let Some(reducer) = self.reducer else { return 0 };
         if let Some(longest) = children.clone().filter_map(|child| child.slot.reduction_bytes()).max() {
             return longest;
         }
-        // Of a leaf alone: that of an inner node would read all that is below it, under the lock that orders commits.
-        let is_leaf = |node: &Arc<Node>| matches!(node.body(), Body::Leaf(_));
-        let resident = children.find_map(|child| child.slot.peek().filter(is_leaf));
-        let first = resident.as_ref().map(|node| node_reduction(self.pages, node, reducer));
-        first.and_then(Result::ok).map_or(0, <[u8]>::len)
+        let Some(resident) = children.find_map(|child| child.slot.peek()) else { return 0 };
+        match resident.body() {
+            // Those of what it leads to: children are made before what leads to them.
+            Body::Inner(inner) => inner.reduction_bytes(),
+            Body::Leaf(_) => node_reduction(self.pages, &resident, reducer).map_or(0, <[u8]>::len),
+        }
     }
 
     fn inner_piece(&self, separator: Vec<u8>, inner: Inner) -> Piece {

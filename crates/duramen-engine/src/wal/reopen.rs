@@ -21,7 +21,7 @@ use super::spare::{Workshop, check_geometry};
 use super::state::{Head, State, UsedSegment};
 use super::survey::Content;
 use super::writing::{draw, header_of};
-use super::{Group, LogIdentity, Record};
+use super::{Group, LogIdentity, LogPosition, Record};
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::options::Geometry;
@@ -34,6 +34,9 @@ const COPY_BYTES_MAX: usize = 1024 * 1024;
 pub struct Continued<'a> {
     /// The log as it was found.
     pub recovered: &'a Recovered,
+    /// The log before this frame is needed by neither superblock: its segments are used again, as [`Log::recycle`] lets them
+    /// be. A process that is killed again and again would take another one of the disk each time (D7).
+    pub keep_from: LogPosition,
     /// Gives so many bytes back to a full disk, if it can: there may be no room for another segment (D7). Asked before anything is written: what was begun to be written is not begun
     /// again, for a header that was torn may stand before frames of another incarnation then.
     pub give_room: &'a dyn Fn(u64) -> Result<bool>,
@@ -167,11 +170,13 @@ struct Sorted {
 }
 
 fn sort_files(workshop: &Workshop<'_>, continued: Continued<'_>) -> Result<Sorted> {
-    let Continued { recovered, give_room } = continued;
+    let Continued { recovered, keep_from, give_room } = continued;
+    let needed_from = keep_from.epoch.min(recovered.from.epoch);
     let mut replayed = Vec::new();
     let mut used = Vec::new();
     let mut ready = VecDeque::new();
     let mut superseded = Vec::new();
+    let mut outdated = Vec::new();
     let mut unfinished = VecDeque::new();
     for (file, &on_chain) in recovered.survey.files.iter().zip(&recovered.on_chain) {
         match &file.content {
@@ -186,6 +191,9 @@ fn sort_files(workshop: &Workshop<'_>, continued: Continued<'_>) -> Result<Sorte
             Content::Used(header) if !on_chain && header.epoch > recovered.from.epoch => {
                 ready.push_back(workshop.open(file.slot, file.bytes)?);
             }
+            Content::Used(header) if header.epoch < needed_from => {
+                outdated.push(workshop.open(file.slot, file.bytes)?);
+            }
             // Older than the start: the older superblock may need it.
             Content::Used(header) => {
                 let segment = workshop.open(file.slot, file.bytes)?;
@@ -197,6 +205,7 @@ fn sort_files(workshop: &Workshop<'_>, continued: Continued<'_>) -> Result<Sorte
         }
     }
     used.sort_by_key(|used| used.epoch);
+    ready.extend(outdated);
     let mut slot_last = recovered.survey.files.last().map_or(super::SegmentSlot(0), |file| file.slot);
     let fresh = match ready.pop_front() {
         Some(segment) => segment,

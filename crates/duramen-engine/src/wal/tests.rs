@@ -101,7 +101,7 @@ fn replay_by(threads: usize, disk: &MemDisk, from: &LogPosition) -> Result<(Reco
 }
 
 fn continued(recovered: &Recovered) -> Continued<'_> {
-    Continued { recovered, give_room: &|_| Ok(false) }
+    Continued { recovered, keep_from: LogPosition::default(), give_room: &|_| Ok(false) }
 }
 
 fn reopen(disk: &MemDisk, recovered: &Recovered) -> Result<Log> {

@@ -11,11 +11,12 @@ use std::time::Duration;
 use duramen_disk::MemDisk;
 use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault, FaultPlan};
 use duramen_engine::{
-    Background, Code, Direction, Durability, Engine, Event, EventHook, Hooks, KeyRange, Options, Result,
-    Transaction, TreeId,
+    Background, Code, Direction, Durability, Engine, Event, EventHook, Hooks, KeyRange, Options, ReducerSpec,
+    Result, Transaction, TreeId,
 };
 
 use crate::basics::{open, tiny};
+use crate::recover::picky;
 
 fn create(engine: &Engine, name: &str) -> TreeId {
     engine.transact(Durability::Disk, |tx| tx.create_tree(name, None)).unwrap().0
@@ -424,4 +425,34 @@ fn a_commit_in_an_event_hook_is_refused_and_does_not_hang() {
     assert_eq!(*refused.lock().unwrap(), [Code::InvalidArgument; 3]);
     engine.transact(Durability::Disk, |tx| tx.put(tree, b"k", b"v")).unwrap();
     engine.close().unwrap();
+}
+
+/// Rows were written by a program without the tree's reducer: how long their reductions will be, leaves alone can tell. A commit of one
+/// row by a program that has it reads the way to its leaf, and not all that lies beside it: others wait for it.
+#[test]
+fn a_commit_reads_its_way_only_where_reductions_are_unknown() {
+    let disk = MemDisk::new(1);
+    let open = |hooks| Engine::open(Arc::new(disk.clone()), Path::new("/db"), tiny(), hooks).unwrap();
+    let spec = ReducerSpec { name: "picky".to_owned(), version: 1, params: Vec::new() };
+    let engine = open(picky(false));
+    let created = engine.transact(Durability::Disk, |tx| tx.create_tree("t", Some(spec.clone())));
+    let (tree, _) = created.unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    let engine = open(Hooks::default());
+    for batch in 0..40u32 {
+        let rows = batch * 100..(batch + 1) * 100;
+        let put = |tx: &mut Transaction| {
+            rows.clone().try_for_each(|row| tx.put(tree, &row.to_be_bytes(), &[1; 60]))
+        };
+        engine.transact(Durability::Disk, put).unwrap();
+    }
+    // Killed, so that the next opening has no list of pages to warm.
+    engine.checkpoint().unwrap();
+    engine.abandon();
+    let engine = open(picky(false));
+    let before = engine.stats().pages_read;
+    engine.transact(Durability::Disk, |tx| tx.put(tree, &2000u32.to_be_bytes(), b"changed")).unwrap();
+    let read = engine.stats().pages_read - before;
+    assert!((1..16).contains(&read), "{read} pages were read for one row");
 }

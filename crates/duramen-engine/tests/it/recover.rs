@@ -36,7 +36,7 @@ impl Reducer for Picky {
     }
 }
 
-fn picky(refuses: bool) -> Hooks {
+pub(crate) fn picky(refuses: bool) -> Hooks {
     let mut reducers = Reducers::default();
     reducers.register(Arc::new(move |_: &ReducerSpec| Some(Arc::new(Picky { refuses }) as Arc<dyn Reducer>)));
     Hooks { reducers, ..Hooks::default() }

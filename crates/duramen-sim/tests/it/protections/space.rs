@@ -279,7 +279,7 @@ fn an_open_that_only_reads_writes_no_superblock() {
 /// D7: a process is killed while the disk is full, whatever it was at. The next one opens what it left, reads it, and deletes.
 #[test]
 fn a_database_whose_process_was_killed_on_a_full_disk_opens_and_deletes() {
-    let (mut opened, mut full) = (0, 0);
+    let (mut tried, mut full) = (0, 0);
     let mut refused: Vec<String> = Vec::new();
     for room in (0..40).map(|n| n * 8 * 1024) {
         let (disk, engine, tree) = filled(20);
@@ -304,7 +304,7 @@ fn a_database_whose_process_was_killed_on_a_full_disk_opens_and_deletes() {
             };
             full += u64::from(engine.transact(Durability::Disk, put).is_err());
             kill("put", &mut refused);
-            opened += 1;
+            tried += 1;
             drop(engine.step());
         }
         for key in 0..15u8 {
@@ -312,10 +312,28 @@ fn a_database_whose_process_was_killed_on_a_full_disk_opens_and_deletes() {
                 break;
             }
             kill("delete", &mut refused);
-            opened += 1;
+            tried += 1;
         }
         engine.abandon();
     }
     assert!(full > 100, "{full} puts were refused");
-    assert!(refused.is_empty(), "{} of {opened}: {:#?}", refused.len(), refused);
+    assert!(refused.is_empty(), "{} of {tried}: {:#?}", refused.len(), refused);
+}
+
+/// D7: each opening after a kill goes on in a segment of its own. A process that is killed again and again, with little to write each
+/// time, must not take a segment of the disk each time for ever.
+#[test]
+fn a_process_that_is_killed_again_and_again_lets_go_of_segments() {
+    let (disk, engine, tree) = filled(21);
+    engine.abandon();
+    let segments = || disk.files().iter().filter(|path| path.extension().is_some_and(|e| e == "wal")).count();
+    let before = segments();
+    for round in 0..60u8 {
+        let engine = open(&disk).unwrap();
+        put(&engine, tree, &[round], b"little");
+        engine.step().unwrap();
+        engine.abandon();
+    }
+    let after = segments();
+    assert!(after < before + 20, "{before} segments, and {after} after 60 kills");
 }
