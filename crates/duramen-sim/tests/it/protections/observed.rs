@@ -42,7 +42,7 @@ fn commit(engine: &Engine, tree: TreeId, count: u8) -> CommitSeq {
 fn a_log_used_again_behind_the_observers_segment_does_not_silence_it() {
     let mut silenced = Vec::new();
     for before in 1..=24u8 {
-        for between in 1..=5u8 {
+        for (between, after) in (1..=5u8).flat_map(|between| (1..=5u8).map(move |after| (between, after))) {
             let disk = MemDisk::new(u64::from(before));
             let engine = open(&disk);
             let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
@@ -56,10 +56,15 @@ fn a_log_used_again_behind_the_observers_segment_does_not_silence_it() {
             commit(&engine, tree, between);
             engine.checkpoint().unwrap();
             engine.checkpoint().unwrap();
-            engine.close().unwrap();
-            drop(engine);
+            if after % 2 == 0 {
+                engine.close().unwrap();
+                drop(engine);
+            } else {
+                // Nothing is trimmed then.
+                engine.abandon();
+            }
             let engine = open(&disk);
-            let last = commit(&engine, tree, 1);
+            let last = commit(&engine, tree, after);
             disk.advance_clock(200_000_000);
             engine.step().unwrap();
             let mut told = CommitSeq::default();
@@ -79,7 +84,7 @@ fn a_log_used_again_behind_the_observers_segment_does_not_silence_it() {
                 }
             }
             if told != last {
-                silenced.push((before, between));
+                silenced.push((before, between, after));
             }
             engine.abandon();
         }
