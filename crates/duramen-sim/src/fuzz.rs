@@ -2,7 +2,7 @@
 //! catalogue, schemas, MessagePack, CSV, NDJSON, keys.
 //!
 //! An entry point takes any bytes and panics on a violation: a panic of the library, an answer that contradicts itself, or of a
-//! database an error of a kind that bytes cannot cause ([`database`]). `cargo fuzz` (folder `fuzz/`) and [`search`] call the same entry points. Nothing
+//! database an error of a kind that bytes cannot cause (`database`). `cargo fuzz` (folder `fuzz/`) and [`search`] call the same entry points. Nothing
 //! here decides what a decoder accepts.
 
 mod database;

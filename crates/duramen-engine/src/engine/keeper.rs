@@ -67,7 +67,7 @@ pub struct Keeper {
     /// The last failure told.
     told: Mutex<Option<String>>,
     told_poisoned: AtomicBool,
-    /// Held from taking a root to forgetting what it gave back: a checkpoint of an older root after that of a newer one
+    /// Held from taking a root to forgetting what it gave back, and while older roots are spilled: a checkpoint of an older root after that of a newer one
     /// would need pages that the newer one has freed, and give back dropped trees twice (D3).
     one_at_a_time: Mutex<()>,
     feeding: Feeding,
@@ -513,6 +513,9 @@ impl Keeper {
         if self.store.pages.meter().excess(SPILL_FROM_PERCENT) == 0 && !commits_are_delayed {
             return Ok(());
         }
+        // Not between taking a checkpoint's root and writing it: what is written of a newer root would be in the checkpoint's map,
+        // and after a power cut nothing would lead to it.
+        let Ok(_alone) = self.one_at_a_time.try_lock() else { return Ok(()) };
         let newest = self.committer.published().seq;
         for root in self.store.registry.roots().iter().filter(|root| root.seq < newest) {
             // Nobody would ever give back what is written for commits that never happened.
