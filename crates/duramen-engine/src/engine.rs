@@ -211,7 +211,7 @@ impl Engine {
         Ok((out, transaction.commit_and(level, wait)?))
     }
 
-    /// While nobody else can order a commit.
+    /// While no other thread can order a commit.
     fn attempt_alone<T>(
         &self,
         level: Durability,

@@ -83,7 +83,7 @@ pub struct GiveBack {
     pub free_blocks_min: u64,
     /// Blocks that one checkpoint punches at most: the file system may hold writes to the file up meanwhile.
     pub punch_blocks_max: u64,
-    /// A hole is taken back in pieces of this many bytes, so that little is reserved that nobody needs.
+    /// A hole is taken back in pieces of this many bytes, so that little is reserved beyond what was asked for.
     pub take_back_bytes: usize,
     /// Pages that one checkpoint gives back of one dropped tree.
     pub reaped_pages_max: usize,

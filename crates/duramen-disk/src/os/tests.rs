@@ -111,7 +111,7 @@ fn a_failed_write_and_sync_is_in_doubt() {
 }
 
 /// D6: what a device says of pages that were written out is told once. `EINVAL` and `EPERM` are also what a system says that has no
-/// such call: taken for that, a page that was lost was told to nobody, and the sync after it said that all is well.
+/// such call: taken for that, the loss of a page reached no caller, and the next sync returned `Ok`.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_page_that_could_not_be_written_out_is_told_whatever_the_error_is() {

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 #![allow(clippy::disallowed_methods, reason = "tests start threads of their own")]
 
+mod opened;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -173,7 +175,8 @@ fn an_extent_freed_twice_stays_with_its_new_owner_and_the_engine_is_told() {
     assert!(!space.is_used(block, 1) && told.lock().unwrap().len() == 1);
 }
 
-/// D3: given back twice, with nothing allocated in between, blocks are told of too: the next time somebody has them.
+/// D3: an extent given back twice, with nothing allocated in between, is a contradiction too: with an allocation in
+/// between, the second call would free the blocks of another page.
 #[test]
 fn an_extent_freed_twice_in_a_row_is_told() {
     let space = space(&MemDisk::new(1));
@@ -762,96 +765,4 @@ fn random_lives_lose_no_block_and_no_byte() {
     }
     println!("{punched_bytes} bytes punched, {taken_back_blocks} blocks taken back, {refused_count} refused");
     assert!(punched_bytes > 1 << 20 && taken_back_blocks > 100 && refused_count > 10);
-}
-
-fn put_page(space: &Space, page: &crate::data_file::Page, block: u64) -> Location {
-    let location = space.data.locate(page, block);
-    space.data.file().write_at(page.bytes(), space.data.offset(block)).unwrap();
-    location
-}
-
-/// A map with right checksums may say anything: it takes no more memory than its file, and never hands the superblocks out.
-#[test]
-fn a_hostile_space_map_is_refused() {
-    use crate::data_file::{Page, PageKind};
-    let space = space(&MemDisk::new(1));
-    let words = |word: u64| {
-        Page::build(PageKind::SpaceMap, 1, PAGE_WORDS * 8, |out| {
-            (0..PAGE_WORDS).for_each(|_| out.extend_from_slice(&word.to_le_bytes()));
-        })
-    };
-    let list = |entries: &[Location], more: usize| {
-        let bytes = entries.len() * crate::data_file::LOCATION_BYTES + more;
-        Page::build(PageKind::SpaceIndex, 1, bytes, |out| {
-            entries.iter().for_each(|entry| entry.encode(out));
-            out.resize(out.len() + more, 0);
-        })
-    };
-    let (used, free) = (put_page(&space, &words(u64::MAX), 100), put_page(&space, &words(0), 120));
-    let load = |page: &Page| {
-        let index = put_page(&space, page, 200);
-        Space::load(space.data.clone(), &index, SMALL)
-    };
-    let loaded = load(&list(&[used], 0)).unwrap();
-    assert!(loaded.is_used(0, 64) && loaded.is_sound().is_ok());
-    let short = Page::build(PageKind::SpaceMap, 1, 8, |out| out.extend_from_slice(&[255; 8]));
-    let hostile = [
-        ("superblocks free", list(&[free], 0)),
-        ("no page", list(&[], 0)),
-        ("one page again and again", list(&vec![used; 3000], 0)),
-        ("half an entry", list(&[used], 5)),
-        ("a short page", list(&[put_page(&space, &short, 140)], 0)),
-        ("a page beyond the file", list(&[used, Location { block: 1 << 40, ..used }], 0)),
-        ("a huge extent", list(&[used, Location { block_count: u32::MAX, ..used }], 0)),
-    ];
-    for (what, page) in hostile {
-        assert!(load(&page).unwrap_err().is_damage(), "{what}");
-    }
-}
-
-/// Blocks that the log gives to a value and a checkpoint to a page are one of the two: with both, freeing the value would free the
-/// page, and a later write over the one would be read as the other (D3, D4).
-#[test]
-fn a_value_of_the_log_in_blocks_of_a_page_is_refused() {
-    let disk = MemDisk::new(1);
-    let space = space(&disk);
-    let page = space.allocate(4).unwrap();
-    let newest = checkpoint(&space, 1);
-    fill(&space, page + 100, 4, 7);
-    for block in page - 3..=page + 3 {
-        let again = Space::load(space.data.clone(), &newest, GiveBack::default()).unwrap();
-        let value = Written { block, block_count: 4, byte: 7, birth: 2, retired: u64::MAX };
-        let refused = again.value_replayed(&[value.page()], CommitSeq(2)).unwrap_err();
-        assert!(refused.is_damage() && refused.message().contains("commit 2"), "{refused}");
-    }
-    // Two values of the log in one block.
-    let again = Space::load(space.data.clone(), &newest, GiveBack::default()).unwrap();
-    let value = |block| Written { block, block_count: 4, byte: 7, birth: 2, retired: u64::MAX }.page();
-    again.value_replayed(&[value(page + 60)], CommitSeq(2)).unwrap();
-    assert!(again.value_replayed(&[value(page + 63)], CommitSeq(3)).unwrap_err().is_damage());
-    again.value_replayed(&[value(page + 64)], CommitSeq(3)).unwrap();
-    again.is_sound().unwrap();
-}
-
-/// D3: an older map may call blocks used that the log names as a value's. What was held back for that map is the value's then, and
-/// is not freed when the map is of no use any more.
-#[test]
-fn a_value_of_the_log_keeps_its_blocks_when_the_older_map_lets_go_of_them() {
-    let disk = MemDisk::new(1);
-    let space = space(&disk);
-    // Long, so that the maps at its beginning leave some of it alone.
-    let stale = space.allocate(60).unwrap();
-    let older = checkpoint(&space, 1);
-    space.give_back(stale, 60);
-    let newest = checkpoint(&space, 2);
-    fill(&space, stale + 40, 4, 7);
-    let again = Space::load(space.data.clone(), &newest, SMALL).unwrap();
-    again.hold(&older, CommitSeq(2)).unwrap();
-    let value = Written { block: stale + 40, block_count: 4, byte: 7, birth: 3, retired: u64::MAX };
-    again.value_replayed(&[value.page()], CommitSeq(3)).unwrap();
-    checkpoint(&again, 3);
-    again.release(CommitSeq(2), Vec::new);
-    assert!(again.is_used(stale + 40, 4), "the value's");
-    assert!(!again.is_used(stale + 39, 1) && !again.is_used(stale + 44, 1), "the older map's alone");
-    again.is_sound().unwrap();
 }

@@ -136,7 +136,7 @@ impl Committer {
 
     fn write_log(&self, group: &Forming) -> Result<LogPosition> {
         let batch = |durable| Group { records: &group.records, durable, use_reserve: !group.puts };
-        // Whoever waits for what was written before this group does not wait until a segment is made for it.
+        // Commits written before this group are synced first: their syncs do not wait until a segment is made for it.
         if self.durable() < self.published().seq && self.log.lacks_segment(&batch(self.durable())) {
             self.sync_log()?;
         }
@@ -202,7 +202,7 @@ impl Committer {
         }
         let is_clean = self.poison.get().is_none();
         if is_clean {
-            // Under the lock: who finds the commits gone finds them counted.
+            // Under the lock: a thread that finds the commits gone finds them counted.
             self.note_dropped(group.returned_count() + built_on_it.returned_count(), published.seq, error);
         }
         drop(order);

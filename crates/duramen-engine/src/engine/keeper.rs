@@ -67,8 +67,9 @@ pub struct Keeper {
     /// The last failure told.
     told: Mutex<Option<String>>,
     told_poisoned: AtomicBool,
-    /// Held from taking a root to forgetting what it gave back, and while older roots are spilled: a checkpoint of an older root after that of a newer one
-    /// would need pages that the newer one has freed, and give back dropped trees twice (D3).
+    /// Held from taking a root to forgetting what it gave back: a checkpoint of an older root after that of a newer one would
+    /// need pages that the newer one has freed, and give back dropped trees twice (D3). Held while roots are spilled, too:
+    /// between the two, pages of a newer root would be in the checkpoint's map.
     one_at_a_time: Mutex<()>,
     feeding: Feeding,
     /// What the feed has lost, to be told once nothing is locked.
