@@ -111,7 +111,8 @@ impl Workshop<'_> {
         let open = || -> io::Result<Arc<dyn File>> {
             let file = self.disk.open(&path, Access { mode, sync: self.sync })?;
             if file.len()? > order.bytes {
-                file.set_len(order.bytes)?;
+                // To nothing first: a header that names the longer size must not be left in a shorter file (D7).
+                file.set_len(0)?;
             }
             file.reserve(0, order.bytes)?;
             Ok(file)

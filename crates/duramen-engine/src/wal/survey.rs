@@ -34,13 +34,6 @@ pub(super) enum Content {
     Used(SegmentHeader),
     /// Without a header that can be read, and why.
     Headless(Flaw),
-    /// Never used, and its header names another size: power failed while it was begun anew. Bears witness like one that is ready.
-    Misfit {
-        /// How the sizes differ.
-        flaw: Flaw,
-        /// That commit.
-        durable_seq: CommitSeq,
-    },
 }
 
 /// One segment file.
@@ -79,7 +72,7 @@ impl FoundFile {
     pub(super) fn header(&self) -> Option<&SegmentHeader> {
         match &self.content {
             Content::Used(header) => Some(header),
-            Content::Unused { .. } | Content::Headless(_) | Content::Misfit { .. } => None,
+            Content::Unused { .. } | Content::Headless(_) => None,
         }
     }
 
@@ -87,7 +80,7 @@ impl FoundFile {
     pub(super) fn durable_seq(&self) -> CommitSeq {
         match &self.content {
             Content::Used(header) => header.durable_seq,
-            Content::Unused { durable_seq } | Content::Misfit { durable_seq, .. } => *durable_seq,
+            Content::Unused { durable_seq } => *durable_seq,
             Content::Headless(_) => CommitSeq(0),
         }
     }
@@ -229,12 +222,6 @@ impl Survey {
                 "{} bytes in blocks of {}, want {} in blocks of {}",
                 found.bytes, self.block_bytes, header.segment_bytes, header.block_bytes
             );
-            // On a full disk a spare is begun again with a smaller size: power may fail when the file has the one size and
-            // its header the other. Nothing was ever in it.
-            let is_ours = u64::from(header.block_bytes) == self.block_bytes;
-            if is_ours && header.epoch == EPOCH_NONE {
-                return Ok(Content::Misfit { flaw: Flaw::new(what), durable_seq: header.durable_seq });
-            }
             return Err(Error::damaged_log(&found.path, 0, what));
         }
         let is_unused = header.epoch == EPOCH_NONE;

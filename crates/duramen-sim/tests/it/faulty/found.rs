@@ -158,9 +158,9 @@ fn replaced(checkpoint_count: u8, again: Option<u64>) -> u32 {
     replaced_count
 }
 
-/// D7: a crash left a spare segment unfinished. When it was made anew, a sync was the first to say that the disk is full, and
-/// it was begun again with half the size. The power was cut when the file was short and its header still named the whole
-/// size: that was called damage, and the database did not open, though nothing had ever been in the segment.
+/// D7: a crash left a spare segment unfinished. When it was made anew, a sync was the first to say that the disk is full, it
+/// could not be emptied, and it was begun again with half the size. The power was cut when the file was short and its header
+/// still named the whole size: that was called damage, and the database did not open, though nothing had ever been in the segment.
 #[test]
 fn a_spare_that_was_begun_again_with_a_smaller_size_is_no_damage() {
     let disk = MemDisk::new(1);
@@ -175,10 +175,14 @@ fn a_spare_that_was_begun_again_with_a_smaller_size_is_no_damage() {
     let is_large = |op: &usize| trace.op(*op).kind == OpKind::Reserve && trace.op(*op).bytes == 8192;
     let unfinished = (0..trace.len()).find(is_large).expect("the log grows") + 1;
     let mut shrunk = 0;
-    for nth in 0..8 {
+    for (nth, empties) in (0..8).flat_map(|nth| [(nth, true), (nth, false)]) {
         let disk = trace.crash_image(unfinished, &CrashChoice::All);
         disk.record();
-        disk.set_faults(Fault::new(CallKind::Sync, nth, Effect::ENOSPC).on(".wal"));
+        let mut faults = FaultPlan::from(Fault::new(CallKind::Sync, nth, Effect::ENOSPC).on(".wal"));
+        if !empties {
+            faults = faults.with(Fault::new(CallKind::SetLen, 0, Effect::EIO).on(".wal"));
+        }
+        disk.set_faults(faults);
         drop(open(&disk).map(Engine::abandon));
         let opening = disk.stop_recording();
         shrunk += u32::from((0..opening.len()).any(|op| opening.op(op).kind == OpKind::SetLen));
@@ -191,7 +195,7 @@ fn a_spare_that_was_begun_again_with_a_smaller_size_is_no_damage() {
                 let opened = open(&cursor.image(&choice)).map(Engine::abandon);
                 assert!(
                     opened.is_ok(),
-                    "sync {nth}, after {} operations, {choice:?}: {opened:?}",
+                    "sync {nth}, emptied: {empties}, after {} operations, {choice:?}: {opened:?}",
                     cursor.at()
                 );
             }
