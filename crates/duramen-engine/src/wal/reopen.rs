@@ -21,7 +21,7 @@ use super::spare::{Workshop, check_geometry};
 use super::state::{Head, State, UsedSegment};
 use super::survey::Content;
 use super::writing::{draw, header_of};
-use super::{Group, LogIdentity, LogPosition, Record};
+use super::{Group, LogIdentity, LogPosition, LogWriteError, Record};
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::options::Geometry;
@@ -37,8 +37,8 @@ pub struct Continued<'a> {
     /// The log before this frame is needed by neither superblock: its segments are used again, as [`Log::recycle`] lets them
     /// be. A process that is killed again and again would take another one of the disk each time (D7).
     pub keep_from: LogPosition,
-    /// Gives so many bytes back to a full disk, if it can: there may be no room for another segment (D7). Asked before anything is written: what was begun to be written is not begun
-    /// again, for a header that was torn may stand before frames of another incarnation then.
+    /// Gives so many bytes back to a full disk, if it can: there may be no room for another segment (D7). Asked for each segment
+    /// that is refused: a copy that was given up would be begun again by the next opening, which has no more room than this one.
     pub give_room: &'a dyn Fn(u64) -> Result<bool>,
 }
 
@@ -80,7 +80,7 @@ impl Log {
         state.unfinished = sorted.unfinished;
         state.slot_last = state.slot_last.max(sorted.slot_last);
         let log = Log::assemble(disk, &workshop, state);
-        log.copy_unmarked(recovered)?;
+        log.copy_unmarked(continued)?;
 
         let header = header_of(&workshop, &first, recovered.last_seq);
         let write = first.segment.file.write_at(&workshop.first_block(&header), 0);
@@ -91,10 +91,12 @@ impl Log {
     }
 
     /// Writes again, and syncs, what follows the newest frame known durable. Commit times stay.
-    fn copy_unmarked(&self, recovered: &Recovered) -> Result<()> {
+    fn copy_unmarked(&self, continued: Continued<'_>) -> Result<()> {
+        let recovered = continued.recovered;
         let mut chain = Chain::start(&recovered.survey, &recovered.anchor.position)?;
         let mut copy = Copy {
             log: self,
+            give_room: continued.give_room,
             durable: recovered.anchor.position.seq,
             begun: false,
             time_ns: 0,
@@ -115,6 +117,7 @@ impl Log {
 /// Groups on their way from the old tail to the fresh segment.
 struct Copy<'a> {
     log: &'a Log,
+    give_room: &'a dyn Fn(u64) -> Result<bool>,
     durable: CommitSeq,
     begun: bool,
     time_ns: u64,
@@ -153,7 +156,14 @@ impl Copy<'_> {
 
     fn write(&self, records: &[Record]) -> Result<()> {
         let group = Group { records, durable: self.durable, use_reserve: true };
-        self.log.write_at_time(&group, self.time_ns, false).map(drop).map_err(|error| error.error().clone())
+        loop {
+            match self.log.write_at_time(&group, self.time_ns, false) {
+                Ok(_) => return Ok(()),
+                // Nothing of this group was written.
+                Err(LogWriteError::Full(_)) if (self.give_room)(self.log.geometry.segment_bytes_min)? => {}
+                Err(error) => return Err(error.error().clone()),
+            }
+        }
     }
 }
 

@@ -320,6 +320,28 @@ fn a_database_whose_process_was_killed_on_a_full_disk_opens_and_deletes() {
     assert!(refused.is_empty(), "{} of {tried}: {:#?}", refused.len(), refused);
 }
 
+/// D7: the last groups before the kill are longer than the segments that stand ready, and no mark follows them: an opening copies
+/// them, and the disk is full.
+#[test]
+fn a_database_killed_behind_a_long_group_on_a_full_disk_opens() {
+    for value_count in [1, 4, 16, 64, 200u8] {
+        let (disk, engine, tree) = filled(23);
+        let put = |tx: &mut Transaction| {
+            (0..value_count).try_for_each(|row| tx.put(tree, &[100, row], &[row; 900]))
+        };
+        engine.transact(Durability::Disk, put).unwrap();
+        let killed = disk.crash(&CrashChoice::All);
+        engine.abandon();
+        killed.set_capacity(Some(killed.used_bytes()));
+        let next = open(&killed).unwrap_or_else(|error| panic!("{value_count} values: {error}"));
+        for row in 0..value_count {
+            assert_eq!(next.get(tree, &[100, row]).unwrap(), Some(vec![row; 900]));
+        }
+        next.transact(Durability::Disk, |tx| tx.delete(tree, &[19])).unwrap();
+        next.abandon();
+    }
+}
+
 /// D7: each opening after a kill goes on in a segment of its own. A process that is killed again and again, with little to write each
 /// time, must not take a segment of the disk each time for ever.
 #[test]
