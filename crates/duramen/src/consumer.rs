@@ -6,7 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use duramen_engine::{CommitSeq, FeedReader};
+use duramen_engine::{CommitSeq, Durability, FeedReader};
 
 use crate::changes::{ChangeStop, Delivered, changes_of, open};
 use crate::db::Db;
@@ -142,7 +142,8 @@ impl Consumer {
         &self.name
     }
 
-    /// Everything up to this commit was handled.
+    /// Everything up to this commit was handled, as a snapshot sees it: what was handled at level `Memory` may be missing
+    /// for a moment.
     ///
     /// # Errors
     /// `NoSuchKey` if it is not registered any more.
@@ -177,7 +178,9 @@ impl Consumer {
     /// [`FeedGap`](Code::FeedGap) if changes it has not read are gone: the hint says from where it can [go on](Consumer::seek).
     /// `NoSuchKey` if it is not registered any more.
     pub fn read<T: Delivered>(&self) -> Result<Consuming<T>> {
-        let position = self.cursor()?.position;
+        // In a transaction: a snapshot does not see yet what was registered, moved or handled at level `Memory` just before.
+        let newest = self.db.at(Durability::Memory).transact(|tx| feed::cursor(tx.shared(), &self.name))?;
+        let position = newest.ok_or_else(|| unknown(&self.name))?.position;
         let reader = open::<T>(&self.db, position)?;
         Ok(Consuming {
             consumer: self.clone(),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use duramen::prelude::*;
 use duramen::tuple::Element;
 use duramen::{AnyChange, AnyChanged, Change, Changed, Code, CommitSeq, ErrorKind, MemDisk, Origin};
-use duramen_disk::memory::{CallKind, Effect, Fault};
+use duramen_disk::memory::{CallKind, Effect, Fault, SyncGate};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
 #[collection(name = "orders", view(ByCity, key = city, reduce = Count))]
@@ -311,6 +311,44 @@ fn consumers_are_listed_moved_and_forgotten() {
     assert!(!same.unregister().unwrap());
     assert_eq!(db.consumers().unwrap(), []);
     assert!(db.consumer("").register().is_err());
+}
+
+/// At level `Memory` a call returns before a snapshot sees what it did, as long as a sync is in flight. A consumer that was
+/// registered or moved just before was not found, or began where it had been.
+#[test]
+fn a_consumer_at_level_memory_reads_on_from_what_it_did_last() {
+    let disk = MemDisk::new(1);
+    let db = open(&disk);
+    let seqs: Vec<CommitSeq> =
+        (1..=6).map(|id| db.write(|tx| tx.put(&order(id, "Oslo"))).unwrap().seq()).collect();
+    let gate = SyncGate::closed();
+    disk.set_blocker(Some(gate.blocker(".wal")));
+    let consumer = || db.at(Durability::Memory).consumer("c").from_oldest().register();
+    let (unseen, handled) = std::thread::scope(|scope| {
+        scope.spawn(|| db.put(&order(7, "Oslo")).unwrap());
+        gate.wait_blocked(1);
+        let unseen = consumer().and_then(|consumer| consumer.position());
+        let work = scope.spawn(|| -> Result<Vec<CommitSeq>> {
+            let consumer = consumer()?;
+            consumer.seek(seqs[4])?;
+            let mut handled = Vec::new();
+            consumer.read::<Change<Order>>()?.step(|_, changes| {
+                handled.extend(changes.iter().map(|change| change.seq));
+                Ok(())
+            })?;
+            Ok(handled)
+        });
+        // It waits, or has ended with an error.
+        for _ in 0..10_000 {
+            if !work.is_finished() {
+                std::thread::yield_now();
+            }
+        }
+        gate.open();
+        (unseen, work.join().expect("it does not panic"))
+    });
+    assert_eq!(unseen.unwrap_err().code(), Code::NoSuchKey, "no snapshot saw it yet");
+    assert_eq!(handled.unwrap()[0], seqs[5]);
 }
 
 /// A consumer of one collection must not hold the changes of all others for ever.
