@@ -25,7 +25,7 @@ use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::options::GiveBack;
 
-use bitmap::{Bitmap, PAGE_WORDS};
+use bitmap::{Bitmap, PAGE_BLOCKS, PAGE_WORDS};
 pub use persist::{MapDraft, PersistedMap};
 use sound::Soundness;
 
@@ -186,8 +186,14 @@ impl Space {
     /// Takes blocks for a piece of a big value that has no commit yet.
     ///
     /// # Errors
-    /// As [`Space::allocate`].
+    /// As [`Space::allocate`]; `TooLarge` if that is longer than an extent can be.
     pub fn allocate_value(&self, block_count: u32) -> Result<u64> {
+        if u64::from(block_count) > PAGE_BLOCKS {
+            let message = format!(
+                "the value is too large: its list of extents takes {block_count} blocks, {PAGE_BLOCKS} are the most"
+            );
+            return Err(Error::new(Code::TooLarge, message).with_hint("store it as several values"));
+        }
         // Under one lock: a map drafted in between would say that a checkpoint's root uses the blocks. After the value was
         // given up they could hold another one by the time that map is the older, and opening would free them under it.
         let mut state = self.lock();

@@ -41,6 +41,9 @@ pub const MEMORY_BYTES_MIN: usize = 4 * 1024 * 1024;
 /// A transaction may buffer this part of the memory.
 pub const TRANSACTION_MEMORY_PART: usize = 4;
 
+/// A transaction may buffer no more than this, however large the memory: replay notes places in a record in 32 bits.
+pub const TRANSACTION_BYTES_MAX: usize = 2 * 1024 * 1024 * 1024;
+
 /// The writes of all open transactions together may take this part of the memory. Beyond it, those of more than
 /// [`WRITES_BYTES_FREE`] conflict, and `transact` runs them again, at last alone.
 pub const WRITES_MEMORY_PART: usize = 2;
@@ -75,6 +78,10 @@ pub const FEED_FRAME_BYTES: usize = 256 * 1024;
 /// Failures to retain changes, but for a full disk, last so long before the oldest changes are given up.
 pub const FEED_FAILING_MS_MAX: u64 = 60_000;
 
+const _: () = assert!(
+    TRANSACTION_BYTES_MAX <= (u32::MAX / 2) as usize + 1,
+    "with what encoding adds, a record is below 4 GiB"
+);
 const _: () = assert!(SEGMENT_BYTES_MIN.is_multiple_of(BLOCK_BYTES as u64));
 const _: () = assert!(SEGMENT_BYTES_MAX.is_multiple_of(SEGMENT_BYTES_MIN));
 const _: () = assert!(

@@ -17,7 +17,7 @@ use crate::commit::{Changes, Committer, Ordered, OwnedValue, Reads, Submission, 
 use crate::data_file::Location;
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
-use crate::limits::{KEY_BYTES_MAX, TRANSACTION_MEMORY_PART};
+use crate::limits::{KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_MEMORY_PART};
 use crate::options::Durability;
 use crate::overlay::Overlay;
 use crate::page_cache::Buffered;
@@ -463,12 +463,7 @@ impl Transaction {
     }
 
     fn make_room_for(&mut self, bytes: usize) -> Result<()> {
-        let bytes_max = self.committer.throttle.memory_bytes() / TRANSACTION_MEMORY_PART;
-        if bytes > bytes_max {
-            let message = format!("the transaction's writes are more than {bytes_max} bytes");
-            let hint = "what was written before stands: commit in batches, or raise memory_bytes";
-            return Err(Error::new(Code::TooLarge, message).with_hint(hint));
-        }
+        check_size(bytes, self.committer.throttle.memory_bytes())?;
         if !self.buffered.may_grow_to(bytes) {
             let message =
                 format!("open transactions hold all memory for writes: this one wants {bytes} bytes");
@@ -575,6 +570,21 @@ impl Drop for UnnamedValue<'_> {
     }
 }
 
+/// Refuses writes of so many bytes that the memory, or replay, has no room for them.
+fn check_size(bytes: usize, memory_bytes: usize) -> Result<()> {
+    let bytes_max = (memory_bytes / TRANSACTION_MEMORY_PART).min(TRANSACTION_BYTES_MAX);
+    if bytes <= bytes_max {
+        return Ok(());
+    }
+    let message = format!("the transaction's writes are more than {bytes_max} bytes");
+    let hint = if bytes_max < TRANSACTION_BYTES_MAX {
+        "what was written before stands: commit in batches, or raise memory_bytes"
+    } else {
+        "what was written before stands: commit in batches"
+    };
+    Err(Error::new(Code::TooLarge, message).with_hint(hint))
+}
+
 fn check_key(key: &[u8]) -> Result<()> {
     if key.len() <= KEY_BYTES_MAX {
         return Ok(());
@@ -587,4 +597,27 @@ fn reducer_missing(spec: &ReducerSpec) -> Error {
     let message = format!("the reducer {:?} version {} is not registered", spec.name, spec.version);
     Error::new(Code::ReducerMissing, message)
         .with_hint("register it in Options before the database is opened")
+}
+
+#[cfg(test)]
+mod tests {
+    //! How large a transaction may be.
+    use super::*;
+
+    /// Replay notes places in a record in 32 bits. A longer record was acknowledged, and the database did not open after a crash.
+    #[test]
+    fn no_memory_makes_a_record_longer_than_replay_can_read() {
+        let refused = |bytes, memory_bytes| check_size(bytes, memory_bytes).err().map(|error| error.code());
+        assert_eq!(
+            [refused(64 << 20, 256 << 20), refused((64 << 20) + 1, 256 << 20)],
+            [None, Some(Code::TooLarge)]
+        );
+        for memory_bytes in [16 << 30, 64 << 30, usize::MAX] {
+            let most = TRANSACTION_BYTES_MAX;
+            assert_eq!(
+                [refused(most, memory_bytes), refused(most + 1, memory_bytes)],
+                [None, Some(Code::TooLarge)]
+            );
+        }
+    }
 }

@@ -341,6 +341,16 @@ fn short_runs_and_what_a_checkpoint_needs_are_not_punched() {
     assert_eq!(disk.used_bytes(), before, "runs are too short");
 }
 
+/// The list of a value of terabytes would be such an extent. It was a panic under the lock that all others need.
+#[test]
+fn an_extent_longer_than_a_page_of_the_map_is_refused() {
+    let disk = MemDisk::new(1);
+    let space = space(&disk);
+    let longest = u32::try_from(PAGE_BLOCKS).unwrap();
+    assert_eq!(space.allocate_value(longest + 1).unwrap_err().code(), Code::TooLarge);
+    space.allocate_value(longest).unwrap();
+}
+
 #[test]
 fn one_checkpoint_punches_no_more_than_it_may() {
     let disk = MemDisk::new(1);

@@ -144,6 +144,9 @@ impl Leaf {
             return Err("leaf without a header");
         }
         let count = short_at(payload, 0);
+        if count == 0 {
+            return Err("leaf without an entry");
+        }
         let table = FIXED_BYTES + short_at(payload, 2);
         let prefix_bytes = short_at(payload, 2);
         let mut least = table + 2 * count;

@@ -224,6 +224,10 @@ impl Survey {
             );
             return Err(Error::damaged_log(&found.path, 0, what));
         }
+        if found.bytes < 2 * self.block_bytes || !found.bytes.is_multiple_of(self.block_bytes) {
+            let what = format!("{} bytes, want whole blocks of {}", found.bytes, self.block_bytes);
+            return Err(Error::damaged_log(&found.path, 0, what));
+        }
         let is_unused = header.epoch == EPOCH_NONE;
         Ok(if is_unused {
             Content::Unused { durable_seq: header.durable_seq }

@@ -125,3 +125,12 @@ fn an_inner_node_of_hundreds_of_kilobytes_is_read_and_cut_by_the_next_change() {
     assert!(nodes.len() > 10 && longest_page(&nodes) < 2 * WIDE.inner_bytes_max);
     assert_eq!(rows(&pages, Some(&root), KeyRange::all(), Direction::Forward).len(), 249);
 }
+
+/// Whatever looks at the first entry of a leaf relies on there being one.
+#[test]
+fn a_leaf_without_an_entry_is_corrupt() {
+    let disk = MemDisk::new(1);
+    let page = Page::build(PageKind::Leaf, 1, 8, |out| out.extend_from_slice(&[0; 8]));
+    let error = Leaf::from_page(pages(&disk).meter(), page).err();
+    assert_eq!(error, Some("leaf without an entry"));
+}

@@ -6,6 +6,7 @@ use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault};
 
 use super::*;
 use crate::error::{Code, Error};
+use crate::wal::segment::SegmentHeader;
 
 /// A small log over several segments, closed with a mark: replay from the start and from a later superblock.
 struct Sample {
@@ -157,6 +158,22 @@ fn a_damaged_header_in_the_middle_is_reported_with_file_and_offset() {
     let error = check_damaged(&sample, &sample.disk, &sample.from, "header").unwrap();
     assert_eq!(error.code(), Code::DamagedLog);
     assert!(error.message().contains(" @ 0x") && error.message().contains("was durable"), "{error}");
+}
+
+/// A file with a sound header and half a block at its end: frames are whole blocks, so the last one would end behind the file.
+#[test]
+fn a_segment_of_no_whole_blocks_is_named() {
+    for (blocks, more) in [(1, 0), (1, 256), (6, 1), (6, 511)] {
+        let sample = sample(true);
+        let path = sample.disk.files().last().unwrap().clone();
+        let mut header = SegmentHeader::decode(&sample.disk.read_file(&path).unwrap()).unwrap();
+        header.segment_bytes = blocks * u64::from(header.block_bytes) + more;
+        let mut bytes = header.encode().to_vec();
+        bytes.resize(header.segment_bytes as usize, 0);
+        sample.disk.write_file(&path, &bytes).unwrap();
+        let error = check_damaged(&sample, &sample.disk, &sample.from, "half a block").unwrap();
+        assert!(error.message().contains("whole blocks"), "{blocks} and {more}: {error}");
+    }
 }
 
 #[test]
