@@ -323,13 +323,13 @@ fn a_consumer_at_level_memory_reads_on_from_what_it_did_last() {
         (1..=6).map(|id| db.write(|tx| tx.put(&order(id, "Oslo"))).unwrap().seq()).collect();
     let gate = SyncGate::closed();
     disk.set_blocker(Some(gate.blocker(".wal")));
-    let consumer = || db.at(Durability::Memory).consumer("c").from_oldest().register();
     let (unseen, handled) = std::thread::scope(|scope| {
         scope.spawn(|| db.put(&order(7, "Oslo")).unwrap());
         gate.wait_blocked(1);
-        let unseen = consumer().and_then(|consumer| consumer.position());
+        let consumer = db.at(Durability::Memory).consumer("c").from_oldest().register();
+        let unseen = consumer.clone().and_then(|consumer| consumer.position());
         let work = scope.spawn(|| -> Result<Vec<CommitSeq>> {
-            let consumer = consumer()?;
+            let consumer = consumer?;
             consumer.seek(seqs[4])?;
             let mut handled = Vec::new();
             consumer.read::<Change<Order>>()?.step(|_, changes| {
