@@ -148,6 +148,7 @@ impl Export<'_> {
         let mut text = String::new();
         while let Some(stored) = self.next()? {
             let document = Document::from_bytes(stored)?;
+            refuse_what_has_no_column(schema, &document)?;
             for column in schema.columns() {
                 text.clear();
                 cell(schema, &document, &column.name, null, &mut text)?;
@@ -190,27 +191,40 @@ impl Export<'_> {
     }
 }
 
+/// Documents of programs may have fields that are no columns, those of a flattened map for one: CSV has no place for them.
+fn refuse_what_has_no_column(schema: &Schema, document: &Document) -> Result<()> {
+    let columns = schema.columns();
+    let mut fields = document.iter().map(|(name, _)| name).enumerate();
+    let found = fields.find(|(index, name)| {
+        // Most documents have their fields in the order of the columns.
+        columns.get(*index).is_none_or(|column| column.name != *name) && schema.kind(name).is_none()
+    });
+    match found {
+        Some((_, name)) => {
+            let what = format!("the field {name} is no column, and CSV has no place for it");
+            Err(refused(schema, document, &what, NDJSON))
+        }
+        None => Ok(()),
+    }
+}
+
+/// What helps where CSV does not.
+const NDJSON: &str = "export with --format ndjson";
+
+/// A document that does not go into CSV.
+fn refused(schema: &Schema, document: &Document, what: &str, hint: &str) -> Failure {
+    let part = |name: &String| document.get(name).and_then(Value::to_element).map(|part| part.to_string());
+    let key: Vec<String> = schema.key_columns().iter().map(|name| part(name).unwrap_or_default()).collect();
+    Failure::data(format!("{} {}: {what}", schema.name(), key.join(",")), hint)
+}
+
 /// Appends the text of one cell; refuses what would not come back from it.
 fn cell(schema: &Schema, document: &Document, column: &str, null: &str, text: &mut String) -> Result<()> {
     use std::fmt::Write;
 
-    let refused = |what: &str, hint: String| {
-        let key: Vec<String> = schema
-            .key_columns()
-            .iter()
-            .map(|name| {
-                document
-                    .get(name)
-                    .and_then(Value::to_element)
-                    .map_or_else(String::new, |part| part.to_string())
-            })
-            .collect();
-        Err(Failure::data(
-            format!("{} {}: the field {column} holds {what}", schema.name(), key.join(",")),
-            hint,
-        ))
+    let refused = |what: &str, hint: &str| {
+        Err(refused(schema, document, &format!("the field {column} holds {what}"), hint))
     };
-    let ndjson = || "export with --format ndjson".to_owned();
     match document.get(column).unwrap_or(&Value::Null) {
         Value::Null => text.push_str(null),
         Value::Bool(value) => write!(text, "{value}").expect("a String takes all"),
@@ -220,14 +234,14 @@ fn cell(schema: &Schema, document: &Document, column: &str, null: &str, text: &m
         Value::Text(value) if value == null => {
             return refused(
                 &format!("the text {value:?}, which stands for null"),
-                "say another --null, or export with --format ndjson".to_owned(),
+                "say another --null, or export with --format ndjson",
             );
         }
         Value::Text(value) => text.push_str(value),
-        Value::Float(_) => return refused("a float that is no number, which CSV cannot say", ndjson()),
-        Value::Bytes(_) => return refused("bytes, which CSV cannot say", ndjson()),
-        Value::List(_) => return refused("a list, which CSV cannot say", ndjson()),
-        Value::Map(_) => return refused("a map, which CSV cannot say", ndjson()),
+        Value::Float(_) => return refused("a float that is no number, which CSV cannot say", NDJSON),
+        Value::Bytes(_) => return refused("bytes, which CSV cannot say", NDJSON),
+        Value::List(_) => return refused("a list, which CSV cannot say", NDJSON),
+        Value::Map(_) => return refused("a map, which CSV cannot say", NDJSON),
     }
     Ok(())
 }
@@ -235,8 +249,6 @@ fn cell(schema: &Schema, document: &Document, column: &str, null: &str, text: &m
 fn output(error: csv::Error) -> Failure {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => Failure::output(&error),
-        other => {
-            Failure::data(format!("a row cannot be written as CSV: {other:?}"), "export with --format ndjson")
-        }
+        other => Failure::data(format!("a row cannot be written as CSV: {other:?}"), NDJSON),
     }
 }

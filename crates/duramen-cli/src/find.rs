@@ -201,6 +201,7 @@ impl<'a> Plan<'a> {
     fn show(&self, snapshot: &Snapshot, args: &FindArgs, out: Output) -> Result<()> {
         let mut found = Found {
             documents: self.documents(snapshot, args.reverse)?,
+            schema: self.schema,
             conditions: &self.conditions,
             signals: Signals::watch()?,
             read_count: 0,
@@ -260,6 +261,7 @@ type InOrder<'a> = Box<dyn FnMut() -> Result<Option<Document>> + 'a>;
 /// The documents along the way that are as asked.
 struct Found<'a> {
     documents: InOrder<'a>,
+    schema: &'a Schema,
     conditions: &'a [Condition],
     signals: Signals,
     read_count: u64,
@@ -273,7 +275,7 @@ impl Found<'_> {
             }
             let Some(document) = (self.documents)()? else { return Ok(None) };
             self.read_count += 1;
-            if self.conditions.iter().all(|condition| condition.holds(&document)) {
+            if self.conditions.iter().all(|condition| condition.holds(self.schema, &document)) {
                 return Ok(Some(document));
             }
         }

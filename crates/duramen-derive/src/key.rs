@@ -79,6 +79,12 @@ fn names_of(input: &DeriveInput, data: &syn::DataEnum) -> Result<TokenStream> {
         if let Some(path) = serde.changes_form {
             return Err(Error::new_spanned(path, "a variant in a key is written as its name"));
         }
+        if !serde.aliases.is_empty() {
+            return Err(Error::new_spanned(
+                variant,
+                "a variant in a key has one name: what is stored under another one would not be found",
+            ));
+        }
         let name =
             serde.rename.unwrap_or_else(|| variant.ident.to_string().trim_start_matches("r#").to_owned());
         arms.push((&variant.ident, name));
@@ -123,4 +129,43 @@ fn names_of(input: &DeriveInput, data: &syn::DataEnum) -> Result<TokenStream> {
             ::duramen::key_element!(#ident);
         };
     })
+}
+
+#[cfg(test)]
+mod tests {
+    //! A document is found under the key that is written for it now, and so must every one that is stored.
+    use syn::{DeriveInput, parse_quote};
+
+    use super::derive;
+
+    #[test]
+    fn a_variant_has_one_name() {
+        let is_taken = |input: DeriveInput| derive(&input).is_ok();
+        assert!(is_taken(parse_quote!(
+            enum Colour {
+                #[serde(rename = "crimson")]
+                Red,
+                Blue,
+            }
+        )));
+        assert!(!is_taken(parse_quote!(
+            enum Colour {
+                #[serde(alias = "red")]
+                Crimson,
+                Blue,
+            }
+        )));
+        assert!(!is_taken(parse_quote!(
+            enum Colour {
+                #[serde(rename = "crimson", alias = "red")]
+                Red,
+            }
+        )));
+        assert!(!is_taken(parse_quote!(
+            enum Colour {
+                #[serde(rename(serialize = "red", deserialize = "crimson"))]
+                Red,
+            }
+        )));
+    }
 }

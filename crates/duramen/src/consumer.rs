@@ -202,6 +202,13 @@ fn unknown(name: &str) -> Error {
     Error::new(Code::NoSuchKey, format!("there is no consumer {name:?}")).with_hint("register it")
 }
 
+/// Whether an error says that the change itself does not read. What kept it from being read for now (the catalogue, whose names it may
+/// need, cannot be read) may be over at the next step.
+fn is_of_the_change(error: &Error) -> bool {
+    let code = error.code();
+    matches!(code, Code::Unreadable | Code::InvalidArgument | Code::KeyTooLong | Code::DamagedFeed)
+}
+
 /// Is told of each change that does not read as the type, before it is passed over.
 type Skips = Box<dyn FnMut(&Error) + Send>;
 
@@ -227,7 +234,8 @@ impl<T: Delivered> Consuming<T> {
     }
 
     /// Passes over changes that do not read as `T`, once `told` was. Without this they are an error of the step that finds them, and
-    /// of each further one.
+    /// of each further one. What keeps a change from being read for now, or for as long as the catalogue is damaged, is an error of the
+    /// step all the same; `told` may then be told again of those before it.
     #[must_use]
     pub fn skip_unreadable(self, told: impl FnMut(&Error) + Send + 'static) -> Self {
         Consuming { skips: Some(Box::new(told)), ..self }
@@ -386,8 +394,8 @@ impl<T: Delivered> Consuming<T> {
             for change in of_commit {
                 match (change, &mut self.skips) {
                     (Ok(change), _) => changes.push(change),
-                    (Err(error), Some(told)) => told(&error),
-                    (Err(error), None) => {
+                    (Err(error), Some(told)) if is_of_the_change(&error) => told(&error),
+                    (Err(error), _) => {
                         self.astray = true;
                         let Some(last) = commits_before else { return Err(error) };
                         changes.truncate(before);

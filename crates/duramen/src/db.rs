@@ -231,7 +231,7 @@ impl Db {
     /// Does what is to be done once a transaction is committed.
     fn finish(&self, committed: Committed) {
         let wrote_blobs = committed.wrote_blobs;
-        let kv_due = committed.done(&self.known);
+        let kv_due = committed.done(&self.known, self.level);
         self.sweep_after(&kv_due, wrote_blobs);
     }
 
@@ -243,7 +243,7 @@ impl Db {
             return Some(Box::new(move || db.finish(committed)));
         }
         let wrote_blobs = committed.wrote_blobs;
-        let kv_due = committed.done(&self.known);
+        let kv_due = committed.done(&self.known, self.level);
         if kv_due.is_empty() && !wrote_blobs {
             return None;
         }

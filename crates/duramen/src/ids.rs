@@ -2,7 +2,8 @@
 //!
 //! A counter in memory gives them. What has been given is bounded by a row in the tree `duramen/ids`, a block ahead:
 //! a restart goes on from there, so that an id whose document was deleted is not given again. The row is read and
-//! written by the transaction that first goes beyond it, and so is true whenever that id is.
+//! written by the transaction that first goes beyond it, and so is true whenever that id is. What a commit at level `Memory`
+//! wrote there may still be dropped: until a commit that read the row is in the log, each one reads it.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -26,7 +27,7 @@ pub(crate) struct IdCounter {
 struct Given {
     /// The next id; 0 before the first is asked for.
     next: u64,
-    /// Ids below are covered by a committed bound.
+    /// Ids below are covered by a bound that is in the log.
     bound: u64,
 }
 
@@ -56,7 +57,7 @@ impl IdCounter {
         Ok(NewId { id: given.next, bound: Some(bound) })
     }
 
-    /// A bound is committed.
+    /// A bound is in the log.
     pub(crate) fn bounded(&self, bound: u64) {
         let mut state = self.lock();
         state.bound = state.bound.max(bound);

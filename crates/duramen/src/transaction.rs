@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
+use duramen_engine::Durability;
+
 use crate::catalogue::{self, Entry, OpenView};
 use crate::clock::Millis;
 use crate::collection::Collection;
@@ -75,12 +77,15 @@ impl Committed {
 
     /// Remembers what the catalogue says from now on, and calls what asked to be called. Returns the namespaces of key-values
     /// that are to be swept, and after how many writes.
-    pub(crate) fn done(self, known: &Known) -> Vec<(String, u64)> {
+    pub(crate) fn done(self, known: &Known, level: Durability) -> Vec<(String, u64)> {
         self.entries.values().for_each(|entry| known.remember_entry(entry));
         self.fitting
             .iter()
             .for_each(|(kind, entry)| known.remember_fitting(*kind, entry, Fits::Writes, None));
-        self.bounds.iter().for_each(|(counter, bound)| counter.bounded(*bound));
+        // One at level `Memory` may still be dropped, and the row of its bound with it.
+        if level > Durability::Memory {
+            self.bounds.iter().for_each(|(counter, bound)| counter.bounded(*bound));
+        }
         // Asked now: a sweeper that has looked before this was committed has said that it rests.
         if self.makes_work || self.expires && known.is_sweeper_resting() {
             known.wake();

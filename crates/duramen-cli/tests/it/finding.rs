@@ -1,6 +1,10 @@
 //! `find`: the same documents whichever way is taken, and a word about the way.
 
-use crate::runner::{Scratch, json};
+use std::collections::BTreeSet;
+
+use duramen::prelude::*;
+
+use crate::runner::{Scratch, json, no_child_starts};
 
 fn find(scratch: &Scratch, words: &[&str]) -> usize {
     let found = scratch.ok(&[&["find", "db", "-c", "flights", "--json"], words].concat());
@@ -84,4 +88,54 @@ fn reading_very_many_documents_needs_a_word() {
     let found = scratch.ok(&["find", "db", "-c", "rows", "n=3", "--scan", "--json"]);
     assert_eq!(found.lines().count(), 14_286);
     assert_eq!(scratch.ok(&["find", "db", "-c", "rows", "id<5", "n=3"]).lines().count(), 4);
+}
+
+mod renamed {
+    use super::*;
+
+    #[derive(Serialize, Deserialize, Collection)]
+    #[collection(name = "customers")]
+    pub(super) struct Before {
+        #[key]
+        pub(super) id: u64,
+        pub(super) mail: Option<String>,
+    }
+
+    #[derive(Serialize, Deserialize, Collection)]
+    #[collection(name = "customers", view(ByEmail, key = email))]
+    pub(super) struct After {
+        #[key]
+        pub(super) id: u64,
+        #[serde(alias = "mail")]
+        pub(super) email: Option<String>,
+    }
+}
+
+/// A renamed field is one field with two names: documents from before it was renamed are found by both, whichever way is taken.
+#[test]
+fn documents_from_before_a_field_was_renamed_are_found_by_its_new_name() {
+    let scratch = Scratch::new();
+    {
+        let _alone = no_child_starts();
+        let db = Db::open(scratch.path("db")).unwrap();
+        let mail = |id: u64| Some(format!("{id}@example.org"));
+        (1..=2).for_each(|id| drop(db.put(&renamed::Before { id, mail: mail(id) }).unwrap()));
+        db.put(&renamed::Before { id: 3, mail: None }).unwrap();
+        (4..=5).for_each(|id| drop(db.put(&renamed::After { id, email: mail(id) }).unwrap()));
+        db.build_views::<renamed::After>(|_| Ok(())).unwrap();
+        db.close().unwrap();
+    }
+    let ids = |words: &[&str]| -> BTreeSet<u64> {
+        let found = scratch.ok(&[&["find", "db", "-c", "customers", "--json"], words].concat());
+        found.lines().map(|line| json(line)["id"].as_u64().unwrap()).collect()
+    };
+    let way = scratch.ok(&["find", "db", "-c", "customers", "email=2@example.org", "--explain", "--json"]);
+    assert!(way.contains("by_email"), "{way}");
+    for field in ["email", "mail"] {
+        assert_eq!(ids(&[&format!("{field}=2@example.org")]), [2].into());
+        assert_eq!(ids(&[&format!("{field}=4@example.org")]), [4].into());
+        assert_eq!(ids(&[&format!("{field}:=null")]), [3].into());
+        assert_eq!(ids(&[&format!("{field}!=2@example.org")]), [1, 3, 4, 5].into());
+        assert_eq!(ids(&[&format!("{field}>=2"), "id<5"]), [2, 4].into());
+    }
 }

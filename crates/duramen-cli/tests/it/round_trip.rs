@@ -1,6 +1,10 @@
 //! What is exported imports to the same, whatever its texts look like; what a form cannot say is refused.
 
-use crate::runner::Scratch;
+use std::collections::BTreeMap;
+
+use duramen::prelude::*;
+
+use crate::runner::{Scratch, no_child_starts};
 
 /// Documents with values that a careless hand would change. The time and the NaN are so only in columns of those types.
 const HOSTILE: &str = r#"{"id":1,"text":"nul\u0000 \"quoted\" 'x'","n":9223372036854775807,"f":-0.0,"ok":true,"at":"2013-01-01T10:00:00.5Z","digits":"123","any":[1,{"a":null}]}
@@ -102,4 +106,33 @@ fn numbers_beyond_the_types_are_refused() {
         assert_eq!(ran.code, Some(1), "{document}");
         assert!(ran.stderr.contains("line 1") && ran.stderr.contains(what), "{}", ran.stderr);
     }
+}
+
+#[derive(Serialize, Deserialize, Collection)]
+#[collection(name = "rows")]
+struct Open {
+    #[key]
+    id: u64,
+    #[serde(flatten)]
+    extra: BTreeMap<String, String>,
+}
+
+/// Documents of programs may have fields that no column is made for: what CSV has no place for is refused, and not left out.
+#[test]
+fn csv_refuses_a_field_that_is_no_column() {
+    let scratch = Scratch::new();
+    {
+        let _alone = no_child_starts();
+        let db = Db::open(scratch.path("db")).unwrap();
+        db.put(&Open { id: 1, extra: BTreeMap::new() }).unwrap();
+        db.put(&Open { id: 2, extra: [("note".to_owned(), "kept".to_owned())].into() }).unwrap();
+        db.close().unwrap();
+    }
+    let csv = scratch.run(&["export", "db", "-c", "rows", "--format", "csv"]);
+    assert_eq!(csv.code, Some(1), "{}{}", csv.stdout, csv.stderr);
+    for said in ["rows 2: the field note is no column", "--format ndjson"] {
+        assert!(csv.stderr.contains(said), "{}", csv.stderr);
+    }
+    let ndjson = scratch.ok(&["export", "db", "-c", "rows", "--format", "ndjson"]);
+    assert_eq!(ndjson, "{\"id\":1}\n{\"id\":2,\"note\":\"kept\"}\n");
 }

@@ -6,6 +6,8 @@ use std::thread;
 
 use duramen::prelude::*;
 use duramen::{Disk, MemDisk};
+use duramen_disk::memory::{CallKind, Effect, Fault, SyncGate};
+use duramen_engine::Background;
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, Collection)]
 struct Ticket {
@@ -55,6 +57,38 @@ fn an_id_is_not_given_again_after_a_restart() {
         }
         db.close().unwrap();
     }
+}
+
+/// A commit at level `Memory` may be dropped when its call has returned long since, and with it the bound that it wrote. What is
+/// acknowledged later must not rely on that bound.
+#[test]
+fn an_id_is_not_given_again_where_the_commit_that_wrote_the_bound_was_dropped() {
+    let disk = MemDisk::new(8);
+    let open = || {
+        let options = Db::options().engine(|options| options.background = Background::Stepped);
+        options.open_on(Arc::new(disk.clone()), "/db").unwrap()
+    };
+    let db = open();
+    db.register::<Ticket>().unwrap();
+    let gate = SyncGate::closed();
+    disk.set_blocker(Some(gate.blocker(".wal")));
+    thread::scope(|scope| {
+        let leader = scope.spawn(|| db.bytes("t").put("leader", "value").unwrap());
+        gate.wait_blocked(1);
+        assert_eq!(db.at(Durability::Memory).push(ticket("dropped")).unwrap().id, 1);
+        disk.set_faults(Fault::new(CallKind::Write, 0, Effect::ENOSPC).on(".wal"));
+        gate.open();
+        leader.join().unwrap();
+    });
+    disk.set_blocker(None);
+    assert_eq!((disk.fault_hit_count(), db.stats().commit.dropped), (1, 1), "its group had no room");
+    let sent = db.push(ticket("sent")).unwrap().id;
+    assert_eq!(sent, 2);
+    db.delete::<Ticket>(sent).unwrap();
+    db.close().unwrap();
+    drop(db);
+    let again = open().push(ticket("another")).unwrap().id;
+    assert!(again > sent, "{again} is given, and {sent} will be once more");
 }
 
 #[test]

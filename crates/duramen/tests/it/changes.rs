@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use duramen::prelude::*;
 use duramen::tuple::Element;
 use duramen::{AnyChange, AnyChanged, Change, Changed, Code, CommitSeq, ErrorKind, MemDisk, Origin};
-use duramen_disk::memory::{CallKind, Effect, Fault, SyncGate};
+use duramen_disk::memory::{CallKind, Effect, Fault, FaultPlan, SyncGate};
+use duramen_engine::Background;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
 #[collection(name = "orders", view(ByCity, key = city, reduce = Count))]
@@ -165,6 +166,41 @@ fn a_change_that_does_not_read_is_an_error_that_names_it_and_can_be_passed() {
     });
     assert_eq!(consuming.run(|_, _| Ok(())).unwrap(), 1);
     assert_eq!(passed.load(Ordering::Relaxed), 1);
+}
+
+/// A sound change whose fields could not be named for a moment is no change that does not read: passed over, it were lost for good.
+#[test]
+fn a_change_that_a_passing_failure_hides_is_not_passed_over() {
+    let disk = MemDisk::new(22);
+    let open = || {
+        let options = Db::options().engine(|options| options.background = Background::Stepped);
+        options.open_on(Arc::new(disk.clone()), "/db").unwrap()
+    };
+    let db = open();
+    db.consumer("mirror").register().unwrap();
+    db.put(&Point { id: 1, x: 5 }).unwrap();
+    db.checkpoint_with(&mut || ()).unwrap();
+    // Opened without a list of what was warm, nothing of the catalogue is in memory.
+    db.abandon();
+    let db = open();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&told);
+    let mirror = db.consumer("mirror").register().unwrap();
+    let mut consuming = mirror
+        .read::<AnyChange>()
+        .unwrap()
+        .skip_unreadable(move |error| noted.lock().unwrap().push(error.clone()));
+    disk.set_faults(Fault::new(CallKind::Read, 0, Effect::EIO).on("data").for_good());
+    let failed = consuming.step(|_, _| Ok(())).unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::Io, "{failed}");
+    disk.set_faults(FaultPlan::none());
+    let mut seen = Vec::new();
+    let read = consuming.run(|_, changes| {
+        seen.extend(changes.iter().filter_map(|change| change.document().unwrap()));
+        Ok(())
+    });
+    assert_eq!((read.unwrap(), seen), (2, vec![doc! { "id": 1, "x": 5 }]));
+    assert!(told.lock().unwrap().is_empty());
 }
 
 /// What cannot be read must not keep what came before it from being handled, however often it is met.

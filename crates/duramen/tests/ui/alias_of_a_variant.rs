@@ -1,0 +1,10 @@
+use duramen::prelude::*;
+
+#[derive(Serialize, Deserialize, duramen::Key)]
+enum Colour {
+    #[serde(rename = "crimson", alias = "red")]
+    Red,
+    Blue,
+}
+
+fn main() {}
