@@ -200,7 +200,7 @@ pub(crate) fn any_change(
 }
 
 /// A document as it is known without its type: without the mark of its version, and if it is compact with the names that the
-/// catalogue has now, as fields of one are only ever added at its end.
+/// catalogue has of its version, as fields of one are only ever added at its end.
 fn named(
     collection: &str,
     key: &[u8],
@@ -215,7 +215,7 @@ fn named(
     let mut named = |fresh| {
         out.clear();
         schema(collection, fresh)
-            .and_then(|schema| compact::name(schema.compact_of(version)?, document, &mut out))
+            .and_then(|schema| compact::name(schema.names_in_feed(version)?, document, &mut out))
     };
     let done = named(false).or_else(|_| named(true));
     match done {

@@ -13,6 +13,7 @@ mod tests;
 pub(crate) use column::exact_float;
 pub use column::{Column, ColumnType};
 pub use field::Field;
+use shape::Ended;
 pub(crate) use shape::Older;
 
 use crate::document::{Document, Value};
@@ -44,6 +45,8 @@ pub struct Schema {
     version: u32,
     /// Versions that documents may still be of, oldest first; none unless a migration is on its way.
     older: Vec<Older>,
+    /// Versions with compact documents that none is of any more, oldest first.
+    ended: Vec<Ended>,
 }
 
 impl Schema {
@@ -63,6 +66,7 @@ impl Schema {
             fields: Vec::new(),
             version: version::FIRST,
             older: Vec::new(),
+            ended: Vec::new(),
         }
     }
 

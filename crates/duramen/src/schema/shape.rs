@@ -15,6 +15,13 @@ pub(crate) struct Older {
     pub(crate) fields: Vec<Field>,
 }
 
+/// The names of compact documents of a version that no document is of any more. The change feed may still have some.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(super) version: u32,
+    pub(super) compact: Vec<String>,
+}
+
 impl Schema {
     /// Adds a field of a type, and its column. For `#[derive(Collection)]`.
     #[must_use]
@@ -90,6 +97,17 @@ impl Schema {
         })
     }
 
+    /// The names of the values of a compact document that the change feed tells: its version may have ended since.
+    ///
+    /// # Errors
+    /// `Unreadable` for a version whose names are not known.
+    pub(crate) fn names_in_feed(&self, version: u32) -> Result<&[String]> {
+        if let Some(ended) = self.ended.iter().find(|ended| ended.version == version) {
+            return Ok(&ended.compact);
+        }
+        self.compact_of(version).map_err(|error| Error::new(Code::Unreadable, error.message()))
+    }
+
     /// The columns of the key in documents of a version.
     pub(crate) fn key_of(&self, version: u32) -> Option<&[String]> {
         if version == self.version {
@@ -147,6 +165,9 @@ impl Schema {
             let stays = |name: &str| self.fields.iter().any(|field| field.is_called(name));
             let summed = |name: &String| self.sums.contains(name);
             self.columns.retain(|column| !gone(&column.name) || stays(&column.name) || summed(&column.name));
+            if !older.compact.is_empty() {
+                self.ended.push(Ended { version: older.version, compact: older.compact });
+            }
         }
     }
 
