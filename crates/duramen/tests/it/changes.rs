@@ -485,3 +485,32 @@ fn compact_changes_keep_their_names_after_the_migrations_that_ended_their_versio
     let shown: Vec<String> = seen.iter().map(|document| document.to_json().unwrap()).collect();
     assert_eq!(shown, [r#"{"id":1,"x":5}"#, r#"{"id":1,"east":5,"north":0}"#, r#"{"id":1,"name":"5 east"}"#]);
 }
+
+/// Another collection, whose documents lie under the same name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "points", compact)]
+struct Pixel {
+    #[key]
+    id: u64,
+    shade: i64,
+}
+
+// A compact document has its values only: the fields of a collection that took the name of a dropped one would make another document
+// of them.
+#[test]
+fn compact_changes_of_a_dropped_collection_take_no_names_from_another() {
+    let db = Db::in_memory().unwrap();
+    let from = db.feed().newest;
+    db.put(&Point { id: 1, x: 5 }).unwrap();
+    db.transact(|tx| tx.drop_collection("points")).unwrap();
+    let shown = |db: &Db| -> Vec<String> {
+        let told = db.all_changes().since(from).filter_map(|change| match change {
+            Ok(change) => change.document().unwrap().map(|document| document.to_json().unwrap()),
+            Err(error) => Some(format!("{:?}", error.code())),
+        });
+        told.collect()
+    };
+    assert_eq!(shown(&db), ["Unreadable"]);
+    db.put(&Pixel { id: 2, shade: 7 }).unwrap();
+    assert_eq!(shown(&db), ["Unreadable", r#"{"id":2,"shade":7}"#]);
+}
