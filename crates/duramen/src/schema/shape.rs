@@ -58,14 +58,10 @@ impl Schema {
         self.fields = fields;
     }
 
-    /// The fields of a type as the catalogue keeps them; of their other names only those that documents have.
-    pub(crate) fn fields_to_keep(&self, is_held: impl Fn(&str) -> bool) -> Vec<Field> {
-        let mut fields = self.fields.clone();
-        for field in &mut fields {
-            field.default = false;
-            field.also.retain(|name| is_held(name));
-        }
-        fields
+    /// The fields of a type as the catalogue keeps them, of which there are no documents yet: none has another name.
+    pub(crate) fn fields_to_keep(&self) -> Vec<Field> {
+        let kept = |field: &Field| Field { default: false, also: Vec::new(), ..field.clone() };
+        self.fields.iter().map(kept).collect()
     }
 
     /// What documents may be, this version last.
@@ -138,7 +134,7 @@ impl Schema {
         self.version = own.version;
         self.key.clone_from(&own.key);
         self.compact.clone_from(&own.compact);
-        self.fields = own.fields_to_keep(|_| false);
+        self.fields = own.fields_to_keep();
         self.typed = true;
         for Column { name, kind } in &own.columns {
             self.set_column(name.as_str(), *kind);
