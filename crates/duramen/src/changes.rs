@@ -15,7 +15,9 @@ use crate::compact;
 use crate::consumer::HOLD_ROUNDS;
 use crate::db::Db;
 use crate::document::Document;
+use crate::engine::TreeId;
 use crate::error::{Code, Error, ErrorKind, Result};
+use crate::reads::sealed::Readable;
 use crate::schema::Schema;
 use crate::time::Time;
 use crate::tuple::{self, Element, OwnedKey};
@@ -173,17 +175,23 @@ impl sealed::Delivered for AnyChange {
     }
 
     fn of(db: &Db, seq: CommitSeq, time: Time, change: FeedChange) -> Result<Option<Self>> {
-        any_change(seq, time, change, &mut |name, _| db.documents(name).schema())
+        any_change(seq, time, change, &mut |name, _| {
+            let entry = db.snapshot()?.entry(name)?;
+            Ok((entry.tree, entry.schema.clone()))
+        })
     }
 }
 
-/// A change to whoever knows no types. `schema` says what the catalogue has of a collection, and the second time, if that does not fit,
-/// what it has now.
+/// The tree and the schema of the collection of a name.
+pub(crate) type Described<'a> = dyn FnMut(&str, bool) -> Result<(TreeId, Schema)> + 'a;
+
+/// A change to whoever knows no types. `described` says what the catalogue has of a collection, and the second time, if that does not
+/// fit, what it has now.
 pub(crate) fn any_change(
     seq: CommitSeq,
     time: Time,
     change: FeedChange,
-    schema: &mut dyn FnMut(&str, bool) -> Result<Schema>,
+    described: &mut Described<'_>,
 ) -> Result<Option<AnyChange>> {
     let Some(origin) = Origin::of(&change.name) else { return Ok(None) };
     let what = match (change.what, &origin) {
@@ -192,7 +200,7 @@ pub(crate) fn any_change(
         (FeedWhat::Deleted { key }, _) => AnyChanged::Deleted { key },
         (FeedWhat::Lost { key }, _) => return Err(lost(&tuple::show(&key), origin.name(), seq)),
         (FeedWhat::Put { key, value }, Origin::Collection(name)) => {
-            AnyChanged::Put { value: named(name, &key, value, schema)?, key }
+            AnyChanged::Put { value: named((change.tree, name), &key, value, described)?, key }
         }
         (FeedWhat::Put { key, value }, _) => AnyChanged::Put { key, value },
     };
@@ -200,12 +208,13 @@ pub(crate) fn any_change(
 }
 
 /// A document as it is known without its type: without the mark of its version, and if it is compact with the names that the
-/// catalogue has now, as fields of one are only ever added at its end.
+/// catalogue has of its version, as fields of one are only ever added at its end. A collection that took the name of a dropped one
+/// has a tree of its own, and says nothing about the other's documents.
 fn named(
-    collection: &str,
+    (tree, collection): (TreeId, &str),
     key: &[u8],
     value: Vec<u8>,
-    schema: &mut dyn FnMut(&str, bool) -> Result<Schema>,
+    described: &mut Described<'_>,
 ) -> Result<Vec<u8>> {
     let (version, document) = version::split(&value)?;
     if !compact::is_compact(document) {
@@ -214,8 +223,11 @@ fn named(
     let mut out = Vec::with_capacity(2 * document.len());
     let mut named = |fresh| {
         out.clear();
-        schema(collection, fresh)
-            .and_then(|schema| compact::name(schema.compact_of(version)?, document, &mut out))
+        let (found, schema) = described(collection, fresh)?;
+        if found != tree {
+            return Err(Error::new(Code::Unreadable, "another collection has this name by now"));
+        }
+        compact::name(schema.names_in_feed(version)?, document, &mut out)
     };
     let done = named(false).or_else(|_| named(true));
     match done {

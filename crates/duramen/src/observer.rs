@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use duramen_disk::{Disk, OsDisk};
+use duramen_engine::ids::TreeId;
 use duramen_engine::{CommitSeq, FeedWhat, Options};
 
 pub use duramen_engine::{ObserveFrom, Observed};
@@ -61,7 +62,7 @@ pub struct Observer {
 /// What is known of collections, for documents that have no names in them.
 #[derive(Debug, Default)]
 struct Schemas {
-    by_name: BTreeMap<String, Schema>,
+    by_name: BTreeMap<String, (TreeId, Schema)>,
     /// The catalogue has nothing else to say of changes up to this commit.
     as_of: CommitSeq,
 }
@@ -154,12 +155,7 @@ impl Observer {
             };
             let (seq, time) = (commit.seq, time_of(commit.time_ns));
             for change in commit.changes {
-                if matches!(change.what, FeedWhat::Created | FeedWhat::Dropped)
-                    && let Some(Origin::Collection(name)) = Origin::of(&change.name)
-                {
-                    self.schemas.by_name.remove(&name);
-                }
-                let told = any_change(seq, time, change, &mut |name, fresh| self.schema(name, seq, fresh));
+                let told = any_change(seq, time, change, &mut |name, fresh| self.described(name, seq, fresh));
                 self.queue.extend(told.transpose());
             }
         }
@@ -190,7 +186,7 @@ impl Observer {
     /// # Errors
     /// Damage, and what the system said.
     pub fn collections(&self) -> Result<Vec<Schema>> {
-        Ok(self.catalogue()?.by_name.into_values().collect())
+        Ok(self.catalogue()?.by_name.into_values().map(|(_, schema)| schema).collect())
     }
 
     fn catalogue(&self) -> Result<Schemas> {
@@ -233,11 +229,17 @@ impl Observer {
                 }
             }
         }
-        Ok(Schemas { by_name: found, as_of: catalogue.position() })
+        // A drop takes the tree and the entry away in one commit.
+        let with_tree = |(name, schema): (String, Schema)| {
+            let tree = catalogue.tree(&rows_tree(&name))?;
+            Some((name, (tree, schema)))
+        };
+        let by_name = found.into_iter().filter_map(with_tree).collect();
+        Ok(Schemas { by_name, as_of: catalogue.position() })
     }
 
     /// What the catalogue says of a collection: as it is known, or afresh where that may tell something else of this commit.
-    fn schema(&mut self, name: &str, seq: CommitSeq, fresh: bool) -> Result<Schema> {
+    fn described(&mut self, name: &str, seq: CommitSeq, fresh: bool) -> Result<(TreeId, Schema)> {
         let is_known = self.schemas.by_name.contains_key(name) && !fresh;
         if !is_known && seq > self.schemas.as_of {
             self.schemas = self.catalogue()?;

@@ -13,6 +13,7 @@ mod tests;
 pub(crate) use column::exact_float;
 pub use column::{Column, ColumnType};
 pub use field::Field;
+use shape::Ended;
 pub(crate) use shape::Older;
 
 use crate::document::{Document, Value};
@@ -20,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::sums::{FLOATS, Sums};
 use crate::tuple::{Encoder, check_length};
 use crate::version;
-use crate::view::{VIEWS_MAX, ViewSpec};
+use crate::view::{GENERATIONS_MAX, VIEWS_MAX, ViewSpec};
 
 /// Longest name of a collection, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
@@ -44,6 +45,8 @@ pub struct Schema {
     version: u32,
     /// Versions that documents may still be of, oldest first; none unless a migration is on its way.
     older: Vec<Older>,
+    /// Versions with compact documents that none is of any more, oldest first.
+    ended: Vec<Ended>,
 }
 
 impl Schema {
@@ -63,6 +66,7 @@ impl Schema {
             fields: Vec::new(),
             version: version::FIRST,
             older: Vec::new(),
+            ended: Vec::new(),
         }
     }
 
@@ -253,13 +257,7 @@ impl Schema {
         if let Some(i) = (1..self.key.len()).find(|&i| self.key[..i].contains(&self.key[i])) {
             return Err(Error::invalid(format!("the column {} is in the key twice", self.key[i])));
         }
-        if self.views.len() > VIEWS_MAX {
-            return Err(Error::invalid(format!(
-                "the collection {} has {} views, and can have {VIEWS_MAX}",
-                self.name,
-                self.views.len()
-            )));
-        }
+        self.validate_view_count()?;
         self.views.iter().try_for_each(ViewSpec::validate)?;
         self.validate_versions()?;
         if let Some(i) =
@@ -279,6 +277,24 @@ impl Schema {
             check_sum(column, self.kind(column).unwrap_or(ColumnType::Unknown))?;
         }
         Ok(())
+    }
+
+    /// A view that is being replaced counts once, with all its generations.
+    fn validate_view_count(&self) -> Result<()> {
+        let is_first =
+            |index: &usize| self.views[..*index].iter().all(|view| view.name() != self.views[*index].name());
+        let of = |count: usize, what: &str, max: usize| {
+            let name = &self.name;
+            Err(Error::invalid(format!("the collection {name} has {count} {what}, and can have {max}")))
+        };
+        let generations = self.views.len();
+        if generations > GENERATIONS_MAX {
+            return of(generations, "views with those that are being replaced", GENERATIONS_MAX);
+        }
+        match (0..generations).filter(is_first).count() {
+            0..=VIEWS_MAX => Ok(()),
+            count => of(count, "views", VIEWS_MAX),
+        }
     }
 
     /// Takes over the columns of another schema that are new here, or whose type was not known here. Returns whether

@@ -55,7 +55,7 @@ impl Asked {
     /// The entry of a collection that is made for the type.
     pub(crate) fn schema(&self) -> Schema {
         let mut schema = self.own();
-        schema.set_fields(schema.fields_to_keep(|_| false));
+        schema.set_fields(schema.fields_to_keep());
         schema
     }
 

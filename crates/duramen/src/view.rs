@@ -49,7 +49,7 @@ pub(crate) use reducer::{Reductions, without_code};
 pub(crate) use rows::{ViewRows, rows};
 pub use sketch::Distribution;
 pub use spec::ViewSpec;
-pub(crate) use spec::{TREES as VIEW_TREES, VIEWS_MAX};
+pub(crate) use spec::{GENERATIONS_MAX, TREES as VIEW_TREES, VIEWS_MAX};
 pub use state::{ViewPhase, ViewState};
 pub(crate) use state::{states, unknown};
 

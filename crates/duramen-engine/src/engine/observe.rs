@@ -22,7 +22,7 @@ use crate::catalog::{CATALOG, CatalogRow};
 use crate::checkpoint::read_superblocks;
 use crate::error::{Error, Result};
 use crate::feed::{Covered, FEED_DIR, FeedBounds, FeedCommit, Retained, Wanted, gap};
-use crate::ids::CommitSeq;
+use crate::ids::{CommitSeq, TreeId};
 use crate::limits::MEMORY_BYTES_MIN;
 use crate::options::Options;
 use crate::recovery::Loaded;
@@ -222,6 +222,12 @@ impl Observer {
             found.push((key.to_vec(), bytes));
         }
         Ok(found)
+    }
+
+    /// The tree that has this name, as far as the log was read: to its end where [`Observer::next`] has just returned `None`.
+    #[must_use]
+    pub fn tree(&self, name: &str) -> Option<TreeId> {
+        self.seen.live.tree(name)
     }
 
     /// What can be told now. Costs as much as finding out whether there is a next commit, and after a checkpoint a look at it.

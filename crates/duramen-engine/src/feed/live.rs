@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::names::{Names, Told};
 use super::{FeedChange, FeedCommit, FeedWhat};
 use crate::error::Result;
-use crate::ids::CommitSeq;
+use crate::ids::{CommitSeq, TreeId};
 use crate::page_cache::Pages;
 use crate::tree::{BigRef, Slot};
 use crate::wal::{Enough, LogPlace, LogPosition, Stretch};
@@ -46,6 +46,11 @@ impl LiveReader {
     /// Everything up to this commit was looked at.
     pub fn seq(&self) -> CommitSeq {
         self.seq
+    }
+
+    /// The tree that has this name there.
+    pub fn tree(&self, name: &str) -> Option<TreeId> {
+        self.names.tree(name)
     }
 
     /// Where it reads on: behind a frame that is on the chain for good.

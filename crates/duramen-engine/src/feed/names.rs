@@ -50,6 +50,11 @@ impl Names {
         Ok(names)
     }
 
+    /// The tree that has this name.
+    pub fn tree(&self, name: &str) -> Option<TreeId> {
+        self.by_name.get(name).copied()
+    }
+
     fn set(&mut self, name: Arc<str>, id: Option<TreeId>) -> Option<TreeId> {
         let before = match id {
             Some(id) => {

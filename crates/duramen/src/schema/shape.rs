@@ -15,6 +15,13 @@ pub(crate) struct Older {
     pub(crate) fields: Vec<Field>,
 }
 
+/// The names of compact documents of a version that no document is of any more. The change feed may still have some.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(super) version: u32,
+    pub(super) compact: Vec<String>,
+}
+
 impl Schema {
     /// Adds a field of a type, and its column. For `#[derive(Collection)]`.
     #[must_use]
@@ -51,14 +58,10 @@ impl Schema {
         self.fields = fields;
     }
 
-    /// The fields of a type as the catalogue keeps them; of their other names only those that documents have.
-    pub(crate) fn fields_to_keep(&self, is_held: impl Fn(&str) -> bool) -> Vec<Field> {
-        let mut fields = self.fields.clone();
-        for field in &mut fields {
-            field.default = false;
-            field.also.retain(|name| is_held(name));
-        }
-        fields
+    /// The fields of a type as the catalogue keeps them, of which there are no documents yet: none has another name.
+    pub(crate) fn fields_to_keep(&self) -> Vec<Field> {
+        let kept = |field: &Field| Field { default: false, also: Vec::new(), ..field.clone() };
+        self.fields.iter().map(kept).collect()
     }
 
     /// What documents may be, this version last.
@@ -88,6 +91,17 @@ impl Schema {
                 format!("a document of {} is of version {version}, and they are of {newest}", self.name),
             )
         })
+    }
+
+    /// The names of the values of a compact document that the change feed tells: its version may have ended since.
+    ///
+    /// # Errors
+    /// `Unreadable` for a version whose names are not known.
+    pub(crate) fn names_in_feed(&self, version: u32) -> Result<&[String]> {
+        if let Some(ended) = self.ended.iter().find(|ended| ended.version == version) {
+            return Ok(&ended.compact);
+        }
+        self.compact_of(version).map_err(|error| Error::new(Code::Unreadable, error.message()))
     }
 
     /// The columns of the key in documents of a version.
@@ -120,7 +134,7 @@ impl Schema {
         self.version = own.version;
         self.key.clone_from(&own.key);
         self.compact.clone_from(&own.compact);
-        self.fields = own.fields_to_keep(|_| false);
+        self.fields = own.fields_to_keep();
         self.typed = true;
         for Column { name, kind } in &own.columns {
             self.set_column(name.as_str(), *kind);
@@ -147,6 +161,9 @@ impl Schema {
             let stays = |name: &str| self.fields.iter().any(|field| field.is_called(name));
             let summed = |name: &String| self.sums.contains(name);
             self.columns.retain(|column| !gone(&column.name) || stays(&column.name) || summed(&column.name));
+            if !older.compact.is_empty() {
+                self.ended.push(Ended { version: older.version, compact: older.compact });
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! The stored form of a catalogue entry: a document of version 1, 2 or 3.
 
+use super::shape::Ended;
 use super::{Column, ColumnType, Field, Older, Schema};
 use crate::document::{Document, Value};
 use crate::error::{Code, Error, Result};
@@ -44,6 +45,9 @@ impl Schema {
             stored.set("version", u64::from(self.version));
             stored.set("fields", fields_value(&self.fields));
             stored.set("older", Value::List(self.older.iter().map(older_value).collect()));
+            if !self.ended.is_empty() {
+                stored.set("ended", Value::List(self.ended.iter().map(ended_value).collect()));
+            }
         }
         stored.to_bytes()
     }
@@ -126,6 +130,10 @@ impl Schema {
                 None => Vec::new(),
                 Some(_) => list(&document, "older")?.iter().map(older).collect::<Result<_>>()?,
             },
+            ended: match document.get("ended") {
+                None => Vec::new(),
+                Some(_) => list(&document, "ended")?.iter().map(ended).collect::<Result<_>>()?,
+            },
         };
         schema.validate().map_err(|error| damaged(error.message()))?;
         Ok(schema)
@@ -157,6 +165,12 @@ fn older_value(older: &Older) -> Value {
             .with("key", list_of(&older.key))
             .with("compact", list_of(&older.compact))
             .with("fields", fields_value(&older.fields)),
+    )
+}
+
+fn ended_value(ended: &Ended) -> Value {
+    Value::Map(
+        Document::new().with("version", u64::from(ended.version)).with("compact", list_of(&ended.compact)),
     )
 }
 
@@ -218,6 +232,11 @@ fn older(value: &Value) -> Result<Older> {
         compact: texts(document, "compact")?,
         fields: list(document, "fields")?.iter().map(field).collect::<Result<_>>()?,
     })
+}
+
+fn ended(value: &Value) -> Result<Ended> {
+    let Value::Map(document) = value else { return Err(damaged("an ended version is no map")) };
+    Ok(Ended { version: number(document, "version")?, compact: texts(document, "compact")? })
 }
 
 fn column(value: &Value) -> Result<Column> {

@@ -180,3 +180,30 @@ fn integers_become_floats_only_where_exact() {
         assert_eq!(exact_float(number), None, "{number}");
     }
 }
+
+// Names of ended versions are kept for the change feed. An entry of a release that did not keep them is sound all the same, and so
+// is a version that nothing is known of: such a change has no names, and nothing is corrupt.
+#[test]
+fn names_of_compact_documents_outlive_their_version() {
+    let compact = |fields: &[&str]| {
+        let field = |name: &&str| Field::of::<u64>(name, "u64");
+        let schema = Schema::new("x").key(["id"]).compact(fields.iter().copied());
+        fields.iter().fold(schema, |schema, name| schema.field(field(name), ColumnType::Int))
+    };
+    let mut schema = compact(&["id", "a"]);
+    schema.begin_version(&compact(&["id", "b"]).at_version(2));
+    schema.end_migration();
+    let bytes = schema.to_bytes().unwrap();
+    let stored = crate::Document::from_bytes(&bytes).unwrap();
+    assert!(stored.to_json().unwrap().ends_with(r#","ended":[{"version":1,"compact":["id","a"]}]}"#));
+    let schema = Schema::from_bytes(&bytes).unwrap();
+    assert_eq!(schema.names_in_feed(1).unwrap(), ["id", "a"]);
+    assert_eq!(schema.names_in_feed(2).unwrap(), ["id", "b"]);
+    assert_eq!(schema.compact_of(1).unwrap_err().code(), Code::DamagedData, "of a stored document");
+    let mut earlier = stored.clone();
+    earlier.remove("ended");
+    let earlier = Schema::from_bytes(&earlier.to_bytes().unwrap()).unwrap();
+    for (schema, version) in [(&earlier, 1), (&schema, 3)] {
+        assert_eq!(schema.names_in_feed(version).unwrap_err().code(), Code::Unreadable);
+    }
+}

@@ -1,7 +1,8 @@
 //! Field by field: what keeps a type from reading documents, and what the catalogue says once it writes them, too.
 //!
 //! Owns the rules of compatible change. A new field needs a default, a field that is gone needs nothing, a renamed one needs
-//! its old names, a retyped one must read all that was written.
+//! its old names, a retyped one must read all that was written. A column is a name that documents may have, whether a type wrote
+//! it or a tool.
 
 use super::{advice, joined};
 use crate::schema::{Column, Field, Schema};
@@ -82,24 +83,27 @@ impl Problems {
             return stored.fields().to_vec();
         }
         if stored.fields().is_empty() {
-            return own.fields_to_keep(|name| stored.kind(name).is_some());
+            let adopted = |field: &Field| Field { always: field.always, ..self.unheld(stored, field) };
+            return own.fields().iter().map(adopted).collect();
         }
         let mut fields: Vec<Field> = stored.fields().to_vec();
         let mut written = vec![false; fields.len()];
         let mut new = Vec::new();
         for field in own.fields() {
             let Some(place) = self.pair(field, own.fields(), stored.fields()) else {
-                new.push(Field { always: false, default: false, also: Vec::new(), ..field.clone() });
+                new.push(self.unheld(stored, field));
                 continue;
             };
             written[place] = true;
             let held = &mut fields[place];
             held.widen(field);
+            let before: Vec<String> = held.names().map(str::to_owned).collect();
+            let more = self.more_names(stored, &before, field);
             if !held.is_called(&field.name) {
-                self.renamed(stored, &held.name, &field.name);
                 let before = std::mem::replace(&mut held.name, field.name.clone());
                 held.also.push(before);
             }
+            held.also.extend(more);
         }
         for (field, written) in fields.iter_mut().zip(written) {
             field.always &= written;
@@ -164,25 +168,68 @@ impl Problems {
         );
     }
 
-    /// What finds a field by its one name does not find it under two.
-    fn renamed(&mut self, stored: &Schema, before: &str, now: &str) {
-        if stored.sum_columns().iter().any(|column| column == before) {
-            self.add(
-                format!("its field {before} is summed under this name, and the type calls it {now}"),
-                format!("keep its stored name: #[serde(rename = \"{before}\")]"),
-            );
+    /// A field that no type wrote until now, as the catalogue is to keep it.
+    fn unheld(&mut self, stored: &Schema, own: &Field) -> Field {
+        let also = self.more_names(stored, &[], own);
+        Field { always: false, default: false, also, ..own.clone() }
+    }
+
+    /// The other names under which a type reads what tools wrote, having said what is wrong with all of its names. `before` are
+    /// those that the field had until now.
+    fn more_names(&mut self, stored: &Schema, before: &[String], own: &Field) -> Vec<String> {
+        let is_new = |name: &&String| !before.contains(name) && **name != own.name && is_column(stored, name);
+        let more: Vec<String> = own.also.iter().filter(is_new).cloned().collect();
+        if before.contains(&own.name) && more.is_empty() {
+            return more;
         }
-        let of_now =
-            |view: &&crate::view::ViewSpec| view.key.iter().chain(&view.values).any(|field| field == now);
-        if let Some(view) = stored.views().iter().find(of_now) {
+        self.renamed(stored, before, &[before, &more].concat(), &own.name);
+        more
+    }
+
+    /// What finds a field by its one name does not find it under two: sums never, and of a view the rows that are there. `before` are
+    /// the names that the field had until now, `others` all that it has from now on beside the one of the type, `now`.
+    fn renamed(&mut self, stored: &Schema, before: &[String], others: &[String], now: &String) {
+        let names = || others.iter().filter(|name| *name != now).chain([now]);
+        // Documents may have the field under a name which did not stand for the other one.
+        let missed = |name: &String| {
+            let was_found = |other: &String| before.contains(name) && before.contains(other);
+            let is_held = |other: &String| before.contains(other) || is_column(stored, other);
+            names().find(|other| *other != name && is_held(other) && !was_found(other))
+        };
+        for sum in stored.sum_columns().iter().filter(|sum| names().any(|name| name == *sum)) {
+            if sum != now {
+                self.add(
+                    format!("its field {sum} is summed under this name, and the type calls it {now}"),
+                    format!("keep its stored name: #[serde(rename = \"{sum}\")]"),
+                );
+            } else if let Some(other) = missed(sum) {
+                self.add(
+                    format!(
+                        "its field {now} is summed under this name, and documents may have it as {other}"
+                    ),
+                    format!("take the alias {other} of {now} away"),
+                );
+            }
+        }
+        for view in stored.views() {
+            let mut fields = view.key.iter().chain(&view.values);
+            let found =
+                fields.find_map(|field| Some((field, names().find(|name| *name == field).and_then(missed)?)));
+            let Some((field, other)) = found else { continue };
             self.add(
-                format!("its view {} takes a field {now}, which no type had until now", view.name()),
+                format!("its view {} finds {field} under this name only, and documents may have it as {other}", view.name()),
                 format!(
-                    "drop that view first: Transaction::drop_view({:?}, {:?})",
+                    "drop that view first, it is made anew from all documents: Transaction::drop_view({:?}, {:?})",
                     stored.name(),
                     view.name()
                 ),
             );
         }
     }
+}
+
+/// Whether documents of this version may have a field of this name that no type wrote. While a migration lasts tools write none, and
+/// columns are of earlier versions.
+fn is_column(stored: &Schema, name: &str) -> bool {
+    !stored.is_migrating() && stored.kind(name).is_some()
 }

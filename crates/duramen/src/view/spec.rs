@@ -13,6 +13,9 @@ pub(crate) const TREES: &str = "duramen/view/";
 /// Most views of one collection.
 pub(crate) const VIEWS_MAX: usize = 64;
 
+/// Most generations of them: those that answer until later ones are built.
+pub(crate) const GENERATIONS_MAX: usize = 4 * VIEWS_MAX;
+
 /// What a declared view is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ViewSpec {

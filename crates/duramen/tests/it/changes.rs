@@ -503,3 +503,88 @@ fn changes_of_every_version_of_a_type_are_told() {
         .collect();
     assert_eq!(shown, ["Some(Int(4)) None", "None Some(Int(400))", "None Some(Int(5))"]);
 }
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "points", compact)]
+#[migrate_from(Point)]
+struct Place {
+    #[key]
+    id: u64,
+    east: i64,
+    north: i64,
+}
+
+impl From<Point> for Place {
+    fn from(old: Point) -> Place {
+        Place { id: old.id, east: old.x, north: 0 }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "points", compact)]
+#[migrate_from(Place)]
+struct Spot {
+    #[key]
+    id: u64,
+    name: String,
+}
+
+impl From<Place> for Spot {
+    fn from(old: Place) -> Spot {
+        Spot { id: old.id, name: format!("{} east", old.east) }
+    }
+}
+
+// A consumer may read changes long after the last document of their version is gone: without their names it could neither read
+// them nor go on.
+#[test]
+fn compact_changes_keep_their_names_after_the_migrations_that_ended_their_versions() {
+    let disk = MemDisk::new(5);
+    let db = open(&disk);
+    let mirror = db.consumer("mirror").refuse_writers().register().unwrap();
+    db.put(&Point { id: 1, x: 5 }).unwrap();
+    db.migrate::<Place>(|_| Ok(())).unwrap();
+    db.migrate::<Spot>(|_| Ok(())).unwrap();
+    drop(mirror);
+    db.close().unwrap();
+    drop(db);
+
+    let db = open(&disk);
+    let mut seen = Vec::new();
+    let read = |_: &mut Transaction<'_>, changes: &[AnyChange]| {
+        seen.extend(changes.iter().filter_map(|change| change.document().unwrap()));
+        Ok(())
+    };
+    db.consumer("mirror").register().unwrap().read::<AnyChange>().unwrap().run(read).unwrap();
+    let shown: Vec<String> = seen.iter().map(|document| document.to_json().unwrap()).collect();
+    assert_eq!(shown, [r#"{"id":1,"x":5}"#, r#"{"id":1,"east":5,"north":0}"#, r#"{"id":1,"name":"5 east"}"#]);
+}
+
+/// Another collection, whose documents lie under the same name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "points", compact)]
+struct Pixel {
+    #[key]
+    id: u64,
+    shade: i64,
+}
+
+// A compact document has its values only: the fields of a collection that took the name of a dropped one would make another document
+// of them.
+#[test]
+fn compact_changes_of_a_dropped_collection_take_no_names_from_another() {
+    let db = Db::in_memory().unwrap();
+    let from = db.feed().newest;
+    db.put(&Point { id: 1, x: 5 }).unwrap();
+    db.transact(|tx| tx.drop_collection("points")).unwrap();
+    let shown = |db: &Db| -> Vec<String> {
+        let told = db.all_changes().since(from).filter_map(|change| match change {
+            Ok(change) => change.document().unwrap().map(|document| document.to_json().unwrap()),
+            Err(error) => Some(format!("{:?}", error.code())),
+        });
+        told.collect()
+    };
+    assert_eq!(shown(&db), ["Unreadable"]);
+    db.put(&Pixel { id: 2, shade: 7 }).unwrap();
+    assert_eq!(shown(&db), ["Unreadable", r#"{"id":2,"shade":7}"#]);
+}

@@ -97,6 +97,49 @@ fn documents_of_a_type_that_changes_meanwhile_have_their_own_names() {
     assert_eq!(told, [r#"{"id":1,"place":"Oslo"}"#, r#"{"id":2,"town":"Voss"}"#]);
 }
 
+mod other {
+    use super::*;
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+    #[collection(name = "readings", compact)]
+    pub(super) struct Reading {
+        #[key]
+        pub(super) id: u64,
+        pub(super) shade: String,
+    }
+}
+
+/// Documents without names in them have those of their own collection, and not of one that took its name: neither where the observer
+/// is behind, nor where it knows the dropped one still.
+#[test]
+fn documents_of_a_dropped_collection_take_no_names_from_another() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Db::open(&path).unwrap();
+    let mut lagging = Observer::open(&path, ObserveFrom::Now).unwrap();
+    let mut close_behind = Observer::open(&path, ObserveFrom::Now).unwrap();
+    let watch = |observer: &mut Observer, count: usize| -> Vec<String> {
+        let mut told = Vec::new();
+        while told.len() < count {
+            match observer.next() {
+                Ok(Some(change)) => {
+                    told.extend(change.document().unwrap().map(|document| document.to_json().unwrap()));
+                }
+                Ok(None) => thread::yield_now(),
+                Err(error) => told.push(format!("{:?}", error.code())),
+            }
+        }
+        told
+    };
+    let (old, new) = (r#"{"id":1,"place":"Oslo"}"#, r#"{"id":2,"shade":"grey"}"#);
+    db.put(&Reading { id: 1, place: "Oslo".into() }).unwrap();
+    assert_eq!(watch(&mut close_behind, 1), [old]);
+    db.transact(|tx| tx.drop_collection("readings")).unwrap();
+    db.put(&other::Reading { id: 2, shade: "grey".into() }).unwrap();
+    assert_eq!(watch(&mut close_behind, 1), [new]);
+    assert_eq!(watch(&mut lagging, 2), ["Unreadable", new]);
+}
+
 /// The keys of the next so many puts, as soon as they are durable.
 fn next_keys(observer: &mut Observer, count: usize) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();

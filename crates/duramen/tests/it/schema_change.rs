@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use duramen::prelude::*;
-use duramen::{Code, Disk, MemDisk};
+use duramen::{Code, Disk, MemDisk, ViewSpec};
 
 /// The same collection as several programs know it, one after the other.
 mod first {
@@ -314,4 +314,160 @@ fn a_type_is_held_against_its_collection_when_it_opens() {
         assert!(error.message().contains("its field id holds u64, and the type has String there"), "{error}");
     }
     open(Db::options().collection::<first::Customer>()).unwrap();
+}
+
+/// A collection that tools made, as a type takes it over: it calls by another name what tools wrote.
+mod adopted {
+    use super::*;
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+    #[collection(name = "orders", view(ByCity, key = city, unique))]
+    pub(super) struct Order {
+        #[key]
+        pub(super) id: u64,
+        #[serde(alias = "town")]
+        pub(super) city: String,
+        #[serde(alias = "cents", default)]
+        pub(super) amount: i64,
+    }
+}
+
+fn tools(schema: Schema, documents: impl IntoIterator<Item = Document>) -> Db {
+    let db = Db::in_memory().unwrap();
+    db.transact(|tx| tx.ensure(&schema.clone().key(["id"])).map(drop)).unwrap();
+    documents.into_iter().for_each(|document| drop(db.documents("orders").put(document).unwrap()));
+    db
+}
+
+// A sum finds its field by the one name that it was made with: what a type writes under another would be missing from it, and what
+// tools wrote under another is.
+#[test]
+fn a_type_does_not_take_over_a_summed_column_under_another_name() {
+    let documents = || [doc! { "id": 1, "city": "Oslo", "cents": 5 }];
+    let db = tools(Schema::new("orders").sum(["cents"]), documents());
+    let error = refused::<adopted::Order>(&db);
+    says(
+        &error,
+        "its field cents is summed under this name, and the type calls it amount",
+        "#[serde(rename = \"cents\")]",
+    );
+    let db = tools(Schema::new("orders").sum(["amount"]), documents());
+    let error = refused::<adopted::Order>(&db);
+    says(
+        &error,
+        "its field amount is summed under this name, and documents may have it as cents",
+        "take the alias cents of amount away",
+    );
+    // Under the one name that is summed there is nothing to be missed.
+    let db = tools(Schema::new("orders").sum(["amount"]), [doc! { "id": 1, "city": "Oslo", "amount": 5 }]);
+    db.put(&adopted::Order { id: 2, city: "Voss".into(), amount: 3 }).unwrap();
+}
+
+// The rows that a view has are those of one name: documents with the other one would never get any.
+#[test]
+fn a_type_takes_over_a_column_under_another_name_once_no_view_has_rows_of_one_name() {
+    let by_city = || ViewSpec::new("by_city", ["city"]).unique();
+    let documents = [doc! { "id": 1, "town": "Oslo" }, doc! { "id": 2, "city": "Voss" }];
+    let db = tools(Schema::new("orders").view(by_city()), documents);
+    let error = refused::<adopted::Order>(&db);
+    says(
+        &error,
+        "its view by_city finds city under this name only, and documents may have it as town",
+        "drop that view first",
+    );
+    db.documents("orders").drop_view("by_city").unwrap();
+    db.put(&adopted::Order { id: 3, city: "Bergen".into(), amount: 1 }).unwrap();
+    db.build_views::<adopted::Order>(|_| Ok(())).unwrap();
+    for city in ["Oslo", "Voss", "Bergen"] {
+        assert_eq!(db.view::<adopted::ByCity>().key(city).count().unwrap(), 1, "{city}");
+    }
+    let error = db.put(&adopted::Order { id: 4, city: "Oslo".into(), amount: 1 }).unwrap_err();
+    assert_eq!(error.code(), Code::UniqueViolation, "{error}");
+    assert_eq!(db.check_documents().unwrap().problems, Vec::<String>::new());
+}
+
+// A tool may add a field that a later type reads under another name: views of that type must have these documents, and those there
+// are do not.
+#[test]
+fn what_tools_add_is_found_by_a_later_type_under_its_own_name() {
+    #[derive(Debug, Serialize, Deserialize, Collection)]
+    #[collection(name = "customers", view(ByEmail, key = email, unique))]
+    struct Customer {
+        #[key]
+        id: u64,
+        name: String,
+        #[serde(default)]
+        mail: String,
+        #[serde(default)]
+        age: u8,
+        #[serde(alias = "contact", default)]
+        email: Option<String>,
+    }
+    let db = database();
+    let contact =
+        |id: u64| doc! { "id": id, "name": "by a tool", "mail": "", "age": 1, "contact": "tool@example.org" };
+    db.documents("customers").put(contact(10)).unwrap();
+    let customer = |id: u64, email: Option<&str>| {
+        let email = email.map(str::to_owned);
+        Customer { id, name: String::new(), mail: String::new(), age: 1, email }
+    };
+    db.put(&customer(11, None)).unwrap();
+    db.build_views::<Customer>(|_| Ok(())).unwrap();
+    assert_eq!(db.get::<Customer>(10).unwrap().unwrap().email.as_deref(), Some("tool@example.org"));
+    assert_eq!(db.view::<ByEmail>().key("tool@example.org").count().unwrap(), 1);
+    let error = db.put(&customer(12, Some("tool@example.org"))).unwrap_err();
+    assert_eq!(error.code(), Code::UniqueViolation, "{error}");
+    assert_eq!(db.check_documents().unwrap().problems, Vec::<String>::new());
+}
+
+// The names of earlier versions are none of this version's: its documents are written by types alone until the last is converted.
+#[test]
+fn an_alias_beside_a_migration_is_not_taken_for_what_tools_wrote() {
+    #[derive(Debug, Clone, Serialize, Deserialize, Collection)]
+    #[collection(name = "orders")]
+    struct OldOrder {
+        #[key]
+        id: u64,
+        town: String,
+    }
+    #[derive(Debug, Clone, Serialize, Deserialize, Collection)]
+    #[collection(name = "orders", view(ByCity, key = city))]
+    #[migrate_from(OldOrder)]
+    struct Order {
+        #[key]
+        id: u64,
+        #[serde(alias = "town")]
+        city: String,
+    }
+    impl From<OldOrder> for Order {
+        fn from(old: OldOrder) -> Order {
+            Order { id: old.id, city: old.town }
+        }
+    }
+    let db = Db::in_memory().unwrap();
+    db.put(&OldOrder { id: 1, town: "Oslo".into() }).unwrap();
+    db.register::<Order>().unwrap();
+    db.register::<Order>().unwrap();
+    db.put(&Order { id: 2, city: "Oslo".into() }).unwrap();
+    db.migrate::<Order>(|_| Ok(())).unwrap();
+    db.put(&Order { id: 3, city: "Oslo".into() }).unwrap();
+    assert_eq!(db.view::<ByCity>().key("Oslo").count().unwrap(), 3);
+}
+
+// The field is a type's already when a tool writes another of its names.
+#[test]
+fn a_view_whose_field_gets_another_name_from_a_tool_is_made_anew() {
+    let db = Db::in_memory().unwrap();
+    db.put(&adopted::Order { id: 1, city: "Oslo".into(), amount: 1 }).unwrap();
+    db.documents("orders").put(doc! { "id": 2, "town": "Voss" }).unwrap();
+    says(
+        &refused::<adopted::Order>(&db),
+        "its view by_city finds city under this name only, and documents may have it as town",
+        "Transaction::drop_view(\"orders\", \"by_city\")",
+    );
+    db.documents("orders").drop_view("by_city").unwrap();
+    db.register::<adopted::Order>().unwrap();
+    db.build_views::<adopted::Order>(|_| Ok(())).unwrap();
+    assert_eq!(db.view::<adopted::ByCity>().key("Voss").count().unwrap(), 1);
+    assert_eq!(db.check_documents().unwrap().problems, Vec::<String>::new());
 }

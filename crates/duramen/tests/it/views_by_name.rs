@@ -196,3 +196,31 @@ fn a_view_is_rebuilt_while_it_answers() {
     assert_eq!((states.len(), states[0].phase), (1, ViewPhase::Ready));
     assert_eq!(db.view::<ByCity>().prefix("Oslo").reduce().unwrap().1, oslo(&db).1);
 }
+
+// A release may change all of its views: its documents can be written meanwhile, and those that are replaced do not count twice.
+#[test]
+fn a_collection_with_as_many_views_as_can_be_replaces_them_all() {
+    let name = |index: usize| format!("v{index}");
+    let views = (0..64).map(|index| ViewSpec::new(name(index), ["a"]));
+    let db = Db::options().background(false).in_memory().unwrap();
+    let wide = db.ensure(&views.fold(Schema::new("wide").key(["id"]), Schema::view)).unwrap();
+    wide.put(doc! { "id": 1, "a": 1, "b": 2 }).unwrap();
+    wide.rebuild_view("v7").unwrap();
+    let error = wide.add_view(ViewSpec::new("one more", ["a"])).unwrap_err();
+    assert_eq!(error.message(), "the collection wide has 65 views, and can have 64");
+    let change = |tx: &mut Transaction<'_>| {
+        (0..64).try_for_each(|index| tx.add_view("wide", &ViewSpec::new(name(index), ["b"])).map(drop))
+    };
+    db.transact(change).unwrap();
+    assert_eq!(wide.views().unwrap().len(), 64 + 1 + 64);
+    wide.put(doc! { "id": 2, "a": 1, "b": 2 }).unwrap();
+    wide.build_views(|_| Ok(())).unwrap();
+    assert_eq!(wide.views().unwrap().len(), 64);
+    for index in 0..64 {
+        assert_eq!(wide.view(&name(index)).key(2).count().unwrap(), 2);
+    }
+    // Generations that nobody builds have an end.
+    let mut fields = (0..500).map(|index| ViewSpec::new("v0", [format!("f{index}")]));
+    let error = fields.find_map(|view| wide.add_view(view).err()).unwrap();
+    assert!(error.message().contains("257 views with those that are being replaced"), "{error}");
+}
