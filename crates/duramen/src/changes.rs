@@ -16,7 +16,7 @@ use crate::consumer::HOLD_ROUNDS;
 use crate::db::Db;
 use crate::document::Document;
 use crate::engine::TreeId;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::reads::sealed::Readable;
 use crate::schema::Schema;
 use crate::time::Time;
@@ -232,7 +232,10 @@ fn named(
     let done = named(false).or_else(|_| named(true));
     match done {
         Ok(()) => Ok(out),
-        Err(error) if error.is_damage() || error.kind() == ErrorKind::Io => Err(error),
+        // Any other error says nothing of the change: it may read a moment later.
+        Err(error) if !matches!(error.code(), Code::Unreadable | Code::NoSuchTree | Code::InvalidArgument) => {
+            Err(error)
+        }
         Err(error) => Err(Error::new(
             Code::Unreadable,
             format!(
