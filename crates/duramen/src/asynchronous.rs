@@ -17,11 +17,11 @@ use std::sync::Arc;
 
 use duramen_engine::{Durability, Receipt};
 
-use crate::db::Db;
-use crate::error::{Error, Result};
-use crate::options::DbOptions;
-use crate::snapshot::Snapshot;
-use crate::transaction::Transaction;
+use crate::access::handle::Db;
+use crate::store::error::{Error, Result};
+use crate::db::options::DbOptions;
+use crate::access::snapshot::Snapshot;
+use crate::access::transaction::Transaction;
 
 pub use changes::{AsyncChangeIter, AsyncChanges};
 use pool::Crew;

@@ -15,12 +15,12 @@ mod write;
 use std::io::Read;
 use std::ops::Range;
 
-use crate::db::Db;
-use crate::engine::Source;
-use crate::error::{Error, Result};
-use crate::reads::Reads;
-use crate::span::Span;
-use crate::tuple::{Key, OwnedKey, encode};
+use crate::access::handle::Db;
+use crate::store::Source;
+use crate::store::error::{Error, Result};
+use crate::access::reads::Reads;
+use crate::value::span::Span;
+use crate::value::tuple::{Key, OwnedKey, encode};
 
 pub use read::{BlobInfo, BlobIter, BlobReader, BlobsOf};
 pub(crate) use record::{BlobId, LOOSE, PIECES, Record, namespace_of_records, records_tree};

@@ -18,12 +18,12 @@ use duramen_engine::Receipt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::db::Db;
-use crate::engine::Source;
-use crate::error::Result;
-use crate::reads::Reads;
-use crate::span::Span;
-use crate::tuple::{Key, OwnedKey};
+use crate::access::handle::Db;
+use crate::store::Source;
+use crate::store::error::Result;
+use crate::access::reads::Reads;
+use crate::value::span::Span;
+use crate::value::tuple::{Key, OwnedKey};
 
 pub use read::{KvIter, KvOf};
 pub(crate) use row::{Row, expiries_tree, index_key, namespace_of_expiries, rows_tree};

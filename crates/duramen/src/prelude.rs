@@ -2,7 +2,7 @@
 
 #[cfg(feature = "async")]
 pub use crate::AsyncDb;
-pub use crate::schema::ColumnType;
+pub use crate::catalog::schema::ColumnType;
 pub use crate::{
     Collection, Db, Document, Documents, Durability, Error, ErrorKind, Key, Reads, Receipt, ReplaceError,
     Result, Schema, Snapshot, Span, Time, Transaction, Ttl, Value, View, doc,

@@ -11,9 +11,9 @@ use std::task::{Poll, Waker};
 use super::AsyncDb;
 use super::pool::Crew;
 use super::task::{Step, submit, wake};
-use crate::changes::{AnyChange, Change, ChangeIter, ChangeStop, Changes, Delivered};
-use crate::collection::Collection;
-use crate::error::Result;
+use crate::feed::changes::{AnyChange, Change, ChangeIter, ChangeStop, Changes, Delivered};
+use crate::access::collection::Collection;
+use crate::store::error::Result;
 use duramen_engine::CommitSeq;
 
 const POISON: &str = "nothing panics while it is locked";

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use duramen_engine::{Durability, Receipt};
 
 use super::pool::{LINGER, Pool};
-use crate::engine::{Rest, Worker};
-use crate::error::Result;
+use crate::store::{Rest, Worker};
+use crate::store::error::Result;
 
 const POISON: &str = "nothing panics while the flusher is locked";
 

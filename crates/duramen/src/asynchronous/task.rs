@@ -16,7 +16,7 @@ use duramen_engine::{Durability, Receipt};
 
 use super::flusher::Waiting;
 use super::pool::{Pool, Ticket};
-use crate::error::{Error, Result};
+use crate::store::error::{Error, Result};
 
 const POISON: &str = "nothing panics while a task is locked";
 

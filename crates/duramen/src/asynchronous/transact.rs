@@ -10,9 +10,9 @@ use duramen_engine::{Durability, Receipt};
 
 use super::AsyncDb;
 use super::task::Step;
-use crate::db::{Db, UnderWay};
-use crate::error::{Code, Error, Result};
-use crate::transaction::Transaction;
+use crate::access::handle::{Db, UnderWay};
+use crate::store::error::{Code, Error, Result};
+use crate::access::transaction::Transaction;
 
 /// Runs a transaction, and leaves its waiting to the flusher.
 pub(super) fn begin<S: Send + 'static, T: Send + 'static>(

@@ -5,10 +5,10 @@
 use duramen_engine::Receipt;
 
 use super::AsyncDb;
-use crate::collection::{AssignedKey, Collection};
-use crate::error::Result;
-use crate::reads::Reads;
-use crate::tuple::KeyFor;
+use crate::access::collection::{AssignedKey, Collection};
+use crate::store::error::Result;
+use crate::access::reads::Reads;
+use crate::value::tuple::KeyFor;
 
 impl AsyncDb {
     /// The document under a key, of the newest state. Dropped, it changes nothing.

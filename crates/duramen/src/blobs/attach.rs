@@ -6,10 +6,10 @@
 use super::read::BlobsOf;
 use super::record::{BlobId, LOOSE, Record, records_tree};
 use super::write::Upload;
-use crate::engine::{Source, TreeId};
-use crate::error::{Error, Result};
-use crate::transaction::Transaction;
-use crate::tuple::{Key, encode};
+use crate::store::{Source, TreeId};
+use crate::store::error::{Error, Result};
+use crate::access::transaction::Transaction;
+use crate::value::tuple::{Key, encode};
 
 impl BlobsOf<'_, Transaction<'_>> {
     /// Puts an upload under a key, in the place of any blob that is there: it is seen by others when, and only if, this

@@ -10,13 +10,13 @@ use std::ops::Range;
 use sha2::{Digest, Sha256};
 
 use super::record::{PIECES, Record, records_tree};
-use crate::engine::{Cursor, Direction, TreeId};
-use crate::error::{Code, Error, Result};
-use crate::reads::Reads;
-use crate::reads::sealed::Readable;
-use crate::snapshot::Snapshot;
-use crate::span::Span;
-use crate::tuple::{Key, OwnedKey, decode, encode};
+use crate::store::{Cursor, Direction, TreeId};
+use crate::store::error::{Code, Error, Result};
+use crate::access::reads::Reads;
+use crate::access::reads::sealed::Readable;
+use crate::access::snapshot::Snapshot;
+use crate::value::span::Span;
+use crate::value::tuple::{Key, OwnedKey, decode, encode};
 
 /// What a blob is.
 #[derive(Debug, Clone, PartialEq, Eq)]

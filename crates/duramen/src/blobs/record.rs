@@ -2,7 +2,7 @@
 //!
 //! Owns the format; docs/format.md, section "Blobs". Touches no tree.
 
-use crate::error::{Code, Error, Result};
+use crate::store::error::{Code, Error, Result};
 use duramen_engine::limits::KEY_BYTES_MAX;
 
 /// The trees of records: this and the namespace.

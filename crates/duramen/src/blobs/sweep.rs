@@ -6,10 +6,10 @@
 use duramen_engine::Durability;
 
 use super::record::{BlobId, LOOSE, PIECES};
-use crate::db::Db;
-use crate::engine::{Direction, KeyRange, Source};
-use crate::error::Result;
-use crate::reads::sealed::Readable;
+use crate::access::handle::Db;
+use crate::store::{Direction, KeyRange, Source};
+use crate::store::error::Result;
+use crate::access::reads::sealed::Readable;
 
 /// A step deletes at most so many pieces.
 const PIECES_MAX: usize = 512;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::record::{BlobId, LOOSE, PIECES, Record, records_tree};
 use super::step;
-use crate::engine::Source;
-use crate::reads::sealed::Readable;
+use crate::store::Source;
+use crate::access::reads::sealed::Readable;
 use crate::{Db, MemDisk, Result, Span};
 use duramen_engine::Background;
 
@@ -133,7 +133,7 @@ fn check_finds_pieces_that_do_not_fit() -> Result<()> {
         db.blobs("b").piece_bytes(1024)?.put("k", &[7; 3_000][..])?;
         let id = {
             let snapshot = db.snapshot()?;
-            crate::Reads::blobs(&snapshot, "b").record(&crate::tuple::encode("k")?)?.unwrap().id
+            crate::Reads::blobs(&snapshot, "b").record(&crate::value::tuple::encode("k")?)?.unwrap().id
         };
         // Kept from the sweeper, which would do as it is told.
         db.known().uploads(|uploads| uploads.insert(id));

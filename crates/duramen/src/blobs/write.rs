@@ -12,12 +12,12 @@ use sha2::{Digest, Sha256};
 
 use super::read::BlobInfo;
 use super::record::{BlobId, PIECES, Record};
-use crate::db::Db;
-use crate::engine::Source as _;
-use crate::error::{Code, Error, Result};
-use crate::known::Known;
-use crate::reads::Reads;
-use crate::transaction::Transaction;
+use crate::access::handle::Db;
+use crate::store::Source as _;
+use crate::store::error::{Code, Error, Result};
+use crate::catalog::cache::Known;
+use crate::access::reads::Reads;
+use crate::access::transaction::Transaction;
 
 /// So many pieces are stored in one transaction: what a writer holds in memory.
 const PIECES_A_COMMIT: usize = 8;

@@ -11,13 +11,13 @@ use serde::de::DeserializeOwned;
 
 use super::row::{self, Row};
 use super::ttl::Expiry;
-use crate::clock::Millis;
-use crate::engine::{Cursor, Direction, TreeId};
-use crate::error::{Code, Error, Result};
-use crate::msgpack::{Reader, Token};
-use crate::reads::Reads;
-use crate::span::Span;
-use crate::tuple::{self, Key, OwnedKey, decode};
+use crate::value::clock::Millis;
+use crate::store::{Cursor, Direction, TreeId};
+use crate::store::error::{Code, Error, Result};
+use crate::value::msgpack::{Reader, Token};
+use crate::access::reads::Reads;
+use crate::value::span::Span;
+use crate::value::tuple::{self, Key, OwnedKey, decode};
 
 /// The key-values of a namespace in a [`Snapshot`](crate::Snapshot) or a [`Transaction`](crate::Transaction), from
 /// [`Reads::kv`]. In a transaction they can be written, too.

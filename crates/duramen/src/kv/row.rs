@@ -2,10 +2,10 @@
 //!
 //! Owns the format; docs/format.md, section "Key-values". Touches no tree.
 
-use crate::clock::Millis;
-use crate::engine::KeyRange;
-use crate::error::{Code, Error, Result};
-use crate::tuple::{Element, Encoder, Key, decode, encode, split};
+use crate::value::clock::Millis;
+use crate::store::KeyRange;
+use crate::store::error::{Code, Error, Result};
+use crate::value::tuple::{Element, Encoder, Key, decode, encode, split};
 use duramen_engine::limits::KEY_BYTES_MAX;
 
 /// The trees of values: this and the namespace.

@@ -8,15 +8,15 @@ use std::time::Duration;
 use duramen_engine::Durability;
 
 use super::row;
-use crate::background::Outlook;
-use crate::clock::Millis;
-use crate::db::Db;
-use crate::engine::{Direction, KeyRange, Source, TreeId};
-use crate::error::Result;
-use crate::reads::Reads;
-use crate::reads::sealed::Readable;
-use crate::snapshot::Snapshot;
-use crate::time::Time;
+use crate::db::background::Outlook;
+use crate::value::clock::Millis;
+use crate::access::handle::Db;
+use crate::store::{Direction, KeyRange, Source, TreeId};
+use crate::store::error::Result;
+use crate::access::reads::Reads;
+use crate::access::reads::sealed::Readable;
+use crate::access::snapshot::Snapshot;
+use crate::value::time::Time;
 
 /// So many writes of a namespace sweep it once.
 pub(crate) const WRITES_A_SWEEP: u64 = 32;

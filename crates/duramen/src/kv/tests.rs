@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::row::{self, Row};
 use super::sweep::{due, free};
 use super::{Ttl, step};
-use crate::clock::{Clock, Millis};
-use crate::engine::Source;
-use crate::reads::sealed::Readable;
+use crate::value::clock::{Clock, Millis};
+use crate::store::Source;
+use crate::access::reads::sealed::Readable;
 use crate::{Db, MemDisk, Result, Span, Time};
 use duramen_engine::Background;
 
@@ -147,7 +147,7 @@ fn check_finds_what_does_not_agree() -> Result<()> {
 }
 
 /// The first row of an expiry index.
-fn due_of(tx: &crate::Transaction<'_>, tree: crate::engine::TreeId) -> Result<Vec<u8>> {
+fn due_of(tx: &crate::Transaction<'_>, tree: crate::store::TreeId) -> Result<Vec<u8>> {
     let all = Span::all().into_bytes();
     let mut cursor = tx.shared().cursor(tree, all, crate::Direction::Forward)?;
     Ok(cursor.next_key()?.unwrap().to_vec())

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::clock::Millis;
-use crate::time::Time;
+use crate::value::clock::Millis;
+use crate::value::time::Time;
 
 /// How long a value lives from its write on, to the millisecond.
 ///

@@ -9,13 +9,13 @@ use serde::de::DeserializeOwned;
 use super::read::{KvOf, from_value};
 use super::row::{self, Row};
 use super::ttl::Ttl;
-use crate::clock::Millis;
-use crate::engine::Source;
-use crate::error::{Code, Error, Result};
-use crate::msgpack::{check, write};
-use crate::reads::sealed::Readable;
-use crate::transaction::Transaction;
-use crate::tuple::{Key, show};
+use crate::value::clock::Millis;
+use crate::store::Source;
+use crate::store::error::{Code, Error, Result};
+use crate::value::msgpack::{check, write};
+use crate::access::reads::sealed::Readable;
+use crate::access::transaction::Transaction;
+use crate::value::tuple::{Key, show};
 
 /// What [`compare_and_set`](crate::Kv::compare_and_set) came to.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,18 +5,18 @@
 
 use std::fmt;
 
-use super::monoid::Monoid;
-use super::sketch::{Distinct, Quantiles, Sketch, Top};
-use super::spec::{integer, text};
-use crate::document::Value;
-use crate::error::Result;
-use crate::msgpack::{Reader, Token, write};
+use crate::view::monoid::Monoid;
+use crate::view::sketch::{Distinct, Quantiles, Sketch, Top};
+use crate::view::spec::{integer, text};
+use crate::value::document::Value;
+use crate::store::error::Result;
+use crate::value::msgpack::{Reader, Token, write};
 
 /// Most reductions of one view.
 pub(crate) const REDUCTIONS_MAX: usize = 8;
 
 /// Longest smallest or largest element: a longer one is refused.
-pub(super) const ELEMENT_BYTES_MAX: usize = 40;
+pub(crate) const ELEMENT_BYTES_MAX: usize = 40;
 
 /// Most values that a view keeps of the largest, or of the smallest.
 const TOP_MAX: usize = 32;
@@ -102,7 +102,7 @@ impl Reduce {
     }
 
     /// How many bytes of a child entry it may take.
-    pub(super) fn bytes_max(&self) -> usize {
+    pub(crate) fn bytes_max(&self) -> usize {
         HEAD_BYTES_MAX
             + match self {
                 Reduce::Sum(_) => 19,
@@ -115,7 +115,7 @@ impl Reduce {
     }
 
     /// Whether it can be; otherwise what is wrong, behind the name of the view.
-    pub(super) fn validate(&self) -> std::result::Result<(), String> {
+    pub(crate) fn validate(&self) -> std::result::Result<(), String> {
         match self {
             Reduce::TopK(_, k) | Reduce::BottomK(_, k) if !(1..=TOP_MAX).contains(k) => {
                 Err(format!("keeps the {k} largest or smallest values, and can keep 1 to {TOP_MAX}"))
@@ -134,7 +134,7 @@ impl Reduce {
 
     /// What gathers its values, for those that are more than a number or an element; `None` for code, too, which is not
     /// known here.
-    pub(super) fn sketch(&self) -> Option<Box<dyn Sketch>> {
+    pub(crate) fn sketch(&self) -> Option<Box<dyn Sketch>> {
         match self {
             Reduce::TopK(_, k) => Some(Box::new(Top::largest(*k))),
             Reduce::BottomK(_, k) => Some(Box::new(Top::smallest(*k))),
@@ -145,7 +145,7 @@ impl Reduce {
     }
 
     /// As the catalogue entry of the collection keeps it.
-    pub(super) fn to_value(&self) -> Value {
+    pub(crate) fn to_value(&self) -> Value {
         let mut parts = vec![Value::from(self.kind().0), Value::from(self.value() as u64)];
         match self {
             Reduce::TopK(_, k) | Reduce::BottomK(_, k) => parts.push(Value::from(*k as u64)),
@@ -160,7 +160,7 @@ impl Reduce {
     }
 
     /// From there; `None` for something else.
-    pub(super) fn from_value(value: &Value) -> Option<Reduce> {
+    pub(crate) fn from_value(value: &Value) -> Option<Reduce> {
         let Value::List(parts) = value else { return None };
         let number = |index: usize| usize::try_from(integer(parts.get(index)?)?).ok();
         let (kind, of) = (text(parts.first()?)?, number(1)?);
@@ -182,7 +182,7 @@ impl Reduce {
     }
 
     /// As the parameters of the tree's reducer name it.
-    pub(super) fn write(&self, params: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn write(&self, params: &mut Vec<u8>) -> Result<()> {
         write::int(params, i128::from(self.kind().1))?;
         write::int(params, self.value() as i128)?;
         match self {
@@ -197,7 +197,7 @@ impl Reduce {
     }
 
     /// From there; `None` for something else.
-    pub(super) fn read(reader: &mut Reader<'_>) -> Option<Reduce> {
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Option<Reduce> {
         fn number(reader: &mut Reader<'_>) -> Option<usize> {
             match reader.next() {
                 Ok(Token::Int(number)) => usize::try_from(number).ok(),

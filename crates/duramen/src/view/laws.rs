@@ -4,7 +4,7 @@
 //! order makes no difference where that is said. Pure; what seems random follows from a seed that is named when a promise is
 //! broken.
 
-use super::monoid::{Monoid, state, stored};
+use crate::view::monoid::{Monoid, state, stored};
 
 /// Up to so many samples, every three are tried together.
 const ALL_TRIPLES_SAMPLES_MAX: usize = 16;
@@ -29,7 +29,7 @@ pub fn assert_monoid<M: Monoid>(samples: impl IntoIterator<Item = M::Value>) {
 }
 
 /// The promise that is broken on these samples, in words.
-pub(super) fn broken_law<M: Monoid>(samples: Vec<M::Value>) -> Option<String> {
+pub(crate) fn broken_law<M: Monoid>(samples: Vec<M::Value>) -> Option<String> {
     if samples.is_empty() {
         return None;
     }

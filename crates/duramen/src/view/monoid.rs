@@ -11,10 +11,10 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::kinds::Reduce;
-use super::laws::broken_law;
-use super::sketch::Sketch;
-use crate::error::{Error, Result};
+use crate::view::kinds::Reduce;
+use crate::view::laws::broken_law;
+use crate::view::sketch::Sketch;
+use crate::store::error::{Error, Result};
 
 /// A reduction of one's own: `reduce = (Count, With(Routes, destination))`.
 ///
@@ -73,7 +73,7 @@ pub trait Monoid: Send + Sync + 'static {
     /// How many bytes its stored state has at most: up to 2,048. It lies beside every child of every node of the view's tree.
     const BYTES_MAX: usize = 64;
 
-    /// Whether the order of rows makes no difference. Only [`assert_monoid`](super::assert_monoid) asks.
+    /// Whether the order of rows makes no difference. Only [`assert_monoid`](crate::view::laws::assert_monoid) asks.
     const IS_COMMUTATIVE: bool = false;
 
     /// The type of the field that it takes; null is left out.
@@ -137,7 +137,7 @@ impl Codes {
     }
 
     /// What gathers the values of a reduction in code; `None` for another, and for code that is not known.
-    pub(super) fn sketch(&self, reduce: &Reduce) -> Option<Box<dyn Sketch>> {
+    pub(crate) fn sketch(&self, reduce: &Reduce) -> Option<Box<dyn Sketch>> {
         let Reduce::Code { name, version, .. } = reduce else { return None };
         self.known.iter().find(|known| known.is(name, *version)).map(|known| known.sketch())
     }
@@ -207,7 +207,7 @@ impl<M: Monoid> Sketch for CodeSketch<M> {
 }
 
 /// The stored form of a state, or what is wrong with it.
-pub(super) fn stored<M: Monoid>(state: &M::State) -> std::result::Result<Vec<u8>, String> {
+pub(crate) fn stored<M: Monoid>(state: &M::State) -> std::result::Result<Vec<u8>, String> {
     let bytes = rmp_serde::to_vec(state)
         .map_err(|error| format!("{}: a state cannot be stored: {error}", M::NAME))?;
     if bytes.len() > M::BYTES_MAX {
@@ -222,6 +222,6 @@ pub(super) fn stored<M: Monoid>(state: &M::State) -> std::result::Result<Vec<u8>
 }
 
 /// The state in these bytes; `None` if it is none.
-pub(super) fn state<M: Monoid>(bytes: &[u8]) -> Option<M::State> {
+pub(crate) fn state<M: Monoid>(bytes: &[u8]) -> Option<M::State> {
     rmp_serde::from_slice(bytes).ok()
 }

@@ -11,7 +11,7 @@
 //! | `BottomK(k)`, `BottomK(k, field)` | the same | `Vec<T>`: the k smallest, the smallest first |
 //! | `Distinct`, `Distinct(field)` | anything that can be in a key; nulls left out | `u64`: how many different ones, about. The standard error is 2.3 % |
 //! | `Quantiles`, `Quantiles(field)` | numbers, no NaN; nulls left out | [`Distribution`]: quantiles, each wrong by a stated part of itself at most: 0.4 % unless their sizes differ very much |
-//! | `With(Mine)`, `With(Mine, field)` | what `Mine` takes; nulls left out | what [`Mine`](super::Monoid) answers |
+//! | `With(Mine)`, `With(Mine, field)` | what `Mine` takes; nulls left out | what [`Mine`](crate::view::monoid::Monoid) answers |
 //!
 //! All of one view may come to 4,096 bytes for a part of the tree at most; a view that could need more is refused. A number takes up to 31
 //! bytes, an element 52, `TopK(k)` 12 and 41 k, `Distinct` 1,549 (usually 250 to 900), `Quantiles` 1,036 (usually 200 to 800). A
@@ -25,12 +25,12 @@
 use std::collections::{BTreeSet, HashSet};
 use std::marker::PhantomData;
 
-use super::kinds::Reduce;
-use super::monoid::{Monoid, state};
-use super::reducer::{Outcome, Part, element, unreadable};
-use super::sketch::{self, Distribution, Sketch, Top};
-use crate::error::Result;
-use crate::tuple::OwnedElement;
+use crate::view::kinds::Reduce;
+use crate::view::monoid::{Monoid, state};
+use crate::view::reducer::{Outcome, Part, element, unreadable};
+use crate::view::sketch::{self, Distribution, Sketch, Top};
+use crate::store::error::Result;
+use crate::value::tuple::OwnedElement;
 
 /// How many rows there are.
 #[derive(Debug)]

@@ -7,15 +7,15 @@
 
 use duramen_engine::{Reducer, ReducerSpec, Running};
 
-use super::kinds::{ELEMENT_BYTES_MAX, REDUCTIONS_MAX, Reduce};
-use super::monoid::Codes;
-use super::sketch::{Sketch, element_of};
-use super::spec::ViewSpec;
-use crate::document::Value;
-use crate::error::{Code, Error, Result};
-use crate::msgpack::{Reader, Token, write};
-use crate::sums::{append_varint, read_varint};
-use crate::tuple::Element;
+use crate::view::kinds::{ELEMENT_BYTES_MAX, REDUCTIONS_MAX, Reduce};
+use crate::view::monoid::Codes;
+use crate::view::sketch::{Sketch, element_of};
+use crate::view::spec::ViewSpec;
+use crate::value::document::Value;
+use crate::store::error::{Code, Error, Result};
+use crate::value::msgpack::{Reader, Token, write};
+use crate::view::sums::{append_varint, read_varint};
+use crate::value::tuple::Element;
 
 /// The name under which the engine's catalogue knows the reducer.
 const NAME: &str = "view";
@@ -107,7 +107,7 @@ impl Reductions {
 
 /// The error of a stored reduction that says nothing.
 #[cold]
-pub(super) fn unreadable() -> Error {
+pub(crate) fn unreadable() -> Error {
     Error::new(Code::DamagedData, "a stored reduction of a view cannot be read")
 }
 
@@ -328,12 +328,12 @@ fn append(out: &mut Vec<u8>, part: &Part<'_>) {
 }
 
 /// A number near zero, either way, as one that is small.
-pub(super) fn zigzag(number: i128) -> u128 {
+pub(crate) fn zigzag(number: i128) -> u128 {
     ((number << 1) ^ (number >> 127)).cast_unsigned()
 }
 
 /// Back again.
-pub(super) fn unzigzag(zigzag: u128) -> i128 {
+pub(crate) fn unzigzag(zigzag: u128) -> i128 {
     (zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed()
 }
 
@@ -359,7 +359,7 @@ fn read<'a>(parts: &[Reduce], mut rest: &'a [u8]) -> Option<Vec<Part<'a>>> {
 /// The element of a reduction.
 pub(crate) fn element(outcome: &Outcome<'_>) -> Result<Option<Element>> {
     match outcome {
-        Outcome::Bytes(bytes) => Ok(crate::tuple::decode(bytes)?.pop()),
+        Outcome::Bytes(bytes) => Ok(crate::value::tuple::decode(bytes)?.pop()),
         _ => Ok(None),
     }
 }

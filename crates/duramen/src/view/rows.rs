@@ -5,14 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use super::spec::ViewSpec;
-use crate::compact::is_compact;
-use crate::document::Value;
-use crate::error::{Error, Result};
-use crate::msgpack::{DEPTH_MAX, Reader, Token};
-use crate::schema::Schema;
-use crate::tuple::{Element, Encoder, check_length};
-use crate::version;
+use crate::view::spec::ViewSpec;
+use crate::catalog::compact::is_compact;
+use crate::value::document::Value;
+use crate::store::error::{Error, Result};
+use crate::value::msgpack::{DEPTH_MAX, Reader, Token};
+use crate::catalog::schema::Schema;
+use crate::value::tuple::{Element, Encoder, check_length};
+use crate::value::version;
 
 /// The nil of a field that is not there.
 const NULL: &[u8] = &[0xc0];

@@ -14,8 +14,8 @@ pub use quantiles::Distribution;
 pub(crate) use quantiles::Quantiles;
 pub(crate) use top::Top;
 
-use crate::document::Value;
-use crate::tuple::Encoder;
+use crate::value::document::Value;
+use crate::value::tuple::Encoder;
 
 /// Values being gathered.
 pub(crate) trait Sketch {
@@ -33,7 +33,7 @@ pub(crate) trait Sketch {
 }
 
 /// The element of a key that a value is, of at most so many bytes.
-pub(super) fn element_of(value: &Value, bytes_max: usize) -> Result<Vec<u8>, String> {
+pub(crate) fn element_of(value: &Value, bytes_max: usize) -> Result<Vec<u8>, String> {
     let element = value.to_element().ok_or("a view orders or counts a field that holds a map")?;
     let mut bytes = Vec::new();
     Encoder::new(&mut bytes).element(&element).map_err(|error| error.message().to_owned())?;

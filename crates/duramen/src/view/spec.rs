@@ -2,10 +2,10 @@
 
 use duramen_engine::limits::REDUCTION_BYTES_MAX;
 
-use super::kinds::{REDUCTIONS_MAX, Reduce};
-use crate::document::{Document, Value};
-use crate::error::{Error, Result};
-use crate::schema::NAME_BYTES_MAX;
+use crate::view::kinds::{REDUCTIONS_MAX, Reduce};
+use crate::value::document::{Document, Value};
+use crate::store::error::{Error, Result};
+use crate::catalog::schema::NAME_BYTES_MAX;
 
 /// How the names of all trees of views begin.
 pub(crate) const TREES: &str = "duramen/view/";
@@ -67,7 +67,7 @@ impl ViewSpec {
         ViewSpec { coded: Some(shape), reduce, unique, ..named }
     }
 
-    /// The version of the code, if its rows are made by code ([`CodedView`](super::CodedView)) and not of fields.
+    /// The version of the code, if its rows are made by code ([`CodedView`](crate::access::views::coded::CodedView)) and not of fields.
     #[must_use]
     pub fn code_version(&self) -> Option<u32> {
         self.coded.map(|coded| coded.version)
@@ -280,14 +280,14 @@ fn coded_from(value: &Value) -> Option<Coded> {
     })
 }
 
-pub(super) fn text(value: &Value) -> Option<String> {
+pub(crate) fn text(value: &Value) -> Option<String> {
     match value {
         Value::Text(text) => Some(text.clone()),
         _ => None,
     }
 }
 
-pub(super) fn integer(value: &Value) -> Option<u64> {
+pub(crate) fn integer(value: &Value) -> Option<u64> {
     match value {
         Value::Int(number) => u64::try_from(*number).ok(),
         _ => None,

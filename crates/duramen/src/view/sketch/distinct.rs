@@ -14,7 +14,7 @@
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{Sketch, element_of, value_of};
-use crate::sums::{append_varint, read_varint};
+use crate::view::sums::{append_varint, read_varint};
 
 const INDEX_BITS: u32 = 11;
 const REGISTERS: usize = 1 << INDEX_BITS;

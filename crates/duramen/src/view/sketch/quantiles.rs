@@ -19,8 +19,8 @@
 use std::collections::BTreeMap;
 
 use super::{Sketch, value_of};
-use crate::document::Value;
-use crate::sums::{append_varint, read_varint};
+use crate::value::document::Value;
+use crate::view::sums::{append_varint, read_varint};
 use crate::view::reducer::{unzigzag, zigzag};
 
 /// Seven bits of the mantissa stay: answers are off by at most 1/257.

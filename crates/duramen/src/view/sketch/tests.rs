@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::{Distinct, Distribution, Quantiles, Sketch, Top};
-use crate::document::Value;
+use crate::value::document::Value;
 
 type Make = fn() -> Box<dyn Sketch>;
 

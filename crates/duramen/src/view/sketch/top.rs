@@ -3,8 +3,8 @@
 //! Its bytes: elements of a key, the best first, each with its length (one byte, for it is at most 40).
 
 use super::{Sketch, element_of, value_of};
-use crate::error::Result;
-use crate::tuple::{Element, decode};
+use crate::store::error::Result;
+use crate::value::tuple::{Element, decode};
 use crate::view::kinds::ELEMENT_BYTES_MAX;
 use crate::view::reducer::unreadable;
 

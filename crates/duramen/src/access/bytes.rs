@@ -1,0 +1,62 @@
+//! A tree of plain bytes, each call a transaction or a snapshot of its own.
+
+use duramen_engine::Receipt;
+
+use crate::access::handle::Db;
+use crate::store::{Direction, KeyRange};
+use crate::store::error::Result;
+use crate::access::reads::Reads;
+use crate::access::rows::Rows;
+
+/// A tree of byte keys and byte values of a [`Db`], there from its first put on.
+#[derive(Debug, Clone)]
+pub struct ByteTree {
+    db: Db,
+    name: String,
+}
+
+impl ByteTree {
+    pub(crate) fn new(db: Db, name: String) -> ByteTree {
+        ByteTree { db, name }
+    }
+
+    /// Stores a value.
+    ///
+    /// # Errors
+    /// `KeyTooLong`, `TooLarge`, and those of a commit.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Receipt> {
+        self.db.write(|tx| tx.put_bytes(&self.name, key.as_ref(), value.as_ref()))
+    }
+
+    /// Deletes a key. Returns whether it was there.
+    ///
+    /// # Errors
+    /// Those of a commit.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.db.transact(|tx| tx.delete_bytes(&self.name, key.as_ref()))
+    }
+
+    /// The value under a key.
+    ///
+    /// # Errors
+    /// What reading the disk said.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        self.db.snapshot()?.get_bytes(&self.name, key.as_ref())
+    }
+
+    /// Keys and values of a range of one state, lent one at a time.
+    ///
+    /// # Errors
+    /// `NoSuchTree` before the first put; what reading the disk said.
+    pub fn scan(&self, range: KeyRange, direction: Direction) -> Result<Rows> {
+        self.db.snapshot()?.scan_bytes(&self.name, range, direction)
+    }
+
+    /// How many keys a range holds, in O(log n).
+    ///
+    /// # Errors
+    /// What reading the disk said.
+    pub fn count(&self, range: &KeyRange) -> Result<u64> {
+        self.db.snapshot()?.count_bytes(&self.name, range)
+    }
+}

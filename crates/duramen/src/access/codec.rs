@@ -1,0 +1,119 @@
+//! Typed documents as they are stored: MessagePack by `rmp-serde`, in the form that dynamic documents have.
+//!
+//! Owns the choice between maps with names and lists without, which type reads a document of which version, and the words of a
+//! document that does not read as its type. docs/format.md, section "Documents and collections".
+
+use serde::de::DeserializeOwned;
+
+use crate::access::collection::Collection;
+use crate::catalog::compact::is_compact;
+use crate::store::error::{Code, Error, Result};
+use crate::value::msgpack::check;
+use crate::access::revision::Revision;
+use crate::value::tuple::{self, Encoder, check_length};
+use crate::value::version;
+
+/// A document ready to be written.
+pub(crate) struct Stored {
+    pub(crate) key: Vec<u8>,
+    /// Without the mark of its version.
+    pub(crate) document: Vec<u8>,
+}
+
+/// The key and the form of a document that is to be stored.
+pub(crate) fn store<C: Collection>(document: &C) -> Result<Stored> {
+    Ok(Stored { key: key_of(document)?, document: to_bytes(document)? })
+}
+
+/// The encoded key of a document.
+pub(crate) fn key_of<C: Collection>(document: &C) -> Result<Vec<u8>> {
+    let mut key = Vec::with_capacity(64);
+    document.write_key(&mut Encoder::new(&mut key))?;
+    check_length(&key)?;
+    Ok(key)
+}
+
+/// A document as MessagePack, without the mark of its version.
+pub(crate) fn to_bytes<C: Collection>(document: &C) -> Result<Vec<u8>> {
+    let mut out = Vec::with_capacity(128);
+    let written = if C::COMPACT {
+        rmp_serde::encode::write(&mut out, document)
+    } else {
+        rmp_serde::encode::write_named(&mut out, document)
+    };
+    let refused = |why: &str| Error::invalid(format!("a document of {} cannot be stored: {why}", C::NAME));
+    written.map_err(|error| refused(&error.to_string()))?;
+    if is_compact(&out) != C::COMPACT {
+        return Err(refused("it is not written as its fields"));
+    }
+    check(&out).map_err(|error| refused(error.message()))?;
+    Ok(out)
+}
+
+/// A document from its stored form, with names or without, of this version or an earlier one.
+pub(crate) fn from_bytes<C: Collection>(key: &[u8], stored: &[u8]) -> Result<C> {
+    let (version, body) = version::split(stored)?;
+    if version == C::VERSION {
+        return rmp_serde::from_slice(body).map_err(|error| unreadable::<C>(key, &error));
+    }
+    converted(key, version, body)
+}
+
+#[cold]
+fn converted<C: Collection>(key: &[u8], version: u32, body: &[u8]) -> Result<C> {
+    let named = |error: Error| {
+        let message = format!(
+            "the document {} of {}, of version {version}: {}",
+            tuple::show(key),
+            C::NAME,
+            error.message()
+        );
+        Error::new(error.code(), message).with_hint(error.hint())
+    };
+    let document = C::from_version(version, body).map_err(named)?;
+    let own = key_of(&document).map_err(named)?;
+    if own != key {
+        return Err(named(
+            Error::new(Code::Unreadable, format!("converted, it has the key {}", tuple::show(&own)))
+                .with_hint("a conversion leaves the key as it is: documents with another key are copied to a new collection"),
+        ));
+    }
+    Ok(document)
+}
+
+/// The document as a type says it, before any conversion.
+pub(crate) fn read_body<C: DeserializeOwned>(body: &[u8]) -> Result<C> {
+    rmp_serde::from_slice(body).map_err(|error| {
+        let kind = kind::<C>();
+        Error::new(Code::Unreadable, format!("it does not read as {kind}: {error}")).with_hint(format!(
+            "{kind} must read what was written: give its fields the types and names they had"
+        ))
+    })
+}
+
+/// The revision of a stored document. One of an earlier version is at the revision that it will have when it is
+/// converted: a migration changes no document.
+pub(crate) fn revision<C: Collection>(key: &[u8], stored: &[u8]) -> Result<Revision> {
+    let (version, body) = version::split(stored)?;
+    if version == C::VERSION {
+        return Ok(Revision::of(body));
+    }
+    Ok(Revision::of(&to_bytes::<C>(&from_bytes(key, stored)?)?))
+}
+
+fn kind<C>() -> &'static str {
+    std::any::type_name::<C>().rsplit("::").next().unwrap_or_default()
+}
+
+#[cold]
+fn unreadable<C: Collection>(key: &[u8], error: &rmp_serde::decode::Error) -> Error {
+    let kind = kind::<C>();
+    Error::new(
+        Code::Unreadable,
+        format!("the document {} of {} does not read as {kind}: {error}", tuple::show(key), C::NAME),
+    )
+    .with_hint(format!(
+        "a new field of {kind} needs #[serde(default)], a renamed one #[serde(alias = \"...\")]; a field of another type \
+         needs #[migrate_from]"
+    ))
+}

@@ -1,0 +1,175 @@
+//! Typed collections: what a struct must say to be stored.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::store::error::Result;
+use crate::db::migrate;
+use crate::catalog::schema::Schema;
+use crate::value::tuple::{Encoder, OwnedKey};
+use crate::access::views::coded::Code;
+
+/// A type whose values are the documents of a collection.
+///
+/// Derive it, beside serde's two. The key is one field or several, in their order:
+///
+/// ```
+/// use duramen::prelude::*;
+///
+/// #[derive(Debug, PartialEq, Serialize, Deserialize, Collection)]
+/// struct Flight {
+///     #[key]
+///     carrier: String,
+///     #[key]
+///     departs: Time,
+///     distance: u32,
+///     #[serde(default)]
+///     delay: Option<i32>,
+/// }
+///
+/// # fn main() -> Result<()> {
+/// let db = Db::in_memory()?;
+/// let departs = Time::parse("2013-01-01T10:00:00Z").expect("a time");
+/// db.put(&Flight { carrier: "UA".into(), departs, distance: 1400, delay: Some(2) })?;
+/// let flight = db.get::<Flight>(("UA", departs))?.expect("it was just put");
+/// assert_eq!(flight.distance, 1400);
+/// assert_eq!(db.collection::<Flight>().prefix("UA").count()?, 1);
+/// # Ok(()) }
+/// ```
+///
+/// The collection is made in the database by the first write. It is called as the struct, in `snake_case`, unless
+/// `#[collection(name = "...")]` says otherwise.
+///
+/// # How documents are stored
+/// As MessagePack maps with the names of the fields as serde writes them, so that every tool can show them, and
+/// that a new field with `#[serde(default)]` just works. A type with fewer fields than are stored reads the others away:
+/// what it writes back has its own fields only. `#[collection(compact)]` stores lists without names, structs inside
+/// included: smaller (by the names), and fields may then only be added at the end, with `#[serde(default)]`. Tools
+/// show the names that the catalogue keeps.
+///
+/// # When the type changes
+/// The catalogue keeps the fields of all documents. A type that could not read every document is refused by its first call, with
+/// what to write; [`Db::register`](crate::Db::register) asks at once.
+///
+/// | the change | what to write |
+/// |---|---|
+/// | a new field | `#[serde(default)]` above it, or an `Option` (a compact one needs the attribute) |
+/// | a field less | nothing |
+/// | another name in the source | `#[serde(rename = "old")]`: in documents it is called as before |
+/// | another name in documents | `#[serde(alias = "old")]` |
+/// | a wider integer, an `Option` around a type | nothing |
+/// | anything else but the key | `#[migrate_from(OldOrder)]`: [`migrate`](crate::db::migrate) |
+///
+/// # Keys
+/// `#[key]` may stand above up to eight fields: integers up to 64 bits, `f64`, `bool`, `String`,
+/// [`Time`](crate::Time), and types with [`#[derive(Key)]`](crate::Key). Documents are ordered by them. Encoded, a
+/// key has at most 1,024 bytes.
+///
+/// `#[key(assigned)]` above an integer lets [`push`](crate::Db::push) give ids that it gives once and never again, and that no
+/// stored document has, without any writer waiting for another; `#[key(sequential)]` makes them the last one and one more, at the price of
+/// a conflict, and a retry, between writers who push at the same time.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a collection",
+    label = "this type cannot be stored",
+    note = "add `#[derive(Serialize, Deserialize, Collection)]` to it, and `#[key]` above the field that is its key"
+)]
+pub trait Collection: Serialize + DeserializeOwned + 'static {
+    /// The collection's name in the database.
+    const NAME: &'static str;
+
+    /// Whether documents are stored without the names of their fields.
+    const COMPACT: bool = false;
+
+    /// The version of its documents: one more than that of the type it migrates from.
+    const VERSION: u32 = 1;
+
+    /// What tells documents apart.
+    type Key: OwnedKey;
+
+    /// The key of this document.
+    fn key(&self) -> Self::Key;
+
+    /// Appends the key of this document.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an element that cannot be in a key.
+    fn write_key(&self, encoder: &mut Encoder<'_>) -> Result<()>;
+
+    /// Its entry in the catalogue: name, key columns, and what the columns hold as far as their types tell.
+    fn schema() -> Schema;
+
+    /// The code of its views in code, and of earlier versions of them.
+    #[must_use]
+    fn codes() -> Vec<Code> {
+        Vec::new()
+    }
+
+    /// What the types say that it migrates from, oldest first.
+    #[must_use]
+    fn older() -> Vec<Schema> {
+        Vec::new()
+    }
+
+    /// A document of an earlier version.
+    ///
+    /// # Errors
+    /// `Unreadable` for a version that no type is known for, and for a document that does not read as its type or cannot be
+    /// converted.
+    fn from_version(version: u32, document: &[u8]) -> Result<Self> {
+        let _ = document;
+        Err(migrate::unknown(version))
+    }
+}
+
+/// A collection whose keys [`push`](crate::Db::push) gives. Derived by `#[key(assigned)]` or `#[key(sequential)]`.
+#[diagnostic::on_unimplemented(
+    message = "the keys of `{Self}` are not assigned",
+    note = "write `#[key(assigned)]` above its key, which must be an integer, or store it with `put` or `insert`"
+)]
+pub trait AssignedKey: Collection<Key: IdKey> {
+    /// In which order.
+    const ORDER: IdOrder;
+
+    /// Gives the document its key.
+    fn set_key(&mut self, key: Self::Key);
+}
+
+/// In which order ids are given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdOrder {
+    /// From a counter in memory: rising in the order of `push`, never twice, with gaps after a rollback or a restart. No
+    /// writer waits for, or conflicts with, another.
+    Spread,
+    /// The last document's and one more, read in the transaction: rising in the order of commits. Two that push at
+    /// once conflict, and one runs again. A deleted last document's id is given again.
+    Sequential,
+}
+
+/// An integer that can be an assigned id.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an assigned key",
+    note = "an assigned key is a u64, an i64 or a u32"
+)]
+pub trait IdKey: OwnedKey + Copy {
+    /// The id as this type; `None` when it has run out.
+    fn from_id(id: u64) -> Option<Self>;
+
+    /// The key as an id; `None` for a negative one.
+    fn to_id(self) -> Option<u64>;
+}
+
+macro_rules! id_keys {
+    ($($kind:ty),*) => {$(
+        impl IdKey for $kind {
+            fn from_id(id: u64) -> Option<Self> {
+                id.try_into().ok()
+            }
+
+            fn to_id(self) -> Option<u64> {
+                self.try_into().ok()
+            }
+        }
+    )*};
+}
+
+id_keys!(u64, i64, u32);

@@ -1,0 +1,124 @@
+//! Writes of dynamic documents, in a transaction.
+//!
+//! Owns how a document is made to fit its collection: a field not met before becomes a column in the same transaction.
+
+use std::sync::Arc;
+
+use crate::catalog::entries::Entry;
+use crate::value::document::Document;
+use crate::access::documents_of::DocumentsOf;
+use crate::store::error::{Code, Error, Result};
+use crate::access::reads::sealed::Readable;
+use crate::access::rows::RowBatch;
+use crate::value::span::Span;
+use crate::access::transaction::Transaction;
+use crate::value::tuple::{Key, encode, show};
+
+impl DocumentsOf<'_, Transaction<'_>> {
+    /// Stores a document under its key columns, in the place of any that is there.
+    ///
+    /// # Errors
+    /// `NoSuchTree`; `InvalidArgument` if it does not fit, naming the field; `KeyTooLong`; `TooLarge`.
+    pub fn put(&self, document: impl Into<Document>) -> Result<()> {
+        let (entry, key, stored) = self.fit(document.into())?;
+        self.within.write(&entry, &key, Some(&stored))
+    }
+
+    /// Stores a document whose key is not there yet.
+    ///
+    /// # Errors
+    /// As [`DocumentsOf::put`], and `AlreadyExists`.
+    pub fn insert(&self, document: impl Into<Document>) -> Result<()> {
+        let (entry, key, stored) = self.fit(document.into())?;
+        if self.within.stored(&entry, &key)?.is_some() {
+            return Err(already_there(self.name, &key));
+        }
+        self.within.write(&entry, &key, Some(&stored))
+    }
+
+    /// Deletes the document under a key. Returns whether it was there.
+    ///
+    /// # Errors
+    /// `NoSuchTree`; `KeyTooLong`.
+    pub fn delete(&self, key: impl Key) -> Result<bool> {
+        let entry = self.within.entry(self.name)?;
+        let key = encode(&key)?;
+        if self.within.stored(&entry, &key)?.is_none() {
+            return Ok(false);
+        }
+        self.within.write(&entry, &key, None)?;
+        Ok(true)
+    }
+
+    /// Deletes every document of a range. Returns how many there were.
+    ///
+    /// # Errors
+    /// `NoSuchTree`; `TooLarge` for more than a transaction can hold: see [`DocumentsOf::delete_first`].
+    pub fn delete_span(&self, span: Span) -> Result<u64> {
+        self.delete_first(span, u64::MAX)
+    }
+
+    /// Deletes the first documents of a range, at most so many. Returns how many there were: fewer means that none is
+    /// left. Large ranges are deleted in several transactions this way.
+    ///
+    /// # Errors
+    /// As [`DocumentsOf::delete_span`].
+    pub fn delete_first(&self, span: Span, at_most: u64) -> Result<u64> {
+        let entry = self.within.entry(self.name)?;
+        self.within.delete_span(&entry, span, at_most)
+    }
+
+    /// Stores the rows of a batch, in the place of any that are there.
+    ///
+    /// # Errors
+    /// As [`DocumentsOf::put`].
+    pub fn put_rows(&self, batch: &RowBatch) -> Result<()> {
+        let entry = self.settled()?;
+        batch.iter().try_for_each(|(key, stored)| self.within.write(&entry, key, Some(stored)))
+    }
+
+    /// Stores the rows of a batch if none of their keys is there, nor twice in the batch. Otherwise returns the
+    /// index of the first row that is in the way, and the transaction is to be rolled back by returning an error.
+    ///
+    /// # Errors
+    /// As [`DocumentsOf::put`].
+    pub fn insert_rows(&self, batch: &RowBatch) -> Result<Option<usize>> {
+        let entry = self.settled()?;
+        for (index, (key, stored)) in batch.iter().enumerate() {
+            if self.within.stored(&entry, key)?.is_some() {
+                return Ok(Some(index));
+            }
+            self.within.write(&entry, key, Some(stored))?;
+        }
+        Ok(None)
+    }
+
+    /// The collection, if its documents are of one version: of which one a document without a type is meant to be, nobody could
+    /// tell otherwise.
+    fn settled(&self) -> Result<Arc<Entry>> {
+        let entry = self.within.entry(self.name)?;
+        if entry.schema.is_migrating() {
+            let name = self.name;
+            return Err(Error::new(Code::Rebuilding, format!("the documents of {name} are being migrated"))
+                .with_hint("write it again once the program that has the type has called Db::migrate"));
+        }
+        Ok(entry)
+    }
+
+    /// Makes a document fit; its key and stored form. The collection grows by fields that are new.
+    fn fit(&self, mut document: Document) -> Result<(Arc<Entry>, Vec<u8>, Vec<u8>)> {
+        let mut entry = self.settled()?;
+        let mut schema = entry.schema.clone();
+        if schema.admit(&mut document)? {
+            entry = self.within.grow(&entry, schema)?;
+        }
+        let mut key = Vec::new();
+        entry.schema.write_key(&document, &mut key)?;
+        Ok((entry, key, document.to_bytes()?))
+    }
+}
+
+pub(crate) fn already_there(collection: &str, key: &[u8]) -> Error {
+    Error::new(Code::AlreadyExists, format!("{collection} has a document under {} already", show(key)))
+        .with_hint("put() replaces it")
+}

@@ -1,0 +1,497 @@
+//! The handle of an open database.
+//!
+//! Owns nothing but the way to the engine: transactions, snapshots, collections, trees of bytes, and what the engine
+//! says about itself. Prints nothing and reads no environment variable.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use duramen_disk::Disk;
+use duramen_engine::{
+    CheckReport, CommitSeq, CopyProgress, Durability, Engine, FeedHold, FeedReader, FeedStats, Posture,
+    Receipt, Stats,
+};
+
+use crate::db::background::Background;
+use crate::blobs;
+use crate::access::bytes::ByteTree;
+use crate::feed::changes::{AnyChange, Change, Changes};
+use crate::access::collection::Collection;
+use crate::feed::consumer::{ConsumerOptions, ConsumerState};
+use crate::access::documents::Documents;
+use crate::store::{self, Event, EventHook};
+use crate::store::error::{Error, Result};
+use crate::feed::positions;
+use crate::catalog::cache::Known;
+use crate::kv;
+use crate::db::options::DbOptions;
+use crate::access::reads::Reads;
+use crate::access::reads::sealed::Readable;
+use crate::catalog::schema::Schema;
+use crate::access::snapshot::Snapshot;
+use crate::access::transaction::{Committed, Transaction};
+use crate::db::verify::{self, DocumentReport};
+use crate::access::views::state::ViewState;
+
+/// An open database. Cloning it is cheap, and every clone is the same database; it may be used from any thread.
+#[derive(Clone)]
+pub struct Db {
+    /// Dropped before the engine: the last handle of the program stops the background, which has a handle of its own.
+    background: Option<Arc<Background>>,
+    engine: Engine,
+    level: Durability,
+    known: Arc<Known>,
+    on_event: Option<EventHook>,
+}
+
+/// What runs inside of the engine's transaction.
+type Body<'r, T> = &'r mut dyn FnMut(&mut store::Transaction) -> Result<T>;
+
+/// A transaction that has its place in the order, and has not reached its level.
+#[cfg(feature = "async")]
+pub(crate) struct UnderWay<T> {
+    pub(crate) out: T,
+    pub(crate) receipt: Receipt,
+    pub(crate) committed: Committed,
+}
+
+impl Db {
+    /// A handle without a background.
+    pub(crate) fn new(engine: Engine, level: Durability, known: Known, on_event: Option<EventHook>) -> Db {
+        Db { background: None, engine, level, known: Arc::new(known), on_event }
+    }
+
+    /// The handle with a background that works through another one.
+    pub(crate) fn with_background(mut self, disk: Arc<dyn Disk>) -> Db {
+        let own = self.at(Durability::Process);
+        let background = Background::new(own, disk);
+        background.begin(&self);
+        self.background = Some(Arc::new(background));
+        self
+    }
+
+    pub(crate) fn known(&self) -> &Arc<Known> {
+        &self.known
+    }
+
+    pub(crate) fn hook(&self) -> Option<EventHook> {
+        self.on_event.clone()
+    }
+
+    /// Tells what failed in the background.
+    pub(crate) fn tell(&self, error: Error) {
+        if let Some(hook) = &self.on_event {
+            hook(&Event::BackgroundFailed(error));
+        }
+    }
+
+    /// The same database, its commits published when they return: a snapshot that is taken next sees them.
+    pub(crate) fn seen_by_all(&self) -> Db {
+        self.at(match self.level {
+            Durability::Memory => Durability::Process,
+            level => level,
+        })
+    }
+
+    /// Opens the database in this directory, or creates it. A commit is then on disk when it returns.
+    ///
+    /// # Errors
+    /// `NotADatabase`, `DatabaseLocked`, damage, and what the system said.
+    pub fn open(path: impl AsRef<Path>) -> Result<Db> {
+        Db::options().open(path)
+    }
+
+    /// Options to open with.
+    #[must_use]
+    pub fn options() -> DbOptions {
+        DbOptions::default()
+    }
+
+    /// Opens an empty database on a disk in memory; for tests.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn in_memory() -> Result<Db> {
+        Db::options().in_memory()
+    }
+
+    /// Ends the database: the last groups are marked durable, a last checkpoint is written, the background work stops.
+    /// A commit through any clone then fails with `Closed`; reads go on until the last clone is dropped, which gives
+    /// the lock back.
+    ///
+    /// # Errors
+    /// What the last writes said. Dropping the last clone closes as well, and can tell nobody.
+    pub fn close(&self) -> Result<()> {
+        // The engine first: it refuses in the middle of a transaction, and whoever works in the background then ends soon.
+        self.engine.close()?;
+        if let Some(background) = &self.background {
+            background.stop();
+        }
+        Ok(())
+    }
+
+    /// The same database with another level for what it commits.
+    ///
+    /// ```
+    /// # use duramen::prelude::*;
+    /// # fn main() -> Result<()> {
+    /// # let db = Db::in_memory()?;
+    /// let receipt = db.at(Durability::Process).write(|tx| tx.put_bytes("sessions", b"sid", b"42"))?;
+    /// receipt.wait(Durability::Disk)?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn at(&self, level: Durability) -> Db {
+        Db { level, ..self.clone() }
+    }
+
+    /// Runs a transaction and returns what the closure returned. It is strictly serialisable; after a conflict the
+    /// closure runs again, so it should do nothing but read and write `tx`. An error from the closure rolls back.
+    ///
+    /// An error is returned at once, without waiting until what the closure read is in the log. Where it is known by then that this
+    /// never happened, for want of room in the log, the error is of nothing that ever was: the closure runs again instead.
+    ///
+    /// # Errors
+    /// What the closure returned; `Full`, `InDoubt`, `Poisoned` and the other kinds of a commit.
+    pub fn transact<T>(&self, run: impl FnMut(&mut Transaction<'_>) -> Result<T>) -> Result<T> {
+        Ok(self.transact_with_receipt(run)?.0)
+    }
+
+    /// As [`Db::transact`], for a closure with an error type of its own.
+    ///
+    /// # Errors
+    /// What the closure returned, or what the commit said, turned into it.
+    pub fn try_transact<T, E: From<Error>>(
+        &self,
+        mut run: impl FnMut(&mut Transaction<'_>) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let mut own = None;
+        let done = self.transact(|tx| {
+            own = None;
+            run(tx).map_err(|error| {
+                tx.wants_to_run_again().unwrap_or_else(|| {
+                    own = Some(error);
+                    Error::invalid("the closure of the transaction failed")
+                })
+            })
+        });
+        done.map_err(|error| own.take().unwrap_or_else(|| E::from(error)))
+    }
+
+    /// Runs a transaction and returns its receipt: its place in the order of commits, and what level it has reached.
+    ///
+    /// # Errors
+    /// As [`Db::transact`].
+    pub fn write(&self, run: impl FnMut(&mut Transaction<'_>) -> Result<()>) -> Result<Receipt> {
+        Ok(self.transact_with_receipt(run)?.1)
+    }
+
+    /// As [`Db::transact`], with the receipt.
+    ///
+    /// # Errors
+    /// As [`Db::transact`].
+    pub fn transact_with_receipt<T>(
+        &self,
+        run: impl FnMut(&mut Transaction<'_>) -> Result<T>,
+    ) -> Result<(T, Receipt)> {
+        let (out, receipt, committed) = self.commit(run, |body| self.engine.transact(self.level, body))?;
+        self.finish(committed);
+        Ok((out, receipt))
+    }
+
+    /// As [`Db::transact_with_receipt`], but returns before the commit has reached its level: its receipt waits, and then it is
+    /// [finished](Db::finish_in_part).
+    #[cfg(feature = "async")]
+    pub(crate) fn transact_and_wait_later<T>(
+        &self,
+        run: impl FnMut(&mut Transaction<'_>) -> Result<T>,
+    ) -> Result<UnderWay<T>> {
+        let later = |body: Body<'_, T>| self.engine.transact_and_wait_later(self.level, body);
+        let (out, receipt, committed) = self.commit(run, later)?;
+        Ok(UnderWay { out, receipt, committed })
+    }
+
+    fn commit<T>(
+        &self,
+        mut run: impl FnMut(&mut Transaction<'_>) -> Result<T>,
+        transact: impl FnOnce(Body<'_, T>) -> Result<(T, Receipt)>,
+    ) -> Result<(T, Receipt, Committed)> {
+        let mut committed = Committed::default();
+        let (out, receipt) = transact(&mut |tx| {
+            let mut transaction = Transaction::new(tx, &self.known);
+            let out = run(&mut transaction);
+            let failed = transaction.failed();
+            committed = transaction.into_committed();
+            failed.map_or(out, Err)
+        })?;
+        Ok((out, receipt, committed))
+    }
+
+    /// Does what is to be done once a transaction is committed.
+    fn finish(&self, committed: Committed) {
+        let wrote_blobs = committed.wrote_blobs;
+        let kv_due = committed.done(&self.known, self.level);
+        self.sweep_after(&kv_due, wrote_blobs);
+    }
+
+    /// The same, but returns what takes time or calls the program, if anything does: the rest is done.
+    #[cfg(feature = "async")]
+    pub(crate) fn finish_in_part(&self, committed: Committed) -> Option<Box<dyn FnOnce() + Send>> {
+        let db = self.clone();
+        if committed.calls_program() {
+            return Some(Box::new(move || db.finish(committed)));
+        }
+        let wrote_blobs = committed.wrote_blobs;
+        let kv_due = committed.done(&self.known, self.level);
+        if kv_due.is_empty() && !wrote_blobs {
+            return None;
+        }
+        Some(Box::new(move || db.sweep_after(&kv_due, wrote_blobs)))
+    }
+
+    /// Gives back what writes have left. The transaction is committed, whatever becomes of this: what is not swept waits for the
+    /// next.
+    fn sweep_after(&self, kv_due: &[(String, u64)], wrote_blobs: bool) {
+        for (namespace, writes) in kv_due {
+            let _ = kv::after_writes(self, namespace, *writes);
+        }
+        if wrote_blobs {
+            let _ = blobs::after_writes(self);
+        }
+    }
+
+    /// The newest state, for as long as it is held. [`Db::close`] ends commits and not reads: a snapshot can be taken
+    /// after it too.
+    ///
+    /// # Errors
+    /// `ForkedHandle` in a process that was forked after the database was opened.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        Ok(Snapshot::new(self.engine.snapshot()?, Arc::clone(&self.known)))
+    }
+
+    /// The documents of a collection by name. Whether it is there is asked at each call.
+    #[must_use]
+    pub fn documents(&self, name: impl Into<String>) -> Documents {
+        Documents::new(self.clone(), name.into())
+    }
+
+    /// Creates a collection, or takes the one that exists under the same terms.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it exists with another key, other sums or another type for a column.
+    pub fn ensure(&self, schema: &Schema) -> Result<Documents> {
+        self.transact(|tx| tx.ensure(schema))?;
+        Ok(self.documents(schema.name()))
+    }
+
+    /// Every collection, by name.
+    ///
+    /// # Errors
+    /// What reading the disk said.
+    pub fn collections(&self) -> Result<Vec<Schema>> {
+        self.snapshot()?.collections()
+    }
+
+    /// Every view of every collection, and how far it is.
+    ///
+    /// # Errors
+    /// What reading the disk said.
+    pub fn view_states(&self) -> Result<Vec<ViewState>> {
+        let snapshot = self.snapshot()?;
+        let mut states = Vec::new();
+        for schema in snapshot.collections()? {
+            states.extend(snapshot.documents(schema.name()).views()?);
+        }
+        Ok(states)
+    }
+
+    /// A tree of plain bytes by name.
+    #[must_use]
+    pub fn bytes(&self, name: impl Into<String>) -> ByteTree {
+        ByteTree::new(self.clone(), name.into())
+    }
+
+    /// The changes of a collection, from a commit on: durable, in the order of commits, each once.
+    ///
+    /// ```
+    /// # use duramen::prelude::*;
+    /// # #[derive(Debug, Serialize, Deserialize, Collection)]
+    /// # struct Order { #[key] id: u64, cents: i64 }
+    /// # fn main() -> Result<()> {
+    /// # let db = Db::in_memory()?;
+    /// let seen = db.feed().newest;
+    /// db.put(&Order { id: 1, cents: 1250 })?;
+    /// for change in db.changes::<Order>().since(seen) {
+    ///     let change = change?;
+    ///     println!("{}: {:?}", change.seq, change.document());
+    /// #   assert_eq!(change.key(), Some(1));
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn changes<C: Collection>(&self) -> Changes<Change<C>> {
+        Changes::new(self)
+    }
+
+    /// The changes of everything: collections, key-values, trees of bytes.
+    #[must_use]
+    pub fn all_changes(&self) -> Changes<AnyChange> {
+        Changes::new(self)
+    }
+
+    /// A consumer of changes by name: its position is stored in the database, in one transaction with the work it does, and what it
+    /// has not read is kept for it.
+    ///
+    /// ```
+    /// # use duramen::prelude::*;
+    /// # #[derive(Debug, Serialize, Deserialize, Collection)]
+    /// # struct Order { #[key] id: u64, cents: i64 }
+    /// # #[derive(Debug, Serialize, Deserialize, Collection)]
+    /// # struct Mail { #[key] order: u64 }
+    /// # fn main() -> Result<()> {
+    /// # let db = Db::in_memory()?;
+    /// let mailer = db.consumer("mailer").from_now().register()?;
+    /// db.put(&Order { id: 1, cents: 1250 })?;
+    /// mailer.read::<duramen::Change<Order>>()?.run(|tx, changes| {
+    ///     for order in changes.iter().filter_map(|change| change.document()) {
+    ///         tx.put(&Mail { order: order.id })?;
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// # assert!(db.get::<Mail>(1)?.is_some());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn consumer(&self, name: impl Into<String>) -> ConsumerOptions {
+        ConsumerOptions::new(self, name.into())
+    }
+
+    /// Every consumer: how far it is, and what is kept for it.
+    ///
+    /// # Errors
+    /// What reading the disk said.
+    pub fn consumers(&self) -> Result<Vec<ConsumerState>> {
+        let FeedStats { oldest, newest, .. } = self.feed();
+        let state = |(name, cursor): (String, positions::Cursor)| ConsumerState {
+            name,
+            position: cursor.position,
+            lag_commits: newest.0.saturating_sub(cursor.position.0),
+            refuses_writers: cursor.refuses_writers,
+            has_gap: cursor.position < oldest,
+        };
+        Ok(positions::cursors(self.snapshot()?.source())?.into_iter().map(state).collect())
+    }
+
+    /// What the change feed holds now, and from where on it can be read.
+    #[must_use]
+    pub fn feed(&self) -> FeedStats {
+        self.engine.feed_stats()
+    }
+
+    pub(crate) fn read_feed(
+        &self,
+        after: CommitSeq,
+        wants: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) -> Result<FeedReader> {
+        self.engine.feed(after, Arc::new(wants))
+    }
+
+    pub(crate) fn hold_feed(&self, after: CommitSeq) -> Result<FeedHold> {
+        self.engine.hold_feed(after)
+    }
+
+    /// Counters since the database was opened, and sizes now.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.engine.stats()
+    }
+
+    /// How durable this database is, and why.
+    #[must_use]
+    pub fn posture(&self) -> Posture {
+        self.engine.posture()
+    }
+
+    /// Reads and verifies every page of the newest state: checksums, order, counts, reductions; that each extent belongs
+    /// to one page; and of the log each frame and commit behind the newest checkpoint, and that it does not end before
+    /// what is known to be durable. What the log holds from before that checkpoint nobody needs, and nobody verifies.
+    ///
+    /// Opening has looked for more: whether anything in any segment tells of commits that are gone.
+    ///
+    /// # Errors
+    /// What kept it from reading on; damage that was found is in the report.
+    pub fn check(&self) -> Result<CheckReport> {
+        self.engine.check()
+    }
+
+    /// Reads every document of every collection: it decodes, lies under its own key, its fields fit its columns, and views have its
+    /// rows; and every key-value: it decodes, and the expiry index has a row for each that expires and no other. Blobs
+    /// have as many pieces as their lengths say.
+    ///
+    /// # Errors
+    /// What kept it from reading at all. What cannot be read from the disk is in the report, as are documents that are
+    /// wrong.
+    pub fn check_documents(&self) -> Result<DocumentReport> {
+        verify::documents(&self.snapshot()?)
+    }
+
+    /// Writes a checkpoint, ends the recovery that made this database, and lets it open.
+    pub(crate) fn finish_recovery(&self) -> Result<()> {
+        self.engine.finish_recovery()
+    }
+
+    pub(crate) fn checkpoint(&self) -> Result<()> {
+        self.engine.checkpoint()
+    }
+
+    /// Writes a checkpoint, and calls `between` in the middle of it. For simulations.
+    ///
+    /// # Errors
+    /// `Io`, `Full`, `Poisoned`.
+    #[doc(hidden)]
+    pub fn checkpoint_with(&self, between: &mut dyn FnMut()) -> Result<()> {
+        self.engine.checkpoint_with(between)
+    }
+
+    /// Does once what the engine's threads do by themselves. For simulations, which open with `Background::Stepped`.
+    ///
+    /// # Errors
+    /// What the log or the data file said.
+    #[doc(hidden)]
+    pub fn step_engine(&self) -> Result<()> {
+        self.engine.step()
+    }
+
+    /// Ends as a killed process does: without a checkpoint and without a mark. For simulations.
+    #[doc(hidden)]
+    pub fn abandon(self) {
+        self.engine.abandon();
+    }
+
+    pub(crate) fn copy_to(
+        &self,
+        path: &Path,
+        is_wanted: &dyn Fn(&str) -> bool,
+        progress: &mut dyn FnMut(&CopyProgress) -> Result<()>,
+    ) -> Result<CopyProgress> {
+        self.engine.copy_to(path, is_wanted, progress)
+    }
+
+    /// Whether this thread may commit; whoever waits for a turn to do so asks first.
+    pub(crate) fn may_commit(&self) -> Result<()> {
+        self.engine.may_commit()
+    }
+
+    /// The level commits of this handle wait for.
+    #[must_use]
+    pub fn durability(&self) -> Durability {
+        self.level
+    }
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Db").field("level", &self.level).finish_non_exhaustive()
+    }
+}

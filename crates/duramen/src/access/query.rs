@@ -1,0 +1,239 @@
+//! Questions to a typed collection: which keys, which way, how many.
+//!
+//! Owns the reads of many documents. A query is a description until it is asked; asked of a [`Db`](crate::Db), it takes
+//! one snapshot for its answer.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use crate::catalog::entries::Entry;
+use crate::access::codec;
+use crate::access::collection::Collection;
+use crate::store::{KeyRange, Source};
+use crate::store::error::Result;
+use crate::access::explain::{Explain, Part, show_range};
+use crate::access::page::{Page, PageToken};
+use crate::value::range::IntoSpan;
+use crate::access::selection::{Of, Selected, Selection};
+use crate::value::span::Span;
+use crate::value::tuple::{KeyFor, OwnedKey, PrefixFor, decode, encode, successor};
+use crate::access::typed::Asked;
+
+/// Documents of a typed collection, of a [`Db`](crate::Db), a [`Snapshot`](crate::Snapshot) or a
+/// [`Transaction`](crate::Transaction).
+///
+/// ```
+/// # use duramen::prelude::*;
+/// # #[derive(Serialize, Deserialize, Collection)]
+/// # struct Order { #[key] city: String, #[key] id: u64, cents: i64 }
+/// # fn main() -> Result<()> {
+/// # let db = Db::in_memory()?;
+/// for id in 1..=5 {
+///     db.put(&Order { city: "Oslo".into(), id, cents: 100 })?;
+/// }
+/// let orders = db.collection::<Order>();
+/// assert_eq!(orders.count()?, 5);
+/// assert_eq!(orders.prefix("Oslo").reverse().first()?.map(|order| order.id), Some(5));
+/// for order in orders.range(("Oslo", 2)..("Oslo", 4)).iter()? {
+///     println!("{}", order?.id);
+/// }
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// Every answer fails with `KeyTooLong` if a bound was too long, with `InvalidArgument` if the collection in the
+/// database does not fit the type or a document does not read as it, and with what reading the disk said.
+pub struct Query<'s, C> {
+    selection: Selection<'s>,
+    kind: PhantomData<fn() -> C>,
+}
+
+impl<'s, C: Collection> Query<'s, C> {
+    pub(crate) fn new(of: Of<'s>) -> Self {
+        Query::of(Selection::of(of))
+    }
+
+    fn of(selection: Selection<'s>) -> Self {
+        Query { selection, kind: PhantomData }
+    }
+
+    /// Of these documents, those with keys in this range. Bounds may be beginnings of keys.
+    #[must_use]
+    pub fn range(&self, range: impl IntoSpan<C::Key>) -> Self {
+        Query::of(self.selection.within(range.into_span()))
+    }
+
+    /// Of these documents, those whose keys begin with these elements. They match as a whole: `"U"` is no beginning of
+    /// `"UA"`.
+    #[must_use]
+    pub fn prefix(&self, key: impl PrefixFor<C::Key>) -> Self {
+        Query::of(self.selection.within(Span::prefix(key)))
+    }
+
+    /// From the last to the first.
+    #[must_use]
+    pub fn reverse(&self) -> Self {
+        Query::of(self.selection.reversed())
+    }
+
+    /// At most so many.
+    #[must_use]
+    pub fn limit(&self, at_most: u64) -> Self {
+        Query::of(self.selection.limited(at_most))
+    }
+
+    /// The documents, in order, of one state. It is read as the iterator goes on, and never held in memory as a whole.
+    ///
+    /// # Errors
+    /// As [`Query`].
+    pub fn iter(&self) -> Result<TypedIter<C>> {
+        Ok(TypedIter { found: self.found(self.selection.range()?)?, kind: PhantomData })
+    }
+
+    /// The keys, in order, without decoding documents.
+    ///
+    /// # Errors
+    /// As [`Query`].
+    pub fn keys(&self) -> Result<KeyIter<C>> {
+        Ok(KeyIter { found: self.found(self.selection.range()?)?, kind: PhantomData })
+    }
+
+    /// All documents at once.
+    ///
+    /// # Errors
+    /// As [`Query`].
+    pub fn to_vec(&self) -> Result<Vec<C>> {
+        self.iter()?.collect()
+    }
+
+    /// The first document.
+    ///
+    /// # Errors
+    /// As [`Query`].
+    pub fn first(&self) -> Result<Option<C>> {
+        self.limit(1).iter()?.next().transpose()
+    }
+
+    /// How many documents there are, in O(log n).
+    ///
+    /// # Errors
+    /// As [`Query`].
+    pub fn count(&self) -> Result<u64> {
+        Ok(self.in_tree(|source, entry| self.selection.count(source, entry.tree))?.unwrap_or(0))
+    }
+
+    /// The document that has `index` others of this query before it, in O(log n).
+    ///
+    /// # Errors
+    /// As [`Query`].
+    pub fn nth(&self, index: u64) -> Result<Option<C>> {
+        let found = self.in_tree(|source, entry| self.selection.nth(source, entry.tree, index))?;
+        found.flatten().map(|(key, stored)| codec::from_bytes(&key, &stored)).transpose()
+    }
+
+    /// How many documents of this query come before a key, in O(log n), whether it is there or not.
+    ///
+    /// # Errors
+    /// As [`Query`].
+    pub fn rank(&self, key: impl KeyFor<C::Key>) -> Result<u64> {
+        let key = encode(&key)?;
+        let end = successor(&key);
+        Ok(self.in_tree(|source, entry| self.selection.rank(source, entry.tree, key, end))?.unwrap_or(0))
+    }
+
+    /// A page of so many documents, at least one: the first, or the one that goes on where another ended. A limit is for each
+    /// page.
+    ///
+    /// ```
+    /// # use duramen::prelude::*;
+    /// # #[derive(Serialize, Deserialize, Collection)]
+    /// # struct Order { #[key] id: u64 }
+    /// # fn main() -> Result<()> {
+    /// # let db = Db::in_memory()?;
+    /// # for id in 0..5 { db.put(&Order { id })?; }
+    /// let first = db.collection::<Order>().page(3, None)?;
+    /// let second = db.collection::<Order>().page(3, first.next.as_ref())?;
+    /// assert_eq!((first.items.len(), second.items.len(), second.next), (3, 2, None));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Query`].
+    pub fn page(&self, size: usize, after: Option<&PageToken>) -> Result<Page<C>> {
+        let mut found = self.found(self.selection.page_range(after)?)?;
+        found.page(size, |key, stored| codec::from_bytes(key, stored))
+    }
+
+    /// Which tree is asked, and for how many documents; costs O(log n).
+    ///
+    /// # Errors
+    /// As [`Query`].
+    pub fn explain(&self) -> Result<Explain> {
+        let range = self.selection.range()?;
+        let what = format!("documents, {}", show_range(&range));
+        let rows = self.in_tree(|source, entry| source.count(entry.tree, &range))?.unwrap_or(0);
+        let mut explain = Explain::of(C::NAME, "documents, in the order of their keys");
+        explain.parts.push(Part { what, rows, depth: 0 });
+        explain.rows_max = rows.min(self.selection.limit);
+        explain.cost = "count, nth, rank, first in O(log n); a walk for the documents";
+        Ok(explain)
+    }
+
+    fn found(&self, range: KeyRange) -> Result<Selected> {
+        let found = self.in_tree(|source, entry| self.selection.rows(source, entry.tree, range))?;
+        Ok(found.unwrap_or_default())
+    }
+
+    /// Asks the collection's tree; `None` if it is not there yet.
+    fn in_tree<T>(&self, ask: impl FnOnce(&dyn Source, &Entry) -> Result<T>) -> Result<Option<T>> {
+        self.selection.ask(|state| {
+            let entry = state.fitting(Asked::of::<C>())?;
+            entry.map(|entry| ask(state.source(), &entry)).transpose()
+        })
+    }
+}
+
+impl<C> Clone for Query<'_, C> {
+    fn clone(&self) -> Self {
+        Query { selection: self.selection.clone(), kind: PhantomData }
+    }
+}
+
+impl<C: Collection> fmt::Debug for Query<'_, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Query")
+            .field("collection", &C::NAME)
+            .field("range", &self.selection.range())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Typed documents of one state, in order.
+pub struct TypedIter<C> {
+    found: Selected,
+    kind: PhantomData<fn() -> C>,
+}
+
+impl<C: Collection> Iterator for TypedIter<C> {
+    type Item = Result<C>;
+
+    fn next(&mut self) -> Option<Result<C>> {
+        let found = self.found.next().transpose()?;
+        Some(found.and_then(|(key, stored)| codec::from_bytes(key, stored)))
+    }
+}
+
+/// Keys of a typed collection, in order.
+pub struct KeyIter<C> {
+    found: Selected,
+    kind: PhantomData<fn() -> C>,
+}
+
+impl<C: Collection> Iterator for KeyIter<C> {
+    type Item = Result<C::Key>;
+
+    fn next(&mut self) -> Option<Result<C::Key>> {
+        let found = self.found.next_key().transpose()?;
+        Some(found.and_then(|key| C::Key::from_elements(decode(key)?)))
+    }
+}

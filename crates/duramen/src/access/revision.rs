@@ -1,0 +1,106 @@
+//! Revisions: what a document was when it was read, for writes that must not overwrite somebody else's.
+//!
+//! Owns nothing that is stored: a revision is a hash of the stored document, so it costs no byte, and a document that
+//! was changed and changed back is at the same revision.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::access::collection::Collection;
+use crate::store::error::{Code, Error};
+
+/// Which contents a document had. Its text is 32 hexadecimal digits, for a form or a header `ETag`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Revision(u128);
+
+impl Revision {
+    /// Of a document without the mark of its version.
+    pub(crate) fn of(document: &[u8]) -> Revision {
+        Revision(xxh3_128(document))
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl FromStr for Revision {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Revision, Error> {
+        let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = digits.then(|| u128::from_str_radix(text, 16).ok()).flatten();
+        number
+            .map(Revision)
+            .ok_or_else(|| Error::invalid(format!("{text:?} is no revision: it has 32 hexadecimal digits")))
+    }
+}
+
+impl Serialize for Revision {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Revision {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Revision, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(|error: Error| serde::de::Error::custom(error.message()))
+    }
+}
+
+/// A document and the revision it was read at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Versioned<C> {
+    /// The document.
+    pub document: C,
+    /// Its revision.
+    pub revision: Revision,
+}
+
+/// Why a document was not replaced.
+#[derive(Debug)]
+pub enum ReplaceError<C> {
+    /// It has changed since: this is what it is now, or `None` if it was deleted.
+    Changed(Option<Box<Versioned<C>>>),
+    /// Something else.
+    Failed(Error),
+}
+
+impl<C> From<Error> for ReplaceError<C> {
+    fn from(error: Error) -> Self {
+        ReplaceError::Failed(error)
+    }
+}
+
+impl<C: Collection> From<ReplaceError<C>> for Error {
+    fn from(error: ReplaceError<C>) -> Error {
+        match error {
+            ReplaceError::Failed(error) => error,
+            ReplaceError::Changed(current) => {
+                let now = if current.is_some() { "has changed" } else { "was deleted" };
+                Error::new(
+                    Code::DocumentChanged,
+                    format!("the document of {} {now} since the revision that was given", C::NAME),
+                )
+                .with_hint("look at what it is now, and write again with the revision it has")
+            }
+        }
+    }
+}
+
+impl<C: Collection> fmt::Display for ReplaceError<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReplaceError::Failed(error) => error.fmt(f),
+            ReplaceError::Changed(_) => write!(f, "the document of {} has changed", C::NAME),
+        }
+    }
+}
+
+impl<C: Collection + fmt::Debug> std::error::Error for ReplaceError<C> {}

@@ -1,0 +1,159 @@
+//! Documents in order of their keys: lent as stored bytes, or as an iterator; and batches of rows to be written.
+//!
+//! Owns no state of a database. A batch is rows already encoded, in one piece of memory, so that a bulk load pays for
+//! no allocation per row.
+
+use std::sync::Arc;
+
+use crate::catalog::entries::Entry;
+use crate::catalog::cell::{BadCell, RowEncoder};
+use crate::catalog::compact::{self, is_compact};
+use crate::value::document::Document;
+use crate::store::Cursor;
+use crate::store::error::Result;
+use crate::catalog::schema::Schema;
+use crate::value::version;
+
+/// Stored documents of a range, lent one at a time.
+pub struct Rows {
+    cursor: Cursor,
+    /// The collection's, for the names of compact documents.
+    entry: Option<Arc<Entry>>,
+    named: Vec<u8>,
+}
+
+impl Rows {
+    /// Plain bytes.
+    pub(crate) fn new(cursor: Cursor) -> Rows {
+        Rows { cursor, entry: None, named: Vec::new() }
+    }
+
+    /// Documents of a collection.
+    pub(crate) fn of(cursor: Cursor, entry: Arc<Entry>) -> Rows {
+        Rows { cursor, entry: Some(entry), named: Vec::new() }
+    }
+
+    /// The next key and stored document, valid until the next call; `None` after the last.
+    ///
+    /// # Errors
+    /// What reading the disk said.
+    #[expect(clippy::should_implement_trait, reason = "it lends, which an Iterator cannot")]
+    pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        let Some((key, stored)) = self.cursor.next()? else { return Ok(None) };
+        let Some(entry) = &self.entry else { return Ok(Some((key, stored))) };
+        let (version, document) = version::split(stored)?;
+        if !is_compact(document) {
+            return Ok(Some((key, document)));
+        }
+        self.named.clear();
+        compact::name(entry.schema.compact_of(version)?, document, &mut self.named)?;
+        Ok(Some((key, &self.named)))
+    }
+}
+
+/// Documents of a range, as an iterator.
+pub struct DocumentIter {
+    rows: Rows,
+}
+
+impl DocumentIter {
+    pub(crate) fn new(rows: Rows) -> DocumentIter {
+        DocumentIter { rows }
+    }
+}
+
+impl Iterator for DocumentIter {
+    type Item = Result<Document>;
+
+    fn next(&mut self) -> Option<Result<Document>> {
+        match self.rows.next() {
+            Ok(Some((_, document))) => Some(Document::from_bytes(document)),
+            Ok(None) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+/// Rows encoded and ready to be written, in the order they were added.
+#[derive(Debug, Clone, Default)]
+pub struct RowBatch {
+    keys: Vec<u8>,
+    documents: Vec<u8>,
+    /// Where each row's key and document end.
+    ends: Vec<(usize, usize)>,
+}
+
+impl RowBatch {
+    /// A batch without rows.
+    #[must_use]
+    pub fn new() -> RowBatch {
+        RowBatch::default()
+    }
+
+    /// Adds a row of cells.
+    ///
+    /// # Errors
+    /// [`BadCell`]; the batch is then as it was.
+    pub fn push_cells<'a>(
+        &mut self,
+        encoder: &RowEncoder,
+        cell: impl Fn(usize) -> &'a [u8],
+    ) -> std::result::Result<(), BadCell> {
+        let added = encoder.encode(cell, &mut self.keys, &mut self.documents);
+        self.settle(added)
+    }
+
+    /// Adds a document, made to fit the schema, which grows with its new fields.
+    ///
+    /// # Errors
+    /// As [`Schema::admit`]; the batch is then as it was.
+    pub fn push_document(&mut self, schema: &mut Schema, mut document: Document) -> Result<bool> {
+        let grew = schema.admit(&mut document)?;
+        let mut key = Vec::new();
+        schema.write_key(&document, &mut key)?;
+        let stored = document.to_bytes()?;
+        self.keys.extend_from_slice(&key);
+        self.documents.extend_from_slice(&stored);
+        self.ends.push((self.keys.len(), self.documents.len()));
+        Ok(grew)
+    }
+
+    /// Keeps a row that was added whole, takes back one that was not.
+    fn settle<E>(&mut self, added: std::result::Result<(), E>) -> std::result::Result<(), E> {
+        if added.is_ok() {
+            self.ends.push((self.keys.len(), self.documents.len()));
+        } else {
+            let (keys, documents) = self.ends.last().copied().unwrap_or_default();
+            self.keys.truncate(keys);
+            self.documents.truncate(documents);
+        }
+        added
+    }
+
+    /// How many rows there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Bytes of all keys and documents.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.keys.len() + self.documents.len()
+    }
+
+    /// The rows: key and stored document.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
+        (0..self.ends.len()).map(|index| {
+            let (key, document) = if index == 0 { (0, 0) } else { self.ends[index - 1] };
+            let (key_end, document_end) = self.ends[index];
+            (&self.keys[key..key_end], &self.documents[document..document_end])
+        })
+    }
+}

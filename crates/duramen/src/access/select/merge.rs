@@ -1,0 +1,292 @@
+//! Rows of several views, merged as they are read.
+//!
+//! Owns the order of the merge and the leaps in it. Each part can do one thing: go on to its first document at or behind a key, in
+//! the direction asked. Documents in all parts are found by asking each in turn to go on to where the one before is, until all
+//! agree; in any, by the nearest of them; without some, by asking whether those have it. Holds one key a part.
+
+use crate::store::{Cursor, Direction, KeyRange, Source, TreeId};
+use crate::store::error::Result;
+use crate::access::explain::Part;
+use crate::value::tuple::{prefix_end, successor};
+
+/// So many rows are stepped over before a leap: a leap costs a way down the tree, as many steps in a leaf as this or more.
+const STEPS: usize = 8;
+
+/// From where on a document is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bound {
+    /// The first there is.
+    Start,
+    /// The key itself, or behind it.
+    At,
+    /// Behind the key.
+    After,
+}
+
+/// What was read so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Work {
+    /// Rows read.
+    pub(crate) rows: u64,
+    /// Ways down a tree.
+    pub(crate) seeks: u64,
+}
+
+/// A part of what is asked, and where it is.
+pub(crate) struct Merge {
+    kind: Kind,
+    direction: Direction,
+    /// At most so many documents.
+    rows_max: u64,
+    here: Here,
+    key: Vec<u8>,
+}
+
+#[derive(PartialEq, Eq)]
+enum Here {
+    Nowhere,
+    AtKey,
+    AtEnd,
+}
+
+enum Kind {
+    Rows(Box<Rows>),
+    All(Vec<Merge>),
+    Any(Vec<Merge>),
+    Without(Box<Merge>, Box<Merge>),
+}
+
+/// The rows of a tree that begin with some bytes; what follows is the key of a document.
+struct Rows {
+    tree: TreeId,
+    prefix: Vec<u8>,
+    view: Option<&'static str>,
+    cursor: Option<Cursor>,
+}
+
+/// A document was found: whether it is another than the key that was asked for.
+pub(crate) struct Moved(bool);
+
+impl Merge {
+    pub(crate) fn rows(
+        source: &dyn Source,
+        tree: TreeId,
+        prefix: Vec<u8>,
+        view: Option<&'static str>,
+        direction: Direction,
+    ) -> Result<Merge> {
+        let rows = Rows { tree, prefix, view, cursor: None };
+        let rows_max = source.count(tree, &rows.range(&[], Bound::Start, direction))?;
+        Ok(Merge::new(Kind::Rows(Box::new(rows)), direction, rows_max))
+    }
+
+    /// Documents that are in all of some parts.
+    pub(crate) fn all(mut parts: Vec<Merge>) -> Merge {
+        parts.sort_by_key(|part| part.rows_max);
+        let (direction, rows_max) = (parts[0].direction, parts[0].rows_max);
+        Merge::new(Kind::All(parts), direction, rows_max)
+    }
+
+    /// Documents that are in any of some parts.
+    pub(crate) fn any(parts: Vec<Merge>) -> Merge {
+        let rows_max = parts.iter().fold(0, |sum: u64, part| sum.saturating_add(part.rows_max));
+        let direction = parts[0].direction;
+        Merge::new(Kind::Any(parts), direction, rows_max)
+    }
+
+    /// Documents that are in one part and not in another.
+    pub(crate) fn without(these: Merge, those: Merge) -> Merge {
+        let (direction, rows_max) = (these.direction, these.rows_max);
+        Merge::new(Kind::Without(Box::new(these), Box::new(those)), direction, rows_max)
+    }
+
+    fn new(kind: Kind, direction: Direction, rows_max: u64) -> Merge {
+        Merge { kind, direction, rows_max, here: Here::Nowhere, key: Vec::new() }
+    }
+
+    /// How many documents there are, where a tree's own counts say so.
+    pub(crate) fn exactly(&self) -> Option<u64> {
+        matches!(self.kind, Kind::Rows(_)).then_some(self.rows_max)
+    }
+
+    /// Goes on to the first document at or behind `at`, which becomes its key; `None` at the end. What is asked for lies never before
+    /// what was asked for already.
+    pub(crate) fn seek(
+        &mut self,
+        source: &dyn Source,
+        at: &mut Vec<u8>,
+        bound: Bound,
+        work: &mut Work,
+    ) -> Result<Option<Moved>> {
+        let direction = self.direction;
+        if self.here == Here::Nowhere
+            || (self.here == Here::AtKey && !reaches(direction, &self.key, at, bound))
+        {
+            self.key.clone_from(at);
+            let key = &mut self.key;
+            let found = match &mut self.kind {
+                Kind::Rows(rows) => rows.seek(source, key, bound, direction, work)?,
+                Kind::All(parts) => all(source, parts, key, bound, work)?,
+                Kind::Any(parts) => any(source, parts, key, bound, work)?,
+                Kind::Without(these, those) => without(source, these, those, key, bound, work)?,
+            };
+            self.here = if found { Here::AtKey } else { Here::AtEnd };
+        }
+        if self.here == Here::AtEnd {
+            return Ok(None);
+        }
+        let moved = bound != Bound::At || *at != self.key;
+        at.clone_from(&self.key);
+        Ok(Some(Moved(moved)))
+    }
+
+    /// Says what it is made of, the smallest first, and returns how many documents there may be.
+    pub(crate) fn explain(&self, parts: &mut Vec<Part>) -> u64 {
+        self.explain_at(parts, 0);
+        self.rows_max
+    }
+
+    fn explain_at(&self, parts: &mut Vec<Part>, depth: usize) {
+        let heading = |what: &str| Part { what: what.to_owned(), rows: self.rows_max, depth };
+        match &self.kind {
+            Kind::Rows(rows) => parts.push(Part::of(rows.view, &rows.prefix, self.rows_max, depth)),
+            Kind::All(these) => {
+                parts.push(heading("in all of"));
+                these.iter().for_each(|part| part.explain_at(parts, depth + 1));
+            }
+            Kind::Any(these) => {
+                parts.push(heading("in any of"));
+                these.iter().for_each(|part| part.explain_at(parts, depth + 1));
+            }
+            Kind::Without(these, those) => {
+                parts.push(heading("in the first and not in the second of"));
+                these.explain_at(parts, depth + 1);
+                those.explain_at(parts, depth + 1);
+            }
+        }
+    }
+}
+
+/// Whether a key is one that is wanted, or behind it.
+fn reaches(direction: Direction, key: &[u8], at: &[u8], bound: Bound) -> bool {
+    match (bound, direction) {
+        (Bound::Start, _) => true,
+        (Bound::At, Direction::Forward) => key >= at,
+        (Bound::After, Direction::Forward) => key > at,
+        (Bound::At, Direction::Reverse) => key <= at,
+        (Bound::After, Direction::Reverse) => key < at,
+    }
+}
+
+/// Each part goes on to where the one before is, until all have been asked about the same document in a row.
+fn all(
+    source: &dyn Source,
+    parts: &mut [Merge],
+    at: &mut Vec<u8>,
+    bound: Bound,
+    work: &mut Work,
+) -> Result<bool> {
+    let (mut agreed, mut index, mut bound) = (0, 0, bound);
+    while agreed < parts.len() {
+        let Some(Moved(moved)) = parts[index].seek(source, at, bound, work)? else { return Ok(false) };
+        agreed = if moved { 1 } else { agreed + 1 };
+        bound = Bound::At;
+        index = (index + 1) % parts.len();
+    }
+    Ok(true)
+}
+
+fn any(
+    source: &dyn Source,
+    parts: &mut [Merge],
+    at: &mut Vec<u8>,
+    bound: Bound,
+    work: &mut Work,
+) -> Result<bool> {
+    let mut nearest: Option<usize> = None;
+    let mut own = Vec::with_capacity(at.len());
+    for index in 0..parts.len() {
+        own.clone_from(at);
+        if parts[index].seek(source, &mut own, bound, work)?.is_none() {
+            continue;
+        }
+        let is_nearer = nearest.is_none_or(|nearest| {
+            let nearest = &parts[nearest];
+            !reaches(nearest.direction, &own, &nearest.key, Bound::At)
+        });
+        if is_nearer {
+            nearest = Some(index);
+        }
+    }
+    let Some(nearest) = nearest else { return Ok(false) };
+    at.clone_from(&parts[nearest].key);
+    Ok(true)
+}
+
+fn without(
+    source: &dyn Source,
+    these: &mut Merge,
+    those: &mut Merge,
+    at: &mut Vec<u8>,
+    mut bound: Bound,
+    work: &mut Work,
+) -> Result<bool> {
+    let mut other = Vec::with_capacity(at.len());
+    while these.seek(source, at, bound, work)?.is_some() {
+        other.clone_from(at);
+        match those.seek(source, &mut other, Bound::At, work)? {
+            Some(Moved(false)) => bound = Bound::After,
+            _ => return Ok(true),
+        }
+    }
+    Ok(false)
+}
+
+impl Rows {
+    /// The rows from a document on, in a direction.
+    fn range(&self, at: &[u8], bound: Bound, direction: Direction) -> KeyRange {
+        let row = [&self.prefix[..], at].concat();
+        let all = KeyRange {
+            from: self.prefix.clone(),
+            to: (!self.prefix.is_empty()).then(|| prefix_end(&self.prefix)),
+        };
+        match (bound, direction) {
+            (Bound::Start, _) => all,
+            (Bound::At, Direction::Forward) => KeyRange { from: row, ..all },
+            (Bound::After, Direction::Forward) => KeyRange { from: successor(&row), ..all },
+            (Bound::At, Direction::Reverse) => KeyRange { to: Some(successor(&row)), ..all },
+            (Bound::After, Direction::Reverse) => KeyRange { to: Some(row), ..all },
+        }
+    }
+
+    /// Goes on to a document, by steps where it may be near, else by a leap.
+    fn seek(
+        &mut self,
+        source: &dyn Source,
+        at: &mut Vec<u8>,
+        bound: Bound,
+        direction: Direction,
+        work: &mut Work,
+    ) -> Result<bool> {
+        if let Some(cursor) = &mut self.cursor {
+            for _ in 0..STEPS {
+                let Some(row) = cursor.next_key()? else { return Ok(false) };
+                work.rows += 1;
+                let key = &row[self.prefix.len()..];
+                if reaches(direction, key, at, bound) {
+                    at.clear();
+                    at.extend_from_slice(key);
+                    return Ok(true);
+                }
+            }
+        }
+        let mut cursor = source.cursor(self.tree, self.range(at, bound, direction), direction)?;
+        work.seeks += 1;
+        let Some(row) = cursor.next_key()? else { return Ok(false) };
+        work.rows += 1;
+        at.clear();
+        at.extend_from_slice(&row[self.prefix.len()..]);
+        self.cursor = Some(cursor);
+        Ok(true)
+    }
+}

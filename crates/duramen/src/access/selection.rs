@@ -1,0 +1,251 @@
+//! Which rows of a tree a question is about: where they are asked of, from where to where, which way, how many.
+//!
+//! Owns the arithmetic of places and pages, the same for documents and for rows of views.
+
+use crate::access::handle::Db;
+use crate::store::{Cursor, Direction, KeyRange, Source, TreeId};
+use crate::store::error::Result;
+use crate::access::page::{Page, PageToken};
+use crate::access::reads::sealed::Readable;
+use crate::access::snapshot::Snapshot;
+use crate::value::span::Span;
+use crate::value::tuple::{prefix_end, split, successor};
+
+/// What is asked.
+#[derive(Clone, Copy)]
+pub(crate) enum Of<'s> {
+    Db(&'s Db),
+    State(&'s dyn Readable),
+}
+
+/// A state that a question goes on to be asked of while its answer is read.
+pub(crate) enum Held<'s> {
+    Own(Snapshot),
+    Lent(&'s dyn Readable),
+}
+
+impl<'s> Of<'s> {
+    /// The state there is, or the newest.
+    pub(crate) fn hold(self) -> Result<Held<'s>> {
+        Ok(match self {
+            Of::Db(db) => Held::Own(db.snapshot()?),
+            Of::State(state) => Held::Lent(state),
+        })
+    }
+}
+
+impl Held<'_> {
+    pub(crate) fn state(&self) -> &dyn Readable {
+        match self {
+            Held::Own(snapshot) => snapshot,
+            Held::Lent(state) => *state,
+        }
+    }
+}
+
+/// Rows of a tree.
+#[derive(Clone)]
+pub(crate) struct Selection<'s> {
+    of: Of<'s>,
+    /// A bound that could not be encoded is told when the question is asked.
+    span: Result<Span>,
+    pub(crate) direction: Direction,
+    pub(crate) limit: u64,
+}
+
+impl<'s> Selection<'s> {
+    /// All of them, forward.
+    pub(crate) fn of(of: Of<'s>) -> Self {
+        Selection { of, span: Ok(Span::all()), direction: Direction::Forward, limit: u64::MAX }
+    }
+
+    /// Those of these that lie in a span, too.
+    pub(crate) fn within(&self, span: Result<Span>) -> Self {
+        Selection { span: span.and_then(|span| Ok(self.span.clone()?.and(span))), ..self.clone() }
+    }
+
+    /// The other way.
+    pub(crate) fn reversed(&self) -> Self {
+        let direction = match self.direction {
+            Direction::Forward => Direction::Reverse,
+            Direction::Reverse => Direction::Forward,
+        };
+        Selection { direction, ..self.clone() }
+    }
+
+    /// At most so many.
+    pub(crate) fn limited(&self, at_most: u64) -> Self {
+        Selection { limit: self.limit.min(at_most), ..self.clone() }
+    }
+
+    /// The range in bytes.
+    pub(crate) fn range(&self) -> Result<KeyRange> {
+        Ok(self.span.clone()?.into_bytes())
+    }
+
+    /// Calls `ask` with a state: the one there is, or the newest.
+    pub(crate) fn ask<T>(&self, ask: impl FnOnce(&dyn Readable) -> Result<T>) -> Result<T> {
+        ask(self.of.hold()?.state())
+    }
+
+    /// The state there is, or the newest, for an answer that is read bit by bit.
+    pub(crate) fn hold(&self) -> Result<Held<'s>> {
+        self.of.hold()
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self, source: &dyn Source, tree: TreeId) -> Result<u64> {
+        Ok(source.count(tree, &self.range()?)?.min(self.limit))
+    }
+
+    /// The row that has `index` others before it.
+    pub(crate) fn nth(
+        &self,
+        source: &dyn Source,
+        tree: TreeId,
+        index: u64,
+    ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let range = self.range()?;
+        let (before, inside) = (source.rank(tree, &range.from)?, source.count(tree, &range)?);
+        if index >= inside.min(self.limit) {
+            return Ok(None);
+        }
+        source.nth(
+            tree,
+            match self.direction {
+                Direction::Forward => before + index,
+                Direction::Reverse => before + inside - 1 - index,
+            },
+        )
+    }
+
+    /// How many come before the rows from `first` on and before `end`, whether there are any or not.
+    pub(crate) fn rank(
+        &self,
+        source: &dyn Source,
+        tree: TreeId,
+        first: Vec<u8>,
+        end: Vec<u8>,
+    ) -> Result<u64> {
+        let KeyRange { from, to } = self.range()?;
+        let before = match self.direction {
+            Direction::Forward => KeyRange { from, to: Some(to.filter(|to| *to < first).unwrap_or(first)) },
+            Direction::Reverse => KeyRange { from: from.max(end), to },
+        };
+        Ok(source.count(tree, &before)?.min(self.limit))
+    }
+
+    /// The range of a page: all of it, or what is behind where another ended.
+    pub(crate) fn page_range(&self, after: Option<&PageToken>) -> Result<KeyRange> {
+        after.map_or_else(|| self.range(), |after| self.range_after(after.key()))
+    }
+
+    /// The range behind a row, in this direction.
+    fn range_after(&self, row: &[u8]) -> Result<KeyRange> {
+        let KeyRange { from, to } = self.range()?;
+        Ok(match self.direction {
+            Direction::Forward => KeyRange { from: from.max(successor(row)), to },
+            Direction::Reverse => {
+                let to = to.filter(|to| to.as_slice() < row).unwrap_or_else(|| row.to_vec());
+                KeyRange { from, to: Some(to) }
+            }
+        })
+    }
+
+    /// The groups of these rows, one at a time.
+    pub(crate) fn groups(&self) -> Result<GroupWalk> {
+        Ok(GroupWalk { rows: self.range()?, direction: self.direction, left: self.limit })
+    }
+
+    /// The rows of a range, in this direction, as many as are wanted.
+    pub(crate) fn rows(&self, source: &dyn Source, tree: TreeId, range: KeyRange) -> Result<Selected> {
+        Ok(Selected { cursor: Some(source.cursor(tree, range, self.direction)?), left: self.limit })
+    }
+}
+
+/// A way over groups of rows, whose keys begin with the same elements. Each step costs O(log n), however many rows a group has.
+pub(crate) struct GroupWalk {
+    /// The rows of groups to come.
+    rows: KeyRange,
+    direction: Direction,
+    /// How many groups are wanted still.
+    left: u64,
+}
+
+impl GroupWalk {
+    /// The next group: the bytes of its elements, so many, and the range of its rows.
+    pub(crate) fn next(
+        &mut self,
+        source: &dyn Source,
+        tree: TreeId,
+        elements: usize,
+    ) -> Result<Option<(Vec<u8>, KeyRange)>> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        let mut cursor = source.cursor(tree, self.rows.clone(), self.direction)?;
+        let Some(row) = cursor.next_key()? else { return Ok(None) };
+        let group = row[..split(row, elements)?].to_vec();
+        let end = prefix_end(&group);
+        let rows = KeyRange {
+            from: self.rows.from.clone().max(group.clone()),
+            to: Some(self.rows.to.clone().filter(|to| *to < end).unwrap_or_else(|| end.clone())),
+        };
+        match self.direction {
+            Direction::Forward => self.rows.from = end,
+            Direction::Reverse => self.rows.to = Some(group.clone()),
+        }
+        Ok(Some((group, rows)))
+    }
+}
+
+/// Rows on their way.
+#[derive(Default)]
+pub(crate) struct Selected {
+    cursor: Option<Cursor>,
+    left: u64,
+}
+
+impl Selected {
+    /// A page of so many rows, at least one.
+    pub(crate) fn page<T>(
+        &mut self,
+        size: usize,
+        mut read: impl FnMut(&[u8], &[u8]) -> Result<T>,
+    ) -> Result<Page<T>> {
+        let size = size.max(1);
+        let mut items = Vec::with_capacity(size.min(1024));
+        let mut last = None;
+        while items.len() < size {
+            let Some((key, value)) = self.next()? else { return Ok(Page { items, next: None }) };
+            items.push(read(key, value)?);
+            if items.len() == size {
+                last = Some(PageToken::after(key));
+            }
+        }
+        let more = self.next_key()?.is_some();
+        Ok(Page { items, next: last.filter(|_| more) })
+    }
+
+    /// The next key and value.
+    pub(crate) fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        match self.step() {
+            Some(cursor) => cursor.next(),
+            None => Ok(None),
+        }
+    }
+
+    /// The next key, without its value.
+    pub(crate) fn next_key(&mut self) -> Result<Option<&[u8]>> {
+        match self.step() {
+            Some(cursor) => cursor.next_key(),
+            None => Ok(None),
+        }
+    }
+
+    fn step(&mut self) -> Option<&mut Cursor> {
+        self.left = self.left.checked_sub(1)?;
+        self.cursor.as_mut()
+    }
+}

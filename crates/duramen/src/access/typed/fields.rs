@@ -1,0 +1,235 @@
+//! Field by field: what keeps a type from reading documents, and what the catalogue says once it writes them, too.
+//!
+//! Owns the rules of compatible change. A new field needs a default, a field that is gone needs nothing, a renamed one needs
+//! its old names, a retyped one must read all that was written. A column is a name that documents may have, whether a type wrote
+//! it or a tool.
+
+use super::{advice, joined};
+use crate::catalog::schema::{Column, Field, Schema};
+
+/// What is in the way, and what to write.
+#[derive(Default)]
+pub(crate) struct Problems {
+    pub(crate) what: Vec<String>,
+    pub(crate) cures: Vec<String>,
+    /// Whether the old shape has another key, which no conversion changes.
+    pub(crate) key: bool,
+}
+
+impl Problems {
+    fn add(&mut self, what: String, cure: String) {
+        self.what.push(what);
+        if !cure.is_empty() {
+            self.cures.push(cure);
+        }
+    }
+
+    pub(crate) fn key(&mut self, own: &[String], held: &[String]) {
+        if own != held {
+            self.key = true;
+            self.what.push(format!(
+                "its key is ({}), and the type's is ({})",
+                held.join(", "),
+                own.join(", ")
+            ));
+        }
+    }
+
+    /// Compact documents are told apart by the places of their fields: whoever reads them must have these first, in this
+    /// order.
+    pub(crate) fn compact(&mut self, own: &Schema, held: &[String]) {
+        let fields: Vec<&str> = own.columns().iter().map(|column| column.name.as_str()).collect();
+        let is_called = |held: &str, name: &str| {
+            held == name || own.fields().iter().any(|field| field.name == name && field.is_called(held))
+        };
+        if held.len() <= fields.len() && held.iter().zip(&fields).all(|(held, own)| is_called(held, own)) {
+            return;
+        }
+        self.add(
+            format!(
+                "its compact documents hold ({}) in this order, and the type has ({})",
+                held.join(", "),
+                fields.join(", ")
+            ),
+            "keep these fields first, in this order, and add new ones behind them, with #[serde(default)]"
+                .to_owned(),
+        );
+    }
+
+    /// A column that tools could not show any more.
+    pub(crate) fn column(&mut self, stored: &Schema, own: &Column) {
+        // What is said about the field already needs no second sentence.
+        let said = format!("its field {} ", own.name);
+        if joined(stored, own).is_none() && !self.what.iter().any(|what| what.starts_with(&said)) {
+            let held = stored.kind(&own.name).unwrap_or_default();
+            self.add(format!("{said}holds {held}, and the type has {} there", own.kind), String::new());
+        }
+    }
+
+    /// What keeps a type that writes none from reading documents with these fields.
+    pub(crate) fn reads(&mut self, own: &[Field], held: &[Field]) {
+        if held.is_empty() {
+            return;
+        }
+        for field in own {
+            self.pair(field, own, held);
+        }
+    }
+
+    /// The fields of documents once the type writes them, too.
+    pub(crate) fn fields(&mut self, own: &Schema, stored: &Schema) -> Vec<Field> {
+        if own.fields().is_empty() {
+            // A type without the derive says nothing about its fields.
+            return stored.fields().to_vec();
+        }
+        if stored.fields().is_empty() {
+            let adopted = |field: &Field| Field { always: field.always, ..self.unheld(stored, field) };
+            return own.fields().iter().map(adopted).collect();
+        }
+        let mut fields: Vec<Field> = stored.fields().to_vec();
+        let mut written = vec![false; fields.len()];
+        let mut new = Vec::new();
+        for field in own.fields() {
+            let Some(place) = self.pair(field, own.fields(), stored.fields()) else {
+                new.push(self.unheld(stored, field));
+                continue;
+            };
+            written[place] = true;
+            let held = &mut fields[place];
+            held.widen(field);
+            let before: Vec<String> = held.names().map(str::to_owned).collect();
+            let more = self.more_names(stored, &before, field);
+            if !held.is_called(&field.name) {
+                let before = std::mem::replace(&mut held.name, field.name.clone());
+                held.also.push(before);
+            }
+            held.also.extend(more);
+        }
+        for (field, written) in fields.iter_mut().zip(written) {
+            field.always &= written;
+        }
+        fields.extend(new);
+        fields
+    }
+
+    /// The field of documents that a field of the type is, having said what is wrong with it.
+    fn pair(&mut self, own: &Field, all: &[Field], held: &[Field]) -> Option<usize> {
+        let same = |held: &Field| held.names().any(|name| own.is_called(name));
+        let mut places = (0..held.len()).filter(|place| same(&held[*place]));
+        let Some(place) = places.next() else {
+            let gone = |held: &&Field| !held.names().any(|name| all.iter().any(|own| own.is_called(name)));
+            self.absent(own, held.iter().filter(gone));
+            return None;
+        };
+        let name = &own.name;
+        if let Some(other) = places.next() {
+            self.add(
+                format!(
+                    "its documents may have both {} and {}, which the type reads as one field",
+                    held[place].name, held[other].name
+                ),
+                format!("take the alias of {name} away"),
+            );
+            return Some(place);
+        }
+        let held = &held[place];
+        if let Some(unread) = held.names().find(|unread| !own.is_called(unread)) {
+            let what = format!("its field {name} is called {unread} in some documents");
+            self.add(what, format!("write #[serde(alias = \"{unread}\")] above {name}"));
+        } else if !own.reads(held) {
+            let (held, own) = (held.type_name(), own.type_name());
+            self.add(
+                format!("its field {name} holds {held}, and the type has {own} there"),
+                format!("make {name} a type that reads every {held}"),
+            );
+        } else if !held.always && !own.default {
+            self.add(
+                format!("its field {name} is not in every document, and the type wants it in each"),
+                format!("write #[serde(default)] above {name}"),
+            );
+        }
+        Some(place)
+    }
+
+    /// A field that documents do not have; `gone` are those that the type has no more.
+    fn absent<'f>(&mut self, own: &Field, gone: impl Iterator<Item = &'f Field>) {
+        if own.default {
+            return;
+        }
+        let (name, kind) = (&own.name, own.type_name());
+        let mut cure = format!("write #[serde(default)] above {name}");
+        let like = gone.filter(|gone| own.reads(gone)).map(|gone| gone.name.as_str());
+        if let Some(like) = advice::nearest(name, like) {
+            cure.push_str(&format!(", or #[serde(alias = \"{like}\")] if it is {like} under a new name"));
+        }
+        self.add(
+            format!("its documents have no field {name} ({kind}), and the type wants one in each"),
+            cure,
+        );
+    }
+
+    /// A field that no type wrote until now, as the catalogue is to keep it.
+    fn unheld(&mut self, stored: &Schema, own: &Field) -> Field {
+        let also = self.more_names(stored, &[], own);
+        Field { always: false, default: false, also, ..own.clone() }
+    }
+
+    /// The other names under which a type reads what tools wrote, having said what is wrong with all of its names. `before` are
+    /// those that the field had until now.
+    fn more_names(&mut self, stored: &Schema, before: &[String], own: &Field) -> Vec<String> {
+        let is_new = |name: &&String| !before.contains(name) && **name != own.name && is_column(stored, name);
+        let more: Vec<String> = own.also.iter().filter(is_new).cloned().collect();
+        if before.contains(&own.name) && more.is_empty() {
+            return more;
+        }
+        self.renamed(stored, before, &[before, &more].concat(), &own.name);
+        more
+    }
+
+    /// What finds a field by its one name does not find it under two: sums never, and of a view the rows that are there. `before` are
+    /// the names that the field had until now, `others` all that it has from now on beside the one of the type, `now`.
+    fn renamed(&mut self, stored: &Schema, before: &[String], others: &[String], now: &String) {
+        let names = || others.iter().filter(|name| *name != now).chain([now]);
+        // Documents may have the field under a name which did not stand for the other one.
+        let missed = |name: &String| {
+            let was_found = |other: &String| before.contains(name) && before.contains(other);
+            let is_held = |other: &String| before.contains(other) || is_column(stored, other);
+            names().find(|other| *other != name && is_held(other) && !was_found(other))
+        };
+        for sum in stored.sum_columns().iter().filter(|sum| names().any(|name| name == *sum)) {
+            if sum != now {
+                self.add(
+                    format!("its field {sum} is summed under this name, and the type calls it {now}"),
+                    format!("keep its stored name: #[serde(rename = \"{sum}\")]"),
+                );
+            } else if let Some(other) = missed(sum) {
+                self.add(
+                    format!(
+                        "its field {now} is summed under this name, and documents may have it as {other}"
+                    ),
+                    format!("take the alias {other} of {now} away"),
+                );
+            }
+        }
+        for view in stored.views() {
+            let mut fields = view.key.iter().chain(&view.values);
+            let found =
+                fields.find_map(|field| Some((field, names().find(|name| *name == field).and_then(missed)?)));
+            let Some((field, other)) = found else { continue };
+            self.add(
+                format!("its view {} finds {field} under this name only, and documents may have it as {other}", view.name()),
+                format!(
+                    "drop that view first, it is made anew from all documents: Transaction::drop_view({:?}, {:?})",
+                    stored.name(),
+                    view.name()
+                ),
+            );
+        }
+    }
+}
+
+/// Whether documents of this version may have a field of this name that no type wrote. While a migration lasts tools write none, and
+/// columns are of earlier versions.
+fn is_column(stored: &Schema, name: &str) -> bool {
+    !stored.is_migrating() && stored.kind(name).is_some()
+}

@@ -1,0 +1,191 @@
+//! The verbs of a [`Db`] for typed documents: each a transaction, or a snapshot, of its own.
+
+use duramen_engine::Receipt;
+
+use crate::access::collection::{AssignedKey, Collection};
+use crate::access::handle::Db;
+use crate::store::error::{Code, Result};
+use crate::access::query::Query;
+use crate::value::range::IntoSpan;
+use crate::access::reads::Reads;
+use crate::access::revision::{ReplaceError, Revision, Versioned};
+use crate::access::selection::Of;
+use crate::value::tuple::KeyFor;
+use crate::access::views::View;
+use crate::access::views::query::ViewQuery;
+
+/// So many documents are deleted at a time.
+const DELETED_AT_A_TIME: u64 = 1_000;
+
+impl Db {
+    /// The documents of a typed collection.
+    #[must_use]
+    pub fn collection<C: Collection>(&self) -> Query<'_, C> {
+        Query::new(Of::Db(self))
+    }
+
+    /// The rows of a view.
+    #[must_use]
+    pub fn view<V: View>(&self) -> ViewQuery<'_, V> {
+        ViewQuery::new(Of::Db(self))
+    }
+
+    /// The document under a key, of the newest state.
+    ///
+    /// # Errors
+    /// As [`Query`].
+    pub fn get<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<Option<C>> {
+        self.snapshot()?.get(key)
+    }
+
+    /// The document under a key and its revision.
+    ///
+    /// # Errors
+    /// As [`Query`].
+    pub fn get_versioned<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<Option<Versioned<C>>> {
+        self.snapshot()?.get_versioned(key)
+    }
+
+    /// Stores a document, in the place of any with its key.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`](crate::Transaction::put), and those of a commit.
+    pub fn put<C: Collection>(&self, document: &C) -> Result<Receipt> {
+        self.write(|tx| tx.put(document))
+    }
+
+    /// Stores a document whose key is not there yet.
+    ///
+    /// # Errors
+    /// As [`Db::put`], and `AlreadyExists`.
+    pub fn insert<C: Collection>(&self, document: &C) -> Result<Receipt> {
+        self.write(|tx| tx.insert(document))
+    }
+
+    /// Stores a document in the place of the one with its key.
+    ///
+    /// # Errors
+    /// As [`Db::put`], and `NoSuchKey` if there is none.
+    pub fn update<C: Collection>(&self, document: &C) -> Result<Receipt> {
+        self.write(|tx| tx.update(document))
+    }
+
+    /// Stores a document in the place of the revision that was read, and returns the new one.
+    ///
+    /// ```
+    /// # use duramen::prelude::*;
+    /// # #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+    /// # struct Note { #[key] id: u64, text: String }
+    /// # fn main() -> Result<()> {
+    /// # let db = Db::in_memory()?;
+    /// db.put(&Note { id: 1, text: "first".into() })?;
+    /// let read = db.get_versioned::<Note>(1)?.expect("it was just put");
+    /// db.put(&Note { id: 1, text: "somebody else's".into() })?;
+    /// match db.replace(&Note { id: 1, text: "mine".into() }, read.revision) {
+    ///     Err(ReplaceError::Changed(Some(now))) => assert_eq!(now.document.text, "somebody else's"),
+    ///     other => panic!("{other:?}"),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ReplaceError::Changed`] with the document as it is now; else as [`Db::put`].
+    pub fn replace<C: Collection>(
+        &self,
+        document: &C,
+        revision: Revision,
+    ) -> std::result::Result<Revision, ReplaceError<C>> {
+        self.try_transact(|tx| tx.replace(document, revision))
+    }
+
+    /// Changes a document in place, again and again until nobody got in between, and returns it as it is then; `None`
+    /// if there is none.
+    ///
+    /// ```
+    /// # use duramen::prelude::*;
+    /// # #[derive(Serialize, Deserialize, Collection)]
+    /// # struct Page { #[key] path: String, views: u64 }
+    /// # fn main() -> Result<()> {
+    /// # let db = Db::in_memory()?;
+    /// # db.put(&Page { path: "/".into(), views: 0 })?;
+    /// db.modify::<Page>("/", |page| {
+    ///     page.views += 1;
+    ///     Ok(())
+    /// })?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// What `change` returned; `InvalidArgument` if it changed the key; else as [`Db::put`].
+    pub fn modify<C: Collection>(
+        &self,
+        key: impl KeyFor<C::Key>,
+        mut change: impl FnMut(&mut C) -> Result<()>,
+    ) -> Result<Option<C>> {
+        self.transact(|tx| tx.modify::<C>(&key, &mut change))
+    }
+
+    /// Changes the document with the key of `or_else`, or stores that one.
+    ///
+    /// # Errors
+    /// As [`Db::modify`].
+    pub fn upsert<C: Collection>(
+        &self,
+        or_else: &C,
+        mut change: impl FnMut(&mut C) -> Result<()>,
+    ) -> Result<Receipt> {
+        self.write(|tx| tx.upsert(or_else, &mut change))
+    }
+
+    /// Gives a document a key that was not given before and that no document has, stores it, and returns it.
+    ///
+    /// ```
+    /// # use duramen::prelude::*;
+    /// #[derive(Serialize, Deserialize, Collection)]
+    /// struct Ticket {
+    ///     #[key(assigned)]
+    ///     id: u64,
+    ///     text: String,
+    /// }
+    ///
+    /// # fn main() -> Result<()> {
+    /// # let db = Db::in_memory()?;
+    /// let ticket = db.push(Ticket { id: 0, text: "the printer is on fire".into() })?;
+    /// assert_eq!(ticket.id, 1);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::put`]; `InvalidArgument` when the ids have run out.
+    pub fn push<C: AssignedKey>(&self, mut document: C) -> Result<C> {
+        self.transact(|tx| tx.push_in(&mut document))?;
+        Ok(document)
+    }
+
+    /// Deletes a document. Returns whether it was there.
+    ///
+    /// # Errors
+    /// As [`Transaction::delete`](crate::Transaction::delete), and those of a commit.
+    pub fn delete<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<bool> {
+        self.transact(|tx| tx.delete::<C>(&key))
+    }
+
+    /// Deletes the documents of a range, at most 1,000 in a transaction, and returns how many there were. What is put into the
+    /// range meanwhile may be deleted, or stay.
+    ///
+    /// # Errors
+    /// As [`Db::delete`]; what was deleted until then is.
+    pub fn delete_range<C: Collection>(&self, range: impl IntoSpan<C::Key>) -> Result<u64> {
+        let span = range.into_span()?;
+        let (mut deleted, mut at_a_time) = (0, DELETED_AT_A_TIME);
+        loop {
+            match self.transact(|tx| tx.delete_range::<C>(span.clone(), at_a_time)) {
+                // Documents with many rows in views.
+                Err(error) if error.code() == Code::TooLarge && at_a_time > 1 => at_a_time /= 2,
+                Err(error) => return Err(error),
+                Ok(some) if some < at_a_time => return Ok(deleted + some),
+                Ok(some) => deleted += some,
+            }
+        }
+    }
+}

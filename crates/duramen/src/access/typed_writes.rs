@@ -1,0 +1,199 @@
+//! Writes of typed documents.
+//!
+//! Owns the verbs of a [`Transaction`] for types: which of them look before they write, and what they return. The
+//! shorthands of [`Db`](crate::Db), each a transaction of its own, are in typed_db.rs.
+
+use crate::access::codec::{self, Stored};
+use crate::access::collection::{AssignedKey, Collection, IdKey, IdOrder};
+use crate::access::document_writes::already_there;
+use crate::store::error::{Code, Error, Result};
+use crate::catalog::ids;
+use crate::value::range::IntoSpan;
+use crate::access::reads::Reads;
+use crate::access::revision::{ReplaceError, Revision, Versioned};
+use crate::access::transaction::Transaction;
+use crate::value::tuple::{KeyFor, encode, show};
+use crate::access::typed::Asked;
+use crate::value::version;
+
+impl Transaction<'_> {
+    /// Stores a document, in the place of any with its key.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it cannot be stored, or the collection in the database does not fit its type;
+    /// `KeyTooLong`; `TooLarge`.
+    pub fn put<C: Collection>(&mut self, document: &C) -> Result<()> {
+        let Stored { key, document } = codec::store(document)?;
+        let entry = self.fitted(Asked::of::<C>())?;
+        self.write(&entry, &key, Some(&document))
+    }
+
+    /// Stores a document whose key is not there yet.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`], and `AlreadyExists`.
+    pub fn insert<C: Collection>(&mut self, document: &C) -> Result<()> {
+        let Stored { key, document } = codec::store(document)?;
+        let entry = self.fitted(Asked::of::<C>())?;
+        if self.stored(&entry, &key)?.is_some() {
+            return Err(already_there(C::NAME, &key));
+        }
+        self.write(&entry, &key, Some(&document))
+    }
+
+    /// Stores a document in the place of the one with its key.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`], and `NoSuchKey` if there is none.
+    pub fn update<C: Collection>(&mut self, document: &C) -> Result<()> {
+        let Stored { key, document } = codec::store(document)?;
+        let entry = self.fitted(Asked::of::<C>())?;
+        if self.stored(&entry, &key)?.is_none() {
+            return Err(Error::new(Code::NoSuchKey, format!("{} has no document {}", C::NAME, show(&key)))
+                .with_hint("put() stores it whether or not there is one"));
+        }
+        self.write(&entry, &key, Some(&document))
+    }
+
+    /// Stores a document in the place of the revision that was read: of two people who edit the same one, the second
+    /// is told.
+    ///
+    /// Returns the new revision.
+    ///
+    /// # Errors
+    /// [`ReplaceError::Changed`] with the document as it is now; else as [`Transaction::put`].
+    pub fn replace<C: Collection>(
+        &mut self,
+        document: &C,
+        revision: Revision,
+    ) -> std::result::Result<Revision, ReplaceError<C>> {
+        let Stored { key, document } = codec::store(document)?;
+        let entry = self.fitted(Asked::of::<C>())?;
+        let stored = self.stored(&entry, &key)?;
+        let now = stored.as_deref().map(|stored| codec::revision::<C>(&key, stored)).transpose()?;
+        if now != Some(revision) {
+            let versioned = |stored: Vec<u8>| {
+                let (document, revision) =
+                    (codec::from_bytes(&key, &stored)?, codec::revision::<C>(&key, &stored)?);
+                Ok::<_, Error>(Box::new(Versioned { document, revision }))
+            };
+            return Err(ReplaceError::Changed(stored.map(versioned).transpose()?));
+        }
+        self.write(&entry, &key, Some(&document))?;
+        Ok(Revision::of(&document))
+    }
+
+    /// Changes a document in place and returns it as it is then; `None` if there is none.
+    ///
+    /// # Errors
+    /// What `change` returned; `InvalidArgument` if it changed the key; else as [`Transaction::put`].
+    pub fn modify<C: Collection>(
+        &mut self,
+        key: impl KeyFor<C::Key>,
+        change: impl FnOnce(&mut C) -> Result<()>,
+    ) -> Result<Option<C>> {
+        let key = encode(&key)?;
+        if self.fits(Asked::of::<C>())?.is_none() {
+            return Ok(None);
+        }
+        let entry = self.fitted(Asked::of::<C>())?;
+        let Some(stored) = self.stored(&entry, &key)? else { return Ok(None) };
+        let mut document: C = codec::from_bytes(&key, &stored)?;
+        change(&mut document)?;
+        let changed = codec::store(&document)?;
+        if changed.key != key {
+            return Err(Error::invalid(format!(
+                "the document {} of {} was to be changed, and its key was changed to {}",
+                show(&key),
+                C::NAME,
+                show(&changed.key)
+            ))
+            .with_hint("to give a document another key, delete it and put it under the new one"));
+        }
+        if *version::join(C::VERSION, &changed.document) != stored[..] {
+            self.write(&entry, &key, Some(&changed.document))?;
+        }
+        Ok(Some(document))
+    }
+
+    /// Changes the document with the key of `or_else`, or stores that one.
+    ///
+    /// # Errors
+    /// As [`Transaction::modify`].
+    pub fn upsert<C: Collection>(
+        &mut self,
+        or_else: &C,
+        change: impl FnOnce(&mut C) -> Result<()>,
+    ) -> Result<()> {
+        match self.modify::<C>(or_else.key(), change)? {
+            Some(_) => Ok(()),
+            None => self.put(or_else),
+        }
+    }
+
+    /// Gives a document a key that was not given before and that no document has, stores it, and returns it.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`]; `InvalidArgument` when the ids have run out.
+    pub fn push<C: AssignedKey>(&mut self, mut document: C) -> Result<C> {
+        self.push_in(&mut document)?;
+        Ok(document)
+    }
+
+    /// As [`Transaction::push`], for a document that is wanted again if the transaction is run again.
+    pub(crate) fn push_in<C: AssignedKey>(&mut self, document: &mut C) -> Result<()> {
+        let entry = self.fitted(Asked::of::<C>())?;
+        loop {
+            let id = match C::ORDER {
+                IdOrder::Spread => self.spread_id::<C>(entry.tree)?,
+                IdOrder::Sequential => {
+                    self.last_id(entry.tree)?.checked_add(1).ok_or_else(|| ids::run_out(C::NAME))?
+                }
+            };
+            document.set_key(C::Key::from_id(id).ok_or_else(|| ids::run_out(C::NAME))?);
+            let Stored { key, document: stored } = codec::store(document)?;
+            if self.stored(&entry, &key)?.is_none() {
+                return self.write(&entry, &key, Some(&stored));
+            }
+            // Somebody stored it by hand. Behind the last one there is none: the second round is the last.
+            self.pass_ids::<C>(entry.tree)?;
+        }
+    }
+
+    /// Deletes a document. Returns whether it was there.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the collection in the database does not fit the type; `KeyTooLong`.
+    pub fn delete<C: Collection>(&mut self, key: impl KeyFor<C::Key>) -> Result<bool> {
+        let key = encode(&key)?;
+        let Some(entry) = self.fits(Asked::of::<C>())? else { return Ok(false) };
+        if self.stored(&entry, &key)?.is_none() {
+            return Ok(false);
+        }
+        self.write(&entry, &key, None)?;
+        Ok(true)
+    }
+
+    /// Deletes a document and returns what it was.
+    ///
+    /// # Errors
+    /// As [`Transaction::delete`], and if it does not read as its type.
+    pub fn take<C: Collection>(&mut self, key: impl KeyFor<C::Key>) -> Result<Option<C>> {
+        let taken = self.get::<C>(&key)?;
+        if taken.is_some() {
+            self.delete::<C>(key)?;
+        }
+        Ok(taken)
+    }
+
+    /// Deletes the first documents of a range, at most so many. Returns how many there were: fewer means that none is
+    /// left. Large ranges are deleted in several transactions this way.
+    ///
+    /// # Errors
+    /// As [`Transaction::delete`], and `TooLarge` for more than a transaction can hold.
+    pub fn delete_range<C: Collection>(&mut self, range: impl IntoSpan<C::Key>, at_most: u64) -> Result<u64> {
+        let span = range.into_span()?;
+        let Some(entry) = self.fits(Asked::of::<C>())? else { return Ok(0) };
+        self.delete_span(&entry, span, at_most)
+    }
+}

@@ -1,0 +1,64 @@
+//! Views that are asked and kept: typed and by name, as of a snapshot or inside a transaction.
+
+pub(crate) mod by_name;
+pub(crate) mod coded;
+pub(crate) mod failures;
+pub(crate) mod found;
+pub(crate) mod maintain;
+pub(crate) mod mapped;
+pub(crate) mod query;
+pub(crate) mod state;
+
+use crate::access::collection::Collection;
+use crate::value::tuple::OwnedKey;
+use crate::view::ViewSpec;
+use crate::view::reduce;
+
+/// A view of a typed collection, declared in its derive:
+///
+/// ```
+/// use duramen::prelude::*;
+///
+/// #[derive(Serialize, Deserialize, Collection)]
+/// #[collection(view(SalesByCity, key = city, value = cents, reduce = (Count, Sum)))]
+/// struct Order {
+///     #[key]
+///     id: u64,
+///     city: String,
+///     cents: i64,
+/// }
+///
+/// # fn main() -> Result<()> {
+/// let db = Db::in_memory()?;
+/// db.put(&Order { id: 1, city: "Oslo".into(), cents: 1250 })?;
+/// let (orders, cents) = db.view::<SalesByCity>().key("Oslo").reduce()?;
+/// assert_eq!((orders, cents), (1, 1250));
+/// # Ok(()) }
+/// ```
+///
+/// It is current inside the transaction that changes a document, and a reduction over any range of it costs O(log n).
+///
+/// | in `view(...)` | what it says |
+/// |---|---|
+/// | the first word | the name of the type that stands for the view; in the database it is called so in `snake_case` |
+/// | `key = a`, `key = (a, b)` | the fields that make its key. A document whose field is null or absent has no row. With the document's own key a row's key has at most 1,024 bytes |
+/// | `each` | the last key field is a list, and the document has a row for each of its items |
+/// | `value = c` | the field that reductions without one of their own take |
+/// | `reduce = (Count, Sum, Max(d), TopK(5, d))` | what is kept over every range; [`reduce`] lists them. Without it, `Count` |
+/// | `unique` | no two documents may have the same key: the second is refused with `UniqueViolation` |
+pub trait View: 'static {
+    /// Whose view it is.
+    type Collection: Collection;
+
+    /// What its rows are ordered by, before the key of the document.
+    type Key: OwnedKey;
+
+    /// Its reductions.
+    type Reduce: reduce::Reductions;
+
+    /// The view's name in the database.
+    const NAME: &'static str;
+
+    /// What the catalogue keeps of it.
+    fn spec() -> ViewSpec;
+}

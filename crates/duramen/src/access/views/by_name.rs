@@ -1,0 +1,283 @@
+//! Questions to a view by its name, for tools that know no types: the same rows, keys as elements, documents as [`Document`]s.
+
+use std::fmt;
+
+use crate::view::spec::ViewSpec;
+use crate::access::views::found::lost;
+use crate::view::kinds::Reduce;
+use crate::view::reducer::{Part, without_code};
+use crate::access::views::state::answering_by_name;
+use crate::catalog::entries::{Entry, OpenView};
+use crate::catalog::compact;
+use crate::value::document::{Document, Value};
+use crate::store::{KeyRange, Source};
+use crate::store::error::Result;
+use crate::value::msgpack::Reader;
+use crate::access::selection::{Of, Selected, Selection};
+use crate::value::span::Span;
+use crate::value::tuple::{Element, Key, decode, encode, prefix_end, split};
+
+/// Rows of a view by its name, from [`Documents::view`](crate::Documents::view) or
+/// [`DocumentsOf::view`](crate::DocumentsOf::view).
+///
+/// ```
+/// # use duramen::prelude::*;
+/// use duramen::view::{Reduce, ViewSpec};
+/// # fn main() -> Result<()> {
+/// # let db = Db::in_memory()?;
+/// let orders = db.ensure(&Schema::new("orders").key(["id"]))?;
+/// orders.add_view(ViewSpec::new("by_city", ["city"]).values(["cents"]).reduce([Reduce::Sum(0)]))?;
+/// orders.put(doc! { "id": 1, "city": "Oslo", "cents": 1250 })?;
+/// let oslo = orders.view("by_city").key("Oslo");
+/// assert_eq!(oslo.reduce()?.parts[0].value, Value::from(1250));
+/// assert_eq!(oslo.docs()?[0].get("id"), Some(&Value::from(1)));
+/// # Ok(()) }
+/// ```
+///
+/// The newest view of the name that holds every document answers.
+///
+/// # Errors
+/// Every answer fails with `NoSuchTree` if the collection or the view is not there, `KeyTooLong` if a bound was too long,
+/// `Rebuilding` while the view does not hold every document, and with what reading the disk said.
+#[derive(Clone)]
+pub struct DocumentView<'s> {
+    selection: Selection<'s>,
+    collection: &'s str,
+    name: String,
+}
+
+/// A row of a view, as elements and values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ViewRow {
+    /// The view's key.
+    pub key: Vec<Element>,
+    /// The key of the document.
+    pub document: Vec<Element>,
+    /// What the view keeps beside them, in the order of its values.
+    pub values: Vec<Value>,
+}
+
+/// What rows of a view come to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ViewReduction {
+    /// How many rows there are.
+    pub count: u64,
+    /// What each reduction of the view comes to, in its order.
+    pub parts: Vec<ReducedPart>,
+}
+
+/// What one reduction comes to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReducedPart {
+    /// Which reduction.
+    pub reduce: Reduce,
+    /// The field it is over, where the view says which.
+    pub field: Option<String>,
+    /// How many values there were, nulls left out.
+    pub seen: u64,
+    /// What they come to; null for the smallest or largest of none.
+    pub value: Value,
+}
+
+impl<'s> DocumentView<'s> {
+    pub(crate) fn new(of: Of<'s>, collection: &'s str, name: &str) -> Self {
+        DocumentView { selection: Selection::of(of), collection, name: name.to_owned() }
+    }
+
+    fn with(&self, selection: Selection<'s>) -> Self {
+        DocumentView { selection, collection: self.collection, name: self.name.clone() }
+    }
+
+    /// Of these rows, those with this key, or whose keys begin with these elements.
+    #[must_use]
+    pub fn key(&self, key: impl Key) -> Self {
+        self.with(self.selection.within(Span::prefix(key)))
+    }
+
+    /// Of these rows, those whose keys begin with these elements.
+    #[must_use]
+    pub fn prefix(&self, key: impl Key) -> Self {
+        self.key(key)
+    }
+
+    /// Of these rows, those with keys in this span. Bounds may be beginnings of keys.
+    #[must_use]
+    pub fn range(&self, span: Span) -> Self {
+        self.with(self.selection.within(Ok(span)))
+    }
+
+    /// From the last to the first.
+    #[must_use]
+    pub fn reverse(&self) -> Self {
+        self.with(self.selection.reversed())
+    }
+
+    /// At most so many rows, or groups; what they come to is over all.
+    #[must_use]
+    pub fn limit(&self, at_most: u64) -> Self {
+        self.with(self.selection.limited(at_most))
+    }
+
+    /// The view that answers.
+    ///
+    /// # Errors
+    /// As [`DocumentView`].
+    pub fn spec(&self) -> Result<ViewSpec> {
+        self.ask(|_, _, view| Ok(view.spec.clone()))
+    }
+
+    /// How many rows there are, in O(log n).
+    ///
+    /// # Errors
+    /// As [`DocumentView`].
+    pub fn count(&self) -> Result<u64> {
+        self.ask(|source, _, view| self.selection.count(source, view.tree))
+    }
+
+    /// What the rows come to, in O(log n).
+    ///
+    /// # Errors
+    /// As [`DocumentView`].
+    pub fn reduce(&self) -> Result<ViewReduction> {
+        let range = self.selection.range()?;
+        self.ask(|source, _, view| reduced(source, view, &range))
+    }
+
+    /// What the rows of each group come to: rows whose keys begin with the same elements, so many of each. Each group costs
+    /// O(log n), however many rows it has.
+    ///
+    /// # Errors
+    /// As [`DocumentView`]; `InvalidArgument` for more elements than a row has.
+    pub fn group_by(&self, elements: usize) -> Result<Vec<(Vec<Element>, ViewReduction)>> {
+        self.ask(|source, _, view| {
+            let (mut walk, mut groups) = (self.selection.groups()?, Vec::new());
+            while let Some((group, rows)) = walk.next(source, view.tree, elements)? {
+                groups.push((decode(&group)?, reduced(source, view, &rows)?));
+            }
+            Ok(groups)
+        })
+    }
+
+    /// How many of these rows come before those with this key, in O(log n), whether there are any or not.
+    ///
+    /// # Errors
+    /// As [`DocumentView`].
+    pub fn rank(&self, key: impl Key) -> Result<u64> {
+        let key = encode(&key)?;
+        let end = prefix_end(&key);
+        self.ask(|source, _, view| self.selection.rank(source, view.tree, key, end))
+    }
+
+    /// The row that has `index` others of this query before it, in O(log n).
+    ///
+    /// # Errors
+    /// As [`DocumentView`].
+    pub fn nth(&self, index: u64) -> Result<Option<ViewRow>> {
+        self.ask(|source, _, view| {
+            let found = self.selection.nth(source, view.tree, index)?;
+            found.map(|(row, value)| row_of(view.spec.key_elements(), &row, &value)).transpose()
+        })
+    }
+
+    /// The rows, in order, of one state. They are read as the iterator goes on, and never held in memory as a whole.
+    ///
+    /// # Errors
+    /// As [`DocumentView`].
+    pub fn rows(&self) -> Result<ViewRowIter> {
+        let range = self.selection.range()?;
+        self.ask(|source, _, view| {
+            let found = self.selection.rows(source, view.tree, range)?;
+            Ok(ViewRowIter { found, elements: view.spec.key_elements() })
+        })
+    }
+
+    /// The documents of the rows, in the order of the rows. Each costs a get besides.
+    ///
+    /// # Errors
+    /// As [`DocumentView`].
+    pub fn docs(&self) -> Result<Vec<Document>> {
+        let mut documents = Vec::new();
+        self.for_each(|_, document| {
+            documents.push(document);
+            Ok(())
+        })?;
+        Ok(documents)
+    }
+
+    /// Lends each row with its document, in the order of the rows, of one state, without holding them in memory.
+    ///
+    /// # Errors
+    /// As [`DocumentView`]; what `each` returned ends it.
+    pub fn for_each(&self, mut each: impl FnMut(ViewRow, Document) -> Result<()>) -> Result<()> {
+        let range = self.selection.range()?;
+        self.ask(|source, entry, view| {
+            let mut rows = self.selection.rows(source, view.tree, range)?;
+            let elements = view.spec.key_elements();
+            while let Some((row, value)) = rows.next()? {
+                let key = &row[split(row, elements)?..];
+                let stored = source.get(entry.tree, key)?.ok_or_else(|| lost(self.collection, key))?;
+                each(row_of(elements, row, value)?, compact::document(&entry.schema, &stored)?)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn ask<T>(&self, ask: impl FnOnce(&dyn Source, &Entry, &OpenView) -> Result<T>) -> Result<T> {
+        self.selection.ask(|state| {
+            let entry = state.entry(self.collection)?;
+            let view = answering_by_name(state, &entry, &self.name)?;
+            ask(state.source(), &entry, view)
+        })
+    }
+}
+
+fn reduced(source: &dyn Source, view: &OpenView, range: &KeyRange) -> Result<ViewReduction> {
+    let Some(reductions) = &view.reductions else {
+        return Ok(ViewReduction { count: source.count(view.tree, range)?, parts: Vec::new() });
+    };
+    let reduced = source.reduce(view.tree, range).map_err(|error| without_code(&view.spec, error))?;
+    let value = reduced.value.unwrap_or_default();
+    let parts = view.spec.reduce.iter().zip(reductions.decode(&value)?);
+    let parts = parts.map(|(reduce, part)| part_of(&view.spec, reduce, &part)).collect::<Result<_>>()?;
+    Ok(ViewReduction { count: reduced.count, parts })
+}
+
+fn part_of(spec: &ViewSpec, reduce: &Reduce, part: &Part<'_>) -> Result<ReducedPart> {
+    let field = spec.values.get(reduce.value()).cloned();
+    Ok(ReducedPart { reduce: reduce.clone(), field, seen: part.seen, value: reduce.shown(&part.outcome)? })
+}
+
+fn row_of(elements: usize, row: &[u8], value: &[u8]) -> Result<ViewRow> {
+    let (key, document) = row.split_at(split(row, elements)?);
+    let mut values = Vec::new();
+    let mut rest = Reader::new(value);
+    while !rest.at_end() {
+        values.push(Value::from_stored(rest.raw()?)?);
+    }
+    Ok(ViewRow { key: decode(key)?, document: decode(document)?, values })
+}
+
+impl fmt::Debug for DocumentView<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DocumentView")
+            .field("collection", &self.collection)
+            .field("view", &self.name)
+            .field("range", &self.selection.range())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Rows of a view of one state, in order.
+pub struct ViewRowIter {
+    found: Selected,
+    elements: usize,
+}
+
+impl Iterator for ViewRowIter {
+    type Item = Result<ViewRow>;
+
+    fn next(&mut self) -> Option<Result<ViewRow>> {
+        let row = self.found.next().transpose()?;
+        Some(row.and_then(|(row, value)| row_of(self.elements, row, value)))
+    }
+}

@@ -1,0 +1,151 @@
+//! What a question to a view finds, on its way: rows, their documents, groups and what they come to.
+//!
+//! Owns the iterators. Each holds the state that it began in, and in memory one row of it.
+
+use std::marker::PhantomData;
+
+use crate::access::views::View;
+use crate::access::views::query::Answer;
+use crate::view::reduce::Reductions as _;
+use crate::view::reducer::without_code;
+use crate::catalog::entries::OpenView;
+use crate::access::codec;
+use crate::access::collection::Collection;
+use crate::store::{KeyRange, Source, TreeId};
+use crate::store::error::{Code, Error, Result};
+use crate::access::page::{Page, PageToken};
+use crate::access::selection::{GroupWalk, Held, Selected};
+use crate::value::tuple::{OwnedKey, decode, show, split};
+
+type DocumentKey<V> = <<V as View>::Collection as Collection>::Key;
+
+/// A row of a view.
+pub struct ViewEntry<V: View> {
+    /// The view's key.
+    pub key: V::Key,
+    /// The key of the document.
+    pub document: DocumentKey<V>,
+}
+
+/// Groups and what they come to, in order.
+pub type Groups<G, A> = Vec<(G, A)>;
+
+pub(crate) fn entry_of<V: View>(row: &[u8]) -> Result<ViewEntry<V>> {
+    let (key, document) = row.split_at(split(row, V::Key::ELEMENTS)?);
+    Ok(ViewEntry {
+        key: V::Key::from_elements(decode(key)?)?,
+        document: DocumentKey::<V>::from_elements(decode(document)?)?,
+    })
+}
+
+pub(crate) fn reduced<V: View>(source: &dyn Source, view: &OpenView, range: &KeyRange) -> Result<Answer<V>> {
+    let Some(reductions) = &view.reductions else {
+        return V::Reduce::answer(source.count(view.tree, range)?, &[]);
+    };
+    let reduced = source.reduce(view.tree, range).map_err(|error| without_code(&view.spec, error))?;
+    let value = reduced.value.unwrap_or_default();
+    V::Reduce::answer(reduced.count, &reductions.decode(&value)?)
+}
+
+/// Rows of a view of one state, in order.
+pub struct ViewIter<V> {
+    pub(crate) found: Selected,
+    pub(crate) kind: PhantomData<fn() -> V>,
+}
+
+impl<V: View> Iterator for ViewIter<V> {
+    type Item = Result<ViewEntry<V>>;
+
+    fn next(&mut self) -> Option<Result<ViewEntry<V>>> {
+        let row = self.found.next_key().transpose()?;
+        Some(row.and_then(entry_of::<V>))
+    }
+}
+
+/// Documents of a view's rows, in the order of the rows, of one state.
+pub struct ViewDocs<'s, V> {
+    held: Held<'s>,
+    rows: Selected,
+    /// The tree of documents; `None` if the collection is not there yet.
+    documents: Option<TreeId>,
+    /// The last row, for a page that ends there.
+    last: Vec<u8>,
+    kind: PhantomData<fn() -> V>,
+}
+
+impl<'s, V: View> ViewDocs<'s, V> {
+    pub(crate) fn new(held: Held<'s>, found: Option<(Selected, TreeId)>) -> Self {
+        let (rows, documents) = found.map_or_else(Default::default, |(rows, tree)| (rows, Some(tree)));
+        ViewDocs { held, rows, documents, last: Vec::new(), kind: PhantomData }
+    }
+
+    fn next_document(&mut self) -> Result<Option<V::Collection>> {
+        let Some(documents) = self.documents else { return Ok(None) };
+        let Some(row) = self.rows.next_key()? else { return Ok(None) };
+        self.last.clear();
+        self.last.extend_from_slice(row);
+        let key = &row[split(row, V::Key::ELEMENTS)?..];
+        let stored = self.held.state().source().get(documents, key)?;
+        codec::from_bytes(key, &stored.ok_or_else(|| lost(V::Collection::NAME, key))?).map(Some)
+    }
+
+    pub(crate) fn page(mut self, size: usize) -> Result<Page<V::Collection>> {
+        let size = size.max(1);
+        let mut items = Vec::with_capacity(size.min(1024));
+        while items.len() < size {
+            match self.next_document()? {
+                Some(document) => items.push(document),
+                None => return Ok(Page { items, next: None }),
+            }
+        }
+        let more = self.rows.next_key()?.is_some();
+        Ok(Page { items, next: more.then(|| PageToken::after(&self.last)) })
+    }
+}
+
+impl<V: View> Iterator for ViewDocs<'_, V> {
+    type Item = Result<V::Collection>;
+
+    fn next(&mut self) -> Option<Result<V::Collection>> {
+        self.next_document().transpose()
+    }
+}
+
+/// Groups of a view's rows, and what each comes to, of one state.
+pub struct ViewGroups<'s, V, G> {
+    held: Held<'s>,
+    /// `None` if the collection is not there yet.
+    view: Option<OpenView>,
+    walk: GroupWalk,
+    kind: PhantomData<fn() -> (V, G)>,
+}
+
+impl<'s, V: View, G: OwnedKey> ViewGroups<'s, V, G> {
+    pub(crate) fn new(held: Held<'s>, view: Option<OpenView>, walk: GroupWalk) -> Self {
+        ViewGroups { held, view, walk, kind: PhantomData }
+    }
+
+    fn next_group(&mut self) -> Result<Option<(G, Answer<V>)>> {
+        let Some(view) = &self.view else { return Ok(None) };
+        let source = self.held.state().source();
+        let Some((group, rows)) = self.walk.next(source, view.tree, G::ELEMENTS)? else { return Ok(None) };
+        Ok(Some((G::from_elements(decode(&group)?)?, reduced::<V>(source, view, &rows)?)))
+    }
+}
+
+impl<V: View, G: OwnedKey> Iterator for ViewGroups<'_, V, G> {
+    type Item = Result<(G, Answer<V>)>;
+
+    fn next(&mut self) -> Option<Result<(G, Answer<V>)>> {
+        self.next_group().transpose()
+    }
+}
+
+#[cold]
+pub(crate) fn lost(collection: &str, key: &[u8]) -> Error {
+    let document = show(key);
+    Error::new(
+        Code::DamagedData,
+        format!("a view of {collection} has a row of the document {document}, which is not there"),
+    )
+}

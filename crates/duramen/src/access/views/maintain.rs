@@ -1,0 +1,174 @@
+//! Views kept in the transaction that changes a document.
+//!
+//! Owns the difference between a document's old rows and its new ones, and the refusal of a second document under a unique
+//! key. All of it is found before anything is written. What is read to decide, the transaction has read: another that
+//! decides at the same time conflicts.
+
+use crate::catalog::entries::{Entry, OpenView};
+use crate::store::{Direction, KeyRange, Shared, Source, TreeId};
+use crate::store::error::{Code, Error, Result};
+use crate::catalog::cache::Known;
+use crate::value::tuple::{prefix_end, show};
+
+use crate::access::views::mapped;
+use crate::view::rows::{ViewRows, rows};
+
+/// What views must be told of a change of one document.
+pub(crate) struct Changes<'e> {
+    rows: Vec<Change<'e>>,
+}
+
+/// A row to be put, or without a value to be deleted.
+pub(crate) struct Change<'e> {
+    pub(crate) view: &'e OpenView,
+    pub(crate) tree: TreeId,
+    pub(crate) row: Vec<u8>,
+    pub(crate) value: Option<Vec<u8>>,
+}
+
+impl<'e> Changes<'e> {
+    /// What makes the views of a collection say what they must once `document` is under `key`, or nothing is.
+    ///
+    /// # Errors
+    /// `UniqueViolation`; `KeyTooLong` and `InvalidArgument` for a document that a view cannot take. Nothing was written.
+    pub(crate) fn of(
+        (tx, known): (&Shared<'_>, &Known),
+        entry: &'e Entry,
+        key: &[u8],
+        document: Option<&[u8]>,
+    ) -> Result<Self> {
+        let mut changes = Changes { rows: Vec::new() };
+        if entry.views.is_empty() {
+            return Ok(changes);
+        }
+        let stored = tx.get(entry.tree, key)?;
+        if stored.as_deref() == document {
+            return Ok(changes);
+        }
+        for view in &entry.views {
+            if let Some(trees) = view.coded {
+                let code = known.code(entry.schema.name(), entry.schema.version(), &view.spec);
+                changes.rows.extend(mapped::changes(tx, (entry, view, trees), code, key, document)?);
+                continue;
+            }
+            // What a view cannot take never was in it.
+            let before =
+                stored.as_deref().and_then(|stored| rows(&view.spec, &entry.schema, key, stored).ok());
+            let before = before.unwrap_or_default();
+            let after = match document {
+                Some(document) => rows(&view.spec, &entry.schema, key, document)?,
+                None => ViewRows::new(),
+            };
+            for row in before.keys().filter(|row| !after.contains_key(*row)) {
+                changes.rows.push(Change { view, tree: view.tree, row: row.clone(), value: None });
+            }
+            for (row, value) in after {
+                if before.get(&row) != Some(&value) {
+                    check_unique(tx, entry, view, &row, key)?;
+                    changes.rows.push(Change { view, tree: view.tree, row, value: Some(value) });
+                }
+            }
+        }
+        Ok(changes)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Writes them.
+    ///
+    /// # Errors
+    /// What the engine said; some may be written then.
+    pub(crate) fn apply(&self, tx: &Shared<'_>) -> Result<()> {
+        self.rows.iter().try_for_each(|change| change.apply(tx))
+    }
+
+    /// What puts the rows of a document that is there into one view.
+    ///
+    /// # Errors
+    /// As [`Changes::of`].
+    pub(crate) fn of_view(
+        (tx, known): (&Shared<'_>, &Known),
+        (entry, view): (&'e Entry, &'e OpenView),
+        key: &[u8],
+        document: Option<&[u8]>,
+    ) -> Result<Self> {
+        if let Some(trees) = view.coded {
+            let code = known.code(entry.schema.name(), entry.schema.version(), &view.spec);
+            let rows = mapped::changes(tx, (entry, view, trees), code, key, document)?;
+            return Ok(Changes { rows });
+        }
+        let mut changes = Changes { rows: Vec::new() };
+        let Some(document) = document else { return Ok(changes) };
+        for (row, value) in rows(&view.spec, &entry.schema, key, document)? {
+            check_unique(tx, entry, view, &row, key)?;
+            changes.rows.push(Change { view, tree: view.tree, row, value: Some(value) });
+        }
+        Ok(changes)
+    }
+
+    /// How many bytes they are.
+    pub(crate) fn bytes(&self) -> usize {
+        self.rows.iter().map(|change| change.row.len() + change.value.as_ref().map_or(0, Vec::len)).sum()
+    }
+}
+
+impl Change<'_> {
+    fn apply(&self, tx: &Shared<'_>) -> Result<()> {
+        match &self.value {
+            Some(value) => put(tx, self.view, self.tree, &self.row, value),
+            None => tx.delete(self.tree, &self.row),
+        }
+    }
+}
+
+/// Stores a row.
+fn put(tx: &Shared<'_>, view: &OpenView, tree: TreeId, row: &[u8], value: &[u8]) -> Result<()> {
+    tx.put(tree, row, value).map_err(|error| match error.code() {
+        Code::InvalidArgument => {
+            let hint = error.hint();
+            Error::new(error.code(), format!("the view {}: {}", view.spec.name, error.message()))
+                .with_hint(hint)
+        }
+        _ => error,
+    })
+}
+
+/// Refuses a row of the document under `key` if another document has the same key in a unique view.
+pub(crate) fn check_unique(
+    tx: &Shared<'_>,
+    entry: &Entry,
+    view: &OpenView,
+    row: &[u8],
+    key: &[u8],
+) -> Result<()> {
+    if !view.spec.unique {
+        return Ok(());
+    }
+    let prefix = &row[..row.len() - key.len()];
+    let range = KeyRange { from: prefix.to_vec(), to: Some(prefix_end(prefix)) };
+    let mut cursor = tx.cursor(view.tree, range, Direction::Forward)?;
+    while let Some(other) = cursor.next_key()? {
+        if other != row {
+            return Err(violation(entry, view, prefix, &other[prefix.len()..], key));
+        }
+    }
+    Ok(())
+}
+
+#[cold]
+fn violation(entry: &Entry, view: &OpenView, prefix: &[u8], other: &[u8], key: &[u8]) -> Error {
+    Error::new(
+        Code::UniqueViolation,
+        format!(
+            "the document {} of {} has {} in the unique view {}, and the document {} has it already",
+            show(key),
+            entry.schema.name(),
+            show(prefix),
+            view.spec.name,
+            show(other)
+        ),
+    )
+    .with_hint("choose another value, or change the document that has it first: two that swap theirs need a step between")
+}

@@ -1,0 +1,134 @@
+//! The rows of views in code: which ones each document has, and which documents wait for the code.
+//!
+//! A view in code has two more trees. `mapped` says which rows a document has, so that they can be taken away without the code that made
+//! them, and whatever that code has become since. `unmapped` holds the keys of documents that were written by a program without the
+//! code: they have no rows, and the view does not answer until they have. Both change in the transaction that changes the document.
+
+use crate::catalog::entries::{CodedTrees, Entry, OpenView};
+use crate::access::handle::Db;
+use crate::store::{Direction, KeyRange, Shared, Source};
+use crate::store::error::{Code, Error, Result};
+use crate::access::reads::sealed::Readable;
+use crate::value::tuple::{show, split};
+use crate::value::version;
+
+use crate::db::views::build::without_code;
+use crate::access::views::coded::RowsOf;
+use crate::access::views::maintain::{Change, check_unique};
+use crate::view::rows::ViewRows;
+use crate::view::spec::ViewSpec;
+
+/// So many documents are mapped in a transaction.
+const STEP_DOCUMENTS: usize = 200;
+
+/// What makes the rows of a view in code those of `document`, or none where there is none; without the code, the document waits for it.
+///
+/// # Errors
+/// `UniqueViolation`; what the code made of the document; what reading said. Nothing was written.
+pub(crate) fn changes<'e>(
+    tx: &Shared<'_>,
+    (entry, view, trees): (&'e Entry, &'e OpenView, CodedTrees),
+    code: Option<RowsOf>,
+    key: &[u8],
+    document: Option<&[u8]>,
+) -> Result<Vec<Change<'e>>> {
+    let change = |tree, row: Vec<u8>, value| Change { view, tree, row, value };
+    let mapped = tx.get(trees.mapped, key)?;
+    let before = row_keys(&view.spec, mapped.as_deref().unwrap_or_default(), key)?;
+    let is_current = document.map_or(Ok(false), |document| mapped_now(entry, document))?;
+    let after = match (document, code) {
+        (Some(document), Some(code)) if is_current => code(key, document)?,
+        _ => ViewRows::new(),
+    };
+    let mut changes = Vec::new();
+    for row in before.iter().filter(|row| !after.contains_key(*row)) {
+        changes.push(change(view.tree, row.clone(), None));
+    }
+    let mut keys = Vec::new();
+    for (row, value) in after {
+        keys.extend_from_slice(&row[..row.len() - key.len()]);
+        if before.binary_search(&row).is_err() || tx.get(view.tree, &row)?.as_ref() != Some(&value) {
+            check_unique(tx, entry, view, &row, key)?;
+            changes.push(change(view.tree, row, Some(value)));
+        }
+    }
+    if mapped.as_deref().unwrap_or_default() != keys {
+        let keys = (!keys.is_empty()).then_some(keys);
+        changes.push(change(trees.mapped, key.to_vec(), keys));
+    }
+    let waits = is_current && code.is_none();
+    if waits != tx.get(trees.unmapped, key)?.is_some() {
+        changes.push(change(trees.unmapped, key.to_vec(), waits.then(Vec::new)));
+    }
+    Ok(changes)
+}
+
+/// Whether a document has rows in views in code: one of an earlier version gets them with its conversion.
+pub(crate) fn mapped_now(entry: &Entry, document: &[u8]) -> Result<bool> {
+    Ok(version::split(document)?.0 == entry.schema.version())
+}
+
+/// The keys of the rows that a document has, from what `mapped` says: the view's keys one after the other, in their order.
+///
+/// # Errors
+/// `DamagedData` for bytes that are none.
+pub(crate) fn row_keys(spec: &ViewSpec, mut mapped: &[u8], key: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let mut rows = Vec::new();
+    while !mapped.is_empty() {
+        let end = split(mapped, spec.key_elements()).map_err(|_| {
+            let what = format!("what rows of the view {} the document {} has", spec.name(), show(key));
+            Error::new(Code::DamagedData, format!("{what} cannot be read"))
+        })?;
+        let (row, rest) = mapped.split_at(end);
+        rows.push([row, key].concat());
+        mapped = rest;
+    }
+    rows.sort_unstable();
+    Ok(rows)
+}
+
+/// How many documents wait for the code of a view.
+pub(crate) fn waiting(source: &dyn Source, view: &OpenView) -> Result<u64> {
+    match view.coded {
+        Some(trees) => source.count(trees.unmapped, &KeyRange { from: Vec::new(), to: None }),
+        None => Ok(0),
+    }
+}
+
+impl Db {
+    /// Maps some of the documents that wait for the code of a view. Returns whether there were any.
+    pub(crate) fn map_step(&self, collection: &str, spec: &ViewSpec) -> Result<bool> {
+        self.may_commit()?;
+        let _turn = self.known().building();
+        let (state, mut keys) = (self.snapshot()?, Vec::new());
+        let entry = state.entry(collection)?;
+        let view = entry.views.iter().find(|view| view.spec.same_rows(spec));
+        let Some(trees) = view.and_then(|view| view.coded) else { return Ok(false) };
+        if !self.known().can_make_rows(collection, spec) {
+            return Err(without_code(collection, spec));
+        }
+        let all = KeyRange { from: Vec::new(), to: None };
+        let mut cursor = state.source().cursor(trees.unmapped, all, Direction::Forward)?;
+        while keys.len() < STEP_DOCUMENTS
+            && let Some(key) = cursor.next_key()?
+        {
+            keys.push(key.to_vec());
+        }
+        let mut documents_max = if self.known().is_simulated() { 3 } else { STEP_DOCUMENTS };
+        loop {
+            let mut taken = 0;
+            let done = self.seen_by_all().transact(|tx| {
+                taken = keys.len().min(documents_max);
+                documents_max = (taken / 4).max(1);
+                keys[..taken].iter().try_for_each(|key| tx.map_again(collection, spec, key))
+            });
+            // Fewer documents take less memory; one that is too large by itself is told.
+            match done {
+                Err(error) if error.code() == Code::TooLarge && taken > 1 => {}
+                done => break done?,
+            }
+        }
+        self.known().failures.forget(&spec.tree_name(collection));
+        Ok(!keys.is_empty())
+    }
+}

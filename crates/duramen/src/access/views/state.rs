@@ -1,0 +1,190 @@
+//! What a view is like now: ready, being built and how far, or stopped and why; and which one answers a question.
+
+use crate::catalog::entries::{Entry, OpenView};
+use crate::store::error::{Code, Error, Result};
+use crate::access::reads::sealed::Readable;
+
+use crate::access::views::View;
+use crate::view::spec::ViewSpec;
+use crate::db::views::build;
+use crate::access::views::{failures, mapped};
+
+/// A view of a collection, and what it is like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ViewState {
+    /// The collection.
+    pub collection: String,
+    /// The view.
+    pub view: ViewSpec,
+    /// How far it is.
+    pub phase: ViewPhase,
+    /// Why the last try to build it failed, in words. It is tried again in the background.
+    pub failed: Option<String>,
+    /// Whether this program has what it takes to build it: not without the code of a view in code, which it has once the collection's
+    /// type was used.
+    pub has_code: bool,
+}
+
+/// How far a view is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ViewPhase {
+    /// It holds every document, and answers.
+    Ready,
+    /// It is being built from the documents that were there before it.
+    Building {
+        /// Documents that the walk has passed.
+        documents: u64,
+        /// Documents there are.
+        of: u64,
+    },
+    /// A view in code: so many documents were written by programs without the code, and wait for one that has it.
+    Behind {
+        /// Documents that wait.
+        documents: u64,
+    },
+}
+
+impl ViewState {
+    /// Whether it answers.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.phase == ViewPhase::Ready
+    }
+}
+
+/// Every view of a collection, in the order they were added: several of one name while a changed one is being built.
+pub(crate) fn states(state: &dyn Readable, entry: &Entry) -> Result<Vec<ViewState>> {
+    entry.views.iter().map(|view| state_of(state, entry, view)).collect()
+}
+
+fn state_of(state: &dyn Readable, entry: &Entry, view: &OpenView) -> Result<ViewState> {
+    let (source, collection) = (state.source(), entry.schema.name());
+    let phase = if view.spec.ready {
+        match mapped::waiting(source, view)? {
+            0 => ViewPhase::Ready,
+            documents => ViewPhase::Behind { documents },
+        }
+    } else {
+        let progress = build::progress(source, entry, &view.spec)?;
+        ViewPhase::Building { documents: progress.documents, of: progress.of }
+    };
+    let failed = match phase {
+        ViewPhase::Ready => None,
+        _ => failures::why(source, &state.known().failures, collection, view)?,
+    };
+    let has_code = state.known().can_make_rows(collection, &view.spec);
+    Ok(ViewState { collection: collection.to_owned(), view: view.spec.clone(), phase, failed, has_code })
+}
+
+/// The view that answers for a type.
+///
+/// # Errors
+/// `Rebuilding`, saying how far it is, or why it is no further.
+pub(crate) fn answering<'e, V: View>(state: &dyn Readable, entry: &'e Entry) -> Result<&'e OpenView> {
+    for view in entry.views.iter().filter(|view| view.is_of::<V>()) {
+        if is_current(state, view)? {
+            return Ok(view);
+        }
+    }
+    answering_instead(state, entry, &V::spec())
+}
+
+/// An earlier version of a view in code, where the program says that it may answer.
+#[cold]
+fn answering_instead<'e>(state: &dyn Readable, entry: &'e Entry, wanted: &ViewSpec) -> Result<&'e OpenView> {
+    for view in entry.views.iter().filter(|view| view.spec.name() == wanted.name()) {
+        if wanted.code_version().is_some()
+            && view.spec.same_shape(wanted)
+            && state.known().is_followed(entry.schema.name(), &view.spec, wanted)
+            && is_current(state, view)?
+        {
+            return Ok(view);
+        }
+    }
+    let own = entry.views.iter().find(|view| view.spec.same_terms(wanted));
+    Err(not_ready(state, entry, wanted.name(), own)?)
+}
+
+/// Whether every document is in a view as it is now.
+fn is_current(state: &dyn Readable, view: &OpenView) -> Result<bool> {
+    Ok(view.spec.ready && mapped::waiting(state.source(), view)? == 0)
+}
+
+/// The newest view of a name that answers.
+///
+/// # Errors
+/// `NoSuchTree` if there is none of that name; `Rebuilding`, saying how far it is, or why it is no further.
+pub(crate) fn answering_by_name<'e>(
+    state: &dyn Readable,
+    entry: &'e Entry,
+    name: &str,
+) -> Result<&'e OpenView> {
+    if entry.schema.is_migrating() {
+        return Err(migrating(entry.schema.name(), name));
+    }
+    let named = || entry.views.iter().filter(|view| view.spec.name() == name);
+    let mut newest_first: Vec<&OpenView> = named().collect();
+    newest_first.sort_by_key(|view| std::cmp::Reverse(view.spec.generation));
+    for view in &newest_first {
+        if is_current(state, view)? {
+            return Ok(view);
+        }
+    }
+    match newest_first.first() {
+        Some(view) => Err(not_ready(state, entry, name, Some(*view))?),
+        None => Err(unknown(entry, name)),
+    }
+}
+
+#[cold]
+pub(crate) fn migrating(collection: &str, view: &str) -> Error {
+    let message =
+        format!("the view {view} does not hold every document: those of {collection} are to be migrated");
+    Error::new(Code::Rebuilding, message).with_hint("Db::migrate converts them, and says how far it is")
+}
+
+#[cold]
+fn not_ready(state: &dyn Readable, entry: &Entry, name: &str, view: Option<&OpenView>) -> Result<Error> {
+    let collection = entry.schema.name();
+    let error = |how: &str| {
+        Error::new(
+            Code::Rebuilding,
+            format!("the view {name} of {collection} does not hold every document yet: {how}"),
+        )
+    };
+    let Some(view) = view else {
+        let hint =
+            "the next write of a document with the type that declares it, or Db::build_views, makes it";
+        return Ok(error("the collection does not know it in this form").with_hint(hint));
+    };
+    let ViewState { phase, failed, has_code, .. } = state_of(state, entry, view)?;
+    Ok(match (phase, failed) {
+        (ViewPhase::Behind { documents }, None) if !has_code => {
+            error(&format!("{documents} document(s) were written by programs without its code"))
+                .with_hint("a program that has the code maps them as soon as it uses the collection's type")
+        }
+        (ViewPhase::Building { documents, of }, None) if !has_code => {
+            error(&format!("it has {documents} of {of}"))
+                .with_hint("a program that has its code builds it as soon as it uses the collection's type")
+        }
+        (ViewPhase::Behind { documents }, None) => {
+            error(&format!("{documents} document(s) were written by programs without its code"))
+                .with_hint("they are being mapped in the background; Db::build_views waits until they are")
+        }
+        (_, Some(why)) => error(&format!("building it failed: {why}"))
+            .with_hint("once that is mended it is built in the background; Db::build_views builds it now"),
+        (ViewPhase::Building { documents, of }, None) => error(&format!("it has {documents} of {of}"))
+            .with_hint("it is being built in the background; Db::build_views waits until it is"),
+        (ViewPhase::Ready, None) => error("it just became ready").with_hint("ask again"),
+    })
+}
+
+/// The error of a view that is not there.
+#[cold]
+pub(crate) fn unknown(entry: &Entry, name: &str) -> Error {
+    let names: Vec<&str> = entry.views.iter().map(|view| view.spec.name()).collect();
+    let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    Error::new(Code::NoSuchTree, format!("the collection {} has no view {name}", entry.schema.name()))
+        .with_hint(format!("there is {there}"))
+}

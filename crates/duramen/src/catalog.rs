@@ -1,0 +1,8 @@
+//! What is known of each collection: its schema, its entry in the catalogue, and what is remembered of both.
+
+pub(crate) mod cache;
+pub mod cell;
+pub(crate) mod compact;
+pub(crate) mod entries;
+pub(crate) mod ids;
+pub mod schema;

@@ -1,0 +1,240 @@
+//! A row of cells becomes a key and a stored document, by the columns' types.
+
+use super::{parse_float, parse_int};
+use crate::value::document::Value;
+use crate::store::error::{Error, Result};
+use crate::value::msgpack::write;
+use crate::catalog::schema::{ColumnType, Schema};
+use crate::value::time::Time;
+use crate::value::tuple::{Element, Encoder, check_length};
+
+/// A cell that does not fit its column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadCell {
+    /// Which column of the row, from 0.
+    pub index: usize,
+    /// Its name.
+    pub column: String,
+    /// What the column holds.
+    pub wanted: ColumnType,
+    /// Why it does not fit.
+    pub why: Misfit,
+    /// A part of a sentence that goes on after the column's name.
+    pub problem: String,
+}
+
+/// Why a cell does not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Misfit {
+    /// It is not of the column's type.
+    OtherType,
+    /// It is not UTF-8.
+    NotUtf8,
+    /// It is null, and the column is part of the key.
+    NullInKey,
+    /// With it the key is longer than a key may be.
+    KeyTooLong,
+    /// It, or the row, is more than a document can hold.
+    TooLarge,
+}
+
+/// Encodes rows of one shape, buffers and names prepared once.
+#[derive(Debug, Clone)]
+pub struct RowEncoder {
+    columns: Vec<Prepared>,
+    key: Vec<usize>,
+    null_markers: Vec<Vec<u8>>,
+}
+
+#[derive(Debug, Clone)]
+struct Prepared {
+    name: String,
+    stored_name: Vec<u8>,
+    kind: ColumnType,
+    in_key: bool,
+}
+
+/// One cell, read by its type.
+enum Cell<'a> {
+    Null,
+    Int(i128),
+    Float(f64),
+    Text(&'a str),
+    Bool(bool),
+    Time(Time),
+}
+
+impl RowEncoder {
+    /// For rows with these columns of a collection. Cells equal to a null marker are null; a column whose type the
+    /// schema does not know takes no others.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if a key column or a summed one is not among the columns, or a column is there twice.
+    pub fn new(schema: &Schema, header: &[String], null_markers: &[String]) -> Result<RowEncoder> {
+        if let Some(i) = (1..header.len()).find(|&i| header[..i].contains(&header[i])) {
+            return Err(Error::invalid(format!("the column {:?} is there twice", header[i])));
+        }
+        let find = |name: &String| {
+            header.iter().position(|column| column == name).ok_or_else(|| {
+                Error::invalid(format!("there is no column {name} in the input"))
+                    .with_hint(format!("its columns are {}", header.join(",")))
+            })
+        };
+        let key = schema.key_columns().iter().map(find).collect::<Result<Vec<_>>>()?;
+        for name in schema.sum_columns() {
+            find(name)?;
+        }
+        let mut columns = Vec::with_capacity(header.len());
+        for (index, name) in header.iter().enumerate() {
+            let mut stored_name = Vec::new();
+            write::text(&mut stored_name, name)?;
+            let kind = schema.kind(name).unwrap_or_default();
+            columns.push(Prepared { name: name.clone(), stored_name, kind, in_key: key.contains(&index) });
+        }
+        let null_markers = null_markers.iter().map(|marker| marker.as_bytes().to_vec()).collect();
+        Ok(RowEncoder { columns, key, null_markers })
+    }
+
+    /// How many cells a row has.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Whether a cell stands for null.
+    #[must_use]
+    pub fn is_null(&self, cell: &[u8]) -> bool {
+        self.null_markers.iter().any(|marker| marker == cell)
+    }
+
+    /// Appends the key and the stored document of one row.
+    ///
+    /// # Errors
+    /// [`BadCell`] for the first cell that does not fit; the buffers then hold a part.
+    pub fn encode<'a>(
+        &self,
+        cell: impl Fn(usize) -> &'a [u8],
+        key: &mut Vec<u8>,
+        document: &mut Vec<u8>,
+    ) -> std::result::Result<(), BadCell> {
+        let plain = |_| self.bad(0, Misfit::TooLarge, "has more columns than can be stored".into());
+        write::map(document, self.columns.len()).map_err(plain)?;
+        for (index, column) in self.columns.iter().enumerate() {
+            document.extend_from_slice(&column.stored_name);
+            match self.read(index, cell(index))? {
+                Cell::Null if column.in_key => {
+                    let problem = "is null, and it is part of the key".into();
+                    return Err(self.bad(index, Misfit::NullInKey, problem));
+                }
+                Cell::Null => write::null(document),
+                Cell::Int(value) => write::int(document, value).expect("it was read as 64 bits"),
+                Cell::Float(value) => write::float(document, value),
+                Cell::Text(value) => {
+                    let too_large =
+                        |error: Error| self.bad(index, Misfit::TooLarge, error.message().to_owned());
+                    write::text(document, value).map_err(too_large)?;
+                }
+                Cell::Bool(value) => write::bool(document, value),
+                Cell::Time(value) => write::time(document, value),
+            }
+        }
+        let start = key.len();
+        let mut encoder = Encoder::new(key);
+        for &index in &self.key {
+            match self.read(index, cell(index))? {
+                Cell::Null => encoder.null(),
+                Cell::Int(value) => encoder.int(value).expect("it was read as 64 bits"),
+                Cell::Float(value) => encoder.float(value),
+                Cell::Text(value) => encoder.text(value),
+                Cell::Bool(value) => encoder.bool(value),
+                Cell::Time(value) => encoder.time(value),
+            }
+        }
+        check_length(&key[start..]).map_err(|error| {
+            let last = self.key.last().copied().unwrap_or(0);
+            self.bad(last, Misfit::KeyTooLong, format!("ends a key that is too long: {}", error.message()))
+        })
+    }
+
+    fn read<'a>(&self, index: usize, text: &'a [u8]) -> std::result::Result<Cell<'a>, BadCell> {
+        if self.is_null(text) {
+            return Ok(Cell::Null);
+        }
+        read_cell(self.columns[index].kind, text).ok_or_else(|| self.misfit(index, text))
+    }
+
+    #[cold]
+    fn misfit(&self, index: usize, text: &[u8]) -> BadCell {
+        let shown = shorten(&String::from_utf8_lossy(text));
+        let wanted = self.columns[index].kind;
+        let (why, problem) = match std::str::from_utf8(text) {
+            Err(_) => (Misfit::NotUtf8, format!("holds {shown:?}, which is not UTF-8")),
+            Ok(_) => (Misfit::OtherType, format!("holds {shown:?}, which is not {}", described(wanted))),
+        };
+        self.bad(index, why, problem)
+    }
+
+    #[cold]
+    fn bad(&self, index: usize, why: Misfit, problem: String) -> BadCell {
+        let column = &self.columns[index];
+        BadCell { index, column: column.name.clone(), wanted: column.kind, why, problem }
+    }
+}
+
+fn read_cell(kind: ColumnType, text: &[u8]) -> Option<Cell<'_>> {
+    match kind {
+        ColumnType::Int => parse_int(text).map(Cell::Int),
+        ColumnType::Float => parse_float(text).map(Cell::Float),
+        ColumnType::Bool => match text {
+            b"true" => Some(Cell::Bool(true)),
+            b"false" => Some(Cell::Bool(false)),
+            _ => None,
+        },
+        ColumnType::Time => Time::parse(std::str::from_utf8(text).ok()?).map(Cell::Time),
+        ColumnType::Text | ColumnType::Any => std::str::from_utf8(text).ok().map(Cell::Text),
+        // What a text is, nobody has said: stored as one, it would lie under a column that holds nothing.
+        ColumnType::Unknown => None,
+    }
+}
+
+/// Reads one text as an element of a key, by the type of its column; `None` if it does not fit. A column of any type
+/// takes JSON values, and what is no JSON as text.
+#[must_use]
+pub fn key_element(kind: ColumnType, text: &str) -> Option<Element> {
+    if kind == ColumnType::Unknown || kind == ColumnType::Any {
+        return crate::value::json::parse(text)
+            .ok()
+            .as_ref()
+            .and_then(Value::to_element)
+            .or_else(|| Some(Element::Text(text.to_owned())));
+    }
+    Some(match read_cell(kind, text.as_bytes())? {
+        Cell::Null => Element::Null,
+        Cell::Int(value) => Element::Int(value),
+        Cell::Float(value) => Element::Float(value),
+        Cell::Text(value) => Element::Text(value.to_owned()),
+        Cell::Bool(value) => Element::Bool(value),
+        Cell::Time(value) => Element::Time(value),
+    })
+}
+
+/// A type in words that complete "which is not ...".
+pub(crate) fn described(kind: ColumnType) -> &'static str {
+    match kind {
+        ColumnType::Int => "an integer in its plain form",
+        ColumnType::Float => "a decimal number that a float holds",
+        ColumnType::Bool => "true or false",
+        ColumnType::Time => "a time such as 2013-01-01T10:00:00Z",
+        ColumnType::Text | ColumnType::Any => "text",
+        ColumnType::Unknown => "null, all that a column without a type takes",
+    }
+}
+
+/// The start of a text that may be long.
+pub(crate) fn shorten(text: &str) -> String {
+    const CHARS_MAX: usize = 60;
+    match text.char_indices().nth(CHARS_MAX) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}

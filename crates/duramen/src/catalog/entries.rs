@@ -1,0 +1,262 @@
+//! The catalogue of collections: which there are, and in which trees their documents lie.
+//!
+//! Owns the system tree and the names of all trees that belong to Duramen; the trees of users keep clear of them.
+
+use std::any::TypeId;
+use std::sync::{Arc, OnceLock};
+
+use crate::view::reducer;
+use crate::db::views::build;
+use crate::store::{Direction, KeyRange, Shared, Source, TreeId};
+use crate::store::error::{Code, Error, Result};
+use crate::catalog::cache::Known;
+use crate::db::migrate;
+use crate::catalog::schema::Schema;
+use crate::value::tuple::{decode, encode};
+use crate::view::reducer::Reductions;
+use crate::access::views::View;
+use crate::view::spec::ViewSpec;
+
+/// The tree of catalogue entries: key is the encoded name, value the stored schema.
+pub(crate) const ENTRIES: &str = "duramen/collections";
+
+/// Every tree whose name begins so belongs to Duramen.
+const OWN: &str = "duramen/";
+
+/// A collection, found.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) schema: Schema,
+    pub(crate) tree: TreeId,
+    /// Its views, those that are being built among them.
+    pub(crate) views: Vec<OpenView>,
+    /// The entry's bytes.
+    pub(crate) stored: Vec<u8>,
+}
+
+/// A view, and the tree of its rows.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenView {
+    pub(crate) spec: ViewSpec,
+    pub(crate) tree: TreeId,
+    /// The other trees of a view in code.
+    pub(crate) coded: Option<CodedTrees>,
+    /// What the tree keeps; `None` for a view that only counts.
+    pub(crate) reductions: Option<Reductions>,
+    /// A type that was found to be of this view's terms.
+    asked_as: OnceLock<TypeId>,
+}
+
+impl OpenView {
+    /// A view whose trees `tree` finds or makes, by their names and whether it is the one of the rows.
+    fn open(
+        collection: &str,
+        spec: &ViewSpec,
+        mut tree: impl FnMut(&str, bool) -> Result<TreeId>,
+    ) -> Result<OpenView> {
+        let names = spec.tree_names(collection);
+        let rows = tree(&names[0], true)?;
+        let coded = match &names[1..] {
+            [mapped, unmapped] => {
+                Some(CodedTrees { mapped: tree(mapped, false)?, unmapped: tree(unmapped, false)? })
+            }
+            _ => None,
+        };
+        let reductions = Reductions::of(spec);
+        Ok(OpenView { spec: spec.clone(), tree: rows, coded, reductions, asked_as: OnceLock::new() })
+    }
+
+    /// The same rows, of which the catalogue says something else by now.
+    pub(crate) fn with_spec(&self, spec: &ViewSpec) -> OpenView {
+        OpenView { spec: spec.clone(), ..self.clone() }
+    }
+
+    /// Whether a type says of its view what the catalogue says of this one.
+    pub(crate) fn is_of<V: View>(&self) -> bool {
+        if self.asked_as.get() == Some(&TypeId::of::<V>()) {
+            return true;
+        }
+        let same = self.spec.name() == V::NAME && self.spec.same_terms(&V::spec());
+        if same {
+            // Another type of the same terms may be there already.
+            self.asked_as.get_or_init(TypeId::of::<V>);
+        }
+        same
+    }
+}
+
+/// What a view in code keeps beside its rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CodedTrees {
+    /// Which rows a document has.
+    pub(crate) mapped: TreeId,
+    /// Documents that wait for the code.
+    pub(crate) unmapped: TreeId,
+}
+
+/// Trees with documents of collections, and trees with key-values.
+pub(crate) const ROWS: &str = "duramen/rows/";
+const KEY_VALUES: &str = "duramen/kv/";
+
+/// Where something that a program stores lies.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// A collection of documents, by name.
+    Collection(String),
+    /// A namespace of key-values, by name.
+    KeyValues(String),
+    /// A tree of bytes, by name.
+    Bytes(String),
+}
+
+impl Origin {
+    /// What a tree of this name holds; `None` if that is derived from others, or none of a program's business.
+    pub(crate) fn of(tree: &str) -> Option<Origin> {
+        if let Some(name) = tree.strip_prefix(ROWS) {
+            return Some(Origin::Collection(name.to_owned()));
+        }
+        if let Some(name) = tree.strip_prefix(KEY_VALUES) {
+            return Some(Origin::KeyValues(name.to_owned()));
+        }
+        is_users(tree).then(|| Origin::Bytes(tree.to_owned()))
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Origin::Collection(name) | Origin::KeyValues(name) | Origin::Bytes(name) => name,
+        }
+    }
+}
+
+/// The tree with the documents of a collection.
+pub(crate) fn rows_tree(name: &str) -> String {
+    format!("{ROWS}{name}")
+}
+
+/// Refuses a name for a user's tree that belongs to Duramen.
+pub(crate) fn check_users_name(name: &str) -> Result<()> {
+    if name.starts_with(OWN) || name.is_empty() {
+        return Err(Error::invalid(format!(
+            "{name:?} cannot be the name of a tree: it is empty or begins with {OWN}"
+        )));
+    }
+    Ok(())
+}
+
+/// Whether a tree is a user's own tree of bytes.
+pub(crate) fn is_users(name: &str) -> bool {
+    !name.starts_with(OWN)
+}
+
+/// The tree of entries: while it is unchanged every entry is, with the trees it speaks of.
+pub(crate) fn tree(source: &dyn Source) -> Result<Option<TreeId>> {
+    source.tree(ENTRIES)
+}
+
+/// Looks a collection up. What is known already is not decoded again if the catalogue still says the same.
+pub(crate) fn find(source: &dyn Source, known: &Known, name: &str) -> Result<Option<Arc<Entry>>> {
+    let Some(entries) = source.tree(ENTRIES)? else { return Ok(None) };
+    let Some(stored) = source.get(entries, &encode(&name)?)? else { return Ok(None) };
+    let tree = tree_of(source, name, &rows_tree(name))?;
+    if let Some(entry) = known.entry(name).filter(|entry| entry.tree == tree && entry.stored == stored) {
+        return Ok(Some(entry));
+    }
+    let schema = Schema::from_bytes(&stored)?;
+    let open = |spec: &ViewSpec| OpenView::open(name, spec, |tree, _| tree_of(source, name, tree));
+    let views = schema.views().iter().map(open).collect::<Result<_>>()?;
+    Ok(Some(Arc::new(Entry { schema, tree, views, stored })))
+}
+
+fn tree_of(source: &dyn Source, collection: &str, tree: &str) -> Result<TreeId> {
+    source.tree(tree)?.ok_or_else(|| {
+        Error::new(
+            Code::DamagedData,
+            format!("the collection {collection} is in the catalogue, and its tree {tree:?} is not there"),
+        )
+    })
+}
+
+/// The error of a collection that is not there.
+#[cold]
+pub(crate) fn unknown(name: &str) -> Error {
+    Error::new(Code::NoSuchTree, format!("there is no collection {name}"))
+        .with_hint("create it, or look at the names of those there are")
+}
+
+/// The names of all collections.
+pub(crate) fn names(source: &dyn Source) -> Result<Vec<String>> {
+    let Some(entries) = source.tree(ENTRIES)? else { return Ok(Vec::new()) };
+    let mut cursor = source.cursor(entries, KeyRange { from: Vec::new(), to: None }, Direction::Forward)?;
+    let mut names = Vec::new();
+    while let Some(key) = cursor.next_key()? {
+        names.extend(decode(key)?.pop().map(|name| name.to_string()));
+    }
+    Ok(names)
+}
+
+/// Every collection, by name.
+pub(crate) fn all(source: &dyn Source) -> Result<Vec<Schema>> {
+    let Some(entries) = source.tree(ENTRIES)? else { return Ok(Vec::new()) };
+    let mut cursor = source.cursor(entries, KeyRange { from: Vec::new(), to: None }, Direction::Forward)?;
+    let mut schemas = Vec::new();
+    while let Some((_, stored)) = cursor.next()? {
+        schemas.push(Schema::from_bytes(stored)?);
+    }
+    Ok(schemas)
+}
+
+/// Stores an entry that has changed, and returns its bytes.
+pub(crate) fn store(tx: &Shared<'_>, schema: &Schema) -> Result<Vec<u8>> {
+    schema.validate()?;
+    let entries = match tx.tree(ENTRIES)? {
+        Some(tree) => tree,
+        None => tx.create_tree(ENTRIES, None)?,
+    };
+    let stored = schema.to_bytes()?;
+    tx.put(entries, &encode(schema.name())?, &stored)?;
+    Ok(stored)
+}
+
+/// Creates a collection that is not there. Its views hold every document from the start.
+pub(crate) fn create(tx: &Shared<'_>, schema: &Schema) -> Result<Entry> {
+    let mut schema = schema.clone();
+    schema.views_mut().for_each(|view| view.ready = true);
+    let stored = store(tx, &schema)?;
+    let reducer = schema.reducer()?;
+    let spec = if reducer.fields().is_empty() { None } else { Some(reducer.spec()?) };
+    let tree = tx.create_tree(&rows_tree(schema.name()), spec)?;
+    let views =
+        schema.views().iter().map(|spec| create_view(tx, schema.name(), spec)).collect::<Result<_>>()?;
+    Ok(Entry { schema, tree, views, stored })
+}
+
+/// Creates the trees of a view.
+pub(crate) fn create_view(tx: &Shared<'_>, collection: &str, spec: &ViewSpec) -> Result<OpenView> {
+    let reducer = Reductions::of(spec).map(|reductions| reductions.spec()).transpose()?;
+    let opened = OpenView::open(collection, spec, |tree, is_reduced| {
+        tx.create_tree(tree, reducer.clone().filter(|_| is_reduced))
+    });
+    opened.map_err(|error| reducer::without_code(spec, error))
+}
+
+/// Drops a collection with all its documents. Returns whether it was there.
+pub(crate) fn remove(tx: &Shared<'_>, name: &str) -> Result<bool> {
+    let Some(entries) = tx.tree(ENTRIES)? else { return Ok(false) };
+    let key = encode(name)?;
+    let Some(stored) = tx.get(entries, &key)? else { return Ok(false) };
+    for view in Schema::from_bytes(&stored)?.views() {
+        drop_view(tx, name, view)?;
+    }
+    migrate::forget(tx, name)?;
+    tx.delete(entries, &key)?;
+    tx.drop_tree(&rows_tree(name))?;
+    Ok(true)
+}
+
+/// Drops the rows of a view.
+pub(crate) fn drop_view(tx: &Shared<'_>, collection: &str, spec: &ViewSpec) -> Result<()> {
+    build::forget(tx, collection, spec)?;
+    spec.tree_names(collection).iter().try_for_each(|tree| tx.drop_tree(tree))
+}

@@ -1,0 +1,123 @@
+//! Assigned ids: given once and never again, without one writer waiting for another.
+//!
+//! A counter in memory gives them. What has been given is bounded by a row in the tree `duramen/ids`, a block ahead:
+//! a restart goes on from there, so that an id whose document was deleted is not given again. The row is read and
+//! written by the transaction that first goes beyond it, and so is true whenever that id is. What a commit at level `Memory`
+//! wrote there may still be dropped: until a commit that read the row is in the log, each one reads it.
+
+use std::sync::{Mutex, MutexGuard};
+
+use crate::store::{Direction, KeyRange, Shared, Source, TreeId};
+use crate::store::error::{Code, Error, Result};
+use crate::value::tuple::{Element, decode, encode};
+
+/// The tree of bounds: key is the encoded name of a collection, value the first id that was not given (`u64`, little-endian).
+pub(crate) const BOUNDS: &str = "duramen/ids";
+
+/// How far ahead the bound is set: so many ids may be left out by a restart.
+const BLOCK: u64 = 1024;
+
+/// Gives the ids of one collection.
+#[derive(Debug, Default)]
+pub(crate) struct IdCounter {
+    state: Mutex<Given>,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Given {
+    /// The next id; 0 before the first is asked for.
+    next: u64,
+    /// Ids below are covered by a bound that is in the log.
+    bound: u64,
+}
+
+/// An id, and the bound that the transaction has written for it.
+pub(crate) struct NewId {
+    pub(crate) id: u64,
+    pub(crate) bound: Option<u64>,
+}
+
+impl IdCounter {
+    /// The next id for a document of `collection`, which lies in `rows`.
+    pub(crate) fn take(&self, tx: &Shared<'_>, collection: &str, rows: TreeId) -> Result<NewId> {
+        let given = self.next(tx, collection, rows)?;
+        if given.next < given.bound {
+            return Ok(NewId { id: given.next, bound: None });
+        }
+        let bounds = match tx.tree(BOUNDS)? {
+            Some(tree) => tree,
+            None => tx.create_tree(BOUNDS, None)?,
+        };
+        let key = encode(collection)?;
+        let mut bound = stored_bound(tx, bounds, &key)?;
+        if bound <= given.next {
+            bound = given.next.checked_add(BLOCK).ok_or_else(|| run_out(collection))?;
+            tx.put(bounds, &key, &bound.to_le_bytes())?;
+        }
+        Ok(NewId { id: given.next, bound: Some(bound) })
+    }
+
+    /// A bound is in the log.
+    pub(crate) fn bounded(&self, bound: u64) {
+        let mut state = self.lock();
+        state.bound = state.bound.max(bound);
+    }
+
+    /// A document was found under an id that was to be given: goes on behind the last one.
+    pub(crate) fn pass(&self, tx: &Shared<'_>, rows: TreeId) -> Result<()> {
+        let last = last_id(tx, rows)?;
+        let mut state = self.lock();
+        state.next = state.next.max(last.saturating_add(1));
+        Ok(())
+    }
+
+    /// The state in which an id is taken.
+    fn next(&self, tx: &Shared<'_>, collection: &str, rows: TreeId) -> Result<Given> {
+        // The tree is read before the lock is taken: a page may have to be read from the disk.
+        let first = if self.lock().next == 0 { Some(first_id(tx, collection, rows)?) } else { None };
+        let mut state = self.lock();
+        if state.next == 0 {
+            state.next = first.expect("it was zero when it was looked at, or somebody has set it since");
+        }
+        let given = *state;
+        state.next = state.next.checked_add(1).ok_or_else(|| run_out(collection))?;
+        Ok(given)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Given> {
+        self.state.lock().expect("nothing panics while a counter is locked")
+    }
+}
+
+/// Where a process begins to count.
+fn first_id(tx: &Shared<'_>, collection: &str, rows: TreeId) -> Result<u64> {
+    let bound = match tx.tree(BOUNDS)? {
+        Some(tree) => stored_bound(tx, tree, &encode(collection)?)?,
+        None => 0,
+    };
+    Ok(bound.max(last_id(tx, rows)?.saturating_add(1)))
+}
+
+fn stored_bound(tx: &Shared<'_>, bounds: TreeId, key: &[u8]) -> Result<u64> {
+    let Some(stored) = tx.get(bounds, key)? else { return Ok(0) };
+    let bytes = stored.as_slice().try_into().map_err(|_| {
+        Error::new(Code::DamagedData, format!("the bound of assigned ids has {} bytes, not 8", stored.len()))
+    })?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// The largest id there is a document for; 0 without one.
+pub(crate) fn last_id(tx: &Shared<'_>, rows: TreeId) -> Result<u64> {
+    let mut cursor = tx.cursor(rows, KeyRange { from: Vec::new(), to: None }, Direction::Reverse)?;
+    let Some(key) = cursor.next_key()? else { return Ok(0) };
+    match decode(key)?.as_slice() {
+        [Element::Int(id)] => Ok(u64::try_from(*id).unwrap_or(0)),
+        _ => Err(Error::invalid("the last key of a collection with assigned ids is no integer")),
+    }
+}
+
+#[cold]
+pub(crate) fn run_out(collection: &str) -> Error {
+    Error::invalid(format!("the ids of {collection} have run out"))
+        .with_hint("its key is too narrow for another one: use u64")
+}

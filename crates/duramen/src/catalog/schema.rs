@@ -1,0 +1,428 @@
+//! The catalogue entry of a collection: its name, key columns, column types, summed fields, null marker.
+//!
+//! Owns the stored form of the entry (MessagePack with names, versioned: docs/format.md, section "Documents and
+//! collections") and the rules by which a document fits. Never touches a tree.
+
+mod column;
+mod field;
+mod shape;
+mod stored;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use column::exact_float;
+pub use column::{Column, ColumnType};
+pub use field::Field;
+use shape::Ended;
+pub(crate) use shape::Older;
+
+use crate::value::document::{Document, Value};
+use crate::store::error::{Error, Result};
+use crate::view::sums::{FLOATS, Sums};
+use crate::value::tuple::{Encoder, check_length};
+use crate::value::version;
+use crate::view::spec::{GENERATIONS_MAX, VIEWS_MAX, ViewSpec};
+
+/// Longest name of a collection, in bytes.
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// What a collection is: made with the builder methods, kept in the catalogue, grown by new columns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schema {
+    name: String,
+    key: Vec<String>,
+    columns: Vec<Column>,
+    sums: Vec<String>,
+    null_marker: Option<String>,
+    compact: Vec<String>,
+    views: Vec<ViewSpec>,
+    /// The last generation that a view was given: none is given twice, so that trees of rows have names of their own.
+    view_generation: u64,
+    /// Documents are written by programs with types, too: they may have fields that are no columns.
+    typed: bool,
+    /// What documents of this version have, as far as types wrote them.
+    fields: Vec<Field>,
+    version: u32,
+    /// Versions that documents may still be of, oldest first; none unless a migration is on its way.
+    older: Vec<Older>,
+    /// Versions with compact documents that none is of any more, oldest first.
+    ended: Vec<Ended>,
+}
+
+impl Schema {
+    /// A collection of this name. It needs a key before it can be created.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Schema {
+        Schema {
+            name: name.into(),
+            key: Vec::new(),
+            columns: Vec::new(),
+            sums: Vec::new(),
+            null_marker: None,
+            compact: Vec::new(),
+            views: Vec::new(),
+            view_generation: 0,
+            typed: false,
+            fields: Vec::new(),
+            version: version::FIRST,
+            older: Vec::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    /// Makes these columns the key, in this order: it is the order of the documents.
+    #[must_use]
+    pub fn key<T: Into<String>>(mut self, columns: impl IntoIterator<Item = T>) -> Schema {
+        self.key = columns.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Keeps exact sums of these integer columns over every range.
+    #[must_use]
+    pub fn sum<T: Into<String>>(mut self, columns: impl IntoIterator<Item = T>) -> Schema {
+        self.sums = columns.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Gives a column a type, or changes it. Columns without one take the type of their first value.
+    #[must_use]
+    pub fn column(mut self, name: impl Into<String>, kind: ColumnType) -> Schema {
+        self.set_column(name.into(), kind);
+        self
+    }
+
+    pub(crate) fn set_column(&mut self, name: impl Into<String>, kind: ColumnType) {
+        let name = name.into();
+        match self.columns.iter_mut().find(|column| column.name == name) {
+            Some(column) => column.kind = kind,
+            None => self.columns.push(Column { name, kind }),
+        }
+    }
+
+    /// The text that stands for null in CSV.
+    #[must_use]
+    pub fn null_marker(mut self, marker: impl Into<String>) -> Schema {
+        self.null_marker = Some(marker.into());
+        self
+    }
+
+    /// Says that documents may be stored as lists, without names, of these fields in this order.
+    #[must_use]
+    pub fn compact<T: Into<String>>(mut self, fields: impl IntoIterator<Item = T>) -> Schema {
+        self.compact = fields.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Adds a view.
+    #[must_use]
+    pub fn view(mut self, view: ViewSpec) -> Schema {
+        self.views.push(view);
+        self
+    }
+
+    /// The collection's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The key columns, in order.
+    #[must_use]
+    pub fn key_columns(&self) -> &[String] {
+        &self.key
+    }
+
+    /// The columns known so far, in the order they were met.
+    #[must_use]
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The summed columns, in order.
+    #[must_use]
+    pub fn sum_columns(&self) -> &[String] {
+        &self.sums
+    }
+
+    /// The text that stands for null in CSV, if one was set.
+    #[must_use]
+    pub fn null(&self) -> Option<&str> {
+        self.null_marker.as_deref()
+    }
+
+    /// The fields of documents that are stored without names, in order; none if all have names.
+    #[must_use]
+    pub fn compact_fields(&self) -> &[String] {
+        &self.compact
+    }
+
+    /// Its views, those that are being built among them.
+    #[must_use]
+    pub fn views(&self) -> &[ViewSpec] {
+        &self.views
+    }
+
+    pub(crate) fn views_mut(&mut self) -> impl Iterator<Item = &mut ViewSpec> {
+        self.views.iter_mut()
+    }
+
+    /// Takes a view over: as it is if one of its name says the same, else as a new one that is to be built. Returns
+    /// whether anything changed.
+    pub(crate) fn adopt_view(&mut self, view: &ViewSpec) -> bool {
+        if self.views.iter().any(|known| known.same_terms(view)) {
+            return false;
+        }
+        self.view_generation += 1;
+        self.views.push(ViewSpec { generation: self.view_generation, ready: false, ..view.clone() });
+        true
+    }
+
+    /// Takes away one generation of a view.
+    pub(crate) fn drop_generation(&mut self, view: &ViewSpec) {
+        self.views.retain(|own| !own.same_rows(view));
+    }
+
+    /// Takes every view of a name out, and returns them.
+    pub(crate) fn remove_view(&mut self, name: &str) -> Vec<ViewSpec> {
+        self.views.extract_if(.., |view| view.name() == name).collect()
+    }
+
+    /// Whether programs with types write its documents, too.
+    #[must_use]
+    pub fn is_typed(&self) -> bool {
+        self.typed
+    }
+
+    /// Says so. Returns whether it was not said before.
+    pub(crate) fn set_typed(&mut self) -> bool {
+        !std::mem::replace(&mut self.typed, true)
+    }
+
+    /// Takes a new generation of a view with the same terms, which is to be built. Returns whether there is one to take the place
+    /// of.
+    pub(crate) fn renew_view(&mut self, name: &str) -> bool {
+        let newest = self.views.iter().filter(|view| view.name() == name).max_by_key(|view| view.generation);
+        let Some(newest) = newest.cloned() else { return false };
+        self.view_generation += 1;
+        self.views.push(ViewSpec { generation: self.view_generation, ready: false, ..newest });
+        true
+    }
+
+    /// A view holds every document now: older ones of its name go, but for those with other terms that `wanted` says somebody
+    /// still asks for. Returns them.
+    pub(crate) fn view_is_ready(
+        &mut self,
+        view: &ViewSpec,
+        wanted: impl Fn(&ViewSpec) -> bool,
+    ) -> Vec<ViewSpec> {
+        let replaced = |known: &ViewSpec| {
+            let is_older = known.name() == view.name() && known.generation < view.generation;
+            is_older && (known.same_terms(view) || !wanted(known))
+        };
+        let gone = self.views.extract_if(.., |known| replaced(known)).collect();
+        self.views.iter_mut().filter(|known| *known == view).for_each(|known| known.ready = true);
+        gone
+    }
+
+    /// The type of a column, if it is known.
+    #[must_use]
+    pub fn kind(&self, column: &str) -> Option<ColumnType> {
+        self.columns.iter().find(|known| known.name == column).map(|known| known.kind)
+    }
+
+    /// The reducer that keeps the sums.
+    ///
+    /// # Errors
+    /// As [`Sums::new`].
+    pub fn reducer(&self) -> Result<Sums> {
+        Sums::new(&self.sums)
+    }
+
+    /// Whether it can be a collection.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, saying what is missing or in the way.
+    pub fn validate(&self) -> Result<()> {
+        if self.name.is_empty() || self.name.len() > NAME_BYTES_MAX || self.name.chars().any(char::is_control)
+        {
+            return Err(Error::invalid(format!(
+                "{:?} cannot be the name of a collection: 1 to {NAME_BYTES_MAX} bytes without control characters can",
+                self.name
+            )));
+        }
+        if self.key.is_empty() {
+            return Err(Error::invalid(format!("the collection {} has no key", self.name))
+                .with_hint("name the columns that tell its documents apart"));
+        }
+        if let Some(i) = (1..self.key.len()).find(|&i| self.key[..i].contains(&self.key[i])) {
+            return Err(Error::invalid(format!("the column {} is in the key twice", self.key[i])));
+        }
+        self.validate_view_count()?;
+        self.views.iter().try_for_each(ViewSpec::validate)?;
+        self.validate_versions()?;
+        if let Some(i) =
+            (1..self.views.len()).find(|&i| self.views[..i].iter().any(|view| view.same_rows(&self.views[i])))
+        {
+            return Err(Error::invalid(format!("the view {} is there twice", self.views[i].name())));
+        }
+        self.reducer()?;
+        if !self.compact.is_empty() && !self.sums.is_empty() {
+            return Err(Error::invalid(format!(
+                "the collection {} sums {}, and its documents are compact: a sum finds its field by its name",
+                self.name, self.sums[0]
+            ))
+            .with_hint("store them with names, or leave the sums out"));
+        }
+        for column in &self.sums {
+            check_sum(column, self.kind(column).unwrap_or(ColumnType::Unknown))?;
+        }
+        Ok(())
+    }
+
+    /// A view that is being replaced counts once, with all its generations.
+    fn validate_view_count(&self) -> Result<()> {
+        let is_first =
+            |index: &usize| self.views[..*index].iter().all(|view| view.name() != self.views[*index].name());
+        let of = |count: usize, what: &str, max: usize| {
+            let name = &self.name;
+            Err(Error::invalid(format!("the collection {name} has {count} {what}, and can have {max}")))
+        };
+        let generations = self.views.len();
+        if generations > GENERATIONS_MAX {
+            return of(generations, "views with those that are being replaced", GENERATIONS_MAX);
+        }
+        match (0..generations).filter(is_first).count() {
+            0..=VIEWS_MAX => Ok(()),
+            count => of(count, "views", VIEWS_MAX),
+        }
+    }
+
+    /// Takes over the columns of another schema that are new here, or whose type was not known here. Returns whether
+    /// anything changed.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a column of another type, naming both.
+    pub fn merge(&mut self, other: &Schema) -> Result<bool> {
+        let mut grew = false;
+        for theirs in &other.columns {
+            let Some(ours) = self.columns.iter_mut().find(|column| column.name == theirs.name) else {
+                self.columns.push(theirs.clone());
+                grew = true;
+                continue;
+            };
+            if ours.kind == ColumnType::Unknown && theirs.kind != ColumnType::Unknown {
+                ours.kind = theirs.kind;
+                grew = true;
+            } else if theirs.kind != ColumnType::Unknown && ours.kind != theirs.kind {
+                return Err(Error::invalid(format!(
+                    "the column {} of {} holds {}, and {} was asked for",
+                    ours.name, self.name, ours.kind, theirs.kind
+                )));
+            }
+        }
+        for view in &other.views {
+            grew |= self.adopt_view(view);
+        }
+        if !other.compact.is_empty() && self.compact != other.compact {
+            return Err(Error::invalid(format!(
+                "the collection {} holds compact documents of ({}), and of ({}) was asked for",
+                self.name,
+                self.compact.join(", "),
+                other.compact.join(", ")
+            )));
+        }
+        if self.null_marker.is_none() && other.null_marker.is_some() {
+            self.null_marker.clone_from(&other.null_marker);
+            grew = true;
+        }
+        Ok(grew)
+    }
+
+    /// Makes a document fit: each value has its column's type (integers widen to float where that is exact), key
+    /// columns are there, summed ones are integers. New fields become columns. Returns whether the schema grew.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, naming the field, what it holds and what its column holds. The document may be changed in part.
+    pub fn admit(&mut self, document: &mut Document) -> Result<bool> {
+        let mut grew = false;
+        for (index, (name, value)) in document.iter_mut().enumerate() {
+            if self.columns.get(index).is_none_or(|column| column.name != name) {
+                grew |= self.admit_field(name, value)?;
+            } else {
+                grew |= self.columns[index].admit(value)?;
+            }
+        }
+        for column in &self.key {
+            if matches!(document.get(column), None | Some(Value::Null)) {
+                return Err(Error::invalid(format!(
+                    "the document has no {column}, which is part of the key of {}",
+                    self.name
+                )));
+            }
+        }
+        if grew {
+            self.validate()?;
+        }
+        Ok(grew)
+    }
+
+    fn admit_field(&mut self, name: &str, value: &mut Value) -> Result<bool> {
+        if let Some(column) = self.columns.iter_mut().find(|column| column.name == name) {
+            return column.admit(value);
+        }
+        self.columns.push(Column { name: name.to_owned(), kind: ColumnType::of(value) });
+        Ok(true)
+    }
+
+    /// Appends the key of a document that fits.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a missing key column or a map in one; `KeyTooLong`.
+    pub fn write_key(&self, document: &Document, out: &mut Vec<u8>) -> Result<()> {
+        let mut encoder = Encoder::new(out);
+        for column in &self.key {
+            let element = document.get(column).and_then(Value::to_element).ok_or_else(|| {
+                Error::invalid(format!(
+                    "the document has no {column} that can be part of the key of {}",
+                    self.name
+                ))
+            })?;
+            encoder.element(&element)?;
+        }
+        check_length(out)
+    }
+
+    /// Whether another import or call may use the collection under these terms.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if `other` names another key or other sums.
+    pub fn check_same_terms(&self, other: &Schema) -> Result<()> {
+        for (what, flag, stored, asked) in
+            [("key", "--key", &self.key, &other.key), ("sums", "--sum", &self.sums, &other.sums)]
+        {
+            if stored != asked {
+                return Err(Error::invalid(format!(
+                    "the collection {} has the {what} ({}), and ({}) was asked for",
+                    self.name,
+                    stored.join(","),
+                    asked.join(",")
+                ))
+                .with_hint(format!("leave {flag} out to use what is stored, or choose another collection")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a column of this type can be summed.
+fn check_sum(column: &str, kind: ColumnType) -> Result<()> {
+    match kind {
+        ColumnType::Int | ColumnType::Unknown => Ok(()),
+        ColumnType::Float => {
+            Err(Error::invalid(format!("the column {column} cannot be summed: it holds floats, {FLOATS}")))
+        }
+        other => Err(Error::invalid(format!(
+            "the column {column} cannot be summed: it holds {other}, not integers"
+        ))),
+    }
+}

@@ -1,0 +1,164 @@
+//! The fields of documents as programs' types write and read them: the *shape* that the catalogue keeps beside the columns.
+//!
+//! Owns which types of Rust read what others wrote. Columns say what a tool may do with a value; fields say what a type must
+//! be to read every document.
+
+use std::any::TypeId;
+
+use crate::value::time::Time;
+
+/// A field of a typed collection's documents.
+///
+/// As a type says it: what it writes, and what it can read. As the catalogue keeps it: what documents may hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    pub(crate) name: String,
+    /// Rust's type without an `Option` around it; empty if a function of the user's writes it.
+    pub(crate) kind: String,
+    pub(crate) nullable: bool,
+    /// Whether every document has it.
+    pub(crate) always: bool,
+    /// Other names: those the type reads it under, those that documents may have it under.
+    pub(crate) also: Vec<String>,
+    /// Whether the type reads documents without it. The catalogue does not keep this.
+    pub(crate) default: bool,
+}
+
+impl Field {
+    /// A field of type `T`, called `written` in the source. For `#[derive(Collection)]`.
+    #[must_use]
+    pub fn of<T: 'static>(name: &str, written: &str) -> Field {
+        let (kind, nullable) = known::<T>().map_or_else(
+            || match written.strip_prefix("Option<").and_then(|inside| inside.strip_suffix('>')) {
+                Some(inside) => (inside, true),
+                None => (written, false),
+            },
+            |(kind, nullable)| (kind, nullable),
+        );
+        Field {
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            nullable,
+            always: true,
+            also: Vec::new(),
+            default: false,
+        }
+    }
+
+    /// Its value is written by a function: nothing is known about it.
+    #[must_use]
+    pub fn custom(mut self) -> Field {
+        self.kind.clear();
+        self
+    }
+
+    /// It is not always written.
+    #[must_use]
+    pub fn sometimes(mut self) -> Field {
+        self.always = false;
+        self
+    }
+
+    /// The type reads documents without it.
+    #[must_use]
+    pub fn default(mut self) -> Field {
+        self.default = true;
+        self
+    }
+
+    /// The type reads it under these names, too.
+    #[must_use]
+    pub fn also<const N: usize>(mut self, names: [&str; N]) -> Field {
+        self.also = names.map(str::to_owned).into();
+        self
+    }
+
+    /// Whether it goes by this name.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.also.iter().any(|also| also == name)
+    }
+
+    /// Its names.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        [self.name.as_str()].into_iter().chain(self.also.iter().map(String::as_str))
+    }
+
+    /// Whether a field of this type reads every value of another.
+    pub(crate) fn reads(&self, held: &Field) -> bool {
+        let null = self.nullable || !held.nullable || !is_known(&self.kind);
+        null && reads(&self.kind, &held.kind)
+    }
+
+    /// The type as its source says it.
+    pub(crate) fn type_name(&self) -> String {
+        match (self.kind.as_str(), self.nullable) {
+            ("", _) => "written by a function".to_owned(),
+            (kind, true) => format!("Option<{kind}>"),
+            (kind, false) => kind.to_owned(),
+        }
+    }
+
+    /// Takes in that documents hold what this type writes, too.
+    pub(crate) fn widen(&mut self, own: &Field) {
+        self.nullable |= own.nullable;
+        self.always &= own.always;
+        if is_known(&self.kind) && reads(&own.kind, &self.kind) {
+            self.kind.clone_from(&own.kind);
+        }
+    }
+}
+
+/// Integers, and what they hold.
+const INTEGERS: [(&str, i128, i128); 10] = [
+    ("i8", i8::MIN as i128, i8::MAX as i128),
+    ("i16", i16::MIN as i128, i16::MAX as i128),
+    ("i32", i32::MIN as i128, i32::MAX as i128),
+    ("i64", i64::MIN as i128, i64::MAX as i128),
+    ("isize", i64::MIN as i128, i64::MAX as i128),
+    ("u8", 0, u8::MAX as i128),
+    ("u16", 0, u16::MAX as i128),
+    ("u32", 0, u32::MAX as i128),
+    ("u64", 0, u64::MAX as i128),
+    ("usize", 0, u64::MAX as i128),
+];
+
+const OTHERS: [&str; 6] = ["f32", "f64", "bool", "String", "char", "Time"];
+
+/// The name of a type that is known here, and whether an `Option` is around it.
+fn known<T: 'static>() -> Option<(&'static str, bool)> {
+    macro_rules! first {
+        ($($kind:ty => $name:literal),*) => {$(
+            if TypeId::of::<T>() == TypeId::of::<$kind>() {
+                return Some(($name, false));
+            }
+            if TypeId::of::<T>() == TypeId::of::<Option<$kind>>() {
+                return Some(($name, true));
+            }
+        )*};
+    }
+    first!(
+        i8 => "i8", i16 => "i16", i32 => "i32", i64 => "i64", isize => "isize", u8 => "u8", u16 => "u16", u32 => "u32",
+        u64 => "u64", usize => "usize", f32 => "f32", f64 => "f64", bool => "bool", String => "String", char => "char",
+        Time => "Time"
+    );
+    None
+}
+
+fn range(kind: &str) -> Option<(i128, i128)> {
+    INTEGERS.iter().find(|(name, ..)| *name == kind).map(|(_, min, max)| (*min, *max))
+}
+
+fn is_known(kind: &str) -> bool {
+    range(kind).is_some() || OTHERS.contains(&kind)
+}
+
+/// Whether one type reads all that another wrote. Of types that are not known here nobody can tell.
+fn reads(own: &str, held: &str) -> bool {
+    if own == held || !is_known(own) || !is_known(held) {
+        return true;
+    }
+    match (range(own), range(held)) {
+        (Some((min, max)), Some((held_min, held_max))) => min <= held_min && held_max <= max,
+        _ => (own, held) == ("f64", "f32") || (own, held) == ("String", "char"),
+    }
+}

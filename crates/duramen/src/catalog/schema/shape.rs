@@ -1,0 +1,181 @@
+//! The shape of a collection's documents: their fields and their version, and those of versions that are on their way out.
+//!
+//! Owns what an entry of the catalogue says while documents are migrated, and which names a field goes by.
+
+use super::{Column, Field, Schema};
+use crate::store::error::{Code, Error, Result};
+use crate::view::spec::ViewSpec;
+
+/// A version that documents may still be of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Older {
+    pub(crate) version: u32,
+    pub(crate) key: Vec<String>,
+    pub(crate) compact: Vec<String>,
+    pub(crate) fields: Vec<Field>,
+}
+
+/// The names of compact documents of a version that no document is of any more. The change feed may still have some.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) version: u32,
+    pub(crate) compact: Vec<String>,
+}
+
+impl Schema {
+    /// Adds a field of a type, and its column. For `#[derive(Collection)]`.
+    #[must_use]
+    pub fn field(mut self, field: Field, kind: super::ColumnType) -> Schema {
+        self.set_column(field.name.as_str(), kind);
+        self.fields.push(field);
+        self
+    }
+
+    /// Sets the version of documents; 1 unless set.
+    #[must_use]
+    pub fn at_version(mut self, version: u32) -> Schema {
+        self.version = version;
+        self
+    }
+
+    /// The version of documents that are written now.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Whether there may be documents of earlier versions: `Db::migrate` is to be called, or to go on.
+    #[must_use]
+    pub fn is_migrating(&self) -> bool {
+        !self.older.is_empty()
+    }
+
+    pub(crate) fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    pub(crate) fn set_fields(&mut self, fields: Vec<Field>) {
+        self.fields = fields;
+    }
+
+    /// The fields of a type as the catalogue keeps them, of which there are no documents yet: none has another name.
+    pub(crate) fn fields_to_keep(&self) -> Vec<Field> {
+        let kept = |field: &Field| Field { default: false, also: Vec::new(), ..field.clone() };
+        self.fields.iter().map(kept).collect()
+    }
+
+    /// What documents may be, this version last.
+    pub(crate) fn versions(&self) -> Vec<Older> {
+        let own = Older {
+            version: self.version,
+            key: self.key.clone(),
+            compact: self.compact.clone(),
+            fields: self.fields.clone(),
+        };
+        self.older.iter().cloned().chain([own]).collect()
+    }
+
+    /// The names of a compact document's values.
+    ///
+    /// # Errors
+    /// `DamagedData` for a version that is none of this collection's.
+    pub(crate) fn compact_of(&self, version: u32) -> Result<&[String]> {
+        if version == self.version {
+            return Ok(&self.compact);
+        }
+        let older = self.older.iter().find(|older| older.version == version);
+        older.map(|older| older.compact.as_slice()).ok_or_else(|| {
+            let newest = self.version;
+            Error::new(
+                Code::DamagedData,
+                format!("a document of {} is of version {version}, and they are of {newest}", self.name),
+            )
+        })
+    }
+
+    /// The names of the values of a compact document that the change feed tells: its version may have ended since.
+    ///
+    /// # Errors
+    /// `Unreadable` for a version whose names are not known.
+    pub(crate) fn names_in_feed(&self, version: u32) -> Result<&[String]> {
+        if let Some(ended) = self.ended.iter().find(|ended| ended.version == version) {
+            return Ok(&ended.compact);
+        }
+        self.compact_of(version).map_err(|error| Error::new(Code::Unreadable, error.message()))
+    }
+
+    /// The columns of the key in documents of a version.
+    pub(crate) fn key_of(&self, version: u32) -> Option<&[String]> {
+        if version == self.version {
+            return Some(&self.key);
+        }
+        self.older.iter().find(|older| older.version == version).map(|older| older.key.as_slice())
+    }
+
+    /// The key of a document of an earlier version is in its columns of that version.
+    pub(crate) fn with_key_of(&self, version: u32) -> Option<Schema> {
+        Some(Schema { key: self.key_of(version)?.to_vec(), ..self.clone() })
+    }
+
+    /// Whether two names are those of one field: documents from before it was renamed have the other.
+    pub(crate) fn same_field(&self, one: &[u8], other: &[u8]) -> bool {
+        let called = |field: &Field, name: &[u8]| field.names().any(|own| own.as_bytes() == name);
+        one == other
+            || self
+                .fields
+                .iter()
+                .any(|field| !field.also.is_empty() && called(field, one) && called(field, other))
+    }
+
+    /// From now on documents are of the version of `own`, and those there are of earlier ones. Views begin anew: they have the
+    /// rows of documents of this version only, of which there are none yet.
+    pub(crate) fn begin_version(&mut self, own: &Schema) {
+        self.older = self.versions();
+        self.version = own.version;
+        self.key.clone_from(&own.key);
+        self.compact.clone_from(&own.compact);
+        self.fields = own.fields_to_keep();
+        self.typed = true;
+        for Column { name, kind } in &own.columns {
+            self.set_column(name.as_str(), *kind);
+        }
+        let mut views: Vec<ViewSpec> = own.views.clone();
+        // Newest first: of a view that is being replaced the later one stays.
+        for view in self.views.drain(..).rev() {
+            if views.iter().all(|kept| kept.name() != view.name()) {
+                views.push(view);
+            }
+        }
+        for view in &mut views {
+            self.view_generation += 1;
+            view.generation = self.view_generation;
+            view.ready = true;
+        }
+        self.views = views;
+    }
+
+    /// Every document is of this version.
+    pub(crate) fn end_migration(&mut self) {
+        for older in std::mem::take(&mut self.older) {
+            let gone = |name: &str| older.fields.iter().any(|field| field.is_called(name));
+            let stays = |name: &str| self.fields.iter().any(|field| field.is_called(name));
+            let summed = |name: &String| self.sums.contains(name);
+            self.columns.retain(|column| !gone(&column.name) || stays(&column.name) || summed(&column.name));
+            if !older.compact.is_empty() {
+                self.ended.push(Ended { version: older.version, compact: older.compact });
+            }
+        }
+    }
+
+    pub(crate) fn validate_versions(&self) -> Result<()> {
+        let versions = self.older.iter().map(|older| older.version).chain([self.version]);
+        let versions: Vec<u32> = versions.collect();
+        if versions[0] == 0 || versions.windows(2).any(|pair| pair[0] >= pair[1]) {
+            return Err(Error::invalid(format!(
+                "the collection {} has the versions {versions:?}: they begin at 1 and rise",
+                self.name
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,156 @@
+//! Recovery of a damaged database: a new one, sound, out of what can still be read.
+//!
+//! Owns which trees are copied and which are made anew: what can be derived from documents and values is derived again, so that
+//! nothing in the new database speaks of a row that is lost; the reading itself is the engine's. Never finishes before the new
+//! database passed `check` and a look at every document. D4 rests here: what is missing is named.
+
+mod batch;
+mod blobs;
+mod collections;
+mod key_values;
+mod report;
+
+use std::path::Path;
+
+use crate::access::handle::Db;
+use crate::store::{Keep, KeyRange, Salvage, Source};
+use crate::store::error::{Code, Error, Result};
+use crate::feed::positions;
+use crate::kv::namespace_of_expiries;
+use crate::db::options::DbOptions;
+use crate::access::reads::Reads;
+use crate::access::reads::sealed::Readable;
+use crate::access::views::failures::FAILURES;
+use crate::view::spec::TREES as VIEW_TREES;
+use crate::db::views::build::WALKS;
+
+use report::origin_of;
+pub use report::{
+    LeftOut, Lost, RecoverProgress, RecoverReport, RecoverStage, Recovered, Store, WaitingView,
+};
+
+const ALL: KeyRange = KeyRange { from: Vec::new(), to: None };
+
+/// Makes a new, sound database at `to` out of everything that can still be read of a damaged one at `from`, which is only read: see
+/// [`DbOptions::recover`].
+///
+/// # Errors
+/// As [`DbOptions::recover`].
+pub fn recover(
+    from: impl AsRef<Path>,
+    to: impl AsRef<Path>,
+    options: DbOptions,
+    progress: impl FnMut(&RecoverProgress) -> Result<()>,
+) -> Result<RecoverReport> {
+    options.recover(from, to, progress)
+}
+
+/// What becomes of a tree in the new database. Rows of views, the expiry index and how far builds are can be had from the rest.
+pub(crate) fn keep(tree: &str) -> Keep {
+    if tree.starts_with(VIEW_TREES) {
+        // Their reducers may be in code that is not here: the trees are made as they were.
+        Keep::Name
+    } else if namespace_of_expiries(tree).is_some() || [WALKS, FAILURES].contains(&tree) {
+        Keep::Nothing
+    } else {
+        Keep::Entries
+    }
+}
+
+/// What the steps of a recovery share.
+pub(crate) struct Mending<'a> {
+    db: &'a Db,
+    report: RecoverReport,
+    progress: &'a mut dyn FnMut(&RecoverProgress) -> Result<()>,
+    at: RecoverProgress,
+}
+
+/// Makes of what was read a database that is sound, checks it, and lets it open.
+pub(crate) fn make_sound(
+    db: &Db,
+    salvage: Salvage,
+    progress: &mut dyn FnMut(&RecoverProgress) -> Result<()>,
+) -> Result<RecoverReport> {
+    let mut mending = Mending {
+        db,
+        report: RecoverReport::new(salvage),
+        progress,
+        at: RecoverProgress::of_stage(RecoverStage::Mending),
+    };
+    mending.stores()?;
+    mending.views()?;
+    mending.report.consumers = db.transact(|tx| positions::set_back(tx.shared()))?;
+    mending.check()?;
+    db.finish_recovery()?;
+    Ok(mending.report)
+}
+
+impl Mending<'_> {
+    /// Everything that a program stores.
+    fn stores(&mut self) -> Result<()> {
+        let names = self.db.snapshot()?.source().tree_names()?;
+        let state = self.db.snapshot()?;
+        for name in names.iter().filter(|name| origin_of(name).is_some()) {
+            self.at.of += count(state.source(), name)?;
+        }
+        let schemas = self.collections()?;
+        for schema in &schemas {
+            self.documents(schema)?;
+        }
+        for namespace in state.kv_namespaces()? {
+            self.key_values(&namespace)?;
+        }
+        self.blobs()?;
+        self.report.count_rows(self.db)
+    }
+
+    fn views(&mut self) -> Result<()> {
+        self.at = RecoverProgress::of_stage(RecoverStage::Views);
+        for schema in self.db.collections()? {
+            if !schema.views().is_empty() {
+                self.views_of(schema.name())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the new database as its next owner would.
+    fn check(&mut self) -> Result<()> {
+        self.at = RecoverProgress::of_stage(RecoverStage::Checking);
+        (self.progress)(&self.at)?;
+        self.db.checkpoint()?;
+        let pages = self.db.check()?;
+        (self.progress)(&self.at)?;
+        let documents = self.db.check_documents()?;
+        if pages.is_clean() && documents.is_clean() {
+            return Ok(());
+        }
+        let problems = pages.problems.iter().chain(&documents.problems);
+        let first = problems.chain(documents.unreadable.iter().map(|stretch| &stretch.why)).next();
+        let message = format!(
+            "the recovered database reads otherwise than it was written: {}",
+            first.map_or("something is wrong", String::as_str)
+        );
+        Err(Error::new(Code::DamagedData, message)
+            .with_hint("look at the disk of the new database; the damaged one was only read"))
+    }
+
+    /// One more entry was looked at.
+    fn pass(&mut self) -> Result<()> {
+        self.at.done += 1;
+        if self.at.done.is_multiple_of(TOLD_EVERY) { (self.progress)(&self.at) } else { Ok(()) }
+    }
+
+    /// Something could be read, and cannot be kept.
+    fn leave_out(&mut self, store: Store, name: &str, key: &[u8], why: impl Into<String>) {
+        let one = LeftOut { store, name: name.to_owned(), key: key.to_vec(), why: why.into() };
+        self.report.leave_out(one);
+    }
+}
+
+/// The caller is told of progress after so many entries.
+const TOLD_EVERY: u64 = 256;
+
+fn count(source: &dyn Source, tree: &str) -> Result<u64> {
+    source.tree(tree)?.map_or(Ok(0), |tree| source.count(tree, &ALL))
+}

@@ -1,0 +1,113 @@
+//! Blobs of a recovered database: each is whole, or it is not there.
+//!
+//! What cannot be kept is made loose and swept, as a blob is that was deleted: memory does not grow with their number.
+
+use sha2::{Digest, Sha256};
+
+use super::batch::Batch;
+use super::report::Store;
+use super::{ALL, Mending};
+use crate::blobs::{BlobId, LOOSE, PIECES, Record, namespaces, pieces_of, records_tree};
+use crate::store::{Direction, KeyRange, Source, TreeId};
+use crate::store::error::{Code, Result};
+use crate::access::reads::sealed::Readable;
+
+impl Mending<'_> {
+    /// Looks at every blob, leaves out those that lack something, and sweeps what belongs to none.
+    pub(crate) fn blobs(&mut self) -> Result<()> {
+        let of_nobody = self.loosen_all()?;
+        let mut named = 0;
+        let state = self.db.snapshot()?;
+        for namespace in namespaces(state.source())? {
+            named += self.namespace(&namespace)?;
+        }
+        self.report.unnamed_blobs = of_nobody.saturating_sub(named);
+        self.db.sweep_blobs()?;
+        Ok(())
+    }
+
+    /// Makes every id loose of which there are pieces; returns how many of them were not before.
+    fn loosen_all(&mut self) -> Result<u64> {
+        let state = self.db.snapshot()?;
+        let Some(pieces) = state.source().tree(PIECES)? else { return Ok(0) };
+        let (mut from, mut tightened) = (Vec::new(), 0);
+        let was = state.source().tree(LOOSE)?;
+        let loose = match was {
+            Some(tree) => tree,
+            None => self.db.transact(|tx| tx.shared().create_tree(LOOSE, None))?,
+        };
+        let mut batch = Batch::new(self.db);
+        loop {
+            let range = KeyRange { from, to: None };
+            let mut rows = state.source().cursor(pieces, range, Direction::Forward)?;
+            let Some(key) = rows.next_key()? else { break };
+            // A piece's key is its blob's id and a number.
+            let id = BlobId::decode(key.get(..16).unwrap_or(key))?;
+            if was.map_or(Ok(None), |was| state.source().get(was, &id.0))?.is_none() {
+                tightened += 1;
+                batch.put(loose, id.0.to_vec(), Vec::new())?;
+            }
+            from = pieces_of(id).to.expect("the pieces of an id have an end");
+            self.pass()?;
+        }
+        batch.commit()?;
+        Ok(tightened)
+    }
+
+    /// Looks at the blobs of a namespace; returns how many of them have a piece.
+    fn namespace(&mut self, namespace: &str) -> Result<u64> {
+        let state = self.db.snapshot()?;
+        let source = state.source();
+        let Some(records) = source.tree(&records_tree(namespace)?)? else { return Ok(0) };
+        let (pieces, loose) = (source.tree(PIECES)?, source.tree(LOOSE)?);
+        let mut rows = source.cursor(records, ALL, Direction::Forward)?;
+        let mut batch = Batch::new(self.db);
+        let mut named = 0;
+        while let Some((key, stored)) = rows.next()? {
+            let record = match Record::decode(stored) {
+                // One of a later release is whole, and not for this build to judge.
+                Err(error) if error.code() == Code::Unsupported => return Err(error),
+                record => record,
+            };
+            if let (Ok(record), Some(pieces)) = (&record, pieces) {
+                named += u64::from(source.count(pieces, &pieces_of(record.id))? > 0);
+            }
+            let problem = match &record {
+                Ok(record) => problem_of(source, pieces, record)?,
+                Err(error) => Some(error.message().to_owned()),
+            };
+            match (problem, record, loose) {
+                (Some(problem), _, _) => {
+                    self.leave_out(Store::Blobs, namespace, key, problem);
+                    batch.delete(records, key)?;
+                }
+                (None, Ok(record), Some(loose)) => batch.delete(loose, &record.id.0)?,
+                (None, _, _) => {}
+            }
+            self.pass()?;
+        }
+        batch.commit()?;
+        Ok(named)
+    }
+}
+
+/// What keeps a blob from being whole, if anything does.
+fn problem_of(source: &dyn Source, pieces: Option<TreeId>, record: &Record) -> Result<Option<String>> {
+    let (wanted, mut hash) = (record.piece_count(), Sha256::new());
+    for index in 0..wanted {
+        let piece = pieces.map_or(Ok(None), |pieces| source.get(pieces, &record.id.piece(index)))?;
+        let Some(piece) = piece else {
+            return Ok(Some(format!("piece {} of {wanted} is lost", index + 1)));
+        };
+        if piece.len() as u64 != record.piece_len(index) {
+            return Ok(Some(format!("piece {} of {wanted} has another length than it should", index + 1)));
+        }
+        hash.update(&piece);
+    }
+    if hash.finalize()[..] != record.sha256 {
+        return Ok(Some("its content is not what was stored: the SHA-256 is another".to_owned()));
+    }
+    // More pieces than its length makes belong to nobody.
+    let found = pieces.map_or(Ok(0), |pieces| source.count(pieces, &pieces_of(record.id)))?;
+    Ok((found != wanted).then(|| format!("it has {found} pieces, and its length makes {wanted}")))
+}

@@ -1,0 +1,197 @@
+//! Collections of a recovered database: entries that fit their trees, documents that decode, views built anew.
+
+use std::collections::BTreeSet;
+
+use super::batch::Batch;
+use super::report::{Store, WaitingView};
+use super::{ALL, Mending};
+use crate::catalog::entries::{self, ENTRIES, ROWS, rows_tree};
+use crate::store::{Direction, Shared, Source, TreeId};
+use crate::store::error::{Code, Error, Result};
+use crate::access::reads::sealed::Readable;
+use crate::catalog::schema::Schema;
+use crate::value::tuple::decode;
+use crate::db::verify::problem_of;
+use crate::view::spec::{TREES as VIEW_TREES, ViewSpec};
+use crate::access::views::state::ViewState;
+
+/// How trees of bytes are called that hold documents whose collection's entry is lost: this and the collection's name.
+const RENAMED: &str = "recovered/";
+
+impl Mending<'_> {
+    /// Makes entries and trees fit each other: every entry has its trees, and all its views are to be built. Documents without an
+    /// entry become bytes.
+    pub(crate) fn collections(&mut self) -> Result<Vec<Schema>> {
+        let mut schemas = Vec::new();
+        let state = self.db.snapshot()?;
+        if let Some(entries) = state.source().tree(ENTRIES)? {
+            let mut rows = state.source().cursor(entries, ALL, Direction::Forward)?;
+            let mut batch = Batch::new(self.db);
+            while let Some((key, stored)) = rows.next()? {
+                match Schema::from_bytes(stored) {
+                    Ok(schema) => schemas.push(schema),
+                    // One of a later release is whole, and not for this build to judge.
+                    Err(error) if error.code() == Code::Unsupported => return Err(error),
+                    Err(error) => {
+                        let name = decode(key).ok().and_then(|mut key| key.pop());
+                        let name = name.map_or_else(String::new, |name| name.to_string());
+                        self.leave_out(
+                            Store::Own,
+                            "collections",
+                            key,
+                            format!("{name}: {}", error.message()),
+                        );
+                        batch.delete(entries, key)?;
+                    }
+                }
+            }
+            batch.commit()?;
+        }
+        for schema in &mut schemas {
+            let waiting = self.db.transact(|tx| fit(tx.shared(), schema))?;
+            let collection = schema.name().to_owned();
+            let waiting = waiting.into_iter().map(|(view, why)| WaitingView {
+                collection: collection.clone(),
+                view,
+                why,
+            });
+            self.report.views_waiting.extend(waiting);
+        }
+        self.rename_unknown(&schemas)?;
+        self.drop_views_of_nobody(&schemas)?;
+        Ok(schemas)
+    }
+
+    /// Drops trees of views that no entry speaks of: their names would be in the way of a collection that is made anew.
+    fn drop_views_of_nobody(&self, schemas: &[Schema]) -> Result<()> {
+        let of = |schema: &Schema| {
+            let names = schema.views().iter().flat_map(|view| view.tree_names(schema.name()));
+            names.collect::<Vec<_>>()
+        };
+        let known: BTreeSet<String> = schemas.iter().flat_map(of).collect();
+        let state = self.db.snapshot()?;
+        for (name, _) in state.trees_from(VIEW_TREES)?.iter().filter(|(name, _)| !known.contains(name)) {
+            self.db.transact(|tx| tx.shared().drop_tree(name))?;
+        }
+        Ok(())
+    }
+
+    /// Documents of collections without an entry can be read, and nobody knows what they are.
+    fn rename_unknown(&mut self, schemas: &[Schema]) -> Result<()> {
+        let known: BTreeSet<String> = schemas.iter().map(|schema| rows_tree(schema.name())).collect();
+        let state = self.db.snapshot()?;
+        let names = state.source().tree_names()?;
+        for tree in names.iter().filter(|name| name.starts_with(ROWS) && !known.contains(*name)) {
+            let mut name = format!("{RENAMED}{}", &tree[ROWS.len()..]);
+            while names.contains(&name) {
+                name.push('\'');
+            }
+            let Some(from) = state.source().tree(tree)? else { continue };
+            let into = self.db.transact(|tx| tx.shared().create_tree(&name, None))?;
+            let mut rows = state.source().cursor(from, ALL, Direction::Forward)?;
+            let mut batch = Batch::new(self.db);
+            while let Some((key, value)) = rows.next()? {
+                batch.put(into, key.to_vec(), value.to_vec())?;
+                self.pass()?;
+            }
+            batch.commit()?;
+            self.db.transact(|tx| tx.shared().drop_tree(tree))?;
+            self.report.renamed.push(name);
+        }
+        Ok(())
+    }
+
+    /// Leaves out documents that are not what their collection says.
+    pub(crate) fn documents(&mut self, schema: &Schema) -> Result<()> {
+        let state = self.db.snapshot()?;
+        let Some(tree) = state.source().tree(&rows_tree(schema.name()))? else { return Ok(()) };
+        let mut rows = state.source().cursor(tree, ALL, Direction::Forward)?;
+        let mut batch = Batch::new(self.db);
+        while let Some((key, stored)) = rows.next()? {
+            if let Some(problem) = problem_of(schema, key, stored) {
+                self.leave_out(Store::Collection, schema.name(), key, problem);
+                batch.delete(tree, key)?;
+            }
+            self.pass()?;
+        }
+        batch.commit()
+    }
+
+    /// Builds the views of a collection that need no code.
+    pub(crate) fn views_of(&mut self, collection: &str) -> Result<()> {
+        let (at, progress) = (&mut self.at, &mut *self.progress);
+        let built = self.db.documents(collection).build_views(|walked| {
+            (at.done, at.of) = (walked.documents, walked.of);
+            progress(at)
+        });
+        let why = match built {
+            Ok(()) => None,
+            Err(error) if waits(&error) => Some(error.message().to_owned()),
+            Err(error) => return Err(error),
+        };
+        let states = self.db.documents(collection).views()?;
+        let (ready, unready): (Vec<_>, Vec<_>) = states.into_iter().partition(ViewState::is_ready);
+        // Where every view is built and the collection is not done, it waits for a program that migrates it.
+        let of_all = if unready.is_empty() && why.is_some() { ready.as_slice() } else { &unready };
+        for state in of_all {
+            let why = match (&state.failed, &why) {
+                (Some(failed), _) => failed.clone(),
+                (None, _) if !state.has_code => "it waits for a program that has its code".to_owned(),
+                (None, why) => why.clone().unwrap_or_else(|| "it is not built yet".to_owned()),
+            };
+            let (collection, view) = (collection.to_owned(), state.view.name().to_owned());
+            self.report.views_waiting.push(WaitingView { collection, view, why });
+        }
+        self.report.views_built += ready.len() as u64;
+        Ok(())
+    }
+}
+
+/// Whether an error is about a view, and not about the database.
+fn waits(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Code::Unsupported
+            | Code::Rebuilding
+            | Code::UniqueViolation
+            | Code::Unreadable
+            | Code::ReducerPanicked
+    )
+}
+
+/// Gives an entry the trees it lacks, and says of its views that they are to be built. Returns what became of views that cannot be.
+fn fit(tx: &Shared<'_>, schema: &mut Schema) -> Result<Vec<(String, String)>> {
+    if tx.tree(&rows_tree(schema.name()))?.is_none() {
+        let reducer = schema.reducer()?;
+        let spec = if reducer.fields().is_empty() { None } else { Some(reducer.spec()?) };
+        tx.create_tree(&rows_tree(schema.name()), spec)?;
+    }
+    let mut gone = Vec::new();
+    for view in schema.views().to_vec() {
+        if let Err(error) = fit_view(tx, schema.name(), &view) {
+            if !waits(&error) {
+                return Err(error);
+            }
+            schema.drop_generation(&view);
+            gone.push((view.name().to_owned(), format!("it was taken away: {}", error.message())));
+        }
+    }
+    schema.views_mut().for_each(|view| view.ready = false);
+    entries::store(tx, schema)?;
+    Ok(gone)
+}
+
+/// The trees of a view, made anew unless all of them are there.
+fn fit_view(tx: &Shared<'_>, collection: &str, view: &ViewSpec) -> Result<()> {
+    let names = view.tree_names(collection);
+    let there = names.iter().map(|name| tx.tree(name)).collect::<Result<Vec<Option<TreeId>>>>()?;
+    if there.iter().all(Option::is_some) {
+        return Ok(());
+    }
+    for (name, tree) in names.iter().zip(there) {
+        if tree.is_some() {
+            tx.drop_tree(name)?;
+        }
+    }
+    entries::create_view(tx, collection, view).map(drop)
+}

@@ -1,0 +1,226 @@
+//! Whether documents are what their collections say: beyond the engine's check, which knows bytes only.
+
+mod blobs;
+mod key_values;
+mod views;
+
+use crate::catalog::compact;
+use crate::store::Direction;
+use crate::store::error::{Error, ErrorKind, Result};
+use crate::access::reads::Reads;
+use crate::catalog::schema::Schema;
+use crate::access::snapshot::Snapshot;
+use crate::value::tuple::{Element, decode};
+use crate::value::version;
+pub(crate) use key_values::problem_of as problem_of_key_value;
+use views::Views;
+
+/// Problems beyond this many are counted and not listed.
+const PROBLEMS_MAX: usize = 100;
+
+/// What a look at every document found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DocumentReport {
+    /// Collections read.
+    pub collections: u64,
+    /// What damage keeps from being read, at most once for each of them.
+    pub unreadable: Vec<Unreadable>,
+    /// Documents read: in a damaged collection, those before the first damage and those behind the last.
+    pub documents: u64,
+    /// Namespaces of key-values read.
+    pub namespaces: u64,
+    /// Key-values read, expired ones that are not swept yet among them.
+    pub key_values: u64,
+    /// Blobs looked at.
+    pub blobs: u64,
+    /// What is wrong, in words; the first hundred.
+    pub problems: Vec<String>,
+    /// How many problems there are in all.
+    pub problem_count: u64,
+    /// Views in code that were not checked, as `collection.view`: their code is not in this program.
+    pub unchecked: Vec<String>,
+}
+
+/// A stretch of a collection that damage keeps from being read: not every document in it need be damaged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// The collection.
+    pub collection: String,
+    /// The last key before it; `None` if it begins with the collection.
+    pub after: Option<Vec<Element>>,
+    /// The first key behind it; `None` if it ends with the collection.
+    pub before: Option<Vec<Element>>,
+    /// What reading on met, in words.
+    pub why: String,
+}
+
+impl DocumentReport {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.problem_count == 0 && self.unreadable.is_empty()
+    }
+
+    fn problem(&mut self, what: String) {
+        self.problem_count += 1;
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(what);
+        }
+    }
+}
+
+/// Reads every document of every collection: it decodes, lies under its own key, each field has its column's type, and its
+/// rows, and no others, are in the views. Then every key-value: it reads as one, and the expiry index agrees.
+/// And of every blob that it has the pieces it should, and that there are no others.
+///
+/// # Errors
+/// What kept it from reading at all. What cannot be read from the disk is in the report, as are documents that are wrong.
+pub(crate) fn documents(snapshot: &Snapshot) -> Result<DocumentReport> {
+    let mut report = DocumentReport::default();
+    let schemas = match snapshot.collections() {
+        Err(error) if is_of_disk(&error) => {
+            report.problem(format!("the collections cannot be listed: {error}"));
+            return Ok(report);
+        }
+        listed => listed?,
+    };
+    for schema in schemas {
+        report.collections += 1;
+        let views = match Views::of(snapshot, schema.name()) {
+            Err(error) if is_of_disk(&error) => {
+                report.problem(format!("{}: its views cannot be found: {error}", schema.name()));
+                continue;
+            }
+            views => views?,
+        };
+        let unchecked = views.unchecked(snapshot)?;
+        report.unchecked.extend(unchecked.iter().map(|view| format!("{}.{view}", schema.name())));
+        let mut reader = Reader { snapshot, schema: &schema, views, report: &mut report };
+        reader.collection()?;
+    }
+    key_values::key_values(snapshot, &mut report)?;
+    blobs::blobs(snapshot, &mut report)?;
+    Ok(report)
+}
+
+/// Whether the disk would not give what lies on it, or something else.
+fn is_of_disk(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io)
+}
+
+/// How far a collection was read one way.
+#[derive(Default)]
+struct Reached {
+    key: Option<Vec<u8>>,
+    damage: Option<Error>,
+}
+
+/// Reads one collection.
+struct Reader<'a> {
+    snapshot: &'a Snapshot,
+    schema: &'a Schema,
+    views: Views,
+    report: &'a mut DocumentReport,
+}
+
+impl Reader<'_> {
+    /// From the start; and from the end, if damage is in the way.
+    fn collection(&mut self) -> Result<()> {
+        let before = self.read(Direction::Forward, None)?;
+        let Some(damage) = before.damage else {
+            let problems = self.views.surplus(self.snapshot)?;
+            problems
+                .into_iter()
+                .for_each(|problem| self.report.problem(format!("{}: {problem}", self.schema.name())));
+            return Ok(());
+        };
+        let behind = self.read(Direction::Reverse, before.key.as_deref())?;
+        let elements = |key: Option<Vec<u8>>| key.and_then(|key| decode(&key).ok());
+        self.report.unreadable.push(Unreadable {
+            collection: self.schema.name().to_owned(),
+            after: elements(before.key),
+            before: elements(behind.key),
+            why: damage.message().to_owned(),
+        });
+        Ok(())
+    }
+
+    /// Reads to the other end, to damage, or to a key that was read already.
+    fn read(&mut self, direction: Direction, known: Option<&[u8]>) -> Result<Reached> {
+        let mut reached = Reached::default();
+        let mut rows = match self.snapshot.documents(self.schema.name()).stored_rows(direction) {
+            Err(error) if is_of_disk(&error) => return Ok(Reached { key: None, damage: Some(error) }),
+            rows => rows?,
+        };
+        loop {
+            let (key, stored) = match rows.next() {
+                Ok(Some((key, _))) if known == Some(key) => return Ok(reached),
+                Ok(Some(row)) => row,
+                Ok(None) => return Ok(reached),
+                Err(error) if is_of_disk(&error) => {
+                    reached.damage = Some(error);
+                    return Ok(reached);
+                }
+                Err(error) => return Err(error),
+            };
+            self.report.documents += 1;
+            let problem = problem_of(self.schema, key, stored);
+            let problem =
+                problem.map_or_else(|| self.views.problem_of(self.snapshot, key, stored), |of| Ok(Some(of)));
+            match problem {
+                Ok(None) => {}
+                Ok(Some(problem)) => {
+                    self.report.problem(format!("{} {}: {problem}", self.schema.name(), shown(key)))
+                }
+                Err(error) if is_of_disk(&error) => {
+                    reached.damage = Some(error);
+                    return Ok(reached);
+                }
+                Err(error) => return Err(error),
+            }
+            let last = reached.key.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(key);
+        }
+    }
+}
+
+/// What is wrong with a document, if anything is.
+pub(crate) fn problem_of(schema: &Schema, key: &[u8], stored: &[u8]) -> Option<String> {
+    let document = match compact::document(schema, stored) {
+        Ok(document) => document,
+        Err(error) => return Some(error.message().to_owned()),
+    };
+    // It was decoded above, so its version is known.
+    let version = version::split(stored).map_or(version::FIRST, |(version, _)| version);
+    let Some(of_version) = schema.with_key_of(version) else {
+        return Some(format!("it is of version {version}, and the collection of {}", schema.version()));
+    };
+    let mut own_key = Vec::new();
+    if let Err(error) = of_version.write_key(&document, &mut own_key) {
+        return Some(error.message().to_owned());
+    }
+    if own_key != key {
+        return Some(format!("it lies under a key that is not its own, {}", shown(&own_key)));
+    }
+    // The columns say what documents of this version hold.
+    if version != schema.version() {
+        return None;
+    }
+    let mut admitted = document.clone();
+    match schema.clone().admit(&mut admitted) {
+        Ok(true) if !schema.is_typed() => Some("it has a field that is no column".to_owned()),
+        Ok(_) if admitted.to_bytes().ok() != document.to_bytes().ok() => {
+            Some("it is not stored as its columns' types are".to_owned())
+        }
+        Ok(_) => None,
+        Err(error) => Some(error.message().to_owned()),
+    }
+}
+
+fn shown(key: &[u8]) -> String {
+    match decode(key) {
+        Ok(elements) => elements.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+        Err(_) => "(a key that cannot be read)".to_owned(),
+    }
+}

@@ -1,0 +1,69 @@
+//! Whether blobs are whole: each has as many pieces as its length says, and every piece belongs to a blob or is on its way out or in.
+//! Contents are the engine's business, which holds every page against its checksum.
+
+use super::{DocumentReport, is_of_disk, shown};
+use crate::blobs::{BlobId, LOOSE, PIECES, Record, namespaces, pieces_of, records_tree};
+use crate::store::{Direction, KeyRange, Source, TreeId};
+use crate::store::error::Result;
+use crate::access::reads::sealed::Readable;
+use crate::access::snapshot::Snapshot;
+
+const ALL: KeyRange = KeyRange { from: Vec::new(), to: None };
+
+/// Looks at every blob of every namespace.
+pub(crate) fn blobs(snapshot: &Snapshot, report: &mut DocumentReport) -> Result<()> {
+    match read(snapshot.source(), report) {
+        Err(error) if is_of_disk(&error) => {
+            report.problem(format!("the blobs cannot be read on: {error}"));
+            Ok(())
+        }
+        done => done,
+    }
+}
+
+fn read(source: &dyn Source, report: &mut DocumentReport) -> Result<()> {
+    let pieces = source.tree(PIECES)?;
+    let loose = source.tree(LOOSE)?;
+    let mut accounted = 0;
+    for namespace in namespaces(source)? {
+        let Some(records) = source.tree(&records_tree(&namespace)?)? else { continue };
+        let mut cursor = source.cursor(records, ALL, Direction::Forward)?;
+        while let Some((key, stored)) = cursor.next()? {
+            report.blobs += 1;
+            let record = match Record::decode(stored) {
+                Ok(record) => record,
+                Err(error) => {
+                    report.problem(format!("blobs {namespace} {}: {}", shown(key), error.message()));
+                    continue;
+                }
+            };
+            let found = count(source, pieces, record.id)?;
+            accounted += found;
+            let wanted = record.piece_count();
+            if found != wanted {
+                report.problem(format!(
+                    "blobs {namespace} {}: it has {found} pieces, and its length makes {wanted}",
+                    shown(key)
+                ));
+            }
+            if loose.map_or(Ok(None), |loose| source.get(loose, &record.id.0))?.is_some() {
+                report.problem(format!("blobs {namespace} {}: it is to be swept as well", shown(key)));
+            }
+        }
+    }
+    if let Some(loose) = loose {
+        let mut cursor = source.cursor(loose, ALL, Direction::Forward)?;
+        while let Some(row) = cursor.next_key()? {
+            accounted += count(source, pieces, BlobId::decode(row)?)?;
+        }
+    }
+    let stored = pieces.map_or(Ok(0), |pieces| source.count(pieces, &ALL))?;
+    if stored != accounted {
+        report.problem(format!("there are {stored} pieces of blobs, and {accounted} belong to one"));
+    }
+    Ok(())
+}
+
+fn count(source: &dyn Source, pieces: Option<TreeId>, id: BlobId) -> Result<u64> {
+    pieces.map_or(Ok(0), |pieces| source.count(pieces, &pieces_of(id)))
+}

@@ -1,0 +1,94 @@
+//! Whether views are what their documents say: each row of a document is there, and as many as there are belong to one.
+
+use std::sync::Arc;
+
+use super::is_of_disk;
+use crate::catalog::entries::{Entry, OpenView};
+use crate::store::KeyRange;
+use crate::store::error::{Error, Result};
+use crate::access::reads::sealed::Readable;
+use crate::access::snapshot::Snapshot;
+use crate::view::rows::ViewRows;
+use crate::access::views::mapped::{mapped_now, row_keys};
+use crate::view::rows::rows;
+use crate::access::views::state::states;
+
+/// The views of one collection, and the rows that its documents made so far.
+pub(crate) struct Views {
+    entry: Arc<Entry>,
+    /// By view; a view that does not hold every document is passed over.
+    made: Vec<Option<u64>>,
+}
+
+impl Views {
+    pub(crate) fn of(snapshot: &Snapshot, collection: &str) -> Result<Views> {
+        let entry = snapshot.entry(collection)?;
+        let states = states(snapshot, &entry)?;
+        let made = states.iter().map(|state| (state.is_ready() && state.has_code).then_some(0)).collect();
+        Ok(Views { entry, made })
+    }
+
+    /// Views that are ready and cannot be checked, because their code is not here.
+    pub(crate) fn unchecked(&self, snapshot: &Snapshot) -> Result<Vec<String>> {
+        let states = states(snapshot, &self.entry)?.into_iter();
+        let unchecked = states.filter(|state| state.is_ready() && !state.has_code);
+        Ok(unchecked.map(|state| state.view.name().to_owned()).collect())
+    }
+
+    /// The rows of a document in a view, as its fields or its code say.
+    fn rows(&self, snapshot: &Snapshot, view: &OpenView, key: &[u8], stored: &[u8]) -> Result<ViewRows> {
+        let Some(trees) = view.coded else {
+            return rows(&view.spec, &self.entry.schema, key, stored);
+        };
+        let (schema, is_current) = (&self.entry.schema, mapped_now(&self.entry, stored)?);
+        let code = snapshot.known().code(schema.name(), schema.version(), &view.spec).filter(|_| is_current);
+        let rows = code.map(|code| code(key, stored)).transpose()?.unwrap_or_default();
+        let mapped = snapshot.source().get(trees.mapped, key)?.unwrap_or_default();
+        if row_keys(&view.spec, &mapped, key)?.iter().ne(rows.keys()) {
+            let name = view.spec.name();
+            return Err(Error::invalid(format!(
+                "the code of the view {name} makes other rows of it now: it is not the same every time, or needs a new version"
+            )));
+        }
+        Ok(rows)
+    }
+
+    /// What is wrong with the rows of a document.
+    pub(crate) fn problem_of(
+        &mut self,
+        snapshot: &Snapshot,
+        key: &[u8],
+        stored: &[u8],
+    ) -> Result<Option<String>> {
+        for (index, view) in self.entry.views.iter().enumerate() {
+            let Some(made) = self.made[index] else { continue };
+            let rows = match self.rows(snapshot, view, key, stored) {
+                Ok(rows) => rows,
+                Err(error) if is_of_disk(&error) => return Err(error),
+                Err(error) => return Ok(Some(error.message().to_owned())),
+            };
+            self.made[index] = Some(made + rows.len() as u64);
+            for (row, value) in rows {
+                if snapshot.source().get(view.tree, &row)?.as_deref() != Some(&value) {
+                    return Ok(Some(format!("the view {} lacks its row, or has another", view.spec.name())));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Views with rows that no document made; to be asked once every document was looked at.
+    pub(crate) fn surplus(&self, snapshot: &Snapshot) -> Result<Vec<String>> {
+        let all = KeyRange { from: Vec::new(), to: None };
+        let mut problems = Vec::new();
+        for (view, made) in self.entry.views.iter().zip(&self.made) {
+            let Some(made) = made else { continue };
+            let count = snapshot.source().count(view.tree, &all)?;
+            if count != *made {
+                let name = view.spec.name();
+                problems.push(format!("the view {name} has {count} rows, and its documents make {made}"));
+            }
+        }
+        Ok(problems)
+    }
+}

@@ -1,0 +1,225 @@
+//! Views of documents that are already there.
+//!
+//! Owns the walk over a collection that fills a new view, some documents in a transaction, while others write: whoever writes a
+//! document writes its rows, and rows are a function of the document, so that the walk and the writers cannot disagree; a
+//! document that changes under a step is a conflict, and the step runs again over fewer. How far the walk has come is stored with
+//! each step: a restart goes on from there. Who takes the steps: waiting.rs and in_background.rs.
+
+use crate::catalog::entries::{Entry, OpenView};
+use crate::access::handle::Db;
+use crate::store::{Direction, KeyRange, Shared, Source};
+use crate::store::error::{Code, Error, Result};
+use crate::catalog::cache::Known;
+use crate::access::reads::sealed::Readable;
+use crate::access::snapshot::Snapshot;
+use crate::value::tuple::{encode, show, successor};
+
+use crate::access::views::failures;
+use crate::access::views::maintain::Changes;
+use crate::view::spec::ViewSpec;
+
+/// The tree of walks: key is the name of a view's tree, value the key of the last document that is in it.
+pub(crate) const WALKS: &str = "duramen/builds";
+
+/// So many documents a step: some milliseconds, so that a step that runs again has not cost much.
+const STEP_DOCUMENTS: u64 = 500;
+
+/// So few after conflicts: hardly anybody gets in between, and the engine's last resort, a step that runs while nobody else
+/// may commit, is over at once.
+const STEP_DOCUMENTS_MIN: u64 = 8;
+
+/// And about so many bytes of rows, however many a document makes.
+const STEP_BYTES: usize = 256 * 1024;
+
+/// How far the building of a view has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// The view that is being built.
+    pub view: String,
+    /// Documents that the walk has passed.
+    pub documents: u64,
+    /// Documents there are.
+    pub of: u64,
+}
+
+/// What a step did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Walked {
+    pub(crate) progress: Progress,
+    /// Whether the view holds every document now.
+    pub(crate) at_end: bool,
+}
+
+impl Db {
+    /// Takes a step of building a view. Returns what it did; `None` if there is nothing to build any more, or somebody else did it.
+    pub(crate) fn build_step(&self, collection: &str, spec: &ViewSpec) -> Result<Option<Walked>> {
+        self.may_commit()?;
+        let _turn = self.known().building();
+        let Some(step) = Step::next(self.snapshot()?, collection, spec)? else { return Ok(None) };
+        if !self.known().can_make_rows(collection, spec) {
+            return Err(without_code(collection, spec));
+        }
+        let at_most = if self.known().is_simulated() { 4 } else { STEP_DOCUMENTS };
+        let mut next = self.known().step_documents(at_most);
+        let mut taken = next;
+        let walked = self.seen_by_all().transact(|tx| {
+            taken = next;
+            next = (taken / 4).max(STEP_DOCUMENTS_MIN.min(at_most));
+            tx.build_step(&step, taken)
+        })?;
+        self.known().step_took(taken);
+        self.known().failures.forget(&spec.tree_name(collection));
+        Ok(walked)
+    }
+}
+
+/// The part of a collection that is walked in one transaction.
+pub(crate) struct Step {
+    /// By which it is decided where the step ends: the transaction then reads no key behind the last one it needs, and does not
+    /// conflict with who writes there.
+    state: Snapshot,
+    entry: std::sync::Arc<Entry>,
+    spec: ViewSpec,
+    /// The last document that is in the view.
+    after: Option<Vec<u8>>,
+    from: Vec<u8>,
+    passed: u64,
+    of: u64,
+}
+
+impl Step {
+    /// Where a walk goes on; `None` if there is none.
+    fn next(state: Snapshot, collection: &str, spec: &ViewSpec) -> Result<Option<Step>> {
+        let entry = match state.entry(collection) {
+            Err(error) if error.code() == Code::NoSuchTree => return Ok(None),
+            entry => entry?,
+        };
+        if !entry.views.iter().any(|view| is_building(view, spec)) {
+            return Ok(None);
+        }
+        let after = last_walked(state.source(), collection, spec)?;
+        let from = after.as_deref().map_or_else(Vec::new, successor);
+        let passed = state.source().rank(entry.tree, &from)?;
+        let of = state.source().count(entry.tree, &KeyRange { from: Vec::new(), to: None })?;
+        Ok(Some(Step { state, entry, spec: spec.clone(), after, from, passed, of }))
+    }
+
+    pub(crate) fn collection(&self) -> &str {
+        self.entry.schema.name()
+    }
+
+    /// Whether it is a step of building this view.
+    pub(crate) fn is_of(&self, view: &OpenView) -> bool {
+        is_building(view, &self.spec)
+    }
+
+    /// The next documents; without an end, all that are left.
+    fn range(&self, documents_max: u64) -> Result<KeyRange> {
+        let last = self.state.source().nth(self.entry.tree, self.passed + documents_max - 1)?;
+        Ok(KeyRange { from: self.from.clone(), to: last.map(|(key, _)| successor(&key)) })
+    }
+
+    /// Puts the rows of the step's documents; `None` if another has walked here.
+    pub(crate) fn walk(
+        &self,
+        (tx, known): (&Shared<'_>, &Known),
+        (entry, view): (&Entry, &OpenView),
+        documents_max: u64,
+    ) -> Result<Option<Walked>> {
+        let walks = match tx.tree(WALKS)? {
+            Some(tree) => tree,
+            None => tx.create_tree(WALKS, None)?,
+        };
+        let name = walk_key(self.collection(), &self.spec)?;
+        if tx.get(walks, &name)? != self.after {
+            return Ok(None);
+        }
+        let range = self.range(documents_max)?;
+        let mut cursor = tx.cursor(entry.tree, range.clone(), Direction::Forward)?;
+        let (mut last, mut bytes, mut documents) = (None, 0, self.passed);
+        while let Some((key, document)) = cursor.next()? {
+            bytes += put_rows((tx, known), (entry, view), key, Some(document))?;
+            documents += 1;
+            last = Some(key.to_vec());
+            if bytes >= STEP_BYTES {
+                break;
+            }
+        }
+        let at_end = bytes < STEP_BYTES && range.to.is_none();
+        match last {
+            _ if at_end => tx.delete(walks, &name)?,
+            Some(last) => tx.put(walks, &name, &last)?,
+            // What the step was to walk is gone: its end is as good as the last document's key.
+            None => tx.put(walks, &name, range.to.as_deref().expect("it has an end"))?,
+        }
+        failures::forget(tx, self.collection(), &self.spec)?;
+        let progress = Progress { view: self.spec.name.clone(), documents, of: self.of.max(documents) };
+        Ok(Some(Walked { progress, at_end }))
+    }
+}
+
+/// Puts the rows of one document. Returns their bytes.
+pub(crate) fn put_rows(
+    (tx, known): (&Shared<'_>, &Known),
+    (entry, view): (&Entry, &OpenView),
+    key: &[u8],
+    document: Option<&[u8]>,
+) -> Result<usize> {
+    let changes = Changes::of_view((tx, known), (entry, view), key, document).map_err(|error| {
+        if matches!(error.code(), Code::UniqueViolation | Code::Unreadable) || error.is_retryable() {
+            return error;
+        }
+        let hint = error.hint();
+        let message = format!("the document {} of {}: {}", show(key), entry.schema.name(), error.message());
+        Error::new(error.code(), message).with_hint(hint)
+    })?;
+    changes.apply(tx)?;
+    Ok(changes.bytes())
+}
+
+/// The error of a view that only a program with its code can build.
+#[cold]
+pub(crate) fn without_code(collection: &str, spec: &ViewSpec) -> Error {
+    let version = spec.code_version().unwrap_or_default();
+    Error::new(
+        Code::Unsupported,
+        format!("the view {} of {collection} is in code, and version {version} of it is not here", spec.name()),
+    )
+    .with_hint("use the collection's type in the program that has the code: it builds the view, or take the view away with drop_view")
+}
+
+fn is_building(view: &OpenView, spec: &ViewSpec) -> bool {
+    view.spec.same_rows(spec) && !view.spec.ready
+}
+
+/// How far the walk of a view has come that is being built.
+pub(crate) fn progress(source: &dyn Source, entry: &Entry, spec: &ViewSpec) -> Result<Progress> {
+    let last = last_walked(source, entry.schema.name(), spec)?;
+    let documents = match last {
+        Some(last) => source.rank(entry.tree, &successor(&last))?,
+        None => 0,
+    };
+    let of = source.count(entry.tree, &KeyRange { from: Vec::new(), to: None })?;
+    Ok(Progress { view: spec.name.clone(), documents, of })
+}
+
+fn last_walked(source: &dyn Source, collection: &str, spec: &ViewSpec) -> Result<Option<Vec<u8>>> {
+    match source.tree(WALKS)? {
+        Some(walks) => source.get(walks, &walk_key(collection, spec)?),
+        None => Ok(None),
+    }
+}
+
+/// Forgets the walk of a view that is gone.
+pub(crate) fn forget(tx: &Shared<'_>, collection: &str, spec: &ViewSpec) -> Result<()> {
+    failures::forget(tx, collection, spec)?;
+    match tx.tree(WALKS)? {
+        Some(walks) => tx.delete(walks, &walk_key(collection, spec)?),
+        None => Ok(()),
+    }
+}
+
+/// What a view is called in the trees of walks and of failures.
+pub(crate) fn walk_key(collection: &str, spec: &ViewSpec) -> Result<Vec<u8>> {
+    encode(spec.tree_name(collection).as_str())
+}

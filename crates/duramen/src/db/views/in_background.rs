@@ -1,0 +1,120 @@
+//! Building views while nobody waits for them: one step of one view at a time.
+
+use std::time::Duration;
+
+use crate::db::background::Outlook;
+use crate::catalog::entries;
+use crate::access::handle::Db;
+use crate::store::TreeId;
+use crate::store::error::{Code, Error, ErrorKind, Result};
+use crate::access::reads::sealed::Readable;
+use crate::access::snapshot::Snapshot;
+
+use crate::db::views::build::Progress;
+use crate::access::views::failures;
+use crate::access::views::mapped;
+use crate::view::spec::ViewSpec;
+
+/// A view that lacks documents.
+pub(crate) struct Unbuilt {
+    pub(crate) collection: String,
+    pub(crate) spec: ViewSpec,
+    pub(crate) tree: TreeId,
+}
+
+impl Unbuilt {
+    /// Does a little for it. Returns how far the walk has come, if it was a step of one.
+    pub(crate) fn step(&self, db: &Db) -> Result<Option<Progress>> {
+        if self.spec.ready {
+            db.map_step(&self.collection, &self.spec)?;
+            return Ok(None);
+        }
+        Ok(db.build_step(&self.collection, &self.spec)?.map(|walked| walked.progress))
+    }
+
+    /// Notes why it could not be built.
+    pub(crate) fn note(&self, db: &Db, error: &Error, now_ns: Option<u64>) {
+        if is_at_end(error) || error.code() == Code::Unsupported {
+            return;
+        }
+        let Unbuilt { collection, spec, tree } = self;
+        db.known().failures.note(&spec.tree_name(collection), *tree, error, now_ns);
+        if failures::is_of_documents(error) {
+            // What cannot be stored is told by this program all the same.
+            drop(db.write(|tx| tx.note_failure(collection, spec, error.message())));
+        }
+    }
+
+    /// When it is to be tried again, if it failed.
+    fn again_ns(&self, db: &Db) -> Option<u64> {
+        db.known().failures.again_ns(&self.spec.tree_name(&self.collection), self.tree)
+    }
+}
+
+/// Takes a step of a view that is to be built, if there is one. A view that failed is left alone for a while, and the others go on.
+///
+/// # Errors
+/// What kept it from looking, or from working at all. What is wrong with a single view is noted with it.
+pub(crate) fn step(db: &Db, now_ns: u64) -> Result<Outlook> {
+    let mut again_ns = None;
+    for view in unbuilt(&db.snapshot()?)? {
+        // What waits for code that is not here is nobody's work.
+        if !db.known().can_make_rows(&view.collection, &view.spec) {
+            continue;
+        }
+        let due_ns = view.again_ns(db).unwrap_or(0);
+        if due_ns > now_ns {
+            again_ns = Some(again_ns.unwrap_or(due_ns).min(due_ns));
+            continue;
+        }
+        let Err(error) = view.step(db) else { return Ok(Outlook::More) };
+        if is_at_end(&error) {
+            return Err(error);
+        }
+        view.note(db, &error, Some(now_ns));
+        let due_ns = view.again_ns(db).unwrap_or(now_ns);
+        again_ns = Some(again_ns.unwrap_or(due_ns).min(due_ns));
+        db.tell(error);
+    }
+    Ok(match again_ns {
+        Some(again_ns) => Outlook::Due(Duration::from_nanos(again_ns.saturating_sub(now_ns))),
+        None => Outlook::Nothing,
+    })
+}
+
+/// Whether there is anything to do.
+pub(crate) fn has_work(db: &Db) -> Result<bool> {
+    let unbuilt = unbuilt(&db.snapshot()?)?;
+    Ok(unbuilt.iter().any(|view| db.known().can_make_rows(&view.collection, &view.spec)))
+}
+
+fn unbuilt(state: &Snapshot) -> Result<Vec<Unbuilt>> {
+    let mut found = Vec::new();
+    for collection in entries::names(state.source())? {
+        found.extend(unbuilt_of(state, &collection)?);
+    }
+    Ok(found)
+}
+
+/// The views of a collection that lack documents.
+pub(crate) fn unbuilt_of(state: &Snapshot, collection: &str) -> Result<Vec<Unbuilt>> {
+    let mut found = Vec::new();
+    for view in &state.entry(collection)?.views {
+        if !view.spec.ready || mapped::waiting(state.source(), view)? > 0 {
+            let (collection, spec) = (collection.to_owned(), view.spec.clone());
+            found.push(Unbuilt { collection, spec, tree: view.tree });
+        }
+    }
+    Ok(found)
+}
+
+/// Whether an error is about a view, so that others may go well.
+pub(crate) fn is_of_a_view(error: &Error) -> bool {
+    (failures::is_of_documents(error) || error.code() == Code::Rebuilding) && !is_at_end(error)
+}
+
+/// Whether no step can go well any more.
+fn is_at_end(error: &Error) -> bool {
+    matches!(error.code(), Code::Closed | Code::ForkedHandle | Code::ReadOnly)
+        || error.kind() == ErrorKind::Poisoned
+}

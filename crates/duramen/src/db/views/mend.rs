@@ -1,0 +1,46 @@
+//! Reductions that are not on disk because a program without their code wrote the rows.
+//!
+//! Owns bringing them there once the code is back. Answers are right before, too: what is missing is computed by whoever asks.
+//! Rows are put again as they are, some in a transaction: a crash or another writer in between leaves only less to do.
+
+use crate::catalog::entries::{Entry, OpenView};
+use crate::access::handle::Db;
+use crate::store::{Shared, Source};
+use crate::store::error::Result;
+use crate::access::reads::sealed::Readable;
+use crate::value::tuple::successor;
+
+/// So many rows a transaction, each in a leaf of its own: each costs a leaf.
+const STEP_ROWS: usize = 100;
+
+impl Db {
+    /// Brings the reductions of a collection's views to disk, where they are missing.
+    pub(crate) fn mend_views(&self, collection: &str) -> Result<()> {
+        let entry = self.snapshot()?.entry(collection)?;
+        entry.views.iter().try_for_each(|view| self.mend_view(&entry, view))
+    }
+
+    fn mend_view(&self, entry: &Entry, view: &OpenView) -> Result<()> {
+        let mut from = Vec::new();
+        loop {
+            let rows = self.snapshot()?.stale_rows(view, &from, STEP_ROWS)?;
+            let Some(last) = rows.last() else { return Ok(()) };
+            self.transact(|tx| tx.put_rows_again(entry, view, &rows))?;
+            from = successor(last);
+        }
+    }
+}
+
+/// Puts rows that are still there as they are.
+pub(crate) fn put_again(tx: &Shared<'_>, entry: &Entry, view: &OpenView, rows: &[Vec<u8>]) -> Result<()> {
+    // The view may have been replaced meanwhile.
+    if tx.tree(&view.spec.tree_name(entry.schema.name()))? != Some(view.tree) {
+        return Ok(());
+    }
+    for row in rows {
+        if let Some(value) = tx.get(view.tree, row)? {
+            tx.put(view.tree, row, &value)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,472 @@
+//! Reading the change feed: what every commit did, in order, once, and only what is durable.
+//!
+//! Owns the form in which programs get changes. What is kept for whom is the engine's business, and `feed`'s.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+use duramen_engine::{CommitSeq, FeedChange, FeedCommit, FeedReader, FeedStats, FeedStop, FeedWhat};
+
+use crate::catalog::entries::{Origin, rows_tree};
+use crate::access::codec;
+use crate::access::collection::Collection;
+use crate::catalog::compact;
+use crate::feed::consumer::HOLD_ROUNDS;
+use crate::access::handle::Db;
+use crate::value::document::Document;
+use crate::store::TreeId;
+use crate::store::error::{Code, Error, Result};
+use crate::access::reads::sealed::Readable;
+use crate::catalog::schema::Schema;
+use crate::value::time::Time;
+use crate::value::tuple::{self, Element, OwnedKey};
+use crate::value::version;
+
+/// One change of a document of a collection.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change<C: Collection> {
+    /// The commit it belongs to: what one commit did has one sequence, and comes together.
+    pub seq: CommitSeq,
+    /// When it was committed: wall clock, never before the commit before it.
+    pub time: Time,
+    /// What was done.
+    pub what: Changed<C, C::Key>,
+}
+
+/// What was done to a collection.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Changed<D, K> {
+    /// A document was stored; whether one was there before is not told.
+    Put(D),
+    /// The document under this key was deleted.
+    Deleted(K),
+    /// The collection was dropped with all its documents: no deletes are told for them.
+    Dropped,
+}
+
+impl<C: Collection> Change<C> {
+    /// The document as it was stored; `None` if something was deleted.
+    pub fn document(&self) -> Option<&C> {
+        match &self.what {
+            Changed::Put(document) => Some(document),
+            Changed::Deleted(_) | Changed::Dropped => None,
+        }
+    }
+
+    /// The key; `None` if the collection was dropped.
+    pub fn key(&self) -> Option<C::Key>
+    where
+        C::Key: Clone,
+    {
+        match &self.what {
+            Changed::Put(document) => Some(document.key()),
+            Changed::Deleted(key) => Some(key.clone()),
+            Changed::Dropped => None,
+        }
+    }
+}
+
+/// One change of anything that a program stores: a collection, a namespace of key-values, a tree of bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AnyChange {
+    /// The commit it belongs to.
+    pub seq: CommitSeq,
+    /// When it was committed.
+    pub time: Time,
+    /// Where it happened.
+    pub origin: Origin,
+    /// What was done.
+    pub what: AnyChanged,
+}
+
+/// What was done to a collection, a namespace or a tree.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AnyChanged {
+    /// It was created.
+    Created,
+    /// It was dropped, with all that was in it.
+    Dropped,
+    /// A value was stored: of a collection a document as MessagePack with names, else the bytes as they are stored.
+    Put {
+        /// The key as it is stored; of a collection see [`AnyChange::key_elements`].
+        key: Vec<u8>,
+        /// The value.
+        value: Vec<u8>,
+    },
+    /// A key was deleted.
+    Deleted {
+        /// The key as it is stored.
+        key: Vec<u8>,
+    },
+}
+
+impl AnyChange {
+    /// The key as it is stored; `None` if all of it was created or dropped.
+    #[must_use]
+    pub fn key(&self) -> Option<&[u8]> {
+        match &self.what {
+            AnyChanged::Put { key, .. } | AnyChanged::Deleted { key } => Some(key),
+            AnyChanged::Created | AnyChanged::Dropped => None,
+        }
+    }
+
+    /// The elements of a document's key.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if this is no change of a document.
+    pub fn key_elements(&self) -> Result<Vec<Element>> {
+        match (&self.origin, self.key()) {
+            (Origin::Collection(_), Some(key)) => tuple::decode(key),
+            _ => Err(Error::invalid("only documents have keys of elements")),
+        }
+    }
+
+    /// The document that was stored; `None` if this is no put of one.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for bytes that are no document.
+    pub fn document(&self) -> Result<Option<Document>> {
+        match (&self.origin, &self.what) {
+            (Origin::Collection(_), AnyChanged::Put { value, .. }) => Document::from_bytes(value).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// What the feed can be read as. Sealed: typed changes, and any.
+pub trait Delivered: sealed::Delivered {}
+
+impl<C: Collection> Delivered for Change<C> {}
+impl Delivered for AnyChange {}
+
+pub(crate) mod sealed {
+    use super::*;
+
+    pub trait Delivered: Sized {
+        /// The tree that is wanted; `None`: all.
+        fn tree() -> Option<String>;
+
+        /// What a change is to a program; `None` if nothing.
+        fn of(db: &Db, seq: CommitSeq, time: Time, change: FeedChange) -> Result<Option<Self>>;
+    }
+}
+
+impl<C: Collection> sealed::Delivered for Change<C> {
+    fn tree() -> Option<String> {
+        Some(rows_tree(C::NAME))
+    }
+
+    fn of(_: &Db, seq: CommitSeq, time: Time, change: FeedChange) -> Result<Option<Self>> {
+        let what = match change.what {
+            FeedWhat::Created => return Ok(None),
+            FeedWhat::Dropped => Changed::Dropped,
+            FeedWhat::Put { key, value } => Changed::Put(codec::from_bytes::<C>(&key, &value)?),
+            FeedWhat::Deleted { key } => Changed::Deleted(C::Key::from_elements(tuple::decode(&key)?)?),
+            FeedWhat::Lost { key } => return Err(lost(&tuple::show(&key), C::NAME, seq)),
+        };
+        Ok(Some(Change { seq, time, what }))
+    }
+}
+
+impl sealed::Delivered for AnyChange {
+    fn tree() -> Option<String> {
+        None
+    }
+
+    fn of(db: &Db, seq: CommitSeq, time: Time, change: FeedChange) -> Result<Option<Self>> {
+        any_change(seq, time, change, &mut |name, _| {
+            let entry = db.snapshot()?.entry(name)?;
+            Ok((entry.tree, entry.schema.clone()))
+        })
+    }
+}
+
+/// The tree and the schema of the collection of a name.
+pub(crate) type Described<'a> = dyn FnMut(&str, bool) -> Result<(TreeId, Schema)> + 'a;
+
+/// A change to whoever knows no types. `described` says what the catalogue has of a collection, and the second time, if that does not
+/// fit, what it has now.
+pub(crate) fn any_change(
+    seq: CommitSeq,
+    time: Time,
+    change: FeedChange,
+    described: &mut Described<'_>,
+) -> Result<Option<AnyChange>> {
+    let Some(origin) = Origin::of(&change.name) else { return Ok(None) };
+    let what = match (change.what, &origin) {
+        (FeedWhat::Created, _) => AnyChanged::Created,
+        (FeedWhat::Dropped, _) => AnyChanged::Dropped,
+        (FeedWhat::Deleted { key }, _) => AnyChanged::Deleted { key },
+        (FeedWhat::Lost { key }, _) => return Err(lost(&tuple::show(&key), origin.name(), seq)),
+        (FeedWhat::Put { key, value }, Origin::Collection(name)) => {
+            AnyChanged::Put { value: named((change.tree, name), &key, value, described)?, key }
+        }
+        (FeedWhat::Put { key, value }, _) => AnyChanged::Put { key, value },
+    };
+    Ok(Some(AnyChange { seq, time, origin, what }))
+}
+
+/// A document as it is known without its type: without the mark of its version, and if it is compact with the names that the
+/// catalogue has of its version, as fields of one are only ever added at its end. A collection that took the name of a dropped one
+/// has a tree of its own, and says nothing about the other's documents.
+fn named(
+    (tree, collection): (TreeId, &str),
+    key: &[u8],
+    value: Vec<u8>,
+    described: &mut Described<'_>,
+) -> Result<Vec<u8>> {
+    let (version, document) = version::split(&value)?;
+    if !compact::is_compact(document) {
+        return Ok(if document.len() == value.len() { value } else { document.to_vec() });
+    }
+    let mut out = Vec::with_capacity(2 * document.len());
+    let mut named = |fresh| {
+        out.clear();
+        let (found, schema) = described(collection, fresh)?;
+        if found != tree {
+            return Err(Error::new(Code::Unreadable, "another collection has this name by now"));
+        }
+        compact::name(schema.names_in_feed(version)?, document, &mut out)
+    };
+    let done = named(false).or_else(|_| named(true));
+    match done {
+        Ok(()) => Ok(out),
+        // Any other error says nothing of the change: it may read a moment later.
+        Err(error) if !matches!(error.code(), Code::Unreadable | Code::NoSuchTree | Code::InvalidArgument) => {
+            Err(error)
+        }
+        Err(error) => Err(Error::new(
+            Code::Unreadable,
+            format!(
+                "the change of {} in {collection} has no names for its fields, and the catalogue has none any more: {}",
+                tuple::show(key),
+                error.message()
+            ),
+        )
+        .with_hint("go on with the next change; the type that wrote it can still read it")),
+    }
+}
+
+fn lost(key: &str, name: &str, seq: CommitSeq) -> Error {
+    let message = format!(
+        "the value that commit {seq} stored under {key} in {name} was damaged before it could be kept"
+    );
+    Error::new(Code::DamagedFeed, message)
+        .with_hint("go on with the next change; look at what is under the key now")
+}
+
+/// The changes of what was asked for, before it is said from where on.
+#[derive(Debug)]
+pub struct Changes<T> {
+    db: Db,
+    kind: std::marker::PhantomData<fn() -> T>,
+}
+
+impl<T: Delivered> Changes<T> {
+    pub(crate) fn new(db: &Db) -> Changes<T> {
+        Changes { db: db.clone(), kind: std::marker::PhantomData }
+    }
+
+    /// Every change after a commit, oldest first; the iterator ends at the newest durable one, and goes on where it ended when it is
+    /// asked again. A database that was poisoned by a failed sync is one last error behind it. While it lives, what it has not told is kept for it, within `feed_bytes_max`.
+    ///
+    /// If changes after that commit are no longer kept, its first item is the error [`FeedGap`](Code::FeedGap), and it ends. An item
+    /// that does not read as the type is an error that names it; the next item is the next change.
+    ///
+    /// Costs one look at the log since the newest checkpoint to begin with.
+    #[must_use]
+    pub fn since(self, after: CommitSeq) -> ChangeIter<T> {
+        ChangeIter::begin(self.db, after)
+    }
+
+    /// Every change that becomes durable from now on.
+    #[must_use]
+    pub fn from_now(self) -> ChangeIter<T> {
+        self.begin_at(|feed| feed.newest)
+    }
+
+    /// Every change that is still kept.
+    #[must_use]
+    pub fn from_oldest(self) -> ChangeIter<T> {
+        self.begin_at(|feed| feed.oldest)
+    }
+
+    /// Looks again where that place is let go of meanwhile.
+    fn begin_at(self, place: impl Fn(&FeedStats) -> CommitSeq) -> ChangeIter<T> {
+        let mut begun = ChangeIter::begin(self.db.clone(), place(&self.db.feed()));
+        for _ in 0..HOLD_ROUNDS {
+            if begun.failed.as_ref().is_none_or(|error| error.code() != Code::FeedGap) {
+                break;
+            }
+            begun = ChangeIter::begin(self.db.clone(), place(&self.db.feed()));
+        }
+        begun
+    }
+}
+
+/// Changes, oldest first.
+pub struct ChangeIter<T> {
+    db: Db,
+    reader: Option<FeedReader>,
+    queue: VecDeque<Result<T>>,
+    /// Why there is nothing to be read; told once.
+    failed: Option<Error>,
+    follows: bool,
+}
+
+/// Ends the waiting of a [`ChangeIter`], from any thread.
+#[derive(Debug, Clone)]
+pub struct ChangeStop(Option<FeedStop>);
+
+impl ChangeStop {
+    pub(crate) fn of(reader: &FeedReader) -> ChangeStop {
+        ChangeStop(Some(reader.stopper()))
+    }
+
+    /// Ends it, now and for ever.
+    pub fn stop(&self) {
+        if let Some(stop) = &self.0 {
+            stop.stop();
+        }
+    }
+}
+
+impl<T: Delivered> ChangeIter<T> {
+    fn begin(db: Db, after: CommitSeq) -> ChangeIter<T> {
+        let (reader, failed) = match open::<T>(&db, after) {
+            Ok(reader) => (Some(reader), None),
+            Err(error) => (None, Some(error)),
+        };
+        ChangeIter { db, reader, queue: VecDeque::new(), failed, follows: false }
+    }
+
+    /// The same, but where it ends it waits for more: it ends when the database is closed, or is [stopped](ChangeIter::stopper). A
+    /// database that was opened read-only has no more.
+    #[must_use]
+    pub fn follow(self) -> ChangeIter<T> {
+        ChangeIter { follows: true, ..self }
+    }
+
+    /// The next change, waiting for one at most so long.
+    pub fn next_within(&mut self, at_most: Duration) -> Option<Result<T>> {
+        self.next_or_wait(Some(at_most))
+    }
+
+    /// What ends the waiting.
+    #[must_use]
+    pub fn stopper(&self) -> ChangeStop {
+        ChangeStop(self.reader.as_ref().map(FeedReader::stopper))
+    }
+
+    /// Everything up to this commit was told, its last changes perhaps not yet: where to go on another time is the sequence of the
+    /// last commit of which all changes were handled.
+    #[must_use]
+    pub fn position(&self) -> Option<CommitSeq> {
+        self.reader.as_ref().map(FeedReader::position)
+    }
+
+    /// Calls `woken` once, when there may be a next change, or there will never be one; at once if that is so. A later call takes the
+    /// place of one that was not answered yet. It is called in a thread that commits, and must return soon: to wake a task, not to do
+    /// its work.
+    pub fn call_when_more(&self, woken: impl FnOnce() + Send + 'static) {
+        match &self.reader {
+            Some(reader) if self.queue.is_empty() => reader.call_when_more(Box::new(woken)),
+            _ => woken(),
+        }
+    }
+
+    /// Whether there will never be a next change: the database is closed or read-only, or the reading was stopped or failed.
+    #[must_use]
+    pub fn is_at_end(&self) -> bool {
+        self.queue.is_empty()
+            && self.failed.is_none()
+            && self.reader.as_ref().is_none_or(FeedReader::is_at_end)
+    }
+
+    fn next_or_wait(&mut self, at_most: Option<Duration>) -> Option<Result<T>> {
+        loop {
+            if self.read_more() {
+                return self.take_read();
+            }
+            let reader = self.reader.as_ref()?;
+            if at_most == Some(Duration::ZERO) || !reader.wait(at_most) {
+                return if self.read_failure() { self.take_read() } else { None };
+            }
+        }
+    }
+
+    /// The next of what was read already.
+    pub(crate) fn take_read(&mut self) -> Option<Result<T>> {
+        self.queue.pop_front()
+    }
+
+    /// Reads until there is something to be told; `false` if there is nothing now.
+    pub(crate) fn read_more(&mut self) -> bool {
+        while self.queue.is_empty() {
+            let reader = match (&mut self.reader, self.failed.take()) {
+                (_, Some(error)) => {
+                    self.queue.push_back(Err(error));
+                    return true;
+                }
+                (Some(reader), None) => reader,
+                (None, None) => return false,
+            };
+            // Who asks for the next one has done with those before.
+            reader.done();
+            match reader.next() {
+                Ok(Some(commit)) => self.queue.extend(changes_of(&self.db, commit)),
+                Ok(None) => return false,
+                Err(error) => {
+                    if error.code() == Code::FeedGap {
+                        self.reader = None;
+                    }
+                    self.queue.push_back(Err(error));
+                }
+            }
+        }
+        true
+    }
+
+    /// Why there is nothing more to be read, if that is no end as it should be; told once.
+    pub(crate) fn read_failure(&mut self) -> bool {
+        let failure = self.reader.as_ref().and_then(FeedReader::failure);
+        let Some(failure) = failure else { return false };
+        self.reader = None;
+        self.queue.push_back(Err(failure));
+        true
+    }
+}
+
+impl<T: Delivered> Iterator for ChangeIter<T> {
+    type Item = Result<T>;
+
+    fn next(&mut self) -> Option<Result<T>> {
+        self.next_or_wait(if self.follows { None } else { Some(Duration::ZERO) })
+    }
+}
+
+impl<T> fmt::Debug for ChangeIter<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChangeIter").field("reader", &self.reader).finish_non_exhaustive()
+    }
+}
+
+/// Reads what is wanted after a commit.
+pub(crate) fn open<T: Delivered>(db: &Db, after: CommitSeq) -> Result<FeedReader> {
+    let tree = T::tree();
+    db.read_feed(after, move |name| tree.as_deref().is_none_or(|tree| tree == name))
+}
+
+/// What a commit is to a program.
+pub(crate) fn changes_of<T: Delivered>(db: &Db, commit: FeedCommit) -> impl Iterator<Item = Result<T>> {
+    let FeedCommit { seq, time_ns, changes } = commit;
+    let time = time_of(time_ns);
+    changes.into_iter().filter_map(move |change| T::of(db, seq, time, change).transpose())
+}
+
+pub(crate) fn time_of(ns: u64) -> Time {
+    let seconds = i64::try_from(ns / 1_000_000_000).expect("a sixth of the range at most");
+    let rest = u32::try_from(ns % 1_000_000_000).expect("less than 10^9");
+    Time::new(seconds, rest).expect("fewer nanoseconds than a second has")
+}

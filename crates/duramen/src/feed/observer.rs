@@ -1,0 +1,253 @@
+//! Watching a database that another process has open, without opening it.
+//!
+//! Owns what the engine's observer is to programs: changes with names, and figures. Takes no lock and writes nothing.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use duramen_disk::{Disk, OsDisk};
+use duramen_engine::ids::TreeId;
+use duramen_engine::{CommitSeq, FeedWhat, Options};
+
+pub use duramen_engine::{ObserveFrom, Observed};
+
+use crate::catalog::entries::{ENTRIES, Origin, rows_tree, unknown};
+use crate::feed::changes::{AnyChange, any_change, time_of};
+use crate::store;
+use crate::store::error::{Code, Result};
+use crate::catalog::schema::Schema;
+use crate::value::tuple::{Element, decode};
+
+/// How often it is begun anew where the writer lets go of what is being read.
+const ROUNDS: usize = 20;
+
+/// Reads the changes that others commit to a database, in this process or another, and tells how it is doing.
+///
+/// Tells only what survives a power cut: a commit is told once the log says that it is durable, a tenth of a second later at most if
+/// nothing else is committed. Nothing is kept for it: who looks seldom may find a gap where the database keeps no changes
+/// ([`DbOptions::feed_retain_bytes`](crate::DbOptions::feed_retain_bytes)). To handle every change once, be a [consumer](crate::Consumer).
+///
+/// ```
+/// # use duramen::prelude::*;
+/// use duramen::{AnyChanged, ObserveFrom, Observer};
+/// # fn main() -> Result<()> {
+/// # let directory = tempfile::tempdir().expect("a place for the example");
+/// # let path = directory.path().join("shop.duramen");
+/// let db = Db::open(&path)?;
+/// let mut observer = Observer::open(&path, ObserveFrom::Now)?;
+/// db.bytes("notes").put("a", "1")?;
+/// let seen = loop {
+///     match observer.next()? {
+///         Some(change) if matches!(change.what, AnyChanged::Put { .. }) => break change,
+///         Some(_) => {}
+///         None => std::thread::sleep(std::time::Duration::from_millis(10)),
+///     }
+/// };
+/// assert_eq!((seen.origin.name(), seen.key()), ("notes", Some(&b"a"[..])));
+/// # Ok(()) }
+/// ```
+pub struct Observer {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    wal_dir: Option<PathBuf>,
+    inner: store::Observer,
+    schemas: Schemas,
+    queue: VecDeque<Result<AnyChange>>,
+    /// Everything up to this commit was told, and nothing of the one in the queue was before it.
+    told: CommitSeq,
+}
+
+/// What is known of collections, for documents that have no names in them.
+#[derive(Debug, Default)]
+struct Schemas {
+    by_name: BTreeMap<String, (TreeId, Schema)>,
+    /// The catalogue has nothing else to say of changes up to this commit.
+    as_of: CommitSeq,
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+/// How an [`Observer`] is made.
+#[derive(Debug, Clone, Default)]
+pub struct ObserverOptions {
+    wal_dir: Option<PathBuf>,
+    collection: Option<String>,
+}
+
+impl ObserverOptions {
+    /// Where the log lies, if not in the database.
+    #[must_use]
+    pub fn wal_dir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.wal_dir = Some(path.into());
+        self
+    }
+
+    /// Only changes of this collection are told. It need not be there yet.
+    #[must_use]
+    pub fn collection(mut self, name: impl Into<String>) -> Self {
+        self.collection = Some(name.into());
+        self
+    }
+
+    /// Begins.
+    ///
+    /// # Errors
+    /// As [`Observer::open`].
+    pub fn open(self, path: impl AsRef<Path>, from: ObserveFrom) -> Result<Observer> {
+        self.open_on(Arc::new(OsDisk::default()), path, from)
+    }
+
+    /// As [`ObserverOptions::open`], on a disk of one's own.
+    ///
+    /// # Errors
+    /// As [`Observer::open`].
+    pub fn open_on(self, disk: Arc<dyn Disk>, path: impl AsRef<Path>, from: ObserveFrom) -> Result<Observer> {
+        let path = path.as_ref().to_owned();
+        let tree = self.collection.as_deref().map(rows_tree);
+        let wants = move |name: &str| match &tree {
+            Some(tree) => tree == name,
+            None => Origin::of(name).is_some(),
+        };
+        let options = options(self.wal_dir.as_deref());
+        let inner = store::Observer::open(Arc::clone(&disk), &path, options, from, Arc::new(wants))?;
+        let (schemas, queue, told) = (Schemas::default(), VecDeque::new(), inner.position());
+        Ok(Observer { disk, path, wal_dir: self.wal_dir, inner, schemas, queue, told })
+    }
+}
+
+impl Observer {
+    /// Watches every collection, namespace and tree of the database in this directory.
+    ///
+    /// # Errors
+    /// `NoSuchDatabase`, `NotADatabase`, damage, and what the system said; `InvalidArgument` for a commit that is not there yet. Never
+    /// `DatabaseLocked`.
+    pub fn open(path: impl AsRef<Path>, from: ObserveFrom) -> Result<Observer> {
+        Observer::options().open(path, from)
+    }
+
+    /// For more than [`Observer::open`] knows.
+    #[must_use]
+    pub fn options() -> ObserverOptions {
+        ObserverOptions::default()
+    }
+
+    /// The next change; `None` if there is none yet. Never waits: ask again a little later.
+    ///
+    /// # Errors
+    /// `FeedGap` if changes were let go of before they were read here, and the next call goes on behind them. A change that does not
+    /// read is an error that names it, and the next call goes on behind it. Damage, and what the system said.
+    #[allow(clippy::should_implement_trait, reason = "an iterator that ends and goes on again")]
+    pub fn next(&mut self) -> Result<Option<AnyChange>> {
+        loop {
+            if let Some(change) = self.queue.pop_front() {
+                return change.map(Some);
+            }
+            self.told = self.inner.position();
+            let Some(commit) = self.inner.next()? else {
+                self.told = self.inner.position();
+                return Ok(None);
+            };
+            let (seq, time) = (commit.seq, time_of(commit.time_ns));
+            for change in commit.changes {
+                let told = any_change(seq, time, change, &mut |name, fresh| self.described(name, seq, fresh));
+                self.queue.extend(told.transpose());
+            }
+        }
+    }
+
+    /// Every change up to this commit was told: where to go on another time.
+    #[must_use]
+    pub fn position(&self) -> CommitSeq {
+        if self.queue.is_empty() { self.inner.position() } else { self.told }
+    }
+
+    /// What can be told of the database now. Cheap enough for once a second.
+    ///
+    /// # Errors
+    /// Damage, and what the system said.
+    pub fn look(&mut self) -> Result<Observed> {
+        self.inner.look()
+    }
+
+    /// What the process that last opened the database to write says of itself; nothing if none has. It may be gone.
+    #[must_use]
+    pub fn holder(&self) -> Option<String> {
+        self.inner.holder()
+    }
+
+    /// The collections that there are now, by name. Costs a look at the log since the newest checkpoint.
+    ///
+    /// # Errors
+    /// Damage, and what the system said.
+    pub fn collections(&self) -> Result<Vec<Schema>> {
+        Ok(self.catalogue()?.by_name.into_values().map(|(_, schema)| schema).collect())
+    }
+
+    fn catalogue(&self) -> Result<Schemas> {
+        let mut round = 0;
+        loop {
+            match self.read_catalogue() {
+                Ok(found) => return Ok(found),
+                // What was being read was let go of.
+                Err(error) if round < ROUNDS && (error.is_damage() || error.code() == Code::FeedGap) => {
+                    round += 1
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn read_catalogue(&self) -> Result<Schemas> {
+        let options = options(self.wal_dir.as_deref());
+        let wants = Arc::new(|name: &str| name == ENTRIES);
+        let from = ObserveFrom::Checkpoint;
+        let mut catalogue = store::Observer::open(Arc::clone(&self.disk), &self.path, options, from, wants)?;
+        let mut found = BTreeMap::new();
+        for (_, stored) in catalogue.rows(ENTRIES)? {
+            let schema = Schema::from_bytes(&stored)?;
+            found.insert(schema.name().to_owned(), schema);
+        }
+        while let Some(commit) = catalogue.next()? {
+            for change in commit.changes {
+                match change.what {
+                    FeedWhat::Put { value, .. } => {
+                        let schema = Schema::from_bytes(&value)?;
+                        found.insert(schema.name().to_owned(), schema);
+                    }
+                    FeedWhat::Deleted { key } => {
+                        if let [Element::Text(name)] = decode(&key)?.as_slice() {
+                            found.remove(name);
+                        }
+                    }
+                    FeedWhat::Created | FeedWhat::Dropped | FeedWhat::Lost { .. } => {}
+                }
+            }
+        }
+        // A drop takes the tree and the entry away in one commit.
+        let with_tree = |(name, schema): (String, Schema)| {
+            let tree = catalogue.tree(&rows_tree(&name))?;
+            Some((name, (tree, schema)))
+        };
+        let by_name = found.into_iter().filter_map(with_tree).collect();
+        Ok(Schemas { by_name, as_of: catalogue.position() })
+    }
+
+    /// What the catalogue says of a collection: as it is known, or afresh where that may tell something else of this commit.
+    fn described(&mut self, name: &str, seq: CommitSeq, fresh: bool) -> Result<(TreeId, Schema)> {
+        let is_known = self.schemas.by_name.contains_key(name) && !fresh;
+        if !is_known && seq > self.schemas.as_of {
+            self.schemas = self.catalogue()?;
+        }
+        self.schemas.by_name.get(name).cloned().ok_or_else(|| unknown(name))
+    }
+}
+
+fn options(wal_dir: Option<&Path>) -> Options {
+    Options { wal_dir: wal_dir.map(Path::to_owned), ..Options::default() }
+}

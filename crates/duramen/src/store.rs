@@ -1,0 +1,216 @@
+//! The door to the engine: the one file of this crate that makes its calls.
+//!
+//! Owns the translation between documents' needs (named trees, ranges, reductions) and the engine's interface, so
+//! that a change there is a change here and nowhere else.
+
+pub mod error;
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use duramen_disk::Disk;
+use duramen_engine::{Engine, Hooks, Reducer, ReducerSpec};
+
+pub(crate) use duramen_engine::ids::TreeId;
+#[cfg(feature = "async")]
+pub(crate) use duramen_engine::processors;
+pub(crate) use duramen_engine::{
+    Background, Direction, Event, EventHook, Keep, KeyRange, LostCommits, LostRange, Observer, Options,
+    Reduced, Rest, Salvage, Snapshot, Transaction, TreeInfo, TreeMark, TreeShape, Worker,
+};
+
+use crate::store::error::{Error, ErrorKind, Result};
+use crate::feed::positions::Rule;
+use crate::view::sums::Sums;
+use crate::view::monoid::Codes;
+use crate::view::reducer::Reductions;
+
+/// Opens an engine that knows the reducers of this crate, and those of views that need this code.
+pub(crate) fn open(
+    disk: Arc<dyn Disk>,
+    path: &Path,
+    options: Options,
+    mut hooks: Hooks,
+    codes: Codes,
+) -> Result<Engine> {
+    know_reducers(&mut hooks, codes);
+    hooks.feed = Some(Arc::new(Rule));
+    Engine::open(disk, path, options, hooks)
+}
+
+/// Makes a new database of what can be read of a damaged one, which nobody else opens until it is finished. Nobody needs its change
+/// feed before that.
+pub(crate) fn recover(
+    disk: &Arc<dyn Disk>,
+    paths: (&Path, &Path),
+    options: &Options,
+    (mut hooks, codes): (Hooks, Codes),
+    keep: &dyn Fn(&str) -> Keep,
+    progress: &mut dyn FnMut(&duramen_engine::RecoverProgress) -> Result<()>,
+) -> Result<(Engine, Salvage)> {
+    know_reducers(&mut hooks, codes);
+    Engine::recover(disk, paths, options, hooks, keep, progress)
+}
+
+fn know_reducers(hooks: &mut Hooks, codes: Codes) {
+    hooks.reducers.register(Arc::new(move |spec: &ReducerSpec| {
+        let sums = Sums::from_spec(spec).map(|sums| Arc::new(sums) as Arc<dyn Reducer>);
+        let view = || Reductions::from_spec(spec)?.reducer(&codes);
+        sums.or_else(|| view().map(|view| Arc::new(view) as Arc<dyn Reducer>))
+    }));
+}
+
+/// What can be read, from a snapshot or inside a transaction.
+pub(crate) trait Source {
+    fn tree(&self, name: &str) -> Result<Option<TreeId>>;
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>>;
+    fn count(&self, tree: TreeId, range: &KeyRange) -> Result<u64>;
+    fn rank(&self, tree: TreeId, key: &[u8]) -> Result<u64>;
+    fn nth(&self, tree: TreeId, index: u64) -> Result<Option<(Vec<u8>, Vec<u8>)>>;
+    fn reduce(&self, tree: TreeId, range: &KeyRange) -> Result<Reduced>;
+    fn cursor(&self, tree: TreeId, range: KeyRange, direction: Direction) -> Result<Cursor>;
+    fn tree_names(&self) -> Result<Vec<String>>;
+}
+
+/// The engine's transaction, which notes its reads and so asks to be alone for each: several readers in one thread
+/// take turns here. No call keeps it beyond its end.
+pub(crate) struct Shared<'e> {
+    inner: RefCell<&'e mut duramen_engine::Transaction>,
+    /// An error that running the transaction again may mend.
+    again: RefCell<Option<Error>>,
+}
+
+impl<'e> Shared<'e> {
+    pub(crate) fn new(inner: &'e mut duramen_engine::Transaction) -> Self {
+        Shared { inner: RefCell::new(inner), again: RefCell::default() }
+    }
+
+    /// The error of a write that the engine wants to run again for, or to make room for; or of what was read, which never happened.
+    pub(crate) fn wants_to_run_again(&self) -> Option<Error> {
+        self.again.borrow().clone().or_else(|| self.inner.borrow().must_run_again())
+    }
+
+    fn noted<T>(&self, done: Result<T>) -> Result<T> {
+        if let Err(error) = &done
+            && (error.is_retryable() || error.kind() == ErrorKind::Full)
+        {
+            self.again.replace(Some(error.clone()));
+        }
+        done
+    }
+
+    /// Whether a tree has no entry.
+    pub(crate) fn is_empty(&self, tree: TreeId) -> Result<bool> {
+        Ok(self
+            .cursor(tree, KeyRange { from: Vec::new(), to: None }, Direction::Forward)?
+            .next_key()?
+            .is_none())
+    }
+
+    pub(crate) fn put(&self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.noted(self.inner.borrow_mut().put(tree, key, value))
+    }
+
+    pub(crate) fn delete(&self, tree: TreeId, key: &[u8]) -> Result<()> {
+        self.noted(self.inner.borrow_mut().delete(tree, key))
+    }
+
+    /// The transaction moves a consumer of the feed on.
+    pub(crate) fn serve_feed(&self) {
+        self.inner.borrow_mut().serve_feed();
+    }
+
+    pub(crate) fn create_tree(&self, name: &str, reducer: Option<ReducerSpec>) -> Result<TreeId> {
+        self.inner.borrow_mut().create_tree(name, reducer)
+    }
+
+    pub(crate) fn drop_tree(&self, name: &str) -> Result<()> {
+        self.inner.borrow_mut().drop_tree(name)
+    }
+}
+
+macro_rules! source {
+    ($kind:ty, |$this:ident| $reader:expr) => {
+        impl Source for $kind {
+            fn tree(&self, name: &str) -> Result<Option<TreeId>> {
+                let $this = self;
+                $reader.tree(name)
+            }
+
+            fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+                let $this = self;
+                $reader.get(tree, key)
+            }
+
+            fn count(&self, tree: TreeId, range: &KeyRange) -> Result<u64> {
+                let $this = self;
+                $reader.count(tree, range)
+            }
+
+            fn rank(&self, tree: TreeId, key: &[u8]) -> Result<u64> {
+                let $this = self;
+                $reader.rank(tree, key)
+            }
+
+            fn nth(&self, tree: TreeId, index: u64) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+                let $this = self;
+                $reader.nth(tree, index)
+            }
+
+            fn reduce(&self, tree: TreeId, range: &KeyRange) -> Result<Reduced> {
+                let $this = self;
+                $reader.reduce(tree, range)
+            }
+
+            fn cursor(&self, tree: TreeId, range: KeyRange, direction: Direction) -> Result<Cursor> {
+                let $this = self;
+                Ok(Cursor { rows: $reader.rows(tree, range, direction)?, big: Vec::new() })
+            }
+
+            fn tree_names(&self) -> Result<Vec<String>> {
+                let $this = self;
+                Ok($reader.trees()?.into_iter().map(|(name, _)| name).collect())
+            }
+        }
+    };
+}
+
+source!(Snapshot, |this| this);
+source!(Shared<'_>, |this| this.inner.borrow_mut());
+
+/// Entries of a range, lent one at a time. Holds its snapshot.
+pub(crate) struct Cursor {
+    rows: duramen_engine::Rows,
+    /// A value that had to be put together from its extents.
+    big: Vec<u8>,
+}
+
+impl Cursor {
+    /// The next key and value; `None` at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        let Some(row) = self.rows.next()? else { return Ok(None) };
+        let key = row.key();
+        let value = match row.value()? {
+            Cow::Borrowed(value) => value,
+            Cow::Owned(value) => {
+                self.big = value;
+                &self.big
+            }
+        };
+        Ok(Some((key, value)))
+    }
+
+    /// As [`Cursor::next`], without reading the value.
+    pub(crate) fn next_key(&mut self) -> Result<Option<&[u8]>> {
+        Ok(self.rows.next()?.map(|row| row.key()))
+    }
+}
+
+impl fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cursor").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,11 @@
+//! Values and how they are written: documents, keys, times, and the bytes of each.
+
+pub(crate) mod clock;
+pub mod document;
+pub mod json;
+pub(crate) mod msgpack;
+pub(crate) mod range;
+pub(crate) mod span;
+pub mod time;
+pub mod tuple;
+pub(crate) mod version;

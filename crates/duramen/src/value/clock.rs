@@ -1,0 +1,72 @@
+//! What time it is, for what expires: the disk's wall clock in milliseconds, never earlier than it has been; and ids made of it.
+//!
+//! Owns the promise that what has expired stays so while the database is open, whatever the system's clock does. Asks no
+//! clock but the disk's, so that a simulation owns it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use duramen_disk::Disk;
+
+use crate::value::time::Time;
+
+const NS_A_MS: u64 = 1_000_000;
+
+/// An id is 48 bits of time and these.
+const RANDOM_BITS: u128 = (1 << 80) - 1;
+
+/// A point in time, in milliseconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Millis(pub(crate) u64);
+
+impl Millis {
+    /// The first one that is not before `time`; 0 for what is before 1970.
+    pub(crate) fn not_before(time: Time) -> Millis {
+        let Ok(seconds) = u64::try_from(time.seconds()) else { return Millis(0) };
+        let rest = u64::from(time.nanoseconds()).div_ceil(NS_A_MS);
+        Millis(seconds.saturating_mul(1000).saturating_add(rest))
+    }
+
+    pub(crate) fn to_time(self) -> Time {
+        let nanoseconds = u32::try_from(self.0 % 1000 * NS_A_MS).expect("less than a second");
+        let seconds = i64::try_from(self.0 / 1000).expect("a thousandth of a u64");
+        Time::new(seconds, nanoseconds).expect("less than a second")
+    }
+}
+
+/// The clock of an open database.
+pub(crate) struct Clock {
+    disk: Arc<dyn Disk>,
+    latest_ms: AtomicU64,
+}
+
+impl Clock {
+    pub(crate) fn new(disk: Arc<dyn Disk>) -> Clock {
+        Clock { disk, latest_ms: AtomicU64::new(0) }
+    }
+
+    /// Sixteen bytes that were never given before: the time, so that what is made together lies together, and randomness.
+    pub(crate) fn new_id(&self) -> [u8; 16] {
+        let time_ms = u128::from(self.now().0) << 80;
+        let random = u128::from(self.disk.random()) << 64 ^ u128::from(self.disk.random());
+        (time_ms | random & RANDOM_BITS).to_be_bytes()
+    }
+
+    /// Now, or the latest time that was ever said if the clock has been set back since.
+    pub(crate) fn now(&self) -> Millis {
+        let wall_ms = self.disk.wall_ns() / NS_A_MS;
+        let latest_ms = self.latest_ms.load(Ordering::Relaxed);
+        // Written once a millisecond at most: readers on other cores keep their copy of the line meanwhile.
+        if wall_ms <= latest_ms {
+            return Millis(latest_ms);
+        }
+        Millis(wall_ms.max(self.latest_ms.fetch_max(wall_ms, Ordering::Relaxed)))
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clock").field("latest_ms", &self.latest_ms).finish_non_exhaustive()
+    }
+}

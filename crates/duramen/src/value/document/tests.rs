@@ -1,0 +1,86 @@
+//! Documents come back as they went in.
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+
+use super::{Document, Value};
+use crate::doc;
+use crate::value::time::Time;
+
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        (-1e300..1e300).prop_map(Value::Float),
+        ".{0,8}".prop_map(Value::from),
+        prop::collection::vec(any::<u8>(), 0..8).prop_map(Value::from),
+        (any::<i64>(), 0..1_000_000_000_u32).prop_map(|(s, n)| Value::Time(Time::new(s, n).unwrap())),
+    ];
+    leaf.prop_recursive(3, 24, 5, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Value::List),
+            prop::collection::btree_map(".{0,4}", inner, 0..5).prop_map(|fields| {
+                Value::Map(
+                    fields.into_iter().fold(Document::new(), |map, (name, value)| map.with(name, value)),
+                )
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn bytes_round_trip(fields in prop::collection::btree_map(".{0,6}", value(), 0..8)) {
+        let document = fields.into_iter().fold(Document::new(), |map, (name, value)| map.with(name, value));
+        prop_assert_eq!(Document::from_bytes(&document.to_bytes().unwrap()).unwrap(), document);
+    }
+
+    #[test]
+    fn json_is_what_others_call_json(fields in prop::collection::btree_map(".{0,6}", value(), 0..8)) {
+        let document = fields.into_iter().fold(Document::new(), |map, (name, value)| map.with(name, value));
+        let text = document.to_json().unwrap();
+        prop_assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{}", text);
+        let again = Document::from_json(&text).unwrap().to_json().unwrap();
+        prop_assert_eq!(again, text);
+    }
+}
+
+#[test]
+fn fields_keep_their_place() {
+    let mut document = doc! { "b": 1, "a": Value::Null };
+    document.set("b", 2);
+    document.set("c", Some("x"));
+    assert_eq!(document.to_string(), r#"{"b":2,"a":null,"c":"x"}"#);
+    assert_eq!(document.remove("a"), Some(Value::Null));
+    assert_eq!(document.len(), 2);
+    assert_eq!(document.get("c"), Some(&Value::Text("x".into())));
+    assert_eq!(doc! {}, Document::new());
+}
+
+#[test]
+fn stored_documents_with_a_name_twice_are_refused() {
+    assert!(Document::from_bytes(&[0x82, 0xa1, b'a', 1, 0xa1, b'a', 2]).is_err());
+    assert!(Document::from_bytes(&[0x80, 0]).is_err());
+    assert!(Document::from_bytes(&[0x81, 1, 1]).is_err());
+    assert!(Document::from_bytes(&[0x90]).is_err());
+}
+
+#[test]
+fn nesting_is_bounded_both_ways() {
+    let mut value = Value::Null;
+    for _ in 0..70 {
+        value = Value::List(vec![value]);
+    }
+    assert!(doc! { "deep": value }.to_bytes().is_err());
+    let mut bytes = vec![0x81, 0xa1, b'x'];
+    bytes.extend([0x91; 100_000]);
+    bytes.push(0);
+    assert!(Document::from_bytes(&bytes).is_err());
+}
+
+#[test]
+fn integers_beyond_64_bits_are_refused() {
+    assert!(doc! { "n": Value::Int(1 << 70) }.to_bytes().is_err());
+}

@@ -1,0 +1,387 @@
+//! MessagePack, token by token: how documents and catalogue entries are stored.
+//!
+//! Owns the byte layout of documents (docs/format.md, section "Documents"): maps with field names, integers in their
+//! shortest form and exact to 64 bits, floats as 64 bits, times as the timestamp extension. Pure functions on bytes;
+//! foreign bytes become errors, never panics, and a claimed length is never believed before it is seen.
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use crate::store::error::{Error, Result};
+use crate::value::time::Time;
+
+/// Deepest nesting of lists and maps that is read or written.
+pub(crate) const DEPTH_MAX: usize = 64;
+
+/// The extension type of times, as the MessagePack specification sets it.
+const TIMESTAMP: u8 = 0xff;
+
+/// One step of a document. Lists and maps say how many items (pairs) follow.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Token<'a> {
+    Null,
+    Bool(bool),
+    Int(i128),
+    Float(f64),
+    Text(&'a str),
+    /// Text on its way to being [`Token::Text`]; never returned by [`Reader::next`].
+    UncheckedText(&'a [u8]),
+    Bytes(&'a [u8]),
+    Time(Time),
+    List(usize),
+    Map(usize),
+}
+
+/// Whether everybody can read a document that was written elsewhere: it does not nest too deep, and its maps have keys that
+/// can be shown as names.
+///
+/// # Errors
+/// `InvalidArgument`, saying what is in the way.
+pub(crate) fn check(document: &[u8]) -> Result<()> {
+    let mut reader = Reader::new(document);
+    // Of each list or map that is open: what is left in it, and whether names are among that.
+    let mut open: Vec<(usize, bool)> = Vec::with_capacity(8);
+    loop {
+        let is_name = open.last().is_some_and(|(left, named)| *named && left % 2 == 0);
+        let token = reader.unchecked()?;
+        if let Some((left, _)) = open.last_mut() {
+            *left -= 1;
+        }
+        match token {
+            Token::UncheckedText(_) | Token::Int(_) | Token::Bool(_) | Token::Time(_) => {}
+            _ if is_name => return Err(reader.wrong("a map has a key that cannot be shown as a name")),
+            Token::List(count) => open.push((count, false)),
+            Token::Map(count) => open.push((2 * count, true)),
+            _ => {}
+        }
+        if open.len() > DEPTH_MAX {
+            return Err(reader.wrong(&format!("lists and maps in a document nest at most {DEPTH_MAX} deep")));
+        }
+        while open.pop_if(|(left, _)| *left == 0).is_some() {}
+        if open.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+/// Reads tokens one after the other.
+#[derive(Debug, Clone)]
+pub(crate) struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Reader { bytes, at: 0 }
+    }
+
+    pub(crate) fn at_end(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
+    /// The error that names this place.
+    #[cold]
+    pub(crate) fn wrong(&self, what: &str) -> Error {
+        Error::invalid(format!("these bytes are not a document: at byte {}: {what}", self.at))
+    }
+
+    /// The next token.
+    pub(crate) fn next(&mut self) -> Result<Token<'a>> {
+        match self.unchecked()? {
+            Token::UncheckedText(bytes) => self.checked(bytes).map(Token::Text),
+            token => Ok(token),
+        }
+    }
+
+    /// The next token, its text not yet looked at.
+    fn unchecked(&mut self) -> Result<Token<'a>> {
+        let [tag] = self.take::<1>()?;
+        Ok(match tag {
+            0x00..=0x7f => Token::Int(i128::from(tag)),
+            0x80..=0x8f => Token::Map(usize::from(tag & 0x0f)),
+            0x90..=0x9f => Token::List(usize::from(tag & 0x0f)),
+            0xa0..=0xbf => Token::UncheckedText(self.slice(u32::from(tag & 0x1f))?),
+            0xe0..=0xff => Token::Int(i128::from(tag.cast_signed())),
+            0xc0 => Token::Null,
+            0xc2 => Token::Bool(false),
+            0xc3 => Token::Bool(true),
+            0xca => Token::Float(f64::from(f32::from_be_bytes(self.take()?))),
+            0xcb => Token::Float(f64::from_be_bytes(self.take()?)),
+            0xcc..=0xcf => Token::Int(i128::from(self.unsigned(tag - 0xcc)?)),
+            0xd0..=0xd3 => Token::Int(i128::from(self.signed(tag - 0xd0)?)),
+            0xc4..=0xc6 => {
+                let length = self.length(tag - 0xc4)?;
+                Token::Bytes(self.slice(length)?)
+            }
+            0xd9..=0xdb => {
+                let length = self.length(tag - 0xd9)?;
+                Token::UncheckedText(self.slice(length)?)
+            }
+            0xdc..=0xdd => Token::List(self.items(tag - 0xdc)?),
+            0xde..=0xdf => Token::Map(self.items(tag - 0xde)?),
+            0xd6 => self.timestamp(4)?,
+            0xd7 => self.timestamp(8)?,
+            0xc7 => {
+                let [length] = self.take::<1>()?;
+                self.timestamp(length)?
+            }
+            other => return Err(self.wrong(&format!("{other:#04x} begins nothing that a document holds"))),
+        })
+    }
+
+    /// Steps over one value, whatever it holds, without recursion and without looking at its text.
+    pub(crate) fn skip(&mut self) -> Result<()> {
+        let mut open: u64 = 1;
+        while open > 0 {
+            open -= 1;
+            match self.unchecked()? {
+                Token::List(count) => open += count as u64,
+                Token::Map(count) => open += 2 * count as u64,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Steps over one value and returns its bytes.
+    pub(crate) fn raw(&mut self) -> Result<&'a [u8]> {
+        let from = self.at;
+        self.skip()?;
+        Ok(&self.bytes[from..self.at])
+    }
+
+    /// Reads a map's header, or fails.
+    pub(crate) fn map(&mut self) -> Result<usize> {
+        match self.next()? {
+            Token::Map(count) => Ok(count),
+            _ => Err(self.wrong("a map was wanted")),
+        }
+    }
+
+    /// Reads a key of a map, or fails. Typed documents may hold maps with integers, bools or times as keys: they are
+    /// named as they are shown.
+    pub(crate) fn name(&mut self) -> Result<Cow<'a, str>> {
+        Ok(match self.next()? {
+            Token::Text(name) => Cow::Borrowed(name),
+            Token::Int(key) => Cow::Owned(key.to_string()),
+            Token::Bool(key) => Cow::Owned(key.to_string()),
+            Token::Time(key) => Cow::Owned(key.to_string()),
+            _ => return Err(self.wrong("the name of a field was wanted, and names are text")),
+        })
+    }
+
+    /// Reads the name of a field of a document, or fails.
+    pub(crate) fn text_name(&mut self) -> Result<&'a str> {
+        let name = self.name_bytes()?;
+        self.checked(name)
+    }
+
+    /// Reads the name of a field without looking whether it is UTF-8, to compare it with another.
+    pub(crate) fn name_bytes(&mut self) -> Result<&'a [u8]> {
+        match self.unchecked()? {
+            Token::UncheckedText(name) => Ok(name),
+            _ => Err(self.wrong("the name of a field was wanted, and names are text")),
+        }
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let found = self.bytes[self.at..].first_chunk::<N>().copied();
+        let bytes = found.ok_or_else(|| self.wrong("it ends in the middle of a value"))?;
+        self.at += N;
+        Ok(bytes)
+    }
+
+    fn slice(&mut self, length: u32) -> Result<&'a [u8]> {
+        let found = self.bytes[self.at..].get(..length as usize);
+        let slice = found.ok_or_else(|| self.wrong("it ends in the middle of a value"))?;
+        self.at += slice.len();
+        Ok(slice)
+    }
+
+    fn checked(&self, text: &'a [u8]) -> Result<&'a str> {
+        std::str::from_utf8(text).map_err(|_| self.wrong("text that is not UTF-8 ends here"))
+    }
+
+    fn unsigned(&mut self, power: u8) -> Result<u64> {
+        Ok(match power {
+            0 => u64::from(u8::from_be_bytes(self.take()?)),
+            1 => u64::from(u16::from_be_bytes(self.take()?)),
+            2 => u64::from(u32::from_be_bytes(self.take()?)),
+            _ => u64::from_be_bytes(self.take()?),
+        })
+    }
+
+    fn signed(&mut self, power: u8) -> Result<i64> {
+        Ok(match power {
+            0 => i64::from(i8::from_be_bytes(self.take()?)),
+            1 => i64::from(i16::from_be_bytes(self.take()?)),
+            2 => i64::from(i32::from_be_bytes(self.take()?)),
+            _ => i64::from_be_bytes(self.take()?),
+        })
+    }
+
+    fn length(&mut self, power: u8) -> Result<u32> {
+        Ok(match power {
+            0 => u32::from(u8::from_be_bytes(self.take()?)),
+            1 => u32::from(u16::from_be_bytes(self.take()?)),
+            _ => u32::from_be_bytes(self.take()?),
+        })
+    }
+
+    fn items(&mut self, power: u8) -> Result<usize> {
+        Ok(self.length(power + 1)? as usize)
+    }
+
+    fn timestamp(&mut self, length: u8) -> Result<Token<'a>> {
+        let [kind] = self.take::<1>()?;
+        if kind != TIMESTAMP {
+            return Err(self.wrong(&format!("extension {} is not known", kind.cast_signed())));
+        }
+        let (seconds, nanoseconds) = match length {
+            4 => (i64::from(u32::from_be_bytes(self.take()?)), 0),
+            8 => {
+                const SECONDS_BITS: u32 = 34;
+                let packed = u64::from_be_bytes(self.take()?);
+                let nanoseconds = u32::try_from(packed >> SECONDS_BITS).expect("30 bits are left");
+                ((packed & ((1 << SECONDS_BITS) - 1)).cast_signed(), nanoseconds)
+            }
+            12 => {
+                let nanoseconds = u32::from_be_bytes(self.take()?);
+                (i64::from_be_bytes(self.take()?), nanoseconds)
+            }
+            _ => return Err(self.wrong("a time takes 4, 8 or 12 bytes")),
+        };
+        let time =
+            Time::new(seconds, nanoseconds).ok_or_else(|| self.wrong("a second has fewer nanoseconds"))?;
+        Ok(Token::Time(time))
+    }
+}
+
+/// The writing half: each function appends one token.
+pub(crate) mod write {
+    use super::{Error, Result, TIMESTAMP, Time};
+
+    pub(crate) fn null(out: &mut Vec<u8>) {
+        out.push(0xc0);
+    }
+
+    pub(crate) fn bool(out: &mut Vec<u8>, value: bool) {
+        out.push(if value { 0xc3 } else { 0xc2 });
+    }
+
+    /// In the shortest form. Fails outside of `i64::MIN..=u64::MAX`.
+    pub(crate) fn int(out: &mut Vec<u8>, value: i128) -> Result<()> {
+        if let Ok(positive) = u64::try_from(value) {
+            unsigned(out, positive);
+            return Ok(());
+        }
+        let signed = i64::try_from(value)
+            .map_err(|_| Error::invalid(format!("the integer {value} does not fit in 64 bits")))?;
+        negative(out, signed);
+        Ok(())
+    }
+
+    fn unsigned(out: &mut Vec<u8>, value: u64) {
+        if let Ok(byte) = u8::try_from(value) {
+            if byte >= 0x80 {
+                out.push(0xcc);
+            }
+            out.push(byte);
+        } else if let Ok(short) = u16::try_from(value) {
+            out.push(0xcd);
+            out.extend_from_slice(&short.to_be_bytes());
+        } else if let Ok(word) = u32::try_from(value) {
+            out.push(0xce);
+            out.extend_from_slice(&word.to_be_bytes());
+        } else {
+            out.push(0xcf);
+            out.extend_from_slice(&value.to_be_bytes());
+        }
+    }
+
+    fn negative(out: &mut Vec<u8>, value: i64) {
+        if let Ok(byte) = i8::try_from(value) {
+            if byte < -32 {
+                out.push(0xd0);
+            }
+            out.push(byte.cast_unsigned());
+        } else if let Ok(short) = i16::try_from(value) {
+            out.push(0xd1);
+            out.extend_from_slice(&short.to_be_bytes());
+        } else if let Ok(word) = i32::try_from(value) {
+            out.push(0xd2);
+            out.extend_from_slice(&word.to_be_bytes());
+        } else {
+            out.push(0xd3);
+            out.extend_from_slice(&value.to_be_bytes());
+        }
+    }
+
+    pub(crate) fn float(out: &mut Vec<u8>, value: f64) {
+        out.push(0xcb);
+        out.extend_from_slice(&value.to_be_bytes());
+    }
+
+    pub(crate) fn text(out: &mut Vec<u8>, value: &str) -> Result<()> {
+        match u8::try_from(value.len()) {
+            Ok(length @ 0..32) => out.push(0xa0 | length),
+            _ => length(out, [0xd9, 0xda, 0xdb], value.len())?,
+        }
+        out.extend_from_slice(value.as_bytes());
+        Ok(())
+    }
+
+    pub(crate) fn bytes(out: &mut Vec<u8>, value: &[u8]) -> Result<()> {
+        length(out, [0xc4, 0xc5, 0xc6], value.len())?;
+        out.extend_from_slice(value);
+        Ok(())
+    }
+
+    /// As the 96-bit timestamp, whatever the time: one form.
+    pub(crate) fn time(out: &mut Vec<u8>, value: Time) {
+        out.extend_from_slice(&[0xc7, 12, TIMESTAMP]);
+        out.extend_from_slice(&value.nanoseconds().to_be_bytes());
+        out.extend_from_slice(&value.seconds().to_be_bytes());
+    }
+
+    pub(crate) fn list(out: &mut Vec<u8>, count: usize) -> Result<()> {
+        match u8::try_from(count) {
+            Ok(count @ 0..16) => out.push(0x90 | count),
+            _ => items(out, [0xdc, 0xdd], count)?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn map(out: &mut Vec<u8>, count: usize) -> Result<()> {
+        match u8::try_from(count) {
+            Ok(count @ 0..16) => out.push(0x80 | count),
+            _ => items(out, [0xde, 0xdf], count)?,
+        }
+        Ok(())
+    }
+
+    fn length(out: &mut Vec<u8>, tags: [u8; 3], length: usize) -> Result<()> {
+        if let Ok(byte) = u8::try_from(length) {
+            out.extend_from_slice(&[tags[0], byte]);
+            return Ok(());
+        }
+        items(out, [tags[1], tags[2]], length)
+    }
+
+    fn items(out: &mut Vec<u8>, tags: [u8; 2], count: usize) -> Result<()> {
+        if let Ok(short) = u16::try_from(count) {
+            out.push(tags[0]);
+            out.extend_from_slice(&short.to_be_bytes());
+        } else {
+            let word = u32::try_from(count).map_err(|_| {
+                Error::invalid("text, bytes, lists and maps in a document hold less than 4 GiB")
+            })?;
+            out.push(tags[1]);
+            out.extend_from_slice(&word.to_be_bytes());
+        }
+        Ok(())
+    }
+}

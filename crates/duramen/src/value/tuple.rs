@@ -1,0 +1,198 @@
+//! Order-preserving keys: tuples of typed elements as bytes that compare as the tuples do.
+//!
+//! Owns the encoding of every key of every collection. It is part of the file format and frozen: docs/format.md,
+//! section "Keys", tells it byte by byte, the golden vectors in the tests pin it. The codes are those of the
+//! tuple layer of FoundationDB, so that another implementation is at hand to test against; `time` is ours.
+//!
+//! Never touches a disk; never panics on foreign bytes. What it accepts is canonical: decoding and encoding again
+//! gives the same bytes.
+
+mod decode;
+mod encode;
+mod owned;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use duramen_engine::limits::KEY_BYTES_MAX;
+
+pub use decode::decode;
+pub(crate) use decode::split;
+pub use encode::{AsElement, Encoder, Key};
+pub use owned::{ElementFor, KeyFor, OwnedElement, OwnedKey, PrefixFor, unexpected};
+
+use crate::store::error::{Code, Error, Result};
+use crate::value::time::Time;
+
+/// One typed element of a key.
+///
+/// Elements of different types are ordered by type: null, bytes, text, tuple, integer, float, bool, uuid, time.
+#[derive(Debug, Clone)]
+pub enum Element {
+    /// Nothing; before everything else.
+    Null,
+    /// Bytes, compared as bytes; a prefix comes first.
+    Bytes(Vec<u8>),
+    /// Text, compared as its UTF-8 bytes, which is the order of code points.
+    Text(String),
+    /// A tuple inside the tuple, compared element by element; a prefix comes first.
+    Tuple(Vec<Element>),
+    /// An integer from `i64::MIN` to `u64::MAX`, in one order.
+    Int(i128),
+    /// A float in IEEE total order: -NaN, -inf, ..., -0.0, 0.0, ..., inf, NaN.
+    Float(f64),
+    /// False before true.
+    Bool(bool),
+    /// A UUID, compared as its 16 bytes.
+    Uuid([u8; 16]),
+    /// A point in time.
+    Time(Time),
+}
+
+impl Element {
+    fn rank(&self) -> u8 {
+        match self {
+            Element::Null => 0,
+            Element::Bytes(_) => 1,
+            Element::Text(_) => 2,
+            Element::Tuple(_) => 3,
+            Element::Int(_) => 4,
+            Element::Float(_) => 5,
+            Element::Bool(_) => 6,
+            Element::Uuid(_) => 7,
+            Element::Time(_) => 8,
+        }
+    }
+}
+
+impl Ord for Element {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Element::Bytes(a), Element::Bytes(b)) => a.cmp(b),
+            (Element::Text(a), Element::Text(b)) => a.cmp(b),
+            (Element::Tuple(a), Element::Tuple(b)) => a.cmp(b),
+            (Element::Int(a), Element::Int(b)) => a.cmp(b),
+            (Element::Float(a), Element::Float(b)) => a.total_cmp(b),
+            (Element::Bool(a), Element::Bool(b)) => a.cmp(b),
+            (Element::Uuid(a), Element::Uuid(b)) => a.cmp(b),
+            (Element::Time(a), Element::Time(b)) => a.cmp(b),
+            _ => self.rank().cmp(&other.rank()),
+        }
+    }
+}
+
+impl PartialOrd for Element {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Element {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Element {}
+
+impl fmt::Display for Element {
+    /// As a person reads it in a message; not a form that is read back.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Element::Null => f.write_str("null"),
+            Element::Bytes(bytes) => write_hex(f, bytes),
+            Element::Uuid(bytes) => write_hex(f, bytes),
+            Element::Text(text) => f.write_str(text),
+            Element::Tuple(elements) => {
+                f.write_str("(")?;
+                for (index, element) in elements.iter().enumerate() {
+                    write!(f, "{}{element}", if index > 0 { "," } else { "" })?;
+                }
+                f.write_str(")")
+            }
+            Element::Int(value) => value.fmt(f),
+            Element::Float(value) => write!(f, "{value:?}"),
+            Element::Bool(value) => value.fmt(f),
+            Element::Time(time) => time.fmt(f),
+        }
+    }
+}
+
+fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+}
+
+/// The bytes of a key.
+///
+/// # Errors
+/// `KeyTooLong` beyond 1,024 bytes; `InvalidArgument` for an integer that does not fit in 64 bits.
+pub fn encode(key: &(impl Key + ?Sized)) -> Result<Vec<u8>> {
+    let mut out = Vec::with_capacity(64);
+    key.write(&mut Encoder::new(&mut out))?;
+    check_length(&out)?;
+    Ok(out)
+}
+
+/// The smallest byte string greater than `key`: from there on, `key` itself is passed.
+#[must_use]
+pub fn successor(key: &[u8]) -> Vec<u8> {
+    let mut next = Vec::with_capacity(key.len() + 1);
+    next.extend_from_slice(key);
+    next.push(0);
+    next
+}
+
+/// The bound above every key whose leading elements are those encoded in `prefix`.
+///
+/// Half-open: `prefix <= key < prefix_end(prefix)` holds exactly for those keys. No element begins with `0xff`, and a
+/// text or bytes element that goes on after an escaped NUL goes on with `0xff`: so it lies outside, as it must.
+#[must_use]
+pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
+    let mut end = Vec::with_capacity(prefix.len() + 1);
+    end.extend_from_slice(prefix);
+    end.push(0xff);
+    end
+}
+
+/// A key as a person reads it in a message.
+pub(crate) fn show(key: &[u8]) -> String {
+    let shown =
+        |elements: Vec<Element>| elements.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    decode(key).map_or_else(|_| "that key".to_owned(), shown)
+}
+
+/// Refuses a key that is longer than a key may be.
+pub(crate) fn check_length(key: &[u8]) -> Result<()> {
+    if key.len() > KEY_BYTES_MAX {
+        return Err(Error::new(
+            Code::KeyTooLong,
+            format!("the key takes {} bytes, and a key may take {KEY_BYTES_MAX}", key.len()),
+        )
+        .with_hint("use shorter columns as the key"));
+    }
+    Ok(())
+}
+
+/// First byte of each element, by type. Order of the codes is order of the types.
+mod code {
+    pub(super) const NULL: u8 = 0x00;
+    pub(super) const BYTES: u8 = 0x01;
+    pub(super) const TEXT: u8 = 0x02;
+    pub(super) const TUPLE: u8 = 0x05;
+    /// The integer zero; `INT_ZERO + n` and `INT_ZERO - n` begin positive and negative ones of n bytes.
+    pub(super) const INT_ZERO: u8 = 0x14;
+    pub(super) const INT_BYTES_MAX: u8 = 8;
+    pub(super) const INT_MIN: u8 = INT_ZERO - INT_BYTES_MAX;
+    pub(super) const INT_MAX: u8 = INT_ZERO + INT_BYTES_MAX;
+    pub(super) const FLOAT: u8 = 0x21;
+    pub(super) const FALSE: u8 = 0x26;
+    pub(super) const TRUE: u8 = 0x27;
+    pub(super) const UUID: u8 = 0x30;
+    pub(super) const TIME: u8 = 0x40;
+    /// Ends text, bytes and tuples.
+    pub(super) const END: u8 = 0x00;
+    /// After a 0x00: it was a NUL (in text and bytes) or a null (in a tuple), not the end.
+    pub(super) const ESCAPE: u8 = 0xff;
+}

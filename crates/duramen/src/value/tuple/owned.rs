@@ -1,0 +1,281 @@
+//! Keys of typed collections: what can be read back, and which values may stand for which.
+//!
+//! Owns no encoding: [`encode`](super::encode) writes, [`decode`](super::decode) reads, and the traits here say which
+//! Rust types go with which. All integers are one kind of element, so any integer may be asked for by any other.
+
+use super::{AsElement, Element, Key};
+use crate::store::error::{Error, Result};
+use crate::catalog::schema::ColumnType;
+use crate::value::time::Time;
+
+/// An element of a key that can be read back from it.
+///
+/// `#[derive(Key)]` makes a struct around one such element, or an enum without fields, another.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be part of a collection's key",
+    note = "integers up to 64 bits, f64, bool, String and `Time` can, and types with #[derive(Key)]"
+)]
+pub trait OwnedElement: AsElement + ElementFor<Self> + Sized {
+    /// What a column of such elements holds.
+    const COLUMN: ColumnType;
+
+    /// The value of an element.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an element of another type, or an integer that does not fit.
+    fn from_element(element: Element) -> Result<Self>;
+}
+
+/// A whole key that can be read back: an element, or a tuple of up to eight.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a collection's key",
+    note = "an element can (an integer, String, `Time`, ...), and a tuple of up to eight elements"
+)]
+pub trait OwnedKey: KeyFor<Self> + PrefixFor<Self> + Sized {
+    /// How many elements it has.
+    const ELEMENTS: usize;
+
+    /// The key of these elements.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if they are not as many, or one of them has another type.
+    fn from_elements(elements: Vec<Element>) -> Result<Self>;
+}
+
+/// An element that may stand for one of type `K`: `&str` for `String`, any integer for any other.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot stand for `{K}` in a key",
+    note = "ask with a value of the type that the collection's key has there"
+)]
+pub trait ElementFor<K>: AsElement {}
+
+/// A key that may stand for one of type `K`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a key of this collection, whose key is `{K}`",
+    note = "give as many elements as the key has, of the same types; `&str` stands for `String`"
+)]
+pub trait KeyFor<K>: Key {}
+
+/// The leading elements of a key of type `K`, or all of them.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no beginning of this collection's key, which is `{K}`",
+    note = "give leading elements of the key, of the same types: `\"Oslo\"` or `(\"Oslo\", 1)` for `(String, u64)`"
+)]
+pub trait PrefixFor<K>: Key {}
+
+/// The error of an element that is not what was expected.
+#[must_use]
+#[cold]
+pub fn unexpected(found: &Element, expected: &str) -> Error {
+    Error::invalid(format!("a key holds {found}, and {expected} was expected there"))
+}
+
+impl<T: ElementFor<K> + ?Sized, K> ElementFor<K> for &T {}
+impl<T: KeyFor<K> + ?Sized, K> KeyFor<K> for &T {}
+impl<T: PrefixFor<K> + ?Sized, K> PrefixFor<K> for &T {}
+impl<T: ElementFor<K>, K> ElementFor<Option<K>> for Option<T> {}
+
+impl<T: OwnedElement> OwnedElement for Option<T> {
+    const COLUMN: ColumnType = T::COLUMN;
+
+    fn from_element(element: Element) -> Result<Option<T>> {
+        match element {
+            Element::Null => Ok(None),
+            element => T::from_element(element).map(Some),
+        }
+    }
+}
+
+/// What every element can do besides: be a key by itself, and the beginning of a tuple. For `#[derive(Key)]`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! key_element {
+    ($kind:ty) => {
+        impl $crate::value::tuple::Key for $kind {
+            fn write(&self, encoder: &mut $crate::value::tuple::Encoder<'_>) -> $crate::Result<()> {
+                $crate::value::tuple::AsElement::append(self, encoder)
+            }
+        }
+
+        $crate::__key_element!($kind);
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __key_element {
+    ($kind:ty) => {
+        impl $crate::value::tuple::OwnedKey for $kind {
+            const ELEMENTS: usize = 1;
+
+            fn from_elements(elements: Vec<$crate::value::tuple::Element>) -> $crate::Result<Self> {
+                let (element,): (Self,) = $crate::value::tuple::OwnedKey::from_elements(elements)?;
+                Ok(element)
+            }
+        }
+
+        impl $crate::value::tuple::ElementFor<$kind> for $kind {}
+        $crate::__key_stands_for!($kind, $kind);
+        $crate::__key_begins!($kind);
+    };
+}
+
+/// An element that stands for another does so as a whole key, too.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __key_stands_for {
+    ($asked:ty, $kept:ty) => {
+        impl $crate::value::tuple::KeyFor<$kept> for $asked {}
+        impl $crate::value::tuple::PrefixFor<$kept> for $asked {}
+    };
+}
+
+/// An element begins every tuple that has such a one first.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __key_begins {
+    ($kind:ty) => {
+        $crate::__key_begins!($kind; __A);
+        $crate::__key_begins!($kind; __A, __B);
+        $crate::__key_begins!($kind; __A, __B, __C);
+        $crate::__key_begins!($kind; __A, __B, __C, __D);
+        $crate::__key_begins!($kind; __A, __B, __C, __D, __E);
+        $crate::__key_begins!($kind; __A, __B, __C, __D, __E, __F);
+        $crate::__key_begins!($kind; __A, __B, __C, __D, __E, __F, __G);
+        $crate::__key_begins!($kind; __A, __B, __C, __D, __E, __F, __G, __H);
+    };
+    ($kind:ty; $first:ident $(, $rest:ident)*) => {
+        #[allow(non_camel_case_types, reason = "names that no type of the user's has")]
+        impl<$first $(, $rest)*> $crate::value::tuple::PrefixFor<($first, $($rest,)*)> for $kind
+        where
+            $kind: $crate::value::tuple::ElementFor<$first>,
+        {
+        }
+    };
+}
+
+macro_rules! owned {
+    ($($kind:ty, $column:ident, |$element:ident| $taken:expr, $expected:literal;)*) => {$(
+        impl OwnedElement for $kind {
+            const COLUMN: ColumnType = ColumnType::$column;
+
+            fn from_element($element: Element) -> Result<Self> {
+                match $taken {
+                    Some(value) => Ok(value),
+                    None => Err(unexpected(&$element, $expected)),
+                }
+            }
+        }
+    )*};
+}
+
+macro_rules! taken {
+    ($element:ident, $kind:ident) => {
+        match &$element {
+            Element::$kind(value) => Some(value.clone()),
+            _ => None,
+        }
+    };
+}
+
+fn integer<T: TryFrom<i128>>(element: &Element) -> Option<T> {
+    match element {
+        Element::Int(value) => T::try_from(*value).ok(),
+        _ => None,
+    }
+}
+
+owned! {
+    i8, Int, |element| integer(&element), "an integer of 8 bits";
+    i16, Int, |element| integer(&element), "an integer of 16 bits";
+    i32, Int, |element| integer(&element), "an integer of 32 bits";
+    i64, Int, |element| integer(&element), "an integer of 64 bits";
+    u8, Int, |element| integer(&element), "an integer of 8 bits, not negative";
+    u16, Int, |element| integer(&element), "an integer of 16 bits, not negative";
+    u32, Int, |element| integer(&element), "an integer of 32 bits, not negative";
+    u64, Int, |element| integer(&element), "an integer of 64 bits, not negative";
+    bool, Bool, |element| taken!(element, Bool), "a bool";
+    f64, Float, |element| taken!(element, Float), "a float";
+    String, Text, |element| taken!(element, Text), "text";
+    Time, Time, |element| taken!(element, Time), "a time";
+    Element, Any, |element| Some(element.clone()), "an element";
+}
+
+macro_rules! elements {
+    ($($kind:ty),*) => {$( $crate::__key_element!($kind); )*};
+}
+
+elements!(i8, i16, i32, i64, u8, u16, u32, u64, bool, f64, String, Time, Element);
+
+macro_rules! stand_for {
+    ($($asked:ty),* => $kept:ty) => {$(
+        impl ElementFor<$kept> for $asked {}
+        $crate::__key_stands_for!($asked, $kept);
+    )*};
+}
+
+stand_for!(i16, i32, i64, u8, u16, u32, u64 => i8);
+stand_for!(i8, i32, i64, u8, u16, u32, u64 => i16);
+stand_for!(i8, i16, i64, u8, u16, u32, u64 => i32);
+stand_for!(i8, i16, i32, u8, u16, u32, u64 => i64);
+stand_for!(i8, i16, i32, i64, u16, u32, u64 => u8);
+stand_for!(i8, i16, i32, i64, u8, u32, u64 => u16);
+stand_for!(i8, i16, i32, i64, u8, u16, u64 => u32);
+stand_for!(i8, i16, i32, i64, u8, u16, u32 => u64);
+stand_for!(str => String);
+crate::__key_begins!(str);
+
+macro_rules! tuples {
+    ($(($($name:ident $asked:ident),+) $count:literal;)*) => {$(
+        impl<$($name: OwnedElement),+> OwnedKey for ($($name,)+) {
+            const ELEMENTS: usize = $count;
+
+            fn from_elements(elements: Vec<Element>) -> Result<Self> {
+                let found = elements.len();
+                if found != $count {
+                    return Err(Error::invalid(format!(
+                        "a key has {found} element(s), and {} were expected", $count
+                    )));
+                }
+                let mut elements = elements.into_iter();
+                Ok(($($name::from_element(elements.next().expect("they were counted"))?,)+))
+            }
+        }
+
+        impl<$($name, $asked: ElementFor<$name>),+> KeyFor<($($name,)+)> for ($($asked,)+) {}
+    )*};
+}
+
+tuples! {
+    (A P) 1;
+    (A P, B Q) 2;
+    (A P, B Q, C R) 3;
+    (A P, B Q, C R, D S) 4;
+    (A P, B Q, C R, D S, E T) 5;
+    (A P, B Q, C R, D S, E T, F U) 6;
+    (A P, B Q, C R, D S, E T, F U, G V) 7;
+    (A P, B Q, C R, D S, E T, F U, G V, H W) 8;
+}
+
+/// A tuple begins every longer one, and itself.
+macro_rules! beginnings {
+    ([$($name:ident $asked:ident),+] [$($rest:ident),*]) => {
+        impl<$($name, $asked: ElementFor<$name>,)+ $($rest),*> PrefixFor<($($name,)+ $($rest,)*)>
+            for ($($asked,)+)
+        {
+        }
+    };
+    ([$($given:tt)+] [$($rest:ident),*] $next:ident $($more:ident)*) => {
+        beginnings!([$($given)+] [$($rest),*]);
+        beginnings!([$($given)+] [$($rest,)* $next] $($more)*);
+    };
+}
+
+beginnings!([A P] [] B C D E F G H);
+beginnings!([A P, B Q] [] C D E F G H);
+beginnings!([A P, B Q, C R] [] D E F G H);
+beginnings!([A P, B Q, C R, D S] [] E F G H);
+beginnings!([A P, B Q, C R, D S, E T] [] F G H);
+beginnings!([A P, B Q, C R, D S, E T, F U] [] G H);
+beginnings!([A P, B Q, C R, D S, E T, F U, G V] [] H);
+beginnings!([A P, B Q, C R, D S, E T, F U, G V, H W] []);

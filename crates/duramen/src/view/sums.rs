@@ -1,0 +1,228 @@
+//! The built-in reducer `sums`: exact sums of named integer fields of documents, and how many were null.
+//!
+//! Owns the stored form of these reductions (docs/format.md, section "Documents and collections"). The tree itself
+//! counts entries. Sums are exact in 128 bits: 2^63 values of 64 bits fit. A float has no place here: its sum would
+//! depend on the order of additions, and so on where pages are split.
+
+#[cfg(test)]
+mod tests;
+
+use duramen_engine::{Reducer, ReducerSpec};
+
+use crate::store::error::{Code, Error, Result};
+use crate::value::msgpack::{Reader, Token, write};
+use crate::value::version;
+
+/// The name under which the catalogue knows the reducer.
+pub const NAME: &str = "sums";
+
+/// The version of its stored form.
+pub const VERSION: u32 = 1;
+
+/// Most fields one collection can sum: their widest reductions still fit beside the largest keys of a node.
+pub const FIELDS_MAX: usize = 16;
+
+const VARINT_128_BYTES_MAX: usize = 19;
+const VARINT_64_BYTES_MAX: usize = 10;
+const _: () = assert!(
+    FIELDS_MAX * (VARINT_128_BYTES_MAX + VARINT_64_BYTES_MAX) <= duramen_engine::limits::REDUCTION_BYTES_MAX,
+    "the widest reduction fits in a child entry"
+);
+
+/// What a reduction becomes that could not be read: no valid one is a lone unfinished number, and it stays so under
+/// `join`, which cannot fail. Reading it is an error.
+const UNREADABLE: &[u8] = &[0xff];
+
+/// The sum over one field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FieldSum {
+    /// The exact sum of the integers.
+    pub sum: i128,
+    /// Documents in which the field is null or absent; they count as zero.
+    pub nulls: u64,
+}
+
+/// The reducer over a list of fields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sums {
+    fields: Vec<String>,
+}
+
+impl Sums {
+    /// The sums of these fields, in this order.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for more than 16 fields or one named twice.
+    pub fn new(fields: &[String]) -> Result<Sums> {
+        if fields.len() > FIELDS_MAX {
+            return Err(Error::invalid(format!(
+                "{} fields to sum, and a collection can sum {FIELDS_MAX}",
+                fields.len()
+            )));
+        }
+        if let Some(i) = (1..fields.len()).find(|&i| fields[..i].contains(&fields[i])) {
+            return Err(Error::invalid(format!("the field {} is to be summed twice", fields[i])));
+        }
+        Ok(Sums { fields: fields.to_vec() })
+    }
+
+    /// How the catalogue of the engine names it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for names beyond 4 GiB.
+    pub fn spec(&self) -> Result<ReducerSpec> {
+        let mut params = Vec::new();
+        write::list(&mut params, self.fields.len())?;
+        for field in &self.fields {
+            write::text(&mut params, field)?;
+        }
+        Ok(ReducerSpec { name: NAME.to_owned(), version: VERSION, params })
+    }
+
+    /// The reducer that a spec names, or `None` if it names another or one of a later version.
+    #[must_use]
+    pub fn from_spec(spec: &ReducerSpec) -> Option<Sums> {
+        if spec.name != NAME || spec.version != VERSION {
+            return None;
+        }
+        let mut reader = Reader::new(&spec.params);
+        let Ok(Token::List(count)) = reader.next() else { return None };
+        let mut fields = Vec::new();
+        for _ in 0..count {
+            fields.push(reader.name().ok()?.into_owned());
+        }
+        if !reader.at_end() {
+            return None;
+        }
+        Sums::new(&fields).ok()
+    }
+
+    /// The summed fields, in order.
+    #[must_use]
+    pub fn fields(&self) -> &[String] {
+        &self.fields
+    }
+
+    /// The sums in a reduction, in the order of the fields. The reduction of nothing is no bytes: all zero.
+    ///
+    /// # Errors
+    /// `DamagedData` for bytes that are no reduction over this many fields.
+    pub fn decode(&self, reduction: &[u8]) -> Result<Vec<FieldSum>> {
+        if reduction.is_empty() {
+            return Ok(vec![FieldSum::default(); self.fields.len()]);
+        }
+        read(reduction, self.fields.len()).ok_or_else(|| {
+            Error::new(
+                Code::DamagedData,
+                format!("a stored sum over {} field(s) cannot be read", self.fields.len()),
+            )
+        })
+    }
+}
+
+impl Reducer for Sums {
+    fn one(&self, _: &[u8], value: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), String> {
+        let mut found = [const { None }; FIELDS_MAX];
+        let said = |error: Error| error.message().to_owned();
+        let mut reader = Reader::new(version::split(value).map_err(said)?.1);
+        for _ in 0..reader.map().map_err(said)? {
+            let name = reader.name_bytes().map_err(said)?;
+            match self.fields.iter().position(|field| field.as_bytes() == name) {
+                None => reader.skip().map_err(said)?,
+                Some(index) => found[index] = integer(&self.fields[index], reader.next().map_err(said)?)?,
+            }
+        }
+        for value in &found[..self.fields.len()] {
+            let sum = FieldSum { sum: value.unwrap_or(0), nulls: u64::from(value.is_none()) };
+            append(out, sum);
+        }
+        Ok(())
+    }
+
+    fn join(&self, left: &[u8], right: &[u8], out: &mut Vec<u8>) {
+        match (read(left, self.fields.len()), read(right, self.fields.len())) {
+            (Some(left), Some(right)) => {
+                for (left, right) in left.iter().zip(&right) {
+                    // Wrapping keeps join associative whatever comes; 2^63 documents do not reach it.
+                    let sum = left.sum.wrapping_add(right.sum);
+                    append(out, FieldSum { sum, nulls: left.nulls.wrapping_add(right.nulls) });
+                }
+            }
+            _ => out.extend_from_slice(UNREADABLE),
+        }
+    }
+
+    fn reads_keys(&self) -> bool {
+        false
+    }
+}
+
+/// The integer in a summed field, `None` for a null.
+fn integer(name: &str, token: Token<'_>) -> std::result::Result<Option<i128>, String> {
+    let kind = match token {
+        Token::Int(value) => return Ok(Some(value)),
+        Token::Null => return Ok(None),
+        Token::Float(_) => return Err(format!("the field {name} is summed and holds a float, {FLOATS}")),
+        Token::Bool(_) => "a bool",
+        Token::Text(_) | Token::UncheckedText(_) => "text",
+        Token::Bytes(_) => "bytes",
+        Token::Time(_) => "a time",
+        Token::List(_) => "a list",
+        Token::Map(_) => "a map",
+    };
+    Err(format!("the field {name} is summed and holds {kind}; only integers are summed"))
+}
+
+/// Why floats are refused, for every message that refuses one.
+pub(crate) const FLOATS: &str =
+    "whose sum depends on the order of the additions: store it as an integer of a smaller unit";
+
+fn append(out: &mut Vec<u8>, value: FieldSum) {
+    let zigzag = ((value.sum << 1) ^ (value.sum >> 127)).cast_unsigned();
+    append_varint(out, zigzag);
+    append_varint(out, u128::from(value.nulls));
+}
+
+/// Seven bits a byte, lowest first; the high bit says that more follow.
+pub(crate) fn append_varint(out: &mut Vec<u8>, mut value: u128) {
+    loop {
+        let low = u8::try_from(value & 0x7f).expect("seven bits");
+        value >>= 7;
+        if value == 0 {
+            out.push(low);
+            return;
+        }
+        out.push(low | 0x80);
+    }
+}
+
+fn read(reduction: &[u8], count: usize) -> Option<Vec<FieldSum>> {
+    let mut rest = reduction;
+    let mut sums = Vec::with_capacity(count);
+    for _ in 0..count {
+        let zigzag = read_varint(&mut rest)?;
+        let sum = (zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed();
+        let nulls = u64::try_from(read_varint(&mut rest)?).ok()?;
+        sums.push(FieldSum { sum, nulls });
+    }
+    rest.is_empty().then_some(sums)
+}
+
+/// The number at the beginning, and steps behind it; `None` for one that is unfinished or too large.
+pub(crate) fn read_varint(rest: &mut &[u8]) -> Option<u128> {
+    let mut value: u128 = 0;
+    for shift in (0..7 * VARINT_128_BYTES_MAX).step_by(7) {
+        let (&byte, tail) = rest.split_first()?;
+        *rest = tail;
+        let low = u128::from(byte & 0x7f);
+        let shifted = low << shift;
+        if shifted >> shift != low {
+            return None;
+        }
+        value |= shifted;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
