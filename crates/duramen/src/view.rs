@@ -20,7 +20,7 @@ pub use crate::access::views::found::{Groups, ViewDocs, ViewEntry, ViewGroups, V
 pub use crate::access::views::query::ViewQuery;
 pub use crate::access::views::state::{ViewPhase, ViewState};
 pub use crate::access::views::View;
-pub use crate::db::views::build::Progress;
+pub use crate::access::views::build::Progress;
 pub use kinds::Reduce;
 pub use laws::assert_monoid;
 pub use monoid::Monoid;

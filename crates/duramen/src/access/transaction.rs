@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use duramen_engine::Durability;
 
-use crate::db::views::mend;
-use crate::db::views::build;
+use crate::access::views::mend;
+use crate::access::views::build;
 use crate::access::views::state;
 use crate::access::views::maintain;
 use crate::access::views::failures;
@@ -29,7 +29,7 @@ use crate::catalog::schema::Schema;
 use crate::value::span::Span;
 use crate::access::typed::Asked;
 use crate::value::version;
-use crate::db::views::build::{Step, Walked};
+use crate::access::views::build::{Step, Walked};
 use crate::view::spec::ViewSpec;
 
 /// A transaction: sees one state of the database and its own writes.

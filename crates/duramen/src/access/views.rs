@@ -1,11 +1,13 @@
 //! Views that are asked and kept: typed and by name, as of a snapshot or inside a transaction.
 
+pub(crate) mod build;
 pub(crate) mod by_name;
 pub(crate) mod coded;
 pub(crate) mod failures;
 pub(crate) mod found;
 pub(crate) mod maintain;
 pub(crate) mod mapped;
+pub(crate) mod mend;
 pub(crate) mod query;
 pub(crate) mod state;
 

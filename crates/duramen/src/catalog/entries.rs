@@ -6,7 +6,7 @@ use std::any::TypeId;
 use std::sync::{Arc, OnceLock};
 
 use crate::view::reducer;
-use crate::db::views::build;
+use crate::access::views::build;
 use crate::store::{Direction, KeyRange, Shared, Source, TreeId};
 use crate::store::error::{Code, Error, Result};
 use crate::catalog::cache::Known;

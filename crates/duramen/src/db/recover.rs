@@ -22,7 +22,7 @@ use crate::access::reads::Reads;
 use crate::access::reads::sealed::Readable;
 use crate::access::views::failures::FAILURES;
 use crate::view::spec::TREES as VIEW_TREES;
-use crate::db::views::build::WALKS;
+use crate::access::views::build::WALKS;
 
 use report::origin_of;
 pub use report::{

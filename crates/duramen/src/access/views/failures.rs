@@ -11,7 +11,7 @@ use crate::catalog::entries::OpenView;
 use crate::store::{Shared, Source, TreeId};
 use crate::store::error::{Error, ErrorKind, Result};
 
-use crate::db::views::build::walk_key;
+use crate::access::views::build::walk_key;
 use crate::view::spec::ViewSpec;
 
 /// The tree of failures: key is the name of a view's tree, value why it is not built, in words.

@@ -12,7 +12,7 @@ use crate::access::reads::sealed::Readable;
 use crate::value::tuple::{show, split};
 use crate::value::version;
 
-use crate::db::views::build::without_code;
+use crate::access::views::build::without_code;
 use crate::access::views::coded::RowsOf;
 use crate::access::views::maintain::{Change, check_unique};
 use crate::view::rows::ViewRows;

@@ -6,7 +6,7 @@ use crate::access::reads::sealed::Readable;
 
 use crate::access::views::View;
 use crate::view::spec::ViewSpec;
-use crate::db::views::build;
+use crate::access::views::build;
 use crate::access::views::{failures, mapped};
 
 /// A view of a collection, and what it is like.

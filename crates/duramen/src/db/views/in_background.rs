@@ -10,7 +10,7 @@ use crate::store::error::{Code, Error, ErrorKind, Result};
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
 
-use crate::db::views::build::Progress;
+use crate::access::views::build::Progress;
 use crate::access::views::failures;
 use crate::access::views::mapped;
 use crate::view::spec::ViewSpec;

@@ -9,7 +9,7 @@ use crate::store::error::{Error, Result};
 use crate::access::reads::sealed::Readable;
 use crate::access::typed::Asked;
 
-use crate::db::views::build::Progress;
+use crate::access::views::build::Progress;
 use crate::db::views::in_background::{Unbuilt, is_of_a_view, unbuilt_of};
 use crate::view::spec::ViewSpec;
 use crate::access::views::state::migrating;
