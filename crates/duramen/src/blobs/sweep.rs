@@ -10,6 +10,7 @@ use crate::access::handle::Db;
 use crate::store::{Direction, KeyRange, Source};
 use crate::store::error::Result;
 use crate::access::reads::sealed::Readable;
+use crate::access::snapshot::Snapshot;
 
 /// A step deletes at most so many pieces.
 const PIECES_MAX: usize = 512;
@@ -28,22 +29,29 @@ pub(crate) struct Swept {
 
 /// Deletes pieces of one blob that nobody can see, in one transaction that waits for no disk.
 pub(crate) fn step(db: &Db) -> Result<Swept> {
-    let Some(Dead { id, pieces, more_ids }) = find(db)? else { return Ok(Swept::default()) };
-    let is_rest = pieces.len() < PIECES_MAX;
-    let freed = db.at(Durability::Memory).transact(|tx| {
+    step_as_of(&db.snapshot()?, db)
+}
+
+/// The same for what was to be swept as of a snapshot.
+pub(super) fn step_as_of(snapshot: &Snapshot, db: &Db) -> Result<Swept> {
+    let Some(Dead { id, more_ids }) = find(snapshot, db)? else { return Ok(Swept::default()) };
+    let (freed, is_rest) = db.at(Durability::Memory).transact(|tx| {
         let shared = tx.shared();
-        let Some(loose) = shared.tree(LOOSE)? else { return Ok(0) };
+        let Some(loose) = shared.tree(LOOSE)? else { return Ok((0, true)) };
         // Attached since, or swept by somebody else.
         if shared.get(loose, &id.0)?.is_none() {
-            return Ok(0);
+            return Ok((0, true));
         }
+        // As of now: its upload may have stored more between the snapshot, in which it was found, and its end.
+        let pieces = first_pieces(shared, id)?;
         if let Some(tree) = shared.tree(PIECES)? {
             pieces.iter().try_for_each(|piece| shared.delete(tree, piece))?;
         }
+        let is_rest = pieces.len() < PIECES_MAX;
         if is_rest {
             shared.delete(loose, &id.0)?;
         }
-        Ok(pieces.len() as u64)
+        Ok((pieces.len() as u64, is_rest))
     })?;
     Ok(Swept { freed, more: more_ids || !is_rest })
 }
@@ -61,15 +69,12 @@ pub(crate) fn after_writes(db: &Db) -> Result<()> {
 /// An id that nobody can see.
 struct Dead {
     id: BlobId,
-    /// The keys of its first pieces.
-    pieces: Vec<Vec<u8>>,
     /// Whether there are more such ids.
     more_ids: bool,
 }
 
 /// The first id that nobody can see.
-fn find(db: &Db) -> Result<Option<Dead>> {
-    let snapshot = db.snapshot()?;
+fn find(snapshot: &Snapshot, db: &Db) -> Result<Option<Dead>> {
     let source = snapshot.source();
     let Some(loose) = source.tree(LOOSE)? else { return Ok(None) };
     let all = KeyRange { from: Vec::new(), to: None };
@@ -83,7 +88,11 @@ fn find(db: &Db) -> Result<Option<Dead>> {
             dead.push(id);
         }
     }
-    let Some(id) = dead.first().copied() else { return Ok(None) };
+    Ok(dead.first().map(|id| Dead { id: *id, more_ids: dead.len() > 1 }))
+}
+
+/// The keys of the first pieces of an id.
+fn first_pieces(source: &dyn Source, id: BlobId) -> Result<Vec<Vec<u8>>> {
     let mut pieces = Vec::new();
     if let Some(tree) = source.tree(PIECES)? {
         let mut cursor = source.cursor(tree, pieces_of(id), Direction::Forward)?;
@@ -93,7 +102,7 @@ fn find(db: &Db) -> Result<Option<Dead>> {
             pieces.push(key.to_vec());
         }
     }
-    Ok(Some(Dead { id, pieces, more_ids: dead.len() > 1 }))
+    Ok(pieces)
 }
 
 /// The keys of all pieces of an id.

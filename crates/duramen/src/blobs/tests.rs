@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::record::{BlobId, LOOSE, PIECES, Record, records_tree};
 use super::step;
+use super::sweep::step_as_of;
 use crate::store::Source;
 use crate::access::reads::sealed::Readable;
 use crate::{Db, MemDisk, Result, Span};
@@ -90,6 +91,23 @@ fn uploads_that_were_not_finished_leak_nothing() -> Result<()> {
     Ok(())
 }
 
+/// An upload stores pieces and is given up while the sweeper looks at an older state. What it stored last was nobody's for ever.
+#[test]
+fn an_upload_given_up_while_the_sweeper_looks_leaks_nothing() -> Result<()> {
+    let db = open(&MemDisk::new(1));
+    let mut writer = db.blobs("b").piece_bytes(1024)?.writer("k")?;
+    writer.write_all(&[7; 10_000]).unwrap();
+    let before = db.snapshot()?;
+    writer.write_all(&[7; 10_000]).unwrap();
+    assert_eq!(count(&db, PIECES), 16);
+    drop(writer);
+    let swept = step_as_of(&before, &db)?;
+    assert_eq!((swept.freed, swept.more), (16, false));
+    assert_eq!((count(&db, PIECES), count(&db, LOOSE)), (0, 0));
+    assert!(db.check_documents()?.is_clean());
+    Ok(())
+}
+
 /// A blob with more pieces than a step takes is swept in several, and is told as loose until the last.
 #[test]
 fn a_large_blob_is_swept_in_steps() -> Result<()> {
@@ -133,7 +151,7 @@ fn check_finds_pieces_that_do_not_fit() -> Result<()> {
         db.blobs("b").piece_bytes(1024)?.put("k", &[7; 3_000][..])?;
         let id = {
             let snapshot = db.snapshot()?;
-            crate::Reads::blobs(&snapshot, "b").record(&crate::value::tuple::encode("k")?)?.unwrap().id
+            crate::Reads::blobs(&snapshot, "b").record(&crate::tuple::encode("k")?)?.unwrap().id
         };
         // Kept from the sweeper, which would do as it is told.
         db.known().uploads(|uploads| uploads.insert(id));

@@ -135,6 +135,10 @@ pub(crate) fn begin(db: &Db, wanted: Terms) -> Outcome<(Terms, Release)> {
     };
     let release = release(db)?;
     release.register(db)?;
+    if !terms.is_plain {
+        // Before the first commit that it is to be told of: a checkpoint lets go of what no consumer has asked for.
+        mirror::register(db)?;
+    }
     Ok((terms, release))
 }
 

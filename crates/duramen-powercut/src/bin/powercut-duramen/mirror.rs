@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use duramen::tuple::Element;
-use duramen::{AnyChange, Db, Direction, Error, KeyRange, Origin, Reads, Value};
+use duramen::{AnyChange, Consumer, Db, Direction, Error, KeyRange, Origin, Reads, Value};
 
 use crate::acknowledged::Acknowledged;
 use crate::plan::State;
@@ -22,9 +22,14 @@ const DELETED: u8 = 0;
 const PUT: u8 = 1;
 const CONVERTED: u8 = 2;
 
+/// Registers the consumer, if it is not; from the oldest change on that is kept.
+pub(crate) fn register(db: &Db) -> Result<Consumer, Error> {
+    db.consumer(NAME).from_oldest().register()
+}
+
 /// Handles what there is, at most so many batches. Returns how many changes that were.
 pub(crate) fn work(db: &Db, batch: usize, batches: usize) -> Result<usize, Error> {
-    let consumer = db.consumer(NAME).from_oldest().register()?;
+    let consumer = register(db)?;
     let mut consuming = consumer.read::<AnyChange>()?.batch(batch);
     let mut count = 0;
     for _ in 0..batches {
