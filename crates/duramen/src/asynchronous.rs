@@ -15,7 +15,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use duramen_engine::{Durability, Receipt};
+use crate::store::{Durability, Receipt};
 
 use crate::access::handle::Db;
 use crate::store::error::{Error, Result};

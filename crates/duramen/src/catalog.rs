@@ -5,4 +5,5 @@ pub mod cell;
 pub(crate) mod compact;
 pub(crate) mod entries;
 pub(crate) mod ids;
+pub(crate) mod rows;
 pub mod schema;

@@ -14,7 +14,7 @@ mod write;
 
 use std::time::Duration;
 
-use duramen_engine::Receipt;
+use crate::store::Receipt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -8,60 +8,20 @@ pub mod error;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
-use std::path::Path;
-use std::sync::Arc;
-
-use duramen_disk::Disk;
-use duramen_engine::{Engine, Hooks, Reducer, ReducerSpec};
 
 pub(crate) use duramen_engine::ids::TreeId;
+pub(crate) use duramen_engine::limits;
 #[cfg(feature = "async")]
 pub(crate) use duramen_engine::processors;
-pub(crate) use duramen_engine::{
-    Background, Direction, Event, EventHook, Keep, KeyRange, LostCommits, LostRange, Observer, Options,
-    Reduced, Rest, Salvage, Snapshot, Transaction, TreeInfo, TreeMark, TreeShape, Worker,
+pub use duramen_engine::{
+    Background, CheckReport, CommitSeq, CopyProgress, Direction, Durability, Engine, Event, EventHook, FeedChange,
+    FeedCommit, FeedHold, FeedNeed, FeedReader, FeedRule, FeedStats, FeedStop, FeedWhat, Hooks, Keep, KeyRange,
+    LostCommits, LostRange, ObserveFrom, Observed, Observer, Options, Posture, Receipt, RecoverProgress, Reduced,
+    Reducer, ReducerSpec, Rest, Running, Salvage, Snapshot, Stats, Transaction, TreeInfo, TreeLoss, TreeMark,
+    TreeShape, Worker,
 };
 
 use crate::store::error::{Error, ErrorKind, Result};
-use crate::feed::positions::Rule;
-use crate::view::sums::Sums;
-use crate::view::monoid::Codes;
-use crate::view::reducer::Reductions;
-
-/// Opens an engine that knows the reducers of this crate, and those of views that need this code.
-pub(crate) fn open(
-    disk: Arc<dyn Disk>,
-    path: &Path,
-    options: Options,
-    mut hooks: Hooks,
-    codes: Codes,
-) -> Result<Engine> {
-    know_reducers(&mut hooks, codes);
-    hooks.feed = Some(Arc::new(Rule));
-    Engine::open(disk, path, options, hooks)
-}
-
-/// Makes a new database of what can be read of a damaged one, which nobody else opens until it is finished. Nobody needs its change
-/// feed before that.
-pub(crate) fn recover(
-    disk: &Arc<dyn Disk>,
-    paths: (&Path, &Path),
-    options: &Options,
-    (mut hooks, codes): (Hooks, Codes),
-    keep: &dyn Fn(&str) -> Keep,
-    progress: &mut dyn FnMut(&duramen_engine::RecoverProgress) -> Result<()>,
-) -> Result<(Engine, Salvage)> {
-    know_reducers(&mut hooks, codes);
-    Engine::recover(disk, paths, options, hooks, keep, progress)
-}
-
-fn know_reducers(hooks: &mut Hooks, codes: Codes) {
-    hooks.reducers.register(Arc::new(move |spec: &ReducerSpec| {
-        let sums = Sums::from_spec(spec).map(|sums| Arc::new(sums) as Arc<dyn Reducer>);
-        let view = || Reductions::from_spec(spec)?.reducer(&codes);
-        sums.or_else(|| view().map(|view| Arc::new(view) as Arc<dyn Reducer>))
-    }));
-}
 
 /// What can be read, from a snapshot or inside a transaction.
 pub(crate) trait Source {

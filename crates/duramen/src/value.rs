@@ -1,6 +1,7 @@
 //! Values and how they are written: documents, keys, times, and the bytes of each.
 
 pub(crate) mod clock;
+pub(crate) mod column;
 pub mod document;
 pub mod json;
 pub(crate) mod msgpack;

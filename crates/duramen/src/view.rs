@@ -8,7 +8,6 @@ mod laws;
 pub(crate) mod monoid;
 pub mod reduce;
 pub(crate) mod reducer;
-pub(crate) mod rows;
 pub(crate) mod shown;
 pub(crate) mod sketch;
 pub(crate) mod spec;

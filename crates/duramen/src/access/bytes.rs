@@ -1,6 +1,6 @@
 //! A tree of plain bytes, each call a transaction or a snapshot of its own.
 
-use duramen_engine::Receipt;
+use crate::store::Receipt;
 
 use crate::access::handle::Db;
 use crate::store::{Direction, KeyRange};

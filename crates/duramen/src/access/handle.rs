@@ -8,10 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use duramen_disk::Disk;
-use duramen_engine::{
-    CheckReport, CommitSeq, CopyProgress, Durability, Engine, FeedHold, FeedReader, FeedStats, Posture,
-    Receipt, Stats,
-};
+use crate::store::{ CheckReport, CommitSeq, CopyProgress, Durability, Engine, FeedHold, FeedReader, FeedStats, Posture, Receipt, Stats, };
 
 use crate::db::background::Background;
 use crate::blobs;

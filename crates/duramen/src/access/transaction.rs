@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use duramen_engine::Durability;
+use crate::store::Durability;
 
 use crate::access::views::mend;
 use crate::access::views::build;
@@ -105,7 +105,7 @@ impl Committed {
 }
 
 impl<'e> Transaction<'e> {
-    pub(crate) fn new(inner: &'e mut duramen_engine::Transaction, known: &'e Known) -> Self {
+    pub(crate) fn new(inner: &'e mut crate::store::Transaction, known: &'e Known) -> Self {
         Transaction {
             inner: Shared::new(inner),
             known,

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use duramen_engine::{ReducerSpec, TreeShape};
+use crate::store::{ReducerSpec, TreeShape};
 
 use crate::catalog::entries::{is_users, rows_tree};
 use crate::store::TreeId;

@@ -1,6 +1,6 @@
 //! The verbs of a [`Db`] for typed documents: each a transaction, or a snapshot, of its own.
 
-use duramen_engine::Receipt;
+use crate::store::Receipt;
 
 use crate::access::collection::{AssignedKey, Collection};
 use crate::access::handle::Db;

@@ -14,7 +14,7 @@ use super::task::{Step, submit, wake};
 use crate::feed::changes::{AnyChange, Change, ChangeIter, ChangeStop, Changes, Delivered};
 use crate::access::collection::Collection;
 use crate::store::error::Result;
-use duramen_engine::CommitSeq;
+use crate::store::CommitSeq;
 
 const POISON: &str = "nothing panics while it is locked";
 

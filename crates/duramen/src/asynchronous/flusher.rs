@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use duramen_engine::{Durability, Receipt};
+use crate::store::{Durability, Receipt};
 
 use super::pool::{LINGER, Pool};
 use crate::store::{Rest, Worker};

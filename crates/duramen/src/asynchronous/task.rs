@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-use duramen_engine::{Durability, Receipt};
+use crate::store::{Durability, Receipt};
 
 use super::flusher::Waiting;
 use super::pool::{Pool, Ticket};

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use duramen_engine::{Durability, Receipt};
+use crate::store::{Durability, Receipt};
 
 use super::AsyncDb;
 use super::task::Step;

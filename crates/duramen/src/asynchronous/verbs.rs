@@ -2,7 +2,7 @@
 //!
 //! Owns nothing. Documents and keys are given by value: they go to another thread.
 
-use duramen_engine::Receipt;
+use crate::store::Receipt;
 
 use super::AsyncDb;
 use crate::access::collection::{AssignedKey, Collection};

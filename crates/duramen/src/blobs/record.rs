@@ -3,7 +3,7 @@
 //! Owns the format; docs/format.md, section "Blobs". Touches no tree.
 
 use crate::store::error::{Code, Error, Result};
-use duramen_engine::limits::KEY_BYTES_MAX;
+use crate::store::limits::KEY_BYTES_MAX;
 
 /// The trees of records: this and the namespace.
 const RECORDS: &str = "duramen/blobs/";

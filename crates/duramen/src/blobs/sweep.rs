@@ -3,7 +3,7 @@
 //! Owns no list of its own: what is loose in the database and belongs to no upload of this process is swept, a bounded number of
 //! pieces in each transaction.
 
-use duramen_engine::Durability;
+use crate::store::Durability;
 
 use super::record::{BlobId, LOOSE, PIECES};
 use crate::access::handle::Db;

@@ -9,7 +9,7 @@ use super::sweep::step_as_of;
 use crate::store::Source;
 use crate::access::reads::sealed::Readable;
 use crate::{Db, MemDisk, Result, Span};
-use duramen_engine::Background;
+use crate::store::Background;
 
 fn open(disk: &MemDisk) -> Db {
     let options = Db::options().engine(|engine| engine.background = Background::Stepped);

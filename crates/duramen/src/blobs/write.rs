@@ -7,7 +7,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-use duramen_engine::Durability;
+use crate::store::Durability;
 use sha2::{Digest, Sha256};
 
 use super::read::BlobInfo;

@@ -3,15 +3,15 @@
 //! Owns the stored form of the entry (MessagePack with names, versioned: docs/format.md, section "Documents and
 //! collections") and the rules by which a document fits. Never touches a tree.
 
-mod column;
 mod field;
 mod shape;
 mod stored;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use column::exact_float;
-pub use column::{Column, ColumnType};
+pub use crate::view::spec::NAME_BYTES_MAX;
+pub(crate) use crate::value::column::exact_float;
+pub use crate::value::column::{Column, ColumnType};
 pub use field::Field;
 use shape::Ended;
 pub(crate) use shape::Older;
@@ -22,9 +22,6 @@ use crate::view::sums::{FLOATS, Sums};
 use crate::value::tuple::{Encoder, check_length};
 use crate::value::version;
 use crate::view::spec::{GENERATIONS_MAX, VIEWS_MAX, ViewSpec};
-
-/// Longest name of a collection, in bytes.
-pub const NAME_BYTES_MAX: usize = 255;
 
 /// What a collection is: made with the builder methods, kept in the catalogue, grown by new columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -424,5 +421,15 @@ fn check_sum(column: &str, kind: ColumnType) -> Result<()> {
         other => Err(Error::invalid(format!(
             "the column {column} cannot be summed: it holds {other}, not integers"
         ))),
+    }
+}
+
+impl Document {
+    /// The value of a field as the collection's views find it: under any of the names that types which renamed the field gave it. Of
+    /// several in one document the last counts.
+    #[must_use]
+    pub fn get_in(&self, schema: &Schema, name: &str) -> Option<&Value> {
+        let is_called = |field: &str| schema.same_field(name.as_bytes(), field.as_bytes());
+        self.iter().filter(|(field, _)| is_called(field)).last().map(|(_, value)| value)
     }
 }

@@ -8,7 +8,7 @@ use crate::access::handle::Db;
 use crate::store::error::Result;
 use crate::feed::positions;
 
-pub use duramen_engine::CopyProgress;
+pub use crate::store::CopyProgress;
 
 impl Db {
     /// Copies the newest state into a new database in the directory `path`. It can be opened as it is: a restore is opening

@@ -6,18 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duramen_disk::{Disk, MemDisk, OsDisk, SyncMethod};
-use duramen_engine::{Durability, Event, Hooks, Options, Reducer, ReducerSpec};
+use crate::store::{Durability, Engine, Event, Hooks, Options, Reducer, ReducerSpec};
 
 use crate::value::clock::Clock;
 use crate::access::collection::Collection;
 use crate::access::handle::Db;
-use crate::store::{self, Background};
+use crate::store::Background;
 use crate::store::error::{Error, Result};
 use crate::catalog::cache::Known;
 use crate::access::reads::sealed::Readable;
 use crate::db::recover::{self, RecoverProgress, RecoverReport};
 use crate::access::typed::Asked;
+use crate::feed::positions::Rule;
 use crate::view::monoid::{Codes, Monoid};
+use crate::view::reducer::Reductions;
+use crate::view::sums::Sums;
 
 /// Options of a database, set one after the other and ended by [`DbOptions::open`].
 #[derive(Clone, Default)]
@@ -198,7 +201,9 @@ impl DbOptions {
         let is_stepped = self.engine.background == Background::Stepped;
         let without_background = self.without_background || is_stepped || read_only;
         let on_event = self.hooks.on_event.clone();
-        let engine = store::open(Arc::clone(&disk), path.as_ref(), self.engine, self.hooks, self.codes)?;
+        let mut hooks = with_reducers(self.hooks, self.codes);
+        hooks.feed = Some(Arc::new(Rule));
+        let engine = Engine::open(Arc::clone(&disk), path.as_ref(), self.engine, hooks)?;
         let db = Db::new(engine, level, Known::new(Clock::new(Arc::clone(&disk)), is_stepped), on_event);
         self.opened.iter().try_for_each(|opened| opened(&db, read_only))?;
         Ok(if without_background { db } else { db.with_background(disk) })
@@ -259,9 +264,10 @@ impl DbOptions {
         let known = Known::new(Clock::new(Arc::clone(&disk)), is_stepped);
         let on_event = self.hooks.on_event.clone();
         let paths = (from.as_ref(), to.as_ref());
-        let told = &mut |at: &duramen_engine::RecoverProgress| progress(&RecoverProgress::reading(at));
-        let hooks = (self.hooks, self.codes);
-        let (engine, salvage) = store::recover(&disk, paths, &self.engine, hooks, &recover::keep, told)?;
+        let told = &mut |at: &crate::store::RecoverProgress| progress(&RecoverProgress::reading(at));
+        // Nothing reads its change feed before it is finished.
+        let hooks = with_reducers(self.hooks, self.codes);
+        let (engine, salvage) = Engine::recover(&disk, paths, &self.engine, hooks, &recover::keep, told)?;
         let db = Db::new(engine, Durability::Process, known, on_event);
         recover::make_sound(&db, salvage, &mut progress)
     }
@@ -273,6 +279,16 @@ impl DbOptions {
     pub fn in_memory(self) -> Result<Db> {
         self.open_on(Arc::new(MemDisk::new(0)), "/memory.duramen")
     }
+}
+
+/// Hooks that know the reducers of this crate, and those of views that need this code.
+fn with_reducers(mut hooks: Hooks, codes: Codes) -> Hooks {
+    hooks.reducers.register(Arc::new(move |spec: &ReducerSpec| {
+        let sums = Sums::from_spec(spec).map(|sums| Arc::new(sums) as Arc<dyn Reducer>);
+        let view = || Reductions::from_spec(spec)?.reducer(&codes);
+        sums.or_else(|| view().map(|view| Arc::new(view) as Arc<dyn Reducer>))
+    }));
+    hooks
 }
 
 impl fmt::Debug for DbOptions {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use duramen_engine::{CommitSeq, FeedChange, FeedCommit, FeedReader, FeedStats, FeedStop, FeedWhat};
+use crate::store::{CommitSeq, FeedChange, FeedCommit, FeedReader, FeedStats, FeedStop, FeedWhat};
 
 use crate::catalog::entries::{Origin, rows_tree};
 use crate::access::codec;

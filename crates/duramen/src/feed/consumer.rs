@@ -6,7 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use duramen_engine::{CommitSeq, Durability, FeedReader};
+use crate::store::{CommitSeq, Durability, FeedReader};
 
 use crate::feed::changes::{ChangeStop, Delivered, changes_of, open};
 use crate::access::handle::Db;

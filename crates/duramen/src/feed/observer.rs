@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use duramen_disk::{Disk, OsDisk};
-use duramen_engine::ids::TreeId;
-use duramen_engine::{CommitSeq, FeedWhat, Options};
+use crate::store::TreeId;
+use crate::store::{CommitSeq, FeedWhat, Options};
 
-pub use duramen_engine::{ObserveFrom, Observed};
+pub use crate::store::{ObserveFrom, Observed};
 
 use crate::catalog::entries::{ENTRIES, Origin, rows_tree, unknown};
 use crate::feed::changes::{AnyChange, any_change, time_of};

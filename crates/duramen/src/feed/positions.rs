@@ -2,7 +2,7 @@
 //!
 //! Owns the system tree of consumers. Format: docs/format.md, "Documents and collections".
 
-use duramen_engine::{CommitSeq, FeedNeed, FeedRule};
+use crate::store::{CommitSeq, FeedNeed, FeedRule};
 
 use crate::catalog::entries::Origin;
 use crate::store::{Direction, KeyRange, Shared, Snapshot, Source};

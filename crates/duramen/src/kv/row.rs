@@ -6,7 +6,7 @@ use crate::value::clock::Millis;
 use crate::store::KeyRange;
 use crate::store::error::{Code, Error, Result};
 use crate::value::tuple::{Element, Encoder, Key, decode, encode, split};
-use duramen_engine::limits::KEY_BYTES_MAX;
+use crate::store::limits::KEY_BYTES_MAX;
 
 /// The trees of values: this and the namespace.
 const ROWS: &str = "duramen/kv/";

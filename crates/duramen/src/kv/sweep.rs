@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use duramen_engine::Durability;
+use crate::store::Durability;
 
 use super::row;
 use crate::db::background::Outlook;

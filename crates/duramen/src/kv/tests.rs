@@ -9,7 +9,7 @@ use crate::value::clock::{Clock, Millis};
 use crate::store::Source;
 use crate::access::reads::sealed::Readable;
 use crate::{Db, MemDisk, Result, Span, Time};
-use duramen_engine::Background;
+use crate::store::Background;
 
 const MS: u64 = 1_000_000;
 

@@ -11,7 +11,6 @@ use std::fmt;
 use crate::store::error::{Error, Result};
 use crate::value::json;
 use crate::value::msgpack::{DEPTH_MAX, Reader, Token, write};
-use crate::catalog::schema::Schema;
 use crate::value::time::Time;
 use crate::value::tuple::Element;
 
@@ -56,14 +55,6 @@ impl Document {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value)
-    }
-
-    /// The value of a field as the collection's views find it: under any of the names that types which renamed the field gave it. Of
-    /// several in one document the last counts.
-    #[must_use]
-    pub fn get_in(&self, schema: &Schema, name: &str) -> Option<&Value> {
-        let is_called = |field: &str| schema.same_field(name.as_bytes(), field.as_bytes());
-        self.fields.iter().rev().find(|(field, _)| is_called(field)).map(|(_, value)| value)
     }
 
     /// Sets a field: in its place if it is there, else at the end.

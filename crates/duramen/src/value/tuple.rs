@@ -16,7 +16,7 @@ mod tests;
 use std::cmp::Ordering;
 use std::fmt;
 
-use duramen_engine::limits::KEY_BYTES_MAX;
+use crate::store::limits::KEY_BYTES_MAX;
 
 pub use decode::decode;
 pub(crate) use decode::split;

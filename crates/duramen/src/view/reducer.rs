@@ -5,7 +5,7 @@
 //! (varint) before them: the smallest and the largest an element of a key, the rest what their sketches write. Nulls are not
 //! seen.
 
-use duramen_engine::{Reducer, ReducerSpec, Running};
+use crate::store::{Reducer, ReducerSpec, Running};
 
 use crate::view::kinds::{ELEMENT_BYTES_MAX, REDUCTIONS_MAX, Reduce};
 use crate::view::monoid::Codes;

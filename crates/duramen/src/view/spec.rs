@@ -1,11 +1,13 @@
 //! A declared view as data, and its stored form in the catalogue entry of its collection.
 
-use duramen_engine::limits::REDUCTION_BYTES_MAX;
+use crate::store::limits::REDUCTION_BYTES_MAX;
 
 use crate::view::kinds::{REDUCTIONS_MAX, Reduce};
 use crate::value::document::{Document, Value};
 use crate::store::error::{Error, Result};
-use crate::catalog::schema::NAME_BYTES_MAX;
+
+/// Longest name of a collection, in bytes.
+pub const NAME_BYTES_MAX: usize = 255;
 
 /// How the names of all trees of views begin.
 pub(crate) const TREES: &str = "duramen/view/";

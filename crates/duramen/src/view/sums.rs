@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use duramen_engine::{Reducer, ReducerSpec};
+use crate::store::{Reducer, ReducerSpec};
 
 use crate::store::error::{Code, Error, Result};
 use crate::value::msgpack::{Reader, Token, write};
@@ -25,7 +25,7 @@ pub const FIELDS_MAX: usize = 16;
 const VARINT_128_BYTES_MAX: usize = 19;
 const VARINT_64_BYTES_MAX: usize = 10;
 const _: () = assert!(
-    FIELDS_MAX * (VARINT_128_BYTES_MAX + VARINT_64_BYTES_MAX) <= duramen_engine::limits::REDUCTION_BYTES_MAX,
+    FIELDS_MAX * (VARINT_128_BYTES_MAX + VARINT_64_BYTES_MAX) <= crate::store::limits::REDUCTION_BYTES_MAX,
     "the widest reduction fits in a child entry"
 );
 

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::access::views::View;
 use crate::view::reduce::Reductions;
-use crate::view::rows::ViewRows;
+use crate::catalog::rows::ViewRows;
 use crate::view::spec::{Coded, ViewSpec};
 use crate::access::codec;
 use crate::access::collection::Collection;

@@ -11,7 +11,7 @@ use crate::catalog::cache::Known;
 use crate::value::tuple::{prefix_end, show};
 
 use crate::access::views::mapped;
-use crate::view::rows::{ViewRows, rows};
+use crate::catalog::rows::{ViewRows, rows};
 
 /// What views must be told of a change of one document.
 pub(crate) struct Changes<'e> {

@@ -15,7 +15,7 @@ use crate::value::version;
 use crate::access::views::build::without_code;
 use crate::access::views::coded::RowsOf;
 use crate::access::views::maintain::{Change, check_unique};
-use crate::view::rows::ViewRows;
+use crate::catalog::rows::ViewRows;
 use crate::view::spec::ViewSpec;
 
 /// So many documents are mapped in a transaction.

@@ -1,7 +1,7 @@
 //! What fits in a collection, and that its entry comes back from the disk.
 #![allow(clippy::unwrap_used)]
 
-use super::column::exact_float;
+use super::exact_float;
 use super::{ColumnType, Field, Schema};
 use crate::doc;
 use crate::value::document::Value;

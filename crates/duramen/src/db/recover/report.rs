@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use duramen_engine::TreeLoss;
+use crate::store::TreeLoss;
 
 use super::ALL;
 use crate::blobs::{PIECES, namespace_of_records};
@@ -12,7 +12,7 @@ use crate::store::{LostCommits, LostRange, Salvage};
 use crate::store::error::Result;
 use crate::catalog::ids::BOUNDS;
 use crate::access::reads::sealed::Readable;
-use duramen_engine::CommitSeq;
+use crate::store::CommitSeq;
 
 /// So many rows that were left out are named, and the others counted.
 const LEFT_OUT_MAX: usize = 1000;
@@ -46,7 +46,7 @@ impl RecoverProgress {
         RecoverProgress { stage, done: 0, of: 0 }
     }
 
-    pub(crate) fn reading(at: &duramen_engine::RecoverProgress) -> RecoverProgress {
+    pub(crate) fn reading(at: &crate::store::RecoverProgress) -> RecoverProgress {
         RecoverProgress { stage: RecoverStage::Reading, done: at.entries, of: at.of.max(at.entries) }
     }
 }

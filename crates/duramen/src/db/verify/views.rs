@@ -8,9 +8,9 @@ use crate::store::KeyRange;
 use crate::store::error::{Error, Result};
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
-use crate::view::rows::ViewRows;
+use crate::catalog::rows::ViewRows;
 use crate::access::views::mapped::{mapped_now, row_keys};
-use crate::view::rows::rows;
+use crate::catalog::rows::rows;
 use crate::access::views::state::states;
 
 /// The views of one collection, and the rows that its documents made so far.

@@ -3,13 +3,13 @@
 
 mod cost;
 
-use duramen_engine::Reducer;
+use crate::store::Reducer;
 
 use crate::view::kinds::Reduce;
 use crate::access::views::mapped::row_keys;
 use crate::view::monoid::Codes;
 use crate::view::reducer::{Outcome, Part, Reductions, ViewReducer};
-use crate::view::rows::rows;
+use crate::catalog::rows::rows;
 use crate::view::spec::{Coded, ViewSpec};
 use crate::doc;
 use crate::value::document::{Document, Value};

@@ -3,7 +3,7 @@
 //! Owns the reading half of the tuple encoding. Accepts exactly what the encoder writes: a shorter or longer form of
 //! the same value is an error, so equal keys are equal bytes.
 
-use duramen_engine::limits::KEY_BYTES_MAX;
+use crate::store::limits::KEY_BYTES_MAX;
 
 use super::{Element, check_length, code};
 use crate::store::error::{Error, Result};

@@ -5,7 +5,7 @@
 
 use super::{AsElement, Element, Key};
 use crate::store::error::{Error, Result};
-use crate::catalog::schema::ColumnType;
+use crate::value::column::ColumnType;
 use crate::value::time::Time;
 
 /// An element of a key that can be read back from it.

@@ -1,7 +1,7 @@
 //! A reducer that is not associative bit for bit gives answers that depend on page splits.
 #![allow(clippy::unwrap_used)]
 
-use duramen_engine::{Reducer, ReducerSpec};
+use crate::store::{Reducer, ReducerSpec};
 use proptest::prelude::*;
 
 use super::{FIELDS_MAX, FieldSum, Sums};
@@ -139,7 +139,7 @@ proptest! {
         for sum in seed {
             super::append(&mut out, FieldSum { sum, nulls });
         }
-        prop_assert!(out.len() <= duramen_engine::limits::REDUCTION_BYTES_MAX);
+        prop_assert!(out.len() <= crate::store::limits::REDUCTION_BYTES_MAX);
         let read = super::read(&out, FIELDS_MAX).unwrap();
         let expected: Vec<FieldSum> = seed.iter().map(|&sum| FieldSum { sum, nulls }).collect();
         prop_assert_eq!(read, expected);

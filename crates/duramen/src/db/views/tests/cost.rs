@@ -95,7 +95,7 @@ fn questions_and_changes_cost_by_the_height_of_the_tree() {
     let plain = cost(100_000, &[Reduce::Sum(0)]);
     // One level above the leaves for few rows, two for many; at most two nodes a level, the first one of both paths.
     assert!(few.nodes <= 3 && many.nodes <= 5, "{few:?} {many:?}");
-    let node = duramen_engine::limits::INNER_BYTES_MAX as u64;
+    let node = crate::store::limits::INNER_BYTES_MAX as u64;
     // One more inner node on the way to the document and on the way to its row; each may be a little larger than it should.
     assert!(many.bytes_written <= few.bytes_written + 3 * node, "{few:?} {many:?}");
     // Long reductions cost a level, no more.
