@@ -18,10 +18,10 @@ use std::sync::Arc;
 use crate::store::{Durability, Receipt};
 
 use crate::access::handle::Db;
-use crate::store::error::{Error, Result};
-use crate::db::options::DbOptions;
 use crate::access::snapshot::Snapshot;
 use crate::access::transaction::Transaction;
+use crate::db::options::DbOptions;
+use crate::store::error::{Error, Result};
 
 pub use changes::{AsyncChangeIter, AsyncChanges};
 use pool::Crew;

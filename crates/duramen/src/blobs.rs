@@ -16,9 +16,9 @@ use std::io::Read;
 use std::ops::Range;
 
 use crate::access::handle::Db;
+use crate::access::reads::Reads;
 use crate::store::Source;
 use crate::store::error::{Error, Result};
-use crate::access::reads::Reads;
 use crate::value::span::Span;
 use crate::value::tuple::{Key, OwnedKey, encode};
 

@@ -5,5 +5,6 @@ pub mod cell;
 pub(crate) mod compact;
 pub(crate) mod entries;
 pub(crate) mod ids;
+pub(crate) mod progress;
 pub(crate) mod rows;
 pub mod schema;

@@ -19,16 +19,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::access::handle::Db;
+use crate::access::reads::Reads;
 use crate::store::Source;
 use crate::store::error::Result;
-use crate::access::reads::Reads;
 use crate::value::span::Span;
 use crate::value::tuple::{Key, OwnedKey};
 
 pub use read::{KvIter, KvOf};
 pub(crate) use row::{Row, expiries_tree, index_key, namespace_of_expiries, rows_tree};
 pub use sweep::KvStats;
-pub(crate) use sweep::{WRITES_A_SWEEP, after_writes, background_step, has_work, step};
+pub(crate) use sweep::{after_writes, background_step, has_work, step};
 pub use ttl::{Expiry, Ttl};
 pub use write::CompareAndSet;
 

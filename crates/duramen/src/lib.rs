@@ -102,42 +102,42 @@ pub use store::error;
 pub use value::{document, json, time, tuple};
 pub use view::sums;
 
-#[cfg(feature = "async")]
-pub use asynchronous::{AsyncChangeIter, AsyncChanges, AsyncDb};
-pub use db::backup::CopyProgress;
-pub use blobs::Blobs;
 pub use access::bytes::ByteTree;
-pub use catalog::entries::Origin;
-pub use feed::changes::{AnyChange, AnyChanged, Change, ChangeIter, ChangeStop, Changed, Changes, Delivered};
 pub use access::collection::{AssignedKey, Collection, IdKey, IdOrder};
-pub use feed::consumer::{Consumer, ConsumerOptions, ConsumerState, Consuming};
-pub use access::handle::Db;
-pub use value::document::{Document, Value};
 pub use access::documents::Documents;
 pub use access::documents_of::{DocumentsOf, Reduction};
-pub use store::error::{Code, Error, ErrorKind, Result};
 pub use access::explain::{Explain, Part, Ran};
-pub use kv::{Kv, Ttl};
-pub use feed::observer::{ObserveFrom, Observed, Observer, ObserverOptions};
-pub use db::options::DbOptions;
+pub use access::handle::Db;
 pub use access::page::{Page, PageToken};
 pub use access::query::{KeyIter, Query, TypedIter};
-pub use value::range::IntoSpan;
 pub use access::reads::Reads;
+pub use access::revision::{ReplaceError, Revision, Versioned};
+pub use access::rows::{DocumentIter, RowBatch, Rows};
+pub use access::select::{Select, SelectIter, SelectKeys};
+pub use access::snapshot::Snapshot;
+pub use access::transaction::Transaction;
+pub use access::tree_shape::{Holds, KeptReduction, NamedTree};
+#[cfg(feature = "async")]
+pub use asynchronous::{AsyncChangeIter, AsyncChanges, AsyncDb};
+pub use blobs::Blobs;
+pub use catalog::entries::Origin;
+pub use catalog::schema::Schema;
+pub use db::backup::CopyProgress;
+pub use db::options::DbOptions;
 pub use db::recover::{
     LeftOut, Lost, RecoverProgress, RecoverReport, RecoverStage, Recovered, Store, WaitingView, recover,
 };
-pub use access::revision::{ReplaceError, Revision, Versioned};
-pub use access::rows::{DocumentIter, RowBatch, Rows};
-pub use catalog::schema::Schema;
-pub use access::select::{Select, SelectIter, SelectKeys};
-pub use access::snapshot::Snapshot;
+pub use db::verify::{DocumentReport, Unreadable};
+pub use feed::changes::{AnyChange, AnyChanged, Change, ChangeIter, ChangeStop, Changed, Changes, Delivered};
+pub use feed::consumer::{Consumer, ConsumerOptions, ConsumerState, Consuming};
+pub use feed::observer::{ObserveFrom, Observed, Observer, ObserverOptions};
+pub use kv::{Kv, Ttl};
+pub use store::error::{Code, Error, ErrorKind, Result};
+pub use value::document::{Document, Value};
+pub use value::range::IntoSpan;
 pub use value::span::Span;
 pub use value::time::Time;
-pub use access::transaction::Transaction;
-pub use access::tree_shape::{Holds, KeptReduction, NamedTree};
 pub use value::tuple::Key;
-pub use db::verify::{DocumentReport, Unreadable};
 pub use view::{DocumentView, View, ViewPhase, ViewQuery, ViewSpec, ViewState};
 
 pub use duramen_derive::{Collection, Key};

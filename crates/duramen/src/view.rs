@@ -13,13 +13,13 @@ pub(crate) mod sketch;
 pub(crate) mod spec;
 pub mod sums;
 
+pub use crate::access::views::View;
+pub use crate::access::views::build::Progress;
 pub use crate::access::views::by_name::{DocumentView, ReducedPart, ViewReduction, ViewRow, ViewRowIter};
 pub use crate::access::views::coded::{Code, CodedView, Emitter, RowValue};
 pub use crate::access::views::found::{Groups, ViewDocs, ViewEntry, ViewGroups, ViewIter};
 pub use crate::access::views::query::ViewQuery;
 pub use crate::access::views::state::{ViewPhase, ViewState};
-pub use crate::access::views::View;
-pub use crate::access::views::build::Progress;
 pub use kinds::Reduce;
 pub use laws::assert_monoid;
 pub use monoid::Monoid;

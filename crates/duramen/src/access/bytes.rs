@@ -3,10 +3,10 @@
 use crate::store::Receipt;
 
 use crate::access::handle::Db;
-use crate::store::{Direction, KeyRange};
-use crate::store::error::Result;
 use crate::access::reads::Reads;
 use crate::access::rows::Rows;
+use crate::store::error::Result;
+use crate::store::{Direction, KeyRange};
 
 /// A tree of byte keys and byte values of a [`Db`], there from its first put on.
 #[derive(Debug, Clone)]

@@ -6,10 +6,10 @@
 use serde::de::DeserializeOwned;
 
 use crate::access::collection::Collection;
+use crate::access::revision::Revision;
 use crate::catalog::compact::is_compact;
 use crate::store::error::{Code, Error, Result};
 use crate::value::msgpack::check;
-use crate::access::revision::Revision;
 use crate::value::tuple::{self, Encoder, check_length};
 use crate::value::version;
 

@@ -3,11 +3,10 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::store::error::Result;
-use crate::db::migrate;
-use crate::catalog::schema::Schema;
-use crate::value::tuple::{Encoder, OwnedKey};
 use crate::access::views::coded::Code;
+use crate::catalog::schema::Schema;
+use crate::store::error::{Code as ErrorCode, Error, Result};
+use crate::value::tuple::{Encoder, OwnedKey};
 
 /// A type whose values are the documents of a collection.
 ///
@@ -58,7 +57,7 @@ use crate::access::views::coded::Code;
 /// | another name in the source | `#[serde(rename = "old")]`: in documents it is called as before |
 /// | another name in documents | `#[serde(alias = "old")]` |
 /// | a wider integer, an `Option` around a type | nothing |
-/// | anything else but the key | `#[migrate_from(OldOrder)]`: [`migrate`](crate::db::migrate) |
+/// | anything else but the key | `#[migrate_from(OldOrder)]`: [`migrate`](crate::migrate) |
 ///
 /// # Keys
 /// `#[key]` may stand above up to eight fields: integers up to 64 bits, `f64`, `bool`, `String`,
@@ -117,7 +116,7 @@ pub trait Collection: Serialize + DeserializeOwned + 'static {
     /// converted.
     fn from_version(version: u32, document: &[u8]) -> Result<Self> {
         let _ = document;
-        Err(migrate::unknown(version))
+        Err(unknown_version(version))
     }
 }
 
@@ -173,3 +172,9 @@ macro_rules! id_keys {
 }
 
 id_keys!(u64, i64, u32);
+
+#[cold]
+pub(crate) fn unknown_version(version: u32) -> Error {
+    Error::new(ErrorCode::Unreadable, format!("no type is known for version {version}"))
+        .with_hint("a later program wrote it, or an older type is missing in the chain of #[migrate_from]")
+}

@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use crate::catalog::entries::Entry;
-use crate::value::document::Document;
 use crate::access::documents_of::DocumentsOf;
-use crate::store::error::{Code, Error, Result};
 use crate::access::reads::sealed::Readable;
 use crate::access::rows::RowBatch;
-use crate::value::span::Span;
 use crate::access::transaction::Transaction;
+use crate::catalog::entries::Entry;
+use crate::store::error::{Code, Error, Result};
+use crate::value::document::Document;
+use crate::value::span::Span;
 use crate::value::tuple::{Key, encode, show};
 
 impl DocumentsOf<'_, Transaction<'_>> {

@@ -2,19 +2,19 @@
 
 use crate::store::Receipt;
 
-use crate::access::handle::Db;
-use crate::value::document::Document;
 use crate::access::documents_of::Reduction;
-use crate::store::error::Result;
+use crate::access::handle::Db;
 use crate::access::reads::Reads;
 use crate::access::rows::DocumentIter;
-use crate::catalog::schema::Schema;
 use crate::access::selection::Of;
+use crate::access::views::by_name::DocumentView;
+use crate::access::views::state::ViewState;
+use crate::catalog::schema::Schema;
+use crate::store::error::Result;
+use crate::value::document::Document;
 use crate::value::span::Span;
 use crate::value::tuple::Key;
-use crate::access::views::by_name::DocumentView;
 use crate::view::spec::ViewSpec;
-use crate::access::views::state::ViewState;
 
 /// The documents of a collection of a [`Db`]: the verbs that need no transaction around them. Inside a transaction or
 /// a snapshot the same verbs are those of [`DocumentsOf`](crate::DocumentsOf).

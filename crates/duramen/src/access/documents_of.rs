@@ -3,20 +3,20 @@
 //! Owns the reads of documents. Counts, ranks and reductions are answered from the nodes of the tree in O(log n), never
 //! by a scan. The writes are in transaction.rs, with what they change.
 
-use crate::access::views::state;
-use crate::catalog::compact;
-use crate::value::document::Document;
-use crate::store::Direction;
-use crate::store::error::{Code, Error, Result};
 use crate::access::reads::Reads;
 use crate::access::rows::{DocumentIter, Rows};
-use crate::catalog::schema::Schema;
 use crate::access::selection::Of;
-use crate::value::span::Span;
-use crate::view::sums::FieldSum;
-use crate::value::tuple::{Key, encode};
 use crate::access::views::by_name::DocumentView;
+use crate::access::views::state;
 use crate::access::views::state::ViewState;
+use crate::catalog::compact;
+use crate::catalog::schema::Schema;
+use crate::store::Direction;
+use crate::store::error::{Code, Error, Result};
+use crate::value::document::Document;
+use crate::value::span::Span;
+use crate::value::tuple::{Key, encode};
+use crate::view::sums::FieldSum;
 
 /// The documents of a collection in a [`Snapshot`](crate::Snapshot) or a [`Transaction`](crate::Transaction), from
 /// [`Reads::documents`]. In a transaction they can be written, too.

@@ -7,40 +7,35 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use duramen_disk::Disk;
-use crate::store::{ CheckReport, CommitSeq, CopyProgress, Durability, Engine, FeedHold, FeedReader, FeedStats, Posture, Receipt, Stats, };
+use crate::store::{CheckReport, CopyProgress, Durability, Engine, Posture, Receipt, Stats};
 
-use crate::db::background::Background;
-use crate::blobs;
+use crate::access::background_work::BackgroundWork;
 use crate::access::bytes::ByteTree;
-use crate::feed::changes::{AnyChange, Change, Changes};
-use crate::access::collection::Collection;
-use crate::feed::consumer::{ConsumerOptions, ConsumerState};
 use crate::access::documents::Documents;
-use crate::store::{self, Event, EventHook};
-use crate::store::error::{Error, Result};
-use crate::feed::positions;
-use crate::catalog::cache::Known;
-use crate::kv;
-use crate::db::options::DbOptions;
+use crate::access::open_state::OpenState;
 use crate::access::reads::Reads;
-use crate::access::reads::sealed::Readable;
-use crate::catalog::schema::Schema;
 use crate::access::snapshot::Snapshot;
 use crate::access::transaction::{Committed, Transaction};
-use crate::db::verify::{self, DocumentReport};
 use crate::access::views::state::ViewState;
+use crate::catalog::schema::Schema;
+use crate::store::error::{Error, Result};
+use crate::store::{self, Event, EventHook};
 
 /// An open database. Cloning it is cheap, and every clone is the same database; it may be used from any thread.
 #[derive(Clone)]
 pub struct Db {
     /// Dropped before the engine: the last handle of the program stops the background, which has a handle of its own.
-    background: Option<Arc<Background>>,
+    background: Option<Arc<dyn BackgroundWork>>,
     engine: Engine,
     level: Durability,
-    known: Arc<Known>,
+    state: Arc<OpenState>,
     on_event: Option<EventHook>,
+    after_writes: AfterWrites,
 }
+
+/// Gives back what writes have left: of these namespaces of key-values after so many writes, and of blobs. The transaction is
+/// committed, whatever becomes of this: what is not swept waits for the next.
+pub(crate) type AfterWrites = fn(&Db, kv_due: &[(String, u64)], wrote_blobs: bool);
 
 /// What runs inside of the engine's transaction.
 type Body<'r, T> = &'r mut dyn FnMut(&mut store::Transaction) -> Result<T>;
@@ -55,21 +50,27 @@ pub(crate) struct UnderWay<T> {
 
 impl Db {
     /// A handle without a background.
-    pub(crate) fn new(engine: Engine, level: Durability, known: Known, on_event: Option<EventHook>) -> Db {
-        Db { background: None, engine, level, known: Arc::new(known), on_event }
+    pub(crate) fn new(
+        engine: Engine,
+        level: Durability,
+        state: OpenState,
+        on_event: Option<EventHook>,
+        after_writes: AfterWrites,
+    ) -> Db {
+        Db { background: None, engine, level, state: Arc::new(state), on_event, after_writes }
     }
 
-    /// The handle with a background that works through another one.
-    pub(crate) fn with_background(mut self, disk: Arc<dyn Disk>) -> Db {
-        let own = self.at(Durability::Process);
-        let background = Background::new(own, disk);
-        background.begin(&self);
-        self.background = Some(Arc::new(background));
-        self
+    /// The same database; the last handle of the program stops this background.
+    pub(crate) fn stopping(self, background: Arc<dyn BackgroundWork>) -> Db {
+        Db { background: Some(background), ..self }
     }
 
-    pub(crate) fn known(&self) -> &Arc<Known> {
-        &self.known
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub(crate) fn state(&self) -> &Arc<OpenState> {
+        &self.state
     }
 
     pub(crate) fn hook(&self) -> Option<EventHook> {
@@ -89,28 +90,6 @@ impl Db {
             Durability::Memory => Durability::Process,
             level => level,
         })
-    }
-
-    /// Opens the database in this directory, or creates it. A commit is then on disk when it returns.
-    ///
-    /// # Errors
-    /// `NotADatabase`, `DatabaseLocked`, damage, and what the system said.
-    pub fn open(path: impl AsRef<Path>) -> Result<Db> {
-        Db::options().open(path)
-    }
-
-    /// Options to open with.
-    #[must_use]
-    pub fn options() -> DbOptions {
-        DbOptions::default()
-    }
-
-    /// Opens an empty database on a disk in memory; for tests.
-    ///
-    /// # Errors
-    /// None in practice.
-    pub fn in_memory() -> Result<Db> {
-        Db::options().in_memory()
     }
 
     /// Ends the database: the last groups are marked durable, a last checkpoint is written, the background work stops.
@@ -216,7 +195,7 @@ impl Db {
     ) -> Result<(T, Receipt, Committed)> {
         let mut committed = Committed::default();
         let (out, receipt) = transact(&mut |tx| {
-            let mut transaction = Transaction::new(tx, &self.known);
+            let mut transaction = Transaction::new(tx, &self.state);
             let out = run(&mut transaction);
             let failed = transaction.failed();
             committed = transaction.into_committed();
@@ -228,8 +207,8 @@ impl Db {
     /// Does what is to be done once a transaction is committed.
     fn finish(&self, committed: Committed) {
         let wrote_blobs = committed.wrote_blobs;
-        let kv_due = committed.done(&self.known, self.level);
-        self.sweep_after(&kv_due, wrote_blobs);
+        let kv_due = committed.done(&self.state, self.level);
+        (self.after_writes)(self, &kv_due, wrote_blobs);
     }
 
     /// The same, but returns what takes time or calls the program, if anything does: the rest is done.
@@ -240,22 +219,11 @@ impl Db {
             return Some(Box::new(move || db.finish(committed)));
         }
         let wrote_blobs = committed.wrote_blobs;
-        let kv_due = committed.done(&self.known, self.level);
+        let kv_due = committed.done(&self.state, self.level);
         if kv_due.is_empty() && !wrote_blobs {
             return None;
         }
-        Some(Box::new(move || db.sweep_after(&kv_due, wrote_blobs)))
-    }
-
-    /// Gives back what writes have left. The transaction is committed, whatever becomes of this: what is not swept waits for the
-    /// next.
-    fn sweep_after(&self, kv_due: &[(String, u64)], wrote_blobs: bool) {
-        for (namespace, writes) in kv_due {
-            let _ = kv::after_writes(self, namespace, *writes);
-        }
-        if wrote_blobs {
-            let _ = blobs::after_writes(self);
-        }
+        Some(Box::new(move || (db.after_writes)(&db, &kv_due, wrote_blobs)))
     }
 
     /// The newest state, for as long as it is held. [`Db::close`] ends commits and not reads: a snapshot can be taken
@@ -264,7 +232,7 @@ impl Db {
     /// # Errors
     /// `ForkedHandle` in a process that was forked after the database was opened.
     pub fn snapshot(&self) -> Result<Snapshot> {
-        Ok(Snapshot::new(self.engine.snapshot()?, Arc::clone(&self.known)))
+        Ok(Snapshot::new(self.engine.snapshot()?, Arc::clone(&self.state)))
     }
 
     /// The documents of a collection by name. Whether it is there is asked at each call.
@@ -309,95 +277,6 @@ impl Db {
         ByteTree::new(self.clone(), name.into())
     }
 
-    /// The changes of a collection, from a commit on: durable, in the order of commits, each once.
-    ///
-    /// ```
-    /// # use duramen::prelude::*;
-    /// # #[derive(Debug, Serialize, Deserialize, Collection)]
-    /// # struct Order { #[key] id: u64, cents: i64 }
-    /// # fn main() -> Result<()> {
-    /// # let db = Db::in_memory()?;
-    /// let seen = db.feed().newest;
-    /// db.put(&Order { id: 1, cents: 1250 })?;
-    /// for change in db.changes::<Order>().since(seen) {
-    ///     let change = change?;
-    ///     println!("{}: {:?}", change.seq, change.document());
-    /// #   assert_eq!(change.key(), Some(1));
-    /// }
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn changes<C: Collection>(&self) -> Changes<Change<C>> {
-        Changes::new(self)
-    }
-
-    /// The changes of everything: collections, key-values, trees of bytes.
-    #[must_use]
-    pub fn all_changes(&self) -> Changes<AnyChange> {
-        Changes::new(self)
-    }
-
-    /// A consumer of changes by name: its position is stored in the database, in one transaction with the work it does, and what it
-    /// has not read is kept for it.
-    ///
-    /// ```
-    /// # use duramen::prelude::*;
-    /// # #[derive(Debug, Serialize, Deserialize, Collection)]
-    /// # struct Order { #[key] id: u64, cents: i64 }
-    /// # #[derive(Debug, Serialize, Deserialize, Collection)]
-    /// # struct Mail { #[key] order: u64 }
-    /// # fn main() -> Result<()> {
-    /// # let db = Db::in_memory()?;
-    /// let mailer = db.consumer("mailer").from_now().register()?;
-    /// db.put(&Order { id: 1, cents: 1250 })?;
-    /// mailer.read::<duramen::Change<Order>>()?.run(|tx, changes| {
-    ///     for order in changes.iter().filter_map(|change| change.document()) {
-    ///         tx.put(&Mail { order: order.id })?;
-    ///     }
-    ///     Ok(())
-    /// })?;
-    /// # assert!(db.get::<Mail>(1)?.is_some());
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn consumer(&self, name: impl Into<String>) -> ConsumerOptions {
-        ConsumerOptions::new(self, name.into())
-    }
-
-    /// Every consumer: how far it is, and what is kept for it.
-    ///
-    /// # Errors
-    /// What reading the disk said.
-    pub fn consumers(&self) -> Result<Vec<ConsumerState>> {
-        let FeedStats { oldest, newest, .. } = self.feed();
-        let state = |(name, cursor): (String, positions::Cursor)| ConsumerState {
-            name,
-            position: cursor.position,
-            lag_commits: newest.0.saturating_sub(cursor.position.0),
-            refuses_writers: cursor.refuses_writers,
-            has_gap: cursor.position < oldest,
-        };
-        Ok(positions::cursors(self.snapshot()?.source())?.into_iter().map(state).collect())
-    }
-
-    /// What the change feed holds now, and from where on it can be read.
-    #[must_use]
-    pub fn feed(&self) -> FeedStats {
-        self.engine.feed_stats()
-    }
-
-    pub(crate) fn read_feed(
-        &self,
-        after: CommitSeq,
-        wants: impl Fn(&str) -> bool + Send + Sync + 'static,
-    ) -> Result<FeedReader> {
-        self.engine.feed(after, Arc::new(wants))
-    }
-
-    pub(crate) fn hold_feed(&self, after: CommitSeq) -> Result<FeedHold> {
-        self.engine.hold_feed(after)
-    }
-
     /// Counters since the database was opened, and sizes now.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -420,17 +299,6 @@ impl Db {
     /// What kept it from reading on; damage that was found is in the report.
     pub fn check(&self) -> Result<CheckReport> {
         self.engine.check()
-    }
-
-    /// Reads every document of every collection: it decodes, lies under its own key, its fields fit its columns, and views have its
-    /// rows; and every key-value: it decodes, and the expiry index has a row for each that expires and no other. Blobs
-    /// have as many pieces as their lengths say.
-    ///
-    /// # Errors
-    /// What kept it from reading at all. What cannot be read from the disk is in the report, as are documents that are
-    /// wrong.
-    pub fn check_documents(&self) -> Result<DocumentReport> {
-        verify::documents(&self.snapshot()?)
     }
 
     /// Writes a checkpoint, ends the recovery that made this database, and lets it open.

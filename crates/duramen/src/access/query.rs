@@ -6,18 +6,18 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::catalog::entries::Entry;
 use crate::access::codec;
 use crate::access::collection::Collection;
-use crate::store::{KeyRange, Source};
-use crate::store::error::Result;
 use crate::access::explain::{Explain, Part, show_range};
 use crate::access::page::{Page, PageToken};
-use crate::value::range::IntoSpan;
 use crate::access::selection::{Of, Selected, Selection};
+use crate::access::typed::Asked;
+use crate::catalog::entries::Entry;
+use crate::store::error::Result;
+use crate::store::{KeyRange, Source};
+use crate::value::range::IntoSpan;
 use crate::value::span::Span;
 use crate::value::tuple::{KeyFor, OwnedKey, PrefixFor, decode, encode, successor};
-use crate::access::typed::Asked;
 
 /// Documents of a typed collection, of a [`Db`](crate::Db), a [`Snapshot`](crate::Snapshot) or a
 /// [`Transaction`](crate::Transaction).

@@ -5,30 +5,30 @@
 
 use std::sync::Arc;
 
-use crate::blobs::{self, BlobsOf};
-use crate::catalog::entries::{self, Entry};
-use crate::value::clock::Millis;
 use crate::access::codec;
 use crate::access::collection::Collection;
 use crate::access::documents_of::DocumentsOf;
-use crate::store::{Direction, KeyRange, Source};
-use crate::store::error::{Code, Error, Result};
-use crate::catalog::cache::Known;
-use crate::kv::{self, KvOf};
+use crate::access::open_state::OpenState;
 use crate::access::query::Query;
 use crate::access::revision::Versioned;
 use crate::access::rows::Rows;
-use crate::catalog::schema::Schema;
 use crate::access::select::Select;
 use crate::access::selection::Of;
-use crate::value::time::Time;
-use crate::value::tuple::{KeyFor, encode};
 use crate::access::typed::Asked;
 use crate::access::views::View;
 use crate::access::views::query::ViewQuery;
+use crate::blobs::{self, BlobsOf};
+use crate::catalog::entries::{self, Entry};
+use crate::catalog::schema::Schema;
+use crate::kv::{self, KvOf};
+use crate::store::error::{Code, Error, Result};
+use crate::store::{Direction, KeyRange, Source};
+use crate::value::clock::Millis;
+use crate::value::time::Time;
+use crate::value::tuple::{KeyFor, encode};
 
 pub(crate) mod sealed {
-    use super::{Arc, Asked, Entry, Known, Millis, Result, Source};
+    use super::{Arc, Asked, Entry, Millis, OpenState, Result, Source};
 
     /// Where reads come from; implemented here only.
     pub trait Readable {
@@ -49,7 +49,7 @@ pub(crate) mod sealed {
 
         /// What the handles of the database remember together.
         #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
-        fn known(&self) -> &Known;
+        fn state(&self) -> &OpenState;
 
         /// What time it is here: one time, from the first question on.
         #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]

@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use crate::catalog::entries::Entry;
 use crate::catalog::cell::{BadCell, RowEncoder};
 use crate::catalog::compact::{self, is_compact};
-use crate::value::document::Document;
+use crate::catalog::entries::Entry;
+use crate::catalog::schema::Schema;
 use crate::store::Cursor;
 use crate::store::error::Result;
-use crate::catalog::schema::Schema;
+use crate::value::document::Document;
 use crate::value::version;
 
 /// Stored documents of a range, lent one at a time.

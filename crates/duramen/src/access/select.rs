@@ -10,21 +10,21 @@ mod merge;
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::access::views::query;
-use crate::access::views::found;
-use crate::catalog::entries::{Entry, OpenView};
 use crate::access::codec;
 use crate::access::collection::Collection;
-use crate::access::handle::Db;
-use crate::store::{Direction, TreeId};
-use crate::store::error::Result;
 use crate::access::explain::{Explain, Part, Ran};
+use crate::access::handle::Db;
 use crate::access::page::{Page, PageToken};
 use crate::access::reads::sealed::Readable;
 use crate::access::selection::{Held, Of};
-use crate::value::tuple::{KeyFor, OwnedKey, decode, encode};
 use crate::access::typed::Asked;
 use crate::access::views::View;
+use crate::access::views::found;
+use crate::access::views::query;
+use crate::catalog::entries::{Entry, OpenView};
+use crate::store::error::Result;
+use crate::store::{Direction, TreeId};
+use crate::value::tuple::{KeyFor, OwnedKey, decode, encode};
 use merge::{Bound, Merge, Work};
 
 /// Documents of a collection by keys of several of its views, of a [`Db`], a [`Snapshot`](crate::Snapshot) or a
@@ -403,7 +403,9 @@ impl<C: Collection> Iterator for SelectKeys<'_, C> {
 impl Part {
     fn of(view: Option<&'static str>, key: &[u8], rows: u64, depth: usize) -> Part {
         match view {
-            Some(view) => Part { what: format!("view {view}, key {}", crate::value::tuple::show(key)), rows, depth },
+            Some(view) => {
+                Part { what: format!("view {view}, key {}", crate::value::tuple::show(key)), rows, depth }
+            }
             None => Part { what: "every document".to_owned(), rows, depth },
         }
     }

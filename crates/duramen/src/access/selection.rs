@@ -3,11 +3,11 @@
 //! Owns the arithmetic of places and pages, the same for documents and for rows of views.
 
 use crate::access::handle::Db;
-use crate::store::{Cursor, Direction, KeyRange, Source, TreeId};
-use crate::store::error::Result;
 use crate::access::page::{Page, PageToken};
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
+use crate::store::error::Result;
+use crate::store::{Cursor, Direction, KeyRange, Source, TreeId};
 use crate::value::span::Span;
 use crate::value::tuple::{prefix_end, split, successor};
 

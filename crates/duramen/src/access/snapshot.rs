@@ -3,26 +3,27 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use crate::catalog::entries::{self, Entry, OpenView};
-use crate::value::clock::Millis;
-use crate::store::{self, Source, TreeId, TreeInfo, TreeShape};
-use crate::store::error::Result;
-use crate::catalog::cache::{Fits, Known};
+use crate::access::open_state::OpenState;
 use crate::access::reads::{Reads, sealed};
+use crate::access::type_registry::Fits;
 use crate::access::typed::Asked;
+use crate::catalog::entries::{self, Entry, OpenView};
+use crate::store::error::Result;
+use crate::store::{self, Source, TreeId, TreeInfo, TreeShape};
+use crate::value::clock::Millis;
 
 /// One state of the whole database. Cheap to take, never blocks a writer, and may be sent to another thread.
 ///
 /// Its reads are the methods of [`Reads`]. While it lives, the space of what it shows is not used again.
 pub struct Snapshot {
     inner: store::Snapshot,
-    known: Arc<Known>,
+    state: Arc<OpenState>,
     now: OnceLock<Millis>,
 }
 
 impl Snapshot {
-    pub(crate) fn new(inner: store::Snapshot, known: Arc<Known>) -> Snapshot {
-        Snapshot { inner, known, now: OnceLock::new() }
+    pub(crate) fn new(inner: store::Snapshot, state: Arc<OpenState>) -> Snapshot {
+        Snapshot { inner, state, now: OnceLock::new() }
     }
 
     /// Rows that lie where reductions of a view are not on disk, from a row on and at most so many.
@@ -51,9 +52,9 @@ impl Snapshot {
     }
 
     fn find(&self, collection: &str) -> Result<Option<Arc<Entry>>> {
-        let found = entries::find(&self.inner, &self.known, collection)?;
+        let found = entries::find(&self.inner, &self.state.catalog, collection)?;
         if let Some(entry) = &found {
-            self.known.remember_entry(entry);
+            self.state.remember_entry(entry);
         }
         Ok(found)
     }
@@ -73,7 +74,9 @@ impl sealed::Readable for Snapshot {
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
     fn fitting(&self, asked: Asked) -> Result<Option<Arc<Entry>>> {
         // Ids of trees are never used again: where the tree is here, the documents are this entry's.
-        if let Some(entry) = self.known.readable(asked.kind).filter(|entry| self.inner.has_tree(entry.tree)) {
+        if let Some(entry) =
+            self.state.types.readable(asked.kind).filter(|entry| self.inner.has_tree(entry.tree))
+        {
             return Ok(Some(entry));
         }
         self.fitting_now(asked)
@@ -81,29 +84,29 @@ impl sealed::Readable for Snapshot {
 
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
     fn fitting_now(&self, asked: Asked) -> Result<Option<Arc<Entry>>> {
-        if let Some(entry) = self.known.readable_in(asked.kind, |seen| self.inner.is_as_marked(seen)) {
+        if let Some(entry) = self.state.types.readable_in(asked.kind, |seen| self.inner.is_as_marked(seen)) {
             return Ok(Some(entry));
         }
         let Some(entry) = self.find(asked.name)? else { return Ok(None) };
         let is_this = |known: Arc<Entry>| Arc::ptr_eq(&known, &entry);
-        let is_known = self.known.readable(asked.kind).is_some_and(is_this);
-        if !is_known && self.known.declare(asked) && !asked.codes().is_empty() {
-            self.known.wake();
+        let is_known = self.state.types.readable(asked.kind).is_some_and(is_this);
+        if !is_known && self.state.types.declare(asked) && !asked.codes().is_empty() {
+            self.state.wake();
         }
         let fits = if is_known || asked.fit(&mut entry.schema.clone())? { Fits::Reads } else { Fits::Writes };
         let seen = entries::tree(&self.inner)?.and_then(|tree| self.inner.mark(tree));
-        self.known.remember_fitting(asked.kind, &entry, fits, seen);
+        self.state.types.remember_fitting(asked.kind, &entry, fits, seen);
         Ok(Some(entry))
     }
 
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
-    fn known(&self) -> &Known {
-        &self.known
+    fn state(&self) -> &OpenState {
+        &self.state
     }
 
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
     fn now(&self) -> Millis {
-        *self.now.get_or_init(|| self.known.clock().now())
+        *self.now.get_or_init(|| self.state.clock.now())
     }
 }
 
@@ -113,7 +116,7 @@ impl Clone for Snapshot {
     fn clone(&self) -> Self {
         // Copies answer alike, and so have one time.
         let now = OnceLock::from(sealed::Readable::now(self));
-        Snapshot { inner: self.inner.clone(), known: Arc::clone(&self.known), now }
+        Snapshot { inner: self.inner.clone(), state: Arc::clone(&self.state), now }
     }
 }
 

@@ -11,25 +11,26 @@ use std::sync::Arc;
 
 use crate::store::Durability;
 
-use crate::access::views::mend;
-use crate::access::views::build;
-use crate::access::views::state;
-use crate::access::views::maintain;
-use crate::access::views::failures;
-use crate::catalog::entries::{self, Entry, OpenView};
-use crate::value::clock::Millis;
 use crate::access::collection::Collection;
-use crate::store::{Direction, Shared, Source, TreeId};
-use crate::store::error::{Code, Error, Result};
-use crate::catalog::ids::{self, IdCounter};
-use crate::catalog::cache::{Fits, Known};
-use crate::db::migrate;
+use crate::access::open_state::OpenState;
 use crate::access::reads::{Reads, sealed};
-use crate::catalog::schema::Schema;
-use crate::value::span::Span;
+use crate::access::type_registry::Fits;
 use crate::access::typed::Asked;
-use crate::value::version;
+use crate::access::views::build;
 use crate::access::views::build::{Step, Walked};
+use crate::access::views::failures;
+use crate::access::views::maintain;
+use crate::access::views::mend;
+use crate::access::views::state;
+use crate::catalog::entries::{self, Entry, OpenView};
+use crate::catalog::ids::{self, IdCounter};
+use crate::catalog::progress;
+use crate::catalog::schema::Schema;
+use crate::store::error::{Code, Error, Result};
+use crate::store::{Direction, Shared, Source, TreeId};
+use crate::value::clock::Millis;
+use crate::value::span::Span;
+use crate::value::version;
 use crate::view::spec::ViewSpec;
 
 /// A transaction: sees one state of the database and its own writes.
@@ -38,7 +39,7 @@ use crate::view::spec::ViewSpec;
 /// [`Reads::documents`].
 pub struct Transaction<'e> {
     inner: Shared<'e>,
-    known: &'e Known,
+    state: &'e OpenState,
     /// Collections looked up so far; kept in step with what this transaction does to the catalogue.
     entries: RefCell<HashMap<String, Arc<Entry>>>,
     /// Types that fit what the catalogue says in this transaction.
@@ -83,32 +84,32 @@ impl Committed {
 
     /// Remembers what the catalogue says from now on, and calls what asked to be called. Returns the namespaces of key-values
     /// that are to be swept, and after how many writes.
-    pub(crate) fn done(self, known: &Known, level: Durability) -> Vec<(String, u64)> {
-        self.entries.values().for_each(|entry| known.remember_entry(entry));
+    pub(crate) fn done(self, state: &OpenState, level: Durability) -> Vec<(String, u64)> {
+        self.entries.values().for_each(|entry| state.remember_entry(entry));
         self.fitting
             .iter()
-            .for_each(|(kind, entry)| known.remember_fitting(*kind, entry, Fits::Writes, None));
+            .for_each(|(kind, entry)| state.types.remember_fitting(*kind, entry, Fits::Writes, None));
         // One at level `Memory` may still be dropped, and the row of its bound with it.
         if level > Durability::Memory {
             self.bounds.iter().for_each(|(counter, bound)| counter.bounded(*bound));
         }
         // Asked now: a sweeper that has looked before this was committed has said that it rests.
-        if self.makes_work || self.expires && known.is_sweeper_resting() {
-            known.wake();
+        if self.makes_work || self.expires && state.expiry.is_sweeper_resting() {
+            state.wake();
         }
         self.after.into_iter().for_each(|run| run());
         let due = |(namespace, count): (String, u64)| {
-            known.wrote_kv(&namespace, count).map(|writes| (namespace, writes))
+            state.expiry.wrote(&namespace, count).map(|writes| (namespace, writes))
         };
         self.kv_writes.into_iter().filter_map(due).collect()
     }
 }
 
 impl<'e> Transaction<'e> {
-    pub(crate) fn new(inner: &'e mut crate::store::Transaction, known: &'e Known) -> Self {
+    pub(crate) fn new(inner: &'e mut crate::store::Transaction, state: &'e OpenState) -> Self {
         Transaction {
             inner: Shared::new(inner),
-            known,
+            state,
             entries: RefCell::default(),
             fitting: RefCell::default(),
             bounds: RefCell::default(),
@@ -194,7 +195,7 @@ impl<'e> Transaction<'e> {
     /// `AlreadyExists`; `InvalidArgument` for a schema that cannot be.
     pub fn create(&mut self, schema: &Schema) -> Result<()> {
         schema.validate()?;
-        if entries::find(&self.inner, self.known, schema.name())?.is_some() {
+        if entries::find(&self.inner, &self.state.catalog, schema.name())?.is_some() {
             return Err(Error::new(Code::AlreadyExists, format!("the collection {} exists", schema.name()))
                 .with_hint("ensure() takes one that exists under the same terms"));
         }
@@ -208,7 +209,7 @@ impl<'e> Transaction<'e> {
     /// `InvalidArgument` if it exists with another key, other sums or another type for a column.
     pub fn ensure(&mut self, schema: &Schema) -> Result<Schema> {
         schema.validate()?;
-        let Some(entry) = entries::find(&self.inner, self.known, schema.name())? else {
+        let Some(entry) = entries::find(&self.inner, &self.state.catalog, schema.name())? else {
             return Ok(self.all_or_nothing(entries::create(&self.inner, schema))?.schema);
         };
         let mut stored = entry.schema.clone();
@@ -318,7 +319,7 @@ impl<'e> Transaction<'e> {
             for view in &entry.views {
                 entries::drop_view(&self.inner, schema.name(), &view.spec)?;
             }
-            migrate::forget(&self.inner, schema.name())?;
+            progress::forget_migration(&self.inner, schema.name())?;
             if self.inner.is_empty(entry.tree)? {
                 schema.end_migration();
             }
@@ -346,7 +347,7 @@ impl<'e> Transaction<'e> {
     /// A view holds every document: it takes the place of older ones that no type still declares.
     fn swap(&self, schema: &mut Schema, view: &ViewSpec) -> Result<()> {
         let collection = schema.name().to_owned();
-        let gone = schema.view_is_ready(view, |older| self.known.is_declared(&collection, older));
+        let gone = schema.view_is_ready(view, |older| self.state.types.is_declared(&collection, older));
         gone.iter().try_for_each(|gone| entries::drop_view(&self.inner, &collection, gone))
     }
 
@@ -356,7 +357,7 @@ impl<'e> Transaction<'e> {
         let Some(entry) = self.find(step.collection())? else { return Ok(None) };
         let Some(view) = entry.views.iter().find(|view| step.is_of(view)) else { return Ok(None) };
         let walked =
-            self.all_or_nothing(step.walk((&self.inner, self.known), (&entry, view), documents_max))?;
+            self.all_or_nothing(step.walk((&self.inner, self.state), (&entry, view), documents_max))?;
         if walked.as_ref().is_some_and(|walked| walked.at_end) {
             let mut schema = entry.schema.clone();
             self.all_or_nothing(self.swap(&mut schema, &view.spec))?;
@@ -380,15 +381,15 @@ impl<'e> Transaction<'e> {
         let Some(entry) = self.find(collection)? else { return Ok(()) };
         let Some(view) = entry.views.iter().find(|view| view.spec.same_rows(spec)) else { return Ok(()) };
         let document = self.inner.get(entry.tree, key)?;
-        let put = build::put_rows((&self.inner, self.known), (&entry, view), key, document.as_deref());
+        let put = build::put_rows((&self.inner, self.state), (&entry, view), key, document.as_deref());
         self.all_or_nothing(put)?;
-        failures::forget(&self.inner, collection, spec)
+        progress::forget_failure(&self.inner, collection, spec)
     }
 
     /// A type is used: what it declares is kept, and what waited for its code is done, whatever becomes of this transaction.
     fn declare(&self, asked: Asked) {
-        if self.known.declare(asked) && !asked.codes().is_empty() {
-            self.known.wake();
+        if self.state.types.declare(asked) && !asked.codes().is_empty() {
+            self.state.wake();
         }
     }
 
@@ -407,7 +408,7 @@ impl<'e> Transaction<'e> {
         if let Some(entry) = self.entries.borrow().get(collection) {
             return Ok(Some(Arc::clone(entry)));
         }
-        let found = entries::find(&self.inner, self.known, collection)?;
+        let found = entries::find(&self.inner, &self.state.catalog, collection)?;
         if let Some(entry) = &found {
             self.entries.borrow_mut().insert(collection.to_owned(), Arc::clone(entry));
         }
@@ -420,7 +421,7 @@ impl<'e> Transaction<'e> {
             return Ok(Some(entry));
         }
         let Some(entry) = self.find(asked.name)? else { return Ok(None) };
-        if self.known.fitting(asked.kind).is_none_or(|known| !Arc::ptr_eq(&known, &entry)) {
+        if self.state.types.fitting(asked.kind).is_none_or(|known| !Arc::ptr_eq(&known, &entry)) {
             self.declare(asked);
             let grew = asked.fit(&mut entry.schema.clone())?;
             if grew {
@@ -466,7 +467,7 @@ impl<'e> Transaction<'e> {
     pub(crate) fn write(&self, entry: &Entry, key: &[u8], document: Option<&[u8]>) -> Result<()> {
         let marked = document.map(|document| version::join(entry.schema.version(), document));
         let document = marked.as_deref();
-        let changes = maintain::Changes::of((&self.inner, self.known), entry, key, document)?;
+        let changes = maintain::Changes::of((&self.inner, self.state), entry, key, document)?;
         let written = changes.apply(&self.inner).and_then(|()| match document {
             Some(document) => self.inner.put(entry.tree, key, document),
             None => self.inner.delete(entry.tree, key),
@@ -489,7 +490,7 @@ impl<'e> Transaction<'e> {
 
     /// An id that was not given before.
     pub(crate) fn spread_id<C: Collection>(&self, rows: TreeId) -> Result<u64> {
-        let counter = self.known.counter(C::NAME);
+        let counter = self.state.ids.of(C::NAME);
         let new = counter.take(&self.inner, C::NAME, rows)?;
         if let Some(bound) = new.bound {
             self.bounds.borrow_mut().push((counter, bound));
@@ -504,7 +505,7 @@ impl<'e> Transaction<'e> {
 
     /// A document was found under a new id: the next ones are behind the last.
     pub(crate) fn pass_ids<C: Collection>(&self, rows: TreeId) -> Result<()> {
-        self.known.counter(C::NAME).pass(&self.inner, rows)
+        self.state.ids.of(C::NAME).pass(&self.inner, rows)
     }
 }
 
@@ -530,13 +531,13 @@ impl sealed::Readable for Transaction<'_> {
     }
 
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
-    fn known(&self) -> &Known {
-        self.known
+    fn state(&self) -> &OpenState {
+        self.state
     }
 
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
     fn now(&self) -> Millis {
-        *self.now.get_or_init(|| self.known.clock().now())
+        *self.now.get_or_init(|| self.state.clock.now())
     }
 }
 

@@ -7,15 +7,15 @@ use std::fmt;
 
 use crate::store::{ReducerSpec, TreeShape};
 
-use crate::catalog::entries::{is_users, rows_tree};
-use crate::store::TreeId;
-use crate::store::error::{Code, Error, Result};
 use crate::access::reads::Reads;
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
-use crate::view::sums::Sums;
+use crate::catalog::entries::{is_users, rows_tree};
+use crate::store::TreeId;
+use crate::store::error::{Code, Error, Result};
 use crate::view::kinds::Reduce;
 use crate::view::spec::ViewSpec;
+use crate::view::sums::Sums;
 
 /// A tree, by the name that a person knows.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,9 +11,9 @@ use std::any::TypeId;
 
 use self::fields::Problems;
 use crate::access::collection::Collection;
-use crate::store::error::Result;
-use crate::catalog::schema::{Column, ColumnType, Older, Schema};
 use crate::access::views::coded::Code;
+use crate::catalog::schema::{Column, ColumnType, Older, Schema};
+use crate::store::error::Result;
 
 /// A type, as somebody asks for its collection.
 #[derive(Debug, Clone, Copy)]

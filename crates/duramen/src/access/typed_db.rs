@@ -4,15 +4,15 @@ use crate::store::Receipt;
 
 use crate::access::collection::{AssignedKey, Collection};
 use crate::access::handle::Db;
-use crate::store::error::{Code, Result};
 use crate::access::query::Query;
-use crate::value::range::IntoSpan;
 use crate::access::reads::Reads;
 use crate::access::revision::{ReplaceError, Revision, Versioned};
 use crate::access::selection::Of;
-use crate::value::tuple::KeyFor;
 use crate::access::views::View;
 use crate::access::views::query::ViewQuery;
+use crate::store::error::{Code, Result};
+use crate::value::range::IntoSpan;
+use crate::value::tuple::KeyFor;
 
 /// So many documents are deleted at a time.
 const DELETED_AT_A_TIME: u64 = 1_000;

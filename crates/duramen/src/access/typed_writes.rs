@@ -6,14 +6,14 @@
 use crate::access::codec::{self, Stored};
 use crate::access::collection::{AssignedKey, Collection, IdKey, IdOrder};
 use crate::access::document_writes::already_there;
-use crate::store::error::{Code, Error, Result};
-use crate::catalog::ids;
-use crate::value::range::IntoSpan;
 use crate::access::reads::Reads;
 use crate::access::revision::{ReplaceError, Revision, Versioned};
 use crate::access::transaction::Transaction;
-use crate::value::tuple::{KeyFor, encode, show};
 use crate::access::typed::Asked;
+use crate::catalog::ids;
+use crate::store::error::{Code, Error, Result};
+use crate::value::range::IntoSpan;
+use crate::value::tuple::{KeyFor, encode, show};
 use crate::value::version;
 
 impl Transaction<'_> {

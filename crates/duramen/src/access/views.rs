@@ -1,6 +1,7 @@
 //! Views that are asked and kept: typed and by name, as of a snapshot or inside a transaction.
 
 pub(crate) mod build;
+pub(crate) mod builds;
 pub(crate) mod by_name;
 pub(crate) mod coded;
 pub(crate) mod failures;
@@ -11,7 +12,10 @@ pub(crate) mod mend;
 pub(crate) mod query;
 pub(crate) mod state;
 
+use std::any::TypeId;
+
 use crate::access::collection::Collection;
+use crate::catalog::entries::OpenView;
 use crate::value::tuple::OwnedKey;
 use crate::view::ViewSpec;
 use crate::view::reduce;
@@ -63,4 +67,19 @@ pub trait View: 'static {
 
     /// What the catalogue keeps of it.
     fn spec() -> ViewSpec;
+}
+
+impl OpenView {
+    /// Whether a type says of its view what the catalogue says of this one.
+    pub(crate) fn is_of<V: View>(&self) -> bool {
+        if self.asked_as.get() == Some(&TypeId::of::<V>()) {
+            return true;
+        }
+        let same = self.spec.name() == V::NAME && self.spec.same_terms(&V::spec());
+        if same {
+            // Another type of the same terms may be there already.
+            self.asked_as.get_or_init(TypeId::of::<V>);
+        }
+        same
+    }
 }

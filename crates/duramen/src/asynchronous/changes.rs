@@ -11,10 +11,10 @@ use std::task::{Poll, Waker};
 use super::AsyncDb;
 use super::pool::Crew;
 use super::task::{Step, submit, wake};
-use crate::feed::changes::{AnyChange, Change, ChangeIter, ChangeStop, Changes, Delivered};
 use crate::access::collection::Collection;
-use crate::store::error::Result;
+use crate::feed::changes::{AnyChange, Change, ChangeIter, ChangeStop, Changes, Delivered};
 use crate::store::CommitSeq;
+use crate::store::error::Result;
 
 const POISON: &str = "nothing panics while it is locked";
 

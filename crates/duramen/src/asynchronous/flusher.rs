@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use crate::store::{Durability, Receipt};
 
 use super::pool::{LINGER, Pool};
-use crate::store::{Rest, Worker};
 use crate::store::error::Result;
+use crate::store::{Rest, Worker};
 
 const POISON: &str = "nothing panics while the flusher is locked";
 

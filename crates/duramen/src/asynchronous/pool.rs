@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use super::flusher::{Flusher, Waiting};
 use super::task::Job;
-use crate::store::{Rest, Worker, processors};
 use crate::store::error::{Code, Error, Result};
+use crate::store::{Rest, Worker, processors};
 
 const POISON: &str = "nothing panics while the queue is locked";
 

@@ -11,8 +11,8 @@ use crate::store::{Durability, Receipt};
 use super::AsyncDb;
 use super::task::Step;
 use crate::access::handle::{Db, UnderWay};
-use crate::store::error::{Code, Error, Result};
 use crate::access::transaction::Transaction;
+use crate::store::error::{Code, Error, Result};
 
 /// Runs a transaction, and leaves its waiting to the flusher.
 pub(super) fn begin<S: Send + 'static, T: Send + 'static>(

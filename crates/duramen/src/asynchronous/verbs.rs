@@ -6,8 +6,8 @@ use crate::store::Receipt;
 
 use super::AsyncDb;
 use crate::access::collection::{AssignedKey, Collection};
-use crate::store::error::Result;
 use crate::access::reads::Reads;
+use crate::store::error::Result;
 use crate::value::tuple::KeyFor;
 
 impl AsyncDb {

@@ -6,9 +6,9 @@
 use super::read::BlobsOf;
 use super::record::{BlobId, LOOSE, Record, records_tree};
 use super::write::Upload;
-use crate::store::{Source, TreeId};
-use crate::store::error::{Error, Result};
 use crate::access::transaction::Transaction;
+use crate::store::error::{Error, Result};
+use crate::store::{Source, TreeId};
 use crate::value::tuple::{Key, encode};
 
 impl BlobsOf<'_, Transaction<'_>> {

@@ -10,11 +10,11 @@ use std::ops::Range;
 use sha2::{Digest, Sha256};
 
 use super::record::{PIECES, Record, records_tree};
-use crate::store::{Cursor, Direction, TreeId};
-use crate::store::error::{Code, Error, Result};
 use crate::access::reads::Reads;
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
+use crate::store::error::{Code, Error, Result};
+use crate::store::{Cursor, Direction, TreeId};
 use crate::value::span::Span;
 use crate::value::tuple::{Key, OwnedKey, decode, encode};
 

@@ -2,6 +2,7 @@
 //!
 //! Owns the format; docs/format.md, section "Blobs". Touches no tree.
 
+pub(crate) use crate::access::uploads::BlobId;
 use crate::store::error::{Code, Error, Result};
 use crate::store::limits::KEY_BYTES_MAX;
 
@@ -19,10 +20,6 @@ const VERSION: u8 = 1;
 
 /// A record without its content type.
 const RECORD_BYTES: usize = 61;
-
-/// What ties a blob's pieces together. Never given twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct BlobId(pub(crate) [u8; 16]);
 
 impl BlobId {
     /// The id whose row of loose ids this is.

@@ -7,10 +7,10 @@ use crate::store::Durability;
 
 use super::record::{BlobId, LOOSE, PIECES};
 use crate::access::handle::Db;
-use crate::store::{Direction, KeyRange, Source};
-use crate::store::error::Result;
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
+use crate::store::error::Result;
+use crate::store::{Direction, KeyRange, Source};
 
 /// A step deletes at most so many pieces.
 const PIECES_MAX: usize = 512;
@@ -84,7 +84,7 @@ fn find(snapshot: &Snapshot, db: &Db) -> Result<Option<Dead>> {
         && let Some(row) = ids.next_key()?
     {
         let id = BlobId::decode(row)?;
-        if !db.known().uploads(|uploads| uploads.contains(&id)) {
+        if !db.state().uploads.is_under_way(id) {
             dead.push(id);
         }
     }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::record::{BlobId, LOOSE, PIECES, Record, records_tree};
 use super::step;
 use super::sweep::step_as_of;
-use crate::store::Source;
 use crate::access::reads::sealed::Readable;
-use crate::{Db, MemDisk, Result, Span};
 use crate::store::Background;
+use crate::store::Source;
+use crate::{Db, MemDisk, Result, Span};
 
 fn open(disk: &MemDisk) -> Db {
     let options = Db::options().engine(|engine| engine.background = Background::Stepped);
@@ -154,7 +154,7 @@ fn check_finds_pieces_that_do_not_fit() -> Result<()> {
             crate::Reads::blobs(&snapshot, "b").record(&crate::tuple::encode("k")?)?.unwrap().id
         };
         // Kept from the sweeper, which would do as it is told.
-        db.known().uploads(|uploads| uploads.insert(id));
+        db.state().uploads.begin(id);
         db.transact(|tx| broken(tx, id))?;
         let report = db.check_documents()?;
         assert!(report.problems.iter().any(|problem| problem.contains(wanted)), "{wanted}: {report:?}");

@@ -13,11 +13,11 @@ use sha2::{Digest, Sha256};
 use super::read::BlobInfo;
 use super::record::{BlobId, PIECES, Record};
 use crate::access::handle::Db;
-use crate::store::Source as _;
-use crate::store::error::{Code, Error, Result};
-use crate::catalog::cache::Known;
+use crate::access::open_state::OpenState;
 use crate::access::reads::Reads;
 use crate::access::transaction::Transaction;
+use crate::store::Source as _;
+use crate::store::error::{Code, Error, Result};
 
 /// So many pieces are stored in one transaction: what a writer holds in memory.
 const PIECES_A_COMMIT: usize = 8;
@@ -27,21 +27,21 @@ const READ_BYTES: usize = 128 * 1024;
 
 /// Keeps an id from the sweeper.
 struct Live {
-    known: Arc<Known>,
+    state: Arc<OpenState>,
     id: BlobId,
 }
 
 impl Live {
     fn new(db: &Db) -> Live {
-        let (known, id) = (Arc::clone(db.known()), BlobId(db.known().clock().new_id()));
-        known.uploads(|uploads| uploads.insert(id));
-        Live { known, id }
+        let (state, id) = (Arc::clone(db.state()), BlobId(db.state().clock.new_id()));
+        state.uploads.begin(id);
+        Live { state, id }
     }
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
-        self.known.uploads(|uploads| uploads.remove(&self.id));
+        self.state.uploads.end(self.id);
     }
 }
 

@@ -1,9 +1,9 @@
 //! Compact documents: lists without names, shown with the names that the catalogue keeps.
 
-use crate::value::document::Document;
-use crate::store::error::Result;
-use crate::value::msgpack::{Reader, Token, write};
 use crate::catalog::schema::Schema;
+use crate::store::error::Result;
+use crate::value::document::Document;
+use crate::value::msgpack::{Reader, Token, write};
 use crate::value::version;
 
 /// Whether a document is a list.

@@ -5,16 +5,14 @@
 use std::any::TypeId;
 use std::sync::{Arc, OnceLock};
 
-use crate::view::reducer;
-use crate::access::views::build;
-use crate::store::{Direction, KeyRange, Shared, Source, TreeId};
-use crate::store::error::{Code, Error, Result};
-use crate::catalog::cache::Known;
-use crate::db::migrate;
+use crate::catalog::cache::CatalogCache;
+use crate::catalog::progress;
 use crate::catalog::schema::Schema;
+use crate::store::error::{Code, Error, Result};
+use crate::store::{Direction, KeyRange, Shared, Source, TreeId};
 use crate::value::tuple::{decode, encode};
+use crate::view::reducer;
 use crate::view::reducer::Reductions;
-use crate::access::views::View;
 use crate::view::spec::ViewSpec;
 
 /// The tree of catalogue entries: key is the encoded name, value the stored schema.
@@ -44,7 +42,7 @@ pub(crate) struct OpenView {
     /// What the tree keeps; `None` for a view that only counts.
     pub(crate) reductions: Option<Reductions>,
     /// A type that was found to be of this view's terms.
-    asked_as: OnceLock<TypeId>,
+    pub(crate) asked_as: OnceLock<TypeId>,
 }
 
 impl OpenView {
@@ -69,19 +67,6 @@ impl OpenView {
     /// The same rows, of which the catalogue says something else by now.
     pub(crate) fn with_spec(&self, spec: &ViewSpec) -> OpenView {
         OpenView { spec: spec.clone(), ..self.clone() }
-    }
-
-    /// Whether a type says of its view what the catalogue says of this one.
-    pub(crate) fn is_of<V: View>(&self) -> bool {
-        if self.asked_as.get() == Some(&TypeId::of::<V>()) {
-            return true;
-        }
-        let same = self.spec.name() == V::NAME && self.spec.same_terms(&V::spec());
-        if same {
-            // Another type of the same terms may be there already.
-            self.asked_as.get_or_init(TypeId::of::<V>);
-        }
-        same
     }
 }
 
@@ -156,11 +141,11 @@ pub(crate) fn tree(source: &dyn Source) -> Result<Option<TreeId>> {
 }
 
 /// Looks a collection up. What is known already is not decoded again if the catalogue still says the same.
-pub(crate) fn find(source: &dyn Source, known: &Known, name: &str) -> Result<Option<Arc<Entry>>> {
+pub(crate) fn find(source: &dyn Source, cache: &CatalogCache, name: &str) -> Result<Option<Arc<Entry>>> {
     let Some(entries) = source.tree(ENTRIES)? else { return Ok(None) };
     let Some(stored) = source.get(entries, &encode(&name)?)? else { return Ok(None) };
     let tree = tree_of(source, name, &rows_tree(name))?;
-    if let Some(entry) = known.entry(name).filter(|entry| entry.tree == tree && entry.stored == stored) {
+    if let Some(entry) = cache.entry(name).filter(|entry| entry.tree == tree && entry.stored == stored) {
         return Ok(Some(entry));
     }
     let schema = Schema::from_bytes(&stored)?;
@@ -249,7 +234,7 @@ pub(crate) fn remove(tx: &Shared<'_>, name: &str) -> Result<bool> {
     for view in Schema::from_bytes(&stored)?.views() {
         drop_view(tx, name, view)?;
     }
-    migrate::forget(tx, name)?;
+    progress::forget_migration(tx, name)?;
     tx.delete(entries, &key)?;
     tx.drop_tree(&rows_tree(name))?;
     Ok(true)
@@ -257,6 +242,6 @@ pub(crate) fn remove(tx: &Shared<'_>, name: &str) -> Result<bool> {
 
 /// Drops the rows of a view.
 pub(crate) fn drop_view(tx: &Shared<'_>, collection: &str, spec: &ViewSpec) -> Result<()> {
-    build::forget(tx, collection, spec)?;
+    progress::forget_build(tx, collection, spec)?;
     spec.tree_names(collection).iter().try_for_each(|tree| tx.drop_tree(tree))
 }

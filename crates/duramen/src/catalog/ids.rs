@@ -5,11 +5,26 @@
 //! written by the transaction that first goes beyond it, and so is true whenever that id is. What a commit at level `Memory`
 //! wrote there may still be dropped: until a commit that read the row is in the log, each one reads it.
 
-use std::sync::{Mutex, MutexGuard};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::store::{Direction, KeyRange, Shared, Source, TreeId};
 use crate::store::error::{Code, Error, Result};
+use crate::store::{Direction, KeyRange, Shared, Source, TreeId};
 use crate::value::tuple::{Element, decode, encode};
+
+/// The counters of all collections. Shared by all handles of an open database.
+#[derive(Debug, Default)]
+pub(crate) struct IdCounters {
+    of_collections: Mutex<HashMap<&'static str, Arc<IdCounter>>>,
+}
+
+impl IdCounters {
+    /// The counter of a collection's ids.
+    pub(crate) fn of(&self, collection: &'static str) -> Arc<IdCounter> {
+        let mut counters = self.of_collections.lock().expect("nothing panics while the counters are locked");
+        Arc::clone(counters.entry(collection).or_default())
+    }
+}
 
 /// The tree of bounds: key is the encoded name of a collection, value the first id that was not given (`u64`, little-endian).
 pub(crate) const BOUNDS: &str = "duramen/ids";

@@ -5,14 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::view::spec::ViewSpec;
 use crate::catalog::compact::is_compact;
-use crate::value::document::Value;
-use crate::store::error::{Error, Result};
-use crate::value::msgpack::{DEPTH_MAX, Reader, Token};
 use crate::catalog::schema::Schema;
+use crate::store::error::{Error, Result};
+use crate::value::document::Value;
+use crate::value::msgpack::{DEPTH_MAX, Reader, Token};
 use crate::value::tuple::{Element, Encoder, check_length};
 use crate::value::version;
+use crate::view::spec::ViewSpec;
 
 /// The nil of a field that is not there.
 const NULL: &[u8] = &[0xc0];

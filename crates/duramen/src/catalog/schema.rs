@@ -9,19 +9,19 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
-pub use crate::view::spec::NAME_BYTES_MAX;
 pub(crate) use crate::value::column::exact_float;
 pub use crate::value::column::{Column, ColumnType};
+pub use crate::view::spec::NAME_BYTES_MAX;
 pub use field::Field;
 use shape::Ended;
 pub(crate) use shape::Older;
 
-use crate::value::document::{Document, Value};
 use crate::store::error::{Error, Result};
-use crate::view::sums::{FLOATS, Sums};
+use crate::value::document::{Document, Value};
 use crate::value::tuple::{Encoder, check_length};
 use crate::value::version;
 use crate::view::spec::{GENERATIONS_MAX, VIEWS_MAX, ViewSpec};
+use crate::view::sums::{FLOATS, Sums};
 
 /// What a collection is: made with the builder methods, kept in the catalogue, grown by new columns.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,11 +9,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::db::views::in_background;
+use crate::access::background_work::{BackgroundWork, Outlook};
 use crate::access::handle::Db;
-use crate::store::{Event, Rest, Worker};
-use crate::store::error::{Code, ErrorKind, Result};
+use crate::db::views::in_background;
 use crate::kv;
+use crate::store::error::{Code, ErrorKind, Result};
+use crate::store::{Durability, Event, Rest, Worker};
 use duramen_disk::Disk;
 
 /// Something that is to be done now and then.
@@ -24,22 +25,11 @@ struct Job {
     step: fn(&Db, u64) -> Result<Outlook>,
 }
 
-/// Every job. A new one is a line here, and `Known::wake` where its work is made.
+/// Every job. A new one is a line here, and `OpenState::wake` where its work is made.
 const JOBS: [Job; 2] = [
     Job { has_work: in_background::has_work, step: in_background::step },
     Job { has_work: kv::has_work, step: kv::background_step },
 ];
-
-/// When a job wants its next turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outlook {
-    /// As soon as may be.
-    More,
-    /// After this long.
-    Due(Duration),
-    /// When there is work again.
-    Nothing,
-}
 
 /// Between steps others have the processor, the log and the order lock for themselves.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -66,7 +56,7 @@ impl Background {
     /// The background of a database, given a handle of its own. Nothing runs until somebody wakes it.
     pub(crate) fn new(db: Db, disk: Arc<dyn Disk>) -> Background {
         let turns = Mutex::new([Turn::default(); JOBS.len()]);
-        let (known, failed) = (Arc::clone(db.known()), db.hook());
+        let (state, failed) = (Arc::clone(db.state()), db.hook());
         let work = move || {
             let mut turns = turns.lock().expect(POISON);
             round(&db, &*disk, &mut turns)
@@ -76,7 +66,7 @@ impl Background {
                 hook(&Event::BackgroundFailed(error));
             }
         });
-        known.work_by(worker.clone());
+        state.work_by(worker.clone());
         Background { worker }
     }
 
@@ -87,9 +77,10 @@ impl Background {
             self.worker.wake();
         }
     }
+}
 
-    /// Stops, and waits for the step under way, unless it is called in it.
-    pub(crate) fn stop(&self) {
+impl BackgroundWork for Background {
+    fn stop(&self) {
         self.worker.stop();
     }
 }
@@ -144,6 +135,14 @@ fn round(db: &Db, disk: &dyn Disk, turns: &mut [Turn; JOBS.len()]) -> Rest {
 }
 
 impl Db {
+    /// The handle with a background that works through another one.
+    pub(crate) fn with_background(self, disk: Arc<dyn Disk>) -> Db {
+        let own = self.at(Durability::Process);
+        let background = Background::new(own, disk);
+        background.begin(&self);
+        self.stopping(Arc::new(background))
+    }
+
     /// Does what is due behind the scenes, once. Returns whether there may be more. For databases opened with
     /// `Background::Stepped` or without [background](crate::DbOptions::background): a simulation takes the steps itself.
     ///

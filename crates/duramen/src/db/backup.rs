@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use crate::access::handle::Db;
-use crate::store::error::Result;
 use crate::feed::positions;
+use crate::store::error::Result;
 
 pub use crate::store::CopyProgress;
 

@@ -48,21 +48,19 @@
 
 use std::fmt::Display;
 
-use crate::catalog::entries::Entry;
 use crate::access::codec;
 use crate::access::collection::Collection;
 use crate::access::handle::Db;
-use crate::store::{Direction, KeyRange, Shared, Source};
-use crate::store::error::{Code, Error, Result};
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
 use crate::access::transaction::Transaction;
-use crate::value::tuple::{encode, show, successor};
 use crate::access::typed::Asked;
+use crate::catalog::entries::Entry;
+use crate::catalog::progress::MIGRATIONS;
+use crate::store::error::{Code, Error, Result};
+use crate::store::{Direction, KeyRange, Shared, Source};
+use crate::value::tuple::{encode, show, successor};
 use crate::value::version;
-
-/// The tree of walks: key is the encoded name of a collection, value the key of the last document that was looked at.
-const WALKS: &str = "duramen/migrations";
 
 /// So many documents a step: some milliseconds, so that a step that runs again has not cost much.
 const STEP_DOCUMENTS: u64 = 200;
@@ -124,12 +122,6 @@ pub fn convert<Old: Collection, New: MigratesFrom<Old> + SameKey<Old>>(
     New::migrate_from(old)
 }
 
-#[cold]
-pub(crate) fn unknown(version: u32) -> Error {
-    Error::new(Code::Unreadable, format!("no type is known for version {version}"))
-        .with_hint("a later program wrote it, or an older type is missing in the chain of #[migrate_from]")
-}
-
 /// How far a migration has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
@@ -169,8 +161,7 @@ impl Db {
         if !entry.schema.is_migrating() {
             return Ok(None);
         }
-        let mut at_a_time =
-            if self.known().is_simulated() { STEP_DOCUMENTS_SIMULATED } else { STEP_DOCUMENTS };
+        let mut at_a_time = if self.state().is_simulated { STEP_DOCUMENTS_SIMULATED } else { STEP_DOCUMENTS };
         loop {
             let step = Step::next(&self.snapshot()?, &entry, at_a_time)?;
             match self.transact(|tx| tx.migrate_step::<C>(&step)) {
@@ -197,7 +188,7 @@ impl Step {
     /// conflict with who writes there.
     fn next(state: &Snapshot, entry: &Entry, at_a_time: u64) -> Result<Step> {
         let source = state.source();
-        let after = match source.tree(WALKS)? {
+        let after = match source.tree(MIGRATIONS)? {
             Some(walks) => source.get(walks, &encode(entry.schema.name())?)?,
             None => None,
         };
@@ -246,9 +237,9 @@ impl Transaction<'_> {
     fn migrate_step<C: Collection>(&self, step: &Step) -> Result<()> {
         let entry = self.fitted(Asked::of::<C>())?;
         let shared = self.shared();
-        let walks = match shared.tree(WALKS)? {
+        let walks = match shared.tree(MIGRATIONS)? {
             Some(tree) => tree,
-            None => shared.create_tree(WALKS, None)?,
+            None => shared.create_tree(MIGRATIONS, None)?,
         };
         let name = encode(entry.schema.name())?;
         let is_next = entry.schema.is_migrating()
@@ -279,12 +270,4 @@ fn named(error: Error, entry: &Entry, key: &[u8]) -> Error {
     let message =
         format!("the document {} of {}, converted: {}", show(key), entry.schema.name(), error.message());
     Error::new(error.code(), message).with_hint(error.hint())
-}
-
-/// Forgets how far a migration has come: another begins, or the collection is gone.
-pub(crate) fn forget(tx: &Shared<'_>, collection: &str) -> Result<()> {
-    match tx.tree(WALKS)? {
-        Some(walks) => tx.delete(walks, &encode(collection)?),
-        None => Ok(()),
-    }
 }

@@ -5,19 +5,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use duramen_disk::{Disk, MemDisk, OsDisk, SyncMethod};
 use crate::store::{Durability, Engine, Event, Hooks, Options, Reducer, ReducerSpec};
+use duramen_disk::{Disk, MemDisk, OsDisk, SyncMethod};
 
-use crate::value::clock::Clock;
 use crate::access::collection::Collection;
 use crate::access::handle::Db;
+use crate::access::open_state::OpenState;
+use crate::access::reads::sealed::Readable;
+use crate::access::typed::Asked;
+use crate::db::recover::{self, RecoverProgress, RecoverReport};
+use crate::db::sweep_after;
+use crate::feed::positions::Rule;
 use crate::store::Background;
 use crate::store::error::{Error, Result};
-use crate::catalog::cache::Known;
-use crate::access::reads::sealed::Readable;
-use crate::db::recover::{self, RecoverProgress, RecoverReport};
-use crate::access::typed::Asked;
-use crate::feed::positions::Rule;
+use crate::value::clock::Clock;
 use crate::view::monoid::{Codes, Monoid};
 use crate::view::reducer::Reductions;
 use crate::view::sums::Sums;
@@ -105,7 +106,7 @@ impl DbOptions {
         self
     }
 
-    /// Makes a reduction of one's own known to views.
+    /// Makes a reduction of one's own state to views.
     ///
     /// Its samples are tried first: [`DbOptions::open`] fails if it breaks its promises on them.
     #[must_use]
@@ -116,7 +117,7 @@ impl DbOptions {
         self
     }
 
-    /// Makes reducers of trees of bytes known, by the names in the specs they are asked with.
+    /// Makes reducers of trees of bytes state, by the names in the specs they are asked with.
     #[must_use]
     pub fn byte_reducer(
         mut self,
@@ -204,7 +205,13 @@ impl DbOptions {
         let mut hooks = with_reducers(self.hooks, self.codes);
         hooks.feed = Some(Arc::new(Rule));
         let engine = Engine::open(Arc::clone(&disk), path.as_ref(), self.engine, hooks)?;
-        let db = Db::new(engine, level, Known::new(Clock::new(Arc::clone(&disk)), is_stepped), on_event);
+        let db = Db::new(
+            engine,
+            level,
+            OpenState::new(Clock::new(Arc::clone(&disk)), is_stepped),
+            on_event,
+            sweep_after,
+        );
         self.opened.iter().try_for_each(|opened| opened(&db, read_only))?;
         Ok(if without_background { db } else { db.with_background(disk) })
     }
@@ -261,14 +268,14 @@ impl DbOptions {
             return Err(refused);
         }
         let is_stepped = self.engine.background == Background::Stepped;
-        let known = Known::new(Clock::new(Arc::clone(&disk)), is_stepped);
+        let state = OpenState::new(Clock::new(Arc::clone(&disk)), is_stepped);
         let on_event = self.hooks.on_event.clone();
         let paths = (from.as_ref(), to.as_ref());
         let told = &mut |at: &crate::store::RecoverProgress| progress(&RecoverProgress::reading(at));
         // Nothing reads its change feed before it is finished.
         let hooks = with_reducers(self.hooks, self.codes);
         let (engine, salvage) = Engine::recover(&disk, paths, &self.engine, hooks, &recover::keep, told)?;
-        let db = Db::new(engine, Durability::Process, known, on_event);
+        let db = Db::new(engine, Durability::Process, state, on_event, sweep_after);
         recover::make_sound(&db, salvage, &mut progress)
     }
 

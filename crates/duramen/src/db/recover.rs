@@ -13,16 +13,15 @@ mod report;
 use std::path::Path;
 
 use crate::access::handle::Db;
-use crate::store::{Keep, KeyRange, Salvage, Source};
-use crate::store::error::{Code, Error, Result};
-use crate::feed::positions;
-use crate::kv::namespace_of_expiries;
-use crate::db::options::DbOptions;
 use crate::access::reads::Reads;
 use crate::access::reads::sealed::Readable;
-use crate::access::views::failures::FAILURES;
+use crate::catalog::progress::{FAILURES, WALKS};
+use crate::db::options::DbOptions;
+use crate::feed::positions;
+use crate::kv::namespace_of_expiries;
+use crate::store::error::{Code, Error, Result};
+use crate::store::{Keep, KeyRange, Salvage, Source};
 use crate::view::spec::TREES as VIEW_TREES;
-use crate::access::views::build::WALKS;
 
 use report::origin_of;
 pub use report::{

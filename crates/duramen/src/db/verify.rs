@@ -4,12 +4,12 @@ mod blobs;
 mod key_values;
 mod views;
 
+use crate::access::reads::Reads;
+use crate::access::snapshot::Snapshot;
 use crate::catalog::compact;
+use crate::catalog::schema::Schema;
 use crate::store::Direction;
 use crate::store::error::{Error, ErrorKind, Result};
-use crate::access::reads::Reads;
-use crate::catalog::schema::Schema;
-use crate::access::snapshot::Snapshot;
 use crate::value::tuple::{Element, decode};
 use crate::value::version;
 pub(crate) use key_values::problem_of as problem_of_key_value;

@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use crate::store::{CommitSeq, FeedChange, FeedCommit, FeedReader, FeedStats, FeedStop, FeedWhat};
 
-use crate::catalog::entries::{Origin, rows_tree};
 use crate::access::codec;
 use crate::access::collection::Collection;
-use crate::catalog::compact;
-use crate::feed::consumer::HOLD_ROUNDS;
 use crate::access::handle::Db;
-use crate::value::document::Document;
+use crate::access::reads::sealed::Readable;
+use crate::catalog::compact;
+use crate::catalog::entries::{Origin, rows_tree};
+use crate::catalog::schema::Schema;
+use crate::feed::consumer::HOLD_ROUNDS;
 use crate::store::TreeId;
 use crate::store::error::{Code, Error, Result};
-use crate::access::reads::sealed::Readable;
-use crate::catalog::schema::Schema;
+use crate::value::document::Document;
 use crate::value::time::Time;
 use crate::value::tuple::{self, Element, OwnedKey};
 use crate::value::version;

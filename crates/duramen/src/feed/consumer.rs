@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use crate::store::{CommitSeq, Durability, FeedReader};
 
-use crate::feed::changes::{ChangeStop, Delivered, changes_of, open};
 use crate::access::handle::Db;
-use crate::store::error::{Code, Error, Result};
-use crate::feed::positions::{self, Cursor};
 use crate::access::reads::sealed::Readable;
 use crate::access::transaction::Transaction;
+use crate::feed::changes::{ChangeStop, Delivered, changes_of, open};
+use crate::feed::positions::{self, Cursor};
+use crate::store::error::{Code, Error, Result};
 
 /// Changes of one batch, unless it is said otherwise. Those of one commit stay together, however many.
 const BATCH_CHANGES: usize = 256;
@@ -114,7 +114,9 @@ impl ConsumerOptions {
             };
             match db.hold_feed(position) {
                 Ok(hold) => break (Some(hold), position),
-                Err(_) if positions::cursor(db.snapshot()?.source(), &name)?.is_some() => break (None, position),
+                Err(_) if positions::cursor(db.snapshot()?.source(), &name)?.is_some() => {
+                    break (None, position);
+                }
                 Err(error)
                     if error.code() == Code::FeedGap
                         && !matches!(start, Start::After(_))
@@ -179,7 +181,8 @@ impl Consumer {
     /// `NoSuchKey` if it is not registered any more.
     pub fn read<T: Delivered>(&self) -> Result<Consuming<T>> {
         // In a transaction: a snapshot does not see yet what was registered, moved or handled at level `Memory` just before.
-        let newest = self.db.at(Durability::Memory).transact(|tx| positions::cursor(tx.shared(), &self.name))?;
+        let newest =
+            self.db.at(Durability::Memory).transact(|tx| positions::cursor(tx.shared(), &self.name))?;
         let position = newest.ok_or_else(|| unknown(&self.name))?.position;
         let reader = open::<T>(&self.db, position)?;
         Ok(Consuming {

@@ -7,17 +7,17 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use duramen_disk::{Disk, OsDisk};
 use crate::store::TreeId;
 use crate::store::{CommitSeq, FeedWhat, Options};
+use duramen_disk::{Disk, OsDisk};
 
 pub use crate::store::{ObserveFrom, Observed};
 
 use crate::catalog::entries::{ENTRIES, Origin, rows_tree, unknown};
+use crate::catalog::schema::Schema;
 use crate::feed::changes::{AnyChange, any_change, time_of};
 use crate::store;
 use crate::store::error::{Code, Result};
-use crate::catalog::schema::Schema;
 use crate::value::tuple::{Element, decode};
 
 /// How often it is begun anew where the writer lets go of what is being read.

@@ -5,8 +5,8 @@
 use crate::store::{CommitSeq, FeedNeed, FeedRule};
 
 use crate::catalog::entries::Origin;
-use crate::store::{Direction, KeyRange, Shared, Snapshot, Source};
 use crate::store::error::{Code, Error, Result};
+use crate::store::{Direction, KeyRange, Shared, Snapshot, Source};
 use crate::value::tuple::{Element, decode, encode};
 
 /// The tree of consumers: key is the encoded name.

@@ -11,11 +11,11 @@ use serde::de::DeserializeOwned;
 
 use super::row::{self, Row};
 use super::ttl::Expiry;
-use crate::value::clock::Millis;
-use crate::store::{Cursor, Direction, TreeId};
-use crate::store::error::{Code, Error, Result};
-use crate::value::msgpack::{Reader, Token};
 use crate::access::reads::Reads;
+use crate::store::error::{Code, Error, Result};
+use crate::store::{Cursor, Direction, TreeId};
+use crate::value::clock::Millis;
+use crate::value::msgpack::{Reader, Token};
 use crate::value::span::Span;
 use crate::value::tuple::{self, Key, OwnedKey, decode};
 

@@ -2,11 +2,11 @@
 //!
 //! Owns the format; docs/format.md, section "Key-values". Touches no tree.
 
-use crate::value::clock::Millis;
 use crate::store::KeyRange;
 use crate::store::error::{Code, Error, Result};
-use crate::value::tuple::{Element, Encoder, Key, decode, encode, split};
 use crate::store::limits::KEY_BYTES_MAX;
+use crate::value::clock::Millis;
+use crate::value::tuple::{Element, Encoder, Key, decode, encode, split};
 
 /// The trees of values: this and the namespace.
 const ROWS: &str = "duramen/kv/";

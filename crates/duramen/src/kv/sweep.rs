@@ -8,18 +8,16 @@ use std::time::Duration;
 use crate::store::Durability;
 
 use super::row;
-use crate::db::background::Outlook;
-use crate::value::clock::Millis;
+use crate::access::background_work::Outlook;
+use crate::access::expiry::WRITES_A_SWEEP;
 use crate::access::handle::Db;
-use crate::store::{Direction, KeyRange, Source, TreeId};
-use crate::store::error::Result;
 use crate::access::reads::Reads;
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
+use crate::store::error::Result;
+use crate::store::{Direction, KeyRange, Source, TreeId};
+use crate::value::clock::Millis;
 use crate::value::time::Time;
-
-/// So many writes of a namespace sweep it once.
-pub(crate) const WRITES_A_SWEEP: u64 = 32;
 
 /// Each write pays for sweeping so many values: more than it can have left behind, so that the sweeper catches up.
 const SWEPT_A_WRITE: u64 = 2;
@@ -86,11 +84,11 @@ pub(crate) fn has_work(db: &Db) -> Result<bool> {
 /// A step in the background, for databases that nobody writes to.
 pub(crate) fn background_step(db: &Db, _now_ns: u64) -> Result<Outlook> {
     // Before it looks: who writes after that look wakes it.
-    db.known().sweeper_rests(true);
+    db.state().expiry.sweeper_rests(true);
     let Swept { next_due, .. } = step(db)?;
     let Some(due) = next_due else { return Ok(Outlook::Nothing) };
-    db.known().sweeper_rests(false);
-    let left_ms = Millis::not_before(due).0.saturating_sub(db.known().clock().now().0);
+    db.state().expiry.sweeper_rests(false);
+    let left_ms = Millis::not_before(due).0.saturating_sub(db.state().clock.now().0);
     Ok(if left_ms == 0 { Outlook::More } else { Outlook::Due(Duration::from_millis(left_ms).min(LAG_MAX)) })
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::row::{self, Row};
 use super::sweep::{due, free};
 use super::{Ttl, step};
-use crate::value::clock::{Clock, Millis};
-use crate::store::Source;
 use crate::access::reads::sealed::Readable;
-use crate::{Db, MemDisk, Result, Span, Time};
 use crate::store::Background;
+use crate::store::Source;
+use crate::value::clock::{Clock, Millis};
+use crate::{Db, MemDisk, Result, Span, Time};
 
 const MS: u64 = 1_000_000;
 

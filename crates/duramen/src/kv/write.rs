@@ -9,12 +9,12 @@ use serde::de::DeserializeOwned;
 use super::read::{KvOf, from_value};
 use super::row::{self, Row};
 use super::ttl::Ttl;
-use crate::value::clock::Millis;
-use crate::store::Source;
-use crate::store::error::{Code, Error, Result};
-use crate::value::msgpack::{check, write};
 use crate::access::reads::sealed::Readable;
 use crate::access::transaction::Transaction;
+use crate::store::Source;
+use crate::store::error::{Code, Error, Result};
+use crate::value::clock::Millis;
+use crate::value::msgpack::{check, write};
 use crate::value::tuple::{Key, show};
 
 /// What [`compare_and_set`](crate::Kv::compare_and_set) came to.

@@ -3,8 +3,8 @@
 use std::any::TypeId;
 use std::fmt;
 
-use crate::value::document::Value;
 use crate::store::error::{Error, Result};
+use crate::value::document::Value;
 use crate::value::time::Time;
 
 /// A column of a collection.

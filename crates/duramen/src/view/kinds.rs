@@ -5,12 +5,12 @@
 
 use std::fmt;
 
+use crate::store::error::Result;
+use crate::value::document::Value;
+use crate::value::msgpack::{Reader, Token, write};
 use crate::view::monoid::Monoid;
 use crate::view::sketch::{Distinct, Quantiles, Sketch, Top};
 use crate::view::spec::{integer, text};
-use crate::value::document::Value;
-use crate::store::error::Result;
-use crate::value::msgpack::{Reader, Token, write};
 
 /// Most reductions of one view.
 pub(crate) const REDUCTIONS_MAX: usize = 8;

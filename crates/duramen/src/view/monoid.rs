@@ -11,10 +11,10 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::store::error::{Error, Result};
 use crate::view::kinds::Reduce;
 use crate::view::laws::broken_law;
 use crate::view::sketch::Sketch;
-use crate::store::error::{Error, Result};
 
 /// A reduction of one's own: `reduce = (Count, With(Routes, destination))`.
 ///

@@ -25,12 +25,12 @@
 use std::collections::{BTreeSet, HashSet};
 use std::marker::PhantomData;
 
+use crate::store::error::Result;
+use crate::value::tuple::OwnedElement;
 use crate::view::kinds::Reduce;
 use crate::view::monoid::{Monoid, state};
 use crate::view::reducer::{Outcome, Part, element, unreadable};
 use crate::view::sketch::{self, Distribution, Sketch, Top};
-use crate::store::error::Result;
-use crate::value::tuple::OwnedElement;
 
 /// How many rows there are.
 #[derive(Debug)]

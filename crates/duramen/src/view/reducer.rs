@@ -7,15 +7,15 @@
 
 use crate::store::{Reducer, ReducerSpec, Running};
 
+use crate::store::error::{Code, Error, Result};
+use crate::value::document::Value;
+use crate::value::msgpack::{Reader, Token, write};
+use crate::value::tuple::Element;
 use crate::view::kinds::{ELEMENT_BYTES_MAX, REDUCTIONS_MAX, Reduce};
 use crate::view::monoid::Codes;
 use crate::view::sketch::{Sketch, element_of};
 use crate::view::spec::ViewSpec;
-use crate::value::document::Value;
-use crate::store::error::{Code, Error, Result};
-use crate::value::msgpack::{Reader, Token, write};
 use crate::view::sums::{append_varint, read_varint};
-use crate::value::tuple::Element;
 
 /// The name under which the engine's catalogue knows the reducer.
 const NAME: &str = "view";

@@ -1,10 +1,10 @@
 //! What reductions come to, as values of a document: for tools, which know a view by its catalogue entry.
 
+use crate::store::error::Result;
+use crate::value::document::{Document, Value};
 use crate::view::kinds::Reduce;
 use crate::view::reducer::{Outcome, element, unreadable};
 use crate::view::sketch::{Distinct, Distribution, Quantiles, Sketch, Top};
-use crate::value::document::{Document, Value};
-use crate::store::error::Result;
 
 /// The parts of a distribution that are shown.
 const SHOWN: [(&str, f64); 7] =

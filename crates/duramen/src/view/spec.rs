@@ -2,9 +2,9 @@
 
 use crate::store::limits::REDUCTION_BYTES_MAX;
 
-use crate::view::kinds::{REDUCTIONS_MAX, Reduce};
-use crate::value::document::{Document, Value};
 use crate::store::error::{Error, Result};
+use crate::value::document::{Document, Value};
+use crate::view::kinds::{REDUCTIONS_MAX, Reduce};
 
 /// Longest name of a collection, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;

@@ -4,9 +4,9 @@
 //! the direction asked. Documents in all parts are found by asking each in turn to go on to where the one before is, until all
 //! agree; in any, by the nearest of them; without some, by asking whether those have it. Holds one key a part.
 
-use crate::store::{Cursor, Direction, KeyRange, Source, TreeId};
-use crate::store::error::Result;
 use crate::access::explain::Part;
+use crate::store::error::Result;
+use crate::store::{Cursor, Direction, KeyRange, Source, TreeId};
 use crate::value::tuple::{prefix_end, successor};
 
 /// So many rows are stepped over before a leap: a leap costs a way down the tree, as many steps in a leaf as this or more.

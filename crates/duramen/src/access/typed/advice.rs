@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use super::Asked;
 use super::fields::Problems;
-use crate::store::error::{Error, Result};
 use crate::catalog::schema::{ColumnType, Field, Older, Schema};
+use crate::store::error::{Error, Result};
 use crate::value::version;
 
 impl Asked {

@@ -5,21 +5,18 @@
 //! document that changes under a step is a conflict, and the step runs again over fewer. How far the walk has come is stored with
 //! each step: a restart goes on from there. Who takes the steps: waiting.rs and in_background.rs.
 
-use crate::catalog::entries::{Entry, OpenView};
 use crate::access::handle::Db;
-use crate::store::{Direction, KeyRange, Shared, Source};
-use crate::store::error::{Code, Error, Result};
-use crate::catalog::cache::Known;
+use crate::access::open_state::OpenState;
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
-use crate::value::tuple::{encode, show, successor};
+use crate::catalog::entries::{Entry, OpenView};
+use crate::store::error::{Code, Error, Result};
+use crate::store::{Direction, KeyRange, Shared, Source};
+use crate::value::tuple::{show, successor};
 
-use crate::access::views::failures;
 use crate::access::views::maintain::Changes;
+use crate::catalog::progress::{WALKS, forget_failure, walk_key};
 use crate::view::spec::ViewSpec;
-
-/// The tree of walks: key is the name of a view's tree, value the key of the last document that is in it.
-pub(crate) const WALKS: &str = "duramen/builds";
 
 /// So many documents a step: some milliseconds, so that a step that runs again has not cost much.
 const STEP_DOCUMENTS: u64 = 500;
@@ -54,21 +51,21 @@ impl Db {
     /// Takes a step of building a view. Returns what it did; `None` if there is nothing to build any more, or somebody else did it.
     pub(crate) fn build_step(&self, collection: &str, spec: &ViewSpec) -> Result<Option<Walked>> {
         self.may_commit()?;
-        let _turn = self.known().building();
+        let _turn = self.state().builds.one_at_a_time();
         let Some(step) = Step::next(self.snapshot()?, collection, spec)? else { return Ok(None) };
-        if !self.known().can_make_rows(collection, spec) {
+        if !self.state().can_make_rows(collection, spec) {
             return Err(without_code(collection, spec));
         }
-        let at_most = if self.known().is_simulated() { 4 } else { STEP_DOCUMENTS };
-        let mut next = self.known().step_documents(at_most);
+        let at_most = if self.state().is_simulated { 4 } else { STEP_DOCUMENTS };
+        let mut next = self.state().builds.step_documents(at_most);
         let mut taken = next;
         let walked = self.seen_by_all().transact(|tx| {
             taken = next;
             next = (taken / 4).max(STEP_DOCUMENTS_MIN.min(at_most));
             tx.build_step(&step, taken)
         })?;
-        self.known().step_took(taken);
-        self.known().failures.forget(&spec.tree_name(collection));
+        self.state().builds.step_took(taken);
+        self.state().builds.failures.forget(&spec.tree_name(collection));
         Ok(walked)
     }
 }
@@ -122,7 +119,7 @@ impl Step {
     /// Puts the rows of the step's documents; `None` if another has walked here.
     pub(crate) fn walk(
         &self,
-        (tx, known): (&Shared<'_>, &Known),
+        (tx, state): (&Shared<'_>, &OpenState),
         (entry, view): (&Entry, &OpenView),
         documents_max: u64,
     ) -> Result<Option<Walked>> {
@@ -138,7 +135,7 @@ impl Step {
         let mut cursor = tx.cursor(entry.tree, range.clone(), Direction::Forward)?;
         let (mut last, mut bytes, mut documents) = (None, 0, self.passed);
         while let Some((key, document)) = cursor.next()? {
-            bytes += put_rows((tx, known), (entry, view), key, Some(document))?;
+            bytes += put_rows((tx, state), (entry, view), key, Some(document))?;
             documents += 1;
             last = Some(key.to_vec());
             if bytes >= STEP_BYTES {
@@ -152,7 +149,7 @@ impl Step {
             // What the step was to walk is gone: its end is as good as the last document's key.
             None => tx.put(walks, &name, range.to.as_deref().expect("it has an end"))?,
         }
-        failures::forget(tx, self.collection(), &self.spec)?;
+        forget_failure(tx, self.collection(), &self.spec)?;
         let progress = Progress { view: self.spec.name.clone(), documents, of: self.of.max(documents) };
         Ok(Some(Walked { progress, at_end }))
     }
@@ -160,12 +157,12 @@ impl Step {
 
 /// Puts the rows of one document. Returns their bytes.
 pub(crate) fn put_rows(
-    (tx, known): (&Shared<'_>, &Known),
+    (tx, state): (&Shared<'_>, &OpenState),
     (entry, view): (&Entry, &OpenView),
     key: &[u8],
     document: Option<&[u8]>,
 ) -> Result<usize> {
-    let changes = Changes::of_view((tx, known), (entry, view), key, document).map_err(|error| {
+    let changes = Changes::of_view((tx, state), (entry, view), key, document).map_err(|error| {
         if matches!(error.code(), Code::UniqueViolation | Code::Unreadable) || error.is_retryable() {
             return error;
         }
@@ -208,18 +205,4 @@ fn last_walked(source: &dyn Source, collection: &str, spec: &ViewSpec) -> Result
         Some(walks) => source.get(walks, &walk_key(collection, spec)?),
         None => Ok(None),
     }
-}
-
-/// Forgets the walk of a view that is gone.
-pub(crate) fn forget(tx: &Shared<'_>, collection: &str, spec: &ViewSpec) -> Result<()> {
-    failures::forget(tx, collection, spec)?;
-    match tx.tree(WALKS)? {
-        Some(walks) => tx.delete(walks, &walk_key(collection, spec)?),
-        None => Ok(()),
-    }
-}
-
-/// What a view is called in the trees of walks and of failures.
-pub(crate) fn walk_key(collection: &str, spec: &ViewSpec) -> Result<Vec<u8>> {
-    encode(spec.tree_name(collection).as_str())
 }

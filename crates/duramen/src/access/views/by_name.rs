@@ -2,20 +2,20 @@
 
 use std::fmt;
 
-use crate::view::spec::ViewSpec;
-use crate::access::views::found::lost;
-use crate::view::kinds::Reduce;
-use crate::view::reducer::{Part, without_code};
-use crate::access::views::state::answering_by_name;
-use crate::catalog::entries::{Entry, OpenView};
-use crate::catalog::compact;
-use crate::value::document::{Document, Value};
-use crate::store::{KeyRange, Source};
-use crate::store::error::Result;
-use crate::value::msgpack::Reader;
 use crate::access::selection::{Of, Selected, Selection};
+use crate::access::views::found::lost;
+use crate::access::views::state::answering_by_name;
+use crate::catalog::compact;
+use crate::catalog::entries::{Entry, OpenView};
+use crate::store::error::Result;
+use crate::store::{KeyRange, Source};
+use crate::value::document::{Document, Value};
+use crate::value::msgpack::Reader;
 use crate::value::span::Span;
 use crate::value::tuple::{Element, Key, decode, encode, prefix_end, split};
+use crate::view::kinds::Reduce;
+use crate::view::reducer::{Part, without_code};
+use crate::view::spec::ViewSpec;
 
 /// Rows of a view by its name, from [`Documents::view`](crate::Documents::view) or
 /// [`DocumentsOf::view`](crate::DocumentsOf::view).

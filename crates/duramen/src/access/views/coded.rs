@@ -7,16 +7,16 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::access::views::View;
-use crate::view::reduce::Reductions;
-use crate::catalog::rows::ViewRows;
-use crate::view::spec::{Coded, ViewSpec};
 use crate::access::codec;
 use crate::access::collection::Collection;
-use crate::value::document::Value;
+use crate::access::views::View;
+use crate::catalog::rows::ViewRows;
 use crate::store::error::{Code as ErrorCode, Error, Result};
+use crate::value::document::Value;
 use crate::value::msgpack::DEPTH_MAX;
 use crate::value::tuple::{KeyFor, OwnedKey, check_length, encode, show};
+use crate::view::reduce::Reductions;
+use crate::view::spec::{Coded, ViewSpec};
 
 /// A view whose rows are made by code.
 ///

@@ -8,14 +8,11 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::catalog::entries::OpenView;
-use crate::store::{Shared, Source, TreeId};
 use crate::store::error::{Error, ErrorKind, Result};
+use crate::store::{Shared, Source, TreeId};
 
-use crate::access::views::build::walk_key;
+use crate::catalog::progress::{FAILURES, walk_key};
 use crate::view::spec::ViewSpec;
-
-/// The tree of failures: key is the name of a view's tree, value why it is not built, in words.
-pub(crate) const FAILURES: &str = "duramen/build-failures";
 
 const POISON: &str = "nothing panics while the failures are locked";
 
@@ -103,11 +100,4 @@ pub(crate) fn note(tx: &Shared<'_>, collection: &str, spec: &ViewSpec, why: &str
         return Ok(());
     }
     tx.put(stored, &key, why.as_bytes())
-}
-
-/// It went well, or the view is gone.
-pub(crate) fn forget(tx: &Shared<'_>, collection: &str, spec: &ViewSpec) -> Result<()> {
-    let Some(stored) = tx.tree(FAILURES)? else { return Ok(()) };
-    let key = walk_key(collection, spec)?;
-    if tx.get(stored, &key)?.is_some() { tx.delete(stored, &key) } else { Ok(()) }
 }

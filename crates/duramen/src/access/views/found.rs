@@ -4,18 +4,18 @@
 
 use std::marker::PhantomData;
 
-use crate::access::views::View;
-use crate::access::views::query::Answer;
-use crate::view::reduce::Reductions as _;
-use crate::view::reducer::without_code;
-use crate::catalog::entries::OpenView;
 use crate::access::codec;
 use crate::access::collection::Collection;
-use crate::store::{KeyRange, Source, TreeId};
-use crate::store::error::{Code, Error, Result};
 use crate::access::page::{Page, PageToken};
 use crate::access::selection::{GroupWalk, Held, Selected};
+use crate::access::views::View;
+use crate::access::views::query::Answer;
+use crate::catalog::entries::OpenView;
+use crate::store::error::{Code, Error, Result};
+use crate::store::{KeyRange, Source, TreeId};
 use crate::value::tuple::{OwnedKey, decode, show, split};
+use crate::view::reduce::Reductions as _;
+use crate::view::reducer::without_code;
 
 type DocumentKey<V> = <<V as View>::Collection as Collection>::Key;
 

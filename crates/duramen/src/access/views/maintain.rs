@@ -4,10 +4,10 @@
 //! key. All of it is found before anything is written. What is read to decide, the transaction has read: another that
 //! decides at the same time conflicts.
 
+use crate::access::open_state::OpenState;
 use crate::catalog::entries::{Entry, OpenView};
-use crate::store::{Direction, KeyRange, Shared, Source, TreeId};
 use crate::store::error::{Code, Error, Result};
-use crate::catalog::cache::Known;
+use crate::store::{Direction, KeyRange, Shared, Source, TreeId};
 use crate::value::tuple::{prefix_end, show};
 
 use crate::access::views::mapped;
@@ -32,7 +32,7 @@ impl<'e> Changes<'e> {
     /// # Errors
     /// `UniqueViolation`; `KeyTooLong` and `InvalidArgument` for a document that a view cannot take. Nothing was written.
     pub(crate) fn of(
-        (tx, known): (&Shared<'_>, &Known),
+        (tx, state): (&Shared<'_>, &OpenState),
         entry: &'e Entry,
         key: &[u8],
         document: Option<&[u8]>,
@@ -47,7 +47,7 @@ impl<'e> Changes<'e> {
         }
         for view in &entry.views {
             if let Some(trees) = view.coded {
-                let code = known.code(entry.schema.name(), entry.schema.version(), &view.spec);
+                let code = state.types.code(entry.schema.name(), entry.schema.version(), &view.spec);
                 changes.rows.extend(mapped::changes(tx, (entry, view, trees), code, key, document)?);
                 continue;
             }
@@ -89,13 +89,13 @@ impl<'e> Changes<'e> {
     /// # Errors
     /// As [`Changes::of`].
     pub(crate) fn of_view(
-        (tx, known): (&Shared<'_>, &Known),
+        (tx, state): (&Shared<'_>, &OpenState),
         (entry, view): (&'e Entry, &'e OpenView),
         key: &[u8],
         document: Option<&[u8]>,
     ) -> Result<Self> {
         if let Some(trees) = view.coded {
-            let code = known.code(entry.schema.name(), entry.schema.version(), &view.spec);
+            let code = state.types.code(entry.schema.name(), entry.schema.version(), &view.spec);
             let rows = mapped::changes(tx, (entry, view, trees), code, key, document)?;
             return Ok(Changes { rows });
         }

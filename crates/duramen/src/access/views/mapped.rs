@@ -4,11 +4,11 @@
 //! them, and whatever that code has become since. `unmapped` holds the keys of documents that were written by a program without the
 //! code: they have no rows, and the view does not answer until they have. Both change in the transaction that changes the document.
 
-use crate::catalog::entries::{CodedTrees, Entry, OpenView};
 use crate::access::handle::Db;
-use crate::store::{Direction, KeyRange, Shared, Source};
-use crate::store::error::{Code, Error, Result};
 use crate::access::reads::sealed::Readable;
+use crate::catalog::entries::{CodedTrees, Entry, OpenView};
+use crate::store::error::{Code, Error, Result};
+use crate::store::{Direction, KeyRange, Shared, Source};
 use crate::value::tuple::{show, split};
 use crate::value::version;
 
@@ -99,12 +99,12 @@ impl Db {
     /// Maps some of the documents that wait for the code of a view. Returns whether there were any.
     pub(crate) fn map_step(&self, collection: &str, spec: &ViewSpec) -> Result<bool> {
         self.may_commit()?;
-        let _turn = self.known().building();
+        let _turn = self.state().builds.one_at_a_time();
         let (state, mut keys) = (self.snapshot()?, Vec::new());
         let entry = state.entry(collection)?;
         let view = entry.views.iter().find(|view| view.spec.same_rows(spec));
         let Some(trees) = view.and_then(|view| view.coded) else { return Ok(false) };
-        if !self.known().can_make_rows(collection, spec) {
+        if !self.state().can_make_rows(collection, spec) {
             return Err(without_code(collection, spec));
         }
         let all = KeyRange { from: Vec::new(), to: None };
@@ -114,7 +114,7 @@ impl Db {
         {
             keys.push(key.to_vec());
         }
-        let mut documents_max = if self.known().is_simulated() { 3 } else { STEP_DOCUMENTS };
+        let mut documents_max = if self.state().is_simulated { 3 } else { STEP_DOCUMENTS };
         loop {
             let mut taken = 0;
             let done = self.seen_by_all().transact(|tx| {
@@ -128,7 +128,7 @@ impl Db {
                 done => break done?,
             }
         }
-        self.known().failures.forget(&spec.tree_name(collection));
+        self.state().builds.failures.forget(&spec.tree_name(collection));
         Ok(!keys.is_empty())
     }
 }

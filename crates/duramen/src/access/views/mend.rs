@@ -3,11 +3,11 @@
 //! Owns bringing them there once the code is back. Answers are right before, too: what is missing is computed by whoever asks.
 //! Rows are put again as they are, some in a transaction: a crash or another writer in between leaves only less to do.
 
-use crate::catalog::entries::{Entry, OpenView};
 use crate::access::handle::Db;
-use crate::store::{Shared, Source};
-use crate::store::error::Result;
 use crate::access::reads::sealed::Readable;
+use crate::catalog::entries::{Entry, OpenView};
+use crate::store::error::Result;
+use crate::store::{Shared, Source};
 use crate::value::tuple::successor;
 
 /// So many rows a transaction, each in a leaf of its own: each costs a leaf.

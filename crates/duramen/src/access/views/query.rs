@@ -3,23 +3,23 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::access::views::View;
-use crate::access::views::found::{Groups, ViewDocs, ViewEntry, ViewGroups, ViewIter, entry_of, reduced};
-use crate::view::reduce::Reductions as _;
-use crate::view::reducer::Reductions;
-use crate::access::views::state;
-use crate::catalog::entries::{Entry, OpenView};
 use crate::access::collection::Collection;
-use crate::store::{KeyRange, Source};
-use crate::store::error::Result;
 use crate::access::explain::{Explain, Part, show_range};
 use crate::access::page::{Page, PageToken};
-use crate::value::range::IntoSpan;
 use crate::access::reads::sealed::Readable;
 use crate::access::selection::{Of, Selection};
+use crate::access::typed::Asked;
+use crate::access::views::View;
+use crate::access::views::found::{Groups, ViewDocs, ViewEntry, ViewGroups, ViewIter, entry_of, reduced};
+use crate::access::views::state;
+use crate::catalog::entries::{Entry, OpenView};
+use crate::store::error::Result;
+use crate::store::{KeyRange, Source};
+use crate::value::range::IntoSpan;
 use crate::value::span::Span;
 use crate::value::tuple::{KeyFor, OwnedKey, PrefixFor, encode, prefix_end};
-use crate::access::typed::Asked;
+use crate::view::reduce::Reductions as _;
+use crate::view::reducer::Reductions;
 
 pub(crate) type Answer<V> = <<V as View>::Reduce as crate::view::reduce::Reductions>::Answer;
 

@@ -1,13 +1,13 @@
 //! What a view is like now: ready, being built and how far, or stopped and why; and which one answers a question.
 
+use crate::access::reads::sealed::Readable;
 use crate::catalog::entries::{Entry, OpenView};
 use crate::store::error::{Code, Error, Result};
-use crate::access::reads::sealed::Readable;
 
 use crate::access::views::View;
-use crate::view::spec::ViewSpec;
 use crate::access::views::build;
 use crate::access::views::{failures, mapped};
+use crate::view::spec::ViewSpec;
 
 /// A view of a collection, and what it is like.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,9 +71,9 @@ fn state_of(state: &dyn Readable, entry: &Entry, view: &OpenView) -> Result<View
     };
     let failed = match phase {
         ViewPhase::Ready => None,
-        _ => failures::why(source, &state.known().failures, collection, view)?,
+        _ => failures::why(source, &state.state().builds.failures, collection, view)?,
     };
-    let has_code = state.known().can_make_rows(collection, &view.spec);
+    let has_code = state.state().can_make_rows(collection, &view.spec);
     Ok(ViewState { collection: collection.to_owned(), view: view.spec.clone(), phase, failed, has_code })
 }
 
@@ -96,7 +96,7 @@ fn answering_instead<'e>(state: &dyn Readable, entry: &'e Entry, wanted: &ViewSp
     for view in entry.views.iter().filter(|view| view.spec.name() == wanted.name()) {
         if wanted.code_version().is_some()
             && view.spec.same_shape(wanted)
-            && state.known().is_followed(entry.schema.name(), &view.spec, wanted)
+            && state.state().types.is_followed(entry.schema.name(), &view.spec, wanted)
             && is_current(state, view)?
         {
             return Ok(view);

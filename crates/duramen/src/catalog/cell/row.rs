@@ -1,10 +1,10 @@
 //! A row of cells becomes a key and a stored document, by the columns' types.
 
 use super::{parse_float, parse_int};
-use crate::value::document::Value;
-use crate::store::error::{Error, Result};
-use crate::value::msgpack::write;
 use crate::catalog::schema::{ColumnType, Schema};
+use crate::store::error::{Error, Result};
+use crate::value::document::Value;
+use crate::value::msgpack::write;
 use crate::value::time::Time;
 use crate::value::tuple::{Element, Encoder, check_length};
 

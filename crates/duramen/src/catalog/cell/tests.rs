@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 
 use super::{Misfit, RowEncoder, fits, infer, widen};
-use crate::value::document::{Document, Value};
 use crate::catalog::schema::{ColumnType, Schema};
+use crate::value::document::{Document, Value};
 
 #[test]
 fn the_grammar_of_cells() {

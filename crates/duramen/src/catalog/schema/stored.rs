@@ -2,8 +2,8 @@
 
 use super::shape::Ended;
 use super::{Column, ColumnType, Field, Older, Schema};
-use crate::value::document::{Document, Value};
 use crate::store::error::{Code, Error, Result};
+use crate::value::document::{Document, Value};
 use crate::value::version;
 use crate::view::spec::ViewSpec;
 

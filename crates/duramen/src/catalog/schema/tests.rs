@@ -4,8 +4,8 @@
 use super::exact_float;
 use super::{ColumnType, Field, Schema};
 use crate::doc;
-use crate::value::document::Value;
 use crate::store::error::Code;
+use crate::value::document::Value;
 use crate::view::kinds::Reduce;
 use crate::view::spec::ViewSpec;
 

@@ -7,10 +7,10 @@ use sha2::{Digest, Sha256};
 use super::batch::Batch;
 use super::report::Store;
 use super::{ALL, Mending};
-use crate::blobs::{BlobId, LOOSE, PIECES, Record, namespaces, pieces_of, records_tree};
-use crate::store::{Direction, KeyRange, Source, TreeId};
-use crate::store::error::{Code, Result};
 use crate::access::reads::sealed::Readable;
+use crate::blobs::{BlobId, LOOSE, PIECES, Record, namespaces, pieces_of, records_tree};
+use crate::store::error::{Code, Result};
+use crate::store::{Direction, KeyRange, Source, TreeId};
 
 impl Mending<'_> {
     /// Looks at every blob, leaves out those that lack something, and sweeps what belongs to none.

@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use super::batch::Batch;
 use super::report::{Store, WaitingView};
 use super::{ALL, Mending};
-use crate::catalog::entries::{self, ENTRIES, ROWS, rows_tree};
-use crate::store::{Direction, Shared, Source, TreeId};
-use crate::store::error::{Code, Error, Result};
 use crate::access::reads::sealed::Readable;
-use crate::catalog::schema::Schema;
-use crate::value::tuple::decode;
-use crate::db::verify::problem_of;
-use crate::view::spec::{TREES as VIEW_TREES, ViewSpec};
 use crate::access::views::state::ViewState;
+use crate::catalog::entries::{self, ENTRIES, ROWS, rows_tree};
+use crate::catalog::schema::Schema;
+use crate::db::verify::problem_of;
+use crate::store::error::{Code, Error, Result};
+use crate::store::{Direction, Shared, Source, TreeId};
+use crate::value::tuple::decode;
+use crate::view::spec::{TREES as VIEW_TREES, ViewSpec};
 
 /// How trees of bytes are called that hold documents whose collection's entry is lost: this and the collection's name.
 const RENAMED: &str = "recovered/";

@@ -3,11 +3,11 @@
 use super::batch::Batch;
 use super::report::Store;
 use super::{ALL, Mending};
-use crate::store::Direction;
-use crate::store::error::Result;
-use crate::kv::{expiries_tree, index_key, rows_tree};
 use crate::access::reads::sealed::Readable;
 use crate::db::verify::problem_of_key_value;
+use crate::kv::{expiries_tree, index_key, rows_tree};
+use crate::store::Direction;
+use crate::store::error::Result;
 
 impl Mending<'_> {
     /// Looks at every value of a namespace.

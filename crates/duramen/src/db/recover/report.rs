@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use crate::store::TreeLoss;
 
 use super::ALL;
+use crate::access::handle::Db;
+use crate::access::reads::sealed::Readable;
 use crate::blobs::{PIECES, namespace_of_records};
 use crate::catalog::entries::Origin;
-use crate::access::handle::Db;
-use crate::store::{LostCommits, LostRange, Salvage};
-use crate::store::error::Result;
 use crate::catalog::ids::BOUNDS;
-use crate::access::reads::sealed::Readable;
 use crate::store::CommitSeq;
+use crate::store::error::Result;
+use crate::store::{LostCommits, LostRange, Salvage};
 
 /// So many rows that were left out are named, and the others counted.
 const LEFT_OUT_MAX: usize = 1000;

@@ -2,11 +2,11 @@
 //! Contents are the engine's business, which holds every page against its checksum.
 
 use super::{DocumentReport, is_of_disk, shown};
-use crate::blobs::{BlobId, LOOSE, PIECES, Record, namespaces, pieces_of, records_tree};
-use crate::store::{Direction, KeyRange, Source, TreeId};
-use crate::store::error::Result;
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
+use crate::blobs::{BlobId, LOOSE, PIECES, Record, namespaces, pieces_of, records_tree};
+use crate::store::error::Result;
+use crate::store::{Direction, KeyRange, Source, TreeId};
 
 const ALL: KeyRange = KeyRange { from: Vec::new(), to: None };
 

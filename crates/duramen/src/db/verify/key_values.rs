@@ -2,13 +2,13 @@
 //! other.
 
 use super::{DocumentReport, is_of_disk, shown};
-use crate::store::{Direction, KeyRange};
-use crate::store::error::Result;
-use crate::kv::{Row, expiries_tree, index_key, namespace_of_expiries, rows_tree};
-use crate::value::msgpack::check;
 use crate::access::reads::Reads;
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
+use crate::kv::{Row, expiries_tree, index_key, namespace_of_expiries, rows_tree};
+use crate::store::error::Result;
+use crate::store::{Direction, KeyRange};
+use crate::value::msgpack::check;
 use crate::value::tuple::decode;
 
 const ALL: KeyRange = KeyRange { from: Vec::new(), to: None };

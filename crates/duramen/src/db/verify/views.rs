@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use super::is_of_disk;
-use crate::catalog::entries::{Entry, OpenView};
-use crate::store::KeyRange;
-use crate::store::error::{Error, Result};
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
-use crate::catalog::rows::ViewRows;
 use crate::access::views::mapped::{mapped_now, row_keys};
-use crate::catalog::rows::rows;
 use crate::access::views::state::states;
+use crate::catalog::entries::{Entry, OpenView};
+use crate::catalog::rows::ViewRows;
+use crate::catalog::rows::rows;
+use crate::store::KeyRange;
+use crate::store::error::{Error, Result};
 
 /// The views of one collection, and the rows that its documents made so far.
 pub(crate) struct Views {
@@ -41,7 +41,8 @@ impl Views {
             return rows(&view.spec, &self.entry.schema, key, stored);
         };
         let (schema, is_current) = (&self.entry.schema, mapped_now(&self.entry, stored)?);
-        let code = snapshot.known().code(schema.name(), schema.version(), &view.spec).filter(|_| is_current);
+        let code =
+            snapshot.state().types.code(schema.name(), schema.version(), &view.spec).filter(|_| is_current);
         let rows = code.map(|code| code(key, stored)).transpose()?.unwrap_or_default();
         let mapped = snapshot.source().get(trees.mapped, key)?.unwrap_or_default();
         if row_keys(&view.spec, &mapped, key)?.iter().ne(rows.keys()) {

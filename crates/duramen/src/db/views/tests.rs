@@ -5,17 +5,17 @@ mod cost;
 
 use crate::store::Reducer;
 
-use crate::view::kinds::Reduce;
 use crate::access::views::mapped::row_keys;
+use crate::catalog::rows::rows;
+use crate::catalog::schema::Schema;
+use crate::doc;
+use crate::store::error::Code;
+use crate::value::document::{Document, Value};
+use crate::value::tuple::encode;
+use crate::view::kinds::Reduce;
 use crate::view::monoid::Codes;
 use crate::view::reducer::{Outcome, Part, Reductions, ViewReducer};
-use crate::catalog::rows::rows;
 use crate::view::spec::{Coded, ViewSpec};
-use crate::doc;
-use crate::value::document::{Document, Value};
-use crate::store::error::Code;
-use crate::catalog::schema::Schema;
-use crate::value::tuple::encode;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

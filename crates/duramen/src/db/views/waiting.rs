@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 
 use crate::access::collection::Collection;
-use crate::access::handle::Db;
 use crate::access::documents::Documents;
-use crate::store::error::{Error, Result};
+use crate::access::handle::Db;
 use crate::access::reads::sealed::Readable;
 use crate::access::typed::Asked;
+use crate::store::error::{Error, Result};
 
 use crate::access::views::build::Progress;
+use crate::access::views::state::migrating;
 use crate::db::views::in_background::{Unbuilt, is_of_a_view, unbuilt_of};
 use crate::view::spec::ViewSpec;
-use crate::access::views::state::migrating;
 
 impl Db {
     /// Builds the views of a collection that do not hold every document yet, and returns once they do. They would be built in the
@@ -47,7 +47,7 @@ impl Db {
         let (mut failed, mut first) = (BTreeSet::new(), None);
         loop {
             let unbuilt = unbuilt_of(&self.snapshot()?, collection)?;
-            let can_build = |view: &&Unbuilt| self.known().can_make_rows(collection, &view.spec);
+            let can_build = |view: &&Unbuilt| self.state().can_make_rows(collection, &view.spec);
             // What can be built is built before anybody hears of what cannot.
             let left = || unbuilt.iter().filter(|view| !failed.contains(&view.tree));
             let Some(view) = left().find(can_build).or(left().next()) else {

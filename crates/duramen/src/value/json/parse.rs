@@ -2,8 +2,8 @@
 //!
 //! Owns the grammar. Refuses what would lose something: integers beyond 64 bits, floats that overflow, repeated names.
 
-use crate::value::document::{Document, Value};
 use crate::store::error::{Error, Result};
+use crate::value::document::{Document, Value};
 use crate::value::msgpack::DEPTH_MAX;
 
 /// One JSON value and nothing behind it but space.

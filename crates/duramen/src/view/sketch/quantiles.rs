@@ -20,8 +20,8 @@ use std::collections::BTreeMap;
 
 use super::{Sketch, value_of};
 use crate::value::document::Value;
-use crate::view::sums::{append_varint, read_varint};
 use crate::view::reducer::{unzigzag, zigzag};
+use crate::view::sums::{append_varint, read_varint};
 
 /// Seven bits of the mantissa stay: answers are off by at most 1/257.
 const SHIFT_MIN: u8 = 45;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use duramen_disk::memory::OpKind;
 use duramen_disk::{Disk, MemDisk};
 
+use crate::access::reads::sealed::Readable;
 use crate::catalog::entries::OpenView;
 use crate::store::KeyRange;
-use crate::access::reads::sealed::Readable;
 use crate::value::tuple::encode;
 use crate::view::kinds::Reduce;
 use crate::view::spec::ViewSpec;

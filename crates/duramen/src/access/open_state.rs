@@ -1,0 +1,75 @@
+//! What all handles, snapshots and transactions of an open database share.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::access::expiry::Expiry;
+use crate::access::type_registry::TypeRegistry;
+use crate::access::uploads::Uploads;
+use crate::access::views::builds::Builds;
+use crate::catalog::cache::CatalogCache;
+use crate::catalog::entries::Entry;
+use crate::catalog::ids::IdCounters;
+use crate::store::Worker;
+use crate::value::clock::Clock;
+use crate::value::version;
+use crate::view::spec::ViewSpec;
+
+/// Each part has its own lock, and none is held while another is taken.
+#[derive(Debug)]
+pub(crate) struct OpenState {
+    pub(crate) clock: Clock,
+    pub(crate) catalog: CatalogCache,
+    pub(crate) types: TypeRegistry,
+    pub(crate) ids: IdCounters,
+    pub(crate) expiry: Expiry,
+    pub(crate) uploads: Uploads,
+    pub(crate) builds: Builds,
+    /// The database is small, and what is done to it must be the same every time: work is done in steps of few documents.
+    pub(crate) is_simulated: bool,
+    worker: OnceLock<Worker>,
+}
+
+impl OpenState {
+    /// Of a database that was opened just now.
+    pub(crate) fn new(clock: Clock, is_simulated: bool) -> OpenState {
+        OpenState {
+            clock,
+            catalog: CatalogCache::default(),
+            types: TypeRegistry::default(),
+            ids: IdCounters::default(),
+            expiry: Expiry::default(),
+            uploads: Uploads::default(),
+            builds: Builds::default(),
+            is_simulated,
+            worker: OnceLock::new(),
+        }
+    }
+
+    /// Remembers an entry of a published state.
+    pub(crate) fn remember_entry(&self, entry: &Arc<Entry>) {
+        if self.catalog.remember(entry) {
+            self.types.forget_fits(entry.schema.name());
+        }
+    }
+
+    /// Whether rows of a view can be made of documents: not without the code of one in code.
+    pub(crate) fn can_make_rows(&self, collection: &str, view: &ViewSpec) -> bool {
+        if view.code_version().is_none() {
+            return true;
+        }
+        let version = self.catalog.entry(collection).map_or(version::FIRST, |entry| entry.schema.version());
+        self.types.code(collection, version, view).is_some()
+    }
+
+    /// What works in the background, once and for all.
+    pub(crate) fn work_by(&self, worker: Worker) {
+        self.worker.get_or_init(|| worker);
+    }
+
+    /// There is work to do in the background.
+    pub(crate) fn wake(&self) {
+        if let Some(worker) = self.worker.get() {
+            worker.wake();
+        }
+    }
+}
