@@ -69,7 +69,7 @@ impl Db {
         &self.engine
     }
 
-    pub(crate) fn state(&self) -> &Arc<OpenState> {
+    pub(crate) fn open_state(&self) -> &Arc<OpenState> {
         &self.state
     }
 

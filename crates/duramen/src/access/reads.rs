@@ -49,7 +49,7 @@ pub(crate) mod sealed {
 
         /// What the handles of the database remember together.
         #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
-        fn state(&self) -> &OpenState;
+        fn open_state(&self) -> &OpenState;
 
         /// What time it is here: one time, from the first question on.
         #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]

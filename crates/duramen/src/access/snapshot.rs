@@ -100,7 +100,7 @@ impl sealed::Readable for Snapshot {
     }
 
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
-    fn state(&self) -> &OpenState {
+    fn open_state(&self) -> &OpenState {
         &self.state
     }
 

@@ -531,7 +531,7 @@ impl sealed::Readable for Transaction<'_> {
     }
 
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
-    fn state(&self) -> &OpenState {
+    fn open_state(&self) -> &OpenState {
         self.state
     }
 

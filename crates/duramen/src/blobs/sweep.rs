@@ -84,7 +84,7 @@ fn find(snapshot: &Snapshot, db: &Db) -> Result<Option<Dead>> {
         && let Some(row) = ids.next_key()?
     {
         let id = BlobId::decode(row)?;
-        if !db.state().uploads.is_under_way(id) {
+        if !db.open_state().uploads.is_under_way(id) {
             dead.push(id);
         }
     }

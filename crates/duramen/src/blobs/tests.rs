@@ -154,7 +154,7 @@ fn check_finds_pieces_that_do_not_fit() -> Result<()> {
             crate::Reads::blobs(&snapshot, "b").record(&crate::tuple::encode("k")?)?.unwrap().id
         };
         // Kept from the sweeper, which would do as it is told.
-        db.state().uploads.begin(id);
+        db.open_state().uploads.begin(id);
         db.transact(|tx| broken(tx, id))?;
         let report = db.check_documents()?;
         assert!(report.problems.iter().any(|problem| problem.contains(wanted)), "{wanted}: {report:?}");

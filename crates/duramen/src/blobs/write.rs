@@ -33,7 +33,7 @@ struct Live {
 
 impl Live {
     fn new(db: &Db) -> Live {
-        let (state, id) = (Arc::clone(db.state()), BlobId(db.state().clock.new_id()));
+        let (state, id) = (Arc::clone(db.open_state()), BlobId(db.open_state().clock.new_id()));
         state.uploads.begin(id);
         Live { state, id }
     }

@@ -56,7 +56,7 @@ impl Background {
     /// The background of a database, given a handle of its own. Nothing runs until somebody wakes it.
     pub(crate) fn new(db: Db, disk: Arc<dyn Disk>) -> Background {
         let turns = Mutex::new([Turn::default(); JOBS.len()]);
-        let (state, failed) = (Arc::clone(db.state()), db.hook());
+        let (state, failed) = (Arc::clone(db.open_state()), db.hook());
         let work = move || {
             let mut turns = turns.lock().expect(POISON);
             round(&db, &*disk, &mut turns)

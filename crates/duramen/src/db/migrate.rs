@@ -161,7 +161,8 @@ impl Db {
         if !entry.schema.is_migrating() {
             return Ok(None);
         }
-        let mut at_a_time = if self.state().is_simulated { STEP_DOCUMENTS_SIMULATED } else { STEP_DOCUMENTS };
+        let mut at_a_time =
+            if self.open_state().is_simulated { STEP_DOCUMENTS_SIMULATED } else { STEP_DOCUMENTS };
         loop {
             let step = Step::next(&self.snapshot()?, &entry, at_a_time)?;
             match self.transact(|tx| tx.migrate_step::<C>(&step)) {

@@ -84,11 +84,11 @@ pub(crate) fn has_work(db: &Db) -> Result<bool> {
 /// A step in the background, for databases that nobody writes to.
 pub(crate) fn background_step(db: &Db, _now_ns: u64) -> Result<Outlook> {
     // Before it looks: who writes after that look wakes it.
-    db.state().expiry.sweeper_rests(true);
+    db.open_state().expiry.sweeper_rests(true);
     let Swept { next_due, .. } = step(db)?;
     let Some(due) = next_due else { return Ok(Outlook::Nothing) };
-    db.state().expiry.sweeper_rests(false);
-    let left_ms = Millis::not_before(due).0.saturating_sub(db.state().clock.now().0);
+    db.open_state().expiry.sweeper_rests(false);
+    let left_ms = Millis::not_before(due).0.saturating_sub(db.open_state().clock.now().0);
     Ok(if left_ms == 0 { Outlook::More } else { Outlook::Due(Duration::from_millis(left_ms).min(LAG_MAX)) })
 }
 

@@ -51,21 +51,21 @@ impl Db {
     /// Takes a step of building a view. Returns what it did; `None` if there is nothing to build any more, or somebody else did it.
     pub(crate) fn build_step(&self, collection: &str, spec: &ViewSpec) -> Result<Option<Walked>> {
         self.may_commit()?;
-        let _turn = self.state().builds.one_at_a_time();
+        let _turn = self.open_state().builds.one_at_a_time();
         let Some(step) = Step::next(self.snapshot()?, collection, spec)? else { return Ok(None) };
-        if !self.state().can_make_rows(collection, spec) {
+        if !self.open_state().can_make_rows(collection, spec) {
             return Err(without_code(collection, spec));
         }
-        let at_most = if self.state().is_simulated { 4 } else { STEP_DOCUMENTS };
-        let mut next = self.state().builds.step_documents(at_most);
+        let at_most = if self.open_state().is_simulated { 4 } else { STEP_DOCUMENTS };
+        let mut next = self.open_state().builds.step_documents(at_most);
         let mut taken = next;
         let walked = self.seen_by_all().transact(|tx| {
             taken = next;
             next = (taken / 4).max(STEP_DOCUMENTS_MIN.min(at_most));
             tx.build_step(&step, taken)
         })?;
-        self.state().builds.step_took(taken);
-        self.state().builds.failures.forget(&spec.tree_name(collection));
+        self.open_state().builds.step_took(taken);
+        self.open_state().builds.failures.forget(&spec.tree_name(collection));
         Ok(walked)
     }
 }

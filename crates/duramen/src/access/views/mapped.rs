@@ -99,12 +99,12 @@ impl Db {
     /// Maps some of the documents that wait for the code of a view. Returns whether there were any.
     pub(crate) fn map_step(&self, collection: &str, spec: &ViewSpec) -> Result<bool> {
         self.may_commit()?;
-        let _turn = self.state().builds.one_at_a_time();
+        let _turn = self.open_state().builds.one_at_a_time();
         let (state, mut keys) = (self.snapshot()?, Vec::new());
         let entry = state.entry(collection)?;
         let view = entry.views.iter().find(|view| view.spec.same_rows(spec));
         let Some(trees) = view.and_then(|view| view.coded) else { return Ok(false) };
-        if !self.state().can_make_rows(collection, spec) {
+        if !self.open_state().can_make_rows(collection, spec) {
             return Err(without_code(collection, spec));
         }
         let all = KeyRange { from: Vec::new(), to: None };
@@ -114,7 +114,7 @@ impl Db {
         {
             keys.push(key.to_vec());
         }
-        let mut documents_max = if self.state().is_simulated { 3 } else { STEP_DOCUMENTS };
+        let mut documents_max = if self.open_state().is_simulated { 3 } else { STEP_DOCUMENTS };
         loop {
             let mut taken = 0;
             let done = self.seen_by_all().transact(|tx| {
@@ -128,7 +128,7 @@ impl Db {
                 done => break done?,
             }
         }
-        self.state().builds.failures.forget(&spec.tree_name(collection));
+        self.open_state().builds.failures.forget(&spec.tree_name(collection));
         Ok(!keys.is_empty())
     }
 }

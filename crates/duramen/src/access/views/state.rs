@@ -71,9 +71,9 @@ fn state_of(state: &dyn Readable, entry: &Entry, view: &OpenView) -> Result<View
     };
     let failed = match phase {
         ViewPhase::Ready => None,
-        _ => failures::why(source, &state.state().builds.failures, collection, view)?,
+        _ => failures::why(source, &state.open_state().builds.failures, collection, view)?,
     };
-    let has_code = state.state().can_make_rows(collection, &view.spec);
+    let has_code = state.open_state().can_make_rows(collection, &view.spec);
     Ok(ViewState { collection: collection.to_owned(), view: view.spec.clone(), phase, failed, has_code })
 }
 
@@ -96,7 +96,7 @@ fn answering_instead<'e>(state: &dyn Readable, entry: &'e Entry, wanted: &ViewSp
     for view in entry.views.iter().filter(|view| view.spec.name() == wanted.name()) {
         if wanted.code_version().is_some()
             && view.spec.same_shape(wanted)
-            && state.state().types.is_followed(entry.schema.name(), &view.spec, wanted)
+            && state.open_state().types.is_followed(entry.schema.name(), &view.spec, wanted)
             && is_current(state, view)?
         {
             return Ok(view);

@@ -41,8 +41,11 @@ impl Views {
             return rows(&view.spec, &self.entry.schema, key, stored);
         };
         let (schema, is_current) = (&self.entry.schema, mapped_now(&self.entry, stored)?);
-        let code =
-            snapshot.state().types.code(schema.name(), schema.version(), &view.spec).filter(|_| is_current);
+        let code = snapshot
+            .open_state()
+            .types
+            .code(schema.name(), schema.version(), &view.spec)
+            .filter(|_| is_current);
         let rows = code.map(|code| code(key, stored)).transpose()?.unwrap_or_default();
         let mapped = snapshot.source().get(trees.mapped, key)?.unwrap_or_default();
         if row_keys(&view.spec, &mapped, key)?.iter().ne(rows.keys()) {

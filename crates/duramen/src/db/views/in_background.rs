@@ -38,7 +38,7 @@ impl Unbuilt {
             return;
         }
         let Unbuilt { collection, spec, tree } = self;
-        db.state().builds.failures.note(&spec.tree_name(collection), *tree, error, now_ns);
+        db.open_state().builds.failures.note(&spec.tree_name(collection), *tree, error, now_ns);
         if failures::is_of_documents(error) {
             // What cannot be stored is told by this program all the same.
             drop(db.write(|tx| tx.note_failure(collection, spec, error.message())));
@@ -47,7 +47,7 @@ impl Unbuilt {
 
     /// When it is to be tried again, if it failed.
     fn again_ns(&self, db: &Db) -> Option<u64> {
-        db.state().builds.failures.again_ns(&self.spec.tree_name(&self.collection), self.tree)
+        db.open_state().builds.failures.again_ns(&self.spec.tree_name(&self.collection), self.tree)
     }
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn step(db: &Db, now_ns: u64) -> Result<Outlook> {
     let mut again_ns = None;
     for view in unbuilt(&db.snapshot()?)? {
         // What waits for code that is not here is nobody's work.
-        if !db.state().can_make_rows(&view.collection, &view.spec) {
+        if !db.open_state().can_make_rows(&view.collection, &view.spec) {
             continue;
         }
         let due_ns = view.again_ns(db).unwrap_or(0);
@@ -85,7 +85,7 @@ pub(crate) fn step(db: &Db, now_ns: u64) -> Result<Outlook> {
 /// Whether there is anything to do.
 pub(crate) fn has_work(db: &Db) -> Result<bool> {
     let unbuilt = unbuilt(&db.snapshot()?)?;
-    Ok(unbuilt.iter().any(|view| db.state().can_make_rows(&view.collection, &view.spec)))
+    Ok(unbuilt.iter().any(|view| db.open_state().can_make_rows(&view.collection, &view.spec)))
 }
 
 fn unbuilt(state: &Snapshot) -> Result<Vec<Unbuilt>> {

@@ -47,7 +47,7 @@ impl Db {
         let (mut failed, mut first) = (BTreeSet::new(), None);
         loop {
             let unbuilt = unbuilt_of(&self.snapshot()?, collection)?;
-            let can_build = |view: &&Unbuilt| self.state().can_make_rows(collection, &view.spec);
+            let can_build = |view: &&Unbuilt| self.open_state().can_make_rows(collection, &view.spec);
             // What can be built is built before anybody hears of what cannot.
             let left = || unbuilt.iter().filter(|view| !failed.contains(&view.tree));
             let Some(view) = left().find(can_build).or(left().next()) else {
