@@ -85,8 +85,10 @@ fn crates_depend_along_the_arrows() {
 }
 
 #[test]
-fn modules_of_the_engine_name_only_lower_layers() {
-    assert_none(&layers::violations(&sources()));
+fn modules_name_only_lower_layers() {
+    let sources = sources();
+    assert_none(&layers::violations(&sources));
+    assert_none(&layers::needless_exceptions(&sources));
 }
 
 #[test]

@@ -1,62 +1,173 @@
-//! Which module of the engine may name which: lower layers and its own, never a higher one.
+//! Which module of the engine and of the user's crate may name which: lower layers and its own, never a higher one.
 
 use super::source::{Source, words};
 
-const ENGINE: &str = "crates/duramen-engine/src/";
-
-/// Modules of duramen-engine, lowest layer first. A module may name those of its own layer and of those before it.
-/// A module listed here need not exist yet; one that exists must be listed. `lib.rs` stands above all.
-const LAYERS: &[&[&str]] = &[
-    &["error", "ids", "limits", "options", "sync", "threads"],
-    &["wal", "data_file"],
-    &["page_cache"],
-    &["tree", "allocator"],
-    &["catalog", "snapshot", "checkpoint", "verify"],
-    &["commit", "overlay"],
-    &["transaction", "recovery", "salvage", "feed"],
-    &["engine"],
-];
-
-fn layer_of(module: &str) -> Option<usize> {
-    LAYERS.iter().position(|layer| layer.contains(&module))
+/// A crate whose modules lie in layers.
+struct Layered {
+    source: &'static str,
+    /// Modules, lowest layer first. A module may name those of its own layer and of those before it. A module listed here need not
+    /// exist yet; one that exists must be listed.
+    layers: &'static [&'static [&'static str]],
+    /// Above all: what hands the crate out.
+    above: &'static [&'static str],
+    exceptions: &'static [Exception],
 }
 
-/// Takes every source; looks at the engine's that are no tests.
+/// A file that names a higher layer all the same. This list may only shrink.
+struct Exception {
+    file: &'static str,
+    names: &'static str,
+    /// Why it is none of the mistakes that layers prevent.
+    why: &'static str,
+}
+
+const ENGINE: Layered = Layered {
+    source: "crates/duramen-engine/src/",
+    layers: &[
+        &["error", "ids", "limits", "options", "sync", "threads"],
+        &["wal", "data_file"],
+        &["page_cache"],
+        &["tree", "allocator"],
+        &["catalog", "snapshot", "checkpoint", "verify"],
+        &["commit", "overlay"],
+        &["transaction", "recovery", "salvage", "feed"],
+        &["engine"],
+    ],
+    above: &["lib.rs"],
+    exceptions: &[],
+};
+
+const DURAMEN: Layered = Layered {
+    source: "crates/duramen/src/",
+    layers: &[
+        &["store"],
+        &["value"],
+        &["view"],
+        &["catalog"],
+        &["access"],
+        &["kv"],
+        &["blobs"],
+        &["feed"],
+        &["db"],
+        &["asynchronous"],
+    ],
+    above: &["lib.rs", "prelude.rs", "cookbook.rs"],
+    exceptions: &[
+        Exception {
+            file: "view.rs",
+            names: "access",
+            why: "a program finds what a view is and what asks it under one public path",
+        },
+        Exception {
+            file: "access/reads.rs",
+            names: "kv",
+            why: "one trait has all that can be read; a snapshot and a transaction hand out key-values by it",
+        },
+        Exception {
+            file: "access/reads.rs",
+            names: "blobs",
+            why: "one trait has all that can be read; a snapshot and a transaction hand out blobs by it",
+        },
+    ],
+};
+
+/// The one folder of the user's crate that names the engine.
+const DOOR: &str = "store";
+
+impl Layered {
+    fn layer_of(&self, module: &str) -> Option<usize> {
+        self.layers.iter().position(|layer| layer.contains(&module))
+    }
+
+    /// What the file names in higher layers and may not, and what has no layer.
+    fn violations(&self, source: &Source) -> Vec<String> {
+        let Some(inner_path) = source.path.strip_prefix(self.source) else { return Vec::new() };
+        if self.above.contains(&inner_path) {
+            return Vec::new();
+        }
+        let module_path: Vec<&str> = inner_path.trim_end_matches(".rs").split('/').collect();
+        let module = module_path[0];
+        let Some(layer) = self.layer_of(module) else {
+            return vec![format!(
+                "{}: module `{module}` has no layer: add it to the layers in {}",
+                source.path,
+                file!()
+            )];
+        };
+        let mut found = Vec::new();
+        for (offset, name) in names_of_root(source, module_path.len()) {
+            let place = source.place(offset);
+            match self.layer_of(&name) {
+                Some(named_layer) if named_layer <= layer => {}
+                Some(_) if self.excepts(inner_path, &name) => {}
+                Some(named_layer) => found.push(format!(
+                    "{place}: `{module}` (layer {layer}) names `{name}` (layer {named_layer}): move the shared part \
+                     down, or let the higher layer pass it in"
+                )),
+                None => found.push(format!(
+                    "{place}: `{module}` names `{name}` at the crate's root: name the module that owns it \
+                     (a new module is added to the layers in {})",
+                    file!()
+                )),
+            }
+        }
+        found
+    }
+
+    fn excepts(&self, file: &str, name: &str) -> bool {
+        self.exceptions.iter().any(|exception| exception.file == file && exception.names == name)
+    }
+
+    /// Exceptions that nothing needs any more, or that say too little.
+    fn needless_exceptions(&self, sources: &[Source]) -> Vec<String> {
+        let is_needed = |exception: &Exception| {
+            let path = format!("{}{}", self.source, exception.file);
+            let depth = exception.file.split('/').count();
+            sources
+                .iter()
+                .filter(|source| source.path == path)
+                .any(|source| names_of_root(source, depth).iter().any(|(_, name)| name == exception.names))
+        };
+        let needless =
+            self.exceptions.iter().filter(|exception| !is_needed(exception) || exception.why.len() < 20);
+        let told = |exception: &Exception| {
+            format!(
+                "{}{} names `{}` no more: remove the exception",
+                self.source, exception.file, exception.names
+            )
+        };
+        needless.map(told).collect()
+    }
+}
+
+/// Takes every source; looks at those of layered crates that are no tests.
 pub(crate) fn violations(sources: &[Source]) -> Vec<String> {
-    sources.iter().filter(|source| !source.is_test()).flat_map(source_violations).collect()
+    let code = || sources.iter().filter(|source| !source.is_test());
+    let mut found: Vec<String> = [ENGINE, DURAMEN]
+        .iter()
+        .flat_map(|layered| code().flat_map(|source| layered.violations(source)))
+        .collect();
+    found.extend(code().flat_map(engine_named_outside_of_its_door));
+    found
 }
 
-fn source_violations(source: &Source) -> Vec<String> {
-    let Some(inner_path) = source.path.strip_prefix(ENGINE) else { return Vec::new() };
-    if inner_path == "lib.rs" {
+/// Exceptions that may go; takes every source.
+pub(crate) fn needless_exceptions(sources: &[Source]) -> Vec<String> {
+    [ENGINE, DURAMEN].iter().flat_map(|layered| layered.needless_exceptions(sources)).collect()
+}
+
+fn engine_named_outside_of_its_door(source: &Source) -> Vec<String> {
+    let Some(inner_path) = source.path.strip_prefix(DURAMEN.source) else { return Vec::new() };
+    let module = inner_path.trim_end_matches(".rs").split('/').next();
+    if module == Some(DOOR) || DURAMEN.above.contains(&inner_path) {
         return Vec::new();
     }
-    let module_path: Vec<&str> = inner_path.trim_end_matches(".rs").split('/').collect();
-    let module = module_path[0];
-    let Some(layer) = layer_of(module) else {
-        return vec![format!(
-            "{}: module `{module}` has no layer: add it to LAYERS in {}",
-            source.path,
-            file!()
-        )];
-    };
-    let mut found = Vec::new();
-    for (offset, name) in names_of_root(source, module_path.len()) {
-        let place = source.place(offset);
-        match layer_of(&name) {
-            Some(named_layer) if named_layer <= layer => {}
-            Some(named_layer) => found.push(format!(
-                "{place}: `{module}` (layer {layer}) names `{name}` (layer {named_layer}): move the shared part down, \
-                 or let the higher layer pass it in"
-            )),
-            None => found.push(format!(
-                "{place}: `{module}` names `{name}` at the crate's root: name the module that owns it \
-                 (a new module is added to LAYERS in {})",
-                file!()
-            )),
-        }
-    }
-    found
+    let named = words(source.code.as_str())
+        .into_iter()
+        .filter(|(offset, word)| *word == "duramen_engine" && !source.is_test_at(*offset));
+    named
+        .map(|(offset, _)| format!("{}: names the engine: only `{DOOR}` does", source.place(offset)))
+        .collect()
 }
 
 /// What the code outside of tests names directly below the crate's root, by `crate::` or by enough `super::`.
@@ -139,7 +250,7 @@ fn first_name(path: &str) -> String {
 
 #[cfg(test)]
 fn check(inner_path: &str, text: &str, expected: &[&str]) {
-    let found = violations(&[Source::new(&format!("{ENGINE}{inner_path}"), text)]);
+    let found = violations(&[Source::new(&format!("{}{inner_path}", ENGINE.source), text)]);
     assert_eq!(found.len(), expected.len(), "{inner_path}: {text}: {found:?}");
     for (violation, part) in found.iter().zip(expected) {
         assert!(violation.contains(part), "{violation} does not say {part}");
@@ -179,7 +290,7 @@ fn a_module_that_names_a_higher_layer_is_found() {
 
 #[test]
 fn a_module_without_a_layer_is_found_and_told_where_to_go() {
-    check("novelty.rs", "", &["add it to LAYERS"]);
+    check("novelty.rs", "", &["add it to the layers"]);
     check("novelty/part.rs", "", &["`novelty` has no layer"]);
     check("commit.rs", "use crate::novelty::X;", &["names `novelty`"]);
 }
@@ -194,4 +305,22 @@ fn comments_strings_and_tests_may_name_anything() {
     check("wal.rs", "// crate::engine::X\n//! [`crate::engine`]\nconst A: &str = \"crate::engine::X\";", &[]);
     check("wal.rs", "#[cfg(test)]\nmod tests { use crate::engine::Engine; }", &[]);
     check("wal/tests.rs", "use crate::engine::Engine;", &[]);
+}
+
+#[test]
+fn only_the_door_of_the_users_crate_names_the_engine() {
+    let found = |inner_path: &str, text: &str| {
+        violations(&[Source::new(&format!("{}{inner_path}", DURAMEN.source), text)]).len()
+    };
+    let text = "use duramen_engine::Receipt;";
+    assert_eq!(["store.rs", "store/x.rs", "lib.rs", "kv/tests.rs"].map(|path| found(path, text)), [0; 4]);
+    assert_eq!(["kv.rs", "db/options.rs"].map(|path| found(path, text)), [1; 2]);
+}
+
+#[test]
+fn an_exception_that_nothing_needs_is_found() {
+    let path = format!("{}view.rs", DURAMEN.source);
+    let count = |text: &str| needless_exceptions(&[Source::new(&path, text)]).len();
+    assert_eq!(count("pub use crate::access::views::View;"), DURAMEN.exceptions.len() - 1);
+    assert_eq!(count(""), DURAMEN.exceptions.len());
 }
