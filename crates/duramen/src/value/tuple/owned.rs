@@ -91,9 +91,9 @@ impl<T: OwnedElement> OwnedElement for Option<T> {
 #[macro_export]
 macro_rules! key_element {
     ($kind:ty) => {
-        impl $crate::value::tuple::Key for $kind {
-            fn write(&self, encoder: &mut $crate::value::tuple::Encoder<'_>) -> $crate::Result<()> {
-                $crate::value::tuple::AsElement::append(self, encoder)
+        impl $crate::tuple::Key for $kind {
+            fn write(&self, encoder: &mut $crate::tuple::Encoder<'_>) -> $crate::Result<()> {
+                $crate::tuple::AsElement::append(self, encoder)
             }
         }
 
@@ -105,16 +105,16 @@ macro_rules! key_element {
 #[macro_export]
 macro_rules! __key_element {
     ($kind:ty) => {
-        impl $crate::value::tuple::OwnedKey for $kind {
+        impl $crate::tuple::OwnedKey for $kind {
             const ELEMENTS: usize = 1;
 
-            fn from_elements(elements: Vec<$crate::value::tuple::Element>) -> $crate::Result<Self> {
-                let (element,): (Self,) = $crate::value::tuple::OwnedKey::from_elements(elements)?;
+            fn from_elements(elements: Vec<$crate::tuple::Element>) -> $crate::Result<Self> {
+                let (element,): (Self,) = $crate::tuple::OwnedKey::from_elements(elements)?;
                 Ok(element)
             }
         }
 
-        impl $crate::value::tuple::ElementFor<$kind> for $kind {}
+        impl $crate::tuple::ElementFor<$kind> for $kind {}
         $crate::__key_stands_for!($kind, $kind);
         $crate::__key_begins!($kind);
     };
@@ -125,8 +125,8 @@ macro_rules! __key_element {
 #[macro_export]
 macro_rules! __key_stands_for {
     ($asked:ty, $kept:ty) => {
-        impl $crate::value::tuple::KeyFor<$kept> for $asked {}
-        impl $crate::value::tuple::PrefixFor<$kept> for $asked {}
+        impl $crate::tuple::KeyFor<$kept> for $asked {}
+        impl $crate::tuple::PrefixFor<$kept> for $asked {}
     };
 }
 
@@ -146,9 +146,9 @@ macro_rules! __key_begins {
     };
     ($kind:ty; $first:ident $(, $rest:ident)*) => {
         #[allow(non_camel_case_types, reason = "names that no type of the user's has")]
-        impl<$first $(, $rest)*> $crate::value::tuple::PrefixFor<($first, $($rest,)*)> for $kind
+        impl<$first $(, $rest)*> $crate::tuple::PrefixFor<($first, $($rest,)*)> for $kind
         where
-            $kind: $crate::value::tuple::ElementFor<$first>,
+            $kind: $crate::tuple::ElementFor<$first>,
         {
         }
     };
