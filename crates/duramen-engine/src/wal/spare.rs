@@ -111,8 +111,7 @@ impl Workshop<'_> {
         let open = || -> io::Result<Arc<dyn File>> {
             let file = self.disk.open(&path, Access { mode, sync: self.sync })?;
             if file.len()? > order.bytes {
-                // To nothing first: a header that names the longer size must not be left in a shorter file (D7).
-                file.set_len(0)?;
+                file.set_len(order.bytes)?;
             }
             file.reserve(0, order.bytes)?;
             Ok(file)
