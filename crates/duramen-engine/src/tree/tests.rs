@@ -319,7 +319,7 @@ fn readers_look_at_nodes_that_others_evict() {
             }
         }
     });
-    // What is evicted is charged to nobody from that moment, though a reader may still look at it. All of it is read
+    // An evicted node is no longer charged as resident, though a reader may still look at it. All of it is read
     // first, by this thread alone: a node that a reader finds below one that others evict leaves memory with that one.
     pages.meter().free_evicted();
     assert_eq!(rows(&pages, Some(&root), KeyRange::all(), Direction::Forward).len(), usize::from(row_count));

@@ -95,7 +95,7 @@ impl<'a> Chain<'a> {
         let header = match &file.content {
             Content::Used(header) => header,
             Content::Unused { .. } => return Err(missing(&path, &wanted)),
-            Content::Headless(flaw) => {
+            Content::Headless(flaw) | Content::Misfit { flaw, .. } => {
                 return Err(Error::damaged_log(&path, 0, flaw));
             }
         };

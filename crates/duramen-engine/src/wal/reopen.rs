@@ -190,7 +190,7 @@ fn sort_files(workshop: &Workshop<'_>, continued: Continued<'_>) -> Result<Sorte
     let mut unfinished = VecDeque::new();
     for (file, &on_chain) in recovered.survey.files.iter().zip(&recovered.on_chain) {
         match &file.content {
-            Content::Headless(_) => unfinished.push_back(file.slot),
+            Content::Headless(_) | Content::Misfit { .. } => unfinished.push_back(file.slot),
             Content::Unused { .. } => ready.push_back(workshop.open(file.slot, file.bytes)?),
             // Newer than the newest frame known durable and not on the chain: the segment that leads elsewhere may be one whose
             // header never reached the disk. Then this one is what a power cut leaves (D1).

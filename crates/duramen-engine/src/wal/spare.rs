@@ -110,9 +110,11 @@ impl Workshop<'_> {
         let mode = if is_new { OpenMode::CreateNew } else { OpenMode::Write };
         let open = || -> io::Result<Arc<dyn File>> {
             let file = self.disk.open(&path, Access { mode, sync: self.sync })?;
-            if file.len()? > order.bytes {
-                // To nothing first: a header that names the longer size must not be left in a shorter file (D7).
+            // Empty on the disk before it has another length: after a power cut the header of its last use must not stand in a
+            // file of the new length (D1).
+            if !is_new && file.len()? != order.bytes {
                 file.set_len(0)?;
+                file.sync_data()?;
             }
             file.reserve(0, order.bytes)?;
             Ok(file)

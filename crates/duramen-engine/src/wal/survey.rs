@@ -34,6 +34,13 @@ pub(super) enum Content {
     Used(SegmentHeader),
     /// Without a header that can be read, and why.
     Headless(Flaw),
+    /// Never used, and its header names another size: power failed when it was given up. Bears witness like one that is ready.
+    Misfit {
+        /// How the sizes differ.
+        flaw: Flaw,
+        /// That commit.
+        durable_seq: CommitSeq,
+    },
 }
 
 /// One segment file.
@@ -72,7 +79,7 @@ impl FoundFile {
     pub(super) fn header(&self) -> Option<&SegmentHeader> {
         match &self.content {
             Content::Used(header) => Some(header),
-            Content::Unused { .. } | Content::Headless(_) => None,
+            Content::Unused { .. } | Content::Headless(_) | Content::Misfit { .. } => None,
         }
     }
 
@@ -80,7 +87,7 @@ impl FoundFile {
     pub(super) fn durable_seq(&self) -> CommitSeq {
         match &self.content {
             Content::Used(header) => header.durable_seq,
-            Content::Unused { durable_seq } => *durable_seq,
+            Content::Unused { durable_seq } | Content::Misfit { durable_seq, .. } => *durable_seq,
             Content::Headless(_) => CommitSeq(0),
         }
     }
@@ -222,6 +229,12 @@ impl Survey {
                 "{} bytes in blocks of {}, want {} in blocks of {}",
                 found.bytes, self.block_bytes, header.segment_bytes, header.block_bytes
             );
+            // A spare whose last sync failed is emptied, and begun again later with another size: after a power cut the file may
+            // have the one size and its header the other. Nothing was ever in it.
+            let is_ours = u64::from(header.block_bytes) == self.block_bytes;
+            if is_ours && header.epoch == EPOCH_NONE {
+                return Ok(Content::Misfit { flaw: Flaw::new(what), durable_seq: header.durable_seq });
+            }
             return Err(Error::damaged_log(&found.path, 0, what));
         }
         if found.bytes < 2 * self.block_bytes || !found.bytes.is_multiple_of(self.block_bytes) {

@@ -185,7 +185,7 @@ impl sealed::Delivered for AnyChange {
 /// The tree and the schema of the collection of a name.
 pub(crate) type Described<'a> = dyn FnMut(&str, bool) -> Result<(TreeId, Schema)> + 'a;
 
-/// A change to whoever knows no types. `described` says what the catalogue has of a collection, and the second time, if that does not
+/// A change as a reader without types gets it. `described` says what the catalogue has of a collection, and the second time, if that does not
 /// fit, what it has now.
 pub(crate) fn any_change(
     seq: CommitSeq,

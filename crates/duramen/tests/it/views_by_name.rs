@@ -219,7 +219,7 @@ fn a_collection_with_as_many_views_as_can_be_replaces_them_all() {
     for index in 0..64 {
         assert_eq!(wide.view(&name(index)).key(2).count().unwrap(), 2);
     }
-    // Generations that nobody builds have an end.
+    // Generations that are never built are bounded, too.
     let mut fields = (0..500).map(|index| ViewSpec::new("v0", [format!("f{index}")]));
     let error = fields.find_map(|view| wide.add_view(view).err()).unwrap();
     assert!(error.message().contains("257 views with those that are being replaced"), "{error}");

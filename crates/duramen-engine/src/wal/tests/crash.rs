@@ -3,8 +3,12 @@
 //! Records written after a recovery differ from lost ones of the same sequence, so that a resurrected record shows.
 
 use duramen_disk::memory::{CrashChoice, Trace};
+use duramen_disk::{Access, OpenMode};
 
 use super::*;
+use crate::wal::segment::segment_path;
+use crate::wal::spare::Workshop;
+use crate::wal::state::SpareOrder;
 
 /// What was promised from one operation of the recording on.
 #[derive(Clone, Copy)]
@@ -251,4 +255,42 @@ fn creation_survives_a_cut_at_any_operation() {
             break;
         }
     }
+}
+
+/// D1: a close empties segments that were used, and whatever came after it may have failed before that was durable. Begun anew with
+/// another length, the file must not show the header of its last use in that length: opening calls this corruption.
+#[test]
+fn a_used_segment_is_empty_on_the_disk_before_it_has_another_length() {
+    let disk = disk(33);
+    drop(create(&disk, SyncMethod::Fdatasync));
+    let slot = SegmentSlot(1);
+    let path = segment_path(dir(), slot);
+    let used = disk.read_file(&path).unwrap();
+    let access = Access { mode: OpenMode::Write, sync: SyncMethod::Fdatasync };
+    disk.open(&path, access).unwrap().set_len(0).unwrap();
+    disk.record();
+    let workshop = Workshop {
+        disk: &disk,
+        dir: dir(),
+        identity: identity(),
+        geometry: geometry(),
+        sync: SyncMethod::Fdatasync,
+    };
+    let bytes = 2 * used.len() as u64;
+    workshop.make(SpareOrder { slot, bytes }).unwrap();
+    let trace = disk.stop_recording();
+    let mut cursor = trace.cursor();
+    let mut longer_count = 0;
+    loop {
+        for at in 0..cursor.pending_len() {
+            let found = cursor.image(&CrashChoice::Only(at)).read_file(&path).unwrap();
+            let is_longer = found.len() as u64 == bytes;
+            longer_count += u32::from(is_longer);
+            assert!(!is_longer || found[..64] != used[..64], "operation {}, only {at}", cursor.at());
+        }
+        if !cursor.advance() {
+            break;
+        }
+    }
+    assert!(longer_count > 0, "some cut leaves the new length");
 }

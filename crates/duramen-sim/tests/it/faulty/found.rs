@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use duramen_disk::MemDisk;
-use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault, FaultPlan, OpKind};
+use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault, FaultPlan, OpKind, Trace};
 use duramen_engine::data_file::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
 use duramen_engine::{
     Background, Durability, Engine, FeedNeed, FeedRule, Hooks, Options, Result, Snapshot, TreeId,
@@ -159,8 +159,8 @@ fn replaced(checkpoint_count: u8, again: Option<u64>) -> u32 {
 }
 
 /// D7: a crash left a spare segment unfinished. When it was made anew, a sync was the first to say that the disk is full, it
-/// could not be emptied, and it was begun again with half the size. The power was cut when the file was short and its header
-/// still named the whole size: that was called damage, and the database did not open, though nothing had ever been in the segment.
+/// was emptied, or could not be, and begun again with half the size. After a power cut the file had one size and its header
+/// named another: that was called damage, and the database did not open, though nothing had ever been in the segment.
 #[test]
 fn a_spare_that_was_begun_again_with_a_smaller_size_is_no_damage() {
     let disk = MemDisk::new(1);
@@ -186,25 +186,28 @@ fn a_spare_that_was_begun_again_with_a_smaller_size_is_no_damage() {
         drop(open(&disk).map(Engine::abandon));
         let opening = disk.stop_recording();
         shrunk += u32::from((0..opening.len()).any(|op| opening.op(op).kind == OpKind::SetLen));
-        let mut cursor = opening.cursor();
-        loop {
-            let pending = cursor.pending_len();
-            let single = (0..pending).flat_map(|at| [CrashChoice::AllBut(at), CrashChoice::Only(at)]);
-            let prefixes = (0..pending).map(CrashChoice::Prefix);
-            for choice in single.chain(prefixes).chain([CrashChoice::None, CrashChoice::All]) {
-                let opened = open(&cursor.image(&choice)).map(Engine::abandon);
-                assert!(
-                    opened.is_ok(),
-                    "sync {nth}, emptied: {empties}, after {} operations, {choice:?}: {opened:?}",
-                    cursor.at()
-                );
-            }
-            if !cursor.advance() {
-                break;
-            }
-        }
+        opens_after_every_cut(&opening, &format!("sync {nth}, emptied: {empties}"));
     }
     assert!(shrunk > 0, "a segment was begun again with a smaller size");
+}
+
+/// The power is cut after each operation, with each pending one alone, with each missing, with a prefix, and with some in any order.
+fn opens_after_every_cut(trace: &Trace, when: &str) {
+    let mut cursor = trace.cursor();
+    loop {
+        let pending = cursor.pending_len();
+        let single = (0..pending).flat_map(|at| [CrashChoice::AllBut(at), CrashChoice::Only(at)]);
+        let prefixes = (0..pending).map(CrashChoice::Prefix);
+        let random = (0..12).map(|seed| CrashChoice::Random { seed });
+        for choice in single.chain(prefixes).chain(random).chain([CrashChoice::None, CrashChoice::All]) {
+            let opened = open(&cursor.image(&choice)).map(Engine::abandon);
+            let at = cursor.at();
+            assert!(opened.is_ok(), "{when}, after {at} operations, {choice:?}: {opened:?}");
+        }
+        if !cursor.advance() {
+            break;
+        }
+    }
 }
 
 /// A big value was replaced when its list of extents could not be read for a moment. Its extents stayed in use for ever.

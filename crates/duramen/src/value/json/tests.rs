@@ -142,6 +142,14 @@ fn json_like() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
 
+/// Digits and exponent taken one after the other, as some readers do, give a neighbour of the nearest float.
+#[test]
+fn a_number_reads_as_the_nearest_float() {
+    let text = "-2.51e31";
+    assert_eq!(as_theirs(&parse(text).unwrap()), serde_json::json!(-2.51e31));
+    assert_eq!(serde_json::from_str::<serde_json::Value>(text).unwrap(), serde_json::json!(-2.51e31));
+}
+
 proptest! {
     #[test]
     fn agrees_with_another_reader(text in json_like()) {
