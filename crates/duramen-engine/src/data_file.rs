@@ -140,12 +140,20 @@ impl DataFile {
         }
     }
 
-    /// Reads the page a location points at and checks it (D4).
+    /// Reads the page a location points at and checks it (D4). One that reads damaged is read once more: a read can go wrong while
+    /// what is stored is whole, and what is taken for damaged is let go of for good.
     ///
     /// # Errors
     /// `Corrupt` with file and offset if the bytes are not those that were written; `Io` if reading failed.
     pub fn read(&self, location: &Location, kind: PageKind) -> Result<Page> {
         self.check(location, kind)?;
+        match self.read_once(location, kind) {
+            Err(error) if error.is_damage() => self.read_once(location, kind),
+            answer => answer,
+        }
+    }
+
+    fn read_once(&self, location: &Location, kind: PageKind) -> Result<Page> {
         let offset = self.offset(location.block);
         let mut page = Page::unread(&self.buffers, location.raw_bytes as usize);
         self.file.read_at(page.bytes_mut(), offset).map_err(|error| self.read_error(offset, &error))?;

@@ -59,9 +59,7 @@ pub fn load(file: Arc<dyn File>, path: &Path, options: &Options, reducers: &Redu
     };
     let mut leads_nowhere = false;
     if let Some(index) = older.as_ref().and_then(|older| older.space) {
-        let hold = || space.hold(&index, superblock.replay.seq);
-        // Read once more: what leads nowhere is written over.
-        match hold().or_else(|error| if error.is_damage() { hold() } else { Err(error) }) {
+        match space.hold(&index, superblock.replay.seq) {
             Err(error) if error.is_damage() => leads_nowhere = true,
             held => held?,
         }

@@ -392,9 +392,9 @@ impl Source for FileReader {
     }
 }
 
-/// Whether a file whose header does not read holds what the newest checkpoint, which ends with the commit `boundary`, let go of: a
-/// whole frame that ends there or before. Where a file was being made when the power was cut, its frames are for a checkpoint that
-/// never came, and whatever is in the sectors of its header is no damage.
+/// Whether a file whose header does not read holds what a checkpoint let go of: a whole frame that ends with the commit `until` or
+/// before, where the newest checkpoint ends or the next file begins. Where a file was being made when the power was cut, its frames
+/// are for a checkpoint that never came, and whatever is in the sectors of its header is no damage.
 ///
 /// # Errors
 /// `Io`.
@@ -402,7 +402,7 @@ pub fn was_relied_on(
     disk: &dyn Disk,
     path: &Path,
     (identity, number, block_bytes): (LogIdentity, u64, u64),
-    boundary: CommitSeq,
+    until: CommitSeq,
 ) -> Result<bool> {
     let file = disk.open(path, Access::READ).map_err(|e| Error::io("open", path, &e))?;
     let file_bytes = file.len().map_err(|e| Error::io("measure", path, &e))?;
@@ -417,7 +417,7 @@ pub fn was_relied_on(
     let mut offset = block_bytes.max(FILE_HEADER_BYTES as u64);
     while offset + FRAME_HEADER_BYTES as u64 <= file_bytes {
         let frame = FrameHeader::decode(&read(offset, FRAME_HEADER_BYTES)?, FEED_FRAME_BYTES as u64);
-        if let Some(frame) = frame.ok().filter(|frame| frame.whole && frame.through <= boundary) {
+        if let Some(frame) = frame.ok().filter(|frame| frame.whole && frame.through <= until) {
             let count = FRAME_HEADER_BYTES + frame.payload_bytes as usize;
             let place = FramePlace { identity, number, offset };
             if offset + count as u64 <= file_bytes

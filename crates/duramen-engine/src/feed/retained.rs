@@ -154,22 +154,27 @@ impl Retained {
         let believed = if covered.is_alone { CommitSeq(u64::MAX) } else { boundary };
         let mut state = State { next_number: numbers[numbers.len() - 1] + 1, ..State::default() };
         let mut readers: VecDeque<(PathBuf, FileReader)> = VecDeque::new();
+        let mut headless = Vec::new();
         for number in numbers {
             let path = file_path(&self.dir, *number);
             match FileReader::open(&*self.disk, &path, self.identity) {
                 Ok(Some(reader)) if reader.header().after >= believed => state.unproven.push(path),
                 Ok(Some(reader)) => readers.push_back((path, reader)),
                 Ok(None) => state.junk.push(path),
-                Err(error) if error.is_damage() => {
-                    let of = (self.identity, *number, u64::from(self.block_bytes));
-                    // What cannot be read may be what was relied on.
-                    if was_relied_on(&*self.disk, &path, of, boundary).unwrap_or(true) {
-                        state.damage = Some(error.message().to_owned());
-                    }
-                    state.junk.push(path);
-                }
+                Err(error) if error.is_damage() => headless.push((*number, path, error)),
                 Err(error) => return Err(error),
             }
+        }
+        for (number, path, error) in headless {
+            // A file ends where the next one begins. One that overlaps it was given up, and could not be removed.
+            let next =
+                readers.iter().map(|(_, reader)| reader.header()).find(|header| header.number > number);
+            let until = next.map_or(boundary, |header| header.after.min(boundary));
+            let of = (self.identity, number, u64::from(self.block_bytes));
+            if was_relied_on(&*self.disk, &path, of, until)? {
+                state.damage = Some(error.message().to_owned());
+            }
+            state.junk.push(path);
         }
         // The newest one that holds anything: it alone may be torn, and a crash before the first frame leaves one without.
         while let Some((path, reader)) = readers.pop_back() {

@@ -110,9 +110,10 @@ impl Workshop<'_> {
         let mode = if is_new { OpenMode::CreateNew } else { OpenMode::Write };
         let open = || -> io::Result<Arc<dyn File>> {
             let file = self.disk.open(&path, Access { mode, sync: self.sync })?;
-            // Empty on the disk before it has another length: after a power cut the header of its last use must not stand in a
-            // file of the new length (D1).
+            // What was written is on the disk before the file is emptied, and that before it has another length: after a power cut
+            // the header of its last use must not stand in a file of another length (D1).
             if !is_new && file.len()? != order.bytes {
+                file.sync_data()?;
                 file.set_len(0)?;
                 file.sync_data()?;
             }

@@ -24,8 +24,13 @@ pub struct Excuses {
     pub full: bool,
     /// The fault in force tells calls of another error.
     pub io: bool,
+    /// A fault that is over was met since the database was opened. Where it met the writing out of pages, the sync after that tells
+    /// of it, and poisons.
+    pub is_past: bool,
     /// The medium lied since it was made.
     pub lie: bool,
+    /// The fault in force makes the medium lie, or a read, once a call has met it: also within the event that began before.
+    pub lies_if_met: bool,
     /// A read was flipped, or pages may read old, since the database was opened.
     pub misread: bool,
 }
@@ -93,9 +98,16 @@ impl Ledger {
             ErrorKind::Conflict => return Ok(()),
             ErrorKind::Full if excuses.full => Consequence::RefusedFull,
             ErrorKind::Io if excuses.io => Consequence::RefusedIo,
+            ErrorKind::Full | ErrorKind::Io if excuses.is_past && poisoned => Consequence::RefusedIo,
             ErrorKind::InDoubt if poisoned => Consequence::InDoubt,
             ErrorKind::Poisoned if poisoned => return Ok(()),
-            ErrorKind::Corrupt if excuses.lie || excuses.misread => Consequence::NamedLater,
+            ErrorKind::Corrupt
+                if excuses.lie
+                    || excuses.misread
+                    || excuses.lies_if_met && self.disk.fault_hit_count() > 0 =>
+            {
+                Consequence::NamedLater
+            }
             kind => return Err(format!("{doing} says {kind:?}: {} {error}", error.code())),
         };
         notes.tally.came(came);

@@ -200,6 +200,7 @@ impl Living {
         let mut notes = self.ledger.notes();
         notes.excuses.full = armed.error == Some(io::ErrorKind::StorageFull);
         notes.excuses.io = armed.error.is_some() && !notes.excuses.full;
+        notes.excuses.lies_if_met = armed.kind.lies() || armed.kind == FaultKind::FlippedRead;
         drop(notes);
         self.had_fault = true;
         self.disk().annotate(format!("armed: {}", armed.kind.name()));
@@ -218,7 +219,7 @@ impl Living {
         }
         armed.end();
         let mut notes = self.ledger.notes();
-        (notes.excuses.full, notes.excuses.io) = (false, false);
+        (notes.excuses.full, notes.excuses.io, notes.excuses.lies_if_met) = (false, false, false);
         drop(notes);
         self.disk().annotate(if is_met { "disarmed, was met" } else { "disarmed" });
         if !is_met {
@@ -231,6 +232,7 @@ impl Living {
             self.lied_at.get_or_insert(self.armed_at);
         }
         notes.excuses.misread |= kind == FaultKind::FlippedRead;
+        notes.excuses.is_past = true;
         drop(notes);
         self.in_doubt |= has_failed_syncs;
         self.is_stale |= self.in_doubt;

@@ -190,6 +190,45 @@ fn a_copy_longer_than_the_fresh_segment_is_not_the_log_before_it_is_whole() {
     }
 }
 
+/// D1: an opening that failed while it copied leaves a segment whose header no sync covers. The opening after it keeps that one as
+/// a spare, and a close empties it: a header that lands behind the emptying stands in a file of another length.
+#[test]
+fn a_segment_that_no_sync_covers_is_synced_before_it_is_emptied() {
+    let geometry = Geometry { segment_bytes_max: 16384, ..geometry() };
+    let sync = SyncMethod::Fdatasync;
+    let mut emptied_count = 0;
+    for nth in 0..12 {
+        let disk = disk(49);
+        let (log, from) = Log::create(&shared(&disk), dir(), identity(), geometry, sync).unwrap();
+        let wanted = [vec![1; 9000]];
+        commit(&log, 1, wanted[0].clone());
+        disk.record();
+        let open = |recovered: &Recovered| {
+            Log::reopen(&shared(&disk), dir(), identity(), geometry, sync, continued(recovered))
+        };
+        // More of them than spares are kept.
+        let mut failed_count = 0;
+        for _ in 0..4 {
+            disk.set_faults(Fault::new(CallKind::Sync, nth, Effect::EIO).on(".wal"));
+            failed_count += u32::from(open(&check_replay(&disk, &from, &wanted)).is_err());
+            disk.set_faults(FaultPlan::none());
+        }
+        if failed_count > 0 {
+            let log = open(&check_replay(&disk, &from, &wanted)).unwrap();
+            let trimmed_at = disk.recorded_len();
+            log.trim().unwrap();
+            let trace = disk.stop_recording();
+            for at in trimmed_at..=trace.len() {
+                emptied_count += u32::from(at < trace.len() && trace.describe(at).starts_with("SetLen"));
+                for seed in 0..200 {
+                    check_replay(&trace.crash_image(at, &CrashChoice::Random { seed }), &from, &wanted);
+                }
+            }
+        }
+    }
+    assert!(emptied_count > 0, "a close has emptied segments");
+}
+
 /// A mark may name a commit whose frame also begins another: the log goes on from before that frame.
 #[test]
 fn an_open_never_goes_on_from_the_middle_of_a_record() {

@@ -76,6 +76,42 @@ fn a_file_that_was_let_go_of_does_not_come_back() {
     assert_eq!(engine.feed_stats().file_count, 0);
 }
 
+/// A file was given up while it was made, and could not be removed; the next checkpoint made another one, which holds the same changes.
+/// After a power cut the sectors of the first one's header may hold anything: the check called that damage.
+#[test]
+fn a_file_that_was_given_up_is_no_damage_whatever_its_header_holds() {
+    for relied_on in [false, true] {
+        let disk = MemDisk::new(24);
+        let (engine, mut model) = (open(&disk), Vec::new());
+        set_position(&engine, "slow", CommitSeq(0), false);
+        work(&engine, 0, &mut model);
+        if !relied_on {
+            let plan = FaultPlan::from(Fault::new(CallKind::WriteOut, 0, Effect::EIO).on("feed"));
+            disk.set_faults(plan.with(Fault::new(CallKind::Remove, 0, Effect::EIO).on("feed")));
+            engine.checkpoint().unwrap_err();
+            assert_eq!(disk.fault_hit_count(), 2);
+            disk.set_faults(FaultPlan::none());
+            work(&engine, 1, &mut model);
+        }
+        engine.checkpoint().unwrap();
+        engine.abandon();
+        let disk = disk.crash(&CrashChoice::All);
+        let path = "/db/feed/000000000001.feed";
+        let mut bytes = disk.read_file(path).unwrap();
+        assert!(bytes.len() > 512, "a frame stands behind the header");
+        bytes[..96].fill(0x5a);
+        disk.write_file(path, &bytes).unwrap();
+        let engine = open(&disk);
+        if relied_on {
+            assert!(!engine.check().unwrap().is_clean(), "what was relied on is damaged");
+        } else {
+            check_is_clean(&engine, "the file was given up");
+            assert_eq!(all(&engine, "the file was given up"), model);
+        }
+        engine.abandon();
+    }
+}
+
 /// A file found the disk full while it was made, and was removed; the checkpoint went on without it (D7). A power cut brought a part
 /// of it back, beside a superblock that does without it: the check called that damage.
 #[test]
@@ -104,6 +140,31 @@ fn a_file_that_found_no_room_does_not_come_back() {
         }
     }
     assert!(hit_count > 1, "the disk was full {hit_count} times");
+}
+
+/// A read of a value goes wrong once, while a checkpoint retains it or a reader asks for it; on the disk it is whole. It was told as
+/// lost, and stayed so in the retained file.
+#[test]
+fn a_read_that_goes_wrong_once_loses_no_value() {
+    let mut hit_count = 0;
+    for nth in 0..40 {
+        let disk = MemDisk::new(23);
+        let (engine, mut model) = (open(&disk), Vec::new());
+        set_position(&engine, "slow", CommitSeq(0), false);
+        work(&engine, 0, &mut model);
+        let flip =
+            || disk.set_faults(Fault::new(CallKind::Read, nth, Effect::FlippedRead(3000)).on("/db/data"));
+        flip();
+        let when = format!("read {nth}");
+        assert_eq!(all(&engine, &format!("{when} from the log")), model, "{when} from the log");
+        hit_count += disk.fault_hit_count();
+        flip();
+        engine.checkpoint().unwrap_or_else(|error| panic!("{when}: {error}"));
+        hit_count += disk.fault_hit_count();
+        disk.set_faults(FaultPlan::none());
+        assert_eq!(all(&engine, &when), model, "{when}");
+    }
+    assert!(hit_count > 4, "{hit_count} reads went wrong");
 }
 
 fn generations(disk: &MemDisk) -> [Option<u64>; 2] {

@@ -35,7 +35,9 @@ impl Living {
     /// # Errors
     /// What is wrong with it.
     pub fn arrive(&mut self, is_stormy: bool) -> Result<Going, String> {
-        self.ledger.notes().excuses.misread = false;
+        let mut notes = self.ledger.notes();
+        (notes.excuses.misread, notes.excuses.is_past) = (false, false);
+        drop(notes);
         if is_stormy {
             self.open_in_storm()?;
         }
