@@ -36,7 +36,7 @@ pub struct Loaded {
     pub older: LogPosition,
     /// The other superblock cannot be read, or is a copy that was put in its place: it may have been the newer one.
     pub is_alone: bool,
-    /// The older superblock's map does not read: what it leads to is not held, and it must not be believed any more.
+    /// The other superblock, or its map, cannot be read: what it leads to is not held, and it must not be believed any more.
     pub leads_nowhere: bool,
     /// The tree of roots.
     pub roots: Option<Slot>,
@@ -57,7 +57,7 @@ pub fn load(file: Arc<dyn File>, path: &Path, options: &Options, reducers: &Redu
         Some(index) => Space::load(data.clone(), index, options.give_back)?,
         None => Space::new(data.clone(), options.give_back),
     };
-    let mut leads_nowhere = false;
+    let mut leads_nowhere = older.is_none();
     if let Some(index) = older.as_ref().and_then(|older| older.space) {
         match space.hold(&index, superblock.replay.seq) {
             Err(error) if error.is_damage() => leads_nowhere = true,

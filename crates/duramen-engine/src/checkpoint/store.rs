@@ -108,9 +108,9 @@ pub fn superblocks_left(file: &Arc<dyn File>, path: &Path) -> Result<Vec<Superbl
 /// (D2). Writing the same bytes makes the page dirty again. The other superblock and what it leads to stay as they are: if
 /// power fails now, the disk holds a whole one.
 ///
-/// Where the other superblock, or the map that it leads to, does not read as one, it becomes a copy first, and a copy is
-/// written again like the first: only one of the two may be on the disk. It may be newer and whole on the disk, and one
-/// read of it was wrong: the next open would believe it, when the pages that it leads to are used for something else (D3).
+/// Where the other superblock, or the map that it leads to, did not read as one, it becomes a copy first, and a copy is
+/// written again like the first: only one of the two may be on the disk. It may be whole on the disk, and one read of it was
+/// wrong: a later open would believe it, when the pages and the log that it leads to are used for something else (D3).
 /// And if power fails while a lone superblock is written again, its sector may hold anything: then the copy is there.
 ///
 /// # Errors
@@ -133,15 +133,10 @@ pub fn make_durable(newest: &Superblock, other_leads_nowhere: bool, data: &DataF
         );
     };
     let is_copy = found[1 - own].as_ref() == Ok(newest);
-    if other_leads_nowhere || is_copy || found[1 - own].is_err() || is_newer(&found[1 - own], newest) {
+    if other_leads_nowhere || is_copy || found[1 - own].is_err() {
         write(own, 1 - own)?;
     }
     write(own, own)
-}
-
-/// Whether a superblock is newer than the one that was read as the newest: it was not readable then.
-fn is_newer(found: &std::result::Result<Superblock, SuperblockError>, newest: &Superblock) -> bool {
-    found.as_ref().is_ok_and(|found| found.generation > newest.generation)
 }
 
 fn read_superblock(

@@ -166,12 +166,8 @@ impl Retained {
             }
         }
         for (number, path, error) in headless {
-            // A file ends where the next one begins. One that overlaps it was given up, and could not be removed.
-            let next =
-                readers.iter().map(|(_, reader)| reader.header()).find(|header| header.number > number);
-            let until = next.map_or(boundary, |header| header.after.min(boundary));
             let of = (self.identity, number, u64::from(self.block_bytes));
-            if was_relied_on(&*self.disk, &path, of, until)? {
+            if was_relied_on(&*self.disk, &path, of, end_of(number, &readers, boundary))? {
                 state.damage = Some(error.message().to_owned());
             }
             state.junk.push(path);
@@ -380,6 +376,12 @@ impl State {
         }
         Some(gone)
     }
+}
+
+/// Where a file ended: at the boundary, or where the next one begins. One that overlaps it was given up, and could not be removed.
+fn end_of(number: u64, readers: &VecDeque<(PathBuf, FileReader)>, boundary: CommitSeq) -> CommitSeq {
+    let mut headers = readers.iter().map(|(_, reader)| reader.header());
+    headers.find(|header| header.number > number).map_or(boundary, |next| next.after.min(boundary))
 }
 
 pub(super) fn part_of(path: PathBuf, header: &FileHeader, end: &FileEnd) -> RetainedPart {

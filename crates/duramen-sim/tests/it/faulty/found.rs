@@ -116,6 +116,37 @@ fn a_superblock_that_was_misread_once_is_not_believed_later() {
     }
 }
 
+/// D1: one read of the older superblock was wrong, and the log that it leads to was not kept for it. It was whole on the disk all the
+/// while: when the newer one was torn, it was believed, and its log had been used again.
+#[test]
+fn an_older_superblock_that_was_misread_once_is_not_fallen_back_to() {
+    for checkpoint_count in [4, 5] {
+        let mut misread_count = 0;
+        for nth in 0..4 {
+            let (disk, tree) = with_checkpoints(checkpoint_count);
+            disk.set_faults(Fault::new(CallKind::Read, nth, Effect::FlippedRead(800)).on("/data"));
+            let opened = open(&disk);
+            disk.set_faults(FaultPlan::none());
+            let Ok(engine) = opened else { continue };
+            let [first, second] = generations(&disk);
+            misread_count += u32::from(first == second);
+            // So many that segments of the log are used again.
+            (0..200u8).for_each(|at| put(&engine, tree, &[at], Durability::Disk));
+            engine.abandon();
+            let newest = SUPERBLOCK_OFFSETS[usize::from(second > first)];
+            disk.flip_bit("/db/data", newest + 100, 1).unwrap();
+            let when = format!("{checkpoint_count} checkpoints, read {nth}");
+            let engine = open(&disk).unwrap_or_else(|error| panic!("{when}: {error}"));
+            assert!(engine.get(tree, &[199]).unwrap().is_some(), "{when}: a commit is gone");
+            engine.abandon();
+        }
+        assert!(
+            misread_count > 1,
+            "{checkpoint_count} checkpoints: {misread_count} superblocks were misread"
+        );
+    }
+}
+
 /// D3: the older superblock's map did not read, and what that superblock leads to was not held. Its blocks were used
 /// for something else while it still stood there, as something that an opening may fall back to. What is
 /// misread once is read again; a map that leads nowhere is written over.
