@@ -1,4 +1,4 @@
-//! Hands the optimisation level and the profile on to the program, for `duramen doctor`.
+//! Passes the optimisation level and the profile to the program, for `duramen doctor`.
 
 #![allow(clippy::disallowed_methods, reason = "cargo tells a build script in its environment")]
 

@@ -1,4 +1,4 @@
-//! The words of the command line.
+//! The arguments of the command line.
 
 use std::path::PathBuf;
 
@@ -106,7 +106,8 @@ pub struct Commerce {
     /// Writes tables and charts to this file, which any browser opens offline.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Counts each engine's syncs by strace in a run apart, whose times do not count; load and closing are among them.
+    /// Counts each engine's syncs by strace in a run apart, whose times do not count; load and closing are
+    /// among them.
     #[arg(long)]
     pub count_syncs: bool,
 }

@@ -1,8 +1,8 @@
-//! What no engine can beat: a loop of write and sync, and a log without an index.
+//! Upper bounds for any engine: a loop of write and sync, and a log without an index.
 //!
-//! The log is a group commit and nothing else. Whoever comes while nobody leads, leads: it writes what has gathered,
-//! waits for one sync, wakes the members of the group one by one, and hands the lead to the first who came meanwhile.
-//! Nothing can be read from it, so it carries no answer: it is a bound, not a rival.
+//! The log is only a group commit. A thread that finds no leader leads: it writes the gathered records, waits
+//! for one sync, wakes the members of the group one by one, and hands the lead to the first waiter of the
+//! next group. Nothing can be read from the log, so it has no answers: it is a bound, not a rival.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -20,16 +20,16 @@ use crate::engine::{Failure, Result};
 use crate::job::{Job, Outcome};
 use crate::workloads::commits::VALUE_BYTES;
 
-/// The bounds: name, how a raw record travels, how the log's writes do.
+/// The bounds: name, strategy of the raw loop, sync method of the log.
 pub const BOUNDS: [(&str, Strategy, SyncMethod); 3] = [
     ("fdatasync", Strategy::ZeroedFdatasync, SyncMethod::Fdatasync),
     ("dsync", Strategy::ZeroedDsync, SyncMethod::Dsync),
     ("direct", Strategy::ZeroedDirectDsync, SyncMethod::DirectDsync),
 ];
 
-/// Direct writes want whole blocks; the log writes whole blocks by every method, as Duramen's does.
+/// Direct writes need whole blocks. The log writes whole blocks with every method, as Duramen's does.
 const BLOCK_BYTES: usize = 4096;
-/// Written over again and again: zeroing more only takes time.
+/// Overwritten again and again: a larger file would only take longer to zero.
 const FILE_BYTES: u64 = 64 << 20;
 const POISON: &str = "nothing panics under this lock";
 
@@ -41,7 +41,7 @@ pub fn record_bytes(strategy: Strategy) -> usize {
 /// The raw loop: one thread, 1 KiB (4 KiB for direct writes), zero-filled.
 ///
 /// # Errors
-/// What the system said; `Unsupported` where there is no such call.
+/// Errors of the system; `Unsupported` if there is no such call.
 #[allow(clippy::cast_precision_loss, reason = "nanoseconds of a call are far below 2^53")]
 pub fn raw(job: &Job, strategy: Strategy) -> Result<Outcome> {
     let mut lane = Lane::prepare(&job.dir, strategy, record_bytes(strategy), 1 << 20)?;
@@ -58,10 +58,10 @@ pub fn raw(job: &Job, strategy: Strategy) -> Result<Outcome> {
         .with("p99.9 us", summary.p999 as f64 / 1e3))
 }
 
-/// The log under W1 and W2.
+/// Runs W1 and W2 on the log.
 ///
 /// # Errors
-/// What the system said.
+/// Errors of the operating system.
 pub fn log(job: &Job, method: SyncMethod) -> Result<Outcome> {
     let log = Log::create(&job.dir.join("log"), &job.dir, method)?;
     let rows = Rows::new(job.seed, VALUE_BYTES);
@@ -89,7 +89,7 @@ const DURABLE: u8 = 1;
 const LEADS: u8 = 2;
 const FAILED: u8 = 3;
 
-/// A thread that waits, and what it is told.
+/// A waiting thread, and the state that it is woken with.
 struct Waiter {
     told: AtomicU8,
     thread: Thread,
@@ -149,7 +149,7 @@ impl Log {
         }
     }
 
-    /// Writes one group, wakes its members, and hands the lead on.
+    /// Writes one group, wakes its members, and hands over the lead.
     fn lead(&self) -> Result<()> {
         let (mut bytes, members, offset) = {
             let mut forming = self.forming.lock().expect(POISON);

@@ -1,6 +1,7 @@
-//! A memory cgroup for one child, version 1 or 2, where this user may make one.
+//! A memory cgroup for one child, version 1 or 2, if this user may create one.
 //!
-//! Owns the group's folder and removes it. It ends no process: a child that outgrows its group is killed by the kernel.
+//! Owns the group's folder and removes it. It ends no process: a child that outgrows its group is killed by
+//! the kernel.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,13 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::engine::Result;
 
-/// Where each version has its root, the file that bounds a group, and the one that counts kills.
+/// For each version: its root, the file with the limit, and the file that counts kills.
 const VERSIONS: [(&str, &str, &str); 2] = [
     ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.oom_control"),
     ("/sys/fs/cgroup", "memory.max", "memory.events"),
 ];
 
-/// A group that nobody is in yet. Removed when dropped, once whoever joined has ended.
+/// A group without members. Removed when dropped, once its members have ended.
 #[derive(Debug)]
 pub struct Group {
     folder: PathBuf,
@@ -23,17 +24,17 @@ pub struct Group {
 }
 
 impl Group {
-    /// Makes a group that may hold so many bytes, the kernel's cache of what its members read and write included.
+    /// Creates a group with a memory limit in bytes, which includes the kernel's cache of its members' files.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// Why no group can be created.
     pub fn make(bytes: u64) -> Result<Group> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let mut why = "this system has none".to_owned();
         for (root, bound, kills) in VERSIONS {
             let folder = Path::new(root).join(format!("duramen-bench-{}-{number}", process::id()));
-            // A root of the other version may lie there.
+            // The root of the other version may be at this path.
             if !Path::new(root).join("cgroup.procs").exists() {
                 continue;
             }
@@ -50,12 +51,12 @@ impl Group {
         Err(why.into())
     }
 
-    /// The file that a process writes its id to, to be in the group.
+    /// The file to which a process writes its id to join the group.
     pub fn door(&self) -> PathBuf {
         self.folder.join("cgroup.procs")
     }
 
-    /// A remark if the kernel killed a member for want of memory; else nothing.
+    /// A remark if the kernel killed a member for lack of memory; else empty.
     pub fn why_killed(&self) -> &'static str {
         let said = fs::read_to_string(self.folder.join(self.kills)).unwrap_or_default();
         if counts_a_kill(&said) { "; it outgrew its memory cgroup" } else { "" }
@@ -68,14 +69,15 @@ fn counts_a_kill(said: &str) -> bool {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A member that has just ended may still be counted: then the empty folder stays until the machine starts anew.
+        // A member that has just ended may still be counted. The empty folder then stays until the machine
+        // restarts.
         drop(fs::remove_dir(&self.folder));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    //! A point that was killed for its memory must not look like a bug of the engine, nor the other way round.
+    //! A point that was killed for its memory must not look like a bug of the engine, nor the reverse.
     use super::*;
 
     #[test]

@@ -1,5 +1,5 @@
-//! Child processes, seen from the parent: one for each measurement, so that memory, counters and `kill -9` are one
-//! engine's alone.
+//! Child processes, as seen by the parent: one per measurement, so that memory, counters and `kill -9`
+//! concern one engine only.
 
 use std::fs;
 use std::io::BufReader;
@@ -12,9 +12,9 @@ use crate::engine::Result;
 use crate::job::{Job, Outcome};
 use crate::output;
 
-/// What one child came to, and how long that took.
+/// The result of one child, and its duration.
 pub struct Ran {
-    /// The result, or why there is none.
+    /// The outcome, or why there is none.
     pub outcome: Result<Outcome>,
     /// From start to end.
     pub took: Duration,
@@ -37,14 +37,14 @@ pub fn run(job: &Job) -> Ran {
 /// Runs one measurement in a memory cgroup.
 ///
 /// # Errors
-/// What the system said, or how the child ended.
+/// Errors of the operating system, or how the child ended.
 pub fn run_inside(group: &Group, job: &Job) -> Result<Outcome> {
-    // The shell joins the group and becomes the child: what the child takes is counted from its first byte on.
+    // The shell joins the group and becomes the child, so the child's memory counts from its first byte on.
     let door = group.door();
     run_under("sh", &["-c", r#"echo $$ >"$0" && exec "$@""#, &door.to_string_lossy()], job)
 }
 
-/// Runs one measurement under another program, which is given the child's command as its last arguments.
+/// Runs one measurement under another program, which gets the child's command as its last arguments.
 pub fn run_under(program: &str, arguments: &[&str], job: &Job) -> Result<Outcome> {
     let mut under = Command::new(program);
     under.args(arguments).arg(std::env::current_exe()?).arg("child").arg(serde_json::to_string(job)?);
@@ -58,10 +58,10 @@ fn outcome_of(command: &mut Command) -> Result<Outcome> {
     output::read_outcome(&printed).ok_or_else(|| format!("the child ended with {}", output.status).into())
 }
 
-/// Runs a load until so many rows are acknowledged, kills it, and returns how many were.
+/// Runs a load until `job.rows` rows are acknowledged, kills it, and returns how many were.
 ///
 /// # Errors
-/// What the system said, or that the child ended by itself.
+/// Errors of the system, or that the child ended before the kill.
 pub fn run_and_kill(job: &Job) -> Result<u64> {
     let mut child = command(job)?.spawn()?;
     let mut printed = BufReader::new(child.stdout.take().ok_or("the child has no output")?);
@@ -78,19 +78,19 @@ pub fn run_and_kill(job: &Job) -> Result<u64> {
     if killed { Ok(acknowledged) } else { Err("the load ended before it was killed".into()) }
 }
 
-/// An empty directory, whatever was there.
+/// Makes an empty directory, whatever was there.
 ///
 /// # Errors
-/// What the system said.
+/// Errors of the operating system.
 pub fn fresh(dir: &Path) -> Result<()> {
     remove(dir)?;
     Ok(fs::create_dir_all(dir)?)
 }
 
-/// No directory any more.
+/// Removes a directory, if it exists.
 ///
 /// # Errors
-/// What the system said.
+/// Errors of the operating system.
 pub fn remove(dir: &Path) -> Result<()> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),

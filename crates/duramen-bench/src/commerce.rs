@@ -1,8 +1,8 @@
-//! The benchmark `commerce`: agents follow shoppers' plans in a shop that each engine keeps in its own way, at full
-//! durability; every answer that can be known is compared, and at the end every row.
+//! The benchmark `commerce`: agents follow shoppers' plans in a shop, which each engine stores in its own
+//! way, at full durability. Every answer that can be predicted is compared, and at the end every row.
 //!
-//! Owns the run: engines interleaved in rounds, each turn a process of its own, as in `compare`. docs/benchmarks.md tells
-//! what is measured and how it differs from the benchmark it goes back to.
+//! Owns the run: engines interleaved in rounds, each turn a process of its own, as in `compare`.
+//! docs/benchmarks.md describes what is measured, and how it differs from the original benchmark.
 
 mod agents;
 mod audit;
@@ -40,25 +40,25 @@ pub use plans::Mix;
 pub use report::show;
 pub use turn::turn;
 
-/// The workload of figures that belong to no one operation.
+/// The workload name of figures over all operations.
 const WHOLE: &str = "all operations";
 
-/// The workload of what strace counted.
+/// The workload name of figures from strace.
 const SYNCS: &str = "syncs";
 
-/// What a child must know beside the rest of its job.
+/// Parameters of a child beside the rest of its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
-    /// What the shop holds.
+    /// The size of the shop.
     pub size: Size,
-    /// What shoppers are like.
+    /// The mix of shoppers.
     pub mix: Mix,
 }
 
-/// Runs everything that was asked for.
+/// Runs everything that was requested.
 ///
 /// # Errors
-/// Also a wrong answer, or a wrong row at the end: nothing that engine measures would mean anything.
+/// Also for a wrong answer, or a wrong row at the end: the figures of that engine would mean nothing.
 pub fn run(args: &args::Commerce) -> Result<Results> {
     check_disk(&args.dir)?;
     let engines = shops::named(&args.engines)?;

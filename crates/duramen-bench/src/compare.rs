@@ -1,5 +1,5 @@
-//! The run: which engine does what when. Engines are interleaved: in each round every one has a turn, a different one
-//! first, in a process of its own.
+//! The run: the order of engines and workloads. Engines are interleaved: in each round every one has a turn,
+//! a different one first, in a process of its own.
 
 mod plan;
 pub mod syncs;
@@ -23,10 +23,10 @@ use crate::workloads::{LOAD_ROWS, UPDATE_ROWS, UPDATE_THREADS};
 
 pub use plan::Plan;
 
-/// Runs everything that was asked for.
+/// Runs everything that was requested.
 ///
 /// # Errors
-/// What makes the whole run impossible; an engine that fails is a result.
+/// Errors that make the whole run impossible; a failing engine is a result.
 pub fn run(args: &Compare) -> Result<Results> {
     let plan = Plan::of(args)?;
     let dir = args.dir.join(format!("duramen-bench-{}", std::process::id()));
@@ -46,7 +46,7 @@ struct Run {
     begun: Instant,
 }
 
-/// Where a database of one measurement lies, and whether an earlier one's is kept.
+/// Where the database of a measurement is, and whether an earlier one is kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Fresh,
@@ -124,7 +124,7 @@ impl Run {
         names.iter().try_for_each(|name| child::remove(&self.folder(name, "five")))
     }
 
-    /// W3; what the last round leaves is read by W4 to W6.
+    /// W3; W4 to W6 read what its last round leaves.
     fn loads(&mut self) -> Result<()> {
         let names: Vec<String> =
             self.of_scope(Scope::All).iter().map(|entry| entry.name.to_owned()).collect();
@@ -151,7 +151,7 @@ impl Run {
         names.iter().try_for_each(|name| child::remove(&self.folder(name, "killed")))
     }
 
-    /// W8: ours, with the raw loops in the same rounds.
+    /// W8: Duramen only, with the raw loops in the same rounds.
     fn stalls(&mut self) -> Result<()> {
         let raw = BOUNDS.iter().map(|(name, ..)| format!("raw-{name}"));
         let ours = self.plan.engines.iter().filter(|entry| entry.name == OURS);
@@ -185,7 +185,7 @@ impl Run {
         Ok(())
     }
 
-    /// Every engine has a turn in every round, unless it is too slow for a quick run's second.
+    /// Every engine has a turn in every round, unless it is too slow for the second round of a quick run.
     fn interleave(&mut self, workload: &str, names: &[String], mut turn: impl FnMut(&mut Run, &str, u32)) {
         let mut slow: Vec<&String> = Vec::new();
         for round in 0..self.plan.rounds {
@@ -241,7 +241,7 @@ impl Run {
         output::progress(&format!("{at:>4} s  {workload:6} round {}  {engine:14} {what}", round + 1));
     }
 
-    /// A step whose times do not count; whether it went well.
+    /// A step whose times do not count. Returns whether it succeeded.
     fn prepare(&mut self, workload: &str, job: &Job) -> Result<bool> {
         child::fresh(&job.dir)?;
         let ran = child::run(job);
@@ -257,12 +257,12 @@ impl Run {
         Ok(false)
     }
 
-    /// The engines that are measured so far.
+    /// The engines with at least this scope.
     fn of_scope(&self, scope: Scope) -> Vec<Entry> {
         self.plan.engines.iter().filter(|entry| entry.scope >= scope).copied().collect()
     }
 
-    /// Those whose load went well.
+    /// The engines whose load succeeded.
     fn loaded(&self) -> Vec<String> {
         let names = self.of_scope(Scope::All).into_iter().map(|entry| entry.name.to_owned());
         names.filter(|name| self.results.wrong("W3", name).is_none()).collect()
@@ -278,13 +278,13 @@ impl Run {
     }
 }
 
-/// How long a turn may take before a quick run does without a second.
+/// With a longer turn, an engine has no second one in a quick run.
 const QUICK_TURN_MAX: Duration = Duration::from_secs(10);
 
 /// The engines of these names; without names all.
 ///
 /// # Errors
-/// That one is not in this build.
+/// A name that is not in this build.
 pub fn engines_of(names: &[String]) -> Result<Vec<Entry>> {
     if names.is_empty() {
         return Ok(engines::all());
@@ -294,10 +294,10 @@ pub fn engines_of(names: &[String]) -> Result<Vec<Entry>> {
     names.iter().map(find).collect()
 }
 
-/// Refuses what keeps nothing.
+/// Refuses directories without durability.
 ///
 /// # Errors
-/// That the directory lies in memory, or what the system said.
+/// That the directory is in memory; errors of the system.
 pub fn check_disk(dir: &Path) -> Result<()> {
     use duramen_disk::Disk;
     let found = duramen_disk::OsDisk::new().file_system(dir)?;

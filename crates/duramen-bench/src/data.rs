@@ -1,7 +1,7 @@
-//! Keys and values, all made from a seed and a row's number, so that answers can be known without asking an engine.
+//! Keys and values, derived from a seed and a row's number, so that answers are known without an engine.
 //!
-//! A key is 16 to 24 random bytes, different for every row and in random order; a value is random bytes that nothing
-//! compresses, its first eight a number. Owns the digest by which results are compared.
+//! A key is 16 to 24 random bytes, different for every row and in random order. A value is incompressible
+//! random bytes; its first eight are a number. Owns the digest by which results are compared.
 
 use duramen_disk::memory::mixed;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -33,7 +33,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Of values of this many bytes.
+    /// Rows with values of this many bytes.
     pub fn new(seed: u64, value_bytes: usize) -> Rows {
         Rows { seed: mixed(seed ^ value_bytes as u64), value_bytes, in_key_order: false }
     }
@@ -43,13 +43,13 @@ impl Rows {
         Rows { in_key_order: true, ..self }
     }
 
-    /// The first eight bytes of a row's key as a big-endian number: different for every row, and the order of keys.
+    /// The first eight bytes of a row's key as a big-endian number: unique, and in key order.
     pub fn head(&self, row: u64) -> u64 {
         let drawn = mixed(row.wrapping_add(self.seed).wrapping_mul(GOLDEN));
         if self.in_key_order { row << 32 | drawn >> 32 } else { drawn }
     }
 
-    /// Behind the heads of the first rows.
+    /// The upper bound of the heads of the first rows.
     pub fn heads_end(&self, rows: u64) -> u64 {
         if self.in_key_order { rows << 32 } else { u64::MAX }
     }
@@ -97,7 +97,7 @@ impl Rows {
     }
 }
 
-/// What was read, in one number: no row may lack, be twice, be another, or come out of order.
+/// A digest of rows read: it detects missing, repeated, changed and misordered rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Digest {
     rows: u64,
@@ -107,7 +107,7 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Takes the next row in.
+    /// Adds the next row.
     pub fn see(&mut self, key: &[u8], value: &[u8]) {
         let head = key.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
         self.out_of_order |= self.last.is_some_and(|last| head <= last);
@@ -115,7 +115,7 @@ impl Digest {
         self.add(head, value);
     }
 
-    /// Takes a row in whose place in the order does not matter.
+    /// Adds a row whose position in the order does not matter.
     pub fn add(&mut self, head: u64, value: &[u8]) {
         self.rows += 1;
         self.mixed = self.mixed.wrapping_add(xxh3_64_with_seed(value, head));
@@ -126,12 +126,12 @@ impl Digest {
         self.rows
     }
 
-    /// The hash that results carry.
+    /// The hash in results.
     pub fn answer(&self) -> u64 {
         mixed(self.mixed ^ mixed(self.rows) ^ u64::from(self.out_of_order))
     }
 
-    /// Of the first rows of a data set, without any engine.
+    /// The digest of the first rows of a data set, without an engine.
     pub fn of_first(rows: &Rows, count: u64) -> Digest {
         let mut digest = Digest::default();
         let mut value = Vec::new();
@@ -145,7 +145,7 @@ impl Digest {
 
 #[cfg(test)]
 mod tests {
-    //! A digest that did not see a fault would let a wrong engine win.
+    //! A digest that misses a fault would let a wrong engine win.
     use super::*;
 
     #[test]

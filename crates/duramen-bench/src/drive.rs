@@ -1,4 +1,4 @@
-//! Threads that do one thing again and again for a stated time, each call timed by itself.
+//! Threads that repeat one operation for a given time, timing each call.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -13,18 +13,18 @@ const WARMING: u8 = 0;
 const MEASURING: u8 = 1;
 const OVER: u8 = 2;
 
-/// How long.
+/// Threads and durations.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     /// Threads.
     pub threads: usize,
-    /// Before anything counts.
+    /// The time before measurements count.
     pub warm_up: Duration,
-    /// What counts.
+    /// The time that counts.
     pub time: Duration,
 }
 
-/// Tells a thread whether to go on, and keeps its times.
+/// Controls when a thread stops, and records its times.
 pub struct Pace<'a> {
     phase: &'a AtomicU8,
     samples: Vec<u64>,
@@ -34,7 +34,7 @@ impl Pace<'_> {
     /// Calls `work` until the time is up.
     ///
     /// # Errors
-    /// What `work` said first.
+    /// The first error of `work`.
     pub fn keep(&mut self, mut work: impl FnMut() -> Result<()>) -> Result<()> {
         loop {
             let phase = self.phase.load(Ordering::Relaxed);
@@ -50,9 +50,9 @@ impl Pace<'_> {
     }
 }
 
-/// What all threads came to.
+/// The results of all threads.
 pub struct Driven<T> {
-    /// Nanoseconds of each call that counts.
+    /// Nanoseconds of each counted call.
     pub samples: Vec<u64>,
     /// How long they took together.
     pub seconds: f64,
@@ -69,7 +69,7 @@ impl<T> Driven<T> {
         self.samples.len() as f64 / self.seconds
     }
 
-    /// Rate, quantiles and processor time, named after what is counted.
+    /// Rate, quantiles and processor time, with names derived from `what`.
     #[allow(clippy::cast_precision_loss, reason = "nanoseconds of a call are far below 2^53")]
     pub fn figures(&self, what: &str) -> Vec<(String, f64)> {
         let Some(summary) = Summary::of(&self.samples) else { return Vec::new() };
@@ -85,10 +85,10 @@ impl<T> Driven<T> {
     }
 }
 
-/// Runs `work` on every thread until the time is up. It is given its number and a [`Pace`] to keep.
+/// Runs `work` on every thread until the time is up. Its arguments are its number and a [`Pace`].
 ///
 /// # Errors
-/// What a thread said first.
+/// The first error of a thread.
 pub fn drive<T: Send>(
     plan: Plan,
     work: impl Fn(usize, &mut Pace<'_>) -> Result<T> + Sync,

@@ -1,8 +1,8 @@
-//! What a workload may ask of any engine: durable writes, reads from one state, a sum over a range.
+//! The interface of every engine: durable writes, reads from one state, a sum over a range.
 //!
-//! Owns the two traits that every rival implements in a file of its own, and nothing that measures. Whoever
-//! implements them promises full durability: a call that writes returns only when its rows survive a power cut, as
-//! far as that engine can promise it.
+//! Owns the two traits that every rival implements in its own file, and no measurements. Implementations
+//! promise full durability: a call that writes returns only when its rows survive a power cut, as far as that
+//! engine can promise it.
 
 use std::path::Path;
 
@@ -11,18 +11,18 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::data::Key;
 
-/// Whatever an engine says when it fails.
+/// Any error of an engine.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Of every call here.
+/// The result of every call here.
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// What a database is opened for.
+/// The requirements for opening a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// Collections in it, numbered from 0.
     pub collections: usize,
-    /// Sums over ranges are asked for: an engine that can keep them may do so.
+    /// Whether sums over ranges are queried: an engine that can maintain them may do so.
     pub summed: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct Row<'a> {
     pub value: &'a [u8],
 }
 
-/// Where a record of W2b lies.
+/// The location of a record of W2b.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// The collection.
@@ -84,21 +84,21 @@ pub struct Total {
 }
 
 impl Total {
-    /// As a number to compare.
+    /// As a number for comparison.
     pub fn answer(&self) -> u64 {
         mixed(self.count ^ xxh3_64(&self.sum.to_le_bytes()))
     }
 }
 
-/// Is shown one row after the other.
+/// Receives rows one after the other.
 pub type See<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
 
-/// How many checkpoints there were by some moment.
+/// The number of checkpoints so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Checkpoints {
     /// Begun.
     pub begun: u64,
-    /// Become durable.
+    /// Durable checkpoints.
     pub ended: u64,
 }
 
@@ -111,50 +111,52 @@ impl Checkpoints {
 
 /// An open database. Dropped without [`Engine::close`] it is left as it is.
 pub trait Engine: Send + Sync {
-    /// One thread's way in: a connection where the engine has such.
+    /// A session for one thread: a connection if the engine has such.
     fn session(&self) -> Result<Box<dyn Session + '_>>;
 
-    /// What the engine counts by itself: syncs, checkpoints and the like.
+    /// The engine's own counters: syncs, checkpoints and the like.
     fn figures(&self) -> Vec<(&'static str, f64)> {
         Vec::new()
     }
 
-    /// Checkpoints, where the engine tells.
+    /// Checkpoints, if the engine reports them.
     fn checkpoints(&self) -> Option<Checkpoints> {
         None
     }
 
-    /// What a reader of its commits should know of this very run.
+    /// A remark for the reader of this run's figures.
     fn note(&self) -> Option<String> {
         None
     }
 
-    /// Ends as a program would that ends in order.
+    /// Closes as a program would that ends in order.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// What one thread asks.
+/// The operations of one thread.
 pub trait Session {
     /// Writes new rows to a collection in one durable transaction.
     fn put(&mut self, collection: usize, rows: &[Row<'_>]) -> Result<()>;
 
-    /// Reads three records and adds one to the number of the first two, in one durable, serialisable transaction,
-    /// tried again after each conflict. Returns the conflicts.
+    /// Reads three records and adds one to the number of the first two, in one durable, serialisable
+    /// transaction.
+    ///
+    /// Retries after each conflict. Returns the number of conflicts.
     fn update(&mut self, places: &[Place; 3]) -> Result<u64>;
 
-    /// Looks keys of collection 0 up in one state, and shows each value that is there.
+    /// Looks up keys of collection 0 in one state, and shows each value that exists.
     fn gets(&mut self, keys: &[Key], see: &mut dyn FnMut(&[u8])) -> Result<()>;
 
     /// Shows the rows of a range in the order of their keys.
     fn scan(&mut self, collection: usize, range: Range<'_>, see: &mut See<'_>) -> Result<()>;
 
-    /// A second way to scan, where the engine has one worth showing beside the first: its name, and whether the range
-    /// was read.
+    /// A second way to scan, if the engine has one worth comparing. Returns whether it has.
     fn scan_otherwise(&mut self, _range: Range<'_>, _see: &mut See<'_>) -> Result<bool> {
         Ok(false)
     }
 
-    /// Count and sum of collection 0 from one key to before another. By reading every row, unless the engine knows better.
+    /// Count and sum of collection 0 from one key to before another: by reading every row, unless the engine
+    /// overrides it.
     fn total(&mut self, from: &[u8], to: &[u8]) -> Result<Total> {
         let mut total = Total::default();
         self.scan(0, Range { from, to: Some(to), limit: usize::MAX }, &mut |_, value| {
@@ -165,7 +167,7 @@ pub trait Session {
     }
 }
 
-/// How an engine is opened.
+/// Opens or creates an engine.
 pub type Open = fn(&Path, Shape) -> Result<Box<dyn Engine>>;
 
 /// Which workloads an engine runs.
@@ -179,18 +181,18 @@ pub enum Scope {
     All,
 }
 
-/// What is said of an engine in every result.
+/// The description of an engine in every result.
 #[derive(Clone, Copy)]
 pub struct Entry {
     /// Its name in commands and tables.
     pub name: &'static str,
-    /// The fastest durable setting, and why it is that.
+    /// The fastest durable setting, with the reason.
     pub setting: &'static str,
-    /// Why it does not count in verdicts: what it acknowledges can be lost.
+    /// Why it is left out of verdicts: acknowledged data can be lost.
     pub unsafe_because: Option<&'static str>,
-    /// What of it is measured.
+    /// The workloads that it runs.
     pub scope: Scope,
-    /// Compared for space as a B+tree.
+    /// Whether its space is compared with B+trees.
     pub is_tree: bool,
     /// Opens or creates a database in an existing directory.
     pub open: Open,
@@ -202,7 +204,7 @@ pub fn number_of(value: &[u8]) -> i64 {
     i64::from_le_bytes(bytes)
 }
 
-/// A value with one added to its number.
+/// A value with its number increased by one.
 pub fn raised(value: &[u8], into: &mut Vec<u8>) {
     into.clear();
     into.extend_from_slice(value);

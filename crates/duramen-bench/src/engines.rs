@@ -1,4 +1,4 @@
-//! The engines that this build has, each in a file of its own.
+//! The engines of this build, each in its own file.
 
 #[cfg(feature = "canopydb")]
 mod canopydb;
@@ -49,7 +49,7 @@ pub fn all() -> Vec<Entry> {
     ]
 }
 
-/// The one of a name.
+/// The engine with a name.
 pub fn find(name: &str) -> Option<Entry> {
     all().into_iter().find(|entry| entry.name == name)
 }

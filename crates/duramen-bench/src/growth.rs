@@ -1,7 +1,7 @@
-//! `growth`: the same few questions to databases of growing size, each in a process and, where one can be made, a memory
-//! cgroup of its own.
+//! `growth`: the same few queries on databases of growing size. Each runs in its own process and, if
+//! possible, its own memory cgroup.
 //!
-//! Owns the order of the points and what is shown of them; `workloads::growth` measures one, `page` draws them.
+//! Owns the order of the points and their report; `workloads::growth` measures one, `page` draws them.
 
 mod page;
 pub mod plan;
@@ -24,10 +24,10 @@ use crate::tables;
 pub use plan::Growth;
 use plan::Point;
 
-/// Runs and shows everything that was asked for.
+/// Runs everything that was requested, and reports it.
 ///
 /// # Errors
-/// What makes the whole run impossible; a point that fails is a result.
+/// Errors that make the whole run impossible; a failing point is a result.
 pub fn run(words: &Growth) -> Result<()> {
     let points = words.points()?;
     let dir = words.dir.join(format!("duramen-growth-{}", std::process::id()));
@@ -58,7 +58,7 @@ pub fn run(words: &Growth) -> Result<()> {
 fn measure(words: &Growth, point: &Point, dir: &Path) -> Measured {
     let dir = dir.join(&point.engine);
     let outcome = child::fresh(&dir).and_then(|()| measure_in(words, point, &dir));
-    // Also what a killed child left: the next point needs the room.
+    // Also the files of a killed child: the next point needs the room.
     let removed = child::remove(&dir);
     let outcome = outcome.and_then(|outcome| removed.map(|()| outcome));
     let (outcome, failed) = match outcome {

@@ -1,4 +1,4 @@
-//! What a parent asks of one child process, and what the child hands back: one line of JSON each way.
+//! A parent's job for one child process, and the child's outcome: one line of JSON each way.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub enum Step {
     Sums,
     /// The load of W7, which ends by `kill -9`.
     Doomed,
-    /// W7: opens what `Doomed` left.
+    /// W7: opens the database that `Doomed` left.
     Reopen,
     /// A turn of `commerce`: `rows` plans by `threads` agents.
     Commerce(Setting),
@@ -41,43 +41,43 @@ pub enum Step {
 /// One measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
-    /// Who.
+    /// The engine.
     pub engine: String,
-    /// What.
+    /// The step.
     pub step: Step,
-    /// Where the database lies.
+    /// The directory of the database.
     pub dir: PathBuf,
-    /// What keys, values and order are drawn from.
+    /// The seed of keys, values and order.
     pub seed: u64,
     /// How long a timed loop lasts.
     pub seconds: f64,
     /// Threads.
     pub threads: usize,
-    /// Rows to write, or that are there.
+    /// Rows to write, or that exist.
     pub rows: u64,
 }
 
-/// How a point of `growth` is loaded, and when that is stopped.
+/// How a point of `growth` is loaded, and the limits of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// In the order of keys, or in random order.
+    /// Whether in key order; else in random order.
     pub in_key_order: bool,
-    /// A load lasts no longer.
+    /// The maximum duration.
     pub seconds: u64,
-    /// Its files take no more.
+    /// The maximum size of its files.
     pub bytes: u64,
 }
 
-/// What came of it.
+/// The outcome of a job.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Named figures; the names carry the unit.
     pub figures: BTreeMap<String, f64>,
-    /// Hash of what the engine answered.
+    /// The hash of the engine's answers.
     pub answer: u64,
-    /// Hash of what it had to answer, known from the seed alone.
+    /// The hash of the right answers, derived from the seed alone.
     pub expected: u64,
-    /// What a reader should know.
+    /// Remarks for the reader.
     pub notes: Vec<String>,
 }
 
@@ -94,13 +94,13 @@ impl Outcome {
         self
     }
 
-    /// Says what was answered, and what is right.
+    /// Sets the hash of the answers, and that of the right ones.
     pub fn answering(mut self, answer: u64, expected: u64) -> Outcome {
         (self.answer, self.expected) = (answer, expected);
         self
     }
 
-    /// Adds a sentence.
+    /// Adds a remark.
     pub fn noting(mut self, note: impl Into<Option<String>>) -> Outcome {
         self.notes.extend(note.into());
         self

@@ -1,14 +1,14 @@
-//! What the system says of this process and of the machine: processor time, memory, bytes written, the device's own
+//! Facts about this process and the machine: processor time, memory, bytes written, the device's own
 //! counters.
 //!
-//! Reads `/proc` and `/sys`; what is not there is not known, and never guessed.
+//! Reads `/proc` and `/sys`. Missing facts are unknown, and never guessed.
 
 use std::fs;
 use std::os::linux::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Clock ticks a second, as the kernel shows times to programs on every Linux.
+/// Clock ticks per second, as the kernel reports times to programs on every Linux.
 const TICKS: f64 = 100.0;
 
 /// Bytes of a sector in the counters of a block device.
@@ -23,12 +23,12 @@ pub fn cpu_seconds() -> f64 {
     ticks / TICKS
 }
 
-/// The most memory this process ever had resident, in bytes.
+/// The peak resident memory of this process, in bytes.
 pub fn resident_bytes_max() -> Option<u64> {
     of_status("VmHWM:")
 }
 
-/// Memory of this process that no file stands behind, in bytes.
+/// The anonymous memory of this process, in bytes.
 pub fn anonymous_bytes() -> Option<u64> {
     of_status("RssAnon:")
 }
@@ -40,7 +40,7 @@ fn of_status(name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// Bytes that this process has given to write calls.
+/// Bytes that this process has passed to write calls.
 pub fn written_bytes() -> Option<u64> {
     let io = fs::read_to_string("/proc/self/io").ok()?;
     io.lines().find_map(|line| line.strip_prefix("wchar: "))?.parse().ok()
@@ -61,20 +61,21 @@ pub fn device_of(dir: &Path) -> Option<PathBuf> {
     if by_number.exists() {
         return Some(by_number);
     }
-    // btrfs has a number of its own; its mount names the device.
+    // btrfs has a device number of its own; its mount names the device.
     let device = fs::metadata(source?).ok()?.st_rdev();
     let (major, minor) = (device >> 8 & 0xfff, device & 0xff);
     Some(PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))).filter(|path| path.exists())
 }
 
-/// Bytes that a device has written since the machine started, by whomever.
+/// Bytes that a device has written since the machine started, by any process.
 pub fn device_written_bytes(device: &Path) -> Option<u64> {
     let stat = fs::read_to_string(device.join("stat")).ok()?;
     let sectors: u64 = stat.split_whitespace().nth(6)?.parse().ok()?;
     Some(sectors * SECTOR_BYTES)
 }
 
-/// Writes out what the file system of a directory still holds, so that it is counted, and is nobody else's burden.
+/// Syncs the file system of a directory, so that pending writes are counted now, and do not slow later
+/// measurements.
 pub fn settle(dir: &Path) {
     let _ = Command::new("sync").arg("-f").arg(dir).status();
 }
@@ -102,7 +103,7 @@ pub fn sentence() -> String {
     format!("{count} x {model}, {} GiB, Linux {}", kib >> 20, kernel.trim())
 }
 
-/// How many threads of the machine wanted a processor lately, as the kernel averages it over a minute.
+/// The load average over a minute.
 pub fn load() -> f64 {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     load.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0)

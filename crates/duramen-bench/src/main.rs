@@ -1,7 +1,8 @@
 //! The program `duramen-bench`: Duramen beside its rivals, every one at full durability, on a disk.
 //!
-//! `compare` measures and says who won, `commerce` does it with one whole application, `workloads` shows what is measured, `engines` in which settings.
-//! docs/benchmarks.md tells how to run and read it. Everything that prints is in `output`.
+//! `compare` measures and reports who won; `commerce` does it with a whole application. `workloads` prints
+//! what is measured, `engines` with which settings. docs/benchmarks.md explains how to run and read it.
+//! Everything that prints is in `output`.
 
 #![allow(
     clippy::disallowed_methods,

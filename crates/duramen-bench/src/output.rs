@@ -1,5 +1,5 @@
-//! The one place that prints: results on standard output, progress on standard error, and the lines between a child
-//! and its parent.
+//! The only module that prints: results on standard output, progress on standard error, and the lines between
+//! a child and its parent.
 
 use std::io::{self, BufRead, Write};
 
@@ -13,7 +13,7 @@ const ACKNOWLEDGED: &str = "acknowledged ";
 
 /// A line of the result.
 pub fn line(text: &str) {
-    // A reader that went away wants no more.
+    // If the reader is gone, the rest is not needed.
     let _ = writeln!(io::stdout().lock(), "{text}");
 }
 
@@ -22,35 +22,35 @@ pub fn table(table: &Table) {
     line(&table.to_string());
 }
 
-/// What is going on, for whoever watches.
+/// Prints progress on standard error.
 pub fn progress(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// A child's result, to its parent.
+/// Sends a child's outcome to its parent.
 ///
 /// # Errors
-/// What the pipe said.
+/// Errors of the pipe.
 pub fn outcome(outcome: &Outcome) -> Result<()> {
     Ok(writeln!(io::stdout().lock(), "{OUTCOME}{}", serde_json::to_string(outcome)?)?)
 }
 
-/// What a child that will be killed has acknowledged by now.
+/// Reports the acknowledged rows of a child that will be killed.
 pub fn acknowledged(rows: u64) {
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{ACKNOWLEDGED}{rows}").and_then(|()| out.flush());
 }
 
-/// The outcome among what a child printed.
+/// The outcome in a child's output.
 pub fn read_outcome(printed: &str) -> Option<Outcome> {
     let line = printed.lines().rev().find_map(|line| line.strip_prefix(OUTCOME))?;
     serde_json::from_str(line).ok()
 }
 
-/// The next count that a doomed child acknowledged; `None` when it ended.
+/// The next acknowledged count of a doomed child; `None` when it has ended.
 pub fn read_acknowledged(from: &mut impl BufRead) -> Option<u64> {
     let mut line = String::new();
     from.read_line(&mut line).ok()?;
-    // A line that was cut by the kill says nothing.
+    // A line that was cut by the kill counts as absent.
     line.strip_prefix(ACKNOWLEDGED)?.strip_suffix('\n')?.parse().ok()
 }

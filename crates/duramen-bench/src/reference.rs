@@ -1,16 +1,16 @@
-//! The right answers to ranges and sums, from the seed alone.
+//! The right answers for ranges and sums, derived from the seed alone.
 
 use crate::data::{Digest, Rows};
 use crate::engine::Total;
 
-/// The first rows of a data set in the order of their keys.
+/// The first rows of a data set, in key order.
 pub struct Reference {
     rows: Rows,
     sorted: Vec<(u64, u64)>,
 }
 
 impl Reference {
-    /// Of the first `count` rows.
+    /// The first `count` rows.
     pub fn new(rows: Rows, count: u64) -> Reference {
         let mut sorted: Vec<_> = (0..count).map(|row| (rows.head(row), row)).collect();
         sorted.sort_unstable();
@@ -21,7 +21,7 @@ impl Reference {
         &self.sorted[self.sorted.partition_point(|(known, _)| *known < head)..]
     }
 
-    /// What a range of `limit` rows from a key shows.
+    /// The digest of a range of `limit` rows from a key.
     pub fn range(&self, from: u64, limit: usize) -> Digest {
         let (mut digest, mut value) = (Digest::default(), Vec::new());
         for (head, row) in self.from(from).iter().take(limit) {

@@ -1,5 +1,5 @@
-//! What a run shows at its end: machine and settings, a table a workload, the verdicts; and everything as JSON and
-//! as one HTML page.
+//! The report of a run: machine and settings, a table per workload, the verdicts; also as JSON and as one
+//! HTML page.
 
 mod html;
 
@@ -22,10 +22,10 @@ use crate::results::Results;
 use crate::tables;
 use crate::verdict::{self, Verdict};
 
-/// Shows results, and writes them where that was asked for.
+/// Prints results, and writes the requested files.
 ///
 /// # Errors
-/// What the system said of the file.
+/// Errors of writing a file.
 pub fn show(args: &Compare, results: &Results) -> Result<()> {
     let facts = facts(args);
     for fact in &facts {
@@ -63,7 +63,7 @@ fn json(facts: &[String], results: &Results, verdicts: &[Verdict]) -> Result<Str
     Ok(serde_json::to_string_pretty(&all)?)
 }
 
-/// A goal for programs to read.
+/// A goal in a form for programs.
 pub fn goal_as_json(verdict: &Verdict) -> serde_json::Value {
     json!({"goal": verdict.what, "ours": verdict.ours, "beside": verdict.beside,
            "ratio": verdict.ratio, "wanted": verdict.wanted, "won": verdict.won})
@@ -80,7 +80,7 @@ fn facts(args: &Compare) -> Vec<String> {
     facts
 }
 
-/// On what machine, when, by which command.
+/// The machine, the time, and the command.
 pub fn facts_of_machine() -> Vec<String> {
     let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -90,7 +90,7 @@ pub fn facts_of_machine() -> Vec<String> {
     ]
 }
 
-/// On what file system and device, and whether that has a cache that a power cut empties.
+/// The file system and device, and whether the device has a volatile cache.
 pub fn fact_of_disk(dir: &Path) -> String {
     let file_system = OsDisk::new().file_system(dir);
     let file_system = file_system.map_or_else(|_| "an unknown file system".to_owned(), |found| found.name);

@@ -11,25 +11,25 @@ use crate::job::Outcome;
 pub struct Measured {
     /// Workload, with its threads: `W2-16`.
     pub workload: String,
-    /// Who.
+    /// The engine.
     pub engine: String,
-    /// Which round, from 0.
+    /// The round, from 0.
     pub round: u32,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Option<Outcome>,
-    /// Why nothing did.
+    /// Why there is none.
     pub failed: Option<String>,
 }
 
 impl Measured {
-    /// What came of a turn.
+    /// The result of a turn.
     pub fn of(workload: &str, engine: &str, round: u32, outcome: Outcome) -> Measured {
         let (workload, engine) = (workload.to_owned(), engine.to_owned());
         Measured { workload, engine, round, outcome: Some(outcome), failed: None }
     }
 }
 
-/// The middle of a figure's rounds, and how far they lie apart.
+/// The median of a figure over the rounds, with its spread.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Middle {
     /// The median.
@@ -43,7 +43,7 @@ pub struct Middle {
 }
 
 impl Middle {
-    /// Of figures in any order.
+    /// The median and spread of figures in any order.
     pub fn of(figures: &[f64]) -> Option<Middle> {
         let mut sorted = figures.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -61,14 +61,14 @@ impl Middle {
 /// A whole run.
 #[derive(Debug, Default, Serialize)]
 pub struct Results {
-    /// In the order they were made.
+    /// In the order of measurement.
     pub measured: Vec<Measured>,
     /// What was left out, and why.
     pub notes: Vec<String>,
 }
 
 impl Results {
-    /// The workloads there are, in order.
+    /// The workloads, in order.
     pub fn workloads(&self) -> Vec<String> {
         distinct(self.measured.iter().map(|measured| &measured.workload))
     }
@@ -82,7 +82,7 @@ impl Results {
         self.measured.iter().filter(move |measured| measured.workload == workload)
     }
 
-    /// All rounds of a figure. An engine that answered wrong once has none.
+    /// A figure of all rounds. An engine with a wrong answer has none.
     pub fn figures(&self, workload: &str, engine: &str, name: &str) -> Vec<f64> {
         if self.wrong(workload, engine).is_some() {
             return Vec::new();
@@ -91,12 +91,12 @@ impl Results {
         outcomes.filter_map(|measured| measured.outcome.as_ref()?.figures.get(name).copied()).collect()
     }
 
-    /// The middle of a figure.
+    /// The median and spread of a figure.
     pub fn middle(&self, workload: &str, engine: &str, name: &str) -> Option<Middle> {
         Middle::of(&self.figures(workload, engine, name))
     }
 
-    /// Why an engine has no place in a workload: it failed, or answered wrong.
+    /// Why an engine is excluded from a workload: it failed, or gave a wrong answer.
     pub fn wrong(&self, workload: &str, engine: &str) -> Option<String> {
         self.of(workload).filter(|measured| measured.engine == engine).find_map(|measured| {
             if let Some(failed) = &measured.failed {
@@ -115,13 +115,13 @@ impl Results {
         })
     }
 
-    /// The hash that an engine's answers carry in the first round.
+    /// The hash of an engine's answers in the first round.
     pub fn answer(&self, workload: &str, engine: &str) -> Option<u64> {
         let measured = self.of(workload).find(|measured| measured.engine == engine)?;
         measured.outcome.as_ref().map(|outcome| outcome.answer).filter(|answer| *answer != 0)
     }
 
-    /// The sentences of children, each once.
+    /// The remarks of children, each once.
     pub fn notes_of(&self, workload: &str) -> BTreeMap<String, Vec<String>> {
         let mut notes: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for measured in self.of(workload) {

@@ -1,4 +1,4 @@
-//! Results as tables: a row an engine, the median of the rounds and, where they lie apart, the smallest and the largest.
+//! Results as tables: a row per engine, with the median of the rounds and, if it is large, their spread.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
@@ -6,13 +6,13 @@ use crate::engines;
 use crate::results::{Middle, Results};
 use crate::workloads::DEFINITIONS;
 
-/// Rounds that lie further apart than this part of their median are shown with it.
+/// A spread larger than this part of the median is shown.
 const SPREAD_SHOWN: f64 = 0.05;
 
-/// Columns of a terminal that a table of sentences takes.
+/// The width of tables with sentences, in terminal columns.
 pub const WORDS_WIDTH: u16 = 140;
 
-/// Figures of each workload that a table shows, in order. JSON has them all.
+/// The figures of each workload in its table, in order. The JSON has all of them.
 const COLUMNS: &[(&str, &[&str])] = &[
     ("W1", &["commits/s", "p50 us", "p99 us", "p99.9 us", "cpu us each", "syncs each", "checkpoints"]),
     ("W2", &["commits/s", "p50 us", "p99 us", "p99.9 us", "cpu us each", "syncs each", "checkpoints"]),
@@ -79,7 +79,7 @@ pub fn headed<'a>(columns: impl IntoIterator<Item = &'a str>) -> Table {
     table
 }
 
-/// The figures of one workload as words: for a terminal and for a page.
+/// The figures of one workload as text: for a terminal and for a page.
 pub struct Grid {
     /// The names of the columns; the first is the workload.
     pub head: Vec<String>,
@@ -88,7 +88,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The same with a row a figure and a column an engine: for few engines and many figures.
+    /// Transposed, with a row per figure and a column per engine: for few engines and many figures.
     pub fn turned(self) -> Grid {
         let all: Vec<Vec<String>> = [self.head].into_iter().chain(self.rows).collect();
         let column = |index: usize| all.iter().filter_map(|row| row.get(index).cloned()).collect();
@@ -96,7 +96,7 @@ impl Grid {
         Grid { head: rows.remove(0), rows }
     }
 
-    /// For a terminal: all columns but the first hold figures.
+    /// As a table for a terminal: all columns but the first are figures.
     pub fn table(self) -> Table {
         let mut table = headed(self.head.iter().map(String::as_str));
         for row in self.rows {
@@ -109,7 +109,7 @@ impl Grid {
     }
 }
 
-/// The figures of one workload, `W2-16` say.
+/// The figures of one workload, such as `W2-16`.
 pub fn grid(results: &Results, workload: &str) -> Grid {
     let engines = results.engines(workload);
     let has = |column: &str| engines.iter().any(|engine| results.middle(workload, engine, column).is_some());
@@ -127,7 +127,7 @@ pub fn grid(results: &Results, workload: &str) -> Grid {
     Grid { head: head.map(str::to_owned).collect(), rows: engines.iter().map(row).collect() }
 }
 
-/// The figures of a workload that are shown, the one that matters most first.
+/// The shown figures of a workload, the most important first.
 pub fn columns(workload: &str) -> &'static [&'static str] {
     let kind = workload.split('-').next().unwrap_or(workload);
     COLUMNS.iter().find(|(name, _)| *name == kind).map_or(&[], |(_, columns)| columns)
@@ -136,20 +136,20 @@ pub fn columns(workload: &str) -> &'static [&'static str] {
 /// The table of one workload.
 pub fn of(results: &Results, workload: &str) -> Table {
     let mut table = grid(results, workload).table();
-    // The answer may be a sentence.
+    // The last column may be a sentence.
     if let Some(column) = table.column_iter_mut().last() {
         column.set_cell_alignment(CellAlignment::Left);
     }
     table
 }
 
-/// An engine's name, and that it is not durable where it is not.
+/// An engine's name, marked if it is not durable.
 pub fn titled(engine: &str) -> String {
     let lies = engines::find(engine).is_some_and(|entry| entry.unsafe_because.is_some());
     if lies { format!("{engine} (not durable)") } else { engine.to_owned() }
 }
 
-/// A median, and how far the rounds lie apart where they do.
+/// A median, with the spread of the rounds if it is large.
 pub fn cell(middle: Middle) -> String {
     let apart = (middle.most - middle.least) > SPREAD_SHOWN * middle.median.abs();
     if apart {
@@ -159,7 +159,7 @@ pub fn cell(middle: Middle) -> String {
     }
 }
 
-/// A figure with three digits that matter at least, and commas between thousands.
+/// A figure with at least three significant digits, and commas between thousands.
 pub fn number(figure: f64) -> String {
     let size = figure.abs();
     if size >= 1000.0 {
@@ -214,7 +214,7 @@ pub fn engines() -> Table {
 
 #[cfg(test)]
 mod tests {
-    //! A figure that is shown wrong is a wrong figure.
+    //! A wrongly formatted figure is a wrong figure.
     use super::*;
 
     #[test]

@@ -1,5 +1,5 @@
-//! Won or lost, goal by goal: ours, the best rival's or the bound, their ratio, and what was aimed at. What is lost is
-//! said in the same words and the same place as what is won.
+//! Verdicts, goal by goal: our figure, that of the best rival or the bound, their ratio, and the target.
+//! Losses are reported in the same words and the same place as wins.
 
 use comfy_table::Table;
 
@@ -8,30 +8,30 @@ use crate::engines;
 use crate::results::Results;
 use crate::tables::{headed, number};
 
-/// Whose verdicts these are.
+/// The engine that is judged.
 pub const OURS: &str = "duramen";
 
-/// Which side of a ratio is good.
+/// Which side of the target is good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Aim {
     AtLeast,
     AtMost,
 }
 
-/// Beside whom.
+/// The figure to compare with.
 #[derive(Debug, Clone, Copy)]
 enum Beside {
-    /// The best rival that keeps what it acknowledges.
+    /// The best durable rival.
     Best(&'static [&'static str]),
-    /// The best B+tree among them.
+    /// The best B+tree among the durable rivals.
     BestTree,
     /// The best log-only bound.
     Log,
     /// The best raw loop.
     Raw,
-    /// Another figure of ours.
+    /// Another figure of Duramen.
     Own(&'static str),
-    /// A number.
+    /// A fixed number.
     Number,
 }
 
@@ -41,7 +41,7 @@ struct Goal {
     figure: &'static str,
     beside: Beside,
     aim: Aim,
-    /// The ratio, or the number itself where there is nobody beside.
+    /// The target ratio, or the target itself for a fixed number.
     wanted: f64,
 }
 
@@ -80,20 +80,20 @@ const GOALS: &[Goal] = &[
     goal("W8", "p99.9 us during", Beside::Own("p99.9 us before"), Aim::AtMost, 5.0),
 ];
 
-/// How a goal came out.
+/// The result of a goal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     /// Workload and figure.
     pub what: String,
-    /// Ours.
+    /// Duramen's figure.
     pub ours: f64,
-    /// Who stands beside, and with what.
+    /// The compared engine, with its figure.
     pub beside: String,
-    /// Ours divided by theirs, or ours; theirs by ours where that many times faster is wanted.
+    /// Our figure divided by theirs, or our figure. Inverted if the target is a speed-up.
     pub ratio: f64,
-    /// What was aimed at.
+    /// The target.
     pub wanted: String,
-    /// Whether it was reached.
+    /// Whether the target was reached.
     pub won: bool,
 }
 
@@ -121,7 +121,7 @@ fn verdict(results: &Results, goal: &Goal) -> Option<Verdict> {
         _ => theirs.max_by(|(a, _), (b, _)| better(*a, *b))?,
     };
     let ratio = ours / other;
-    // Not by the ratio: nothing beside nothing has none.
+    // Compared without the ratio: zero divided by zero has none.
     let edge = goal.wanted * other;
     let won = if goal.aim == Aim::AtLeast { ours >= edge } else { ours <= edge };
     let beside = if beside.is_empty() { beside } else { format!("{beside}: {}", number(other)) };
@@ -135,11 +135,11 @@ fn rivals(fits: impl Fn(&crate::engine::Entry) -> bool) -> Vec<String> {
     honest.filter(|entry| entry.name != OURS && fits(entry)).map(|entry| entry.name.to_owned()).collect()
 }
 
-/// What the columns of a verdict are called.
+/// The column names of a verdict.
 pub const HEAD: [&str; 6] = ["goal", "duramen", "beside", "ratio", "wanted", ""];
 
 impl Verdict {
-    /// As words, a column each.
+    /// As texts, one per column.
     pub fn row(&self) -> [String; 6] {
         let won = if self.won { "won" } else { "LOST" };
         [
@@ -164,7 +164,7 @@ pub fn table(verdicts: &[Verdict]) -> Table {
 
 #[cfg(test)]
 mod tests {
-    //! A verdict that favours us would make every other figure worthless.
+    //! A verdict in our favour would make every other figure worthless.
     use super::*;
     use crate::job::Outcome;
     use crate::results::Measured;

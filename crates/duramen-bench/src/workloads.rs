@@ -1,4 +1,4 @@
-//! The workloads, in one table, and the way from a job to the code that does it.
+//! The table of workloads, and the dispatch of jobs.
 
 pub mod commits;
 mod gets;
@@ -28,23 +28,23 @@ pub const SEED: u64 = 20_261_121;
 pub struct Definition {
     /// Its name in commands.
     pub name: &'static str,
-    /// What one operation is.
+    /// The operation.
     pub operation: &'static str,
-    /// Rows there are, or that are written.
+    /// Rows that exist, or are written.
     pub rows: &'static str,
     /// Bytes of a key and of a value.
     pub bytes: &'static str,
-    /// How keys are drawn.
+    /// The distribution of keys.
     pub distribution: &'static str,
-    /// How many operations see the same state.
+    /// How many operations share a state.
     pub snapshot: &'static str,
-    /// What happens before anything counts.
+    /// What happens before measurements count.
     pub warm_up: &'static str,
     /// How answers are checked.
     pub check: &'static str,
 }
 
-/// All workloads. Written before anything was tuned.
+/// All workloads. Defined before any tuning.
 pub const DEFINITIONS: [Definition; 9] = [
     Definition {
         name: "W1",
@@ -138,10 +138,10 @@ pub const DEFINITIONS: [Definition; 9] = [
     },
 ];
 
-/// Does what a job asks.
+/// Runs a job.
 ///
 /// # Errors
-/// What the engine or the system said.
+/// Errors of the engine or the system.
 pub fn run(job: &Job) -> Result<Outcome> {
     for (name, strategy, method) in BOUNDS {
         match (job.engine.split_once('-'), job.step) {

@@ -1,6 +1,6 @@
-//! The words of the command line: every command, argument and flag, and what `--help` says about each.
+//! The arguments of the command line: every command, argument and flag, with its `--help` text.
 //!
-//! Owns no behaviour. What can be refused from the words alone is refused here, with exit code 2.
+//! Owns no behaviour. What is invalid regardless of any database is refused here, with exit code 2.
 
 mod bench;
 mod find;
@@ -43,7 +43,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Open a shell on a database: the other commands without its name, history and completion; `duramen DB` for short
+    /// Open a shell on a database: the other commands without its name, history and completion; `duramen DB`
+    /// for short
     Shell(ShellArgs),
     /// Load rows from CSV or NDJSON into a collection
     Import(ImportArgs),
@@ -77,11 +78,14 @@ pub(crate) enum Command {
     Backup(BackupArgs),
     /// Show what others commit, a line each, while they commit it; beside whoever has the database open
     Watch(WatchArgs),
-    /// Show how a database is doing that another process has open: commits a second, checkpoints, space, what is written to
+    /// Show how a database is doing that another process has open: commits a second, checkpoints, space, what
+    /// is written to
     Top(TopArgs),
-    /// Make a new, sound database of everything that can still be read of a damaged one. Only reads the damaged one
+    /// Make a new, sound database of everything that can still be read of a damaged one. Only reads the
+    /// damaged one
     Recover(RecoverArgs),
-    /// Look at the disk under a directory: what it promises, what a durable commit costs there, what to do about it
+    /// Look at the disk under a directory: what it promises, what a durable commit costs there, what to do
+    /// about it
     Doctor(DoctorArgs),
     /// Measure
     Bench(BenchArgs),
@@ -135,7 +139,8 @@ pub(crate) struct InspectArgs {
     #[arg(long, conflicts_with = "tree")]
     pub(crate) space: bool,
 
-    /// Show one tree instead: a collection, a view as `collection.view`, or any other by its own name. Reads all of it
+    /// Show one tree instead: a collection, a view as `collection.view`, or any other by its own name. Reads
+    /// all of it
     #[arg(long, value_name = "TREE")]
     pub(crate) tree: Option<String>,
 }
@@ -145,7 +150,8 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) database: DatabaseArgs,
 
-    /// Look into every document too: its key, its columns' types, its rows in views; done anyway where damage is found
+    /// Look into every document too: its key, its columns' types, its rows in views; done anyway where damage
+    /// is found
     #[arg(long)]
     pub(crate) deep: bool,
 }
@@ -426,7 +432,7 @@ pub(crate) struct CompletionsArgs {
 }
 
 impl Command {
-    /// The database that the command is about, if it is about one.
+    /// The database that the command uses, if it uses one.
     pub(crate) fn database_mut(&mut self) -> Option<&mut DatabaseArgs> {
         Some(match self {
             Command::Shell(args) => &mut args.database,
@@ -458,7 +464,7 @@ impl Command {
     }
 }
 
-/// What can be the name of a collection.
+/// Checks the name of a collection.
 fn collection_name(text: &str) -> Result<String, String> {
     let wrong = text.is_empty() || text.len() > NAME_BYTES_MAX || text.chars().any(char::is_control);
     if wrong {
@@ -467,7 +473,7 @@ fn collection_name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// What can be the name of a column.
+/// Checks the name of a column.
 fn column_name(text: &str) -> Result<String, &'static str> {
     if text.is_empty() { Err("a column has a name") } else { Ok(text.to_owned()) }
 }
@@ -502,7 +508,7 @@ impl From<Level> for Durability {
     }
 }
 
-/// The name of a level, as the flags take it.
+/// The name of a level, as in the flags.
 pub(crate) fn level_name(level: Durability) -> &'static str {
     match level {
         Durability::Memory => "memory",

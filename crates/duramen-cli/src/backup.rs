@@ -1,4 +1,4 @@
-//! `duramen backup`: a copy of one state in a new directory, which opens by itself or not at all.
+//! `duramen backup`: copies one state into a new directory, which then opens as a database, or not at all.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::numbers::{bytes, counted, time};
 use crate::output::Output;
 use crate::signals::Signals;
 
-/// A bar is shown for what takes longer.
+/// A command that takes longer shows a progress bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs the command.

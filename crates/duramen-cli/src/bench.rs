@@ -1,7 +1,7 @@
-//! `duramen bench sync`: the sync laboratory. What a durable write costs in a directory.
+//! `duramen bench sync`: the sync benchmark. It measures the cost of a durable write in a directory.
 //!
-//! Owns which measurements are made and in which form they are told; each has a file of its own. Interrupted, it shows what
-//! it has.
+//! Owns the choice of measurements and their output; each measurement has a file of its own. An interrupted
+//! run shows the results so far.
 
 mod every;
 mod html_file;
@@ -29,7 +29,7 @@ use crate::numbers::{bytes, counted, time};
 use crate::output::{Output, printable};
 use crate::signals::Signals;
 
-/// What was measured, each part if it was asked for and not ended before.
+/// The results. A part is absent if it was not requested, or the run ended before it.
 #[derive(Default)]
 struct Laboratory {
     file_system: String,
@@ -38,7 +38,7 @@ struct Laboratory {
     parallel: Option<parallel::Found>,
 }
 
-/// Which measurements are asked for, but for a job.
+/// The requested measurements, except the job of `--mix`.
 struct Parts {
     is_all: bool,
     strategies: bool,
@@ -58,9 +58,9 @@ impl Parts {
     }
 }
 
-/// What the system said while something was measured.
+/// The error of the system during a measurement.
 fn failed(args: &BenchSyncArgs, error: &io::Error) -> Failure {
-    /// Of Linux: this process may not have more files open.
+    /// On Linux: this process has too many open files.
     const EMFILE: i32 = 24;
     let failure = Failure::io("measure in", &args.dir, error);
     if error.raw_os_error() == Some(EMFILE) {
@@ -69,7 +69,7 @@ fn failed(args: &BenchSyncArgs, error: &io::Error) -> Failure {
     failure
 }
 
-/// Measures, and shows the figures.
+/// Measures, and prints the figures.
 pub(crate) fn sync(args: &BenchSyncArgs, out: Output) -> Result<()> {
     unused::check(args)?;
     doctor::directory_of(&args.dir)?;
@@ -85,7 +85,7 @@ pub(crate) fn sync(args: &BenchSyncArgs, out: Output) -> Result<()> {
     }
     match &args.html {
         Some(path) => {
-            // Refused before minutes are spent.
+            // Fails before minutes are spent.
             let file = HtmlFile::begin(path)?;
             with_report(args, file, &signals, out)?;
         }
@@ -101,7 +101,7 @@ pub(crate) fn sync(args: &BenchSyncArgs, out: Output) -> Result<()> {
     }
 }
 
-/// Examines the disk as the doctor does, measures, shows, and writes the report.
+/// Examines the disk as `doctor` does, measures, prints, and writes the report.
 fn with_report(args: &BenchSyncArgs, file: HtmlFile, signals: &Signals, out: Output) -> Result<()> {
     let host = Host::this();
     let examined = doctor::examine_disk(&host, &args.dir)?;
@@ -124,7 +124,7 @@ fn with_report(args: &BenchSyncArgs, file: HtmlFile, signals: &Signals, out: Out
     Ok(())
 }
 
-/// Makes the measurements that were asked for. `report_sync` is what a sync takes about where a whole report is made.
+/// Runs the requested measurements. `report_sync` is the approximate time of a sync, for a whole report.
 fn measure(
     args: &BenchSyncArgs,
     host: &Host,
@@ -186,7 +186,7 @@ fn measure(
 }
 
 impl Laboratory {
-    /// What was measured, by name; each as its own command would tell it.
+    /// The results by name, each in the form that its own command prints.
     fn parts(&self, args: &BenchSyncArgs) -> Vec<(&'static str, Document)> {
         let strategies = self.strategies.as_ref().map(|found| found.as_json(&args.dir, &self.file_system));
         let every = self.every.as_ref().map(|found| found.as_json(args));
@@ -211,7 +211,7 @@ impl Laboratory {
         Ok(())
     }
 
-    /// One measurement is an object of its own kind, several are parts of one.
+    /// One measurement is an object of its own kind; several are parts of one object.
     fn show_json(&self, args: &BenchSyncArgs, out: Output) -> Result<()> {
         let mut parts = self.parts(args);
         if let [(name, _)] = parts[..] {

@@ -1,7 +1,8 @@
-//! Opening a database for a command, and finding a collection in it, with help where a name is wrong.
+//! Opens a database for a command, and finds a collection in it, with suggestions for misspelt names.
 //!
-//! Commands that read open read-only: they never write, not even a lock file's text. In a shell all commands share what
-//! the [`Session`] has open, which is read-only too until one of them writes.
+//! Reading commands open read-only: they write nothing, not even the text of a lock file. In a shell all
+//! commands share the database that the [`Session`] has open, which is read-only too until one of them
+//! writes.
 
 mod session;
 
@@ -16,8 +17,8 @@ use crate::file_system;
 
 pub(crate) use session::Session;
 
-/// Commands that write a little end soon, and their last checkpoint lets go of the log: so much of what they did is kept for whoever
-/// watches. Not of an import, which would write everything once more for that.
+/// Bytes of changes that short writing commands keep for observers: their last checkpoint would release the
+/// log. An import keeps none, because that would write everything twice.
 const WATCHED_BYTES: u64 = 1024 * 1024;
 
 /// An open database: of one command, which ends with it, or shared by those of a shell.
@@ -28,7 +29,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Closes what nobody else has open.
+    /// Closes the database unless a shell shares it.
     pub(crate) fn close(&self) -> duramen::Result<()> {
         if self.is_shared { Ok(()) } else { self.db.close() }
     }
@@ -42,7 +43,7 @@ impl Deref for Opened {
     }
 }
 
-/// Opens to read. The lock is held as long as what is returned is: keep it beside its snapshot.
+/// Opens for reading. The lock is held as long as the returned value lives: keep it beside its snapshot.
 pub(crate) fn open_to_read(args: &DatabaseArgs) -> Result<Opened> {
     match &args.session {
         Some(session) => session.to_read(|| read(args)),
@@ -50,7 +51,7 @@ pub(crate) fn open_to_read(args: &DatabaseArgs) -> Result<Opened> {
     }
 }
 
-/// Opens to write what is there already, where `level` can be kept.
+/// Opens an existing database for writing, if its disk can keep `level`.
 pub(crate) fn open_to_write(args: &DatabaseArgs, level: Durability) -> Result<Opened> {
     check_path(&args.db)?;
     check_level(args, level)?;
@@ -64,7 +65,7 @@ pub(crate) fn open_to_write(args: &DatabaseArgs, level: Durability) -> Result<Op
     }
 }
 
-/// Opens to write, creating what is not there.
+/// Opens for writing, and creates a database that does not exist.
 pub(crate) fn open_or_create(args: &DatabaseArgs, level: Durability) -> Result<Opened> {
     if args.session.is_some() {
         return open_to_write(args, level);
@@ -73,7 +74,7 @@ pub(crate) fn open_or_create(args: &DatabaseArgs, level: Durability) -> Result<O
     if is_there {
         check_path(&args.db)?;
     }
-    // What a creation left that was cut short is there, too, and is created anew.
+    // An interrupted creation exists too, and is created anew.
     let db = options(args).durability(level).open(&args.db).map_err(|error| match is_there {
         true => error.into(),
         false => Failure::from(error).when_full("make room on the disk, or name another place for it"),
@@ -94,7 +95,7 @@ pub(crate) fn check_level(args: &DatabaseArgs, level: Durability) -> Result<()> 
         .try_for_each(|path| file_system::check_level(path, level))
 }
 
-/// Options for what is said of the database, and for nothing else.
+/// Options from the command line's arguments for the database, and no others.
 pub(crate) fn options(args: &DatabaseArgs) -> DbOptions {
     let options = Db::options();
     match &args.wal {
@@ -103,7 +104,7 @@ pub(crate) fn options(args: &DatabaseArgs) -> DbOptions {
     }
 }
 
-/// What can be said better than the engine can, before it is asked.
+/// Errors that this program can explain better than the engine.
 pub(crate) fn check_path(path: &Path) -> Result<()> {
     let shown = path.display();
     let metadata = match path.metadata() {
@@ -137,7 +138,7 @@ pub(crate) fn check_path(path: &Path) -> Result<()> {
     ))
 }
 
-/// Databases beside a path that is not there, told by their names.
+/// The names of databases beside a path that does not exist.
 fn near_databases(path: &Path) -> Vec<String> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Ok(entries) = parent.read_dir() else { return Vec::new() };
@@ -151,7 +152,7 @@ fn near_databases(path: &Path) -> Vec<String> {
     near
 }
 
-/// A collection's schema, or the names that may have been meant.
+/// A collection's schema. The error suggests similar names.
 pub(crate) fn schema(snapshot: &Snapshot, name: &str) -> Result<Schema> {
     snapshot.documents(name).schema().map_err(|error| {
         if error.code() != Code::NoSuchTree {
@@ -175,7 +176,7 @@ pub(crate) fn schema(snapshot: &Snapshot, name: &str) -> Result<Schema> {
     })
 }
 
-/// A hint from what there is: the nearest names, or all if there are few.
+/// A hint with the nearest names, or with all if there are few.
 pub(crate) fn candidates(things: &str, name: &str, names: &[String]) -> String {
     const NEAR: f64 = 0.75;
     let mut near: Vec<(f64, &str)> =

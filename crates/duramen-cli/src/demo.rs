@@ -1,8 +1,8 @@
-//! `duramen demo`: what a newcomer runs first.
+//! `duramen demo`: the first command for a newcomer.
 //!
-//! Loads the January flights that are part of the binary, asks three questions, then starts this binary again as a
-//! child that writes with acknowledgements, kills it in the middle, and looks for every row it acknowledged. What is
-//! shown is what happened: nothing is claimed that was not just read back.
+//! Loads the January flights that are part of the binary, and answers three queries. Then it starts this
+//! binary again as a child that writes with acknowledgements, kills it, and looks for every acknowledged row.
+//! Everything shown was just read back.
 
 mod questions;
 mod victim;
@@ -28,7 +28,7 @@ const JANUARY: &[u8] = include_bytes!("../data/flights-january.csv.gz");
 /// Rows in the sample.
 const JANUARY_ROWS: u64 = 27_004;
 
-/// The tree that says: this database is the demo's and may be made anew.
+/// The tree that marks a database as the demo's, which may be replaced.
 const MARK_TREE: &str = "demo";
 const MARK_KEY: &[u8] = b"mark";
 
@@ -47,7 +47,7 @@ fn show(args: &DemoArgs, out: Output) -> Result<()> {
     let dir = args.dir.as_path();
     let survives = file_system::check(dir, "name a directory on a disk with --dir, or say --allow-tmpfs");
     let is_on_disk = survives.is_ok();
-    // A demo of durability where nothing survives a power cut would be a lie, unless told.
+    // A demo of durability on a file system that survives no power cut needs an explicit flag.
     if !args.allow_tmpfs {
         survives?;
     }
@@ -70,12 +70,12 @@ fn show(args: &DemoArgs, out: Output) -> Result<()> {
     Ok(())
 }
 
-/// Says a line of the story; under `--json` the one object at the end tells it.
+/// Prints a line of the story; under `--json` the single object at the end replaces it.
 fn say(out: Output, text: &str) -> Result<()> {
     if out.is_json() { Ok(()) } else { out.line(text) }
 }
 
-/// Opens the demo's own database, made anew; refuses any other directory.
+/// Opens the demo's own database, made anew. Refuses any other directory.
 fn open_marked(dir: &Path) -> Result<Db> {
     let refused = |why: &str| {
         Failure::said(
@@ -112,7 +112,7 @@ struct Loaded {
     rows: u64,
 }
 
-/// Loads January, a thousand rows a transaction, each synced before the next.
+/// Loads January, a thousand rows per transaction, each synced before the next.
 fn load(db: &Db, is_on_disk: bool, out: Output) -> Result<Loaded> {
     say(out, &format!("Loading {} flights of January 2013 from New York ...", grouped(JANUARY_ROWS)))?;
     let begun = Instant::now();
@@ -205,7 +205,7 @@ fn conclude(dir: &Path, recovered: &Recovered, begun: Instant, out: Output) -> R
     lines.iter().try_for_each(|line| say(out, line))
 }
 
-/// An answer in the one JSON object.
+/// An answer in the single JSON object.
 fn answer(question: &str, fields: Document) -> Document {
     let mut answer = doc! { "question": question };
     for (name, value) in fields.iter() {

@@ -64,7 +64,7 @@ fn as_json(snapshot: &Snapshot, schema: &Schema) -> Result<Value> {
     }))
 }
 
-/// What the database is made of, and how durable it is.
+/// Prints what the database consists of, and how durable it is.
 pub(crate) fn inspect(args: &DatabaseArgs, out: Output) -> Result<()> {
     let db = database::open_to_read(args)?;
     let facts = facts(&db, &db.snapshot()?)?;
@@ -147,10 +147,10 @@ pub(crate) fn directory_bytes(path: &Path) -> Option<u64> {
     Some(entries.flatten().filter_map(|entry| file_bytes(&entry.path())).sum())
 }
 
-/// Fields whose fields are names that users gave.
+/// Fields whose subfields are names given by users.
 const OF_USERS: [&str; 3] = ["collections", "views", "byte trees"];
 
-/// Calls with each leaf, named by its path; sizes get units.
+/// Calls `each` with each leaf, named by its path. Sizes get units.
 fn flatten(path: &str, document: &Document, each: &mut impl FnMut(&str, &str)) {
     let is_users = OF_USERS.iter().any(|own| path.starts_with(own));
     for (name, value) in document.iter() {
@@ -167,13 +167,13 @@ fn flatten(path: &str, document: &Document, each: &mut impl FnMut(&str, &str)) {
     }
 }
 
-/// Verifies pages, and documents where that was asked or tells what can still be read; exit code 3 if damage is found.
+/// Verifies pages, and documents if requested or if corruption was found. Exit code 3 for corruption.
 pub(crate) fn check(args: &CheckArgs, out: Output) -> Result<()> {
     let db = database::open_to_read(&args.database)?;
     let pages = db.check()?;
     let is_deep = args.deep || pages.problem_count > 0;
     let documents = if is_deep { Some(db.check_documents()?) } else { None };
-    // What cannot be read is where a bad page is, and that was counted.
+    // Unreadable documents are on bad pages, which were counted already.
     let found = |documents: &DocumentReport| {
         (pages.problem_count + documents.problem_count).max(documents.unreadable.len() as u64)
     };
@@ -234,7 +234,7 @@ fn checked(pages: &CheckReport, documents: Option<&DocumentReport>, problem_coun
     }
 }
 
-/// What cannot be read, between which keys.
+/// An unreadable range, by the keys around it.
 fn stretch(unreadable: &Unreadable) -> String {
     let after = unreadable.after.as_deref().map_or("the start".to_owned(), keys::listed);
     let before = unreadable.before.as_deref().map_or("the end".to_owned(), keys::listed);
@@ -242,7 +242,7 @@ fn stretch(unreadable: &Unreadable) -> String {
     format!("{name}: what lies between {after} and {before} cannot be read: {}", unreadable.why)
 }
 
-/// What was looked at, in one sentence.
+/// What was checked, in one sentence.
 fn summary(pages: &CheckReport, documents: Option<&DocumentReport>) -> String {
     let documents = match documents {
         None => "documents as they lie (--deep looks into each)".to_owned(),

@@ -1,8 +1,8 @@
-//! `duramen doctor`: can the disk under a directory keep level `disk`, what does a durable commit cost there, and what can
-//! be done about it.
+//! `duramen doctor`: whether the disk under a directory can keep level `disk`, what a durable commit costs
+//! there, and how to improve it.
 //!
-//! Owns the order of the examination and the verdict's exit code. What is known comes from the probe, what is measured
-//! from the measurement; neither is repeated here.
+//! Owns the order of the examination and the verdict's exit code. Facts come from the probe, figures from the
+//! measurement; neither is repeated here.
 
 mod advice;
 pub(crate) mod build;
@@ -26,7 +26,7 @@ use crate::failure::{CANNOT_KEEP, Failure, Result};
 use crate::output::{Output, printable};
 use crate::signals::Signals;
 
-/// The ways a commit of Duramen can become durable, and a write that waits for nothing, to compare.
+/// The strategies by which a commit of Duramen can become durable, and an unsynced write for comparison.
 const STRATEGIES: [Strategy; 4] =
     [Strategy::ZeroedFdatasync, Strategy::ZeroedDsync, Strategy::ZeroedDirectDsync, Strategy::NoSync];
 
@@ -35,14 +35,14 @@ const TURN: Duration = Duration::from_millis(200);
 const TURN_RECORDS_MAX: u32 = 10_000;
 const RECORD_BYTES: usize = 4096;
 
-/// Little room is taken: a disk that is nearly full is one to ask about.
+/// The measurement takes little space: nearly full disks need examining too.
 const LANE_BYTES: u64 = 1 << 20;
 const SPARE_BYTES: u64 = 4 << 20;
 
-/// What a disk says of itself, and what it did with a burst of syncs.
+/// What a disk reports about itself, and what a burst of syncs showed.
 pub(crate) struct Examined {
     pub(crate) report: Report,
-    /// Absent where nothing can be written.
+    /// Absent if nothing can be written.
     witness: Option<Witness>,
     /// Why it is absent.
     unwritten: Option<Unwritten>,
@@ -52,7 +52,7 @@ pub(crate) struct Examined {
 /// Why nothing was written, or nothing more.
 struct Unwritten {
     why: String,
-    /// Nothing can be kept here, by anybody: neither room nor rights are what is wanting.
+    /// No program can store data here: the reason is neither space nor rights.
     is_final: bool,
 }
 
@@ -64,13 +64,13 @@ impl Unwritten {
     }
 }
 
-/// What an examination found.
+/// The findings of an examination.
 struct Findings {
     examined: Examined,
     measured: Vec<Series<Reading>>,
-    /// Why nothing was measured although something could be written.
+    /// Why nothing was measured although writing is possible.
     stopped: Option<Unwritten>,
-    /// Who counted the disk's writes meanwhile.
+    /// The source of the counts of disk writes meanwhile.
     counted_by: Fact<String>,
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn directory_of(path: &Path) -> Result<&Path> {
     }
 }
 
-/// Learns what can be known of a directory's disk, and writes a burst of syncs where something can be written.
+/// Collects the facts about a directory's disk, and writes a burst of syncs if writing is possible.
 pub(crate) fn examine_disk(host: &Host, directory: &Path) -> Result<Examined> {
     let report = probe(host, directory).map_err(|error| Failure::io("look at", directory, &error))?;
     let written = if report.mounts().next().is_some_and(|mounted| mounted.read_only.is(&true)) {
@@ -120,7 +120,7 @@ pub(crate) fn examine_disk(host: &Host, directory: &Path) -> Result<Examined> {
     } else {
         witness(host, &OsDisk::new(), &report, COMMITS_DEFAULT).map_err(|error| Unwritten::from(&error))
     };
-    // What can be known without writing is worth telling above all where writing fails.
+    // Facts that need no writing matter most where writing fails.
     Ok(match written {
         Ok(witness) => {
             let verdict = witness.verdict.clone();
@@ -163,28 +163,29 @@ fn measure(
 }
 
 impl Examined {
-    /// What a sync took in the burst.
+    /// The median time of a sync in the burst.
     pub(crate) fn sync_p50(&self) -> Option<Duration> {
         self.witness.as_ref().map(|witness| Duration::from_nanos(witness.burst.latency.p50_ns))
     }
 
-    /// What `O_DIRECT` wants: of the probe file, which the kernel tells more of than of a directory.
+    /// The requirements of `O_DIRECT`: of the probe file, for which the kernel reports more than for a
+    /// directory.
     fn direct(&self) -> &Fact<DirectAlign> {
         self.witness.as_ref().map_or(&self.report.direct, |witness| &witness.direct)
     }
 
-    /// The largest write that is all or nothing, in bytes; 0 is none.
+    /// The largest atomic write, in bytes; 0 if there is none.
     fn atomic_write_bytes_max(&self) -> &Fact<u64> {
         let of_directory = &self.report.atomic_write_bytes_max;
         self.witness.as_ref().map_or(of_directory, |witness| &witness.atomic_write_bytes_max)
     }
 
-    /// Where the directory lies, layer by layer, as names and texts.
+    /// The layers under the directory, as names and texts.
     pub(crate) fn places(&self) -> Vec<(&'static str, String)> {
         shown::where_it_lies(self)
     }
 
-    /// What else weakens durability here.
+    /// The other reasons for weaker durability here.
     pub(crate) fn other_weaknesses(&self) -> impl Iterator<Item = &str> {
         let others = self.report.weaknesses.iter().map(|weakness| weakness.reason.as_str());
         others.filter(|reason| *reason != self.verdict.reason)
@@ -223,14 +224,16 @@ impl Findings {
         self.measured.iter().map(Row::of).collect()
     }
 
-    /// Durable commits a second to expect, made the way a new database here would choose; `None` where none is durable.
+    /// Expected durable commits per second, with the strategy that a new database here would use; `None` if
+    /// none is durable.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a rate of syncs is small and positive"
     )]
     fn budget(&self) -> Option<Budget> {
-        /// Half of sixteen or more are in the next sync, where nothing but the sync takes time.
+        /// With sixteen or more writers half of them share the next sync, where nothing but the sync takes
+        /// time.
         const SHARED: u64 = 8;
         if self.examined.verdict.trust == Trust::Unsafe {
             return None;
@@ -243,11 +246,11 @@ impl Findings {
     }
 }
 
-/// Durable commits a second.
+/// Durable commits per second.
 struct Budget {
     way: Strategy,
-    /// Of one writer, as measured.
+    /// With one writer, as measured.
     alone: u64,
-    /// Of sixteen at once: not measured.
+    /// With sixteen concurrent writers: estimated, not measured.
     together_guess: u64,
 }

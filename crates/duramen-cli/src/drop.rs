@@ -1,4 +1,4 @@
-//! `duramen drop`: a collection and all that is known of it, gone in one small transaction.
+//! `duramen drop`: removes a collection and its catalogue entry in one small transaction.
 
 use duramen::{Durability, Reads, Span, doc};
 
@@ -9,7 +9,7 @@ use crate::numbers::counted;
 use crate::output::Output;
 use crate::write::agree;
 
-/// Drops a collection. Asks on a terminal unless `--yes` was said, and nowhere else.
+/// Drops a collection. Asks for confirmation on a terminal; elsewhere `--yes` is required.
 pub(crate) fn run(args: &DropArgs, out: Output) -> Result<()> {
     let level: Durability = args.durability.into();
     let db = database::open_to_write(&args.target.database, level)?;

@@ -1,6 +1,7 @@
-//! `duramen explain`: the page of an error code, without a network.
+//! `duramen explain`: prints the page of an error code, offline.
 //!
-//! Owns no text: the pages are docs/errors.md, which is in the binary. A test holds every code to have one.
+//! Contains no text of its own: the pages are docs/errors.md, which is part of the binary. A test checks that
+//! each code has one.
 
 use duramen::{Code, Value, doc};
 
@@ -11,7 +12,7 @@ use crate::output::{Output, new_table};
 /// docs/errors.md.
 const PAGES: &str = include_str!("../errors.md");
 
-/// What begins a page, before its code.
+/// The beginning of a page, before its code.
 const HEADING: &str = "\n## ";
 
 /// Shows the page of one code, or lists all of them.
@@ -86,10 +87,10 @@ fn page(code: Code) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    //! Who meets an error finds its page, and what stands there is about that error.
+    //! Every error code has a page, and the page is about that error.
     use super::*;
 
-    /// What every page tells, in this order.
+    /// The parts of every page, in this order.
     const PARTS: [&str; 4] = ["**What happened.** ", "**Why.** ", "**What to do.** ", "**Example.** "];
 
     #[test]

@@ -1,6 +1,7 @@
-//! `duramen export`: the documents of a collection or a range, in key order, as CSV or NDJSON that imports to the same.
+//! `duramen export`: the documents of a collection or a range, in key order, as CSV or NDJSON that imports
+//! identically.
 //!
-//! Where damage is in the way, what came before it has been written, and `--from` goes on behind it.
+//! If corruption stops it, everything before was written, and `--from` continues after it.
 
 use std::io::Write;
 
@@ -15,7 +16,7 @@ use crate::numbers::{counted, grouped};
 use crate::output::{Output, flush, printable, shell_word};
 use crate::signals::Signals;
 
-/// Rows between two looks at signals.
+/// Rows between two checks for signals.
 const LOOK_ROWS: u64 = 1024;
 
 /// Runs the command.
@@ -53,8 +54,8 @@ pub(crate) fn run(args: &ExportArgs, out: Output) -> Result<()> {
     }
 }
 
-/// The flags with which an import stores the same documents under the same terms. Types are said wherever text could be
-/// taken for another.
+/// The flags with which an import stores the same documents under the same definition. Types are included
+/// wherever text could be misread.
 fn import_flags(schema: &Schema, format: Format, null: &str) -> String {
     let is_said = |kind: ColumnType| match format {
         Format::Csv => kind != ColumnType::Int && kind != ColumnType::Unknown,
@@ -81,7 +82,7 @@ fn import_flags(schema: &Schema, format: Format, null: &str) -> String {
     flags
 }
 
-/// Whether a value holds bytes, however deep.
+/// Whether a value contains bytes, at any depth.
 fn has_bytes(value: &Value) -> bool {
     match value {
         Value::Bytes(_) => true,
@@ -91,22 +92,22 @@ fn has_bytes(value: &Value) -> bool {
     }
 }
 
-/// An export under way.
+/// A running export.
 struct Export<'a> {
     rows: Rows,
     schema: &'a Schema,
     signals: Signals,
     /// Rows written.
     count: u64,
-    /// Rows with bytes among them, which come out as base64.
+    /// Rows among them with bytes, which are exported as base64.
     bytes_count: u64,
-    /// The key of the row at hand, and of the last that was written.
+    /// The key of the current row; then the key of the last written one.
     key: Vec<u8>,
     last_key: Vec<u8>,
 }
 
 impl Export<'_> {
-    /// Takes the next stored document; `None` at the end, or when a signal has come.
+    /// The next stored document; `None` at the end, or after a signal.
     fn next(&mut self) -> Result<Option<&[u8]>> {
         if self.count.is_multiple_of(LOOK_ROWS) && self.signals.received().is_some() {
             return Ok(None);
@@ -125,7 +126,7 @@ impl Export<'_> {
     fn ndjson(&mut self, out: Output) -> Result<()> {
         let mut stream = out.stream();
         let mut line = Vec::new();
-        // Bytes lie in columns of any type; documents of typed collections have fields that are no columns.
+        // Only columns of type any hold bytes; typed documents may also have fields that are not columns.
         let may_hold_bytes = self.schema.is_typed()
             || self.schema.columns().iter().any(|column| column.kind == ColumnType::Any);
         while let Some(document) = self.next()? {
@@ -160,7 +161,7 @@ impl Export<'_> {
         writer.flush().map_err(|error| Failure::output(&error))
     }
 
-    /// What an import of it needs to know.
+    /// Prints what an import of the output needs to know.
     fn say(&self, format: Format, null: &str, is_whole: bool, out: Output) {
         let is_listable = |name: &String| !name.contains([',', '=']);
         let names = self.schema.columns().iter().map(|column| &column.name);
@@ -176,7 +177,7 @@ impl Export<'_> {
         }
     }
 
-    /// Damage does not take back what was written before it.
+    /// Corruption does not invalidate what was written before it.
     fn cut_short(&self, failure: Failure) -> Failure {
         if failure.exit() != DAMAGE {
             return failure;
@@ -191,7 +192,8 @@ impl Export<'_> {
     }
 }
 
-/// Documents of programs may have fields that are no columns, those of a flattened map for one: CSV has no place for them.
+/// Refuses fields without a column, such as those of a flattened map in a typed document: CSV cannot hold
+/// them.
 fn refuse_what_has_no_column(schema: &Schema, document: &Document) -> Result<()> {
     let columns = schema.columns();
     let mut fields = document.iter().map(|(name, _)| name).enumerate();
@@ -208,17 +210,17 @@ fn refuse_what_has_no_column(schema: &Schema, document: &Document) -> Result<()>
     }
 }
 
-/// What helps where CSV does not.
+/// The hint where CSV is not sufficient.
 const NDJSON: &str = "export with --format ndjson";
 
-/// A document that does not go into CSV.
+/// The error for a document that cannot be written as CSV.
 fn refused(schema: &Schema, document: &Document, what: &str, hint: &str) -> Failure {
     let part = |name: &String| document.get(name).and_then(Value::to_element).map(|part| part.to_string());
     let key: Vec<String> = schema.key_columns().iter().map(|name| part(name).unwrap_or_default()).collect();
     Failure::data(format!("{} {}: {what}", schema.name(), key.join(",")), hint)
 }
 
-/// Appends the text of one cell; refuses what would not come back from it.
+/// Appends the text of one cell. Refuses values that would not be read back the same.
 fn cell(schema: &Schema, document: &Document, column: &str, null: &str, text: &mut String) -> Result<()> {
     use std::fmt::Write;
 

@@ -1,20 +1,20 @@
-//! Every way a command ends other than well: what is said, and the exit code.
+//! Every way in which a command fails: its message and its exit code.
 //!
-//! Owns the table of exit codes. 2 is for words that are wrong whatever the database holds.
+//! Owns the table of exit codes. 2 is for arguments that are wrong whatever the database contains.
 
 use std::io;
 use std::path::Path;
 
 use duramen::{Code, Error, ErrorKind};
 
-/// Why a command did not do what it was asked.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Something to say and an exit code.
+    /// A message and an exit code.
     Said(Box<Said>),
-    /// The reader of standard output went away: nothing to say, and nobody to say it to.
+    /// The reader of standard output has closed it: nothing can be printed.
     OutputClosed,
-    /// All was said already; only the exit code is left.
+    /// Everything was printed already; only the exit code is left.
     Exit(u8),
 }
 
@@ -37,17 +37,17 @@ pub(crate) const CANNOT_KEEP: u8 = 5;
 const SIGNAL_BASE: u8 = 128;
 
 impl Failure {
-    /// Arguments that cannot be right.
+    /// Invalid arguments.
     pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Failure {
         Failure::said(USAGE, Code::InvalidArgument, message, hint)
     }
 
-    /// Input that cannot be taken.
+    /// Invalid input.
     pub(crate) fn data(message: impl Into<String>, hint: impl Into<String>) -> Failure {
         Failure::said(FAILED, Code::InvalidArgument, message, hint)
     }
 
-    /// What the system said about a file that is not the database's.
+    /// An error of the system on a file that is not the database's.
     pub(crate) fn io(doing: &str, path: &Path, error: &io::Error) -> Failure {
         Failure::from(Error::io(doing, path, error)).when_full("make room where it lies, and repeat")
     }
@@ -57,7 +57,7 @@ impl Failure {
         Failure::Said(Box::new(Said { exit, code, message: message.into(), hint: hint.into() }))
     }
 
-    /// The same failure with more in its sentence, if it has one.
+    /// The same failure with its sentence extended, if it has one.
     pub(crate) fn and(mut self, more: &str) -> Failure {
         if let Failure::Said(said) = &mut self {
             said.message.push_str(more);
@@ -73,7 +73,7 @@ impl Failure {
         self
     }
 
-    /// The same failure; if it is for want of room with another hint, since what helps depends on what was being done.
+    /// The same failure. If its kind is want of space, the hint is replaced by one for the current command.
     pub(crate) fn when_full(self, hint: impl Into<String>) -> Failure {
         match &self {
             Failure::Said(said) if said.code.kind() == ErrorKind::Full => self.hinted(hint),
@@ -81,12 +81,12 @@ impl Failure {
         }
     }
 
-    /// Ended by a signal, all said.
+    /// Ended by a signal, after everything was printed.
     pub(crate) fn signal(number: u8) -> Failure {
         Failure::Exit(SIGNAL_BASE.saturating_add(number))
     }
 
-    /// Standard output did not take what was written.
+    /// Standard output refused what was written.
     pub(crate) fn output(error: &io::Error) -> Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Failure::OutputClosed;

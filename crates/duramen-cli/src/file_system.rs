@@ -1,7 +1,7 @@
-//! Whether what a database lies on can keep level `disk`, before anything is acknowledged there.
+//! Checks that the file system of a database can keep level `disk`, before anything is acknowledged.
 //!
-//! Refuses where the probe knows that a sync is worth nothing: memory, an overlay that leaves out syncs, barriers off, a
-//! library that swallows syncs. What cannot be known is taken: `duramen doctor` tells about it.
+//! Refuses where the probe knows that a sync is worthless: memory, an overlay that omits syncs, barriers off,
+//! a library that swallows syncs. Unknown cases are accepted; `duramen doctor` reports them.
 
 use std::path::Path;
 
@@ -10,7 +10,8 @@ use duramen::{Code, Durability};
 
 use crate::failure::{CANNOT_KEEP, Failure, Result};
 
-/// Refuses level `disk` where it cannot be kept. The other levels promise nothing that a file system could break.
+/// Refuses level `disk` where it cannot be kept. The other levels promise nothing that a file system could
+/// break.
 pub(crate) fn check_level(path: &Path, level: Durability) -> Result<()> {
     if level != Durability::Disk {
         return Ok(());
@@ -18,7 +19,7 @@ pub(crate) fn check_level(path: &Path, level: Durability) -> Result<()> {
     check(path, "say --durability process, which survives kill -9, or name a directory on a disk")
 }
 
-/// Refuses a path, which need not be there yet, if nothing on it survives a power cut.
+/// Refuses a path, which need not exist yet, on a file system that survives no power cut.
 pub(crate) fn check(path: &Path, hint: &str) -> Result<()> {
     let place = path.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("."));
     let report = probe(&Host::this(), place).map_err(|error| Failure::io("look at", place, &error))?;

@@ -1,6 +1,7 @@
-//! `duramen find`: documents by their fields, along the key or a view that fits, else by reading all of them, if that was asked.
+//! `duramen find`: documents by their fields, by the key or a fitting view, else by a full scan if that was
+//! allowed.
 //!
-//! Says which way it went. Reading more than [`READ_MAX`] documents to find some needs `--scan`.
+//! Prints the access path. Reading more than [`READ_MAX`] documents needs `--scan`.
 
 mod condition;
 mod plan;
@@ -20,10 +21,10 @@ use crate::signals::Signals;
 use condition::Condition;
 use plan::{Index, Way};
 
-/// Documents that are read without `--scan` to find some among them.
+/// The maximum number of documents read without `--scan`.
 const READ_MAX: u64 = 100_000;
 
-/// Rows between two looks at signals.
+/// Rows between two checks for signals.
 const LOOK_ROWS: u64 = 1024;
 
 /// Runs the command.
@@ -39,12 +40,12 @@ pub(crate) fn run(args: &FindArgs, out: Output) -> Result<()> {
     plan.show(&snapshot, args, out)
 }
 
-/// What is asked, the way to it, and what that costs.
+/// The conditions, the access path, and its cost.
 struct Plan<'a> {
     schema: &'a Schema,
     conditions: Vec<Condition>,
     way: Way,
-    /// Documents that lie along the way.
+    /// Documents along the access path.
     read_count: u64,
     /// All documents.
     document_count: u64,
@@ -54,7 +55,7 @@ impl<'a> Plan<'a> {
     fn of(snapshot: &Snapshot, schema: &'a Schema, args: &FindArgs) -> Result<Plan<'a>> {
         let documents = snapshot.documents(schema.name());
         let document_count = documents.count(Span::all())?;
-        // Behind --view, a word without an operator is the start of the view's key.
+        // After `--view`, a word without an operator is the start of the view's key.
         let is_prefix = |text: &&String| args.view.is_some() && !text.contains(['=', '<', '>']);
         let prefix = args.conditions.first().filter(is_prefix);
         let conditions = args.conditions.iter().skip(usize::from(prefix.is_some()));
@@ -79,7 +80,7 @@ impl<'a> Plan<'a> {
         Ok(Plan { schema, conditions, way, read_count, document_count })
     }
 
-    /// The way in words.
+    /// The access path as text.
     fn way_shown(&self) -> String {
         let fields = self.way.fields();
         let index = match &self.way.index.view {
@@ -93,7 +94,7 @@ impl<'a> Plan<'a> {
         format!("{index}: {}", used.join(", "))
     }
 
-    /// The command that would make this find read only what it shows.
+    /// The command that adds a view with which this `find` would read only its results.
     fn suggestion(&self, args: &FindArgs) -> Option<String> {
         let fields = plan::helpful_view(&self.conditions);
         let is_best = fields == self.way.fields() || args.view.is_some();
@@ -171,7 +172,7 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Documents in the order of the way, all that lie along it.
+    /// All documents along the access path, in its order.
     fn documents<'s>(&self, snapshot: &'s Snapshot, is_reverse: bool) -> Result<InOrder<'s>> {
         let name = self.schema.name().to_owned();
         let Some(view) = &self.way.index.view else {
@@ -232,7 +233,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The key, and the views that answer and whose rows are documents.
+/// The key, and the ready views whose rows are documents.
 fn indices(snapshot: &Snapshot, schema: &Schema, document_count: u64) -> Result<Vec<Index>> {
     let documents = snapshot.documents(schema.name());
     let key = Index { view: None, fields: schema.key_columns().to_vec(), is_complete: true };
@@ -248,17 +249,17 @@ fn indices(snapshot: &Snapshot, schema: &Schema, document_count: u64) -> Result<
         if spec.is_each() || spec.code_version().is_some() {
             continue;
         }
-        // A document has one row or none: as many rows as documents are all of them.
+        // A document has at most one row: if the counts are equal, every document has one.
         let is_complete = view.count()? == document_count;
         indices.push(Index { view: Some(name.to_owned()), fields: spec.key_fields().to_vec(), is_complete });
     }
     Ok(indices)
 }
 
-/// Documents in the order of the way.
+/// Documents in the order of the access path.
 type InOrder<'a> = Box<dyn FnMut() -> Result<Option<Document>> + 'a>;
 
-/// The documents along the way that are as asked.
+/// The documents along the access path that satisfy the conditions.
 struct Found<'a> {
     documents: InOrder<'a>,
     schema: &'a Schema,

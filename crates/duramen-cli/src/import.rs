@@ -1,7 +1,7 @@
-//! `duramen import`: rows of a file or a stream become documents, a batch a transaction.
+//! `duramen import`: rows of a file or a stream become documents, one transaction per batch.
 //!
-//! Owns the order of things: the terms are compared with what is stored, the input is looked at before the database is
-//! written to, then rows flow through [`pipeline`]. What is committed stays, whatever comes after it.
+//! Owns the order of steps. The definition is compared with the stored one; the input is inspected before the
+//! database is written; then rows flow through [`pipeline`]. Committed batches stay, whatever happens later.
 
 mod csv_rows;
 mod gunzip;
@@ -27,19 +27,19 @@ use pipeline::{Loaded, RowSource, Terms};
 use progress::Progress;
 use source::Input;
 
-/// What the user said about the rows, checked as far as words go.
+/// The user's description of the rows, validated as far as possible without the database.
 pub(crate) struct Asked {
     pub(crate) collection: String,
     pub(crate) key: Vec<String>,
     pub(crate) sum: Vec<String>,
     pub(crate) types: Vec<(String, ColumnType)>,
     pub(crate) null: Vec<String>,
-    /// What is stored, if the collection is there.
+    /// The stored schema, if the collection exists.
     pub(crate) stored: Option<Schema>,
 }
 
 impl Asked {
-    /// The collection as it is to be, its columns still to come.
+    /// The resulting collection, without its columns.
     fn schema(&self) -> Result<Schema> {
         let mut schema = match &self.stored {
             Some(stored) => stored.clone(),
@@ -61,7 +61,7 @@ impl Asked {
         Ok(schema)
     }
 
-    /// The type the user or the catalogue gives a column.
+    /// The type that the user or the catalogue gives a column.
     pub(crate) fn given(&self, column: &str) -> Option<ColumnType> {
         let asked = self.types.iter().find(|(name, _)| name == column).map(|(_, kind)| *kind);
         let stored = self.stored.as_ref().and_then(|stored| stored.kind(column));
@@ -74,7 +74,7 @@ impl Asked {
             || self.stored.as_ref().is_some_and(|stored| stored.sum_columns().contains(column))
     }
 
-    /// Puts inferred columns into the schema, in their order. `--type` and the catalogue go before what was inferred.
+    /// Adds inferred columns to the schema, in their order. `--type` and the catalogue take precedence.
     pub(crate) fn settle(&self, inferred: &[(String, ColumnType)]) -> Result<Schema> {
         let mut schema = self.schema()?;
         for (name, _) in &self.types {
@@ -186,7 +186,7 @@ fn named_once(flag: &str, columns: &[String]) -> Result<()> {
     }
 }
 
-/// Infers the types and readies the rows to be read from the start.
+/// Infers the types, and prepares the rows for reading from the start.
 fn prepare(
     format: Format,
     input: Input,
@@ -213,7 +213,7 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Says what is stored now, unless the failure will.
+    /// Prints what is stored now, unless the failure will.
     fn say(&self, loaded: &Loaded, syncs: u64) -> Result<()> {
         let took = self.begun.elapsed();
         let level = level_name(self.args.durability.into());
@@ -245,7 +245,7 @@ impl Report<'_> {
     }
 }
 
-/// The way the command ends: as it failed, by the signal that came, or well.
+/// The result of the command: its failure, the signal that came, or success.
 fn finish(loaded: Loaded, threads: u16, signals: &Signals, out: Output) -> Result<()> {
     let left = left(&loaded, threads);
     if let Some(failure) = loaded.failure {
@@ -270,7 +270,7 @@ fn finish(loaded: Loaded, threads: u16, signals: &Signals, out: Output) -> Resul
     }
 }
 
-/// What a failed import has left, in words.
+/// What a failed import has stored, as text.
 fn left(loaded: &Loaded, threads: u16) -> String {
     let (rows, batches) = (counted(loaded.rows, "row"), counted(loaded.batches, "batch"));
     let doubt = if loaded.in_doubt { ", and what was being committed may be too" } else { "" };

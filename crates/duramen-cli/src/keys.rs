@@ -1,4 +1,4 @@
-//! Keys and ranges from the words of the command line, read by the types of the key columns.
+//! Parses keys and ranges from the command line, by the types of the key columns.
 
 use duramen::cell::key_element;
 use duramen::schema::ColumnType;
@@ -22,7 +22,7 @@ pub(crate) fn whole(schema: &Schema, text: &str) -> Result<Vec<Element>> {
     Ok(elements)
 }
 
-/// The range that the flags ask for.
+/// The range that the flags select.
 pub(crate) fn span(schema: &Schema, flags: &RangeFlags) -> Result<Span> {
     if let Some(text) = &flags.prefix {
         let prefix = partial(schema, "--prefix", text)?;
@@ -43,14 +43,14 @@ fn too_long(flag: &str, error: &Error) -> Failure {
     Failure::usage(format!("{flag}: {}", error.message()), "no document can have that key: look at its text")
 }
 
-/// Refuses bounds that hold nothing back: an empty variable in a script must not delete everything.
+/// Refuses bounds without effect: an empty variable in a script must not delete everything.
 pub(crate) fn check_bounded(schema: &Schema, flags: &RangeFlags) -> Result<()> {
     let bounds = [("--prefix", &flags.prefix), ("--from", &flags.from), ("--to", &flags.to)];
     for (flag, text) in bounds {
         let Some(text) = text else { continue };
         let problem = match texts(flag, text)?.first() {
             None => "is empty, which bounds nothing",
-            // As a prefix, an empty text that was spelt out is an element like any other.
+            // As a prefix, an explicit empty text is an element like any other.
             Some(first) if first.is_empty() && (flag != "--prefix" || text.is_empty()) => {
                 "begins with an empty text, which bounds nothing"
             }
@@ -62,7 +62,7 @@ pub(crate) fn check_bounded(schema: &Schema, flags: &RangeFlags) -> Result<()> {
     Ok(())
 }
 
-/// What to say where a range holds nothing.
+/// The message for an empty range.
 pub(crate) fn nothing(schema: &Schema, flags: &RangeFlags) -> String {
     let columns = schema.key_columns();
     match &flags.prefix {
@@ -95,12 +95,12 @@ pub(crate) fn partial(schema: &Schema, flag: &str, text: &str) -> Result<Vec<Ele
     parts.iter().zip(columns).map(|(part, column)| element(schema, flag, column, part)).collect()
 }
 
-/// A stored key as a person reads it.
+/// A stored key in readable form.
 pub(crate) fn shown(key: &[u8]) -> String {
     decode(key).map_or_else(|_| "a key that cannot be read".to_owned(), |elements| listed(&elements))
 }
 
-/// The elements of a key as a person reads them.
+/// The elements of a key in readable form.
 pub(crate) fn listed(elements: &[Element]) -> String {
     elements.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
@@ -117,7 +117,7 @@ impl Part {
     }
 }
 
-/// Stands behind the text as a record of its own. No argument holds a NUL.
+/// Follows the text as a record of its own. No argument contains a NUL.
 const END_MARK: &str = "\0";
 
 fn texts(flag: &str, text: &str) -> Result<Vec<Part>> {
@@ -136,7 +136,7 @@ fn texts(flag: &str, text: &str) -> Result<Vec<Part>> {
         csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(marked.as_bytes());
     let records = reader.records().collect::<std::result::Result<Vec<_>, _>>();
     let mut records = records.map_err(|error| csv_wrong(flag, &error))?;
-    // A quote that is not closed has swallowed the mark.
+    // An unclosed quote has swallowed the mark.
     if records.pop().is_none_or(|last| &last != [END_MARK].as_slice()) {
         return Err(Failure::usage(
             format!("{flag}: a quote is opened and never closed"),

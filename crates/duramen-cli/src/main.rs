@@ -1,6 +1,6 @@
-//! The binary `duramen`: reads the words, runs one command, says how it went.
+//! The binary `duramen`: parses the arguments, runs one command, reports the outcome.
 //!
-//! Owns the way from a failure to an exit code. Everything that prints is in `output`.
+//! Owns the mapping of failures to exit codes. Everything that prints is in `output`.
 
 #![allow(
     clippy::disallowed_methods,
@@ -104,7 +104,7 @@ pub(crate) fn run(command: &Command, out: Output) -> Result<()> {
     }
 }
 
-/// Help and version are results; all else the parser says becomes an error of ours.
+/// Help and version are results; other parser errors become errors of this program.
 pub(crate) fn refuse(error: &clap::Error, out: Output) -> Result<()> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => out.line(error.render().to_string().trim_end()),
@@ -116,7 +116,7 @@ pub(crate) fn refuse(error: &clap::Error, out: Output) -> Result<()> {
     }
 }
 
-/// The parser's first sentence and what it would have liked instead.
+/// The parser's first sentence, and its suggestion.
 fn usage(error: &clap::Error) -> Failure {
     let rendered = error.render().to_string();
     let mut lines = rendered.lines().map(str::trim).filter(|line| !line.is_empty());

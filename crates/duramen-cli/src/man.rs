@@ -1,4 +1,4 @@
-//! `duramen man` and `completions`: what other programs want to know of the words.
+//! `duramen man` and `completions`: generated from the command line's arguments.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Numbers as people read them: grouped digits, bytes and times with units.
+//! Numbers in readable form: grouped digits, bytes and times with units.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ pub(crate) fn time(duration: Duration) -> String {
     }
 }
 
-/// How many a second, to the nearest whole one below.
+/// How many per second, rounded down.
 pub(crate) fn rate(count: u64, duration: Duration) -> u64 {
     let micros = duration.as_micros().max(1);
     u64::try_from(u128::from(count) * 1_000_000 / micros).unwrap_or(u64::MAX)
@@ -59,7 +59,7 @@ pub(crate) fn rate(count: u64, duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    //! What people read must be what was counted.
+    //! Readable numbers must equal the counted ones.
     use super::*;
 
     #[test]

@@ -1,7 +1,8 @@
-//! The one place that prints.
+//! The only module that prints.
 //!
-//! Owns standard output and standard error: results on the one, notes and errors on the other; JSON where it was
-//! asked for; colour only on a terminal that wants it. A reader that went away ends the command without a word.
+//! Owns standard output and standard error: results on the one, notes and errors on the other. Prints JSON
+//! where requested; uses colour only on a terminal that supports it. A closed output ends the command
+//! silently.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
@@ -28,12 +29,12 @@ impl Output {
         self.json
     }
 
-    /// Whether notes are left out.
+    /// Whether notes are suppressed.
     pub(crate) fn is_quiet(self) -> bool {
         self.quiet
     }
 
-    /// Whether a bar on standard error would be seen and is wanted.
+    /// Whether a progress bar on standard error would be visible and wanted.
     pub(crate) fn shows_progress(self) -> bool {
         !self.json && !self.quiet && io::stderr().is_terminal()
     }
@@ -58,10 +59,10 @@ impl Output {
         self.line(&table.to_string())
     }
 
-    /// Words beside the result: for a person, so not under `--json` or `--quiet`.
+    /// A note beside the result: for users, so not under `--json` or `--quiet`.
     pub(crate) fn note(self, text: &str) {
         if !self.json && !self.quiet {
-            // Nobody is left to be told if standard error is closed.
+            // If standard error is closed, nothing can be reported.
             let _ = writeln!(anstream::stderr(), "{text}");
         }
     }
@@ -78,7 +79,7 @@ impl Output {
     }
 }
 
-/// Hands on what is buffered.
+/// Flushes the buffer.
 pub(crate) fn flush(out: &mut impl Write) -> Result<()> {
     out.flush().map_err(|error| Failure::output(&error))
 }
@@ -104,7 +105,7 @@ fn json_error(said: &Said) -> io::Result<()> {
     io::stderr().lock().write_all(&line)
 }
 
-/// Text that cannot move the cursor or recolour the terminal: control characters are spelt out.
+/// Text with control characters escaped, so that it cannot move the cursor or recolour the terminal.
 pub(crate) fn printable(text: &str) -> String {
     if !text.chars().any(char::is_control) {
         return text.to_owned();
@@ -120,7 +121,7 @@ pub(crate) fn printable(text: &str) -> String {
     shown
 }
 
-/// A word as a Unix shell takes it.
+/// A word quoted for a Unix shell.
 pub(crate) fn shell_word(word: &str) -> String {
     let is_plain = |character: char| character.is_alphanumeric() || "_-./,:+@%=".contains(character);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -129,12 +130,12 @@ pub(crate) fn shell_word(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// Asks on the terminal; `false` unless the answer is `yes`. Nobody is asked where there is no terminal.
+/// Asks on the terminal; `false` unless the answer is `yes`. Without a terminal it does not ask.
 pub(crate) fn confirm(question: &str) -> bool {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return false;
     }
-    // ^C at the question ends the process, in a shell too.
+    // ^C at the prompt ends the process, in a shell too.
     Signals::rest();
     let mut err = io::stderr().lock();
     let asked = write!(err, "{question} Type yes to go on: ").and_then(|()| err.flush());
@@ -142,7 +143,7 @@ pub(crate) fn confirm(question: &str) -> bool {
     asked.is_ok() && io::stdin().read_line(&mut answer).is_ok() && answer.trim() == "yes"
 }
 
-/// An empty table of the house's looks.
+/// An empty table in the common style.
 pub(crate) fn new_table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::UTF8_FULL_CONDENSED).set_header(header.iter().copied());

@@ -77,7 +77,7 @@ pub(crate) fn scan(args: &ScanArgs, out: Output) -> Result<()> {
     Ok(())
 }
 
-/// Rows between two looks at signals.
+/// Rows between two checks for signals.
 const LOOK_ROWS: u64 = 1024;
 
 /// Stored documents until the last, or until a signal comes.
@@ -175,13 +175,13 @@ pub(crate) fn reduce(args: &ReduceArgs, out: Output) -> Result<()> {
     Ok(())
 }
 
-/// A sum as JSON says it: a number where one of 64 bits holds it, else its digits as text.
+/// A sum as JSON: a number if it fits into 64 bits, else its digits as text.
 fn exact(sum: i128) -> Value {
     let fits = i64::try_from(sum).is_ok() || u64::try_from(sum).is_ok();
     if fits { Value::Int(sum) } else { Value::Text(sum.to_string()) }
 }
 
-/// A value as a person reads it.
+/// A value in readable form.
 pub(crate) fn shown(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),

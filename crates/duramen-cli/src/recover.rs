@@ -1,4 +1,4 @@
-//! `duramen recover`: a new database of what can still be read of a damaged one, and what could not.
+//! `duramen recover`: repairs a corrupt database into a new one, and reports what was lost.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,10 +18,10 @@ use crate::numbers::{bytes, counted, grouped, time};
 use crate::output::{Output, align_right, new_table, printable};
 use crate::signals::Signals;
 
-/// A bar is shown for what takes longer.
+/// A command that takes longer shows a progress bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What is said inside of a run that a signal ends.
+/// The message of the error by which a signal ends a run.
 const STOPPED: &str = "stopped by a signal";
 
 /// Runs the command.
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &RecoverArgs, out: Output) -> Result<()> {
     });
     bar.clear();
     let report = match (recovered, signals.received()) {
-        // Progress is told from where there is something in the new directory: it is this run's.
+        // Progress is reported only once the new directory has contents, so these are of this run.
         (Err(error), Some(number)) if stopped && error.message() == STOPPED => {
             let new = args.new.display();
             out.note(&format!("stopped by signal {number}: what is in {new} opens for nobody; remove it"));
@@ -72,8 +72,8 @@ pub(crate) fn run(args: &RecoverArgs, out: Output) -> Result<()> {
     Err(Failure::Exit(DAMAGE))
 }
 
-/// Refuses a new database inside of the damaged one or its log, whatever the paths look like: it would be written to what is only to
-/// be read.
+/// Refuses a new database inside of the corrupt one or its log, by any path: the corrupt one must not be
+/// written to.
 fn refuse_inside(args: &RecoverArgs) -> Result<()> {
     let Some(new) = resolved(&args.new) else { return Ok(()) };
     let db = &args.database.db;
@@ -91,7 +91,7 @@ fn refuse_inside(args: &RecoverArgs) -> Result<()> {
     Ok(())
 }
 
-/// Where a directory is, or would be; without the directory above it, it cannot be made.
+/// The real path of a directory that exists or could be created; `None` without its parent directory.
 fn resolved(path: &Path) -> Option<PathBuf> {
     if let Ok(there) = path.canonicalize() {
         return Some(there);
@@ -100,7 +100,7 @@ fn resolved(path: &Path) -> Option<PathBuf> {
     Some(above.canonicalize().ok()?.join(path.file_name()?))
 }
 
-/// A recovery that failed. Exit code 3 says of this command that the new database is there, and sound.
+/// A failed repair. Exit code 3 is reserved for a sound new database with losses.
 fn failed(error: Error) -> Failure {
     let mut failure = Failure::from(error);
     if let Failure::Said(said) = &mut failure
@@ -197,7 +197,7 @@ fn about(one: &Recovered) -> String {
     }
 }
 
-/// What cannot be read, between which keys.
+/// An unreadable range, by the keys around it.
 fn stretch(lost: &Lost) -> String {
     let what = format!("{} {}", lost.store.name(), lost.name);
     let rows = lost.rows.map_or_else(|| "rows".to_owned(), |rows| format!("about {}", counted(rows, "row")));
@@ -210,7 +210,7 @@ fn stretch(lost: &Lost) -> String {
     format!("{what}: {rows} between {after} and {before} cannot be read: {}", lost.why)
 }
 
-/// What is to be known besides.
+/// Further remarks.
 fn remarks(report: &RecoverReport) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(lost) = &report.lost_commits {
@@ -259,7 +259,7 @@ fn remarks(report: &RecoverReport) -> Vec<String> {
     lines
 }
 
-/// A key as a person reads it: by its elements, and of a tree of bytes as it is.
+/// A key in readable form: by its elements, or for a tree of bytes as text.
 fn key_text(store: Store, key: &[u8]) -> String {
     match elements_of(store, key) {
         Some(text) => text,

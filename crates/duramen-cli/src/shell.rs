@@ -1,7 +1,9 @@
-//! `duramen shell`, or `duramen DB`: the commands without the database's name, and, after `use`, without the collection's.
+//! `duramen shell`, or `duramen DB`: commands without the database's name and, after `use`, without the
+//! collection's.
 //!
-//! Owns the loop: a line from a person, a script or `--execute` becomes a command of the command line and is run as one. All
-//! share one open database, which is read-only until a command writes; what others then cannot do, the prompt shows.
+//! Owns the loop: a line from a terminal, a script or `--execute` is run as a command of the command line.
+//! All commands share one open database, which is read-only until a command writes. The prompt then shows
+//! that other processes are locked out.
 
 mod command;
 mod editor;
@@ -23,7 +25,8 @@ use crate::signals::Signals;
 use command::Parsed;
 use vocabulary::Vocabulary;
 
-/// Puts the word `shell` before a database that stands where a command does. A word that could be both is a command.
+/// Inserts the word `shell` before a database in the place of a command. A word that could be both is a
+/// command.
 pub(crate) fn with_word(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     let first = words.iter().skip(1).position(|word| !word.to_string_lossy().starts_with('-'));
@@ -58,18 +61,18 @@ enum Next {
     End,
 }
 
-/// A shell under way.
+/// A running shell.
 struct Shell<'a> {
     args: &'a ShellArgs,
     session: Session,
-    /// What `use` named.
+    /// The collection set by `use`.
     collection: Option<String>,
     vocabulary: Vocabulary,
     out: Output,
 }
 
 impl<'a> Shell<'a> {
-    /// Opens the database to read, so that what is wrong with it is said before the first line.
+    /// Opens the database for reading, so that its errors are reported before the first line.
     fn open(args: &'a ShellArgs, out: Output) -> Result<Shell<'a>> {
         let mut shell = Shell {
             args,
@@ -82,7 +85,7 @@ impl<'a> Shell<'a> {
         Ok(shell)
     }
 
-    /// Looks at the collections, which the last command may have changed.
+    /// Reloads the collections, which the last command may have changed.
     fn learn(&mut self) -> Result<()> {
         let args = DatabaseArgs {
             db: self.args.database.db.clone(),
@@ -95,7 +98,7 @@ impl<'a> Shell<'a> {
         Ok(())
     }
 
-    /// The name before the cursor: of the database, of the collection in use, and whether others are kept out.
+    /// The prompt: the database, the collection in use, and whether other processes are locked out.
     fn prompt(&self) -> String {
         let path = &self.args.database.db;
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
@@ -117,7 +120,7 @@ impl<'a> Shell<'a> {
             }
             Parsed::Command { command, json, quiet } => {
                 let out = Output::new(json || self.out.is_json(), quiet || self.out.is_quiet());
-                // From here on ^C stops the command, and not the shell.
+                // From here on ^C stops the command, not the shell.
                 Signals::watch()?;
                 let ran = crate::run(&command, out);
                 Signals::rest();
@@ -125,7 +128,7 @@ impl<'a> Shell<'a> {
                     out.failure(failure);
                 }
                 self.learn()?;
-                // It has been said, in the way that the line asked for.
+                // It was printed already, in the form that the line requested.
                 ran.map(|()| Next::Line).map_err(|failure| match failure {
                     Failure::Said(said) => Failure::Exit(said.exit),
                     other => other,
@@ -159,7 +162,7 @@ impl<'a> Shell<'a> {
 
 #[cfg(test)]
 mod tests {
-    //! A word that could be a command is one, whatever lies in the directory.
+    //! A word that could be a command is one, whatever the directory contains.
     use super::*;
 
     fn check(words: &[&str], expected: &[&str]) {

@@ -1,6 +1,6 @@
-//! ^C and SIGTERM: noted, so that what is running can be finished. A second one ends the process at once.
+//! ^C and SIGTERM: recorded, so that the running work can be finished. A second one ends the process at once.
 //!
-//! The process has one set of notes, whoever watches: a shell watches once for each of its commands.
+//! The process has one set of flags, shared by all watchers: a shell watches once for each of its commands.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,18 +11,18 @@ use signal_hook::flag;
 
 use crate::failure::{Failure, Result};
 
-/// Which signal has come, if any.
+/// The signal that has come, if any.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Signals {
     received: Arc<AtomicUsize>,
-    /// Of each signal, whether it has come.
+    /// For each signal, whether it has come.
     seen: [Arc<AtomicBool>; 2],
 }
 
 static OF_PROCESS: OnceLock<Signals> = OnceLock::new();
 
 impl Signals {
-    /// Notes signals from now on; those that came before are forgotten.
+    /// Records signals from now on, and forgets earlier ones.
     pub(crate) fn watch() -> Result<Signals> {
         let known = OF_PROCESS.get();
         let signals = known.cloned().unwrap_or_default();
@@ -30,7 +30,7 @@ impl Signals {
         signals.seen.iter().for_each(|seen| seen.store(false, Ordering::Relaxed));
         if known.is_none() {
             signals.register()?;
-            // One thread runs commands: nobody else has set it meanwhile.
+            // Only one thread runs commands, so no other has set it meanwhile.
             OF_PROCESS.get_or_init(|| signals.clone());
         }
         Ok(signals)
@@ -49,7 +49,7 @@ impl Signals {
         Ok(())
     }
 
-    /// Lets the next signal end the process, where nothing is running that could be finished.
+    /// Lets the next signal end the process, when no work needs finishing.
     pub(crate) fn rest() {
         if let Some(signals) = OF_PROCESS.get() {
             signals.seen.iter().for_each(|seen| seen.store(true, Ordering::Relaxed));

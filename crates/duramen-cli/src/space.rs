@@ -1,4 +1,4 @@
-//! `duramen inspect --space`: what takes space, and who holds it.
+//! `duramen inspect --space`: what takes space, and what keeps it.
 
 use duramen::{Db, Document, Value, doc};
 

@@ -1,4 +1,4 @@
-//! `duramen top`: how a database is doing that another process has open, looked at from outside.
+//! `duramen top`: the figures of a database that another process has open, observed from outside.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -15,13 +15,13 @@ use crate::output::{Output, align_right, new_table};
 use crate::signals::Signals;
 use crate::watch::{named, observe};
 
-/// A signal is noticed so soon.
+/// The maximum delay until a signal is noticed.
 const NAP: Duration = Duration::from_millis(50);
 
-/// Lines of the table of what is written to.
+/// Rows of the table of stores that are written to.
 const BUSIEST: usize = 12;
 
-/// What was written to one collection, namespace or tree since the last look.
+/// Writes to one collection, namespace or tree since the last look.
 #[derive(Debug, Clone, Copy, Default)]
 struct Written {
     puts: u64,
@@ -29,7 +29,7 @@ struct Written {
     bytes: u64,
 }
 
-/// What one look found, and since when.
+/// The findings of one look, and their period.
 struct Look {
     now: Observed,
     commits: u64,
@@ -37,7 +37,7 @@ struct Look {
     written: BTreeMap<(&'static str, String), Written>,
     /// Changes up to this commit were counted.
     counted: CommitSeq,
-    /// Changes went away before they could be counted.
+    /// Some changes were released before they could be counted.
     has_gap: bool,
     holder: Option<String>,
 }
@@ -75,7 +75,7 @@ fn rest(interval: Duration, signals: &Signals) -> Result<()> {
     }
 }
 
-/// Counts what was written since the last look, for no longer than until the next one is due.
+/// Counts the writes since the last look, until the next look is due at the latest.
 fn look(observer: &mut Observer, before: &(Observed, Instant), at_most: Duration) -> Result<Look> {
     let begun = Instant::now();
     let mut written: BTreeMap<(&'static str, String), Written> = BTreeMap::new();
@@ -108,7 +108,7 @@ fn look(observer: &mut Observer, before: &(Observed, Instant), at_most: Duration
     Ok(Look { now, commits, lasted: before.1.elapsed(), written, counted, has_gap, holder })
 }
 
-/// Since the newest durable commit was written; `None` if nothing was read yet.
+/// The time since the newest durable commit; `None` if none was read yet.
 fn age(now: &Observed) -> Option<Duration> {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     (now.durable_at_ns > 0).then(|| since_1970.saturating_sub(Duration::from_nanos(now.durable_at_ns)))
@@ -148,14 +148,14 @@ fn show(db: &Path, look: &Look, out: Output) -> Result<()> {
     if !stdout.is_terminal() {
         return out.line(&text);
     }
-    // Home, each line with what was behind it cleared, then all below.
+    // Cursor home, each line cleared to its end, then everything below cleared.
     let lines = text.replace('\n', "\x1b[K\n");
     write!(stdout, "\x1b[H{lines}\x1b[K\n\x1b[J")
         .and_then(|()| stdout.flush())
         .map_err(|error| Failure::output(&error))
 }
 
-/// Whether the process that a holder names is there no more, where the system tells.
+/// Whether the process that a holder names has ended, if the system can tell.
 fn is_gone(holder: &str) -> bool {
     let number =
         holder.strip_prefix("process ").filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));

@@ -1,4 +1,5 @@
-//! `duramen inspect --tree`: how one tree lies on disk: its nodes by level, the sizes of its keys and values.
+//! `duramen inspect --tree`: the shape of one tree on disk: its nodes by level, the sizes of its keys and
+//! values.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use crate::numbers::{bytes, counted, grouped};
 use crate::output::{Output, align_right, new_table, printable};
 use crate::signals::Signals;
 
-/// A bar is shown for what takes longer.
+/// A command that takes longer shows a progress bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The widest bar of a histogram.
@@ -154,7 +155,7 @@ fn show_sizes(shape: &TreeShape, out: Output) -> Result<()> {
     out.table(&histogram)
 }
 
-/// The classes of sizes that something has, from the first to the last.
+/// The occupied size classes, from the first to the last.
 fn used(sizes: &Sizes) -> impl Iterator<Item = (usize, u64)> + '_ {
     let first = sizes.classes.iter().position(|count| *count > 0).unwrap_or(0);
     let end = sizes.classes.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
@@ -166,7 +167,7 @@ fn bounds(class: usize) -> String {
     format!("{} to {}", grouped(from), grouped((1u64 << (class + 1)) - 1))
 }
 
-/// How much of the room that pages of a level may take they do take, of those on disk.
+/// How full the pages of a level on disk are.
 fn fill(level: &LevelShape, page_bytes_max: u64) -> Option<f64> {
     let written = level.nodes - level.unwritten;
     (written > 0).then(|| per(level.page_bytes, written * page_bytes_max))

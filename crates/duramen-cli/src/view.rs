@@ -1,4 +1,5 @@
-//! `duramen view`: adds, drops, rebuilds and lists views. They are data in the catalogue, so whoever writes keeps them current.
+//! `duramen view`: adds, drops, rebuilds and lists views. They are catalogue data, so every writer keeps them
+//! current.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use crate::numbers::{counted, grouped};
 use crate::output::{Output, align_right, new_table, printable};
 use crate::signals::Signals;
 
-/// A bar is shown for what takes longer.
+/// A command that takes longer shows a progress bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs the command.
@@ -48,7 +49,7 @@ fn add(args: &ViewAddArgs, out: Output) -> Result<()> {
         Ok(is_new)
     })?;
     let built = build(&documents, out);
-    // A unique view that two documents are in the way of would be tried for ever.
+    // A unique view with two conflicting documents would be retried for ever.
     let refused = matches!(&built, Err(Failure::Said(said)) if said.code == Code::UniqueViolation);
     if refused && is_new && !known {
         documents.drop_view(spec.name())?;
@@ -64,7 +65,7 @@ fn add(args: &ViewAddArgs, out: Output) -> Result<()> {
 /// How many of the largest values `--top` keeps.
 const TOP: usize = 5;
 
-/// The view that is asked for; its fields must be there.
+/// The requested view. Its fields must exist.
 fn spec(args: &ViewAddArgs, schema: &Schema) -> Result<ViewSpec> {
     let mut values: Vec<String> = Vec::new();
     let mut reduce = Vec::new();
@@ -86,7 +87,7 @@ fn spec(args: &ViewAddArgs, schema: &Schema) -> Result<ViewSpec> {
             reduce.push(of(at));
         }
     }
-    // Documents of typed collections may have fields that are no columns.
+    // Documents of typed collections may have fields that are not columns.
     if !schema.is_typed()
         && let Some(field) = args.key.iter().chain(&values).find(|field| schema.kind(field).is_none())
     {
@@ -101,7 +102,7 @@ fn spec(args: &ViewAddArgs, schema: &Schema) -> Result<ViewSpec> {
     Ok(if args.unique { spec.unique() } else { spec })
 }
 
-/// Builds what is to be built, until a signal comes.
+/// Builds unfinished views until a signal comes.
 fn build(documents: &Documents, out: Output) -> Result<()> {
     let signals = Signals::watch()?;
     let begun = Instant::now();
@@ -236,7 +237,7 @@ fn list(args: &ViewListArgs, out: Output) -> Result<()> {
     out.table(&table)
 }
 
-/// Rows of a view that answers.
+/// The number of rows of a ready view.
 fn rows(snapshot: &Snapshot, state: &ViewState) -> Result<Option<u64>> {
     if !state.is_ready() {
         return Ok(None);
@@ -272,7 +273,7 @@ fn phase_shown(state: &ViewState) -> String {
     }
 }
 
-/// A view as JSON says it.
+/// A view as JSON.
 pub(crate) fn as_json(snapshot: &Snapshot, state: &ViewState) -> Result<Value> {
     let texts = |names: &[String]| names.iter().map(|name| Value::from(name.as_str())).collect::<Vec<_>>();
     let view = &state.view;

@@ -1,4 +1,4 @@
-//! `duramen watch`: what others commit, a line each, while they commit it.
+//! `duramen watch`: prints commits of other processes as they happen, one line per change.
 
 use std::io::Write;
 use std::thread;
@@ -16,10 +16,10 @@ use crate::output::{Output, flush, printable};
 use crate::read::shown;
 use crate::signals::Signals;
 
-/// Between two looks where there was nothing new.
+/// The pause between two looks if there was nothing new.
 const REST: Duration = Duration::from_millis(100);
 
-/// Longest text of a key or value, in characters, where people read it.
+/// The maximum length of a key or value in readable output, in characters.
 const SHOWN_CHARS: usize = 200;
 
 /// Runs the command.
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &WatchArgs, out: Output) -> Result<()> {
     }
 }
 
-/// Looks at a database that others may have open.
+/// Opens an observer of a database that other processes may have open.
 pub(crate) fn observe(args: &DatabaseArgs, collection: Option<&str>, from: ObserveFrom) -> Result<Observer> {
     check_path(&args.db)?;
     let mut options = Observer::options();
@@ -95,7 +95,7 @@ fn follow(
                 }
                 thread::sleep(REST);
             }
-            // What is missing is part of the answer; what comes after it is wanted all the same.
+            // Missing changes are reported in the output; later changes follow all the same.
             Err(error) if matches!(error.code(), Code::FeedGap | Code::DamagedFeed | Code::Unreadable) => {
                 if out.is_json() {
                     let line = missing(&error, observer.position()).to_json()?;
@@ -115,7 +115,7 @@ fn follow(
     flush(&mut stream)
 }
 
-/// Says in the stream of changes that some are not in it.
+/// The line that reports missing changes.
 fn missing(error: &Error, goes_on: CommitSeq) -> Document {
     doc! {
         "v": 1, "kind": "missing", "code": error.code().to_string(), "message": error.message(), "goes_on_after": goes_on.0,
@@ -191,7 +191,7 @@ fn what(change: &AnyChange) -> &'static str {
     }
 }
 
-/// What it is, and its name.
+/// The kind of store, and its name.
 pub(crate) fn named(origin: &Origin) -> (&'static str, &str) {
     match origin {
         Origin::Collection(name) => ("collection", name),

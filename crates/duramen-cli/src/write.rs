@@ -54,7 +54,7 @@ fn standard_input() -> Result<String> {
     Ok(text)
 }
 
-/// Puts the elements of `--key` into the document; a field that says otherwise is refused.
+/// Puts the elements of `--key` into the document. A contradicting field is an error.
 fn fill_key(schema: &Schema, key: &[Element], document: &mut Document) -> Result<()> {
     for (column, element) in schema.key_columns().iter().zip(key) {
         let mut value = from_element(element);
@@ -110,7 +110,7 @@ impl Deleted {
 
 /// Deletes one document, those of a range in batches, or all.
 pub(crate) fn del(args: &DelArgs, out: Output) -> Result<()> {
-    // All is one transaction, and the question before it must end at the first ^C.
+    // Deleting all is one transaction, and ^C must end the confirmation before it.
     let signals = if args.all { Signals::default() } else { Signals::watch()? };
     let level: Durability = args.durability.into();
     let db = database::open_to_write(&args.target.database, level)?;
@@ -186,7 +186,7 @@ struct Batches<'a> {
 }
 
 impl Batches<'_> {
-    /// A batch a transaction, until nothing is left or a signal comes.
+    /// Deletes one batch per transaction, until nothing is left or a signal comes.
     fn span(&self, span: &Span) -> Result<Deleted> {
         let mut deleted = Deleted::default();
         while !deleted.complete && (deleted.batches == 0 || self.signals.received().is_none()) {
@@ -200,7 +200,7 @@ impl Batches<'_> {
         Ok(deleted)
     }
 
-    /// One small transaction, whatever there is: the collection is dropped and created again.
+    /// Deletes everything in one small transaction: drops the collection and creates it again.
     fn all(&self) -> Result<Deleted> {
         let emptied = self.db.transact_with_receipt(|tx| {
             let documents = tx.documents(self.collection);
@@ -218,14 +218,14 @@ impl Batches<'_> {
                 deleted.add(rows, &receipt);
                 Ok(deleted)
             }
-            // A full disk has no room for what creates something, and still has for what only deletes (D7).
+            // A full disk has no room for creating, but still for deleting (D7).
             Err(error) if error.kind() == ErrorKind::Full => self.span(&Span::all()),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-/// Deletes that failed after others have been committed.
+/// The failure of a delete after earlier batches were committed.
 fn cut_short(error: duramen::Error, deleted: &Deleted) -> Failure {
     let failure = Failure::from(error);
     if deleted.batches == 0 {
@@ -246,7 +246,7 @@ fn ask(snapshot: &Snapshot, schema: &Schema, out: Output) -> Result<()> {
     agree(out, &format!("This deletes {all}."), &format!("del --all would delete {all}"))
 }
 
-/// Asks whether what cannot be taken back is wanted; where nobody can be asked, refuses.
+/// Asks for confirmation of an irreversible command. Without a terminal it refuses.
 pub(crate) fn agree(out: Output, question: &str, would: &str) -> Result<()> {
     if !out.is_json() && confirm(question) {
         return Ok(());

@@ -5,29 +5,29 @@ use syn::{Attribute, Error, LitInt, LitStr, Path, Result, parenthesized};
 use crate::coded::CodedAttribute;
 use crate::view::ViewAttribute;
 
-/// What `#[collection(...)]` says.
+/// The contents of `#[collection(...)]`.
 #[derive(Default)]
 pub(crate) struct CollectionAttributes {
-    /// The name of the collection, if it is not to be made of the struct's.
+    /// The name of the collection, if it does not follow from the struct's.
     pub(crate) name: Option<LitStr>,
     /// Documents are stored without the names of their fields.
     pub(crate) compact: bool,
-    /// The version of its documents, if nothing says it but this.
+    /// The version of its documents, if an attribute sets it.
     pub(crate) version: Option<LitInt>,
-    /// The type whose documents it reads, too.
+    /// The type whose documents it reads too.
     pub(crate) migrate_from: Option<Path>,
     pub(crate) views: Vec<ViewAttribute>,
     pub(crate) coded: Vec<CodedAttribute>,
 }
 
-/// How a field that is the key gets its value.
+/// How a key field gets its value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Assigned {
-    /// The program gives it.
+    /// The program sets it.
     Never,
-    /// `push` gives it, from a counter that no two transactions share.
+    /// `push` assigns it, from a counter that no two transactions share.
     Spread,
-    /// `push` gives it: the last one and one more.
+    /// `push` assigns it: the last id plus one.
     Sequential,
 }
 
@@ -110,7 +110,7 @@ fn check_name(name: &LitStr) -> Result<()> {
     Ok(())
 }
 
-/// What `#[key]` says about a field; `None` without one.
+/// The contents of a field's `#[key]`; `None` without one.
 pub(crate) fn key(attributes: &[Attribute]) -> Result<Option<Assigned>> {
     let mut found = None;
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("key")) {

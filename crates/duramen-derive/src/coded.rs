@@ -1,14 +1,14 @@
-//! `coded(...)` in `#[collection(...)]`: views whose rows are made by code.
+//! `coded(...)` in `#[collection(...)]`: views whose rows are computed by code.
 
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Ident, Path, Result, Token};
 
-/// What one `coded(...)` says.
+/// The contents of one `coded(...)`.
 pub(crate) struct CodedAttribute {
     view: Path,
-    /// Earlier versions whose code is still here.
+    /// Earlier versions whose code the program still has.
     was: Vec<Path>,
 }
 

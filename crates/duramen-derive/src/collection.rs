@@ -165,7 +165,7 @@ fn version(attributes: &CollectionAttributes, duramen: &TokenStream) -> Option<T
     attributes.version.as_ref().map(|version| quote!(#version)).or(after)
 }
 
-/// What reads documents of earlier versions.
+/// The code that reads documents of earlier versions.
 fn migration(attributes: &CollectionAttributes, duramen: &TokenStream) -> Option<TokenStream> {
     let older = attributes.migrate_from.as_ref()?;
     Some(quote! {
@@ -181,7 +181,7 @@ fn migration(attributes: &CollectionAttributes, duramen: &TokenStream) -> Option
     })
 }
 
-/// The type of the key and how it is taken from a document: an element, or a tuple of several.
+/// The type of the key, and its construction from a document: an element, or a tuple of several.
 fn key(keys: &[&Field<'_>]) -> (TokenStream, TokenStream) {
     let kinds = keys.iter().map(|field| field.kind);
     let idents = keys.iter().map(|field| field.ident);

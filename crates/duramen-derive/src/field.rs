@@ -1,4 +1,4 @@
-//! The fields of a collection's struct: their written names, what their columns hold, which are the key.
+//! The fields of a collection's struct: their stored names, their column types, and which form the key.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -7,22 +7,22 @@ use syn::{Error, Ident, LitStr, Result, Type};
 use crate::attributes::{self, Assigned};
 use crate::names;
 
-/// A field as the collection sees it.
+/// A field of the collection's struct.
 pub(crate) struct Field<'a> {
     pub(crate) ident: &'a Ident,
     pub(crate) kind: &'a Type,
     /// Its name in the stored document.
     pub(crate) written: String,
-    /// The attribute by which it is not there.
+    /// The attribute that removes it from documents.
     pub(crate) absent: Option<syn::Path>,
-    /// The attribute by which it is not always there.
+    /// The attribute because of which it is not always written.
     pub(crate) sometimes: Option<syn::Path>,
     pub(crate) key: Option<Assigned>,
-    /// Whether the value is written as its type says, without a function of the user's between.
+    /// Whether the value is written by its type, without a function of the user.
     pub(crate) plain: bool,
     /// Further names under which it is read.
     pub(crate) aliases: Vec<String>,
-    /// Whether it is read where it is not written, as an attribute says.
+    /// Whether an attribute lets it be read where it is not written.
     pub(crate) default: bool,
 }
 
@@ -69,7 +69,7 @@ fn one<'a>(field: &'a syn::Field, rename_all: Option<&LitStr>) -> Result<Field<'
 }
 
 impl Field<'_> {
-    /// What its column holds.
+    /// Its column type.
     pub(crate) fn column_type(&self, duramen: &TokenStream) -> TokenStream {
         let (kind, column_type) = (self.kind, quote!(#duramen::schema::ColumnType));
         if self.key.is_some() {
@@ -83,7 +83,8 @@ impl Field<'_> {
 }
 
 impl Field<'_> {
-    /// What the catalogue keeps of it. Serde reads an absent `Option` as `None`, but not at the end of a list.
+    /// The description that the catalogue keeps. Serde reads an absent `Option` as `None`, but not at the end
+    /// of a list.
     pub(crate) fn shape(&self, compact: bool, all_default: bool, duramen: &TokenStream) -> TokenStream {
         let (kind, written) = (self.kind, &self.written);
         let source = source(self.kind);
@@ -97,14 +98,14 @@ impl Field<'_> {
         quote!(#duramen::schema::Field::of::<#kind>(#written, #source) #custom #sometimes #default #also)
     }
 
-    /// Its type where it is not null.
+    /// Its type without an `Option` around it.
     pub(crate) fn not_null(&self) -> &Type {
         let optional = last_segment(self.kind).is_some_and(|last| last == "Option");
         if optional { inside(self.kind).unwrap_or(self.kind) } else { self.kind }
     }
 }
 
-/// A type as one writes it: tokens without the blanks between them, but for those between words.
+/// A type as written in source code: tokens without blanks, except between words.
 fn source(kind: &Type) -> String {
     let tokens = quote!(#kind).to_string();
     let mut out = String::new();

@@ -133,7 +133,7 @@ fn names_of(input: &DeriveInput, data: &syn::DataEnum) -> Result<TokenStream> {
 
 #[cfg(test)]
 mod tests {
-    //! A document is found under the key that is written for it now, and so must every one that is stored.
+    //! The key written for a document now must equal the key under which it is stored.
     use syn::{DeriveInput, parse_quote};
 
     use super::derive;

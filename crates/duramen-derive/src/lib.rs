@@ -1,7 +1,7 @@
-//! The derives of Duramen. Use them through the crate `duramen`, which re-exports them and documents the traits.
-//!
-//! Owns what a struct says about itself as a collection, and the words of the compile errors: each names what to
-//! write instead. Never looks at a value; all that costs at run time is in `duramen`.
+//! The derives of Duramen. Use them through the crate `duramen`, which re-exports them and documents the
+//! traits. Owns the parsing of a struct's attributes, and the texts of compile errors: each names what to
+//! write instead. Never handles a value; everything that costs run time is in `duramen`. write instead. Never
+//! looks at a value; all that costs at run time is in `duramen`.
 
 mod attributes;
 mod coded;
@@ -21,8 +21,8 @@ pub fn derive_collection(input: TokenStream) -> TokenStream {
     collection::derive(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// Makes a type an element of a key: a struct around one element, or an enum without fields. Documented with the
-/// trait, `duramen::tuple::AsElement`.
+/// Makes a type an element of a key: a struct around one element, or an enum without fields. Documented with
+/// the trait, `duramen::tuple::AsElement`.
 #[proc_macro_derive(Key)]
 pub fn derive_key(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);

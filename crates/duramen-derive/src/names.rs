@@ -1,11 +1,11 @@
-//! Names: of a collection after its struct, of a field as serde writes it.
+//! Names: of a collection from its struct, of a field as serde writes it.
 
 #[cfg(test)]
 mod tests;
 
 use syn::{Attribute, Error, LitStr, Result, Token};
 
-/// What serde's attributes change about names, as far as a key has to know it.
+/// The effect of serde's attributes on names, as far as keys need it.
 #[derive(Default)]
 pub(crate) struct SerdeNames {
     /// `rename` of a field.
@@ -14,25 +14,25 @@ pub(crate) struct SerdeNames {
     pub(crate) rename_all: Option<LitStr>,
     /// An attribute that changes how, or whether, a field is written.
     pub(crate) changes_form: Option<syn::Path>,
-    /// An attribute by which the field is written elsewhere, or never.
+    /// An attribute that moves the field elsewhere, or omits it.
     pub(crate) absent: Option<syn::Path>,
-    /// An attribute by which the field is not always written.
+    /// An attribute because of which the field is not always written.
     pub(crate) sometimes: Option<syn::Path>,
     /// Further names under which a field is read.
     pub(crate) aliases: Vec<String>,
-    /// Whether a field, or each of a struct, is read where it is not written.
+    /// Whether a field, or every field of a struct, may be absent when reading.
     pub(crate) default: bool,
-    /// An attribute by which the whole is written in another form than its fields'.
+    /// An attribute that changes the form of the whole struct.
     pub(crate) reshapes: Option<syn::Path>,
 }
 
-/// Attributes that leave what is written as it is.
+/// Attributes that do not change the written form.
 const HARMLESS: [&str; 3] = ["default", "bound", "deny_unknown_fields"];
 
-/// Attributes by which a field is not there under its name.
+/// Attributes that remove a field, or its name, from documents.
 const ABSENT: [&str; 3] = ["skip", "skip_serializing", "flatten"];
 
-/// Attributes of a struct by which it is not written as a map of its fields.
+/// Attributes of a struct that is not written as a map of its fields.
 const RESHAPES: [&str; 8] =
     ["into", "from", "try_from", "transparent", "tag", "content", "untagged", "remote"];
 
@@ -74,7 +74,7 @@ pub(crate) fn serde(attributes: &[Attribute]) -> Result<SerdeNames> {
     Ok(found)
 }
 
-/// `= "name"`, or `(serialize = "name", deserialize = "name")`: the name that is written and the one that is read.
+/// `= "name"`, or `(serialize = "name", deserialize = "name")`: the written name and the read name.
 fn names(meta: &syn::meta::ParseNestedMeta<'_>) -> Result<[Option<LitStr>; 2]> {
     if meta.input.peek(Token![=]) {
         let name: LitStr = meta.value()?.parse()?;

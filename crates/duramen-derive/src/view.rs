@@ -1,4 +1,5 @@
-//! `view(...)` in `#[collection(...)]`: a type that stands for a view, and what the catalogue keeps of it.
+//! `view(...)` in `#[collection(...)]`: a type that represents a view, and the definition that the catalogue
+//! keeps.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -9,7 +10,7 @@ use syn::{Error, Ident, LitInt, Result, Token, Type, Visibility, parenthesized};
 use crate::field::Field;
 use crate::names;
 
-/// What one `view(...)` says.
+/// The contents of one `view(...)`.
 pub(crate) struct ViewAttribute {
     name: Ident,
     key: Vec<Ident>,
@@ -22,23 +23,23 @@ pub(crate) struct ViewAttribute {
 /// `Sum`, or `Sum(cents)`, or `TopK(5, cents)`, or `With(Mine, cents)`.
 struct Reduction {
     kind: Ident,
-    /// What comes before the field.
+    /// The argument before the field.
     told: Told,
     of: Option<Ident>,
 }
 
 enum Told {
     Nothing,
-    /// How many.
+    /// The number of values.
     Count(LitInt),
-    /// Whose code.
+    /// The type of the code.
     Code(Box<Type>),
 }
 
 const REDUCTIONS: [&str; 10] =
     ["Count", "Sum", "Mean", "Min", "Max", "TopK", "BottomK", "Distinct", "Quantiles", "With"];
 
-/// Most values that `TopK` and `BottomK` keep; the database says the same.
+/// The maximum number of values that `TopK` and `BottomK` keep; the database has the same limit.
 const TOP_MAX: usize = 32;
 
 impl Parse for ViewAttribute {
@@ -73,7 +74,7 @@ impl Parse for ViewAttribute {
 }
 
 impl ViewAttribute {
-    /// The type that stands for the view.
+    /// The type that represents the view.
     pub(crate) fn name(&self) -> &Ident {
         &self.name
     }
@@ -176,7 +177,7 @@ impl Reduction {
 }
 
 impl Reduction {
-    /// How it is written with a field.
+    /// An example with a field.
     fn example(&self) -> String {
         match &self.told {
             Told::Nothing => format!("{}(field)", self.kind),
@@ -185,7 +186,7 @@ impl Reduction {
         }
     }
 
-    /// Adds what it is over a value of this type.
+    /// Adds the reduction over a value of this type.
     fn over(&self, field: &TokenStream, index: usize, duramen: &TokenStream, all: &mut Reduced) {
         let (kind, reduce) = (&self.kind, quote!(#duramen::view::reduce));
         let (kept, is) = match &self.told {
@@ -212,7 +213,7 @@ impl Reduction {
     }
 }
 
-/// The field that comes last, if one does.
+/// The field at the end, if there is one.
 fn behind_comma(inside: ParseStream<'_>) -> Result<Option<Ident>> {
     if inside.is_empty() {
         return Ok(None);
@@ -224,7 +225,7 @@ fn behind_comma(inside: ParseStream<'_>) -> Result<Option<Ident>> {
     inside.parse().map(Some)
 }
 
-/// The types of the views, and what they say.
+/// The types of the views, and their definitions.
 pub(crate) fn derive(
     collection: &Ident,
     visibility: &Visibility,
@@ -290,7 +291,7 @@ fn one(
     })
 }
 
-/// The Rust type of a view's key. A field that may be null has a row only when it is not.
+/// The Rust type of a view's key. A document has no row while a nullable key field is null.
 fn key_type(view: &ViewAttribute, keys: &[&Field<'_>], duramen: &TokenStream) -> TokenStream {
     let last = keys.len() - 1;
     let kinds: Vec<TokenStream> = keys
@@ -311,12 +312,12 @@ fn key_type(view: &ViewAttribute, keys: &[&Field<'_>], duramen: &TokenStream) ->
     }
 }
 
-/// The reductions of a view: the fields they take, what the catalogue keeps, and their types.
+/// The reductions of a view: their fields, the form in the catalogue, and their types.
 struct Reduced {
     values: Vec<String>,
     kept: Vec<TokenStream>,
     kinds: Vec<TokenStream>,
-    /// What must hold of the types of the fields.
+    /// Requirements on the types of the fields.
     asserts: Vec<TokenStream>,
 }
 

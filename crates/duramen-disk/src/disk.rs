@@ -1,4 +1,4 @@
-//! The traits [`Disk`] and [`File`]: what a storage engine may ask of a disk, and nothing more.
+//! The traits [`Disk`] and [`File`]: the whole interface of a storage engine to a disk.
 //!
 //! Promises that rest here: D1 (`sync_data`, `sync_dir` wait for the device), D6 (a failed sync is reported
 //! once and never retried here), D8 (`lock`).
@@ -19,19 +19,19 @@ pub enum OpenMode {
     CreateNew,
 }
 
-/// How the bytes of a file travel and when they are durable. Chosen once a file.
+/// How the bytes of a file are written and when they are durable. Chosen once per file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SyncMethod {
     /// Write to the kernel's cache, then `fdatasync` (`F_FULLFSYNC` on macOS, `FlushFileBuffers` on Windows).
     #[default]
     Fdatasync,
-    /// Each durable write carries `RWF_DSYNC` (or the file is opened with `O_DSYNC`): one call instead of two.
+    /// Each durable write carries `RWF_DSYNC` (or the file has `O_DSYNC`): one call instead of two.
     Dsync,
     /// `O_DIRECT` with `RWF_DSYNC`: past the kernel's cache, with FUA where the device has it.
     DirectDsync,
 }
 
-/// What a file is opened for: the mode and, for files whose writes are waited for, the sync method.
+/// How a file is opened: the mode, and the sync method of its durable writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
     /// Whether the file is read, written or created.
@@ -52,7 +52,7 @@ impl Access {
 /// A write that failed, and whether some of its bytes may have reached the file.
 #[derive(Debug)]
 pub struct WriteError {
-    /// What the system said.
+    /// The system's error.
     pub source: io::Error,
     /// `false` only if it is certain that no byte of this write was taken.
     pub may_be_partial: bool,
@@ -83,13 +83,13 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Fills `buffer` from `offset`.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the file ends before the buffer is full; otherwise what the system said.
+    /// `UnexpectedEof` if the file ends before the buffer is full; other errors of the system.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
     /// Writes all of `bytes` at `offset`. Not durable until [`File::sync_data`] returns.
     ///
     /// # Errors
-    /// [`WriteError`], which says whether bytes may have been taken.
+    /// [`WriteError`], which states whether bytes may have been taken.
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), WriteError>;
 
     /// Writes all of `bytes` at `offset` and returns when they are durable, by the file's [`SyncMethod`].
@@ -104,41 +104,43 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Waits until every write that returned before this call survives a power cut.
     ///
     /// # Errors
-    /// After an error the state of the unsynced writes is unknown for ever (D6): never call again and trust it.
+    /// After an error the state of the unsynced writes is unknown for ever (D6): a later sync proves nothing.
     fn sync_data(&self) -> io::Result<()>;
 
     /// The file's length in bytes.
     ///
     /// # Errors
-    /// What the system said.
+    /// Errors of the system.
     fn len(&self) -> io::Result<u64>;
 
     /// Sets the length: cuts the tail, or extends with a hole that reads as zeroes.
     ///
     /// # Errors
-    /// What the system said.
+    /// Errors of the system.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
 
-    /// Reserves space for `[offset, offset + bytes)`, so that writes there do not run out of room, and extends
-    /// the length to cover it. Where the file system cannot reserve, succeeds without effect.
+    /// Reserves space for `[offset, offset + bytes)` and extends the length to cover it.
+    ///
+    /// Writes there do not run out of room. Succeeds without effect if the file system cannot reserve.
     ///
     /// # Errors
     /// `StorageFull` if there is no room.
     fn reserve(&self, offset: u64, bytes: u64) -> io::Result<()>;
 
-    /// Gives the blocks wholly inside `[offset, offset + bytes)` back to the file system; they read as zeroes.
-    /// Where holes are not supported, succeeds without effect.
+    /// Returns the blocks wholly inside `[offset, offset + bytes)` to the file system; they read as zeroes.
+    /// Succeeds without effect if holes are not supported.
     ///
     /// # Errors
-    /// What the system said.
+    /// Errors of the system.
     fn punch(&self, offset: u64, bytes: u64) -> io::Result<()>;
 
-    /// Gives what was written in the range to the device, and waits until it is there: the next [`File::sync_data`], and
-    /// syncs of other files beside it, then wait for less. Survives no power cut by itself. Where the system cannot do
-    /// that, succeeds without effect.
+    /// Passes the writes in a range to the device and waits until they are there.
+    ///
+    /// The next [`File::sync_data`], and syncs of other files, then wait for less. Does not make them
+    /// durable. Succeeds without effect if the system cannot do that.
     ///
     /// # Errors
-    /// What the system could not write. It may have been told here instead of by [`File::sync_data`], and is as final (D6).
+    /// A failed write. It may be reported here instead of by [`File::sync_data`], and is as final (D6).
     fn write_out(&self, offset: u64, bytes: u64) -> io::Result<()>;
 }
 
@@ -151,34 +153,34 @@ pub enum DurableWriteError {
     Sync(io::Error),
 }
 
-/// A held lock; dropped, it is released.
+/// A held lock. Dropping it releases the lock.
 pub trait Lock: Send + Sync + fmt::Debug {
-    /// Replaces the text that names the holder to whoever is refused.
+    /// Replaces the text that names the holder to processes that are refused.
     ///
     /// # Errors
-    /// What the system said; the lock is held all the same.
+    /// Errors of the system; the lock is still held.
     fn set_holder(&self, text: &str) -> io::Result<()>;
 }
 
 /// Why a lock was not taken.
 #[derive(Debug)]
 pub enum LockError {
-    /// Somebody holds it; the text the holder left there.
+    /// Another process or handle holds it.
     Held {
-        /// The holder's own words, often a process id and a host; may be empty.
+        /// The text that the holder left, often a process id and a host; may be empty.
         holder: String,
     },
     /// The lock file could not be opened or locked.
     Io(io::Error),
 }
 
-/// What kind of file system a path lies on, as far as the system says.
+/// The file system of a path, as the system reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSystem {
     /// Its common name: `ext4`, `xfs`, `btrfs`, `tmpfs`, `nfs`, `overlay`, `memory`, or `unknown (0x...)`.
     pub name: String,
-    /// Whether it is on a network, or is of a type that this library does not know to be local. `None`: the system names no
-    /// types at all.
+    /// Whether it is on a network, or of a type that this library does not know to be local. `None`: the
+    /// system does not name types.
     pub network: Option<bool>,
     /// Mounted read-only.
     pub read_only: bool,
@@ -195,60 +197,63 @@ pub trait Disk: Send + Sync + fmt::Debug + 'static {
     /// Opens or creates a file (mode 0600).
     ///
     /// # Errors
-    /// What the system said: `NotFound`, `AlreadyExists`, `PermissionDenied`, `ReadOnlyFilesystem`, ...
+    /// Errors of the system: `NotFound`, `AlreadyExists`, `PermissionDenied`, `ReadOnlyFilesystem`, ...
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn File>>;
 
     /// Creates a directory (mode 0700); its parent must exist. Durable once the parent is synced.
     ///
     /// # Errors
-    /// `AlreadyExists` and what else the system said.
+    /// `AlreadyExists` and other errors of the system.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
 
     /// Makes the entries of a directory durable.
     ///
     /// # Errors
-    /// What the system said; as final as a failed [`File::sync_data`].
+    /// Errors of the system; as final as a failed [`File::sync_data`].
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 
     /// The names in a directory, sorted.
     ///
     /// # Errors
-    /// `NotFound`, `NotADirectory`, and what else the system said.
+    /// `NotFound`, `NotADirectory`, and other errors of the system.
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
 
     /// Removes a file. Durable once the directory is synced.
     ///
     /// # Errors
-    /// `NotFound` and what else the system said.
+    /// `NotFound` and other errors of the system.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
     /// Renames a file within one file system, replacing the target. Durable once the directory is synced.
     ///
     /// # Errors
-    /// What the system said.
+    /// Errors of the system.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Whether a path exists, and if so whether it is a directory.
     ///
     /// # Errors
-    /// What the system said, other than `NotFound`.
+    /// Errors of the system other than `NotFound`.
     fn kind(&self, path: &Path) -> io::Result<Option<PathKind>>;
 
-    /// Takes a lock file: exclusive for a writer, shared for readers, without waiting. Creates the file when
-    /// `exclusive` and it is missing. A lock belongs to the open file, not to the process (never POSIX record locks).
+    /// Takes a lock file: exclusive for a writer, shared for readers, without waiting.
+    ///
+    /// Creates the file when `exclusive` and it is missing. A lock belongs to the open file, not to the
+    /// process (never POSIX record locks).
     ///
     /// # Errors
     /// [`LockError::Held`] names the holder.
     fn lock(&self, path: &Path, exclusive: bool) -> Result<Box<dyn Lock>, LockError>;
 
-    /// What the path lies on.
+    /// The file system of a path.
     ///
     /// # Errors
-    /// What the system said.
+    /// Errors of the system.
     fn file_system(&self, path: &Path) -> io::Result<FileSystem>;
 
-    /// Why syncs of files in a directory are worth nothing, in words, if that is known: memory, barriers off, a library that
-    /// swallows syncs. What cannot be known is no reason.
+    /// Why syncs of files in a directory are worthless, if that is known.
+    ///
+    /// Reasons are memory, barriers off, a library that swallows syncs. `None` if nothing is known.
     fn why_syncs_are_worthless(&self, _path: &Path) -> Option<String> {
         None
     }

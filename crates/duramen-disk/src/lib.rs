@@ -1,15 +1,16 @@
-//! The one door to the disk.
+//! Access to the disk.
 //!
-//! Owns every system call that touches a file, the clock and randomness. Nothing above this crate
-//! opens a file, asks the time or draws a random number, so that a simulation can own all three.
+//! Owns every system call that touches a file, the clock and randomness. Nothing above this crate opens a
+//! file, reads the time or draws a random number, so that a simulation can replace all three.
 //!
-//! - [`Disk`] and [`File`] are the traits: what a storage engine may ask.
+//! - [`Disk`] and [`File`] are the traits: the interface of a storage engine to a disk.
 //! - [`OsDisk`] is the operating system's disk: three [sync methods](SyncMethod), directory syncs,
 //!   reservations, holes, locks that belong to the open file.
-//! - [`measure`] times what a durable write costs, one call at a time.
+//! - [`measure`] times what a durable write costs, call by call.
 //! - [`memory::MemDisk`] is a disk in memory that loses power, tears sectors, forgets directory entries and
 //!   fails on demand. Its [`memory::Trace`] rebuilds the disk after a power cut at any operation.
-//! - [`probe`] says what the disk under a directory promises, layer by layer, and whether its flushes are real.
+//! - [`probe`] reports what the disk under a directory promises, layer by layer, and whether its flushes are
+//!   real.
 //!
 //! ```
 //! use duramen_disk::memory::{CrashChoice, MemDisk};
@@ -42,8 +43,9 @@ pub use disk::{
 pub use memory::MemDisk;
 pub use os::{OsDisk, process_id};
 
-/// Bytes to which offset and length of a write must be aligned in a file opened with
-/// [`SyncMethod::DirectDsync`]. Memory need not be aligned; reads may have any offset and length.
+/// Alignment of offset and length of writes to a file opened with [`SyncMethod::DirectDsync`], in bytes.
+///
+/// Memory need not be aligned; reads may have any offset and length.
 pub const DIRECT_ALIGN_BYTES: u64 = 4096;
 
 /// Bytes of zeroes written at a time by [`write_zeroes`].
@@ -51,11 +53,11 @@ const ZEROES_BYTES: usize = 1 << 20;
 
 /// Fills `[offset, offset + bytes)` with written zeroes, so that later writes there change no metadata.
 ///
-/// Reserved blocks are marked unwritten, and the first write to each costs a journal commit at the next
-/// sync; written zeroes pay that once, ahead of time. Not durable until [`File::sync_data`].
+/// Reserved blocks are marked unwritten, and the first write to each costs a journal commit at the next sync.
+/// Zeroes written ahead of time pay that once. Not durable until [`File::sync_data`].
 ///
 /// # Errors
-/// [`WriteError`] of the first write that failed; partial if an earlier one succeeded.
+/// The [`WriteError`] of the first write that failed; partial if an earlier one succeeded.
 pub fn write_zeroes(file: &dyn File, offset: u64, bytes: u64) -> Result<(), WriteError> {
     static ZEROES: [u8; ZEROES_BYTES] = [0; ZEROES_BYTES];
     let mut done = 0;

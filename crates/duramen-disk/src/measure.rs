@@ -1,9 +1,10 @@
-//! What one durable write costs in a directory: the ways to make a record durable, side by side, every call timed by
-//! itself; how often to sync ([`intervals`]), how many threads share syncs ([`parallel()`]), and jobs of reads and writes
-//! ([`Mix`]).
+//! The cost of one durable write in a directory: a sync benchmark.
 //!
-//! Owns the strategies and the files they write; [`Summary`] says what came out. Nothing here judges a disk: that is the
-//! probe's. Times are nanoseconds of [`Disk::monotonic_ns`].
+//! Compares methods of making a record durable, with every call timed. Also measures how often to sync
+//! ([`intervals`]), how many threads share syncs ([`parallel()`]), and jobs of reads and writes ([`Mix`]).
+//!
+//! Owns the strategies and the files they write; [`Summary`] holds the results. The probe judges a disk;
+//! nothing here does. Times are nanoseconds of [`Disk::monotonic_ns`].
 
 mod choice;
 mod drift;
@@ -33,14 +34,14 @@ pub use tally::Tally;
 
 use crate::{Disk, OsDisk, SyncMethod};
 
-/// A way to write one record and wait for it.
+/// A method to write one record and wait for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Strategy {
     /// The file grows with each record; then `fdatasync`, which must also write the file's new length.
     AppendFdatasync,
-    /// The length was set ahead and the blocks were not written; then `fdatasync`, which must also write the block map.
+    /// Length set ahead, blocks unwritten; then `fdatasync`, which must also write the block map.
     ExtendedFdatasync,
-    /// Over zeroes that were written and synced before; then `fdatasync`. What Duramen's log does by default.
+    /// Over zeroes that were written and synced before; then `fdatasync`. The default of Duramen's log.
     ZeroedFdatasync,
     /// Over zeroes, in a file opened with `O_DSYNC`.
     ZeroedOpenDsync,
@@ -48,14 +49,14 @@ pub enum Strategy {
     ZeroedDsync,
     /// Over zeroes, past the kernel's cache (`O_DIRECT`), by a write that carries `RWF_DSYNC`.
     ZeroedDirectDsync,
-    /// Over zeroes; then `sync_file_range`, which never asks the device to empty its cache.
+    /// Over zeroes; then `sync_file_range`, which does not flush the device's cache.
     ZeroedRangeSync,
-    /// Over zeroes, and not waited for.
+    /// Over zeroes, without waiting.
     NoSync,
 }
 
 impl Strategy {
-    /// All, in the order they are shown.
+    /// All, in the order in which they are shown.
     pub const ALL: [Strategy; 8] = [
         Strategy::AppendFdatasync,
         Strategy::ExtendedFdatasync,
@@ -99,7 +100,7 @@ impl Strategy {
         }
     }
 
-    /// When it loses data that was acknowledged.
+    /// When it loses acknowledged data.
     #[must_use]
     pub fn warning(self) -> Option<&'static str> {
         match self {
@@ -113,12 +114,12 @@ impl Strategy {
     }
 }
 
-/// How much is measured.
+/// The extent of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
     /// Bytes of a record.
     pub record_bytes: usize,
-    /// Rounds, in each of which every strategy has one turn.
+    /// Rounds. In each, every strategy has one turn.
     pub rounds: u32,
     /// How long a turn lasts.
     pub turn: Duration,
@@ -130,16 +131,16 @@ pub struct Plan {
     pub spare_bytes: u64,
 }
 
-/// What came of one strategy.
+/// The results of one strategy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Series<C> {
-    /// Which.
+    /// The strategy.
     pub strategy: Strategy,
-    /// Why there is nothing: the system refused.
+    /// Why there are no results: the system refused.
     pub refused: Option<String>,
-    /// For each round the nanoseconds of each record.
+    /// The nanoseconds of each record, by round.
     pub rounds: Vec<Vec<u64>>,
-    /// For each round the device's counters before and after it.
+    /// The device's counters before and after each round.
     pub counters: Vec<(C, C)>,
 }
 
@@ -165,14 +166,16 @@ impl<C> Series<C> {
     }
 }
 
-/// Measures strategies in a directory, interleaved: in each round every strategy has a turn, a different one first.
+/// Measures strategies in a directory, interleaved.
 ///
-/// `counters` is asked before and after each turn; `told` is told the round and the strategy whose turn begins, and ends
-/// everything by returning `false`. Files are removed at the end.
+/// In each round every strategy has a turn, a different one first.
+///
+/// `counters` is called before and after each turn. `told` is called with the round and the strategy before
+/// its turn; if it returns `false`, the measurement ends. Files are removed at the end.
 ///
 /// # Errors
-/// `StorageFull` if the files would not leave the plan's room, before anything is written; what the system said when files
-/// could not be made or written. A strategy that the system does not offer is no error.
+/// `StorageFull` if the files would not leave the plan's room, before anything is written; errors of making
+/// or writing files. A strategy that the system does not offer is no error.
 pub fn run<C>(
     directory: &Path,
     strategies: &[Strategy],

@@ -1,9 +1,11 @@
-//! A disk in memory with a volatile cache: it loses power, tears sectors, forgets directory entries and
-//! fails on demand, and the same seed with the same calls gives the same run.
+//! A disk in memory with a volatile cache.
 //!
-//! Owns [`MemDisk`] and its test-side doors. It never touches the real disk, clock or randomness. Every test
-//! of D1 (what is acknowledged survives), D6 (a failed sync) and D7 (a full disk) rests on this model being
-//! at least as unkind as a real disk:
+//! It loses power, tears sectors, forgets directory entries and fails on demand. The same seed with the same
+//! calls gives the same run.
+//!
+//! Owns [`MemDisk`] and its interfaces for tests. It never touches the real disk, clock or randomness. Every
+//! test of D1 (what is acknowledged survives), D6 (a failed sync) and D7 (a full disk) rests on this model.
+//! It must lose at least as much as a real disk:
 //!
 //! - Reads see the cached contents. Bytes, lengths, reservations and holes are pending until the file is
 //!   synced; creating, removing and renaming are pending until the directory is synced, even if the file is.
@@ -42,9 +44,9 @@ use crash::{hash_image, survivors};
 use model::{Model, Node, Op};
 use state::{Recording, State, normal};
 
-/// How far each look at a clock moves it.
+/// How far each read of a clock advances it.
 const CLOCK_STEP_NS: u64 = 1_000;
-/// Where the wall clock of a new disk starts: late in 2023.
+/// Start of a new disk's wall clock: late in 2023.
 const WALL_START_NS: u64 = 1_700_000_000_000_000_000;
 
 /// A disk in memory. Clones are the same disk; [`MemDisk::deep_clone`] is another one.
@@ -66,7 +68,7 @@ struct Shared {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // A thread that panicked held no half-made change: `perform` is the last step of every call.
+        // A thread that panicked left no partial change: `perform` is the last step of every call.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -90,7 +92,7 @@ impl fmt::Debug for MemDisk {
 }
 
 impl MemDisk {
-    /// An empty disk. The seed decides [`Disk::random`](crate::Disk::random) and everything that is drawn later.
+    /// An empty disk. The seed determines [`Disk::random`](crate::Disk::random) and all later random choices.
     #[must_use]
     pub fn new(seed: u64) -> MemDisk {
         let mut model = Model::default();
@@ -123,7 +125,7 @@ impl MemDisk {
         MemDisk::from_state(shared.state().copy(), shared.seed, clock_ns, wall_offset_ns)
     }
 
-    /// What a power cut now would leave. This disk goes on; drop it to be true to life.
+    /// What a power cut now would leave, as another disk. This disk remains usable.
     #[must_use]
     pub fn crash(&self, choice: &CrashChoice) -> MemDisk {
         let clock_ns = self.shared.clock_ns.load(Ordering::Relaxed);
@@ -219,13 +221,13 @@ impl MemDisk {
         self.shared.state().faults.counts = CallCounts::default();
     }
 
-    /// Lets the cache drop some of its clean pages, as the kernel may at any time, and returns how many of them read otherwise
-    /// now: what a failed sync took for written, and is not on the medium, reads old (D6). Not counted as a call.
+    /// Drops some clean pages of the cache, as the kernel may at any time. Returns how many of them then read
+    /// differently: a page that a failed sync marked clean reads old (D6). Not counted as a call.
     pub fn evict(&self, seed: u64) -> u64 {
         self.shared.state().evict(&mut Random::new(seed))
     }
 
-    /// Limits the disk to so many bytes of allocated pages (4 KiB each); beyond it `StorageFull`.
+    /// Limits the disk to this many bytes of allocated pages (4 KiB each); beyond it `StorageFull`.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         let mut state = self.shared.state();
         state.capacity_bytes = bytes;
@@ -243,7 +245,8 @@ impl MemDisk {
         self.shared.state().read_only = read_only;
     }
 
-    /// Mounts a file system of a network at a path, or none: only [`Disk::file_system`](crate::Disk::file_system) tells of it.
+    /// Mounts a network file system at a path, or none. Only [`Disk::file_system`](crate::Disk::file_system)
+    /// reports it.
     pub fn set_network(&self, mount: Option<&Path>) {
         self.shared.state().network = mount.map(normal);
     }
@@ -282,7 +285,7 @@ impl MemDisk {
         Ok(state.inode(inode).content.to_vec())
     }
 
-    /// Writes a file behind everyone's back: durable at once, with the directories above it. Not counted.
+    /// Writes a file directly: durable at once, with the directories above it. Not counted as a call.
     ///
     /// Handles that are open on it see the new bytes; pending changes of it are gone.
     ///
@@ -300,7 +303,7 @@ impl MemDisk {
         Ok(())
     }
 
-    /// Deletes a file or a whole directory behind everyone's back: durable at once. Not counted.
+    /// Deletes a file or a whole directory directly: durable at once. Not counted as a call.
     ///
     /// # Errors
     /// `NotFound`; `InvalidInput` for the root.

@@ -1,9 +1,9 @@
 //! The operating system's disk: real files, real syncs, the real clock.
 //!
-//! Owns every file descriptor of the database. It never retries a sync that failed and never hides how a
-//! durable write was made durable. D1 rests on [`File::sync_data`], [`File::write_durable_at`] and
-//! [`Disk::sync_dir`] here, D6 on their errors being passed on once, D7 on `may_be_partial` being honest,
-//! D8 on `lock`. System calls that differ between systems are in `os/linux.rs` and `os/portable.rs`.
+//! Owns every file descriptor of the database. It never retries a failed sync and never hides how a durable
+//! write was made durable. D1 rests on [`File::sync_data`], [`File::write_durable_at`] and [`Disk::sync_dir`]
+//! here, D6 on their errors being returned once, D7 on `may_be_partial` being true to the facts, D8 on
+//! `lock`. System calls that differ between systems are in `os/linux.rs` and `os/portable.rs`.
 
 #![allow(
     clippy::disallowed_methods,
@@ -47,8 +47,8 @@ use crate::{
 
 /// The operating system's disk.
 ///
-/// Files are 0600 and directories 0700 at most, and no descriptor survives `exec`. Errors are the
-/// system's own, with their numbers; who calls adds the path.
+/// Files are 0600 and directories 0700 at most, and no descriptor survives `exec`. Errors are the system's
+/// own, with their numbers; the caller adds the path.
 #[derive(Debug, Clone)]
 pub struct OsDisk {
     start: Instant,
@@ -86,7 +86,7 @@ impl Disk for OsDisk {
         let direct = access.sync == SyncMethod::DirectDsync;
         if direct && let Err(error) = platform::set_direct(&file) {
             if access.mode == OpenMode::CreateNew {
-                // Refused: leave nothing behind. The refusal is the error that matters to the caller.
+                // Refused: leave nothing behind. The caller gets the refusal, not an error of the removal.
                 drop(fs::remove_file(path));
             }
             return Err(error);
@@ -133,7 +133,7 @@ impl Disk for OsDisk {
         };
         match fs::metadata(path) {
             Ok(found) => Ok(Some(kind_of(found))),
-            // A link that leads nowhere is something, and whoever would create a file here must know.
+            // A dangling link exists: a caller that would create a file there must know.
             Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::symlink_metadata(path) {
                 Ok(_) => Ok(Some(PathKind::Other)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -145,7 +145,7 @@ impl Disk for OsDisk {
 
     fn lock(&self, path: &Path, exclusive: bool) -> Result<Box<dyn Lock>, LockError> {
         let mut options = OpenOptions::new();
-        // A reader's lock asks for no right to write, so that it works on a read-only mount.
+        // A reader's lock needs no right to write, so that it works on a read-only mount.
         options.read(true).write(exclusive).create(exclusive).truncate(false);
         platform::private_file(&mut options);
         lock::take(&options, path, exclusive)
@@ -157,7 +157,7 @@ impl Disk for OsDisk {
 
     fn why_syncs_are_worthless(&self, path: &Path) -> Option<String> {
         let report = probe::probe(&probe::Host::this(), path).ok()?;
-        // The worst comes first.
+        // The worst weakness is first.
         let worst = report.weaknesses.first()?;
         (worst.effect() == Effect::SyncIsWorthless).then(|| worst.reason.clone())
     }
@@ -172,13 +172,13 @@ impl Disk for OsDisk {
     }
 
     fn random(&self) -> u64 {
-        // Without a kernel source the hasher's keys are what is left; they too come from the system.
+        // Without a kernel source, the hasher's keys are used; they too come from the system.
         platform::random().unwrap_or_else(|_| RandomState::new().hash_one(self.start))
     }
 }
 
-/// Opens an existing file so that every write to it is durable when it returns (`O_DSYNC`). `Unsupported` elsewhere than
-/// on Linux.
+/// Opens an existing file so that every write to it is durable when it returns (`O_DSYNC`). `Unsupported`
+/// except on Linux.
 pub(crate) fn open_dsync(path: &Path) -> io::Result<Arc<dyn File>> {
     let mut options = OpenOptions::new();
     platform::dsync(options.read(true).write(true))?;
@@ -201,12 +201,12 @@ pub(crate) fn sync_range(file: &fs::File, offset: u64, bytes: u64) -> io::Result
 struct OsFile {
     file: fs::File,
     sync: SyncMethod,
-    /// Aligned buffers; present exactly if the file is past the cache.
+    /// Aligned buffers, exactly if the file bypasses the cache.
     pool: Option<AlignedPool>,
     dsync: Dsync,
 }
 
-/// What is known of one call that writes and syncs, for one file.
+/// What is known for one file about the call that writes and syncs.
 #[derive(Debug, Default)]
 struct Dsync {
     /// It has worked.
@@ -215,7 +215,7 @@ struct Dsync {
     refused: AtomicBool,
 }
 
-/// One call that writes some of `bytes` and says how many.
+/// A call that writes some of `bytes` and returns how many.
 type WriteSome = fn(&fs::File, &[u8], u64) -> io::Result<usize>;
 
 impl OsFile {
@@ -233,7 +233,7 @@ impl OsFile {
         })
     }
 
-    /// Refuses what a file past the cache does not take, before any call is made.
+    /// Refuses unaligned access to a file that bypasses the cache, before any call is made.
     fn check_alignment(&self, bytes: &[u8], offset: u64) -> Result<(), WriteError> {
         let align = DIRECT_ALIGN_BYTES;
         let fits = offset.is_multiple_of(align) && (bytes.len() as u64).is_multiple_of(align);
@@ -251,13 +251,13 @@ impl OsFile {
     }
 }
 
-/// Whether it is certain that a failed write has taken no byte. In doubt unless it is proven otherwise:
+/// Whether a failed write has certainly taken no byte. In doubt unless proven:
 ///
-/// - A descriptor that may not be written to is refused before anything else is looked at.
-/// - A write into the cache asks for its room, its quota and the largest size of a file before it copies, and answers with
-///   how many bytes it has copied once it has copied any. Past the cache the device may have taken a part by then.
-/// - Anything else may come after bytes were taken: an input or output error, and that the file system went read-only or a
-///   module of the kernel forbids it, which some file systems notice only when they end a page that was copied.
+/// - A descriptor without the right to write is refused before anything else is checked.
+/// - A write into the cache checks room, quota and the largest file size before it copies. Once it has copied
+///   bytes, it returns their number. A write past the cache may have reached the device in part.
+/// - Any other error may come after bytes were taken: an I/O error, a file system that became read-only, a
+///   refusal by a kernel module. Some file systems notice the last two only at the end of a copied page.
 fn is_untouched(error: &io::Error, direct: bool) -> bool {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => !direct,
@@ -265,12 +265,12 @@ fn is_untouched(error: &io::Error, direct: bool) -> bool {
     }
 }
 
-/// What it means that one call which writes and syncs has failed; `None` if the system has no such call.
+/// The meaning of a failed call that writes and syncs; `None` if the system has no such call.
 ///
-/// The error may be of either half, and that of a sync leaves the bytes in the cache: `ENOSPC` and `EDQUOT` of blocks that are
-/// only found when they are written out, `EROFS` of a file system that ended itself meanwhile, `EOPNOTSUPP` and `EINVAL` of the
-/// device. So only a descriptor that may not be written to is certain. Where the call has worked before, it is no longer the
-/// system that lacks it: the error is the device's, and is told once (D6).
+/// Either half may have failed, and a failed sync leaves the bytes in the cache. `ENOSPC` and `EDQUOT` can
+/// come from blocks that are allocated at write-back, `EROFS` from a file system that shut down meanwhile,
+/// `EOPNOTSUPP` and `EINVAL` from the device. Only a descriptor without the right to write is certain. If the
+/// call has worked before, the system does not lack it: the error is the device's, and is reported once (D6).
 fn dsync_failure(error: WriteError, has_worked: bool) -> Option<DurableWriteError> {
     if error.source.kind() == io::ErrorKind::Unsupported && !error.may_be_partial && !has_worked {
         return None;
@@ -279,7 +279,7 @@ fn dsync_failure(error: WriteError, has_worked: bool) -> Option<DurableWriteErro
     Some(if is_refused { DurableWriteError::Write(error) } else { DurableWriteError::Sync(error.source) })
 }
 
-/// Repeats a partial write until all is written. `step` is what an interrupted write must resume at a multiple of.
+/// Repeats a partial write until all is written. An interrupted write resumes at a multiple of `step`.
 fn write_loop(
     file: &fs::File,
     write_some: WriteSome,
@@ -291,7 +291,7 @@ fn write_loop(
     while done < bytes.len() {
         let failed = match write_some(file, &bytes[done..], offset + done as u64) {
             Ok(taken) if taken == bytes.len() - done => return Ok(()),
-            // A direct write resumes at a block; what it wrote of a started block it writes again.
+            // A direct write resumes at a block: it writes a partly written block again.
             Ok(taken) if taken >= step => {
                 done += taken / step * step;
                 continue;
@@ -319,7 +319,7 @@ fn read_loop(file: &fs::File, buffer: &mut [u8], offset: u64, step: usize) -> io
             Ok(0) => break,
             Ok(taken) => {
                 done += taken;
-                // Past the cache only the end of the file stops a read inside a block.
+                // A read past the cache stops inside a block only at the end of the file.
                 if !done.is_multiple_of(step) {
                     break;
                 }
@@ -399,7 +399,7 @@ impl File for OsFile {
     }
 
     fn write_out(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        // Past the cache nothing is left to be written.
+        // A write past the cache leaves nothing to write out.
         if self.pool.is_some() { Ok(()) } else { platform::write_out(&self.file, offset, bytes) }
     }
 }

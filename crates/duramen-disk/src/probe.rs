@@ -1,12 +1,13 @@
-//! What a disk promises, as far as it can be known without rights: the probe and the flush witness.
+//! The probe and the flush witness: what a disk promises, as far as it can be known without privileges.
 //!
-//! [`probe`] reads: from a directory through mount, overlay, loop device, device mapper, RAID and partition down to the
-//! disks, each fact with its source. [`witness`] writes: a burst of commits, and whether the disks counted a flush for
-//! each. [`judge`] weighs both in words. Nothing here prints, guesses or needs root; on systems other than Linux most
-//! facts are unknown, and so is the verdict.
+//! [`probe`] reads: from a directory through mount, overlay, loop device, device mapper, RAID and partition
+//! down to the disks, each fact with its source. [`witness`] writes: a burst of commits, and whether the
+//! disks counted a flush for each. [`judge`] combines both into a verdict. Nothing here prints, guesses or
+//! needs root. On systems other than Linux most facts are unknown, and so is the verdict.
 //!
-//! The weakest layer rules: one volatile layer without a flush makes the whole chain unsafe. No verdict says that a disk
-//! is safe: a drive may lie, and a guest cannot see its host. D1 rests on the disk's honesty, and this is where it is asked.
+//! The weakest layer decides: one volatile layer without a flush makes the whole chain unsafe. No verdict
+//! states that a disk is safe, because a drive may ignore flushes and a guest cannot see its host. D1 rests
+//! on a disk that honours flushes; this module checks for it.
 //!
 //! ```
 //! use duramen_disk::probe::{Host, judge, probe};
@@ -53,7 +54,7 @@ pub use self::witness::{
 
 use self::tree::Tree;
 
-/// Where a machine keeps what it tells of itself.
+/// The directories in which a machine reports on itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roots {
     /// Usually `/sys`.
@@ -68,7 +69,7 @@ impl Default for Roots {
     }
 }
 
-/// The machine that is asked: this one, or a recording of another.
+/// The machine to examine: this one, or a recording of another.
 #[derive(Debug)]
 pub struct Host {
     roots: Roots,
@@ -82,7 +83,7 @@ impl Host {
         Host { roots: Roots::default(), kernel: Box::new(RunningKernel) }
     }
 
-    /// A recorded machine: its trees, and what its kernel answered.
+    /// A recorded machine: its trees, and its kernel's results.
     #[must_use]
     pub fn recorded(roots: Roots, kernel: Box<dyn Kernel>) -> Host {
         Host { roots, kernel }
@@ -97,19 +98,20 @@ impl Host {
     }
 }
 
-/// Learns all that can be known of the disk under a directory, without writing.
+/// Collects all that can be known of the disk under a directory, without writing.
 ///
-/// Some hundred small reads of `/sys` and `/proc`: 1-10 ms. A network file system whose server is gone can block it, as
-/// it blocks every call there.
+/// Some hundred small reads of `/sys` and `/proc`: 1-10 ms. A network file system whose server is gone can
+/// block it, like every call there.
 ///
 /// # Errors
-/// Only if the path itself cannot be looked at: `NotFound`, `PermissionDenied`. All else becomes an unknown fact or a gap.
+/// Only if the path itself cannot be examined: `NotFound`, `PermissionDenied`. All else becomes an unknown
+/// fact or a gap.
 pub fn probe(host: &Host, dir: &Path) -> io::Result<Report> {
     let facts = host.kernel.path_facts(dir)?;
     let machine = machine::read(host);
     let found = walk::walk(host, &machine, dir, &facts);
     let room = &facts.file_system;
-    // A system that tells no space says 0 of both.
+    // A system that does not report space reports 0 for both.
     let space = |bytes: u64| {
         Fact::told(Some(bytes).filter(|_| room.total_bytes > 0), "statvfs", "statvfs counts no blocks here")
     };

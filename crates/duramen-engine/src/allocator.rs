@@ -1,14 +1,37 @@
-//! Who owns which block of the data file.
+//! Which blocks of the data file are used, and for what.
 //!
-//! Owns the bitmap of used blocks, the list of extents waiting to be free, and the room kept back so that a
-//! checkpoint works on a full disk (D7). D3 rests here: a block is handed out again only when no superblock, no
-//! replayable frame and no snapshot can lead to it.
+//! Owns the bitmap of used blocks, the pending-free list, and the room reserved for checkpoints on a full
+//! disk (D7).
 //!
-//! Long runs of free blocks between those in use become holes (`holes.rs`): the file keeps its length, and the file
-//! system gets the blocks back. Here holes stay marked as used, so that nothing is put into one by chance and no promised
-//! room is one; whoever asks what is used, and the map on disk, is told that they are free. Before the file grows a hole
-//! is taken back, by asking the file system for its blocks again. Which blocks are holes is not kept on disk: after
-//! opening, every long free run may be one, and so may everything beyond the last used block.
+//! The rule of release (D3): when freed blocks may be used again. Commit `c` replaces a page. An older
+//! superblock's root may still lead to it, and so may a snapshot before `c`. The log behind a superblock may
+//! name it if it is a piece of a big value. Of the two superblocks the older counts, because it is what
+//! remains if the newer is lost. A free is therefore deferred (`waiting`). [`Space::release`] frees an extent
+//! once the older superblock's root is of commit `c` or later and no snapshot lies between the commit that
+//! made it and `c`.
+//!
+//! 1. A leader defers the free of a group's replaced pages before a checkpoint can take the new root.
+//!    Otherwise that checkpoint's map could call them used, and a crash would leak them.
+//! 2. [`Space::draft`] writes the map of the checkpoint's own root, without deferred extents. The
+//!    pending-free list need not be stored: after a crash those blocks are free.
+//! 3. Data sync, superblock, sync; then [`Space::adopt`] frees `stale`, which only the overwritten
+//!    superblock's map and tree of roots used; then `release`. Either of them before the second sync would
+//!    let new pages overwrite the only durable checkpoint.
+//! 4. `release` lists the snapshots when the older superblock is settled. A reader that registers later gets
+//!    a newer root than that one's, so it needs nothing that is freed.
+//! 5. At opening, [`Space::hold`] defers what only the older superblock's map uses. Then, before any
+//!    allocation, replay marks the values that the log names. That includes values replaced later: readers of
+//!    the log need them until a checkpoint is behind it.
+//!
+//! Values of the log are durable before their record, in blocks that no map contains yet (`unrooted`).
+//! Allocation and that note are one step under the lock; otherwise a map drafted in between would call the
+//! blocks used. If the value is then given up, they can hold another value by the time that map is the older
+//! one. Opening would hold them for the old map and free them under their new owner.
+//!
+//! Holes. Long free runs are given back to the file system (`holes.rs`); the file keeps its length. In memory
+//! holes count as used, so that they are not handed out and no reserved room lies in one. Statistics and
+//! stored maps show them as free. Holes are not stored: after opening, every long free run and everything
+//! beyond the last used block may be one. Before the file grows, a hole's blocks are reserved again.
 
 mod bitmap;
 mod holes;
@@ -29,25 +52,25 @@ use bitmap::{Bitmap, PAGE_BLOCKS, PAGE_WORDS};
 pub use persist::{MapDraft, PersistedMap};
 use sound::Soundness;
 
-/// An extent that a newer version of the database no longer uses.
+/// An extent that newer roots do not use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetiredExtent {
     /// First block.
     pub block: u64,
     /// Blocks.
     pub block_count: u32,
-    /// The first commit whose root uses it.
+    /// The first commit with a root that uses it.
     pub birth: CommitSeq,
-    /// The first commit whose root does not.
+    /// The first commit with a root that does not.
     pub retired: CommitSeq,
 }
 
-/// How the space is used, in blocks.
+/// Use of the space, in blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SpaceStats {
-    /// In use by anything.
+    /// In use for anything.
     pub used_blocks: u64,
-    /// Waiting for checkpoints and snapshots to let go.
+    /// On the pending-free list.
     pub waiting_blocks: u64,
     /// One after the last block in use.
     pub end_block: u64,
@@ -55,17 +78,17 @@ pub struct SpaceStats {
     pub file_blocks: u64,
 }
 
-/// Blocks that only the trees of one root can take.
+/// Blocks that only the trees of one root can use.
 #[derive(Debug)]
 pub struct TreeBlocks(Bitmap);
 
 impl TreeBlocks {
-    /// Something else leads to these.
+    /// Removes extents that something else leads to.
     pub fn remove(&mut self, extents: &[(u64, u32)]) {
         extents.iter().for_each(|(block, block_count)| self.0.clear(*block, *block_count));
     }
 
-    /// Those that are in none of these extents: nothing leads to them.
+    /// The blocks in none of these extents: nothing leads to them.
     #[must_use]
     pub fn not_in(&self, reached: &[(u64, u32)]) -> Vec<(u64, u32)> {
         self.0.runs_not_in(&Bitmap::of_extents(reached))
@@ -83,32 +106,32 @@ pub struct Space {
 
 #[derive(Debug)]
 struct State {
-    /// Holes included.
+    /// Includes holes.
     used: Bitmap,
     /// Blocks that the file system may have back.
     holes: Bitmap,
-    /// There is none before this block.
+    /// No hole lies before this block.
     first_hole: u64,
-    /// The hole that is being punched at this moment.
+    /// The hole being punched.
     punching: Option<(u64, u32)>,
     /// The file system had no room for a hole since the last checkpoint.
     hole_refused: bool,
     /// Blocks handed out since the last checkpoint.
     taken_blocks: u64,
     waiting: Vec<RetiredExtent>,
-    /// Extents of big values that no checkpoint holds yet, with their commit once there is one.
+    /// Extents of big values that no checkpoint contains yet, with their commit once there is one.
     unrooted: BTreeMap<u64, (u32, Option<CommitSeq>)>,
     persisted: PersistedMap,
-    /// What only the older checkpoint's map and tree of roots take: free once it is overwritten. Counted by checkpoints,
-    /// not by commits: two checkpoints in a row may be of the same commit.
+    /// Extents that only the older checkpoint's map and tree of roots use; freed once it is overwritten.
+    /// Counted by checkpoints, not by commits: two checkpoints in a row may be of the same commit.
     stale: Vec<(u64, u32)>,
-    /// How long the file is.
+    /// Length of the file.
     file_blocks: u64,
-    /// Blocks before this one are there without asking the file system, holes apart.
+    /// Blocks before this one exist without a reservation, except holes.
     room_blocks: u64,
-    /// The superblocks lie before this one.
+    /// The first block after the superblocks.
     first_block: u64,
-    /// A contradiction that was found under the lock and is reported when it is released.
+    /// A contradiction found under the lock, reported after its release.
     contradiction: Option<Error>,
 }
 
@@ -121,12 +144,12 @@ impl Space {
         let mut used = Bitmap::default();
         let first = first_free_block(data.block_bytes());
         used.set(0, u32::try_from(first).expect("the superblock area is small"));
-        // After a crash before the first checkpoint the log may name extents anywhere in the file.
+        // After a crash before the first checkpoint, the log may name extents anywhere in the file.
         let file_blocks = data.file().len().unwrap_or(0) / data.block_bytes() as u64;
         Space::with((data, give_back), used, PersistedMap::default(), file_blocks)
     }
 
-    /// With what a map says is used. The rest may be holes.
+    /// Begins with the used blocks of a map. The rest may be holes.
     fn with(
         (data, give_back): (DataFile, GiveBack),
         mut used: Bitmap,
@@ -155,7 +178,7 @@ impl Space {
         Space { data, give_back, state: Mutex::new(state), soundness: Soundness::default() }
     }
 
-    /// Takes `block_count` blocks in a row.
+    /// Allocates `block_count` consecutive blocks.
     ///
     /// # Errors
     /// `Full` if the file would have to grow and the file system has no room.
@@ -178,12 +201,12 @@ impl Space {
         Ok(block)
     }
 
-    /// Gives blocks back at once that nothing durable and no reader has ever led to.
+    /// Frees blocks at once. Nothing durable and no reader may ever have led to them.
     pub fn give_back(&self, block: u64, block_count: u32) {
         self.lock().free(block, block_count);
     }
 
-    /// Takes blocks for a piece of a big value that has no commit yet.
+    /// Allocates blocks for a piece of a big value that has no commit yet.
     ///
     /// # Errors
     /// As [`Space::allocate`]; `TooLarge` if that is longer than an extent can be.
@@ -194,15 +217,14 @@ impl Space {
             );
             return Err(Error::new(Code::TooLarge, message).with_hint("store it as several values"));
         }
-        // Under one lock: a map drafted in between would say that a checkpoint's root uses the blocks. After the value was
-        // given up they could hold another one by the time that map is the older, and opening would free them under it.
+        // One step under the lock, so that no map is drafted in between: see the module's rule of release.
         let mut state = self.lock();
         let block = self.take(&mut state, block_count)?;
         state.unrooted.insert(block, (block_count, None));
         Ok(block)
     }
 
-    /// A transaction that wrote this value has got its sequence.
+    /// Notes the sequence of the transaction that wrote this value.
     pub fn value_committed(&self, pages: &[Location], seq: CommitSeq) {
         let mut state = self.lock();
         for page in pages {
@@ -210,7 +232,7 @@ impl Space {
         }
     }
 
-    /// A transaction that wrote this value was given up before it got a sequence, or its group was dropped.
+    /// Frees a value after its transaction was given up without a sequence, or its group was dropped.
     pub fn value_aborted(&self, pages: &[Location]) {
         let mut state = self.lock();
         for page in pages {
@@ -218,10 +240,10 @@ impl Space {
         }
     }
 
-    /// A replayed frame names these blocks: nothing may be allocated over them.
+    /// Marks the blocks that a replayed frame names, so that nothing is allocated over them.
     ///
     /// # Errors
-    /// `Corrupt` if they lie outside the file, or a page or another value lies there.
+    /// `Corrupt` if they lie outside the file, or if a page or another value lies there.
     pub fn value_replayed(&self, pages: &[Location], seq: CommitSeq) -> Result<()> {
         let file_bytes = self.data.file().len().unwrap_or(0);
         for page in pages {
@@ -245,8 +267,10 @@ impl Space {
         Ok(())
     }
 
-    /// A replayed frame names these blocks, and a later one replaced what they hold: readers of the log need them until a checkpoint
-    /// is behind it. Those of a log that was replayed before without regard to them may be somebody's by now, and are left alone.
+    /// Keeps blocks of a replayed value that a later frame replaced, until a checkpoint is behind it.
+    ///
+    /// Readers of the log need them. If an earlier replay left them free and they were reused, they are left
+    /// alone.
     pub fn replaced_in_log(&self, pages: &[Location], retired: CommitSeq) {
         let mut state = self.lock();
         if !pages.iter().all(|page| state.is_free(page.block, page.block_count)) {
@@ -259,13 +283,13 @@ impl Space {
         }
     }
 
-    /// Puts extents on the list of those waiting to be free.
+    /// Defers the free of these extents.
     pub fn retire(&self, extents: impl IntoIterator<Item = RetiredExtent>) {
         self.lock().waiting.extend(extents);
     }
 
-    /// Puts pages of a value that commit `retired` replaced on that list. Who wrote it is not known: any older
-    /// snapshot may hold it.
+    /// Defers the free of a value's pages that commit `retired` replaced. The commit that wrote the value is
+    /// unknown: any older snapshot may hold it.
     pub fn retire_pages(&self, pages: &[Location], retired: CommitSeq) {
         self.retire(pages.iter().map(|page| RetiredExtent {
             block: page.block,
@@ -275,9 +299,9 @@ impl Space {
         }));
     }
 
-    /// Frees what neither superblock nor any snapshot reaches. `boundary` is the commit of the older superblock's
-    /// root; `snapshots` lists the registered ones. A reader who registers after it was asked looks at a
-    /// newer root than `boundary`, so it needs none of this. Returns the blocks that only snapshots still hold.
+    /// Frees extents that neither superblock nor any snapshot reaches: see the module's rule of release.
+    /// `boundary` is the commit of the older superblock's root; `snapshots` lists the registered ones.
+    /// Returns the number of blocks that only snapshots still hold.
     pub fn release(&self, boundary: CommitSeq, snapshots: impl FnOnce() -> Vec<CommitSeq>) -> u64 {
         let mut held = snapshots();
         held.sort_unstable();
@@ -305,10 +329,11 @@ impl Space {
         held_blocks
     }
 
-    /// Makes sure that `bytes` can be written beyond the last used block without asking the file system.
+    /// Makes sure that `bytes` can be written beyond the last used block without a new reservation.
     ///
     /// # Errors
-    /// `Full` if there is no room. Then holes were taken back as far as that works: deletes and checkpoints go on in them.
+    /// `Full` if there is no room. Holes were then taken back as far as possible, for deletes and
+    /// checkpoints.
     pub fn keep_back(&self, bytes: u64) -> Result<()> {
         let mut state = self.lock();
         let blocks = bytes.div_ceil(self.data.block_bytes() as u64);
@@ -323,25 +348,25 @@ impl Space {
         grown
     }
 
-    /// Bytes that can be written beyond the last used block without asking the file system.
+    /// Bytes that can be written beyond the last used block without a new reservation.
     pub fn kept_back_bytes(&self) -> u64 {
         self.lock().kept_back_blocks() * self.data.block_bytes() as u64
     }
 
-    /// Bytes of free blocks between those in use, holes not counted.
+    /// Bytes of free blocks between used ones, without holes.
     pub fn free_between_bytes(&self) -> u64 {
         self.lock().free_between_blocks() * self.data.block_bytes() as u64
     }
 
-    /// Bytes that the whole space map takes when all of it is written.
+    /// Bytes of the whole space map.
     pub fn map_bytes(&self) -> u64 {
         let pages = self.lock().used.page_count() as u64;
         let page_blocks = u64::from(self.data.blocks_of(PAGE_HEADER_BYTES + PAGE_WORDS * 8));
-        // One more page where the file grows, and the list of pages.
+        // One more page if the file grows, and the list of pages.
         ((pages + 1) * page_blocks + pages / 64 + 2) * self.data.block_bytes() as u64
     }
 
-    /// How the space is used.
+    /// Statistics of the space.
     pub fn stats(&self) -> SpaceStats {
         let state = self.lock();
         SpaceStats {
@@ -353,14 +378,15 @@ impl Space {
         }
     }
 
-    /// Extents in use that the root of commit `seq` does not reach: waiting ones, and what the maps take. For `check`.
+    /// Used extents that the root of commit `seq` does not reach: deferred ones, and the maps. For `check`.
     pub fn unreached(&self, seq: CommitSeq) -> Vec<(u64, u32)> {
         self.lock().unreached(seq)
     }
 
-    /// The blocks that only trees of the root of commit `seq` can take, of what is in use now: not what waits to be free, not
-    /// what the maps and superblocks take, not values of later commits or of none. With no checkpoint running each of them
-    /// belongs to a node or a value of that root, or is lost. For `check`.
+    /// The used blocks that only trees of the root of commit `seq` can use. For `check`.
+    ///
+    /// Without deferred extents, maps, superblocks, and values of later commits or of none. If no checkpoint
+    /// runs, each of them belongs to a node or value of that root, or is leaked.
     pub fn of_trees(&self, seq: CommitSeq) -> TreeBlocks {
         let state = self.lock();
         let elsewhere = state.unreached(CommitSeq(u64::MAX));
@@ -386,14 +412,14 @@ impl Space {
     fn grow(&self, state: &mut State, wanted_blocks: u64) -> Result<()> {
         let file_blocks = state.file_blocks;
         if state.room_blocks < file_blocks && self.reserve(state.room_blocks, file_blocks).is_ok() {
-            // What the file had when it was opened, holes or not.
+            // The blocks the file had when it was opened, holes or not.
             state.room_blocks = file_blocks;
             if wanted_blocks <= file_blocks {
                 return Ok(());
             }
         }
         let from = state.room_blocks;
-        // A little ahead, so that the file system is asked seldom; a small database stays small.
+        // Grow a little ahead, to reserve seldom; a small database stays small.
         let ahead = (file_blocks / 8).clamp(16, 2048);
         let grown = match self.reserve(from, wanted_blocks + ahead) {
             Ok(()) => Ok(wanted_blocks + ahead),
@@ -417,7 +443,7 @@ impl Space {
         }
     }
 
-    /// Asks the file system for the blocks from one to before another.
+    /// Reserves the blocks from one to before another in the file system.
     fn reserve(&self, from: u64, to: u64) -> std::io::Result<()> {
         let block_bytes = self.data.block_bytes() as u64;
         self.data.file().reserve(from * block_bytes, (to - from) * block_bytes)
@@ -425,13 +451,13 @@ impl Space {
 }
 
 impl State {
-    /// Whether every block is free, or a hole.
+    /// Whether every block is free or a hole.
     fn is_free(&self, block: u64, block_count: u32) -> bool {
         let mut blocks = block..block.saturating_add(u64::from(block_count));
         blocks.all(|block| self.used.none_set(block, 1) || self.holes.all_set(block, 1))
     }
 
-    /// In use from here on, whatever they were.
+    /// Marks blocks as used, whatever they were.
     fn own(&mut self, block: u64, block_count: u32) {
         self.used.set(block, block_count);
         if self.holes.used() > 0 {

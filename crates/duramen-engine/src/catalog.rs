@@ -1,7 +1,8 @@
-//! Which trees there are, and one state of all of them: a [`Root`].
+//! The trees of a database, and one state of all of them: a [`Root`].
 //!
-//! Owns the catalogue rows (tree 0: name -> id and reducer), what a tree is in one root, and the entries of
-//! the tree of roots that checkpoints write. D2 rests here: a root is one pointer, so all trees change together.
+//! It owns the catalogue rows (tree 0: name -> id and reducer), the state of a tree in one root, and the
+//! entries of the tree of roots that checkpoints write. D2 rests here: a root is one pointer, so all trees
+//! change together.
 
 mod row;
 mod table;
@@ -18,7 +19,7 @@ use crate::wal::LogPosition;
 pub use row::{CatalogRow, RootEntry};
 pub use table::TreeTable;
 
-/// The tree that names the others.
+/// The id of the catalogue, the tree of names.
 pub const CATALOG: TreeId = TreeId(0);
 
 /// One tree in one state.
@@ -28,15 +29,15 @@ pub struct TreeState {
     pub id: TreeId,
     /// Its root node; `None` while it is empty.
     pub slot: Option<Slot>,
-    /// What it reduces to, if anything.
+    /// The name and version of its reducer, if it has one.
     pub spec: Option<ReducerSpec>,
     /// The reducer of the spec, if it is registered.
     pub reducer: Option<Arc<dyn Reducer>>,
     /// Whether a big value was ever put into it.
     pub has_big_values: bool,
-    /// The commit that dropped it; its pages are being given back.
+    /// The commit that dropped it. Its pages are being reclaimed.
     pub dropped_at: Option<CommitSeq>,
-    /// Pages before this key have been given back already.
+    /// Pages before this key have been reclaimed.
     pub reaped_to: Vec<u8>,
 }
 
@@ -69,22 +70,22 @@ impl TreeState {
     }
 }
 
-/// One state of the database: what a snapshot points at.
+/// One state of the database: what a snapshot reads.
 #[derive(Debug)]
 pub struct Root {
     /// The last commit in it.
     pub seq: CommitSeq,
-    /// Counts the times that commits were dropped because the log had no room: roots of different lineages do not
-    /// follow each other.
+    /// The rollback epoch: counts how often commits were dropped because the log had no room. Roots of
+    /// different epochs are no successors of each other.
     pub lineage: u64,
     /// The trees.
     pub trees: TreeTable,
-    /// The log frame that holds the last commit; set when it was written.
+    /// The log frame with the last commit; set once it is written.
     pub position: OnceLock<LogPosition>,
 }
 
 impl Root {
-    /// A root at a known place of the log.
+    /// A root whose log position is known.
     #[must_use]
     pub fn at(seq: CommitSeq, trees: TreeTable, position: LogPosition) -> Root {
         Root { seq, lineage: 0, trees, position: OnceLock::from(position) }

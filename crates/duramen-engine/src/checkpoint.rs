@@ -1,7 +1,7 @@
-//! Checkpoints: a published root made durable in the data file, so that the log before it can be used again.
+//! Checkpoints: make a published root durable in the data file, so that the log before it can be reused.
 //!
-//! Order is everything here (D2, D3): nodes and space map, sync, one superblock (never the newer one), sync; only
-//! then is anything freed or recycled.
+//! The order of steps carries D2 and D3: write nodes and space map; sync; write the older superblock; sync;
+//! only then free blocks and recycle the log. See [`make_durable`] and the module `allocator`.
 
 mod output;
 mod reap;
@@ -29,11 +29,13 @@ const POISON: &str = "nothing panics while a checkpoint is locked";
 #[derive(Debug)]
 pub struct Checkpointer {
     store: Arc<Store>,
-    /// Held while a checkpoint or a spill runs: where the reaping of dropped trees goes on; `None` when it is done.
+    /// Held while a checkpoint or a write back runs. Contains where the reclaiming of each dropped tree goes
+    /// on; `None` when all of the tree is reclaimed.
     turn: Mutex<Reaping>,
     /// Held for a moment only.
     newest: Mutex<Newest>,
-    /// Checkpoints and spills begun, failed ones included: each may have given nodes their places.
+    /// Checkpoints and write backs begun, failed ones included. Each may have given nodes their page
+    /// pointers.
     begun: AtomicU64,
 }
 
@@ -43,25 +45,25 @@ type Reaping = BTreeMap<TreeId, Option<Vec<u8>>>;
 #[derive(Debug, Clone)]
 struct Newest {
     superblock: Superblock,
-    /// Where replay starts from the older superblock: the log is kept from there.
+    /// Where replay from the older superblock begins: the log is kept from there.
     older: LogPosition,
     /// The tree of roots.
     roots: Option<Slot>,
-    /// The trees as they were at it.
+    /// The trees of that checkpoint.
     trees: TreeTable,
 }
 
-/// The tree of roots as a checkpoint writes it.
+/// The tree of roots written by a checkpoint.
 struct NewRoots {
     slot: Option<Slot>,
     place: Option<Place>,
     replaced: Vec<Arc<Node>>,
 }
 
-/// What a checkpoint did.
+/// The result of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckpointReport {
-    /// The commit whose root is durable now.
+    /// The commit of the root that is now durable.
     pub seq: CommitSeq,
     /// The log before this frame is no longer needed.
     pub keep_log_from: LogPosition,
@@ -72,9 +74,9 @@ pub struct CheckpointReport {
 /// Why a checkpoint did not happen.
 #[derive(Debug)]
 pub enum CheckpointError {
-    /// Nothing durable changed: it can be tried again (no room, a page that cannot be read).
+    /// Nothing durable changed and a retry is possible (no room, a page that cannot be read).
     Failed(Error),
-    /// A sync, or a write to a superblock, failed: the engine must not go on (D6).
+    /// A sync or the write of a superblock failed: the engine is poisoned (D6).
     Poison(Error),
 }
 
@@ -84,19 +86,19 @@ impl From<Error> for CheckpointError {
     }
 }
 
-/// What a checkpoint is made of besides a root.
+/// Arguments of a checkpoint besides the root.
 #[derive(Debug, Clone, Copy)]
 pub struct CheckpointAim {
-    /// Trees created from now on get at least this id.
+    /// The least id for trees created from now on.
     pub next_tree: TreeId,
-    /// The last one of a clean close.
+    /// It is the last one of a clean close.
     pub clean: bool,
-    /// Where the warm pages are listed.
+    /// The list of warm pages.
     pub hot: Option<crate::data_file::Location>,
 }
 
 impl Checkpointer {
-    /// Goes on from the superblock a database was opened with.
+    /// Continues from the superblock that a database was opened with.
     #[must_use]
     pub fn new(
         store: Arc<Store>,
@@ -114,20 +116,22 @@ impl Checkpointer {
         self.newest().superblock.clone()
     }
 
-    /// The tree of roots as it lies on disk.
+    /// The tree of roots on disk.
     pub fn roots(&self) -> Option<Slot> {
         self.newest().roots.clone()
     }
 
-    /// Where the newest durable checkpoint ends in the log, and the catalogue there.
+    /// The end of the newest durable checkpoint in the log, and its catalogue.
     pub fn boundary(&self) -> (LogPosition, Option<Slot>) {
         let newest = self.newest();
         let catalogue = newest.trees.get(CATALOG).and_then(|tree| tree.slot.clone());
         (newest.superblock.replay, catalogue)
     }
 
-    /// The trees of the newest checkpoint are kept to be told from newer ones, and nobody reads them: where a newer root has
-    /// replaced one, its root node, with all that only it holds, need not stay in memory.
+    /// Evicts root nodes of the newest checkpoint that a newer root has replaced.
+    ///
+    /// What only they hold leaves memory too. The checkpoint keeps those trees only to compare them with
+    /// newer ones; nothing reads them.
     pub fn let_go_of_replaced(&self, newest: &Root) {
         let trees = self.newest().trees.clone();
         for id in newest.trees.changed_since(&trees) {
@@ -137,20 +141,20 @@ impl Checkpointer {
         }
     }
 
-    /// Calls `look` while no checkpoint runs, with the tree of roots and with where the reaping of dropped trees goes on.
+    /// Calls `look` while no checkpoint runs, with the tree of roots and the progress of reclaiming.
     pub fn at_rest<T>(&self, look: impl FnOnce(Option<&Slot>, &Reaping) -> T) -> T {
         let reaping = self.turn();
         let roots = self.roots();
         look(roots.as_ref(), &reaping)
     }
 
-    /// How many checkpoints and spills have begun: while it stays the same, no node was given its place.
+    /// The number of checkpoints and write backs begun. While it is unchanged, no node got a page pointer.
     pub fn begun(&self) -> u64 {
         self.begun.load(Ordering::SeqCst)
     }
 
-    /// Makes `root`, whose log is durable, the newest checkpoint. `between` is called after each slice of writes,
-    /// with nothing locked that a commit needs.
+    /// Makes `root` the newest checkpoint. Its log must be durable. Calls `between` after each slice of
+    /// writes, without a lock that a commit needs.
     ///
     /// # Errors
     /// [`CheckpointError`].
@@ -187,7 +191,7 @@ impl Checkpointer {
             clean: aim.clean,
             ..newest.superblock.clone()
         };
-        // A map that was contradicted while it was written must not become the newest.
+        // A space map that was found contradictory during the write must not become the newest.
         self.store.space.is_sound().map_err(CheckpointError::Poison)?;
         self.write_superblock(&superblock)?;
         self.store.space.adopt(draft);
@@ -199,14 +203,15 @@ impl Checkpointer {
         Ok(CheckpointReport { seq: root.seq, keep_log_from: older, written_bytes })
     }
 
-    /// Frees what snapshots held and hold no more; returns the blocks that they alone still hold.
+    /// Frees extents that snapshots no longer hold. Returns the number of blocks that only snapshots still
+    /// hold.
     pub fn release(&self) -> u64 {
         let older = self.newest().older;
         let registry = &self.store.registry;
         self.store.space.release(older.seq, || registry.held())
     }
 
-    /// Gives every node of a root a place, so that it can leave memory; durable only with the next checkpoint.
+    /// Writes back every node of a root, so that it can leave memory. Durable only with the next checkpoint.
     ///
     /// # Errors
     /// `Full` or `Io`.
@@ -243,7 +248,7 @@ impl Checkpointer {
         Ok((new_roots, draft))
     }
 
-    /// Writes what changed since the newest checkpoint, and the tree of roots.
+    /// Writes the trees that changed since the newest checkpoint, and the tree of roots.
     fn write_roots(
         &self,
         newest: &Newest,
@@ -290,7 +295,7 @@ impl Checkpointer {
         Ok(NewRoots { slot: roots, place, replaced })
     }
 
-    /// Writes one tree and describes it; `None` once a dropped tree has given everything back.
+    /// Writes one tree and returns its entry; `None` once a dropped tree is reclaimed completely.
     fn write_entry(
         &self,
         (newest, root): (&Newest, &Root),
@@ -305,8 +310,8 @@ impl Checkpointer {
         if let Some(slot) = slot.filter(|_| tree.dropped_at.is_some()) {
             output.flush()?;
             let start = reaping.get(&tree.id).unwrap_or(&Some(tree.reaped_to.clone())).clone();
-            // What this checkpoint gives back, the older superblock still lists (D3): it is retired at this commit, and
-            // one commit gives back one slice.
+            // The older superblock still lists what this checkpoint reclaims (D3). Its free is deferred under
+            // this commit, and one commit reclaims one slice.
             let next = match start {
                 Some(start) if root.seq > newest.superblock.replay.seq => {
                     reap(&self.store, slot, &start, tree.has_big_values, root.seq)?
@@ -327,12 +332,12 @@ impl Checkpointer {
         }))
     }
 
-    /// Dropped trees that have given everything back: the roots may forget them.
+    /// Dropped trees that are reclaimed completely: the roots may forget them.
     pub fn reaped(&self) -> Vec<TreeId> {
         self.turn().iter().filter(|(_, next)| next.is_none()).map(|(id, _)| *id).collect()
     }
 
-    /// The roots have forgotten these trees.
+    /// Forgets the progress of trees that the roots have forgotten.
     pub fn forgotten(&self, ids: &[TreeId]) {
         let mut reaping = self.turn();
         for id in ids {
@@ -344,7 +349,7 @@ impl Checkpointer {
         self.store.pages.data().sync().map_err(CheckpointError::Poison)
     }
 
-    /// Writes the older of the two superblocks and syncs. D2: the other one is whole all the while.
+    /// Writes the older of the two superblocks and syncs. The other one stays intact meanwhile (D2).
     fn write_superblock(&self, superblock: &Superblock) -> std::result::Result<(), CheckpointError> {
         let data = self.store.pages.data();
         let slot = usize::from(superblock.generation.0 % 2 == 1);

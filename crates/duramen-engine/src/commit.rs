@@ -1,9 +1,12 @@
-//! Commits: many writers, one order, one log, one sync for as many as came while the last sync ran.
+//! Commits: many writers, one order, one log, and one sync for all commits that arrived during the last sync.
 //!
-//! Stage one (under the order lock, in the committing thread, no disk): validate, take a sequence, apply to the
-//! sealed root, join the forming group. Stage two (one leader at a time, no lock held): write the group, sync if a
-//! member asked for it, publish, hand on, wake. D1 (acknowledged only after the sync), D2 and I1 (one order), D6 (a
-//! failed sync poisons) and D7 (a group that does not fit is dropped whole) rest here.
+//! Stage one runs under the order lock, in the committing thread, without the disk. It validates, takes a
+//! sequence, applies the changes to the latest root (`sealed`), and joins the forming group. Stage two runs
+//! in one leader at a time, with no lock held. It writes the group, syncs if a member wants it, publishes,
+//! hands leadership on, and wakes the members.
+//!
+//! These promises rest here: D1 (a commit is acknowledged only after its sync), D2 and I1 (one order), D6 (a
+//! failed sync poisons the engine), and D7 (a group that does not fit is dropped whole).
 
 mod apply;
 mod changes;
@@ -49,17 +52,17 @@ const POISON: &str = "nothing panics while the order is locked";
 pub struct Committer {
     store: Arc<Store>,
     log: Log,
-    /// What new snapshots see.
+    /// The published root: what new snapshots read.
     published: Newest,
-    /// What new transactions build on: everything ordered, published or not.
+    /// The latest root: every ordered commit, published or not. New transactions start from it.
     sealed: Newest,
     order: Mutex<Order>,
-    /// Leadership was laid down, or something became durable.
+    /// The leadership condition: signalled when leadership changes or something becomes durable.
     turn: Condvar,
     durable: AtomicU64,
-    /// Who waits for `durable` and is no committer.
+    /// Wakes readers of the change feed that wait for `durable`.
     pub watch: Watch,
-    /// Why writers are refused, if the change feed has no room for what it must keep.
+    /// Why writers are refused: the change feed has no room for what it must keep.
     feed_refusal: RwLock<Option<Error>>,
     refuses: AtomicBool,
     marked: AtomicU64,
@@ -69,7 +72,7 @@ pub struct Committer {
     process: u32,
     closed: AtomicBool,
     next_tree: AtomicU64,
-    /// Slows commits down while memory fills.
+    /// Delays commits while memory fills.
     pub throttle: Throttle,
     commits: AtomicU64,
     conflicts: AtomicU64,
@@ -77,12 +80,12 @@ pub struct Committer {
     empty: AtomicU64,
     groups: AtomicU64,
     dropped: AtomicU64,
-    /// What was dropped and is not reported yet.
+    /// Dropped commits that have not been reported yet.
     unreported: Mutex<Option<Dropped>>,
 }
 
-/// A place in the order of commits. Sequences of a group that was dropped for want of room are given again: the
-/// lineage tells the two apart.
+/// A position in the commit order. Sequences of a group dropped for want of room are reused; the rollback
+/// epoch (`lineage`) tells the two uses apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ordered {
     /// The sequence.
@@ -96,55 +99,57 @@ struct Order {
     recent: Recent,
     leading: bool,
     lineage: u64,
-    /// Threads that wait for [`Committer::turn`]: without any, nobody is called.
+    /// Threads that wait on [`Committer::turn`]. At zero, no thread is notified.
     turn_waiters: usize,
 }
 
 /// A transaction ready to commit.
 #[derive(Debug)]
 pub struct Submission {
-    /// The root it read, held: validation may have to look at it again.
+    /// The registered root that it read. Validation may have to read it again.
     pub base: Registration,
     /// What it read there.
     pub reads: Reads,
     /// What it writes.
     pub changes: Changes,
-    /// The memory that takes.
+    /// The memory charged for its writes.
     pub buffered: Buffered,
     /// Pages of the big values it wrote, already durable.
     pub values: Vec<Location>,
-    /// What it waits for.
+    /// The level that it waits for.
     pub level: Durability,
-    /// It moves a consumer of the feed on, and is taken where others are refused for its sake.
+    /// It advances a consumer of the feed, and is accepted while other writers are refused.
     pub serves_feed: bool,
     /// Where it waits.
     pub wait: Wait,
 }
 
-/// Where a commit waits for its level.
+/// Where a commit waits for its durability level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// In the call that commits.
+    /// Inside the committing call.
     Here,
-    /// Nowhere, until its receipt is waited on: the group forms, and is written by whoever leads next, at the latest by the
-    /// background's next tick. It is seen when it would be anyway.
+    /// Nowhere until its receipt is waited on. The group is written by the next leader, at the latest at the
+    /// background's next tick. It becomes visible when it is published, as any other commit.
     Later,
 }
 
-/// What the pipeline has done since the database was opened.
+/// Counters of the pipeline since the database was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CommitStats {
     /// Transactions committed.
     pub commits: u64,
     /// Transactions refused because something they read had changed.
     pub conflicts: u64,
-    /// Validations of transactions older than what memory knows of the recent commits: what they had read was compared value by value.
+    /// Validations of transactions older than the recent commits kept in memory. What they had read was
+    /// compared value by value.
     pub compared: u64,
-    /// Commits of nothing, which the engine makes where no other commit comes: they let go of what dropped trees held.
+    /// Empty commits. The engine makes them when no other commit arrives, so that dropped trees give back
+    /// their pages.
     pub empty: u64,
     /// Groups written.
     pub groups: u64,
-    /// Commits that had returned at level `Memory`, and then never happened: the log had no room for their group.
+    /// Commits that returned at level `Memory` and were dropped later: the log had no room for their group.
     /// [`Event::CommitsDropped`](crate::Event::CommitsDropped) reports them.
     pub dropped: u64,
     /// Newest commit that survives a power cut.
@@ -154,7 +159,7 @@ pub struct CommitStats {
 }
 
 impl Ordered {
-    /// The last commit of a root.
+    /// The position of the last commit of a root.
     #[must_use]
     pub fn of(root: &Root) -> Ordered {
         Ordered { seq: root.seq, lineage: root.lineage }
@@ -162,7 +167,7 @@ impl Ordered {
 }
 
 impl Committer {
-    /// Goes on after `root`, which is durable and published.
+    /// Continues after `root`, which is durable and published.
     #[must_use]
     pub fn new(store: Arc<Store>, log: Log, root: Root, next_tree: TreeId, throttle: Throttle) -> Committer {
         let seq = root.seq;
@@ -203,32 +208,33 @@ impl Committer {
         }
     }
 
-    /// The data file and what belongs to it.
+    /// The data file and the state that belongs to it.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
-    /// What snapshots see now.
+    /// The published root, which new snapshots read.
     pub fn published(&self) -> Arc<Root> {
         self.published.get()
     }
 
-    /// Holds what snapshots see now.
+    /// Registers the published root.
     pub fn hold_published(&self) -> Registration {
         self.store.registry.register(&self.published)
     }
 
-    /// What a new transaction builds on.
+    /// The latest root, on which a new transaction builds.
     pub fn sealed(&self) -> Arc<Root> {
         self.sealed.get()
     }
 
-    /// Holds what a new transaction builds on.
+    /// Registers the latest root.
     pub fn hold_sealed(&self) -> Registration {
         self.store.registry.register(&self.sealed)
     }
 
-    /// The same under the order lock.
+    /// As [`Committer::hold_sealed`], for a caller that holds the order lock: it drops the second value after
+    /// unlocking.
     fn hold_sealed_and_leave(&self) -> (Registration, Idle) {
         self.store.registry.register_and_leave(&self.sealed)
     }
@@ -248,29 +254,32 @@ impl Committer {
         self.log_bytes.load(Ordering::Relaxed)
     }
 
-    /// A checkpoint begins: what is written from now on counts for the next. Returns what counted for this one.
+    /// Starts counting for the next checkpoint. Returns what was counted for the one that begins now.
     pub fn restart_log_bytes(&self) -> u64 {
         self.log_bytes.swap(0, Ordering::Relaxed)
     }
 
-    /// That many bytes of log more are behind the newest checkpoint: of one that failed, or found at open.
+    /// Adds log bytes behind the newest checkpoint: those of a checkpoint that failed, or those found at
+    /// open.
     pub fn add_log_bytes(&self, bytes: u64) {
         self.log_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Opening has found the log durable up to a commit, which may not be in the trees yet.
+    /// Opening found the log durable up to a commit, which may not be in the trees yet.
     pub fn found_durable(&self, seq: CommitSeq) {
         self.durable.fetch_max(seq.0, Ordering::SeqCst);
         self.watch.wake();
     }
 
-    /// Refuses writers from now on, or no longer: the change feed must keep more than it may.
+    /// Refuses writers, or accepts them again. Writers are refused while the change feed must keep more than
+    /// its bound.
     pub fn refuse_writers(&self, why: Option<Error>) {
         self.refuses.store(why.is_some(), Ordering::Release);
         *self.feed_refusal.write().expect(POISON) = why;
     }
 
-    /// Who puts something, and does not move the feed on, waits for those who do.
+    /// Fails for a transaction that puts something while writers are refused, unless it advances a consumer
+    /// of the feed.
     fn not_refused(&self, submission: &Submission) -> Result<()> {
         if !self.refuses.load(Ordering::Acquire)
             || submission.serves_feed
@@ -284,17 +293,17 @@ impl Committer {
         }
     }
 
-    /// An id for a new tree, never given before.
+    /// A new tree id. An id is never used twice.
     pub fn new_tree_id(&self) -> TreeId {
         TreeId(self.next_tree.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// What new trees get at least.
+    /// A lower bound for the ids of new trees.
     pub fn next_tree(&self) -> TreeId {
         TreeId(self.next_tree.load(Ordering::Relaxed))
     }
 
-    /// What was done so far.
+    /// The counters.
     pub fn stats(&self) -> CommitStats {
         CommitStats {
             commits: self.commits.load(Ordering::Relaxed),
@@ -308,7 +317,7 @@ impl Committer {
         }
     }
 
-    /// A process that was forked from the one that opened the database must not write: both would.
+    /// Fails in a process that was forked from the one that opened the database. Otherwise both would write.
     ///
     /// # Errors
     /// `Invalid`.
@@ -316,7 +325,7 @@ impl Committer {
         if self.process == duramen_disk::process_id() { Ok(()) } else { Err(Error::forked()) }
     }
 
-    /// Whether commits are taken.
+    /// Whether commits are accepted.
     ///
     /// # Errors
     /// `Poisoned` after a failed sync; `Invalid` after a close.
@@ -335,7 +344,7 @@ impl Committer {
         self.poison.get()
     }
 
-    /// A sync failed: nothing is acknowledged from now on (D6).
+    /// Poisons the engine after a failed sync: nothing is acknowledged from now on (D6).
     pub fn poison(&self, cause: Error) {
         drop(self.poison.set(cause));
         self.throttle.wake();
@@ -343,7 +352,7 @@ impl Committer {
         self.watch.wake();
     }
 
-    /// Takes no more commits.
+    /// Refuses all further commits.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.throttle.wake();
@@ -352,7 +361,8 @@ impl Committer {
 
     /// Whether a commit survives a power cut.
     pub fn reached_disk(&self, ordered: Ordered) -> bool {
-        // In this order: a commit that takes the place of one that was dropped is durable only later.
+        // `durable` must be read first. A commit that reuses a dropped sequence becomes durable only after
+        // the drop.
         self.durable() >= ordered.seq && self.still_there(ordered).is_ok()
     }
 
@@ -365,7 +375,7 @@ impl Committer {
         self.sync_through(ordered.seq)
     }
 
-    /// Whether a root is one that was published, and not one of commits that were dropped.
+    /// Whether a root is free of dropped commits.
     pub fn is_kept(&self, root: &Root) -> bool {
         self.store.registry.is_kept(root.seq, root.lineage)
     }
@@ -380,7 +390,8 @@ impl Committer {
         ))
     }
 
-    /// Ends a transaction that wrote nothing: what it read is published, and durable if it asked for that.
+    /// Ends a transaction that wrote nothing. Waits until what it read is published, and durable at level
+    /// `Disk`.
     ///
     /// # Errors
     /// As [`Committer::wait_disk`].
@@ -417,16 +428,16 @@ impl Committer {
             order.leading = true;
             drop(order);
             match self.lead() {
-                // A group that had no room is not what is waited for here, which may have been written long ago: with that group out
-                // of the way it is synced.
+                // A group without room does not matter here: the commit waited for may have been written long
+                // ago. With that group dropped, the next round syncs it.
                 Err(error) if self.poison.get().is_some() => return Err(error),
                 _ => {}
             }
         }
     }
 
-    /// Writes a mark that says how far the log is durable, and syncs it, if none has been since the last commit.
-    /// Returns whether it did.
+    /// Writes and syncs a durable watermark, unless the last one covers every durable commit or commits are
+    /// on their way. Returns whether it did.
     ///
     /// # Errors
     /// As [`Committer::sync_through`].
@@ -454,7 +465,8 @@ impl Committer {
         result.map(|()| true)
     }
 
-    /// Takes dropped trees that have given everything back out of the roots. Not a commit: nothing can see it.
+    /// Removes fully reclaimed dropped trees from the roots. This is no commit: no reader can see the
+    /// difference.
     pub fn forget_trees(&self, ids: &[TreeId]) {
         let order = self.lock();
         let without = |root: &Root| {
@@ -471,7 +483,8 @@ impl Committer {
         self.published.set(root);
     }
 
-    /// The log's tail is in the trees of `root` now; until then nothing was ordered.
+    /// Installs the root of the deferred redo, with the log's tail in its trees. Nothing was ordered before
+    /// it.
     pub fn replayed(&self, root: &Arc<Root>) {
         let mut order = self.lock();
         order.recent = Recent::new(root.seq, self.throttle.memory_bytes() / 32);
@@ -483,7 +496,7 @@ impl Committer {
         self.order.lock().expect(POISON)
     }
 
-    /// Waits until snapshots see a commit: it is in the log then.
+    /// Waits until a commit is published. It is in the log then.
     ///
     /// # Errors
     /// `Full` if it was dropped because the log had no room; `Poisoned`.
@@ -496,7 +509,8 @@ impl Committer {
             if still_there.is_ok() && self.published().seq >= ordered.seq {
                 return Ok(());
             }
-            // Before anything is said to have never happened: what a failed sync has dropped may be on the disk.
+            // Checked before the commit is reported as dropped: what a failed sync has dropped may be on the
+            // disk.
             if let Some(cause) = self.poison.get() {
                 return Err(Error::poisoned(cause.message()));
             }
@@ -519,7 +533,7 @@ impl Committer {
         order
     }
 
-    /// Calls whoever waits for a change of leadership, or for something to be durable.
+    /// Wakes the threads that wait for a change of leadership or for durability.
     fn call_turn(&self, order: MutexGuard<'_, Order>) {
         let waiters = order.turn_waiters;
         drop(order);

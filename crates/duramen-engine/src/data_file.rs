@@ -1,8 +1,8 @@
-//! The file `data`: pages with a header, addressed by locations that carry their checksum.
+//! The file `data`: pages with a header, addressed by pointers that carry their checksum.
 //!
-//! Owns the page header, the checksum rule and the superblocks. It never decides where a page goes (the
-//! allocator does) nor when it is durable (the checkpoint does). D4 rests here: no byte leaves this module
-//! before it matched the checksum in the pointer that led to it.
+//! Owns the page header, the checksum rule and the superblocks. The allocator decides where a page goes, and
+//! the checkpoint when it is durable. D4 rests here: no byte leaves this module before it matched the
+//! checksum in its page pointer.
 
 mod buffers;
 mod location;
@@ -39,14 +39,14 @@ pub struct DataFile {
     database: DatabaseId,
     block_bytes: usize,
     buffers: Arc<Buffers>,
-    /// Held across a sync; the first failure stays.
+    /// Held across a sync. Keeps the first failure.
     syncing: Arc<Mutex<Option<Error>>>,
-    /// The file was seen to be as long as this.
+    /// A length that the file is known to have.
     seen_bytes: Arc<AtomicU64>,
 }
 
 impl DataFile {
-    /// Wraps an open file whose superblock was read or is about to be written.
+    /// Wraps an open file with a superblock that was read or is about to be written.
     #[must_use]
     pub fn new(file: Arc<dyn File>, path: &Path, database: DatabaseId, block_bytes: usize) -> DataFile {
         assert!(block_bytes.is_power_of_two(), "blocks are a power of two");
@@ -61,7 +61,7 @@ impl DataFile {
         }
     }
 
-    /// The file itself, for syncs and lengths.
+    /// The file itself, for syncs and its length.
     #[must_use]
     pub fn file(&self) -> &Arc<dyn File> {
         &self.file
@@ -69,11 +69,11 @@ impl DataFile {
 
     /// Makes everything written to the file durable.
     ///
-    /// One at a time, and after a failure never again (D6): the system tells of pages that it could not write once, to
-    /// whoever syncs next. Who syncs after that must not be told that all is well.
+    /// One sync at a time, and none after a failure (D6). The system reports pages that it could not write
+    /// only once, to the next sync. A later sync would succeed wrongly.
     ///
     /// # Errors
-    /// `Io`, at the first failure and ever after.
+    /// `Io`, at the first failure and at every call after it.
     pub fn sync(&self) -> Result<()> {
         let mut failed = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = &*failed {
@@ -86,8 +86,8 @@ impl DataFile {
         })
     }
 
-    /// Gives what was written in a range to the device ahead of the next [`DataFile::sync`], which tells what could not be
-    /// written: under the same lock, because the system tells it once.
+    /// Passes writes in a range to the device ahead of the next [`DataFile::sync`], which reports a failure.
+    /// Under the same lock, because the system reports a failure only once.
     pub fn write_out(&self, range: &Range<u64>) {
         let mut failed = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         if failed.is_none()
@@ -97,19 +97,19 @@ impl DataFile {
         }
     }
 
-    /// Where it lies, for messages.
+    /// Its path, for messages.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Identity of the database it belongs to.
+    /// The identity of its database.
     #[must_use]
     pub fn database(&self) -> DatabaseId {
         self.database
     }
 
-    /// Where buffers of pages come from.
+    /// The pool of page buffers.
     #[must_use]
     pub fn buffers(&self) -> &Arc<Buffers> {
         &self.buffers
@@ -140,11 +140,11 @@ impl DataFile {
         }
     }
 
-    /// Reads the page a location points at and checks it (D4). One that reads damaged is read once more: a read can go wrong while
-    /// what is stored is whole, and what is taken for damaged is let go of for good.
+    /// Reads the page of a pointer and checks it (D4). A page that reads as corrupt is read once more. A read
+    /// can go wrong while the stored bytes are fine, and a corrupt page is given up for good.
     ///
     /// # Errors
-    /// `Corrupt` with file and offset if the bytes are not those that were written; `Io` if reading failed.
+    /// `Corrupt` with file and offset if the bytes differ from those written; `Io` if reading failed.
     pub fn read(&self, location: &Location, kind: PageKind) -> Result<Page> {
         self.check(location, kind)?;
         match self.read_once(location, kind) {
@@ -167,8 +167,10 @@ impl DataFile {
         Ok(page)
     }
 
-    /// Whether a page of this kind can lie where a pointer says: before memory is taken for it, and before its blocks are
-    /// counted. A pointer may be wrong although its checksum is right: a hostile program can write both.
+    /// Checks whether a page of this kind can lie where a pointer says.
+    ///
+    /// Called before memory is allocated for the page and before its blocks are counted. A pointer with a
+    /// right checksum may still be wrong: a hostile program can write both.
     ///
     /// # Errors
     /// `Corrupt` with file and offset; `Io` if the file cannot be measured.

@@ -1,7 +1,7 @@
 //! The engine: a database opened, used and closed.
 //!
-//! Puts the parts together and owns nothing of their work. D8 rests here (the lock is taken before a byte is read and
-//! let go after the last was written).
+//! It connects the parts and owns none of their work. D8 rests here: the lock is taken before a byte is read,
+//! and released after the last was written.
 
 mod copy;
 mod directory;
@@ -58,10 +58,12 @@ const POISON: &str = "nothing panics while the threads are locked";
 pub struct Hooks {
     /// Reducers of its own.
     pub reducers: Reducers,
-    /// Whom to tell what no call returns. Called outside locks, from any thread, also the one that makes room for commits: what
-    /// commits, waits for a commit, checkpoints or closes the database there is refused with `Invalid`, for it could wait for itself.
+    /// Receives events that no call returns. It is called outside locks, from any thread, including the one
+    /// that makes room for commits. Inside it, calls that commit, wait for a commit, checkpoint or close this
+    /// database fail with `Invalid`: they could wait for their own thread.
     pub on_event: Option<EventHook>,
-    /// What is for the change feed, and who needs it. Without a rule all changes are, and nobody does.
+    /// Selects the changes for the change feed, and names its consumers. Without a rule all changes are fed,
+    /// and there is no consumer.
     pub feed: Option<Arc<dyn FeedRule>>,
 }
 
@@ -74,20 +76,20 @@ pub struct Engine {
 struct Inner {
     store: Arc<Store>,
     mode: Mode,
-    /// What opening found in the log, on its way into the trees.
+    /// The deferred redo of what opening found in the log.
     draining: Arc<Draining>,
     disk: Arc<dyn Disk>,
     path: PathBuf,
     wal_dir: PathBuf,
     options: Options,
-    /// How log writes become durable, and why so.
+    /// How log writes become durable, and the reason.
     sync: (SyncMethod, String),
     recovered: stats::RecoveryStats,
     feed: Arc<Retained>,
     feed_rule: Option<Arc<dyn FeedRule>>,
     log_identity: LogIdentity,
     threads: Mutex<Option<Threads>>,
-    /// Keeps other processes out; given back last, by whoever reads last.
+    /// Keeps other processes out. The last handle or reader releases it.
     _locks: Arc<Locks>,
     process: u32,
     left: AtomicBool,
@@ -108,12 +110,14 @@ impl std::fmt::Debug for Inner {
 impl Engine {
     /// Opens the database in the directory `path`, or creates it there.
     ///
-    /// Opening reads the log since the newest checkpoint and answers from it at once; a thread brings it into the trees, and
-    /// what needs the trees (writes, checkpoints, [`Engine::check`], [`Engine::close`]) waits for that. Creating returns once
-    /// the database survives a power cut, its directory and that directory's parent included.
+    /// Opening reads the log since the newest checkpoint and answers reads at once. A thread applies it to
+    /// the trees. Writes, checkpoints, [`Engine::check`] and [`Engine::close`] need the trees and wait for
+    /// that. Creating returns once the database survives a power cut, its directory and that directory's
+    /// parent included.
     ///
     /// # Errors
-    /// `NotFound`, `Invalid` (not a database, another format, a network file system), `Locked`, `Corrupt`, `Full`, `Io`.
+    /// `NotFound`, `Invalid` (not a database, another format, a network file system), `Locked`, `Corrupt`,
+    /// `Full`, `Io`.
     pub fn open(
         disk: Arc<dyn Disk>,
         path: impl AsRef<Path>,
@@ -124,7 +128,7 @@ impl Engine {
         open::open(disk, path.as_ref(), options, hooks)
     }
 
-    /// Begins a transaction on the newest ordered state.
+    /// Begins a transaction on the latest root.
     ///
     /// # Errors
     /// `Invalid` if the database was opened read-only, is closed, or this process was forked; `Poisoned`.
@@ -136,13 +140,13 @@ impl Engine {
         Ok(Transaction::begin(committer, held, overlay))
     }
 
-    /// Runs `body` in a transaction and commits it, again and again while others get in between: at most
-    /// [`CONFLICTS_MAX`] times beside them, then alone. On a full disk it makes room once and tries again.
+    /// Runs `body` in a transaction, commits it, and repeats both after a conflict. After [`CONFLICTS_MAX`]
+    /// conflicts it runs alone. On a full disk it makes room once and tries again.
     ///
     /// # Errors
-    /// What `body` said (then nothing is written, and nothing is waited for: what it read may still be on its way to the log), unless
-    /// it read commits that were dropped meanwhile, for then it runs again; or what [`Transaction::commit`] said; `Conflict` only if the
-    /// commits that it read were dropped again and again, each time it ran.
+    /// Any error of `body`: nothing is written then, and nothing is waited for, so what it read may not be in
+    /// the log yet. If it read commits that were dropped meanwhile, it runs again instead. Any error of
+    /// [`Transaction::commit`]. `Conflict` only if the commits that it read were dropped in every run.
     pub fn transact<T>(
         &self,
         level: Durability,
@@ -151,14 +155,15 @@ impl Engine {
         self.run(level, Wait::Here, body)
     }
 
-    /// As [`Engine::transact`], and returns once the commit has its place in the order: its receipt [waits](Receipt::waited) for the
-    /// level, in any thread. It is written by who waits for it, by any other commit that leads, by [`Engine::close`], or by the
-    /// background's next tick, whichever comes first; nobody sees it before. What it read may be as new, and is nobody's to tell
-    /// before the receipt has waited.
+    /// As [`Engine::transact`], but returns once the commit has its position in the order. The receipt
+    /// [waits](Receipt::waited) for the level, in any thread. The commit is written by the first of these: a
+    /// thread that waits for the receipt, another commit that leads, [`Engine::close`], or the background's
+    /// next tick. No snapshot shows it before that. The transaction may have read commits that are not
+    /// durable yet: do not act on what it returned before the receipt has waited.
     ///
     /// # Errors
-    /// As [`Engine::transact`], as far as it is known then; the rest the receipt tells: `Full` where it never happened, or what it
-    /// read did not, and it may run again.
+    /// As [`Engine::transact`], as far as known on return. The receipt reports the rest: `Full` if the
+    /// commit, or what it read, was dropped. It may run again then.
     pub fn transact_and_wait_later<T>(
         &self,
         level: Durability,
@@ -188,7 +193,7 @@ impl Engine {
                         self.writer()?.0.throttle.let_others_end();
                     }
                 }
-                // Room on the disk does not help where the feed holds too much: its consumers do.
+                // Only for a full disk: if the feed is full, room on the disk does not help.
                 Err(error) if error.code() == Code::DiskFull && !room_made => {
                     room_made = true;
                     self.give_up_old_space().map_err(|_| error)?;
@@ -206,12 +211,12 @@ impl Engine {
     ) -> Result<(T, Receipt)> {
         let mut transaction = self.begin()?;
         transaction.caller_makes_room();
-        // An error is the closure's own, unless what it was made of never happened.
+        // The error of a closure counts only if the commits that it read were not dropped.
         let out = body(&mut transaction).map_err(|error| transaction.must_run_again().unwrap_or(error))?;
         Ok((out, transaction.commit_and(level, wait)?))
     }
 
-    /// While no other thread can order a commit.
+    /// Runs and commits while no other thread can order a commit.
     fn attempt_alone<T>(
         &self,
         level: Durability,
@@ -239,7 +244,8 @@ impl Engine {
         Ok((out, receipt))
     }
 
-    /// Whether this thread may commit: not in a database that is read-only, and not inside of a closure that runs alone.
+    /// Fails if this thread may not commit: the database is read-only, or the thread is in an event hook or
+    /// in a closure that runs alone.
     ///
     /// # Errors
     /// `Invalid`.
@@ -248,7 +254,7 @@ impl Engine {
         committer.not_alone()
     }
 
-    /// Holds the newest published state. Works after [`Engine::close`] too, which ends commits and not reads.
+    /// Registers the published root. Works after [`Engine::close`] too, which ends commits and not reads.
     ///
     /// # Errors
     /// `Invalid` if this process was forked.
@@ -261,7 +267,7 @@ impl Engine {
         Ok(Snapshot::new(held, overlay))
     }
 
-    /// The newest published value of a key: that of a [snapshot](Engine::snapshot) taken for it.
+    /// The newest published value of a key, read from its own [snapshot](Engine::snapshot).
     ///
     /// # Errors
     /// `NotFound` if there is no such tree; `Corrupt` or `Io` if a page cannot be read.
@@ -269,7 +275,7 @@ impl Engine {
         self.snapshot()?.get(tree, key)
     }
 
-    /// Writes a checkpoint now: the log before it is no longer needed.
+    /// Writes a checkpoint now. The log before it is no longer needed then.
     ///
     /// # Errors
     /// `Full`, `Io`, `Poisoned`.
@@ -286,17 +292,18 @@ impl Engine {
         keeper.checkpoint(between).map(|_| ())
     }
 
-    /// Does what is due behind the scenes, once. For databases opened with [`Background::Stepped`].
+    /// Runs the background work that is due, once. For databases opened with [`Background::Stepped`].
     ///
     /// # Errors
-    /// What failed.
+    /// The first failure.
     pub fn step(&self) -> Result<()> {
         let (committer, keeper) = self.writer()?;
         let logged = keeper.log_step();
         if committer.poison_cause().is_some() {
             return logged;
         }
-        // As beside each other in threads: a log without room must not keep the checkpoint waiting that makes some.
+        // All steps run, as in threads: the checkpoint must not wait for a log without room, since it makes
+        // that room.
         keeper.sweep();
         let spilled = keeper.spill_snapshots();
         let written = keeper.checkpoint_when_due();
@@ -305,15 +312,16 @@ impl Engine {
         logged.and(spilled).and(written).and(reviewed).and(reaped)
     }
 
-    /// Reads and checks everything: of the data file each page of the newest state, order, counts, reductions recomputed,
-    /// each extent accounted for once; of the log each frame and commit behind the newest checkpoint, and that it does
-    /// not end before what is known to be durable. Frames before that checkpoint nobody needs, and nobody checks.
+    /// Reads and checks everything. Of the data file: each page of the newest state, order, counts,
+    /// recomputed reductions, and each extent accounted for once. Of the log: each frame and commit behind
+    /// the newest checkpoint, and that it does not end before what is known to be durable. Older frames are
+    /// not needed and not checked.
     ///
-    /// Commits go on meanwhile; a checkpoint waits while the log and the tree of roots are read.
+    /// Commits go on meanwhile. A checkpoint waits while the log and the tree of roots are read.
     ///
     /// # Errors
-    /// `Io` if something could not be read at all; `Expired` if the state that was checked was ended to free its space; damage
-    /// is in the report.
+    /// `Io` if something could not be read at all; `Expired` if the snapshot that was checked was ended to
+    /// free its space. Corruption is in the report.
     pub fn check(&self) -> Result<CheckReport> {
         self.inner.draining.wait()?;
         let store = &self.inner.store;
@@ -344,7 +352,7 @@ impl Engine {
             Mode::Read { roots, .. } => (begin(roots.as_ref(), &BTreeMap::new())?, begun()),
         };
         let mut report = check.finish(snapshot.root(), &|| begun() == before);
-        // Of one that was ended, pages may be others' by now.
+        // If the snapshot was ended, its pages may have been reused.
         snapshot.not_ended()?;
         feed.into_iter().for_each(|what| report.problem(what));
         Ok(report)
@@ -366,17 +374,18 @@ impl Engine {
         )
     }
 
-    /// Where the database lies.
+    /// The directory of the database.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.inner.path
     }
 
-    /// Takes no more commits, waits for those under way, writes a last checkpoint, and gives the lock back when the
-    /// last handle is dropped, and the last snapshot, transaction and cursor. Until then what is published can be read.
+    /// Refuses further commits, waits for those under way, and writes a last checkpoint. The lock is released
+    /// when the last handle, snapshot, transaction and cursor is dropped. Until then what is published can be
+    /// read.
     ///
     /// # Errors
-    /// What the last checkpoint said; everything acknowledged is safe in the log all the same.
+    /// Any error of the last checkpoint. Everything acknowledged is safe in the log all the same.
     pub fn close(&self) -> Result<()> {
         if let Mode::Write { committer, .. } = &self.inner.mode {
             committer.not_alone()?;
@@ -387,14 +396,14 @@ impl Engine {
         self.inner.finish()
     }
 
-    /// Ends without a checkpoint and without a mark, as a crash would. For simulations.
+    /// Ends without a checkpoint and without a durable watermark, as a crash would. For simulations.
     pub fn abandon(self) {
         self.inner.left.store(true, Ordering::Release);
         self.inner.stop_threads();
     }
 
-    /// A full disk may hold what only the newest checkpoint but one needs, and log that nobody needs: two checkpoints
-    /// let go of both (D7). They write into the room kept back for them.
+    /// Writes two checkpoints to free space on a full disk (D7). They release the pages that only the older
+    /// checkpoint needs, and log that is no longer needed. They write into the room kept back for them.
     fn give_up_old_space(&self) -> Result<()> {
         let (_, keeper) = self.writer()?;
         for _ in 0..2 {
@@ -403,7 +412,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What writes, once everything that opening found is in the trees.
+    /// The committer and its maintenance (`Keeper`), after the deferred redo is done.
     fn writer(&self) -> Result<(&Arc<Committer>, &Arc<Keeper>)> {
         let parts = self.parts()?;
         self.inner.draining.wait()?;
@@ -438,7 +447,7 @@ impl Inner {
             return Ok(());
         }
         let finished = self.finish_writing(committer, keeper);
-        // There is no next step of the background that would.
+        // Reported here: no later step of the background would.
         keeper.tell_dropped();
         finished
     }
@@ -460,7 +469,7 @@ impl Drop for Inner {
     }
 }
 
-/// Ends the registry when dropped, also where a hook of the user's panics: else the locks were never given back.
+/// Ends the registry when dropped, even if an event hook panics. Otherwise the locks would never be released.
 struct Ending<'a>(&'a Registry);
 
 impl Drop for Ending<'_> {
@@ -488,11 +497,11 @@ fn start_threads(
     options: &Options,
 ) -> Result<Option<Threads>> {
     if options.background == Background::Stepped {
-        // Its clock does not move while it rests.
+        // The clock does not advance during a rest of a simulation.
         keeper.hurry();
         return Ok(None);
     }
-    // Ahead of the first commit; a full disk is for that commit to say.
+    // Ahead of the first commit. On a full disk that commit fails with the same error.
     drop(keeper.make_room());
     let mut threads = Threads::new();
     let log = Arc::clone(keeper);
@@ -513,7 +522,7 @@ fn start_threads(
     threads.start(
         "duramen-space",
         move || {
-            // A failure ends commits, and the next line tells of it.
+            // A failure poisons the engine, which the next line reports.
             drop(draining.run());
             if space.is_poisoned() {
                 return;
@@ -536,7 +545,7 @@ fn start_threads(
     Ok(Some(threads))
 }
 
-/// Without its threads an engine acknowledges nothing more.
+/// Poisons the engine if one of its threads ends.
 fn gave_up(keeper: &Arc<Keeper>) -> impl FnOnce(Error) + Send + use<> {
     let keeper = Arc::downgrade(keeper);
     move |error| {

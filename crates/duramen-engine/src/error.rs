@@ -1,4 +1,4 @@
-//! Every way to fail, each saying what the caller can do about it.
+//! All errors. Each states what the caller can do.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,8 @@ use std::path::Path;
 /// The result of everything in Duramen.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation failed. [`Error::kind`] says what to do, [`Error::code`] names it, [`Error::hint`] helps.
+/// Why an operation failed. [`Error::kind`] is what to do about it, [`Error::code`] names it, [`Error::hint`]
+/// helps.
 #[derive(Debug, Clone)]
 pub struct Error {
     code: Code,
@@ -26,7 +27,7 @@ pub enum ErrorKind {
     Full,
     /// The transaction may or may not survive: reopen and look before repeating it.
     InDoubt,
-    /// Bytes on disk are not what was written: restore a copy, or recover what is whole.
+    /// Bytes on disk are not what was written: restore a backup, or repair what is whole into a new database.
     Corrupt,
     /// A sync failed earlier and nothing is acknowledged any more: reopen.
     Poisoned,
@@ -36,7 +37,7 @@ pub enum ErrorKind {
     Expired,
     /// What was named is not there.
     NotFound,
-    /// The operating system refused: the message says what.
+    /// The operating system refused; the message has the details.
     Io,
 }
 
@@ -125,13 +126,13 @@ impl Error {
         self
     }
 
-    /// Its stable number.
+    /// The stable code.
     #[must_use]
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// What can be done about it.
+    /// What the caller can do about it.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.code.kind()
@@ -161,19 +162,19 @@ impl Error {
         self.kind() == ErrorKind::Corrupt
     }
 
-    /// Damage in the data file, with the place, what was found and what was wanted.
+    /// Corruption in the data file: file, offset, and what was found and expected.
     #[must_use]
     pub fn damaged_data(file: &Path, offset: u64, what: impl fmt::Display) -> Error {
         Error::new(Code::DamagedData, format!("{} @ {offset:#x}: {what}", file.display()))
     }
 
-    /// Damage in the log, with the place, what was found and what was wanted.
+    /// Corruption in the log: file, offset, and what was found and expected.
     #[must_use]
     pub fn damaged_log(file: &Path, offset: u64, what: impl fmt::Display) -> Error {
         Error::new(Code::DamagedLog, format!("{} @ {offset:#x}: {what}", file.display()))
     }
 
-    /// What the operating system said about a file, as the kind a caller can act on.
+    /// An operating system error about a file, mapped to the kind that a caller can act on.
     #[must_use]
     pub fn io(doing: &str, path: &Path, source: &io::Error) -> Error {
         let code = match source.kind() {
@@ -190,7 +191,8 @@ impl Error {
         Error::new(Code::EnginePoisoned, format!("nothing is acknowledged any more since {cause}"))
     }
 
-    /// What this means for a commit that was ordered, and that nobody had waited for: of a poisoned engine, that it may survive.
+    /// Maps the error for a commit that was ordered and not waited for: if the engine is poisoned, the commit
+    /// may still survive.
     pub(crate) fn of_a_commit_under_way(self) -> Error {
         if self.kind() != ErrorKind::Poisoned {
             return self;
@@ -201,14 +203,14 @@ impl Error {
         )
     }
 
-    /// The handle came here through a fork.
+    /// The handle was used in a forked process.
     #[must_use]
     pub fn forked() -> Error {
         Error::new(Code::ForkedHandle, "the handle was opened by the process this one was forked from")
             .with_hint("open the database in the process that uses it")
     }
 
-    /// A call that cannot be right.
+    /// The call is wrong.
     #[must_use]
     pub fn invalid(message: impl Into<String>) -> Error {
         Error::new(Code::InvalidArgument, message)

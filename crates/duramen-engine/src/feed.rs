@@ -1,14 +1,17 @@
-//! The change feed: what every commit did to the trees that people write to, in order, once, and only what is durable.
+//! The change feed: every durable change to the user's trees, once and in commit order.
 //!
-//! There is one log: what it holds behind the newest checkpoint is read from it. Before a checkpoint lets that go, what somebody
-//! still needs is copied into *retained files* of the directory `feed`, values included, and synced; only then may the superblock
-//! name the new place. So a crash at any moment leaves each change in the files, in the log, or in both, and a sequence tells that
-//! it is the same one. Nothing here runs on the way of a commit, and without a reader nothing is ever written.
+//! Changes behind the newest checkpoint are read from the log. Before a checkpoint releases that part of the
+//! log, changes that a reader still needs are copied into *retained files* in the directory `feed`, values
+//! included. The files are synced before the superblock names the new position. After a crash each change is
+//! therefore in the files, in the log, or in both; its sequence shows that it is the same one. The commit
+//! path does nothing for the feed, and without a reader nothing is written.
 //!
-//! Owns the directory `feed`. Never decides what is committed, never writes to the log. D1, D2 and D4 rest here for readers of the
-//! feed, and D7: a full disk costs those their changes who may lose them, and never the checkpoint.
+//! Owns the directory `feed`. Does not decide what is committed and does not write to the log. D1, D2 and D4
+//! rest here for readers of the feed, and D7: on a full disk, consumers that may lose changes lose them, and
+//! the checkpoint goes on.
 //!
-//! Reading order: [`FeedCommit`], [`FeedRule`], `retained`, `retain`. Format: docs/format.md, "The change feed". Decision 0013.
+//! Reading order: [`FeedCommit`], [`FeedRule`], `retained`, `retain`. Format: docs/format.md, "The change
+//! feed". Decision 0013.
 
 mod file;
 mod frame;
@@ -32,34 +35,34 @@ pub use live::{LiveReader, Wanted};
 pub use retain::{Letting, Retaining, is_source};
 pub use retained::{Covered, FEED_DIR, FeedHold, Retained};
 
-/// One commit of the feed: its changes to the trees that were asked for, and never none.
+/// One commit of the feed: its changes to the requested trees, at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedCommit {
-    /// Its place in the order of commits.
+    /// Its position in the order of commits.
     pub seq: CommitSeq,
     /// When it was written: wall clock in nanoseconds since 1970, never less than that of the commit before.
     pub time_ns: u64,
-    /// What it did, in order of tree and key; trees that it dropped and created come first.
+    /// Its changes, in order of tree and key. Dropped and created trees come first.
     pub changes: Vec<FeedChange>,
 }
 
 /// What one commit did to one key of a tree, or to a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedChange {
-    /// The tree: never the same for two trees, also where one took the name of the other.
+    /// The tree. No two trees have the same id, even if one took the other's name.
     pub tree: TreeId,
-    /// Its name then.
+    /// Its name at that time.
     pub name: Arc<str>,
-    /// What was done.
+    /// The change.
     pub what: FeedWhat,
 }
 
-/// What was done to a key or to a tree.
+/// A change to a key or to a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FeedWhat {
     /// The tree was created.
     Created,
-    /// The tree was dropped, with everything in it. No deletes are told for that.
+    /// The tree was dropped with everything in it. There are no deletes for its keys.
     Dropped,
     /// A value was put.
     Put {
@@ -68,62 +71,64 @@ pub enum FeedWhat {
         /// The whole value.
         value: Vec<u8>,
     },
-    /// A key was deleted; it may not have been there.
+    /// A key was deleted, whether or not it existed.
     Deleted {
         /// The key.
         key: Vec<u8>,
     },
-    /// A value was put, and its bytes were damaged before they could be retained.
+    /// A value was put, and its bytes were corrupt before they could be retained.
     Lost {
         /// The key.
         key: Vec<u8>,
     },
 }
 
-/// Which changes there are for the feed, and who still needs them: told by whoever knows what the trees are for.
+/// Which changes belong to the feed, and which consumers still need them. Implemented by the layer that knows
+/// the purpose of the trees.
 pub trait FeedRule: Send + Sync {
-    /// Whether the changes of a tree of this name are delivered, or are derived from others or internal. Must be the same for ever.
+    /// Whether the changes of a tree of this name are delivered: `false` for derived and internal ones. Must
+    /// never change for a name.
     fn is_source(&self, tree: &str) -> bool;
 
-    /// Who has to be kept what, as of a snapshot.
+    /// Which consumers need which changes, as of a snapshot.
     ///
     /// # Errors
-    /// What reading it said: the checkpoint that asked fails.
+    /// Errors of reading it; the checkpoint that called it fails.
     fn needs(&self, at: &Snapshot) -> Result<Vec<FeedNeed>>;
 }
 
-/// Somebody who comes back for changes.
+/// A consumer of changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedNeed {
     /// Its name, for messages.
     pub name: String,
-    /// Everything after this commit.
+    /// It needs everything after this commit.
     pub after: CommitSeq,
-    /// Where there is no room for what it needs, writers are refused; else it loses what is oldest.
+    /// If there is no room for what it needs: refuse writers; otherwise it loses the oldest changes.
     pub refuses_writers: bool,
 }
 
 /// What the feed keeps, and how much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeedBounds {
-    /// The newest so many bytes are kept, whether or not anybody needs them.
+    /// The newest changes of this many bytes are kept, needed or not.
     pub retain_bytes: u64,
-    /// What is younger than this is kept, whether or not anybody needs it.
+    /// Younger changes than this are kept, needed or not.
     pub retain_age_ns: u64,
-    /// More than this is not kept for anybody who does not refuse writers.
+    /// Never keep more than this, except for consumers that refuse writers.
     pub bytes_max: u64,
 }
 
-/// What the feed holds now.
+/// What the feed holds at the moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FeedStats {
-    /// Files that hold changes which the log does not hold any more.
+    /// Files of changes that the log no longer holds.
     pub file_count: u64,
     /// Their bytes.
     pub file_bytes: u64,
     /// Everything after this commit can be read.
     pub oldest: CommitSeq,
-    /// What the log still holds begins after this commit.
+    /// The changes that the log still holds begin after this commit.
     pub log_from: CommitSeq,
     /// The newest change that can be read.
     pub newest: CommitSeq,
@@ -133,7 +138,7 @@ pub struct FeedStats {
     pub refusal: Option<String>,
 }
 
-/// The error of who asks for changes that are gone.
+/// The error for changes that are no longer kept.
 #[must_use]
 pub fn gap(after: CommitSeq, oldest: CommitSeq) -> Error {
     let message = format!(

@@ -1,4 +1,4 @@
-//! The numbers that are stored: each a type of its own, so that none is taken for another.
+//! The numbers stored on disk, each with a type of its own so that they cannot be confused.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ macro_rules! stored_number {
         pub struct $name(pub u64);
 
         impl $name {
-            /// The number that follows. Saturates, which no database lives to see.
+            /// The next number. It saturates, at a value that no database reaches.
             #[must_use]
             pub fn next(self) -> Self {
                 Self(self.0.saturating_add(1))
             }
 
-            /// Whether it can have been counted up to: no database lives to see more. A larger one from disk leaves no room for
-            /// those that follow.
+            /// Whether a database can have counted up to it. A larger number from disk would leave no room
+            /// for later ones.
             #[must_use]
             pub fn is_plausible(self) -> bool {
                 self.0 < 1 << 62
@@ -32,7 +32,7 @@ macro_rules! stored_number {
 }
 
 stored_number! {
-    /// The place of a transaction in the one order of commits: 1, 2, 3, ... Zero is the empty database.
+    /// The position of a transaction in the one order of commits: 1, 2, 3, ... Zero is the empty database.
     CommitSeq
 }
 stored_number! {
@@ -40,19 +40,19 @@ stored_number! {
     Epoch
 }
 stored_number! {
-    /// A tree. Never used twice in a database; 0 is the catalogue.
+    /// The id of a tree. Never used twice in a database; 0 is the catalogue.
     TreeId
 }
 stored_number! {
-    /// Counts checkpoints; the superblock with the larger one is the newer.
+    /// Counts checkpoints. The superblock with the larger number is the newer one.
     Generation
 }
 
-/// The identity of a database, drawn at its creation and part of every checksum.
+/// The identity of a database, random at its creation and part of every checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct DatabaseId(pub u128);
 
-/// The identity of a database's log, drawn at its creation.
+/// The identity of a database's log, random at its creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct LogId(pub u128);
 

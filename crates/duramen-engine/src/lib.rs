@@ -1,8 +1,8 @@
 //! Bytes in trees: a write-ahead log, a copy-on-write B+tree with reductions, optimistic transactions,
-//! checkpoints and recovery. ARCHITECTURE.md tells the life of a write and of a read.
+//! checkpoints and recovery. ARCHITECTURE.md describes a write and a read step by step.
 //!
-//! Modules by layers, lowest first: a module names only its own layer and those above it in this list (duramen-sim
-//! holds us to it).
+//! Modules are listed by layers, lowest first. A module names only its own layer and those above it in this
+//! list; a test in duramen-sim checks that.
 
 pub mod error;
 pub mod ids;

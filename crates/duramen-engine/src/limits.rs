@@ -13,14 +13,15 @@ pub const BIG_VALUE_EXTENT_BYTES: usize = 1024 * 1024;
 /// A leaf grows to this many bytes before it is split. A single larger entry has a leaf to itself.
 pub const LEAF_BYTES_MAX: usize = 16 * 1024;
 
-/// An inner node grows to this many bytes before it is split. With long reductions a node of few children may be larger.
+/// An inner node grows to this many bytes before it is split. With long reductions a node of few children may
+/// be larger.
 pub const INNER_BYTES_MAX: usize = 16 * 1024;
 
 /// Largest reduction of a subtree, kept inside the child entry (decision 0016).
 pub const REDUCTION_BYTES_MAX: usize = 4096;
 
-/// An inner node is not cut into pieces of fewer children than this, however large they are: the tree must narrow towards its
-/// root.
+/// An inner node is not cut into pieces of fewer children than this, however large they are: the tree must
+/// narrow towards its root.
 pub const INNER_CHILDREN_MIN: usize = 4;
 
 /// The unit of space in the data file and of writes to the log.
@@ -32,7 +33,8 @@ pub const SEGMENT_BYTES_MIN: u64 = 1024 * 1024;
 /// Largest segment of a log.
 pub const SEGMENT_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// Memory over cache, dirty nodes, write sets and buffers, unless told otherwise. A read set is bounded by notes: 4,096 a tree.
+/// Memory over cache, dirty nodes, write sets and buffers, unless told otherwise. A read set is bounded by
+/// notes: 4,096 a tree.
 pub const MEMORY_BYTES_DEFAULT: usize = 256 * 1024 * 1024;
 
 /// Least memory an engine can work with.
@@ -41,14 +43,16 @@ pub const MEMORY_BYTES_MIN: usize = 4 * 1024 * 1024;
 /// A transaction may buffer this part of the memory.
 pub const TRANSACTION_MEMORY_PART: usize = 4;
 
-/// A transaction may buffer no more than this, however large the memory: replay notes places in a record in 32 bits.
+/// A transaction may buffer no more than this, however large the memory: replay notes places in a record in
+/// 32 bits.
 pub const TRANSACTION_BYTES_MAX: usize = 2 * 1024 * 1024 * 1024;
 
-/// The writes of all open transactions together may take this part of the memory. Beyond it, those of more than
-/// [`WRITES_BYTES_FREE`] conflict, and `transact` runs them again, at last alone.
+/// The writes of all open transactions together may take this part of the memory. Beyond it, those of more
+/// than [`WRITES_BYTES_FREE`] conflict, and `transact` runs them again, at last alone.
 pub const WRITES_MEMORY_PART: usize = 2;
 
-/// Commits that are ordered and not in the log may take this part of the memory before those at level `Memory` wait, too.
+/// Commits that are ordered and not in the log may take this part of the memory before those at level
+/// `Memory` wait, too.
 pub const QUEUE_MEMORY_PART: usize = 4;
 
 /// A transaction's first writes, which are never refused for what others buffer.
@@ -69,7 +73,8 @@ pub const MARK_IDLE_MS: u64 = 100;
 /// Changes kept for those who come back for them, unless told otherwise.
 pub const FEED_BYTES_MAX_DEFAULT: u64 = 1024 * 1024 * 1024;
 
-/// A file of retained changes is ended with the first commit beyond this: the unit in which changes are let go of.
+/// A file of retained changes is ended with the first commit beyond this: the unit in which changes are let
+/// go of.
 pub const FEED_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Bytes of retained changes under one checksum, and of one write of them.

@@ -7,11 +7,11 @@ use duramen_disk::SyncMethod;
 
 use crate::limits;
 
-/// What a commit waits for before it is acknowledged.
+/// The level a commit waits for before it is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Durability {
-    /// Nothing, unless a quarter of the memory waits to be written: in order and in the log soon, lost if the process ends
-    /// before.
+    /// Waits for nothing, unless a quarter of the memory is queued for the log. The commit is ordered and
+    /// soon in the log, and lost if the process ends before that.
     Memory,
     /// Handed to the kernel: survives `kill -9`, not a power cut. Synced in the background.
     Process,
@@ -20,7 +20,7 @@ pub enum Durability {
     Disk,
 }
 
-/// Sizes of things on disk. Tests shrink them so that few bytes pass every boundary.
+/// Sizes of structures on disk. Tests shrink them so that little data crosses every boundary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     /// Unit of space and of log writes; a power of two, at least 512.
@@ -29,7 +29,7 @@ pub struct Geometry {
     pub leaf_bytes_max: usize,
     /// An inner node is split beyond this.
     pub inner_bytes_max: usize,
-    /// Values of at least this go to extents of their own.
+    /// Values of at least this size go to extents of their own.
     pub big_value_bytes: usize,
     /// Largest extent of a big value.
     pub big_value_extent_bytes: usize,
@@ -54,7 +54,7 @@ impl Default for Geometry {
 }
 
 impl Geometry {
-    /// Whether the sizes can work together.
+    /// Whether the sizes fit together.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.block_bytes.is_power_of_two()
@@ -71,26 +71,27 @@ impl Geometry {
     }
 }
 
-/// From which amounts on space is given back, and how much of it at once. Not kept on disk.
+/// Thresholds and slice sizes for giving space back. Not stored on disk.
 ///
-/// The default is what is shipped; where debug assertions are on, it is small, so that little data passes every bound.
+/// The default is what releases use. With debug assertions it is small, so that little data crosses every
+/// threshold.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GiveBack {
-    /// Shorter runs of free blocks are not worth a call.
+    /// Shorter runs of free blocks are not punched.
     pub run_blocks_min: u32,
-    /// Fewer free blocks are left alone.
+    /// With fewer free blocks nothing is given back.
     pub free_blocks_min: u64,
-    /// Blocks that one checkpoint punches at most: the file system may hold writes to the file up meanwhile.
+    /// Blocks that one checkpoint punches at most. The file system may delay writes to the file meanwhile.
     pub punch_blocks_max: u64,
-    /// A hole is taken back in pieces of this many bytes, so that little is reserved beyond what was asked for.
+    /// A hole is taken back in pieces of this size, so that little more is reserved than requested.
     pub take_back_bytes: usize,
-    /// Pages that one checkpoint gives back of one dropped tree.
+    /// Pages of one dropped tree that one checkpoint reclaims.
     pub reaped_pages_max: usize,
 }
 
 impl GiveBack {
-    /// What is shipped.
+    /// The values that releases use.
     pub const SHIPPED: GiveBack = GiveBack {
         run_blocks_min: 256,
         free_blocks_min: 4096,
@@ -99,7 +100,7 @@ impl GiveBack {
         reaped_pages_max: 16384,
     };
 
-    /// Little data passes these, and reaping goes on over several checkpoints.
+    /// Little data crosses these, and reclaiming takes several checkpoints.
     pub const SMALL: GiveBack = GiveBack {
         run_blocks_min: 8,
         free_blocks_min: 32,
@@ -115,13 +116,13 @@ impl Default for GiveBack {
     }
 }
 
-/// Who runs the background work.
+/// What runs the background work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Background {
-    /// Threads of the engine: the default.
+    /// Threads of the engine; the default.
     #[default]
     Threads,
-    /// Nobody: the caller steps it. For simulations.
+    /// The caller, by [`Engine::step`](crate::Engine::step). For simulations.
     Stepped,
 }
 
@@ -130,42 +131,45 @@ pub enum Background {
 pub struct Options {
     /// Target for cache, dirty nodes, write sets and buffers together, in bytes.
     pub memory_bytes: usize,
-    /// What a commit waits for unless it says otherwise.
+    /// The default level of commits.
     pub durability: Durability,
-    /// How log writes become durable. `None`: as chosen when the database was created, by measuring for about 150 ms, on file
-    /// systems where other methods than `fdatasync` are proven (decision 0007). `Some` is obeyed on every file system.
+    /// How log writes become durable. `None` uses the method chosen at creation: it was measured for about
+    /// 150 ms, where methods other than `fdatasync` are proven on the file system (decision 0007). `Some` is
+    /// used on every file system.
     pub sync: Option<SyncMethod>,
-    /// Directory of the log, where it is not `wal` inside the database.
+    /// Directory of the log, if it is not `wal` inside the database.
     pub wal_dir: Option<PathBuf>,
     /// Create the database if it does not exist.
     pub create: bool,
     /// Never write: replay in memory. Works on a read-only mount.
     pub read_only: bool,
-    /// `Engine::recover` goes on if there is no log of the database: its commits are lost then. Opening never does.
+    /// Lets `Engine::recover` go on without a log of the database, whose commits are lost then. Opening never
+    /// does.
     pub recover_without_log: bool,
-    /// Open on a file system that is on a network, or of a type that is not known to be local.
+    /// Open on a network file system, or on one of a type not known to be local.
     pub allow_network_fs: bool,
-    /// Sizes; kept in the superblock from creation on.
+    /// Sizes; stored in the superblock at creation.
     pub geometry: Geometry,
     /// When space is given back.
     #[doc(hidden)]
     pub give_back: GiveBack,
-    /// Who runs the background work.
+    /// What runs the background work.
     pub background: Background,
     /// Ends the oldest snapshot when the space held only by snapshots passes this many bytes.
     pub snapshot_space_bytes_max: Option<u64>,
     /// A checkpoint starts when the log since the last one holds this many bytes. `None`: a
     /// quarter of `memory_bytes`.
     pub checkpoint_log_bytes: Option<u64>,
-    /// Answers reads before the log since the newest checkpoint is in the trees; a thread brings it there meanwhile, and
-    /// writes wait for it. `None`: yes with [`Background::Threads`]. Simulations say which.
+    /// Answers reads before the log since the newest checkpoint is in the trees (deferred redo). A thread
+    /// applies it meanwhile, and writes wait for it. `None`: yes with [`Background::Threads`]. Simulations
+    /// choose.
     pub answer_before_replay: Option<bool>,
-    /// The newest so many bytes of changes are kept for the feed, whether or not anybody has asked for them. By whole files.
+    /// The newest changes of this many bytes are kept for the feed even without a consumer, in whole files.
     pub feed_retain_bytes: u64,
-    /// Changes younger than this are kept for the feed, whether or not anybody has asked for them. By whole files.
+    /// Changes younger than this are kept for the feed even without a consumer, in whole files.
     pub feed_retain_age: Duration,
-    /// The feed keeps about so many bytes at most, a file of an eighth of it more or less: then who is farthest behind loses changes,
-    /// or writers are refused.
+    /// Approximate bound of the feed in bytes, give or take a file of an eighth of it. At the bound the
+    /// consumer farthest behind loses changes, or writers are refused.
     pub feed_bytes_max: u64,
 }
 

@@ -1,10 +1,37 @@
-//! The overlay: what opening found in the log, sorted, over the trees of the newest checkpoint until it is in them.
+//! Deferred redo: reads are answered before the log's tail is in the trees.
 //!
-//! Owns exact answers in the meantime: a change stands before what the tree has under its key; what only a tree can answer
-//! (counts, places, reductions) is asked of a private fork with the changes of the range applied, or of the trees
-//! themselves once everything is in them. Never decides when that happens. I1 rests here (a snapshot never changes, whether
-//! the log is in the trees or not), and D3: who reads through an overlay holds the checkpoint's root and, once there is one, the root
-//! with everything in it.
+//! Opening reads, checks and sorts the log, and applies only its catalogue rows: names, ids and reducers must
+//! come from the root. Until the other changes are in the trees, a read uses the root of the newest
+//! checkpoint with the sorted changes, the overlay, over it. `engine::draining` applies them with the code
+//! that replays at open. The states:
+//!
+//! - Pending: point reads look at the changes first, and cursors merge both. Counts, ranks, entries by index
+//!   and reductions need exact counts above the leaves. They use a private fork of the tree, with the changes
+//!   of the range applied. A query over more changes than `ForkLimit` allows waits for the redo.
+//! - Running: one thread holds the `work` lock. Writes, checkpoints, checks and close wait, or do the work if
+//!   no thread has begun it. What a transaction has read through the overlay stays valid: no commit may be
+//!   ordered before the redo ends.
+//! - Done: `drained_root` is set, and all views read that root, those taken before included.
+//! - Failed: a page could not be read. The engine is poisoned, and reads through the overlay go on.
+//!
+//! `Draining::finish` ends the redo in this order:
+//!
+//! 1. Register the new root for the overlay. Snapshots with the overlay read it from now on. If it were
+//!    published first, a commit could replace its pages, and a checkpoint reuse them, before they are held
+//!    (D3, I1).
+//! 2. Publish it, and make it the latest root.
+//! 3. Remove the overlay. If this came first, a reader could find the checkpoint's root and no overlay.
+//!    `Draining::hold` registers again then, and would repeat that until step 2.
+//! 4. Set `is_done`. If this came earlier, `Draining::wait` would let writers through to the checkpoint's
+//!    root, and their commits would lose the log's changes.
+//!
+//! Pages that the redo replaces are freed as of the log's last commit. The checkpoint's root is registered
+//! under its own, older sequence, so cursors begun before the end still find them (D3). I1 rests here: a
+//! snapshot never changes, whether the log is in the trees or not.
+//!
+//! Tried or considered, and lost (decision 0010): merging changes into leaves on first use, since counts
+//! above leaves are exact and only the leaf shows whether a change adds a key; redo by ranges on demand,
+//! which publishes roots of no commit; a fork for each query, which doubles the memory of the redo.
 
 mod cursor;
 mod notes;
@@ -30,30 +57,31 @@ pub use sorted::{ChangesOf, Gathered, SortedChanges};
 
 const POISON: &str = "nothing panics while forks are locked";
 
-/// Brings the changes into the trees, or waits until they are in them.
+/// Applies the changes to the trees, or waits until that is done.
 type Drain = Box<dyn Fn() -> Result<()> + Send + Sync>;
 
-/// How much a fork may hold of what an overlay holds.
+/// Limits of a fork.
 #[derive(Debug, Clone, Copy)]
 pub struct ForkLimit {
-    /// More changes than these are not applied for one question: it waits until all are in the trees.
+    /// A query over more changes than this waits for the redo.
     pub changes_max: usize,
     /// Threads that share the work.
     pub threads: usize,
 }
 
-/// Changes over the trees of a root.
+/// Sorted changes over the trees of a root.
 pub struct Overlay {
     seq: CommitSeq,
     changes: SortedChanges,
     geometry: Geometry,
     limit: ForkLimit,
-    /// The root with all changes in it, held for as long as somebody reads through this overlay.
+    /// The root with all changes in it, registered for as long as a view uses this overlay.
     drained: OnceLock<Registration>,
     drain: OnceLock<Drain>,
-    /// Of each tree the newest fork, and the range whose changes are applied in it: who counts a range often reduces it, too.
+    /// For each tree the newest fork, and the range whose changes are applied in it. Counting a range is
+    /// often followed by reducing it.
     forks: Mutex<BTreeMap<TreeId, (KeyRange, Option<Slot>)>>,
-    /// The memory that the changes take.
+    /// The memory charged for the changes.
     _buffered: Buffered,
 }
 
@@ -63,16 +91,16 @@ impl fmt::Debug for Overlay {
     }
 }
 
-/// A tree as a question needs it.
+/// A tree in the form that a query needs.
 pub enum Asked<'a> {
     /// As it is in a root.
     Rooted(&'a TreeState),
-    /// With changes applied for this question alone.
+    /// With changes applied for this query.
     Forked(&'a TreeState, Option<Slot>),
 }
 
 impl Asked<'_> {
-    /// What the tree is.
+    /// The state of the tree.
     pub fn state(&self) -> &TreeState {
         match self {
             Asked::Rooted(state) | Asked::Forked(state, _) => state,
@@ -89,7 +117,7 @@ impl Asked<'_> {
 }
 
 impl Overlay {
-    /// Of changes up to the commit `seq`.
+    /// An overlay of changes up to the commit `seq`.
     #[must_use]
     pub fn new(
         seq: CommitSeq,
@@ -123,12 +151,12 @@ impl Overlay {
         &self.changes
     }
 
-    /// Sets, once, what brings the changes into the trees.
+    /// Sets, once, the function that applies the changes to the trees.
     pub fn drain_by(&self, drain: Drain) {
         assert!(self.drain.set(drain).is_ok(), "an overlay is drained in one way");
     }
 
-    /// The changes are in the trees of this root, which is held from before anything newer could replace it.
+    /// Sets the root with all changes in it. It is registered before anything newer can replace it.
     pub fn drained(&self, held: Registration) {
         assert!(self.drained.set(held).is_ok(), "an overlay is drained once");
         self.forks.lock().expect(POISON).clear();
@@ -139,10 +167,10 @@ impl Overlay {
         self.drained.get().map(Registration::root)
     }
 
-    /// Waits until the changes are in the trees, and holds their root.
+    /// Waits until the changes are in the trees. Returns the registration of their root.
     ///
     /// # Errors
-    /// What bringing them there said; `Invalid` if nobody does.
+    /// Any error of the redo; `Invalid` if nothing runs it.
     pub fn wait(&self) -> Result<&Registration> {
         if self.drained.get().is_none() {
             self.drain.get().map_or(Ok(()), |drain| drain())?;
@@ -152,10 +180,10 @@ impl Overlay {
             .ok_or_else(|| Error::new(Code::Closed, "the database was left before it was ready"))
     }
 
-    /// A tree of which so much is as with all changes as a question about `range` needs.
+    /// A tree with all changes applied that a query about `range` needs.
     ///
     /// # Errors
-    /// `Corrupt` or `Io` if a page cannot be read, by whoever brings the changes into the trees, too.
+    /// `Corrupt` or `Io` if a page cannot be read, by this query or by the redo that it waits for.
     pub fn asked<'a>(&'a self, pages: &Pages, state: &'a TreeState, range: &KeyRange) -> Result<Asked<'a>> {
         let changes = self.changes.of_tree(state.id).within(range);
         if changes.is_empty() {
@@ -190,7 +218,7 @@ impl Overlay {
     }
 }
 
-/// Whether every key of a range belongs to another one.
+/// Whether `outer` contains every key of `inner`.
 fn covers(outer: &KeyRange, inner: &KeyRange) -> bool {
     let ends_before = |outer: &Vec<u8>| inner.to.as_ref().is_some_and(|inner| inner <= outer);
     outer.from <= inner.from && outer.to.as_ref().is_none_or(ends_before)

@@ -1,8 +1,9 @@
-//! What is in memory and how much of it: the meter that every node and every buffered write is charged to, and the
-//! door through which nodes come from disk.
+//! What is in memory and how much of it: the meter to which every node and every buffered write is charged,
+//! and the reading of pages from disk.
 //!
-//! A node in memory is owned by the slots that lead to it (see `tree`), so there is no table of frames: this
-//! module only counts, reads and checks. It never decides what to evict (the sweeper in `tree` does).
+//! A node in memory is owned by the slots that lead to it (see `tree`), so there is no page table. This
+//! module counts, reads and verifies. It never chooses what to evict; `tree::sweep` does. The bounds for
+//! writers are described at [`DirtyBounds`].
 
 mod epochs;
 
@@ -18,42 +19,48 @@ use epochs::{Epochs, Evicted};
 
 pub use epochs::Pin;
 
-/// Of `memory_bytes`, nodes may take this part, in percent; the rest is for buffers and write sets. More where what an
-/// engine takes besides, about as much whatever the memory, leaves it to them.
+/// Nodes may take this part of `memory_bytes`, in percent; the rest is for buffers and write sets.
+///
+/// The part is larger where the rest would exceed `BESIDES_BYTES`: what an engine takes besides hardly
+/// depends on `memory_bytes`.
 const NODES_PERCENT: usize = 55;
 const NODES_PERCENT_MAX: usize = 80;
 const BESIDES_BYTES: usize = 29 << 20;
 
-/// Of what nodes may take, this part is left to clean ones when a checkpoint begins: inner nodes, which every read needs, and
-/// what is read meanwhile. More where memory is large, in parts; less where it is small, in percent.
+/// When a checkpoint begins, this part of what nodes may take is left to clean ones: inner nodes, which every
+/// read needs, and what is read meanwhile. `CLEAN_PART` applies where memory is large, `CLEAN_PERCENT_MAX`
+/// where it is small.
 const CLEAN_BYTES: usize = 20 << 20;
 const CLEAN_PART: usize = 16;
 const CLEAN_PERCENT_MAX: usize = 55;
 
-/// Commits wait when nodes that only a checkpoint frees take this part of what nodes may take, in percent.
+/// Commits wait when nodes that only a checkpoint can free take this part of what nodes may take, in percent.
 const WAIT_AT_PERCENT: usize = 109;
 
-/// Nodes and buffered writes together may take this part; nodes give way, but not below their last part.
+/// Nodes and buffered writes together may take this part, in percent. Nodes give way, but keep
+/// `NODES_PERCENT_MIN`.
 const SHARED_PERCENT: usize = 85;
 const NODES_PERCENT_MIN: usize = 10;
 
-/// Buffers that wait for their next page may take this part, in percent: about what one sweep frees.
+/// Buffers on shelves, ready for the next page, may take this part, in percent: about what one sweep frees.
 const IDLE_PERCENT: usize = 6;
 
 /// Memory is swept from this part of the bound on, in percent.
 const SWEEP_FROM_PERCENT: usize = 90;
 
-/// Where so much of the bound was evicted and waits for readers to leave, evicting more frees nothing, and what is wanted again
-/// comes in a second time: nothing is evicted, in percent. More than one sweep lets go of.
+/// Nothing is evicted while more than this part of the bound was evicted and not freed, in percent.
+///
+/// More eviction would free nothing, and what is read again would be in memory twice. It is more than one
+/// sweep evicts.
 const WAITING_PERCENT_MAX: usize = 25;
 
-/// After a sweep that found little, this part of the bound may come in before the next.
+/// After a sweep that found little, this part of the bound may be read in before the next sweep.
 const SWEEP_STEP_PART: usize = 32;
 
-/// Bytes of nodes in memory, and how many bytes those will take on disk that are not there yet.
+/// Bytes of nodes in memory, and the bytes that dirty nodes will take on disk.
 pub struct Meter {
     resident_bytes: AtomicUsize,
-    /// Nodes that were evicted and wait for readers that may have found them.
+    /// Nodes that were evicted and that readers may still use.
     waiting_bytes: AtomicUsize,
     dirty_bytes: AtomicUsize,
     pages_read: AtomicU64,
@@ -64,7 +71,7 @@ pub struct Meter {
     memory_bytes: usize,
     nodes_bytes_max: usize,
     dirty_bounds: DirtyBounds,
-    /// A sweep by whoever reads a page is worth while from here on.
+    /// A sweep by a thread that reads a page is worthwhile from here on.
     sweep_from_bytes: AtomicUsize,
     sweeper: OnceLock<Sweeper>,
     epochs: Epochs,
@@ -80,17 +87,46 @@ impl fmt::Debug for Meter {
     }
 }
 
-/// Gives memory back; called by whoever finds too much of it taken.
+/// Frees memory; called by a thread that finds too much of it in use.
 type Sweeper = Box<dyn Fn() + Send + Sync>;
 
-/// Bounds for the bytes of memory that only a checkpoint can free.
+/// Bounds for the bytes of memory that only a checkpoint can free: the throttle of writers.
+///
+/// [`Meter::unfreeable_bytes`] is compared with the three bounds:
+/// - `checkpoint_from`: the thread `duramen-space` begins a checkpoint. Commits run at full speed. The room
+///   up to the bound of all nodes stays clean, so that reads during the checkpoint find something to evict.
+/// - `delay_from`, 3/7 of the way to `wait_at`: each commit requests a checkpoint and pauses once
+///   (`Throttle::wait`), 50 us to 5 ms, longer the more is dirty. The background writes back what only old
+///   snapshots hold.
+/// - `wait_at`: commits wait in steps of 5 ms until less is dirty. If the last checkpoint failed, they fail
+///   with its error.
+///
+/// A commit first sweeps ([`Meter::make_room`]), which may be enough. Then it passes the throttle, and only
+/// then takes the order lock: the checkpoint that ends the wait needs that lock, too. A commit of deletes
+/// alone is not delayed, nor is any commit of a stepped engine. A transaction with many leaves to change
+/// waits until all of them fit (`Throttle::wait_for_room`), but for two checkpoints at most: other commits
+/// may take the room that these make.
+///
+/// What breaks without a step:
+/// - Without the pause, commits reach `wait_at` at full speed and then all stop until the checkpoint ends.
+/// - Versions that only old snapshots hold are dirty, but no checkpoint writes them. Without their
+///   write-back, commits at `wait_at` wait for ever (decision 0008: 12 writers in 4 MiB).
+/// - Patched leaves share a page, yet each version counts as a whole page to be written. Without the cap at
+///   the resident bytes, commits would wait for memory that is not in use.
+/// - Without the error of the failed checkpoint, commits would wait for ever on a full disk.
+/// - While a checkpoint runs, commits count the old and the new version of what it writes. If its end did not
+///   clear their requests, another checkpoint would follow at once.
+///
+/// Buffered writes have bounds of their own. Open transactions beyond `WRITES_MEMORY_PART` fail
+/// ([`Buffered`]). Beyond `QUEUE_MEMORY_PART`, commits at level `Memory` wait for their group
+/// ([`Meter::queues_much`]). Both kinds of bytes reduce what nodes may take.
 #[derive(Debug, Clone, Copy)]
 pub struct DirtyBounds {
-    /// A checkpoint begins.
+    /// From here on a checkpoint begins.
     pub checkpoint_from: usize,
-    /// Commits are delayed.
+    /// From here on commits are delayed.
     pub delay_from: usize,
-    /// Commits wait.
+    /// From here on commits wait.
     pub wait_at: usize,
 }
 
@@ -126,38 +162,39 @@ impl Meter {
         }
     }
 
-    /// What is found in memory from here on stays until the pin goes, though others evict it. For one lookup, not longer.
+    /// Pins a reader: what it finds in memory stays until the pin is dropped, even if evicted. For one lookup
+    /// at most.
     pub fn pin(&self) -> Pin<'_> {
         self.epochs.pin()
     }
 
-    /// The same for whoever may hold a lock that others wait for: nothing is freed when it goes.
+    /// As [`Meter::pin`], for a thread that may hold a lock: dropping the pin frees nothing.
     pub fn pin_under_locks(&self) -> Pin<'_> {
         self.epochs.pin_under_locks()
     }
 
-    /// Whether a pin keeps what is charged to this meter.
+    /// Whether a pin protects what is charged to this meter.
     pub fn keeps(&self, pin: &Pin<'_>) -> bool {
         pin.is_of(&self.epochs)
     }
 
-    /// Frees what was evicted once nobody who may have found it before is still pinned.
+    /// Frees an evicted object once no reader that may have found it is pinned.
     pub fn free_later(&self, evicted: Evicted) {
         self.epochs.free_later(evicted);
     }
 
-    /// Frees what was evicted, as far as nobody looks at it.
+    /// Frees the evicted objects that no reader can use any more.
     pub fn free_evicted(&self) {
         self.epochs.free();
     }
 
-    /// Bytes by which nodes are over a part of their bound.
+    /// Bytes by which nodes exceed a part of their bound.
     pub fn excess(&self, percent: usize) -> usize {
         self.resident_bytes().saturating_sub(self.bytes_max() / 100 * percent)
     }
 
-    /// Bytes to be evicted until nodes take that part of their bound. None while much that was evicted is not freed yet: it
-    /// would free nothing now.
+    /// Bytes to evict until nodes take that part of their bound. Zero while much that was evicted is not
+    /// freed yet: more eviction would free nothing now.
     pub fn eviction_target(&self, percent: usize) -> usize {
         let waits_much = || self.waiting_bytes() > self.bytes_max() / 100 * WAITING_PERCENT_MAX;
         if waits_much() {
@@ -169,52 +206,54 @@ impl Meter {
         self.excess(percent)
     }
 
-    /// Whether so much is buffered that nodes may take less than their part.
+    /// Whether so much is buffered that nodes must take less than `nodes_bytes_max`.
     fn nodes_give_way(&self) -> bool {
         self.bytes_max() < self.nodes_bytes_max
     }
 
-    /// Bytes of memory that only a checkpoint can free. Changed leaves share the pages they began as, so what they will take on
-    /// disk may be more than they take here.
+    /// Bytes of memory that only a checkpoint can free.
+    ///
+    /// Patched leaves share their pages, so that what they will take on disk may be more than what they take
+    /// in memory.
     pub fn unfreeable_bytes(&self) -> usize {
         self.dirty_bytes().min(self.resident_bytes())
     }
 
-    /// From where on that is too much.
+    /// The bounds that [`Meter::unfreeable_bytes`] is compared with.
     pub fn dirty_bounds(&self) -> DirtyBounds {
         self.dirty_bounds
     }
 
-    /// What nodes may take as long as little is buffered.
+    /// The bytes that nodes may take while little is buffered.
     pub fn nodes_bytes_max(&self) -> usize {
         self.nodes_bytes_max
     }
 
-    /// What nodes may take now.
+    /// The bytes that nodes may take now.
     fn bytes_max(&self) -> usize {
         let percent = self.memory_bytes / 100;
         let left = (percent * SHARED_PERCENT).saturating_sub(self.buffered_bytes());
         left.clamp(percent * NODES_PERCENT_MIN, self.nodes_bytes_max)
     }
 
-    /// Bytes of writes that wait to be committed or written.
+    /// Bytes of writes that are not committed yet, or not written to the log.
     pub fn buffered_bytes(&self) -> usize {
         self.written_bytes.load(Ordering::Relaxed) + self.queued_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether so much is ordered and not in the log that no more should come without waiting itself.
+    /// Whether so many ordered commits are not in the log that every further commit must wait for its group.
     pub fn queues_much(&self) -> bool {
         self.queued_bytes.load(Ordering::Relaxed) > self.memory_bytes / QUEUE_MEMORY_PART
     }
 
-    /// Sets what gives memory back, once.
+    /// Sets the function that frees memory, once.
     pub fn set_sweeper(&self, sweeper: Sweeper) {
         assert!(self.sweeper.set(sweeper).is_ok(), "one sweeper an engine");
     }
 
-    /// Gives memory back before more is taken, if there is too much in memory. Where a sweep finds little to give
-    /// back (all is dirty, or in use), the next waits until more has come in: memory goes over its bound rather
-    /// than every read through all of it.
+    /// Sweeps before more memory is taken, if too much is in use. After a sweep that found little to evict
+    /// (all is dirty, or in use), the next one waits until more was read in. Memory then exceeds its bound,
+    /// but reads do not each walk the whole cache.
     pub fn make_room(&self) {
         if self.sweep_due()
             && let Some(sweep) = self.sweeper.get()
@@ -223,19 +262,19 @@ impl Meter {
         }
     }
 
-    /// Whether a sweep may find something to give back.
+    /// Whether a sweep may find something to evict.
     pub fn sweep_due(&self) -> bool {
         self.resident_bytes() > self.sweep_from_bytes.load(Ordering::Relaxed)
     }
 
-    /// A sweep has ended.
+    /// Notes that a sweep has ended.
     pub fn swept(&self) {
         self.free_evicted();
         let next = self.sweep_floor().max(self.resident_bytes() + self.bytes_max() / SWEEP_STEP_PART);
         self.sweep_from_bytes.store(next, Ordering::Relaxed);
     }
 
-    /// Something has become clean, or time has passed: a sweep may find more than the last one did.
+    /// Allows the next sweep: something has become clean, or time has passed.
     pub fn sweep_anew(&self) {
         self.sweep_from_bytes.store(self.sweep_floor(), Ordering::Relaxed);
     }
@@ -249,14 +288,15 @@ impl Meter {
         self.resident_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes of nodes that were evicted, and are in memory until those have left who may have found them before.
+    /// Bytes of evicted nodes, in memory until the readers that may have found them have left.
     pub fn waiting_bytes(&self) -> usize {
-        // A node may stay after all between the two steps of its leaving: for that moment the sum is below zero.
+        // `Charge::stay` may run between the two steps of `Charge::leave`: for that moment the sum is below
+        // zero.
         let bytes = self.waiting_bytes.load(Ordering::Relaxed);
         if bytes > isize::MAX as usize { 0 } else { bytes }
     }
 
-    /// Bytes that the nodes without a place on disk will take there, in whole blocks.
+    /// Bytes that dirty nodes will take on disk, in whole blocks.
     pub fn dirty_bytes(&self) -> usize {
         self.dirty_bytes.load(Ordering::Relaxed)
     }
@@ -267,20 +307,20 @@ impl Meter {
     }
 }
 
-/// Of the bytes of a charge: they are of an evicted node.
+/// Flag in the bytes of a charge: the node was evicted.
 const LEFT: usize = 1 << (usize::BITS - 1);
 
-/// One node's share of the meter; given back when the node is dropped.
+/// One node's share of the meter; returned when the node is dropped.
 #[derive(Debug)]
 pub struct Charge {
     meter: Arc<Meter>,
-    /// With [`LEFT`] where it is charged to what waits.
+    /// With [`LEFT`] if charged to `waiting_bytes`.
     bytes: AtomicUsize,
     dirty: AtomicUsize,
 }
 
 impl Charge {
-    /// Charges `bytes` of memory to the meter, and what a checkpoint will write for them.
+    /// Charges `bytes` of memory to the meter, and the bytes that a checkpoint will write for them.
     #[must_use]
     pub fn new(meter: &Arc<Meter>, bytes: usize, dirty_bytes: usize) -> Charge {
         meter.resident_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -294,14 +334,14 @@ impl Charge {
         }
     }
 
-    /// What it is charged to.
+    /// The meter that is charged.
     pub fn meter(&self) -> &Arc<Meter> {
         &self.meter
     }
 
-    /// What was evicted stays after all.
+    /// The node was evicted, but its page stays in use.
     pub fn stay(&self) {
-        // Looked at first: nearly always it never left, and others read the same line.
+        // Loaded first: it nearly always never left, and other threads read the same cache line.
         if self.bytes.load(Ordering::Relaxed) & LEFT != 0 {
             let before = self.bytes.fetch_and(!LEFT, Ordering::Relaxed);
             if before & LEFT != 0 {
@@ -311,7 +351,7 @@ impl Charge {
         }
     }
 
-    /// It was evicted: it is freed as soon as nobody looks at it any more, and waits until then.
+    /// The node was evicted: it is charged to `waiting_bytes` until it is freed.
     pub fn leave(&self) {
         let before = self.bytes.fetch_or(LEFT, Ordering::Relaxed);
         if before & LEFT == 0 {
@@ -320,7 +360,7 @@ impl Charge {
         }
     }
 
-    /// The node has a place on disk now.
+    /// The node has a page on disk now.
     pub fn clean(&self) {
         if self.dirty.load(Ordering::Relaxed) > 0 {
             let dirty_bytes = self.dirty.swap(0, Ordering::Relaxed);
@@ -339,25 +379,25 @@ impl Drop for Charge {
     }
 }
 
-/// One transaction's share of the meter for what it has written and no tree or log holds yet.
+/// One transaction's share of the meter: writes that are neither in a tree nor in the log yet.
 #[derive(Debug)]
 pub struct Buffered {
     meter: Arc<Meter>,
     bytes: usize,
-    /// It is ordered, and waits for the log alone.
+    /// The commit is ordered, and waits for the log alone.
     is_queued: bool,
-    /// It may grow whatever others hold: it runs alone, and they wait for it.
+    /// It may grow whatever other transactions hold: it runs alone, and they wait for it.
     is_alone: bool,
 }
 
 impl Buffered {
-    /// Of nothing yet.
+    /// Holds no bytes yet.
     #[must_use]
     pub fn new(meter: &Arc<Meter>) -> Buffered {
         Buffered { meter: Arc::clone(meter), bytes: 0, is_queued: false, is_alone: false }
     }
 
-    /// Of a transaction that runs alone: what others hold does not stop it.
+    /// For a transaction that runs alone: what others hold does not limit it.
     #[must_use]
     pub fn alone(meter: &Arc<Meter>) -> Buffered {
         let mut buffered = Buffered::new(meter);
@@ -365,8 +405,9 @@ impl Buffered {
         buffered
     }
 
-    /// Asks for so many bytes in all; `false` if all transactions together would buffer too much. Asks in steps, so
-    /// that small transactions share nothing.
+    /// Requests so many bytes in all; `false` if all transactions together would buffer too much.
+    ///
+    /// Bytes are charged in steps, so that small transactions write no shared counter.
     #[must_use]
     pub fn may_grow_to(&mut self, bytes: usize) -> bool {
         if bytes <= self.bytes.max(WRITES_BYTES_FREE) {
@@ -380,7 +421,7 @@ impl Buffered {
         true
     }
 
-    /// Hands the share on.
+    /// Moves the share out.
     #[must_use]
     pub fn take(&mut self) -> Buffered {
         let bytes = std::mem::take(&mut self.bytes);
@@ -388,7 +429,7 @@ impl Buffered {
         Buffered { meter: Arc::clone(&self.meter), bytes, is_queued, is_alone }
     }
 
-    /// From here on it is a record of so many bytes, on its way to the log.
+    /// From now on the share is a record of so many bytes, on its way to the log.
     pub fn queue(&mut self, bytes: usize) {
         self.set(0);
         self.is_queued = true;
@@ -418,7 +459,7 @@ impl Drop for Buffered {
     }
 }
 
-/// The data file and the meter: all that is needed to bring a page into memory.
+/// The data file and the meter: all that is needed to read a page into memory.
 #[derive(Debug, Clone)]
 pub struct Pages {
     data: DataFile,
@@ -426,20 +467,20 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Over an open data file, with a target for memory.
+    /// Over an open data file, with a memory target.
     #[must_use]
     pub fn new(data: DataFile, memory_bytes: usize) -> Pages {
         data.buffers().keep_at_most(memory_bytes / 100 * IDLE_PERCENT);
         Pages { data, meter: Arc::new(Meter::new(memory_bytes)) }
     }
 
-    /// The file pages come from.
+    /// The data file.
     #[must_use]
     pub fn data(&self) -> &DataFile {
         &self.data
     }
 
-    /// What nodes are charged to.
+    /// The meter that nodes are charged to.
     #[must_use]
     pub fn meter(&self) -> &Arc<Meter> {
         &self.meter

@@ -1,8 +1,9 @@
 //! Opening: the newest checkpoint, then the log after it.
 //!
-//! Needs no intermediate states: of all changes in the log the last one to each key counts, sorted, applied in bulk; or
-//! handed on as a [`Tail`], which an overlay serves until it is applied.
-//! D2 rests here (records are replayed whole, in order, without gaps), D4 and D5 (damage is said, nothing is cut).
+//! Intermediate states are not needed. Of all changes in the log, the last one to each key counts. They are
+//! sorted and applied in bulk, or handed on as a [`Tail`], the deferred redo, which an overlay serves until
+//! it is applied. D2 rests here (records are replayed whole, in order, without gaps), and D4 and D5
+//! (corruption is reported, nothing is cut).
 
 mod replay;
 
@@ -28,15 +29,17 @@ pub use replay::{Replay, Replayed, Tail, replay};
 /// The newest checkpoint of a database, in memory.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The data file and what belongs to it.
+    /// The data file with its allocator, readers and reducers.
     pub store: Arc<Store>,
     /// The newest superblock.
     pub superblock: Superblock,
-    /// From where the older superblock would replay; the same as the newest's if it cannot be read.
+    /// The position from which the older superblock would replay. The newest's if the older one cannot be
+    /// read.
     pub older: LogPosition,
-    /// The other superblock cannot be read, or is a copy that was put in its place: it may have been the newer one.
+    /// The other superblock cannot be read, or a copy took its place. It may have been the newer one.
     pub is_alone: bool,
-    /// The other superblock, or its map, cannot be read: what it leads to is not held, and it must not be believed any more.
+    /// The other superblock or its space map cannot be read. What it leads to is not held; it must be
+    /// overwritten.
     pub leads_nowhere: bool,
     /// The tree of roots.
     pub roots: Option<Slot>,
@@ -89,7 +92,7 @@ fn check_features(superblock: &Superblock, path: &Path, options: &Options) -> Re
         .with_hint("open it read-only, or use the release that wrote it"))
 }
 
-/// A file cut short is told at once, and not when somebody asks for what is gone.
+/// Reports a file that was cut short at opening, not at the first read of a missing page.
 fn check_length(file: &Arc<dyn File>, superblock: &Superblock, path: &Path) -> Result<()> {
     let bytes = file.len().map_err(|e| Error::io("measure", path, &e))?;
     let needed = superblock.end_block.saturating_mul(superblock.geometry.block_bytes as u64);

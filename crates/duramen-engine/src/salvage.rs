@@ -1,8 +1,8 @@
-//! What can still be read of a damaged database: its superblocks, which trees it has, and their entries.
+//! What can still be read of a corrupt database: its superblocks, its list of trees, and their entries.
 //!
-//! Owns the choice of the checkpoint to read from, and the account of what is lost with a page. Reads only, trusts every page no
-//! further than its checksum (D4), and keeps no more of a tree in memory than the way to one leaf. Never decides what a tree is
-//! good for; whoever writes the new database does.
+//! It owns the choice of the checkpoint to read from, and the account of what is lost with a page. It only
+//! reads, and takes from no page what its checksum does not cover (D4). Of a tree it holds one path in
+//! memory. It does not decide what to keep; `engine::recover`, which writes the new database, does.
 
 mod walk;
 
@@ -23,27 +23,27 @@ use crate::wal::{LogIdentity, salvage};
 
 pub use walk::{Meets, walk};
 
-/// A stretch of a tree that cannot be read.
+/// A range of keys that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostRange {
-    /// The tree, by name.
+    /// The name of the tree.
     pub tree: String,
-    /// The last key before it that can be read; `None` if it begins with the tree.
+    /// The last readable key before it; `None` if it begins with the tree.
     pub after: Option<Vec<u8>>,
-    /// The first key behind it that can be read; `None` if it ends with the tree.
+    /// The first readable key after it; `None` if it ends with the tree.
     pub before: Option<Vec<u8>>,
-    /// Entries in it, as the node above says; `None` where nothing says it.
+    /// Entries in it according to the parent node; `None` if unknown.
     pub entries: Option<u64>,
-    /// What is damaged, with file and offset.
+    /// What is corrupt, with file and offset.
     pub why: String,
 }
 
-/// A damaged database, as far as it tells where its trees are.
+/// A corrupt database, as far as its trees can be found.
 #[derive(Debug)]
 pub struct Source {
     /// Where pages come from.
     pub pages: Pages,
-    /// The checkpoint that is read.
+    /// The superblock of the checkpoint that is read.
     pub superblock: Superblock,
     /// Its trees.
     pub trees: Trees,
@@ -51,28 +51,28 @@ pub struct Source {
     pub superblock_count: u64,
     /// Whether it is the newest checkpoint that can be found.
     pub is_newest: bool,
-    /// A commit that is known to have been durable.
+    /// The newest commit known to have been durable.
     pub durable: CommitSeq,
 }
 
-/// Which trees a checkpoint has, as far as that can be read.
+/// The trees of a checkpoint, as far as they can be read.
 #[derive(Debug, Default)]
 pub struct Trees {
-    /// Where they lie.
+    /// Their rows in the tree of roots.
     pub roots: BTreeMap<TreeId, RootEntry>,
-    /// What they are called.
+    /// Their names.
     pub names: BTreeMap<String, CatalogRow>,
     /// What is lost of the tree of roots and of the catalogue.
     pub lost: Vec<LostRange>,
 }
 
-/// The names under which losses of the engine's own trees are told.
+/// The names under which losses of the engine's own trees are listed.
 const TREE_OF_ROOTS: &str = "duramen/(where trees lie)";
 const NAMES: &str = "duramen/(names of trees)";
 
 impl Source {
-    /// Finds the checkpoint to read from: the newest, unless something is lost of what it says of its trees and nothing of what the
-    /// older one says, and the log leads from there to where the newest is.
+    /// Chooses the checkpoint to read from. It is the newest, unless part of its list of trees is lost and
+    /// the older one's is whole. The log must then lead from the older one to the newest.
     ///
     /// # Errors
     /// `NotADatabase`, `Unsupported`; `Corrupt` if no superblock can be read.
@@ -92,7 +92,8 @@ impl Source {
         let mut source = Source { pages, superblock, trees, superblock_count, is_newest: true, durable };
         if let Some(older) = left.pop().filter(|_| !source.trees.lost.is_empty()) {
             let trees = Trees::read(&source.pages, &older)?;
-            // Where both lack something, the newer needs less of the log: what is in neither is lost either way.
+            // If both lists have losses, the newer checkpoint needs less of the log. What is in neither is
+            // lost either way.
             if trees.lost.is_empty() && leads_to(disk, wal_dir, &older, source.superblock.replay.seq)? {
                 (source.superblock, source.trees, source.is_newest) = (older, trees, false);
             }
@@ -110,7 +111,7 @@ fn leads_to(disk: &dyn Disk, wal_dir: &Path, superblock: &Superblock, seq: Commi
 }
 
 impl Trees {
-    /// Whether the catalogue may have had this name where it cannot be read.
+    /// Whether this name may have been in an unreadable part of the catalogue.
     #[must_use]
     pub fn may_have_lost(&self, name: &str) -> bool {
         let name = name.as_bytes();
@@ -160,7 +161,7 @@ impl Trees {
     }
 }
 
-/// Takes the rows of a small tree.
+/// Collects the rows of a small tree.
 struct Rows {
     of: &'static str,
     rows: Vec<(Vec<u8>, Vec<u8>)>,

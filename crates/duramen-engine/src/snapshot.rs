@@ -1,9 +1,9 @@
-//! Snapshots: a root held by a reader, registered so that its pages stay.
+//! Snapshots: roots held by readers, registered so that their pages stay.
 //!
-//! Taking one writes to a shard that belongs to a few threads, never to something all readers share: what a reader must
-//! keep alive hangs on one hold per shard and root, which stays for the next reader of the same root. I1 rests here
-//! (a snapshot never changes) and D3 (pages of a registered snapshot are not used again, by this process
-//! or by a next one: D8).
+//! Taking a snapshot writes only to a shard that a few threads share. Each shard has one hold per root; it
+//! keeps alive what readers need, and stays for the next reader of the same root. I1 rests here: a snapshot
+//! never changes. D3 too: pages of a registered snapshot are not reused, by this process or by the next one
+//! (D8).
 
 mod newest;
 
@@ -22,21 +22,21 @@ pub use newest::Newest;
 const SHARD_COUNT: usize = 16;
 const POISON: &str = "nothing panics while a shard of snapshots is locked";
 
-/// What keeps other processes out of a database.
+/// The locks that keep other processes out of a database.
 pub type Locks = Vec<Box<dyn Lock>>;
 
-/// The commits that registered readers look at.
+/// The registered roots of readers.
 #[derive(Debug)]
 pub struct Registry {
     pages: Pages,
     shards: [Shard; SHARD_COUNT],
-    /// Snapshots of commits before this one were ended to free what they held.
+    /// Snapshots of commits before this one were ended to free their space.
     expired_before: AtomicU64,
-    /// Held by every registration: the next process would use the pages again.
+    /// Held by every registration: otherwise the next process would reuse the pages.
     locks: OnceLock<Weak<Locks>>,
-    /// For each lineage that ended, the last commit that was kept.
+    /// For each ended rollback epoch, the last commit that was kept.
     kept: RwLock<Vec<CommitSeq>>,
-    /// The engine is gone: what nobody holds is not kept for a next reader.
+    /// The engine has ended: a hold without readers is not kept for a next reader.
     ended: AtomicBool,
 }
 
@@ -52,7 +52,7 @@ struct Entry {
     users: usize,
 }
 
-/// What readers of one root in one shard keep alive.
+/// Keeps alive what readers of one root in one shard need.
 #[derive(Debug)]
 struct Hold {
     registry: Arc<Registry>,
@@ -61,12 +61,12 @@ struct Hold {
     _locks: Option<Arc<Locks>>,
 }
 
-/// Roots that were kept for a next reader and gave way to another. The last to hold one frees all that only it has, which may be
-/// much: not under a lock that others wait for.
+/// Holds without readers that were replaced by another. Dropping the last hold of a root frees all that only
+/// it has, which may be much. Drop it outside locks that others wait for.
 #[derive(Debug, Default)]
 pub struct Idle(#[expect(dead_code, reason = "kept to be dropped")] Vec<Entry>);
 
-/// A place in the registry; given back when dropped.
+/// One registered reader; dropping it ends the registration.
 #[derive(Debug)]
 pub struct Registration {
     hold: Arc<Hold>,
@@ -80,30 +80,30 @@ thread_local! {
 }
 
 impl Registry {
-    /// Without a reader.
+    /// A registry without readers.
     #[must_use]
     pub fn new(pages: Pages) -> Arc<Registry> {
         let (shards, expired_before, locks, kept, ended) = Default::default();
         Arc::new(Registry { pages, shards, expired_before, locks, kept, ended })
     }
 
-    /// Registrations made from now on keep other processes out, too.
+    /// Lets registrations made from now on keep other processes out, too.
     pub fn share_locks(&self, locks: &Arc<Locks>) {
         self.locks.set(Arc::downgrade(locks)).expect("a database is locked once");
     }
 
-    /// Registers the newest root. It is asked for while the shard is locked: whoever frees pages
-    /// either sees this registration, or has freed only what the root asked for later no longer uses.
+    /// Registers the newest root, which is read while the shard is locked. A thread that frees pages sees
+    /// this registration, or has freed only what a root read later does not use.
     pub fn register(self: &Arc<Registry>, newest: &Newest) -> Registration {
         self.register_and_leave(newest).0
     }
 
-    /// The same where others wait for a lock of the caller's: what comes with it is to be dropped after that lock.
+    /// The same for a caller that holds a lock: it must drop the second value after releasing that lock.
     pub fn register_and_leave(self: &Arc<Registry>, newest: &Newest) -> (Registration, Idle) {
         self.register_one(|root| newest.is(root), || newest.get())
     }
 
-    /// Registers a root that nothing newer has replaced and that nothing can replace meanwhile.
+    /// Registers a root that is the newest, while nothing can replace it.
     pub fn register_root(self: &Arc<Registry>, root: &Arc<Root>) -> (Registration, Idle) {
         self.register_one(|known| Arc::ptr_eq(known, root), || Arc::clone(root))
     }
@@ -129,8 +129,8 @@ impl Registry {
         (Registration { hold }, idle)
     }
 
-    /// The commits of all registered roots whose pages must stay. A root of commits that were dropped holds none: its sequence
-    /// is another commit's by now, and its readers get `Conflict`.
+    /// The sequences of all registered roots with pages that must stay. A root of dropped commits needs none:
+    /// its sequence was reused, and its readers get `Conflict`.
     pub fn held(&self) -> Vec<CommitSeq> {
         let expired = self.expired_before.load(Ordering::SeqCst);
         let roots = self.roots();
@@ -138,12 +138,13 @@ impl Registry {
         roots.iter().filter(holds).map(|root| root.seq).collect()
     }
 
-    /// Every commit after this one was dropped, and a new lineage begins. Readers of those roots are refused from here on.
+    /// Drops every commit after this one and begins a new rollback epoch. Readers of the dropped roots fail
+    /// from here on.
     pub fn drop_after(&self, kept: CommitSeq) {
         self.kept.write().expect(POISON).push(kept);
     }
 
-    /// Whether the commit with this sequence in a lineage was not dropped.
+    /// Whether the commit with this sequence and rollback epoch was not dropped.
     pub fn is_kept(&self, seq: CommitSeq, lineage: u64) -> bool {
         let since = usize::try_from(lineage).expect("64-bit targets only");
         self.kept.read().expect(POISON)[since..].iter().all(|kept| *kept >= seq)
@@ -161,7 +162,7 @@ impl Registry {
         roots.into_values().collect()
     }
 
-    /// Lets go of the roots that nobody holds, wherever one of them is not the newest any more.
+    /// Drops roots without readers in every shard where one of them is no longer the newest.
     pub fn let_go_before(&self, newest: CommitSeq) {
         for shard in &self.shards {
             let mut entries = shard.entries.lock().expect(POISON);
@@ -172,7 +173,7 @@ impl Registry {
         }
     }
 
-    /// The engine goes: a root is kept no longer than somebody holds it.
+    /// Ends with the engine: from now on a root is kept only while a reader holds it.
     pub fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
         for shard in &self.shards {
@@ -198,17 +199,17 @@ impl Registration {
         &self.hold.root
     }
 
-    /// Where its pages come from.
+    /// The store of its pages.
     pub fn pages(&self) -> &Pages {
         &self.hold.registry.pages
     }
 
-    /// Whether it was ended to free what it held.
+    /// Whether it was ended to free its space.
     pub fn is_expired(&self) -> bool {
         self.hold.root.seq.0 < self.hold.registry.expired_before.load(Ordering::Relaxed)
     }
 
-    /// Whether it is of commits that were dropped: nothing keeps its pages.
+    /// Whether its commits were dropped. Nothing keeps its pages then.
     pub fn is_dropped(&self) -> bool {
         let Hold { registry, root, .. } = &*self.hold;
         !registry.is_kept(root.seq, root.lineage)
@@ -244,7 +245,7 @@ impl Drop for Registration {
         drop(entries);
         drop(idle);
         if gone {
-            // Nobody may come by after this: what is left would hold itself for ever.
+            // Freed here, since no later call may come: the rest would keep itself alive for ever.
             self.hold.registry.pages.meter().free_evicted();
         }
     }

@@ -1,7 +1,7 @@
-//! Locks of the commit pipeline: the standard library's, or those of a scheduler that tries interleavings.
+//! Locks of the commit pipeline: those of the standard library, or of a scheduler that tries interleavings.
 //!
-//! Only code that waits for other threads takes its locks from here. Locks that are held for a moment and never
-//! around another one are the standard library's everywhere: there is nothing to interleave.
+//! Only code that waits for other threads takes its locks from here. Locks held briefly, with no other lock
+//! taken under them, are those of the standard library everywhere: they have no interleavings to try.
 
 #[cfg(not(feature = "shuttle"))]
 pub use std::sync::{Condvar, Mutex, MutexGuard};

@@ -1,5 +1,5 @@
-//! The one place where threads start: one looks after the log, one after memory and checkpoints, one does what the layers above
-//! have for it while they have something, and for a moment some share one piece of work.
+//! The one place where threads start. One thread maintains the log, one memory and checkpoints. One runs work
+//! of the layers above while there is some. Others share a piece of work for a short time.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use crate::error::{Code, Error, Result};
 const POISON: &str = "nothing panics while the threads' signal is locked";
 const TICK: Duration = Duration::from_millis(10);
 
-/// Background threads; dropped, they are told to stop and waited for.
+/// Background threads. Dropping this stops and joins them.
 #[derive(Debug)]
 pub struct Threads {
     stop: Arc<Stop>,
@@ -28,7 +28,7 @@ struct Stop {
 }
 
 impl Stop {
-    /// Waits a tick; `false` once the threads are to stop.
+    /// Waits a tick. Returns `false` once the threads must stop.
     fn tick(&self) -> bool {
         let guard = self.lock.lock().expect(POISON);
         if !self.asked.load(Ordering::Acquire) {
@@ -45,8 +45,8 @@ impl Threads {
         Threads { stop: Arc::new(Stop::default()), handles: Vec::new() }
     }
 
-    /// Starts a thread that runs `step` about every ten milliseconds. Should a step panic, `failed` is told what it said, and
-    /// the thread ends.
+    /// Starts a thread that runs `step` about every ten milliseconds. If a step panics, `failed` gets an
+    /// error that names the thread, and the thread ends.
     ///
     /// # Errors
     /// `Io` if the system gives no thread.
@@ -85,7 +85,7 @@ impl Drop for Threads {
             self.stop.asked.store(true, Ordering::Release);
         }
         self.stop.changed.notify_all();
-        // An event hook that holds the last handle drops it in one of these threads: that one ends by itself.
+        // An event hook may drop the last handle in one of these threads. That thread ends by itself.
         let own = std::thread::current().id();
         for handle in self.handles.drain(..).filter(|handle| handle.thread().id() != own) {
             drop(handle.join());
@@ -100,14 +100,14 @@ pub enum Rest {
     None,
     /// After this long, or when it is woken.
     For(Duration),
-    /// When it is woken. Its thread ends: what has nothing to do costs nothing.
+    /// When it is woken. Its thread ends, so that an idle worker costs nothing.
     UntilWoken,
 }
 
-/// What a worker does, again and again.
+/// The step of a worker.
 type Work = Arc<dyn Fn() -> Rest + Send + Sync>;
 
-/// A thread that is there only while there is something to do. Clones are the same worker.
+/// A thread that exists only while there is work. Clones are handles to the same worker.
 #[derive(Clone)]
 pub struct Worker {
     shared: Arc<Workplace>,
@@ -132,7 +132,8 @@ struct Working {
 }
 
 impl Worker {
-    /// A worker that sleeps. `failed` is told, in its thread, that a step panicked, which ends it; and that the system gives no thread.
+    /// A worker without a thread yet. `failed` is called, in the worker's thread, if a step panics, which
+    /// ends the worker. It is also called if the system gives no thread.
     #[must_use]
     pub fn new(
         name: &str,
@@ -151,8 +152,8 @@ impl Worker {
         }
     }
 
-    /// Lets it take a step soon: starts its thread if there is none, and ends a rest. Returns whether it will: not once it was
-    /// stopped, in a process that was forked, or where the system gives no thread.
+    /// Makes it take a step soon: starts its thread if there is none, and ends a rest. Returns whether it
+    /// will. It will not once it was stopped, in a forked process, or if the system gives no thread.
     #[allow(clippy::disallowed_methods, reason = "threads start here and nowhere else")]
     pub fn wake(&self) -> bool {
         let mut state = self.shared.lock();
@@ -181,8 +182,8 @@ impl Worker {
         }
     }
 
-    /// Lets it take no further step, waits for the one under way, and drops its work. Called in a step, it waits for nothing, and
-    /// the work is dropped when the step is over.
+    /// Stops it: waits for the current step and drops its work. Called inside a step, it does not wait, and
+    /// the work is dropped after the step.
     pub fn stop(&self) {
         let mut state = self.shared.lock();
         let work = state.work.take();
@@ -218,7 +219,7 @@ impl Workplace {
         self.lock().thread = Some(std::thread::current().id());
         while let Some(work) = self.next() {
             let rest = catch_unwind(AssertUnwindSafe(|| work()));
-            // Before anybody is told that the thread has ended: it may hold the last handle of a database.
+            // Before the end of the thread is signalled: the work may hold the last handle of a database.
             drop(work);
             if self.rest(rest.ok()) {
                 return;
@@ -233,7 +234,8 @@ impl Workplace {
         state.work.clone()
     }
 
-    /// Rests as a step said; it panicked if it said nothing. Returns whether the thread has ended.
+    /// Rests as long as the step requests; `None` means that it panicked. Returns whether the thread has
+    /// ended.
     fn rest(&self, rest: Option<Rest>) -> bool {
         let mut state = self.lock();
         match rest {
@@ -270,8 +272,8 @@ impl Workplace {
     }
 }
 
-/// Runs `work` on each part and returns what came of them in order: the first part in this thread, the others in
-/// threads of their own. A part for which the system gives no thread is done here.
+/// Runs `work` on each part and returns the results in order. The first part runs in this thread, the others
+/// in threads of their own. If the system gives no thread for a part, it runs here.
 ///
 /// # Panics
 /// As `work` does.
@@ -294,7 +296,7 @@ pub fn side_by_side<P: Copy + Send, T: Send>(parts: &[P], work: impl Fn(P) -> T 
     })
 }
 
-/// How many threads can work at once; 1 if the system does not say.
+/// The number of threads that can run at once; 1 if the system does not report it.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

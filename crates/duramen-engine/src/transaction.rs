@@ -1,7 +1,7 @@
-//! Transactions and snapshots: what a user reads and writes through.
+//! Transactions and snapshots: the interface for reading and writing.
 //!
-//! A transaction reads one root, keeps its writes aside and notes what it read; committing it is `commit`'s
-//! business. I1 rests here: everything that could tell two states apart is noted as a read.
+//! A transaction reads one root, buffers its writes and notes its reads; `commit` commits it. I1 rests here:
+//! every operation whose result could differ between two states is noted as a read.
 
 mod rows;
 mod view;
@@ -29,38 +29,38 @@ pub use rows::{Row, Rows};
 use view::View;
 pub use view::{Snapshot, TreeInfo, TreeMark};
 
-/// A read-write transaction. Nothing it writes is seen by others before it commits; dropped, it never happened.
+/// A read-write transaction. Its writes are visible to others once it commits; dropped, it has no effect.
 #[derive(Debug)]
 pub struct Transaction {
     committer: Arc<Committer>,
     view: View,
     reads: Reads,
     changes: Changes,
-    /// Pages of the big values written so far, by the block that the reference to the value names.
+    /// Page pointers of the big values written so far, by the block that the reference to the value names.
     values: BTreeMap<u64, Vec<Location>>,
-    /// Pages of big values that this transaction wrote and then replaced.
+    /// Page pointers of big values that this transaction wrote and then replaced.
     superseded: Vec<Location>,
     /// Trees created by this transaction.
     created: BTreeMap<TreeId, TreeState>,
-    /// Trees with this transaction's own writes applied, for what only a tree can answer.
+    /// Trees with this transaction's own writes applied, for queries that need a tree.
     forks: BTreeMap<TreeId, Option<Slot>>,
-    /// Keys of forked trees, written since.
+    /// Keys written since in trees with a fork.
     unforked: BTreeMap<TreeId, BTreeSet<Vec<u8>>>,
-    /// The memory its writes take.
+    /// The memory charged for its writes.
     buffered: Buffered,
     serves_feed: bool,
-    /// Where it finds no room on the disk, its caller makes some before it runs it again.
+    /// Whether its caller makes room on a full disk before it runs it again.
     caller_makes_room: bool,
 }
 
-/// What a commit returns: its place in the order, and what it waited for.
+/// The result of a commit: its position in the order, and the level it has reached.
 #[derive(Clone)]
 pub struct Receipt {
     committer: Arc<Committer>,
     seq: CommitSeq,
     ordered: Ordered,
     durability: Durability,
-    /// Something was written, and nobody has waited for it yet.
+    /// The commit wrote something, and its receipt has not been waited on.
     is_under_way: bool,
 }
 
@@ -70,18 +70,18 @@ impl Receipt {
         Receipt { committer, seq: ordered.seq, ordered, durability, is_under_way: false }
     }
 
-    /// Of a commit that has its place, and waits later.
+    /// The receipt of a commit that has its position and has not waited for its level.
     pub(crate) fn under_way(committer: &Arc<Committer>, ordered: Ordered) -> Receipt {
         Receipt { is_under_way: true, ..Receipt::new(committer, ordered, Durability::Memory) }
     }
 
-    /// The place of the transaction in the order of commits.
+    /// The sequence of the transaction.
     #[must_use]
     pub fn seq(&self) -> CommitSeq {
         self.seq
     }
 
-    /// The level that was reached when the commit returned, or since.
+    /// The level that the commit had reached on return, or has reached since.
     #[must_use]
     pub fn durability(&self) -> Durability {
         if self.committer.reached_disk(self.ordered) { Durability::Disk } else { self.durability }
@@ -90,8 +90,8 @@ impl Receipt {
     /// Waits until the transaction has reached a level.
     ///
     /// # Errors
-    /// `InDoubt` or `Poisoned` if a sync fails; `Full` if it was committed at level `Memory` and the log then had no
-    /// room for it: it never happened.
+    /// `InDoubt` or `Poisoned` if a sync fails. `Full` if the commit was dropped because the log had no room
+    /// for it: it never happened.
     pub fn wait(&self, level: Durability) -> Result<()> {
         let waited = match level {
             Durability::Memory => Ok(()),
@@ -101,10 +101,11 @@ impl Receipt {
         waited.map_err(|error| if self.is_under_way { error.of_a_commit_under_way() } else { error })
     }
 
-    /// As [`Receipt::wait`], and returns the receipt of a commit that has reached the level.
+    /// As [`Receipt::wait`], and returns the receipt at the level reached.
     ///
     /// # Errors
-    /// As [`Receipt::wait`]. `Full` says of a transaction that wrote nothing that what it read never happened.
+    /// As [`Receipt::wait`]. For a transaction that wrote nothing, `Full` means that the commits it read were
+    /// dropped.
     pub fn waited(self, level: Durability) -> Result<Receipt> {
         self.wait(level)?;
         Ok(Receipt { durability: self.durability.max(level), is_under_way: false, ..self })
@@ -119,7 +120,7 @@ impl fmt::Debug for Receipt {
 }
 
 impl Transaction {
-    /// Begins at a registered root, and at what lies over it.
+    /// Begins at a registered root, with the overlay over it if there is one.
     pub(crate) fn begin(
         committer: &Arc<Committer>,
         held: Registration,
@@ -141,7 +142,7 @@ impl Transaction {
         }
     }
 
-    /// Begins at a registered root while nobody else may commit.
+    /// Begins at a registered root while no other thread can commit.
     pub(crate) fn begin_alone(committer: &Arc<Committer>, held: Registration) -> Transaction {
         let mut transaction = Transaction::begin(committer, held, None);
         transaction.buffered = Buffered::alone(committer.store().pages.meter());
@@ -149,13 +150,13 @@ impl Transaction {
         transaction
     }
 
-    /// Says that the caller makes room where the disk is full. A checkpoint in the background would take room from the next
-    /// try: on a full disk each one writes into what the one before it let go of.
+    /// Notes that the caller makes room on a full disk. A checkpoint in the background would take room from
+    /// the next try: on a full disk each checkpoint writes into what the one before released.
     pub(crate) fn caller_makes_room(&mut self) {
         self.caller_makes_room = true;
     }
 
-    /// Has room made by the background, for what is begun later, where there was none and no other caller makes some.
+    /// Requests room from the background for later transactions, unless the caller makes room itself.
     fn ask_for_room(&self, error: &Error) {
         if !self.caller_makes_room {
             self.committer.throttle.ask_for_room(error);
@@ -168,19 +169,19 @@ impl Transaction {
         self.view.seq()
     }
 
-    /// Why it can only be run again, if that is so: it reads commits that were dropped.
+    /// The error with which it must be run again, if the commits that it reads were dropped.
     #[must_use]
     pub fn must_run_again(&self) -> Option<Error> {
         view::why_ended(self.view.registration()).filter(Error::is_retryable)
     }
 
-    /// Says that this transaction moves a consumer of the change feed on: it is taken where other writers are refused for the
-    /// consumer's sake.
+    /// Marks this transaction as one that advances a consumer of the change feed. It is accepted while other
+    /// writers are refused.
     pub fn serve_feed(&mut self) {
         self.serves_feed = true;
     }
 
-    /// The tree of a name.
+    /// The id of a tree by name.
     ///
     /// # Errors
     /// `Corrupt` or `Io` if the catalogue cannot be read.
@@ -188,10 +189,10 @@ impl Transaction {
         Ok(self.catalog_row(name)?.map(|row| row.id))
     }
 
-    /// Creates a tree, with a reducer if one is given. It exists for others once the transaction commits.
+    /// Creates a tree, with a reducer if one is given. Others see it once the transaction commits.
     ///
     /// # Errors
-    /// `Invalid` if there is a tree of that name, the name is empty or longer than a key, or nobody knows the reducer.
+    /// `Invalid` if the name is taken, empty or longer than a key, or the reducer is not registered.
     pub fn create_tree(&mut self, name: &str, reducer: Option<ReducerSpec>) -> Result<TreeId> {
         let reducers = &self.committer.store().reducers;
         if let Some(spec) = &reducer
@@ -202,7 +203,8 @@ impl Transaction {
         self.create_tree_as_known(name, reducer)
     }
 
-    /// As [`Transaction::create_tree`], also with a reducer that nobody knows here: of a tree that had it elsewhere.
+    /// As [`Transaction::create_tree`], but the reducer need not be registered. For trees of another
+    /// database.
     ///
     /// # Errors
     /// As [`Transaction::create_tree`].
@@ -226,7 +228,7 @@ impl Transaction {
         Ok(id)
     }
 
-    /// Drops a tree with all it holds: one small commit; its space comes back in the background.
+    /// Drops a tree with its entries, in one small commit. Its space is reclaimed in the background.
     ///
     /// # Errors
     /// `NotFound` if there is no tree of that name.
@@ -268,13 +270,13 @@ impl Transaction {
         self.view.get(tree, key)
     }
 
-    /// Puts a value. Never conflicts by itself. Values of 32 KiB and more go to the data file at once and are
-    /// not counted against the transaction's memory.
+    /// Puts a value. A put conflicts with no other write. Values of 32 KiB and more go to the data file at
+    /// once and do not count against the transaction's memory.
     ///
     /// # Errors
-    /// `Invalid` if the key is longer than [`KEY_BYTES_MAX`], the tree's reducer refuses the value (one that is not registered
-    /// refuses nothing, and its reductions are computed when it is), or the transaction grows beyond a quarter of the memory;
-    /// `Full` if there is no room for a big value.
+    /// `Invalid` if the key is longer than [`KEY_BYTES_MAX`], the tree's reducer refuses the value, or the
+    /// transaction grows beyond a quarter of the memory. An unregistered reducer refuses nothing; its
+    /// reductions are computed once it is registered. `Full` if there is no room for a big value.
     pub fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
         check_key(key)?;
         let one = self.one(tree, key, value)?;
@@ -289,10 +291,10 @@ impl Transaction {
         self.set(tree, key, Some(value))
     }
 
-    /// Puts a value of any length, read from `source` piece by piece in constant memory.
+    /// Puts a value of any length, read from `source` in pieces and in constant memory.
     ///
     /// # Errors
-    /// As [`Transaction::put`]; and `Invalid` if the tree's reducer would have to see the value.
+    /// As [`Transaction::put`]; and `Invalid` if the tree has a reducer, which would need the whole value.
     pub fn put_stream(&mut self, tree: TreeId, key: &[u8], source: &mut dyn Read) -> Result<u64> {
         check_key(key)?;
         if self.known(tree)?.spec.is_some() {
@@ -307,7 +309,7 @@ impl Transaction {
         Ok(len)
     }
 
-    /// Deletes a key, whether it is there or not. Never conflicts by itself.
+    /// Deletes a key, whether it exists or not. A delete conflicts with no other write.
     ///
     /// # Errors
     /// `Invalid` if the key is too long or the transaction too large.
@@ -329,7 +331,7 @@ impl Transaction {
         self.view.open_value(tree, key)
     }
 
-    /// How many keys a range holds. O(log n).
+    /// The number of keys in a range. O(log n).
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -339,7 +341,7 @@ impl Transaction {
         self.view.count_in(slot.as_ref(), range)
     }
 
-    /// How many keys are before this one. O(log n).
+    /// The number of keys before this one. O(log n).
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -347,14 +349,14 @@ impl Transaction {
         self.count(tree, &KeyRange { from: Vec::new(), to: Some(key.to_vec()) })
     }
 
-    /// The entry with `index` keys before it. O(log n).
+    /// The entry at an index, counted from 0. O(log n).
     ///
     /// # Errors
     /// As [`Transaction::get`].
     pub fn nth(&mut self, tree: TreeId, index: u64) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         let slot = self.fork(tree)?;
         let found = self.view.nth_in(slot.as_ref(), index)?;
-        // Which entry is the n-th depends on every key up to it, and that there is none on all.
+        // The n-th entry depends on every key up to it. That there is none depends on all keys.
         let to = found.as_ref().map(|(key, _)| [&key[..], &[0]].concat());
         self.reads.range(tree, &KeyRange { from: Vec::new(), to });
         Ok(found)
@@ -370,7 +372,7 @@ impl Transaction {
         self.view.reduce_in(self.known(tree)?, slot.as_ref(), range)
     }
 
-    /// The entries of a range in order, with what this transaction has written until now.
+    /// The entries of a range in order, with this transaction's writes so far.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -383,8 +385,9 @@ impl Transaction {
     /// Commits: validates, orders, and waits for `level`.
     ///
     /// # Errors
-    /// `Conflict` if something read has changed, or a tree written to was dropped: run it again. `Full`: nothing was changed. `InDoubt`: it may or
-    /// may not survive; reopen and look. `Poisoned`: an earlier sync failed.
+    /// `Conflict` if something read has changed, or a tree written to was dropped: run it again. `Full`:
+    /// nothing was changed. `InDoubt`: it may or may not survive; reopen and look. `Poisoned`: an earlier
+    /// sync failed.
     pub fn commit(self, level: Durability) -> Result<Receipt> {
         self.commit_and(level, Wait::Here)
     }
@@ -403,22 +406,22 @@ impl Transaction {
             }
             (None, Wait::Here) => {
                 let read = committer.finish_read(self.view.root(), level)?;
-                // What lies over the root was durable before it was served.
+                // What the overlay shows was durable before the first read.
                 Ok(Receipt { seq: self.view.seq(), ..Receipt::new(&committer, read, level) })
             }
         }
     }
 
-    /// What there is to commit, with its big values durable; `None` if nothing was written.
+    /// What to submit, with its big values durable. `None` if nothing was written.
     pub(crate) fn take_submission(&mut self, level: Durability, wait: Wait) -> Result<Option<Submission>> {
         if self.changes.is_empty() {
             return Ok(None);
         }
-        // What was only for this transaction's own reads gives its memory back before it waits for any.
+        // Release the memory of forks before waiting for memory.
         self.forks.clear();
         self.unforked.clear();
         if !self.values.is_empty() {
-            // D1: extents are durable before a frame can name them.
+            // D1: extents must be durable before a frame names them.
             if let Err(error) = self.view.pages().data().sync() {
                 self.committer.poison(error.clone());
                 return Err(Error::poisoned(error.message()));
@@ -436,8 +439,8 @@ impl Transaction {
         }))
     }
 
-    /// What opening found in the log is in the trees from here on. Point reads do without; what is written needs a base that
-    /// commits can be compared with, and what only a tree can answer needs the tree.
+    /// Moves to the root that has the log's tail in its trees, and waits for it. A write needs it as the base
+    /// for validation; a query of a whole tree needs the tree. Point reads need neither.
     fn settle(&mut self) -> Result<()> {
         if let Some(settled) = self.view.settled()? {
             self.view = settled;
@@ -473,11 +476,11 @@ impl Transaction {
         Ok(())
     }
 
-    /// A value of this transaction that will not be committed gives its extents back.
+    /// Releases the extents of a value that this transaction will not commit.
     fn abort_value(&mut self, value: &OwnedValue) {
         if value.big {
             let big = BigRef::decode(&value.bytes).expect("this transaction encoded it");
-            // Not before the end: a cursor of this transaction may stand on it.
+            // Only at the end: a cursor of this transaction may still read it.
             self.superseded.extend(self.values.remove(&big.location.block).unwrap_or_default());
         }
     }
@@ -502,8 +505,9 @@ impl Transaction {
         Ok(value)
     }
 
-    /// Runs the reducer on the entry in this thread, so that what it refuses fails this call and nothing else. Without the
-    /// reducer nothing is refused, and the nodes above the entry are written with their reductions unknown.
+    /// Runs the reducer on the entry in this thread, so that a refusal fails only this call. Without a
+    /// registered reducer nothing is refused, and the nodes above the entry are written with unknown
+    /// reductions.
     fn one(&self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
         let reducer = self.known(tree)?.reducer.as_deref();
         reducer.map(|reducer| entry_reduction(reducer, key, value)).transpose()
@@ -541,7 +545,7 @@ impl Transaction {
             .in_private();
         let forked = apply.tree(root.as_ref(), &changes).map_err(crate::tree::Stop::into_error);
         let forked = self.view.still_held(forked)?;
-        // Not before: after a failed read they are still to be applied.
+        // Only after success: otherwise they are still to be applied.
         self.unforked.remove(&tree);
         self.forks.insert(tree, forked.clone());
         Ok(forked)
@@ -550,15 +554,15 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        // Values of a transaction that was given up: nobody will ever name their extents.
+        // Extents of values that were not committed: no record will ever name them.
         let space = &self.committer.store().space;
         self.values.values().for_each(|pages| space.value_aborted(pages));
         space.value_aborted(&self.superseded);
     }
 }
 
-/// Extents of a value that is being written. If its source fails or panics, they are freed at once: the transaction may go on
-/// without the value, and its blocks would stay in use until the database is opened again.
+/// Extents of a value while it is written. If its source fails or panics, they are freed at once. The
+/// transaction may go on without the value, and they would leak until the next open.
 struct UnnamedValue<'a> {
     space: &'a Space,
     pages: Vec<Location>,
@@ -570,7 +574,7 @@ impl Drop for UnnamedValue<'_> {
     }
 }
 
-/// Refuses writes of so many bytes that the memory, or replay, has no room for them.
+/// Fails if a transaction of this size is too large for memory or for replay.
 fn check_size(bytes: usize, memory_bytes: usize) -> Result<()> {
     let bytes_max = (memory_bytes / TRANSACTION_MEMORY_PART).min(TRANSACTION_BYTES_MAX);
     if bytes <= bytes_max {
@@ -601,10 +605,11 @@ fn reducer_missing(spec: &ReducerSpec) -> Error {
 
 #[cfg(test)]
 mod tests {
-    //! How large a transaction may be.
+    //! The size limit of a transaction.
     use super::*;
 
-    /// Replay notes places in a record in 32 bits. A longer record was acknowledged, and the database did not open after a crash.
+    /// Replay holds offsets in a record in 32 bits. A longer record could be acknowledged and then prevent
+    /// opening.
     #[test]
     fn no_memory_makes_a_record_longer_than_replay_can_read() {
         let refused = |bytes, memory_bytes| check_size(bytes, memory_bytes).err().map(|error| error.code());

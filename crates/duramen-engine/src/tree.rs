@@ -1,8 +1,8 @@
 //! The B+tree: immutable nodes, changed by building new ones along the paths that change.
 //!
-//! Owns the shape of nodes, lookup, cursors, reductions, the application of sorted changes, and the writing of
-//! nodes that are not on disk. It knows no transactions and no log. I1 rests here (a root never changes), and
-//! D3 (a node that has a place on disk is never written again).
+//! Owns the shape of nodes, lookup, cursors, reductions, the application of sorted changes, and the writing
+//! of dirty nodes. It knows neither transactions nor the log. I1 rests here (a root never changes), and D3 (a
+//! node that has a page on disk is never written again).
 
 mod apply;
 mod big;

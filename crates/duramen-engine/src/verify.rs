@@ -1,6 +1,6 @@
-//! `check`: everything read, everything recomputed, every block accounted for.
+//! `check`: reads everything, recomputes everything, and accounts for every block.
 //!
-//! Reports damage, never mends it. D4 rests here for what is seldom read.
+//! It reports corruption and never repairs it. D4 rests here for pages that are seldom read.
 
 mod walk;
 
@@ -18,7 +18,7 @@ use walk::Walk;
 /// Problems beyond this many are counted and not listed.
 const PROBLEMS_MAX: usize = 100;
 
-/// What `check` found.
+/// The result of `check`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CheckReport {
     /// The state that was checked.
@@ -35,10 +35,10 @@ pub struct CheckReport {
     pub reductions: u64,
     /// Commits read from the log: those behind the newest checkpoint.
     pub log_commits: u64,
-    /// Superblocks that can be read, of two. After a cut in the middle of a checkpoint one may not be, and the next
-    /// checkpoint writes it anew; otherwise one is damaged, and nothing would help if the other were.
+    /// Superblocks that can be read, of two. A crash during a checkpoint may leave one unreadable, and the
+    /// next checkpoint rewrites it. Otherwise one is corrupt, and the database depends on the other.
     pub superblocks: u64,
-    /// Extents (first block, blocks) in use that nothing leads to: space lost, no data.
+    /// Used extents (first block, blocks) that nothing references: lost space, no lost data.
     pub unreached: Vec<(u64, u32)>,
     /// What is wrong, in words, with file and offset.
     pub problems: Vec<String>,
@@ -62,19 +62,20 @@ impl CheckReport {
     }
 }
 
-/// A check under way.
+/// A check in progress.
 ///
-/// In two parts, so that checkpoints wait only for the first, short one; the root's registration keeps its pages for
-/// the second.
+/// It has two parts, so that checkpoints wait only for the first, short one. The root's registration keeps
+/// its pages for the second.
 pub struct Check<'a> {
     walk: Walk<'a>,
-    /// What the root's trees have to lead to, as it was at the beginning.
+    /// The blocks that the root's trees must account for, as of the beginning.
     of_trees: TreeBlocks,
 }
 
 impl<'a> Check<'a> {
-    /// Walks what checkpoints move, with none running: the tree of roots, what is left of dropped trees (`reaping` says
-    /// where giving them back goes on; `None` for those that have nothing left), and what waits to be free.
+    /// Walks what checkpoints move, while none runs: the tree of roots, what is left of dropped trees, and
+    /// the pending-free list. `reaping` holds the key at which reclaiming each dropped tree continues; `None`
+    /// if nothing is left.
     #[must_use]
     pub fn begin(
         store: &'a Store,
@@ -85,27 +86,28 @@ impl<'a> Check<'a> {
         let mut walk = Walk::new(store);
         walk.report.seq = root.seq;
         if let Some(roots) = roots {
-            // The engine's own tree: its entries are not the user's.
+            // The tree of roots is internal: its entries do not count.
             let entries = walk.report.entries;
             walk.tree(TreeId(u64::MAX), roots, None);
             walk.report.entries = entries;
         }
-        // Pages of dropped trees are given back little by little; until then they are theirs.
+        // Pages of dropped trees are reclaimed in slices. Until then the trees own them.
         for tree in root.trees.iter().filter(|tree| tree.dropped_at.is_some()) {
             let from = reaping.get(&tree.id).map_or(Some(&tree.reaped_to), Option::as_ref);
             if let (Some(slot), Some(from)) = (&tree.slot, from) {
                 walk.dropped(slot, from);
             }
         }
-        // Of one moment with no checkpoint running: what later ones write, free and move is not in it. The root never changes, so
-        // its trees lead to all of this whenever they are walked.
+        // Taken at one moment without a running checkpoint, so that later checkpoints do not change it. The
+        // root never changes: its trees reference all of this whenever they are walked.
         let mut of_trees = store.space.of_trees(root.seq);
         of_trees.remove(&walk.reached);
         walk.reached.extend(store.space.unreached(root.seq));
         Check { walk, of_trees }
     }
 
-    /// Takes what reading the log came to: its last commit, and how many there are. Not to be before `durable`.
+    /// Adds the result of reading the log: its last commit, which must not be before `durable`, and the
+    /// number of commits.
     pub fn log(&mut self, read: Result<(CommitSeq, u64)>, durable: CommitSeq) {
         let report = &mut self.walk.report;
         match read {
@@ -119,7 +121,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Looks at the superblocks, with no checkpoint running. The newest is that of generation `newest`.
+    /// Checks the superblocks, while no checkpoint runs. The newest has the generation `newest`.
     pub fn superblocks(&mut self, newest: Generation) {
         let data = self.walk.store().pages.data();
         let report = &mut self.walk.report;
@@ -135,9 +137,9 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Walks the root's trees, and accounts for every block. `is_at_rest` is asked after the walk: where a checkpoint or a spill
-    /// has begun since the beginning, a node of the root may have been given blocks that were somebody else's then, and only
-    /// the trees are held against each other.
+    /// Walks the root's trees and accounts for every block. `is_at_rest` is called after the walk. If a
+    /// checkpoint or a write-back has begun since, nodes of the root may have got blocks that belonged to
+    /// other pages at the beginning; only the trees are compared with each other then.
     #[must_use]
     pub fn finish(self, root: &Root, is_at_rest: &dyn Fn() -> bool) -> CheckReport {
         let Check { mut walk, of_trees } = self;

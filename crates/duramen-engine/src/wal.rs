@@ -1,9 +1,10 @@
 //! The write-ahead log: a chain of checksummed frames over recycled segment files.
 //!
-//! Owns the files of the log directory and nothing else. Never decides what is committed, never reads a record's
-//! bytes, never retries a failed sync. Promises that rest here: D1 (a synced group is there after a crash),
-//! D2 (recovery yields a prefix), D3 (a synced block is written again only after recycling), D4 and D5 (damage is
-//! told from a torn tail), D6 (one failed sync ends the log), D7 (a full disk refuses before the first byte).
+//! Owns the files of the log directory and nothing else. It does not decide what is committed, does not
+//! interpret records, and does not retry a failed sync. Promises that rest here: D1 (a synced group survives
+//! a crash), D2 (recovery yields a prefix), D3 (a synced block is overwritten only after recycling), D4 and
+//! D5 (corruption is told apart from a torn tail), D6 (one failed sync ends the log), D7 (a full disk refuses
+//! before the first byte).
 //!
 //! Reading order: [`LogPosition`], [`Record`], [`Log`], [`recover`], [`Log::reopen`]. Format: docs/format.md.
 
@@ -43,29 +44,29 @@ pub use salvage::{LogLoss, Salvaged, refuse_no_log, salvage};
 pub use survey::missing;
 pub use tail::{Enough, LogPlace, Stretch};
 
-/// Whose log it is: part of every checksum, so that another's log is never taken for this one.
+/// The database and log that a file belongs to. Part of every checksum: files of another log never verify.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct LogIdentity {
     /// The database.
     pub database: DatabaseId,
-    /// Its log, drawn anew with each log created.
+    /// Its log: a random number drawn when the log is created.
     pub log: LogId,
 }
 
-/// The number of a segment file, from 1. A slot is used again and again, each time under a new epoch.
+/// The number of a segment file, from 1. A slot is reused many times, each time under a new epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SegmentSlot(pub u64);
 
-/// A place in the log: right after one frame. The superblock holds one; replay begins there.
+/// A position in the log: right after one frame. The superblock holds one; replay begins there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LogPosition {
     /// The segment file that holds the frame.
     pub slot: SegmentSlot,
-    /// The use of that segment.
+    /// The epoch of that use of the segment.
     pub epoch: Epoch,
     /// Where in the segment the frame begins, in bytes.
     pub offset: u64,
-    /// The last commit that is whole at this place.
+    /// The last commit that is complete at this position.
     pub seq: CommitSeq,
     /// The frame's checksum.
     pub checksum: u128,
@@ -87,7 +88,8 @@ impl LogPosition {
         bytes
     }
 
-    /// Reads a position. The bytes are covered by the checksum of what holds them; [`recover`] checks the place.
+    /// Reads a position. The enclosing structure's checksum covers the bytes; [`recover`] checks the
+    /// position.
     #[must_use]
     pub fn decode(bytes: &[u8; Self::ENCODED_BYTES]) -> LogPosition {
         LogPosition {
@@ -102,11 +104,11 @@ impl LogPosition {
 
 /// One transaction as the log sees it: bytes with their checksum.
 ///
-/// Made in the committing thread, so that the leader of a group only gathers and writes. One sequence has one
-/// record: what belongs together must be in the same record to be replayed together.
+/// The committing thread makes it, so that the leader of a group only gathers and writes. One sequence has
+/// one record: only writes in the same record are replayed together.
 #[derive(Debug, Clone, Default)]
 pub struct Record {
-    /// Its place in the order of commits; assigned under the order lock, covered by the frame's checksum.
+    /// Its position in the order of commits; assigned under the order lock, covered by the frame's checksum.
     pub seq: CommitSeq,
     /// Whether it can be derived from other records (view rows), so that feed and replicas may leave it out.
     pub derived: bool,
@@ -115,7 +117,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Takes a record's bytes and computes their checksum. The sequence is still to be set.
+    /// Takes a record's bytes and computes their checksum. The caller sets the sequence.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Record {
         let checksum = xxh3_128(&bytes);
@@ -132,11 +134,11 @@ impl Record {
 /// What one write of the log takes.
 #[derive(Debug, Clone, Copy)]
 pub struct Group<'a> {
-    /// Records in sequence order, the first following the log's last. None: a mark.
+    /// Records in sequence order, the first following the log's last. Empty: a mark frame.
     pub records: &'a [Record],
     /// The newest commit known durable now.
     pub durable: CommitSeq,
-    /// May take the segment held back for a full disk: for deletes and what frees space.
+    /// May take the segment reserved for a full disk: for deletes and other work that frees space.
     pub use_reserve: bool,
 }
 
@@ -152,11 +154,11 @@ pub struct Written {
 /// Why a group was not written.
 #[derive(Debug, Clone)]
 pub enum LogWriteError {
-    /// There is no room. No byte was written, the log ends where it ended.
+    /// No room. No byte was written; the log ends where it ended before.
     Full(Error),
-    /// Another reason. No byte was written, the log ends where it ended.
+    /// Another reason. No byte was written; the log ends where it ended before.
     Refused(Error),
-    /// Bytes may have been written, or a sync failed (D6): the log takes nothing any more.
+    /// Bytes may have been written, or a sync failed (D6). The log refuses all further writes.
     InDoubt(Error),
 }
 
@@ -171,7 +173,7 @@ impl LogWriteError {
         }
     }
 
-    /// Whether the log takes nothing any more.
+    /// Whether the log refuses all further writes.
     #[must_use]
     pub fn is_in_doubt(&self) -> bool {
         matches!(self, LogWriteError::InDoubt(_))
@@ -186,7 +188,7 @@ impl fmt::Display for LogWriteError {
 
 impl std::error::Error for LogWriteError {}
 
-/// A sync of the log failed: what was not durable before is in doubt, and nothing is taken any more (D6).
+/// A sync of the log failed. What was not durable before is in doubt; all further writes are refused (D6).
 #[derive(Debug, Clone)]
 pub struct SyncFailure(pub Error);
 
@@ -211,10 +213,10 @@ pub struct LogStats {
     pub used_count: u64,
     /// Frames written.
     pub frame_count: u64,
-    /// Writes handed to the system for them.
+    /// Write calls to the system for them.
     pub write_count: u64,
     /// Bytes of those writes.
     pub written_bytes: u64,
-    /// Syncs asked of the system, durable writes included.
+    /// Sync calls to the system, durable writes included.
     pub sync_count: u64,
 }

@@ -1,7 +1,7 @@
 //! The bytes of a drive: pages that are shared until they are written, and holes that read as zeroes.
 //!
-//! Owns copy-on-write pages, so that the current and the durable content share nearly all their memory. It never knows
-//! which of them it is.
+//! Owns copy-on-write pages, so that the current and the durable content share nearly all their memory. A
+//! content is not marked as either.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ pub struct Content {
 /// One piece of a range, cut at page borders.
 struct Piece {
     page: usize,
-    /// Where in the page it starts.
+    /// Its start in the page.
     start: usize,
     bytes: usize,
-    /// Where in the range it starts.
+    /// Its start in the range.
     from: usize,
 }
 
@@ -65,7 +65,7 @@ impl Content {
         offset.checked_add(bytes as u64).is_some_and(|end| end <= self.size_bytes())
     }
 
-    /// Copies what is there into `buffer`.
+    /// Copies the bytes of a range into `buffer`.
     ///
     /// # Panics
     /// If the range does not lie inside of the drive.

@@ -1,28 +1,30 @@
-//! A drive with a volatile write cache: what is current, what is durable, and the writes between the two.
+//! A drive with a volatile write cache: the current content, the durable content, and the writes between the
+//! two.
 //!
-//! Owns what a write, a flush and their answers mean. A flush makes durable every write that was answered before the
-//! flush arrived, and no other: a file system may rely on that and on nothing more. It never chooses what survives.
+//! Owns the meaning of writes, flushes and their completions. A flush makes durable every write that had
+//! completed before the flush arrived, and no other. A file system may rely on that and on nothing more. It
+//! never chooses what survives.
 
 use std::collections::VecDeque;
 use std::iter::Sum;
 
 use crate::content::Content;
 
-/// What a drive may hold in its cache; beyond it the oldest write becomes durable, as in any real cache.
+/// The capacity of the drive's cache. Beyond it the oldest write becomes durable, as in any real cache.
 pub const PENDING_BYTES_MAX: u64 = 2 << 30;
 
-/// What the drive does with a write that it has answered.
+/// What the drive does with a completed write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cache {
     /// Keeps it in memory until a flush.
     Volatile,
-    /// Has it on the medium: no cache, or one with a battery.
+    /// Writes it to the medium: there is no cache, or one with a battery.
     WriteThrough,
-    /// Keeps it in memory, and answers flushes without doing them.
+    /// Keeps it in memory, and completes flushes without doing them.
     Lying,
 }
 
-/// A write that was asked for.
+/// A requested write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
     /// Where it begins.
@@ -31,15 +33,15 @@ pub struct Write {
     pub bytes: Vec<u8>,
 }
 
-/// A write that was not answered yet.
+/// A write that has not completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteId(u64);
 
-/// A flush that was not answered yet: how many writes had been answered when it arrived.
+/// A flush that has not completed: how many writes had completed when it arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlushId(u64);
 
-/// What was answered since the drive was armed.
+/// Completions since the drive was armed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Writes.
@@ -61,13 +63,13 @@ impl Sum for Counts {
 #[derive(Debug)]
 pub struct Drive {
     cache: Cache,
-    /// What a read finds.
+    /// The content that a read returns.
     current: Content,
-    /// What is on the medium for certain.
+    /// The content that is certainly on the medium.
     durable: Content,
-    /// Asked for, not answered, in the order of arrival.
+    /// Requested but not completed, in order of arrival.
     in_flight: VecDeque<(u64, Write)>,
-    /// Answered, not flushed, in the order of the answers; each with its place in that order.
+    /// Completed but not flushed, in order of completion, each with its number in that order.
     pending: VecDeque<(u64, Write)>,
     pending_bytes: u64,
     pending_bytes_max: u64,
@@ -77,7 +79,7 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// A drive on which all of this is durable.
+    /// A drive on which all of `content` is durable.
     #[must_use]
     pub fn new(cache: Cache, content: Content) -> Drive {
         Drive {
@@ -94,7 +96,7 @@ impl Drive {
         }
     }
 
-    /// The same drive with another limit on what its cache holds.
+    /// The same drive with another cache capacity.
     #[must_use]
     pub fn with_pending_bytes_max(self, pending_bytes_max: u64) -> Drive {
         Drive { pending_bytes_max, ..self }
@@ -106,45 +108,45 @@ impl Drive {
         self.current.size_bytes()
     }
 
-    /// What is on the medium for certain.
+    /// The content that is certainly on the medium.
     #[must_use]
     pub fn durable(&self) -> &Content {
         &self.durable
     }
 
-    /// What a cut now may lose, in the order of a real drive's choices: answered writes, then those in flight.
+    /// The writes that a cut now may lose: first the completed ones, then those in flight.
     pub fn unflushed(&self) -> impl Iterator<Item = &Write> {
         self.pending.iter().chain(&self.in_flight).map(|(_, write)| write)
     }
 
-    /// How many writes were answered and not flushed.
+    /// How many writes have completed but are not flushed.
     #[must_use]
     pub fn pending_count(&self) -> usize {
         self.pending.len()
     }
 
-    /// How many writes were asked for and not answered.
+    /// How many writes were requested but have not completed.
     #[must_use]
     pub fn in_flight_count(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// What was answered since the drive was armed.
+    /// Completions since the drive was armed.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Makes everything that was answered durable and counts from zero: here the part that can be cut begins.
+    /// Makes everything that has completed durable, and counts from zero: from here on the power can be cut.
     pub fn arm(&mut self) {
         self.make_durable(u64::MAX);
         self.counts = Counts::default();
     }
 
-    /// Reads what is current.
+    /// Reads the current content.
     ///
     /// # Panics
-    /// If the range does not lie inside of the drive: ask [`Drive::holds`].
+    /// If the range does not lie inside of the drive: check [`Drive::holds`] before.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) {
         self.current.read(offset, buffer);
     }
@@ -155,10 +157,10 @@ impl Drive {
         self.current.holds(offset, bytes)
     }
 
-    /// Takes a write. Reads see it; no flush covers it until it is answered.
+    /// Begins a write. Reads see it at once; no flush covers it until it has completed.
     ///
     /// # Panics
-    /// If the range does not lie inside of the drive: ask [`Drive::holds`].
+    /// If the range does not lie inside of the drive: check [`Drive::holds`] before.
     pub fn begin_write(&mut self, write: Write) -> WriteId {
         self.current.write(write.offset, &write.bytes);
         self.begun += 1;
@@ -166,10 +168,10 @@ impl Drive {
         WriteId(self.begun)
     }
 
-    /// The write was answered: it waits for a flush, or is durable where there is no volatile cache.
+    /// Completes a write: it waits for a flush, or is durable if there is no volatile cache.
     ///
     /// # Panics
-    /// If it was answered before.
+    /// If it had completed before.
     pub fn complete_write(&mut self, write: WriteId) {
         let place = self.in_flight.iter().position(|(id, _)| *id == write.0);
         let found = place.and_then(|place| self.in_flight.remove(place));
@@ -187,13 +189,13 @@ impl Drive {
         }
     }
 
-    /// A flush arrived: it covers what was answered until now.
+    /// A flush arrives: it covers the writes completed until now.
     #[must_use]
     pub fn begin_flush(&self) -> FlushId {
         FlushId(self.answered)
     }
 
-    /// The flush was answered.
+    /// Completes a flush.
     pub fn complete_flush(&mut self, flush: FlushId) {
         self.counts.flushes += 1;
         if self.cache != Cache::Lying {

@@ -1,4 +1,4 @@
-//! The tool itself, which exists on Linux only: the words, and the way from a failure to an exit code.
+//! The tool itself, which exists on Linux only: the command line, and the mapping of failures to exit codes.
 
 mod again;
 mod args;
@@ -28,7 +28,7 @@ use clap::Parser;
 
 use args::{Cli, Command};
 
-/// Runs the command that the words ask for.
+/// Runs the command of the command line.
 pub(crate) fn run_words() -> ExitCode {
     match Cli::parse().command {
         Command::Run(args) => run(&args),
@@ -54,7 +54,7 @@ fn run(args: &args::RunArgs) -> ExitCode {
     }
 }
 
-/// A seed for a run that was given none; it is printed.
+/// Draws a seed for a run without one; it is printed.
 fn drawn_seed() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let nanos = now.map(|since| since.as_nanos()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The binary `powercut`. It exists on Linux only; elsewhere it says so.
+//! The binary `powercut`. On systems other than Linux it only prints that it is not available.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,4 +1,5 @@
-//! When the power goes: after a time, a number of writes or a number of flushes, drawn from a range by the seed.
+//! When the power goes: after a time, a number of writes or a number of flushes, drawn from a range by the
+//! seed.
 //!
 //! Owns ranges as they are written on the command line. It never measures time.
 
@@ -52,23 +53,25 @@ impl fmt::Display for Span {
 /// When the power goes, counted from the start of the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// So many milliseconds later.
+    /// This many milliseconds later.
     Ms(u64),
-    /// Once so many writes were answered.
+    /// Once this many writes have completed.
     Writes(u64),
-    /// Once so many flushes were answered and the next one arrived, so that all written in between is at stake.
+    /// Once this many flushes have completed and the next one arrives, so that all writes in between are at
+    /// stake.
     Flushes(u64),
 }
 
 impl Moment {
-    /// Whether the power goes with the write that was answered last.
+    /// Whether the power goes with the write that completed last.
     #[must_use]
     pub fn is_at_write(&self, answered: Counts) -> bool {
         matches!(self, Moment::Writes(count) if answered.writes >= *count)
     }
 
-    /// Whether the power goes with a flush that arrives. Several may be under way, so that no flush arrives at the very
-    /// count: the next one after it is meant.
+    /// Whether the power goes with a flush that arrives.
+    ///
+    /// Several flushes may be in flight, so none may arrive at the exact count: the next one after it counts.
     #[must_use]
     pub fn is_at_flush(&self, answered: Counts) -> bool {
         matches!(self, Moment::Flushes(count) if answered.flushes >= *count)

@@ -1,6 +1,7 @@
 //! Seeded streams, one for each purpose: the same seed gives the same cut and the same survivors everywhere.
 //!
-//! Owns all randomness of the tool; the generator is the memory disk's. It never reads the clock or the system.
+//! Owns all randomness of the tool; the generator is the memory disk's. It never reads the clock or the
+//! system.
 
 use duramen_disk::memory;
 
@@ -15,7 +16,7 @@ impl Random {
         Random(memory::Random::new(seed))
     }
 
-    /// The stream of a purpose: the same seed serves several, and none of them shifts another.
+    /// The stream of a purpose: the same seed serves several purposes, which do not affect each other.
     #[must_use]
     pub fn for_purpose(seed: u64, purpose: u64) -> Random {
         let mut random = Random::new(seed ^ purpose.wrapping_mul(0xd6e8_feb8_6659_fd93));

@@ -1,7 +1,8 @@
 //! Which unflushed writes survive a power cut: the choice, by seed and variant, and the content it leaves.
 //!
-//! Owns tearing: sectors survive whole or not at all, and the blocks that a file system trusts to be whole are whole.
-//! A sector never goes back to an older write than the newest that survived on it: a drive's cache is coherent.
+//! Owns tearing: sectors survive whole or not at all, and so do the blocks that a file system expects to be
+//! whole. A sector never holds an older write than the newest that survived on it: a drive's cache is
+//! coherent.
 
 use std::fmt;
 
@@ -9,7 +10,7 @@ use crate::content::{Content, PAGE_BYTES};
 use crate::drive::{Drive, Write};
 use crate::random::Random;
 
-/// Bytes that a drive writes whole or not at all.
+/// The unit that a drive writes atomically.
 pub const SECTOR_BYTES: usize = 512;
 
 /// The choice that a power cut makes among the unflushed writes.
@@ -17,15 +18,15 @@ pub const SECTOR_BYTES: usize = 512;
 pub enum Survival {
     /// None survives.
     Nothing,
-    /// The first so many survive, and perhaps a part of the next.
+    /// The first writes survive, this many, and perhaps a part of the next.
     Prefix(usize),
     /// All but this one survive.
     AllBut(usize),
-    /// Each survives so many times in eight, and of those so many times in eight torn.
+    /// Each write survives with a probability in eighths; a survivor is torn with another.
     Subset {
-        /// How often one survives at all.
+        /// The eighths with which a write survives.
         kept_of_eight: u64,
-        /// How often a survivor is torn.
+        /// The eighths with which a survivor is torn.
         torn_of_eight: u64,
     },
 }
@@ -50,22 +51,22 @@ enum Fate {
     Whole,
 }
 
-/// What is left after a cut.
+/// The result of a cut.
 #[derive(Debug)]
 pub struct Survivors {
-    /// What the drive holds when the power is back.
+    /// The content of the drive when the power is back.
     pub content: Content,
-    /// How it was chosen.
+    /// The choice.
     pub survival: Survival,
     /// Writes that survived whole.
     pub kept: usize,
-    /// Writes of which some sectors survived.
+    /// Writes that survived in part.
     pub torn: usize,
-    /// Writes that are gone.
+    /// Writes that are lost.
     pub dropped: usize,
 }
 
-/// Draws a choice. Both ends, nearly all and nearly nothing, find bugs that the middle does not.
+/// Draws a choice. Losing nearly everything or nearly nothing finds bugs that the middle does not.
 fn draw(random: &mut Random, unflushed_count: usize) -> Survival {
     match random.below(8) {
         0 => Survival::Nothing,
@@ -91,10 +92,10 @@ fn fate(survival: Survival, index: usize, random: &mut Random) -> Fate {
     }
 }
 
-/// The purpose of the streams that the drives after the first choose by.
+/// The purpose of the streams for the choices of the drives after the first.
 const OTHER_DRIVES: u64 = 0xd21f_0000;
 
-/// The seed by which one of the drives of a run chooses: each has its own, and that of the first is the run's.
+/// The seed for the choice of a drive: each drive has its own, and that of the first is the run's.
 #[must_use]
 pub fn seed_of_drive(seed: u64, drive_index: usize) -> u64 {
     match drive_index {
@@ -103,8 +104,10 @@ pub fn seed_of_drive(seed: u64, drive_index: usize) -> u64 {
     }
 }
 
-/// What a drive holds after a cut now. `variant` numbers the survivals of one cut; `whole_blocks` are the offsets of
-/// blocks of [`PAGE_BYTES`] in which no write is torn.
+/// The content of a drive after a cut now.
+///
+/// `variant` numbers the survivals of one cut. `whole_blocks` are the offsets of blocks of [`PAGE_BYTES`] in
+/// which no write is torn.
 #[must_use]
 pub fn survivors(drive: &Drive, seed: u64, variant: u64, whole_blocks: &[u64]) -> Survivors {
     let unflushed_count = drive.pending_count() + drive.in_flight_count();
@@ -144,7 +147,7 @@ fn tear(content: &mut Content, write: &Write, whole_blocks: &[u64], random: &mut
     }
 }
 
-/// The parts of a write that survive whole or not at all, as places in its bytes: sectors, and blocks kept whole.
+/// The atomic parts of a write, as ranges of its bytes: sectors, and blocks kept whole.
 fn units(write: &Write, whole_blocks: &[u64]) -> Vec<(usize, usize)> {
     let mut units: Vec<(usize, usize)> = Vec::new();
     let mut from = 0;

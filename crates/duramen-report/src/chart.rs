@@ -1,7 +1,8 @@
-//! Charts, drawn once for every width: the drawing stretches with the page, the words beside it are text of the page.
+//! Charts, drawn once for every width: the drawing stretches with the page, and its labels are text of the
+//! page.
 //!
-//! Owns the frame that all charts with axes share. Lines keep their thickness when they are stretched; a point is a line
-//! without length whose ends are round, so that it stays one.
+//! Owns the frame that all charts with axes share. Lines keep their thickness when they are stretched. A
+//! point is a line of zero length with round ends, so that it keeps its shape too.
 
 mod axis;
 mod bars;
@@ -32,7 +33,7 @@ fn begin_figure(title: &str, out: &mut String) {
     out.push_str(&format!("<figure><figcaption>{}</figcaption>\n", escape::text(title)));
 }
 
-/// The grid of a drawing, below what is drawn into it.
+/// The grid of a drawing, behind its contents.
 fn write_grid(x: &Scale, y: Option<&Scale>, out: &mut String) {
     let mut path = String::new();
     for tick in x.ticks() {
@@ -44,7 +45,7 @@ fn write_grid(x: &Scale, y: Option<&Scale>, out: &mut String) {
     out.push_str(&format!("<path class=\"grid\" d=\"{path}\"/>"));
 }
 
-/// The labels below a drawing, and what they count.
+/// The labels below a drawing, and their unit.
 fn write_x_labels(scale: &Scale, out: &mut String) {
     out.push_str("<div class=\"x-labels\" aria-hidden=\"true\">");
     for tick in scale.labelled() {

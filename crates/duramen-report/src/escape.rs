@@ -1,7 +1,7 @@
-//! Text and JSON on their way into HTML: nothing that was given can end the place it was put into.
+//! Escapes text and JSON for HTML: no given string can end the element or attribute that contains it.
 //!
-//! Owns the only two ways from a caller's string into a page. What could not be seen, or would turn the order of the words
-//! around it, is spelt out.
+//! Owns the only two ways from a caller's string into a page. Characters that are invisible, or change the
+//! direction of the text, are spelt out.
 
 /// Text for an element or a quoted attribute.
 pub(crate) fn text(given: &str) -> String {
@@ -21,7 +21,7 @@ pub(crate) fn text(given: &str) -> String {
     out
 }
 
-/// JSON for a data block: `<`, `>` and `&` stand only inside of its strings, where they may be spelt as escapes.
+/// JSON for a data block. `<`, `>` and `&` occur only inside its strings, where they may be escaped.
 pub(crate) fn json(given: &str) -> String {
     let mut out = String::with_capacity(given.len() + 8);
     for character in given.chars() {
@@ -29,9 +29,9 @@ pub(crate) fn json(given: &str) -> String {
             '<' => out.push_str("\\u003c"),
             '>' => out.push_str("\\u003e"),
             '&' => out.push_str("\\u0026"),
-            // White space between values is no part of a string.
+            // White space between values is not part of a string.
             '\n' | '\r' | '\t' => out.push(character),
-            // Those all have four digits.
+            // All of these have four digits.
             _ if is_unseen(character) => out.push_str(&format!("\\u{:04x}", u32::from(character))),
             _ => out.push(character),
         }
@@ -39,7 +39,7 @@ pub(crate) fn json(given: &str) -> String {
     out
 }
 
-/// Control characters, those that change the direction of writing, and those without width.
+/// Control characters, characters that change the writing direction, and those without width.
 fn is_unseen(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')

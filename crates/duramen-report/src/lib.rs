@@ -1,8 +1,8 @@
 //! Reports as one HTML file: text, tables and charts that any browser opens offline.
 //!
-//! Owns the page, its looks and the escaping. It measures nothing, touches no file and asks nobody what time it is: the
-//! caller brings figures and words, and writes the result where it likes. A page has no script and loads nothing, and its
-//! content policy says so to the browser; charts are drawn to any width, their words are text of the page's size.
+//! Owns the page, its layout and the escaping. It measures nothing, touches no file and reads no clock: the
+//! caller supplies figures and texts, and writes the result. A page has no script and loads nothing, and its
+//! content policy enforces that. Charts are drawn to any width; their labels are text of the page's size.
 //!
 //! ```
 //! use duramen_report::{Axis, Line, Lines, Page, Section, Table, Tone, Unit};

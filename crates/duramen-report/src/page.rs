@@ -1,11 +1,11 @@
-//! The page: a title, sections, a last line, and the figures once more for machines.
+//! The page: a title, sections, a last line, and the figures in a form for programs.
 
 use crate::escape;
 use crate::section::Section;
 
 const STYLE: &str = include_str!("style.css");
 
-/// Nothing is loaded and nothing runs, whatever a string in the page may try.
+/// Nothing is loaded and no script runs, whatever strings the page contains.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 /// A report.
@@ -38,7 +38,7 @@ impl Page {
         self
     }
 
-    /// The last line: who made this, and when.
+    /// The last line: the program that made the report, and the time.
     #[must_use]
     pub fn footer(mut self, text: impl Into<String>) -> Page {
         self.footer = text.into();

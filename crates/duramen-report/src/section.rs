@@ -1,10 +1,10 @@
-//! A section of a page: a heading, and below it paragraphs, notes, facts, tables and charts in the order they were given.
+//! A section of a page: a heading, then paragraphs, notes, facts, tables and charts in the given order.
 
 use crate::chart::{Bars, Histograms, Lines};
 use crate::escape;
 use crate::table::Table;
 
-/// Whether something is good or bad news. Never told by colour alone: the words beside it say it too.
+/// Whether something is good or bad news. Never shown by colour alone: the text beside it states it too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tone {
     /// Neither.
@@ -12,7 +12,7 @@ pub enum Tone {
     Plain,
     /// As it should be.
     Good,
-    /// To be looked at.
+    /// Needs attention.
     Warn,
     /// Data may be lost.
     Bad,
@@ -68,13 +68,13 @@ impl Section {
         self.with(Part::Note { tone, head: head.into(), text: text.into() })
     }
 
-    /// Names with what they stand for, one a line.
+    /// Names with their values, one per line.
     #[must_use]
     pub fn facts<N: Into<String>, T: Into<String>>(self, facts: impl IntoIterator<Item = (N, T)>) -> Section {
         self.with(Part::Facts(facts.into_iter().map(|(name, text)| (name.into(), text.into())).collect()))
     }
 
-    /// Something a machine reads or wrote, in letters of one width: a command line, a log.
+    /// Text for or from a program, in a fixed-width font: a command line, a log.
     #[must_use]
     pub fn code(self, text: impl Into<String>) -> Section {
         self.with(Part::Code(text.into()))
@@ -86,7 +86,7 @@ impl Section {
         self.with(Part::Table(table))
     }
 
-    /// A table that is opened by a click on these words: what few want to see, all of it.
+    /// A table that is opened by a click on these words: details that few readers need.
     #[must_use]
     pub fn folded(self, words: impl Into<String>, table: Table) -> Section {
         self.with(Part::Folded(words.into(), table))

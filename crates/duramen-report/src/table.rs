@@ -1,4 +1,4 @@
-//! A table: a row of names, rows of figures, and a box of its own to scroll in where it is wider than the page.
+//! A table: a row of names, rows of figures, and a scroll box of its own where it is wider than the page.
 
 use crate::escape;
 use crate::section::Tone;
@@ -7,12 +7,12 @@ use crate::section::Tone;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
     text: String,
-    /// Part of the cell that a bar behind the text fills.
+    /// The fraction of the cell that a bar behind the text fills.
     bar: Option<f64>,
 }
 
 impl Cell {
-    /// The same cell with a bar behind its text that fills this part of it, between 0 and 1.
+    /// The same cell with a bar behind its text that fills this fraction of it, between 0 and 1.
     #[must_use]
     pub fn bar(mut self, part: f64) -> Cell {
         self.bar = Some(part);
@@ -26,7 +26,8 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
-/// A table. The first column names the rows; the others hold figures, aligned right, unless [`Table::words`] says so.
+/// A table. The first column names the rows; the others hold figures, aligned right, unless changed by
+/// [`Table::words`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
     header: Vec<String>,
@@ -63,7 +64,7 @@ impl Table {
         self.toned(Tone::Plain, cells)
     }
 
-    /// One more row that means something good or bad.
+    /// One more row, with a tone.
     #[must_use]
     pub fn toned<T: Into<Cell>>(mut self, tone: Tone, cells: impl IntoIterator<Item = T>) -> Table {
         self.rows.push((tone, cells.into_iter().map(Into::into).collect()));

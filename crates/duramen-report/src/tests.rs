@@ -1,10 +1,10 @@
-//! A page holds what it was given, whatever that is, and nothing else.
+//! A page contains what it was given, whatever that is, and nothing else.
 
 use crate::{
     Axis, Bar, Bars, Cell, Histogram, Histograms, Line, Lines, Page, Section, Table, Tone, Unit, escape,
 };
 
-/// Strings that try to end the place they stand in.
+/// Strings that try to end the element or attribute that contains them.
 const HOSTILE: [&str; 5] = [
     "</script><script>alert(1)</script>",
     "\"><img src=x onerror=alert(1)>",

@@ -1,6 +1,6 @@
-//! What a number counts, and how it is written beside an axis or a bar.
+//! Units of numbers, and how they are written beside an axis or a bar.
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Things.
@@ -9,14 +9,14 @@ pub enum Unit {
     Nanoseconds,
     /// Bytes, written in powers of 1024: `64 KiB`.
     Bytes,
-    /// How many a second.
+    /// A rate per second.
     PerSecond,
     /// Parts of a hundred.
     Percent,
 }
 
 impl Unit {
-    /// The number as people read it, with three digits at least where it has them.
+    /// The number in readable form, with at least three digits if it has them.
     ///
     /// ```
     /// use duramen_report::Unit;
@@ -39,7 +39,7 @@ impl Unit {
 fn scaled(value: f64, step: f64, names: &[&str]) -> String {
     let mut value = value;
     let mut index = 0;
-    // What rounds to a thousand is one of the next unit.
+    // A number that rounds to a thousand is one of the next unit.
     while value.abs() >= step - 0.5 && index + 1 < names.len() {
         value /= step;
         index += 1;

@@ -1,4 +1,5 @@
-//! A blob much larger than memory, in and out: how fast, what the process takes at most, and that the space comes back.
+//! A blob much larger than memory, written and read: the speed, the peak memory of the process, and the space
+//! freed.
 //!
 //! `cargo run --release -p duramen-sim --example blobs -- DIR [BLOB_MIB] [PEAK_MIB_MAX]`
 //!
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use duramen::prelude::*;
 
-/// Bytes that no file system finds to be zero or the same.
+/// Bytes that no file system can compress or deduplicate.
 struct Noise {
     state: u64,
     left: u64,
@@ -89,7 +90,7 @@ fn run(db: &Db, dir: &std::path::Path, blob_mib: u64) -> Result<()> {
     Ok(())
 }
 
-/// What the data file takes on the disk.
+/// MiB that the data file takes on the disk.
 fn data_mib(dir: &std::path::Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(dir.join("data")).map_or(0, |data| data.blocks() >> 11)

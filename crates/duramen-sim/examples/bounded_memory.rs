@@ -1,10 +1,11 @@
 //! A database much larger than its memory, read and written at random, with a big value and an open snapshot:
-//! what the process takes at most.
+//! the peak memory of the process.
 //!
-//! `cargo run --release -p duramen-sim --example bounded_memory -- DIR [ROWS] [MEMORY_MIB] [VALUE_MIB] [SECONDS] [PEAK_MIB_MAX]`
+//! `cargo run --release -p duramen-sim --example bounded_memory -- DIR [ROWS] [MEMORY_MIB] [VALUE_MIB]
+//! [SECONDS] [PEAK_MIB_MAX]`
 //!
-//! 4 GB: `... DIR 4000000 64 1024 40 80`; inside a memory cgroup: `scripts/bounded-memory`. With a last number, a
-//! higher peak of anonymous memory is a failure.
+//! 4 GB: `... DIR 4000000 64 1024 40 80`; inside a memory cgroup: `scripts/bounded-memory`. With a last
+//! number, a higher peak of anonymous memory is a failure.
 #![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a program that measures and prints")]
 
 use std::io::Read;

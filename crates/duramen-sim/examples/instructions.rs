@@ -1,10 +1,11 @@
-//! One scenario, so many operations, and nothing by chance: what `scripts/instructions` counts the instructions of.
+//! One scenario with so many operations and no randomness from outside: `scripts/instructions` counts its
+//! instructions.
 //!
 //! `cargo run --release -p duramen-sim --example instructions -- get|insert|scan|commit|reduce OPERATIONS`
 //!
-//! One thread on the disk in memory; work behind the scenes is stepped after a fixed number of commits. Seeds, clock
-//! and sizes are fixed, and a scenario begins in the same way however many operations follow: two runs with different
-//! numbers differ by the operations alone.
+//! One thread on the disk in memory; background work is stepped after a fixed number of commits. Seeds, clock
+//! and sizes are fixed, and a scenario begins the same way whatever the number of operations. Two runs with
+//! different numbers therefore differ by the operations alone.
 #![allow(clippy::disallowed_methods, reason = "a program that is told what to do")]
 
 use std::sync::Arc;
@@ -16,14 +17,14 @@ use duramen_engine::{
 };
 
 const SEED: u64 = 35;
-/// Rows that are there before an operation counts: a tree of three levels.
+/// Rows that exist before an operation counts: a tree of three levels.
 const ROWS: u64 = 40_000;
 /// Rows of a transaction of set-up and of `insert`.
 const BATCH_ROWS: u64 = 1000;
 const VALUE_BYTES: usize = 100;
 /// Bytes of a value of `commit`.
 const RECORD_BYTES: usize = 1024;
-/// Commits of `commit` between two steps of the work behind the scenes.
+/// Commits of `commit` between two background steps.
 const STEP_COMMITS: u64 = 100;
 
 fn main() -> Result<()> {
@@ -39,7 +40,7 @@ fn main() -> Result<()> {
         "reduce" => bench.reduce(operations)?,
         other => panic!("no scenario is called {other}"),
     }
-    // No checkpoint: it would cost the more the more was written.
+    // No checkpoint: its cost would depend on how much was written.
     bench.engine.abandon();
     Ok(())
 }
@@ -74,7 +75,7 @@ struct Bench {
 
 impl Bench {
     fn prepare() -> Result<Bench> {
-        // The sync is named: otherwise it would be chosen by measuring.
+        // The sync method is fixed: otherwise it would be chosen by measuring.
         let options = Options {
             memory_bytes: 64 << 20,
             sync: Some(SyncMethod::Fdatasync),
@@ -92,7 +93,7 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Writes rows, a thousand a durable transaction.
+    /// Writes rows, a thousand in each durable transaction.
     fn load(&self, first: u64, rows: u64) -> Result<()> {
         for batch in 0..rows / BATCH_ROWS {
             let first = first + batch * BATCH_ROWS;
@@ -104,7 +105,7 @@ impl Bench {
         Ok(())
     }
 
-    /// An operation is a get of a random key, in a state of its own.
+    /// An operation is a get of a random key, each with a snapshot of its own.
     fn get(&self, operations: u64) -> Result<()> {
         let mut random = Random::new(SEED);
         for _ in 0..operations {
@@ -115,7 +116,7 @@ impl Bench {
         Ok(())
     }
 
-    /// An operation is a new row at a random place, with its part of the log and of the checkpoints.
+    /// An operation is a new row at a random position, with its part of the log and of the checkpoints.
     fn insert(&self, operations: u64) -> Result<()> {
         self.load(ROWS, operations)?;
         let count = self.engine.snapshot()?.count(self.rows, &KeyRange::all())?;
@@ -123,7 +124,7 @@ impl Bench {
         Ok(())
     }
 
-    /// An operation is a row that a scan of all shows; its value is copied out.
+    /// An operation is a row returned by a full scan; its value is copied out.
     fn scan(&self, operations: u64) -> Result<()> {
         let mut seen = 0;
         let snapshot = self.engine.snapshot()?;
@@ -151,7 +152,7 @@ impl Bench {
         Ok(())
     }
 
-    /// An operation is the sum over a random range, in a state of its own.
+    /// An operation is the sum over a random range, each with a snapshot of its own.
     fn reduce(&self, operations: u64) -> Result<()> {
         let mut random = Random::new(SEED);
         for _ in 0..operations {

@@ -1,5 +1,6 @@
-//! One thread commits rows of 1 KiB durably, one a transaction, over many segment changes and some checkpoints; to
-//! be run under `strace`, which shows what a lone commit costs (docs/testing.md has the command).
+//! One thread commits rows of 1 KiB durably, one at a time, over many segment changes and some checkpoints.
+//!
+//! Run it under `strace` to see what a lone commit costs (docs/testing.md has the command).
 //!
 //! `cargo run --release -p duramen-sim --example lone_commit -- DIR [COMMITS]`
 #![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a program that measures and prints")]
@@ -17,7 +18,7 @@ fn main() -> Result<()> {
     let options = Options { checkpoint_log_bytes: Some(8 << 20), ..Options::default() };
     let engine = Engine::open(Arc::new(OsDisk::new()), &dir, options, Hooks::default())?;
     let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("rows", None))?;
-    // Nothing marks the first and the last commit but this: a call that stands out in a trace.
+    // Marks the first commit, as a second such call marks the last: a call that stands out in a trace.
     drop(std::fs::metadata("/begin-of-commits"));
     for id in 0..commits {
         let mut tx = engine.begin()?;

@@ -1,7 +1,7 @@
-//! How long until the first correct answers after `kill -9` in the middle of a bulk load.
+//! The time until the first correct answers after `kill -9` in the middle of a bulk load.
 //!
-//! `reopen load DIR` loads rows at random keys, 1,000 a durable transaction, until it is killed; `reopen open DIR`
-//! opens what it left and measures. `scripts/reopen-after-kill` does both.
+//! `reopen load DIR` loads rows at random keys, 1,000 in each durable transaction, until it is killed;
+//! `reopen open DIR` opens the database and measures. `scripts/reopen-after-kill` does both.
 #![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a program that measures and prints")]
 
 use std::path::PathBuf;

@@ -1,8 +1,10 @@
-//! Rows loaded at random, a batch a transaction, far beyond memory: what the process takes at most.
+//! Rows loaded at random, a batch in each transaction, far beyond memory: the peak memory of the process.
 //!
-//! `cargo run --release -p duramen-sim --example scattered_memory -- DIR [ROWS] [MEMORY_MIB] [BATCH_ROWS] [PEAK_MIB_MAX]`
+//! `cargo run --release -p duramen-sim --example scattered_memory -- DIR [ROWS] [MEMORY_MIB] [BATCH_ROWS]
+//! [PEAK_MIB_MAX]`
 //!
-//! Every row of a batch changes a leaf of its own. With a last number, a higher peak of anonymous memory is a failure.
+//! Every row of a batch changes a different leaf. With a last number, a higher peak of anonymous memory is a
+//! failure.
 #![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a program that measures and prints")]
 
 use std::path::PathBuf;

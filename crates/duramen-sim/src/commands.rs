@@ -33,7 +33,7 @@ impl Command {
     /// Runs the subcommand.
     ///
     /// # Errors
-    /// The first violation, with the command that makes it again.
+    /// The first violation, with the command that reproduces it.
     pub fn run(self) -> Result<(), String> {
         match self {
             Command::Search(command) => command.run(),

@@ -1,10 +1,13 @@
-//! The crash search of many threads: transactions of real threads on a disk that records, then the power cut at any call.
+//! The crash search of many threads: real threads commit on a recording disk, then the power is cut at any
+//! call.
 //!
-//! D1 and D2 are on trial across threads: what a cut leaves is one prefix of the order that the receipts tell, with every
-//! commit in it that had been acknowledged before that call; new commits work on it, the check is clean, and a second cut
-//! is survived, all as [the crash search](crate::search) judges. I1 is tried in the same lives: all answers are compared by
-//! [the history checker](crate::history), and a third of the lives is of transactions older than the ring of recent commits.
-//! Threads repeat nothing: a life that fails is kept as a file, and [`replay`] cuts that.
+//! Tests D1 and D2 across threads. A cut must leave one prefix of the order that the receipts give, with
+//! every commit in it that had been acknowledged before that call. New commits must work on it, the check
+//! must be clean, and a second cut must be survived, all as [the crash search](crate::search) judges.
+//!
+//! The same lives test I1: all answers are compared by [the history checker](crate::history), and a third of
+//! the lives has transactions older than the ring of recent commits. Threads are not repeatable: a life that
+//! fails is kept as a file, and [`replay`] cuts that.
 
 mod kept;
 pub mod live;
@@ -32,7 +35,7 @@ use crate::search::run::Recorded;
 /// How much is tried of one life.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
-    /// Of so many boundaries about one is cut at.
+    /// About one boundary of so many is cut at.
     pub boundary_stride: usize,
     /// Images judged there, at most.
     pub images_per_boundary: usize,
@@ -44,15 +47,16 @@ const RANDOM_CHOICES: usize = 8;
 /// The budget of `cargo test`.
 pub const QUICK: Budget = Budget { boundary_stride: 29, images_per_boundary: 2 };
 
-/// The budget of a long search: threads interleave anew in every life, so that many lives find more than many cuts of one.
+/// The budget of a long search: threads interleave differently in every life, so many lives find more than
+/// many cuts.
 pub const LONG: Budget = Budget { boundary_stride: 7, images_per_boundary: 3 };
 
-/// What went wrong, and the life in which it did.
+/// A failure, and the life in which it happened.
 #[derive(Debug)]
 pub struct Failure {
     /// The seed of the life.
     pub seed: u64,
-    /// The cut; `None` if the life failed by itself.
+    /// The cut; `None` if the life failed without one.
     pub case: Option<Case>,
     /// What is wrong.
     pub what: String,
@@ -76,7 +80,7 @@ impl fmt::Display for Failure {
             (Some(Case { op, choice, .. }), Some(kept)) => {
                 write!(f, "{run} replay --trace {} --op {op} --choice {choice}", kept.display())
             }
-            // Threads interleave otherwise each time: the seed only makes it likely.
+            // Threads interleave differently each time: the seed only makes the failure likely.
             (_, kept) => {
                 let kept = kept.as_ref().map(|kept| format!(" (recorded in {})", kept.display()));
                 write!(f, "{run} concurrent --seed {} --minutes 1{}", self.seed, kept.unwrap_or_default())
@@ -91,7 +95,7 @@ impl Failure {
         Failure { seed, case: None, what, around: String::new(), life: None, kept: None }
     }
 
-    /// Writes the life into a directory, which is made if it is missing.
+    /// Writes the life into a directory, which is created if it is missing.
     fn keep(&mut self, directory: &Path) {
         let Some(life) = &self.life else { return };
         let op = self.case.map_or(0, |case| case.op);
@@ -107,10 +111,10 @@ impl Failure {
     }
 }
 
-/// Lives the life of a seed and cuts it.
+/// Runs the life of a seed and cuts it.
 ///
 /// # Errors
-/// The first cut that was not survived, or what went wrong without one.
+/// The first cut that was not survived, or a failure without a cut.
 #[allow(clippy::result_large_err, reason = "there is one a search")]
 pub fn search_seed(seed: u64, budget: &Budget, stop: &(dyn Fn() -> bool + Sync)) -> Result<Report, Failure> {
     let lived = catch_unwind(AssertUnwindSafe(|| live(seed)))
@@ -126,7 +130,7 @@ pub fn search_seed(seed: u64, budget: &Budget, stop: &(dyn Fn() -> bool + Sync))
     let mut random = Random::new(joined(seed, 23));
     let mut seen = Seen::default();
     let mut cursor = recorded.trace.cursor();
-    // Not from the start: the search of one thread cuts creations.
+    // Not from the start: the single-threaded search cuts creations.
     cursor.seek(life.created_at);
     loop {
         if random.chance(1, budget.boundary_stride) {
@@ -154,9 +158,9 @@ pub fn search_seed(seed: u64, budget: &Budget, stop: &(dyn Fn() -> bool + Sync))
 /// Images judged, by their hashes.
 #[derive(Default)]
 struct Seen {
-    /// What first cuts left, and the commit that each recovered to.
+    /// Images left by first cuts, and the commit that each recovered to.
     first: HashMap<u64, u64>,
-    /// What second cuts left.
+    /// Images left by second cuts.
     second: HashSet<u64>,
 }
 
@@ -171,7 +175,7 @@ fn judge(
     let (floor, ceiling) = (recorded.history.floor(case.op), recorded.history.ceiling(case.op));
     let hash = image.image_hash();
     if let Some(seq) = seen.first.get(&hash) {
-        // More may have been acknowledged since.
+        // More commits may have been acknowledged since.
         return if *seq < floor {
             Err(format!("recovered commit {seq}; {floor} was promised"))
         } else {
@@ -188,7 +192,7 @@ fn judge(
     Ok(())
 }
 
-/// A life as the crash search judges it.
+/// A life in the form that the crash search judges.
 fn recorded(life: &Life) -> Result<Recorded, String> {
     Ok(Recorded {
         seed: life.seed,
@@ -200,19 +204,19 @@ fn recorded(life: &Life) -> Result<Recorded, String> {
     })
 }
 
-/// Makes a cut of a recorded life again.
+/// Reproduces a cut of a recorded life.
 ///
 /// # Errors
-/// What is wrong with what it left, or with the file.
+/// What is wrong with the image, or with the file.
 pub fn replay(file: &Path, op: usize, choice: Choice) -> Result<u64, String> {
     let bytes = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
     replay_life(&Life::decode(&bytes)?, op, choice)
 }
 
-/// Makes a cut of a life again.
+/// Reproduces a cut of a life.
 ///
 /// # Errors
-/// What is wrong with what it left.
+/// What is wrong with the image.
 pub fn replay_life(life: &Life, op: usize, choice: Choice) -> Result<u64, String> {
     let recorded = recorded(life)?;
     let mut cursor = recorded.trace.cursor();
@@ -223,7 +227,8 @@ pub fn replay_life(life: &Life, op: usize, choice: Choice) -> Result<u64, String
     survived.map(|survival| survival.seq).map_err(|what| format!("{what}\n{}", around()))
 }
 
-/// Searches seed after seed, several lives at once, until all are done or the time is over. A life that fails is kept.
+/// Searches seed after seed, several lives at once, until all are done or the time is over. Lives that fail
+/// are kept.
 ///
 /// # Errors
 /// The first failure.

@@ -1,8 +1,9 @@
-//! What a database must hold: a model of its trees, and the comparison that asks every question of it.
+//! What a database must hold: a model of its trees, and an exhaustive comparison with it.
 //!
-//! Owns the model and the comparison, never an engine. Each answer of the engine is right, wrong, or an error; the
-//! caller judges the errors. A comparison asks for every key, its rank, its place, the counts and reductions on both
-//! sides of it, and the rows both ways, so that no wrong byte hides behind a right neighbour (D4).
+//! Owns the model and the comparison, never an engine. Each answer of the engine is right, wrong, or an
+//! error; the caller judges the errors. A comparison reads every key, its rank and its index, the counts and
+//! reductions on both sides of it, and the rows in both directions. No wrong byte can hide behind a right
+//! neighbour (D4).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,19 +26,19 @@ pub struct Tree {
     pub rows: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// What a comparison met besides right answers.
+/// What a comparison found.
 #[derive(Debug, Default)]
 pub struct Comparison {
-    /// Answers that were asked for.
+    /// Answers compared.
     pub answer_count: u64,
-    /// Questions that were answered with an error.
+    /// Queries that returned an error.
     pub errors: Vec<Error>,
     /// The first answer that was wrong.
     pub wrong: Option<String>,
 }
 
 impl Contents {
-    /// The tree of a name, made if it is missing.
+    /// The tree of a name, created if it is missing.
     pub fn tree_mut(&mut self, name: &str) -> &mut Tree {
         Arc::make_mut(self.trees.entry(name.to_owned()).or_default())
     }
@@ -48,7 +49,7 @@ impl Contents {
         self.trees.get(name).map(|tree| &**tree)
     }
 
-    /// Takes a tree away.
+    /// Removes a tree.
     pub fn drop_tree(&mut self, name: &str) {
         self.trees.remove(name);
     }
@@ -58,7 +59,7 @@ impl Contents {
         self.trees.keys().map(String::as_str)
     }
 
-    /// Asks a snapshot everything.
+    /// Compares every answer of a snapshot.
     #[must_use]
     pub fn compare(&self, snapshot: &Snapshot) -> Comparison {
         let mut comparison = Comparison::default();
@@ -151,7 +152,7 @@ impl Tree {
         }
     }
 
-    /// Reductions of all that is before each key, and of all from it on.
+    /// Compares the reductions of all entries before each key, and of all from it on.
     fn compare_reductions(&self, snapshot: &Snapshot, name: &str, id: TreeId, out: &mut Comparison) {
         let value = |reduced: Result<Reduced>| reduced.map(|reduced| reduced.value);
         if self.reducer.is_none() {
@@ -169,7 +170,7 @@ impl Tree {
         let values: Vec<&Vec<u8>> = self.rows.values().collect();
         for (index, key) in self.rows.keys().enumerate() {
             let at = || format!("{name}, key {}: reduce", String::from_utf8_lossy(key));
-            // Each cut is asked from one side, by turns: both sides hold the same nodes.
+            // Each cut is tested from one side, alternately: both sides use the same nodes.
             let (range, part) = if index.is_multiple_of(2) {
                 (KeyRange { from: Vec::new(), to: Some(key.clone()) }, &values[..index])
             } else {

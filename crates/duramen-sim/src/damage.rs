@@ -1,8 +1,9 @@
-//! The damage sweep: small databases are damaged in every place, opened, and asked everything.
+//! The damage sweep: small databases are corrupted in every place, opened, and read in full.
 //!
-//! Owns the damage and the verdict. D3, D4 and D5 are on trial: after any damage each answer is right or an error that
-//! names what is wrong; never a wrong answer, never an older state in silence, never a panic. Only groups behind
-//! the newest durable mark of a killed database may be missing, and then exactly from one commit on.
+//! Owns the corruptions and the verdict. Tests D3, D4 and D5: after any corruption each answer is right, or
+//! an error that names what is wrong. It is never a wrong answer, never an older state without an error, and
+//! never a panic. Only groups behind the newest durable watermark of a killed database may be missing, and
+//! then exactly from one commit on.
 
 mod build;
 mod rearrange;
@@ -21,10 +22,10 @@ use crate::part::Part;
 pub use build::{Specimen, closed, files_of, killed};
 pub use rearrange::rearrangements;
 
-/// After so many trials with right answers, one goes on writing.
+/// After so many trials with right answers, one continues with writes.
 const GO_ON_EVERY: u64 = 24;
 
-/// Room for the log's next segments, and not for what opening keeps ahead in the data file.
+/// Room for the log's next segments, but not for what opening reserves ahead in the data file.
 const ROOM_BYTES: u64 = 64 * 1024;
 
 /// Violations beyond these are only counted.
@@ -33,23 +34,23 @@ const VIOLATIONS_TOLD_MAX: usize = 20;
 /// What a sweep found.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// Damages tried.
+    /// Corruptions tried.
     pub trial_count: u64,
-    /// All answers were right.
+    /// Trials in which all answers were right.
     pub right_count: u64,
-    /// Of those, how many went on writing, and were right after it.
+    /// Of those, trials that continued with writes and were right afterwards.
     pub went_on_count: u64,
-    /// Opening was refused by name.
+    /// Trials in which opening failed with an error that names the file.
     pub refused_count: u64,
-    /// Opened, and some answers were refused by name, the others right.
+    /// Trials that opened and refused some answers with such an error; the others were right.
     pub partly_refused_count: u64,
-    /// Opened at an older commit, where that is allowed.
+    /// Trials that opened at an older commit, where that is allowed.
     pub older_count: u64,
-    /// Answers asked for.
+    /// Answers compared.
     pub answer_count: u64,
     /// Broken promises.
     pub violation_count: u64,
-    /// The first of them, each with what was damaged.
+    /// The first of them, each with what was corrupted.
     pub violations: Vec<String>,
 }
 
@@ -71,7 +72,7 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    /// Adds what another part of the sweep found.
+    /// Adds the report of another part of the sweep.
     pub fn add(&mut self, other: Report) {
         self.trial_count += other.trial_count;
         self.right_count += other.right_count;
@@ -102,7 +103,7 @@ pub enum Bits {
     All,
 }
 
-/// Flips bits of every byte that a part of the sweep has, one at a time, on so many threads.
+/// Flips bits of every byte in a part of the sweep, one at a time, on so many threads.
 #[must_use]
 pub fn flips(specimen: &Specimen, seed: u64, bits: Bits, part: Part, thread_count: usize) -> Report {
     let total = Mutex::new(Report::default());
@@ -139,7 +140,7 @@ fn flips_of_share(specimen: &Specimen, seed: u64, bits: Bits, share: Part) -> Re
     report
 }
 
-/// Opens a damaged disk, asks everything, and judges.
+/// Opens a corrupt disk, reads everything, and judges.
 pub(crate) fn trial(
     specimen: &Specimen,
     disk: &MemDisk,
@@ -161,7 +162,7 @@ pub(crate) fn trial(
 }
 
 fn judge(specimen: &Specimen, disk: &MemDisk, floor: CommitSeq, report: &mut Report) -> Result<(), String> {
-    // Opening keeps room ahead in the data file if it can; a trial that only reads is faster without.
+    // Opening reserves room ahead in the data file if it can; a trial that only reads is faster without.
     disk.set_capacity(Some(disk.used_bytes() + ROOM_BYTES));
     let engine = match build::open(disk, report.trial_count.is_multiple_of(2)) {
         Ok(engine) => engine,
@@ -182,7 +183,8 @@ fn judge(specimen: &Specimen, disk: &MemDisk, floor: CommitSeq, report: &mut Rep
     outcome
 }
 
-/// Compares with the state of the commit the engine says it is at; the contents if every answer was right.
+/// Compares with the state of the commit that the engine reports; returns the contents if every answer was
+/// right.
 fn ask(
     specimen: &Specimen,
     engine: &Engine,
@@ -212,7 +214,8 @@ fn ask(
     Ok(Some(contents.clone()))
 }
 
-/// Writes, checkpoints, closes and opens again: damage that no question met may still be in the way, and is then named.
+/// Writes, checkpoints, closes and opens again: a corruption that no read met may still cause an error, which
+/// names it.
 fn go_on(engine: &Engine, disk: &MemDisk, mut contents: Contents, report: &mut Report) -> Result<(), String> {
     disk.set_capacity(None);
     let key = b"sums-900".to_vec();
@@ -242,7 +245,7 @@ fn go_on(engine: &Engine, disk: &MemDisk, mut contents: Contents, report: &mut R
     comparison.errors.iter().try_for_each(is_named)
 }
 
-/// Whether an error says what is wrong with the database; damage of a page or a frame names file and offset.
+/// Whether an error names what is wrong; corruption of a page or a frame needs file and offset.
 fn is_named(error: &Error) -> Result<(), String> {
     let message = error.message();
     let names_file = message.contains("/db/");

@@ -1,8 +1,9 @@
-//! The fault sweep: every storage call of a workload fails once, in every way it can, once and for good.
+//! The fault sweep: every storage call of a workload fails in every way it can, once or from then on.
 //!
-//! Owns the sweep and the verdict on what is recovered. D1, D2, D6 and D7 are on trial: whatever call fails, what was
-//! acknowledged is there after a restart and after a power cut, the state is one prefix of the commit order, a failed
-//! sync ends all acknowledgement, a full disk loses nothing; and nothing panics or hangs.
+//! Owns the sweep and the verdict on what is recovered. Tests D1, D2, D6 and D7: whatever call fails,
+//! acknowledged commits are there after a restart and after a power cut, and the state is one prefix of the
+//! commit order. A failed sync ends all acknowledgement, a full disk loses nothing, and nothing panics or
+//! hangs.
 
 mod full;
 mod workload;
@@ -23,7 +24,7 @@ use workload::{Book, Work, open};
 
 pub use full::{FullReport, full_disk};
 
-/// A trial that takes longer hangs.
+/// A trial that takes longer counts as hung.
 const TRIAL_SECONDS_MAX: u64 = 60;
 
 /// Where the workload's database has its pages.
@@ -41,7 +42,7 @@ pub struct Failure {
     pub nth: u64,
     /// How it fails.
     pub effect: Effect,
-    /// Whether all after it fail too.
+    /// Whether all later ones fail, too.
     pub for_good: bool,
 }
 
@@ -54,9 +55,9 @@ pub struct Report {
     pub failed_calls: [u64; CallKind::ALL.len()],
     /// Trials that poisoned the engine.
     pub poisoned_count: u64,
-    /// Transactions told to be in doubt, and how many of them were there after a restart.
+    /// Transactions reported as in doubt.
     pub in_doubt_count: u64,
-    /// Those that were there.
+    /// In-doubt transactions that were there after a restart.
     pub in_doubt_kept_count: u64,
     /// Transactions refused for want of room.
     pub full_count: u64,
@@ -137,7 +138,7 @@ pub fn sweep(seed: u64, sync: SyncMethod, stride: usize) -> Report {
             }
         }
     }
-    // From some call on nothing works any more: what `kill -9` at that call would leave.
+    // From one call on every call fails: the state that `kill -9` at that call would leave.
     for nth in (0..counts.total()).step_by(stride) {
         run_trial(seed, sync, Failure { kind: None, nth, effect: Effect::EIO, for_good: true }, &mut report);
     }
@@ -150,13 +151,15 @@ fn calls_of_creation(seed: u64, sync: SyncMethod) -> CallCounts {
     disk.call_counts()
 }
 
-/// A directory whose journal dropped a name that it goes on showing cannot be mended from outside: whoever creates
-/// the database is told, and a file system that does so ends itself (ext4, xfs) rather than go on.
+/// A directory whose journal dropped a name that it still shows cannot be repaired from outside.
+///
+/// The call that creates the database gets an error, and a file system that does this (ext4, xfs) shuts
+/// itself down.
 fn is_beyond(kind: CallKind, effect: Effect, is_creation: bool) -> bool {
     is_creation && kind == CallKind::SyncDir && matches!(effect, Effect::SyncErrorDataGone(_))
 }
 
-/// Runs one failure, in a thread of its own so that a hang is found.
+/// Runs one failure, in a separate thread so that a hang is found.
 pub fn run_trial(seed: u64, sync: SyncMethod, failure: Failure, report: &mut Report) {
     let (tell, told) = mpsc::channel();
     let trial = thread::spawn(move || drop(tell.send(trial(seed, sync, failure))));
@@ -203,7 +206,7 @@ fn trial(seed: u64, sync: SyncMethod, failure: Failure) -> Outcome {
     };
     disk.set_faults(if failure.for_good { fault.for_good() } else { fault });
     let mut work = Work::new(disk.clone(), sync);
-    // Where it stopped does not matter: the book says what was acknowledged until then.
+    // Where it stopped does not matter: the book has what was acknowledged until then.
     let _ = work.run();
     let hit_count = disk.fault_hit_count();
     let cuts = [CrashChoice::None, CrashChoice::All, CrashChoice::Random { seed: seed ^ failure.nth }];
@@ -221,7 +224,8 @@ fn trial(seed: u64, sync: SyncMethod, failure: Failure) -> Outcome {
     Outcome { in_doubt_kept: seq > Some(newest), book, hit_count }
 }
 
-/// Opens, compares, commits once more, cuts the power and opens again: what was served must have been durable.
+/// Opens, compares, commits once more, cuts the power and opens again: what was readable must have been
+/// durable.
 fn recover(
     disk: &MemDisk,
     sync: SyncMethod,
@@ -232,7 +236,7 @@ fn recover(
     let mut told = Vec::new();
     let seq = reopen(disk, sync, floor, book, &mut told);
     if let Some(seq) = seq {
-        // The power fails right after opening: what the restart served was read by somebody.
+        // The power fails right after opening: a client may have read what the restart served.
         let served = disk.crash(&CrashChoice::None);
         let before = told.len();
         reopen(&served, sync, seq, book, &mut told);
@@ -287,12 +291,14 @@ fn reopen(
     Some(seq)
 }
 
-/// A checkpoint after recovery writes over a superblock that is not the only one on the disk: with its own lost in a power
-/// cut, the other one and the log lead to the same state.
+/// Loses the superblock of a checkpoint made after recovery: the older one and the log must lead to the same
+/// state.
+///
+/// The checkpoint must not have overwritten the only valid superblock.
 fn lose_newest_superblock(disk: &MemDisk, sync: SyncMethod) -> Result<(), String> {
     let failed = |what: &str, error: &dyn fmt::Display| format!("{what} after recovery: {error}");
     let engine = open(disk, sync).map_err(|error| failed("does not open for a checkpoint", &error))?;
-    // Values go where nothing lies that is needed.
+    // Values are written to blocks that hold nothing needed.
     let put = engine.transact(Durability::Disk, |tx| {
         let tree = tx.create_tree("behind", None)?;
         (0..8u8).try_for_each(|key| tx.put(tree, &[key], &[key; 900]))

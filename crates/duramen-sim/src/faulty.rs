@@ -1,8 +1,9 @@
-//! The crash search on a disk whose calls fail: seeded lives in which any call may fail, once or for good, with the power cut
-//! at every operation, in the run and in recoveries that fail themselves.
+//! The crash search on a disk whose calls fail: seeded lives in which any call may fail, once or for good.
 //!
-//! D1, D2, D4, D6 and D7 are judged: what was acknowledged is there, what is in doubt may be, what was refused never is; a
-//! medium that lied is named or does no harm. Nothing here touches the real disk; the clock is read only to stop a long search.
+//! The power is cut at every operation, in the run and in recoveries that fail themselves. Judges D1, D2, D4,
+//! D6 and D7: acknowledged commits are there, commits in doubt may be, refused ones never are. A medium that
+//! lied is reported or does no harm. Nothing here touches the real disk; the clock is read only to stop a
+//! long search.
 
 pub mod book;
 pub mod judge;
@@ -49,7 +50,7 @@ const EVENT_COUNT: usize = 40;
 pub struct Case {
     /// The life.
     pub seed: u64,
-    /// Which of its boots.
+    /// The boot.
     pub boot: usize,
     /// Operations of the disk that had happened since its start.
     pub op: usize,
@@ -62,7 +63,7 @@ pub struct Case {
 pub struct Failure {
     /// The life.
     pub seed: u64,
-    /// The cut; `None` if the life failed by itself.
+    /// The cut; `None` if the life failed without one.
     pub case: Option<Box<Case>>,
     /// What is wrong.
     pub what: String,
@@ -76,7 +77,7 @@ impl fmt::Display for Failure {
         if !self.around.is_empty() {
             writeln!(f, "{}", self.around)?;
         }
-        // Some bounds of the engine are smaller where debug assertions are on: the other build makes another run.
+        // Some bounds of the engine are smaller with debug assertions: the other build makes another run.
         let release = if cfg!(debug_assertions) { "" } else { " --release" };
         write!(f, "again: cargo run{release} -p duramen-sim -- faulty --again --seed {}", self.seed)?;
         match &self.case {
@@ -89,7 +90,7 @@ impl fmt::Display for Failure {
 /// The boots of a seed's life, each from the start of the machine to a power cut.
 ///
 /// # Errors
-/// What broke a promise without any other cut.
+/// A broken promise without any other cut.
 pub fn live(seed: u64) -> Result<Vec<Boot>, Failure> {
     let mut boots = Vec::new();
     let lived = caught(|| live_through(seed, &mut boots));
@@ -103,7 +104,7 @@ pub fn live(seed: u64) -> Result<Vec<Boot>, Failure> {
     Ok(boots)
 }
 
-/// Whether the medium lies in the life of a seed, in place of failing: in every third one.
+/// Whether the medium lies instead of failing in the life of a seed: in every third one.
 #[must_use]
 pub fn is_lied_to(seed: u64) -> bool {
     Random::new(joined(seed, 12)).chance(1, 3)
@@ -122,7 +123,7 @@ fn live_through(seed: u64, boots: &mut Vec<Boot>) -> Result<(), String> {
         let arrived = living.arrive(!is_lied_to && random.chance(1, 3));
         let mut going = arrived.map_err(|what| living.tell(&what))?;
         for event in 0..EVENT_COUNT {
-            // Some machines are switched off at the first sign of trouble.
+            // Some machines are switched off at the first error.
             if going == Going::Over || living.is_poisoned() && random.chance(1, 4) {
                 break;
             }
@@ -188,9 +189,9 @@ pub fn search_seed(seed: u64, budget: &Budget, stop: &(dyn Fn() -> bool + Sync))
 /// Images judged, by their hashes.
 #[derive(Default)]
 struct Seen {
-    /// What first cuts left, and the commit that each recovered to.
+    /// Images left by first cuts, and the commit that each recovered to.
     first: HashMap<u64, Option<u64>>,
-    /// What second cuts left.
+    /// Images left by second cuts.
     second: HashSet<u64>,
 }
 
@@ -205,7 +206,8 @@ fn cut(
     let image = image(cursor, &case.choice);
     let hash = image.image_hash();
     if let Some(known) = seen.first.get(&hash) {
-        // The same bytes recover to the same commit; but more may have been promised since, or it was taken back.
+        // The same bytes recover to the same commit; but more may have been promised since, or the commit
+        // taken back.
         return match known {
             Some(seq) if !boot.may_hold(case.op, *seq) => {
                 let floor = boot.book.floor(case.op);
@@ -234,10 +236,10 @@ fn cut(
     Ok(true)
 }
 
-/// Makes one cut again.
+/// Reproduces one cut.
 ///
 /// # Errors
-/// What is wrong with what it left.
+/// What is wrong with the image.
 pub fn replay(case: Case) -> Result<Option<u64>, Failure> {
     let boots = live(case.seed)?;
     let boot = boots.get(case.boot).ok_or_else(|| Failure {

@@ -1,9 +1,10 @@
-//! Hostile bytes for everything that decodes: whole databases with right checksums, log records, rows of the
+//! Hostile bytes for everything that decodes: whole databases with valid checksums, log records, rows of the
 //! catalogue, schemas, MessagePack, CSV, NDJSON, keys.
 //!
-//! An entry point takes any bytes and panics on a violation: a panic of the library, an answer that contradicts itself, or of a
-//! database an error of a kind that bytes cannot cause (`database`). `cargo fuzz` (folder `fuzz/`) and [`search`] call the same entry points. Nothing
-//! here decides what a decoder accepts.
+//! An entry point takes any bytes and panics on a violation: a panic of the library, an answer that
+//! contradicts itself, or, for a database, an error of a kind that bytes cannot cause (`database`). `cargo
+//! fuzz` (folder `fuzz/`) and [`search`] call the same entry points. Nothing here decides what a decoder
+//! accepts.
 
 mod database;
 mod mutate;
@@ -19,16 +20,16 @@ use duramen_disk::memory::Random;
 
 use mutate::mutated;
 
-/// Longest input that the search makes; longer ones find nothing that a shorter one does not.
+/// Longest input that the search makes; longer ones find no more than these.
 const INPUT_BYTES_MAX: usize = 4096;
 
-/// A run that takes longer is a violation: some count or length was believed.
+/// A run that takes longer is a violation: a decoder trusted some count or length.
 const RUN_SECONDS_MAX: u64 = 20;
 
-/// What the bytes are given to.
+/// What decodes the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// Edits of the files of a database, checksums put right: opened, read, checked, observed, recovered.
+    /// Edits of the files of a database, with checksums corrected: opened, read, checked, observed, repaired.
     Database,
     /// The payload of a record at the end of the log.
     Record,
@@ -59,7 +60,7 @@ impl Target {
         Target::Key,
     ];
 
-    /// The name of its corpus, and on the command line.
+    /// The name of its corpus, also used on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -91,7 +92,7 @@ impl Target {
         }
     }
 
-    /// The inputs kept in the repository, by file name: valid ones to begin from, and what once failed.
+    /// The inputs kept in the repository, by file name: valid ones to begin from, and past failures.
     ///
     /// # Panics
     /// Without the repository.
@@ -106,13 +107,14 @@ impl Target {
     }
 }
 
-/// Gives a target its corpus, then inputs made from it and the seed, until the time is over. Returns how many.
+/// Runs a target on its corpus, then on inputs made from it and the seed, until the time is over. Returns how
+/// many.
 ///
-/// Each input stands in the file `under_way` while it runs, so that it is there after an abort, too. `begins` is told the number of
-/// each before it runs.
+/// Each input is in the file `under_way` while it runs, so that it remains after an abort, too. `begins` is
+/// called with the number of each before it runs.
 ///
 /// # Errors
-/// What was wrong with the input in `under_way`; that it could not be written.
+/// What was wrong with the input in `under_way`, or that the file could not be written.
 pub fn search(
     target: Target,
     seed: u64,
@@ -133,7 +135,7 @@ pub fn search(
     Ok(count)
 }
 
-/// The input of a seed and a number: every one can be made again without those before it.
+/// The input of a seed and a number: each one can be reproduced without those before it.
 fn input_of(corpus: &[Vec<u8>], seed: u64, number: u64) -> Vec<u8> {
     let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number);
     mutated(corpus, INPUT_BYTES_MAX, &mut random)

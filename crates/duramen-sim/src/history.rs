@@ -1,9 +1,9 @@
-//! Histories of transactions that ran at the same time, and the check that they could have run one after the other.
+//! Histories of concurrent transactions, and the check that they could have run one after the other.
 //!
-//! Owns the record and the verdict. I1 and D2 are on trial: the commit sequence is the witness. All that committed is run
-//! again in that order on a model, each read with the writes its own transaction had made before it, and every answer
-//! must be the recorded one; what ended before another began comes before it; snapshots and transactions that only
-//! read see a prefix no older than what was acknowledged before they began.
+//! Owns the record and the verdict. Tests I1 and D2, with the commit sequence as the order. All commits are
+//! run again in that order on a model, each read with the earlier writes of its own transaction, and every
+//! answer must be the recorded one. A transaction that ended before another began comes before it. Snapshots
+//! and read-only transactions see a prefix no older than what was acknowledged before they began.
 
 mod listener;
 mod model;
@@ -29,7 +29,7 @@ pub struct Verdict {
     pub writer_count: u64,
     /// Transactions that only read, and snapshots.
     pub reader_count: u64,
-    /// Transactions refused with a conflict; what they had read is checked too.
+    /// Transactions refused with a conflict; their reads are checked, too.
     pub conflict_count: u64,
     /// Answers compared.
     pub answer_count: u64,
@@ -71,7 +71,7 @@ pub fn check(events: &[Event]) -> Verdict {
     verdict
 }
 
-/// Runs the writers in the order of commits, and looks at each commit's state through whoever read it.
+/// Runs the writers in the order of commits, and checks each commit's state by the reads of it.
 fn check_answers(events: &[Event], verdict: &mut Verdict) {
     let mut ordered: Vec<&Event> = events.iter().collect();
     ordered.sort_by_key(|event| (event.seq, event.fate != Fate::Committed));
@@ -110,7 +110,7 @@ fn check_answers(events: &[Event], verdict: &mut Verdict) {
     }
 }
 
-/// Whoever began after another had ended comes after it.
+/// Checks that a transaction which began after another had ended comes after it.
 fn check_real_time(events: &[Event], verdict: &mut Verdict) {
     let mut begins: Vec<&Event> = events.iter().filter(|event| event.fate != Fate::Conflicted).collect();
     let mut ends = begins.clone();

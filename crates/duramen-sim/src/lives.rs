@@ -1,4 +1,4 @@
-//! Seeded lives one after the other on several threads: the loop that all searches share.
+//! Seeded lives, one after the other on several threads: the loop that all searches share.
 //!
 //! Owns when a search ends: all seeds are done, its time is over, or a life has failed.
 
@@ -18,7 +18,8 @@ pub struct Searched<R> {
     pub next_seed: u64,
 }
 
-/// Gives each seed to `life`, and adds its report to the sum. `life` is to return early once its second argument says so.
+/// Runs `life` with each seed, and adds up the reports. `life` must return early once its second argument
+/// returns true.
 ///
 /// # Errors
 /// The first failure of a life.

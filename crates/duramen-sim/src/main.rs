@@ -1,4 +1,4 @@
-//! The simulation's command line: long searches, and cuts made again. One file per subcommand in `commands`.
+//! The simulation's command line: long searches, and cuts reproduced. One file per subcommand in `commands`.
 #![allow(clippy::disallowed_methods, reason = "a program")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints what it found")]
 

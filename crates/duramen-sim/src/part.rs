@@ -1,6 +1,6 @@
 //! A part of a sweep over bytes: a sweep that takes an hour is run in slices of a minute.
 //!
-//! The parts of a sweep have no byte in common, and together have all of them.
+//! The parts of a sweep have no byte in common, and together cover all of them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +22,7 @@ impl Part {
         offset % self.count == self.index
     }
 
-    /// Whether it is the first part, in which whatever is not a sweep over bytes is tried.
+    /// Whether it is the first part, which also runs the trials that are not sweeps over bytes.
     #[must_use]
     pub fn is_first(self) -> bool {
         self.index == 0
@@ -59,7 +59,7 @@ impl fmt::Display for Part {
 mod tests {
     use super::*;
 
-    /// A byte that no part has would never be tried.
+    /// A byte in no part would never be tried.
     #[test]
     fn each_byte_is_in_one_share_of_one_part() {
         let parts = ["1/3", "2/3", "3/3"].map(|text| text.parse::<Part>().unwrap());

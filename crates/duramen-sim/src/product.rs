@@ -1,9 +1,11 @@
-//! The crash search over everything that a program stores: one seeded life of a database with documents, views, key-values, blobs,
-//! a consumer of its changes, migrations, copies and a clock that jumps, the power cut anywhere in it, and what survives held
-//! against a model of plain maps.
+//! The crash search over everything that a program stores.
 //!
-//! The engine's own search is [`search`](crate::search); cuts, choices and cases are its. Nothing here touches the real disk; the clock
-//! is read only to stop a long search.
+//! One seeded life of a database has documents, views, key-values, blobs, a consumer of its changes,
+//! migrations, copies and a clock that jumps. The power is cut anywhere in it, and what survives is compared
+//! with a model of plain maps.
+//!
+//! The engine's own search is [`search`](crate::search); cuts, choices and cases come from there. Nothing
+//! here touches the real disk; the clock is read only to stop a long search.
 
 pub mod feed;
 pub mod judge;
@@ -42,7 +44,7 @@ use survive::{Recorded, survive};
 pub struct Budget {
     /// Distinct images judged at one boundary, at most.
     pub images_per_boundary: usize,
-    /// Of so many boundaries one is looked at, another one for each seed.
+    /// One boundary of so many is examined, a different one for each seed.
     pub boundary_stride: usize,
 }
 
@@ -52,7 +54,7 @@ pub const QUICK: Budget = Budget { images_per_boundary: 3, boundary_stride: 5 };
 /// The budget of a long search.
 pub const LONG: Budget = Budget { images_per_boundary: 6, boundary_stride: 2 };
 
-/// Events of many operations, which are alike in most lives, are looked at so much more rarely.
+/// Long events, which are alike in most lives, are examined this many times more rarely.
 const LONG_EVENTS_STRIDE: usize = 6;
 
 /// Events of one life.
@@ -63,7 +65,7 @@ const EVENT_COUNT: usize = 40;
 pub struct Failure {
     /// The life.
     pub seed: u64,
-    /// The cut; `None` if the life failed by itself.
+    /// The cut; `None` if the life failed without one.
     pub case: Option<Case>,
     /// What is wrong.
     pub what: String,
@@ -77,7 +79,7 @@ impl fmt::Display for Failure {
         if !self.around.is_empty() {
             writeln!(f, "{}", self.around)?;
         }
-        // Some bounds of the engine are smaller where debug assertions are on: the other build makes another life.
+        // Some bounds of the engine are smaller with debug assertions: the other build makes another life.
         let release = if cfg!(debug_assertions) { "" } else { " --release" };
         let run = format!("again: cargo run{release} -p duramen-sim -- product");
         match &self.case {
@@ -90,7 +92,7 @@ impl fmt::Display for Failure {
 /// Records the life of a seed; a failing or panicking one is a failure.
 ///
 /// # Errors
-/// What went wrong without any cut.
+/// A failure without any cut.
 pub fn record(seed: u64) -> Result<Recorded, Failure> {
     let failure = |what: String| Failure { seed, case: None, what, around: String::new() };
     catch_unwind(AssertUnwindSafe(|| live(seed)))
@@ -142,7 +144,7 @@ pub fn search_seed(seed: u64, budget: &Budget, stop: &(dyn Fn() -> bool + Sync))
         let stride = budget.boundary_stride * if is_long(event) { LONG_EVENTS_STRIDE } else { 1 };
         let images_max = match (op + offset).is_multiple_of(stride) {
             true => budget.images_per_boundary,
-            // Events that may do nothing are looked at, too.
+            // Events that may do nothing are examined, too.
             false => usize::from(begins.contains(&op)),
         };
         let found = choices(cursor.pending_len(), budget.images_per_boundary, apart, &mut random);
@@ -172,9 +174,9 @@ fn is_long(event: Option<&str>) -> bool {
 /// Images judged, by their hashes.
 #[derive(Default)]
 struct Seen {
-    /// What first cuts left, and the commit that each recovered to.
+    /// Images left by first cuts, and the commit that each recovered to.
     first: HashMap<u64, u64>,
-    /// What second cuts left.
+    /// Images left by second cuts.
     second: HashSet<u64>,
 }
 
@@ -228,10 +230,10 @@ fn around(recorded: &Recorded, op: usize, choice: &Choice) -> String {
     lines.join("\n")
 }
 
-/// Makes one cut again. Returns the commit that it recovered to.
+/// Reproduces one cut. Returns the commit that it recovered to.
 ///
 /// # Errors
-/// What is wrong with what it left.
+/// What is wrong with the image.
 pub fn replay(case: Case) -> Result<u64, Failure> {
     let recorded = record(case.seed)?;
     let mut cursor = recorded.trace.cursor();

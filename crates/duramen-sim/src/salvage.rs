@@ -1,8 +1,8 @@
-//! The recovery sweep: small databases are damaged in every place and recovered, and the new one is held against the old.
+//! The repair sweep: small databases are corrupted in every place and repaired, and the result is compared.
 //!
-//! Owns the damage and the verdict. D4 and D2 are on trial: after any single damage there is a new database, sound; every row
-//! of it is one that the old one had at the commit that the report names; every row it lacks lies in a stretch that the report
-//! names; and the damaged database is byte for byte what it was.
+//! Owns the corruptions and the verdict. Tests D4 and D2: after any single corruption there is a new, sound
+//! database. Each of its rows is one that the old database had at the commit in the report. Each missing row
+//! lies in a range that the report names. The corrupt database is unchanged, byte for byte.
 
 pub(crate) mod specimen;
 
@@ -27,23 +27,23 @@ const VIOLATIONS_TOLD_MAX: usize = 20;
 /// What a sweep found.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// Damages tried.
+    /// Corruptions tried.
     pub trial_count: u64,
-    /// Nothing was lost.
+    /// Trials without a loss.
     pub whole_count: u64,
-    /// Rows were lost, and named.
+    /// Trials that lost rows, and reported them.
     pub rows_lost_count: u64,
-    /// Commits were lost, and named.
+    /// Trials that lost commits, and reported them.
     pub commits_lost_count: u64,
-    /// What names trees was lost: rows are there under other names, or not.
+    /// Trials that lost names of trees: their rows are there under other names, or missing.
     pub names_lost_count: u64,
-    /// Rows that were lost, in all trials.
+    /// Lost rows in all trials.
     pub lost_row_count: u64,
-    /// The most rows that one trial lost where no name was.
+    /// The most rows lost in one trial that lost no names.
     pub lost_rows_max: u64,
     /// Broken promises.
     pub violation_count: u64,
-    /// The first of them, each with what was damaged.
+    /// The first of them, each with what was corrupted.
     pub violations: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    /// Adds what another part of the sweep found.
+    /// Adds the report of another part of the sweep.
     pub fn add(&mut self, other: Report) {
         self.trial_count += other.trial_count;
         self.whole_count += other.whole_count;
@@ -80,8 +80,9 @@ impl Report {
     }
 }
 
-/// Flips a bit of every so manieth byte of every file that a part of the sweep has, one at a time, on so many threads. Which bytes,
-/// and which bit of each, the seed says.
+/// Flips a bit of every `every`-th byte in a part of the sweep, one at a time, on so many threads.
+///
+/// The seed decides which bytes, and which bit of each.
 #[must_use]
 pub fn flips(specimen: &Specimen, seed: u64, every: u64, part: Part, thread_count: usize) -> Report {
     let mut spots = Vec::new();
@@ -113,7 +114,7 @@ pub fn flips(specimen: &Specimen, seed: u64, every: u64, part: Part, thread_coun
     total.into_inner().expect("as above")
 }
 
-/// Makes blocks of the data file zeroes, cuts the file short, and lets reads fail once, one at a time.
+/// Zeroes blocks of the data file, cuts the file short, and lets reads fail once, one at a time.
 #[must_use]
 pub fn blocks(specimen: &Specimen) -> Report {
     let mut report = Report::default();
@@ -161,7 +162,7 @@ fn trial(specimen: &Specimen, disk: &MemDisk, (what, is_one_page): (&str, bool),
     }
 }
 
-/// Recovers a damaged disk, and holds the new database against what was stored.
+/// Repairs a corrupt disk, and compares the new database with what was stored.
 fn judge(specimen: &Specimen, disk: &MemDisk, is_one_page: bool, report: &mut Report) -> Result<(), String> {
     let before = old_files(disk);
     let recovered = options().recover_on(Arc::new(disk.clone()), DATABASE, RECOVERED, |_| Ok(()));
@@ -170,7 +171,7 @@ fn judge(specimen: &Specimen, disk: &MemDisk, is_one_page: bool, report: &mut Re
     }
     let told = match recovered {
         Ok(told) => told,
-        // Cut to where not even one superblock is left.
+        // Cut so short that not even one superblock is left.
         Err(error)
             if error.code() == Code::DamagedSuperblock
                 && before.iter().any(|(_, bytes)| bytes.is_empty()) =>
@@ -219,15 +220,15 @@ fn old_files(disk: &MemDisk) -> Vec<(String, Vec<u8>)> {
     files_of(disk).into_iter().filter(|(path, _)| path.starts_with(&format!("{DATABASE}/"))).collect()
 }
 
-/// Whether something is lost that says what a tree is.
+/// Whether anything was lost that identifies trees.
 fn has_lost_names(told: &RecoverReport) -> bool {
     !told.renamed.is_empty() || told.lost.iter().any(|lost| lost.store == Store::Own)
 }
 
-/// Holds each row against what was stored; returns how many are missing, each of them explained.
+/// Compares each row with what was stored; returns how many are missing. Each missing row must be explained.
 fn compare(told: &RecoverReport, wanted: &Stored, found: &Stored) -> Result<u64, String> {
     for ((store, name), rows) in &found.rows {
-        // What these hold is what another tree held, and which one cannot be said.
+        // These hold rows of another tree, and it is unknown which one.
         if told.renamed.contains(name) {
             let doomed = |value: &Vec<u8>| value.ends_with(specimen::DOOMED.as_bytes());
             if !wanted.rows.contains_key(&(Store::KeyValues, "doomed".to_owned()))

@@ -1,8 +1,7 @@
-//! The crash search: a seeded run of the engine on a disk that records, then the power cut at every operation, and
-//! every surviving image opened, compared with the model, used again and cut again.
+//! The crash search: a seeded run of the engine on a recording disk, then the power cut at every operation.
 //!
-//! D1, D2 and D3 are proven here as far as a search can. Nothing here touches the real disk; the clock is read only
-//! to stop a long search.
+//! Every surviving image is opened, compared with the model, used again and cut again. Tests D1, D2 and D3 as
+//! far as a search can. Nothing here touches the real disk; the clock is read only to stop a long search.
 
 pub mod alone;
 pub mod case;
@@ -42,7 +41,7 @@ pub struct Budget {
     pub images_per_boundary: usize,
     /// Random subsets tried at one boundary, at most.
     pub random_choices: usize,
-    /// Of so many boundaries one is looked at, another one for each seed.
+    /// One boundary of so many is examined, a different one for each seed.
     pub boundary_stride: usize,
 }
 
@@ -57,7 +56,7 @@ pub const LONG: Budget = Budget { images_per_boundary: 40, random_choices: 16, b
 pub struct Failure {
     /// The run.
     pub seed: u64,
-    /// The cut; `None` if the run failed by itself.
+    /// The cut; `None` if the run failed without one.
     pub case: Option<Case>,
     /// What is wrong.
     pub what: String,
@@ -71,7 +70,7 @@ impl fmt::Display for Failure {
         if !self.around.is_empty() {
             writeln!(f, "{}", self.around)?;
         }
-        // Some bounds of the engine are smaller where debug assertions are on: the other build makes another run.
+        // Some bounds of the engine are smaller with debug assertions: the other build makes another run.
         let release = if cfg!(debug_assertions) { "" } else { " --release" };
         let run = format!("again: cargo run{release} -p duramen-sim -- replay");
         match &self.case {
@@ -84,7 +83,7 @@ impl fmt::Display for Failure {
 /// Records the run of a seed; a failing or panicking run is a failure.
 ///
 /// # Errors
-/// What went wrong without any cut.
+/// A failure without any cut.
 pub fn record(seed: u64) -> Result<Recorded, Failure> {
     let failure = |what: String| Failure { seed, case: None, what, around: String::new() };
     catch_unwind(AssertUnwindSafe(|| run(seed)))
@@ -148,9 +147,9 @@ pub fn search_seed(seed: u64, budget: &Budget, stop: &(dyn Fn() -> bool + Sync))
 /// Images judged, by their hashes.
 #[derive(Default)]
 struct Seen {
-    /// What first cuts left, and the commit that each recovered to.
+    /// Images left by first cuts, and the commit that each recovered to.
     first: HashMap<u64, u64>,
-    /// What second cuts left.
+    /// Images left by second cuts.
     second: HashSet<u64>,
 }
 
@@ -213,10 +212,10 @@ pub(crate) fn around(recorded: &Recorded, op: usize, choice: &Choice) -> String 
     lines.join("\n")
 }
 
-/// Makes one cut again.
+/// Reproduces one cut.
 ///
 /// # Errors
-/// What is wrong with what it left.
+/// What is wrong with the image.
 pub fn replay(case: Case) -> Result<u64, Failure> {
     let recorded = record(case.seed)?;
     let mut cursor = recorded.trace.cursor();

@@ -1,7 +1,8 @@
-//! Seeds that change with every commit: each `cargo test` searches where no earlier one has looked.
+//! Seeds that change with every commit of the repository: each `cargo test` searches where no earlier one
+//! has.
 //!
-//! Owns how a commit becomes a number. Reads the repository's files only, and runs no program. The same commit has the
-//! same seeds, so that a failure is met again; a seed that fails becomes a named test.
+//! Owns how a commit becomes a number. Reads the repository's files only, and runs no program. The same
+//! commit has the same seeds, so that a failure is repeatable; a seed that fails becomes a named test.
 
 use std::fmt;
 use std::fs;
@@ -10,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 use crate::search::random::joined;
 
-/// Seeds drawn from the commit lie above this one: fixed seeds lie below.
+/// Seeds drawn from the commit are larger than this; fixed seeds are smaller.
 const FIRST: u64 = 1_000_000_000;
 
-/// Numbers that the first seed of a commit is drawn from.
+/// The range from which the first seed of a commit is drawn.
 const SPREAD: u64 = 1_000_000_000;
 
 /// Seeds of this commit, and where they come from.
@@ -21,7 +22,7 @@ const SPREAD: u64 = 1_000_000_000;
 pub struct Seeds {
     /// The seeds.
     pub range: Range<u64>,
-    /// The commit, or what was taken in its place.
+    /// The commit, or what was used in its place.
     pub origin: String,
 }
 
@@ -31,8 +32,8 @@ impl fmt::Display for Seeds {
     }
 }
 
-/// So many seeds of the commit that is checked out. Where the sources are no checkout, the sources themselves are
-/// hashed. A search names itself, so that each has seeds of its own.
+/// So many seeds for the commit that is checked out. Without a checkout, the sources themselves are hashed.
+/// Each search passes its name, and so has seeds of its own.
 #[must_use]
 pub fn of_this_commit(search: &str, count: u64) -> Seeds {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -111,7 +112,8 @@ mod tests {
         fs::write(path, text).unwrap();
     }
 
-    /// Every layout that a checkout has: the search must not fall back to the same seeds for ever in one of them.
+    /// Every layout that a checkout can have: in none of them may the search always fall back to the same
+    /// seeds.
     #[test]
     fn the_commit_is_found_in_every_kind_of_checkout() {
         let root = std::env::temp_dir().join(format!("duramen-seeds-{}", std::process::id()));

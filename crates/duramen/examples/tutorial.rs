@@ -1,4 +1,4 @@
-//! The program that docs/tutorial.md lets grow, as it is in the end: `cargo run -p duramen --example tutorial -- DIR`.
+//! The final program of docs/tutorial.md: `cargo run -p duramen --example tutorial -- DIR`.
 #![allow(clippy::print_stdout, reason = "a program that shows what it does")]
 
 use duramen::prelude::*;

@@ -1,4 +1,4 @@
-//! Reading and writing: the handle, transactions, snapshots, documents and what is asked of them.
+//! Reading and writing: the handle, transactions, snapshots, documents and queries.
 
 pub(crate) mod background_work;
 pub(crate) mod bytes;

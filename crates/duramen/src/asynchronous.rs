@@ -1,8 +1,9 @@
-//! The asynchronous handle: the same database for programs whose tasks await, on any runtime.
+//! The asynchronous handle: the same database for programs that await, on any runtime.
 //!
-//! A thin facade. Work runs on a bounded pool of threads ([`pool`]), and commits wait for the disk without any of them: one thread waits
-//! for all ([`flusher`]). Futures are plain ones, woken by their wakers ([`task`]); no runtime is named. Owns nothing of what is stored,
-//! and adds nothing to what the blocking calls promise: what is awaited has reached its level. Decision 0021.
+//! A thin layer. Work runs on a bounded pool of threads ([`pool`]). Commits wait for the disk without a
+//! thread of the pool: one thread waits for all of them ([`flusher`]). The futures ([`task`]) depend on no
+//! runtime. This module stores nothing and adds no promises to those of the blocking calls: an awaited commit
+//! has reached its level. Decision 0021.
 
 mod changes;
 mod flusher;
@@ -27,7 +28,7 @@ pub use changes::{AsyncChangeIter, AsyncChanges};
 use pool::Crew;
 use task::{Step, submit};
 
-/// An open database for programs that await. Cloning it is cheap, and every clone is the same database with the same threads.
+/// An open database for asynchronous programs. Clones are cheap and share the database and its threads.
 ///
 /// ```
 /// use duramen::prelude::*;
@@ -59,29 +60,32 @@ use task::{Step, submit};
 /// ```
 ///
 /// # Threads
-/// Closures run on a pool of threads: as many as [`AsyncDb::with_threads`] says, else twice the processors and at least 4. A call for
-/// which none is free waits in its place of the queue, as a future: the executor's thread is never kept waiting, and there is no more in
-/// the queue than there are futures alive. Waiting for the disk takes no thread of the pool: one more thread does it for all, so
-/// that a thousand tasks share each flush. Threads begin when they are needed and end when they have had nothing to do for a second.
-/// With the last clone they stop, and that drop waits for what they have begun.
+/// Closures run on a pool of threads. [`AsyncDb::with_threads`] sets its size; the default is twice the
+/// number of processors, and at least 4. A call that finds no free thread waits in the queue as a future: it
+/// never blocks the executor's thread. The queue is never longer than the number of futures alive. Waiting
+/// for the disk takes no thread of the pool: one more thread does it for all commits, so that a thousand
+/// tasks share each flush. Threads start on demand, and end after a second without work. Dropping the last
+/// clone stops them, and waits for the calls that they have begun.
 ///
-/// A writer that the engine slows down, while memory or the disk fills, keeps its thread meanwhile. Reads that must not wait behind such
-/// writers have a handle with threads of its own: `AsyncDb::from(db.blocking().clone())`.
+/// A writer that the engine slows down, because memory or the disk fills, keeps its thread meanwhile. Reads
+/// that must not wait behind such writers need a handle with its own threads:
+/// `AsyncDb::from(db.blocking().clone())`.
 ///
-/// A closure may use the [blocking](AsyncDb::blocking) handle. It must not wait for another call of this one: with all
-/// threads waiting so, none is left for what they wait for. Nor must what a closure owns when it is dropped, which may happen on the
-/// thread that waits for the disk.
+/// A closure may use the [blocking](AsyncDb::blocking) handle. It must not wait for another call of this
+/// handle: if all threads wait like that, none is left to run the calls they wait for. The same holds for the
+/// destructors of values that a closure owns. They may also run on the thread that waits for the disk.
 ///
 /// # Dropping a future
-/// Nothing happens before a future is polled. Dropped before a thread took its closure, the closure does not run. Dropped later, it
-/// runs to its end, and what it commits is committed as if it had been awaited: made durable, in order. Whoever cancels a call
-/// does not learn whether it took place; for that, read.
+/// Nothing happens before a future is polled. If it is dropped before a thread took its closure, the closure
+/// does not run. If it is dropped later, the closure runs to its end. Its commit then takes place as if it
+/// had been awaited: durable, in order. A cancelled call does not report whether it took place; read the
+/// database to find out.
 ///
 /// # Panics
-/// A closure that panics does so where it is awaited, as with the blocking calls; the threads go on.
+/// A closure that panics does so where it is awaited, as with the blocking calls. The threads continue.
 #[derive(Clone)]
 pub struct AsyncDb {
-    /// Dropped before the database: what it has begun, it ends.
+    /// Declared before the database, so dropped first: it finishes the calls that have begun.
     crew: Arc<Crew>,
     db: Db,
 }
@@ -93,7 +97,7 @@ impl From<Db> for AsyncDb {
 }
 
 impl Db {
-    /// The same database for programs that await. Other handles of it stay what they are.
+    /// The same database for asynchronous programs. Its other handles do not change.
     #[must_use]
     pub fn into_async(self) -> AsyncDb {
         AsyncDb::from(self)
@@ -101,7 +105,7 @@ impl Db {
 }
 
 impl AsyncDb {
-    /// Over a database, with at most so many threads (at least one) for what is asked, and one that waits for the disk.
+    /// Wraps a database, with `threads` threads (at least one) for calls and one that waits for the disk.
     #[must_use]
     pub fn with_threads(db: Db, threads: usize) -> AsyncDb {
         AsyncDb { crew: Arc::new(Crew::new(threads)), db }
@@ -110,19 +114,20 @@ impl AsyncDb {
     /// Opens the database in this directory, or creates it, on a thread of the pool.
     ///
     /// # Errors
-    /// As [`Db::open`]. Dropped, it may have created the database all the same.
+    /// As [`Db::open`]. A dropped future may still have created the database.
     pub async fn open(path: impl AsRef<Path>) -> Result<AsyncDb> {
         AsyncDb::open_with(Db::options(), path).await
     }
 
-    /// As [`AsyncDb::open`], with options. The same when it is dropped.
+    /// As [`AsyncDb::open`], with options and the same behaviour when dropped.
     ///
     /// # Errors
     /// As [`DbOptions::open`].
     pub async fn open_with(options: DbOptions, path: impl AsRef<Path>) -> Result<AsyncDb> {
         let crew = Arc::new(Crew::new(pool::thread_count()));
         let path = path.as_ref().to_owned();
-        // Dropped meanwhile, the future leaves its threads to the one that opens: it must not wait for that.
+        // If the future is dropped meanwhile, the opening thread keeps the pool: the drop must not wait for
+        // the opening.
         let of_opening = Arc::clone(&crew);
         let open = move || {
             let opened = options.open(path);
@@ -133,29 +138,33 @@ impl AsyncDb {
         Ok(AsyncDb { crew, db })
     }
 
-    /// The blocking handle: for setting up, and inside of [`AsyncDb::run`]. Reading what is in memory takes it microseconds, less
-    /// than a way through the pool; whatever may wait for the disk keeps the executor's thread waiting too.
+    /// The blocking handle: for setup, and inside [`AsyncDb::run`].
+    ///
+    /// Reads of data in memory take microseconds, less than a call through the pool. A call that may wait for
+    /// the disk blocks the executor's thread.
     #[must_use]
     pub fn blocking(&self) -> &Db {
         &self.db
     }
 
-    /// The same database with another level for what it commits.
+    /// The same database with another durability level for its commits.
     #[must_use]
     pub fn at(&self, level: Durability) -> AsyncDb {
         AsyncDb { crew: Arc::clone(&self.crew), db: self.db.at(level) }
     }
 
-    /// The level commits of this handle wait for.
+    /// The durability level of this handle's commits.
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.db.durability()
     }
 
-    /// Runs a closure with the blocking handle on a thread of the pool: for all that has no method here, such as backups, checks,
-    /// building views, or handling changes as a [`Consumer`](crate::Consumer). Its commits wait for their level there.
+    /// Runs a closure with the blocking handle on a thread of the pool.
     ///
-    /// Dropped before it began, nothing happened; dropped later, the closure runs to its end.
+    /// Use it for everything without a method here: backups, checks, building views, handling changes as a
+    /// [`Consumer`](crate::Consumer). Commits wait for their level on that thread.
+    ///
+    /// If dropped before the closure began, nothing happens; if dropped later, the closure runs to its end.
     ///
     /// # Errors
     /// What the closure returned.
@@ -167,7 +176,7 @@ impl AsyncDb {
         submit(self.crew.pool(), move || Step::Done(work(&db))).await
     }
 
-    /// Reads the newest state: everything the closure asks is of the same moment. Dropped, it has changed nothing.
+    /// Runs a closure on a snapshot of the newest state. Dropping the future changes nothing.
     ///
     /// ```
     /// # use duramen::prelude::*;
@@ -187,10 +196,13 @@ impl AsyncDb {
         self.run(move |db| read(&db.snapshot()?)).await
     }
 
-    /// Runs a transaction and returns what the closure returned, once the commit has reached its level. It is strictly serialisable;
-    /// after a conflict the closure runs again, so it should do nothing but read and write `tx`. An error from the closure rolls back.
+    /// Runs a transaction and returns what the closure returned, once the commit has reached its level.
     ///
-    /// Dropped before it began, nothing happened; dropped later, it commits or not as if it had been awaited.
+    /// It is strictly serialisable. After a conflict the closure runs again, so it should do nothing but read
+    /// and write `tx`. An error from the closure rolls back.
+    ///
+    /// If dropped before the closure began, nothing happens; if dropped later, it commits or not as if it had
+    /// been awaited.
     ///
     /// # Errors
     /// As [`Db::transact`].
@@ -201,7 +213,7 @@ impl AsyncDb {
         Ok(self.transact_with_receipt(run).await?.0)
     }
 
-    /// As [`AsyncDb::transact`], for a closure with an error type of its own. The same when it is dropped.
+    /// As [`AsyncDb::transact`], for a closure with an error type of its own. Dropping behaves the same.
     ///
     /// # Errors
     /// As [`Db::try_transact`].
@@ -212,7 +224,7 @@ impl AsyncDb {
         transact::with_own_error(self, run).await
     }
 
-    /// Runs a transaction and returns its receipt. The same when it is dropped as [`AsyncDb::transact`].
+    /// Runs a transaction and returns its receipt. Dropping behaves as for [`AsyncDb::transact`].
     ///
     /// # Errors
     /// As [`Db::write`].
@@ -223,7 +235,7 @@ impl AsyncDb {
         Ok(self.transact_with_receipt(run).await?.1)
     }
 
-    /// As [`AsyncDb::transact`], with the receipt. The same when it is dropped.
+    /// As [`AsyncDb::transact`], with the receipt. Dropping behaves the same.
     ///
     /// # Errors
     /// As [`Db::transact_with_receipt`].
@@ -235,7 +247,7 @@ impl AsyncDb {
         Ok((out, receipt))
     }
 
-    /// A transaction on something that is given back with its outcome.
+    /// Runs a transaction on a value, and returns the value with the outcome.
     async fn transact_on<S: Send + 'static, T: Send + 'static>(
         &self,
         state: S,
@@ -245,8 +257,9 @@ impl AsyncDb {
         submit(self.crew.pool(), move || transact::begin(db, state, run)).await
     }
 
-    /// Waits until a transaction has reached a level, as [`Receipt::wait`] does, without a thread of its own: everybody who waits
-    /// shares the flush. Dropped, it changes nothing.
+    /// Waits until a transaction has reached a level, as [`Receipt::wait`] does, without a thread of its own.
+    ///
+    /// All waiters share the flush. Dropping the future changes nothing.
     ///
     /// ```
     /// # use duramen::prelude::*;
@@ -263,8 +276,10 @@ impl AsyncDb {
         task::wait(self.crew.pool(), receipt.clone(), level).await
     }
 
-    /// Ends the database, as [`Db::close`] does, on a thread of the pool. To be awaited before the last handle is dropped, which else
-    /// closes it and keeps its thread waiting. Dropped, it closes all the same.
+    /// Closes the database on a thread of the pool, as [`Db::close`] does.
+    ///
+    /// Await it before the last handle is dropped; otherwise that drop closes the database and blocks its
+    /// thread. A dropped future closes the database all the same.
     ///
     /// # Errors
     /// As [`Db::close`].

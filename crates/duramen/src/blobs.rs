@@ -1,8 +1,8 @@
-//! Blobs: bytes by the gigabyte under keys in namespaces, streamed in and out in constant memory.
+//! Blobs: large byte objects under keys in namespaces, streamed in and out in constant memory.
 //!
-//! Owns the handle of a [`Db`]; `write` brings blobs in, `attach` says which there are, `read` reads them, `record` is how they are stored,
-//! `sweep` gives back what nobody can see. Promises of their own: a blob is there whole or not at all; one that is being
-//! read stays whole; an upload that was not finished leaks no space.
+//! Owns the handle of a [`Db`]. `write` uploads blobs, `attach` adds and removes them, `read` reads them.
+//! `record` is the stored form; `sweep` collects unreferenced pieces. Promises: a blob is stored whole or not
+//! at all. A blob that is being read stays whole. An unfinished upload leaks no space.
 
 mod attach;
 mod read;
@@ -27,7 +27,7 @@ pub(crate) use record::{BlobId, LOOSE, PIECES, Record, namespace_of_records, rec
 pub(crate) use sweep::{after_writes, pieces_of, step};
 pub use write::{BlobWriter, Upload};
 
-/// The size of a piece unless another is asked for, and the largest.
+/// The default size of a piece, and the largest.
 pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
 
 /// The smallest size of a piece.
@@ -35,8 +35,8 @@ pub const PIECE_BYTES_MIN: usize = 1024;
 
 /// A namespace of blobs of a [`Db`].
 ///
-/// Keys are any [`Key`]: a name, or the key of the document that a blob belongs to. Nothing but that key ties them together: a program
-/// that deletes the document deletes the blob in the same transaction, or keeps it.
+/// A key is any [`Key`]: a name, or the key of the document that the blob belongs to. Only that key ties blob
+/// and document together. To delete both, a program deletes document and blob in the same transaction.
 ///
 /// ```
 /// # use std::io::Read;
@@ -65,10 +65,10 @@ pub const PIECE_BYTES_MIN: usize = 1024;
 /// ```
 ///
 /// # How blobs are stored
-/// In pieces of 1 MiB, each in extents of its own, written once: neither log nor memory holds them. An upload stores its pieces in
-/// transactions of their own, so it may be larger than a transaction, and keeps no old state alive while it lasts. The last
-/// transaction makes the blob visible. What was deleted, replaced or not finished is swept by the next write of a blob, or by
-/// [`Db::sweep_blobs`].
+/// A blob is stored in pieces of 1 MiB, each written once to extents of its own. Neither the log nor memory
+/// holds them. An upload stores its pieces in several transactions, so it may be larger than one transaction.
+/// It holds no snapshot open. The last transaction makes the blob visible. Deleted, replaced and unfinished
+/// blobs are collected by the next write of a blob, or by [`Db::sweep_blobs`].
 ///
 /// # Errors
 /// Those of [`BlobsOf`], and of a commit.
@@ -80,8 +80,10 @@ pub struct Blobs {
 }
 
 impl Blobs {
-    /// The same namespace for blobs in pieces of another size: smaller ones where small ranges are read, since a range is
-    /// read by whole pieces. Blobs that are there keep theirs.
+    /// The same namespace with another piece size for new blobs.
+    ///
+    /// Use smaller pieces where small ranges are read: a range is read by whole pieces. Existing blobs keep
+    /// their piece size.
     ///
     /// # Errors
     /// `InvalidArgument` unless it is from [`PIECE_BYTES_MIN`] to [`PIECE_BYTES_MAX`].
@@ -95,7 +97,7 @@ impl Blobs {
         Ok(self)
     }
 
-    /// Stores all that a source gives, in constant memory, in the place of any blob that is there.
+    /// Stores everything that a source yields, in constant memory, replacing any blob under the key.
     ///
     /// # Errors
     /// As [`BlobWriter::finish`]; `System` if the source fails.
@@ -105,7 +107,7 @@ impl Blobs {
         writer.finish()
     }
 
-    /// Begins a blob that is written piece by piece.
+    /// Opens a writer for a blob that is written piece by piece.
     ///
     /// # Errors
     /// As [`BlobsOf`].
@@ -115,7 +117,7 @@ impl Blobs {
         Ok(BlobWriter::new(self.db.clone(), self.namespace.clone(), key, self.piece_bytes))
     }
 
-    /// Stores all that a source gives, for a transaction to attach.
+    /// Stores everything that a source yields, for a transaction to attach.
     ///
     /// # Errors
     /// As [`Blobs::put`].
@@ -133,7 +135,7 @@ impl Blobs {
         self.db.snapshot()?.blobs(&self.namespace).get(key)
     }
 
-    /// Opens a part of a blob for reading, as far as it goes; `None` if there is none.
+    /// Opens a byte range of a blob for reading, cut at the end of the blob; `None` if there is no blob.
     ///
     /// # Errors
     /// As [`BlobsOf`].
@@ -141,7 +143,7 @@ impl Blobs {
         self.db.snapshot()?.blobs(&self.namespace).range(key, bytes)
     }
 
-    /// What the blob under a key is; `None` if there is none.
+    /// The metadata of the blob under a key; `None` if there is none.
     ///
     /// # Errors
     /// As [`BlobsOf`].
@@ -149,7 +151,7 @@ impl Blobs {
         self.db.snapshot()?.blobs(&self.namespace).info(key)
     }
 
-    /// The blobs of a range of one state, in order of their keys.
+    /// The blobs of a range as of one snapshot, in key order.
     ///
     /// # Errors
     /// As [`BlobsOf`].
@@ -168,21 +170,21 @@ impl Blobs {
     /// Deletes a blob. Returns whether it was there.
     ///
     /// # Errors
-    /// As [`BlobsOf`], and those of a commit.
+    /// As [`BlobsOf`], and errors of a commit.
     pub fn delete(&self, key: impl Key) -> Result<bool> {
         self.db.transact(|tx| tx.blobs(&self.namespace).delete(&key))
     }
 
-    /// Gives a blob another key, in the place of any blob that is there. Returns whether there was one.
+    /// Gives a blob another key, replacing any blob under that key. Returns whether there was one to rename.
     ///
     /// # Errors
-    /// As [`BlobsOf`], and those of a commit.
+    /// As [`BlobsOf`], and errors of a commit.
     pub fn rename(&self, from: impl Key, to: impl Key) -> Result<bool> {
         self.db.transact(|tx| tx.blobs(&self.namespace).rename(&from, &to))
     }
 }
 
-/// The namespaces that are there, by name.
+/// The names of the existing namespaces.
 pub(crate) fn namespaces(source: &dyn Source) -> Result<Vec<String>> {
     let names = source.tree_names()?;
     Ok(names.iter().filter_map(|name| namespace_of_records(name)).map(str::to_owned).collect())
@@ -195,11 +197,12 @@ impl Db {
         Blobs { db: self.clone(), namespace: namespace.into(), piece_bytes: PIECE_BYTES_MAX }
     }
 
-    /// Gives back the space of all blobs that nobody can see: deleted, replaced, given up, or cut short by a crash. Returns how many
-    /// pieces they had. Writes of blobs do the same by themselves, step by step.
+    /// Frees the space of all unreferenced blobs: deleted, replaced, abandoned, or cut short by a crash.
+    ///
+    /// Returns how many pieces they had. Writes of blobs do the same on their own, step by step.
     ///
     /// # Errors
-    /// Those of a commit; what reading the disk said.
+    /// Errors of a commit; errors of reading the disk.
     pub fn sweep_blobs(&self) -> Result<u64> {
         let mut freed = 0;
         loop {

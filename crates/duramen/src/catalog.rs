@@ -1,4 +1,4 @@
-//! What is known of each collection: its schema, its entry in the catalogue, and what is remembered of both.
+//! What is known of each collection: its schema, its catalogue entry, and the cache of both.
 
 pub(crate) mod cache;
 pub mod cell;

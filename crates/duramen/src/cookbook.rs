@@ -1,23 +1,24 @@
-//! Recipes: the tasks that most programs have, each a whole example that the tests run.
+//! Recipes: common tasks, each a whole example that the tests run.
 //!
 //! | to | see |
 //! |---|---|
-//! | let no two users have one e-mail address | [a unique field](#a-unique-field) |
-//! | count under many writers | [a counter under contention](#a-counter-under-contention) |
-//! | tell who is 17th | [a leaderboard](#a-leaderboard) |
+//! | require unique e-mail addresses | [a unique field](#a-unique-field) |
+//! | count with many concurrent writers | [a counter under contention](#a-counter-under-contention) |
+//! | find a player's rank | [a leaderboard](#a-leaderboard) |
 //! | sum by day | [a time series by day](#a-time-series-by-day) |
 //! | show a list page by page | [pages](#pages) |
-//! | hand data to another program | [export](#export) |
-//! | forget what is old | [a cache that expires](#a-cache-that-expires) |
-//! | do something for each change, once | [an outbox](#an-outbox) |
-//! | have yesterday's state | [hourly backups](#hourly-backups) |
+//! | export data to another program | [export](#export) |
+//! | expire old entries | [a cache that expires](#a-cache-that-expires) |
+//! | process each change once | [an outbox](#an-outbox) |
+//! | keep hourly states | [hourly backups](#hourly-backups) |
 //! | change a struct | [a type that changes](#a-type-that-changes) |
 //! | serve HTTP | [a web service with axum](#a-web-service-with-axum) |
 //! | test without a disk | [tests in memory](#tests-in-memory) |
 //!
 //! # A unique field
 //!
-//! A `unique` view refuses the second document with its key, however many writers there are, and finds the first by it.
+//! A `unique` view refuses the second document with its key, however many writers there are. It also finds
+//! the first one.
 //!
 //! ```
 //! use duramen::prelude::*;
@@ -43,8 +44,8 @@
 //!
 //! # A counter under contention
 //!
-//! `increment` reads and writes in one transaction; who meets another runs again, and no count is lost. Many writers share each
-//! sync of the disk.
+//! `increment` reads and writes in one transaction. After a conflict it runs again, so no count is lost. Many
+//! writers share each sync of the disk.
 //!
 //! ```
 //! use duramen::prelude::*;
@@ -60,12 +61,12 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A counter that everybody changes is a place where everybody meets. Where the count is of documents, write the documents
-//! and let a view count them: writers of different documents never meet, and the count is current all the same.
+//! All writers of one counter conflict with each other. To count documents, write the documents and let a
+//! view count them: writers of different documents do not conflict, and the count is just as current.
 //!
 //! # A leaderboard
 //!
-//! A view is ordered by its key, and knows how many rows come before any of them: `rank` and `nth` cost O(log n).
+//! A view is ordered by its key, and counts the rows before each of them: `rank` and `nth` cost O(log n).
 //!
 //! ```
 //! use duramen::prelude::*;
@@ -93,7 +94,7 @@
 //!
 //! # A time series by day
 //!
-//! A key of place, day and time has the sums of every place, day and stretch of time, as a range of its own.
+//! With a key of place, day and time, every place, day and interval is a range, and has its sums.
 //!
 //! ```
 //! use duramen::prelude::*;
@@ -125,8 +126,8 @@
 //!
 //! # Pages
 //!
-//! A page ends with a token, text that a web page can carry. The next page begins behind the last document of the one before, also if
-//! documents came or went meanwhile.
+//! A page ends with a token: text that can be put in a link. The next page begins after the last document of
+//! the previous one, even if documents were added or removed meanwhile.
 //!
 //! ```
 //! use duramen::prelude::*;
@@ -150,8 +151,8 @@
 //!
 //! # Export
 //!
-//! Every collection can be read by its name, without its type: documents are JSON then. `duramen export` does the same on the command line,
-//! as NDJSON or CSV.
+//! Every collection can be read by its name, without its type: its documents are then JSON. `duramen export`
+//! does the same on the command line, as NDJSON or CSV.
 //!
 //! ```
 //! use duramen::prelude::*;
@@ -180,8 +181,8 @@
 //!
 //! # A cache that expires
 //!
-//! A key-value with a time to live is gone when its time has come, to the millisecond: no reader sees it again, whenever its space is
-//! freed. It is written in the same transaction as documents, if it belongs to them.
+//! A key-value with a time to live expires exactly then, to the millisecond. No later read returns it,
+//! whenever its space is freed. It can be written in the same transaction as documents.
 //!
 //! ```
 //! use duramen::prelude::*;
@@ -204,8 +205,9 @@
 //!
 //! # An outbox
 //!
-//! A consumer is told every change of a collection, in order. What it makes of them and how far it has come are one transaction: a crash
-//! in between repeats nothing and leaves nothing out. What goes elsewhere, a mail, is written into an outbox first and sent from there.
+//! A consumer receives every change of a collection, in order. Its writes and its new position are one
+//! transaction, so a crash repeats nothing and skips nothing. Effects outside the database, such as a mail,
+//! are first written to an outbox and sent from there.
 //!
 //! ```
 //! use duramen::prelude::*;
@@ -241,8 +243,8 @@
 //!
 //! # Hourly backups
 //!
-//! A backup is one state, taken while others write; it opens by itself. Each has a name of its own, and one that was cut short opens for
-//! nobody.
+//! A backup is one state of the database, taken while others write, and opens as a database. Give each a new
+//! name. An interrupted backup cannot be opened.
 //!
 //! ```
 //! use duramen::prelude::*;
@@ -261,8 +263,9 @@
 //!
 //! # A type that changes
 //!
-//! A field more with `#[serde(default)]`, a field less, a new name with `#[serde(alias)]`: nothing is to be done. Where a field means
-//! something else now, the old struct stays, under another name, and says how one becomes the other.
+//! A new field with `#[serde(default)]`, a removed field, a new name with `#[serde(alias)]`: these need
+//! nothing else. If a field changes its meaning, keep the old struct under another name, and convert one to
+//! the other.
 //!
 //! ```
 //! use duramen::prelude::*;
@@ -300,9 +303,10 @@
 //!
 //! # A web service with axum
 //!
-//! With the feature `async` the handle is an `AsyncDb`, which is the state of the router: cheap to clone, and no handler keeps
-//! the runtime's threads waiting for the disk. `201 Created` is sent when the order survives a power cut; handlers that are served at the same
-//! time share a sync. A client that goes away drops the handler's future: an order whose turn had come is stored all the same.
+//! With the feature `async` the handle is an `AsyncDb`, which is the state of the router. It is cheap to
+//! clone, and no handler blocks the runtime's threads to wait for the disk. `201 Created` is sent once the
+//! order survives a power cut; concurrent handlers share a sync. A disconnected client drops the handler's
+//! future: an order whose closure had begun is stored all the same.
 //!
 //! ```
 //! use axum::extract::{Path, State};
@@ -384,7 +388,8 @@
 //!
 //! # Tests in memory
 //!
-//! `Db::in_memory` is the same database on a disk that is memory: the same errors, the same conflicts, nothing to clean up.
+//! `Db::in_memory` is the same database on a disk in memory: the same errors, the same conflicts, nothing to
+//! clean up.
 //!
 //! ```
 //! use duramen::prelude::*;

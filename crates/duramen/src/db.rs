@@ -1,4 +1,4 @@
-//! Opening and closing a database, and the work behind the scenes.
+//! Opening and closing a database, and its background work.
 
 pub(crate) mod background;
 pub(crate) mod backup;
@@ -20,7 +20,7 @@ impl Db {
     /// Opens the database in this directory, or creates it. A commit is then on disk when it returns.
     ///
     /// # Errors
-    /// `NotADatabase`, `DatabaseLocked`, damage, and what the system said.
+    /// `NotADatabase`, `DatabaseLocked`, corruption, and errors of the operating system.
     pub fn open(path: impl AsRef<Path>) -> Result<Db> {
         Db::options().open(path)
     }
@@ -39,19 +39,21 @@ impl Db {
         Db::options().in_memory()
     }
 
-    /// Reads every document of every collection: it decodes, lies under its own key, its fields fit its columns, and views have its
-    /// rows; and every key-value: it decodes, and the expiry index has a row for each that expires and no other. Blobs
-    /// have as many pieces as their lengths say.
+    /// Reads and checks every document, key-value and blob.
+    ///
+    /// - Each document decodes, is stored under its own key, and its fields fit its columns. The views hold
+    ///   its rows.
+    /// - Each key-value decodes. The expiry index has one row for each value that expires, and no others.
+    /// - Each blob has as many pieces as its length requires.
     ///
     /// # Errors
-    /// What kept it from reading at all. What cannot be read from the disk is in the report, as are documents that are
-    /// wrong.
+    /// Errors that prevented the check. Unreadable parts and wrong documents are in the report instead.
     pub fn check_documents(&self) -> Result<DocumentReport> {
         verify::documents(&self.snapshot()?)
     }
 }
 
-/// As [`AfterWrites`](crate::access::handle::AfterWrites) says.
+/// See [`AfterWrites`](crate::access::handle::AfterWrites).
 pub(crate) fn sweep_after(db: &Db, kv_due: &[(String, u64)], wrote_blobs: bool) {
     for (namespace, writes) in kv_due {
         let _ = kv::after_writes(db, namespace, *writes);

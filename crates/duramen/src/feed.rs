@@ -16,7 +16,7 @@ use crate::store::error::Result;
 use crate::store::{CommitSeq, FeedHold, FeedReader, FeedStats};
 
 impl Db {
-    /// The changes of a collection, from a commit on: durable, in the order of commits, each once.
+    /// The changes of a collection after a commit: durable ones only, in the order of commits, each once.
     ///
     /// ```
     /// # use duramen::prelude::*;
@@ -38,14 +38,16 @@ impl Db {
         Changes::new(self)
     }
 
-    /// The changes of everything: collections, key-values, trees of bytes.
+    /// All changes: of collections, key-values and trees of bytes.
     #[must_use]
     pub fn all_changes(&self) -> Changes<AnyChange> {
         Changes::new(self)
     }
 
-    /// A consumer of changes by name: its position is stored in the database, in one transaction with the work it does, and what it
-    /// has not read is kept for it.
+    /// A consumer of changes by name.
+    ///
+    /// Its position is stored in the same transaction as the work it does. Changes that it has not read are
+    /// kept for it.
     ///
     /// ```
     /// # use duramen::prelude::*;
@@ -71,10 +73,10 @@ impl Db {
         ConsumerOptions::new(self, name.into())
     }
 
-    /// Every consumer: how far it is, and what is kept for it.
+    /// Every consumer: its position, and whether changes it has not read are still kept.
     ///
     /// # Errors
-    /// What reading the disk said.
+    /// Errors of reading the disk.
     pub fn consumers(&self) -> Result<Vec<ConsumerState>> {
         let FeedStats { oldest, newest, .. } = self.feed();
         let state = |(name, cursor): (String, positions::Cursor)| ConsumerState {
@@ -87,7 +89,7 @@ impl Db {
         Ok(positions::cursors(self.snapshot()?.source())?.into_iter().map(state).collect())
     }
 
-    /// What the change feed holds now, and from where on it can be read.
+    /// What the change feed holds now, and the oldest change that can be read.
     #[must_use]
     pub fn feed(&self) -> FeedStats {
         self.engine().feed_stats()

@@ -1,8 +1,9 @@
 //! Key-values: small things under keys in namespaces, with counters, compare-and-set and expiry.
 //!
-//! Owns the handle of a [`Db`], each call a transaction or a snapshot of its own; `read` and `write` are the same verbs within one,
-//! `row` is how values are stored, `sweep` frees what has expired. Promises of their own: a value is absent from the
-//! moment it expires, and comes back no more while the database is open; values commit with documents or not at all.
+//! Owns the handle of a [`Db`], where each call is a transaction or a snapshot of its own. `read` and `write`
+//! hold the same methods within one. `row` is the stored form; `sweep` deletes expired values. Promises: a
+//! value is absent from the moment it expires, and stays absent while the database is open. Values commit
+//! with documents or not at all.
 
 mod read;
 mod row;
@@ -32,11 +33,13 @@ pub(crate) use sweep::{after_writes, background_step, has_work, step};
 pub use ttl::{Expiry, Ttl};
 pub use write::CompareAndSet;
 
-/// A namespace of key-values of a [`Db`]: the verbs that need no transaction around them. Inside a transaction or a snapshot the
-/// same verbs are those of [`KvOf`].
+/// A namespace of key-values of a [`Db`].
 ///
-/// Keys are any [`Key`], values any type of serde, of a type of their own each if need be. A namespace is there from its
-/// first value on.
+/// Each call is a transaction or a snapshot of its own. Inside a transaction or a snapshot use [`KvOf`],
+/// which has the same methods.
+///
+/// A key is any [`Key`]. A value is any type of serde, and each value may have another type. The first value
+/// creates the namespace.
 ///
 /// ```
 /// # use duramen::prelude::*;
@@ -64,11 +67,13 @@ pub use write::CompareAndSet;
 /// ```
 ///
 /// # Time
-/// A value expires at a point in time, to the millisecond, by the wall clock. From then on every read says it is absent;
-/// its space comes back when the sweeper has passed: writes of a namespace sweep it, [`Db::sweep_expired`] sweeps all, and
-/// [`KvStats`] tells how far behind the sweeper is. A clock that is set back does not count: the time that a database goes by is the
-/// latest one that its clock has said since it was opened. What has expired before it was closed, and was not swept, is
-/// there again if the clock stands earlier when it is opened.
+/// A value expires at a point in time, to the millisecond, by the wall clock. From then on every read treats
+/// it as absent. Its space is freed when the sweep deletes it. Writes of a namespace sweep that namespace;
+/// [`Db::sweep_expired`] sweeps all. [`KvStats`] reports the lag of the sweep.
+///
+/// Setting the clock back has no effect while the database is open: its time is the latest one that the clock
+/// has shown since opening. A value that expired before a close, and was not swept, is visible again if the
+/// clock shows an earlier time at the next opening.
 ///
 /// # Errors
 /// Those of [`KvOf`], and of a commit.
@@ -113,7 +118,7 @@ impl Kv {
         self.db.snapshot()?.kv(&self.namespace).exists(key)
     }
 
-    /// When the value under a key expires; `None` if there is none.
+    /// The expiry of the value under a key; `None` if there is no value.
     ///
     /// # Errors
     /// As [`KvOf`].
@@ -121,7 +126,7 @@ impl Kv {
         self.db.snapshot()?.kv(&self.namespace).expiry(key)
     }
 
-    /// How long the value under a key has yet to live; `None` if there is none, or it never expires.
+    /// The remaining lifetime of the value under a key; `None` if there is no value, or it never expires.
     ///
     /// # Errors
     /// As [`KvOf`].
@@ -129,7 +134,7 @@ impl Kv {
         self.db.snapshot()?.kv(&self.namespace).ttl(key)
     }
 
-    /// Keys and values of a range of one state, in order of the keys.
+    /// Keys and values of a range as of one snapshot, in key order.
     ///
     /// # Errors
     /// As [`KvOf::scan`].
@@ -137,7 +142,7 @@ impl Kv {
         self.db.snapshot()?.kv(&self.namespace).scan(span)
     }
 
-    /// How many values a range holds, exactly; as [`KvOf::count`] in O(log n) over all.
+    /// How many values a range holds, exactly. O(log n) over the whole namespace: see [`KvOf::count`].
     ///
     /// # Errors
     /// As [`KvOf`].
@@ -145,7 +150,7 @@ impl Kv {
         self.db.snapshot()?.kv(&self.namespace).count(span)
     }
 
-    /// How far behind the sweeper is in this namespace, in O(log n).
+    /// The lag of the expiry sweep in this namespace, in O(log n).
     ///
     /// # Errors
     /// As [`KvOf`].
@@ -154,15 +159,15 @@ impl Kv {
         sweep::stats(&self.db.snapshot()?, std::slice::from_ref(&self.namespace))
     }
 
-    /// Stores a value that lives until it is deleted, in the place of any that is there.
+    /// Stores a value that never expires, replacing any value under the key.
     ///
     /// # Errors
-    /// As [`KvOf::put`], and those of a commit.
+    /// As [`KvOf::put`], and errors of a commit.
     pub fn put<T: Serialize + ?Sized>(&self, key: impl Key, value: &T) -> Result<Receipt> {
         self.put_with(key, value, Ttl::forever())
     }
 
-    /// Stores a value for a while, in the place of any that is there.
+    /// Stores a value with a lifetime, replacing any value under the key.
     ///
     /// # Errors
     /// As [`Kv::put`].
@@ -170,7 +175,7 @@ impl Kv {
         self.db.write(|tx| tx.kv(&self.namespace).put_with(&key, value, ttl))
     }
 
-    /// Stores bytes for a while: more compactly, and faster, than a list of numbers.
+    /// Stores bytes with a lifetime: smaller and faster than serialising a list of numbers.
     ///
     /// # Errors
     /// As [`Kv::put`].
@@ -178,7 +183,7 @@ impl Kv {
         self.db.write(|tx| tx.kv(&self.namespace).put_bytes(&key, bytes, ttl))
     }
 
-    /// Stores a value for a while unless there is one. Returns whether it was stored.
+    /// Stores a value with a lifetime if the key has none. Returns whether it was stored.
     ///
     /// # Errors
     /// As [`Kv::put`].
@@ -186,7 +191,7 @@ impl Kv {
         self.db.transact(|tx| tx.kv(&self.namespace).put_if_absent(&key, value, ttl))
     }
 
-    /// Stores a value for a while in the place of one that is there. Returns whether it was stored.
+    /// Stores a value with a lifetime if the key already has one. Returns whether it was stored.
     ///
     /// # Errors
     /// As [`Kv::put`].
@@ -194,10 +199,10 @@ impl Kv {
         self.db.transact(|tx| tx.kv(&self.namespace).put_if_present(&key, value, ttl))
     }
 
-    /// Stores a value for a while, and returns the one that was there.
+    /// Stores a value with a lifetime, and returns the previous one.
     ///
     /// # Errors
-    /// As [`KvOf::replace`], and those of a commit.
+    /// As [`KvOf::replace`], and errors of a commit.
     pub fn replace<T: Serialize + DeserializeOwned>(
         &self,
         key: impl Key,
@@ -223,8 +228,10 @@ impl Kv {
         self.db.transact(|tx| tx.kv(&self.namespace).delete(&key))
     }
 
-    /// Puts `new` in the place of `expected`: of a value, or with `None` of no value; `None` as `new` deletes. The new value
-    /// expires when the old one would have.
+    /// Replaces the value if it equals `expected`.
+    ///
+    /// `None` as `expected` means that there is no value; `None` as `new` deletes the value. The new value
+    /// keeps the expiry of the old one.
     ///
     /// ```
     /// # use duramen::prelude::*;
@@ -249,7 +256,7 @@ impl Kv {
         self.compare_and_set_with(key, expected, new, Ttl::keep())
     }
 
-    /// As [`Kv::compare_and_set`], with how long the new value lives.
+    /// As [`Kv::compare_and_set`], with a lifetime for the new value.
     ///
     /// # Errors
     /// As [`Kv::replace`].
@@ -263,10 +270,10 @@ impl Kv {
         self.db.transact(|tx| tx.kv(&self.namespace).compare_and_set_with(&key, expected, new, ttl))
     }
 
-    /// Adds to an integer, which is 0 if it is absent, and returns it. It expires when it would have.
+    /// Adds to an integer and returns the sum. An absent value counts as 0. The expiry does not change.
     ///
     /// # Errors
-    /// As [`KvOf::increment`], and those of a commit.
+    /// As [`KvOf::increment`], and errors of a commit.
     pub fn increment(&self, key: impl Key, by: i64) -> Result<i64> {
         self.db.transact(|tx| tx.kv(&self.namespace).increment(&key, by))
     }
@@ -279,7 +286,7 @@ impl Kv {
         self.db.transact(|tx| tx.kv(&self.namespace).decrement(&key, by))
     }
 
-    /// As [`Kv::increment`], and stops at the largest or smallest integer.
+    /// As [`Kv::increment`], but saturates at the largest or smallest integer.
     ///
     /// # Errors
     /// As [`Kv::increment`].
@@ -287,7 +294,7 @@ impl Kv {
         self.db.transact(|tx| tx.kv(&self.namespace).increment_saturating(&key, by))
     }
 
-    /// As [`Kv::decrement`], and stops at the largest or smallest integer.
+    /// As [`Kv::decrement`], but saturates at the largest or smallest integer.
     ///
     /// # Errors
     /// As [`Kv::increment`].
@@ -295,7 +302,7 @@ impl Kv {
         self.db.transact(|tx| tx.kv(&self.namespace).decrement_saturating(&key, by))
     }
 
-    /// Sets how long a value lives from now on. Returns whether it was there.
+    /// Sets the lifetime of a value, counted from now. Returns whether there was a value.
     ///
     /// # Errors
     /// As [`Kv::put`].
@@ -303,7 +310,7 @@ impl Kv {
         self.db.transact(|tx| tx.kv(&self.namespace).touch(&key, ttl))
     }
 
-    /// Deletes every value of the namespace, and the namespace: one small commit, whatever there is in it. Returns whether it
+    /// Deletes the namespace with all its values, in one small commit of constant size. Returns whether it
     /// was there.
     ///
     /// # Errors
@@ -313,7 +320,7 @@ impl Kv {
     }
 }
 
-/// The namespaces that are there, by name.
+/// The names of the existing namespaces.
 pub(crate) fn namespaces(source: &dyn Source) -> Result<Vec<String>> {
     let names = source.tree_names()?;
     Ok(names.iter().filter_map(|name| row::namespace_of_rows(name)).map(str::to_owned).collect())
@@ -326,30 +333,30 @@ impl Db {
         Kv::new(self.clone(), namespace.into())
     }
 
-    /// Deletes every value that has expired, and gives its space back; in transactions of some hundred, none of which waits for the
-    /// disk. Returns how many there were.
+    /// Deletes every expired value and frees its space. Returns how many there were.
     ///
-    /// Writes of a namespace sweep it by themselves: this is for namespaces that are not written to any more.
+    /// Deletes some hundred values per transaction, without waiting for the disk. Writes of a namespace sweep
+    /// it already; call this for namespaces that receive no more writes.
     ///
     /// # Errors
-    /// Those of a commit; what reading the disk said.
+    /// Errors of a commit; errors of reading the disk.
     pub fn sweep_expired(&self) -> Result<u64> {
         let mut freed = 0;
         let end = self.snapshot()?.time();
         loop {
             let swept = step(self)?;
             freed += swept.freed;
-            // What expires meanwhile is for the next sweep: this one ends.
+            // What expires from now on is left to the next sweep, so that this loop ends.
             if swept.next_due.is_none_or(|next| next > end) {
                 return Ok(freed);
             }
         }
     }
 
-    /// How far behind the sweeper is, over all namespaces: O(log n) for each.
+    /// The lag of the expiry sweep over all namespaces: O(log n) for each.
     ///
     /// # Errors
-    /// What reading the disk said.
+    /// Errors of reading the disk.
     pub fn kv_stats(&self) -> Result<KvStats> {
         let snapshot = self.snapshot()?;
         sweep::stats(&snapshot, &snapshot.kv_namespaces()?)

@@ -1,7 +1,8 @@
 //! Duramen: a durable, transactional database inside your process.
 //!
-//! Your structs in collections, ordered by keys you choose; views with counts and exact sums over any range in O(log n),
-//! current with every write; serialisable transactions; and a commit that is on disk when it returns.
+//! Structs are stored in collections, ordered by keys that you choose. Views keep counts and exact sums over
+//! any range in O(log n), and are current with every write. Transactions are serialisable. A commit is on
+//! disk when it returns.
 //!
 //! ```
 //! use duramen::prelude::*;
@@ -22,7 +23,8 @@
 //! }
 //! ```
 //!
-//! Several reads and writes that belong together are a transaction; it runs again after a conflict.
+//! Several reads and writes that belong together form a transaction. After a conflict the transaction runs
+//! again.
 //!
 //! ```
 //! # use duramen::prelude::*;
@@ -41,7 +43,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Tools that know no types read and write the same documents by name:
+//! Tools that do not know the types read and write the same documents by name:
 //!
 //! ```
 //! # use duramen::prelude::*;
@@ -60,27 +62,28 @@
 //! |---|---|
 //! | opening, transactions, snapshots | [`Db`], [`DbOptions`], [`Transaction`], [`Snapshot`], [`Reads`] |
 //! | storing a struct | [`Collection`](trait@Collection), [`Key`](macro@Key), [`AssignedKey`] |
-//! | asking for documents | [`Query`], [`Page`], [`IntoSpan`] |
-//! | several views at once, and what a question costs | [`Select`], [`Explain`] |
+//! | querying documents | [`Query`], [`Page`], [`IntoSpan`] |
+//! | querying several views at once, and what a query costs | [`Select`], [`Explain`] |
 //! | views and their reductions | [`View`], [`ViewQuery`], [`view::reduce`] |
-//! | views without a type, and how far they are | [`DocumentView`], [`ViewSpec`], [`ViewState`], [`Documents::add_view`] |
+//! | views without a type, and their progress | [`DocumentView`], [`ViewSpec`], [`ViewState`], [`Documents::add_view`] |
 //! | types that change | [`migrate`], [`Db::register`] |
-//! | two who edit the same document | [`Versioned`], [`Revision`], [`ReplaceError`] |
+//! | concurrent edits of the same document | [`Versioned`], [`Revision`], [`ReplaceError`] |
 //! | documents without a type | [`Documents`], [`DocumentsOf`], [`Document`], [`Value`], [`doc!`], [`json`] |
-//! | what a collection is to a tool | [`Schema`], [`schema::ColumnType`], [`ViewSpec`] |
+//! | the schema of a collection | [`Schema`], [`schema::ColumnType`], [`ViewSpec`] |
 //! | keys and their order | [`tuple`](mod@tuple), [`Span`] |
 //! | bulk loads from CSV | [`cell`], [`RowBatch`] |
 //! | counters, sessions, locks: key-values that expire | [`Kv`], [`Ttl`], [`kv`] |
-//! | files and pictures, by the gigabyte | [`Blobs`], [`blobs`] |
+//! | files and pictures, up to many gigabytes | [`Blobs`], [`blobs`] |
 //! | plain bytes | [`ByteTree`] |
-//! | tasks that await, on any runtime (feature `async`) | [`AsyncDb`](cookbook#a-web-service-with-axum) |
-//! | what changed since, once and in order | [`Changes`], [`Change`], [`AnyChange`] |
+//! | asynchronous programs (feature `async`) | [`AsyncDb`](cookbook#a-web-service-with-axum) |
+//! | the change feed: every change once and in order | [`Changes`], [`Change`], [`AnyChange`] |
 //! | handling each change once, across crashes | [`Consumer`], [`Consuming`] |
-//! | what another process commits, and how it is doing | [`Observer`] |
-//! | a database that is damaged | [`recover`], [`RecoverReport`] |
-//! | what went wrong | [`Error`], [`ErrorKind`] |
+//! | observing a database that another process has open | [`Observer`] |
+//! | repairing a corrupt database | [`recover`], [`RecoverReport`] |
+//! | errors | [`Error`], [`ErrorKind`] |
 //!
-//! [`cookbook`] has recipes; docs/tutorial.md in the repository lets one program grow from the first put to views.
+//! [`cookbook`] has recipes. docs/tutorial.md in the repository grows one program from the first put to
+//! views.
 
 mod access;
 #[cfg(feature = "async")]
@@ -149,7 +152,7 @@ pub use duramen_engine::{
     TreeShape,
 };
 
-/// The example of the README compiles. Only the repository has it: a packaged crate runs no doctests of its own.
+/// Compiles the example of the README. A packaged crate has no README and runs no doctests of its own.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! What a program needs to begin: `use duramen::prelude::*;`.
+//! The usual imports: `use duramen::prelude::*;`.
 
 #[cfg(feature = "async")]
 pub use crate::AsyncDb;

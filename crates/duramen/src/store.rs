@@ -1,7 +1,7 @@
-//! The door to the engine: the one file of this crate that makes its calls.
+//! The interface to the engine: the only file of this crate that calls it.
 //!
-//! Owns the translation between documents' needs (named trees, ranges, reductions) and the engine's interface, so
-//! that a change there is a change here and nowhere else.
+//! Translates what documents need (named trees, ranges, reductions) into calls of the engine. A change of the
+//! engine's interface changes this file only.
 
 pub mod error;
 
@@ -23,7 +23,7 @@ pub use duramen_engine::{
 
 use crate::store::error::{Error, ErrorKind, Result};
 
-/// What can be read, from a snapshot or inside a transaction.
+/// Reads, from a snapshot or inside a transaction.
 pub(crate) trait Source {
     fn tree(&self, name: &str) -> Result<Option<TreeId>>;
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>>;
@@ -35,11 +35,12 @@ pub(crate) trait Source {
     fn tree_names(&self) -> Result<Vec<String>>;
 }
 
-/// The engine's transaction, which notes its reads and so asks to be alone for each: several readers in one thread
-/// take turns here. No call keeps it beyond its end.
+/// The engine's transaction, shared by several readers of one thread.
+///
+/// It notes its reads, so each call needs exclusive access. No call keeps the borrow after it returns.
 pub(crate) struct Shared<'e> {
     inner: RefCell<&'e mut duramen_engine::Transaction>,
-    /// An error that running the transaction again may mend.
+    /// A retryable error: running the transaction again may succeed.
     again: RefCell<Option<Error>>,
 }
 
@@ -48,7 +49,8 @@ impl<'e> Shared<'e> {
         Shared { inner: RefCell::new(inner), again: RefCell::default() }
     }
 
-    /// The error of a write that the engine wants to run again for, or to make room for; or of what was read, which never happened.
+    /// The error for which the transaction must run again: a retryable write, a write that needs room, or a
+    /// read of a commit that was dropped.
     pub(crate) fn wants_to_run_again(&self) -> Option<Error> {
         self.again.borrow().clone().or_else(|| self.inner.borrow().must_run_again())
     }
@@ -78,7 +80,7 @@ impl<'e> Shared<'e> {
         self.noted(self.inner.borrow_mut().delete(tree, key))
     }
 
-    /// The transaction moves a consumer of the feed on.
+    /// Marks the transaction as one that advances a consumer of the feed.
     pub(crate) fn serve_feed(&self) {
         self.inner.borrow_mut().serve_feed();
     }
@@ -144,7 +146,7 @@ source!(Shared<'_>, |this| this.inner.borrow_mut());
 /// Entries of a range, lent one at a time. Holds its snapshot.
 pub(crate) struct Cursor {
     rows: duramen_engine::Rows,
-    /// A value that had to be put together from its extents.
+    /// A large value, assembled from its extents.
     big: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! Values and how they are written: documents, keys, times, and the bytes of each.
+//! Values and their encodings: documents, keys and times.
 
 pub(crate) mod clock;
 pub(crate) mod column;

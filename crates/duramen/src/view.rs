@@ -1,7 +1,7 @@
 //! What a view is: a function from a document to rows, and reductions over them.
 //!
-//! Owns the terms of views as data, and what they make of bytes. Knows no catalogue, no transaction and no type; who asks
-//! views and keeps them is above.
+//! Owns the definitions of views as data, and the computation of rows and reductions from bytes. Knows no
+//! catalogue, no transaction and no type. Queries and maintenance of views are in the layers above.
 
 pub(crate) mod kinds;
 mod laws;

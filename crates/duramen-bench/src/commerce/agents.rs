@@ -1,4 +1,4 @@
-//! Agents on threads: each takes the next plan nobody took, until there is none or one of them failed.
+//! Agents on threads: each takes the next open plan, until there is none or an agent has failed.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,10 +11,10 @@ use super::shop::Store;
 use super::shopper::{Done, Shopper};
 use crate::engine::Result;
 
-/// Follows all plans; returns what came of it, and the seconds from the first step to the last.
+/// Follows all plans. Returns the results, and the seconds from the first step to the last.
 ///
 /// # Errors
-/// What an agent said first.
+/// The first error of an agent.
 pub fn follow(
     store: &dyn Store,
     data: &Data,
@@ -26,7 +26,8 @@ pub fn follow(
     let ready = Barrier::new(agents + 1);
     let agent = || {
         let shop = store.shop();
-        // Whoever has no way in still comes to the barrier, or the others would wait for ever.
+        // An agent that failed to connect still comes to the barrier; otherwise the others would wait for
+        // ever.
         ready.wait();
         let mut shopper = Shopper::new(shop?, data, ratings);
         while !failed.load(Ordering::Relaxed) {

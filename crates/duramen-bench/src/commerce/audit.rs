@@ -1,9 +1,11 @@
-//! The end of a run: every row there is, compared with what was loaded and what shoppers were told.
+//! The audit at the end of a run: every row, compared with the load and with the answers to shoppers.
 //!
-//! Every order that was acknowledged is there with exactly its products and every cart that was left with exactly what was
-//! put in, and no others; no row of the load is missing, twice or changed; names are unique; every pair of customer and
-//! product has one review at most, the last acknowledged; what the shop answers for ratings is the sum of the reviews; and a
-//! counted stock is what it was less what was sold.
+//! - Every acknowledged order exists with exactly its products, and every abandoned cart with exactly its
+//!   contents. There are no others.
+//! - No row of the load is missing, duplicated or changed, and names are unique.
+//! - Every pair of customer and product has at most one review, the last acknowledged.
+//! - The shop's ratings are the sums of the reviews.
+//! - A counted stock is the initial stock less the sold units.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -14,10 +16,10 @@ use super::shop::{Shop, Stock};
 use super::shopper::Ledger;
 use crate::engine::{Failure, Result};
 
-/// Looks at every row.
+/// Checks every row.
 ///
 /// # Errors
-/// The first thing that is wrong, or what the shop said.
+/// The first fault, or an error of the shop.
 pub fn audit(shop: &mut dyn Shop, data: &Data, ratings: &Ratings, ledger: &Ledger) -> Result<()> {
     let mut audit = Audit::new(data, ratings, ledger);
     shop.show(&mut |item| audit.see(&item).map_err(|what| wrong(&what)))?;
@@ -33,18 +35,18 @@ type Seen<T = ()> = std::result::Result<T, String>;
 struct Audit<'a> {
     data: &'a Data,
     ratings: &'a Ratings,
-    /// Orders and carts that were not seen yet.
+    /// Orders and carts not seen yet.
     orders: HashMap<OrderId, (CustomerId, &'a [ProductId])>,
     carts: HashMap<CartId, &'a [ProductId]>,
     told_twice: bool,
     sold: HashMap<ProductId, i64>,
-    /// Which reviews were loaded, for their text.
+    /// The loaded reviews, for their text.
     loaded: HashMap<(CustomerId, ProductId), usize>,
-    /// By kind, which rows of the load were seen.
+    /// By kind, which loaded rows were seen.
     seen: BTreeMap<&'static str, Vec<bool>>,
     names: HashSet<String>,
     reviewed: HashSet<(CustomerId, ProductId)>,
-    /// By product: as the reviews say, and as the shop answers.
+    /// By product: the sums of the reviews, and the shop's answers.
     summed: BTreeMap<ProductId, Rating>,
     answered: BTreeMap<ProductId, Rating>,
 }
@@ -145,7 +147,7 @@ impl<'a> Audit<'a> {
         Ok(())
     }
 
-    /// What was not seen.
+    /// Fails for rows that were not seen.
     fn finish(mut self) -> Seen {
         if self.told_twice {
             return Err("two orders, or two carts, were given one id".to_owned());
@@ -185,7 +187,7 @@ fn same<T: PartialEq + std::fmt::Debug>(found: &T, wanted: &T) -> Seen {
     if found == wanted { Ok(()) } else { Err(format!("{found:?}, right is {wanted:?}")) }
 }
 
-/// The same products, in any order.
+/// Compares products, in any order.
 fn contents(what: &str, found: &[ProductId], wanted: &[ProductId]) -> Seen {
     let sorted = |products: &[ProductId]| {
         let mut sorted = products.to_vec();

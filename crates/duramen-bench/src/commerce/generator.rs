@@ -1,8 +1,8 @@
-//! The rows that a shop is loaded with, all from a seed and a row's number: the same on every machine, and known to the
-//! oracle without asking an engine.
+//! The rows of the load, derived from a seed and a row's number: the same on every machine, and known to the
+//! oracle without an engine.
 //!
-//! Owns the sizes and the rules: how many categories a product has, what an order holds, which pairs of customer and
-//! product have a review.
+//! Owns the sizes and the rules: how many categories a product has, what an order holds, which pairs of
+//! customer and product have a review.
 
 use clap::ValueEnum;
 use duramen_disk::memory::{Random, mixed};
@@ -12,13 +12,13 @@ use super::model::{CategoryId, Customer, CustomerId, Item, Order, OrderId, Produ
 use super::shop::Stock;
 use super::words;
 
-/// How many of a product there are before the first is sold: more than any run sells.
+/// The initial stock of a product: more than any run sells.
 pub const STOCK_UNITS: i64 = 1_000_000;
 
 /// An order has fewer products than this.
 const ORDER_PRODUCTS_END: usize = 20;
 
-/// One review in so many has text.
+/// One of this many reviews has text.
 const REVIEWS_PER_TEXT: usize = 4;
 
 /// How much a shop holds before the run.
@@ -30,11 +30,12 @@ pub enum Size {
     Medium,
     /// 5,000 products, 5,000 customers, 5,000 orders, 1,000 reviews.
     Large,
-    /// Ten times a cache of 256 MiB: 1,000,000 products, 8,000,000 customers, 2,000,000 orders, 2,000,000 reviews.
+    /// Ten times a cache of 256 MiB: 1,000,000 products, 8,000,000 customers, 2,000,000 orders, 2,000,000
+    /// reviews.
     Xlarge,
 }
 
-/// How many rows of each kind there are.
+/// The number of rows of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     /// Categories.
@@ -45,12 +46,12 @@ pub struct Counts {
     pub customers: usize,
     /// Orders.
     pub orders: usize,
-    /// Reviews, as long as there are pairs of customer and product that occur in orders.
+    /// Reviews, at most one for each pair of customer and product that occurs in orders.
     pub reviews: usize,
 }
 
 impl Size {
-    /// How many rows of each kind.
+    /// The number of rows of each kind.
     pub fn counts(self) -> Counts {
         let counts = |categories, products, customers, orders, reviews| Counts {
             categories,
@@ -68,7 +69,7 @@ impl Size {
     }
 }
 
-/// What a seed's numbers are drawn for, so that rows of different kinds do not resemble each other.
+/// The purpose of drawn numbers, so that rows of different kinds do not resemble each other.
 #[derive(Clone, Copy)]
 enum Kind {
     Product = 1,
@@ -83,7 +84,7 @@ pub struct Data {
     counts: Counts,
     stock: Stock,
     seed: u64,
-    /// Made once: shoppers ask for them again and again.
+    /// Computed once, because shoppers query them often.
     products: Vec<Product>,
     /// Pairs that have a review.
     reviewed: Vec<(CustomerId, ProductId)>,
@@ -98,12 +99,12 @@ impl Data {
         data
     }
 
-    /// How many rows of each kind.
+    /// The number of rows of each kind.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Whether there is a stock.
+    /// Whether the stock is counted.
     pub fn stock(&self) -> Stock {
         self.stock
     }
@@ -126,12 +127,12 @@ impl Data {
         categories.chain(products).chain(customers).chain(orders).chain(reviews).chain(stock)
     }
 
-    /// The category with so many before it.
+    /// The category at an index.
     pub fn category(&self, index: usize) -> Item {
         Item::Category(CategoryId::of(index), format!("{} {index}", words::of(words::THINGS, index)))
     }
 
-    /// The customer with so many before it.
+    /// The customer at an index.
     pub fn customer(&self, index: usize) -> Item {
         let mut random = self.random(Kind::Customer, index);
         let first = *random.pick(words::FIRST_NAMES);
@@ -155,7 +156,7 @@ impl Data {
         Item::Customer(CustomerId::of(index), Customer { fields })
     }
 
-    /// The order with so many before it: up to 19 distinct products.
+    /// The order at an index: up to 19 distinct products.
     pub fn order(&self, index: usize) -> Order {
         let mut random = self.random(Kind::Order, index);
         let customer = CustomerId::of(random.below(self.counts.customers));
@@ -164,7 +165,7 @@ impl Data {
         Order { customer, products: products.into_iter().map(ProductId::of).collect() }
     }
 
-    /// The review with so many before it.
+    /// The review at an index.
     pub fn review(&self, index: usize) -> Review {
         let mut random = self.random(Kind::Review, index);
         let (customer, product) = self.reviewed[index];
@@ -178,7 +179,7 @@ impl Data {
         self.reviewed.len()
     }
 
-    /// A multiplication that can be taken back gives every index a number of its own, in no order.
+    /// An invertible multiplication gives every index a distinct number, in no order.
     fn make_product(&self, index: usize) -> Product {
         let mut random = self.random(Kind::Product, index);
         let number = ProductId::of(index).0.wrapping_mul(0x9e37_79b1);
@@ -194,7 +195,7 @@ impl Data {
         Product { name, categories: categories.into_iter().map(CategoryId::of).collect() }
     }
 
-    /// Without repetition from all pairs that occur in orders.
+    /// Draws pairs without repetition from those that occur in orders.
     fn draw_reviewed(&self) -> Vec<(CustomerId, ProductId)> {
         let orders = (0..self.counts.orders).map(|index| self.order(index));
         let mut pairs: Vec<_> = orders
@@ -214,7 +215,7 @@ impl Data {
     }
 }
 
-/// So many different numbers below a bound, in the order drawn.
+/// Distinct numbers below a bound, in the order drawn.
 fn distinct(random: &mut Random, count: usize, bound: usize) -> Vec<usize> {
     let mut drawn: Vec<usize> = Vec::with_capacity(count);
     while drawn.len() < count {
@@ -228,7 +229,7 @@ fn distinct(random: &mut Random, count: usize, bound: usize) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    //! Rows that differ from run to run, or break the rules, would compare nothing.
+    //! Rows that differ from run to run, or break the rules, would make the comparison meaningless.
     use std::collections::BTreeSet;
 
     use super::*;

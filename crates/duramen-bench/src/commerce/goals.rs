@@ -1,12 +1,13 @@
-//! Won or lost: at 16 agents every write operation's mean at most half of PostgreSQL's, reads at least ten times faster,
-//! beside each of its two forms; and typed collections at most 1.5 times what raw trees cost.
+//! The goals. With 16 agents the mean of every write operation is at most half of PostgreSQL's, and reads are
+//! at least ten times faster, for both of its forms. Typed collections cost at most 1.5 times as much as raw
+//! trees.
 
 use super::model::Operation;
 use crate::results::Results;
 use crate::tables::number;
 use crate::verdict::Verdict;
 
-/// The goal is one for so many agents.
+/// The number of agents to which the goals apply.
 pub const AGENTS: usize = 16;
 
 const OURS: &str = "duramen";
@@ -14,14 +15,14 @@ const TYPED: &str = "duramen-typed";
 const RIVALS: [&str; 2] = ["postgres-view", "postgres-table"];
 const MEAN: &str = "mean us";
 
-/// So many times ours must go into their mean.
+/// The factors by which our means must be smaller than theirs.
 const READS_TIMES: f64 = 10.0;
 const WRITES_TIMES: f64 = 2.0;
 
-/// What is typed may cost so many times what is not.
+/// The factor by which typed collections may be slower than raw trees.
 const TYPED_TIMES: f64 = 1.5;
 
-/// Every operation beside every rival that was measured; none for another number of agents.
+/// Every operation compared with every measured rival; none for another number of agents.
 pub fn verdicts(results: &Results, agents: usize) -> Vec<Verdict> {
     if agents != AGENTS {
         return Vec::new();
@@ -61,7 +62,7 @@ fn verdict(results: &Results, operation: Operation, rival: &str) -> Option<Verdi
 
 #[cfg(test)]
 mod tests {
-    //! A goal that favours us would make every other figure worthless.
+    //! A goal in our favour would make every other figure worthless.
     use super::*;
     use crate::job::Outcome;
     use crate::results::Measured;

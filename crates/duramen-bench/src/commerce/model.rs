@@ -1,8 +1,8 @@
-//! What a shop keeps: categories, products, customers, orders, carts, reviews; and what is asked of it.
+//! The data of a shop: categories, products, customers, orders, carts, reviews; and its operations.
 //!
-//! Owns the shapes only. Who makes them is `generator`, who stores them `shops`.
+//! Owns the types only. `generator` makes their values; `shops` stores them.
 
-/// Numbers that name one row of a kind, counted from 1 as SQL does.
+/// Ids of the rows of a kind, counted from 1 as SQL does.
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident),+) => {$(
         $(#[$doc])*
@@ -10,10 +10,10 @@ macro_rules! ids {
         pub struct $name(pub u32);
 
         impl $name {
-            /// From the number that a database holds.
+            /// From the number in a database.
             ///
             /// # Errors
-            /// A number that no row can have.
+            /// `Err` for a number that no row can have.
             #[cfg(any(feature = "postgres", feature = "sqlite"))]
             pub fn read(number: i64) -> crate::engine::Result<$name> {
                 Ok($name(u32::try_from(number)?))
@@ -35,11 +35,11 @@ ids!(
     CartId
 );
 
-/// Those of rows that are made before the run.
+/// Ids of rows that are made before the run.
 macro_rules! numbered {
     ($($name:ident),+) => {$(
         impl $name {
-            /// Of the row with so many before it.
+            /// The id of the row at an index.
             pub fn of(index: usize) -> $name {
                 $name(u32::try_from(index + 1).expect("data sets have fewer than 2^32 rows"))
             }
@@ -50,22 +50,22 @@ macro_rules! numbered {
 numbered!(CategoryId, ProductId, CustomerId, OrderId);
 
 impl ProductId {
-    /// How many products come before it.
+    /// The index of the row.
     pub fn index(self) -> usize {
         self.0 as usize - 1
     }
 }
 
-/// What is sold. No two have one name.
+/// A product. Names are unique.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Product {
-    /// By which it is found.
+    /// Its name, a search key.
     pub name: String,
     /// Distinct, in order.
     pub categories: Vec<CategoryId>,
 }
 
-/// Who buys.
+/// A customer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Customer {
     /// Name, mail, street, city, region, country, postal code, telephone.
@@ -73,43 +73,43 @@ pub struct Customer {
 }
 
 impl Customer {
-    /// What the fields are called.
+    /// The names of the fields.
     pub const FIELDS: [&'static str; 8] =
         ["name", "email", "address", "city", "region", "country", "postal_code", "phone"];
 }
 
-/// What was bought.
+/// An order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
-    /// By whom.
+    /// The customer who placed it.
     pub customer: CustomerId,
-    /// What; a product may be there twice.
+    /// The products; one may occur twice.
     pub products: Vec<ProductId>,
 }
 
-/// What a customer thinks of a product: at most one for each pair.
+/// A review of a product by a customer: at most one for each pair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Review {
-    /// Who.
+    /// The customer.
     pub customer: CustomerId,
-    /// Of what.
+    /// The product.
     pub product: ProductId,
     /// 1 to 5.
     pub rating: u8,
-    /// Some have words.
+    /// The text, if there is one.
     pub text: Option<String>,
 }
 
 /// All ratings of one product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rating {
-    /// Of the ratings.
+    /// The sum of the ratings.
     pub sum: u64,
-    /// How many.
+    /// Their number.
     pub count: u64,
 }
 
-/// One row, as it is loaded before a run and shown after it.
+/// One row, as it is loaded before a run and read after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
     /// A category's name.
@@ -120,41 +120,41 @@ pub enum Item {
     Customer(CustomerId, Customer),
     /// An order.
     Order(OrderId, Order),
-    /// What lies in a cart. Never loaded.
+    /// The contents of a cart. Never loaded.
     Cart(CartId, Vec<ProductId>),
     /// A review.
     Review(Review),
-    /// What the shop answers for a product's ratings. Never loaded.
+    /// The shop's answer for a product's ratings. Never loaded.
     Rating(ProductId, Rating),
-    /// How many of a product are left; in the mix `hot` only.
+    /// The remaining stock of a product; in the mix `hot` only.
     Stock(ProductId, i64),
 }
 
 /// The answer to LookupProduct and FindProduct.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
-    /// Which.
+    /// The product's id.
     pub id: ProductId,
-    /// What is known of it.
+    /// The product.
     pub product: Product,
-    /// What is thought of it.
+    /// Its ratings.
     pub rating: Rating,
 }
 
-/// What a shopper may do.
+/// The operations of shoppers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// A product with its ratings, by id.
     LookupProduct,
-    /// The same by name.
+    /// The same, by name.
     FindProduct,
-    /// An empty cart.
+    /// Creates an empty cart.
     CreateCart,
-    /// One more product in it.
+    /// Adds a product to a cart.
     AddProductToCart,
-    /// The cart becomes an order, in one transaction.
+    /// Makes the cart an order, in one transaction.
     Checkout,
-    /// A review is written, or written over.
+    /// Writes or overwrites a review.
     RateProduct,
 }
 
@@ -174,7 +174,7 @@ impl Operation {
         Operation::ALL[self as usize].1
     }
 
-    /// Whether it changes anything.
+    /// Whether it writes.
     pub fn writes(self) -> bool {
         !matches!(self, Operation::LookupProduct | Operation::FindProduct)
     }

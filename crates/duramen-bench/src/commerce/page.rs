@@ -1,4 +1,5 @@
-//! The same results as one page: the goals, a chart of means for each operation, all figures, settings, machine.
+//! The same results as a page: the goals, a chart of means for each operation, all figures, settings,
+//! machine.
 
 use duramen_report::{Bar, Bars, Page, Section, Table, Unit};
 
@@ -29,7 +30,7 @@ pub fn page(facts: &[String], results: &Results, verdicts: &[Verdict], json: Str
         .to_html()
 }
 
-/// A chart an operation, since reads and writes lie a thousandfold apart.
+/// A chart per operation, since reads and writes differ by a factor of a thousand.
 fn means(results: &Results) -> Section {
     let text = "From call to answer, as one agent sees it while the others work.";
     let charts = Operation::ALL.iter().map(|(_, operation)| {

@@ -1,6 +1,7 @@
-//! Shoppers' plans: lists of steps, drawn before the run. What a step needs of an earlier one is the shopper's one cart.
+//! Shoppers' plans: lists of steps, drawn before the run. The only state between the steps is the shopper's
+//! cart.
 //!
-//! Owns the mixes. In `hot` products are drawn by Zipf's law, so that agents want the same ones.
+//! Owns the mixes. In `hot` products are drawn by Zipf's law, so that agents compete for the same ones.
 
 use clap::ValueEnum;
 use duramen_disk::memory::{Random, mixed};
@@ -26,7 +27,7 @@ pub enum Mix {
 }
 
 impl Mix {
-    /// In a hundred: adds what was found, buys what is in the cart, rates what was bought.
+    /// Percentages: adds a found product, buys the contents of the cart, rates a bought product.
     fn percent(self) -> usize {
         match self {
             Mix::ReadHeavy => 10,
@@ -39,7 +40,7 @@ impl Mix {
         if self == Mix::Default { 20 } else { 10 }
     }
 
-    /// Whether checkouts take from a stock.
+    /// Whether checkouts reduce a stock.
     pub fn stock(self) -> Stock {
         if self == Mix::Hot { Stock::Counted } else { Stock::Endless }
     }
@@ -56,13 +57,13 @@ pub enum Step {
     CreateCart,
     /// AddProductToCart.
     Add(ProductId),
-    /// Checkout for somebody.
+    /// Checkout for a customer.
     Checkout(CustomerId),
     /// RateProduct.
     Rate(CustomerId, ProductId, u8),
 }
 
-/// Draws so many plans.
+/// Draws plans.
 pub fn draw(mix: Mix, counts: Counts, count: usize, seed: u64) -> Vec<Vec<Step>> {
     let mut random = Random::new(mixed(seed ^ 0x0070_6c61_6e73));
     let products = Products::new(mix, counts.products, &mut random);
@@ -97,11 +98,11 @@ fn plan(mix: Mix, counts: Counts, products: &Products, random: &mut Random) -> V
     steps
 }
 
-/// How products are drawn.
+/// The distribution of products.
 enum Products {
-    /// All alike, of so many.
+    /// Uniform, over this many.
     Uniform(usize),
-    /// The weights of the first, of the first two, ...; and which product has which place.
+    /// The cumulative weights, and the product at each rank.
     Zipf(Vec<f64>, Vec<ProductId>),
 }
 
@@ -117,7 +118,7 @@ impl Products {
             sum
         };
         let sums = (0..count).map(weight).collect();
-        // The most wanted are not neighbours.
+        // The most popular ones are not neighbours.
         let mut order: Vec<ProductId> = (0..count).map(ProductId::of).collect();
         random.shuffle(&mut order);
         Products::Zipf(sums, order)
@@ -138,7 +139,7 @@ impl Products {
 
 #[cfg(test)]
 mod tests {
-    //! Plans that are not those of the rules would make history incomparable.
+    //! Plans that break the rules would make results incomparable over time.
     use super::*;
     use crate::commerce::generator::Size;
 

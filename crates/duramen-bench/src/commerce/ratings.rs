@@ -1,12 +1,13 @@
-//! What a product's ratings may be at any moment, while agents rate: the oracle for sums and counts.
+//! The oracle for a product's ratings while agents rate: the possible sums and counts at any moment.
 //!
-//! A review that was acknowledged must be seen by every later reader; one that was submitted and not acknowledged may be.
-//! Two that overlap for one pair of customer and product may end either way. So each pair has claims: a claim is submitted,
-//! then acknowledged, and takes the place of those that had been acknowledged before it was submitted.
+//! Every later reader must see an acknowledged review, and may see one that is submitted and not
+//! acknowledged. Of two overlapping reviews for one pair of customer and product either may win. So each pair
+//! has claims: a claim is submitted, then acknowledged, and replaces those that had been acknowledged before
+//! it was submitted.
 //!
-//! A reader notes the [`Bounds`] before it asks. If no claim of that product has moved by the time it is answered, count and
-//! sum must lie in them, which is one value if nothing was in flight; else the count may also be what was submitted
-//! meanwhile, and the sum anything that so many ratings can have.
+//! A reader takes the [`Bounds`] before its query. If no claim of that product has changed until the answer,
+//! count and sum must lie within them; without claims in flight that is a single value. Otherwise the count
+//! may also include the claims submitted meanwhile, and the sum may be any that so many ratings can have.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -16,7 +17,7 @@ use super::model::{CustomerId, ProductId, Rating, Review};
 
 const POISON: &str = "nothing panics while a product's ratings are locked";
 
-/// The claims to all reviews.
+/// The claims of all reviews.
 pub struct Ratings {
     products: Vec<Mutex<Tally>>,
 }
@@ -42,11 +43,11 @@ struct Claim {
     number: u64,
     rating: u8,
     acknowledged: bool,
-    /// Loaded, and so perhaps with text.
+    /// Loaded, so possibly with text.
     loaded: bool,
 }
 
-/// What a product's ratings could be at one moment.
+/// The possible ratings of a product at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     moves: u64,
@@ -54,16 +55,16 @@ pub struct Bounds {
     count: Between,
 }
 
-/// A claim that was submitted and waits to be acknowledged.
+/// A claim that was submitted but not acknowledged.
 #[must_use]
 pub struct Submitted {
     number: u64,
-    /// What it will take the place of.
+    /// The claims that it will replace.
     replaced: Vec<u64>,
 }
 
 impl Ratings {
-    /// Those of the reviews that are loaded.
+    /// The claims of the loaded reviews.
     pub fn new(data: &Data) -> Ratings {
         let products = (0..data.counts().products).map(|_| Mutex::default()).collect();
         let ratings = Ratings { products };
@@ -78,7 +79,7 @@ impl Ratings {
         self.products[product.index()].lock().expect(POISON)
     }
 
-    /// A review is about to be sent.
+    /// Call before a review is sent.
     pub fn submit(&self, customer: CustomerId, product: ProductId, rating: u8) -> Submitted {
         let mut tally = self.tally(product);
         let known = tally.pairs.get(&customer).into_iter().flatten();
@@ -86,7 +87,7 @@ impl Ratings {
         Submitted { number: tally.claim(customer, rating, false), replaced }
     }
 
-    /// It was acknowledged.
+    /// Call after a review was acknowledged.
     pub fn acknowledge(&self, customer: CustomerId, product: ProductId, submitted: &Submitted) {
         self.tally(product).change(customer, |claims| {
             claims.retain(|claim| !submitted.replaced.contains(&claim.number));
@@ -96,16 +97,16 @@ impl Ratings {
         });
     }
 
-    /// What a reader that asks now may be told.
+    /// The possible answers for a reader that queries now.
     pub fn bounds(&self, product: ProductId) -> Bounds {
         let tally = self.tally(product);
         Bounds { moves: tally.moves, sum: tally.sum, count: tally.count }
     }
 
-    /// Whether an answer is possible for a reader that asked when these were the bounds.
+    /// Checks an answer against the bounds from before the query.
     ///
     /// # Errors
-    /// Why it is not.
+    /// Why the answer is not possible.
     pub fn check(&self, product: ProductId, before: Bounds, found: Rating) -> Result<(), String> {
         let now = self.bounds(product);
         let still = now.moves == before.moves;
@@ -122,10 +123,10 @@ impl Ratings {
         Ok(())
     }
 
-    /// Whether a review that is there at the end may be there.
+    /// Checks a review at the end of the run.
     ///
     /// # Errors
-    /// Why not.
+    /// Why the review is not possible.
     pub fn check_review(&self, review: &Review, text: impl Fn() -> Option<String>) -> Result<(), String> {
         let tally = self.tally(review.product);
         let claims = tally.pairs.get(&review.customer).map_or(&[][..], Vec::as_slice);
@@ -140,14 +141,14 @@ impl Ratings {
         Err(format!("{review:?} is not what was acknowledged last: {wanted:?}"))
     }
 
-    /// How many pairs have a review that is acknowledged.
+    /// How many pairs have an acknowledged review.
     pub fn pair_count(&self) -> usize {
         self.products.iter().map(|tally| tally.lock().expect(POISON).pairs.len()).sum()
     }
 }
 
 impl Tally {
-    /// Adds a claim and says its number.
+    /// Adds a claim and returns its number.
     fn claim(&mut self, customer: CustomerId, rating: u8, loaded: bool) -> u64 {
         self.claims_made += 1;
         let number = self.claims_made;
@@ -156,7 +157,7 @@ impl Tally {
         number
     }
 
-    /// Changes a pair's claims, and the bounds by what that makes of them.
+    /// Changes a pair's claims, and the bounds accordingly.
     fn change(&mut self, customer: CustomerId, change: impl Fn(&mut Vec<Claim>)) {
         let claims = self.pairs.entry(customer).or_default();
         let before = share(claims);
@@ -183,7 +184,7 @@ fn share(claims: &[Claim]) -> (Between, Between) {
 
 #[cfg(test)]
 mod tests {
-    //! An oracle that lets a lost review pass is none, and one that refuses a right answer ends good runs.
+    //! An oracle must not accept a lost review, and must not reject a right answer.
     use super::*;
     use crate::commerce::generator::Counts;
     use crate::commerce::shop::Stock;

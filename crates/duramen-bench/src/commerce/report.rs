@@ -1,4 +1,5 @@
-//! What a run shows at its end: where and how, a table of all operations, the goals; and all of it as JSON and as one page.
+//! The report of a run: machine and settings, a table of all operations, the goals; also as JSON and as a
+//! page.
 
 use std::fs;
 
@@ -16,13 +17,13 @@ use crate::results::Results;
 use crate::tables::{WORDS_WIDTH, cell, headed, number};
 use crate::verdict;
 
-/// What is shown of each operation.
+/// The figures of each operation.
 const OF_EACH: [&str; 7] = ["count", "mean us", "p50 us", "p99 us", "p99.9 us", "max us", "retries"];
 
-/// The one whose rounds are shown where they lie apart; with all, no row would fit.
+/// The figure whose spread over the rounds is shown; with all, no row would fit.
 const SPREAD_OF: &str = "mean us";
 
-/// What is shown of all together.
+/// The figures over all operations.
 const OF_ALL: [&str; 7] = [
     "operations/s",
     "plans/s",
@@ -33,18 +34,18 @@ const OF_ALL: [&str; 7] = [
     "MB on disk",
 ];
 
-/// Rows of words under a heading.
+/// Rows of texts under a heading.
 pub struct Grid {
-    /// Names of columns.
+    /// The names of the columns.
     pub head: Vec<String>,
-    /// Names of what is measured, then figures.
+    /// The names of what is measured, then its figures.
     pub rows: Vec<Vec<String>>,
 }
 
-/// Shows results, and writes them where that was asked for.
+/// Prints results, and writes the requested files.
 ///
 /// # Errors
-/// What the system said of the file.
+/// Errors of writing a file.
 pub fn show(args: &Commerce, results: &Results) -> Result<()> {
     let facts = facts(args);
     facts.iter().for_each(|fact| output::line(fact));
@@ -142,7 +143,7 @@ pub fn whole(results: &Results) -> Grid {
     Grid { head: head.map(str::to_owned).collect(), rows }
 }
 
-/// A median, and how far the rounds lie apart where they do.
+/// A median, with the spread of the rounds if it is large.
 fn spread(results: &Results, workload: &str, engine: &str, name: &str) -> String {
     results.middle(workload, engine, name).map_or(String::new(), cell)
 }
@@ -151,7 +152,7 @@ fn median(results: &Results, workload: &str, engine: &str, name: &str) -> String
     results.middle(workload, engine, name).map_or(String::new(), |middle| number(middle.median))
 }
 
-/// A grid whose first columns are words.
+/// A grid whose first columns are text.
 fn table(grid: &Grid, words: usize) -> Table {
     let mut table = headed(grid.head.iter().map(String::as_str));
     grid.rows.iter().for_each(|row| {

@@ -1,8 +1,8 @@
-//! What is asked of every engine: the six operations of shoppers, a load before them and a look at all rows after.
+//! The interface of every engine: the six operations of shoppers, a load before and a scan of all rows after.
 //!
-//! Owns two traits, and nothing that measures. Whoever implements them promises full durability: a call that writes returns
-//! only when what it wrote survives a power cut, as far as that engine can promise it; and that each call is one
-//! transaction, RateProduct of `postgres-view` excepted.
+//! Owns two traits, and no measurements. Implementations promise full durability: a call that writes returns
+//! only when its writes survive a power cut, as far as that engine can promise it. Each call is one
+//! transaction, except for RateProduct of `postgres-view`.
 
 use std::path::Path;
 
@@ -11,47 +11,47 @@ use serde::{Deserialize, Serialize};
 use super::model::{CartId, CustomerId, Item, Listing, OrderId, ProductId};
 use crate::engine::Result;
 
-/// Whether a checkout takes what it sells from the product's stock.
+/// Whether a checkout reduces the stock of its products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stock {
-    /// There is none: nobody meets anybody at a checkout.
+    /// There is no stock: checkouts do not conflict.
     Endless,
-    /// There is, and writers conflict.
+    /// There is a stock, and writers conflict.
     Counted,
 }
 
-/// What a checkout made.
+/// The result of a checkout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sale {
     /// The order.
     pub order: OrderId,
-    /// What was in the cart, in any order.
+    /// The products of the cart, in any order.
     pub products: Vec<ProductId>,
 }
 
 /// An open database.
 pub trait Store: Send + Sync {
-    /// One agent's way in: a connection where the engine has such.
+    /// A session for one agent: a connection if the engine has such.
     fn shop(&self) -> Result<Box<dyn Shop + '_>>;
 
-    /// What a reader of its figures should know of this very run.
+    /// A remark for the reader of this run's figures.
     fn note(&self) -> Option<String> {
         None
     }
 
-    /// Ends as a program would that ends in order.
+    /// Closes as a program would that ends in order.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// What one agent asks. Each call is a transaction of its own.
+/// The operations of one agent. Each call is a transaction of its own.
 pub trait Shop {
     /// Writes rows in one transaction: categories, products, customers, orders, reviews and stock.
     ///
     /// # Errors
-    /// Also a name, or a pair of customer and product, that is there already; then nothing is written.
+    /// Also for a name, or a pair of customer and product, that exists already; then nothing is written.
     fn load(&mut self, items: &[Item]) -> Result<()>;
 
-    /// All rows are loaded: what an engine then does once, so that ratings are there before the first review.
+    /// Called once after the load: engines may then compute the ratings.
     fn loaded(&mut self) -> Result<()>;
 
     /// A product by id, with its ratings.
@@ -66,28 +66,29 @@ pub trait Shop {
     /// One more product in a cart.
     fn add(&mut self, cart: CartId, product: ProductId) -> Result<()>;
 
-    /// Makes a cart an order; the cart is gone, and its products are taken from a counted stock, all or nothing.
+    /// Makes a cart an order. The cart is removed, and its products are taken from a counted stock, all or
+    /// nothing.
     fn checkout(&mut self, cart: CartId, customer: CustomerId) -> Result<Sale>;
 
-    /// Writes a review without text, over the one that customer had written of that product.
+    /// Writes a review without text, replacing that customer's review of the product.
     fn rate(&mut self, customer: CustomerId, product: ProductId, rating: u8) -> Result<()>;
 
-    /// How often a transaction had to be run again since this was asked last.
+    /// How many transactions were retried since the last call.
     fn take_retries(&mut self) -> u64;
 
-    /// Shows every row there is, in any order.
+    /// Shows every row, in any order.
     fn show(&mut self, see: &mut dyn FnMut(Item) -> Result<()>) -> Result<()>;
 }
 
-/// How a store is opened or created in an existing directory.
+/// Opens or creates a store in an existing directory.
 pub type Open = fn(&Path, Stock) -> Result<Box<dyn Store>>;
 
-/// What is said of an engine in every result.
+/// The description of an engine in every result.
 #[derive(Clone, Copy)]
 pub struct Entry {
     /// Its name in commands and tables.
     pub name: &'static str,
-    /// The durable setting, and how the shop is kept.
+    /// The durable setting, and how the shop is stored.
     pub setting: &'static str,
     /// Opens or creates.
     pub open: Open,

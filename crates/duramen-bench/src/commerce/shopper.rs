@@ -1,7 +1,7 @@
-//! One agent: follows plans step by step, times each call, compares each answer with what it must be.
+//! One agent: follows plans step by step, times each call, compares each answer with the expected one.
 //!
-//! Owns the agent's ledger: which carts it left, which orders it was told of. A wrong answer is an error, and ends the
-//! run.
+//! Owns the agent's ledger: the carts it abandoned, and its acknowledged orders. A wrong answer is an error,
+//! and ends the run.
 
 use std::time::Instant;
 
@@ -12,12 +12,12 @@ use super::ratings::Ratings;
 use super::shop::Shop;
 use crate::engine::{Failure, Result};
 
-/// What shoppers were told, all of which must be there at the end.
+/// The acknowledged results of shoppers, all of which must exist at the end.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
-    /// Orders, by whom, and what.
+    /// Orders with customer and products.
     pub orders: Vec<(OrderId, CustomerId, Vec<ProductId>)>,
-    /// Carts that were left, and what is in them.
+    /// Abandoned carts with their contents.
     pub carts: Vec<(CartId, Vec<ProductId>)>,
 }
 
@@ -26,21 +26,21 @@ pub struct Ledger {
 pub struct Calls {
     /// Nanoseconds of each.
     pub samples: Vec<u64>,
-    /// How often one had to be run again.
+    /// How often a call had to be retried.
     pub retries: u64,
 }
 
-/// What one agent, or all of them, came to.
+/// The results of one agent, or of all.
 #[derive(Debug, Clone, Default)]
 pub struct Done {
     /// By operation, in the order of [`Operation::ALL`].
     pub calls: [Calls; Operation::ALL.len()],
-    /// What was told.
+    /// The acknowledged results.
     pub ledger: Ledger,
 }
 
 impl Done {
-    /// Both.
+    /// The results of both.
     pub fn and(mut self, other: Done) -> Done {
         for (all, more) in self.calls.iter_mut().zip(other.calls) {
             all.samples.extend(more.samples);
@@ -62,22 +62,22 @@ pub struct Shopper<'a> {
 }
 
 impl<'a> Shopper<'a> {
-    /// Of one way in.
+    /// An agent on one session.
     pub fn new(shop: Box<dyn Shop + 'a>, data: &'a Data, ratings: &'a Ratings) -> Shopper<'a> {
         Shopper { shop, data, ratings, cart: None, done: Done::default() }
     }
 
-    /// Does all steps of a plan, and leaves the cart if nothing was bought.
+    /// Follows all steps of a plan, and abandons the cart if nothing was bought.
     ///
     /// # Errors
-    /// What the shop said, or how it answered wrong.
+    /// An error of the shop, or a wrong answer.
     pub fn follow(&mut self, plan: &[Step]) -> Result<()> {
         plan.iter().try_for_each(|step| self.step(*step))?;
         self.done.ledger.carts.extend(self.cart.take());
         Ok(())
     }
 
-    /// What came of it.
+    /// The results.
     pub fn done(self) -> Done {
         self.done
     }
@@ -113,7 +113,7 @@ impl<'a> Shopper<'a> {
         }
     }
 
-    /// A search, whose answer must be the product as it was loaded and ratings as they may be.
+    /// A search, whose answer must be the product as loaded and possible ratings.
     fn listing(
         &mut self,
         operation: Operation,

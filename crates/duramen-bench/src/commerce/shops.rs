@@ -1,4 +1,4 @@
-//! The engines that this build can keep a shop in, each in a file of its own.
+//! The engines of this build that can store a shop, each in its own file.
 
 mod duramen;
 #[cfg(feature = "postgres")]
@@ -24,7 +24,7 @@ pub fn all() -> Vec<Entry> {
     ]
 }
 
-/// Those of the names, all for none; `postgres` names both of its forms.
+/// The named engines, or all without names. `postgres` names both of its forms.
 ///
 /// # Errors
 /// A name that this build does not know.

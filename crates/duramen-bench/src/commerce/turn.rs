@@ -1,4 +1,4 @@
-//! One engine's turn, in a child process: loads the shop, lets the agents at it, audits it, and says what came of it.
+//! One engine's turn, in a child process: loads the shop, runs the agents, audits it, and returns the result.
 
 use std::time::Instant;
 
@@ -17,13 +17,13 @@ use crate::engine::{Failure, Result};
 use crate::job::{Job, Outcome};
 use crate::machine;
 
-/// Rows of a transaction of the load: all but the largest data set are loaded in one, with their stock.
+/// Rows per transaction of the load: all but the largest data set are loaded in one, with their stock.
 const LOAD_ITEMS: usize = 25_000;
 
-/// Does what a job asks.
+/// Runs a job.
 ///
 /// # Errors
-/// What the engine or the system said; a wrong answer; a wrong end.
+/// Errors of the engine or the system; a wrong answer; a failed audit.
 #[allow(clippy::cast_precision_loss, reason = "counts of one run are far below 2^53")]
 pub fn turn(job: &Job, setting: Setting) -> Result<Outcome> {
     let data = Data::new(setting.size.counts(), setting.mix.stock(), job.seed);
@@ -51,7 +51,7 @@ pub fn turn(job: &Job, setting: Setting) -> Result<Outcome> {
         .noting(note))
 }
 
-/// Loads everything; returns the seconds that the engine took.
+/// Loads everything. Returns the seconds that the engine took.
 fn load(store: &dyn Store, data: &Data) -> Result<f64> {
     let mut shop = store.shop()?;
     let mut items = data.items().peekable();
@@ -67,7 +67,7 @@ fn load(store: &dyn Store, data: &Data) -> Result<f64> {
     Ok(seconds + begun.elapsed().as_secs_f64())
 }
 
-/// Each operation's figures, with its name before theirs; and the sums.
+/// The figures of each operation, prefixed with its name; and the totals.
 #[allow(clippy::cast_precision_loss, reason = "nanoseconds of a call are far below 2^53")]
 fn figures(done: &Done) -> Outcome {
     let (mut outcome, mut writes, mut retries) = (Outcome::default(), 0, 0);

@@ -1,12 +1,12 @@
-//! Words that names, addresses and reviews are made of.
+//! Words for names, addresses and reviews.
 
 use duramen_disk::memory::Random;
 
-/// How products look.
+/// Adjectives for the look of products.
 pub const LOOKS: &[&str] = &["Rustic", "Sleek", "Modern", "Handmade", "Compact", "Royal", "Plain", "Folding"];
-/// What they are made of.
+/// Materials of products.
 pub const MATERIALS: &[&str] = &["Granite", "Steel", "Cotton", "Maple", "Copper", "Leather", "Glass", "Wool"];
-/// What they are.
+/// Kinds of products.
 pub const THINGS: &[&str] =
     &["Chair", "Lamp", "Table", "Kettle", "Shirt", "Knife", "Clock", "Bowl", "Blanket"];
 /// First names.
@@ -54,12 +54,12 @@ const LOREM: &[&str] = &[
     "nostrud",
 ];
 
-/// One of them, again from the start where there are no more.
+/// The word at an index, modulo their number.
 pub fn of(words: &'static [&'static str], index: usize) -> &'static str {
     words[index % words.len()]
 }
 
-/// One to four paragraphs that mean nothing.
+/// One to four meaningless paragraphs.
 pub fn paragraphs(random: &mut Random) -> String {
     let count = random.between(1, 5);
     let paragraph = |random: &mut Random| {

@@ -1,4 +1,4 @@
-//! How long, how often and who: a run's settings, from the command line.
+//! A run's settings, from the command line: durations, rounds and engines.
 
 use std::time::Duration;
 
@@ -9,35 +9,35 @@ use crate::workloads::DEFINITIONS;
 
 /// A run's settings.
 pub struct Plan {
-    /// Who runs, ours first.
+    /// The engines, ours first.
     pub engines: Vec<Entry>,
-    /// What runs; nothing for everything.
+    /// The workloads; empty for all.
     only: Vec<String>,
     /// Rounds.
     pub rounds: u32,
     /// Threads of W2.
     pub threads: Vec<usize>,
-    /// A turn of W1: in a full run long enough for three checkpoints and ten changes of segment.
+    /// The seconds of a turn of W1: in a full run enough for three checkpoints and ten changes of segment.
     pub lone_seconds: f64,
-    /// A turn of W2 and W2b.
+    /// The seconds of a turn of W2 and W2b.
     pub commit_seconds: f64,
-    /// What W8's checkpoints run for at least; one of them takes longer.
+    /// The minimum duration of W8's checkpoints; one of them takes longer.
     pub stall_seconds: f64,
-    /// Each loop of W4 to W6.
+    /// The seconds of each loop of W4 to W6.
     pub read_seconds: f64,
-    /// An engine whose turn took longer has no further one.
+    /// An engine whose turn took longer gets no further one.
     pub turn_max: Duration,
-    /// Whether syncs are counted from outside.
+    /// Whether syncs are counted by strace.
     pub counts_syncs: bool,
     /// Seed of keys, values and order.
     pub seed: u64,
 }
 
 impl Plan {
-    /// As the words say.
+    /// The settings of the command line.
     ///
     /// # Errors
-    /// Unknown names, and a directory whose syncs mean nothing.
+    /// Unknown names, and a directory without durability.
     pub fn of(args: &Compare) -> Result<Plan> {
         check_disk(&args.dir)?;
         for name in &args.only {

@@ -1,8 +1,8 @@
-//! Syncs for each commit, counted from outside by strace: what an engine says of itself is not asked.
+//! Syncs per commit, counted from outside by strace, independently of the engine's own counters.
 //!
-//! Counted are `fsync`, `fdatasync`, `msync` with `MS_SYNC`, `sync_file_range`, and writes that carry `RWF_DSYNC` or
-//! `RWF_SYNC`; opening and closing are among them, over thousands of commits. Writes to a file that was opened with
-//! `O_DSYNC` are not seen.
+//! It counts `fsync`, `fdatasync`, `msync` with `MS_SYNC`, `sync_file_range`, and writes with `RWF_DSYNC` or
+//! `RWF_SYNC`. Those of opening and closing are included, spread over thousands of commits. Writes to a file
+//! opened with `O_DSYNC` are not seen.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ const CALLS: &str = "trace=fsync,fdatasync,msync,sync_file_range,pwritev2";
 /// Runs W1 or W2 under strace.
 ///
 /// # Errors
-/// That there is no strace, and what the run said.
+/// That strace is missing, and errors of the run.
 #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^53 syncs")]
 pub fn count(job: &Job) -> Result<Outcome> {
     let trace = job.dir.with_extension("strace");
@@ -57,7 +57,7 @@ fn counted(trace: &str) -> BTreeMap<&str, u64> {
 
 #[cfg(test)]
 mod tests {
-    //! A sync that is counted twice, or not, would accuse or praise the wrong engine.
+    //! A sync that is missed or counted twice would misjudge an engine.
     use super::*;
 
     #[test]

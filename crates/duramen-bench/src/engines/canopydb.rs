@@ -7,7 +7,7 @@ use canopydb::{Database, DbOptions, EnvOptions, Error};
 use crate::data::Key;
 use crate::engine::{Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, raised};
 
-/// How it is listed.
+/// The entry in the list of engines.
 pub const ENTRY: Entry = Entry {
     name: "canopydb",
     setting: "log on, commit_with(sync = true): Database::sync() can return while another thread's sync is pending; \
@@ -43,7 +43,7 @@ impl Engine for Canopy {
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        // What the next opening would replay otherwise; a program that ends in order has the choice.
+        // The next opening would otherwise replay the log; a program that ends in order can do this.
         Ok(self.0.checkpoint()?)
     }
 }

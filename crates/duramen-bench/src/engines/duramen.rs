@@ -14,7 +14,7 @@ use crate::engine::{
     Checkpoints, Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, Total, raised,
 };
 
-/// How it is listed.
+/// The entry in the list of engines.
 pub const ENTRY: Entry = Entry {
     name: "duramen",
     setting: "Options::default(), level Disk; raw trees; for W3 to W7 and growth with the reducer sum-i64, which W3 pays for",
@@ -26,13 +26,13 @@ pub const ENTRY: Entry = Entry {
 
 /// An open database.
 pub struct Duramen {
-    /// Of bytes in trees.
+    /// The engine, with trees of bytes.
     pub engine: engine::Engine,
     trees: Vec<TreeId>,
     told: Arc<Told>,
 }
 
-/// Checkpoints that the engine has told of.
+/// Checkpoints that the engine has reported.
 #[derive(Default)]
 struct Told {
     begun: AtomicU64,
@@ -46,10 +46,10 @@ fn open(path: &Path, shape: Shape) -> Result<Box<dyn Engine>> {
     Ok(Box::new(open_with(path, shape, Options::default())?))
 }
 
-/// Opens with other options than everything else is measured with.
+/// Opens with options other than the measured defaults.
 ///
 /// # Errors
-/// What the engine said.
+/// Errors of the engine.
 pub fn open_with(path: &Path, shape: Shape, options: Options) -> Result<Duramen> {
     let told = Arc::new(Told::default());
     let heard = Arc::clone(&told);
@@ -79,7 +79,7 @@ pub fn open_with(path: &Path, shape: Shape, options: Options) -> Result<Duramen>
 }
 
 impl Duramen {
-    /// Bytes that checkpoints have written since it was opened.
+    /// Bytes that checkpoints have written since opening.
     pub fn checkpoint_bytes(&self) -> u64 {
         self.told.written_bytes.load(Ordering::SeqCst)
     }
@@ -105,7 +105,8 @@ impl Engine for Duramen {
     }
 
     fn checkpoints(&self) -> Option<Checkpoints> {
-        // The end before the begin: a checkpoint may seem to run a moment longer, never to have ended before it began.
+        // The end is read before the begin: a checkpoint may seem to run slightly longer, but never to end
+        // before it began.
         let ended = self.told.ended.load(Ordering::SeqCst);
         Some(Checkpoints { begun: self.told.begun.load(Ordering::SeqCst), ended })
     }

@@ -10,7 +10,7 @@ use fjall::{
 use crate::data::Key;
 use crate::engine::{Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, raised};
 
-/// How it is listed.
+/// The entry in the list of engines.
 pub const ENTRY: Entry = Entry {
     name: "fjall",
     setting: "batches with PersistMode::SyncData, which calls fdatasync and suffices on Linux; SyncAll calls fsync and \

@@ -8,7 +8,7 @@ use heed::{CommitOrAbort, Database, Env, EnvOpenOptions, WithoutTls};
 use crate::data::Key;
 use crate::engine::{Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, raised};
 
-/// How it is listed.
+/// The entry in the list of engines.
 pub const ENTRY: Entry = Entry {
     name: "lmdb",
     setting: "no flags: MDB_NOSYNC, MDB_NOMETASYNC and MDB_MAPASYNC give durability up; a map of 64 GiB; no thread-local \
@@ -19,7 +19,7 @@ pub const ENTRY: Entry = Entry {
     open,
 };
 
-/// Address space, not memory: never the limit.
+/// Address space, not memory, so it costs nothing.
 const MAP_BYTES: usize = 64 << 30;
 
 struct Lmdb {
@@ -33,7 +33,7 @@ struct Handle<'a>(&'a Lmdb);
 fn open(path: &Path, shape: Shape) -> Result<Box<dyn Engine>> {
     let mut options = EnvOpenOptions::new().read_txn_without_tls();
     options.map_size(MAP_BYTES).max_dbs(8).max_readers(256);
-    // SAFETY: the directory belongs to this run alone, so nobody changes the mapped file beside us.
+    // SAFETY: the directory belongs to this run alone, so no other program changes the mapped file.
     let env = unsafe { options.open(path)? };
     let mut collections = Vec::new();
     for collection in 0..shape.collections {

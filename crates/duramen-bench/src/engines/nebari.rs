@@ -9,7 +9,7 @@ use nebari::{AbortError, Config, Roots, Tree};
 use crate::data::Key;
 use crate::engine::{Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, raised};
 
-/// How it is listed.
+/// The entry in the list of engines.
 pub const ENTRY: Entry = Entry {
     name: "nebari",
     setting: "its default: every commit syncs each file it wrote to, then its transaction log; a writer holds its trees",
@@ -60,7 +60,7 @@ impl Session for Handle<'_> {
     }
 
     fn update(&mut self, places: &[Place; 3]) -> Result<u64> {
-        // Trees are locked in the order they are named: by one order no two transactions wait for each other.
+        // Trees are locked in the order in which they are named: a single order prevents deadlocks.
         let mut collections: Vec<usize> = places.iter().map(|place| place.collection).collect();
         collections.sort_unstable();
         collections.dedup();

@@ -1,7 +1,7 @@
-//! PostgreSQL: a server of its own for each measurement, in a private directory, over a Unix socket.
+//! PostgreSQL: a server per measurement, in a private directory, over a Unix socket.
 //!
-//! `scripts/bench-postgres` starts and stops it, not as root. Its memory and its writes are not this process's, so it runs
-//! W1, W2 and W2b only.
+//! `scripts/bench-postgres` starts and stops it, not as root. Its memory and its writes are not those of this
+//! process, so it runs only W1, W2 and W2b.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ use crate::engine::{
     Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, number_of, raised,
 };
 
-/// How it is listed.
+/// The entry in the list of engines.
 pub const ENTRY: Entry = Entry {
     name: "postgres",
     setting: "fsync and synchronous_commit on, wal_sync_method fdatasync, full_page_writes on, as by default; 256 MiB of \
@@ -38,7 +38,7 @@ struct Handle {
     update: Vec<postgres::Statement>,
 }
 
-/// Starts or stops the server whose files lie below a directory.
+/// Starts or stops the server with its files below a directory.
 ///
 /// # Errors
 /// That the script failed.
@@ -50,7 +50,7 @@ pub fn script(word: &str, dir: &Path) -> Result<()> {
 /// A connection to the server of a directory.
 ///
 /// # Errors
-/// What the server said.
+/// Errors of the server.
 pub fn connect(dir: &Path) -> Result<Client> {
     let mut config = Config::new();
     config.host_path(dir.join("socket")).user("postgres").dbname("postgres");

@@ -7,7 +7,7 @@ use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use crate::data::Key;
 use crate::engine::{Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, raised};
 
-/// How it is listed.
+/// The entry in the list of engines.
 pub const ENTRY: Entry = Entry {
     name: "redb",
     setting: "Durability::Immediate with one-phase commit, its default and fastest durable one; its cache of 1 GiB; \

@@ -1,4 +1,4 @@
-//! RocksDB as Debian has it, by its C interface: a log-structured merge tree whose commits share syncs.
+//! RocksDB from Debian, by its C interface: a log-structured merge tree whose commits share syncs.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use rocksdb::{
 use crate::data::Key;
 use crate::engine::{Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, raised};
 
-/// How it is listed.
+/// The entry in the list of engines.
 pub const ENTRY: Entry = Entry {
     name: "rocksdb",
     setting: "WriteOptions sync = true; pipelined writes, which were faster with many threads; 256 MiB of block cache; \

@@ -1,4 +1,4 @@
-//! sled: measured, and out of every verdict, because what it calls flushed is not.
+//! sled: measured, but left out of every verdict, because its flush is not durable.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use sled::{Db, Tree};
 use crate::data::Key;
 use crate::engine::{Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, raised};
 
-/// How it is listed.
+/// The entry in the list of engines.
 pub const ENTRY: Entry = Entry {
     name: "sled",
     setting: "a batch, then flush(); W2b in a transaction that flushes; 1 GiB of cache, its default",

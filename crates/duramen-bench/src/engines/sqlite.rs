@@ -1,4 +1,5 @@
-//! SQLite by rusqlite, its own copy compiled in: a log beside the file, or a rollback journal; one writer at a time.
+//! SQLite by rusqlite, its own copy compiled in: a log beside the file, or a rollback journal; one writer at
+//! a time.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use crate::engine::{
     Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, Total, number_of, raised,
 };
 
-/// The log.
+/// With a write-ahead log.
 pub const WAL: Entry = Entry {
     name: "sqlite",
     setting: "journal_mode=WAL, synchronous=FULL: NORMAL syncs only at checkpoints and gives durability up; \
@@ -22,7 +23,7 @@ pub const WAL: Entry = Entry {
     open: |path, shape| open(path, shape, "WAL"),
 };
 
-/// The rollback journal.
+/// With a rollback journal.
 pub const JOURNAL: Entry = Entry {
     name: "sqlite-journal",
     setting: "journal_mode=TRUNCATE, synchronous=FULL: of the rollback journals the one that spares the directory's \
@@ -33,7 +34,7 @@ pub const JOURNAL: Entry = Entry {
     open: |path, shape| open(path, shape, "TRUNCATE"),
 };
 
-/// How long a connection waits for the one that writes.
+/// How long a connection waits for the writing one.
 const BUSY_WAIT: Duration = Duration::from_secs(60);
 
 struct Sqlite {

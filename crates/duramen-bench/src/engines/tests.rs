@@ -1,5 +1,5 @@
-//! Every engine of the build keeps the few things that all workloads rest on. One that did not would be measured at
-//! something else.
+//! Every engine of the build has the properties on which all workloads rely. Otherwise its measurements would
+//! not compare.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ fn in_directory(name: &str, check: impl FnOnce(&std::path::Path)) {
     fs::remove_dir_all(&dir).unwrap();
 }
 
-/// The hash of everything that can be asked of one collection, asked of a fresh process's worth of state.
+/// The hash of all queries of one collection, on a newly opened database.
 fn answers(entry: &Entry, dir: &std::path::Path, rows: &Rows) -> Vec<u64> {
     let engine = (entry.open)(dir, Shape::SUMMED).unwrap();
     let mut session = engine.session().unwrap();

@@ -1,4 +1,4 @@
-//! The points as one page: a chart a figure, a line an engine, both axes logarithmic.
+//! The points as a page: a chart per figure, a line per engine, both axes logarithmic.
 
 use duramen_report::{Axis, Line, Lines, Page, Section, Table, Unit};
 
@@ -6,7 +6,7 @@ use super::plan::of_workload;
 use crate::results::Results;
 use crate::tables;
 
-/// A figure that is drawn: its name in results, what its chart is called, its unit, and units of the chart in one of it.
+/// A drawn figure: its name in results, the title and unit of its chart, and the chart's units per unit.
 struct Drawn {
     figure: &'static str,
     title: &'static str,
@@ -37,7 +37,7 @@ const FIGURES: &[Drawn] = &[
     drawn("commit max us", "Single durable commits: the slowest", Unit::Nanoseconds, 1e3),
 ];
 
-/// Ours, with a checkpoint beside the commit and without one.
+/// Duramen's commits, with a concurrent checkpoint and without one.
 const BESIDE_CHECKPOINTS: &[(&str, &str)] = &[
     ("commit p99 us alone", "p99 alone"),
     ("commit p99 us beside a checkpoint", "p99 beside a checkpoint"),
@@ -85,7 +85,7 @@ fn series(results: &Results) -> Vec<Series> {
     found
 }
 
-/// A figure by the rows there were, which are fewer than asked for where a load was stopped.
+/// A figure by the actual number of rows, which is smaller than requested if a load was stopped.
 fn points(results: &Results, (engine, in_key_order): &Series, figure: &str) -> Vec<(f64, f64)> {
     let median = |workload: &str, name: &str| Some(results.middle(workload, engine, name)?.median);
     let of_order = |workload: &String| of_workload(workload).is_some_and(|(_, order)| order == *in_key_order);
@@ -101,7 +101,7 @@ fn named((engine, in_key_order): &Series) -> String {
 fn chart(results: &Results, drawn: &Drawn) -> Lines {
     let mut y = Axis::log("", drawn.unit);
     if drawn.unit == Unit::Bytes {
-        // Round in the unit that they are written in.
+        // Round in the unit in which they are written.
         let mib = f64::from(1 << 20);
         y = y.ticks([4.0, 16.0, 64.0, 256.0, 1024.0].map(|size| (size * mib, Unit::Bytes.text(size * mib))));
     }
@@ -139,7 +139,7 @@ fn checkpoints(results: &Results) -> Option<Lines> {
 
 #[cfg(test)]
 mod tests {
-    //! A point that lies elsewhere than its rows say, or a stopped one that looks whole, would be a lie.
+    //! A point at a wrong number of rows, or a stopped one that looks complete, would mislead.
     use super::*;
     use crate::job::Outcome;
     use crate::results::Measured;

@@ -1,4 +1,4 @@
-//! Which engine is measured at which size: the words of `growth`, and the points they mean.
+//! The arguments of `growth`, and the points that they define: engines and sizes.
 
 use std::path::PathBuf;
 
@@ -53,23 +53,23 @@ pub struct Growth {
 /// One engine at one size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Point {
-    /// Who.
+    /// The engine.
     pub engine: String,
     /// Rows to load.
     pub rows: u64,
-    /// Whether they come in the order of their keys.
+    /// Whether rows are loaded in key order.
     pub in_key_order: bool,
 }
 
 impl Point {
-    /// What its results are called: `growth-1000000`.
+    /// The workload name of its results: `growth-1000000`.
     pub fn workload(&self) -> String {
         let order = if self.in_key_order { "-in-key-order" } else { "" };
         format!("growth-{}{order}", self.rows)
     }
 }
 
-/// The rows in the name of a result, and whether they came in the order of their keys.
+/// Parses a workload name: the rows, and whether they were loaded in key order.
 pub fn of_workload(name: &str) -> Option<(u64, bool)> {
     let size = name.strip_prefix("growth-")?;
     let random = size.strip_suffix("-in-key-order");
@@ -77,10 +77,10 @@ pub fn of_workload(name: &str) -> Option<(u64, bool)> {
 }
 
 impl Growth {
-    /// All points: small sizes first, so that a run that is broken off has shown most.
+    /// All points: small sizes first, so that an aborted run has measured most.
     ///
     /// # Errors
-    /// Unknown names, sizes that are no whole transactions, and a directory whose syncs mean nothing.
+    /// Unknown names, sizes that are not whole transactions, and a directory without durability.
     pub fn points(&self) -> Result<Vec<Point>> {
         check_disk(&self.dir)?;
         if let Some(size) = self.sizes.iter().find(|size| **size == 0 || !size.is_multiple_of(1000)) {
@@ -106,7 +106,7 @@ impl Growth {
         points
     }
 
-    /// Bytes that a point's memory cgroup may hold.
+    /// The memory limit of a point's cgroup, in bytes.
     pub fn cgroup_bytes(&self) -> u64 {
         self.cgroup_mib << 20
     }
@@ -116,7 +116,7 @@ impl Growth {
         self.limit_minutes * 60
     }
 
-    /// Bytes that a point's files may take.
+    /// The maximum size of a point's files, in bytes.
     pub fn limit_bytes(&self) -> u64 {
         self.limit_gb * 1_000_000_000
     }
@@ -124,7 +124,7 @@ impl Growth {
 
 #[cfg(test)]
 mod tests {
-    //! A rival that is measured at another size or in another order than we are is not compared.
+    //! Rivals must be measured at the same size and in the same order as Duramen.
     use clap::Parser;
 
     use super::*;

@@ -1,4 +1,4 @@
-//! The same results as one page: goals first, then a chart and a table a workload.
+//! The same results as a page: goals first, then a chart and a table per workload.
 
 use duramen_report::{Axis, Bar, Bars, Line, Lines, Page, Section, Table, Tone, Unit};
 
@@ -23,7 +23,7 @@ pub fn page(facts: &[String], results: &Results, verdicts: &[Verdict], json: Str
     page.section(Section::new("Machine").facts(facts)).footer(results.notes.join(" ")).data(json).to_html()
 }
 
-/// Won and lost.
+/// Goals won and lost.
 pub fn goals(verdicts: &[Verdict]) -> Section {
     let won = verdicts.iter().filter(|verdict| verdict.won).count();
     let mut table = Table::new(HEAD).words(2).words(5);
@@ -35,7 +35,7 @@ pub fn goals(verdicts: &[Verdict]) -> Section {
     Section::new("Goals").text(format!("{won} won, {lost} lost.")).table(table)
 }
 
-/// Bars of the figure that matters most, and the table of all.
+/// Bars of the most important figure, and the table of all.
 fn section(results: &Results, workload: &str) -> Section {
     let mut section = Section::new(workload);
     if let Some(figure) = tables::columns(workload).first() {
@@ -55,7 +55,7 @@ fn section(results: &Results, workload: &str) -> Section {
     section.table(table)
 }
 
-/// W2 over its numbers of threads, if there are several.
+/// W2 by number of threads, if there are several.
 fn threads(results: &Results) -> Option<Lines> {
     let measured: Vec<(f64, String)> = results
         .workloads()

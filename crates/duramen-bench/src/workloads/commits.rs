@@ -11,7 +11,7 @@ use crate::job::{Job, Outcome};
 /// Bytes of a value.
 pub const VALUE_BYTES: usize = 1024;
 
-/// Measures, then opens the database again and reads every record.
+/// Measures, then reopens the database and reads every record.
 #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^53 commits")]
 pub fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
     let rows = Rows::new(job.seed, VALUE_BYTES);
@@ -49,7 +49,7 @@ pub fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
         .answering(found.answer(), Digest::of_first(&rows, commits).answer()))
 }
 
-/// What the engine counted meanwhile, and syncs for each commit where it counts syncs.
+/// The engine's counters meanwhile, and syncs per commit if it counts syncs.
 #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^53 commits")]
 pub fn differences(
     before: &[(&'static str, f64)],

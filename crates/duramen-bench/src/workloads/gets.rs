@@ -1,4 +1,4 @@
-//! W4: random gets of what W3 left, warm: each with a state of its own, and a hundred with one.
+//! W4: warm random gets of W3's rows: with a state each, and a hundred per state.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::drive::{Plan, drive};
 use crate::engine::{Engine, Entry, Range, Result, Shape, number_of};
 use crate::job::{Job, Outcome};
 
-/// Gets of fixed keys whose values are hashed before anything is timed.
+/// Gets of fixed keys whose values are hashed before the timing.
 const HASHED_GETS: usize = 1000;
 
 /// Measures.
@@ -47,7 +47,7 @@ fn hashed(engine: &dyn Engine, rows: &Rows, job: &Job) -> Result<(u64, u64)> {
     Ok((found.answer(), right.answer()))
 }
 
-/// Calls a second, and whether every number that was read is the right one, by their sum.
+/// Gets per second, and whether the values were right, by the sum of their numbers.
 fn timed(engine: &dyn Engine, rows: &Rows, job: &Job, threads: usize, batch: usize) -> Result<(f64, bool)> {
     let plan =
         Plan { threads, warm_up: Duration::from_millis(100), time: Duration::from_secs_f64(job.seconds) };

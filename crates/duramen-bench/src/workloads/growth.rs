@@ -1,6 +1,7 @@
-//! One point of `growth`: a load, then what the database costs and answers at that size.
+//! One point of `growth`: a load, then the costs and answers of the database at that size.
 //!
-//! A load that meets a limit is stopped, and what is there by then is measured: the point lies at fewer rows and says so.
+//! A load that meets a limit is stopped, and the existing rows are measured: the point is at fewer rows, and
+//! marked.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,17 +17,17 @@ use crate::engine::{Engine, Entry, Result, Row, Shape, Total, number_of};
 use crate::job::{Job, Limits, Outcome};
 use crate::machine;
 
-/// Between two looks at the room that a load takes.
+/// Batches between two checks of the load's size.
 const LOOK_BATCHES: u64 = 50;
-/// Between two looks at the memory of this process.
+/// The interval between two readings of this process's memory.
 const PEAK_EVERY: Duration = Duration::from_millis(10);
-/// What no key reaches.
+/// Greater than any key.
 const BEHIND_ALL_KEYS: [u8; 25] = [0xff; 25];
 
 /// Measures.
 ///
 /// # Errors
-/// What the engine or the system said.
+/// Errors of the engine or the system.
 #[allow(clippy::cast_precision_loss, reason = "bytes of memory are far below 2^53")]
 pub fn run(entry: &Entry, job: &Job, limits: Limits) -> Result<Outcome> {
     let peak = Peak::default();
@@ -39,7 +40,7 @@ pub fn run(entry: &Entry, job: &Job, limits: Limits) -> Result<Outcome> {
     Ok(outcome.with("peak anonymous MB", peak.bytes.into_inner() as f64 / 1e6))
 }
 
-/// The most anonymous memory that this process was seen with.
+/// The peak anonymous memory that was observed.
 #[derive(Default)]
 struct Peak {
     bytes: AtomicU64,
@@ -82,7 +83,7 @@ fn measure(entry: &Entry, job: &Job, limits: Limits) -> Result<Outcome> {
         .answering(found.answer() ^ u64::from(!gets_are_right), expected))
 }
 
-/// Loads and closes: how many rows, and what that took.
+/// Loads and closes. Returns the number of rows, and the costs.
 #[allow(clippy::cast_precision_loss, reason = "bytes of a run are far below 2^53")]
 fn load(entry: &Entry, job: &Job, limits: Limits, rows: &Rows) -> Result<(u64, Outcome)> {
     let device = machine::device_of(&job.dir);
@@ -128,7 +129,7 @@ fn load(entry: &Entry, job: &Job, limits: Limits, rows: &Rows) -> Result<(u64, O
     Ok((loaded, outcome))
 }
 
-/// Why a load goes no further.
+/// The limit that stops a load, if it is met.
 fn limit_met(limits: Limits, elapsed: Duration, dir: &Path, batch: u64) -> Option<String> {
     if elapsed.as_secs() >= limits.seconds {
         return Some(format!("{} minutes have passed", limits.seconds / 60));
@@ -138,7 +139,7 @@ fn limit_met(limits: Limits, elapsed: Duration, dir: &Path, batch: u64) -> Optio
         .then(|| format!("its files take {} GB", limits.bytes / 1_000_000_000))
 }
 
-/// Gets a second of random rows by one thread, a state for each; and whether every value was the right one.
+/// Random gets per second by one thread, each with its own state; and whether every value was right.
 fn gets(engine: &dyn Engine, rows: &Rows, seed: u64, loaded: u64, time: Duration) -> Result<(f64, bool)> {
     let plan = Plan { threads: 1, warm_up: time / 5, time };
     let bound = usize::try_from(loaded)?;
@@ -158,7 +159,7 @@ fn gets(engine: &dyn Engine, rows: &Rows, seed: u64, loaded: u64, time: Duration
     Ok((driven.rate(), driven.returned.iter().all(|wrong| *wrong == 0)))
 }
 
-/// Counts and sums a second of random tenths of the keys, by one thread.
+/// Counts and sums per second over random tenths of the keys, by one thread.
 #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^53 queries")]
 fn sums(engine: &dyn Engine, rows: &Rows, seed: u64, loaded: u64, time: Duration) -> Result<f64> {
     let end = rows.heads_end(loaded);
@@ -173,8 +174,10 @@ fn sums(engine: &dyn Engine, rows: &Rows, seed: u64, loaded: u64, time: Duration
     Ok(count as f64 / begun.elapsed().as_secs_f64())
 }
 
-/// Single durable commits of a new row each: how many rows there are then, and what a commit takes, with a checkpoint beside
-/// it and without one where the engine tells.
+/// Single durable commits of a new row each.
+///
+/// Returns the resulting number of rows and the commit times: with a concurrent checkpoint and without one,
+/// if the engine reports checkpoints.
 #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^53 commits")]
 fn commits(
     engine: &dyn Engine,

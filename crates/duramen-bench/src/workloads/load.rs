@@ -1,5 +1,5 @@
-//! W3: rows of 100-byte values in the random order of their keys, 1,000 a durable commit. And the same load for W7,
-//! which says what it has acknowledged and is killed.
+//! W3: rows of 100-byte values in random key order, 1,000 per durable commit. And the same load for W7, which
+//! reports its acknowledged rows and is killed.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ pub const VALUE_BYTES: usize = 100;
 /// Rows of a commit.
 pub const BATCH_ROWS: u64 = 1000;
 
-/// Loads, closes, and counts what that took.
+/// Loads, closes, and measures the costs.
 #[allow(clippy::cast_precision_loss, reason = "bytes of a run are far below 2^53")]
 pub fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
     let rows = Rows::new(job.seed, VALUE_BYTES);
@@ -62,7 +62,7 @@ pub fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
         .answering(found.answer(), Digest::of_first(&rows, job.rows).answer()))
 }
 
-/// Loads until it is killed, and says after each commit how many rows are acknowledged.
+/// Loads until it is killed, and reports the acknowledged rows after each commit.
 pub fn doomed(entry: &Entry, job: &Job) -> Result<Outcome> {
     let rows = Rows::new(job.seed, VALUE_BYTES);
     let engine = (entry.open)(&job.dir, Shape::SUMMED)?;

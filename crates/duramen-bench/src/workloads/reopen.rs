@@ -1,4 +1,4 @@
-//! W7: after `kill -9` in the middle of a load, how long until a fresh process has answered a get, a range and a sum.
+//! W7: the time after `kill -9` during a load until a new process has answered a get, a range and a sum.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::engine::{Entry, Range, Result, Shape};
 use crate::job::{Job, Outcome};
 use crate::reference::Reference;
 
-/// Opens what was left and asks; `job.rows` are the rows that were acknowledged.
+/// Opens the database that was left, and queries it; `job.rows` is the number of acknowledged rows.
 pub fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
     let rows = Rows::new(job.seed, VALUE_BYTES);
     let mut random = Random::new(job.seed ^ job.rows);
@@ -38,7 +38,7 @@ pub fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
     drop(session);
     engine.close()?;
     let answer = mixed(got.answer() ^ mixed(range.answer() ^ mixed(total.answer() ^ all.answer())));
-    // The commit that was under way may be there as a whole.
+    // The commit in progress may exist as a whole.
     let possible = [job.rows, job.rows + BATCH_ROWS].map(|count| {
         let reference = Reference::new(rows, count);
         let (mut got, mut value) = (Digest::default(), Vec::new());

@@ -1,4 +1,5 @@
-//! W5 and W6: what W3 left, read in order: all of it, a hundred rows from random starts, and sums over a tenth.
+//! W5 and W6: W3's rows, read in order: all of them, a hundred rows from random starts, and sums over a
+//! tenth.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +40,7 @@ pub fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
         [(plainly, "rows/s", "ranges/s"), (otherwise, "rows/s by iterator", "ranges/s by iterator")];
     for (scan, rows_name, ranges_name) in ways {
         let mut session = engine.session()?;
-        // Warms; and tells whether there is this way at all.
+        // Warms up, and determines whether the engine has this way.
         if !scan(&mut *session, Range::ALL, &mut |_, _| ())? {
             continue;
         }
@@ -49,14 +50,14 @@ pub fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
         outcome = outcome.with(ranges_name, rate);
         expected = mixed(right_all ^ mixed(right_ranges));
         let here = mixed(found ^ mixed(found_ranges));
-        // A wrong answer of either way is the one that is shown.
+        // A wrong answer of either way is the one that is reported.
         answer = answer.filter(|before| *before != expected).or(Some(here));
     }
     engine.close()?;
     Ok(outcome.answering(answer.ok_or("no way to scan")?, expected))
 }
 
-/// Rows a second over whole scans, and the answer of the last.
+/// Rows per second over whole scans, and the answer of the last.
 #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^53 rows")]
 fn whole(session: &mut dyn Session, scan: Scan, seconds: f64) -> Result<(f64, u64)> {
     let begun = Instant::now();
@@ -72,7 +73,7 @@ fn whole(session: &mut dyn Session, scan: Scan, seconds: f64) -> Result<(f64, u6
     }
 }
 
-/// Ranges a second, what the checked ones showed, and what they had to show.
+/// Ranges per second, the digest of the checked ranges, and the right digest.
 #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^53 ranges")]
 fn ranges(
     session: &mut dyn Session,
@@ -101,7 +102,7 @@ fn ranges(
     Ok((rate, answer, right))
 }
 
-/// The next random tenth of all keys, by the heads of the first and of the first after it.
+/// A random tenth of all keys, as the heads of its first key and of the first key after it.
 pub fn tenth(random: &mut Random) -> (u64, u64) {
     let width = u64::MAX / 10;
     let from = random.bits() % (u64::MAX - width);

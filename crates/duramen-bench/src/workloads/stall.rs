@@ -1,8 +1,7 @@
-//! W8: what a commit takes while a checkpoint of about 256 MiB runs, and beside it the raw loop while as many bytes are
-//! written to another file in the way of a checkpoint.
+//! W8: commit times during a checkpoint of about 256 MiB. For comparison, the raw loop while as many bytes
+//! are written to another file as a checkpoint writes them.
 //!
-//! The memory is so large and the log so long that no checkpoint begins by itself: the one that runs is the one that was
-//! asked for.
+//! Memory and log are so large that no checkpoint begins on its own: only the requested one runs.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,18 +17,18 @@ use crate::engine::{Engine, Entry, Failure, Range, Result, Row, Session, Shape};
 use crate::engines::duramen;
 use crate::job::{Job, Outcome};
 
-/// Bytes of dirty pages that a checkpoint finds.
+/// Bytes of dirty pages for a checkpoint to write.
 const DIRTY_BYTES: u64 = 256 << 20;
-/// A quarter of it dirty would start a checkpoint: this is six times as much.
+/// A checkpoint starts when a quarter of the memory is dirty: this is six times the dirty bytes.
 const MEMORY_BYTES: usize = 1536 << 20;
 const BATCH_ROWS: u64 = 1000;
-/// What a checkpoint gives to one write call, and to the device before it goes on.
+/// The size of one write call of a checkpoint, which then waits for the device.
 const SLICE_BYTES: usize = 256 << 10;
 
-/// With fewer samples the slowest is the p99.9.
+/// With fewer samples the p99.9 is the maximum.
 const P999_COMMITS: usize = 1000;
 
-/// Times of commits, and of what ran beside the second half of them.
+/// Times of commits, and of the work that ran beside the second half of them.
 #[derive(Default)]
 struct Times {
     before: Vec<u64>,
@@ -86,8 +85,8 @@ impl Times {
     }
 }
 
-/// Duramen: dirty pages by bulk transactions, then single commits, then the same beside a checkpoint, until checkpoints have
-/// run for as long as asked.
+/// Duramen: dirties pages by bulk transactions, times single commits, then times them beside a checkpoint.
+/// Repeats until checkpoints have run for the requested time.
 pub fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
     let options =
         Options { memory_bytes: MEMORY_BYTES, checkpoint_log_bytes: Some(u64::MAX), ..Options::default() };
@@ -133,7 +132,7 @@ fn put(session: &mut dyn Session, rows: &Rows, next: &mut u64, count: u64) -> Re
 /// The raw loop, before and while another thread writes and syncs a file as a checkpoint does.
 ///
 /// # Errors
-/// What the system said; `Unsupported` where there is no such call.
+/// Errors of the system; `Unsupported` if there is no such call.
 pub fn raw(job: &Job, strategy: Strategy) -> Result<Outcome> {
     let mut lane = Lane::prepare(&job.dir, strategy, bound::record_bytes(strategy), 1 << 20)?;
     let path = job.dir.join("beside");
@@ -141,7 +140,7 @@ pub fn raw(job: &Job, strategy: Strategy) -> Result<Outcome> {
     let mut times = Times::default();
     let file = OsDisk::new().open(&path, Access::CREATE)?;
     while times.ran < time {
-        // As in a data file that grows: no block is there yet.
+        // Like a growing data file: no block is allocated yet.
         file.set_len(0)?;
         crate::machine::settle(Path::new(&job.dir));
         let commit = || -> Result<()> { Ok(lane.write().map(drop)?) };

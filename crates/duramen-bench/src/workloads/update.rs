@@ -1,7 +1,7 @@
 //! W2b: every transaction reads three records and updates two of them, uniformly over five collections.
 //!
-//! Each record begins with a counter that an update raises by one, so that a lost update is seen: the sum of all
-//! counters must be the number of committed updates.
+//! Each record begins with a counter that an update increments, so that a lost update is detected: the sum of
+//! all counters must be the number of committed updates.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::engine::{Engine, Entry, Place, Range, Result, Row, Shape, number_of};
 use crate::job::{Job, Outcome};
 
 const COLLECTIONS: usize = 5;
-/// Of a transaction that fills: large, because nothing of it is timed.
+/// Rows per filling transaction: large, because filling is not timed.
 const BATCH_ROWS: usize = 5000;
 
 /// Writes the records, all counters 0, in the order of their keys.
@@ -49,7 +49,7 @@ fn record(rows: &Rows, row: u64) -> (Key, Vec<u8>) {
 pub fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
     let rows = Rows::new(job.seed, VALUE_BYTES);
     let engine = (entry.open)(&job.dir, Shape::FIVE)?;
-    // Reads every record, and so warms what the engine keeps in memory.
+    // Reads every record, which also warms the engine's caches.
     let (_, sum_before) = counters(&*engine)?;
     let before = engine.figures();
     let plan = Plan {

@@ -1,6 +1,6 @@
-//! The words of `duramen bench`.
+//! The arguments of `duramen bench`.
 //!
-//! Sizes may say `k`, `m` or `g` (of 1024), times `s`, `m` or `h`.
+//! Sizes may have a suffix `k`, `m` or `g` (powers of 1024), times `s`, `m` or `h`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -47,11 +47,13 @@ pub(crate) struct BenchSyncArgs {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000_000), conflicts_with = "mix")]
     pub(crate) turn_records: Option<u32>,
 
-    /// Measure how long a file takes to write, by how often it is synced: never, at the end, every 100 MiB to 4 KiB
+    /// Measure how long a file takes to write, by how often it is synced: never, at the end, every 100 MiB to
+    /// 4 KiB
     #[arg(long, conflicts_with = "mix")]
     pub(crate) every: bool,
 
-    /// With `--every`: MiB of the file; 1024, and in a whole report as many as take about a minute, at most 64
+    /// With `--every`: MiB of the file; 1024, and in a whole report as many as take about a minute, at most
+    /// 64
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 20), conflicts_with = "mix")]
     pub(crate) total_mib: Option<u64>,
 
@@ -67,11 +69,13 @@ pub(crate) struct BenchSyncArgs {
     #[arg(long, value_name = "COUNT,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) threads: Vec<u32>,
 
-    /// Write a report with charts to this file, for a browser: of `--every` and `--parallel` if they are said, else of all
+    /// Write a report with charts to this file, for a browser: of `--every` and `--parallel` if they are
+    /// said, else of all
     #[arg(long, value_name = "FILE", conflicts_with = "mix")]
     pub(crate) html: Option<PathBuf>,
 
-    /// Run a job of reads and writes; by default writes of 4 KiB in random places, one at a time, each durable
+    /// Run a job of reads and writes; by default writes of 4 KiB in random places, one at a time, each
+    /// durable
     #[arg(long)]
     pub(crate) mix: bool,
 
@@ -119,8 +123,8 @@ pub(crate) struct MixFlags {
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400), requires = "mix")]
     pub(crate) seconds: u64,
 
-    /// Repeat the job for this long, ten times at least, a line each time, and end with exit code 1 if at the end it is
-    /// slower than the first repetitions lead to expect, by the median or the 99th percentile
+    /// Repeat the job for this long, ten times at least, a line each time, and end with exit code 1 if at the
+    /// end it is slower than the first repetitions lead to expect, by the median or the 99th percentile
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "mix")]
     pub(crate) watch: Option<Duration>,
 }
@@ -143,7 +147,7 @@ pub(crate) enum SyncWord {
     Never,
 }
 
-/// What a record can measure.
+/// Checks the size of a record.
 fn record_bytes(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(bytes) if (512..=1 << 24).contains(&bytes) && bytes % 512 == 0 => Ok(bytes),
@@ -191,7 +195,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    //! A size that is misread fills a disk.
+    //! A misread size could fill a disk.
     use super::*;
 
     #[test]

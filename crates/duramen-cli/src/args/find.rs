@@ -1,4 +1,4 @@
-//! The words of `duramen find`.
+//! The arguments of `duramen find`.
 
 use clap::Args;
 
@@ -13,7 +13,8 @@ pub(crate) struct FindArgs {
     #[command(flatten)]
     pub(crate) target: Target,
 
-    /// What the fields must be: `carrier=UA 'delay>=60'`; with `--view` the start of its key may stand first: `UA,EWR`
+    /// What the fields must be: `carrier=UA 'delay>=60'`; with `--view` the start of its key may stand first:
+    /// `UA,EWR`
     #[arg(value_name = "CONDITION")]
     pub(crate) conditions: Vec<String>,
 

@@ -1,4 +1,4 @@
-//! The words of `duramen watch` and `duramen top`: commands beside whoever has the database open.
+//! The arguments of `duramen watch` and `duramen top`: commands beside a process that has the database open.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use clap::{ArgAction, Args};
 
 use super::DatabaseArgs;
 
-/// Fewer seconds between two looks would only keep the disk busy.
+/// A shorter interval would only keep the disk busy.
 const INTERVAL_MIN: f64 = 0.05;
 const INTERVAL_MAX: f64 = 86_400.0;
 

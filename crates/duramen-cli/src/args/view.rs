@@ -1,4 +1,4 @@
-//! The words of `duramen view`.
+//! The arguments of `duramen view`.
 
 use clap::{Args, Subcommand};
 

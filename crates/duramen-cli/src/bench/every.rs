@@ -1,5 +1,5 @@
-//! `duramen bench sync --every`: the time to write a file of records, by how often it is synced, and where that begins to
-//! cost.
+//! `duramen bench sync --every`: the time to write a file of records by sync interval, and the interval at
+//! which syncs begin to cost.
 
 use std::time::Duration;
 
@@ -15,17 +15,18 @@ use crate::signals::Signals;
 use super::failed;
 use super::table::bar;
 
-/// An interval from which on writing takes this many times as long as with one sync at the end is where syncing costs.
+/// Syncing costs from the interval at which writing takes this many times as long as with a single sync at
+/// the end.
 const KNEE_TIMES: u64 = 2;
 
-/// Sizes of the file in a whole report, in MiB, the largest that fits into [`REPORT_LASTS`] is taken.
+/// Sizes of the file in a whole report, in MiB. The largest that fits into [`REPORT_LASTS`] is used.
 const REPORT_MIB: [u64; 5] = [64, 32, 16, 8, 4];
 const REPORT_LASTS: Duration = Duration::from_secs(60);
 
-/// After so long only the first trial is finished.
+/// After this time only the first trial is finished.
 pub(super) const REPORT_ENDS_AFTER: Duration = Duration::from_secs(90);
 
-/// Writing to the kernel's cache and out of it, guessed low, to say how long a report will take.
+/// The assumed rate of writing through the kernel's cache, guessed low, to estimate the duration of a report.
 const GUESSED_BYTES_A_SECOND: u64 = 400_000_000;
 
 const FILE_MIB: u64 = 1024;
@@ -37,15 +38,15 @@ pub(super) struct Row {
     pub(super) summary: Summary,
 }
 
-/// What was measured.
+/// The results.
 pub(super) struct Found {
     pub(super) file_bytes: u64,
     record_bytes: usize,
     pub(super) rows: Vec<Row>,
 }
 
-/// Bytes of the file: as was said, or the default; in a whole report what fits into about a minute where a sync takes so
-/// long.
+/// The size of the file: the requested or default size, or in a whole report what fits into about a minute at
+/// this sync time.
 pub(super) fn file_bytes(args: &BenchSyncArgs, report_sync: Option<Duration>) -> u64 {
     let mib = match (args.total_mib, report_sync) {
         (Some(mib), _) => mib,
@@ -58,12 +59,12 @@ pub(super) fn file_bytes(args: &BenchSyncArgs, report_sync: Option<Duration>) ->
     (mib << 20).next_multiple_of(args.record as u64)
 }
 
-/// How often each interval is measured.
+/// The number of trials of each interval.
 pub(super) fn trials(args: &BenchSyncArgs) -> u32 {
     args.trials.unwrap_or(TRIALS)
 }
 
-/// How long all trials take about.
+/// The approximate duration of all trials.
 pub(super) fn lasts(args: &BenchSyncArgs, file_bytes: u64, sync: Duration) -> Duration {
     let syncs: u64 =
         Interval::of_records(args.record).map(|interval| interval.syncs(file_bytes, args.record)).sum();
@@ -74,7 +75,8 @@ pub(super) fn lasts(args: &BenchSyncArgs, file_bytes: u64, sync: Duration) -> Du
     sync.saturating_mul(syncs).saturating_add(writes).saturating_mul(trials(args))
 }
 
-/// In a whole report nothing is begun after `ends_after`: on a disk that others use too a guess is soon wrong.
+/// Runs the trials. A whole report begins none after `ends_after`, because estimates on a shared disk are
+/// unreliable.
 pub(super) fn measure(
     args: &BenchSyncArgs,
     file_bytes: u64,
@@ -114,7 +116,7 @@ impl Found {
         out.line(&self.words())
     }
 
-    /// Syncs of one trial.
+    /// The number of syncs of one trial.
     pub(super) fn syncs(&self, row: &Row) -> u64 {
         row.interval.syncs(self.file_bytes, self.record_bytes)
     }
@@ -126,7 +128,7 @@ impl Found {
         (self.file_bytes >> 20) as f64 / seconds.max(1e-9)
     }
 
-    /// Where syncing costs.
+    /// Where syncing begins to cost, as text.
     pub(super) fn words(&self) -> String {
         match self.knee() {
             Some(interval) => format!(
@@ -173,7 +175,7 @@ impl Found {
     }
 }
 
-/// The first interval at which syncing costs. One that does not fit into the file is one sync at the end.
+/// The first interval at which syncing costs. An interval larger than the file is one sync at the end.
 fn knee(rows: &[Row], file_bytes: u64) -> Option<Interval> {
     let once = rows.iter().find(|row| row.interval == Interval::AtEnd)?.summary.p50;
     let later =
@@ -192,7 +194,7 @@ pub(super) fn name(interval: Interval) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! The knee is where it begins to cost, not where it costs most.
+    //! The knee is where syncing begins to cost, not where it costs most.
     use super::*;
 
     #[test]
@@ -207,7 +209,8 @@ mod tests {
         assert_eq!(found, Some(Interval::Every(256 << 10)));
         assert_eq!(knee(&rows(&[10, 100, 105, 110]), gib), None);
         assert_eq!(knee(&rows(&[10]), gib), None);
-        // 100 MiB and 10 MiB do not fit into a file of 4: only noise tells them from one sync at the end.
+        // 100 MiB and 10 MiB do not fit into a file of 4 MiB: they differ from one sync at the end only by
+        // noise.
         let found = knee(&rows(&[10, 100, 300, 300, 150, 201]), 4 << 20);
         assert_eq!(found, Some(Interval::Every(512 << 10)));
     }

@@ -1,4 +1,4 @@
-//! The report's file: refused before anything is measured if it cannot be made, and there whole or not at all.
+//! The report's file: fails before the measurements if it cannot be created; written whole or not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, Result};
 
-/// A file that is written beside its place and put there at the end; dropped before, it leaves nothing.
+/// A file that is written under a temporary name and renamed at the end. If dropped before, it leaves
+/// nothing.
 #[derive(Debug)]
 pub(super) struct HtmlFile {
     target: PathBuf,
@@ -15,7 +16,7 @@ pub(super) struct HtmlFile {
 }
 
 impl HtmlFile {
-    /// Makes the temporary file. What is at the place already may be a file, also through a link, and nothing else.
+    /// Creates the temporary file. An existing target must be a file, possibly through a link.
     pub(super) fn begin(path: &Path) -> Result<HtmlFile> {
         let target = match fs::symlink_metadata(path) {
             Ok(found) => match fs::canonicalize(path) {
@@ -48,7 +49,7 @@ impl HtmlFile {
         Ok(HtmlFile { target, temporary, file })
     }
 
-    /// Writes the report and puts it in its place.
+    /// Writes the report and renames it to its target.
     pub(super) fn finish(mut self, html: &str) -> Result<()> {
         self.file
             .write_all(html.as_bytes())
@@ -60,7 +61,7 @@ impl HtmlFile {
 
 impl Drop for HtmlFile {
     fn drop(&mut self) {
-        // Gone already if it was put in its place; otherwise nobody is left to be told.
+        // Absent if it was renamed; otherwise there is no caller left to return an error to.
         drop(fs::remove_file(&self.temporary));
     }
 }

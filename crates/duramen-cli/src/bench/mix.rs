@@ -80,7 +80,7 @@ fn job_of(args: &BenchSyncArgs) -> Result<Job> {
     Ok(job)
 }
 
-/// What is done, in a sentence.
+/// The job as a sentence.
 fn words(job: &Job) -> String {
     let pattern = match job.pattern {
         Pattern::Random => "random",
@@ -108,13 +108,13 @@ fn words(job: &Job) -> String {
     )
 }
 
-/// The kinds of operations that there were.
+/// The kinds of operations that occurred.
 pub(super) fn kinds(outcome: &Outcome) -> impl Iterator<Item = (&'static str, Summary)> {
     let of = |name, tally: &Tally| tally.summary().map(|summary| (name, summary));
     [of("reads", &outcome.reads), of("writes", &outcome.writes)].into_iter().flatten()
 }
 
-/// Operations a second, and megabytes (of 1,000,000 bytes).
+/// Operations per second, and megabytes (of 1,000,000 bytes) per second.
 #[allow(clippy::cast_precision_loss, reason = "counts and times of hours are below 2^53")]
 pub(super) fn rates(job: &Job, took_ns: u64, count: usize) -> (f64, f64) {
     let a_second = count as f64 * 1e9 / took_ns.max(1) as f64;
@@ -172,7 +172,7 @@ pub(super) fn job_as_json(args: &BenchSyncArgs, job: &Job) -> Document {
     }
 }
 
-/// The figures of a run: `null` for a kind that there was none of.
+/// The figures of a run: `null` for a kind that did not occur.
 pub(super) fn figures_into(job: &Job, took_ns: u64, kinds: &[(&'static str, Summary)], out: &mut Document) {
     out.set("took_ns", took_ns);
     for name in ["reads", "writes"] {

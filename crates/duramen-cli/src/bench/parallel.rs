@@ -1,4 +1,5 @@
-//! `duramen bench sync --parallel`: syncs a second by how many threads make them, and where more threads stop paying.
+//! `duramen bench sync --parallel`: syncs per second by number of threads, and where more threads stop
+//! paying.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::signals::Signals;
 const THREADS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 const ROUNDS: u32 = 5;
 
-/// What was measured.
+/// The results.
 pub(super) struct Found {
     pub(super) plan: ParallelPlan,
     pub(super) rows: Vec<Row>,
@@ -43,7 +44,7 @@ pub(super) fn plan(args: &BenchSyncArgs) -> ParallelPlan {
     }
 }
 
-/// How long a plan takes, but for the files' making.
+/// The duration of a plan, without creating the files.
 pub(super) fn lasts(plan: &ParallelPlan) -> Duration {
     let turns = plan.rounds as usize * plan.threads.len() * Sharing::ALL.len();
     plan.turn * u32::try_from(turns).unwrap_or(u32::MAX)
@@ -96,7 +97,7 @@ impl Found {
         Ok(())
     }
 
-    /// Where more threads stop paying, and what that means for commits.
+    /// Where more threads stop paying, and the consequence for commits, as text.
     pub(super) fn words(&self) -> Vec<String> {
         let percent = GAIN_MIN * 100.0;
         let mut words: Vec<String> = Sharing::ALL

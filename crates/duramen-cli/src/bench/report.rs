@@ -1,6 +1,6 @@
-//! The report of the laboratory: what was measured, as one page for a browser and as one object.
+//! The report of the sync benchmark: the results as one page for a browser and as one object.
 //!
-//! Owns the order and the words of the page; how a page looks is duramen-report's. Nothing is measured here.
+//! Owns the order and the texts of the page; its layout is duramen-report's. Measures nothing.
 
 mod charts;
 mod tables;
@@ -21,7 +21,7 @@ use crate::numbers::bytes;
 use super::strategies::preferred_of;
 use super::table::{ns, unsteady};
 
-/// What a report tells of.
+/// The contents of a report.
 pub(super) struct Found<'a> {
     pub(super) args: &'a BenchSyncArgs,
     pub(super) examined: &'a Examined,
@@ -48,7 +48,7 @@ impl Found<'_> {
         out
     }
 
-    /// The page, with the figures once more for programs.
+    /// The page, with the figures embedded for programs.
     pub(super) fn page(&self, figures: &Document) -> Result<Page> {
         let lab = self.laboratory;
         let lead = format!(
@@ -79,7 +79,7 @@ impl Found<'_> {
             .data(object.to_json()?))
     }
 
-    /// What lies below, and what is believed of it.
+    /// The disk under the directory, and the verdict on it.
     fn disk(&self) -> Section {
         let verdict = &self.examined.verdict;
         let tone = match verdict.trust {
@@ -181,7 +181,7 @@ fn now() -> String {
     Time::new(seconds, 0).map_or_else(|| "unknown".to_owned(), |time| time.to_string())
 }
 
-/// What was typed, so that a shell takes it again; the program by its name.
+/// The command line, quoted for a shell, with the program by its name.
 fn command_line() -> String {
     let words = std::env::args_os().skip(1);
     let quoted = words.map(|word| quoted(&word));
@@ -199,7 +199,7 @@ fn quoted(word: &OsStr) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! A command line that is copied from a report must be the one that made it.
+    //! A command line copied from a report must reproduce it.
     use super::*;
 
     #[test]

@@ -1,6 +1,6 @@
-//! The ways to make a record durable, side by side: measured, and as JSON.
+//! The strategies for making a record durable, side by side: measured, and as JSON.
 //!
-//! Owns the figures of one way, which `doctor` shows too.
+//! Owns the figures of one strategy, which `doctor` shows too.
 
 use std::path::Path;
 use std::time::Duration;
@@ -21,18 +21,18 @@ const ROUNDS: u32 = 7;
 const TURN_MS: u64 = 500;
 const TURN_RECORDS_MAX: u32 = 100_000;
 
-/// What one strategy came to.
+/// The results of one strategy.
 pub(crate) struct Row {
     pub(crate) strategy: Strategy,
     pub(super) refused: Option<String>,
     pub(crate) summary: Option<Summary>,
     /// The smallest and the largest median of a round, in nanoseconds.
     pub(super) spread: Option<(u64, u64)>,
-    /// What the disks counted during its turns, all programs' work included.
+    /// What the disks counted during its turns, including the work of other programs.
     counted: Counted,
 }
 
-/// What the disks counted for each record; `None` is not counted.
+/// What the disks counted per record; `None` if not counted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct PerRecord {
     pub(super) writes: Option<f64>,
@@ -64,13 +64,13 @@ impl Row {
     }
 }
 
-/// All that was measured of all of them.
+/// The results of all strategies.
 pub(super) struct Found {
     pub(super) plan: Plan,
     pub(super) rows: Vec<Row>,
     /// The nanoseconds of each row's records.
     pub(super) samples: Vec<Vec<u64>>,
-    /// Who counted the device's writes.
+    /// The source of the counts of device writes.
     pub(super) source: Fact<String>,
 }
 
@@ -85,12 +85,12 @@ pub(super) fn plan(args: &BenchSyncArgs) -> Plan {
     }
 }
 
-/// How long each turn lasts.
+/// The duration of each turn.
 pub(super) fn turn(args: &BenchSyncArgs) -> Duration {
     Duration::from_millis(args.turn_ms.unwrap_or(TURN_MS))
 }
 
-/// How long a plan takes at most, but for the files' making.
+/// The maximum duration of a plan, without creating the files.
 pub(super) fn lasts(plan: &Plan) -> Duration {
     plan.turn * plan.rounds * u32::try_from(Strategy::ALL.len()).unwrap_or(u32::MAX)
 }
@@ -141,7 +141,7 @@ impl Found {
     }
 }
 
-/// The way whose calls a new database on this file system would make, and those it would choose from.
+/// The strategy that a new database on this file system would use, and those it would choose from.
 pub(crate) fn preferred_of<'a>(rows: &'a [Row], file_system: &str) -> Option<(&'a Row, Vec<&'a Row>)> {
     let is_proven =
         |row: &&Row| row.strategy.sync_method().is_some_and(|method| is_proven(method, file_system));
@@ -158,7 +158,7 @@ pub(crate) fn preferred_of<'a>(rows: &'a [Row], file_system: &str) -> Option<(&'
     Some((chosen, candidates))
 }
 
-/// Who counted, or why nobody did.
+/// The source of the counts, or why there are none.
 pub(crate) fn counters_as_json(source: &Fact<String>) -> Document {
     doc! { "counted": source.value.is_some(), "source": source.source.as_str() }
 }
@@ -188,7 +188,7 @@ pub(crate) fn row_as_json(row: &Row) -> Document {
     out
 }
 
-/// The figures of calls, as every mode tells them.
+/// The figures of calls, in the form of every mode.
 pub(super) fn summary_into(summary: &Summary, out: &mut Document) {
     out.set("count", summary.count as u64);
     out.set("avg_ns", summary.avg);

@@ -1,4 +1,4 @@
-//! The figures of `bench sync` for a terminal: a row and a small bar a strategy, and what they mean in words.
+//! The figures of `bench sync` for a terminal: a row and a small bar per strategy, and their meaning as text.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::output::{align_right, new_table};
 
 const BAR_CELLS: u64 = 12;
 
-/// Rounds that differ by this many times do not agree.
+/// Rounds that differ by this factor do not agree.
 const UNSTEADY_TIMES: u64 = 2;
 
-/// One row a strategy; the bar is the median beside the slowest one.
+/// One row per strategy; the bar is the median relative to the slowest.
 pub(crate) fn of(rows: &[Row]) -> Table {
     let slowest = rows.iter().filter_map(|row| row.summary.map(|summary| summary.p50)).max().unwrap_or(1);
     let mut table = new_table(&[
@@ -66,7 +66,7 @@ pub(crate) fn of(rows: &[Row]) -> Table {
     table
 }
 
-/// What must not be overlooked.
+/// Warnings about the figures.
 pub(super) fn words(rows: &[Row]) -> Vec<String> {
     let mut words: Vec<String> = rows
         .iter()
@@ -85,7 +85,7 @@ pub(super) fn words(rows: &[Row]) -> Vec<String> {
     words
 }
 
-/// A warning where the slowest and the fastest round of anything are far apart.
+/// A warning if the slowest and the fastest round of a strategy are far apart.
 pub(super) fn unsteady(spreads: impl Iterator<Item = (u64, u64)>) -> Option<String> {
     let times = spreads.map(|(least, most)| most / least.max(1)).max()?;
     (times >= UNSTEADY_TIMES).then(|| {
@@ -96,7 +96,7 @@ pub(super) fn unsteady(spreads: impl Iterator<Item = (u64, u64)>) -> Option<Stri
     })
 }
 
-/// What the columns of the device mean, and who counted.
+/// The meaning of the device's columns, and the source of their counts.
 pub(crate) fn counters(source: &Fact<String>) -> String {
     if source.value.is_some() {
         return format!(
@@ -127,7 +127,7 @@ pub(super) fn ns(nanoseconds: u64) -> String {
     time(Duration::from_nanos(nanoseconds))
 }
 
-/// Eighths of a cell, so that what is twelve times faster still shows.
+/// A bar in eighths of a cell, so that a factor of twelve still shows.
 pub(super) fn bar(value: u64, largest: u64) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (value * BAR_CELLS * 8).div_ceil(largest.max(1)).max(1);
@@ -137,7 +137,7 @@ pub(super) fn bar(value: u64, largest: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! A bar must not lie about what it stands beside.
+    //! A bar must be in proportion to the other bars.
     use super::*;
 
     #[test]

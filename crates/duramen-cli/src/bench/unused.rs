@@ -1,10 +1,11 @@
-//! Words of `bench sync` that would change nothing: refused, so that nobody believes a figure was made with them.
+//! Arguments of `bench sync` that would have no effect: refused, so that no user believes they influenced a
+//! figure.
 
 use super::Parts;
 use crate::args::BenchSyncArgs;
 use crate::failure::{Failure, Result};
 
-/// Refuses a word that says nothing to the measurements that are asked for. Those of a job are known to the parser.
+/// Refuses an argument without effect on the requested measurements. The parser checks those of a job.
 pub(super) fn check(args: &BenchSyncArgs) -> Result<()> {
     if args.mix {
         return Ok(());

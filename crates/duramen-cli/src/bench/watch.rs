@@ -1,5 +1,5 @@
-//! `duramen bench sync --mix --watch`: the same job again and again, a line each time, until it is over; and whether the disk
-//! slows down meanwhile.
+//! `duramen bench sync --mix --watch`: repeats the same job, prints a line each time, and detects a slowdown
+//! of the disk.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use crate::numbers::time;
 use crate::output::Output;
 use crate::signals::Signals;
 
-/// The figures of one repetition, and when it ended: all that is kept of it, however long the watch.
+/// The figures of one repetition, and when it ended. Nothing else is kept of it, however long the watch.
 struct Repetition {
     at: Duration,
     took_ns: u64,
-    /// Of the kinds of operations that there were.
+    /// The kinds of operations that occurred.
     kinds: Vec<(&'static str, Summary)>,
 }
 
@@ -35,34 +35,34 @@ impl Repetition {
     }
 }
 
-/// A figure that is watched, of one kind of operation.
+/// A watched figure of one kind of operation.
 struct Watched {
     name: &'static str,
     figure: &'static str,
     of: fn(&Summary) -> u64,
-    /// Each repetition that has it, from 0, and its value.
+    /// The repetitions that have it, from 0, with its values.
     points: Vec<(usize, f64)>,
-    /// What the points so far lead to expect: found anew at each doubling of their number.
+    /// The values expected from the points so far: recomputed at each doubling of their number.
     expected: Option<Baseline>,
 }
 
-/// All repetitions, and the figures that are watched in them.
+/// All repetitions, and their watched figures.
 struct Watch {
     all: Vec<Repetition>,
     watched: Vec<Watched>,
 }
 
-/// How one figure went.
+/// The course of one figure.
 struct Went {
     name: &'static str,
     figure: &'static str,
     course: Course,
 }
 
-/// Fewer repetitions cannot tell a drift.
+/// Fewer repetitions cannot show a drift.
 const REPETITIONS_MIN: usize = COUNT_MIN + LAST_COUNT;
 
-/// Refuses a watch that must end before it can tell anything.
+/// Refuses a watch that would end before it can show a drift.
 pub(super) fn check(lasts: Duration, watched: Duration) -> Result<()> {
     let needed = lasts.saturating_mul(u32::try_from(REPETITIONS_MIN).unwrap_or(u32::MAX));
     if watched >= needed {
@@ -147,7 +147,7 @@ impl Watch {
         self.all.push(repetition);
     }
 
-    /// The last repetition's figures, and what of them stands out.
+    /// The last repetition's figures, with its outliers.
     fn line(&self, job: &Job) -> String {
         let Some(last) = self.all.last() else { return String::new() };
         let mut text = format!("{:>9}", time(last.at));
@@ -177,7 +177,7 @@ impl Watch {
         text
     }
 
-    /// How each figure went that there was.
+    /// The course of each figure that occurred.
     fn went(&self) -> Vec<Went> {
         let watched = self.watched.iter().filter(|watched| !watched.points.is_empty());
         let went = watched.map(|watched| Went {
@@ -196,7 +196,7 @@ impl Went {
     }
 }
 
-/// What is to be said, the worst first.
+/// The findings as text, the worst first.
 fn verdict(repetitions: usize, went: &[Went]) -> Vec<String> {
     if repetitions < REPETITIONS_MIN {
         return vec![format!(
@@ -272,7 +272,7 @@ fn as_json(args: &BenchSyncArgs, job: &Job, all: &[Repetition], went: &[Went]) -
 
 #[cfg(test)]
 mod tests {
-    //! The words must be those of the figures.
+    //! The texts must match the figures.
     use super::*;
 
     fn told(writes: &[u64], reads: &[usize]) -> (Vec<String>, Vec<Course>) {

@@ -1,4 +1,4 @@
-//! What a shell has open: one database, to read until a command writes, to write from then on.
+//! The open database of a shell: read-only until a command writes, then writable.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,12 +23,12 @@ enum Open {
 }
 
 impl Session {
-    /// Whether others are kept from reading.
+    /// Whether the session's lock keeps other processes from reading.
     pub(crate) fn is_writing(&self) -> bool {
         matches!(*self.open.borrow(), Open::ToWrite(_))
     }
 
-    /// What is open, or else what `open` opens.
+    /// The open database, or else the one that `open` opens.
     pub(super) fn to_read(&self, open: impl FnOnce() -> Result<Db>) -> Result<Opened> {
         let mut held = self.open.borrow_mut();
         if let Open::Nothing = *held {
@@ -40,7 +40,8 @@ impl Session {
         }
     }
 
-    /// The database to write at a level: opened anew if it is open to read, which goes on if that fails.
+    /// The database for writing at a level. A read-only one is reopened; if that fails, it stays open for
+    /// reading.
     pub(super) fn to_write(
         &self,
         level: Durability,
@@ -49,12 +50,12 @@ impl Session {
     ) -> Result<Opened> {
         let mut held = self.open.borrow_mut();
         if !matches!(*held, Open::ToWrite(_)) {
-            // Two locks of one process are in each other's way: the one to read goes first.
+            // Two locks of one process conflict: the one for reading is released first.
             *held = Open::Nothing;
             match write() {
                 Ok(db) => *held = Open::ToWrite(db),
                 Err(failure) => {
-                    // If reading fails too, the next command says so.
+                    // If reading fails too, the next command reports it.
                     if let Ok(db) = read() {
                         *held = Open::ToRead(db);
                     }
@@ -68,7 +69,7 @@ impl Session {
         }
     }
 
-    /// Ends it: what was written is closed as a command of its own would.
+    /// Ends the session: a database that was written is closed, as a single command would.
     pub(crate) fn close(&self) -> Result<()> {
         match std::mem::take(&mut *self.open.borrow_mut()) {
             Open::ToWrite(db) => Ok(db.close()?),

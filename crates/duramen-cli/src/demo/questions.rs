@@ -1,4 +1,4 @@
-//! The demo's three questions, answered from the nodes of the tree without reading the rows.
+//! The demo's three queries, answered from the nodes of the tree without reading the rows.
 
 use std::time::Instant;
 
@@ -30,7 +30,7 @@ const CARRIERS: [(&str, &str); 16] = [
     ("YV", "Mesa"),
 ];
 
-/// Asks all three, shows a table for each, returns the answers.
+/// Runs all three, prints a table for each, returns the answers.
 pub(super) fn ask(db: &Db, out: Output) -> Result<Vec<Value>> {
     let snapshot = db.snapshot()?;
     Ok(vec![
@@ -101,7 +101,7 @@ fn first_week(snapshot: &Snapshot, out: Output) -> Result<Document> {
     Ok(answer(question, doc! { "flights": flights, "dep_delay": Value::Int(minutes) }))
 }
 
-/// Midnight in UTC, in which the sample's hours are.
+/// Midnight in UTC, the time zone of the sample's hours.
 fn midnight(day: u32) -> Result<Time> {
     Time::parse(&format!("2013-01-{day:02}T00:00:00Z"))
         .ok_or_else(|| Failure::data(format!("January has no day {day}"), "this is a bug: please report it"))

@@ -1,4 +1,4 @@
-//! The demo's crime: a child is killed in the middle of its writes, and the database opened again.
+//! The demo's kill: a child is killed during its writes, and the database opened again.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -12,21 +12,21 @@ use crate::failure::{FAILED, Failure, Result};
 use crate::numbers::{grouped, time};
 use crate::output::{Output, align_right, new_table};
 
-/// The child lives this long after its first acknowledgement, or until it has given this many.
+/// The child's lifetime after its first acknowledgement, and its maximum number of acknowledgements.
 const LIFE: Duration = Duration::from_millis(1500);
 const ACKS_MAX: u64 = 2000;
 
-/// What was promised and what was there.
+/// The acknowledged rows and those found.
 pub(super) struct Recovered {
-    /// Rows the child said were on disk.
+    /// Rows that the child acknowledged as on disk.
     pub(super) acknowledged: u64,
-    /// Those of them that are there, whole.
+    /// Acknowledged rows that were found intact.
     pub(super) found: u64,
-    /// Rows that are there and were not yet acknowledged when the kill came.
+    /// Rows that were found but not yet acknowledged at the kill.
     pub(super) in_flight: u64,
 }
 
-/// Starts the child, kills it, and reads back what it had promised.
+/// Starts the child, kills it, and reads back the acknowledged rows.
 pub(super) fn kill_and_recover(dir: &Path, out: Output) -> Result<Recovered> {
     say(
         out,
@@ -77,11 +77,11 @@ fn run_until_killed(dir: &Path) -> Result<(u64, Duration)> {
         .spawn()
         .map_err(failed)?;
     let outcome = listen(&mut child);
-    // Whatever happened, no child stays behind.
+    // Whatever happened, the child must not survive.
     let _ = child.kill();
     let _ = child.wait();
     let mut acks = outcome?;
-    // What the child had handed to the pipe before the kill counts: it said so.
+    // Output that was in the pipe before the kill counts as acknowledged.
     let rest: Vec<String> = acks.lines.by_ref().map_while(std::result::Result::ok).collect();
     for line in rest {
         acks.count = acked(&line, acks.count).unwrap_or(acks.count);
@@ -105,7 +105,7 @@ struct Acks {
     lived: Duration,
 }
 
-/// Reads acknowledgements until it is time, and kills while the child goes on writing.
+/// Reads acknowledgements for a while, then kills the child during its writes.
 fn listen(child: &mut Child) -> Result<Acks> {
     let stdout =
         child.stdout.take().ok_or_else(|| Failure::data("the child has no output", "run it again"))?;

@@ -1,22 +1,22 @@
-//! What to do about each weakness: the exact command, how to make it last, and what it costs.
+//! Advice for each weakness: the exact command, how to make it permanent, and its cost.
 //!
-//! Owns one remedy a kind of weakness, and the advice on a volatile cache. Commands change the machine, so they are
-//! told and never run.
+//! Owns one remedy per kind of weakness, and the advice on a volatile cache. The commands change the machine,
+//! so they are shown and never run.
 
 use duramen::probe::{
     Device, DeviceKind, Effect, Medium, Part, Report, Trust, Verdict, Weakness, WeaknessKind, WriteCache,
 };
 
-/// What to do, and what it costs.
+/// A remedy and its cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Advice {
     pub(super) about: String,
-    /// Commands and lines of configuration, each by itself.
+    /// Commands and lines of configuration, one each.
     pub(super) steps: Vec<String>,
     pub(super) cost: &'static str,
 }
 
-/// Advice on all that was found, the worst first.
+/// Advice on all findings, the worst first.
 pub(super) fn of(report: &Report, verdict: &Verdict) -> Vec<Advice> {
     let mut all: Vec<Advice> =
         report.weaknesses.iter().map(|weakness| on_weakness(report, weakness)).collect();
@@ -30,11 +30,11 @@ fn on_weakness(report: &Report, weakness: &Weakness) -> Advice {
     Advice { about, steps, cost }
 }
 
-/// What is weak: a command for another layer would change the wrong mount or the wrong disk.
+/// The weak layer: a command for another layer would change the wrong mount or the wrong disk.
 struct Place {
-    /// Where it is mounted.
+    /// The mount point.
     point: String,
-    /// What is mounted there, or the device itself.
+    /// The mounted device, or the device itself.
     from: String,
 }
 
@@ -186,7 +186,7 @@ fn short(device: &str) -> &str {
     device.rsplit('/').next().unwrap_or(device)
 }
 
-/// The kernel was told that there is no cache: undo that, at the layer that was told.
+/// The kernel was configured to assume no cache: undoes that, at the configured layer.
 fn hidden_cache(place: &Place) -> Vec<String> {
     vec![
         format!("now: echo 'write back' > /sys/block/{}/queue/write_cache", short(&place.from)),
@@ -195,7 +195,7 @@ fn hidden_cache(place: &Place) -> Vec<String> {
     ]
 }
 
-/// What can be done about a drive's volatile cache. As a rule nothing should be: it is fast, and flushes empty it.
+/// Advice on a drive's volatile cache. Usually nothing should change: it is fast, and flushes empty it.
 fn on_cache(disk: &Device, verdict: &Verdict) -> Option<Advice> {
     if !disk.write_cache.is(&WriteCache::Volatile) || !disk.medium.is(&Medium::Physical) {
         return None;
@@ -243,7 +243,7 @@ fn on_cache(disk: &Device, verdict: &Verdict) -> Option<Advice> {
 
 #[cfg(test)]
 mod tests {
-    //! Advice must be exact: for a drive's cache the command, the rule that lasts, and what never to do.
+    //! Advice must be exact: for a drive's cache the command, the permanent rule, and what never to do.
     #![allow(clippy::unwrap_used)]
 
     use duramen::probe::{
@@ -252,7 +252,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a machine that tells nothing: what is asked about is put in by the tests.
+    /// The report of a machine that reveals nothing: the tests add the relevant facts.
     fn report() -> Report {
         let nowhere = || std::path::PathBuf::from("/nowhere");
         let host = Host::recorded(Roots { sys: nowhere(), proc: nowhere() }, Box::new(RunningKernel));
@@ -318,7 +318,7 @@ mod tests {
         of(&report, &verdict).into_iter().flat_map(|advice| advice.steps).collect()
     }
 
-    /// A file system in a file on another one: each command is for the one that is weak.
+    /// A file system in a file on another one: each command is for the weak one of the two.
     #[test]
     fn commands_are_for_the_layer_that_is_weak() {
         fn unknown<T>() -> Fact<T> {

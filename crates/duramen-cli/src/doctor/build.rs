@@ -1,4 +1,4 @@
-//! How this program was built. An unoptimised storage engine once cost an industry years, unnoticed.
+//! How this program was built. Unoptimised storage engines have misled benchmarks before.
 
 /// The optimisation level and profile, and what is wrong with them for a database.
 pub(crate) struct Build {
@@ -43,7 +43,7 @@ impl Build {
 
 #[cfg(test)]
 mod tests {
-    //! A slow build must say so.
+    //! A slow build must report it.
     use super::*;
 
     #[test]

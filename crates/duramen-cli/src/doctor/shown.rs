@@ -1,4 +1,4 @@
-//! The findings for a person: what was found, layer by layer, what it means, what to do.
+//! The findings as text, layer by layer: what was found, what it means, what to do.
 
 use duramen::measure::Strategy;
 use duramen::probe::{Device, Fact, Layer, Mounted, Part, Trust};
@@ -9,7 +9,7 @@ use crate::bench::table;
 use crate::numbers::{bytes, grouped};
 use crate::output::printable;
 
-/// The lines of the report, the verdict last but for advice and budget.
+/// The lines of the report: the verdict last, except for advice and budget.
 pub(super) fn lines(findings: &Findings) -> Vec<String> {
     let mut lines = Vec::new();
     lines.extend(where_it_lies(&findings.examined).iter().map(|(name, text)| field(name, text)));
@@ -23,8 +23,10 @@ pub(super) fn lines(findings: &Findings) -> Vec<String> {
     lines
 }
 
-/// A lone writer waits for a sync each. Sixteen share them: while one sync runs the others gather, so that half of them or
-/// more are in the next.
+/// Expected commit rates.
+///
+/// A single writer waits for a sync per commit. Sixteen share syncs: during one sync the others gather, so
+/// that at least half of them are in the next.
 fn budget(findings: &Findings) -> Option<String> {
     if findings.examined.verdict.trust == Trust::Unsafe {
         return Some("no durable commits here".to_owned());
@@ -42,7 +44,7 @@ fn field(name: &str, text: &str) -> String {
     format!("{name:<10}{}", printable(text))
 }
 
-/// Names and texts; a name is empty where the text goes on.
+/// Names and texts; a name is empty where the previous text continues.
 pub(super) fn where_it_lies(examined: &Examined) -> Vec<(&'static str, String)> {
     let report = &examined.report;
     let mut told = vec![("directory", report.path.display().to_string())];
@@ -71,7 +73,7 @@ pub(super) fn where_it_lies(examined: &Examined) -> Vec<(&'static str, String)> 
     told
 }
 
-/// What direct writes must be aligned to.
+/// The required alignment of direct writes.
 fn direct_line(examined: &Examined) -> String {
     let direct = examined.direct();
     match direct.value {

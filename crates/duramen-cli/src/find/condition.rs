@@ -1,6 +1,7 @@
 //! Conditions of `duramen find`: a field, an operator, and a value read by the type of the field's column.
 //!
-//! Pure. Values compare as elements of keys do, so that a condition holds whether it is asked of a document or of an index.
+//! Pure. Values compare as elements of keys do, so that a condition means the same on a document and on an
+//! index.
 
 use std::cmp::Ordering;
 
@@ -12,7 +13,7 @@ use duramen::{Document, Schema, Time, Value, json};
 use crate::database::candidates;
 use crate::failure::{Failure, Result};
 
-/// What a field must be.
+/// A condition on a field.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Condition {
     pub(super) field: String,
@@ -28,11 +29,11 @@ enum Operator {
     LessOrEqual,
     Greater,
     GreaterOrEqual,
-    /// Equal to a value that is said as JSON.
+    /// Equal to a value given as JSON.
     EqualJson,
 }
 
-/// What an operator is written as; of two that begin alike the longer first.
+/// The text of each operator; of two with a common prefix the longer comes first.
 const OPERATORS: [(&str, Operator); 7] = [
     (":=", Operator::EqualJson),
     ("!=", Operator::Different),
@@ -43,21 +44,21 @@ const OPERATORS: [(&str, Operator); 7] = [
     (">", Operator::Greater),
 ];
 
-/// The part of an index's order that a condition leaves.
+/// The range of an index's order to which a condition restricts it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Leaves {
-    /// One value.
+    /// A single value.
     One,
-    /// From a value on.
+    /// Values from this one on.
     From(Element),
-    /// Before a value.
+    /// Values before this one.
     Before(Element),
-    /// No part of it.
+    /// No restriction.
     Anything,
 }
 
 impl Condition {
-    /// Reads one condition.
+    /// Parses one condition.
     pub(super) fn parse(schema: &Schema, text: &str) -> Result<Condition> {
         let found = text.char_indices().find_map(|(at, _)| {
             OPERATORS.iter().find(|(sign, _)| text[at..].starts_with(sign)).map(|found| (at, *found))
@@ -89,7 +90,7 @@ impl Condition {
         Ok(Condition { field: field.to_owned(), operator, value })
     }
 
-    /// Whether a document is as asked. One without the field, under whatever name, equals null, and differs from all else.
+    /// Whether a document satisfies it. A document without the field, under any of its names, has null there.
     pub(super) fn holds(&self, schema: &Schema, document: &Document) -> bool {
         let found = document.get_in(schema, &self.field).unwrap_or(&Value::Null).to_element();
         let order = found.filter(|found| same_kind(found, &self.value)).map(|found| found.cmp(&self.value));
@@ -103,12 +104,15 @@ impl Condition {
         }
     }
 
-    /// Whether it holds for no document without the field. Indices have rows only for documents that have all their fields.
+    /// Whether it fails for every document without the field. An index has rows only for documents with all
+    /// of its fields.
     pub(super) fn excludes_null(&self) -> bool {
         self.operator != Operator::Different && self.value != Element::Null
     }
 
-    /// What it leaves of an order by the field. Bounds that cannot be said exactly are left wider: [`Condition::holds`] decides.
+    /// The range to which it restricts an order by the field.
+    ///
+    /// Inexact bounds are wider: [`Condition::holds`] decides.
     pub(super) fn leaves(&self) -> Leaves {
         match self.operator {
             Operator::Equal | Operator::EqualJson => Leaves::One,
@@ -120,7 +124,7 @@ impl Condition {
         }
     }
 
-    /// As it is said, for a person.
+    /// The condition as text.
     pub(super) fn shown(&self) -> String {
         let is = |known: &&(&str, Operator)| known.1 == self.operator;
         let sign = OPERATORS.iter().find(is).map_or("=", |(sign, _)| *sign);
@@ -128,7 +132,7 @@ impl Condition {
     }
 }
 
-/// What a value of a type looks like.
+/// An example of a value of a type.
 fn hint(kind: ColumnType) -> String {
     let example = match kind {
         ColumnType::Int => "an int is written -5 or 60",
@@ -149,7 +153,7 @@ fn same_kind(one: &Element, other: &Element) -> bool {
     std::mem::discriminant(one) == std::mem::discriminant(other)
 }
 
-/// The smallest element of the same kind that is greater.
+/// The smallest greater element of the same kind.
 fn next(element: &Element) -> Option<Element> {
     const NANOSECOND_MAX: u32 = 999_999_999;
     Some(match element {
@@ -167,7 +171,7 @@ fn next(element: &Element) -> Option<Element> {
 
 #[cfg(test)]
 mod tests {
-    //! A condition that says more or less than it means finds the wrong documents.
+    //! A misread condition finds the wrong documents.
     use super::*;
     use duramen::doc;
 

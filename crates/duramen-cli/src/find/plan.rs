@@ -1,7 +1,7 @@
-//! The way to the documents that conditions ask for: by the key, by a view, or by reading all.
+//! The access path for some conditions: the key, a view, or a full scan.
 //!
-//! Pure: an index is its fields in order. The best leaves the fewest rows as far as the conditions tell: most fields with one
-//! value, then a range on the next. At a tie the first given wins.
+//! Pure: an index is its fields in order. The best index leaves the fewest rows as far as the conditions
+//! show: most fields with one value, then a range on the next. At a tie the first wins.
 
 use duramen::Span;
 use duramen::tuple::Element;
@@ -9,34 +9,34 @@ use duramen::tuple::Element;
 use super::condition::{Condition, Leaves};
 use crate::failure::Result;
 
-/// What documents are ordered by: the key, or a view.
+/// An order of documents: the key, or a view.
 #[derive(Debug, Clone)]
 pub(super) struct Index {
     /// The view's name; `None` for the key.
     pub(super) view: Option<String>,
     pub(super) fields: Vec<String>,
-    /// Whether every document is in it, those without some of its fields too.
+    /// Whether every document is in it, including those without some of its fields.
     pub(super) is_complete: bool,
 }
 
-/// How an index is used.
+/// An access path.
 #[derive(Debug, Clone)]
 pub(super) struct Way {
     pub(super) index: Index,
-    /// Leading fields with one value.
+    /// The number of leading fields with one value.
     pub(super) equal: usize,
-    /// Whether a range of the next field is taken.
+    /// Whether a range of the next field is used.
     pub(super) is_range: bool,
     pub(super) span: Span,
 }
 
 impl Way {
-    /// The fields that lead to the rows.
+    /// The fields that select the rows.
     pub(super) fn fields(&self) -> &[String] {
         &self.index.fields[..self.equal + usize::from(self.is_range)]
     }
 
-    /// Whether its rows are all as asked, so that none is read in vain.
+    /// Whether all of its rows satisfy the conditions, so that none is read in vain.
     pub(super) fn is_exact(&self, conditions: &[Condition]) -> bool {
         conditions.iter().all(|condition| {
             condition.leaves() != Leaves::Anything && self.fields().contains(&condition.field)
@@ -44,7 +44,7 @@ impl Way {
     }
 }
 
-/// The best way by one of the indices. The first of them is the key, which holds all documents.
+/// The best access path by one of the indices. The first of them is the key, which covers all documents.
 pub(super) fn choose(indices: &[Index], conditions: &[Condition]) -> Result<Option<Way>> {
     let mut best: Option<Way> = None;
     for index in indices {
@@ -63,7 +63,7 @@ pub(super) fn choose(indices: &[Index], conditions: &[Condition]) -> Result<Opti
     Ok(best)
 }
 
-/// The way along an index that was named, within a span of it.
+/// The access path along a named index, within a span of it.
 pub(super) fn along(index: &Index, conditions: &[Condition], span: Span) -> Result<Way> {
     let way = way(index, conditions)?;
     Ok(Way { span: way.span.and(span), ..way })
@@ -92,7 +92,7 @@ fn way(index: &Index, conditions: &[Condition]) -> Result<Way> {
     Ok(Way { index: index.clone(), equal, is_range, span })
 }
 
-/// The fields of a view that would lead to the documents: those with one value, then one with a range.
+/// The fields of a view that would select the documents: those with one value, then one with a range.
 pub(super) fn helpful_view(conditions: &[Condition]) -> Vec<&str> {
     let of = |wanted: fn(&Leaves) -> bool| {
         conditions
@@ -115,7 +115,7 @@ pub(super) fn helpful_view(conditions: &[Condition]) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
-    //! A view that lacks a document must not be asked for it, and the best index is the one that is taken.
+    //! A view that lacks documents must not be used for them, and the best index must be chosen.
     use super::*;
     use duramen::Schema;
     use duramen::schema::ColumnType;

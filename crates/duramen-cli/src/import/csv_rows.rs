@@ -1,7 +1,7 @@
 //! Rows of CSV: their columns' types inferred, their cells encoded.
 //!
-//! A regular file is read twice: first for the types, and for rows of the wrong width, before anything is stored. A
-//! stream is inferred from its first 10,000 rows.
+//! A regular file is read twice: first for the types, and for rows of the wrong width, before anything is
+//! stored. A stream is inferred from its first 10,000 rows.
 
 use std::collections::VecDeque;
 
@@ -19,10 +19,10 @@ use crate::failure::{Failure, Result};
 use crate::numbers::grouped;
 use crate::signals::Signals;
 
-/// Rows of a stream that are looked at before the first is stored.
+/// Rows of a stream that are inspected before the first is stored.
 const SAMPLE_ROWS: usize = 10_000;
 
-/// Rows between two looks at the clock and at signals.
+/// Rows between two checks of the clock and of signals.
 const LOOK_ROWS: u64 = 8192;
 
 /// Rows of a CSV input, ready to be encoded.
@@ -33,7 +33,7 @@ pub(super) struct CsvRows {
     collection_existed: bool,
 }
 
-/// Reads the header and infers the types; the rows then begin at the first.
+/// Reads the header and infers the types. The rows then begin at the first.
 pub(super) fn prepare(
     mut input: Input,
     asked: &Asked,
@@ -63,7 +63,7 @@ pub(super) fn prepare(
     Ok((schema, CsvRows { records, sample, encoder, collection_existed: asked.stored.is_some() }))
 }
 
-/// What stands for null: what was asked for, else what the collection was told, else the empty cell.
+/// The null markers: those of the user, else those of the collection, else the empty cell.
 fn null_markers(asked: &Asked) -> Vec<String> {
     if !asked.null.is_empty() {
         return asked.null.clone();
@@ -169,7 +169,7 @@ impl Inference {
         }
     }
 
-    /// Settles columns without a value: more rows are to come, and text takes all that they may hold.
+    /// Makes columns without a value text: more rows are to come, and text accepts everything.
     fn settle_as_text(&mut self, asked: &Asked, progress: &Progress) {
         let mut settled = Vec::new();
         for column in self.columns.iter_mut().filter(|column| column.kind == ColumnType::Unknown) {
@@ -187,8 +187,9 @@ impl Inference {
         }
     }
 
-    /// The columns with their types. One without a value is an integer if it is summed; else its first value decides,
-    /// whenever that comes.
+    /// The columns with their types.
+    ///
+    /// A column without a value is an integer if it is summed; otherwise its first later value decides.
     fn columns(&self, asked: &Asked) -> Vec<(String, ColumnType)> {
         let columns = self.columns.iter().map(|column| {
             let kind = match column.kind {

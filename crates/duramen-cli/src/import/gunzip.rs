@@ -1,20 +1,20 @@
-//! The plain bytes of a gzip input: all of its members, and nothing else behind them.
+//! The plain bytes of a gzip input: all of its members, and nothing after them.
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
 
 use flate2::bufread::GzDecoder;
 
-/// What every gzip member begins with.
+/// The first bytes of every gzip member.
 pub(super) const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// Decompresses one member after the other.
 pub(super) struct Gunzip<R> {
-    /// `None` behind the last.
+    /// `None` after the last.
     member: Option<GzDecoder<R>>,
 }
 
-/// The error of an input that goes on behind its last member with something else.
+/// The error of an input with other data after its last member.
 #[derive(Debug)]
 pub(super) struct Trailing;
 
@@ -23,7 +23,7 @@ impl<R: BufRead> Gunzip<R> {
         Gunzip { member: Some(GzDecoder::new(compressed)) }
     }
 
-    /// Goes on to the next member, or ends.
+    /// Continues with the next member, or ends.
     fn next_member(&mut self) -> io::Result<()> {
         let Some(ended) = self.member.take() else { return Ok(()) };
         let mut rest = ended.into_inner();
@@ -39,7 +39,7 @@ impl<R: BufRead> Gunzip<R> {
     }
 }
 
-/// The byte that is next, left where it is.
+/// The next byte, without consuming it.
 fn first_byte(reader: &mut impl BufRead) -> io::Result<Option<u8>> {
     loop {
         match reader.fill_buf() {
@@ -73,7 +73,7 @@ impl std::error::Error for Trailing {}
 
 #[cfg(test)]
 mod tests {
-    //! Members are joined; what follows them is told apart from a file that was cut.
+    //! Members are joined. Data after them is distinguished from a truncated file.
     use std::io::Write;
 
     use super::*;
@@ -84,7 +84,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// Reads with a buffer of one byte, so that every border falls between two reads.
+    /// Reads with a buffer of one byte, so that every boundary falls between two reads.
     fn check(bytes: &[u8], text: &str, kind: Option<io::ErrorKind>) {
         let mut gunzip = Gunzip::new(io::BufReader::with_capacity(1, bytes));
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Rows of NDJSON: one JSON object a line, exact integers, columns met on the way.
+//! Rows of NDJSON: one JSON object per line, exact integers, columns discovered on the way.
 
 use std::collections::VecDeque;
 use std::io::BufRead;
@@ -24,7 +24,7 @@ pub(super) struct NdjsonRows {
     grew: bool,
 }
 
-/// Infers the types; the rows then begin at the first.
+/// Infers the types. The rows then begin at the first.
 pub(super) fn prepare(
     mut input: Input,
     asked: &Asked,

@@ -1,14 +1,15 @@
-//! Rows flow from one thread that reads and encodes them to those that commit them, a batch a transaction.
+//! Rows flow from one thread that reads and encodes them to threads that commit them, one transaction per
+//! batch.
 //!
-//! Owns the threads of an import and their order of events: batches are taken in the order of the input, so when a
-//! row turns out to be bad every batch before it has been taken. The first failure stops the reading; what is being
-//! committed is finished. One thread commits in the order of the input, so what it leaves is the beginning of it;
-//! several leave whole batches, and some may be of lines after the one that failed. Acknowledgements are printed by
-//! the one thread that waits for all.
+//! Owns the threads of an import and their order of events. Batches are taken in the order of the input, so
+//! when a row is bad, every batch before it has been taken. The first failure stops the reading; commits in
+//! progress are finished. One committing thread stores a prefix of the input. Several store whole batches,
+//! and some may be of lines after the one that failed. The thread that waits for all others prints the
+//! acknowledgements.
 //!
-//! The first batch is committed before any other is taken, and creates the collection in its transaction: where that
-//! fails nothing of the import is left, and other terms can be tried. Columns that come later are brought by every
-//! batch that may need them, since no batch knows which of the others will be committed, or when.
+//! The first batch is committed before any other is taken, and its transaction creates the collection. If
+//! that fails nothing of the import is stored, and another definition can be tried. Every batch adds the
+//! later columns that it may need, since no batch knows which others will be committed, or when.
 
 #[cfg(test)]
 mod tests;
@@ -27,22 +28,23 @@ use crate::keys;
 use crate::output::Output;
 use crate::signals::Signals;
 
-/// How often a waiting thread looks whether it is to stop.
+/// How often a waiting thread checks whether it should stop.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Rows in the order of the input, encoded.
+/// Encoded rows in the order of the input.
 pub(super) trait RowSource: Send {
-    /// Adds the next row to the batch and says on which line it began; `None` at the end. A row that cannot be
-    /// taken is a failure that names its line.
+    /// Adds the next row to the batch and returns the line on which it began; `None` at the end.
+    ///
+    /// An invalid row is a failure that names its line.
     fn push_next(&mut self, batch: &mut RowBatch) -> Result<Option<u64>>;
 
     /// The schema, if rows since the last call brought new columns.
     fn grown(&mut self) -> Option<Schema>;
 }
 
-/// What the user asked for.
+/// The user's parameters.
 pub(super) struct Terms {
-    /// The collection as it is to be, as far as is known before the first row.
+    /// The resulting collection, as far as it is known before the first row.
     pub(super) schema: Schema,
     pub(super) batch_rows: usize,
     pub(super) threads: usize,
@@ -50,7 +52,7 @@ pub(super) struct Terms {
     pub(super) ack: bool,
 }
 
-/// What came of it.
+/// The result of an import.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
     /// Rows whose commit returned.
@@ -63,12 +65,12 @@ pub(super) struct Loaded {
     pub(super) complete: bool,
     /// Why not, unless a signal was the reason.
     pub(super) failure: Option<Failure>,
-    /// Whether of some batch it is not known if it is stored.
+    /// Whether some batch may or may not be stored.
     pub(super) in_doubt: bool,
 }
 
 impl Loaded {
-    /// Takes a failure down; the first is the one to be told.
+    /// Records a failure; the first one is reported.
     fn failed(&mut self, failure: Failure) {
         self.in_doubt |= matches!(&failure, Failure::Said(said) if said.code.kind() == ErrorKind::InDoubt);
         self.complete = false;
@@ -83,11 +85,11 @@ struct Batch {
     shape: Shape,
 }
 
-/// The collection as the rows of a batch need it.
+/// The schema that the rows of a batch need.
 #[derive(Clone)]
 struct Shape {
     schema: Arc<Schema>,
-    /// Counts the schemas of an import, from 1: each has all columns of those before it.
+    /// Counts the schemas of an import, from 1. Each has all columns of the previous ones.
     version: u64,
 }
 
@@ -104,12 +106,12 @@ enum Event {
     Complete,
 }
 
-/// A batch, the end of the input, or why there are no more.
+/// A batch, the end of the input, or the failure that ended it.
 type Taken = std::result::Result<Option<Batch>, Failure>;
 
 type Queue = Mutex<Receiver<Taken>>;
 
-/// Runs an import to its end, a failure or a signal.
+/// Runs an import until its end, a failure or a signal.
 pub(super) fn run(
     db: &Db,
     terms: &Terms,
@@ -146,9 +148,10 @@ pub(super) fn run(
     loaded
 }
 
-/// At level `memory` a commit returns before the log has it, and may then find no room there.
+/// Checks that no commit was dropped. At level `Memory` a commit returns before it is in the log, and may not
+/// fit there.
 fn all_in_the_log(db: &Db, dropped_before: u64) -> Result<()> {
-    // A transaction that wrote nothing returns once the log has what it could read.
+    // A transaction without writes returns once the commits that it could read are in the log.
     db.transact(|_| Ok(()))?;
     let dropped = db.stats().commit.dropped - dropped_before;
     if dropped == 0 {
@@ -188,7 +191,7 @@ fn panicked() -> Failure {
     )
 }
 
-/// Waits for what the writers say until the last of them has ended.
+/// Handles events of the writers until the last of them has ended.
 fn attend(
     inbox: &Receiver<Event>,
     ack: bool,
@@ -236,7 +239,7 @@ fn acks_unread() -> Failure {
     )
 }
 
-/// The reading thread: fills batches until the input ends, fails, or nobody wants more.
+/// The reading thread: fills batches until the input ends or fails, or no writer is left.
 fn read(
     mut rows: Box<dyn RowSource>,
     mut shape: Shape,
@@ -253,9 +256,11 @@ fn read(
             match rows.push_next(&mut encoded) {
                 Ok(Some(line)) => lines.push(line),
                 Ok(None) => break true,
-                // The rows of this batch before the bad one are not stored: a batch is stored whole or not at all.
+                // The rows of this batch before the bad one are not stored: a batch is stored whole or not at
+                // all.
                 Err(failure) => {
-                    // After a signal there is nothing to say: that not all was read is known from what is missing.
+                    // After a signal no failure is sent: the missing end already shows that the reading
+                    // stopped.
                     if !matches!(failure, Failure::Exit(_)) {
                         let _ = batches.send(Err(failure));
                     }
@@ -304,16 +309,16 @@ impl Writer {
         }
     }
 
-    /// Takes one batch and commits it. `None` when there is nothing more to do.
+    /// Takes one batch and commits it. `None` if nothing is left to do.
     fn step(&self, queue: &Queue) -> Option<Event> {
         let taken = loop {
-            // A writer that panicked while it held the queue is told of when it is joined.
+            // A writer that panicked while it held the queue is reported when it is joined.
             let queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
             if self.stop.load(Ordering::Acquire) {
                 return None;
             }
             match queue.recv_timeout(TICK) {
-                // Nobody takes the second before the first is committed, or has stopped the import.
+                // No writer takes the second batch before the first is committed, or has stopped the import.
                 Ok(Ok(Some(first))) if first.number == 1 => return Some(self.settle(Ok(Some(first)))),
                 Ok(taken) => break taken,
                 Err(RecvTimeoutError::Timeout) => {}
@@ -323,7 +328,7 @@ impl Writer {
         Some(self.settle(taken))
     }
 
-    /// Commits what was taken; a failure stops the import.
+    /// Commits a batch. A failure stops the import.
     fn settle(&self, taken: Taken) -> Event {
         let settled = match taken {
             Ok(Some(batch)) => self.commit(&batch),

@@ -1,4 +1,4 @@
-//! What an import tells on its way: the progress bar, on a terminal, after a second, with rows a second; and notes.
+//! The progress of an import: after a second a bar on a terminal, with rows per second; and notes.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::output::Output;
 
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How far an import is.
+/// The progress of an import.
 pub(crate) struct Progress {
     out: Output,
     begun: Instant,
@@ -26,7 +26,7 @@ impl Progress {
         Progress { out, begun: Instant::now(), bytes_read, bytes_total, bar: OnceCell::new() }
     }
 
-    /// Shows how far the reading of types is.
+    /// Shows the progress of the type inference.
     pub(super) fn reading(&self) {
         self.show(|| "reading the types of the columns".to_owned());
     }
@@ -45,7 +45,7 @@ impl Progress {
         bar.set_message(message());
     }
 
-    /// Says something beside the bar.
+    /// Prints a note beside the bar.
     pub(super) fn note(&self, text: &str) {
         match self.bar.get() {
             Some(bar) => bar.suspend(|| self.out.note(text)),
@@ -53,7 +53,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn finish(&self) {
         if let Some(bar) = self.bar.get() {
             bar.finish_and_clear();

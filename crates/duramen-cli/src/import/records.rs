@@ -10,8 +10,9 @@ use crate::failure::{Failure, Result};
 
 /// Records of one reading of an input.
 ///
-/// A mark that no input knows follows the input as a record of its own. If the reader does not find it as one, a quote
-/// was opened and never closed, and has swallowed all that followed: without the mark nobody would notice.
+/// A mark that no input contains follows the input as a record of its own. If it is not read as such a
+/// record, an unclosed quote has swallowed it and everything before it. Without the mark that would go
+/// unnoticed.
 pub(super) struct Records {
     name: String,
     reader: csv::Reader<std::io::Chain<Reader, Cursor<Vec<u8>>>>,
@@ -49,7 +50,7 @@ impl Records {
         Ok(records)
     }
 
-    /// Reads the next record into the one kept; `false` at the end.
+    /// Reads the next record into the stored one; `false` at the end.
     pub(super) fn advance(&mut self) -> Result<bool> {
         if !self.read()? {
             return Ok(false);
@@ -77,7 +78,7 @@ impl Records {
         if !more || (self.record.len() == 1 && last == self.end_mark) {
             return Ok(false);
         }
-        // The mark's last byte is no text of any usual input: looking for it costs nothing.
+        // The mark's last byte occurs in no usual text, so this check costs nothing.
         if last.trim_ascii_end().ends_with(&self.end_mark) {
             return Err(Failure::data(
                 format!("line {}: a quote is opened in this row and never closed", self.line()),

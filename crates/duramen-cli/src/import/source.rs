@@ -1,4 +1,4 @@
-//! Where rows come from: a file or standard input, gzip or not, its byte order mark taken off.
+//! The source of rows: a file or standard input, gzip or not, without its byte order mark.
 //!
 //! A regular file can be read twice; everything else once.
 
@@ -13,7 +13,7 @@ use super::stream::{Stopped, Stream};
 use crate::failure::{Failure, Result};
 use crate::signals::Signals;
 
-/// What the command line calls it.
+/// Its name on the command line.
 const STANDARD_INPUT: &str = "-";
 const BUFFER_BYTES: usize = 256 * 1024;
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
@@ -60,12 +60,12 @@ impl Input {
         Ok(input)
     }
 
-    /// The same input, no longer waited for once a signal has come.
+    /// The same input, with waits that a signal ends.
     pub(super) fn until(self, signals: Signals) -> Input {
         Input { signals, ..self }
     }
 
-    /// What messages call it.
+    /// Its name in messages.
     pub(super) fn name(&self) -> String {
         if self.path == Path::new(STANDARD_INPUT) {
             "standard input".to_owned()
@@ -74,12 +74,12 @@ impl Input {
         }
     }
 
-    /// Whether it can be read twice.
+    /// Whether it is a regular file, which can be read twice.
     pub(super) fn is_regular(&self) -> bool {
         self.bytes_total.is_some()
     }
 
-    /// Bytes taken from it so far, compressed if it is.
+    /// Bytes read from it so far, compressed if it is.
     pub(super) fn bytes_read(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.bytes_read)
     }
@@ -89,7 +89,7 @@ impl Input {
         self.bytes_total
     }
 
-    /// Its bytes from the start. An input that is not regular gives them once.
+    /// Its bytes from the start. A non-regular input yields them once.
     pub(super) fn reader(&mut self) -> Result<Reader> {
         let failed = |error: io::Error| Failure::io("read", &self.path, &error);
         let raw: Box<dyn Read + Send> = if self.is_regular() {
@@ -119,7 +119,7 @@ impl Input {
     }
 }
 
-/// What is buffered, at least one read's worth; a signal in between is no end.
+/// The buffered bytes, at least one read's worth. An interrupted read is repeated.
 fn fill(reader: &mut dyn BufRead) -> io::Result<&[u8]> {
     loop {
         match reader.fill_buf() {
@@ -131,7 +131,7 @@ fn fill(reader: &mut dyn BufRead) -> io::Result<&[u8]> {
     reader.fill_buf()
 }
 
-/// What went wrong while reading, in words that name the likely cause.
+/// The failure of a read, with a likely cause.
 pub(super) fn read_failure(name: &str, error: &io::Error) -> Failure {
     let inner = error.get_ref();
     if let Some(Stopped(number)) = inner.and_then(|inner| inner.downcast_ref()) {

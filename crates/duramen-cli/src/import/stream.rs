@@ -1,6 +1,7 @@
-//! Bytes of an input that may keep one waiting, such as a pipe whose other end is idle.
+//! Bytes of an input that may block, such as a pipe whose other end is idle.
 //!
-//! Read by a thread of its own, so that whoever wants them looks at signals meanwhile: a read cannot be called back.
+//! A separate thread reads them, so that the consumer can check signals meanwhile: a read cannot be
+//! cancelled.
 
 use std::fmt;
 use std::io::{self, Cursor, Read};
@@ -10,10 +11,10 @@ use std::time::Duration;
 
 use crate::signals::Signals;
 
-/// How often who waits looks at signals.
+/// How often a waiting consumer checks signals.
 const TICK: Duration = Duration::from_millis(50);
 
-/// One read; as much as a pipe holds.
+/// The size of one read: as much as a pipe holds.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Chunks read ahead.
@@ -21,7 +22,7 @@ const CHUNKS_MAX: usize = 4;
 
 type Chunk = io::Result<Vec<u8>>;
 
-/// The bytes, until a signal comes: a read then fails with [`Stopped`].
+/// The bytes until a signal comes. A read then fails with [`Stopped`].
 pub(super) struct Stream {
     chunks: Receiver<Chunk>,
     chunk: Cursor<Vec<u8>>,
@@ -29,7 +30,7 @@ pub(super) struct Stream {
     signals: Signals,
 }
 
-/// The error of a read that a signal has ended: its number.
+/// The error of a read that a signal has ended, with its number.
 #[derive(Debug)]
 pub(super) struct Stopped(pub(super) u8);
 
@@ -58,7 +59,7 @@ impl Stream {
     }
 }
 
-/// Reads once and hands it on; whether there may be more.
+/// Reads once and sends the chunk. Returns whether there may be more.
 fn hand_on(raw: &mut dyn Read, chunks: &SyncSender<Chunk>) -> bool {
     let mut chunk = vec![0; CHUNK_BYTES];
     match raw.read(&mut chunk) {
@@ -68,7 +69,7 @@ fn hand_on(raw: &mut dyn Read, chunks: &SyncSender<Chunk>) -> bool {
         }
         Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
         Err(error) => {
-            // Whoever listened has gone, and so has the import.
+            // The receiver has gone, and so has the import.
             let _ = chunks.send(Err(error));
             false
         }
@@ -98,7 +99,7 @@ impl std::error::Error for Stopped {}
 
 #[cfg(test)]
 mod tests {
-    //! What goes in comes out, whatever the sizes of the reads; an error is handed on.
+    //! Bytes pass unchanged, whatever the sizes of the reads; an error is passed on.
     use super::*;
 
     #[test]

@@ -1,4 +1,5 @@
-//! Rows in columns, shown as they come: the first rows set the widths, so that any number of rows takes no memory.
+//! Rows in columns, printed as they come. The first rows set the widths, so memory does not grow with the
+//! number of rows.
 
 use std::io::{BufWriter, IsTerminal, Stdout, Write};
 
@@ -10,7 +11,7 @@ use super::shown;
 use crate::failure::{Failure, Result};
 use crate::output::{Output, flush, printable};
 
-/// Rows that set the widths.
+/// Rows that determine the widths.
 const SAMPLE_ROWS: usize = 200;
 
 /// Widest column, in characters of the terminal.
@@ -31,7 +32,7 @@ impl Grid<'_> {
         Grid { columns, widths, fitting: columns.len() }
     }
 
-    /// Shows at most `limit` documents; returns how many there were.
+    /// Prints at most `limit` documents. Returns how many there were.
     pub(crate) fn show(
         mut self,
         mut next: impl FnMut() -> Result<Option<Document>>,
@@ -76,7 +77,7 @@ impl Grid<'_> {
         Ok(count)
     }
 
-    /// Names, and under them types.
+    /// Prints the names, and the types under them.
     fn header(&self, stream: &mut BufWriter<Stdout>) -> Result<()> {
         let texts = |text: fn(&Column) -> String| self.columns.iter().map(text).collect::<Vec<_>>();
         self.line(stream, &texts(|column| printable(&column.name)))?;
@@ -152,7 +153,7 @@ fn terminal_width() -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    //! Columns line up whatever they hold.
+    //! Columns line up whatever they contain.
     use super::*;
 
     #[test]

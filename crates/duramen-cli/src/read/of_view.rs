@@ -1,4 +1,4 @@
-//! `count` and `reduce` with `--view`: what the rows of a view come to, from the nodes of its tree.
+//! `count` and `reduce` with `--view`: reductions of a view's rows, from the nodes of its tree.
 
 use duramen::schema::ColumnType;
 use duramen::view::ViewReduction;
@@ -12,16 +12,16 @@ use crate::numbers::grouped;
 use crate::output::{Output, align_right, new_table, printable};
 use crate::view;
 
-/// What is asked of a view of a collection.
+/// The queried rows of a view of a collection.
 pub(crate) struct Asked {
     /// The rows.
     pub(crate) span: Span,
-    /// The view's key in the place of the collection's, so that ranges are read by it.
+    /// A schema with the view's key in the place of the collection's, for parsing ranges.
     pub(crate) keyed: Schema,
 }
 
 impl Asked {
-    /// Finds the view and reads the range by the types of its fields.
+    /// Finds the view, and parses the range by the types of its fields.
     pub(crate) fn of(snapshot: &Snapshot, schema: &Schema, name: &str, range: &RangeFlags) -> Result<Asked> {
         view::check_name(schema, name)?;
         let keyed = keyed(schema, &snapshot.documents(schema.name()).view(name).spec()?);
@@ -34,7 +34,7 @@ fn keyed(schema: &Schema, view: &ViewSpec) -> Schema {
     let fields = view.key_fields();
     let last = fields.last().filter(|_| view.is_each());
     let kind = |field: &String| match schema.kind(field) {
-        // An item of the list, of which nothing is known.
+        // An item of the list, whose type is unknown.
         _ if Some(field) == last => ColumnType::Any,
         Some(kind) => kind,
         None => ColumnType::Any,
@@ -43,7 +43,7 @@ fn keyed(schema: &Schema, view: &ViewSpec) -> Schema {
     fields.iter().fold(named, |keyed, field| keyed.column(field.as_str(), kind(field)))
 }
 
-/// Count and reductions of a view, of all rows asked for or of each group.
+/// Count and reductions of a view, of all queried rows or of each group.
 pub(super) fn reduce(
     snapshot: &Snapshot,
     schema: &Schema,

@@ -1,4 +1,5 @@
-//! Words of the shell as a command of the command line: the database and the collection are put where they were left out.
+//! Turns a line of the shell into a command: inserts the database and the collection where they were left
+//! out.
 
 use clap::{CommandFactory, Parser};
 
@@ -7,14 +8,14 @@ use crate::args::{Cli, Command};
 use crate::database::candidates;
 use crate::failure::{Failure, Result};
 
-/// The shell's own words.
+/// The shell's own commands.
 pub(super) const OWN: [(&str, &str); 3] = [
     ("use COLLECTION", "Leave the collection out from now on"),
     ("help [COMMAND]", "List the commands, or show the words of one"),
     ("exit", "End the shell; ^D does too"),
 ];
 
-/// What a line asks for.
+/// The meaning of a line.
 pub(super) enum Parsed {
     /// It is empty.
     Nothing,
@@ -24,7 +25,7 @@ pub(super) enum Parsed {
     Help(Option<String>),
     /// A collection to leave out from now on.
     Use(String),
-    /// A command, and whether it is to be shown as JSON, and without notes.
+    /// A command, with its flags for JSON and for no notes.
     Command { command: Box<Command>, json: bool, quiet: bool },
 }
 
@@ -58,7 +59,7 @@ pub(super) fn parse(words: Vec<String>, shell: &Shell<'_>) -> Result<Parsed> {
     Ok(Parsed::Command { command, json: cli.json, quiet: cli.quiet })
 }
 
-/// Standard input is where the lines of the shell come from.
+/// Refuses a command that would read standard input, which holds the lines of the shell.
 fn check_input(name: &str, rest: &[String]) -> Result<()> {
     let asks_for_help = rest.iter().any(|word| word == "--help" || word == "-h");
     let reads_it = match name {
@@ -76,7 +77,7 @@ fn check_input(name: &str, rest: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The words with the database and, where one is wanted and known, the collection.
+/// The words with the database and, if needed and known, the collection.
 fn completed(name: &str, rest: Vec<String>, shell: &Shell<'_>) -> Vec<String> {
     let mut words = vec!["duramen".to_owned(), name.to_owned()];
     let mut rest = rest.into_iter().peekable();
@@ -103,10 +104,10 @@ fn completed(name: &str, rest: Vec<String>, shell: &Shell<'_>) -> Vec<String> {
     words
 }
 
-/// What the parser refused, in the words of a shell.
+/// The parser's error, reworded for a shell.
 fn refused(error: &clap::Error, shell: &Shell<'_>) -> Failure {
     match crate::refuse(error, shell.out) {
-        // Help was asked for and shown.
+        // Help was requested and printed.
         Ok(()) => Failure::Exit(0),
         Err(failure) if error.to_string().contains("--collection") => {
             failure.hinted("name a collection behind the command, or `use` one for all that follow")
@@ -115,13 +116,13 @@ fn refused(error: &clap::Error, shell: &Shell<'_>) -> Failure {
     }
 }
 
-/// A word that is no command.
+/// The error for an unknown command.
 pub(super) fn unknown(name: &str, shell: &Shell<'_>) -> Failure {
     let names = shell.vocabulary.command_names();
     Failure::usage(format!("there is no command {name}"), candidates("commands", name, &names))
 }
 
-/// Whether a command can be said in a shell.
+/// Whether a command is available in a shell.
 pub(super) fn is_for_shells(command: &clap::Command) -> bool {
     !command.is_hide_set() && !matches!(command.get_name(), "shell" | "demo" | "completions" | "help")
 }

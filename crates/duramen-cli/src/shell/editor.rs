@@ -1,4 +1,5 @@
-//! The shell at a terminal: lines are edited, completed and kept. What fails is said, and the next line is asked for.
+//! The shell on a terminal: editing, completion and history. A failed line is reported, and the loop
+//! continues.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -17,15 +18,15 @@ use super::{Next, Shell, history};
 use crate::failure::{Failure, Result};
 use crate::signals::Signals;
 
-/// Lines that are kept.
+/// The size of the history, in lines.
 const HISTORY_LINES_MAX: usize = 10_000;
 
-/// Asks for lines until there are no more.
+/// Reads lines until there are no more.
 pub(super) fn converse(shell: &mut Shell<'_>) -> Result<()> {
     let mut editor = editor().map_err(|error| terminal(&error))?;
     let file = history::file();
     if let Some(file) = &file {
-        // The first shell finds none.
+        // The first shell has no history file.
         let _ = editor.load_history(file);
     }
     greet(shell);
@@ -85,7 +86,7 @@ fn terminal(error: &ReadlineError) -> Failure {
     }
 }
 
-/// What the editor asks while a line is typed.
+/// The editor's callbacks while a line is typed.
 #[derive(Default)]
 struct Words {
     vocabulary: Vocabulary,

@@ -1,8 +1,8 @@
-//! Where the shell keeps the lines that were typed: in the user's state directory, for the user alone.
+//! The file of the shell's history: in the user's state directory, readable by the user only.
 
 use std::path::PathBuf;
 
-/// The file of the history; its directory is made if it is not there. `None` where no place for it is known.
+/// The path of the history; creates its directory. `None` if no place for it is known.
 pub(super) fn file() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))?;

@@ -1,4 +1,5 @@
-//! Lines that nobody types: of `--execute`, or of standard input. The first that fails ends them, unless told otherwise.
+//! Lines without a terminal: of `--execute`, or of standard input. The first failure ends them, unless set
+//! otherwise.
 
 use std::io::BufRead;
 use std::path::Path;
@@ -76,7 +77,8 @@ impl Script<'_, '_> {
         }
     }
 
-    /// Says where it failed, and ends unless told to go on. A reader that went away and a signal always end it.
+    /// Reports where it failed, and ends unless it should continue. A closed output and a signal always end
+    /// it.
     fn failed(&mut self, failure: Failure, place: &str) -> Result<()> {
         let exit = failure.exit();
         if exit == 0 {

@@ -1,6 +1,6 @@
-//! What can be said in a shell at the moment: commands with their flags, collections, views, fields.
+//! The words available in a shell: commands with their flags, collections, views, fields.
 //!
-//! Owns what is offered at a place in a line. Knows no terminal.
+//! Owns the completions at a position in a line. Independent of the terminal.
 
 use clap::CommandFactory;
 use duramen::{Code, Schema};
@@ -15,11 +15,11 @@ use crate::failure::{FAILED, Failure, Result};
 pub(super) struct Vocabulary {
     commands: Vec<Words>,
     pub(super) collections: Vec<Schema>,
-    /// The collection that was named with `use`.
+    /// The collection set by `use`.
     pub(super) used: Option<String>,
 }
 
-/// A command and what may stand behind it.
+/// A command and its possible arguments.
 #[derive(Debug, Clone)]
 struct Words {
     name: String,
@@ -56,7 +56,7 @@ impl Vocabulary {
         self.collections.iter().any(|schema| schema.name() == name)
     }
 
-    /// Refuses a name that is no collection's.
+    /// Refuses the name of an unknown collection.
     pub(super) fn check_collection(&self, name: &str) -> Result<()> {
         if self.has_collection(name) {
             return Ok(());
@@ -70,7 +70,7 @@ impl Vocabulary {
         self.collections.iter().map(|schema| schema.name().to_owned()).collect()
     }
 
-    /// What can stand at the end of a text: where the word that it would replace begins, and the words.
+    /// Completions of a text: where the word to replace begins, and the words.
     pub(super) fn completions(&self, text: &str) -> (usize, Vec<String>) {
         let start = text.rfind(char::is_whitespace).map_or(0, |at| at + 1);
         let word = &text[start..];
@@ -115,7 +115,7 @@ impl Vocabulary {
         offered
     }
 
-    /// The collection that a line is about: named in it, or in use, or the only one.
+    /// The collection of a line: named in it, or set by `use`, or the only one.
     fn meant(&self, before: &[&str]) -> Option<&Schema> {
         let find = |name: &str| self.collections.iter().find(|schema| schema.name() == name);
         let named = before.iter().skip(1).find_map(|word| find(word));
@@ -124,7 +124,7 @@ impl Vocabulary {
         named.or_else(used).or_else(only)
     }
 
-    /// What is still to be said behind a command's name.
+    /// The arguments still missing after a command's name.
     pub(super) fn hint(&self, text: &str) -> Option<String> {
         let name = text.strip_suffix(' ')?;
         let command = self.commands.iter().find(|command| command.name == name)?;
@@ -160,7 +160,7 @@ impl Words {
 
 #[cfg(test)]
 mod tests {
-    //! What is offered is what the line can go on with.
+    //! Each completion must be valid at its position.
     use super::*;
     use duramen::ViewSpec;
     use duramen::schema::ColumnType;

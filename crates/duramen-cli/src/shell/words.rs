@@ -1,16 +1,18 @@
-//! A line of the shell as words: blanks divide them, quotes and backslashes hold together, JSON stays as it is.
+//! Splits a line of the shell into words: by blanks, except in quotes, after backslashes and in JSON.
 
-/// What a line is so far.
+/// The state of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
     /// Its words.
     Whole(Vec<String>),
-    /// A quote or a bracket is open: it goes on.
+    /// A quote or a bracket is open: the line continues.
     Open,
 }
 
-/// Divides a line into words. A word that begins with `{` or `[` is JSON up to its last bracket, blanks and line ends
-/// included; `#` begins a remark where a word could begin.
+/// Splits a line into words.
+///
+/// A word that begins with `{` or `[` is JSON up to its last bracket, including blanks and line ends. `#`
+/// begins a comment where a word could begin.
 pub(super) fn split(line: &str) -> Line {
     let mut words = Vec::new();
     let mut rest = line.trim_start();
@@ -30,7 +32,7 @@ pub(super) fn split(line: &str) -> Line {
     Line::Whole(words)
 }
 
-/// Where JSON that begins here ends: behind the bracket that closes the first.
+/// The end of JSON that begins here: after the bracket that closes the first.
 fn json(text: &str) -> Option<usize> {
     let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
     for (at, character) in text.char_indices() {
@@ -51,7 +53,7 @@ fn json(text: &str) -> Option<usize> {
     None
 }
 
-/// A word as a Unix shell reads it: single quotes hold everything, double ones all but backslashes.
+/// A word in the syntax of a Unix shell: single quotes protect everything, double quotes all but backslashes.
 fn plain(text: &str) -> Option<(String, usize)> {
     let mut word = String::new();
     let mut quote = None;
@@ -74,7 +76,7 @@ fn plain(text: &str) -> Option<(String, usize)> {
 
 #[cfg(test)]
 mod tests {
-    //! A wrong word stores a wrong document.
+    //! A wrong word would store a wrong document.
     use super::*;
 
     fn check(line: &str, words: &[&str]) {

@@ -1,4 +1,5 @@
-//! `backup`: the copy is a database, of the same documents; it never writes to what it copies, nor over what is there.
+//! `backup`: the copy is a database with the same documents. Neither the original nor an existing directory
+//! is written to.
 
 use crate::runner::Scratch;
 

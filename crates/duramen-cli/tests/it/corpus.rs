@@ -1,4 +1,4 @@
-//! The corpus of the fuzzers through the whole command line: files to import, lines for the shell.
+//! The fuzzers' corpus through the whole command line: files to import, lines for the shell.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ fn ended_well(ran: &Ran, input: &[u8]) {
     assert!(!ran.stderr.contains("panicked"), "{shown:?}: {}", ran.stderr);
 }
 
-/// Whatever a file holds, an import ends with rows or with a sentence, and the database is sound.
+/// Whatever a file contains, an import ends with rows or with an error, and the database is sound.
 #[test]
 fn any_file_is_imported_or_refused() {
     let scratch = Scratch::new();
@@ -39,7 +39,7 @@ fn any_file_is_imported_or_refused() {
     scratch.ok(&["check", "db"]);
 }
 
-/// Whatever is typed, the shell ends and does not panic.
+/// Whatever the input, the shell ends and does not panic.
 #[test]
 fn any_line_is_run_or_refused() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! A database with a bad page: what is damaged is named, and all the rest can be taken out (D4).
+//! A database with a bad page: the corruption is named, and everything else can be exported (D4).
 #![cfg(unix)]
 
 use std::os::unix::fs::FileExt;
@@ -7,13 +7,13 @@ use crate::runner::{JANUARY, Ran, Scratch, gunzip, json};
 
 const EXPORT: &[&str] = &["export", "db", "-c", "flights", "--format", "csv"];
 
-/// Where pages begin in the data file, told by their magic.
+/// The offsets of pages in the data file, found by their magic number.
 fn pages(data: &[u8]) -> Vec<u64> {
     let blocks = data.chunks(4096).zip((0..).step_by(4096));
     blocks.filter(|(block, _)| block.starts_with(b"DPAG")).map(|(_, offset)| offset).collect()
 }
 
-/// Damages a page that flights lie in, with others before and behind it; what `check --json` says of it.
+/// Corrupts a page of flights with others before and after it. Returns the output of `check --json`.
 fn damage(scratch: &Scratch) -> serde_json::Value {
     let path = scratch.path("db/data");
     let offsets = pages(&std::fs::read(&path).unwrap());
@@ -27,7 +27,7 @@ fn damage(scratch: &Scratch) -> serde_json::Value {
         if ran.code == Some(3) && found["unreadable"][0]["before"].is_string() {
             return found;
         }
-        // An old page, or one that more than a few flights hang on.
+        // An obsolete page, or one with more than a few flights below it.
         file.write_all_at(&bytes, offset + 100).unwrap();
     }
     panic!("no page of flights among {} pages", offsets.len());
@@ -40,7 +40,7 @@ fn damaged(ran: &Ran, all: &[&str]) {
     }
 }
 
-/// Without a new database: what `export` says, followed to the letter.
+/// Without a new database: follows the output of `export` literally.
 #[test]
 fn what_is_around_a_bad_page_can_be_exported() {
     let scratch = Scratch::with_january();
@@ -67,7 +67,7 @@ fn what_is_around_a_bad_page_can_be_exported() {
     let lines: std::collections::HashSet<&str> = first.stdout.lines().chain(second.lines()).collect();
     assert_eq!(lines.len() as u64, documents + 1, "each row once, and the header");
     assert!(lines.is_subset(&original));
-    // Nothing that could be read is left out by the bounds of export.
+    // The bounds of the export leave out nothing that can be read.
     let to = scratch.ok(&[EXPORT, &["--to", after]].concat());
     assert_eq!(to.lines().count() + 1, first.stdout.lines().count());
 }

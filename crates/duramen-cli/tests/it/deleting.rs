@@ -1,4 +1,4 @@
-//! Deletes of many rows: in batches, in one go where that is all, and stopped in the middle; and collections dropped.
+//! Deletes of many rows: in batches, in one transaction for all, and interrupted; and dropped collections.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ fn count(scratch: &Scratch) -> u64 {
     scratch.ok(&["count", "db", "-c", "flights"]).trim().parse().unwrap()
 }
 
-/// A range of any size is deleted, though a transaction holds only so much.
+/// A range of any size is deleted, although a transaction is limited.
 #[test]
 fn a_range_is_deleted_in_batches() {
     let scratch = Scratch::with_january();
@@ -17,7 +17,7 @@ fn a_range_is_deleted_in_batches() {
     assert!(said.starts_with("deleted 4,637 documents of flights in 5 batches, seq "), "{said}");
     assert_eq!(count(&scratch), 27_004 - 4_637);
     assert_eq!(scratch.ok(&["count", "db", "-c", "flights", "--prefix", "UA"]), "0\n");
-    // 4,171 rows are one batch unless told otherwise, and as many as a batch holds are all.
+    // 4,171 rows are one batch by default, also with a batch size of exactly that many.
     let said = json(&del(&["--from", "EV", "--to", "F9", "--batch", "4171", "--json"]));
     assert_eq!(
         (&said["rows"], &said["batches"], &said["complete"]),
@@ -28,7 +28,7 @@ fn a_range_is_deleted_in_batches() {
     scratch.ok(&["check", "db", "--deep"]);
 }
 
-/// One transaction whatever the size, and the collection is what it was but for its rows.
+/// One transaction whatever the size; the collection keeps its definition.
 #[test]
 fn all_is_deleted_in_one_transaction() {
     let scratch = Scratch::with_january();
@@ -77,7 +77,7 @@ fn bounds_that_bound_nothing_delete_nothing() {
         }
     }
     assert_eq!(count(&scratch), 27_004);
-    // To look at them is harmless, and an empty element that is spelt out is one.
+    // Counting with such bounds is harmless, and an explicit empty element is a bound.
     assert_eq!(scratch.ok(&["count", "db", "-c", "flights", "--from", ""]), "27004\n");
     scratch.ok(&["del", "db", "-c", "flights", "--prefix", "[\"\"]"]);
     assert_eq!(count(&scratch), 27_004);
@@ -101,7 +101,7 @@ fn a_dropped_collection_is_gone_with_its_key() {
     assert!(again.code == Some(1) && again.stderr.contains("E0901"), "{}", again.stderr);
     assert_eq!(scratch.ok(&["collections", "db"]), "");
     scratch.ok(&["check", "db", "--deep"]);
-    // The name is free for other terms.
+    // The name is free for another definition.
     let key = ["--key", "origin,time_hour,flight,carrier", "--null", "NA", "--durability", "process"];
     scratch.ok(&[&["import", "db", JANUARY, "-c", "flights"], &key[..]].concat());
     assert_eq!(count(&scratch), 27_004);
@@ -112,7 +112,7 @@ fn a_dropped_collection_is_gone_with_its_key() {
 fn a_signal_ends_a_delete_after_the_batch_that_runs() {
     let scratch = Scratch::with_january();
     let mut child = scratch.spawn(&["del", "db", "-c", "flights", "--from", "9E", "--batch", "1"]);
-    // It watches for signals before it takes the lock, in which it leaves its number.
+    // It watches for signals before it takes the lock, in which it leaves its process id.
     let holder = format!("process {}", child.id());
     while std::fs::read_to_string(scratch.path("db/lock")).unwrap() != holder {
         assert_eq!(child.try_wait().unwrap(), None);

@@ -1,4 +1,4 @@
-//! The demo, whole: what a newcomer sees first must be true each time.
+//! The whole demo: what a newcomer sees first must be true every time.
 
 use crate::runner::{Ran, Scratch, json, output};
 
@@ -52,7 +52,7 @@ fn the_demo_is_not_shown_in_memory_unless_told() {
         ran.stderr
     );
     assert!(!path.exists());
-    // Told to, it does not say of memory that it is a disk.
+    // If forced, it does not claim that memory is a disk.
     let mut demo =
         scratch.command_as_is(&["demo", "--allow-tmpfs", "--quiet", "--dir", path.to_str().unwrap()]);
     let ran: Ran = output(&mut demo).unwrap().into();

@@ -1,4 +1,4 @@
-//! `doctor` and `bench sync`: what they say of a disk, of memory, of what is not there.
+//! `doctor` and `bench sync`: their reports on a disk, on memory, and on missing directories.
 #![cfg(target_os = "linux")]
 
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::loop_device::mount_a;
 use crate::runner::{Scratch, json, skipped};
 
-/// How the examination of a directory in memory ends: a sync there is worth nothing.
+/// The result for a directory in memory: a sync there is worthless.
 #[test]
 fn a_directory_in_memory_cannot_keep_level_disk() {
     let Ok(memory) = tempfile::TempDir::new_in("/dev/shm") else {
@@ -52,7 +52,8 @@ fn a_directory_in_memory_cannot_keep_level_disk() {
     assert_eq!(std::fs::read_dir(memory).unwrap().count(), 0, "nothing is left behind");
 }
 
-/// On the file system of the build: whatever the verdict, the facts and the figures are there, and nothing is left.
+/// On the file system of the build: whatever the verdict, the facts and the figures exist, and nothing is
+/// left behind.
 #[test]
 fn a_directory_on_a_disk_is_examined_and_left_as_it_was() {
     let scratch = Scratch::new();
@@ -86,7 +87,8 @@ fn a_directory_on_a_disk_is_examined_and_left_as_it_was() {
     assert_eq!(std::fs::read_dir(scratch.path(".")).unwrap().count(), 0, "nothing is left behind");
 }
 
-/// Real file systems on a loop device over the disk of the build: named, seen through to the disk, and never called safe.
+/// Real file systems on a loop device over the disk of the build: named, traced to the disk, and never called
+/// safe.
 #[test]
 fn file_systems_on_a_loop_device_are_named_and_seen_through() {
     for (kind, options) in [("ext4", &["-q", "-F"][..]), ("xfs", &["-q", "-f"]), ("btrfs", &["-q", "-f"])] {
@@ -117,7 +119,7 @@ fn file_systems_on_a_loop_device_are_named_and_seen_through() {
     }
 }
 
-/// A command for the mount on top where the one below it is weak would change the wrong one.
+/// A command for the mount on top, if the one below is weak, would change the wrong one.
 #[test]
 fn advice_is_for_the_mount_that_is_weak() {
     let scratch = Scratch::new();
@@ -137,7 +139,7 @@ fn advice_is_for_the_mount_that_is_weak() {
     assert!(now[0].trim_end().ends_with(&format!("remount,barrier {point}")), "{}", ran.stdout);
 }
 
-/// A disk without room is where the report is wanted most.
+/// A full disk is where the report is needed most.
 #[test]
 fn a_full_disk_is_examined_all_the_same() {
     use std::io::Write;
@@ -157,7 +159,7 @@ fn a_full_disk_is_examined_all_the_same() {
     let told = json(&scratch.ok(&["doctor", place, "--json"]));
     assert!(told["not_measured"].as_str().is_some_and(|why| why.contains("No space left")), "{told}");
     assert_eq!((&told["verdict"]["keeps_disk"], told.get("budget")), (&true.into(), None));
-    // Room for the witness and not for the figures.
+    // Space for the burst of syncs, but not for the measurement.
     filler.set_len(filler.metadata().unwrap().len() - (3 << 20)).unwrap();
     filler.sync_all().unwrap();
     let ran = scratch.run(&["doctor", place]);
@@ -188,7 +190,7 @@ fn what_is_no_directory_is_told_in_a_sentence() {
     }
 }
 
-/// A directory that cannot be written to, by a user who is not root.
+/// A directory without write permission, as a user other than root.
 #[test]
 fn a_directory_without_permission_is_examined_all_the_same() {
     use std::os::unix::fs::PermissionsExt;
@@ -203,7 +205,7 @@ fn a_directory_without_permission_is_examined_all_the_same() {
     if crate::runner::output(command.uid(nobody)).is_err() {
         return skipped("doctor without permission — this user cannot become another");
     }
-    // The binary and the way to the directory may be root's alone: another copy, elsewhere.
+    // The binary and the path to the directory may be accessible to root only: uses another copy elsewhere.
     let Ok(open) = tempfile::TempDir::new_in("/tmp") else {
         return skipped("doctor without permission — no /tmp");
     };
@@ -221,7 +223,7 @@ fn a_directory_without_permission_is_examined_all_the_same() {
     assert!(told.contains("not measured: Permission denied") && told.contains("verdict"), "{told}");
 }
 
-/// The sync laboratory: every way has a row, the unsafe ones a warning, and the rounds agree or say how far not.
+/// The sync benchmark: every strategy has a row, unsafe ones a warning, and differing rounds are reported.
 #[test]
 fn the_sync_laboratory_measures_every_way() {
     let scratch = Scratch::new();
@@ -263,7 +265,7 @@ fn how_often_a_file_is_synced_is_measured_from_never_to_every_record() {
     let last = intervals.last().unwrap();
     assert_eq!((&last["syncs"], &last["every_bytes"]), (&256.into(), &4096.into()));
     assert!(intervals.iter().all(|interval| interval["max_ns"].as_u64() >= interval["p50_ns"].as_u64()));
-    // Direct writes want whole blocks; the other ways take records of a sector.
+    // Direct writes need whole blocks; the other strategies accept records of a sector.
     let small = [
         "bench",
         "sync",

@@ -1,4 +1,4 @@
-//! `find`: the same documents whichever way is taken, and a word about the way.
+//! `find`: the same documents by any access path, which is reported.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ fn plan(scratch: &Scratch, words: &[&str]) -> serde_json::Value {
     json(&scratch.ok(&[&["find", "db", "-c", "flights", "--json", "--explain"], words].concat()))
 }
 
-/// By the key, with a range of it, and past it: counts that the data has, and the rows that each way reads.
+/// By the key, with a range of it, and past it: counts of the data, and the rows that each access path reads.
 #[test]
 fn the_key_leads_to_documents_as_far_as_it_goes() {
     let scratch = Scratch::with_january();
@@ -73,7 +73,8 @@ fn what_cannot_be_asked_is_refused_with_what_could() {
     }
 }
 
-/// A search that would read a large collection is not begun by mistake, and says what would make it cheap.
+/// A search that would read a large collection does not start by mistake; the error shows how to make it
+/// cheap.
 #[test]
 fn reading_very_many_documents_needs_a_word() {
     let mut rows = String::from("id,n\n");
@@ -111,7 +112,8 @@ mod renamed {
     }
 }
 
-/// A renamed field is one field with two names: documents from before it was renamed are found by both, whichever way is taken.
+/// A renamed field is one field with two names: both find documents from before the rename, by any access
+/// path.
 #[test]
 fn documents_from_before_a_field_was_renamed_are_found_by_its_new_name() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! The first import into a collection decides its key and its types: one that fails decides nothing.
+//! The first import into a collection determines its key and its types; a failed one determines nothing.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ fn collections(scratch: &Scratch) -> serde_json::Value {
     json(&scratch.ok(&["collections", "db", "--json"]))["collections"].clone()
 }
 
-/// Imports what fails, then something under another key, which must not be refused.
+/// Runs a failing import, then one with another key, which must not be refused.
 fn check_nothing_left(file: &str, bytes: impl AsRef<[u8]>, flags: &[&str], words: &str) {
     let scratch = Scratch::new();
     scratch.write(file, bytes);
@@ -58,7 +58,7 @@ fn threads_that_bring_the_first_batches_create_one_collection() {
     scratch.ok(&["check", "db", "--deep"]);
 }
 
-/// A sequence of 0 is none: an import that commits says where.
+/// A sequence of 0 is invalid: an import that commits reports its sequence.
 #[test]
 fn an_import_without_rows_creates_its_collection_and_says_so() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! January's flights in and out again: the numbers of the data, exact, and nothing lost on the way.
+//! January's flights imported and exported: exact figures, and nothing lost on the way.
 
 use crate::runner::{FLIGHTS, JANUARY, Scratch, gunzip, json, sorted};
 
@@ -88,7 +88,7 @@ fn a_key_that_is_there_is_refused_unless_it_is_to_be_replaced() {
     );
     scratch.ok(&[&again[..], &["--replace"]].concat());
     check_reduce(&scratch, None, 27_004, 265_801);
-    // Key, sums and null marker are stored: a later import need not say them again.
+    // Key, sums and null marker are stored: a later import need not repeat them.
     scratch.ok(&["import", "db", JANUARY, "-c", "flights", "--replace"]);
     check_reduce(&scratch, None, 27_004, 265_801);
 }
@@ -108,7 +108,7 @@ fn other_terms_than_the_stored_ones_are_refused() {
     }
 }
 
-/// A pipe that closes early is how `head` says it has seen enough.
+/// A pipe that is closed early, as by `head`.
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     use std::io::{BufRead, BufReader, Read};

@@ -1,7 +1,7 @@
-//! The shape of every `--json`: scripts depend on it, so a change here is a change of contract.
+//! The structure of every `--json` output: scripts depend on it, so a change here is a change of contract.
 //!
-//! A golden file a command under `tests/golden`. What differs from run to run is replaced by its type. Run with
-//! `DURAMEN_WRITE_GOLDEN=1` to write them anew, and look at the difference.
+//! There is a golden file per command under `tests/golden`. Values that vary between runs are replaced by
+//! their types. Run with `DURAMEN_WRITE_GOLDEN=1` to regenerate the files, and review the difference.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::runner::{Scratch, json, skipped};
 
 const ROWS: &str = "id,town,n,f\n1,Oslo,5,1.5\n2,Oslo,NA,2\n9007199254740993,Bergen,-7,NA\n";
 
-/// Values that differ from run to run.
+/// Values that vary between runs.
 const VOLATILE: &[&str] = &[
     "seconds",
     "path",
@@ -119,7 +119,7 @@ fn results() {
     }
 }
 
-/// A view is built in as many commits as it happens to take.
+/// The number of commits that build a view varies.
 #[test]
 fn views() {
     let scratch = rows();

@@ -1,4 +1,5 @@
-//! Bad input: each a sentence with a hint and the exit code of the contract, nothing stored by halves, never a panic.
+//! Bad input: each gives an error with a hint and the documented exit code, stores nothing partially, and
+//! never panics.
 
 use crate::runner::{Ran, Scratch, json, output_into};
 
@@ -10,13 +11,13 @@ fn refused(ran: &Ran, code: i32, words: &str) {
     assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
 }
 
-/// D8: a reader holds the lock to its end: nobody uses the space of what it shows meanwhile.
+/// D8: a reader holds the lock to its end: no writer reuses the space that it reads.
 #[test]
 fn a_scan_that_is_still_read_keeps_writers_out() {
     let scratch = Scratch::with_january();
     let mut scan = scratch.spawn(&["scan", "db", "-c", "flights", "--json"]);
     let mut lines = std::io::BufReader::new(scan.stdout.take().unwrap());
-    // Far more is to come than the pipe holds.
+    // Much more output follows than the pipe holds.
     std::io::BufRead::read_line(&mut lines, &mut String::new()).unwrap();
     let del = ["del", "db", "-c", "flights", "--prefix", "UA"];
     refused(&scratch.run(&del), 4, "is in use");
@@ -160,7 +161,7 @@ fn arguments_that_are_wrong() {
     }
 }
 
-/// A key that no document can have is wrong whatever the database holds.
+/// A key that no document can have is an error whatever the database contains.
 #[test]
 fn keys_that_are_too_long_are_wrong_arguments() {
     let scratch = Scratch::with_rows("id,n\nx,2\n", &["--key", "id"]);
@@ -263,7 +264,7 @@ fn paths_that_are_no_database() {
     assert_eq!(std::fs::read_to_string(scratch.path("other/letter.txt")).unwrap(), "dear reader");
 }
 
-/// Between `kill -9` during the first import and the second import, somebody looks.
+/// After `kill -9` during the first import, a command reads before the second import.
 #[test]
 fn a_creation_that_was_cut_short_is_told_in_one_sentence() {
     let scratch = Scratch::new();
@@ -282,7 +283,7 @@ fn a_creation_that_was_cut_short_is_told_in_one_sentence() {
     assert_eq!(scratch.ok(&["count", "half", "-c", "rows"]), "1\n");
 }
 
-/// D3: the name `readers` is reserved for a release that has readers in other processes.
+/// D3: the name `readers` is reserved for a release with readers in other processes.
 #[test]
 fn what_readers_of_a_later_release_look_at_is_not_written_to() {
     let scratch = Scratch::with_rows("id,n\n1,2\n", &["--key", "id"]);
@@ -299,7 +300,8 @@ fn what_readers_of_a_later_release_look_at_is_not_written_to() {
     scratch.ok(&["put", "db", "{\"id\":2}", "-c", "rows"]);
 }
 
-/// D4: a log that is another's, or on a disk that is not mounted, is named; never an older state in silence.
+/// D4: a log of another database, or on an unmounted disk, is reported with its path; an older state is never
+/// served silently.
 #[test]
 fn a_log_that_is_not_there_or_anothers_is_damage_with_its_path() {
     let scratch = Scratch::with_rows("id,n\n1,2\n", &["--key", "id"]);
@@ -340,7 +342,7 @@ fn names_that_are_misspelt_get_candidates() {
     refused(&scratch.run(&["count", "db", "--colection", "rows"]), 2, "--collection");
 }
 
-/// D8: one process writes: a second is told so, with exit code 4.
+/// D8: one process writes; a second one fails with exit code 4.
 #[test]
 fn a_second_process_is_refused() {
     let scratch = Scratch::with_rows("id,n\n1,2\n", &["--key", "id"]);

@@ -33,8 +33,9 @@ fn import_stream() -> Vec<&'static str> {
     [&args, FLIGHTS].concat()
 }
 
-/// D1, as far as a process can be killed, and D2: what was acknowledged is there, and no batch in part. With
-/// `DURAMEN_LONG`, all flights and twenty kills (`scripts/kill-loop`).
+/// D1, as far as killing a process tests it, and D2: acknowledged batches exist, and no batch exists in part.
+///
+/// With `DURAMEN_LONG`, all flights and twenty kills (`scripts/kill-loop`).
 #[test]
 fn after_kill_9_every_acknowledged_batch_is_there_and_none_in_part() {
     let long = std::env::var_os("DURAMEN_LONG").is_some();
@@ -74,7 +75,7 @@ fn a_signal_ends_the_import_after_the_batch_that_runs() {
     }
 }
 
-/// Imports from a standard input that brings this and then nothing, and never ends; what was said on both outputs.
+/// Imports from a standard input that delivers `input`, then stays idle and open. Returns both outputs.
 #[cfg(unix)]
 fn interrupt_idle(
     scratch: &Scratch,
@@ -87,7 +88,7 @@ fn interrupt_idle(
     let mut child = scratch.spawn(if acks > 0 { &args[..8] } else { &args });
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(input.as_bytes()).unwrap();
-    // It watches for signals before it takes the lock, in which it leaves its number.
+    // It watches for signals before it takes the lock, in which it leaves its process id.
     let holder = format!("process {}", child.id());
     while std::fs::read_to_string(scratch.path("db/lock")).unwrap() != holder {
         assert_eq!(child.try_wait().unwrap(), None);
@@ -126,7 +127,7 @@ fn a_signal_ends_an_import_that_waits_for_its_input() {
         }
     }
     assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "1\n");
-    // Ten batches are whole; the rows behind them wait for more.
+    // Ten batches are complete; the remaining rows wait for more.
     let rows: String = (1..=10_500).map(|id| format!("{id},1\n")).collect();
     let [told, said] = interrupt_idle(&scratch, "csv", &format!("id,n\n{rows}"), ("-INT", 130), 10);
     assert_eq!(told.lines().count(), 10, "{told}");
@@ -135,7 +136,7 @@ fn a_signal_ends_an_import_that_waits_for_its_input() {
     scratch.ok(&["check", "db", "--deep"]);
 }
 
-/// Nobody reads the acknowledgements: going on would promise to nobody.
+/// The acknowledgements cannot be read any more: continuing would acknowledge to no reader.
 #[test]
 fn acknowledgements_nobody_reads_end_the_import() {
     let scratch = Scratch::new();

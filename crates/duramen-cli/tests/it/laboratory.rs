@@ -7,11 +7,11 @@ use std::process::Command;
 
 use crate::runner::{Scratch, json, output, skipped};
 
-/// What makes a whole report as short as it can be.
+/// Arguments for the shortest whole report.
 const SHORT: [&str; 10] =
     ["--rounds", "1", "--turn-ms", "1", "--turn-records", "5", "--trials", "1", "--threads", "1,2"];
 
-/// What makes `--parallel` as short as it can be.
+/// Arguments for the shortest `--parallel`.
 const SHORT_PARALLEL: [&str; 6] = ["--rounds", "1", "--turn-ms", "1", "--threads", "1,2"];
 
 fn bench<'a>(more: &[&'a str]) -> Vec<&'a str> {
@@ -114,7 +114,7 @@ fn jobs_that_cannot_be_are_refused_before_anything_is_written() {
     assert_eq!(names(&scratch.path(".")), [""; 0]);
 }
 
-/// A record of a MiB cannot be synced more often than after each.
+/// A record of a MiB cannot be synced more often than after each record.
 #[test]
 fn no_interval_is_told_that_is_less_than_a_record() {
     let scratch = Scratch::new();
@@ -130,7 +130,7 @@ fn no_interval_is_told_that_is_less_than_a_record() {
     assert_eq!(told["file_bytes"], 4 << 20, "whole records");
 }
 
-/// A name that would recolour the terminal, in what is written before, in and after the figures.
+/// A directory name that would recolour the terminal, in output before, in and after the figures.
 #[test]
 fn a_hostile_name_of_a_directory_is_spelt_out() {
     let scratch = Scratch::new();
@@ -143,7 +143,7 @@ fn a_hostile_name_of_a_directory_is_spelt_out() {
     assert!(ran.stdout.contains("a\\u{1b}[31mb on "), "{}", ran.stdout);
 }
 
-/// What cannot be opened is known before minutes are spent on filling it, and the hint is what helps.
+/// A file that cannot be opened is reported before minutes are spent on filling it, with a useful hint.
 #[test]
 fn too_many_files_are_told_with_what_helps() {
     let scratch = Scratch::new();
@@ -158,7 +158,7 @@ fn too_many_files_are_told_with_what_helps() {
     }
 }
 
-/// ^C while files are filled: nothing is left, and nothing goes on.
+/// ^C while files are filled: nothing is left, and no process continues.
 #[test]
 fn an_interrupted_filling_leaves_nothing_behind() {
     let scratch = Scratch::new();
@@ -172,7 +172,7 @@ fn an_interrupted_filling_leaves_nothing_behind() {
             continue;
         }
         let mut child = scratch.spawn(&bench(args));
-        // The first file is there, so the signal is watched for and the filling has begun or is about to.
+        // The first file exists, so signals are watched, and the filling has begun or is about to.
         while names(&scratch.path(".")).is_empty() {
             assert!(child.try_wait().unwrap().is_none(), "{args:?} ended before it began");
             std::thread::yield_now();
@@ -184,13 +184,13 @@ fn an_interrupted_filling_leaves_nothing_behind() {
     }
 }
 
-/// ^C in the middle of a watch: what was said stays, the file does not.
+/// ^C during a watch: the printed lines stay, the file does not.
 #[test]
 fn an_interrupted_watch_leaves_nothing_behind() {
     let scratch = Scratch::new();
     let mut child = scratch.spawn(&bench(&["--mix", "--size", "1m", "--seconds", "1", "--watch", "100h"]));
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    // The first repetition has been told, so the signal is watched for and the file is there.
+    // The first repetition was printed, so signals are watched, and the file exists.
     assert!(lines.next().unwrap().unwrap().contains("IOPS"));
     let interrupt = output(Command::new("kill").args(["-INT", &child.id().to_string()])).unwrap();
     assert!(interrupt.status.success());
@@ -205,7 +205,8 @@ fn figures(html: &str) -> serde_json::Value {
     json(rest.split_once("</script>").unwrap().0)
 }
 
-/// A name that would be an element if it were not escaped, in the path of the directory and of the report.
+/// A name that would be an HTML element if it were not escaped, in the paths of the directory and of the
+/// report.
 #[test]
 fn a_report_is_one_file_that_holds_words_charts_and_figures() {
     let scratch = Scratch::new();
@@ -235,7 +236,7 @@ fn a_report_is_one_file_that_holds_words_charts_and_figures() {
         told["verdict"]["trust"].is_string() && told["command"].as_str().unwrap().starts_with("duramen ")
     );
 
-    // Only what is asked for, in the place of the one before.
+    // Only the requested parts, replacing the previous report.
     let only = ["bench", "sync", ".", "--anyway", "--html", &file, "--parallel", "--quiet"];
     scratch.ok(&[&only[..], &SHORT_PARALLEL].concat());
     let html = std::fs::read_to_string(scratch.path(&file)).unwrap();
@@ -262,7 +263,7 @@ fn a_report_that_cannot_be_written_is_refused_before_anything_is_measured() {
     assert_eq!(left, ["folder", "link"]);
 }
 
-/// Whether a disk counts is known, and by whom; a figure that nobody counted is null, not 0.
+/// Whether a disk counts is known, with the source; a figure that was not counted is null, not 0.
 #[test]
 fn what_the_device_counted_has_a_source() {
     let scratch = Scratch::new();

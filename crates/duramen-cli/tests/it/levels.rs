@@ -1,4 +1,5 @@
-//! What level `disk` is refused on: file systems that survive no power cut, though every sync there succeeds.
+//! Where level `disk` is refused: file systems that survive no power cut, although every sync on them
+//! succeeds.
 #![cfg(target_os = "linux")]
 
 use std::path::Path;
@@ -8,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::runner::{Ran, Scratch, output, skipped};
 
-/// Somewhere in memory.
+/// A directory in memory.
 fn memory() -> Option<TempDir> {
     let dir = TempDir::new_in("/dev/shm");
     if let Err(error) = &dir {
@@ -24,7 +25,7 @@ fn refused(ran: &Ran, words: &str) {
     }
 }
 
-/// D1: a commit acknowledged at level `disk` where nothing survives a power cut would be a lie.
+/// D1: nothing may be acknowledged at level `disk` where nothing survives a power cut.
 fn check_refused(place: &Path, words: &str) {
     let scratch = Scratch::new();
     scratch.write("rows.csv", "id,n\n1,2\n");
@@ -55,7 +56,7 @@ fn level_disk_is_refused_in_memory() {
     check_refused(dir.path(), "tmpfs on /dev/shm is memory");
 }
 
-/// An overlay names itself and not what it writes to; the mount table tells.
+/// An overlay shows itself, not the file system that it writes to; the mount table has it.
 #[test]
 fn level_disk_is_refused_on_an_overlay_that_forgets() {
     let Some(dir) = memory() else { return };
@@ -88,7 +89,8 @@ fn level_disk_is_refused_on_an_overlay_that_forgets() {
     }
 }
 
-/// A log that lies elsewhere is named at every command; without it nothing is served, and it is refused in memory.
+/// A separate log directory is named at every command. Without it nothing is served, and in memory it is
+/// refused.
 #[test]
 fn a_log_in_a_directory_of_its_own_is_named_at_every_command() {
     let scratch = Scratch::new();

@@ -1,5 +1,7 @@
-//! A real file system that is full, and one that is mounted read-only: ext4 on a loop device, where root has one
-//! (D7: a full disk refuses, loses nothing, still deletes, and works again when there is room).
+//! A real file system that is full, and one that is mounted read-only: ext4 on a loop device, where root has
+//! one.
+//!
+//! D7: a full disk refuses writes, loses nothing, still deletes, and works again when there is room.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -26,12 +28,12 @@ pub(crate) fn run(command: &str, args: &[&str]) -> Result<(), String> {
     Err(format!("{command}: {}", String::from_utf8_lossy(&ended.stderr).trim()))
 }
 
-/// An ext4. What keeps this machine from having one is said, and the test passes over.
+/// An ext4. If this machine cannot make one, prints why, and the test is skipped.
 fn mount(scratch: &Scratch, mebibytes: u64) -> Option<Mounted> {
     mount_a(scratch, "ext4", &["-q", "-F", "-m", "0"], mebibytes)
 }
 
-/// A file system of any kind, passed over where this machine has no tool to make one.
+/// A file system of any kind; skipped if this machine has no tool to make one.
 pub(crate) fn mount_a(scratch: &Scratch, kind: &str, options: &[&str], mebibytes: u64) -> Option<Mounted> {
     let make = format!("mkfs.{kind}");
     if output(Command::new(&make).arg("-V")).is_err() {
@@ -77,7 +79,7 @@ fn a_full_disk_refuses_keeps_everything_deletes_and_works_again() {
             break;
         }
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-        // Fits so far: leave less room.
+        // It still fits: leaves less room.
         let left = std::fs::metadata(&filler).unwrap().len() + (2 << 20);
         let _ = std::fs::write(&filler, vec![1; usize::try_from(left).unwrap()]);
     }
@@ -94,7 +96,7 @@ fn a_full_disk_refuses_keeps_everything_deletes_and_works_again() {
     scratch.ok(&["check", db, "--deep"]);
 }
 
-/// A disk without a byte of room, a database with January in it.
+/// A full disk, with a database of January's flights.
 fn filled(scratch: &Scratch) -> Option<(Mounted, String)> {
     let mounted = mount(scratch, 160)?;
     let db = mounted.at.join("db").to_str().unwrap().to_owned();
@@ -106,7 +108,7 @@ fn filled(scratch: &Scratch) -> Option<(Mounted, String)> {
     Some((mounted, db))
 }
 
-/// D7: what creates the collection again needs room, and what only deletes does not.
+/// D7: creating the collection again needs room; deleting alone does not.
 #[test]
 fn all_can_be_deleted_from_a_full_disk() {
     let scratch = Scratch::new();

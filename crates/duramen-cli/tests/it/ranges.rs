@@ -1,4 +1,4 @@
-//! Which rows a key, a prefix and a range mean.
+//! The rows that a key, a prefix and a range select.
 
 use crate::runner::{Scratch, json};
 

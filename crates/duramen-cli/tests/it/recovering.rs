@@ -1,4 +1,5 @@
-//! `recover`: what is left of a damaged database is a database, and what is not is named. `inspect --tree`: how it lies on disk.
+//! `recover`: what is left of a corrupt database becomes a database, and losses are named. `inspect --tree`:
+//! its shape on disk.
 #![cfg(unix)]
 
 use std::collections::HashSet;
@@ -51,7 +52,7 @@ fn a_sound_database_is_recovered_whole() {
     assert!(nowhere.code == Some(1) && nowhere.stderr.contains("E0902"), "{}", nowhere.stderr);
 }
 
-// The whole way that the hint of E0501 sends people.
+// The whole procedure that the hint of E0501 recommends.
 #[test]
 fn around_a_bad_page_everything_is_recovered() {
     let scratch = Scratch::with_january();
@@ -79,7 +80,7 @@ fn around_a_bad_page_everything_is_recovered() {
                 return hold_against(&scratch, &new, &found, &all, &export(&new));
             }
         }
-        // An old page, or one that more than a few flights hang on.
+        // An obsolete page, or one with more than a few flights below it.
         file.write_all_at(&bytes, offset + 100).unwrap();
     }
     panic!("no page of flights among {} pages", pages.len());
@@ -106,7 +107,7 @@ fn hold_against(
     assert!(told.stderr.contains("told is sound, and rows are missing"), "{}", told.stderr);
 }
 
-// Exit code 3 is for a new database that is sound: a script that goes on with it must find one.
+// Exit code 3 is for a sound new database: a script that continues with it must find one.
 #[test]
 fn a_recovery_that_fails_exits_with_1() {
     let scratch = rows();
@@ -117,7 +118,7 @@ fn a_recovery_that_fails_exits_with_1() {
     assert!(ran.code == Some(1) && ran.stderr.contains("E0504"), "{:?} {}", ran.code, ran.stderr);
     assert!(ran.stderr.contains("restore a backup"), "{}", ran.stderr);
     assert!(!scratch.path("new").exists());
-    // What is there already is somebody's, whatever is wrong with the database.
+    // An existing directory is left alone, whatever is wrong with the database.
     std::fs::create_dir(scratch.path("new")).unwrap();
     scratch.write("new/mine", "");
     let taken = scratch.run(&["recover", "db", "new"]);
@@ -127,14 +128,14 @@ fn a_recovery_that_fails_exits_with_1() {
     assert!(ran.code == Some(1) && ran.stderr.contains("E0501"), "{:?} {}", ran.code, ran.stderr);
 }
 
-// ^C ends it soon, with the code that scripts know; nothing opens what it leaves, and it says what to remove.
+// ^C ends it soon, with the usual exit code. Nothing opens what it leaves, and it prints what to remove.
 #[test]
 fn a_signal_ends_a_recovery_and_leaves_nothing_that_opens() {
     let scratch = Scratch::with_january();
     let before = contents(&scratch, "db");
     for (signal, number, code) in [("-INT", 2, 130), ("-TERM", 15, 143)] {
         let mut child = scratch.spawn(&["recover", "db", "new"]);
-        // It watches for signals before it makes anything.
+        // It watches for signals before it creates anything.
         while !scratch.path("new").exists() {
             assert_eq!(child.try_wait().unwrap(), None);
             std::thread::yield_now();
@@ -158,7 +159,7 @@ fn a_signal_ends_a_recovery_and_leaves_nothing_that_opens() {
     assert!(scratch.ok(&["recover", "db", "new"]).contains("nothing is lost"));
 }
 
-// By whatever name: what is damaged is only read.
+// By any path: the corrupt database is only read.
 #[test]
 fn a_new_database_inside_of_the_damaged_one_is_refused() {
     let scratch = rows();
@@ -179,7 +180,7 @@ fn a_new_database_inside_of_the_damaged_one_is_refused() {
     assert_eq!(contents(&scratch, "db"), before);
 }
 
-// The log is whole, and was not named: nobody is to wait for a database without its newest rows.
+// The log is intact but was not named: the user must not wait for a database without its newest rows.
 #[test]
 fn a_log_elsewhere_is_asked_for() {
     let scratch = Scratch::new();
@@ -240,7 +241,7 @@ fn golden_files() {
         ("tree", &["inspect", "db", "--tree", "rows", "--json"]),
     ] {
         let mut printed = json(&scratch.ok(args));
-        // The view is built in as many commits as it happens to take.
+        // The number of commits that build the view varies.
         for field in ["seq", "checkpoint", "log_commits"] {
             if let Some(seq) = printed.get_mut(field) {
                 *seq = "<number>".into();

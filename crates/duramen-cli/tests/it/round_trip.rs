@@ -1,4 +1,4 @@
-//! What is exported imports to the same, whatever its texts look like; what a form cannot say is refused.
+//! An export imports to the same documents, whatever the texts; what a format cannot express is refused.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,8 @@ use duramen::prelude::*;
 
 use crate::runner::{Scratch, no_child_starts};
 
-/// Documents with values that a careless hand would change. The time and the NaN are so only in columns of those types.
+/// Documents with values that a careless export would change. The time and the NaN are so only in columns of
+/// those types.
 const HOSTILE: &str = r#"{"id":1,"text":"nul\u0000 \"quoted\" 'x'","n":9223372036854775807,"f":-0.0,"ok":true,"at":"2013-01-01T10:00:00.5Z","digits":"123","any":[1,{"a":null}]}
 {"id":2,"text":"cr\r\nlf\ttab","n":-9223372036854775808,"f":1.7976931348623157e308,"ok":false,"at":"2013-01-01T10:00:00Z","digits":"007","any":"007"}
 {"id":3,"text":"日本🛫é","n":18446744073709551615,"f":5e-324,"ok":null,"at":null,"digits":"1e5","any":5}
@@ -15,7 +16,7 @@ const HOSTILE: &str = r#"{"id":1,"text":"nul\u0000 \"quoted\" 'x'","n":922337203
 {"id":6,"late":"only here"}
 "#;
 
-/// The words that import `rows.ndjson`, with the types of those fields that are in it.
+/// The arguments that import `rows.ndjson`, with the types of those fields that are in it.
 fn import(documents: &str) -> Vec<&'static str> {
     let mut words =
         vec!["import", "db", "rows.ndjson", "-c", "rows", "--key", "id", "--durability", "process"];
@@ -34,7 +35,7 @@ fn hostile(documents: &str) -> Scratch {
     scratch
 }
 
-/// Exports, imports with the flags that the export says, and compares both databases.
+/// Exports, imports with the flags that the export prints, and compares both databases.
 fn check(scratch: &Scratch, format: &str) {
     let export = |db: &str| scratch.run(&["export", db, "-c", "rows", "--format", format]);
     let exported = export("db");
@@ -62,7 +63,7 @@ fn ndjson_keeps_every_value_and_its_type() {
     check(&scratch, "ndjson");
 }
 
-/// Without lists, NaN, empty texts and fields that are not there at all, which CSV has no words for.
+/// Without lists, NaN, empty texts and absent fields, which CSV cannot express.
 #[test]
 fn csv_keeps_every_value_that_it_can_say() {
     let documents: String = HOSTILE
@@ -92,7 +93,7 @@ fn what_csv_cannot_say_is_refused() {
     }
 }
 
-/// Numbers that no column holds exactly are never rounded.
+/// Numbers that no column type holds exactly are never rounded.
 #[test]
 fn numbers_beyond_the_types_are_refused() {
     let scratch = Scratch::new();
@@ -117,7 +118,7 @@ struct Open {
     extra: BTreeMap<String, String>,
 }
 
-/// Documents of programs may have fields that no column is made for: what CSV has no place for is refused, and not left out.
+/// Typed documents may have fields without a column: CSV refuses them instead of omitting them.
 #[test]
 fn csv_refuses_a_field_that_is_no_column() {
     let scratch = Scratch::new();

@@ -40,7 +40,7 @@ impl Scratch {
         Scratch { dir: TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap() }
     }
 
-    /// Leaves the directory where it is, for somebody to look at.
+    /// Keeps the directory, for inspection.
     pub(crate) fn keep(self) -> PathBuf {
         self.dir.keep()
     }
@@ -55,7 +55,8 @@ impl Scratch {
         path
     }
 
-    /// The binary with these words; where the scratch lies in memory, with those that level `disk` is refused without.
+    /// The binary with these arguments. If the scratch is in memory, adds those without which level `disk` is
+    /// refused.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         if lies_in_memory(self.dir.path()) {
             return self.command_as_is(&without_level_disk(args));
@@ -114,7 +115,7 @@ impl Scratch {
         found
     }
 
-    /// Runs what must end well; its standard output.
+    /// Runs a command that must succeed. Returns its standard output.
     pub(crate) fn ok(&self, args: &[&str]) -> String {
         let ran = self.run(args);
         assert_eq!(ran.code, Some(0), "{args:?}: {}{}", ran.stdout, ran.stderr);
@@ -137,15 +138,15 @@ impl Scratch {
     }
 }
 
-/// Until a child runs its program it holds what this process has open, locks included.
+/// Until a child runs its program it holds the open files of this process, locks included.
 static STARTING: RwLock<()> = RwLock::new(());
 
-/// Keeps other tests from starting children, for as long as this one has a database open in this process.
+/// Prevents other tests from starting children while this one has a database open in this process.
 pub(crate) fn no_child_starts() -> RwLockWriteGuard<'static, ()> {
     STARTING.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts a child whose outputs are read. Nothing in these tests is started any other way, but by
+/// Starts a child whose outputs are read. Every child of these tests is started by this or by
 /// [`output_into`].
 pub(crate) fn start(command: &mut Command) -> std::io::Result<Child> {
     let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
@@ -186,7 +187,7 @@ fn without_level_disk<'a>(args: &[&'a str]) -> Vec<&'a str> {
     args
 }
 
-/// Says that something was not tested, and why.
+/// Prints that something was not tested, and why.
 pub(crate) fn skipped(what: &str) {
     println!("skipped: {what}");
     if let Some(list) = std::env::var_os("DURAMEN_TEST_SKIPS") {

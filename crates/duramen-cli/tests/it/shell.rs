@@ -1,4 +1,4 @@
-//! The shell without a terminal: lines of a script and of `--execute` run as the commands do.
+//! The shell without a terminal: lines of a script and of `--execute` run like commands.
 
 use crate::runner::{Ran, Scratch};
 
@@ -42,7 +42,7 @@ fn a_script_stops_at_the_first_error_with_its_exit_code() {
     assert!(ran.stderr.contains("did you mean count?"), "{}", ran.stderr);
 }
 
-/// A document may have line ends inside; what is never closed is an error and not a document.
+/// A document may contain line ends; an unclosed one is an error and not a document.
 #[test]
 fn json_goes_on_over_lines() {
     let scratch = rows();
@@ -56,7 +56,7 @@ fn json_goes_on_over_lines() {
     assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "4\n");
 }
 
-/// Reading must not keep others from reading; after a write the lock is the shell's until it ends.
+/// Reading must not lock out other readers; after a write the shell keeps the lock until it ends.
 #[test]
 fn a_shell_that_only_reads_leaves_no_trace() {
     let scratch = rows();
@@ -77,7 +77,7 @@ fn writes_and_reads_of_a_shell_share_one_database() {
     assert!(scratch.ok(&["check", "db", "--deep"]).contains("nothing is wrong"));
 }
 
-/// Standard input holds the lines: a command that read it would eat them.
+/// Standard input holds the lines: a command that read it would consume them.
 #[test]
 fn commands_of_a_script_do_not_read_it() {
     let scratch = rows();

@@ -1,8 +1,9 @@
-//! Shell blocks of the documentation do what the documentation says.
+//! The shell blocks of the documentation produce the documented output.
 //!
-//! Each fenced `sh` block of README.md and docs runs, those of one file in order in one directory that has the repository's
-//! `data`, with `duramen` on the path. It must end well; and what stands in `text` and `json` blocks under the same heading
-//! must be what was printed. A block that cannot run here says why in its fence: `sh skip-needs-root`.
+//! Each fenced `sh` block of README.md and docs runs. Those of one file run in order in one directory, with
+//! the repository's `data` and `duramen` on the path. Each must succeed, and print what the `text` and `json`
+//! blocks under the same heading contain. The fence of a block that cannot run here has the reason: `sh
+//! skip-needs-root`.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,7 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// A fenced block.
 struct Block<'a> {
     line: usize,
-    /// How many headings stand before it.
+    /// The number of headings before it.
     section: usize,
     fence: &'a str,
     text: String,
@@ -28,7 +29,7 @@ impl Block<'_> {
         ["sh", "bash", "shell", "console"].contains(&self.language())
     }
 
-    /// Why it is not run, if it says so.
+    /// The reason why it is not run, if it has one.
     fn skip_reason(&self) -> Option<&str> {
         self.fence.split(' ').find_map(|word| word.strip_prefix("skip-"))
     }

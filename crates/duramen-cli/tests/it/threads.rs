@@ -1,4 +1,4 @@
-//! Imports of several threads that fail: what they leave is whole, and is told as it is.
+//! Failing imports with several threads: they leave whole batches, and report them correctly.
 
 use crate::runner::{Ran, Scratch, json};
 
@@ -18,13 +18,13 @@ fn count(scratch: &Scratch) -> u32 {
     scratch.ok(&["count", "db", "-c", "rows"]).trim().parse().unwrap()
 }
 
-/// `1234` as it is told.
+/// `1234` as printed.
 fn told(rows: u32) -> String {
     format!("{},{:03} rows", rows / 1000, rows % 1000)
 }
 
-/// Of a stream the first 10,000 rows are looked at. The batch that brings `q` after them fails, at its last row;
-/// batches with `q` behind it may be under way.
+/// The first 10,000 rows of a stream are inspected. The batch that adds `q` after them fails at its last row.
+/// Batches with `q` after it may be in progress.
 #[test]
 fn columns_of_a_batch_that_fails_are_there_for_the_batches_behind_it() {
     let twice = "{\"id\":1,\"q\":1}\n";
@@ -67,7 +67,7 @@ fn what_a_failed_import_of_several_threads_leaves_is_told_as_it_is() {
     scratch.ok(&["check", "db", "--deep"]);
 }
 
-/// A key that is there already fails one batch, wherever the other threads are.
+/// A duplicate key fails one batch, wherever the other threads are.
 #[test]
 fn rows_of_lines_behind_the_one_that_failed_are_counted() {
     let rows = [lines(0..4_999, ""), lines(0..1, ""), lines(5_000..9_000, "")].concat();

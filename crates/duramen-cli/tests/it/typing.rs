@@ -1,4 +1,5 @@
-//! What CSV and NDJSON become: one type a column, told with line, column and text where a value does not fit.
+//! The types of CSV and NDJSON: one per column; a value that does not fit is reported with line, column and
+//! text.
 
 use crate::runner::{Scratch, json};
 
@@ -53,7 +54,7 @@ fn types_that_are_asked_for_are_kept() {
     assert_eq!(again, "id,at,flag,n,m\n7,2013-01-01T10:00:00Z,true,5.0,18446744073709551615\n");
 }
 
-/// What no cell has decided, the first later one does; as text, 9 would come after 10.
+/// The first later value determines a column without values; as text, 9 would come after 10.
 #[test]
 fn a_column_without_a_value_has_no_type_yet() {
     let scratch = Scratch::with_rows("id,n,s,t\n", &["--key", "n", "--sum", "s", "--type", "t=text"]);
@@ -66,7 +67,7 @@ fn a_column_without_a_value_has_no_type_yet() {
     scratch.ok(&["check", "db", "--deep"]);
 }
 
-/// Of a stream, what comes after the first 10,000 rows is not known: its columns are settled there and then.
+/// The rows of a stream after the first 10,000 are unknown: its types are determined by then.
 #[test]
 fn a_stream_settles_columns_without_a_value_as_text_and_says_so() {
     let scratch = Scratch::new();
@@ -85,7 +86,7 @@ fn a_stream_settles_columns_without_a_value_as_text_and_says_so() {
     scratch.ok(&["check", "db", "--deep"]);
 }
 
-/// A stream is typed by its first 10,000 rows; what comes later must fit.
+/// The first 10,000 rows determine the types of a stream; later rows must fit.
 #[test]
 fn a_late_cell_that_does_not_fit_is_named() {
     let scratch = Scratch::new();

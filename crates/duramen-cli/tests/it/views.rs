@@ -1,4 +1,4 @@
-//! Views by name: added, asked, rebuilt, dropped; and kept current by whatever writes.
+//! Views by name: added, queried, rebuilt, dropped; and kept current by every writer.
 
 use crate::runner::{Scratch, json};
 
@@ -8,7 +8,7 @@ fn view(scratch: &Scratch, words: &[&str]) -> String {
     scratch.ok(&[&["view"], words, PROCESS].concat())
 }
 
-/// January's flights with a view whose sums are known, and one that lacks flights that never left.
+/// January's flights with a view with known sums, and one without the flights that never departed.
 fn january() -> Scratch {
     let scratch = Scratch::with_january();
     let added = view(
@@ -39,7 +39,8 @@ fn a_view_answers_counts_and_sums_of_any_range() {
     assert_eq!(distance, 27_188_805);
 }
 
-/// Whichever way is taken the same documents are found; and a view that lacks some is not asked for those.
+/// Every access path finds the same documents, and an incomplete view is not used for documents that it
+/// lacks.
 #[test]
 fn find_takes_the_view_that_fits_and_finds_the_same() {
     let scratch = january();

@@ -1,4 +1,4 @@
-//! `watch` and `top`: beside a process that has the database open, and nothing it would notice.
+//! `watch` and `top` beside a process that has the database open, without any effect on it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout};
@@ -21,7 +21,7 @@ impl Writer {
         Writer { child, input, said }
     }
 
-    /// Stores a document; when this returns it was committed.
+    /// Stores a document, which is committed when this returns.
     fn put(&mut self, document: &str) {
         writeln!(self.input, "put -c rows --durability process '{document}'").unwrap();
         let mut line = String::new();
@@ -57,7 +57,7 @@ fn watch_shows_what_a_process_commits_that_has_the_database_open() {
     let first = json(printed.lines().next().unwrap())["seq"].as_u64().unwrap();
     let since = (first + 1).to_string();
 
-    // One that waits is told what comes.
+    // A waiting one receives what comes.
     let waiting = scratch.spawn(&["watch", "db", "rows", "--since", &since, "--limit", "2"]);
     writer.put(r#"{"id":5,"town":"Hamar"}"#);
     writer.put(r#"{"id":6,"town":"Moss"}"#);
@@ -79,7 +79,7 @@ fn a_watch_ends_at_a_signal_and_says_how_to_go_on() {
     for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
         let mut writer = Writer::begin(&scratch);
         let mut watch = scratch.spawn(&["watch", "db", "rows"]);
-        // It is under way when it has shown something; "now" may be before the first lines or behind them.
+        // It is running once it has shown something; "now" may be before the first lines or after them.
         let mut shown = BufReader::new(watch.stdout.take().unwrap());
         let (told, first) = std::sync::mpsc::channel();
         let reader = std::thread::spawn(move || {
@@ -119,7 +119,7 @@ fn what_cannot_be_watched_is_refused_with_a_way_on() {
     refused(&["top", "db", "--interval", "0"], 2, "seconds from 0.05");
 }
 
-/// A command ends with its commit: who looks a moment later must see it all the same.
+/// A command ends with its commit: a later observer must still see it.
 #[test]
 fn what_commands_commit_that_have_ended_is_shown() {
     let scratch = rows();

@@ -1,10 +1,10 @@
-//! Names that are in files: they must never come out otherwise.
+//! Names that are on disk: the rules for them must never change.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
 use proc_macro2::Span;
 
-// A collection's name is in every database it is stored in: how it is made of the struct's must never change.
+// A collection's name is stored in its database, so its derivation from the struct's name must never change.
 #[test]
 fn names_of_structs_become_snake_case() {
     for (name, expected) in [
@@ -21,7 +21,8 @@ fn names_of_structs_become_snake_case() {
     }
 }
 
-// A key column must be called what serde calls the field, or tools would look for a field that is not there.
+// A key column must have serde's name of the field; otherwise tools would look for a field that does not
+// exist.
 #[test]
 fn renamed_fields_are_called_as_serde_writes_them() {
     let rule = |rule: &str| LitStr::new(rule, Span::call_site());

@@ -1,26 +1,27 @@
-//! Which of the safe sync methods is better, by what was measured of them.
+//! Chooses the better of the safe sync methods by their measurements.
 //!
-//! Owns the rule of decision 0007, as a pure function, for the engine that lives by it and for reports that foretell it.
+//! Owns the rule of decision 0007 as a pure function, for the engine and for reports that predict its choice.
 
 use crate::SyncMethod;
 
-/// Names of the file systems, as [`FileSystem::name`](crate::FileSystem::name) has them, on which DSYNC writes were cut
-/// short by the power and lost nothing (`powercut table`).
+/// Names of the file systems on which DSYNC writes survived power cuts without loss (`powercut table`), as in
+/// [`FileSystem::name`](crate::FileSystem::name).
 const PROVEN: [&str; 3] = ["ext4", "xfs", "btrfs"];
 
-/// Whether a durable write by this method is proven to be durable on a file system of this name.
+/// Whether durable writes by this method are proven durable on a file system of this name.
 ///
-/// `fdatasync` is on every one: without it no database works there. A file system may take `RWF_DSYNC` and ignore it, as ZFS
-/// on Linux did (openzfs 8452). Such a write is the fastest of all, so that no measurement finds it out.
+/// `fdatasync` is, on every file system: without it no database works there. A file system may accept
+/// `RWF_DSYNC` and ignore it, as ZFS on Linux did (openzfs 8452). Such a write is the fastest of all, so
+/// measurements cannot reveal it.
 #[must_use]
 pub fn is_proven(method: SyncMethod, file_system: &str) -> bool {
     method == SyncMethod::Fdatasync || PROVEN.contains(&file_system)
 }
 
-/// What is typical of a method's writes, in nanoseconds.
+/// Typical times of a method's writes, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Typical {
-    /// Which.
+    /// The method.
     pub method: SyncMethod,
     /// Half were faster.
     pub p50: u64,
@@ -28,8 +29,10 @@ pub struct Typical {
     pub p90: u64,
 }
 
-/// `fdatasync`, unless another one's median is more than a fifth below its median, and its slow writes are not slower;
-/// `None` if `fdatasync` was not measured, or in no time: a disk whose clock stands still while it writes is none.
+/// `fdatasync`, unless another is faster by more than a fifth and its slow writes are not slower.
+///
+/// Compares medians. `None` if `fdatasync` was not measured, or took no time: then the clock stands still
+/// during writes.
 #[must_use]
 pub fn preferred(measured: &[Typical]) -> Option<SyncMethod> {
     let first = measured.iter().find(|typical| typical.method == SyncMethod::Fdatasync)?;

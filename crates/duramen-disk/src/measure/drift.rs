@@ -1,43 +1,45 @@
 //! Whether a disk slows down while the same job is repeated on it.
 //!
-//! Owns the rule, as pure functions of one figure a repetition. It uses medians only, so that one hiccup neither makes nor
-//! hides a drift; and it asks how things are at the end, so that a neighbour that was busy and went is no drift.
+//! Owns the rule, as pure functions of one figure per repetition. It uses medians only, so that one outlier
+//! neither causes nor hides a drift. It judges by the end, so that a busy neighbour that is gone causes no
+//! drift.
 
-/// Repetitions at the beginning that later ones are held against, at least...
+/// The least number of repetitions at the beginning that later ones are compared with...
 pub const COUNT_MIN: usize = 5;
 
-/// ... and at least one in this many: of a long watch a few are too few to tell how far figures vary.
+/// ... and at least one in this many: a few of many repetitions do not show how far figures vary.
 const FIRST_PART: usize = 5;
 
-/// Repetitions whose median is held against the limit: the last ones, and any so many in a row.
+/// The median of this many consecutive repetitions is compared with the limit; the last ones decide.
 pub const LAST_COUNT: usize = 5;
 
 /// The limit is this many spreads above the median of the first ones...
 const SPREADS: f64 = 6.0;
 
-/// ... and at least this part of it: a disk that never varies is not grey because it varied once.
+/// ... and at least this part of it, so that a disk with almost no variation does not drift by one small
+/// change.
 const PART_MIN: f64 = 0.3;
 
 /// The median distance from the median is this part of a standard deviation, of normally distributed figures.
 const DEVIATIONS_OF_SPREAD: f64 = 1.4826;
 
-/// What is held against the first repetitions.
+/// The baseline from the first repetitions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Baseline {
     /// The median of the first repetitions.
     pub median: f64,
-    /// What lies above stands out.
+    /// Figures above it stand out.
     pub limit: f64,
 }
 
-/// How a figure went.
+/// The course of a figure over the repetitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Course {
-    /// There are too few repetitions to tell.
+    /// Too few repetitions.
     TooShort,
-    /// Never slower than the first ones lead to expect, but for single repetitions.
+    /// Never slower than the first ones suggest, except for single repetitions.
     Steady,
-    /// It was slower between two repetitions, and is no longer. Of several such times this is the last.
+    /// It was slower between two repetitions and no longer is. The last such time, if there are several.
     Recovered {
         /// The first that was slower.
         from: usize,
@@ -51,7 +53,7 @@ pub enum Course {
     },
 }
 
-/// Of the first repetitions: a fifth of all, [`COUNT_MIN`] at least; `None` of fewer.
+/// The baseline from the first repetitions: a fifth of all, at least [`COUNT_MIN`]; `None` if fewer.
 #[must_use]
 pub fn baseline(figures: &[f64]) -> Option<Baseline> {
     let first = figures.get(..first_count(figures.len()))?;
@@ -61,8 +63,8 @@ pub fn baseline(figures: &[f64]) -> Option<Baseline> {
     Some(Baseline { median, limit: median + (SPREADS * spread).max(PART_MIN * median) })
 }
 
-/// How a figure went, of repetitions and their figures in order. The repetitions that are named are those that were given:
-/// one without a figure may be left out.
+/// The course of a figure, from repetitions and their figures in order. The result names repetitions by the
+/// given numbers: one without a figure may be left out.
 #[must_use]
 pub fn course(points: &[(usize, f64)]) -> Course {
     let figures: Vec<f64> = points.iter().map(|(_, figure)| *figure).collect();
@@ -72,7 +74,7 @@ pub fn course(points: &[(usize, f64)]) -> Course {
         return Course::TooShort;
     }
     let figures = &figures[figures.len() - later.len()..];
-    // Of each few in a row, whether they are slower by their median.
+    // For each window, whether its median is slow.
     let is_slow: Vec<bool> = figures.windows(LAST_COUNT).map(|few| median(few) > limit).collect();
     let Some(last) = is_slow.iter().rposition(|slow| *slow) else { return Course::Steady };
     let before = is_slow[..last].iter().rposition(|slow| !*slow);
@@ -103,7 +105,7 @@ fn median(figures: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    //! A watch that cries wolf is switched off, and one that sleeps is worth nothing.
+    //! False alarms and missed drifts.
     use super::*;
     use crate::memory::Random;
 
@@ -175,7 +177,7 @@ mod tests {
         assert_eq!(of(&figures), Course::Drift { from: 5 });
     }
 
-    /// Noise that remembers, around a mean that stays: each figure is most of the one before and a little chance.
+    /// Correlated noise around a constant mean: each figure is mostly the one before, plus a little chance.
     #[test]
     fn noise_that_goes_nowhere_is_seldom_called_drift() {
         let mut alarms = 0;

@@ -1,17 +1,18 @@
-//! Bytes that no layer has already: a file system or a drive may skip a write that would change nothing, or store it by
-//! pointing at an equal block.
+//! Bytes that no layer holds already. A file system or a drive may skip a write that changes nothing, or
+//! store it as a reference to an equal block.
 //!
-//! Owns the one number that tells all records of this process apart, over turns, trials, rounds, files and threads.
+//! Owns the number that makes all records of this process distinct, over turns, trials, rounds, files and
+//! threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Layers that look for equal bytes look at whole sectors at the least.
+/// Layers that look for equal bytes compare at least whole sectors.
 const SECTOR_BYTES: usize = 512;
 
-/// Not 0: that is what a file is filled with.
+/// Not 0, because files are filled with zeroes.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// Makes each sector of a record one that was never written before.
+/// Gives each sector of a record contents that were never written before.
 pub(super) fn freshen(record: &mut [u8]) {
     let sectors = record.as_chunks_mut::<SECTOR_BYTES>().0;
     let first = NEXT.fetch_add(sectors.len() as u64, Ordering::Relaxed);
@@ -22,7 +23,7 @@ pub(super) fn freshen(record: &mut [u8]) {
 
 #[cfg(test)]
 mod tests {
-    //! A write that is skipped is not measured.
+    //! A skipped write is not measured.
     use std::collections::HashSet;
 
     use super::*;

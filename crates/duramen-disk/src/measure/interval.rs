@@ -1,7 +1,7 @@
-//! How much it costs to sync more often: the time to write a file record by record, with a sync after every so many bytes.
+//! The cost of syncing more often: the time to write a file with a sync after every N bytes.
 //!
-//! Owns the intervals and the file. Each trial writes the same zero-filled file from its beginning, so that no trial pays
-//! for new blocks; what a trial left unsynced is synced before the next, untimed.
+//! Owns the intervals and the file. Each trial writes the same zero-filled file from its beginning, so that
+//! no trial pays for new blocks. What a trial left unsynced is synced before the next, untimed.
 
 use std::io;
 use std::path::Path;
@@ -11,14 +11,14 @@ use super::room::{FILL_BYTES, SPARE_BYTES, room_or_refuse, zero_fill};
 use super::scratch::Scratch;
 use crate::{Disk, File, OsDisk, SyncMethod};
 
-/// When a sync is made.
+/// When to sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interval {
     /// Not at all.
     Never,
     /// Once, after the last record.
     AtEnd,
-    /// After every so many bytes, and after the last record.
+    /// After every this many bytes, and after the last record.
     Every(u64),
 }
 
@@ -42,7 +42,7 @@ impl Interval {
         Interval::Every(4 * KIB),
     ];
 
-    /// Those that records of so many bytes can keep: no sync is made inside a record.
+    /// Those possible with records of this size: no sync is made inside a record.
     pub fn of_records(record_bytes: usize) -> impl Iterator<Item = Interval> {
         let fits = move |interval: &Interval| match interval {
             Interval::Every(bytes) => *bytes >= record_bytes as u64,
@@ -51,7 +51,7 @@ impl Interval {
         Interval::ALL.into_iter().filter(fits)
     }
 
-    /// Syncs in a file of so many bytes, written in records of so many.
+    /// The number of syncs for a file and records of these sizes.
     #[must_use]
     pub fn syncs(self, file_bytes: u64, record_bytes: usize) -> u64 {
         let records = file_bytes.div_ceil(record_bytes as u64);
@@ -63,15 +63,17 @@ impl Interval {
     }
 }
 
-/// Measures each interval once a trial, a different one first in each; returns the nanoseconds of each interval's trials.
+/// Measures each interval once per trial, a different one first in each. Returns the nanoseconds of each
+/// interval's trials.
 ///
-/// Intervals that are less than a record are left out; the file is a multiple of a record. `told` is told the trial and the
-/// interval when it begins, after each of its syncs and each MiB, also while the file is filled, and ends everything by
-/// returning `false`; a trial that was cut short so is left out. The file is removed.
+/// Intervals shorter than a record are left out; the file is a multiple of a record. `told` is called with
+/// the trial and the interval: at its beginning, after each sync and after each MiB, also while the file is
+/// filled. If it returns `false`, the measurement ends and the unfinished trial is left out. The file is
+/// removed.
 ///
 /// # Errors
-/// `StorageFull` if the file would leave less than [`SPARE_BYTES`] of room, before anything is written; what the system
-/// said otherwise.
+/// `StorageFull` if the file would leave less than [`SPARE_BYTES`] of room, before anything is written; other
+/// errors of the system.
 pub fn intervals(
     directory: &Path,
     file_bytes: u64,
@@ -147,7 +149,7 @@ fn fill(
 
 #[cfg(test)]
 mod tests {
-    //! What is said of an interval must be what was done.
+    //! Each interval must sync as often as it states.
     use super::*;
 
     #[test]

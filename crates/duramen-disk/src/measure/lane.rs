@@ -1,4 +1,4 @@
-//! One strategy's file: prepared as the strategy wants it, written record by record, removed at the end.
+//! One strategy's file: prepared for the strategy, written record by record, removed at the end.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use crate::{
     Access, DIRECT_ALIGN_BYTES, Disk, DurableWriteError, File, OpenMode, OsDisk, SyncMethod, write_zeroes,
 };
 
-/// What the names of the files begin with: a measurement that was killed leaves them behind.
+/// The prefix of the files' names. A killed measurement leaves its files behind.
 pub const MEASURE_PREFIX: &str = ".duramen-measure-";
 
 /// Bytes of a prepared file at most: about one log segment.
@@ -25,7 +25,7 @@ pub struct Lane {
     strategy: Strategy,
     disk: OsDisk,
     file: Arc<dyn File>,
-    /// The same file, for a call that the trait has not.
+    /// The same file, for a call that the trait does not have.
     ranges: fs::File,
     path: PathBuf,
     record: Vec<u8>,
@@ -34,16 +34,16 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// Bytes of a file with room for `records`, `most` of them unless a record is larger than that.
+    /// Bytes of a file with room for `records`: at most `most`, rounded up to whole records.
     pub(super) fn file_bytes(record_bytes: usize, records: u32, most: u64) -> u64 {
         let bytes = record_bytes as u64;
         (bytes * u64::from(records)).min(most.min(LANE_BYTES_MAX).next_multiple_of(bytes))
     }
 
-    /// Makes the file in `directory`, with room for `records` or to be written round and round.
+    /// Makes the file in `directory`, with room for `records`, or for fewer that are overwritten in turn.
     ///
     /// # Errors
-    /// `Unsupported` if this system or file system does not offer the strategy; what the system said otherwise.
+    /// `Unsupported` if this system or file system does not offer the strategy; other errors of the system.
     pub fn prepare(
         directory: &Path,
         strategy: Strategy,
@@ -90,17 +90,17 @@ impl Lane {
                 Ok(Lane { strategy, disk, file, ranges, path, record, next: 0, file_bytes })
             }
             Err(error) => {
-                // The refusal is what matters to the caller.
+                // The caller gets the refusal, not an error of the removal.
                 drop(disk.remove(&path));
                 Err(error)
             }
         }
     }
 
-    /// Writes the next record and waits as the strategy does; returns the nanoseconds both took.
+    /// Writes the next record and waits as the strategy requires. Returns the nanoseconds of both.
     ///
     /// # Errors
-    /// What the system said. After a failed sync nothing of this file can be trusted.
+    /// Errors of the system. After a failed sync nothing in this file can be trusted.
     pub fn write(&mut self) -> io::Result<u64> {
         let bytes = self.record.len() as u64;
         if self.next + bytes > self.file_bytes {
@@ -134,15 +134,15 @@ impl Lane {
         Ok(took)
     }
 
-    /// Has everything written out, so that what this strategy left to the kernel is not in the way of the next one.
+    /// Syncs what this strategy left to the kernel, so that it does not slow the next one.
     ///
     /// # Errors
-    /// What the system said.
+    /// Errors of the system.
     pub fn settle(&self) -> io::Result<()> {
         self.file.sync_data()
     }
 
-    /// Where the file lies, while it does.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -151,7 +151,7 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        // Nobody is left to be told.
+        // A failure has no caller to report to.
         drop(self.disk.remove(&self.path));
     }
 }

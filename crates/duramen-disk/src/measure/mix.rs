@@ -1,7 +1,7 @@
-//! A job of reads and writes as storage benchmarks make it: block size, mix, pattern, threads, operations in flight.
+//! Jobs of reads and writes as in storage benchmarks: block size, mix, pattern, threads, queue depth.
 //!
-//! Owns the file and the workers. An operation in flight is a blocking call in a thread of its own: what the device sees is
-//! the same, and every call is timed by itself.
+//! Owns the file and the workers. An operation in flight is a blocking call in a thread of its own. The
+//! device sees the same as with asynchronous calls, and every call is timed.
 
 use std::io;
 use std::path::Path;
@@ -17,23 +17,23 @@ use crate::memory::Random;
 use crate::os::together;
 use crate::{Disk, DurableWriteError, File, OsDisk, SyncMethod};
 
-/// Which block comes next.
+/// The choice of the next block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
-    /// Any, each as likely as the others.
+    /// A random block, all equally likely.
     Random,
-    /// The one after the last; each thread begins in a part of the file of its own.
+    /// The next block. Each thread begins in its own part of the file.
     Sequential,
 }
 
-/// What is done.
+/// A job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Job {
     /// Bytes of an operation.
     pub block_bytes: usize,
-    /// Reads of a hundred operations.
+    /// Reads per hundred operations.
     pub reads_percent: usize,
-    /// Where.
+    /// The pattern of blocks.
     pub pattern: Pattern,
     /// Threads.
     pub threads: usize,
@@ -41,9 +41,9 @@ pub struct Job {
     pub outstanding: usize,
     /// Bytes of the file: a multiple of a block.
     pub file_bytes: u64,
-    /// Each write is durable before the next one of its worker.
+    /// Whether each write is durable before the next one of its worker.
     pub is_synced: bool,
-    /// Past the kernel's cache.
+    /// Whether to bypass the kernel's cache.
     pub is_direct: bool,
 }
 
@@ -55,7 +55,7 @@ impl Job {
     }
 }
 
-/// What came of a job.
+/// The results of a job.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Outcome {
     /// How long it took, in nanoseconds.
@@ -66,26 +66,26 @@ pub struct Outcome {
     pub writes: Tally,
 }
 
-/// A job and its file, to be run once or again and again.
+/// A job and its file, to run once or repeatedly.
 #[derive(Debug)]
 pub struct Mix {
     job: Job,
-    /// A handle for each worker, because direct calls keep a buffer with it.
+    /// One handle per worker, because direct calls keep a buffer with it.
     files: Vec<Arc<dyn File>>,
     scratch: Scratch,
 }
 
 impl Mix {
-    /// Makes the file and fills it with bytes that no layer can compress; `None` if `go_on` said `false` meanwhile.
+    /// Makes the file and fills it with incompressible bytes; `None` if `go_on` returned `false` meanwhile.
     ///
     /// # Errors
-    /// `StorageFull` if there is not that much room, before anything is written; `Unsupported` if the file system refuses
-    /// direct writes; what the system said otherwise.
+    /// `StorageFull` without enough room, before anything is written; `Unsupported` if the file system
+    /// refuses direct writes; other errors of the system.
     pub fn prepare(directory: &Path, job: Job, go_on: &(dyn Fn() -> bool + Sync)) -> io::Result<Option<Mix>> {
         room_or_refuse(directory, job.file_bytes, SPARE_BYTES)?;
         let scratch = Scratch::make(directory)?;
         let sync = if job.is_direct { SyncMethod::DirectDsync } else { SyncMethod::Fdatasync };
-        // What is refused is refused before the long part.
+        // Open first, so that a refusal comes before the long part.
         let files = (0..job.workers()).map(|_| scratch.open(sync)).collect::<io::Result<_>>()?;
         let file = scratch.open(SyncMethod::Fdatasync)?;
         if !fill(&*file, job.file_bytes, go_on)? {
@@ -95,10 +95,11 @@ impl Mix {
         Ok(Some(Mix { job, files, scratch }))
     }
 
-    /// Runs the job for as long as `lasts`, or until `go_on` says `false`; each worker does one operation at least.
+    /// Runs the job for as long as `lasts`, or until `go_on` returns `false`. Each worker does at least one
+    /// operation.
     ///
     /// # Errors
-    /// What the system said.
+    /// Errors of the system.
     pub fn run(&self, lasts: Duration, go_on: &(dyn Fn() -> bool + Sync)) -> io::Result<Outcome> {
         let clock = OsDisk::new();
         let lasts_ns = u64::try_from(lasts.as_nanos()).unwrap_or(u64::MAX);
@@ -141,7 +142,7 @@ impl Mix {
             all.reads.merge(&one.reads);
             all.writes.merge(&one.writes);
         }
-        // What was left unsynced is not the next repetition's to pay for.
+        // The next repetition must not pay for unsynced writes of this one.
         self.scratch.open(SyncMethod::Fdatasync)?.sync_data()?;
         Ok(all)
     }
@@ -159,7 +160,7 @@ fn fill(file: &dyn File, bytes: u64, go_on: &(dyn Fn() -> bool + Sync)) -> io::R
         if !go_on() {
             return Ok(false);
         }
-        // No piece is like the one before.
+        // No piece equals the one before.
         for word in piece.as_chunks_mut::<512>().0 {
             word[..8].copy_from_slice(&random.bits().to_le_bytes());
         }

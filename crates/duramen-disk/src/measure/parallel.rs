@@ -1,7 +1,8 @@
-//! Syncs a second by how many threads make them: in one file for all, as a log is, and in a file for each.
+//! Syncs per second by the number of threads that make them: in one file for all, and in one file each.
 //!
-//! Owns the files and the turns. Each thread overwrites places of its own that were filled with zeroes and synced before,
-//! and waits for `fdatasync` after each record, so that what is measured is how syncs share the way to the device.
+//! Owns the files and the turns. Each thread overwrites its own places, which were filled with zeroes and
+//! synced before. It waits for `fdatasync` after each record. The result shows how syncs share the path to
+//! the device.
 
 use std::io;
 use std::path::Path;
@@ -15,14 +16,14 @@ use super::summary::Summary;
 use crate::os::together;
 use crate::{Disk, File, OsDisk, SyncMethod};
 
-/// A step to more threads that gains less than this part for each doubling does not pay.
+/// More threads are not worth it if they gain less than this part per doubling.
 pub const GAIN_MIN: f64 = 0.1;
 
-/// Bytes that a thread goes round in, unless so few records fit that each would meet the one before.
+/// Size of a thread's region, unless it holds so few records that each would meet the one before.
 const REGION_BYTES: u64 = 1 << 20;
 const REGION_RECORDS_MIN: u64 = 8;
 
-/// Whose file a thread writes to.
+/// Which file a thread writes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Sharing {
     /// All write to one.
@@ -32,7 +33,7 @@ pub enum Sharing {
 }
 
 impl Sharing {
-    /// Both, in the order they are shown.
+    /// Both, in the order in which they are shown.
     pub const ALL: [Sharing; 2] = [Sharing::OneFile, Sharing::FileEach];
 
     /// Its name in tables.
@@ -45,34 +46,34 @@ impl Sharing {
     }
 }
 
-/// How much is measured.
+/// The extent of a measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParallelPlan {
     /// Numbers of threads.
     pub threads: Vec<u32>,
     /// Bytes of a record.
     pub record_bytes: usize,
-    /// Rounds, in each of which every number of threads has a turn with each kind of file.
+    /// Rounds. In each, every number of threads has a turn with each kind of file.
     pub rounds: u32,
-    /// How long a turn lasts; each thread writes one record at least.
+    /// The length of a turn; each thread writes at least one record.
     pub turn: Duration,
 }
 
-/// What came of one number of threads with one kind of file.
+/// The results of one number of threads with one kind of file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Crowd {
-    /// How many threads.
+    /// The number of threads.
     pub threads: u32,
-    /// What they wrote to.
+    /// The kind of file.
     pub sharing: Sharing,
-    /// One of each round.
+    /// The turns, one of each round.
     pub turns: Vec<CrowdTurn>,
 }
 
-/// What came of one turn.
+/// The results of one turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrowdTurn {
-    /// From the first thread's beginning to the last one's end, in nanoseconds.
+    /// From the start of the first thread to the end of the last, in nanoseconds.
     pub took_ns: u64,
     /// The nanoseconds of each record of all threads.
     pub samples: Vec<u64>,
@@ -85,7 +86,7 @@ impl CrowdTurn {
     }
 }
 
-/// Syncs a second of all threads together.
+/// Syncs per second of all threads together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rates {
     /// The median of the rounds; of an even number the middle of the two.
@@ -97,7 +98,7 @@ pub struct Rates {
 }
 
 impl Crowd {
-    /// Syncs a second; `None` if no turn was taken.
+    /// Syncs per second; `None` without a turn.
     #[must_use]
     pub fn rates(&self) -> Option<Rates> {
         let mut rates: Vec<u64> = self.turns.iter().map(CrowdTurn::rate).collect();
@@ -119,10 +120,11 @@ impl Crowd {
     }
 }
 
-/// The fewest threads from which on more of them gain less than [`GAIN_MIN`] for each doubling, however many more; `None`
-/// if the largest number still pays, or if nothing was measured.
+/// The number of threads from which on more threads gain less than [`GAIN_MIN`] per doubling. `None` if the
+/// largest number is still worth it, or if nothing was measured.
 ///
-/// Looking at all larger numbers, not at the next only, keeps one weak step or one noisy turn from ending the climb.
+/// Compares with all larger numbers, not only the next, so that one weak step or noisy turn does not end the
+/// search.
 #[must_use]
 pub fn stops_paying(rates: &[(u32, u64)]) -> Option<u32> {
     let (_, short_of_last) = rates.split_last()?;
@@ -139,12 +141,12 @@ pub fn stops_paying(rates: &[(u32, u64)]) -> Option<u32> {
 
 /// Measures each number of threads with both kinds of file, a different one first in each round.
 ///
-/// `go_on` is asked for each MiB that is filled, before each turn and by every thread after each record, and ends everything
-/// by returning `false`; a turn that was cut short so is left out. Files are removed.
+/// `go_on` is called for each MiB that is filled, before each turn, and by every thread after each record. If
+/// it returns `false`, the measurement ends and the unfinished turn is left out. Files are removed.
 ///
 /// # Errors
-/// `StorageFull` if the files would leave less than [`SPARE_BYTES`] of room, before anything is written; what the system
-/// said otherwise, also if it gives no more threads or files.
+/// `StorageFull` if the files would leave less than [`SPARE_BYTES`] of room, before anything is written;
+/// other errors of the system, also for too many threads or files.
 pub fn parallel(
     directory: &Path,
     plan: &ParallelPlan,
@@ -154,7 +156,7 @@ pub fn parallel(
     let region = REGION_BYTES.max(plan.record_bytes as u64 * REGION_RECORDS_MIN);
     room_or_refuse(directory, region.saturating_mul(2 * most), SPARE_BYTES)?;
     let scratches: Vec<Scratch> = (0..=most).map(|_| Scratch::make(directory)).collect::<io::Result<_>>()?;
-    // All are open before any is filled: where so many may not be, that is known at once.
+    // All are opened before any is filled, so that too many open files are noticed at once.
     let files: Vec<Arc<dyn File>> =
         scratches.iter().map(|scratch| scratch.open(SyncMethod::Fdatasync)).collect::<io::Result<_>>()?;
     let mut crowds: Vec<Crowd> = plan

@@ -1,4 +1,4 @@
-//! A file to measure with: made, opened as often as wanted, removed however the measurement ends.
+//! A file for measurements: created, opened as often as needed, and always removed at the end.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::lane::MEASURE_PREFIX;
 use crate::{Access, Disk, File, OpenMode, OsDisk, SyncMethod};
 
-/// A file that is gone when this is dropped.
+/// A file that is removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Scratch {
     disk: OsDisk,
@@ -25,7 +25,7 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// The file, whose durable writes are made by `sync`.
+    /// Opens the file for durable writes by `sync`.
     pub(super) fn open(&self, sync: SyncMethod) -> io::Result<Arc<dyn File>> {
         self.disk.open(&self.path, Access { mode: OpenMode::Write, sync })
     }
@@ -33,7 +33,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nobody is left to be told.
+        // A failure has no caller to report to.
         drop(self.disk.remove(&self.path));
     }
 }

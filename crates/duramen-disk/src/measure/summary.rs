@@ -1,9 +1,9 @@
-//! Samples in figures: quantiles are those of the samples themselves, never of buckets.
+//! Statistics of samples. Quantiles are samples, not bucket bounds.
 
-/// What many samples, in nanoseconds, come to.
+/// The statistics of many samples, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
-    /// How many.
+    /// The number of samples.
     pub count: usize,
     /// Arithmetic mean.
     pub avg: f64,
@@ -15,7 +15,7 @@ pub struct Summary {
     pub stddev: f64,
     /// Samples more than three standard deviations from the mean.
     pub outliers: usize,
-    /// Quantiles 0.5, 0.9, 0.99, 0.999 and 0.9999. With fewer samples than a quantile needs it is the largest sample.
+    /// Quantiles 0.5, 0.9, 0.99, 0.999 and 0.9999; the largest sample if a quantile needs more samples.
     pub p50: u64,
     /// 90 of 100 samples are not above it.
     pub p90: u64,
@@ -28,7 +28,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of samples in any order; `None` of none.
+    /// The statistics of samples in any order; `None` without samples.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "nanoseconds of a call are far below 2^53")]
     pub fn of(samples: &[u64]) -> Option<Summary> {
@@ -47,7 +47,7 @@ impl Summary {
     }
 }
 
-/// The smallest of sorted samples that a part of them, between 0 and 1, is not above.
+/// The smallest of sorted samples that at least this part of them, between 0 and 1, does not exceed.
 #[must_use]
 #[allow(
     clippy::cast_precision_loss,

@@ -1,7 +1,7 @@
-//! Times counted in buckets, so that a measurement may last as long as it likes in the same memory.
+//! Times counted in buckets, so that a long measurement takes no more memory than a short one.
 //!
-//! Owns the buckets: below 64 ns one for each nanosecond, above that 64 for each doubling, so that a quantile is at most
-//! one part in 64 above the sample it stands for. Mean, deviation, least and most are those of the samples.
+//! Owns the buckets: one per nanosecond below 64 ns, above that 64 per doubling. A quantile is at most one
+//! part in 64 above the sample it stands for. Mean, deviation, least and most are exact.
 
 use super::summary::Summary;
 
@@ -40,7 +40,7 @@ impl Tally {
         (self.min, self.max) = (self.min.min(ns), self.max.max(ns));
     }
 
-    /// Counts all that another has counted.
+    /// Adds the counts of another.
     pub fn merge(&mut self, other: &Tally) {
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
             *mine += theirs;
@@ -51,13 +51,13 @@ impl Tally {
         (self.min, self.max) = (self.min.min(other.min), self.max.max(other.max));
     }
 
-    /// How many were counted.
+    /// The number of times counted.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The figures; `None` of none. Outliers are whole buckets, by the middle of each.
+    /// The statistics; `None` if nothing was counted. Outliers are whole buckets, by the middle of each.
     #[must_use]
     #[allow(
         clippy::cast_precision_loss,
@@ -126,7 +126,7 @@ fn last_of(bucket: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    //! A time that falls between two buckets, or into the wrong one, is a figure that nobody measured.
+    //! A time in the wrong bucket is a wrong figure.
     use super::*;
 
     #[test]

@@ -1,4 +1,4 @@
-//! Figures of known samples, and every strategy on the file system of the tests.
+//! Statistics of known samples, and every strategy on the file system of the tests.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -91,7 +91,7 @@ fn a_measurement_that_is_ended_leaves_nothing_behind() {
     assert_eq!(missing.unwrap_err().kind(), std::io::ErrorKind::NotFound);
 }
 
-/// Records are written round and round where the file ends, growing files too.
+/// Records start again at the beginning when the file ends, in growing files too.
 #[test]
 fn a_lane_goes_round_where_its_file_ends() {
     let directory = tempfile::tempdir().unwrap();
@@ -116,7 +116,7 @@ fn more_threads_stop_paying_where_no_larger_number_gains_a_tenth_a_doubling() {
     check(&[100, 190, 350, 360, 355], Some(4));
     check(&[100, 190, 350, 700], None);
     check(&[100, 101, 102, 103], Some(1));
-    // One weak step does not end the climb: two threads often only take turns, and four share.
+    // One weak step does not end the search: two threads often only take turns, and four share.
     check(&[100, 103, 250, 255], Some(4));
     check(&[100, 50, 30], Some(1));
     check(&[100], None);
@@ -152,7 +152,8 @@ fn threads_write_to_one_file_and_to_a_file_each_and_leave_nothing_behind() {
     assert_eq!(OsDisk::new().list(directory.path()).unwrap().len(), 0);
 }
 
-/// The default of the laboratory, small; all mixes count what they did, and reads find whole blocks everywhere.
+/// The default of the sync benchmark, small. All mixes count their operations, and reads find whole blocks
+/// everywhere.
 #[test]
 fn a_job_reads_and_writes_as_it_is_told() {
     let directory = tempfile::tempdir().unwrap();
@@ -194,7 +195,7 @@ fn a_job_reads_and_writes_as_it_is_told() {
     assert_eq!(OsDisk::new().list(directory.path()).unwrap().len(), 0);
 }
 
-/// What does not fit is refused before a byte of it is written, whatever is measured.
+/// A measurement without room is refused before a byte of it is written.
 #[test]
 fn what_leaves_no_room_is_refused_and_leaves_nothing_behind() {
     let directory = tempfile::tempdir().unwrap();
@@ -214,7 +215,7 @@ fn what_leaves_no_room_is_refused_and_leaves_nothing_behind() {
     assert_eq!(OsDisk::new().list(directory.path()).unwrap().len(), 0);
 }
 
-/// Each MiB asks whether to go on: the file of an hour's filling is not filled to its end after ^C.
+/// Filling checks after each MiB whether to go on, so that ^C ends the filling of a large file.
 #[test]
 fn filling_is_ended_when_it_is_told() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
 //! The bytes of one memory file: sparse pages, shared until written, hashed once.
 //!
-//! Owns copy-on-write pages and their hashes, so that thousands of crash images of one workload share
-//! nearly all their memory. It never knows what is durable; two `Content`s (cached and durable) are kept
-//! by its owners. No promise rests here.
+//! Owns copy-on-write pages and their hashes, so that thousands of crash images of one workload share nearly
+//! all their memory. It knows nothing about durability: its owners keep a cached and a durable `Content`. No
+//! promise rests here.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,7 +14,7 @@ const CHUNK_BYTES: usize = PAGE_BYTES * CHUNK_PAGES;
 /// The longest a memory file can be: 1 TiB.
 pub(super) const FILE_BYTES_MAX: u64 = 1 << 40;
 
-/// Turns a byte offset into an index; offsets are checked against [`FILE_BYTES_MAX`] at the door.
+/// Turns a byte offset into an index. Callers check offsets against [`FILE_BYTES_MAX`].
 pub(super) fn index(offset: u64) -> usize {
     usize::try_from(offset).expect("memory file offsets are below FILE_BYTES_MAX")
 }

@@ -27,7 +27,7 @@ pub enum CrashChoice {
     AllBut(usize),
     /// Only this one survives.
     Only(usize),
-    /// The first so many survive.
+    /// The first changes up to this count survive.
     Prefix(usize),
     /// Those before `index` survive, `index` is torn at sectors, later ones are lost.
     Torn {
@@ -205,7 +205,7 @@ fn garble(content: &mut Content, sector_start: u64, end: u64, random: &mut Rando
     content.write(sector_start, &bytes);
 }
 
-/// Drops names whose directory did not survive.
+/// Drops names in a directory that did not survive.
 fn drop_orphans(names: &mut Names) {
     // Parents sort before their children, so one pass in order sees each parent's fate first.
     let orphans: Vec<_> = names

@@ -1,7 +1,8 @@
-//! Faults on demand: which call fails, how, and how often; and the counts that let a sweep name every call.
+//! Injected faults: which call fails, how, and how often. Also the counts with which a sweep can name every
+//! call.
 //!
-//! Owns the plan and its counters. It never touches contents: the memory disk asks it what should happen
-//! to a call and does it. Tests of D6 and D7 rest on it.
+//! Owns the plan and its counters. It never touches contents: the memory disk reads from it what should
+//! happen to a call. Tests of D6 and D7 rest on it.
 
 use std::fmt;
 use std::io;
@@ -25,7 +26,7 @@ pub enum CallKind {
     Remove,
     /// Renaming a file.
     Rename,
-    /// Asking what a path names.
+    /// Reading the kind of a path.
     Kind,
     /// Taking a lock.
     Lock,
@@ -35,7 +36,7 @@ pub enum CallKind {
     Write,
     /// Syncing a file, also as the second half of a durable write.
     Sync,
-    /// Asking for the length.
+    /// Reading the length.
     Len,
     /// Setting the length.
     SetLen,
@@ -82,12 +83,13 @@ pub enum Effect {
     Error(io::ErrorKind),
     /// A write takes half of its bytes (rounded down) and fails with `may_be_partial`.
     ShortWrite(io::ErrorKind),
-    /// A sync fails, and what was written is never made durable though reads still show it. Lengths stay pending.
+    /// A sync fails, and what was written never becomes durable though reads still show it. Lengths stay
+    /// pending.
     SyncErrorDataGone(io::ErrorKind),
-    /// A sync fails; by lot, each pending change has reached the medium, whole or in part, or never will, or still may.
-    /// Lengths have, or still may.
+    /// A sync fails. A random fate is drawn for each pending change: on the medium, whole or in part; lost;
+    /// or still pending. Lengths are on the medium or still pending.
     SyncErrorGoneInPart(io::ErrorKind, u64),
-    /// A sync says `Ok` and does nothing.
+    /// A sync reports `Ok` and does nothing.
     LyingSync,
     /// A write is acknowledged with this bit of it flipped (counted from its first byte).
     FlippedWrite(u64),
@@ -105,7 +107,7 @@ impl Effect {
     /// No space left on the device.
     pub const ENOSPC: Effect = Effect::Error(io::ErrorKind::StorageFull);
 
-    /// The error that the call gets; `None` if it is told nothing.
+    /// The error that the call returns; `None` if it reports none.
     #[must_use]
     pub fn error_kind(&self) -> Option<io::ErrorKind> {
         match self {
@@ -243,7 +245,7 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    /// Counts a call and says what should happen to it.
+    /// Counts a call and returns what should happen to it.
     pub(super) fn call(&mut self, kind: CallKind, path: &Path) -> Option<Effect> {
         self.counts.count(kind);
         let mut effect = None;

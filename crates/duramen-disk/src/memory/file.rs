@@ -1,6 +1,6 @@
 //! [`File`] for the memory disk: reads, writes and syncs of one open file, with their faults.
 //!
-//! Owns what each call on a file means. A write is pending until a sync that was called after it returned
+//! Owns the meaning of each call on a file. A write is pending until a sync that was called after it returned
 //! covers it (D1); a failed sync is reported once (D6). It never decides what a crash keeps.
 
 use std::fmt;
@@ -48,7 +48,7 @@ impl MemFile {
         Ok(())
     }
 
-    /// What must hold before a byte is taken.
+    /// Checks that a write is allowed before it takes a byte.
     fn check_write(&self, state: &mut State, bytes: u64, offset: u64) -> io::Result<()> {
         self.writable()?;
         if state.read_only {
@@ -62,7 +62,7 @@ impl MemFile {
         state.room(self.inode, &self.path, offset, bytes)
     }
 
-    /// Writes, or does what a fault says instead. `None`: acknowledged, and nothing was written.
+    /// Writes, or applies a fault instead. `None`: acknowledged, and nothing was written.
     fn write(&self, state: &mut State, bytes: &[u8], offset: u64) -> Result<Option<OpSeq>, WriteError> {
         let refused = |source| WriteError { source, may_be_partial: false };
         let effect = state.call(CallKind::Write, &self.path).map_err(refused)?;

@@ -1,4 +1,4 @@
-//! A gate that holds syncs until it is opened, to show what goes on while one is in flight.
+//! A gate that holds syncs until it is opened, to test what runs during a sync.
 //!
 //! Owns the waiting. It never fails a sync and never waits by time.
 
@@ -6,10 +6,13 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// What a sync calls before it takes effect, with the path it syncs; the sync waits until it returns.
+/// The hook that a sync calls before it takes effect, with the path it syncs. The sync waits until it
+/// returns.
 pub type Blocker = Arc<dyn Fn(&Path) + Send + Sync>;
 
-/// Blocks syncs while closed. Give [`SyncGate::blocker`] to [`MemDisk::set_blocker`](super::MemDisk::set_blocker).
+/// Blocks syncs while closed.
+///
+/// Give [`SyncGate::blocker`] to [`MemDisk::set_blocker`](super::MemDisk::set_blocker).
 pub struct SyncGate {
     state: Mutex<GateState>,
     changed: Condvar,
@@ -55,25 +58,25 @@ impl SyncGate {
         state.waiting_count -= 1;
     }
 
-    /// Waits until at least so many syncs stand before the gate.
+    /// Waits until at least this many syncs are blocked.
     pub fn wait_blocked(&self, count: usize) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.changed.wait_while(state, |state| state.waiting_count < count));
     }
 
-    /// How many syncs stand before the gate now.
+    /// The number of syncs that are blocked.
     #[must_use]
     pub fn blocked_count(&self) -> usize {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).waiting_count
     }
 
-    /// Lets all syncs through, those that wait and those to come.
+    /// Lets all syncs through, present and later ones.
     pub fn open(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).closed = false;
         self.changed.notify_all();
     }
 
-    /// Blocks syncs to come.
+    /// Blocks later syncs.
     pub fn close(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
     }

@@ -1,8 +1,8 @@
-//! What of a memory disk is durable, and what is only pending: the model of a volatile cache.
+//! What of a memory disk is durable and what is pending: the model of a volatile cache.
 //!
-//! Owns durable names and contents and the ordered lists of changes that a power cut may lose. It never
-//! holds the cached (current) view, takes no lock and reads no clock: applying the same [`Op`]s gives the
-//! same model, which is how a trace rebuilds every crash. Tests of D1 and D6 rest on its strictness.
+//! Owns durable names and contents and the ordered lists of changes that a power cut may lose. It never holds
+//! the cached (current) view, takes no lock and reads no clock. Applying the same [`Op`]s gives the same
+//! model; a trace rebuilds every crash in this way. Tests of D1 and D6 rest on its strictness.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,11 +11,11 @@ use std::sync::Arc;
 use super::pending::{Change, ModelFile, Pending};
 use super::random::Random;
 
-/// A file apart from its names.
+/// A file without its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct InodeId(pub(super) u64);
 
-/// The place of an operation in the order of all of a disk's operations.
+/// The position of an operation in the order of all operations of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct OpSeq(pub(super) u64);
 
@@ -31,19 +31,20 @@ pub(super) type Names = BTreeMap<Arc<Path>, Node>;
 /// How a sync ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SyncOutcome {
-    /// It did what it says.
+    /// It did what it reports.
     Done,
-    /// It said `Ok` and did nothing.
+    /// It reported `Ok` and did nothing.
     Lied,
-    /// It failed and what was pending still is.
+    /// It failed, and what was pending still is.
     Failed,
-    /// It failed and what was written will never be durable, though reads still show it. Lengths stay pending.
+    /// It failed, and what was written never becomes durable, though reads still show it. Lengths stay
+    /// pending.
     FailedDataGone,
-    /// It failed, and a seed decides what became of each change.
+    /// It failed, and a seed decides the fate of each change.
     FailedInPart(u64),
 }
 
-/// One thing that happened to a disk.
+/// One operation on a disk.
 #[derive(Debug, Clone)]
 pub(super) enum Op {
     Create {
@@ -115,7 +116,7 @@ pub(super) enum EntryChange {
     Rename { from: Arc<Path>, to: Arc<Path>, inode: InodeId },
 }
 
-/// The durable state of a disk and everything that waits to become durable.
+/// The durable state of a disk and all pending changes.
 #[derive(Clone, Default)]
 pub(super) struct Model {
     pub(super) seq: OpSeq,
@@ -152,7 +153,7 @@ impl EntryChange {
     }
 }
 
-/// The directory a name lies in; the root is its own.
+/// The directory that contains a name; the root contains itself.
 pub(super) fn parent_of(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
 }
@@ -220,7 +221,7 @@ impl Model {
 
     /// Makes the pending entries of one directory durable, in order; those of others stay pending.
     ///
-    /// A rename across directories is one change, so it takes the other directory with it, as a journal would.
+    /// A rename across directories is one change. It takes the other directory with it, as in a journal.
     fn sync_dir(&mut self, path: &Path, before: OpSeq, outcome: SyncOutcome) {
         if matches!(outcome, SyncOutcome::Lied | SyncOutcome::Failed) {
             return;
@@ -270,7 +271,7 @@ impl Model {
         self.files.insert(inode, file);
     }
 
-    /// Makes the pending entries under a path durable, so that none of them comes back over what follows.
+    /// Makes the pending entries under a path durable, so that none of them later undoes a newer change.
     fn settle(&mut self, tree: &Path) {
         let names = &mut self.names;
         self.entries.retain(|entry| {

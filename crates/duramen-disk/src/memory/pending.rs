@@ -1,7 +1,7 @@
 //! The pending changes of one file, and what a sync makes of them.
 //!
 //! Owns the order in which changes of a file become durable: all up to a point, or one write ahead of older
-//! ones. It never touches names. D1 rests on a durable write never being overwritten by an older one.
+//! ones. It never touches names. D1 rests on this: no older write becomes durable over a durable one.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -42,8 +42,9 @@ impl Change {
         }
     }
 
-    /// Whether it is of the length or of what is allocated. Such a change is metadata: a file system whose metadata cannot be
-    /// written stops writing altogether, so a failed sync does not lose it while later ones succeed.
+    /// Whether the change concerns the length or the allocation. Such a change is metadata. A file system
+    /// that cannot write its metadata stops writing altogether. A failed sync therefore does not lose it
+    /// while later syncs succeed.
     fn is_of_length(&self) -> bool {
         matches!(self, Change::SetLen { .. } | Change::Reserve { .. })
     }
@@ -70,8 +71,8 @@ impl ModelFile {
 
     /// Makes one write durable ahead of older pending changes.
     ///
-    /// The older ones must not come back over it, so what they share with it is cut out of them. Changes of
-    /// the length that came before are part of the same metadata and become durable too.
+    /// The older ones must not overwrite it later, so the shared ranges are cut out of them. Earlier changes
+    /// of the length are part of the same metadata and become durable too.
     pub(super) fn sync_write(&mut self, write: OpSeq, outcome: SyncOutcome) {
         if matches!(outcome, SyncOutcome::Lied | SyncOutcome::Failed) {
             return;
@@ -97,9 +98,9 @@ impl ModelFile {
         self.pending = kept;
     }
 
-    /// By lot, each of the changes that a failed sync covered reached the medium, whole or torn, or never will, or still may.
+    /// Draws a fate for each change that a failed sync covered: written, whole or torn; lost; or pending.
     ///
-    /// The cache holds one page for an older change and a newer one: what became of the newer one became of both.
+    /// The cache holds one page for an older and a newer change, so both share the newer one's fate.
     fn part(&mut self, seed: u64, covered: impl Fn(&Pending<Change>) -> bool) {
         let mut random = Random::new(seed);
         let mut kept: Vec<Pending<Change>> = Vec::with_capacity(self.pending.len());
@@ -121,7 +122,7 @@ impl ModelFile {
         self.pending = kept;
     }
 
-    /// What reads must see once the cache has let go of its clean pages: what is durable, under what is pending.
+    /// What reads show once the cache has dropped its clean pages: the durable bytes under the pending ones.
     pub(super) fn without_clean_pages(&self) -> Content {
         let mut content = self.durable.clone();
         self.pending.iter().for_each(|pending| pending.change.apply(&mut content));

@@ -1,7 +1,7 @@
 //! A small seeded generator (SplitMix64): the same seed gives the same run on every machine.
 //!
-//! Owns the randomness of the memory disk and of all that simulates. It never reads the clock or the system. Not for
-//! secrets.
+//! Owns the randomness of the memory disk and of all simulations. It never reads the clock or the system. Not
+//! for secrets.
 
 /// A seeded stream of numbers.
 #[derive(Debug, Clone)]

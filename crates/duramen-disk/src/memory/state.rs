@@ -1,8 +1,8 @@
 //! The cached view of a memory disk, kept in step with the model of what is durable.
 //!
-//! Owns current names and contents, locks, faults and the recording, all behind one mutex. Every change
-//! goes through [`State::perform`], so the cached view, the model and the trace cannot disagree. It never
-//! decides what a call means; that is the business of the `Disk` and `File` implementations.
+//! Owns current names and contents, locks, faults and the recording, all behind one mutex. Every change goes
+//! through [`State::perform`], so the cached view, the model and the trace cannot disagree. The `Disk` and
+//! `File` implementations decide what a call means.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
@@ -25,7 +25,7 @@ pub(super) struct Inode {
     linked: bool,
 }
 
-/// Who holds a lock file.
+/// The holders of a lock file.
 #[derive(Debug, Default)]
 pub(super) struct LockHolders {
     pub(super) exclusive: bool,
@@ -50,7 +50,7 @@ pub(super) struct State {
     /// Calls refused for want of room since the capacity was set.
     pub(super) room_refused_count: u64,
     pub(super) read_only: bool,
-    /// Everything from here on down lies on a network.
+    /// Everything below this path is on a network.
     pub(super) network: Option<Arc<Path>>,
     pub(super) random: Random,
 }
@@ -265,8 +265,8 @@ impl State {
         Ok(())
     }
 
-    /// Lets go of some pages of the cached view that are clean: reads then show what is durable there. Only what a failed sync
-    /// took for written, or lied about, is seen to change. Not recorded: a power cut leaves the same.
+    /// Drops some clean pages of the cached view, so that reads show what is durable there. Only pages that a
+    /// failed or false sync marked clean change. Not recorded: a power cut leaves the same.
     pub(super) fn evict(&mut self, random: &mut Random) -> u64 {
         let mut changed = 0;
         for (id, file) in &self.model.files {

@@ -1,5 +1,5 @@
-//! What the memory disk keeps and loses. Each case matters because an engine that is only tested on a disk
-//! kinder than this one would lose data on a real one (D1).
+//! What the memory disk keeps and loses. An engine tested only on a disk that loses less than a real one
+//! would lose data on a real one (D1).
 #![allow(clippy::disallowed_methods, reason = "a sync in flight needs a thread of its own")]
 
 mod crash;

@@ -46,7 +46,7 @@ pub enum OpKind {
     Sync,
     /// A directory was synced.
     SyncDir,
-    /// Damage done by the test: a flipped bit, a file put or deleted.
+    /// Corruption made by the test: a flipped bit, a file put or deleted.
     Damage,
     /// A remark made with [`MemDisk::annotate`].
     Mark,

@@ -1,8 +1,8 @@
-//! A trace as bytes, so that a run that cannot be repeated can be cut again.
+//! A trace as bytes, so that a run that cannot be repeated can be replayed.
 //!
-//! Owns the format: a line that names it, the disk's seed and clock, then each operation as a letter and its fields. Numbers
-//! are varints (seven bits a byte, the low ones first), a path is written once and numbered then, and runs of zeroes are
-//! counted instead of written. It never judges what the operations mean.
+//! Owns the format: a line that names it, the disk's seed and clock, then each operation as a letter and its
+//! fields. Numbers are varints (seven bits a byte, the low ones first). A path is written once and numbered
+//! then. Runs of zeroes are counted instead of written. It does not interpret the operations.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::trace::Trace;
 
 const NAME: &[u8] = b"duramen trace 1\n";
 
-/// Shorter runs of zeroes are not worth two numbers.
+/// Shorter runs of zeroes would take more bytes as two numbers.
 const ZEROES_MIN: usize = 16;
 
 impl Trace {
@@ -65,7 +65,7 @@ impl Encoder {
         self.bytes.extend_from_slice(text.as_bytes());
     }
 
-    /// Its number and one; 0 stands before a path that is new.
+    /// The path's number plus one; 0 precedes a new path.
     fn path(&mut self, path: &Arc<Path>) {
         if let Some(known) = self.paths.get(path) {
             return self.number(known + 1);
@@ -75,7 +75,7 @@ impl Encoder {
         self.text(&path.to_string_lossy());
     }
 
-    /// Their length, then by turns how many are literal, these, and how many zeroes follow.
+    /// The length; then alternately a count of literal bytes, those bytes, and a count of zeroes.
     fn content(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         let mut rest = bytes;
@@ -153,7 +153,7 @@ impl Encoder {
     }
 }
 
-/// How many bytes stand before the next long run of zeroes, and how long that is.
+/// The number of bytes before the next long run of zeroes, and the length of that run.
 fn next_zeroes(bytes: &[u8]) -> (usize, usize) {
     let mut at = 0;
     while at < bytes.len() {

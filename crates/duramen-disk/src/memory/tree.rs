@@ -1,7 +1,7 @@
 //! [`Disk`] for the memory disk: names, locks, the clocks and randomness.
 //!
-//! Owns what each call on the tree means and which fault it can meet. Changes of names are pending until
-//! their directory is synced (D1); locks live in memory, so a crash image holds none (D8).
+//! Owns the meaning of each call on the tree and its possible faults. Changes of names are pending until
+//! their directory is synced (D1). Locks live in memory, so a crash image holds none (D8).
 
 use std::fmt;
 use std::io;
@@ -16,7 +16,7 @@ use super::state::{error, normal};
 use super::{MemDisk, Shared};
 use crate::{Access, Disk, File, FileSystem, Lock, LockError, OpenMode, PathKind};
 
-/// What a memory disk without a limit says it has.
+/// The size that a memory disk without a limit reports.
 const TOTAL_BYTES: u64 = 1 << 40;
 
 impl Disk for MemDisk {
@@ -168,7 +168,7 @@ impl Disk for MemDisk {
     }
 }
 
-/// What a fault makes of a sync: its effect on the model, and what the caller hears.
+/// What a fault makes of a sync: its effect on the model, and what the call returns.
 pub(super) fn sync_outcome(
     effect: Option<Effect>,
     call: CallKind,

@@ -1,6 +1,6 @@
 //! Aligned memory for reads and writes past the kernel's cache, without unsafe code.
 //!
-//! Owns over-long vectors and the aligned part of each. It never touches a file. No promise rests here.
+//! Owns oversized vectors and the aligned part of each. It never touches a file. No promise rests here.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +14,7 @@ const _: () = assert!(ALIGN_BYTES as u64 == DIRECT_ALIGN_BYTES);
 /// The longest buffer that is kept for the next call.
 const KEPT_BYTES_MAX: usize = 4 << 20;
 
-/// One spare buffer a file: a log has one writer, so it nearly always fits.
+/// One spare buffer per file: a log has one writer, so it nearly always suffices.
 #[derive(Debug, Default)]
 pub(super) struct AlignedPool {
     spare: Mutex<Option<Vec<u8>>>,
@@ -25,7 +25,7 @@ impl AlignedPool {
     pub(super) fn with<T>(&self, bytes: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut memory = spare.filter(|memory| memory.len() >= bytes + ALIGN_BYTES).unwrap_or_else(|| {
-            // Zeroed memory comes from the system untouched, so the over-allocation costs no pages.
+            // Zeroed memory from the system is not touched, so the excess allocation costs no pages.
             vec![0; bytes + ALIGN_BYTES]
         });
         let start = memory.as_ptr().align_offset(ALIGN_BYTES);
@@ -37,12 +37,12 @@ impl AlignedPool {
     }
 }
 
-/// Whether memory can go to the device as it is.
+/// Whether memory is aligned for the device.
 pub(super) fn is_aligned(bytes: &[u8]) -> bool {
     bytes.as_ptr().addr().is_multiple_of(ALIGN_BYTES)
 }
 
-/// A length in memory.
+/// A byte count as a length in memory.
 pub(super) fn index(bytes: u64) -> io::Result<usize> {
     usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
 }

@@ -1,7 +1,7 @@
 //! System calls of Linux that the standard library does not offer.
 //!
-//! Owns the mapping from one wish to one call. It never loops and never retries: `os.rs` decides. D1 rests
-//! on `fdatasync`, `RWF_DSYNC` and the directory's `fsync` here.
+//! Owns the mapping from one operation to one call. It never loops and never retries: `os.rs` decides. D1
+//! rests on `fdatasync`, `RWF_DSYNC` and the directory's `fsync` here.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, IoSlice};
@@ -24,7 +24,7 @@ pub(super) fn private_dir(builder: &mut DirBuilder) {
     builder.mode(0o700);
 }
 
-/// Asks the kernel to pass its cache by. Set after opening, so that a refusal is told apart from other errors.
+/// Sets `O_DIRECT`. Done after opening, so that its refusal can be distinguished from other errors.
 pub(super) fn set_direct(file: &fs::File) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(file)?;
     rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT).map_err(|error| match error {
@@ -33,8 +33,8 @@ pub(super) fn set_direct(file: &fs::File) -> io::Result<()> {
     })
 }
 
-/// Asks a copying file system to write a new file in place, so that an overwrite takes no fresh blocks. A wish: other file
-/// systems have no such flag, and one that refuses keeps every promise without it.
+/// Makes a copy-on-write file system write a new file in place, so that an overwrite takes no new blocks.
+/// Only a hint: other file systems have no such flag, and every promise holds without it.
 pub(super) fn write_in_place(file: &fs::File) {
     if rustix::fs::fstatfs(file).is_ok_and(|system| system.f_type as u64 & 0xffff_ffff == BTRFS_MAGIC)
         && let Ok(flags) = rustix::fs::ioctl_getflags(file)
@@ -51,8 +51,8 @@ pub(super) fn write_at(file: &fs::File, bytes: &[u8], offset: u64) -> io::Result
     file.write_at(bytes, offset)
 }
 
-/// Writes and makes durable in one call; `Unsupported` where the kernel or the file system cannot. An interrupted one is a
-/// failure: the sync in it may be what was interrupted, and is not tried again (D6).
+/// Writes and makes durable in one call; `Unsupported` if the kernel or the file system cannot. An
+/// interrupted call is a failure: its sync may have been interrupted, and is not retried (D6).
 pub(super) fn write_dsync_at(file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<usize> {
     rustix::io::pwritev2(file, &[IoSlice::new(bytes)], offset, ReadWriteFlags::DSYNC).map_err(|error| {
         match error {
@@ -63,14 +63,14 @@ pub(super) fn write_dsync_at(file: &fs::File, bytes: &[u8], offset: u64) -> io::
     })
 }
 
-/// Makes every write to the file that is to be opened wait until it is durable.
+/// Makes every write to the file to be opened wait until it is durable.
 pub(super) fn dsync(options: &mut OpenOptions) -> io::Result<()> {
     options.custom_flags(OFlags::DSYNC.bits().cast_signed());
     Ok(())
 }
 
-/// Writes a range out and waits. Pages that could not be written are an error, whatever it says: it is told here and not again
-/// by the sync. A missing or forbidden call is no failure.
+/// Writes a range out and waits. Any error about pages is returned, whatever its code: the later sync does
+/// not report it again. A missing or forbidden call is no failure.
 pub(super) fn write_out(file: &fs::File, offset: u64, bytes: u64) -> io::Result<()> {
     write_out_by(&|flags| call_sync_range(file, offset, bytes, flags))
 }
@@ -78,8 +78,9 @@ pub(super) fn write_out(file: &fs::File, offset: u64, bytes: u64) -> io::Result<
 const WRITE_AND_WAIT: u32 =
     libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
 
-/// `EINVAL` and `EPERM` are also what a device says of pages, and the kernel then tells it once, here (D6). Without flags the call
-/// checks its arguments and does nothing: only what it answers to that, too, is of the call.
+/// A device may also report `EINVAL` and `EPERM` for pages, and the kernel reports that once, here (D6).
+/// Without flags the call only checks its arguments. If that fails with the same error, the error is about
+/// the call.
 pub(super) fn write_out_by(call: &dyn Fn(u32) -> io::Result<()>) -> io::Result<()> {
     call(WRITE_AND_WAIT).or_else(|error| match Errno::from_io_error(&error) {
         Some(Errno::NOSYS | Errno::INVAL | Errno::SPIPE | Errno::PERM) if call(0).is_err() => Ok(()),
@@ -87,7 +88,8 @@ pub(super) fn write_out_by(call: &dyn Fn(u32) -> io::Result<()>) -> io::Result<(
     })
 }
 
-/// `sync_file_range` that writes a range out and waits. It flushes no device cache: nothing durable rests on it.
+/// `sync_file_range`: writes a range out and waits. It flushes no device cache, so nothing durable rests on
+/// it.
 pub(super) fn sync_range(file: &fs::File, offset: u64, bytes: u64) -> io::Result<()> {
     call_sync_range(file, offset, bytes, WRITE_AND_WAIT)
 }
@@ -101,7 +103,7 @@ fn call_sync_range(file: &fs::File, offset: u64, bytes: u64, flags: u32) -> io::
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// One `fdatasync`. Called directly because the standard library would repeat an interrupted one (D6).
+/// One `fdatasync`. The standard library would repeat an interrupted one (D6), so it is called directly.
 pub(super) fn sync_data(file: &fs::File) -> io::Result<()> {
     Ok(rustix::fs::fdatasync(file)?)
 }
@@ -120,7 +122,7 @@ pub(super) fn punch(file: &fs::File, offset: u64, bytes: u64) -> io::Result<()> 
     allocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, bytes)
 }
 
-/// Both uses are a convenience, so a file system that lacks the call is no error.
+/// Both uses are optional, so a file system without the call is no error.
 fn allocate(file: &fs::File, mode: FallocateFlags, offset: u64, bytes: u64) -> io::Result<()> {
     loop {
         match rustix::fs::fallocate(file, mode, offset, bytes) {
@@ -142,12 +144,12 @@ pub(super) fn random() -> io::Result<u64> {
 }
 
 pub(super) fn file_system(path: &Path) -> io::Result<FileSystem> {
-    // The magic number is 32 bits; on 32-bit systems the kernel's signed word may have extended its sign.
+    // The magic number has 32 bits; the kernel's signed word on 32-bit systems may have extended its sign.
     let magic = (rustix::fs::statfs(path)?.f_type as u64) & 0xffff_ffff;
     let space = rustix::fs::statvfs(path)?;
     let (name, network) = match name_of(magic) {
         Some(known) => (known.name.to_owned(), known.network),
-        // What is not known may be on a network.
+        // An unknown type may be a network.
         None => (format!("unknown ({magic:#x})"), true),
     };
     Ok(FileSystem {
@@ -170,7 +172,7 @@ pub(super) struct Known {
 /// Magic numbers from the kernel's `include/uapi/linux/magic.h` and the file systems' own headers.
 pub(super) fn name_of(magic: u64) -> Option<Known> {
     let local = |name| Some(Known { name, network: false });
-    // `fuse` is also virtiofs and sshfs, `9p` also a host's directory: neither can be known to be local.
+    // `fuse` is also virtiofs and sshfs, `9p` also a host's directory: neither is known to be local.
     let network = |name| Some(Known { name, network: true });
     match magic {
         0xef53 => local("ext4"),

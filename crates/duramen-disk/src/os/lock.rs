@@ -1,7 +1,7 @@
 //! Lock files of the operating system.
 //!
-//! Owns the open file whose lock it is: `flock`, which belongs to the open file and ends with it, never a
-//! POSIX record lock, which any close in the process would drop (D8). The text inside names the holder and
+//! Owns the open file that holds the lock: `flock`, which belongs to the open file and ends with it. A POSIX
+//! record lock would be dropped by any close in the process (D8). The text inside names the holder and
 //! decides nothing.
 
 use std::fs::{self, OpenOptions, TryLockError};
@@ -10,7 +10,7 @@ use std::path::Path;
 
 use crate::{Lock, LockError};
 
-/// As much of a holder's text as is shown to who is refused.
+/// The most bytes of a holder's text that are shown to a refused process.
 const HOLDER_BYTES_MAX: u64 = 1024;
 
 /// A lock held by an open file.
@@ -27,7 +27,7 @@ pub(super) fn take(options: &OpenOptions, path: &Path, exclusive: bool) -> Resul
         Ok(()) => Ok(Box::new(OsLock { file })),
         Err(TryLockError::WouldBlock) => {
             let mut text = Vec::new();
-            // The holder's name is a courtesy: that it cannot be read changes nothing.
+            // The holder's name is only informative, so a failure to read it is ignored.
             let _ = (&file).take(HOLDER_BYTES_MAX).read_to_end(&mut text);
             Err(LockError::Held { holder: String::from_utf8_lossy(&text).trim_end().to_owned() })
         }

@@ -1,9 +1,9 @@
 //! The same calls for systems other than Linux, from the standard library alone.
 //!
-//! Owns what macOS, the BSDs and Windows lack or do otherwise. It never pretends: what cannot be had is
-//! `Unsupported`, or succeeds without effect where the trait allows it. D1 rests on `sync_data` here, which
-//! is `F_FULLFSYNC` on macOS and `FlushFileBuffers` on Windows. What Unix systems share is compiled and tested on Linux too;
-//! the rest is only compiled so far.
+//! Owns what macOS, the BSDs and Windows lack or do differently. A missing operation is `Unsupported`, or
+//! succeeds without effect if the trait allows it. D1 rests on `sync_data` here, which is `F_FULLFSYNC` on
+//! macOS and `FlushFileBuffers` on Windows. The part common to Unix systems is compiled and tested on Linux
+//! too; the rest is only compiled so far.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
@@ -55,7 +55,7 @@ pub(super) fn write_at(file: &fs::File, bytes: &[u8], offset: u64) -> io::Result
     std::os::windows::fs::FileExt::seek_write(file, bytes, offset)
 }
 
-/// No flag that the standard library could pass.
+/// The standard library has no flag for it.
 pub(super) fn dsync(_options: &mut OpenOptions) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "O_DSYNC is offered on Linux only"))
 }
@@ -87,7 +87,7 @@ pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
     directory.sync_all()
 }
 
-/// NTFS journals its directories and offers no sync for them; that the directory exists is all that can be checked.
+/// NTFS journals its directories and has no sync for them. This only checks that the directory exists.
 #[cfg(not(unix))]
 pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
     if fs::metadata(path)?.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
@@ -110,7 +110,7 @@ pub(super) fn is_bad_descriptor(error: &io::Error) -> bool {
     rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::BADF)
 }
 
-/// Errors here are not certain enough to promise that nothing was written.
+/// Errors here cannot prove that nothing was written.
 #[cfg(not(unix))]
 pub(super) fn is_bad_descriptor(_error: &io::Error) -> bool {
     false
@@ -143,7 +143,7 @@ pub(super) fn file_system(path: &Path) -> io::Result<FileSystem> {
     })
 }
 
-/// The read-only attribute of a Windows folder is a mark for its shell and refuses no write.
+/// The read-only attribute of a Windows folder is for its shell and refuses no write.
 #[cfg(not(unix))]
 pub(super) fn file_system(path: &Path) -> io::Result<FileSystem> {
     fs::metadata(path)?;
@@ -151,7 +151,7 @@ pub(super) fn file_system(path: &Path) -> io::Result<FileSystem> {
     Ok(FileSystem { name, network, read_only: false, block_bytes: 4096, free_bytes: 0, total_bytes: 0 })
 }
 
-/// macOS names the type, and flags what lies on this machine.
+/// macOS reports the type, and a flag for local file systems.
 #[cfg(target_os = "macos")]
 fn name_and_network(path: &Path) -> io::Result<(String, Option<bool>)> {
     /// From `<sys/mount.h>`.
@@ -162,7 +162,7 @@ fn name_and_network(path: &Path) -> io::Result<(String, Option<bool>)> {
     Ok((name, Some(system.f_flags & MNT_LOCAL == 0)))
 }
 
-/// The other systems name none by calls that the standard library or rustix offers.
+/// On the other systems, neither the standard library nor rustix reports a type.
 #[cfg(not(target_os = "macos"))]
 #[allow(clippy::unnecessary_wraps, reason = "the same call can fail on macOS")]
 fn name_and_network(_path: &Path) -> io::Result<(String, Option<bool>)> {

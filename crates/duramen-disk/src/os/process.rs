@@ -1,5 +1,6 @@
-//! Which process this is, without asking the kernel each time: the number stands on a page that the kernel empties in
-//! the child of a fork.
+//! The number of this process without a system call each time.
+//!
+//! It is kept on a page that the kernel zeroes in the child of a fork.
 
 #[cfg(target_os = "linux")]
 use std::sync::OnceLock;
@@ -9,10 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[cfg(target_os = "linux")]
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// The process's number, as [`std::process::id`] tells it; a system call only at the first time in a process.
+/// The process's number, as [`std::process::id`]; makes a system call only the first time in a process.
 ///
-/// Two processes that live at the same time never get the same number, so one that was forked can tell that what it
-/// inherited is not its own.
+/// Two processes that live at the same time never have the same number. A forked process can therefore tell
+/// that inherited state belongs to its parent.
 #[must_use]
 #[cfg(target_os = "linux")]
 pub fn process_id() -> u32 {
@@ -35,7 +36,8 @@ pub fn process_id() -> u32 {
     std::process::id()
 }
 
-/// A number that is zero until it is set, and zero again in a child. `None` where the kernel offers no such thing.
+/// A number that is zero until it is set, and zero again in a child. `None` if the kernel does not support
+/// that.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "a system call; see SAFETY")]
 fn emptied_by_fork() -> Option<&'static AtomicU32> {
@@ -56,8 +58,9 @@ fn emptied_by_fork() -> Option<&'static AtomicU32> {
         let _unmapped = unsafe { rustix::mm::munmap(page, bytes) };
         return None;
     }
-    // SAFETY: the mapping is never unmapped from here on, is aligned to a page and filled with zeroes, a valid number, and
-    // is only ever looked at through this type. In a child it is filled with zeroes before the child's first instruction.
+    // SAFETY: the mapping is never unmapped from here on, is aligned to a page and filled with zeroes, a
+    // valid number, and is accessed only through this type. In a child it is filled with zeroes before the
+    // child's first instruction.
     Some(unsafe { &*page.cast::<AtomicU32>() })
 }
 
@@ -83,7 +86,7 @@ mod tests {
             let is_own = process_id() == std::process::id() && process_id() != parent;
             if is_own { Ok(()) } else { Err(std::io::ErrorKind::InvalidData.into()) }
         };
-        // SAFETY: the closure loads and stores an atomic number and asks for the process's, nothing else.
+        // SAFETY: the closure loads and stores an atomic number and reads the process's number, nothing else.
         unsafe { command.pre_exec(look) };
         assert!(command.status().unwrap().success());
     }

@@ -1,5 +1,7 @@
-//! The loops around partial, interrupted and failing calls, driven by calls that do as they are told: no
-//! real disk fails on request. D7 rests on `may_be_partial` being honest.
+//! The loops around partial, interrupted and failing calls.
+//!
+//! They are driven by scripted calls, because no real disk fails on request. D7 rests on the correctness of
+//! `may_be_partial`.
 #![allow(clippy::unwrap_used)]
 
 use std::cell::RefCell;
@@ -12,7 +14,7 @@ use super::platform;
 use super::{WriteSome, dsync_failure, write_loop};
 use crate::{DurableWriteError, WriteError};
 
-/// What the fake call answers next: bytes taken, or an error.
+/// The next result of the fake call: bytes taken, or an error.
 type Answer = Result<usize, ErrorKind>;
 
 thread_local! {
@@ -25,7 +27,7 @@ fn answer(_file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<usize> {
     ANSWERS.with_borrow_mut(|answers| answers.pop_front().unwrap()).map_err(io::Error::from)
 }
 
-/// Writes `bytes` at offset 1000 times `step` against these answers; what came of it, and each call made.
+/// Writes `bytes` at offset 1000 times `step` with these results. Returns the outcome and each call made.
 fn run(bytes: usize, step: usize, answers: &[Answer]) -> (Result<(), WriteError>, Vec<(usize, u64)>) {
     ANSWERS.with_borrow_mut(|queue| *queue = answers.iter().copied().collect());
     CALLS.with_borrow_mut(Vec::clear);
@@ -58,7 +60,7 @@ fn failed_write_says_whether_bytes_may_have_been_taken() {
         (1, &[Err(ErrorKind::QuotaExceeded)], false),
         (1, &[Err(ErrorKind::FileTooLarge)], false),
         (1, &[Ok(1), Err(ErrorKind::FileTooLarge)], true),
-        // A file system that ends itself may notice so behind the copy.
+        // A file system that shuts down may notice so after the copy.
         (1, &[Err(ErrorKind::ReadOnlyFilesystem)], true),
         (1, &[Err(ErrorKind::PermissionDenied)], true),
         (1, &[Err(ErrorKind::InvalidInput)], true),
@@ -69,7 +71,7 @@ fn failed_write_says_whether_bytes_may_have_been_taken() {
         (1, &[Err(ErrorKind::Other)], true),
         (1, &[Ok(0)], false),
         (1, &[Ok(2), Ok(0)], true),
-        // Past the cache a full disk may be noticed after some blocks were written.
+        // A write past the cache may find the disk full after some blocks were written.
         (4096, &[Err(ErrorKind::StorageFull)], true),
         (4096, &[Ok(100)], true),
     ];
@@ -79,8 +81,9 @@ fn failed_write_says_whether_bytes_may_have_been_taken() {
     }
 }
 
-/// D6: of a call that writes and syncs it is not known which half has failed: bytes may be in the cache whatever the error is. Taken for
-/// a refusal, it left the log where it was, and a commit that was told to have failed could be there after a restart.
+/// D6: after a failed call that writes and syncs, bytes may be in the cache whatever the error is. If it were
+/// taken for a refusal, the log would stay where it was. A commit reported as failed could then be there
+/// after a restart.
 #[test]
 fn a_failed_write_and_sync_is_in_doubt() {
     let failure = |kind, may_be_partial, has_worked| {
@@ -103,15 +106,16 @@ fn a_failed_write_and_sync_is_in_doubt() {
         }
     }
     assert!(failure(ErrorKind::Unsupported, false, false).is_none(), "done in two calls from then on");
-    // Once it has worked, "not supported" is the device's answer to the sync.
+    // Once it has worked, "not supported" is the device's error for the sync.
     for (may_be_partial, has_worked) in [(false, true), (true, false)] {
         let failed = failure(ErrorKind::Unsupported, may_be_partial, has_worked);
         assert!(matches!(failed, Some(DurableWriteError::Sync(_))), "{failed:?}");
     }
 }
 
-/// D6: what a device says of pages that were written out is told once. `EINVAL` and `EPERM` are also what a system says that has no
-/// such call: taken for that, the loss of a page reached no caller, and the next sync returned `Ok`.
+/// D6: the device reports the loss of pages once, when they are written out. `EINVAL` and `EPERM` are also
+/// the errors of a system without that call. Taken for that, the loss would reach no caller, and the next
+/// sync would return `Ok`.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_page_that_could_not_be_written_out_is_told_whatever_the_error_is() {
@@ -127,7 +131,8 @@ fn a_page_that_could_not_be_written_out_is_told_whatever_the_error_is() {
     }
 }
 
-/// A file that was opened to be read refuses a durable write whole, and so does one past the cache what is not aligned.
+/// A file opened for reading refuses a durable write as a whole. So does a file past the cache with an
+/// unaligned write.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_is_refused_before_a_byte_is_taken_is_no_doubt() {
@@ -139,7 +144,7 @@ fn what_is_refused_before_a_byte_is_taken_is_no_doubt() {
         [(OpenMode::Read, SyncMethod::Dsync, 4096), (OpenMode::Write, SyncMethod::DirectDsync, 100)]
     {
         let opened = OsDisk::new().open(&path, Access { mode, sync });
-        // Not every file system lets its cache be passed by.
+        // Not every file system lets its cache be bypassed.
         let Ok(file) = opened else { continue };
         match file.write_durable_at(&vec![1; bytes], 0) {
             Err(DurableWriteError::Write(error)) => assert!(!error.may_be_partial, "{sync:?}"),
@@ -158,7 +163,7 @@ fn aligned_memory_is_aligned_and_reused() {
         bytes.as_ptr()
     });
     assert_eq!(pool.with(ALIGN_BYTES, |bytes| bytes.as_ptr()), first);
-    // A call inside another gets memory of its own.
+    // A nested call gets memory of its own.
     pool.with(1, |_| pool.with(1, |bytes| assert!(is_aligned(bytes))));
     pool.with(10 << 20, |bytes| assert!(is_aligned(bytes)));
 }
@@ -182,7 +187,7 @@ fn file_systems_are_known_by_number() {
     assert_eq!(name_of(1), None);
 }
 
-/// A system that names no types of file systems must not look like a network: no database would open there.
+/// A system that does not name file system types must not look like a network: no database would open there.
 #[cfg(target_os = "linux")]
 #[test]
 fn other_systems_do_not_call_every_file_system_a_network() {
@@ -195,7 +200,7 @@ fn other_systems_do_not_call_every_file_system_a_network() {
     assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
-/// D1 elsewhere: a durable write is a write and a sync, because no call does both.
+/// D1 on other systems: a durable write is a write and a sync, because no call does both.
 #[cfg(target_os = "linux")]
 #[test]
 fn other_systems_write_and_sync_with_the_standard_library() {

@@ -1,4 +1,4 @@
-//! Threads of a measurement: all begin when the last one is there, and all are waited for.
+//! Threads of a measurement: all start together once the last one exists, and all are joined.
 //!
 //! Owns the only threads of this crate. They are never part of a database.
 
@@ -7,10 +7,10 @@ use std::panic::resume_unwind;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::{self, Builder};
 
-/// What the threads wait for.
+/// The start signal of the threads.
 #[derive(Debug, Default)]
 struct Gate {
-    /// Whether to begin, once that is known.
+    /// Whether to start, once that is decided.
     begins: Mutex<Option<bool>>,
     changed: Condvar,
 }
@@ -32,10 +32,11 @@ impl Gate {
     }
 }
 
-/// Runs `work` in so many threads at the same time, each with its number from 0; returns what they return, in that order.
+/// Runs `work` in `count` threads at the same time, each with its number from 0. Returns their results in
+/// that order.
 ///
 /// # Errors
-/// What the system said if it gave fewer threads; then none has begun.
+/// The system's error if it provided fewer threads; none has started then.
 pub(crate) fn together<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> io::Result<Vec<T>> {
     let gate = Gate::default();
     let (gate, work) = (&gate, &work);

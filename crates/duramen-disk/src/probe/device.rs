@@ -1,7 +1,7 @@
-//! One block device: what it is and what its queue says.
+//! One block device: its kind and its queue.
 //!
-//! Owns the reading of `/sys/dev/block/MAJOR:MINOR`. It never follows a device to those under it (`walk.rs` does) and
-//! never judges. What the files mean: the kernel's `Documentation/ABI/stable/sysfs-block`.
+//! Owns the reading of `/sys/dev/block/MAJOR:MINOR`. `walk.rs` follows a device to those under it, and other
+//! modules judge. Meaning of the files: the kernel's `Documentation/ABI/stable/sysfs-block`.
 
 use std::path::PathBuf;
 
@@ -9,13 +9,14 @@ use super::fact::{DeviceNumber, Fact};
 use super::medium::{self, Medium};
 use super::tree::{Tree, parse_chosen, parse_flag, parse_number, parse_text};
 
-/// Bytes of a sector, in which `/sys` counts sizes and starts whatever the device's blocks are.
+/// Bytes of a sector, the unit of sizes and starts in `/sys`, whatever the device's block size is.
 const SECTOR_BYTES: u64 = 512;
 
-/// A partition that begins at no multiple of this makes two blocks of one, also on disks that hide their block size.
+/// A partition must begin at a multiple of this. Otherwise a write of one block touches two blocks of the
+/// disk, even if the disk hides its block size.
 const PARTITION_ALIGN_BYTES: u64 = 4096;
 
-/// What a block device is, and what only its kind has.
+/// The kind of a block device, with facts of that kind only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeviceKind {
     /// A part of the disk that is listed next.
@@ -34,14 +35,14 @@ pub enum DeviceKind {
     Mapper {
         /// `vg-data`.
         name: Fact<String>,
-        /// What its identifier begins with: `LVM`, `CRYPT`, `mpath`, ...
+        /// The beginning of its identifier: `LVM`, `CRYPT`, `mpath`, ...
         purpose: Fact<String>,
     },
     /// Software RAID.
     Md {
         /// `raid1`, `raid5`, `linear`, ...
         level: Fact<String>,
-        /// How many of its disks are missing.
+        /// The number of missing disks.
         degraded_count: Fact<u64>,
     },
     /// A cache in front of a disk; both are listed next.
@@ -60,7 +61,7 @@ pub enum DeviceKind {
     },
     /// SCSI, SAS, SATA, USB.
     Scsi {
-        /// What the drive itself answered about its cache, in the kernel's words: `write back`, `write through`, ...
+        /// The drive's own report on its cache, in the kernel's words: `write back`, `write through`, ...
         drive_cache: Fact<String>,
     },
     /// The disk of a virtual machine (virtio-blk).
@@ -78,7 +79,7 @@ pub enum DeviceKind {
 }
 
 impl DeviceKind {
-    /// Whether it rests on no other device: whose counters tell what reached a disk.
+    /// Whether it rests on no other device. The counters of such a device show what reached a disk.
     #[must_use]
     pub fn is_disk(&self) -> bool {
         !matches!(
@@ -92,7 +93,7 @@ impl DeviceKind {
     }
 }
 
-/// Where a device keeps what was written but not flushed, as the kernel sees it.
+/// What the kernel knows of a device's write cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteCache {
     /// `write back`: a cache that a power cut empties; the kernel sends flushes.
@@ -101,20 +102,20 @@ pub enum WriteCache {
     WriteThrough,
 }
 
-/// A block device. Bytes are bytes; where a queue says 0 for "not told", the fact is 0.
+/// A block device. A queue that reports 0 for "unknown" gives the fact 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
     /// Its number.
     pub number: DeviceNumber,
     /// `sda`, `nvme0n1p2`, `dm-0`; its number if the kernel names it nowhere.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: DeviceKind,
-    /// What holds the bytes. Of disks only.
+    /// What stores the bytes. For disks only.
     pub medium: Fact<Medium>,
-    /// The disk's own words.
+    /// The model that the disk reports.
     pub model: Fact<String>,
-    /// The maker, where the disk says it apart from the model.
+    /// The maker, if the disk reports it apart from the model.
     pub vendor: Fact<String>,
     /// `size`.
     pub size_bytes: Fact<u64>,
@@ -132,11 +133,11 @@ pub struct Device {
     pub physical_block_bytes: Fact<u64>,
     /// `queue/minimum_io_size`.
     pub minimum_io_bytes: Fact<u64>,
-    /// `queue/optimal_io_size`; 0 is not told.
+    /// `queue/optimal_io_size`; 0: not reported.
     pub optimal_io_bytes: Fact<u64>,
-    /// Whether its first byte lies inside a physical block of what is under it.
+    /// Whether its first byte lies inside a physical block of the device under it.
     pub misaligned: Fact<bool>,
-    /// `queue/atomic_write_unit_max_bytes`: the largest write that is all or nothing; 0 is none.
+    /// `queue/atomic_write_unit_max_bytes`: the largest atomic write; 0 is none.
     pub atomic_write_bytes_max: Fact<u64>,
     /// `queue/scheduler`: the one in use.
     pub scheduler: Fact<String>,
@@ -144,14 +145,14 @@ pub struct Device {
     pub statistics: Fact<bool>,
 }
 
-/// Reads one device. `hypervisor`: whether this machine is known to be, or not to be, a virtual one.
+/// Reads one device. `hypervisor`: whether this machine is known to be a virtual one, or known not to be.
 pub(super) fn read(sys: &Tree, number: DeviceNumber, hypervisor: &Fact<bool>) -> Device {
     let folder = folder(number);
     let name = name(sys, number);
     let kind = kind(sys, &folder, &name);
     let place = sys.link(&folder).map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
     let model = text_of_any(sys, &folder, &["device/model", "device/name"]);
-    // A number here is the bus's, not a name.
+    // A number here belongs to the bus and is not a name.
     let vendor = sys.fact(&format!("{folder}/device/vendor"), |text| {
         (!text.starts_with("0x")).then(|| parse_text(text)).flatten()
     });
@@ -184,22 +185,22 @@ pub(super) fn read(sys: &Tree, number: DeviceNumber, hypervisor: &Fact<bool>) ->
     }
 }
 
-/// Where `/sys` keeps a device.
+/// The folder of a device in `/sys`.
 pub(super) fn folder(number: DeviceNumber) -> String {
     format!("dev/block/{number}")
 }
 
-/// The last part of where its link leads.
+/// The last part of its link's target.
 fn name(sys: &Tree, number: DeviceNumber) -> String {
     let target = sys.link(&folder(number)).unwrap_or_default();
     match target.file_name() {
-        // The kernel cannot have a slash in a file name and writes this instead.
+        // A file name cannot contain a slash, so the kernel writes this instead.
         Some(name) => name.to_string_lossy().replace('!', "/"),
         None => number.to_string(),
     }
 }
 
-/// By what is in the folder where that tells, else by name.
+/// By the contents of the folder if they show it, else by name.
 fn kind(sys: &Tree, folder: &str, name: &str) -> DeviceKind {
     let at = |file: &str| format!("{folder}/{file}");
     let names = sys.names(folder);
@@ -237,7 +238,7 @@ fn kind(sys: &Tree, folder: &str, name: &str) -> DeviceKind {
     }
 }
 
-/// Of the controller, or of the first path to it where there may be several.
+/// From the controller, or from the first path to it if there may be several.
 fn transport(sys: &Tree, folder: &str) -> Fact<String> {
     let direct = sys.fact(&format!("{folder}/device/transport"), parse_text);
     let paths = sys.names(&format!("{folder}/device"));
@@ -283,7 +284,7 @@ impl Queue<'_> {
     }
 }
 
-/// USB bridges say of everything that it rotates.
+/// USB bridges report every disk as rotating.
 fn rotational(queue: &Queue, place: &str) -> Fact<bool> {
     let told = queue.fact("rotational", parse_flag);
     if told.is(&true) && place.contains("/usb") {
@@ -292,7 +293,7 @@ fn rotational(queue: &Queue, place: &str) -> Fact<bool> {
     told
 }
 
-/// The head that joins several paths to one NVMe disk does not count flushes; its paths do, and have no number.
+/// The head of a multipath NVMe disk does not count flushes. Its paths do, and have no number.
 fn statistics(queue: &Queue, place: &str) -> Fact<bool> {
     let told = queue.fact("iostats", parse_flag);
     if place.contains("/nvme-subsystem/") {
@@ -301,7 +302,7 @@ fn statistics(queue: &Queue, place: &str) -> Fact<bool> {
     told
 }
 
-/// The kernel's own word where it has one; of partitions also their start.
+/// The kernel's own value if there is one; for partitions their start too.
 fn misaligned(sys: &Tree, folder: &str, kind: &DeviceKind) -> Fact<bool> {
     let told = sys.fact(&format!("{folder}/alignment_offset"), |text| Some(text.parse::<i64>().ok()? != 0));
     let DeviceKind::Partition { start_bytes } = kind else { return told };

@@ -1,10 +1,10 @@
-//! One thing known about a disk, or not known, and who said so.
+//! A fact about a disk, known or not, with its source.
 //!
-//! Owns [`Fact`] and the number that names a block device. Never guesses: a fact without a value says why.
+//! Owns [`Fact`] and the number of a block device. Never guesses: a fact without a value holds the reason.
 
 use std::fmt;
 
-/// A value and its source: the file or call that told it, or why it is unknown.
+/// A value and its source: the file or call that returned it, or why it is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fact<T> {
     /// `None` if it cannot be known.
@@ -14,12 +14,12 @@ pub struct Fact<T> {
 }
 
 impl<T> Fact<T> {
-    /// A value that `source` told.
+    /// A value returned by `source`.
     pub fn known(value: T, source: impl Into<String>) -> Fact<T> {
         Fact { value: Some(value), source: source.into() }
     }
 
-    /// No value, and why.
+    /// No value, and the reason.
     pub fn unknown(why: impl Into<String>) -> Fact<T> {
         Fact { value: None, source: why.into() }
     }
@@ -42,12 +42,12 @@ impl<T> Fact<T> {
     }
 }
 
-/// The number of a block device: `8:0` is usually `sda`. Major 0 stands for no device of its own.
+/// The number of a block device: `8:0` is usually `sda`. Major 0 is no device of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceNumber {
-    /// Which driver.
+    /// The driver.
     pub major: u32,
-    /// Which of its devices.
+    /// The device of that driver.
     pub minor: u32,
 }
 

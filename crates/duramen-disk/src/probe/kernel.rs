@@ -1,7 +1,7 @@
-//! What system calls say about a path, apart from what files in `/sys` and `/proc` say.
+//! The results of system calls about a path, in contrast to files in `/sys` and `/proc`.
 //!
-//! Owns the seam at which a recorded machine takes the place of this one: [`Kernel`]. It never follows a layer and never
-//! judges.
+//! Owns [`Kernel`], the interface by which a recorded machine replaces this one. It never follows a layer and
+//! never judges.
 
 use std::fmt;
 use std::io;
@@ -10,31 +10,32 @@ use std::path::Path;
 use super::fact::DeviceNumber;
 use crate::{Disk, FileSystem, OsDisk};
 
-/// Who answers for a path: the running kernel, or a recording.
+/// A source of facts about paths: the running kernel, or a recording.
 pub trait Kernel: fmt::Debug + Send + Sync {
-    /// What is known of this path.
+    /// The facts about this path.
     ///
     /// # Errors
-    /// What the system said: `NotFound`, `PermissionDenied`, ...
+    /// Errors of the system: `NotFound`, `PermissionDenied`, ...
     fn path_facts(&self, path: &Path) -> io::Result<PathFacts>;
 }
 
-/// The answers of `statx`, `statfs` and the inode flags for one path.
+/// The results of `statx`, `statfs` and the inode flags for one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathFacts {
     /// `statfs`: type by magic number, space, read-only.
     pub file_system: FileSystem,
-    /// `stat`: the device of the file system. Made up by btrfs, overlay, tmpfs and network file systems (major 0).
+    /// `stat`: the device of the file system. btrfs, overlay, tmpfs and network file systems invent one
+    /// (major 0).
     pub device: Option<DeviceNumber>,
-    /// `stat`: the block device that the path itself is, if it is one.
+    /// `stat`: the path's own block device, if the path is one.
     pub special_device: Option<DeviceNumber>,
-    /// `statx` or `/proc/self/fdinfo`: the mount, as `/proc/self/mountinfo` numbers it.
+    /// `statx` or `/proc/self/fdinfo`: the mount's number in `/proc/self/mountinfo`.
     pub mount_id: Option<u64>,
-    /// `statvfs`: where the file system counts inodes.
+    /// `statvfs`: set if the file system counts inodes.
     pub inodes: Option<Inodes>,
-    /// `statx`: told of regular files only, since Linux 6.1, and not by every file system.
+    /// `statx`: for regular files only, since Linux 6.1, and not on every file system.
     pub direct: Option<DirectAlign>,
-    /// `statx`: the largest write that is all or nothing, in bytes; 0 is none. Told of files, since Linux 6.11.
+    /// `statx`: the largest atomic write in bytes; 0 is none. For files, since Linux 6.11.
     pub atomic_write_bytes_max: Option<u64>,
     /// The inode flag `+C`, on file systems that copy on write.
     pub no_copy_on_write: Option<bool>,
@@ -49,7 +50,7 @@ pub struct Inodes {
     pub total: u64,
 }
 
-/// What `O_DIRECT` wants; an offset of 0 means that the file system refuses it.
+/// The alignment for `O_DIRECT`. An offset of 0 means that the file system refuses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirectAlign {
     /// Alignment of memory in bytes.
@@ -89,7 +90,7 @@ mod platform {
     /// `STATX_WRITE_ATOMIC`, which rustix does not name yet.
     const STATX_WRITE_ATOMIC: u32 = 0x0001_0000;
 
-    /// Opened as a place only, which needs no right to read it.
+    /// Opened as a path only, which needs no permission to read it.
     pub(super) fn complete(path: &Path, mut facts: PathFacts) -> io::Result<PathFacts> {
         let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let stat = rustix::fs::fstat(&place)?;
@@ -129,14 +130,14 @@ mod platform {
         facts.atomic_write_bytes_max = has(atomic).then_some(u64::from(told.stx_atomic_write_unit_max));
     }
 
-    /// Kernels before 5.8 tell the mount of an open file only here.
+    /// Kernels before 5.8 report the mount of an open file only here.
     fn mount_id_from_fdinfo(place: &OwnedFd) -> Option<u64> {
         let proc = super::super::tree::Tree::new(Path::new("/proc"), "/proc");
         let text = proc.text(&format!("self/fdinfo/{}", place.as_raw_fd())).ok()?;
         text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
     }
 
-    /// Read of files and directories only: opening a device may have effects.
+    /// Reads the flag of files and directories only, because opening a device may have effects.
     fn no_copy_on_write(path: &Path, stat: &Stat) -> Option<bool> {
         if !matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Directory) {
             return None;

@@ -1,7 +1,7 @@
-//! The machine around the disk: memory, container, hypervisor, and what stands between a program and its syncs.
+//! The machine around the disk: memory, container, hypervisor, and libraries that intercept syncs.
 //!
-//! Owns the reading of these from `/proc` and `/sys/fs/cgroup`. The environment is read from `/proc`, because what was
-//! preloaded when the process began is what counts.
+//! Owns the reading of these from `/proc` and `/sys/fs/cgroup`. The environment is read from `/proc`, which
+//! shows what was preloaded when the process began.
 
 use std::path::Path;
 
@@ -9,16 +9,16 @@ use super::Host;
 use super::fact::Fact;
 use super::tree::{Tree, parse_text};
 
-/// Names of libraries that turn syncs into nothing.
+/// Names of libraries that disable syncs.
 const SYNC_SWALLOWERS: &[&str] = &["eatmydata", "libnosync"];
 
-/// Files that container engines leave in what they start.
+/// Files that container engines create in a container.
 const CONTAINER_FILES: &[&str] = &["/.dockerenv", "/run/.containerenv"];
 
 /// Words in the control groups of a container's first process.
 const CONTAINER_WORDS: &[&str] = &["docker", "kubepods", "containerd", "libpod", "/lxc"];
 
-/// From this many bytes on, a limit of control groups version 1 is none.
+/// A limit of control groups version 1 of this many bytes or more means no limit.
 const CGROUP_UNLIMITED_BYTES: u64 = 1 << 62;
 
 /// The most memory a group of processes may have.
@@ -37,7 +37,7 @@ pub struct Machine {
     pub kernel_release: Fact<String>,
     /// Memory in all.
     pub memory_bytes: Fact<u64>,
-    /// Memory that can be had without swapping.
+    /// Memory available without swapping.
     pub memory_available_bytes: Fact<u64>,
     /// The tightest limit of this process's control groups.
     pub memory_limit: Fact<MemoryLimit>,
@@ -45,7 +45,7 @@ pub struct Machine {
     pub container: Fact<bool>,
     /// A virtual machine.
     pub hypervisor: Fact<bool>,
-    /// A library that turns syncs into nothing (libeatmydata) is loaded into this process.
+    /// Whether a library that disables syncs (libeatmydata) is loaded into this process.
     pub sync_swallower: Fact<bool>,
 }
 
@@ -95,7 +95,7 @@ fn memory_limit(sys: &Tree, proc: &Tree) -> Fact<MemoryLimit> {
     }
 }
 
-/// Folder, file and group of a line that is about memory: `0::/a` (version 2) or `4:memory:/a` (version 1).
+/// Folder, file and group of a line about memory: `0::/a` (version 2) or `4:memory:/a` (version 1).
 fn memory_group(line: &str) -> Option<(&'static str, &'static str, &str)> {
     let mut parts = line.splitn(3, ':');
     let (number, controllers, group) = (parts.next()?, parts.next()?, parts.next()?);
@@ -106,7 +106,8 @@ fn memory_group(line: &str) -> Option<(&'static str, &'static str, &str)> {
     is_memory.then_some(("fs/cgroup/memory", "memory.limit_in_bytes", group))
 }
 
-/// `/a/b`, `/a`, and the root as an empty text. A group outside of what can be seen (`/..`) leaves the root.
+/// `/a/b`, `/a`, and the root as an empty text. For a group outside of what is visible (`/..`), only the
+/// root.
 fn up_to_root(group: &str) -> Vec<&str> {
     let group = group.trim_end_matches('/');
     if group.split('/').any(|part| part == "..") {
@@ -149,7 +150,7 @@ fn container(host: &Host, proc: &Tree) -> Fact<bool> {
     }
 }
 
-/// x86 has a flag; elsewhere some hypervisors name themselves, and silence proves nothing.
+/// x86 has a flag. On others some hypervisors report their name; without one nothing is known.
 fn hypervisor(sys: &Tree, proc: &Tree) -> Fact<bool> {
     let flag = proc.fact("cpuinfo", |text| {
         let flags = text.lines().find_map(|line| line.strip_prefix("flags")?.split_once(':'))?.1;
@@ -166,7 +167,7 @@ fn hypervisor(sys: &Tree, proc: &Tree) -> Fact<bool> {
     }
 }
 
-/// What was preloaded is certain; what is mapped covers `/etc/ld.so.preload` too.
+/// Preloaded libraries are certain; mapped ones cover `/etc/ld.so.preload` too.
 fn sync_swallower(proc: &Tree) -> Fact<bool> {
     let (environment, maps) = (proc.text("self/environ"), proc.text("self/maps"));
     let swallows = |name: &str| SYNC_SWALLOWERS.iter().any(|word| name.contains(word));

@@ -1,25 +1,25 @@
-//! What holds the bytes of a disk: a drive, a host, another machine, memory.
+//! What stores the bytes of a disk: a drive, a host, another machine, memory.
 //!
-//! Owns the signs by which a virtual disk is told from a real one. It never says `Physical` where a hypervisor may stand
-//! between: a guest cannot see its host's cache.
+//! Owns the signs that distinguish a virtual disk from a real one. The result is never `Physical` if there
+//! may be a hypervisor, because a guest cannot see its host's cache.
 
 use super::device::DeviceKind;
 use super::fact::Fact;
 
-/// What holds the bytes of a disk.
+/// What stores the bytes of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Medium {
     /// A drive of this machine.
     Physical,
-    /// A disk that a hypervisor offers; what is under it cannot be seen.
+    /// A disk that a hypervisor provides; what is under it cannot be seen.
     Virtual,
-    /// A disk that another machine offers: iSCSI, NVMe over a network, nbd, rbd, drbd.
+    /// A disk that another machine provides: iSCSI, NVMe over a network, nbd, rbd, drbd.
     Remote,
-    /// Memory, which forgets.
+    /// Memory, lost with the power.
     Memory,
 }
 
-/// Words in the vendor or model of disks that hypervisors and clouds make, in lower case.
+/// Words in the vendor or model of disks of hypervisors and clouds, in lower case.
 const VIRTUAL_WORDS: &[&str] = &[
     "qemu",
     "vmware",
@@ -37,10 +37,10 @@ const VIRTUAL_WORDS: &[&str] = &[
     "parallels",
 ];
 
-/// Parts of a device's place in `/sys` that a hypervisor's bus has.
+/// Parts of the path in `/sys` that show a hypervisor's bus.
 const VIRTUAL_PLACES: &[&str] = &["/virtio", "/vmbus", "/VMBUS", "/vbd-", "/vscsi"];
 
-/// `place` is where the device's link in `/sys/dev/block` leads.
+/// `place` is the target of the device's link in `/sys/dev/block`.
 pub(super) fn of(
     kind: &DeviceKind,
     place: &str,
@@ -81,7 +81,7 @@ pub(super) fn of(
     }
 }
 
-/// `/session3/` is a part of the place of a disk reached by iSCSI.
+/// `/session3/` is part of the path of a disk reached by iSCSI.
 fn is_session(place: &str) -> bool {
     let number = |part: &str| part.strip_prefix("session").is_some_and(|rest| rest.parse::<u32>().is_ok());
     place.split('/').any(number)

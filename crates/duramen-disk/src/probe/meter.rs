@@ -1,7 +1,8 @@
-//! What the disks under a path count: writes, bytes and flushes.
+//! The counters of the disks under a path: writes, bytes and flushes.
 //!
-//! Owns the reading of the counters: fields 5 (writes), 7 (sectors of 512 bytes written) and 16 (flushes, since Linux 5.5) of
-//! `/sys/dev/block/MAJOR:MINOR/stat`, as in the kernel's `Documentation/block/stat.rst`. They count the work of all programs.
+//! Owns the reading of the counters: fields 5 (writes), 7 (sectors of 512 bytes written) and 16 (flushes,
+//! since Linux 5.5) of `/sys/dev/block/MAJOR:MINOR/stat`, as in the kernel's `Documentation/block/stat.rst`.
+//! They count the work of all programs.
 
 use super::Host;
 use super::device::{self, Device};
@@ -9,7 +10,7 @@ use super::fact::Fact;
 use super::report::Report;
 use super::tree::Tree;
 
-/// Bytes of a sector as the kernel counts them, whatever the device's are.
+/// Bytes of a sector as the kernel counts them, whatever the device's sectors are.
 const SECTOR_BYTES: u64 = 512;
 
 /// The disks that a report found, to be read before and after some work.
@@ -19,11 +20,11 @@ pub struct Meter<'a> {
     disks: Vec<&'a Device>,
 }
 
-/// What each disk had counted at one moment.
+/// The counts of each disk at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading(Vec<Counters>);
 
-/// What one disk has counted since it is there; `None` is not counted.
+/// The counts of one disk since it was attached; `None` is not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Counters {
     pub(super) flushes: Option<u64>,
@@ -31,7 +32,7 @@ pub(super) struct Counters {
     pub(super) bytes: Option<u64>,
 }
 
-/// What all disks together counted during some work; `None` is not counted.
+/// The counts of all disks together during some work; `None` is not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counted {
     /// Flushes, on the disk that got the fewest.
@@ -49,8 +50,8 @@ impl<'a> Meter<'a> {
         Meter { sys: host.sys(), disks: report.disks().collect() }
     }
 
-    /// The files that are read, with the disks' names; unknown where no disk was found, as below memory, a network or an
-    /// overlay that hides it.
+    /// The files that are read, with the disks' names. Unknown if no disk was found, as below memory, a
+    /// network or an overlay that hides it.
     #[must_use]
     pub fn source(&self) -> Fact<String> {
         let counts = |disk: &&&Device| Counters::read(&self.sys, disk).writes.is_some();
@@ -70,7 +71,7 @@ impl<'a> Meter<'a> {
         Fact::known(files.clone(), files)
     }
 
-    /// What they have counted until now.
+    /// The counts until now.
     #[must_use]
     pub fn read(&self) -> Reading {
         Reading(self.disks.iter().map(|disk| Counters::read(&self.sys, disk)).collect())
@@ -78,7 +79,7 @@ impl<'a> Meter<'a> {
 }
 
 impl Reading {
-    /// For each disk what it counted from `before` to this reading.
+    /// The counts of each disk from `before` to this reading.
     pub(super) fn each_since(&self, before: &Reading) -> impl Iterator<Item = Counters> {
         let grown = |before: Option<u64>, after: Option<u64>| after?.checked_sub(before?);
         self.0.iter().zip(&before.0).map(move |(after, before)| Counters {
@@ -88,7 +89,7 @@ impl Reading {
         })
     }
 
-    /// What all disks counted from `before` to this reading; nothing where there is no disk.
+    /// The counts of all disks together from `before` to this reading; `None` without a disk.
     #[must_use]
     pub fn since(&self, before: &Reading) -> Counted {
         if self.0.is_empty() {
@@ -116,7 +117,7 @@ impl Counted {
 }
 
 impl Counters {
-    /// Nothing of a disk whose statistics are known to be off.
+    /// Counts nothing for a disk whose statistics are known to be off.
     fn read(sys: &Tree, disk: &Device) -> Counters {
         let text = sys.text(&stat(disk)).ok().filter(|_| !disk.statistics.is(&false)).unwrap_or_default();
         let field = |number: usize| text.split_whitespace().nth(number - 1)?.parse().ok();

@@ -1,4 +1,4 @@
-//! `/proc/self/mountinfo` and what kinds of file system there are.
+//! `/proc/self/mountinfo` and the classes of file systems.
 //!
 //! Owns two pure functions of text. Format: the kernel's `Documentation/filesystems/proc.rst`, section 3.5.
 
@@ -17,9 +17,9 @@ pub enum FileSystemClass {
     Union,
     /// On another machine: nfs, cifs, ceph, ...
     Network,
-    /// A folder of the host of this virtual machine: 9p, virtiofs, vboxsf.
+    /// A folder of this virtual machine's host: 9p, virtiofs, vboxsf.
     Host,
-    /// Answered by a program: fuse.
+    /// Implemented by a program: fuse.
     UserSpace,
     /// Not known to this library.
     Unknown,
@@ -31,13 +31,13 @@ pub(super) struct MountLine {
     pub(super) id: u64,
     pub(super) device: DeviceNumber,
     pub(super) point: PathBuf,
-    /// Those of the mount, then those of the file system, each once.
+    /// Options of the mount, then of the file system, each once.
     pub(super) options: Vec<String>,
     pub(super) file_system: String,
     pub(super) mounted_from: String,
 }
 
-/// The lines that can be understood; the others are passed over.
+/// The lines that can be parsed; others are skipped.
 pub(super) fn parse_mountinfo(text: &str) -> Vec<MountLine> {
     text.lines().filter_map(parse_line).collect()
 }
@@ -66,7 +66,7 @@ pub(super) fn parse_line(line: &str) -> Option<MountLine> {
     })
 }
 
-/// `\040` is a blank: three octal digits after a backslash are one byte.
+/// `\040` is a blank: a backslash and three octal digits are one byte.
 pub(super) fn unescape(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut plain = Vec::with_capacity(bytes.len());
@@ -87,7 +87,7 @@ pub(super) fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&plain).into_owned()
 }
 
-/// By the name that mountinfo gives, or `statfs`' magic number where there is no line.
+/// Classifies by the name in mountinfo, or by `statfs`' magic number if there is no line.
 pub(super) fn class_of(file_system: &str) -> FileSystemClass {
     match file_system {
         "ext2" | "ext3" | "ext4" | "xfs" | "btrfs" | "zfs" | "f2fs" | "bcachefs" | "jfs" | "reiserfs"

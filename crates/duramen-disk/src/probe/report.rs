@@ -1,6 +1,6 @@
-//! What a probe found: the layers from a directory down to its disks, space, the machine, and what weakens it.
+//! The result of a probe: the layers from a directory down to its disks, the machine, and weaknesses.
 //!
-//! Owns the shape of the report. Every fact carries its source; the judgement is `weakness.rs`' and `trust.rs`'.
+//! Owns the shape of the report. Every fact carries its source. `weakness.rs` and `trust.rs` judge.
 
 use std::path::PathBuf;
 
@@ -11,21 +11,22 @@ use super::machine::Machine;
 use super::mounts::FileSystemClass;
 use super::weakness::Weakness;
 
-/// All that a probe could learn without writing and without rights.
+/// All that a probe can find out without writing and without privileges.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
-    /// What was asked about.
+    /// The path that was probed.
     pub path: PathBuf,
     /// From the file system of the path down to the disks, each layer before those under it. The first is a
     /// [`Part::Mounted`].
     pub layers: Vec<Layer>,
-    /// What the walk could not see, in words. Empty if every layer was found.
+    /// What the walk could not follow, as sentences. Empty if every layer was found.
     pub gaps: Vec<String>,
     /// Room on the file system of the path.
     pub space: Space,
-    /// What `O_DIRECT` wants, and whether the file system offers it. Told of files; the witness knows it too.
+    /// The alignment for `O_DIRECT`, and whether the file system offers it. Known for files; the witness
+    /// reads it too.
     pub direct: Fact<DirectAlign>,
-    /// The largest write to this path that is all or nothing, in bytes; 0 is none. Told of files.
+    /// The largest atomic write to this path, in bytes; 0 is none. Known for files.
     pub atomic_write_bytes_max: Fact<u64>,
     /// The machine.
     pub machine: Machine,
@@ -50,16 +51,16 @@ impl Report {
         })
     }
 
-    /// The devices that rest on no other: what a power cut meets.
+    /// The devices that rest on no other: a power cut affects these.
     pub fn disks(&self) -> impl Iterator<Item = &Device> {
         self.devices().filter(|device| DeviceKind::is_disk(&device.kind))
     }
 }
 
-/// One layer, and how deep it lies.
+/// One layer and its depth.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
-    /// 0 is the file system of the path. What follows deeper rests under this one.
+    /// 0 is the file system of the path. Deeper layers after this one are under it.
     pub depth: u32,
     /// What it is.
     pub part: Part,
@@ -77,7 +78,7 @@ pub enum Part {
 /// A mounted file system.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mounted {
-    /// The path that lies on it: what was asked about, an overlay's upper directory, or a loop device's file.
+    /// The path on it: the path that was probed, an overlay's upper directory, or a loop device's file.
     pub path: PathBuf,
     /// `ext4`, `nfs4`, `fuse.sshfs`.
     pub file_system: Fact<String>,
@@ -91,11 +92,11 @@ pub struct Mounted {
     pub options: Fact<Vec<String>>,
     /// Writes are refused.
     pub read_only: Fact<bool>,
-    /// Metadata goes through a journal or a log. Asked of ext2, ext3 and ext4 only.
+    /// Whether metadata is written to a journal or a log. Read for ext2, ext3 and ext4 only.
     pub journal: Fact<bool>,
-    /// Errors that the file system has recorded in itself. Asked of ext4 only.
+    /// Errors that the file system has recorded in itself. Read for ext4 only.
     pub error_count: Fact<u64>,
-    /// The path's files are written in place (`chattr +C`). Asked of btrfs only.
+    /// Whether the path's files are written in place (`chattr +C`). Read for btrfs only.
     pub no_copy_on_write: Fact<bool>,
 }
 
@@ -123,6 +124,6 @@ pub struct Space {
     pub total_bytes: Fact<u64>,
     /// Its preferred block.
     pub block_bytes: Fact<u64>,
-    /// Inodes, where it counts them.
+    /// Inodes, if it counts them.
     pub inodes: Fact<Inodes>,
 }

@@ -1,4 +1,4 @@
-//! The pure functions of text that the recordings do not reach into every corner of.
+//! The pure text functions, in cases that the recordings do not contain.
 
 use super::mounts::{parse_line, unescape};
 use super::tree::parse_chosen;
@@ -25,7 +25,7 @@ fn lines_of_mountinfo_are_read_or_passed_over() {
     check("", None);
 }
 
-/// A backslash that begins no octal number stands for itself, also before the end and before other bytes.
+/// A backslash without an octal number stays as it is, also at the end and before other bytes.
 #[test]
 fn escapes_that_are_none_are_kept() {
     for (escaped, plain) in

@@ -1,7 +1,7 @@
 //! `/sys` or `/proc`, or a recording of one, read as text.
 //!
-//! Owns every read of those two trees. Bounded, never blocking, never writing; whatever stands in a file becomes a value
-//! or a reason, never a panic. On systems without these trees every read is `Unsupported`.
+//! Owns every read of those two trees. Bounded, never blocking, never writing. Any contents of a file become
+//! a value or a reason, never a panic. On systems without these trees every read is `Unsupported`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use super::fact::Fact;
 #[cfg(unix)]
 const TEXT_BYTES_MAX: u64 = 16 << 20;
 
-/// Characters of a text that is not understood which are repeated in the reason.
+/// A reason repeats at most this many characters of a text that is not understood.
 const QUOTED_CHARS_MAX: usize = 40;
 
 /// A folder, and the name under which its files are cited.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tree<'a> {
     root: &'a Path,
-    /// `/sys` or `/proc`, wherever the recording lies.
+    /// The path of `/sys`, `/proc` or a recording.
     label: &'static str,
 }
 
@@ -28,7 +28,7 @@ impl<'a> Tree<'a> {
         Tree { root, label }
     }
 
-    /// How a file is cited.
+    /// The name under which a file is cited.
     pub(super) fn name(&self, path: &str) -> String {
         format!("{}/{path}", self.label)
     }
@@ -60,13 +60,13 @@ impl<'a> Tree<'a> {
         names
     }
 
-    /// Where a link leads, as it is written.
+    /// The target of a link, as it is written.
     pub(super) fn link(&self, path: &str) -> io::Result<PathBuf> {
         std::fs::read_link(self.root.join(path))
     }
 }
 
-/// Opened without waiting, in case a recording holds a pipe.
+/// Opened without blocking, in case a recording contains a pipe.
 #[cfg(unix)]
 fn read(path: &Path) -> io::Result<String> {
     use std::io::Read;
@@ -115,7 +115,7 @@ pub(super) fn parse_flag(text: &str) -> Option<bool> {
     }
 }
 
-/// Any text but none.
+/// Any text that is not empty.
 pub(super) fn parse_text(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
@@ -125,7 +125,7 @@ pub(super) fn parse_number(text: &str) -> Option<u64> {
     text.parse().ok()
 }
 
-/// The one of several words that stands in brackets: `none [mq-deadline] bfq`; a word alone needs none.
+/// The one of several words in brackets: `none [mq-deadline] bfq`. A single word needs no brackets.
 pub(super) fn parse_chosen(text: &str) -> Option<String> {
     let mut words = text.split_whitespace();
     let bracketed = words.clone().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));

@@ -1,9 +1,9 @@
-//! The verdict: what the report and a burst of syncs together let one believe.
+//! The verdict from the report and a burst of syncs together.
 //!
-//! Owns the classes of trust and the rules, as a pure function. Each layer and each disk gets its own verdict, and the
-//! weakest is the answer. A burst of one thread's syncs needs a flush each: two syncs, one after the other, cannot share
-//! one. Other programs' flushes are counted too, so the counter proves trouble, and only suggests honesty; where it counted
-//! well more flushes than syncs it suggests nothing.
+//! Owns the classes of trust and the rules, as a pure function. Each layer and each disk gets a verdict, and
+//! the weakest is the result. In a burst by one thread each sync needs a flush of its own: two consecutive
+//! syncs cannot share one. The counter includes other programs' flushes. Too few flushes therefore prove a
+//! fault, and enough of them only suggest that there is none. Many more flushes than syncs suggest nothing.
 
 use super::device::{Device, WriteCache};
 use super::medium::Medium;
@@ -11,25 +11,26 @@ use super::report::Report;
 use super::weakness::{Effect, Weakness};
 use super::witness::Burst;
 
-/// A rotating disk cannot turn a platter faster than this for each sync.
+/// No rotating disk can turn its platter faster than this for each sync.
 const ROTATION_NS_MIN: u64 = 2_000_000;
 
-/// One thread's syncs need a flush each. More than so many for two syncs are not all its own.
+/// One thread's syncs need a flush each. More than this many for two syncs are not all its own.
 const FLUSHES_FOR_TWO_SYNCS_MAX: u64 = 3;
 
-/// No disk answers a write and a flush faster than this.
+/// No disk completes a write and a flush faster than this.
 const SYNC_NS_MIN: u64 = 5_000;
 
-/// What may be believed of a sync that returned. The weakest comes first.
+/// How far a returned sync can be trusted. The weakest comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Trust {
-    /// Something was seen that loses acknowledged data in a power cut.
+    /// Something was found that loses acknowledged data in a power cut.
     Unsafe,
-    /// What decides cannot be seen from here, or was not measured.
+    /// The deciding fact cannot be seen from here, or was not measured.
     Unknown,
-    /// All that can be seen is right, and something that decides cannot be seen.
+    /// All that can be seen is right, but a deciding fact cannot be seen.
     Plausible,
-    /// Every layer is known and every sync reached a drive of this machine as a flush. Only a power cut shows more.
+    /// Every layer is known, and every sync reached a drive of this machine as a flush. Only a power cut can
+    /// show more.
     Verified,
 }
 
@@ -48,10 +49,11 @@ impl Verdict {
     }
 }
 
-/// Weighs a report and, if syncs were measured, their burst. Without one the answer is `Unsafe` or `Unknown`.
+/// Judges a report and, if syncs were measured, their burst. Without one the result is `Unsafe` or `Unknown`.
 #[must_use]
 pub fn judge(report: &Report, burst: Option<&Burst>) -> Verdict {
-    // Of equals the first is told: what forbids trust, then the disks, then what is weak beside them.
+    // Of equal verdicts the first is returned: first what forbids trust, then the disks, then other
+    // weaknesses.
     let (grave, slight): (Vec<_>, Vec<_>) =
         report.weaknesses.iter().partition(|weakness| weakness.effect() < Effect::Weaker);
     let mut verdicts: Vec<Verdict> = grave.into_iter().filter_map(of_weakness).collect();
@@ -82,7 +84,7 @@ fn of_weakness(weakness: &Weakness) -> Option<Verdict> {
     Some(Verdict::new(trust, &weakness.reason))
 }
 
-/// What the burst shows of the disks together.
+/// The burst's verdict on the disks together.
 fn of_burst(disks: &[&Device], burst: &Burst) -> Option<Verdict> {
     if disks.is_empty() {
         return None;
@@ -97,7 +99,7 @@ fn of_burst(disks: &[&Device], burst: &Burst) -> Option<Verdict> {
     Some(Verdict::new(Trust::Unsafe, reason))
 }
 
-/// What the burst shows of one disk.
+/// The burst's verdict on one disk.
 fn of_disk(disk: &Device, disk_count: usize, burst: &Burst) -> Verdict {
     let name = &disk.name;
     match disk.write_cache.value {
@@ -142,7 +144,7 @@ fn of_disk(disk: &Device, disk_count: usize, burst: &Burst) -> Verdict {
     }
 }
 
-/// No flush is sent to such a disk, so none can be counted.
+/// The kernel sends no flush to such a disk, so none is counted.
 fn of_write_through(disk: &Device) -> Verdict {
     if !disk.medium.is(&Medium::Physical) {
         return unseen_host(disk);
@@ -166,8 +168,8 @@ fn unseen_host(disk: &Device) -> Verdict {
     Verdict::new(Trust::Plausible, reason)
 }
 
-/// Fewer flushes than syncs on a volatile cache. With several disks (paths to one, or a cache in front of another) not
-/// each must get one, and with FUA a write can pass the cache without.
+/// Fewer flushes than syncs on a volatile cache. With several disks (paths to one, or a cache in front of
+/// another) not each must get one. With FUA a write can pass the cache without a flush.
 fn too_few(disk: &Device, flushes: u64, disk_count: usize, burst: &Burst) -> Verdict {
     let (name, commits) = (&disk.name, burst.commits);
     let elsewhere = disk_count > 1

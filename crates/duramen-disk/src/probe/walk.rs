@@ -1,7 +1,8 @@
 //! The walk from a path through every layer down to the disks.
 //!
-//! Owns the order of the layers and the ways from one to the next. Bounded in depth and number, because a recording may
-//! lead in a circle. What cannot be followed becomes a gap, never an error: only the path itself must be there.
+//! Owns the order of the layers and the steps from one to the next. Bounded in depth and number, because a
+//! recording may contain a cycle. What cannot be followed becomes a gap, never an error: only the path itself
+//! must exist.
 
 use std::path::{Path, PathBuf};
 
@@ -23,14 +24,14 @@ const LAYERS_MAX: usize = 256;
 /// Options that put the log of a file system on a device of its own.
 const LOG_DEVICE_OPTIONS: &[&str] = &["logdev", "journal_dev", "journal_path"];
 
-/// What the walk found.
+/// The result of the walk.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) layers: Vec<Layer>,
     pub(super) gaps: Vec<String>,
 }
 
-/// Walks down from `path`, whose facts are known already.
+/// Walks down from `path`, whose facts are already known.
 pub(super) fn walk(host: &Host, machine: &Machine, path: &Path, facts: &PathFacts) -> Found {
     let proc = host.proc();
     let mounts = proc.text("self/mountinfo").map(|text| parse_mountinfo(&text)).unwrap_or_default();
@@ -51,7 +52,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Lists the file system of a path and goes on to what it lies on.
+    /// Lists the file system of a path and goes on to the layer under it.
     fn mounted(&mut self, path: &Path, facts: &PathFacts, depth: u32) {
         if self.is_too_deep(depth) {
             return;
@@ -77,7 +78,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Depth and number bound a walk through a recording that leads in a circle.
+    /// Bounds depth and number, because a recording may contain a cycle.
     fn is_too_deep(&mut self, depth: u32) -> bool {
         let too_deep = depth > DEPTH_MAX || self.layers.len() >= LAYERS_MAX;
         if too_deep {
@@ -92,7 +93,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What the kernel and the mount's line say; by number, because paths and made-up devices mislead.
+    /// The kernel's facts and the mount's line. Found by number, because paths and invented devices mislead.
     fn describe(&self, path: &Path, facts: &PathFacts, line: Option<&MountLine>) -> Mounted {
         let source = self.proc.name("self/mountinfo");
         let why = match facts.mount_id {
@@ -127,7 +128,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The file system under an overlay. Inside a container its path is the host's and leads elsewhere.
+    /// The file system under an overlay. Inside a container its path is one of the host and leads elsewhere.
     fn upper(&mut self, overlay: &Mounted, depth: u32) {
         let Some(upper) = overlay.option("upperdir").map(Path::new) else {
             return self.gap(format!("{}: the overlay names no upper directory", overlay.path.display()));
@@ -142,7 +143,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The block devices that hold a file system.
+    /// The block devices of a file system.
     fn devices_under(
         &mut self,
         mounted: &Mounted,
@@ -170,7 +171,7 @@ impl Walk<'_> {
         if mounted.file_system.is(&"btrfs".to_owned()) { self.btrfs(devices) } else { devices }
     }
 
-    /// A device by its path, or, where that is missing (in a container), by the name in it.
+    /// A device by its path, or, if that is missing (in a container), by the name in it.
     fn named(&self, source: &str) -> Option<DeviceNumber> {
         let name = source.strip_prefix("/dev/")?;
         let by_path =
@@ -196,7 +197,7 @@ impl Walk<'_> {
         devices
     }
 
-    /// What ext2, ext3 and ext4 tell of themselves, by the name of their device.
+    /// What ext2, ext3 and ext4 report on themselves, under the name of their device.
     fn ask_ext(&self, mounted: &mut Mounted, number: DeviceNumber) {
         let system = mounted.file_system.value.as_deref().unwrap_or_default();
         if system == "ext2" {
@@ -214,7 +215,8 @@ impl Walk<'_> {
         let has_data_mode = |text: &str| text.lines().any(|line| line.starts_with("data="));
         mounted.journal = match task.value {
             Some(_) => task,
-            // Kernels before 4.19 have no such file; the options in force name the journal's mode if there is one.
+            // Kernels before 4.19 have no such file. The mount options name the journal's mode if there is
+            // one.
             None => self.proc.fact(&format!("fs/ext4/{name}/options"), |text| {
                 text.lines().any(|line| matches!(line, "rw" | "ro")).then(|| has_data_mode(text))
             }),
@@ -242,7 +244,7 @@ impl Walk<'_> {
             }
             DeviceKind::Loop { backing_file, .. } => self.backing_file(&name, &backing_file, depth + 1),
             kind if !kind.is_disk() => self.slaves(&name, number, depth + 1),
-            // A device that only has a number here is not in /sys at all.
+            // A device that only has a number here is not in /sys.
             _ if name == number.to_string() => self.gap(format!("{name}: no such device in /sys")),
             _ => {}
         }

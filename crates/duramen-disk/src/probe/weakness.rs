@@ -1,78 +1,78 @@
-//! What a report says against the durability of a place, before anything is written.
+//! The known weaknesses of a place's durability, before anything is written.
 //!
-//! Owns the list of known weaknesses and how bad each is: a pure function of the layers, the space and the machine. What
-//! only a burst of syncs can show is `trust.rs`'.
+//! Owns the list of weaknesses and their effects: a pure function of the layers, the space and the machine.
+//! `trust.rs` adds what only a burst of syncs can show.
 
 use super::device::{DeviceKind, WriteCache};
 use super::medium::Medium;
 use super::mounts::FileSystemClass;
 use super::report::{Layer, Mounted, Part, Report};
 
-/// Less room than one part in this many is called nearly full.
+/// Less free room than one part in this many is nearly full.
 const NEARLY_FULL_PART: u64 = 10;
 
-/// How bad a weakness is.
+/// The effect of a weakness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
-    /// A sync that returned promises nothing.
+    /// A returned sync promises nothing.
     SyncIsWorthless,
     /// What a sync promises cannot be seen from here.
     CannotBeSeen,
-    /// A sync works, but something beside it is weaker than it could be.
+    /// A sync works, but something else is weaker than it could be.
     Weaker,
-    /// Nothing is lost; it costs time or will cost an error.
+    /// Nothing is lost, but it costs time or will cause an error.
     Costs,
 }
 
-/// What is weak. Each kind has one remedy, and `effect` is the same for all of a kind.
+/// The kind of a weakness. Each kind has one remedy and one `effect`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WeaknessKind {
     /// tmpfs, ramfs: nothing survives a reboot.
     MemoryFileSystem,
     /// zram, a RAM disk: nothing survives a reboot.
     MemoryDevice,
-    /// An overlay that was told to skip syncs.
+    /// An overlay with the option to skip syncs.
     VolatileOverlay,
     /// A mount option keeps the file system from flushing the disk's cache.
     BarriersOff,
-    /// A library turns syncs into nothing (libeatmydata).
+    /// A library disables syncs (libeatmydata).
     SyncSwallower,
-    /// A volatile cache, and the kernel was told that there is none: flushes stop short of it.
+    /// A volatile cache that the kernel does not know of: no flushes are sent to it.
     HiddenCache,
     /// On another machine.
     NetworkFileSystem,
     /// A folder of the host.
     HostFileSystem,
-    /// A program answers for the file system.
+    /// A program implements the file system.
     UserSpaceFileSystem,
-    /// zfs may have been told to ignore syncs, which only its own tools show.
+    /// zfs may be configured to ignore syncs, which only its own tools show.
     SyncPropertyHidden,
-    /// The disk is another machine's.
+    /// The disk belongs to another machine.
     RemoteDisk,
     /// ext without a journal: a power cut can need a file system check.
     NoJournal,
     /// `data=writeback`: a file that was growing may show old blocks after a power cut.
     DataWriteback,
-    /// `soft`: the mount gives up and returns errors where it should wait.
+    /// `soft`: the mount returns errors instead of waiting.
     SoftMount,
     /// The file system has recorded errors in itself.
     RecordedErrors,
     /// The array has lost a disk.
     DegradedArray,
-    /// Inside a container, on the layer that is thrown away with it.
+    /// Inside a container, on the layer that is removed with it.
     ContainerLayer,
-    /// Nothing can be written.
+    /// Read-only.
     ReadOnly,
     /// Less than a tenth of the bytes or inodes is free.
     NearlyFull,
     /// Blocks of the file system straddle blocks of the disk.
     Misaligned,
-    /// Each overwrite takes fresh blocks and several writes.
+    /// Each overwrite takes new blocks and several writes.
     CopyOnWrite,
 }
 
 impl WeaknessKind {
-    /// How bad it is.
+    /// The effect of this kind.
     #[must_use]
     pub fn effect(self) -> Effect {
         match self {
@@ -101,16 +101,17 @@ impl WeaknessKind {
     }
 }
 
-/// A weakness, in words, and what told it.
+/// A weakness: its kind, a sentence, and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Weakness {
-    /// What is weak.
+    /// The kind.
     pub kind: WeaknessKind,
     /// `ext4 on /data is mounted with nobarrier: it never flushes the disk's cache`.
     pub reason: String,
-    /// The file or call that told it.
+    /// The file or call that showed it.
     pub source: String,
-    /// Which of [`Report::layers`] is weak: a remedy is for that one. `None` if it is none of them, but the process.
+    /// The index in [`Report::layers`] of the weak layer, for the remedy. `None` if the process is weak, not
+    /// a layer.
     pub layer: Option<usize>,
 }
 
@@ -119,14 +120,14 @@ impl Weakness {
         Weakness { kind, reason, source: source.to_owned(), layer: None }
     }
 
-    /// How bad it is.
+    /// Its effect.
     #[must_use]
     pub fn effect(&self) -> Effect {
         self.kind.effect()
     }
 }
 
-/// All that is weak, the worst first.
+/// All weaknesses, the worst first.
 pub(super) fn of(report: &Report) -> Vec<Weakness> {
     let mut found = Vec::new();
     for of_first in [of_mounted, of_device, of_hidden_cache] {
@@ -143,7 +144,7 @@ pub(super) fn of(report: &Report) -> Vec<Weakness> {
     found
 }
 
-/// Of the first of these layers, if it is a file system.
+/// The weaknesses of the first of these layers, if it is a file system.
 fn of_mounted(layers: &[Layer], found: &mut Vec<Weakness>) {
     if let [Layer { part: Part::Mounted(mounted), .. }, ..] = layers {
         of_class(mounted, found);
@@ -202,7 +203,7 @@ fn of_class(mounted: &Mounted, found: &mut Vec<Weakness>) {
     }
 }
 
-/// The option that turns flushes off, each file system with its own word for it.
+/// The option that turns flushes off; its name differs between file systems.
 fn barrier_option(mounted: &Mounted) -> Option<&'static str> {
     const OPTIONS: &[&str] =
         &["nobarrier", "barrier=0", "barrier=none", "fsync_mode=nobarrier", "journal_flush_disabled"];
@@ -242,7 +243,7 @@ fn of_ext(mounted: &Mounted, found: &mut Vec<Weakness>) {
     }
 }
 
-/// Of the first of these layers, if it is a device.
+/// The weaknesses of the first of these layers, if it is a device.
 fn of_device(layers: &[Layer], found: &mut Vec<Weakness>) {
     let [Layer { part: Part::Device(device), .. }, ..] = layers else { return };
     let name = &device.name;
@@ -274,8 +275,9 @@ fn of_hidden_cache(layers: &[Layer], found: &mut Vec<Weakness>) {
     found.extend(hidden_cache(layers));
 }
 
-/// Whether the first of these layers says that it has no volatile cache although it has one: a drive by its own answer, a
-/// loop device by the kernel's memory between it and its file, any other by a disk under it.
+/// Whether the first of these layers reports no volatile cache although it has one. For a drive, its own
+/// report shows it; for a loop device, the kernel's memory between it and its file; for others, a disk under
+/// it.
 fn hidden_cache(layers: &[Layer]) -> Option<Weakness> {
     let [Layer { depth, part: Part::Device(device) }, under @ ..] = layers else { return None };
     if !device.write_cache.is(&WriteCache::WriteThrough) || device.read_only.is(&true) {
@@ -307,7 +309,7 @@ fn hidden_cache(layers: &[Layer]) -> Option<Weakness> {
     Some(Weakness::new(WeaknessKind::HiddenCache, reason, source))
 }
 
-/// What concerns the path that was asked about, and the process that asks.
+/// Weaknesses of the probed path and of this process.
 fn of_place(report: &Report, found: &mut Vec<Weakness>) {
     let machine = &report.machine;
     if machine.sync_swallower.is(&true) {

@@ -1,7 +1,7 @@
-//! The flush witness: a burst of small commits, and what the disks counted meanwhile.
+//! The flush witness: a burst of small commits, and the disks' counters during it.
 //!
-//! Owns the probe file (made, overwritten, removed; also after an error). It writes through the same [`Disk`] as the engine,
-//! so that it sees what the engine would get. It never judges: `trust.rs` does. The counters are read by `meter.rs`.
+//! Owns the probe file (made, overwritten, removed; also after an error). It writes through the same [`Disk`]
+//! as the engine, so that it sees the same behaviour. `trust.rs` judges; `meter.rs` reads the counters.
 
 use std::io;
 
@@ -13,10 +13,10 @@ use super::report::Report;
 use super::trust::{Verdict, judge};
 use crate::{Access, Disk, File, write_zeroes};
 
-/// What the probe file's name begins with: a witness that was killed leaves it behind.
+/// The prefix of the probe file's name. A killed witness leaves the file behind.
 pub const WITNESS_PREFIX: &str = ".duramen-witness-";
 
-/// Commits of a burst that is long enough to tell and short enough to wait for.
+/// Commits of a burst: enough for a verdict, few enough to wait for.
 pub const COMMITS_DEFAULT: u32 = 32;
 
 /// The longest burst.
@@ -25,48 +25,48 @@ pub const COMMITS_MAX: u32 = 100_000;
 /// Bytes of one commit.
 const COMMIT_BYTES: usize = 4096;
 
-/// Places in the probe file, written one after the other and then again.
+/// Places in the probe file, written in turn.
 const PLACE_COUNT: u32 = 256;
 
-/// What a burst of syncs showed.
+/// The result of a burst of syncs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Witness {
-    /// What was measured.
+    /// The measurements.
     pub burst: Burst,
-    /// What it means together with the report.
+    /// The verdict from the burst and the report.
     pub verdict: Verdict,
-    /// What `O_DIRECT` wants of the probe file.
+    /// The alignment for `O_DIRECT` in the probe file.
     pub direct: Fact<DirectAlign>,
-    /// The largest write to the probe file that is all or nothing, in bytes; 0 is none.
+    /// The largest atomic write to the probe file, in bytes; 0 is none.
     pub atomic_write_bytes_max: Fact<u64>,
 }
 
 /// A burst of commits: each 4 KiB over written zeroes, then one `fdatasync`, by one thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Burst {
-    /// How many.
+    /// The number of commits.
     pub commits: u32,
-    /// How long each took, write and sync.
+    /// The time of each, write and sync.
     pub latency: Quantiles,
-    /// What each disk counted, all programs' work included.
+    /// The counts of each disk, including the work of all programs.
     pub disks: Vec<DiskCount>,
 }
 
 impl Burst {
-    /// What one disk counted.
+    /// The counts of one disk.
     #[must_use]
     pub fn disk(&self, number: DeviceNumber) -> Option<&DiskCount> {
         self.disks.iter().find(|disk| disk.number == number)
     }
 
-    /// Flushes for each sync, on the disk that got the fewest; `None` if one of them does not count its flushes.
+    /// Flushes per sync, on the disk with the fewest; `None` if one of them does not count its flushes.
     #[must_use]
     pub fn flushes_per_sync(&self) -> Option<f64> {
         let fewest = self.disks.iter().map(|disk| disk.flushes).min()??;
         Some(fewest as f64 / f64::from(self.commits))
     }
 
-    /// Writes of all disks for each sync. An empty flush may count as one, and a mirror writes twice.
+    /// Writes of all disks per sync. An empty flush may count as one, and a mirror writes twice.
     #[must_use]
     pub fn writes_per_sync(&self) -> Option<f64> {
         let all: Option<u64> = self.disks.iter().map(|disk| disk.writes).sum();
@@ -74,7 +74,7 @@ impl Burst {
         Some(all as f64 / f64::from(self.commits))
     }
 
-    /// Bytes written to all disks for each sync.
+    /// Bytes written to all disks per sync.
     #[must_use]
     pub fn bytes_per_sync(&self) -> Option<f64> {
         let all: Option<u64> = self.disks.iter().map(|disk| disk.bytes).sum();
@@ -98,7 +98,7 @@ pub struct Quantiles {
     pub max_ns: u64,
 }
 
-/// What one disk counted during a burst.
+/// The counts of one disk during a burst.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskCount {
     /// The disk.
@@ -113,15 +113,15 @@ pub struct DiskCount {
     pub bytes: Option<u64>,
 }
 
-/// Writes `commits` small commits into a file of its own in the report's directory, and says what reached the disks.
+/// Writes `commits` small commits to a file in the report's directory; returns what reached the disks.
 ///
-/// Takes 1 MiB of space for as long as it runs, and a sync for each commit: 32 take 10 ms on a fast disk and half a
-/// second on a slow one. The file is `.duramen-witness-` with a random number, mode 0600. It is removed whatever happens
-/// short of `kill -9`.
+/// Takes 1 MiB of space while it runs, and a sync for each commit: 32 take 10 ms on a fast disk and half a
+/// second on a slow one. The file is `.duramen-witness-` with a random number, mode 0600. Only `kill -9`
+/// prevents its removal.
 ///
 /// # Errors
-/// `InvalidInput` for no commits or more than [`COMMITS_MAX`]; what the system said of the file: `PermissionDenied`,
-/// `ReadOnlyFilesystem`, `StorageFull`, ... A failed sync is an error too, and says as much as any verdict.
+/// `InvalidInput` for no commits or more than [`COMMITS_MAX`]; errors of the file: `PermissionDenied`,
+/// `ReadOnlyFilesystem`, `StorageFull`, ... A failed sync is an error too, and as significant as any verdict.
 pub fn witness(host: &Host, disk: &dyn Disk, report: &Report, commits: u32) -> io::Result<Witness> {
     if commits == 0 || commits > COMMITS_MAX {
         let text = format!("{commits} commits; a burst has 1 to {COMMITS_MAX}");
@@ -160,7 +160,7 @@ fn measure(
     let meter = Meter::new(host, report);
     let before = meter.read();
     let mut each_ns = Vec::with_capacity(commits as usize);
-    // Bytes that no device can compress into nothing or know already.
+    // Bytes that no device can compress or deduplicate.
     let mut bytes = [0u8; COMMIT_BYTES];
     let mut state = disk.random() | 1;
     for commit in 0..commits {
@@ -189,7 +189,7 @@ fn measure(
 }
 
 impl Quantiles {
-    /// Of no commits: all zero.
+    /// Without commits: all zero.
     fn of(mut each_ns: Vec<u64>) -> Quantiles {
         each_ns.sort_unstable();
         let at = |percent: usize| {

@@ -1,5 +1,6 @@
-//! The contract of the traits, checked on the operating system's disk and on the memory disk alike: what an
-//! engine learns from the one must hold on the other.
+//! The contract of the traits, on the operating system's disk and on the memory disk.
+//!
+//! An engine must be able to rely on both alike.
 
 use std::io::ErrorKind;
 
@@ -14,7 +15,7 @@ fn on_both(check: fn(&Place)) {
     check(&Place::system());
 }
 
-/// Runs a check for each sync method; a file system that refuses direct writes is told and passed over.
+/// Runs a check for each sync method. Skips, with a message, a file system that refuses direct writes.
 fn by_method(place: &Place, check: impl Fn(&dyn duramen_disk::File)) {
     for (name, sync) in
         [("fd", SyncMethod::Fdatasync), ("ds", SyncMethod::Dsync), ("direct", SyncMethod::DirectDsync)]
@@ -96,7 +97,7 @@ fn reserved_range_reads_as_zeroes_and_extends_the_file() {
             file.write_durable_at(&[7; 4096], 0).unwrap();
             file.reserve(0, 65_536).unwrap();
             file.reserve(0, 0).unwrap();
-            // Where the file system cannot reserve, the length stays.
+            // If the file system cannot reserve, the length stays.
             let len = file.len().unwrap();
             assert!(len == 65_536 || len == 4096, "{len}");
             let mut bytes = vec![9; usize::try_from(len).unwrap()];

@@ -1,4 +1,4 @@
-//! The probe on recorded machines (layers that this machine does not have), on this one, and on garbage.
+//! The probe on recorded machines (with layers that this machine does not have), on this one, and on garbage.
 
 mod counting;
 mod garbage;
@@ -14,7 +14,7 @@ use duramen_disk::probe::{
 
 use recording::Recording;
 
-/// Each layer as `depth name kind`, so that a whole walk can be read at a glance.
+/// Each layer as `depth name kind`, so that a whole walk is easy to read.
 fn outline(report: &Report) -> Vec<String> {
     report.layers.iter().map(layer_outline).collect()
 }
@@ -44,7 +44,7 @@ fn kinds(report: &Report) -> Vec<WeaknessKind> {
     report.weaknesses.iter().map(|weakness| weakness.kind).collect()
 }
 
-/// The layers from top to bottom, the weaknesses, and how many gaps there are.
+/// Checks the layers from top to bottom, the weaknesses, and the number of gaps.
 fn check(name: &str, path: &str, layers: &[&str], weak: &[WeaknessKind], gap_count: usize) -> Report {
     let report = Recording::load(name).report(path);
     assert_eq!(outline(&report), layers, "{name}");
@@ -53,7 +53,7 @@ fn check(name: &str, path: &str, layers: &[&str], weak: &[WeaknessKind], gap_cou
     report
 }
 
-/// The fixture that was recorded: every fact of the one disk, and its source.
+/// The recorded fixture: every fact of its one disk, with its source.
 #[test]
 fn the_virtual_disk_of_this_kind_of_machine_is_read_whole() {
     let layers = ["0 ext4 at /work/main", "1 vda ?"];
@@ -158,7 +158,8 @@ fn disks_say_what_they_are() {
     assert_eq!((disk.statistics.value, disk.medium.value), (Some(false), Some(Medium::Physical)));
 }
 
-/// stat says 0:40, mountinfo 0:39, and neither is a device: the source and the file system's own list are.
+/// `stat` returns 0:40, mountinfo 0:39, and neither is a device. The mount's source and the file system's own
+/// list name the devices.
 #[test]
 fn btrfs_is_followed_to_all_of_its_devices() {
     let layers = [
@@ -213,7 +214,7 @@ fn weak_mounts_caches_and_partitions_are_named() {
     check("misaligned", "/srv/db", &layers, &weak, 0);
 }
 
-/// A remedy is for the layer that is weak, which need not be the one on top.
+/// A remedy is for the weak layer, which need not be the topmost.
 #[test]
 fn a_weakness_names_its_layer() {
     let layers = |report: &Report| -> Vec<(WeaknessKind, Option<usize>)> {
@@ -242,7 +243,7 @@ fn a_weakness_names_its_layer() {
     assert_eq!(layers(&recording.report("/srv/db")), [(WeaknessKind::SyncSwallower, None)]);
 }
 
-/// What is wrong with the process and the array, put into recordings that have none of it.
+/// Weaknesses of the process and the array, added to recordings that have none.
 #[test]
 fn swallowed_syncs_and_lost_disks_are_seen() {
     let mut recording = Recording::load("crypt-lvm-nvme");

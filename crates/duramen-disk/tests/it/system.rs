@@ -1,4 +1,4 @@
-//! What only the operating system's disk has: permissions, descriptors, links, mounts.
+//! Properties of the operating system's disk only: permissions, descriptors, links, mounts.
 #![cfg(unix)]
 
 use std::fs;
@@ -19,7 +19,7 @@ fn files_and_directories_are_private() {
     drop(place.disk.open(&place.at("f"), Access::CREATE).unwrap());
     drop(place.disk.lock(&place.at("lock"), true).unwrap());
     place.disk.create_dir(&place.at("d")).unwrap();
-    // The process may mask more away, never less.
+    // The process's umask may remove more bits, never fewer.
     assert_eq!(mode(&place.at("f")) & !0o600, 0);
     assert_eq!(mode(&place.at("lock")) & !0o600, 0);
     assert_eq!(mode(&place.at("d")) & !0o700, 0);
@@ -65,7 +65,7 @@ fn kernel_file_systems_are_told_apart() {
     {
         assert_eq!(shm.network, Some(false));
     }
-    // A pseudo file system is not in the list: named by its number and not taken for local.
+    // A pseudo file system is not in the list: it is named by its number and not assumed local.
     let proc = disk.file_system(Path::new("/proc")).unwrap();
     assert_eq!((proc.name.as_str(), proc.network), ("unknown (0x9fa0)", Some(true)));
 }
@@ -97,7 +97,7 @@ fn descriptors_close_on_exec() {
     let mut seen = 0;
     for entry in fs::read_dir("/proc/self/fd").unwrap() {
         let entry = entry.unwrap();
-        // Other tests open and close files meanwhile; only ours are looked at.
+        // Other tests open and close files at the same time, so only this test's files are examined.
         let Ok(target) = fs::read_link(entry.path()) else { continue };
         if target.starts_with(&place.directory) {
             let info = fs::read_to_string(Path::new("/proc/self/fdinfo").join(entry.file_name())).unwrap();

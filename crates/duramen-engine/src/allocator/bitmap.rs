@@ -5,7 +5,7 @@ use std::ops::Range;
 /// Words of one page.
 pub const PAGE_WORDS: usize = 504;
 
-/// Blocks one page covers.
+/// Blocks covered by one page.
 pub const PAGE_BLOCKS: u64 = PAGE_WORDS as u64 * 64;
 
 /// The bits of one page.
@@ -14,7 +14,7 @@ pub type Bits = Box<[u64; PAGE_WORDS]>;
 #[derive(Debug, Clone)]
 struct Page {
     bits: Bits,
-    /// No run of free blocks in this page is longer.
+    /// The longest run of free blocks in this page is at most this long.
     longest_run_at_most: u64,
     /// No block before this word is free.
     first_free_word: usize,
@@ -31,12 +31,12 @@ impl Page {
 pub struct Bitmap {
     pages: Vec<Page>,
     used: u64,
-    /// One after the last block in use.
+    /// One after the last used block.
     end: u64,
 }
 
 impl Bitmap {
-    /// From the bits of its pages.
+    /// Makes a map of the bits of its pages.
     pub fn from_pages(pages: impl IntoIterator<Item = Bits>) -> Bitmap {
         let pages: Vec<Page> = pages.into_iter().map(|bits| Page { bits, ..Page::empty() }).collect();
         let used = pages.iter().flat_map(|p| p.bits.iter()).map(|word| u64::from(word.count_ones())).sum();
@@ -55,12 +55,12 @@ impl Bitmap {
         &self.pages[index].bits
     }
 
-    /// Blocks in use.
+    /// The number of used blocks.
     pub fn used(&self) -> u64 {
         self.used
     }
 
-    /// One after the last block in use.
+    /// One after the last used block.
     pub fn end(&self) -> u64 {
         self.end
     }
@@ -82,7 +82,7 @@ impl Bitmap {
         0
     }
 
-    /// The first run of `count` free blocks, growing the map if there is none.
+    /// Finds the first run of `count` free blocks; extends the map if there is none.
     pub fn find(&mut self, count: u32) -> u64 {
         let count = u64::from(count);
         assert!(count > 0 && count <= PAGE_BLOCKS, "an extent is between one block and a page of the map");
@@ -99,7 +99,7 @@ impl Bitmap {
         (self.pages.len() as u64 - 1) * PAGE_BLOCKS
     }
 
-    /// Marks blocks as used; those that are stay so.
+    /// Marks blocks as used; used ones stay used.
     pub fn set(&mut self, block: u64, count: u32) {
         self.for_words(block, count, |word, mask| {
             let before = *word;
@@ -113,7 +113,7 @@ impl Bitmap {
 
     /// Marks blocks as free.
     pub fn clear(&mut self, block: u64, count: u32) {
-        // What lies beyond the map is free already.
+        // Blocks beyond the map are free already.
         let end = block.saturating_add(u64::from(count)).min(self.pages.len() as u64 * PAGE_BLOCKS);
         let Ok(count) = u32::try_from(end.saturating_sub(block)) else { return };
         if count == 0 {
@@ -189,14 +189,14 @@ impl Bitmap {
         runs(0..self.pages.len() * PAGE_WORDS, |word| self.word(word) & !other.word(word)).collect()
     }
 
-    /// Runs of at least so many free blocks before the last one in use.
+    /// Runs of at least this many free blocks before the last used one.
     pub fn free_runs(&self, count_min: u32) -> Vec<(u64, u32)> {
         let end = self.end();
         let all = runs(0..self.pages.len() * PAGE_WORDS, |word| !self.word(word));
         all.take_while(|(block, _)| *block < end).filter(|(_, count)| *count >= count_min).collect()
     }
 
-    /// A word of all pages, in their order.
+    /// All words of all pages, in order.
     fn word(&self, word: usize) -> u64 {
         self.pages.get(word / PAGE_WORDS).map_or(0, |page| page.bits[word % PAGE_WORDS])
     }

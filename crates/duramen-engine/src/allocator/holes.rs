@@ -1,14 +1,14 @@
-//! Giving free blocks back to the file system: cutting the file's tail, punching holes, and taking holes back.
+//! Gives free blocks back to the file system: cuts the file's tail, punches holes, and takes holes back.
 
 use super::bitmap::Bitmap;
 use super::{Space, State};
 use crate::error::{Error, Result};
 use crate::options::GiveBack;
 
-/// Holes are punched where at least this part of what is in use lies free besides: what is free is soon used again.
+/// Punch holes only if free blocks are at least a quarter of the used ones; a few are soon reused.
 const FREE_PART: u64 = 4;
 
-/// Free runs that may be holes, marked as used from here on.
+/// The free runs that may be holes. Marks them as used.
 pub(super) fn possible(used: &mut Bitmap, run_blocks_min: u32) -> Bitmap {
     let holes = Bitmap::of_extents(&used.free_runs(run_blocks_min));
     holes.runs_from(0).for_each(|(block, block_count)| used.set(block, block_count));
@@ -16,7 +16,7 @@ pub(super) fn possible(used: &mut Bitmap, run_blocks_min: u32) -> Bitmap {
 }
 
 impl Space {
-    /// Cuts the file's tail down to `spare_bytes` beyond the last block that is used, waiting included.
+    /// Cuts the file down to `spare_bytes` beyond the last used block; deferred blocks count as used.
     ///
     /// # Errors
     /// `Io`.
@@ -30,7 +30,8 @@ impl Space {
             return Ok(());
         }
         if state.used.end() > end {
-            // The spare is no hole. Where there is no room for it, the one that lies behind the holes stays.
+            // The spare must not be a hole. If there is no room to reserve it, the room behind the holes is
+            // kept.
             if self.reserve(end, keep).is_ok() {
                 let is_hole_to = state.used.end().min(keep);
                 state.fill(end, is_hole_to);
@@ -50,8 +51,8 @@ impl Space {
         Ok(())
     }
 
-    /// Gives room that is kept ahead, behind all that is used, back to a file system that has none for a segment of the log; says
-    /// whether there was enough.
+    /// Gives reserved room at the end of the file back to a full file system, for a segment of the log.
+    /// Returns whether there was enough.
     ///
     /// # Errors
     /// `Io`.
@@ -69,18 +70,15 @@ impl Space {
         Ok(true)
     }
 
-    /// Gives long runs of free blocks back to the file system, the last ones first, where there are many of them. What
-    /// one checkpoint takes stays, and so does what deletes and checkpoints need on a full disk beyond what is kept
-    /// back: half of what is free and kept back come to `spare_bytes` (D7).
+    /// Punches holes into long runs of free blocks, the last ones first, where there are many. Keeps the
+    /// blocks that one checkpoint takes. Keeps what deletes and checkpoints need on a full disk: half of the
+    /// free blocks plus the reserved room come to `spare_bytes` (D7).
     ///
-    /// D3: a block that is clear in `used` may be handed out and written over at any moment, so it may be punched as
-    /// well. Of what a superblock, a replayable frame or a snapshot needs, nothing is clear. Pages of both superblocks'
-    /// roots and their maps stay set until [`Space::release`] and [`Space::adopt`] are told that the older superblock is
-    /// of a newer commit; what a snapshot holds, [`Space::release`] leaves set. Values in frames behind the older
-    /// superblock are set from allocation on, through commit and replay (`unrooted` keeps them from the map on disk only),
-    /// until they are retired by a commit that the older superblock has. What replay leaves clear was replaced or dropped
-    /// by a later frame of the same log, and is never read. Who reads a page that nobody registered for does so in memory.
-    /// Nothing is handed out while it is punched: the run is marked first, and taken back only when the call has returned.
+    /// D3: only blocks that are clear in `used` are punched. They could be handed out and overwritten as
+    /// well: see the module's rule of release. What replay leaves clear was replaced or dropped by a later
+    /// frame of the log and is never read. A page without a registered reader is only read in memory. No
+    /// block is handed out while it is punched: its run is marked first, and taken back only after the call
+    /// has returned.
     ///
     /// # Errors
     /// `Io`; the run stays marked as a hole.
@@ -129,8 +127,8 @@ impl Space {
         chosen
     }
 
-    /// Makes the beginning of the first hole of at least `block_count` blocks free blocks again, if the file system has
-    /// room for it.
+    /// Turns the start of the first hole of at least `block_count` blocks into free blocks, if the disk has
+    /// room.
     pub(super) fn take_back(&self, state: &mut State, block_count: u32) -> Option<u64> {
         let (block, count) = state.next_hole(block_count)?;
         let piece =
@@ -146,7 +144,7 @@ impl Space {
         Some(block)
     }
 
-    /// The file cannot grow: free blocks between those in use shall come to twice what is missing of `blocks`.
+    /// If the file cannot grow: takes holes back until twice what is missing of `blocks` is free.
     pub(super) fn take_back_instead(&self, state: &mut State, blocks: u64) {
         let is_enough = |state: &State| state.kept_back_blocks() + state.free_between_blocks() / 2 >= blocks;
         while !is_enough(state) && self.take_back(state, 1).is_some() {}
@@ -154,7 +152,7 @@ impl Space {
 }
 
 impl State {
-    /// The first hole of at least so many blocks that is not being punched at this moment.
+    /// The first hole of at least this many blocks that is not being punched.
     fn next_hole(&mut self, block_count: u32) -> Option<(u64, u32)> {
         let (at, blocks) = self.punching.unwrap_or((u64::MAX, 0));
         let is_ready = |(block, count): &(u64, u32)| {
@@ -169,7 +167,7 @@ impl State {
         found
     }
 
-    /// Blocks from one to before another, holes and free ones, are no holes any more.
+    /// Turns holes in a range, and free blocks, into free blocks.
     fn fill(&mut self, from: u64, to: u64) {
         let count = u32::try_from(to - from).expect("a hole, or the room of a checkpoint");
         self.holes.clear(from, count);

@@ -1,7 +1,7 @@
-//! The space map on disk: one page of bits per so many blocks, and a list of those pages.
+//! The space map on disk: pages of bits, and a list of those pages.
 //!
-//! A checkpoint writes the pages that changed to fresh extents. What it writes is what its own root reaches, not what
-//! is in use at the moment: extents that wait, and values of later commits, are free after a crash.
+//! A checkpoint writes the pages that changed to fresh extents. The map holds what its own root reaches:
+//! deferred extents and values of later commits are free after a crash.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::options::GiveBack;
 /// Extents as (first block, blocks).
 type Extents = Vec<(u64, u32)>;
 
-/// What the newest durable checkpoint says about space.
+/// The space map of the newest durable checkpoint.
 #[derive(Debug, Default, Clone)]
 pub struct PersistedMap {
     pages: Vec<(Bits, Location)>,
@@ -26,7 +26,7 @@ pub struct PersistedMap {
 }
 
 impl PersistedMap {
-    /// The extents the map itself takes.
+    /// The extents of the map itself.
     pub fn extents(&self) -> impl Iterator<Item = (u64, u32)> {
         self.pages.iter().map(|(_, location)| location.extent()).chain(self.index.map(|l| l.extent()))
     }
@@ -46,7 +46,7 @@ pub struct MapDraft {
 }
 
 impl Space {
-    /// Reads the map that a superblock points at.
+    /// Reads the map that a superblock names.
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page of it cannot be read.
@@ -64,8 +64,8 @@ impl Space {
         Ok(Space::with((data, give_back), used, PersistedMap { pages, index: Some(*index) }, file_blocks))
     }
 
-    /// Keeps what an older map uses and this one does not from being used again before the next checkpoint: the
-    /// older superblock is what is left should the newer one be damaged (D3).
+    /// Defers the free of what an older map uses and this one does not until the next checkpoint. The older
+    /// superblock is what remains if the newer one is corrupt (D3).
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page of the older map cannot be read.
@@ -79,11 +79,11 @@ impl Space {
         Ok(())
     }
 
-    /// Writes the pages of the map that changed, as the root of commit `boundary` needs it, through `put`. The extents
-    /// in `gone` belong to the newest checkpoint and not to the one that is being written.
+    /// Writes the changed pages of the map through `put`, as the root of commit `boundary` needs it. The
+    /// extents in `gone` belong to the newest checkpoint and not to the one being written.
     ///
     /// # Errors
-    /// What allocation or `put` said; nothing is taken then.
+    /// What allocation or `put` returned; nothing stays allocated then.
     pub fn draft(
         &self,
         boundary: CommitSeq,
@@ -100,7 +100,7 @@ impl Space {
         Ok(draft)
     }
 
-    /// The superblock that points at the draft is durable.
+    /// To be called once the superblock that names the draft is durable.
     pub fn adopt(&self, draft: MapDraft) {
         let mut state = self.lock();
         state.unrooted.retain(|_, (_, seq)| seq.is_none_or(|seq| seq > draft.boundary));
@@ -110,7 +110,7 @@ impl Space {
         state.persisted = draft.map;
     }
 
-    /// The checkpoint of a draft failed before its superblock was touched.
+    /// Undoes a draft after its checkpoint failed, before its superblock was written.
     pub fn discard(&self, draft: &MapDraft) {
         draft.fresh.iter().for_each(|(block, block_count)| self.give_back(*block, *block_count));
     }
@@ -127,7 +127,7 @@ impl Space {
         Ok(MapDraft { map, fresh, stale, boundary, index, end_block })
     }
 
-    /// Which pages change depends on where there is room for them, so it goes round until nothing more changes.
+    /// Allocating a page changes the map, and so may change further pages: repeats until no page changes.
     fn plan_into(
         &self,
         boundary: CommitSeq,
@@ -162,7 +162,7 @@ impl Space {
         Ok((PersistedMap { pages, index: Some(index) }, stale, target.end()))
     }
 
-    /// Blocks for a list of as many pages as there are, with room for the few that planning may add.
+    /// Blocks for a list of all pages, with room for the few that planning may add.
     fn index_blocks(&self, target: &Bitmap) -> u32 {
         self.data.blocks_of(PAGE_HEADER_BYTES + target.page_count() * LOCATION_BYTES + INDEX_SLACK_BYTES)
     }
@@ -198,7 +198,7 @@ impl Space {
         let list = Page::build(PageKind::SpaceIndex, generation.0, bytes, |out| {
             draft.map.pages.iter().for_each(|(_, location)| location.encode(out));
         });
-        // The index may have been given more blocks than its list fills; they stay its own.
+        // The index keeps all its blocks, even if its list does not fill them.
         let location = Location { block_count: draft.index.block_count, ..put(&list, draft.index.block)? };
         draft.index = location;
         draft.map.index = Some(location);
@@ -211,7 +211,8 @@ fn read_pages(data: &DataFile, index: &Location) -> Result<Vec<(Bits, Location)>
     let list = data.read(index, PageKind::SpaceIndex)?;
     let entries = list.payload().len() / LOCATION_BYTES;
     let file_bytes = data.file().len().map_err(|e| Error::io("measure", data.path(), &e))?;
-    // Each page of the map has blocks of its own: what a list names again and again would take memory that no file justifies.
+    // Each page of the map has blocks of its own. A list that repeats pages would take more memory than the
+    // file has bytes.
     let bytes = (entries * (PAGE_HEADER_BYTES + PAGE_WORDS * 8)) as u64;
     if !list.payload().len().is_multiple_of(LOCATION_BYTES) || bytes > file_bytes {
         let what = format!("a list of {entries} pages of the space map in a file of {file_bytes} bytes");
@@ -230,7 +231,7 @@ fn read_pages(data: &DataFile, index: &Location) -> Result<Vec<(Bits, Location)>
     Ok(pages)
 }
 
-/// What the root of `boundary` reaches: everything in use but holes, what waits and what came later.
+/// What the root of `boundary` reaches: everything used except holes, deferred extents and later values.
 pub(super) fn reachable(state: &State, boundary: CommitSeq) -> Bitmap {
     let mut target = state.used.without(&state.holes);
     for extent in state.waiting.iter().filter(|extent| extent.retired <= boundary) {

@@ -1,9 +1,9 @@
-//! What holds of every change of the space map: blocks that are handed out are free, blocks that are freed are in use.
+//! The invariant of every change of the space map: allocated blocks were free, freed blocks were used.
 //!
-//! D3 rests here. A block that is freed twice may belong to another page by the second time, so the map refuses what
-//! contradicts it and stays as it is. That is a fault of the engine, or of a file whose pages name one block twice: both
-//! end all acknowledgement. Nothing panics, because the lock is held here, and callers hold others: a panic would leave
-//! a leader's followers waiting for ever.
+//! D3 rests here. A block that is freed twice may belong to another page by the second time. The map refuses
+//! such a change and stays as it is. The cause is a bug in the engine, or a file whose pages name one block
+//! twice; both end all acknowledgement. Nothing panics here: callers hold other locks, and a panic would
+//! leave a leader's followers waiting for ever.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -13,19 +13,19 @@ use super::{POISON, RetiredExtent, Space, State};
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 
-/// Called once, with no lock of the allocator held.
+/// Called once, without a lock of the allocator.
 type Hook = Box<dyn Fn(Error) + Send + Sync>;
 
-/// Called with the state as other threads will see it.
+/// Called with the state that other threads will see.
 #[cfg(test)]
 type Look = Box<dyn Fn(&State) + Send + Sync>;
 
-/// The first contradiction, and where it is reported.
+/// The first contradiction, and the hook that reports it.
 #[derive(Default)]
 pub(super) struct Soundness {
     first: OnceLock<Error>,
     hook: OnceLock<Hook>,
-    /// Looks at the state each time the lock is released: at all that another thread can see.
+    /// Called with the state each time the lock is released: with every state that other threads can see.
     #[cfg(test)]
     pub(super) on_release: OnceLock<Look>,
 }
@@ -36,7 +36,7 @@ impl fmt::Debug for Soundness {
     }
 }
 
-/// The state, locked. A contradiction that was found meanwhile is reported once the lock is released.
+/// The locked state. A contradiction found under the lock is reported after its release.
 pub(super) struct Locked<'a> {
     soundness: &'a Soundness,
     state: Option<MutexGuard<'a, State>>,
@@ -80,7 +80,7 @@ impl Space {
         Locked { soundness: &self.soundness, state: Some(self.state.lock().expect(POISON)) }
     }
 
-    /// Whether the space map has never been contradicted.
+    /// Checks that no contradiction was ever found.
     ///
     /// # Errors
     /// `Corrupt`: which blocks were freed or handed out twice.
@@ -88,7 +88,7 @@ impl Space {
         self.soundness.first.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// Sets what ends all acknowledgement at the first contradiction.
+    /// Sets the hook that ends all acknowledgement at the first contradiction.
     ///
     /// # Errors
     /// As [`Space::is_sound`].
@@ -99,7 +99,7 @@ impl Space {
 }
 
 impl State {
-    /// Free blocks become a page's.
+    /// Makes free blocks a page's.
     pub(super) fn hand_out(&mut self, block: u64, block_count: u32) -> Result<()> {
         let is_free = self.used.none_set(block, block_count) && self.holes.none_set(block, block_count);
         if !is_free || block < self.first_block {
@@ -109,7 +109,7 @@ impl State {
         Ok(())
     }
 
-    /// Blocks of a page are free from here on.
+    /// Frees the blocks of a page.
     pub(super) fn free(&mut self, block: u64, block_count: u32) {
         let is_used = self.used.all_set(block, block_count) && self.holes.none_set(block, block_count);
         if !is_used || block < self.first_block {
@@ -121,7 +121,7 @@ impl State {
         }
     }
 
-    /// Blocks of a value that no checkpoint has are free from here on.
+    /// Frees the blocks of a value that no checkpoint contains.
     pub(super) fn free_value(&mut self, block: u64, block_count: u32) {
         match self.unrooted.get(&block) {
             Some((count, _)) if *count == block_count => {
@@ -134,7 +134,7 @@ impl State {
         }
     }
 
-    /// A value that was written without a commit has one now.
+    /// Sets the commit of a value that was written without one.
     pub(super) fn name_value(&mut self, block: u64, block_count: u32, seq: CommitSeq) {
         match self.unrooted.get_mut(&block) {
             Some((count, commit @ None)) if *count == block_count => *commit = Some(seq),
@@ -142,10 +142,10 @@ impl State {
         }
     }
 
-    /// A value that the log names lies there. An older map may call the blocks used, of a value that was being allocated when
-    /// it was written and given up then: what was held back for that map alone is the value's. Anything else that lies there is a
-    /// page of the newest checkpoint, or another value of the log: both are needed, so one of the two is not what was written, and
-    /// the answer is `false`.
+    /// Marks the blocks of a value that the log names. An older map may call them used, for a value that was
+    /// being allocated and then given up. Blocks held for that map alone go to this value. Returns `false` if
+    /// a page of the newest checkpoint or another value of the log lies there: one of the two is not what was
+    /// written.
     pub(super) fn own_replayed(&mut self, block: u64, block_count: u32, seq: CommitSeq) -> bool {
         let end = block.saturating_add(u64::from(block_count));
         if !self.is_free(block, block_count) {
@@ -174,7 +174,7 @@ impl State {
         true
     }
 
-    /// Whether a value that no checkpoint has lies in one of these blocks.
+    /// Whether a value that no checkpoint contains lies in one of these blocks.
     fn holds_value(&self, block: u64, block_count: u32) -> bool {
         let end = block.saturating_add(u64::from(block_count));
         let before_end = self.unrooted.range(..end).next_back();

@@ -16,7 +16,7 @@ use super::*;
 use crate::ids::{DatabaseId, Generation};
 use crate::options::GiveBack;
 
-/// Little data passes every bound.
+/// With these bounds, little data passes each of them.
 const SMALL: GiveBack = GiveBack::SMALL;
 
 struct Random(u64);
@@ -82,7 +82,7 @@ fn a_bitmap_equals_a_set_and_finds_the_first_run() {
 }
 
 impl Space {
-    /// Extents in use that are not among these, wait for nothing, and are no map's.
+    /// Extents in use that are not among these, are not on the pending-free list, and belong to no map.
     fn unaccounted(&self, reached: &[(u64, u32)]) -> Vec<(u64, u32)> {
         self.of_trees(CommitSeq(u64::MAX)).not_in(reached)
     }
@@ -142,8 +142,9 @@ fn a_map_read_back_holds_what_its_root_reaches_and_no_more() {
     assert_eq!(again.unaccounted(&[(kept, 2)]), [], "nothing else but the map itself");
 }
 
-/// D3: what was freed may be another's by the time it is freed again. The second time the map stays as it is, and the engine
-/// hears of it, once, with no lock held.
+/// D3: an extent freed twice may have a new owner by then.
+///
+/// The second call leaves the map as it is, and reports the error once, with no lock held.
 #[test]
 fn an_extent_freed_twice_stays_with_its_new_owner_and_the_engine_is_told() {
     let space = Arc::new(space(&MemDisk::new(1)));
@@ -159,7 +160,8 @@ fn an_extent_freed_twice_stays_with_its_new_owner_and_the_engine_is_told() {
     assert_eq!(space.allocate_value(3).unwrap(), block, "another takes it");
     space.is_sound().unwrap();
     let used = space.stats().used_blocks;
-    // As another kind, in part, across its end, and what was never allocated: superblocks, and blocks behind the file's end.
+    // As another kind, in part, across its end, and never allocated: superblocks, and blocks behind the end
+    // of the file.
     for (block, block_count) in [(block, 3), (block + 1, 1), (block + 2, 4), (0, 1), (1 << 40, u32::MAX)] {
         space.give_back(block, block_count);
         assert!(space.is_sound().unwrap_err().is_damage());
@@ -175,7 +177,7 @@ fn an_extent_freed_twice_stays_with_its_new_owner_and_the_engine_is_told() {
     assert!(!space.is_used(block, 1) && told.lock().unwrap().len() == 1);
 }
 
-/// D3: an extent given back twice, with nothing allocated in between, is a contradiction too: with an allocation in
+/// D3: an extent freed twice with nothing allocated in between is a contradiction, too. With an allocation in
 /// between, the second call would free the blocks of another page.
 #[test]
 fn an_extent_freed_twice_in_a_row_is_told() {
@@ -187,8 +189,10 @@ fn an_extent_freed_twice_in_a_row_is_told() {
     assert!(space.is_sound().unwrap_err().is_damage());
 }
 
-/// A checkpoint's map is drafted at any moment: the blocks of a value without a commit are in none. The older map is held against
-/// the newer one at opening, and what it alone has is freed later: a value of another transaction would be freed with it (D3).
+/// A checkpoint's map is drafted at any moment: the blocks of a value without a commit are in no map.
+///
+/// Opening compares the older map with the newer one, and frees later what only the older one has. A value of
+/// another transaction would be freed with it (D3).
 #[test]
 fn no_map_has_the_blocks_of_a_value_that_is_being_allocated() {
     let disk = MemDisk::new(1);
@@ -247,7 +251,7 @@ fn a_full_disk_refuses_to_grow_and_goes_on_with_what_is_there() {
     assert!(space.allocate(16).is_ok(), "what was kept back is there");
 }
 
-/// Blocks in a row that are well worth a hole.
+/// Consecutive blocks, enough for a hole.
 const LONG: u32 = SMALL.run_blocks_min * 16;
 const BLOCK: u64 = 512;
 
@@ -271,7 +275,7 @@ fn retire(space: &Space, block: u64, block_count: u32, retired: u64) {
     space.retire([RetiredExtent { block, block_count, birth, retired }]);
 }
 
-/// A long extent that is free, between one and the last; all written.
+/// A long free extent between two others in use; all were written.
 struct Holed {
     disk: MemDisk,
     space: Space,
@@ -288,7 +292,7 @@ fn with_free_middle() -> Holed {
         fill(&space, block, LONG, byte);
         block
     });
-    // What was taken since the last time is not punched.
+    // Blocks allocated since the last call are not punched.
     space.punch(0).unwrap();
     space.give_back(middle, LONG);
     Holed { disk, space, first, middle, last }
@@ -341,7 +345,8 @@ fn short_runs_and_what_a_checkpoint_needs_are_not_punched() {
     assert_eq!(disk.used_bytes(), before, "runs are too short");
 }
 
-/// The list of a value of terabytes would be such an extent. It was a panic under the lock that all others need.
+/// The list of a value of terabytes would be such an extent. A panic here would happen under a lock that all
+/// need.
 #[test]
 fn an_extent_longer_than_a_page_of_the_map_is_refused() {
     let disk = MemDisk::new(1);
@@ -397,7 +402,7 @@ fn a_hole_is_taken_back_in_pieces_before_the_file_grows() {
     assert!(file_blocks(&space) <= blocks + blocks / 8 + 16 + u64::from(LONG));
 }
 
-/// D3: what only the older superblock, or the log, says is used is no hole after opening.
+/// D3: blocks used only according to the older superblock or the log must not be holes after opening.
 #[test]
 fn the_map_on_disk_calls_holes_free_and_opening_finds_them() {
     let Holed { disk, space, first, middle, last } = with_hole();
@@ -467,7 +472,7 @@ fn on_a_full_disk_the_spare_behind_a_hole_stays_when_the_tail_is_cut() {
     assert_eq!(space.kept_back_bytes(), spare);
 }
 
-/// D7: what was a hole belongs to another file by now.
+/// D7: the blocks of a former hole belong to another file.
 #[test]
 fn a_hole_that_the_file_system_gave_away_is_refused_and_works_again_with_room() {
     let Holed { disk, space, middle, last, .. } = with_hole();
@@ -488,7 +493,8 @@ fn a_hole_that_the_file_system_gave_away_is_refused_and_works_again_with_room() 
     assert!(holds(&space, middle, 1, 5));
 }
 
-/// D7: after opening it is not known what is a hole. What is none is there for deletes and checkpoints.
+/// D7: after opening, holes are not known. Free blocks that are no holes are usable by deletes and
+/// checkpoints.
 #[test]
 fn on_a_full_disk_free_blocks_of_an_opened_database_are_there_all_the_same() {
     let Holed { disk, space, .. } = with_free_middle();
@@ -517,7 +523,7 @@ fn a_punch_that_fails_leaves_a_hole() {
     assert!(block >= middle && block < last, "and it is taken back");
 }
 
-/// A file that calls back while a hole is punched in it.
+/// A file that runs a callback while a hole is punched in it.
 struct Watched {
     file: Arc<dyn File>,
     inside: Box<dyn Fn() + Send + Sync>,
@@ -558,7 +564,7 @@ impl File for Watched {
         self.file.reserve(offset, bytes)
     }
 
-    /// Before and after: whoever asks meanwhile may come at any moment of it.
+    /// Before and after: a concurrent caller may come at any moment of the call.
     fn punch(&self, offset: u64, bytes: u64) -> std::io::Result<()> {
         (self.inside)();
         let punched = self.file.punch(offset, bytes);
@@ -571,7 +577,7 @@ impl File for Watched {
     }
 }
 
-/// D3: while the file system is at it, nobody waits for it, and nobody gets the blocks that it is about to take.
+/// D3: while the file system punches a hole, no caller waits for it, and none is given the blocks concerned.
 #[test]
 fn nothing_is_put_into_a_hole_while_it_is_punched() {
     static SPACE: OnceLock<Space> = OnceLock::new();
@@ -598,7 +604,7 @@ fn nothing_is_put_into_a_hole_while_it_is_punched() {
     assert!(space.state.lock().unwrap().holes.used() > 0);
 }
 
-/// An extent, what its blocks hold, the first checkpoint that may have it, and the commit that retired it.
+/// An extent, its byte, the first checkpoint that may contain it, and the commit that replaced it.
 #[derive(Clone, Copy)]
 struct Written {
     block: u64,
@@ -620,9 +626,9 @@ struct Life {
     space: Space,
     random: Random,
     live: Vec<Written>,
-    /// Values of a commit that no checkpoint has.
+    /// Values of commits that no checkpoint contains.
     values: Vec<Written>,
-    /// What only the older checkpoint needs.
+    /// Extents that only the older checkpoint needs.
     old: Vec<Written>,
     older: Option<(Location, u64)>,
     punched_bytes: u64,
@@ -688,7 +694,7 @@ impl Life {
         self.punched_bytes += before - self.disk.used_bytes();
     }
 
-    /// Commits a big value that the newest checkpoint does not have.
+    /// Commits a big value that the newest checkpoint does not contain.
     fn value(&mut self, round: u64) {
         let Ok(block) = self.space.allocate_value(9) else { return };
         let value = Written { block, block_count: 9, byte: 0x55, birth: round + 1, retired: u64::MAX };
@@ -697,7 +703,7 @@ impl Life {
         self.values.push(value);
     }
 
-    /// From the newest checkpoint, the older one, and the log.
+    /// Opens again from the newest checkpoint, the older one, and the log.
     fn open_again(&mut self, round: u64, newest: &Location) {
         self.space = Space::load(self.space.data.clone(), newest, SMALL).unwrap();
         if let Some((older, seq)) = &self.older {
@@ -722,8 +728,8 @@ impl Life {
     }
 }
 
-/// Whatever is allocated, freed, punched, cut and opened again: nothing that a superblock or the log needs loses a byte
-/// (D3), and no block is lost.
+/// Random allocations, frees, punches, cuts and openings: no byte that a superblock or the log needs is lost
+/// (D3), and no block leaks.
 #[test]
 fn random_lives_lose_no_block_and_no_byte() {
     let (mut punched_bytes, mut taken_back_blocks, mut refused_count) = (0, 0, 0);

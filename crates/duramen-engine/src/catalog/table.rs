@@ -18,7 +18,8 @@ enum Branch {
     Trees(Slots<TreeState>),
 }
 
-/// All trees by id. A copy shares everything; changing one tree of it copies a path of O(log of the largest id).
+/// All trees by id. A copy shares everything; changing one tree of it copies a path of O(log of the largest
+/// id).
 #[derive(Debug, Clone, Default)]
 pub struct TreeTable {
     top: Option<Arc<Branch>>,
@@ -57,7 +58,8 @@ impl TreeTable {
         Iter { path: self.top.as_deref().map(|top| (top, 0)).into_iter().collect() }
     }
 
-    /// The ids whose state differs from an older table's, in order. Branches that both share are not looked into.
+    /// The ids whose state differs from an older table's, in order. Branches that both share are not looked
+    /// into.
     #[must_use]
     pub fn changed_since(&self, older: &TreeTable) -> Vec<TreeId> {
         let (mut mine, mut theirs) = (self.clone(), older.clone());

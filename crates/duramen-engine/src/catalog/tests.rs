@@ -101,7 +101,8 @@ fn a_table_of_any_ids_answers_as_a_map() {
     assert!(ids(&table).is_empty() && table.changed_since(&older.0).len() == older.1.len());
 }
 
-/// Rows with right checksums may say anything: a name never stands for the catalogue itself, nor for the last tree there can be.
+/// Rows with valid checksums may hold anything: names of the catalogue itself or of implausible ids are
+/// refused.
 #[test]
 fn hostile_rows_are_refused() {
     for id in [0, 1 << 62, u64::MAX] {

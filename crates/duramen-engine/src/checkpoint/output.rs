@@ -1,5 +1,5 @@
-//! Gathers pages into slices of neighbouring blocks, so that a checkpoint makes few, long writes, and gives them to the device
-//! while it goes on, so that its sync has little left to write.
+//! Gathers pages into slices of neighbouring blocks, so that a checkpoint makes few, long writes. Passes them
+//! to the device as it goes, so that the checkpoint's sync has little left to write.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::tree::{Node, NodeSink, Place, Reduction, RetiredPage, inner_page_byte
 
 use super::Store;
 
-/// Pages go to the device in slices of so many bytes, each waited for. All at once, at the end, they would hold up every commit
-/// that comes meanwhile: the sync of the log would wait behind them.
+/// Pages go to the device in slices of this many bytes, and each slice is waited for. If all were written at
+/// the end, the sync of the log, and with it every concurrent commit, would wait behind them.
 const SLICE_BYTES: usize = 256 * 1024;
 
-/// What only the kernel has: the bytes, and the range of the file in which they lie.
+/// What is only in the kernel's cache: the bytes, and their range in the file.
 #[derive(Debug, Default)]
 struct Behind {
     range: Range<u64>,
@@ -31,7 +31,7 @@ impl Behind {
     }
 }
 
-/// Pages on their way to the data file.
+/// Pages being written to the data file.
 pub struct Output<'a> {
     store: &'a Store,
     between: &'a mut dyn FnMut(),
@@ -39,7 +39,7 @@ pub struct Output<'a> {
     start_block: u64,
     written_bytes: u64,
     behind: Behind,
-    /// Nodes whose pages are in the slice: they get their places when it is written.
+    /// Nodes whose pages are in the slice. They get their page pointers when it is written.
     pending: Vec<(Arc<Node>, Place)>,
     /// Extents of the new tree of roots, written or not.
     roots: Option<Vec<(u64, u32)>>,
@@ -60,14 +60,14 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Nodes from here on are those of the tree of roots, which nothing leads to before the checkpoint is written: their
-    /// extents belong to the output until [`Output::finish`].
+    /// Later nodes belong to the tree of roots. No root leads to them before the checkpoint is written, so
+    /// the output owns their extents until [`Output::finish`].
     pub fn begin_roots(&mut self) {
         assert!(self.pending.is_empty(), "nodes of other trees are written, and own their extents");
         self.roots = Some(Vec::new());
     }
 
-    /// Everything is written: the tree of roots owns its extents.
+    /// Everything is written; the tree of roots now owns its extents.
     ///
     /// # Errors
     /// `Full` or `Io`.
@@ -82,10 +82,10 @@ impl<'a> Output<'a> {
         self.written_bytes
     }
 
-    /// Takes a page for a block that was allocated for it.
+    /// Adds a page for blocks that were allocated for it.
     ///
     /// # Errors
-    /// What writing an earlier slice said.
+    /// The error of writing an earlier slice.
     pub fn put_at(&mut self, page: &Page, block: u64) -> Result<Location> {
         let data = self.store.pages.data();
         let location = data.locate(page, block);
@@ -103,7 +103,7 @@ impl<'a> Output<'a> {
         Ok(location)
     }
 
-    /// Writes what is gathered.
+    /// Writes the current slice.
     ///
     /// # Errors
     /// `Full` or `Io`.
@@ -118,7 +118,7 @@ impl<'a> Output<'a> {
             .map_err(|error| Error::io("write to", data.path(), &error.source))?;
         self.behind.add(offset, self.slice.len() as u64);
         if self.behind.bytes >= SLICE_BYTES as u64 {
-            // Pages between others that stay may lie far apart: one wait for many of them.
+            // Pages between others that are kept may lie far apart: wait once for many of them.
             let Behind { range, .. } = std::mem::take(&mut self.behind);
             data.write_out(&range);
         }
@@ -163,8 +163,10 @@ impl NodeSink for Output<'_> {
 }
 
 impl Drop for Output<'_> {
-    /// Gives back what the output still owns, each extent once: of the tree of roots every extent, of other trees those of
-    /// nodes that were not written. A node that was written owns its extent, and the next checkpoint finds it there.
+    /// Gives back what the output still owns, each extent once.
+    ///
+    /// That is every extent of the tree of roots, or else those of nodes that were not written. A written
+    /// node owns its extent, and the next checkpoint finds it there.
     fn drop(&mut self) {
         let unwritten = self.pending.drain(..).map(|(_, place)| place.location.extent());
         let owned: Vec<(u64, u32)> = match self.roots.take() {

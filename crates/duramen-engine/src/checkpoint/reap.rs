@@ -1,4 +1,4 @@
-//! Giving back the pages of dropped trees, a slice per checkpoint, so that dropping a huge tree is one small commit.
+//! Reclaims the pages of dropped trees, a slice per checkpoint. Dropping a huge tree is one small commit.
 
 use super::Store;
 use crate::allocator::RetiredExtent;
@@ -14,7 +14,7 @@ struct Reaper<'a> {
     retired: CommitSeq,
 }
 
-/// Retires pages of a dropped tree from key `start` on, and says where to go on; `None` when all are retired.
+/// Defers the free of a dropped tree's pages from key `start` on. Returns where to go on; `None` at the end.
 pub fn reap(
     store: &Store,
     root: &Slot,
@@ -66,7 +66,7 @@ impl Reaper<'_> {
 
     fn page(&mut self, location: &Location) {
         let (block, block_count) = location.extent();
-        // Who made the page is not known without reading it: any older snapshot may hold it.
+        // The commit that made the page is unknown without reading it: any older snapshot may hold it.
         let birth = CommitSeq(0);
         self.extents.push(RetiredExtent { block, block_count, birth, retired: self.retired });
     }

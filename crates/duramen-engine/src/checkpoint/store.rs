@@ -1,4 +1,4 @@
-//! The data file with everything around it that a root needs: pages, space, registered readers, reducers.
+//! The data file with what a root needs besides: pages, space, registered readers, reducers.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,29 +19,30 @@ use crate::tree::{BigRef, Reducers};
 /// Pages, space, readers and reducers of one open database.
 #[derive(Debug)]
 pub struct Store {
-    /// Where pages come from.
+    /// Nodes and pages: reads and memory accounting.
     pub pages: Pages,
-    /// Which blocks are whose.
+    /// Which blocks are used, and for what.
     pub space: Space,
-    /// Who looks at which root.
+    /// Which roots have registered readers.
     pub registry: Arc<Registry>,
-    /// The reducers that were registered.
+    /// The registered reducers.
     pub reducers: Reducers,
     /// Sizes.
     pub geometry: Geometry,
     /// When space is given back.
     pub give_back: GiveBack,
-    /// Dropped big values whose list of extents could not be read.
+    /// Dropped big values with an unread list of extents.
     pub unread: UnreadValues,
 }
 
-/// Big values that commits dropped and whose lists of extents a read failed for, each with its commit.
+/// Dropped big values with a list of extents that could not be read, each with the commit that dropped it.
 #[derive(Debug, Default)]
 pub struct UnreadValues(Mutex<Vec<(CommitSeq, Vec<u8>)>>);
 
 impl Store {
-    /// Puts the extents of a big value that commit `retired` dropped on the list of what waits to be free. If its list cannot be
-    /// read, the next checkpoint tries again; a list that is damaged keeps its extents: space is lost, no data, and `check` tells.
+    /// Defers the free of the extents of a big value that commit `retired` dropped. If its list cannot be
+    /// read, the next checkpoint tries again. The extents of a corrupt list stay used: space is lost, no
+    /// data, and `check` reports them.
     pub fn retire_value(&self, value: &[u8], retired: CommitSeq) {
         match BigRef::decode(value).and_then(|value| value.pages(&self.pages)) {
             Ok(pages) => self.space.retire_pages(&pages, retired),
@@ -50,9 +51,11 @@ impl Store {
         }
     }
 
-    /// Tries again what could not be read, of the commits up to `root`: a checkpoint of an older root needs the values that later
-    /// commits dropped. The maps of earlier checkpoints call the extents used, so they are freed as if commit `root` had
-    /// dropped them, the first that no such map is of.
+    /// Retries the unread values of commits up to `root`. A checkpoint of an older root still needs later
+    /// ones.
+    ///
+    /// The maps of earlier checkpoints call the extents used, so they count as dropped by commit `root`, the
+    /// first without such a map.
     pub fn retire_unread(&self, root: CommitSeq) {
         let unread: Vec<_> = self.unread.lock().extract_if(.., |(dropped, _)| *dropped <= root).collect();
         unread.iter().for_each(|(_, value)| self.retire_value(value, root));
@@ -65,7 +68,8 @@ impl UnreadValues {
     }
 }
 
-/// The generations of the superblocks that can be read: two, but after damage or a cut in the middle of a checkpoint.
+/// The generations of the superblocks that can be read. Fewer than two after corruption or a cut in a
+/// checkpoint.
 ///
 /// # Errors
 /// `Io`.
@@ -91,30 +95,45 @@ pub fn read_superblocks(file: &Arc<dyn File>, path: &Path) -> Result<(Superblock
     Ok((newest, found.next()))
 }
 
-/// The superblocks that are left of a damaged file, the newest first: at least one.
+/// The superblocks left in a corrupt file, the newest first: at least one.
 ///
 /// # Errors
-/// As [`read_superblocks`]; what the disk does not give counts as damaged.
+/// As [`read_superblocks`], but a superblock that the disk fails to read counts as corrupt.
 pub fn superblocks_left(file: &Arc<dyn File>, path: &Path) -> Result<Vec<Superblock>> {
     let read = |offset| read_superblock(&**file, offset).unwrap_or(Err(SuperblockError::Damaged));
     newest_first(path, SUPERBLOCK_OFFSETS.map(read))
 }
 
-/// Writes the superblock that was read as the newest again, where it lies, and syncs it.
+/// Makes the believed superblock durable before the database is written to: the twin superblocks (D2, D3).
 ///
-/// To be called before a database is written to. A superblock whose sync failed, or was never asked for because its process
-/// ended, may be in the kernel's cache only; after a failed sync its page is even marked clean there, so that a sync alone
-/// says that all is well. The next checkpoint writes over the other superblock, which may be the only one the disk has
-/// (D2). Writing the same bytes makes the page dirty again. The other superblock and what it leads to stay as they are: if
-/// power fails now, the disk holds a whole one.
+/// Why two. A superblock is overwritten in place, and a power cut during the write may leave anything in its
+/// sector. Generation `g` lies in slot `g % 2`. A checkpoint writes the slot of the older one, after a sync
+/// of the pages it names. It never writes both in one sync. The newer superblock, its pages and the log
+/// behind it stay intact meanwhile. Space and log are therefore released by what the older superblock needs,
+/// not the newer.
 ///
-/// Where the other superblock, or the map that it leads to, did not read as one, it becomes a copy first, and a copy is
-/// written again like the first: only one of the two may be on the disk. It may be whole on the disk, and one read of it was
-/// wrong: a later open would believe it, when the pages and the log that it leads to are used for something else (D3).
-/// And if power fails while a lone superblock is written again, its sector may hold anything: then the copy is there.
+/// Which one is believed. Of those with a valid checksum and plausible numbers, the one with the higher
+/// generation. If either is of another format, opening refuses: the one of this format may be an older state
+/// that a later release left behind. Two superblocks of different databases are corruption.
+///
+/// Why the believed one is written again. It may exist in the kernel's cache only: its process was killed
+/// before the sync, or the sync failed. After a failed sync the kernel marks the page clean, and another sync
+/// writes nothing and succeeds. The next checkpoint would then overwrite the other superblock, perhaps the
+/// only one on the disk; a power cut would leave none, or an older state. Writing the same bytes makes the
+/// page dirty. If the power fails during that write, the other superblock is complete.
+///
+/// Why an unread one becomes a copy. The read may have been wrong once while the sector is fine. Nothing that
+/// superblock leads to was held at opening: its pages and its log will be reused. A later open might read it
+/// and believe it (D3). The same applies if its space map could not be read, because its pages are then
+/// unknown. The copy is written and synced before the believed one: if a power cut tears a lone superblock
+/// while it is written again, the copy is there. A copy found by a later open is written again too, since
+/// only one of the two may be on the disk.
+///
+/// If the believed bytes are not read again, the open fails without a write. Two equal superblocks do no
+/// harm: the next checkpoint overwrites one of them.
 ///
 /// # Errors
-/// `Io`, `DamagedSuperblock` if what was read is not there any more: the database is as it was.
+/// `Io`; `DamagedSuperblock` if the superblock now reads otherwise: the database is unchanged.
 pub fn make_durable(newest: &Superblock, other_leads_nowhere: bool, data: &DataFile) -> Result<()> {
     let mut bytes = [vec![0; SUPERBLOCK_BYTES], vec![0; SUPERBLOCK_BYTES]];
     for (bytes, offset) in bytes.iter_mut().zip(SUPERBLOCK_OFFSETS) {
@@ -151,7 +170,7 @@ fn read_superblock(
     }
 }
 
-/// Those of the two that can be read.
+/// The superblocks that can be read, the newest first.
 fn newest_first(
     path: &Path,
     slots: [std::result::Result<Superblock, SuperblockError>; 2],
@@ -163,7 +182,7 @@ fn newest_first(
             Err(problem) => problems.push(problem),
         }
     }
-    // A later release may have left one of this format behind: it is an older state, and not to be served.
+    // A later release may have left one of this format behind: an older state, which must not be served.
     if let Some(error) = unsupported(path, &problems) {
         return Err(error);
     }

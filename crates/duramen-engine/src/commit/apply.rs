@@ -1,4 +1,4 @@
-//! Applying the changes of a transaction to all trees at once; the same code for a commit and for replay.
+//! Applies the changes of a transaction to all trees at once. Commits and replay share this code.
 
 use std::sync::Arc;
 
@@ -9,35 +9,36 @@ use crate::ids::{CommitSeq, TreeId};
 use crate::page_cache::Pages;
 use crate::tree::{Apply, Change, Loading, Node, RetiredPage, Slot, Stop, find};
 
-/// The trees after a transaction, and what they no longer use.
+/// The trees after a transaction, and what they no longer reference.
 #[derive(Debug)]
 pub struct Applied {
     /// The new table.
     pub trees: TreeTable,
-    /// Nodes that the new trees do not use.
+    /// Nodes that the new trees do not reference.
     pub replaced: Vec<Arc<Node>>,
-    /// Pages of such nodes, of which a replay does not keep the nodes.
+    /// Pages of nodes that the new trees do not reference. Replay does not keep the nodes themselves.
     pub retired: Vec<RetiredPage>,
-    /// References to big values that the new trees do not use.
+    /// References to big values that the new trees do not hold.
     pub dropped_values: Vec<Vec<u8>>,
 }
 
-/// Whose changes are applied.
+/// The source of the changes that are applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applying {
-    /// Those of one transaction: one that writes to a tree that does not exist is wrong.
+    /// One transaction. Writing to a tree that does not exist is an error.
     Commit(Loading),
-    /// Those of many, shared among threads: a tree that does not exist was dropped later in the log.
+    /// Many transactions, shared among threads. A tree that does not exist was dropped later in the log.
     Replay {
-        /// How many threads.
+        /// Number of threads.
         threads: usize,
     },
 }
 
-/// Applies changes, sorted by tree and key, to a table of trees for the commit `seq`. The catalogue comes first.
+/// Applies changes, sorted by tree and key, to a table of trees for the commit `seq`. The catalogue comes
+/// first.
 ///
 /// # Errors
-/// [`Stop`]; nothing changed.
+/// [`Stop`]; then nothing changed.
 pub fn apply_changes(
     store: &Store,
     trees: &TreeTable,
@@ -91,10 +92,10 @@ fn one_tree(
     Ok(())
 }
 
-/// The tree that a name stands for in a catalogue, if there is one.
+/// The catalogue row of a name, if there is one.
 ///
 /// # Errors
-/// `DamagedData` if its row cannot be read. What reading the catalogue said.
+/// `DamagedData` if its row cannot be decoded. Any error from reading the catalogue.
 pub fn named(pages: &Pages, catalogue: Option<&Slot>, name: &[u8]) -> Result<Option<CatalogRow>, Error> {
     let row = find(pages, catalogue, name, |value| CatalogRow::decode(value.bytes))?;
     row.map(|row| row.ok_or_else(|| bad_row(name))).transpose()
@@ -105,7 +106,8 @@ fn bad_row(name: &[u8]) -> Error {
     Error::new(Code::DamagedData, format!("the catalogue's row for \"{name}\" cannot be read"))
 }
 
-/// Rows of the catalogue are orders: a new row makes a tree, a deleted or replaced one drops its tree.
+/// Applies changed catalogue rows to the table: a new row creates a tree, a deleted or replaced row drops its
+/// tree.
 fn catalogue(
     store: &Store,
     trees: &mut TreeTable,

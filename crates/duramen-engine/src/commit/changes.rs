@@ -1,8 +1,8 @@
-//! The writes of one transaction, and how the log holds them. The codec is pure.
+//! The writes of one transaction, and their encoding in the log. The codec is pure.
 //!
-//! A log record: version (u8), tree count (u32), then for each tree, in order of id: id (u64), change count (u32), then
-//! for each key, in order: kind (u8: 0 delete, 1 put, 2 put a reference to a big value), key length (u16), value
-//! length (u32), key, value.
+//! A log record: version (u8), tree count (u32), then for each tree, in order of id: id (u64), reserved (u8:
+//! 0), change count (u32), then for each key, in order: kind (u8: 0 delete, 1 put, 2 put a reference to a big
+//! value), key length (u16), value length (u32), key, value.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const PUT_BIG: u8 = 2;
 /// A value on its way into a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnedValue {
-    /// Whether `bytes` are a reference to extents.
+    /// Whether `bytes` are a reference to the extents of a big value.
     pub big: bool,
     /// The value, or the reference.
     pub bytes: Vec<u8>,
@@ -43,11 +43,11 @@ fn as_change<'a>((key, value): (&'a Vec<u8>, &'a Option<OwnedValue>)) -> Change<
     Change { key, value: value.as_ref().map(OwnedValue::stored) }
 }
 
-/// What a map entry costs beyond its key and value, about.
+/// Approximate memory of a map entry beyond its key and value.
 const ENTRY_BYTES: usize = 80;
 
 impl Changes {
-    /// Notes a write; returns what was noted for the key before.
+    /// Records a write. Returns the write recorded for the key before.
     pub fn set(&mut self, tree: TreeId, key: &[u8], value: Option<OwnedValue>) -> Option<Option<OwnedValue>> {
         let size = |value: &Option<OwnedValue>| value.as_ref().map_or(0, |v| v.bytes.len());
         self.bytes += size(&value);
@@ -63,22 +63,22 @@ impl Changes {
         before
     }
 
-    /// What is noted for a key.
+    /// The write recorded for a key.
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Option<&Option<OwnedValue>> {
         self.trees.get(&tree)?.get(key)
     }
 
-    /// What is noted for a key, or that it is deleted.
+    /// The write recorded for a key; without one, a delete.
     pub fn of_key<'a>(&'a self, tree: TreeId, key: &'a [u8]) -> Change<'a> {
         Change { key, value: self.get(tree, key).and_then(Option::as_ref).map(OwnedValue::stored) }
     }
 
-    /// What is noted for one tree, in order of key.
+    /// The writes recorded for one tree, in order of key.
     pub fn of_tree(&self, tree: TreeId) -> Vec<Change<'_>> {
         self.trees.get(&tree).into_iter().flatten().map(as_change).collect()
     }
 
-    /// Drops what is noted for a tree; returns the values that were.
+    /// Discards the writes recorded for a tree. Returns their values.
     pub fn forget_tree(&mut self, tree: TreeId) -> Vec<OwnedValue> {
         let forgotten = self.trees.remove(&tree).unwrap_or_default();
         let bytes = |(key, value): (&Vec<u8>, &Option<OwnedValue>)| {
@@ -94,17 +94,17 @@ impl Changes {
         WrittenKeys { trees: self.trees.into_iter().map(|(id, changes)| (id, keys(changes))).collect() }
     }
 
-    /// Whether nothing is noted.
+    /// Whether no write is recorded.
     pub fn is_empty(&self) -> bool {
         self.trees.values().all(BTreeMap::is_empty)
     }
 
-    /// Bytes of memory, about.
+    /// Approximate bytes of memory.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether nothing is put: such a transaction may use the room kept back for a full disk.
+    /// Whether it only deletes. Such a transaction may use the room kept back for a full disk.
     pub fn only_deletes(&self) -> bool {
         self.trees.values().all(|changes| changes.values().all(Option::is_none))
     }
@@ -117,7 +117,7 @@ impl Changes {
         out.extend_from_slice(&count(self.trees.len()).to_le_bytes());
         for (tree, changes) in &self.trees {
             out.extend_from_slice(&tree.0.to_le_bytes());
-            // Room to mark what can be derived from the rest (rows of views).
+            // Reserved: to flag what can be derived from other records (rows of views).
             out.push(0);
             out.extend_from_slice(&count(changes.len()).to_le_bytes());
             for (key, value) in changes {
@@ -137,7 +137,7 @@ impl Changes {
     }
 }
 
-/// What a record of this process holds, as trees take it: sorted by tree and key, each key once.
+/// The changes of a record that this process encoded: sorted by tree and key, each key once.
 pub fn record_lists(record: &[u8]) -> Vec<(TreeId, Vec<Change<'_>>)> {
     let mut lists: Vec<(TreeId, Vec<Change<'_>>)> = Vec::new();
     decode_record(record, &mut |change| {
@@ -163,12 +163,12 @@ impl WrittenKeys {
         self.trees.get(&tree).map_or(&[], Vec::as_slice)
     }
 
-    /// How many keys.
+    /// The number of keys.
     pub fn count(&self) -> usize {
         self.trees.values().map(Vec::len).sum()
     }
 
-    /// Bytes of memory, about.
+    /// Approximate bytes of memory.
     pub fn bytes(&self) -> usize {
         self.trees.values().flatten().map(|key| key.len() + 16).sum::<usize>() + 64
     }
@@ -186,10 +186,11 @@ pub struct RecordChange<'a> {
 }
 
 impl<'a> RecordChange<'a> {
-    /// What a change of the catalogue says: a name, and the tree it stands for from there on, if any.
+    /// Decodes a change of the catalogue: a name, and the tree it stands for from there on, if any.
     ///
     /// # Errors
-    /// What is wrong with it. A row that cannot be read is not one that is not there: the tree would be dropped.
+    /// What is wrong with it. A row that cannot be decoded must not count as deleted: its tree would be
+    /// dropped.
     pub fn naming(&self) -> Result<(&'a str, Option<CatalogRow>), &'static str> {
         let name = std::str::from_utf8(self.key).map_err(|_| "the name of a tree is no text")?;
         let row = self
@@ -199,7 +200,7 @@ impl<'a> RecordChange<'a> {
     }
 }
 
-/// Reads a log record and hands each change to `visit`; says what is wrong with the record otherwise.
+/// Decodes a log record and passes each change to `visit`. The error describes what is wrong with the record.
 pub fn decode_record<'a>(
     bytes: &'a [u8],
     visit: &mut dyn FnMut(RecordChange<'a>),

@@ -1,4 +1,36 @@
-//! Stage two: one leader writes the group that formed, syncs, publishes, hands on and wakes.
+//! Stage two: one leader writes the forming group, syncs, publishes, hands leadership on, and wakes the
+//! members.
+//!
+//! Leadership is the flag `leading` under the order lock; the leader itself holds no lock. Only the leader
+//! writes the log and publishes. A commit joins the forming group first. If no thread leads, its thread sets
+//! the flag and calls `lead`. Otherwise it queues a waiter, unless its level needs no wait. `lay_down` ends
+//! leadership: it passes the flag, still set, to the first waiter of the forming group, or clears it. Either
+//! way it wakes the leadership condition.
+//!
+//! The steps of `lead`, in this order, and what breaks without it:
+//!
+//! 1. Take the forming group and the latest root in one critical section. Apart, the root could hold later
+//!    commits.
+//! 2. Write and sync. Check for poison afterwards, too: a sync of the data file may have failed meanwhile
+//!    (D6).
+//! 3. `retire`: put replaced pages on the pending-free list. Otherwise a checkpoint of the new root would
+//!    persist them as used, and a crash after it would leak them.
+//! 4. Publish, then note durability. A thread woken for a commit must find it in a snapshot.
+//! 5. After a failure, `drop_group` instead of 3 and 4: it rolls back the group and all commits built on it.
+//!    It comes before step 6, or the next leader would write commits whose base never happened.
+//! 6. Hand on. After publishing, since roots are a chain: if a later leader published first, the older root
+//!    would replace its root, and snapshots would go back in time (I1, decision 0002). Before waking, so that
+//!    the next write starts early.
+//! 7. Wake the members, and only then write a group without waiters (`write_unwaited`), so that they do not
+//!    wait for it. At most one such group: the leader has a caller of its own.
+//!
+//! Interleavings: a commit joins and queues its waiter in one critical section, and `lay_down` looks for
+//! waiters in one. A commit therefore either finds the flag clear or is found; none is left behind. The
+//! waiter that leads next leaves the list, so that `announce` does not wake it again. A thread in
+//! `sync_through` sets `wants_sync` and waits on the leadership condition without joining. Such a group does
+//! not count as one without waiters: leadership is laid down, and the woken thread leads and pays for its own
+//! sync. Without that wake-up it could wait for ever. The scheduler tests in `tests/it/interleavings.rs`
+//! report that as a deadlock.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,31 +54,33 @@ pub struct Forming {
     members: Vec<Left>,
     pub(super) waiters: Vec<Arc<Waiter>>,
     pub(super) wants_sync: bool,
-    /// Whether a member puts something. A group that only frees space may take the segment held back for a full disk.
+    /// Whether a member puts something. A group that only frees space may use the segment reserved for a full
+    /// disk.
     pub(super) puts: bool,
 }
 
-/// What a transaction leaves behind once it is published.
+/// What a transaction leaves to the group until it is published.
 #[derive(Debug)]
 pub struct Left {
-    /// Its place in the order.
+    /// Its sequence.
     pub seq: CommitSeq,
-    /// Nodes that the root before it used.
+    /// Nodes that only older roots reference.
     pub replaced: Vec<Arc<Node>>,
-    /// References to big values that the root before it used.
+    /// References to big values that only older roots hold.
     pub dropped_values: Vec<Vec<u8>>,
     /// Pages of the big values that it wrote.
     pub values: Vec<Location>,
-    /// The memory its record takes until the group is written.
+    /// The memory charged for its record until the group is written.
     pub _buffered: Buffered,
-    /// Its call has returned for good, at level `Memory`: if the group is dropped, no caller is left to get the error.
+    /// Its call has returned for good, at level `Memory`. If the group is dropped, no caller is left to
+    /// receive the error.
     pub has_returned: bool,
 }
 
 /// Commits that had returned at level `Memory` before their group was dropped.
 #[derive(Debug, Clone)]
 pub struct Dropped {
-    /// How many.
+    /// Number of commits.
     pub count: u64,
     /// The last commit before them, which was kept.
     pub after: CommitSeq,
@@ -62,7 +96,7 @@ impl Forming {
         self.members.push(left);
     }
 
-    /// The call of the transaction that joined last returns for good before the group is written.
+    /// Notes that the call of the newest member returns for good before the group is written.
     pub(super) fn newest_returns(&mut self) {
         self.members.last_mut().expect("a transaction has just joined").has_returned = true;
     }
@@ -71,20 +105,19 @@ impl Forming {
         self.members.iter().filter(|member| member.has_returned).count() as u64
     }
 
-    /// Whether it holds what nobody waits for. A sync that somebody asked for will be waited for, if not here: whoever leads now
-    /// has a caller, who is not kept waiting for it.
+    /// Whether commits joined, none of which has a waiter or wants a sync.
     fn is_unwaited(&self) -> bool {
         self.waiters.is_empty() && !self.is_empty() && !self.wants_sync
     }
 
-    /// Whether nobody joined.
+    /// Whether no transaction joined.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 }
 
 impl Committer {
-    /// Leads once: closes the forming group, writes it, and hands on. The caller has set `leading`.
+    /// Leads once: takes the forming group, writes it, and hands leadership on. The caller has set `leading`.
     pub(super) fn lead(&self) -> Result<()> {
         let (group, root) = {
             let mut order = self.lock();
@@ -102,7 +135,7 @@ impl Committer {
         result
     }
 
-    /// Writes, syncs if asked, publishes.
+    /// Writes the group, syncs if a member wants it, and publishes.
     fn write_group(&self, group: &Forming, root: &Arc<Root>) -> Result<()> {
         if let Some(cause) = self.poison.get() {
             return Err(Error::poisoned(cause.message()));
@@ -112,17 +145,16 @@ impl Committer {
         }
         let written = match self.write_log(group) {
             Err(error) if group.wants_sync && self.poison.get().is_none() => {
-                // Who waits for a sync waits for commits before this group, too: that it had no room must not keep them waiting.
+                // Threads that wait for a sync also wait for commits before this group, which must not depend
+                // on its room.
                 self.sync_log()?;
                 return Err(error);
             }
             written => written?,
         };
         if let Some(cause) = self.poison.get() {
-            // D6: another sync failed meanwhile; what this group is built on may not be what is on disk.
             return Err(self.in_doubt(cause.clone()));
         }
-        // Before it is published: a checkpoint of this root must know what the root no longer uses.
         self.retire(group);
         root.position.set(written).expect("a root is written once");
         self.groups.fetch_add(1, Ordering::Relaxed);
@@ -136,7 +168,8 @@ impl Committer {
 
     fn write_log(&self, group: &Forming) -> Result<LogPosition> {
         let batch = |durable| Group { records: &group.records, durable, use_reserve: !group.puts };
-        // Commits written before this group are synced first: their syncs do not wait until a segment is made for it.
+        // Sync the commits written before this group first. They need not wait until a segment is made for
+        // it.
         if self.durable() < self.published().seq && self.log.lacks_segment(&batch(self.durable())) {
             self.sync_log()?;
         }
@@ -150,9 +183,9 @@ impl Committer {
         Ok(written.position)
     }
 
-    /// Syncs the log; everything written is durable then.
+    /// Syncs the log. Everything published is durable then.
     pub(super) fn sync_log(&self) -> Result<()> {
-        // Only the leader writes, so what is published is what is written.
+        // Only the leader writes, so the published root covers all that is written.
         let written = self.published().seq;
         match self.log.sync() {
             Ok(_) => {
@@ -164,7 +197,7 @@ impl Committer {
         }
     }
 
-    /// What a failed write means: a clean failure drops the group, anything else poisons (D6, D7).
+    /// Maps a failed write to its consequence: a clean failure drops the group, any other poisons (D6, D7).
     pub(super) fn log_failed(&self, error: &LogWriteError) -> Error {
         match error {
             LogWriteError::Full(error) | LogWriteError::Refused(error) => error.clone(),
@@ -183,12 +216,12 @@ impl Committer {
         self.watch.wake();
     }
 
-    /// Bytes of the log that only the kernel has.
+    /// Bytes of the log that were written and not synced.
     pub fn unsynced_bytes(&self) -> u64 {
         self.unsynced_bytes.load(Ordering::Relaxed)
     }
 
-    /// A group was not written: it and all that was built on it never happened.
+    /// Rolls back a group that was not written, with all commits built on it.
     fn drop_group(&self, group: &Forming, error: &Error) {
         let mut order = self.lock();
         let built_on_it = std::mem::take(&mut order.forming);
@@ -202,12 +235,12 @@ impl Committer {
         }
         let is_clean = self.poison.get().is_none();
         if is_clean {
-            // Under the lock: a thread that finds the commits gone finds them counted.
+            // Under the lock: a thread that finds the commits gone also finds them counted.
             self.note_dropped(group.returned_count() + built_on_it.returned_count(), published.seq, error);
         }
         drop(order);
         if is_clean {
-            // In doubt, their extents stay until the database is opened again.
+            // If the outcome is in doubt, their extents stay allocated until the database is opened again.
             for member in group.members.iter().chain(&built_on_it.members) {
                 self.store.space.value_aborted(&member.values);
             }
@@ -219,7 +252,7 @@ impl Committer {
         Arc::new(GroupOutcome { result: Err(error), waiters: built_on_it.waiters }).announce();
     }
 
-    /// Callers that have returned cannot be given the error: it is reported by the background.
+    /// Counts dropped commits of calls that have returned. The background reports them.
     fn note_dropped(&self, count: u64, after: CommitSeq, why: &Error) {
         if count == 0 {
             return;
@@ -233,13 +266,14 @@ impl Committer {
         *unreported = Some(Dropped { count, after, why: why.clone() });
     }
 
-    /// The commits that were dropped since this was asked last, after their calls had returned.
+    /// Takes the count of commits dropped after their calls had returned, since the last call.
     pub fn take_dropped(&self) -> Option<Dropped> {
         self.unreported.lock().expect(POISON).take()
     }
 
-    /// The next group's first waiter leads. Where only members joined that do not wait, this thread keeps leading, and must
-    /// [write](Self::write_unwaited) them once it has told its own members. Returns whether it does.
+    /// Hands leadership to the next group's first waiter. If only members without a waiter joined, this
+    /// thread keeps leading. It must then call [`write_unwaited`](Self::write_unwaited) after waking its own
+    /// members. Returns whether it keeps leading.
     #[must_use]
     pub(super) fn hand_on(&self) -> bool {
         let order = self.lock();
@@ -250,8 +284,8 @@ impl Committer {
         false
     }
 
-    /// Writes the one group of members that do not wait. Those that join meanwhile are the next committer's, or the
-    /// background's: this thread has a caller, who waits.
+    /// Writes one group of members without a waiter, then hands on. Later members are left to the next
+    /// committer or to the background, since this thread's caller waits.
     pub(super) fn write_unwaited(&self) {
         let mut order = self.lock();
         if order.forming.is_unwaited() {
@@ -266,7 +300,7 @@ impl Committer {
         self.lay_down(order);
     }
 
-    /// Gives leadership to the first who waits, or to whoever comes.
+    /// Passes leadership to the first waiter, or clears it.
     fn lay_down(&self, mut order: MutexGuard<'_, Order>) {
         match take_first_waiter(&mut order) {
             Some(next) => {
@@ -280,10 +314,11 @@ impl Committer {
         }
     }
 
-    /// Writes what was ordered and nobody has come to write: commits at level `Memory`, and those that are waited for later.
+    /// Writes the forming group if no thread leads: commits at level `Memory`, and commits with a receipt to
+    /// wait on.
     ///
     /// # Errors
-    /// What writing it said; its transactions never happened then.
+    /// What writing it returned; its transactions never happened then.
     pub fn write_pending(&self) -> Result<()> {
         {
             let mut order = self.lock();
@@ -295,10 +330,11 @@ impl Committer {
         self.lead()
     }
 
-    /// Runs `work` while nobody writes to the log, once everything that was ordered is written.
+    /// Runs `work` as the leader, after everything that was ordered is written: no other thread writes the
+    /// log meanwhile.
     ///
     /// # Errors
-    /// What writing it said; `Poisoned`.
+    /// What writing returned; `Poisoned`.
     pub fn while_nobody_writes<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
         self.not_alone()?;
         let mut order = self.lock();
@@ -324,7 +360,7 @@ impl Committer {
         Ok(done)
     }
 
-    /// Puts what a published group replaced on the list of what waits to be free.
+    /// Defers the free of the pages that a published group replaced: puts them on the pending-free list.
     fn retire(&self, group: &Forming) {
         let mut extents: Vec<RetiredExtent> = Vec::new();
         for member in &group.members {

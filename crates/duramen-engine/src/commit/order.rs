@@ -1,5 +1,35 @@
-//! Stage one: validate, take a sequence, apply to the sealed root, join the forming group. Under the order lock, in the
-//! committing thread, without the disk: what the disk must be asked for is asked with the lock let go, and then tried again.
+//! Stage one: validate, take a sequence, apply to the latest root, join the forming group.
+//!
+//! It runs in the committing thread, under the order lock. A commit that needs the disk releases the lock
+//! first and tries again. Two loops make sure that this ends.
+//!
+//! **The inner loop, `submit`**, tries to enter the order with changes that are encoded already. Each round
+//! calls `validate_early` without the lock and `enter` with it. `enter` orders the commit, or changes nothing
+//! and returns a reason:
+//!
+//! - `Missing`: a node is not in memory, or the recent commits do not reach back to the base. The thread
+//!   loads the nodes without the lock (`warm`), and the next `validate_early` compares roots. Other commits
+//!   may replace nodes meanwhile; to end, it reads under the lock after `WARM_ROUNDS_MAX` rounds.
+//! - `NoRoom`: the next checkpoint would not fit on the disk (D7). The thread makes room without the lock.
+//!   Other commits may use it, so the commit fails with `Full` after `ROOM_ROUNDS_MAX` rounds.
+//! - `Failed`: a conflict or another error. `abandon` frees the extents of its big values, or they would leak
+//!   until the next open.
+//!
+//! `validate_early` keeps the lock short. It registers the latest root, compares the read set with the
+//! commits up to it, and makes it the base. `enter` compares only the commits after that. If a group was
+//! dropped in between, the rollback epochs differ, and that is a conflict.
+//!
+//! **The outer loop, `Engine::run`**, runs the closure again after a conflict. After `CONFLICTS_MAX` of them
+//! it calls `submit_alone`, which holds the order lock while the closure runs. No other commit is ordered
+//! then, so validation succeeds. Without it a long transaction beside short ones could starve. It runs alone
+//! again, `CONFLICTS_MAX` times at most, if commits that it read were dropped. On a full disk `run` writes
+//! two checkpoints, once, and tries again. The steps of `submit_alone`:
+//!
+//! 1. Wait for memory before taking the lock: the checkpoint that frees memory needs the lock, too.
+//! 2. Mark the thread. A commit inside the closure then fails with `Invalid`, and does not wait for itself.
+//! 3. Run the closure and catch a panic. Release the lock before resuming it, or the lock is poisoned.
+//! 4. Use the transaction's own registration. A new one would free, under the lock, what an older root held.
+//! 5. Enter with loading allowed, and make room as often as needed: no other commit can take it.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -23,22 +53,22 @@ use crate::sync::MutexGuard;
 use crate::tree::{Apply, Loading, Stop};
 use crate::wal::Record;
 
-/// How often a commit that finds nodes missing lets go of the order to read them, before it reads under it.
+/// After so many rounds a commit loads missing nodes under the order lock.
 const WARM_ROUNDS_MAX: u32 = 4;
 
-/// How often a commit makes room on the disk, while others take it, before it gives up.
+/// After so many rounds of making room that other commits took, a commit fails.
 const ROOM_ROUNDS_MAX: u32 = 16;
 
-/// Of the memory for nodes this part may come in with one transaction before it is counted what it brings.
+/// A transaction that may load less than this part of the memory for nodes is not measured first.
 const FEW_LEAVES_PART: usize = 8;
 
 /// Why a transaction did not enter the order.
 enum Halt {
-    /// A node is not in memory.
+    /// A node is not in memory, or the recent commits do not reach back to the base.
     Missing,
-    /// So many bytes must be free for the checkpoint after it.
+    /// This many bytes must be free for the next checkpoint.
     NoRoom(u64),
-    /// It never will.
+    /// It cannot enter.
     Failed(Error),
 }
 
@@ -59,11 +89,11 @@ impl From<Error> for Halt {
 
 thread_local! {
     static ALONE: Cell<bool> = const { Cell::new(false) };
-    /// The databases whose event hooks this thread is in, one inside the other.
+    /// The databases in whose event hooks this thread is, innermost last.
     static TELLING: RefCell<Vec<*const Committer>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Set while this thread tells of an event.
+/// Exists while this thread runs an event hook.
 struct Telling;
 
 impl Telling {
@@ -79,7 +109,7 @@ impl Drop for Telling {
     }
 }
 
-/// Set while this thread runs a closure that holds the order.
+/// Exists while this thread runs a closure that holds the order lock.
 struct Alone;
 
 impl Alone {
@@ -96,10 +126,10 @@ impl Drop for Alone {
 }
 
 impl Committer {
-    /// Commits a transaction and returns its place in the order once its level is reached.
+    /// Commits a transaction and returns its position in the order once its level is reached.
     ///
     /// # Errors
-    /// `Conflict`, `Full`, `InDoubt`, `Poisoned`, or what reading a page said.
+    /// `Conflict`, `Full`, `InDoubt`, `Poisoned`, or any error from reading a page.
     pub fn submit(&self, submission: Submission) -> Result<Ordered> {
         if let Err(error) = self.not_alone().and_then(|()| self.slow_down(&submission)) {
             return Err(self.abandon(error, &submission.values));
@@ -139,7 +169,7 @@ impl Committer {
         }
     }
 
-    /// Commits nothing: what was only waiting for a later commit goes on.
+    /// Commits nothing. Work that waits for a later commit can proceed then.
     ///
     /// # Errors
     /// As [`Committer::submit`].
@@ -158,16 +188,15 @@ impl Committer {
         Ok(submitted)
     }
 
-    /// Runs `build` and commits what it returns while nobody else can order a commit.
+    /// Runs `build` and commits what it returns while no other thread can order a commit.
     ///
     /// # Errors
-    /// As [`Committer::submit`], without `Conflict`; and what `build` said.
+    /// As [`Committer::submit`], without `Conflict`; and any error from `build`.
     pub fn submit_alone<T>(
         &self,
         build: impl FnOnce(Arc<Root>) -> Result<(T, Option<Submission>)>,
     ) -> Result<(T, Option<Ordered>)> {
         self.not_alone()?;
-        // Before the lock: the checkpoint that makes room needs it.
         self.throttle.wait(&self.store, &|| self.usable())?;
         let mut order = self.lock();
         let alone = Alone::enter();
@@ -175,7 +204,6 @@ impl Committer {
         drop(alone);
         let built = match built {
             Ok(built) => built,
-            // The closure's panic is its caller's: the lock is let go first, and nobody else notices.
             Err(panic) => {
                 drop(order);
                 resume_unwind(panic);
@@ -184,7 +212,6 @@ impl Committer {
         let (out, submission) = built?;
         let Some(submission) = submission else { return Ok((out, None)) };
         let mut prepared = self.prepare(submission)?;
-        // What it was begun at is the sealed root. To register another would free, under the lock, what one before it held.
         if let Err(error) = self.fit_memory(&prepared, &prepared.base) {
             return Err(self.abandon(error, &prepared.values));
         }
@@ -195,7 +222,6 @@ impl Committer {
                 }
                 Err(halt) => halt,
             };
-            // Nobody else takes the room that is made here.
             let again = match halt {
                 Halt::Failed(error) => Err(error),
                 Halt::Missing => unreachable!("loading is allowed"),
@@ -207,14 +233,14 @@ impl Committer {
         }
     }
 
-    /// Runs a hook of the program's. It may be called by the thread whose work a commit would wait for.
+    /// Runs an event hook of the program. The calling thread may be one that commits wait for.
     pub fn while_telling(&self, hook: impl FnOnce()) {
         let _telling = Telling::enter(self);
         hook();
     }
 
-    /// A closure that runs alone holds the order: another commit of the same thread would wait for itself. So would one in an
-    /// event hook, where it waits for room that the background makes.
+    /// Fails where a commit would wait for its own thread: in a closure that runs alone, and in an event
+    /// hook. The hook may run in the thread that makes room for commits.
     ///
     /// # Errors
     /// `Invalid`.
@@ -248,15 +274,15 @@ impl Committer {
             submission;
         let only_deletes = changes.only_deletes();
         let bytes = changes.encode();
-        // From here on the record holds the values, and waits in the group until it is written.
+        // From here on the record holds the values. It stays in the group until it is written.
         let keys = changes.into_keys();
         buffered.queue(bytes.capacity());
         let record = Record::new(bytes);
         Ok(Prepared { base, reads, record, keys, only_deletes, buffered, values, level, wait })
     }
 
-    /// Makes sure that the leaves a transaction changes fit into memory, before any other commit waits for it: its own thread waits
-    /// until a checkpoint has made room for them.
+    /// Makes sure that the leaves a transaction changes fit into memory. It waits for a checkpoint here,
+    /// before other commits would have to wait for it.
     fn make_memory(&self, prepared: &Prepared) -> Result<()> {
         let more_bytes = self.fit_memory(prepared, &self.hold_sealed())?;
         if more_bytes == 0 || prepared.only_deletes {
@@ -265,7 +291,7 @@ impl Committer {
         self.throttle.wait_for_room(&self.store, more_bytes, &|| self.usable())
     }
 
-    /// The bytes of leaves that a transaction brings into memory and keeps there, from where the sealed root is held; 0 of one that
+    /// The bytes of leaves that a transaction loads and keeps in memory, based on the latest root. 0 if it
     /// changes few.
     fn fit_memory(&self, prepared: &Prepared, held: &Registration) -> Result<usize> {
         let bytes_max = self.store.pages.meter().nodes_bytes_max();
@@ -301,7 +327,8 @@ impl Committer {
         error
     }
 
-    /// Validation without the lock: all but the newest commits, and whole roots where those are not enough.
+    /// Validates without the lock: against all but the newest commits, or by comparing roots where those do
+    /// not reach back.
     fn validate_early(&self, prepared: &mut Prepared) -> Result<()> {
         if prepared.reads.is_empty() {
             return Ok(());
@@ -321,13 +348,13 @@ impl Committer {
         if changed {
             return Err(conflict());
         }
-        // What was read is as true of this root: only what comes after it is still to be looked at.
+        // The read set is valid for this root, too. Only later commits are still to be compared.
         prepared.base = held;
         Ok(())
     }
 
-    /// Compares what was read in both roots. Pages of a root that was ended to free space, or whose commits were dropped, may be
-    /// others' by now.
+    /// Compares the read set in both roots. If a root has expired or its commits were dropped, its pages may
+    /// have been reused, and the result is a conflict.
     fn differ(&self, prepared: &Prepared, new: &Root) -> Result<bool> {
         let base = &prepared.base;
         self.compared.fetch_add(1, Ordering::Relaxed);
@@ -363,8 +390,8 @@ impl Committer {
         let lists = record_lists(prepared.record.bytes());
         let applied = apply_changes(&self.store, &sealed.trees, &lists, seq, Applying::Commit(loading))
             .map_err(dropped_is_conflict)?;
-        // Room for the checkpoint that writes all this is there before anything is ordered (D7). What was just applied is
-        // counted, and belongs to nobody yet.
+        // The room for the next checkpoint is reserved before anything is ordered (D7). The nodes just
+        // applied are counted, and no root references them yet.
         if let Some(wanted) = self.throttle.lacks_room(&self.store, prepared.only_deletes) {
             return Err(Halt::NoRoom(wanted));
         }
@@ -386,7 +413,7 @@ impl Committer {
         Ok(seq)
     }
 
-    /// Leads, or waits for the group, as the level asks.
+    /// Leads or waits for the group, as the level requires.
     fn see_through(
         &self,
         mut order: MutexGuard<'_, Order>,
@@ -396,7 +423,7 @@ impl Committer {
         self.commits.fetch_add(1, Ordering::Relaxed);
         let ordered = Ordered { seq, lineage: order.lineage };
         order.forming.wants_sync |= prepared.level == Durability::Disk;
-        // Commits that wait for nothing block, too, once too much waits to be written.
+        // Commits at level `Memory` block too once the write queue exceeds its limit.
         let queues_much = self.store.pages.meter().queues_much();
         if prepared.wait == Wait::Later && !queues_much {
             if prepared.level == Durability::Memory {
@@ -425,12 +452,12 @@ impl Committer {
         }
     }
 
-    /// Brings into memory what the changes will touch, without the lock: first the paths to the keys, and if that
-    /// was not enough also the neighbours that nodes are joined with.
+    /// Loads what the changes touch, without the lock. The first round loads the paths to the keys. Later
+    /// rounds also load the neighbours that nodes are merged with.
     fn warm(&self, prepared: &Prepared, round: u32) -> Result<()> {
         let held = self.hold_sealed();
         match self.warm_in(held.root(), prepared, round) {
-            // Its pages may be others' by now, and the next round looks at the root that took its place.
+            // Its pages may have been reused. The next round uses the root that replaced it.
             Err(_) if held.is_dropped() => Ok(()),
             warmed => warmed,
         }
@@ -452,7 +479,7 @@ impl Committer {
     }
 }
 
-/// A transaction on its way into the order, its changes encoded.
+/// A transaction with encoded changes, on its way into the order.
 struct Prepared {
     base: Registration,
     reads: Reads,
@@ -465,7 +492,7 @@ struct Prepared {
     wait: Wait,
 }
 
-/// The transaction found the tree when it wrote to it: somebody has dropped it since.
+/// Maps a missing tree to a conflict: the tree was there when the transaction wrote to it.
 fn dropped_is_conflict(stop: Stop) -> Stop {
     match stop {
         Stop::Failed(error) if error.code() == Code::NoSuchTree => Stop::Failed(conflict()),

@@ -1,4 +1,4 @@
-//! What a transaction read, and whether somebody changed it since.
+//! What a transaction read, and whether it has changed since.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::ids::TreeId;
 use crate::page_cache::Pages;
 use crate::tree::{Cursor, Direction, KeyRange, Slot, find};
 
-/// Points and ranges a tree may have noted before all of it counts as read: more conflicts, never a wrong answer.
+/// Beyond this many points and ranges a whole tree counts as read: more conflicts, never a wrong answer.
 const NOTES_PER_TREE_MAX: usize = 4096;
 
 /// The read set of a transaction.
@@ -26,7 +26,7 @@ struct TreeReads {
 }
 
 impl Reads {
-    /// Notes that a key was looked up, found or not.
+    /// Notes the lookup of a key, found or not.
     pub fn point(&mut self, tree: TreeId, key: &[u8]) {
         let reads = self.of(tree);
         if !reads.covers(key) && reads.points.insert(key.to_vec()) {
@@ -34,7 +34,7 @@ impl Reads {
         }
     }
 
-    /// Notes that a range was read, counted or reduced, whether to its end or not.
+    /// Notes that a range was read, counted or reduced, even if not to its end.
     pub fn range(&mut self, tree: TreeId, range: &KeyRange) {
         if range.is_empty() {
             return;
@@ -49,7 +49,7 @@ impl Reads {
         self.trees.is_empty()
     }
 
-    /// Whether a tree that was read has been dropped since, or was dropped and is there.
+    /// Whether a tree that was read exists in only one of the roots.
     pub fn see_other_trees(&self, old: &Root, new: &Root) -> bool {
         let is_there =
             |root: &Root, id: TreeId| root.trees.get(id).is_some_and(|tree| tree.dropped_at.is_none());
@@ -67,8 +67,8 @@ impl Reads {
         self.trees.iter().any(|(tree, reads)| reads.touch(written.of_tree(*tree)))
     }
 
-    /// Whether anything that was read differs between two roots. Looks at values, so it finds no conflict where
-    /// a value was changed and changed back.
+    /// Whether anything that was read differs between two roots. It compares values: a value that was changed
+    /// and changed back is no conflict.
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page cannot be read.
@@ -103,7 +103,7 @@ impl TreeReads {
         before.last().is_some_and(|(_, to)| to.as_deref().is_none_or(|to| key < to))
     }
 
-    /// Adds a range, joined with those it touches.
+    /// Adds a range and merges it with those it touches.
     fn add_range(&mut self, mut range: KeyRange) {
         let before = self.ranges.range(..=range.from.clone()).next_back();
         if let Some((from, to)) = before

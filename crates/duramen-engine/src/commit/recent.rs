@@ -1,4 +1,4 @@
-//! The keys of the newest commits, so that validation looks at what changed and not at the tree.
+//! The keys of the newest commits, so that validation need not read the tree.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,34 +7,34 @@ use super::changes::WrittenKeys;
 use super::reads::Reads;
 use crate::ids::CommitSeq;
 
-/// What recent commits wrote, bounded by bytes.
+/// The keys that recent commits wrote, bounded by bytes.
 #[derive(Debug)]
 pub struct Recent {
     commits: VecDeque<(CommitSeq, Arc<WrittenKeys>)>,
     bytes: usize,
     bytes_max: usize,
-    /// Commits up to this one are no longer known.
+    /// Commits up to this one are forgotten.
     forgotten: CommitSeq,
 }
 
-/// What the recent commits say about a read set.
+/// The result of comparing a read set with the recent commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing that was read has changed.
     Unchanged,
-    /// Something has.
+    /// Something that was read has changed.
     Changed,
-    /// The commits do not go back far enough: the roots must be compared.
+    /// The recent commits do not reach back far enough: the roots must be compared.
     TooOld,
 }
 
 impl Recent {
-    /// Knows nothing up to `from`, and keeps at most about `bytes_max` of keys.
+    /// Knows no commit up to `from`, and keeps at most about `bytes_max` bytes of keys.
     pub fn new(from: CommitSeq, bytes_max: usize) -> Recent {
         Recent { commits: VecDeque::new(), bytes: 0, bytes_max, forgotten: from }
     }
 
-    /// Adds a commit, and forgets the oldest when there are too many bytes.
+    /// Adds a commit, and forgets the oldest while there are too many bytes.
     pub fn push(&mut self, seq: CommitSeq, keys: WrittenKeys) {
         self.bytes += keys.bytes();
         self.commits.push_back((seq, Arc::new(keys)));
@@ -45,7 +45,7 @@ impl Recent {
         }
     }
 
-    /// Takes back the commits after `seq`, which were dropped.
+    /// Removes the commits after `seq`, which were dropped.
     pub fn rewind(&mut self, seq: CommitSeq) {
         while self.commits.back().is_some_and(|(newest, _)| *newest > seq) {
             let (_, keys) = self.commits.pop_back().expect("there is a newest one");
@@ -54,7 +54,7 @@ impl Recent {
         self.forgotten = self.forgotten.min(seq);
     }
 
-    /// The commits after `since`, for a look without the lock; `None` if some are no longer known.
+    /// The commits after `since`, to be compared without the lock. `None` if some are forgotten.
     pub fn after(&self, since: CommitSeq) -> Option<Vec<Arc<WrittenKeys>>> {
         if since < self.forgotten {
             return None;

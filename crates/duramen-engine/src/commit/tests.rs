@@ -91,7 +91,7 @@ fn recent_commits_are_compared_until_they_are_forgotten() {
     assert!(recent.after(CommitSeq(99)).is_some_and(|commits| commits.is_empty()));
 }
 
-// A row taken for no row would drop the tree that the name stands for, and all that is in it.
+// Taking an unreadable row for a missing one would drop the tree behind the name, with all its entries.
 #[test]
 fn a_row_that_does_not_decode_is_no_drop() {
     let row = CatalogRow { id: TreeId(7), spec: None };
@@ -112,7 +112,7 @@ fn a_row_that_does_not_decode_is_no_drop() {
     assert!(change(b"\xff\xfe", None).naming().is_err());
 }
 
-/// A record of the log with a right checksum may say anything: what no leaf could hold is refused before it comes near one.
+/// A record with a valid checksum may hold anything. What no leaf could hold is refused when it is decoded.
 #[test]
 fn a_hostile_record_is_refused() {
     let record = |trees: u32, kind: u8, key: (u16, usize), value: (u32, usize)| {

@@ -1,4 +1,4 @@
-//! Slowing commits down while memory fills, and keeping room on the disk for the worst checkpoint.
+//! Delays commits while memory fills, and keeps room on the disk for the largest next checkpoint.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -11,7 +11,7 @@ const POISON: &str = "nothing panics while the throttle is locked";
 
 const DELAY_US_MAX: u64 = 5000;
 
-/// Room is made for at least this much more than is dirty, before commits need it.
+/// The background keeps room for at least this much more than is dirty.
 const AHEAD_BYTES_MIN: usize = 1024 * 1024;
 
 /// Keeps dirty memory and disk space within their bounds.
@@ -24,12 +24,12 @@ pub struct Throttle {
     last_failure: Mutex<Option<Error>>,
     delayed_us: AtomicU64,
     asked: AtomicBool,
-    /// Checkpoints that ended, well or not.
+    /// Checkpoints that ended, with or without success.
     ended: AtomicU64,
 }
 
 impl Throttle {
-    /// For a memory target; `stepped` never waits.
+    /// For a memory target. With `stepped` it never waits.
     #[must_use]
     pub fn new(memory_bytes: usize, stepped: bool) -> Throttle {
         Throttle {
@@ -49,30 +49,32 @@ impl Throttle {
         self.memory_bytes
     }
 
-    /// Microseconds that commits were held up so far.
+    /// Microseconds that commits were delayed so far.
     pub fn delayed_us(&self) -> u64 {
         self.delayed_us.load(Ordering::Relaxed)
     }
 
-    /// Whether a commit waits for a checkpoint; asking takes the request.
+    /// Takes the request for a checkpoint, if there is one.
     pub fn take_request(&self) -> bool {
         self.asked.swap(false, Ordering::Relaxed)
     }
 
-    /// A checkpoint is to let go of log.
+    /// Requests a checkpoint, which releases log.
     pub fn ask(&self) {
         self.asked.store(true, Ordering::Relaxed);
     }
 
-    /// A commit found no room on the disk: a checkpoint lets go of log and of pages, for those that come later.
+    /// Requests a checkpoint after a commit found no room on the disk. It releases log and pages for later
+    /// commits.
     pub fn ask_for_room(&self, error: &Error) {
         if error.code() == Code::DiskFull {
             self.ask();
         }
     }
 
-    /// A checkpoint ended: with success, or with the reason why there is none. It was asked for while it ran, by commits that
-    /// saw two versions of what it wrote: who still finds too much dirty asks again.
+    /// Notes that a checkpoint ended, with its error if it failed. Requests made while it ran end with it:
+    /// those commits counted two versions of what it wrote. A commit that still finds too much dirty requests
+    /// another.
     pub fn checkpoint_ended(&self, failure: Option<Error>) {
         self.asked.store(false, Ordering::Relaxed);
         self.ended.fetch_add(1, Ordering::Relaxed);
@@ -80,7 +82,7 @@ impl Throttle {
         self.wake();
     }
 
-    /// Lets everybody look again.
+    /// Wakes all waiting commits to check again.
     pub fn wake(&self) {
         self.changed.notify_all();
     }
@@ -91,7 +93,8 @@ impl Throttle {
         meter.unfreeable_bytes() >= meter.dirty_bounds().delay_from
     }
 
-    /// Waits until so many bytes more can be dirty, for two checkpoints at most: other commits may take the room that these make.
+    /// Waits until this many more bytes can be dirty, for two checkpoints at most: other commits may take the
+    /// room that these make.
     ///
     /// # Errors
     /// As [`Throttle::wait`].
@@ -116,7 +119,7 @@ impl Throttle {
     /// Waits while too much is dirty.
     ///
     /// # Errors
-    /// `Full` if checkpoints fail for want of room, and what else they say; what `usable` says meanwhile.
+    /// `Full` if checkpoints fail for want of room, or the error with which they fail; any error of `usable`.
     pub fn wait(&self, store: &Store, usable: &dyn Fn() -> Result<()>) -> Result<()> {
         let meter = store.pages.meter();
         let (bytes, bounds) = (meter.unfreeable_bytes(), meter.dirty_bounds());
@@ -138,8 +141,8 @@ impl Throttle {
         Ok(())
     }
 
-    /// The bytes that must be kept back for the next checkpoint, if they are not. What only deletes may use the reserve that
-    /// is never lent to others, and what is free between the blocks in use.
+    /// The bytes that must be kept back for the next checkpoint, if they are not. Transactions that only
+    /// delete may use the reserve and half of the free blocks between used ones.
     pub fn lacks_room(&self, store: &Store, only_deletes: bool) -> Option<u64> {
         let wanted = room_wanted(store, 0);
         let kept_back = store.space.kept_back_bytes();
@@ -151,7 +154,7 @@ impl Throttle {
         (there < wanted).then_some(wanted)
     }
 
-    /// Makes sure that so many bytes are kept back.
+    /// Keeps this many bytes back.
     ///
     /// # Errors
     /// `Full`.
@@ -167,16 +170,16 @@ impl Throttle {
         Error::new(Code::DiskFull, "no room for the transaction and the checkpoint after it")
     }
 
-    /// Makes room ahead of the commits, in the background.
+    /// Makes room before commits need it, in the background.
     ///
     /// # Errors
-    /// As [`Throttle::ensure_room`]; the commits will say it themselves.
+    /// As [`Throttle::ensure_room`]. Commits meet the same error later.
     pub fn make_room_ahead(&self, store: &Store) -> Result<()> {
         let ahead = (store.pages.meter().dirty_bytes() / 4).max(AHEAD_BYTES_MIN);
         store.space.keep_back(room_wanted(store, ahead))
     }
 
-    /// Waits a little for other transactions to let go of memory.
+    /// Pauses, so that other transactions can release memory.
     pub fn let_others_end(&self) {
         if !self.stepped {
             self.pause(DELAY_US_MAX);
@@ -190,14 +193,14 @@ impl Throttle {
     }
 }
 
-/// A checkpoint writes what is dirty (already counted in whole blocks), more of it where runs of free blocks do not fit,
-/// the tree of roots, and the space map.
+/// The room that a checkpoint needs: dirty pages in whole blocks, a quarter more for fragmentation of free
+/// blocks, the tree of roots, the space map, and the reserve.
 fn room_wanted(store: &Store, more_bytes: usize) -> u64 {
     let dirty = (store.pages.meter().dirty_bytes() + more_bytes) as u64;
     dirty + dirty / 4 + store.space.map_bytes() + reserve_bytes(store)
 }
 
-/// Kept for deletes, and for what an estimate of a checkpoint may be wrong by.
+/// Reserved for deletes, and for the error of the estimate of a checkpoint.
 fn reserve_bytes(store: &Store) -> u64 {
     32 * store.geometry.block_bytes as u64
 }

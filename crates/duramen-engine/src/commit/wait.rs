@@ -1,4 +1,4 @@
-//! Waiting for a group: one parked thread per member, woken one by one.
+//! Waiting for a group: one parked thread per member, each woken separately.
 
 use std::sync::Arc;
 
@@ -7,39 +7,39 @@ use crate::sync::{Condvar, Mutex};
 
 const POISON: &str = "nothing panics while a waiter is locked";
 
-/// A committing thread that waits.
+/// A waiting committer.
 #[derive(Debug, Default)]
 pub struct Waiter {
     word: Mutex<Option<Word>>,
     said: Condvar,
 }
 
-/// What a waiter is told.
+/// Why a waiter wakes.
 #[derive(Debug, Clone)]
 pub enum Word {
-    /// Lead: write the forming group.
+    /// It leads: it writes the forming group.
     Lead,
     /// The group is done.
     Done(Arc<GroupOutcome>, usize),
 }
 
-/// How a group ended, and whom to tell.
+/// The outcome of a group, and its waiters.
 #[derive(Debug)]
 pub struct GroupOutcome {
-    /// What every member is told.
+    /// The result for every member.
     pub result: Result<()>,
     /// The members that wait.
     pub waiters: Vec<Arc<Waiter>>,
 }
 
 impl Waiter {
-    /// Tells it.
+    /// Wakes the waiter with a reason.
     pub fn tell(&self, word: Word) {
         *self.word.lock().expect(POISON) = Some(word);
         self.said.notify_one();
     }
 
-    /// Waits to be told.
+    /// Waits for a reason to wake.
     pub fn wait(&self) -> Word {
         let mut word = self.word.lock().expect(POISON);
         loop {
@@ -52,12 +52,12 @@ impl Waiter {
 }
 
 impl GroupOutcome {
-    /// Wakes the first waiter, who wakes two more, and so on: no thread wakes them all.
+    /// Wakes the first waiter. Each waiter wakes two more, so that no thread wakes them all.
     pub fn announce(self: &Arc<GroupOutcome>) {
         self.tell(0);
     }
 
-    /// A woken member passes the word on.
+    /// Wakes the next two waiters after the one with this index.
     pub fn pass_on(self: &Arc<GroupOutcome>, index: usize) {
         self.tell(2 * index + 1);
         self.tell(2 * index + 2);

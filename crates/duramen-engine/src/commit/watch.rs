@@ -1,6 +1,7 @@
-//! Who waits for something newer to be durable, and is no committer: readers of the change feed.
+//! Wakes readers of the change feed that wait for newer durable commits.
 //!
-//! Without one, a commit pays one load for them. The locks are the standard library's: held for a moment, and around no other.
+//! Without such a reader, a commit pays one load. The locks are those of the standard library: they are held
+//! briefly, and no other lock is taken under them.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,14 +11,14 @@ use std::time::Duration;
 
 const POISON: &str = "nothing panics while the watch is locked";
 
-/// Called once; must return soon, and is called while a commit is on its way.
+/// A callback for one wake-up. It must return soon, since a committing thread calls it.
 pub type Woken = Box<dyn FnOnce() + Send>;
 
-/// Wakes those who wait for newer durable commits.
+/// Wakes readers that wait for newer durable commits.
 #[derive(Default)]
 pub struct Watch {
     waiting: AtomicUsize,
-    /// At most one for each reader.
+    /// At most one entry per reader.
     calls: Mutex<Vec<(u64, Woken)>>,
     next_reader: AtomicU64,
     changed: Condvar,
@@ -30,7 +31,8 @@ impl fmt::Debug for Watch {
 }
 
 impl Watch {
-    /// Something may have become true that somebody waits for. To be called after it did, in the one order of all threads.
+    /// Wakes all waiting readers. Call it after the change that they wait for, with sequentially consistent
+    /// ordering.
     pub fn wake(&self) {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;
@@ -42,12 +44,13 @@ impl Watch {
         };
         self.changed.notify_all();
         for (_, call) in calls {
-            // A panic of the program's must not end the commit that it is told of; its hook was told already.
+            // A panic of the program's callback must not end the commit that calls it. The panic hook has
+            // reported it already.
             drop(catch_unwind(AssertUnwindSafe(call)));
         }
     }
 
-    /// Waits until `is_done`, or so long by a clock in nanoseconds; says whether it is.
+    /// Waits until `is_done`, or for a time limit by a clock in nanoseconds. Returns whether it is done.
     pub fn wait(
         &self,
         is_done: &dyn Fn() -> bool,
@@ -57,7 +60,7 @@ impl Watch {
         if is_done() {
             return true;
         }
-        // Noted before the last look: whoever makes it true after that look sees the note.
+        // Noted before the last check: a thread that makes it true after that check sees the note.
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let done = self.wait_noted(is_done, at_most, now_ns);
         self.waiting.fetch_sub(1, Ordering::SeqCst);
@@ -90,14 +93,15 @@ impl Watch {
         }
     }
 
-    /// A number for somebody who will [ask to be called](Watch::call).
+    /// A number for a reader that will register a [callback](Watch::call).
     pub fn new_reader(&self) -> u64 {
         self.next_reader.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Calls `woken` at the next change, instead of what the same reader gave before; at once if it `is_done` already.
+    /// Registers `woken` for the next change, in place of the reader's previous one. Calls it at once if it
+    /// `is_done` already.
     pub fn call(&self, reader: u64, is_done: &dyn Fn() -> bool, woken: Woken) {
-        // Dropped outside the lock: what a closure holds may do anything then.
+        // Dropped outside the lock: dropping a closure may run any code.
         let replaced = {
             let mut calls = self.calls.lock().expect(POISON);
             self.waiting.fetch_add(1, Ordering::SeqCst);
@@ -115,7 +119,7 @@ impl Watch {
         woken();
     }
 
-    /// A reader is gone: what it gave is not called any more.
+    /// Removes a reader with its callback.
     pub fn forget(&self, reader: u64) {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;
@@ -133,7 +137,7 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    //! Who is not woken waits for ever; who polls keeps a processor busy.
+    //! A reader that is not woken waits for ever; one that polls keeps a processor busy.
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
@@ -170,7 +174,8 @@ mod tests {
         assert_eq!(watch.waiting.load(Ordering::SeqCst), 0);
     }
 
-    /// A task that asks again at each poll must not fill memory, and one that panics must not end the commit that wakes it.
+    /// A task that registers again at each poll must not fill memory. One that panics must not end the commit
+    /// that wakes it.
     #[test]
     fn a_reader_is_called_once_and_a_panic_of_it_harms_nobody() {
         let watch = Watch::default();

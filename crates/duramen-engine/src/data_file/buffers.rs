@@ -1,8 +1,8 @@
-//! Buffers of pages that were given back, kept for the next pages of about the same length.
+//! Free page buffers, kept for later pages of about the same length.
 //!
-//! Nodes come and go all the time, in every length. Given back to the general allocator, their buffers are cut up
-//! for small things that stay, and a process takes almost twice the memory that its nodes do (docs/decisions/0004). So
-//! buffers have few sizes and are handed on whole.
+//! Nodes of all lengths are created and dropped all the time. The general allocator would cut their buffers
+//! up for small, long-lived objects, and the process would take almost twice the memory of its nodes
+//! (docs/decisions/0004). So buffers have few sizes and are reused whole.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,10 +12,10 @@ const POISON: &str = "nothing panics while a shelf is locked";
 /// Sizes of buffers are multiples of this.
 const STEP_BYTES: usize = 2048;
 
-/// Longer pages are rare, and get buffers of their own from the general allocator.
+/// Longer pages are rare and get buffers from the general allocator.
 const SHELF_COUNT: usize = 20;
 
-/// Buffers nobody uses at the moment, by size.
+/// Unused buffers by size.
 #[derive(Debug)]
 pub struct Buffers {
     shelves: [Mutex<Vec<Vec<u8>>>; SHELF_COUNT],
@@ -24,18 +24,18 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// None yet. Keeps nothing until [`Buffers::keep_at_most`] says how much.
+    /// Empty. Keeps nothing until [`Buffers::keep_at_most`] sets a limit.
     pub fn new() -> Arc<Buffers> {
         let (shelves, idle_bytes, idle_bytes_max) = Default::default();
         Arc::new(Buffers { shelves, idle_bytes, idle_bytes_max })
     }
 
-    /// Sets how many bytes may wait for their next use.
+    /// Sets how many bytes of unused buffers are kept.
     pub fn keep_at_most(&self, bytes: usize) {
         self.idle_bytes_max.store(bytes, Ordering::Relaxed);
     }
 
-    /// A buffer with room for `bytes`; what is in it is left over from its last use.
+    /// A buffer with room for `bytes`. Its contents are left over from its last use.
     pub fn take(&self, bytes: usize) -> Vec<u8> {
         let kept = self.shelf(bytes).and_then(|shelf| shelf.lock().expect(POISON).pop());
         match kept {
@@ -47,7 +47,7 @@ impl Buffers {
         }
     }
 
-    /// Takes a buffer back.
+    /// Returns a buffer for reuse.
     pub fn give(&self, buffer: Vec<u8>) {
         let bytes = buffer.capacity();
         let is_ours = bytes.is_multiple_of(STEP_BYTES);

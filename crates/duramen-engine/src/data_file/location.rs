@@ -1,4 +1,4 @@
-//! A pointer to a page: where it lies, how long it is and what it must hash to. A pure codec.
+//! A page pointer: block, length and checksum of a page. A pure codec.
 
 /// Encoded length of a [`Location`].
 pub const LOCATION_BYTES: usize = 36;
@@ -6,7 +6,7 @@ pub const LOCATION_BYTES: usize = 36;
 /// Set on a pointer to an inner node; clear on one to a leaf.
 pub const INNER_FLAG: u32 = 1;
 
-/// Where a page lies and what it must hash to.
+/// A page pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Location {
     /// First block, counted from the start of the file.
@@ -15,7 +15,7 @@ pub struct Location {
     pub block_count: u32,
     /// Bytes of the page itself; the rest of the last block is padding.
     pub raw_bytes: u32,
-    /// [`INNER_FLAG`], and room for codec, key id and "base plus delta extent", which are zero in this format.
+    /// [`INNER_FLAG`]. The bits for codec, key id and "base plus delta extent" are zero in this format.
     pub flags: u32,
     /// Checksum of the page, seeded with database, address and generation.
     pub tag: [u8; 16],

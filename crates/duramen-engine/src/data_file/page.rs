@@ -1,4 +1,4 @@
-//! A page image: header and payload in one buffer, as it lies on disk without the padding.
+//! A page image: header and payload in one buffer, as on disk but without the padding.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::buffers::Buffers;
 use super::location::LOCATION_BYTES;
 use crate::limits::BIG_VALUE_EXTENT_BYTES;
 
-/// The list of the space map's pages is given its blocks before it is known how long it will be: that much longer at most.
+/// The space map's list of pages gets its blocks before its length is known. It may grow by this much.
 pub const INDEX_SLACK_BYTES: usize = 8 * LOCATION_BYTES;
 
 /// Bytes before the payload of every page.
@@ -31,16 +31,16 @@ pub enum PageKind {
     SpaceMap = 5,
     /// The list of the space map's pages.
     SpaceIndex = 6,
-    /// Where the leaves began that were warm at a clean shutdown.
+    /// The first keys of the leaves that were warm at a clean shutdown.
     HotPages = 7,
 }
 
 impl PageKind {
-    /// No page of this kind holds more. Lists are as long as what they list, and earlier releases wrote inner nodes as long as
-    /// their reductions had become, hundreds of kilobytes. The file's length bounds them.
+    /// The most bytes a page of this kind holds. Lists grow with what they list, and earlier releases wrote
+    /// inner nodes of hundreds of kilobytes because of long reductions. The file's length bounds these.
     pub(super) fn payload_bytes_max(self) -> usize {
         match self {
-            // The starts of a leaf's entries are numbers of 16 bits.
+            // The offsets of a leaf's entries have 16 bits.
             PageKind::Leaf | PageKind::SpaceMap => 64 * 1024,
             PageKind::ValueExtent | PageKind::HotPages => BIG_VALUE_EXTENT_BYTES,
             PageKind::Inner | PageKind::ValueList | PageKind::SpaceIndex => {
@@ -49,20 +49,20 @@ impl PageKind {
         }
     }
 
-    /// A page of this kind may have blocks for so many bytes that it does not fill.
+    /// By how many bytes the blocks of such a page may exceed its length.
     pub(super) fn slack_bytes(self) -> usize {
         if self == PageKind::SpaceIndex { INDEX_SLACK_BYTES } else { 0 }
     }
 }
 
-/// A page image. Its buffer goes back to where it came from.
+/// A page image. Its buffer is returned to its pool.
 pub struct Page {
     bytes: Vec<u8>,
     buffers: Option<Arc<Buffers>>,
 }
 
 impl Page {
-    /// Starts a page image of `payload_bytes`, to be filled by `fill`, which must append exactly that many.
+    /// Makes a page image of `payload_bytes`; `fill` must append exactly that many.
     pub fn build(
         kind: PageKind,
         generation: u64,
@@ -73,7 +73,7 @@ impl Page {
         Page { bytes: image(bytes, kind, generation, payload_bytes, fill), buffers: None }
     }
 
-    /// The same in a buffer that is used again and again: for pages that stay in memory.
+    /// The same in a pooled buffer, for pages that stay in memory.
     pub fn build_in(
         buffers: &Arc<Buffers>,
         kind: PageKind,
@@ -86,7 +86,7 @@ impl Page {
         Page { bytes, buffers: Some(Arc::clone(buffers)) }
     }
 
-    /// `bytes` of anything, to be read over and then [checked](Page::check).
+    /// A buffer of `bytes` with arbitrary contents, to be read into and then [checked](Page::check).
     pub(super) fn unread(buffers: &Arc<Buffers>, bytes: usize) -> Page {
         let mut buffer = buffers.take(bytes);
         buffer.resize(bytes, 0);
@@ -103,19 +103,19 @@ impl Page {
         &self.bytes
     }
 
-    /// Bytes of memory it takes.
+    /// Bytes of memory in use.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// What the page holds, without the header.
+    /// The payload.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         &self.bytes[PAGE_HEADER_BYTES..]
     }
 
-    /// The number given at its making: for nodes, the commit that made them. 0 of bytes too few for a page.
+    /// The generation in the header: for nodes, the commit that made them. 0 if there are too few bytes.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.bytes.get(8..16).map_or(0, |b| u64::from_le_bytes(b.try_into().expect("eight bytes")))
@@ -127,7 +127,7 @@ impl Page {
         self.bytes[4] == PageKind::Inner as u8
     }
 
-    /// Looks at the header of bytes that matched their checksum; says what is wrong with it.
+    /// Checks the header of bytes that match their checksum. Returns what is wrong with it.
     pub(super) fn check(&self, want: PageKind) -> Result<(), String> {
         let bytes = &self.bytes;
         if bytes.len() < PAGE_HEADER_BYTES {
@@ -177,10 +177,10 @@ fn image(
     bytes.clear();
     bytes.extend_from_slice(&PAGE_MAGIC.to_le_bytes());
     bytes.push(kind as u8);
-    // Codec and key id: room for compression and encryption, zero in this format.
+    // Codec and key id: reserved for compression and encryption, zero in this format.
     bytes.extend_from_slice(&[0; 3]);
     bytes.extend_from_slice(&generation.to_le_bytes());
-    // Nonce: room for (incarnation, counter) of an encrypted page.
+    // Nonce: reserved for (incarnation, counter) of an encrypted page.
     bytes.extend_from_slice(&[0; 16]);
     bytes.extend_from_slice(&(payload_bytes as u64).to_le_bytes());
     bytes.extend_from_slice(&[0; 8]);

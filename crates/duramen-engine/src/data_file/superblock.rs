@@ -1,7 +1,7 @@
-//! The two superblocks: what a database is and where its newest checkpoint lies. A pure codec.
+//! The two superblocks: the identity of a database and its newest checkpoint. A pure codec.
 //!
-//! They lie in different blocks and are never written in one sync (D2, D3): while one is being written, the
-//! other is whole, and the log since it is kept.
+//! They lie in different blocks and are never written in one sync (D2, D3); `checkpoint::make_durable`
+//! explains it.
 
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -17,7 +17,7 @@ pub const FORMAT_VERSION: u32 = 1;
 /// Bytes of an encoded superblock, within one device sector.
 pub const SUPERBLOCK_BYTES: usize = 512;
 
-/// Where the two lie, in bytes. Generation g lies in slot g mod 2.
+/// Byte offsets of the two. Generation g lies in slot g mod 2.
 pub const SUPERBLOCK_OFFSETS: [u64; 2] = [0, 16384];
 
 const SUPERBLOCK_AREA_END: u64 = 32768;
@@ -30,30 +30,30 @@ pub fn first_free_block(block_bytes: usize) -> u64 {
     SUPERBLOCK_AREA_END.div_ceil(block_bytes as u64)
 }
 
-/// Where a checkpoint lies and what it needs of the log.
+/// A checkpoint's position in the data file, and what it needs of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
-    /// Features that whoever writes must know. This build knows none and sets none: it only reads such a database.
+    /// Features that a writer must support. This build supports and sets none: it only reads such a database.
     pub write_features: u64,
     /// Identity of the database.
     pub database: DatabaseId,
     /// Identity of its log.
     pub log: LogId,
-    /// Counts checkpoints.
+    /// The number of the checkpoint.
     pub generation: Generation,
-    /// The log is replayed from after this frame; the checkpoint holds everything up to its sequence.
+    /// Replay begins after this frame; the checkpoint contains everything up to its sequence.
     pub replay: LogPosition,
-    /// The log must reach at least this sequence, or part of it is missing.
+    /// The log must reach at least this sequence, else part of it is missing.
     pub marked: CommitSeq,
     /// Root of the tree of roots.
     pub roots: Option<Location>,
     /// List of the space map's pages.
     pub space: Option<Location>,
-    /// Addresses of pages that were warm at a clean shutdown.
+    /// The hot-page list of a clean shutdown.
     pub hot: Option<Location>,
-    /// Blocks from here on were not in use at the checkpoint.
+    /// Blocks from here on were unused at the checkpoint.
     pub end_block: u64,
-    /// The next tree gets at least this id.
+    /// The least id of the next tree.
     pub next_tree: TreeId,
     /// Sizes, fixed at creation.
     pub geometry: Geometry,
@@ -129,7 +129,7 @@ impl Superblock {
         let mut w = Writer { out: &mut out, at: 0 };
         w.put(&MAGIC);
         w.put(&FORMAT_VERSION.to_le_bytes());
-        // Compatible features: what a writer does not know it takes away, for it would not keep it true.
+        // Compatible features: a writer clears those it does not know, since it would not maintain them.
         w.put(&[0; 8]);
         w.put(&self.write_features.to_le_bytes());
         // Incompatible features.
@@ -162,7 +162,7 @@ impl Superblock {
     /// Reads the encoded form.
     ///
     /// # Errors
-    /// A sentence about what is wrong.
+    /// What is wrong with the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
         if bytes.len() < SUPERBLOCK_BYTES || bytes[..8] != MAGIC {
             return Err(SuperblockError::NotOne);
@@ -209,7 +209,7 @@ impl Superblock {
         if superblock.is_plausible() { Ok(superblock) } else { Err(SuperblockError::Damaged) }
     }
 
-    /// Whether its sizes work together, and its numbers leave room for those that follow.
+    /// Whether its sizes are consistent, and its numbers leave room for later ones.
     fn is_plausible(&self) -> bool {
         let Superblock { geometry, generation, replay, marked, next_tree, .. } = self;
         geometry.is_sound()
@@ -224,12 +224,12 @@ impl Superblock {
 /// Why bytes are not a superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SuperblockError {
-    /// They do not start like one.
+    /// They lack the magic number.
     NotOne,
-    /// They start like one and do not match their checksum.
+    /// They have the magic number but not the right checksum, or contradictory values.
     Damaged,
-    /// They are of another format.
+    /// They are of another format version.
     OtherFormat(u32),
-    /// They need something that this build does not have.
+    /// They need features that this build does not have.
     OtherFeatures,
 }

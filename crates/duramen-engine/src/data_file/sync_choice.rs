@@ -1,4 +1,4 @@
-//! The sync method that was chosen when the database was created, as the superblock keeps it. A pure codec.
+//! The sync method chosen at creation, as stored in the superblock. A pure codec.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use duramen_disk::SyncMethod;
 /// Bytes in a superblock.
 pub(super) const SYNC_CHOICE_BYTES: usize = 13;
 
-/// A method, and the figures it was chosen by.
+/// A method, and the figures behind the choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SyncChoice {
     /// The method.
     pub method: SyncMethod,
-    /// What was measured.
+    /// The measured figures.
     pub measured: Measured,
 }
 
-/// Microseconds of the median durable write of 4 KiB by each method; 0 where it was not measured.
+/// Microseconds of the median durable write of 4 KiB by each method; 0 if it was not measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Measured {
     /// By `fdatasync`.
@@ -66,7 +66,7 @@ pub(super) fn encode(choice: Option<&SyncChoice>) -> [u8; SYNC_CHOICE_BYTES] {
     out
 }
 
-/// A method that this build does not know is as none: any method of its own keeps the same promise.
+/// An unknown method decodes as none: every method of this build keeps the same promise.
 pub(super) fn decode(bytes: &[u8; SYNC_CHOICE_BYTES]) -> Option<SyncChoice> {
     let method = match bytes[0] {
         1 => SyncMethod::Fdatasync,

@@ -1,4 +1,4 @@
-//! Pages and superblocks: what was written reads back, anything else is an error that names its place (D4).
+//! Pages and superblocks: what was written reads back; anything else is an error that names its place (D4).
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -86,8 +86,8 @@ fn a_superblock_reads_back_and_every_flipped_bit_is_refused() {
     assert_eq!(Superblock::decode(b"something else"), Err(SuperblockError::NotOne));
 }
 
-/// A superblock is bytes like any other: one with a right checksum may say anything, and sizes that do not work together, or
-/// numbers that leave no room for the next, are not to be built on (D4).
+/// A superblock with a right checksum may still hold anything. Inconsistent sizes, or numbers that leave no
+/// room for later ones, are refused (D4).
 #[test]
 fn a_superblock_with_a_right_checksum_and_impossible_numbers_is_refused() {
     let geometry = superblock().geometry;
@@ -115,7 +115,7 @@ fn a_superblock_with_a_right_checksum_and_impossible_numbers_is_refused() {
     }
 }
 
-/// A pointer is judged before memory is taken for what it points at (D4).
+/// A page pointer is checked before memory is allocated for its page (D4).
 #[test]
 fn a_pointer_that_no_page_can_have_is_refused_before_a_byte_is_read() {
     let disk = MemDisk::new(1);

@@ -1,8 +1,9 @@
-//! A copy of one state into a new database, while this one goes on.
+//! Copies one snapshot into a new database, while this one goes on.
 //!
-//! Owns what makes a copy whole or nothing: a file beside it that is durable before the copy begins, and removed when every
-//! entry is in it, checked and on disk; beside it nothing opens. Copies entries and not pages, so that a copy is as small as its
-//! data and has a log of its own. D2 rests here: what opens is one state of the original.
+//! It owns what makes a copy whole or nothing: the file `unfinished-copy`. That file is durable before the
+//! copy begins, and a directory with it does not open. It is removed when every entry is copied, checked and
+//! on disk. Entries are copied and not pages, so a copy is as small as its data and has a log of its own. D2
+//! rests here: what opens is one state of the original.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,38 +19,42 @@ use crate::options::{Durability, Options};
 use crate::transaction::{Rows, Snapshot};
 use crate::tree::{Direction, KeyRange};
 
-/// So many bytes of entries in one transaction of the copy: little beside its memory, and much beside a commit's own cost.
+/// Bytes of entries in one transaction of the copy: small beside its memory, and large beside the fixed cost
+/// of a commit.
 const BATCH_BYTES: u64 = 256 * 1024;
 
-/// What each commit of the copy waits for: a group that had no room must fail the commit, not be dropped behind its back.
+/// The level of each commit of the copy. A group without room must fail the commit, and not be dropped after
+/// it returned.
 const LEVEL: Durability = Durability::Process;
 
-/// The copy takes this part of the memory that the original has, while it is made.
+/// The copy takes this part of the original's memory, while it is made.
 const MEMORY_PART: usize = 4;
 
-/// How far a copy is.
+/// The progress of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyProgress {
-    /// The state that is copied.
+    /// The commit whose state is copied.
     pub seq: CommitSeq,
-    /// Entries that are in the copy.
+    /// Entries copied.
     pub entries: u64,
-    /// Entries there are to copy.
+    /// Entries to copy in all.
     pub of: u64,
-    /// Their keys and values, in bytes.
+    /// Bytes of the keys and values copied.
     pub bytes: u64,
 }
 
 impl Engine {
-    /// Copies the newest state into a new database in the directory `path`, on the same disk: the trees that `is_wanted`
-    /// says, by name. When it returns, the copy was read and checked, survives a power cut, and is closed.
+    /// Copies the newest published state into a new database in the directory `path`, on the same disk.
+    /// `is_wanted` selects trees by name. When this returns, the copy was read and checked, survives a power
+    /// cut, and is closed.
     ///
-    /// Others read and write meanwhile; the state is held until the end, and its space with it. `progress` is told after
-    /// each transaction of the copy. Takes a quarter of the memory besides.
+    /// Reads and writes go on meanwhile. The snapshot is held until the end, and its space with it.
+    /// `progress` is called after each transaction of the copy. The copy takes a quarter of the memory in
+    /// addition.
     ///
     /// # Errors
-    /// `AlreadyExists` if there is something at the path; what `progress` said; `Full`, `Io`, `Corrupt` if the original cannot be
-    /// read. What there is of the copy then stays, and opens as `UnfinishedCopy`.
+    /// `AlreadyExists` if there is something at the path; any error of `progress`; `Full`, `Io`; `Corrupt` if
+    /// the original cannot be read. The partial copy then stays, and opens as `UnfinishedCopy`.
     pub fn copy_to(
         &self,
         path: &Path,
@@ -72,7 +77,7 @@ impl Engine {
         Ok(done)
     }
 
-    /// A new database of the same shape and with the same reducers.
+    /// Opens a new database of the same geometry and with the same reducers.
     fn empty_beside(&self, path: &Path) -> Result<Engine> {
         let own = &self.inner.options;
         let options = Options {
@@ -88,7 +93,7 @@ impl Engine {
     }
 }
 
-/// Refuses a place where something is already. Returns whether there is a directory, which is empty.
+/// Fails if the path is taken. Returns whether an empty directory is there.
 pub(super) fn refuse_taken(disk: &dyn Disk, path: &Path) -> Result<bool> {
     match kind(disk, path)? {
         None => Ok(false),
@@ -98,18 +103,19 @@ pub(super) fn refuse_taken(disk: &dyn Disk, path: &Path) -> Result<bool> {
     }
 }
 
-/// Makes the directory of a copy, which is unfinished before anything else is in it.
+/// Makes the directory of a copy, marked as unfinished before anything else is in it.
 pub(super) fn begin(disk: &dyn Disk, path: &Path) -> Result<()> {
     if !refuse_taken(disk, path)? {
         disk.create_dir(path).map_err(|e| Error::io("create", path, &e))?;
     }
     let mark = path.join(UNFINISHED);
     disk.open(&mark, Access::CREATE).map(drop).map_err(|e| Error::io("create", &mark, &e))?;
-    // Before the log: half of one without the mark would be taken for what is left of a database that lost its data file.
+    // Before the log: half of one without the mark would be taken for what is left of a database that lost
+    // its data file.
     disk.sync_dir(path).map_err(|e| Error::io("sync", path, &e))
 }
 
-/// Refuses a copy that was cut short, or what a recovery that was has made.
+/// Fails on an unfinished copy, and on the unfinished result of a repair.
 pub(super) fn refuse_unfinished(disk: &dyn Disk, path: &Path) -> Result<()> {
     if kind(disk, &path.join(UNFINISHED))?.is_none() {
         return Ok(());
@@ -120,7 +126,7 @@ pub(super) fn refuse_unfinished(disk: &dyn Disk, path: &Path) -> Result<()> {
         ))
 }
 
-/// Lets a copy open that is whole and on disk.
+/// Removes the mark of a copy that is whole and on disk, so that it opens.
 pub(super) fn finish(disk: &dyn Disk, path: &Path) -> Result<()> {
     let mark = path.join(UNFINISHED);
     disk.remove(&mark).map_err(|e| Error::io("remove", &mark, &e))?;
@@ -149,7 +155,7 @@ fn copy_tree(
     }
 }
 
-/// The next entries: at least one, if there is one.
+/// The next entries: at least one, unless the range is at its end.
 fn batch(rows: &mut Rows) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let (mut batch, mut bytes) = (Vec::new(), 0);
     while bytes < BATCH_BYTES
@@ -162,7 +168,7 @@ fn batch(rows: &mut Rows) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     Ok(batch)
 }
 
-/// Reads the copy as its next owner would.
+/// Checks the copy and counts its entries.
 fn check(copy: &Engine, done: CopyProgress) -> Result<()> {
     copy.checkpoint()?;
     let found = copy.check()?;

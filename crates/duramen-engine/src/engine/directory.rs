@@ -1,6 +1,7 @@
-//! The directory of a database: what lies there, whose it is, and who may use it now.
+//! The directory of a database: what it holds, which database owns it, and which process may use it.
 //!
-//! Owns the names in it, the locks (D8), and the sentences for directories that are no database or no longer one.
+//! It owns the names in it, the locks (D8), and the messages for directories that are no database, or no
+//! longer one.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -19,26 +20,27 @@ pub(super) const DATA: &str = "data";
 pub(super) const DATA_NEW: &str = "data.new";
 pub(super) const LOCK: &str = "lock";
 pub(super) const WAL: &str = "wal";
-/// The file that a copy has until it is finished.
+/// Marks a copy until it is finished.
 pub(super) const UNFINISHED: &str = "unfinished-copy";
-/// Reserved: a later release lets readers of other processes say here what they look at.
+/// Reserved: a later release lets readers of other processes register their snapshots here.
 const READERS: &str = "readers";
 
 pub(super) fn kind(disk: &dyn Disk, path: &Path) -> Result<Option<PathKind>> {
     disk.kind(path).map_err(|e| Error::io("look at", path, &e))
 }
 
-/// What a directory holds.
+/// The kind of content of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holds {
     Nothing,
-    /// Only what a creation makes before the data file has its name.
+    /// Only files of a creation that has not named its data file yet.
     Beginnings,
     Data,
     OtherThings,
 }
 
-/// Makes sure there is a directory that is a database or may become one. What is somebody else's stays as it is.
+/// Makes sure that there is a directory that is a database or may become one. A directory with other content
+/// is left as it is.
 pub(super) fn prepare_directory(
     disk: &dyn Disk,
     path: &Path,
@@ -69,8 +71,8 @@ pub(super) fn prepare_directory(
     }
 }
 
-/// Makes the directory of the log of a database that is to be created, and makes sure that there is one of any other. It is a directory
-/// for logs only: the lock in it is the log's, and that in the directory of a database is the database's.
+/// Creates the directory of the log for a new database, and checks that it exists for any other. It must hold
+/// logs only: its lock protects the log, and the lock in the directory of a database protects the database.
 pub(super) fn prepare_log_directory(
     disk: &dyn Disk,
     path: &Path,
@@ -90,16 +92,16 @@ pub(super) fn prepare_log_directory(
     }
 }
 
-/// The directory that holds the name of `path`: of a path of one word it is the current one.
+/// The directory that contains `path`; the current one for a path of one component.
 pub(super) fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Beside a data file other things may lie: whether it is ours, its first bytes tell. Without one, anything that is
-/// not of a creation makes the directory somebody else's.
+/// Classifies a directory. Beside a data file other files may lie: its first bytes show whether it is ours.
+/// Without a data file, any file that no creation makes shows that the directory is not ours.
 fn what_it_holds(disk: &dyn Disk, path: &Path, wal_dir: &Path) -> Result<Holds> {
     let mut names = disk.list(path).map_err(|e| Error::io("list", path, &e))?;
-    // What a measurement that was killed has left is nobody's.
+    // Files that a killed measurement left do not count.
     names.retain(|path| !path.file_name().is_some_and(is_leftover));
     if names.iter().any(|name| name.ends_with(DATA)) {
         let is_directory = kind(disk, &path.join(DATA))? == Some(PathKind::Directory);
@@ -123,7 +125,7 @@ fn is_leftover(name: &OsStr) -> bool {
     [MEASURE_PREFIX, WITNESS_PREFIX].iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Why a directory with the names of a database and no data file cannot be opened.
+/// The error for a directory with the names of a database and no data file.
 pub(super) fn without_data(disk: &dyn Disk, path: &Path, wal_dir: &Path, options: &Options) -> Error {
     match is_fresh_log(disk, wal_dir, options.geometry.block_bytes as u64) {
         Ok(true) => Error::new(
@@ -139,7 +141,8 @@ pub(super) fn without_data(disk: &dyn Disk, path: &Path, wal_dir: &Path, options
     }
 }
 
-/// Whether a log directory holds no more than a creation leaves: segments of zeroes behind a header and one frame.
+/// Whether a log directory holds no more than a creation leaves: segments of zeroes behind a header and one
+/// frame.
 fn is_fresh_log(disk: &dyn Disk, wal_dir: &Path, block_bytes: u64) -> Result<bool> {
     let names = match disk.list(wal_dir) {
         Ok(names) => names,
@@ -165,7 +168,7 @@ fn is_fresh_log(disk: &dyn Disk, wal_dir: &Path, block_bytes: u64) -> Result<boo
     Ok(true)
 }
 
-/// Beside a log with commits a file that is no data file was one.
+/// Replaces `NotADatabase` if there is a log with commits: the file was a data file then.
 pub(super) fn of_a_database(error: Error, disk: &dyn Disk, wal_dir: &Path, options: &Options) -> Error {
     let is_fresh = || is_fresh_log(disk, wal_dir, options.geometry.block_bytes as u64);
     if error.code() != Code::NotADatabase || is_fresh().unwrap_or(true) {
@@ -182,7 +185,8 @@ pub(super) fn data_lost(path: &Path, wal_dir: &Path) -> Error {
         .with_hint("the data file was lost: restore it from a backup")
 }
 
-/// D3: what readers of a later release look at, in other processes, this build does not know and would overwrite.
+/// D3: fails if readers of a later release are registered. This build does not know their snapshots and would
+/// overwrite them.
 pub(super) fn refuse_later_readers(disk: &dyn Disk, path: &Path) -> Result<()> {
     let readers = path.join(READERS);
     if kind(disk, &readers)? != Some(PathKind::File) {
@@ -205,7 +209,8 @@ fn not_a_database(path: &Path, why: &str) -> Error {
         .with_hint("give the directory of a database, or a name that does not exist yet")
 }
 
-/// D1, D8: locks and syncs are those of the file systems of the database and of its log, which may lie elsewhere.
+/// D1, D8: checks the file systems of the database and of its log, which may differ. Locks and syncs are
+/// theirs.
 pub(super) fn check_file_systems(
     disk: &dyn Disk,
     path: &Path,
@@ -216,7 +221,7 @@ pub(super) fn check_file_systems(
     if wal_dir.parent() == Some(path) && kind(disk, wal_dir)?.is_none() {
         return Ok(());
     }
-    // A directory that is still to be made lies where the one above it does.
+    // A directory that is not made yet will lie on the file system of the one above it.
     for directory in [wal_dir, directory_of(wal_dir)] {
         if kind(disk, directory)?.is_some() {
             return check_file_system(disk, directory, options);
@@ -225,7 +230,7 @@ pub(super) fn check_file_systems(
     Ok(())
 }
 
-/// A system that names no types of file systems gives no reason to refuse one.
+/// Checks one file system. A system that does not name types of file systems gives no reason to refuse one.
 fn check_file_system(disk: &dyn Disk, path: &Path, options: &Options) -> Result<()> {
     let system = disk.file_system(path).map_err(|e| Error::io("look at", path, &e))?;
     if system.network == Some(true) && !options.allow_network_fs {
@@ -242,12 +247,12 @@ fn check_file_system(disk: &dyn Disk, path: &Path, options: &Options) -> Result<
     Ok(())
 }
 
-/// D8: one process writes. Readers of a database that nobody writes share it.
+/// D8: takes the lock of a database. One process writes; read-only processes share the lock.
 pub(super) fn lock(disk: &dyn Disk, path: &Path, options: &Options) -> Result<Box<dyn Lock>> {
     match disk.lock(path, !options.read_only) {
         Ok(lock) => {
             if !options.read_only {
-                // Only for the message to whoever is refused: the lock holds without it.
+                // Only for the message to a process that is refused. The lock holds without it.
                 drop(lock.set_holder(&this_process()));
             }
             Ok(lock)
@@ -269,8 +274,8 @@ pub(super) fn lock(disk: &dyn Disk, path: &Path, options: &Options) -> Result<Bo
     }
 }
 
-/// D8: one database at a time has its log in a directory. The holder of this lock has another database open: the lock
-/// of this database is taken first, and was free.
+/// D8: takes the lock of a log directory, which holds the log of one database. Its holder has another
+/// database open, since the lock of this database was free.
 pub(super) fn lock_log(disk: &dyn Disk, wal_dir: &Path, options: &Options) -> Result<Box<dyn Lock>> {
     lock(disk, &wal_dir.join(LOCK), options).map_err(|error| match error.code() {
         Code::DatabaseLocked => {

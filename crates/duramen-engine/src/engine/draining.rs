@@ -1,8 +1,8 @@
-//! Opening answers before the log is in the trees; here it gets there.
+//! Runs the deferred redo: brings the log's tail into the trees after opening.
 //!
-//! Whoever needs the trees first does the work, and everybody else who needs them waits: the thread that looks after space, a
-//! write, a checkpoint, a check, a close, a question too large for the overlay. Readers need not. D3 and I1 rest here: the
-//! root with everything in it is registered for the overlay's readers before a commit can build on it.
+//! The first thread that needs the trees does the work, and other threads that need them wait. These are the
+//! space thread, a write, a checkpoint, a check, a close, and a query too large for the overlay. Readers do
+//! not wait. D3 and I1 rest here; `overlay` explains the states and the order of steps.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,19 +20,19 @@ use crate::tree::sweep;
 
 const POISON: &str = "nothing panics while the overlay is handed out";
 
-/// What was replayed and is not in the trees, until it is.
+/// The deferred redo of one database.
 #[derive(Debug)]
 pub struct Draining {
     /// The last commit that opening found.
     seq: CommitSeq,
     is_done: AtomicBool,
-    /// How many wait for it.
+    /// The number of threads that wait for it.
     waiting: AtomicUsize,
     failed: OnceLock<Error>,
     overlay: Mutex<Option<Arc<Overlay>>>,
-    /// Held while the work is done.
+    /// The lock is held while the work is done.
     work: Mutex<Option<Work>>,
-    /// The process that opened the database: in a fork of it nobody does the work.
+    /// The process that opened the database. A fork of it cannot do the work.
     process: u32,
 }
 
@@ -45,17 +45,17 @@ struct Work {
     served: Served,
 }
 
-/// Who gets the root with everything in it.
+/// What receives the root with all changes in it.
 #[derive(Debug)]
 pub enum Served {
-    /// Commits, which go on from it.
+    /// A committer, which continues from it.
     Committer(Arc<Committer>),
-    /// Readers of a database that nobody writes.
+    /// Readers of a database opened read-only.
     Readers(Arc<Newest>),
 }
 
 impl Draining {
-    /// Nothing to be done: everything up to `seq` is in the trees.
+    /// A redo with nothing to do: everything up to `seq` is in the trees.
     pub fn done(seq: CommitSeq) -> Arc<Draining> {
         Arc::new(Draining {
             seq,
@@ -68,7 +68,7 @@ impl Draining {
         })
     }
 
-    /// A tail to be brought into the trees of a store, by at most so many threads.
+    /// A redo of `tail` into the trees of a store, by at most `threads` threads.
     pub fn of(tail: Tail, store: &Arc<Store>, threads: usize, served: Served) -> Arc<Draining> {
         let overlay = Arc::clone(tail.overlay());
         let work = Work { tail, store: Arc::clone(store), threads, served };
@@ -86,20 +86,20 @@ impl Draining {
         draining
     }
 
-    /// The last commit that opening found: it was durable before anything was answered.
+    /// The last commit that opening found. It was durable before the first read was answered.
     pub fn seq(&self) -> CommitSeq {
         self.seq
     }
 
-    /// Why the tail will not be in the trees before the database is opened again, if that is so.
+    /// Fails if the redo has failed. Only opening the database again can repeat it.
     ///
     /// # Errors
-    /// That reason.
+    /// The error of the redo.
     pub fn not_failed(&self) -> Result<()> {
         self.failed.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// Registers the newest root, and adds what lies over it.
+    /// Registers the newest root. Returns with it the overlay, if the root lacks the changes.
     pub fn hold(&self, register: impl Fn() -> Registration) -> (Registration, Option<Arc<Overlay>>) {
         loop {
             let held = register();
@@ -107,17 +107,18 @@ impl Draining {
                 return (held, None);
             }
             let overlay = self.overlay.lock().expect(POISON).clone();
-            // None: it was drained in between, and there is a newer root.
+            // Without an overlay the redo ended in between, and there is a newer root.
             if overlay.is_some() {
                 return (held, overlay);
             }
         }
     }
 
-    /// Does the work, or waits for whoever does it: with all threads, since somebody waits.
+    /// Does the work or waits for it. A waiting thread lets it use all processors.
     ///
     /// # Errors
-    /// `Corrupt` or `Io` if a page could not be read, now or before: commits have ended then, and reads through the overlay go on.
+    /// `Corrupt` or `Io` if a page could not be read, now or before. Commits have ended then, and reads
+    /// through the overlay go on.
     pub fn wait(&self) -> Result<()> {
         if self.is_done.load(Ordering::Acquire) {
             return Ok(());
@@ -131,7 +132,7 @@ impl Draining {
         done
     }
 
-    /// Does the work beside those who read, with a processor left to them.
+    /// Does the work in the background. One processor is left to readers.
     ///
     /// # Errors
     /// As [`Draining::wait`].
@@ -184,7 +185,7 @@ impl Draining {
     }
 }
 
-/// Dirty nodes cannot leave memory before there is a checkpoint to come; clean ones can.
+/// Evicts clean nodes until memory is within its bound. Dirty nodes stay until a checkpoint writes them.
 pub fn give_memory_back(store: &Store, trees: &TreeTable) {
     let meter = store.pages.meter();
     let enough = || meter.eviction_target(80) == 0;

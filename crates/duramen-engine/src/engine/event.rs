@@ -1,4 +1,4 @@
-//! What the engine tells a program that asked to be told.
+//! Events that the engine reports to a program's hook.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::ids::CommitSeq;
 
-/// Something worth knowing that no call returns.
+/// An event that no call returns.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event {
@@ -14,38 +14,38 @@ pub enum Event {
     Recovered {
         /// Records replayed.
         record_count: u64,
-        /// Groups after the newest durable mark: only these could have been confused with a torn tail.
+        /// Groups after the newest durable watermark. Only these could have been confused with a torn tail.
         unmarked_group_count: u64,
         /// The last run ended in the middle of a write.
         torn: bool,
     },
-    /// Level `Disk` was asked for, and syncs are worth nothing where the database lies: told when it is opened. Commits wait for
-    /// syncs all the same.
+    /// Level `Disk` was requested, and syncs mean nothing where the database lies. Reported at opening.
+    /// Commits wait for syncs all the same.
     DiskLevelNotKept {
         /// Why, in words.
         why: String,
     },
-    /// A checkpoint begins: told before anything of it is written. `Checkpoint` follows, unless it fails.
+    /// A checkpoint begins: reported before any of it is written. `Checkpoint` follows, unless it fails.
     CheckpointBegins,
     /// A checkpoint became durable.
     Checkpoint {
-        /// The commit it holds.
+        /// The last commit in it.
         seq: CommitSeq,
         /// Bytes written for it.
         written_bytes: u64,
     },
-    /// Changes that a consumer had still to read are gone: the feed may hold no more, the disk has no room, or retaining them
-    /// has failed for a minute. Readers that need them get `FeedGap`.
+    /// Changes that a consumer had not read are gone. The feed reached its bound, the disk has no room, or
+    /// retaining them has failed for a minute. Readers that need them get `FeedGap`.
     FeedLetGo {
-        /// Everything up to this commit.
+        /// The last commit that is gone.
         through: CommitSeq,
         /// Why.
         why: Error,
     },
-    /// The log had no room for a group, and commits in it that had returned at level `Memory` never happened. Their receipts
-    /// return the same error. Reported by the next step of the background.
+    /// The log had no room for a group, and commits in it that had returned at level `Memory` were dropped.
+    /// Their receipts return the same error. Reported by the next step of the background.
     CommitsDropped {
-        /// How many.
+        /// Number of commits.
         count: u64,
         /// The last commit before them, which was kept.
         after: CommitSeq,
@@ -60,10 +60,10 @@ pub enum Event {
     CloseFailed(Error),
 }
 
-/// Whom to tell.
+/// The program's function for events.
 pub type EventHook = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// The hook, if there is one. Called outside locks.
+/// The hook, if there is one. It is called outside locks.
 #[derive(Clone, Default)]
 pub struct Events(pub(super) Option<EventHook>);
 
@@ -74,7 +74,7 @@ impl fmt::Debug for Events {
 }
 
 impl Events {
-    /// Tells.
+    /// Calls the hook.
     pub fn tell(&self, event: &Event) {
         if let Some(hook) = &self.0 {
             hook(event);

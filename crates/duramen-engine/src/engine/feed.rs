@@ -1,7 +1,8 @@
-//! Reading the change feed of an open database: retained files first, then the log, then waiting for more.
+//! Reads the change feed of an open database: retained files first, then the log, then waiting for more.
 //!
-//! Runs beside the writer and never keeps it waiting. What it reads may be let go of under it: what looks like damage then is read
-//! again from where it went, which the checkpoint's new place tells.
+//! A reader runs beside the writer and never blocks it. A checkpoint may release what is being read. If bytes
+//! look corrupt and the replay position of the newest checkpoint has moved, they are read again from their
+//! new place.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,30 +18,31 @@ use crate::ids::CommitSeq;
 use crate::tree::Slot;
 use crate::wal::{LogPlace, LogPosition};
 
-/// So many bytes of changes are read ahead, and one commit more.
+/// Bytes of changes read ahead, plus one commit.
 const BATCH_BYTES: usize = 256 * 1024;
 
-/// Which trees' changes are wanted, by name.
+/// Selects trees by name.
 pub type Wants = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// Reads the feed from a position on. While it lives, what it has not read is kept for it, within the bound of the feed.
+/// Reads the feed from a position. While it lives, unread changes are kept for it, within the bound of the
+/// feed.
 pub struct FeedReader {
     engine: Engine,
     hold: FeedHold,
     wants: Wants,
-    /// Everything up to this commit was handed out, or there was nothing wanted in it.
+    /// Everything wanted up to this commit was handed out.
     position: CommitSeq,
-    /// Everything up to this commit was read.
+    /// Everything up to this commit was read into the batch.
     read: CommitSeq,
     batch: VecDeque<FeedCommit>,
     live: Option<LiveReader>,
     file: Option<(u64, FileReader)>,
     stop: FeedStop,
-    /// Its place among those who are called.
+    /// Its number for callbacks in [`Watch`].
     watcher: u64,
 }
 
-/// Ends the waiting of one reader, from any thread.
+/// Stops one reader's waiting, from any thread.
 #[derive(Clone)]
 pub struct FeedStop {
     engine: Engine,
@@ -60,10 +62,11 @@ impl fmt::Debug for FeedStop {
 }
 
 impl Engine {
-    /// Reads the changes after a commit, of the trees whose names are wanted.
+    /// Reads the changes after a commit, of trees with wanted names.
     ///
     /// # Errors
-    /// `FeedGap` if some of them are no longer kept; `Invalid` if there is no such commit yet, or this process was forked.
+    /// `FeedGap` if some of them are no longer kept; `Invalid` if there is no such commit yet, or this
+    /// process was forked.
     pub fn feed(&self, after: CommitSeq, wants: Wants) -> Result<FeedReader> {
         let hold = self.hold_feed(after)?;
         let stop = FeedStop { engine: self.clone(), asked: Arc::default() };
@@ -81,7 +84,7 @@ impl Engine {
         })
     }
 
-    /// Keeps the changes after a commit for as long as the hold lives, within the bound of the feed.
+    /// Keeps the changes after a commit while the hold lives, within the bound of the feed.
     ///
     /// # Errors
     /// As [`Engine::feed`].
@@ -95,7 +98,7 @@ impl Engine {
         self.inner.feed.hold(after)
     }
 
-    /// What the feed holds, and who holds it.
+    /// What the feed holds, and its consumers.
     #[must_use]
     pub fn feed_stats(&self) -> FeedStats {
         let log_from = self.feed_boundary().0.seq;
@@ -119,7 +122,7 @@ impl Engine {
         }
     }
 
-    /// Where the newest checkpoint ends, and the catalogue there: the log is whole behind it.
+    /// The replay position of the newest checkpoint, and the catalogue there. The log is complete behind it.
     fn feed_boundary(&self) -> (LogPosition, Option<Slot>) {
         match &self.inner.mode {
             Mode::Write { keeper, .. } => keeper.checkpointer().boundary(),
@@ -144,7 +147,7 @@ impl Engine {
         }
     }
 
-    /// Whether no newer commit will ever become durable through this handle.
+    /// Whether no newer commit can become durable through this handle.
     fn is_at_its_end(&self) -> bool {
         match &self.inner.mode {
             Mode::Write { committer, .. } => committer.usable().is_err(),
@@ -154,10 +157,10 @@ impl Engine {
 }
 
 impl FeedReader {
-    /// The next commit that changed something wanted; `None` if there is none yet. Never waits for one.
+    /// The next commit that changed something wanted. `None` if there is none yet; it never waits.
     ///
     /// # Errors
-    /// `FeedGap` if this reader fell behind what may be kept; `Corrupt` or `Io`. It can be asked again.
+    /// `FeedGap` if this reader fell behind what may be kept; `Corrupt` or `Io`. It can be called again.
     #[allow(clippy::should_implement_trait, reason = "an iterator that ends and goes on again")]
     pub fn next(&mut self) -> Result<Option<FeedCommit>> {
         if self.batch.is_empty() {
@@ -171,21 +174,22 @@ impl FeedReader {
         Ok(next)
     }
 
-    /// What was handed out until now is done with: it need not be kept for this reader any more. A reader that is asked for the next
-    /// commit has not said so.
+    /// Confirms everything handed out: it need not be kept for this reader. Calling [`FeedReader::next`] does
+    /// not confirm it.
     pub fn done(&self) {
         self.hold.advance(self.position);
     }
 
-    /// Everything up to this commit was handed out: where to go on another time.
+    /// Everything up to this commit was handed out. A later reader can continue from here.
     #[must_use]
     pub fn position(&self) -> CommitSeq {
         self.position
     }
 
-    /// Waits until there may be something new, at most so long; says whether there may be. Not once the database is closed or
-    /// poisoned, was opened read-only, or [`FeedStop::stop`] was called. It also ends where writers are refused and this reader
-    /// keeps files that it has read and has not said that it is [done](FeedReader::done) with.
+    /// Waits until there may be something new, or for a time limit. Returns whether there may be. It returns
+    /// `false` at the end if the database is closed, poisoned or read-only, and after [`FeedStop::stop`]. It
+    /// also ends while writers are refused and this reader keeps files that it has read and not
+    /// [confirmed](FeedReader::done).
     pub fn wait(&self, at_most: Option<Duration>) -> bool {
         let Some(watch) = self.engine.watch() else { return self.is_behind() };
         let disk = &self.engine.inner.disk;
@@ -194,9 +198,9 @@ impl FeedReader {
         may_go_on && !self.stop.is_asked()
     }
 
-    /// Calls `woken` once, when there may be something new or [`FeedReader::wait`] would say that there will never be; at once if
-    /// that is so. A later call takes the place of one that was not answered yet, and a reader that is dropped is not called. It is
-    /// called in a thread that commits, and must return soon.
+    /// Calls `woken` once, when there may be something new, or when [`FeedReader::wait`] would return because
+    /// nothing more can come. Calls it at once if that holds already. A later call replaces the pending one.
+    /// A dropped reader is not called. A committing thread calls it, so it must return soon.
     pub fn call_when_more(&self, woken: Woken) {
         match self.engine.watch() {
             Some(watch) => watch.call(self.watcher, &|| self.need_not_wait(), woken),
@@ -204,7 +208,7 @@ impl FeedReader {
         }
     }
 
-    /// Why no more will come although nobody asked this reader to stop and nobody closed the database: it is poisoned.
+    /// The cause, if no more will come because the database is poisoned. `None` if this reader was stopped.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
         let Mode::Write { committer, .. } = &self.engine.inner.mode else { return None };
@@ -212,20 +216,20 @@ impl FeedReader {
         Some(Error::poisoned(cause.message()))
     }
 
-    /// Lets the stopper of another reader, whose place this one takes, end the waiting of this one.
+    /// Lets another reader's stopper end this reader's waiting. This reader replaces that one.
     #[must_use]
     pub fn with_stopper(mut self, stop: FeedStop) -> FeedReader {
         self.stop = stop;
         self
     }
 
-    /// Whether nothing newer will come through this handle, and everything was read.
+    /// Whether it was stopped, or nothing newer can come through this handle and everything was read.
     #[must_use]
     pub fn is_at_end(&self) -> bool {
         self.stop.is_asked() || (!self.is_behind() && self.engine.is_at_its_end())
     }
 
-    /// What ends the waiting of this reader.
+    /// A handle that stops this reader's waiting.
     #[must_use]
     pub fn stopper(&self) -> FeedStop {
         self.stop.clone()
@@ -259,7 +263,7 @@ impl FeedReader {
             } else {
                 self.fill_from_log((boundary, catalogue.as_ref()), durable)
             };
-            // What was read may have been let go of meanwhile, and be elsewhere by now.
+            // What was read may have been released meanwhile, and retained elsewhere.
             let has_moved = self.engine.feed_boundary().0 != boundary;
             match filled {
                 Ok(()) if has_moved && self.live.as_ref().is_some_and(|live| live.saw_damage) => {
@@ -277,7 +281,7 @@ impl FeedReader {
         }
     }
 
-    /// Forgets how far the sources were read, but not how far the reader has come.
+    /// Restarts reading the sources from the last commit handed out.
     fn begin_again(&mut self) {
         self.batch.clear();
         self.live = None;
@@ -331,7 +335,7 @@ impl Drop for FeedReader {
 }
 
 impl FeedStop {
-    /// Ends the waiting, now and for ever.
+    /// Stops the waiting for good.
     pub fn stop(&self) {
         self.asked.store(true, Ordering::SeqCst);
         if let Some(watch) = self.engine.watch() {

@@ -1,4 +1,5 @@
-//! What checkpoints and the background do for the change feed: retain before the log is let go of, and let go of what was read.
+//! Work of checkpoints and the background for the change feed: retain changes before their log is released,
+//! and release those that were read.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -16,7 +17,7 @@ use crate::wal::{LogIdentity, LogPlace};
 
 const POISON: &str = "nothing panics while the feed is looked after";
 
-/// Looks after the feed of a database that is written.
+/// Maintains the feed of a database opened for writing.
 pub struct Feeding {
     /// The retained files.
     pub retained: Arc<Retained>,
@@ -24,7 +25,7 @@ pub struct Feeding {
     disk: Arc<dyn Disk>,
     wal_dir: PathBuf,
     identity: LogIdentity,
-    /// The commit at the last look for what may be let go of.
+    /// The newest commit at the last review.
     looked_at: Mutex<CommitSeq>,
 }
 
@@ -53,7 +54,7 @@ impl Feeding {
         }
     }
 
-    /// Retains what a checkpoint of `held` will let go of. The log is durable through it.
+    /// Retains the changes whose log a checkpoint of `held` will release. The log is durable through it.
     ///
     /// # Errors
     /// As [`Retained::retain`]: the checkpoint must not go on.
@@ -91,14 +92,14 @@ impl Feeding {
         letting
     }
 
-    /// Lets go of what was read since, without a checkpoint.
+    /// Releases changes that were read since, without a checkpoint.
     ///
     /// # Errors
     /// `Corrupt` or `Io`.
     pub fn review(&self, committer: &Committer) -> Result<()> {
         let held = committer.hold_published();
         let seq = held.root().seq;
-        // A crash goes back to what is durable, and so do those who read.
+        // A crash returns to the durable state, with the consumer positions in it.
         if seq > committer.durable() || *self.looked_at.lock().expect(POISON) == seq {
             return Ok(());
         }
@@ -109,14 +110,15 @@ impl Feeding {
         Ok(())
     }
 
-    /// As of what is durable, since that is what a crash goes back to; and of whoever came since.
+    /// The needs in the durable state, to which a crash returns, and in the newest state.
     fn needs_now(&self, held: &Registration, committer: &Committer) -> Result<Vec<FeedNeed>> {
         let mut needs = self.needs(held.clone())?;
         needs.extend(self.needs(committer.hold_published())?);
         Ok(needs)
     }
 
-    /// Refuses writers or takes them again; who holds them up without having anything to do is woken to say how far it is.
+    /// Refuses writers or accepts them again. A refusal wakes waiting readers, so that they can confirm what
+    /// they have read.
     fn refuse_writers(&self, committer: &Committer) {
         let refusal = self.refusal();
         let refuses = refusal.is_some();
@@ -128,7 +130,7 @@ impl Feeding {
 
     fn needs(&self, held: Registration) -> Result<Vec<FeedNeed>> {
         match &self.rule {
-            // Whose need cannot be read for damage is kept nothing: checkpoints must go on.
+            // Nothing is kept for consumers whose rows are corrupt: checkpoints must go on.
             Some(rule) => match rule.needs(&Snapshot::new(held, None)) {
                 Err(error) if error.is_damage() => Ok(Vec::new()),
                 needs => needs,

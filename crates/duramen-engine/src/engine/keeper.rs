@@ -1,5 +1,5 @@
-//! The work behind the scenes, in steps that threads or a simulation run: marks and background syncs, spare
-//! segments, checkpoints, eviction, giving space back.
+//! Maintenance in steps, run by threads or by a simulation: durable watermarks, background syncs, spare
+//! segments, checkpoints, eviction, and giving space back.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,27 +23,29 @@ use crate::wal::SyncFailure;
 
 const POISON: &str = "nothing panics while the keeper is locked";
 
-/// A checkpoint starts when the log since the last one holds this part of the memory, or so many bytes: opening must read it.
+/// A checkpoint starts when the log since the last one exceeds this part of the memory, or this many bytes.
+/// Opening must read that log.
 const LOG_MEMORY_PART: u64 = 4;
 const LOG_BYTES_MAX: u64 = 256 << 20;
 
-/// Of the room kept ahead in the data file this much stays when the database is closed, and what the space map takes: the next
-/// one to open it may find the disk full, and delete (D7).
+/// A clean close keeps this much free room in the data file, and that of the space map. The next open may
+/// find the disk full, and must still delete (D7).
 const REST_SPARE_BYTES: u64 = 24 << 20;
 
-/// While a segment is made, the log is looked after as often as at other times.
+/// While a segment is made, the other work on the log runs at this interval.
 const LOG_TICK_NS: u64 = 10_000_000;
 
-/// Memory is swept down to this part of its bound, in percent.
+/// Eviction stops at this percentage of the memory bound.
 const SWEEP_TO_PERCENT: usize = 80;
 
-/// What only snapshots hold is written out where sweeping leaves memory above this part of its bound, in percent.
+/// Nodes that only snapshots hold are written back while memory stays above this percentage of its bound
+/// after eviction.
 const SPILL_FROM_PERCENT: usize = 90;
 
-/// Pages that one checkpoint gives back are free when the second one after it is durable: that one and two more.
+/// Pages reclaimed by one checkpoint are free once the second checkpoint after it is durable.
 const SETTLING_CHECKPOINTS: u64 = 3;
 
-/// Runs the work behind the scenes.
+/// Runs the maintenance of an open database (`Keeper`).
 #[derive(Debug)]
 pub struct Keeper {
     store: Arc<Store>,
@@ -54,41 +56,43 @@ pub struct Keeper {
     memory_bytes: usize,
     checkpoint_log_bytes: u64,
     snapshot_space_bytes_max: Option<u64>,
-    /// Where the eviction's hand stands: a tree and a key in it.
+    /// The eviction lock, and the position where the next eviction starts: a tree and a key in it.
     hand: Mutex<(TreeId, Vec<u8>)>,
-    /// The newest commit at the last look, and since when it has been the newest.
+    /// The newest commit seen last, and since when it has been the newest.
     idle_since: Mutex<(CommitSeq, u64)>,
     unsynced_since_ns: AtomicU64,
     checkpoints: AtomicU64,
-    /// Checkpoints still to come, after the last dropped tree is gone, until its pages are free.
+    /// Checkpoints still to write, after the last dropped tree is gone, until its pages are free.
     settling: AtomicU64,
-    /// The commit at which no dropped tree was found any more.
+    /// The commit at which no dropped tree was left.
     rested_at: AtomicU64,
-    /// The last failure told.
+    /// The message of the last reported failure.
     told: Mutex<Option<String>>,
     told_poisoned: AtomicBool,
-    /// Held from taking a root to forgetting what it gave back: a checkpoint of an older root after that of a newer one would
-    /// need pages that the newer one has freed, and give back dropped trees twice (D3). Held while roots are spilled, too:
-    /// between the two, pages of a newer root would be in the checkpoint's map.
+    /// Held from taking a root until its reclaimed trees are forgotten. A checkpoint of an older root after a
+    /// newer one would need pages that the newer one freed, and would reclaim dropped trees twice (D3). Also
+    /// held while roots are written back: otherwise the checkpoint's space map could hold pages of a newer
+    /// root.
     one_at_a_time: Mutex<()>,
     feeding: Feeding,
-    /// What the feed has lost, to be told once nothing is locked.
+    /// Losses of the feed, to be reported once no lock is held.
     let_go: Mutex<Option<Event>>,
 }
 
-/// What a checkpoint is for.
+/// The purpose of a checkpoint.
 #[derive(Debug, Clone, Copy)]
 struct Aim {
-    /// It is the last one of a clean close.
+    /// It is the last one, of a clean close.
     clean: bool,
-    /// Where the warm pages are listed.
+    /// The list of hot pages.
     hot: Option<Location>,
-    /// The other superblock is to name it, too; so many bytes are then kept ahead in the data file.
+    /// The other superblock names this checkpoint, too. This many bytes are then kept free ahead in the data
+    /// file.
     twin_spare_bytes: Option<u64>,
 }
 
 impl Keeper {
-    /// Over the parts of an open database.
+    /// Maintenance over the parts of an open database.
     pub fn new(
         committer: &Arc<Committer>,
         checkpointer: Checkpointer,
@@ -122,33 +126,33 @@ impl Keeper {
         }
     }
 
-    /// The newest checkpoint's keeper.
+    /// The checkpointer of this database.
     pub fn checkpointer(&self) -> &Checkpointer {
         &self.checkpointer
     }
 
-    /// The data file and what belongs to it.
+    /// The data file and the state that belongs to it.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
-    /// What snapshots see.
+    /// The published root.
     pub fn published_root(&self) -> Arc<Root> {
         self.committer.published()
     }
 
-    /// Writes a durable mark if none has been written since the last commit.
+    /// Writes a durable watermark, if none was written since the last commit.
     ///
     /// # Errors
-    /// What the log said.
+    /// Any error of the log.
     pub fn log_mark(&self) -> Result<()> {
         self.committer.mark().map(|_| ())
     }
 
-    /// Writes ordered groups for which no call waits, and reports dropped commits.
+    /// Writes groups for which no call waits, and reports dropped commits.
     ///
     /// # Errors
-    /// What writing it said.
+    /// Any error of writing a group.
     pub fn write_pending(&self) -> Result<()> {
         let written = self.committer.write_pending();
         self.tell_dropped();
@@ -162,30 +166,31 @@ impl Keeper {
         }
     }
 
-    /// Tells an event. What is told while work in the background waits must not wait for that work.
+    /// Sends an event to the hook. The hook must not wait for work of the calling thread: such calls fail
+    /// inside it.
     pub fn tell(&self, event: &Event) {
         self.committer.while_telling(|| self.events.tell(event));
     }
 
-    /// Checkpoints since the database was opened.
+    /// Number of checkpoints since the database was opened.
     pub fn checkpoint_count(&self) -> u64 {
         self.checkpoints.load(Ordering::Relaxed)
     }
 
-    /// Ends the work on the log that can be done later.
+    /// Stops work on the log that can be done later.
     pub fn end_preparing(&self) {
         self.committer.log().end_preparing();
     }
 
-    /// Lets the work on the log go on without rests.
+    /// Lets work on the log run without rests.
     pub fn hurry(&self) {
         self.committer.log().hurry();
     }
 
-    /// Looks after the log: a mark after idleness, a sync for what only the kernel has, a segment to go on with.
+    /// Does the due work on the log: a watermark when idle, a sync of unsynced commits, a spare segment.
     ///
     /// # Errors
-    /// What the log said; a failed sync has poisoned the engine.
+    /// Any error of the log. A failed sync has poisoned the engine.
     pub fn log_step(&self) -> Result<()> {
         self.do_what_is_due()?;
         let log = self.committer.log();
@@ -208,10 +213,12 @@ impl Keeper {
         done.and(made)
     }
 
-    /// What is promised within a time: also on a slow disk, on which a segment takes many seconds.
+    /// Does what is promised within a time limit. It also runs while a segment is made, which takes many
+    /// seconds on a slow disk.
     fn do_what_is_due(&self) -> Result<()> {
         let now = self.disk.monotonic_ns();
-        // A group that has no room is not what is to be synced and marked: that was written before it.
+        // A failure to write a group for want of room does not stop the sync and the watermark of earlier
+        // commits.
         let written = self.write_pending();
         let published = self.committer.published().seq;
         let idle_ms = self.idle_ms(now, published);
@@ -221,7 +228,7 @@ impl Keeper {
         written.and(synced).and(marked)
     }
 
-    /// For how long no commit has come, as far as these looks tell.
+    /// For how long no commit has been published, as far as these calls can tell.
     fn idle_ms(&self, now: u64, published: CommitSeq) -> u64 {
         let mut idle = self.idle_since.lock().expect(POISON);
         if idle.0 != published || idle.1 == 0 {
@@ -230,7 +237,7 @@ impl Keeper {
         now.saturating_sub(idle.1) / 1_000_000
     }
 
-    /// Commits at weaker levels are synced after a while, or after so many bytes.
+    /// Syncs commits below level `Disk` after a time, or after a number of bytes.
     fn sync_weak(&self, now: u64, published: CommitSeq) -> Result<()> {
         if self.committer.durable() >= published {
             self.unsynced_since_ns.store(0, Ordering::Relaxed);
@@ -259,10 +266,11 @@ impl Keeper {
             && (behind || asked)
     }
 
-    /// Makes the published root the newest checkpoint, and frees and recycles what that allows.
+    /// Makes the published root the newest checkpoint, then frees pages and recycles log as far as that
+    /// allows.
     ///
     /// # Errors
-    /// What writing said. A failed sync has poisoned the engine; otherwise it can be tried again.
+    /// Any error of writing it. A failed sync has poisoned the engine; otherwise it can be tried again.
     pub fn checkpoint(&self, between: &mut dyn FnMut()) -> Result<CheckpointReport> {
         self.tell_checkpoint(Aim { clean: false, hot: None, twin_spare_bytes: None }, between)
     }
@@ -280,8 +288,8 @@ impl Keeper {
         result
     }
 
-    /// Writes a checkpoint if one is due, and names it in both superblocks: the log before it can be used again at once, instead of
-    /// more being made, and so can pages.
+    /// Writes a checkpoint if one is due, and names it in both superblocks. The log before it and the pages
+    /// it replaced can then be reused at once.
     ///
     /// # Errors
     /// As [`Keeper::checkpoint`].
@@ -293,8 +301,8 @@ impl Keeper {
         self.tell_checkpoint(aim, &mut || ()).map(|_| ())
     }
 
-    /// Writes the last checkpoint, and gives back what a database at rest does not need: what only the checkpoint before it
-    /// held, room kept ahead, log segments.
+    /// Writes the last checkpoint and gives back what a closed database does not need: pages that only the
+    /// previous checkpoint held, room kept ahead, and log segments.
     ///
     /// # Errors
     /// As [`Keeper::checkpoint`].
@@ -302,7 +310,7 @@ impl Keeper {
         let rest = self.spare_bytes().min(REST_SPARE_BYTES + self.store.space.map_bytes());
         let aim = Aim { clean: true, hot, twin_spare_bytes: Some(rest) };
         self.tell_checkpoint(aim, &mut || ())?;
-        // A group that is being written has looked at the ready segments already.
+        // Only while no group is written: a group on its way has already chosen its segments.
         let trimmed = self.committer.while_nobody_writes(|| self.committer.log().trim())?;
         trimmed.map_err(|SyncFailure(error)| {
             self.committer.poison(error.clone());
@@ -310,7 +318,7 @@ impl Keeper {
         })
     }
 
-    /// Room for the next checkpoint stays: see the throttle.
+    /// The room kept free for the next checkpoint; see the throttle.
     fn spare_bytes(&self) -> u64 {
         self.memory_bytes as u64 / 4
     }
@@ -322,9 +330,9 @@ impl Keeper {
         let _alone = self.one_at_a_time.lock().expect(POISON);
         self.let_go_of_old_roots();
         let held = self.committer.hold_published();
-        // No superblock for a commit that the log does not hold durably.
+        // The superblock may name only commits that are durable in the log.
         self.committer.sync_through(held.root().seq)?;
-        // Before the feed is copied: what is committed meanwhile is for the next checkpoint.
+        // Before copying for the feed: log written meanwhile counts for the next checkpoint.
         let log_bytes = self.committer.restart_log_bytes();
         let retained = self.retain_for_feed(&held);
         retained.inspect_err(|_| self.committer.add_log_bytes(log_bytes))?;
@@ -332,10 +340,10 @@ impl Keeper {
         let named = CheckpointAim { next_tree: self.committer.next_tree(), clean, hot };
         let written = self.write_once(&held, named, self.spare_bytes(), between);
         let mut report = written.inspect_err(|_| self.committer.add_log_bytes(log_bytes))?;
-        // D3: what the first one reaped of a dropped tree, a second one of the same root would reap again.
+        // D3: a second checkpoint of the same root would reclaim the same slice of a dropped tree again.
         let reaps = held.root().trees.iter().any(|tree| tree.dropped_at.is_some());
         if let Some(spare_bytes) = twin_spare_bytes.filter(|_| !reaps) {
-            // The checkpoint is durable all the same, and the older superblock has its own.
+            // The first checkpoint is durable all the same, and the older superblock keeps its own.
             match self.write_once(&held, named, spare_bytes, &mut || ()) {
                 Ok(second) => report.written_bytes += second.written_bytes,
                 Err(error) if self.committer.poison_cause().is_some() => return Err(error),
@@ -348,7 +356,8 @@ impl Keeper {
         Ok(report)
     }
 
-    /// Before the superblock names what comes after it, the log and what only it names are there for the feed (D1, D3).
+    /// Keeps the log, and what only the log names, for the feed. This comes before the superblock names a
+    /// later replay position (D1, D3).
     fn retain_for_feed(&self, held: &Registration) -> Result<()> {
         match self.feeding.retain(&self.store, &self.checkpointer, &self.committer, held) {
             Ok(Letting { why: Some(why), through }) => {
@@ -364,7 +373,8 @@ impl Keeper {
         }
     }
 
-    /// Lets go of changes that everybody has read, and takes writers again that were refused for their sake.
+    /// Releases changes that all consumers have read. Accepts writers again if they were refused for their
+    /// sake.
     ///
     /// # Errors
     /// `Corrupt` or `Io`; nothing is lost.
@@ -372,13 +382,13 @@ impl Keeper {
         if self.feeding.retained.is_empty() {
             return Ok(());
         }
-        // A checkpoint looks itself.
+        // A running checkpoint reviews the feed itself.
         let Ok(_alone) = self.one_at_a_time.try_lock() else { return Ok(()) };
         self.feeding.review(&self.committer)
     }
 
-    /// Writes a checkpoint of a root. One of the root that the newest checkpoint has already costs its superblock, a few pages of
-    /// the space map and two syncs; both superblocks agree then.
+    /// Writes a checkpoint of a root. If the newest checkpoint already has that root, it costs a superblock,
+    /// a few pages of the space map and two syncs. Both superblocks agree then.
     fn write_once(
         &self,
         held: &Registration,
@@ -409,11 +419,12 @@ impl Keeper {
         Ok(report)
     }
 
-    /// A dropped tree gives its pages back a slice a checkpoint, and a checkpoint is of a commit. Where no commit comes, an
-    /// empty one does, until all is given back and both superblocks agree.
+    /// Makes an empty commit and a checkpoint while dropped trees are not reclaimed and no other commit
+    /// comes. Each checkpoint reclaims one slice. It continues until everything is reclaimed and both
+    /// superblocks agree.
     ///
     /// # Errors
-    /// What the commit or the checkpoint said.
+    /// Any error of the commit or the checkpoint.
     pub fn reap_when_quiet(&self) -> Result<()> {
         let root = self.published_root();
         if root.seq > self.checkpointer.superblock().replay.seq
@@ -421,7 +432,7 @@ impl Keeper {
         {
             return Ok(());
         }
-        // With many trees a look is not for nothing: one at each new root.
+        // Checking every tree costs O(trees), so it is done once for each root.
         if self.rested_at.load(Ordering::Relaxed) == root.seq.0 {
             return Ok(());
         }
@@ -457,25 +468,25 @@ impl Keeper {
     /// Makes room on the disk before commits need it.
     ///
     /// # Errors
-    /// `Full`; the commits will say so themselves.
+    /// `Full`. Commits fail with the same error later.
     pub fn make_room(&self) -> Result<()> {
         self.committer.throttle.make_room_ahead(&self.store)
     }
 
-    /// Lets go of nodes that were not used lately, until memory is within its bound.
+    /// Evicts nodes that were not used lately, until memory is within its bound.
     pub fn sweep(&self) {
         let meter = self.store.pages.meter();
         if !meter.sweep_due() {
             return;
         }
         let root = self.published_root();
-        // Whoever comes while somebody sweeps goes on without.
+        // A thread that finds an eviction running goes on without one.
         let Ok(mut hand) = self.hand.try_lock() else { return };
         self.store.registry.let_go_before(root.seq);
         if self.store.registry.roots().iter().all(|held| held.seq >= root.seq) {
             self.checkpointer.let_go_of_replaced(&root);
         }
-        // Twice around: the first time takes the notes of use away.
+        // Two rounds: the first clears the use bits.
         for _ in 0..2 {
             self.sweep_root(&root, &mut hand);
             if meter.eviction_target(SWEEP_TO_PERCENT) == 0 {
@@ -486,7 +497,7 @@ impl Keeper {
         meter.swept();
     }
 
-    /// What was replaced since an older root was registered stays in memory through it alone.
+    /// Evicts from older registered roots. Nodes replaced since then stay in memory only through them.
     fn sweep_older_roots(&self, newest: CommitSeq) {
         let meter = self.store.pages.meter();
         let enough = || meter.eviction_target(SWEEP_TO_PERCENT) == 0;
@@ -499,27 +510,28 @@ impl Keeper {
         }
     }
 
-    /// Lets go of roots that are only kept for a next reader.
+    /// Drops roots that are kept only for the next reader.
     pub fn let_go_of_old_roots(&self) {
         self.store.registry.let_go_before(self.committer.published().seq);
     }
 
-    /// Lets go of nodes that only older snapshots hold, writing those that have no place first.
+    /// Evicts nodes that only older snapshots hold. Nodes without a page pointer are written back first.
     ///
     /// # Errors
     /// `Full` or `Io`.
     pub fn spill_snapshots(&self) -> Result<()> {
-        // What only older roots hold counts as dirty, and no checkpoint writes it: who waits for less must not wait for ever.
+        // Nodes that only older roots hold count as dirty, and no checkpoint writes them. Without this,
+        // commits could wait for ever.
         let commits_are_delayed = self.committer.throttle.delays(&self.store);
         if self.store.pages.meter().excess(SPILL_FROM_PERCENT) == 0 && !commits_are_delayed {
             return Ok(());
         }
-        // Not between taking a checkpoint's root and writing it: what is written of a newer root would be in the checkpoint's map,
-        // and after a power cut nothing would lead to it.
+        // Not while a checkpoint has taken its root and not written it. Pages of a newer root would be in its
+        // space map, and leak after a power cut.
         let Ok(_alone) = self.one_at_a_time.try_lock() else { return Ok(()) };
         let newest = self.committer.published().seq;
         for root in self.store.registry.roots().iter().filter(|root| root.seq < newest) {
-            // Nobody would ever give back what is written for commits that never happened.
+            // Pages written for dropped commits would never be freed.
             if !self.committer.is_kept(root) {
                 continue;
             }
@@ -556,7 +568,8 @@ impl Keeper {
         *hand = (TreeId(0), Vec::new());
     }
 
-    /// Tells of a failure that nobody waits for: once, however often the same step fails for the same reason.
+    /// Reports a failure of the background. A step that fails repeatedly for the same reason is reported
+    /// once.
     pub fn failed(&self, error: Error) {
         let told = self.told.lock().expect(POISON).replace(error.message().to_owned());
         if told.as_deref() != Some(error.message()) {
@@ -564,13 +577,13 @@ impl Keeper {
         }
     }
 
-    /// Ends commits: the work behind the scenes cannot go on.
+    /// Ends commits, since maintenance cannot go on.
     pub fn give_up(&self, error: Error) {
         self.committer.poison(error);
         self.is_poisoned();
     }
 
-    /// Tells, once, that nothing is acknowledged any more; says whether that is so.
+    /// Returns whether the engine is poisoned, and reports that once.
     pub fn is_poisoned(&self) -> bool {
         let Some(cause) = self.committer.poison_cause() else { return false };
         if !self.told_poisoned.swap(true, Ordering::Relaxed) {

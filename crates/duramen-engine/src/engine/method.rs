@@ -1,8 +1,8 @@
-//! Which sync method a database uses: measured once, when it is created, and only where the method is proven.
+//! Which sync method a database uses: measured once, when it is created, among methods that are proven.
 //!
-//! Owns the calibration and the choice. Every candidate is proven to be durable on the log's file system (D1), so that a wrong
-//! measurement costs time and never data; `sync_file_range` is none of them. The proof is asked for again at every open,
-//! because the stored choice moves with the files.
+//! It owns the calibration and the choice. Every candidate is proven to be durable on the log's file system
+//! (D1), so a wrong measurement costs time and never data. `sync_file_range` is not a candidate. The proof is
+//! checked again at every open, because the stored choice moves with the files.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,12 @@ use crate::data_file::{Measured, SyncChoice};
 use crate::error::{Code, Error, Result};
 use crate::options::{Background, Durability, Options};
 
-/// The candidates, the one that is kept unless another is clearly better first.
+/// The candidates. The first is kept unless another is clearly better.
 const METHODS: [SyncMethod; 3] = [SyncMethod::Fdatasync, SyncMethod::Dsync, SyncMethod::DirectDsync];
 
 const PREFIX: &str = "calibration-";
 
-/// A calibration ends after this long, files included, or after so many writes.
+/// A calibration ends after this long, files included, or after this many writes.
 const CALIBRATION_MS_MAX: u64 = 150;
 const WRITES_MAX: usize = 64;
 const WRITES_MIN: usize = 8;
@@ -29,18 +29,18 @@ const WRITES_MIN: usize = 8;
 const RECORD_BYTES: usize = 4096;
 const FILE_RECORDS: u64 = 32;
 
-/// One candidate's file and the nanoseconds of its writes.
+/// One candidate's file, and the nanoseconds of each write.
 struct Candidate {
     method: SyncMethod,
     file: Option<Arc<dyn File>>,
     samples: Vec<u64>,
 }
 
-/// Measures in the log's directory and chooses; `None` where the options or the file system leave nothing to choose, or too
-/// little could be measured.
+/// Measures in the log's directory and chooses. `None` if the options or the file system leave no choice, or
+/// too little could be measured.
 ///
 /// # Errors
-/// What a failed sync said: a disk that fails here will not do.
+/// The error of a failed sync: a disk that fails here is unusable.
 pub(super) fn choose(disk: &dyn Disk, wal_dir: &Path, options: &Options) -> Result<Option<SyncChoice>> {
     let is_simulated = options.background == Background::Stepped;
     if options.sync.is_some() || options.durability != Durability::Disk || is_simulated {
@@ -53,11 +53,11 @@ pub(super) fn choose(disk: &dyn Disk, wal_dir: &Path, options: &Options) -> Resu
     if !is_ours_alone(disk, wal_dir)? || disk.why_syncs_are_worthless(wal_dir).is_some() {
         return Ok(None);
     }
-    // Nobody else's file has this name, so that what is removed is what was made here.
+    // A unique name, so that only files made here are removed.
     let prefix = wal_dir.join(format!("{PREFIX}{:016x}", disk.random()));
     let measured = measure(disk, &prefix, options.geometry.block_bytes);
     for method in METHODS {
-        // If it cannot be removed, it is a small file that nobody looks at.
+        // If it cannot be removed, a small unused file remains.
         drop(disk.remove(&path_of(&prefix, method)));
     }
     Ok(decide(&measured?))
@@ -68,7 +68,8 @@ fn name_of(disk: &dyn Disk, wal_dir: &Path) -> Result<String> {
     Ok(system.name)
 }
 
-/// A directory with anything but the lock in it may be another log's: that is for `Log::create` to refuse, untouched.
+/// Whether the directory holds only the lock and calibration files. Anything else may be another log, which
+/// `Log::create` must refuse untouched.
 fn is_ours_alone(disk: &dyn Disk, wal_dir: &Path) -> Result<bool> {
     let names = disk.list(wal_dir).map_err(|e| Error::io("list", wal_dir, &e))?;
     let is_ours = |name: &OsStr| name == LOCK || is_calibration(name);
@@ -79,7 +80,7 @@ fn path_of(prefix: &Path, method: SyncMethod) -> PathBuf {
     prefix.with_extension(format!("{}", method as u8))
 }
 
-/// Whether a file in a log's directory is a calibration's, left by a creation that was cut short.
+/// Whether a file in a log's directory was left by the calibration of a creation that was cut short.
 pub(super) fn is_calibration(name: &OsStr) -> bool {
     name.to_str().is_some_and(|name| name.starts_with(PREFIX))
 }
@@ -117,7 +118,7 @@ fn measure(disk: &dyn Disk, prefix: &Path, block_bytes: usize) -> Result<Vec<Can
     Ok(candidates)
 }
 
-/// A file of written zeroes; `None` if the file system does not offer the method.
+/// Creates a file of written zeroes. `None` if the file system does not offer the method.
 fn prepare(disk: &dyn Disk, path: &Path, method: SyncMethod) -> Result<Option<Arc<dyn File>>> {
     let failed = |doing: &str, error: &std::io::Error| Error::io(doing, path, error);
     let file = disk.open(path, Access::CREATE).map_err(|e| failed("create", &e))?;
@@ -130,7 +131,7 @@ fn prepare(disk: &dyn Disk, path: &Path, method: SyncMethod) -> Result<Option<Ar
     }
 }
 
-/// The rule is the measurement's; what is kept are the medians of those that were measured often enough.
+/// Chooses by the rule of `measure::preferred`. Keeps the medians of candidates measured often enough.
 fn decide(candidates: &[Candidate]) -> Option<SyncChoice> {
     let mut measured = Measured::default();
     let mut all = Vec::new();
@@ -145,10 +146,10 @@ fn decide(candidates: &[Candidate]) -> Option<SyncChoice> {
     Some(SyncChoice { method: preferred(&all)?, measured })
 }
 
-/// The method to use now, and why, in words.
+/// The method to use now, and the reason in words.
 ///
-/// An explicit option is obeyed where it is not proven too: the program vouches for its file system, as it does with
-/// `allow_network_fs`, and the reason names what is not proven.
+/// An explicit option is obeyed even where it is not proven: the program vouches for its file system, as with
+/// `allow_network_fs`. The reason names what is not proven.
 pub(super) fn in_use(
     disk: &dyn Disk,
     wal_dir: &Path,
@@ -171,7 +172,7 @@ pub(super) fn in_use(
             format!("the one chosen at creation is not proven on {file_system}, where the log lies now");
         return Ok((SyncMethod::Fdatasync, why));
     }
-    // A reader only names what a writer would use, and opens nothing to write.
+    // A read-only open reports what a writer would use. It opens nothing for writing.
     if !options.read_only && !is_offered(disk, wal_dir, chosen.method)? {
         let why = "the one chosen at creation is not offered where the log lies now";
         return Ok((SyncMethod::Fdatasync, why.to_owned()));
@@ -179,7 +180,7 @@ pub(super) fn in_use(
     Ok((chosen.method, format!("measured at creation, medians: {}", chosen.measured)))
 }
 
-/// Whether the file system of the log takes a method. The log may have been moved since it was created.
+/// Whether the log's file system offers a method. The log may have been moved since its creation.
 fn is_offered(disk: &dyn Disk, wal_dir: &Path, method: SyncMethod) -> Result<bool> {
     if method != SyncMethod::DirectDsync {
         return Ok(true);
@@ -198,7 +199,7 @@ fn is_offered(disk: &dyn Disk, wal_dir: &Path, method: SyncMethod) -> Result<boo
 
 #[cfg(test)]
 mod tests {
-    //! What is chosen of which figures.
+    //! The choice for given measurements.
     #![allow(clippy::unwrap_used)]
 
     use super::*;

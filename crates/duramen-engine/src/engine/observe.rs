@@ -1,9 +1,10 @@
-//! Looking at a database from outside, beside the process that has it open.
+//! Reads a database from outside, beside the process that has it open.
 //!
-//! Takes no lock, writes nothing, and keeps nothing from being used again: what is read may go away under the reader, and is then
-//! looked for where it went. Tells only what the log itself calls durable, so that no power cut takes back what was told; the log
-//! says so a tenth of a second after the last commit at the latest. D4 holds: every byte is checked before it is believed, and what
-//! does not fit is read again before it is called damage.
+//! An observer takes no lock, writes nothing, and holds no pages or log. What it reads may be reused
+//! meanwhile; it then looks for it again. It reports only commits that the log itself declares durable, so no
+//! power cut takes back what was reported. The log declares a commit durable at most a tenth of a second
+//! after the last one. D4 holds: every byte is checked, and what does not fit is read again before it counts
+//! as corruption.
 
 mod look;
 
@@ -28,17 +29,17 @@ use crate::options::Options;
 use crate::recovery::Loaded;
 use crate::tree::{BigRef, Cursor, Direction, KeyRange, find};
 
-/// So many bytes of changes are read at once, and one commit more.
+/// Bytes of changes read at once, plus one commit.
 const BATCH_BYTES: usize = 256 * 1024;
 
-/// What does not fit together is looked at again so often before it is believed to be damage: the writer may have been about to
-/// change it.
+/// So many new looks at the same checkpoint before a mismatch counts as corruption. The writer may have been
+/// about to change it.
 const LOOKS_STILL: u32 = 3;
 
-/// The same, where the writer has finished checkpoints meanwhile.
+/// The same, if the writer has finished checkpoints meanwhile.
 const LOOKS_MOVING: u32 = 20;
 
-/// Reads what others commit to a database, without opening it.
+/// Reads commits of another process, without opening the database.
 pub struct Observer {
     disk: Arc<dyn Disk>,
     path: PathBuf,
@@ -48,58 +49,58 @@ pub struct Observer {
     seen: Seen,
     /// Everything up to this commit was read.
     read: CommitSeq,
-    /// Everything up to this commit was handed out, or there was nothing wanted in it.
+    /// Everything wanted up to this commit was handed out.
     position: CommitSeq,
     batch: VecDeque<FeedCommit>,
-    /// What was looked at led nowhere: it is looked at anew before anything else.
+    /// The checkpoint that was read led nowhere: it is read anew before anything else.
     is_stale: bool,
-    /// Damage that the same checkpoint has shown again and again is damage.
+    /// Corruption seen repeatedly with the same checkpoint is real.
     believes_damage: bool,
-    /// The trees that are wanted are not kept in files.
+    /// The wanted trees are not kept in retained files.
     only_log: bool,
 }
 
-/// From where on changes are wanted.
+/// Where observing starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObserveFrom {
-    /// What becomes durable from now on.
+    /// Changes that become durable from now on.
     Now,
-    /// Everything that is still kept.
+    /// All changes that are still kept.
     Oldest,
-    /// Everything after this commit.
+    /// All changes after this commit.
     After(CommitSeq),
-    /// Everything after the checkpoint that [`Observer::rows`] is of.
+    /// All changes after the checkpoint that [`Observer::rows`] reads.
     Checkpoint,
 }
 
-/// What can be told of a database from outside.
+/// The status of a database, seen from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Observed {
-    /// The newest commit that survives a power cut, as far as was looked.
+    /// The newest commit known to survive a power cut.
     pub durable: CommitSeq,
     /// When it was written: wall clock in nanoseconds since 1970. 0 if nothing was read yet.
     pub durable_at_ns: u64,
-    /// Counts checkpoints, from the creation on.
+    /// The generation of the newest checkpoint: counts from the creation on.
     pub checkpoint: u64,
     /// The newest commit that is in the newest checkpoint.
     pub checkpoint_seq: CommitSeq,
-    /// Whether the last process closed the database and nobody has written since.
+    /// Whether the last process closed the database cleanly and nothing was written since.
     pub clean: bool,
-    /// The data file's space at that checkpoint.
+    /// Space in the data file at that checkpoint.
     pub space: SpaceStats,
     /// Unit of space in bytes.
     pub block_bytes: u64,
-    /// Files of the log, in bytes.
+    /// Size of the log's files, in bytes.
     pub log_bytes: u64,
-    /// Files of the change feed, in bytes.
+    /// Size of the change feed's files, in bytes.
     pub feed_bytes: u64,
 }
 
 /// Why reading stopped.
 enum Halt {
-    /// The checkpoint that was looked at is not the newest any more, and the log no longer begins there.
+    /// A newer checkpoint exists, and the log no longer begins at the one that was read.
     Moved,
-    /// Changes are gone: everything after the commit can be read.
+    /// Changes are gone. Everything after this commit can be read.
     Gap(Error, CommitSeq),
     Failed(Error),
 }
@@ -120,14 +121,14 @@ impl fmt::Debug for Observer {
 }
 
 impl Observer {
-    /// Looks at the database in the directory `path`, whoever has it open: of the options only where the log lies and what the file
-    /// system may be count. Changes to trees whose names are wanted are told.
+    /// Observes the database in the directory `path`, even while another process has it open. Of the options
+    /// only the log directory and those about the file system count. Changes to wanted trees are reported.
     ///
-    /// Costs a look at the newest checkpoint and at the log behind it, and about 16 MiB of memory.
+    /// It reads the newest checkpoint and the log behind it, and takes about 16 MiB of memory.
     ///
     /// # Errors
-    /// `NotFound`, `Invalid` (not a database, a later format, a network file system), `Corrupt`, `Io`. If what is asked for is no
-    /// longer kept, that is the error of the first [`Observer::next`].
+    /// `NotFound`, `Invalid` (not a database, a later format, a network file system), `Corrupt`, `Io`. If the
+    /// starting point is no longer kept, the first [`Observer::next`] fails.
     pub fn open(
         disk: Arc<dyn Disk>,
         path: impl AsRef<Path>,
@@ -161,13 +162,14 @@ impl Observer {
     }
 
     fn begin(&mut self, from: ObserveFrom) -> Result<()> {
-        // Nothing is told before it is known how far the log goes.
+        // Nothing may be reported before the durable end of the log is known.
         (self.read, self.position) = (CommitSeq(u64::MAX), CommitSeq(u64::MAX));
         let newest = self.again(Observer::durable)?;
         self.read = match from {
             ObserveFrom::Now => newest,
             ObserveFrom::Oldest => self.again(|this| Ok(this.files()?.oldest()))?,
-            // A mark that was read may have gone in a power cut, and what it called durable is there all the same.
+            // A watermark read earlier may be lost in a power cut. What it declared durable is there all the
+            // same.
             ObserveFrom::After(after) if after > newest.max(self.seen.whole) => {
                 return Err(no_commit(&self.path, after, newest.max(self.seen.whole)));
             }
@@ -178,11 +180,11 @@ impl Observer {
         Ok(())
     }
 
-    /// The next commit that changed something wanted; `None` if there is none yet. Never waits.
+    /// The next commit that changed something wanted. `None` if there is none yet; it never waits.
     ///
     /// # Errors
-    /// `FeedGap` if changes were let go of before they were read: the next call goes on behind them. `Corrupt`, `Io`; the next call
-    /// tries again.
+    /// `FeedGap` if changes were released before they were read: the next call continues behind them.
+    /// `Corrupt`, `Io`; the next call tries again.
     #[allow(clippy::should_implement_trait, reason = "an iterator that ends and goes on again")]
     pub fn next(&mut self) -> Result<Option<FeedCommit>> {
         if self.batch.is_empty() {
@@ -202,10 +204,10 @@ impl Observer {
         self.position
     }
 
-    /// Every row of a small tree as it was at the checkpoint that reading began with.
+    /// Every row of a small tree as of the checkpoint where reading began.
     ///
     /// # Errors
-    /// `Corrupt` or `Io`, also where the writer has let go of that checkpoint meanwhile: open anew.
+    /// `Corrupt` or `Io`, also if the writer has released that checkpoint meanwhile: open a new observer.
     pub fn rows(&self, tree: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let Loaded { store, trees, .. } = &self.seen.loaded;
         let catalogue = trees.get(CATALOG).and_then(|tree| tree.slot.as_ref());
@@ -224,13 +226,15 @@ impl Observer {
         Ok(found)
     }
 
-    /// The tree that has this name, as far as the log was read: to its end where [`Observer::next`] has just returned `None`.
+    /// The id of a tree by name, as far as the log was read. That is to its end if [`Observer::next`] has
+    /// just returned `None`.
     #[must_use]
     pub fn tree(&self, name: &str) -> Option<TreeId> {
         self.seen.live.tree(name)
     }
 
-    /// What can be told now. Costs as much as finding out whether there is a next commit, and after a checkpoint a look at it.
+    /// The status now. Costs as much as checking for a next commit, and reading the checkpoint if there is a
+    /// newer one.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -251,7 +255,8 @@ impl Observer {
         })
     }
 
-    /// What the process that last opened the database to write says of itself; nothing if none has. It may be gone.
+    /// The text that the last writing process left in the lock file; `None` if there is none. That process
+    /// may have ended.
     #[must_use]
     pub fn holder(&self) -> Option<String> {
         let file = self.disk.open(&self.path.join(LOCK), Access::READ).ok()?;
@@ -261,12 +266,12 @@ impl Observer {
         (!text.is_empty()).then_some(text)
     }
 
-    /// The newest checkpoint, for its figures.
+    /// The newest checkpoint, for its statistics.
     fn newest(&self) -> Result<Loaded> {
         load_newest(&*self.disk, &self.path, &self.options)
     }
 
-    /// The newest commit that is durable, of those that the log still has behind what was read of it: the log says so, or the newest
+    /// The newest durable commit in the log behind what was read. The log declares it durable, or the newest
     /// checkpoint does.
     fn durable(&mut self) -> std::result::Result<CommitSeq, Halt> {
         let newest = read_superblocks(&data_file(&*self.disk, &self.path)?, &self.path.join(DATA))?.0;
@@ -275,7 +280,7 @@ impl Observer {
         let reach = place.reach(&self.seen.live.position())?;
         self.seen.durable_at_ns = self.seen.durable_at_ns.max(reach.durable_at_ns);
         let durable = reach.durable.max(newest.replay.seq.min(reach.whole));
-        // The checkpoint is ahead of a log that was used again behind what was read of it.
+        // The checkpoint is ahead, and the log behind what was read has been reused.
         let is_cut_off = newest.replay.seq > reach.whole && durable <= self.read;
         if is_cut_off {
             return Err(Halt::Moved);
@@ -287,7 +292,7 @@ impl Observer {
         Ok(durable)
     }
 
-    /// Does something again where the writer got in between.
+    /// Runs a step again if the writer interfered.
     fn again<T>(&mut self, mut run: impl FnMut(&mut Observer) -> std::result::Result<T, Halt>) -> Result<T> {
         let (mut still, mut moving, mut failed) = (0, 0, None);
         loop {
@@ -305,7 +310,7 @@ impl Observer {
                 Ok(out) => return Ok(out),
                 Err(halt) => halt,
             };
-            // What was read along a way that led nowhere was not told, and is read again.
+            // What the failed step read was not reported. It is read again.
             self.batch.clear();
             self.read = self.position;
             match halt {
@@ -328,7 +333,8 @@ impl Observer {
         if self.read < files_end {
             return self.fill_from_files(files_end);
         }
-        // How far the log goes is found out once for all that is read of it: that costs a look at all of it.
+        // The durable end of the log is looked up once for all that is read up to it: each look-up reads the
+        // whole log.
         let durable = if self.seen.durable > self.read { self.seen.durable } else { self.durable()? };
         if durable <= self.read {
             return Ok(());
@@ -339,7 +345,7 @@ impl Observer {
         let place = place(&*self.disk, &self.wal_dir, *identity, &loaded.store.geometry);
         let before = live.seq();
         live.read(&place, &loaded.store.pages, &wanted, &mut self.batch)?;
-        // Values that the log names go with the checkpoint; the feed may have kept them.
+        // Big values that the log names are freed with the checkpoint. The feed may have kept them.
         let is_gone = live.saw_damage && !self.believes_damage;
         live.saw_damage = false;
         if live.seq() == before || is_gone {
@@ -349,10 +355,10 @@ impl Observer {
         Ok(())
     }
 
-    /// Up to this commit changes are read from files, as [`Retained::found_through`] says why.
+    /// Changes up to this commit are read from files; see [`Retained::found_through`].
     fn files_end(&mut self) -> Result<CommitSeq> {
         let ends = self.seen.live.seq();
-        // Finding out how far files reach costs reading the newest.
+        // Finding out how far files reach requires reading the newest one.
         if self.only_log || !self.seen.loaded.is_alone {
             return Ok(ends);
         }
@@ -377,7 +383,7 @@ impl Observer {
         Ok(file.read(&wanted, &mut self.batch, &mut self.read)?)
     }
 
-    /// The retained files as they were when the checkpoint was looked at.
+    /// The retained files as they were when the checkpoint was read.
     fn files(&mut self) -> Result<Arc<Retained>> {
         if let Some(files) = &self.seen.files {
             return Ok(Arc::clone(files));

@@ -1,4 +1,5 @@
-//! Opening and creating: locks first, then the checkpoint, then the log; or everything new, durable before it counts.
+//! Opening and creating. Opening takes the locks first, then reads the checkpoint, then the log. A new
+//! database is durable before it counts as one.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -33,16 +34,17 @@ use crate::threads::processors;
 use crate::tree::sweep;
 use crate::wal::{Continued, Log, LogIdentity};
 
-/// A log of at most this part of the memory is read into it at once, and may be served by an overlay.
+/// A log of at most this part of the memory is read into it at once, and its redo may be deferred.
 const REPLAY_MEMORY_PART: usize = 2;
 
-/// One question applies a change of an overlay for each so many bytes of memory, at most: a leaf for each, at the worst.
+/// One query applies at most one change of an overlay for each so many bytes of memory. In the worst case
+/// each needs a leaf.
 const FORK_MEMORY_PART: usize = 2048;
 
-/// Segments that a replay leads through, above which an opening asks for a checkpoint.
+/// If a replay reads more segments than this, opening requests a checkpoint.
 const CHAIN_SEGMENTS_MAX: usize = 8;
 
-/// That of the second superblock a creation writes.
+/// The generation of the second superblock that a creation writes.
 const CREATED_GENERATION: Generation = Generation(2);
 
 pub fn open(disk: Arc<dyn Disk>, path: &Path, options: Options, hooks: Hooks) -> Result<Engine> {
@@ -56,7 +58,7 @@ pub fn open(disk: Arc<dyn Disk>, path: &Path, options: Options, hooks: Hooks) ->
     if locked.as_ref().is_err_and(|error| error.code() == Code::NotADatabase)
         && kind(&*disk, &data)?.is_none()
     {
-        // A creation that was cut so short that not even the lock has its name.
+        // A creation that was cut short before its lock had a name.
         return Err(without_data(&*disk, path, &wal_dir, &options));
     }
     let mut locks = vec![locked?];
@@ -69,7 +71,8 @@ pub fn open(disk: Arc<dyn Disk>, path: &Path, options: Options, hooks: Hooks) ->
     }
     if !options.read_only {
         prepare_log_directory(&*disk, path, &wal_dir, is_new)?;
-        // Before anything there is looked at or changed: it may be the log of another database, and in use (D1, D8).
+        // Before anything there is read or changed: the log may belong to another database that is in use
+        // (D1, D8).
         locks.push(lock_log(&*disk, &wal_dir, &options)?);
     }
     if is_new {
@@ -116,7 +119,8 @@ fn assemble(
         (Mode::Read { root, roots: loaded.roots, catalogue, superblock }, draining, None)
     } else {
         make_durable(&loaded.superblock, loaded.leads_nowhere, store.pages.data())?;
-        // After it: a superblock that was misread once may lead to files that this one does without.
+        // After `make_durable`: a superblock that was misread once may lead to files that this one does not
+        // use.
         feed.settle(covered_by(&loaded))?;
         make_names_durable(&*disk, (path, &wal_dir), &loaded)?;
         let feeding = Feeding::new(&feed, feed_rule.as_ref(), &disk, &wal_dir, log_identity);
@@ -168,8 +172,8 @@ fn make_names_durable(disk: &dyn Disk, (path, wal_dir): (&Path, &Path), loaded: 
     if loaded.superblock.generation <= CREATED_GENERATION {
         return sync_names(disk, path, wal_dir);
     }
-    // A copy was finished by taking its mark away. Back after a power cut, it would keep from opening what is acknowledged from
-    // here on (D1).
+    // A copy is finished by removing its mark. If the mark came back after a power cut, commits acknowledged
+    // from here on could not be opened (D1).
     disk.sync_dir(path).map_err(|e| Error::io("sync", path, &e))
 }
 
@@ -180,7 +184,7 @@ fn covered_by(loaded: &Loaded) -> Covered {
 fn run_replay(disk: &dyn Disk, wal_dir: &Path, loaded: &Loaded, options: &Options) -> Result<Replayed> {
     let is_simulated = options.background == Background::Stepped;
     let threads = threads_of(options);
-    // A simulation asks everything of the overlay, and is small.
+    // A simulation is small, and tests every query through the overlay.
     let changes_max = if is_simulated { usize::MAX } else { options.memory_bytes / FORK_MEMORY_PART };
     let overlay = options.answer_before_replay.unwrap_or(!is_simulated);
     let overlay = overlay.then_some(ForkLimit { changes_max, threads });
@@ -189,7 +193,7 @@ fn run_replay(disk: &dyn Disk, wal_dir: &Path, loaded: &Loaded, options: &Option
     replay(loaded, &mut Replay { disk, wal_dir, threads, batch_bytes, overlay, between: &mut between })
 }
 
-/// A simulation counts the reads of the disk: they must come in one order.
+/// Number of threads. A simulation counts reads of the disk, which must come in one order.
 fn threads_of(options: &Options) -> usize {
     if options.background == Background::Stepped { 1 } else { processors() }
 }
@@ -215,7 +219,7 @@ fn writer(
     let seq = replayed.seq;
     let root = Root::at(seq, replayed.trees, log.position());
     let throttle = Throttle::new(options.memory_bytes, options.background == Background::Stepped);
-    // Each opening after a kill goes on in a segment of its own, and only a checkpoint lets go of those before.
+    // Each opening after a crash continues in a new segment. Only a checkpoint releases the older ones.
     if gave_room.get() || replayed.log.chain_len() > CHAIN_SEGMENTS_MAX {
         throttle.ask();
     }
@@ -248,7 +252,7 @@ fn writer(
     Ok((committer, keeper, draining))
 }
 
-/// D1 rests on syncs that mean something.
+/// Reports syncs that mean nothing (D1).
 fn warn_of_worthless_syncs(disk: &dyn Disk, path: &Path, wal_dir: &Path, options: &Options, events: &Events) {
     if options.read_only || options.durability != Durability::Disk || events.0.is_none() {
         return;
@@ -261,9 +265,9 @@ fn warn_of_worthless_syncs(disk: &dyn Disk, path: &Path, wal_dir: &Path, options
     }
 }
 
-/// The root that is read lets go of what was not used lately, as a writer's keeper sees to.
+/// Lets a read-only database evict nodes, as maintenance does for a writer.
 fn sweep_when_full(store: &Arc<Store>, newest: &Arc<Newest>) {
-    // The meter outlives neither: nodes are charged to it, and the root holds them.
+    // Weak references: nodes hold the meter, and the root holds the nodes.
     let (store, newest) = (Arc::downgrade(store), Arc::downgrade(newest));
     let pages = store.upgrade().expect("just given");
     pages.pages.meter().set_sweeper(Box::new(move || {
@@ -271,7 +275,7 @@ fn sweep_when_full(store: &Arc<Store>, newest: &Arc<Newest>) {
         let root = newest.get();
         let meter = store.pages.meter();
         let enough = || meter.eviction_target(80) == 0;
-        // Twice around: the first time takes the notes of use away.
+        // Two rounds: the first clears the use bits.
         for slot in root.trees.iter().chain(root.trees.iter()).filter_map(|tree| tree.slot.as_ref()) {
             sweep(slot, &[], &enough);
         }
@@ -280,7 +284,7 @@ fn sweep_when_full(store: &Arc<Store>, newest: &Arc<Newest>) {
 }
 
 fn check_options(options: &Options) -> Result<()> {
-    // A simulation shrinks memory with everything else, so that little data is evicted and spilled.
+    // A simulation uses little memory, so that little data causes eviction and write-back.
     let is_simulated = options.background == Background::Stepped;
     if options.memory_bytes < MEMORY_BYTES_MIN && !is_simulated {
         let message =
@@ -293,8 +297,8 @@ fn check_options(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Makes a database, in directories that are there and locked. The data file gets its name last: a directory without one is empty,
-/// and is begun anew.
+/// Creates a database in directories that exist and are locked. The data file is named last. A directory
+/// without one counts as empty, and its creation starts again.
 fn create(disk: &Arc<dyn Disk>, path: &Path, wal_dir: &Path, options: &Options) -> Result<()> {
     let words = || u128::from(disk.random()) << 64 | u128::from(disk.random());
     let identity = LogIdentity { database: DatabaseId(words()), log: LogId(words()) };
@@ -334,15 +338,16 @@ fn create(disk: &Arc<dyn Disk>, path: &Path, wal_dir: &Path, options: &Options) 
         written.map_err(|e| Error::io("write", &fresh, &e.source))?;
         file.sync_data().map_err(|e| Error::io("sync", &fresh, &e))?;
     }
-    // The log's name is durable before the data file has its own: data without a log is damage, not a beginning.
+    // The log's name is durable before the data file is named: data without a log is corruption, and no
+    // unfinished creation.
     let logs = directory_of(wal_dir);
     disk.sync_dir(logs).map_err(|e| Error::io("sync", logs, &e))?;
     disk.rename(&fresh, &data).map_err(|e| Error::io("rename", &fresh, &e))
 }
 
 /// Makes the names of a database durable, that of its directory included. Every open does so until the first
-/// checkpoint: a creation that was cut short between naming the data file and this left names that only the
-/// kernel's cache may hold (D1).
+/// checkpoint. A creation may have been cut short between naming the data file and this, with the names only
+/// in the kernel's cache (D1).
 fn sync_names(disk: &dyn Disk, path: &Path, wal_dir: &Path) -> Result<()> {
     for directory in [directory_of(wal_dir), path, directory_of(path)] {
         disk.sync_dir(directory).map_err(|e| Error::io("sync", directory, &e))?;

@@ -1,9 +1,10 @@
-//! A new database out of everything that can still be read of a damaged one.
+//! Repair: makes a new database out of everything that can still be read of a corrupt one.
 //!
-//! Owns the order: the mark that says that the new one is unfinished, the trees of a checkpoint, then the log behind it as far as
-//! it leads. The mark stays until the caller has made of the trees what it needs and says so. Never writes to the damaged one,
-//! whose lock it shares with other readers. D2 rests here (what is recovered is the state after one commit, less what is named as
-//! lost), and D4 (nothing is taken that does not match its checksum).
+//! It owns the order: the mark that the new database is unfinished, the trees of a checkpoint, then the log
+//! behind it as far as it can be read. The mark stays until the caller calls [`Engine::finish_recovery`]. The
+//! corrupt database is never written; its lock is shared with other readers. D2 rests here: the result is the
+//! state after one commit, except for what is listed as lost. D4 too: nothing is taken that does not match
+//! its checksum.
 
 mod losses;
 mod replaying;
@@ -33,97 +34,99 @@ pub use losses::TreeLoss;
 use replaying::replay;
 use writing::Writing;
 
-/// How trees are called whose names are lost: this and a number.
+/// The name prefix of trees with lost names; a number follows.
 const NAMELESS: &str = "recovered/tree-";
 
-/// What becomes of a tree in the new database.
+/// What to keep of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
-    /// It is there, with its entries.
+    /// The tree with its entries.
     Entries,
-    /// It is there, and empty.
+    /// The tree without entries.
     Name,
-    /// It is not there.
+    /// Nothing.
     Nothing,
 }
 
-/// How far a recovery is.
+/// The progress of a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RecoverProgress {
-    /// Entries that were read, or lost.
+    /// Entries read or lost.
     pub entries: u64,
-    /// Entries there are to read, as far as that is known.
+    /// Entries to read, as far as known.
     pub of: u64,
-    /// Bytes of keys and values that are in the new database.
+    /// Bytes of keys and values in the new database.
     pub bytes: u64,
 }
 
-/// Commits behind damage in the log.
+/// Commits lost behind corruption in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostCommits {
     /// The last commit that is not lost.
     pub after: CommitSeq,
-    /// The newest that anything tells of; the same where nothing tells.
+    /// The newest commit known from anything; the same as `after` if nothing shows one.
     pub until: CommitSeq,
-    /// Frames of them that are whole and lie behind the damage. They were not applied.
+    /// Whole frames of these commits behind the corruption. They were not applied.
     pub frames: u64,
     /// The bytes of these frames.
     pub bytes: u64,
-    /// What is damaged, with file and offset.
+    /// What is corrupt, with file and offset.
     pub why: String,
 }
 
-/// What a recovery has read, and what not.
+/// What a repair has read, and what is lost.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Salvage {
-    /// The commit whose state this is.
+    /// The last commit of the repaired state.
     pub seq: CommitSeq,
     /// The commit of the checkpoint that was read.
     pub checkpoint: CommitSeq,
-    /// Commits applied from the log behind it.
+    /// Commits applied from the log behind that checkpoint.
     pub log_commits: u64,
     /// Superblocks that can be read, of two.
     pub superblocks: u64,
-    /// Whether the checkpoint is the newest that can be found. An older one is used where all of its names can be read
-    /// and not all of the newest's.
+    /// Whether the checkpoint is the newest that can be found. An older one is used if all of its tree names
+    /// can be read, and not all of the newest's.
     pub is_newest: bool,
-    /// Commits that are lost; `None` if the log is whole.
+    /// Lost commits; `None` if the log is whole.
     pub lost_commits: Option<LostCommits>,
-    /// Whether something is lost of what says which trees there are.
+    /// Whether part of the tree of roots or of the catalogue is lost.
     pub names_lost: bool,
-    /// Trees whose names are lost, by those they have now.
+    /// Trees whose names are lost, by their new names.
     pub nameless: Vec<String>,
-    /// The first stretches that cannot be read.
+    /// The first key ranges that cannot be read.
     pub ranges: Vec<LostRange>,
-    /// What each tree has lost in all.
+    /// The total loss of each tree.
     pub trees: Vec<TreeLoss>,
 }
 
 impl Salvage {
-    /// Whether anything is missing.
+    /// Whether nothing is missing.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.lost_commits.is_none() && self.nameless.is_empty() && self.trees.is_empty()
     }
 }
 
-/// Whether a tree is wanted, and how far the work is.
+/// The caller's choice of trees, and its progress callback.
 pub(super) struct Caller<'a> {
     keep: &'a dyn Fn(&str) -> Keep,
     progress: &'a mut dyn FnMut(&RecoverProgress) -> Result<()>,
 }
 
 impl Engine {
-    /// Makes a new database at the second path of what can be read of the one at the first, and opens it: for everybody else it is
-    /// unfinished until [`Engine::finish_recovery`]. `keep` says what becomes of a tree, by name.
+    /// Makes a new database at the second path of what can be read of the one at the first, and opens it. For
+    /// any other open it is unfinished until [`Engine::finish_recovery`]. `keep` selects trees by name.
     ///
-    /// Takes the memory of `options` and a few MiB, whatever the size of the database, and besides it what grows with the number of
-    /// trees: their names, and where they lie. The other terms of `options` are those that the damaged one would be opened with.
+    /// It takes the memory of `options` and a few MiB, whatever the size of the database. The names and
+    /// pointers of all trees come on top of that. The other options are those with which the corrupt database
+    /// would be opened.
     ///
     /// # Errors
-    /// `AlreadyExists` if there is something at the new path; `Corrupt` if no superblock can be read; `LogMissing` if there is no log
-    /// of this database, unless `options` say to go on without it; `Unsupported` for what a later release wrote; `Locked`; `Full`,
-    /// `Io` of the new one; what `progress` said. What is damaged is in the result.
+    /// `AlreadyExists` if there is something at the new path; `Corrupt` if no superblock can be read;
+    /// `LogMissing` if there is no log of this database, unless `options` allow to go on without it;
+    /// `Unsupported` for what a later release wrote; `Locked`; `Full` or `Io` of the new database; any error
+    /// of `progress`. Corruption is listed in the result.
     pub fn recover(
         disk: &Arc<dyn Disk>,
         (from, to): (&Path, &Path),
@@ -137,7 +140,7 @@ impl Engine {
             return Err(Error::invalid(format!("{} lies in the database to be recovered", to.display()))
                 .with_hint("name a directory beside it, or on another disk"));
         }
-        // Before anything is read, which may take long.
+        // Before reading the source, which may take long.
         refuse_taken(&**disk, to)?;
         let reading = Options { read_only: true, create: false, ..options.clone() };
         let (source, _lock) = open_damaged(&**disk, (from, &wal_dir), &reading)?;
@@ -148,7 +151,7 @@ impl Engine {
             wal_dir: None,
             recover_without_log: false,
             geometry: source.superblock.geometry,
-            // Consumers begin behind all of it: what makes the new database is no change to tell anybody of.
+            // Consumers start behind the repaired state: building the new database is no change to report.
             feed_retain_bytes: 0,
             feed_retain_age: std::time::Duration::ZERO,
             ..options.clone()
@@ -161,7 +164,7 @@ impl Engine {
         let nameless = nameless.into_iter().chain(log.nameless).collect();
         let nameless = writing.settle_nameless(nameless, log.unknown_drops)?;
         let Losses { ranges, trees } = writing.into_losses()?;
-        // From here on a snapshot sees all of it.
+        // A snapshot taken from here on contains everything.
         engine.transact(Durability::Process, |_| Ok(()))?;
         let salvage = Salvage {
             seq: log.last_seq,
@@ -178,17 +181,17 @@ impl Engine {
         Ok((engine, salvage))
     }
 
-    /// Closes a database that [`Engine::recover`] made, and lets it open from here on.
+    /// Closes a database made by [`Engine::recover`] and marks it as finished, so that it opens.
     ///
     /// # Errors
-    /// What the last checkpoint said: it is unfinished then.
+    /// Any error of the last checkpoint: the database is unfinished then.
     pub fn finish_recovery(&self) -> Result<()> {
         self.close()?;
         finish(&*self.inner.disk, &self.inner.path)
     }
 }
 
-/// Takes the lock, and finds a checkpoint.
+/// Takes the lock and loads a checkpoint.
 fn open_damaged(
     disk: &dyn Disk,
     (from, wal_dir): (&Path, &Path),
@@ -213,7 +216,7 @@ fn open_damaged(
     let superblock = &source.superblock;
     let identity = LogIdentity { database: superblock.database, log: superblock.log };
     refuse_no_log(disk, wal_dir, identity, &superblock.geometry)
-        // A log of a later release is there: to go on without it would lose what is whole.
+        // A log of a later release exists: going on without it would lose whole commits.
         .or_else(|error| match error.code() {
             Code::LogMissing if options.recover_without_log => Ok(()),
             _ => Err(error),
@@ -221,7 +224,7 @@ fn open_damaged(
     Ok((source, locked))
 }
 
-/// Creates the trees of the checkpoint, also those whose names are lost: by the names that these have now.
+/// Creates the trees of the checkpoint. Trees whose names are lost get new ones.
 fn begin_trees(source: &Source, writing: &mut Writing<'_>) -> Result<Vec<(TreeId, String)>> {
     let trees = &source.trees;
     trees.lost.iter().for_each(|range| writing.lose(range.clone()));
@@ -254,7 +257,7 @@ fn copy_entries(source: &Source, writing: &mut Writing<'_>) -> Result<()> {
     writing.flush()
 }
 
-/// The name of a tree whose own is lost.
+/// A new name for a tree whose own is lost.
 fn nameless(number: TreeId, is_taken: &dyn Fn(&str) -> bool) -> String {
     let mut name = format!("{NAMELESS}{number}");
     while is_taken(&name) {
@@ -263,14 +266,14 @@ fn nameless(number: TreeId, is_taken: &dyn Fn(&str) -> bool) -> String {
     name
 }
 
-/// A tree as it is made in the new database.
+/// A tree in the new database.
 #[derive(Debug, Clone)]
 pub(super) struct Made {
     /// Its name.
     name: String,
-    /// Its id there.
+    /// Its id in the new database; 0 if it is not there.
     id: TreeId,
     spec: Option<ReducerSpec>,
-    /// Whether its entries are taken.
+    /// Whether its entries are copied.
     takes: bool,
 }

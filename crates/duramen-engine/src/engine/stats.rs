@@ -1,4 +1,4 @@
-//! Figures and posture: what command line, dashboards and metrics show.
+//! Statistics and durability status, for the command line, dashboards and metrics.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::ids::{CommitSeq, DatabaseId};
 use crate::options::{Durability, Geometry};
 use crate::wal::{LogStats, Recovered};
 
-/// Figures since the database was opened, and its size now.
+/// Counters since the database was opened, and its size now.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stats {
     /// Commits, conflicts, groups.
@@ -25,17 +25,18 @@ pub struct Stats {
     pub block_bytes: u64,
     /// Bytes of nodes in memory.
     pub resident_bytes: u64,
-    /// Bytes of nodes that were evicted and are in memory until readers that may have found them have left: a lookup's time.
+    /// Bytes of evicted nodes that stay in memory until readers that may have found them have finished: the
+    /// time of one lookup.
     pub evicted_bytes: u64,
     /// Bytes of nodes that are not on disk yet.
     pub dirty_bytes: u64,
-    /// Bytes of writes that wait to be committed or written to the log; small transactions count once they commit.
+    /// Bytes of writes not committed yet, or not in the log yet. Small transactions count once they commit.
     pub buffered_bytes: u64,
     /// Pages read from disk.
     pub pages_read: u64,
     /// Checkpoints written.
     pub checkpoints: u64,
-    /// Microseconds that commits were held up because memory was filling.
+    /// Microseconds that commits were delayed because memory was filling.
     pub delayed_us: u64,
     /// Registered snapshots, transactions and cursors.
     pub snapshots: u64,
@@ -45,34 +46,35 @@ pub struct Stats {
     pub recovery: RecoveryStats,
 }
 
-/// What the database promises right now, and by what means.
+/// The durability status: what the database promises now, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Posture {
     /// Identity of the database.
     pub database: DatabaseId,
-    /// Where it lies.
+    /// Its directory.
     pub path: PathBuf,
-    /// Where its log lies.
+    /// The directory of its log.
     pub wal_dir: PathBuf,
-    /// What commits wait for unless they say otherwise.
+    /// The default level of commits.
     pub durability: Durability,
-    /// The call that a commit at level `Disk` waits for, by the name this system has for it; for readers, a writer's.
+    /// The call that a commit at level `Disk` waits for, by its name on this system. In a read-only database,
+    /// the call that a writer would use.
     pub sync_call: &'static str,
-    /// Why that call: the options ask for it, or what was measured when the database was created.
+    /// The reason for that call: an option, or what was measured when the database was created.
     pub sync_reason: String,
-    /// The file system, as far as the system says.
+    /// The file system, if the system reports it.
     pub file_system: String,
     /// Newest commit that survives a power cut.
     pub durable: CommitSeq,
     /// Newest commit that snapshots see.
     pub published: CommitSeq,
-    /// The first failure, if nothing is acknowledged any more.
+    /// The first failure, if the engine is poisoned.
     pub poisoned: Option<String>,
     /// Opened read-only.
     pub read_only: bool,
     /// Sizes, fixed at creation.
     pub geometry: Geometry,
-    /// Target for memory in bytes.
+    /// Memory target in bytes.
     pub memory_bytes: u64,
 }
 
@@ -81,7 +83,7 @@ pub struct Posture {
 pub struct RecoveryStats {
     /// Records replayed.
     pub record_count: u64,
-    /// Groups after the newest durable mark.
+    /// Groups after the newest durable watermark.
     pub unmarked_group_count: u64,
     /// The last run ended in the middle of a write.
     pub torn: bool,
@@ -94,13 +96,14 @@ impl RecoveryStats {
     }
 }
 
-/// The name of the call that makes a commit durable on a system, as `std::env::consts::OS` names systems.
+/// The system's name for the call that makes a commit durable. Systems are named as in
+/// `std::env::consts::OS`.
 fn sync_call(system: &str, method: SyncMethod) -> &'static str {
     match (system, method) {
         ("linux", SyncMethod::Fdatasync) => "fdatasync",
         ("linux", SyncMethod::Dsync) => "pwritev2(RWF_DSYNC)",
         ("linux", SyncMethod::DirectDsync) => "pwritev2(RWF_DSYNC) on O_DIRECT",
-        // Elsewhere no write is durable by itself: every method ends in the sync of a file.
+        // On other systems no write is durable by itself: every method ends in a file sync.
         ("macos" | "ios", _) => "fcntl(F_FULLFSYNC)",
         ("windows", _) => "FlushFileBuffers",
         _ => "the system's sync of a file",
@@ -122,7 +125,7 @@ impl Engine {
             ),
             Mode::Read { .. } => (CommitStats::default(), LogStats::default(), 0, 0),
         };
-        // What opening found is durable, and seen, before it is in the trees.
+        // What opening found is durable and visible before it is in the trees.
         commit.durable = commit.durable.max(inner.draining.seq());
         commit.published = commit.published.max(inner.draining.seq());
         Stats {
@@ -143,7 +146,7 @@ impl Engine {
         }
     }
 
-    /// What the database promises right now.
+    /// The durability status now.
     #[must_use]
     pub fn posture(&self) -> Posture {
         let inner = &self.inner;
@@ -174,7 +177,7 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    //! A posture that names a call the system does not have would be a promise without ground.
+    //! The status must name a call that the system has; otherwise it promises something unfounded.
     use super::*;
 
     #[test]

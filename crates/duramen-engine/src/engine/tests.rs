@@ -1,4 +1,4 @@
-//! What only the engine's own parts can be asked.
+//! Tests that need private parts of the engine.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::commit::{Changes, OwnedValue};
 use crate::threads::side_by_side;
 use crate::wal::{Group, Record};
 
-/// A close gives segments of the log back, and a group on its way has chosen the ones it writes to.
+/// A close gives log segments back, and a group being written has already chosen its segments.
 #[test]
 fn nobody_touches_the_log_while_its_writer_is_at_work() {
     let disk = MemDisk::new(1);
@@ -49,7 +49,8 @@ fn nobody_touches_the_log_while_its_writer_is_at_work() {
     assert!(ran.load(Ordering::SeqCst), "its turn came");
 }
 
-/// A row taken for no row would drop the tree that the name stands for, and all that is in it. A later release may write such rows.
+/// A row taken for a missing one would drop the tree of that name with all entries. A later release may write
+/// such rows.
 #[test]
 fn a_name_in_the_log_that_cannot_be_read_is_corruption_and_no_drop() {
     let cases: [(&[u8], &[u8]); 3] =
@@ -80,8 +81,10 @@ fn a_name_in_the_log_that_cannot_be_read_is_corruption_and_no_drop() {
     }
 }
 
-/// What is evicted while a reader looks stays in memory until it has left. Evicting more would free nothing, and read what is wanted again
-/// into memory beside it: the process would grow with every read, for as long as one lookup takes.
+/// Nodes evicted while a reader is pinned stay in memory until it has left.
+///
+/// Evicting more would free nothing, and read needed nodes into memory again: memory would grow with every
+/// read.
 #[test]
 fn little_is_evicted_while_nothing_evicted_is_freed() {
     let disk = MemDisk::new(2);

@@ -1,4 +1,4 @@
-//! The hot-page list: where the leaves in memory began at a clean shutdown, read again at the next start.
+//! The hot-page list: the first keys of the leaves in memory at a clean close, read again at the next open.
 
 use super::keeper::Keeper;
 use crate::data_file::{Location, Page, PageKind};
@@ -6,11 +6,11 @@ use crate::error::{Error, Result};
 use crate::ids::TreeId;
 use crate::tree::{find, warm_keys};
 
-/// Bytes of the list at most: a start reads no more than some thousands of leaves ahead.
+/// Largest size of the list: an open reads ahead a few thousand leaves at most.
 const LIST_BYTES_MAX: usize = 256 * 1024;
 
 impl Keeper {
-    /// Writes the last checkpoint, with the list of warm leaves.
+    /// Writes the last checkpoint, with the hot-page list.
     pub(super) fn close(&self) -> Result<()> {
         self.write_pending()?;
         let hot = self.write_hot_list().ok().flatten();
@@ -18,8 +18,7 @@ impl Keeper {
         self.log_mark()
     }
 
-    /// Reads what was warm at the last shutdown, as long as there is memory for it. A list that cannot be read is
-    /// no loss.
+    /// Reads the leaves of the hot-page list, while memory allows. An unreadable list is no loss.
     pub(super) fn warm(&self, hot: Option<Location>) {
         let pages = &self.store().pages;
         let Some(list) = hot.and_then(|location| pages.read(&location, PageKind::HotPages).ok()) else {

@@ -1,6 +1,6 @@
 //! One retained file: writing it frame by frame, and reading it the same way.
 //!
-//! D4 rests here: nothing of a frame is used before its checksum and its link to the one before it are checked.
+//! D4 rests here: a frame is used only after its checksum and its link to the previous frame are checked.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -16,27 +16,27 @@ use crate::ids::CommitSeq;
 use crate::limits::FEED_FRAME_BYTES;
 use crate::wal::LogIdentity;
 
-/// Where a file ends as far as it is whole.
+/// The end of the complete part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileEnd {
-    /// Where the next frame goes.
+    /// Offset of the next frame.
     pub offset: u64,
     /// Checksum of the last frame, or of the header.
     pub previous: u128,
-    /// Every change up to this commit is there.
+    /// Every change up to this commit is in the file.
     pub through: CommitSeq,
-    /// Commit time of the newest.
+    /// Commit time of the newest change.
     pub time_ns: u64,
 }
 
-/// A retained file that is being written.
+/// A retained file being written.
 #[derive(Debug)]
 pub struct FileWriter {
     file: Arc<dyn File>,
     path: PathBuf,
     header: FileHeader,
     end: FileEnd,
-    /// Where it ends durably; nowhere before the first sync.
+    /// Its durable end; `None` before the first sync.
     durable: Option<FileEnd>,
     payload: Vec<u8>,
 }
@@ -51,14 +51,14 @@ impl FileWriter {
         let end = FileEnd { offset: bytes.len() as u64, previous, through: header.after, time_ns: 0 };
         let written = file.write_at(&bytes, 0);
         if let Err(error) = written {
-            // What was begun takes room that a full disk needs.
+            // Remove the begun file: a full disk needs its blocks.
             drop(disk.remove(&path));
             return Err(Error::io("write", &path, &error.source));
         }
         Ok(FileWriter { file, path, header, end, durable: None, payload: Vec::new() })
     }
 
-    /// Goes on behind the whole part of a file, and cuts off what is torn.
+    /// Continues behind the complete part of a file, and cuts off a torn end.
     pub fn reopen(disk: &dyn Disk, dir: &Path, header: FileHeader, end: FileEnd) -> Result<FileWriter> {
         let path = frame::file_path(dir, header.number);
         let file = disk.open(&path, Access::WRITE).map_err(|e| Error::io("open", &path, &e))?;
@@ -66,30 +66,31 @@ impl FileWriter {
         Ok(FileWriter { file, path, header, end, durable: Some(end), payload: Vec::new() })
     }
 
-    /// Where it ends.
+    /// Its end.
     pub fn end(&self) -> FileEnd {
         self.end
     }
 
-    /// What it says about itself.
+    /// Its header.
     pub fn header(&self) -> &FileHeader {
         &self.header
     }
 
-    /// Its name.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether nothing of it is durable yet.
+    /// Whether none of it is durable yet.
     pub fn is_new(&self) -> bool {
         self.durable.is_none()
     }
 
-    /// Drops what was written since the last sync: the file as it was then, if it was there and can be cut.
+    /// Undoes what was written since the last sync. Returns the file as it was then, if it existed and can be
+    /// cut.
     pub fn undone(mut self, disk: &dyn Disk) -> Option<FileWriter> {
         let Some(end) = self.durable else {
-            // It takes room that a full disk needs; without its name in the files it is never read.
+            // A full disk needs its blocks. It is not in the list of files, so it is never read.
             drop(disk.remove(&self.path));
             return None;
         };
@@ -112,7 +113,7 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Notes when the commit was made that the next bytes belong to.
+    /// Notes the commit time of the next bytes.
     pub fn at_time(&mut self, time_ns: u64) {
         self.end.time_ns = self.end.time_ns.max(time_ns);
     }
@@ -139,7 +140,8 @@ impl FileWriter {
         let (mut bytes, checksum) = header.encode(&self.payload, &place);
         bytes.resize(bytes.len().next_multiple_of(self.header.block_bytes as usize), 0);
         self.file.write_at(&bytes, offset).map_err(|e| Error::io("write", &self.path, &e.source))?;
-        // Little by little, so that the sync at the end is short, and commits beside it too.
+        // Written out frame by frame, so that the sync at the end is short and delays concurrent commits
+        // little.
         let count = bytes.len() as u64;
         self.file.write_out(offset, count).map_err(|e| Error::io("write out", &self.path, &e))?;
         self.end.offset = offset + count;
@@ -149,23 +151,23 @@ impl FileWriter {
     }
 }
 
-/// A retained file that is being read, from its beginning.
+/// A retained file being read, from its beginning.
 #[derive(Debug)]
 pub struct FileReader {
     file: Arc<dyn File>,
     path: PathBuf,
     header: FileHeader,
     file_bytes: u64,
-    /// As far as frames were read.
+    /// How far frames were read.
     end: FileEnd,
-    /// The same, where the last whole frame ends.
+    /// The same at the end of the last frame that ends a commit.
     whole: FileEnd,
     payload: Vec<u8>,
     at: usize,
 }
 
 impl FileReader {
-    /// Opens a file and checks its header; `None` if it has none, since its creation was cut short.
+    /// Opens a file and checks its header; `None` if its creation was cut short before the header.
     ///
     /// # Errors
     /// `Corrupt` if it is not the file of this number and database; `Unsupported` for a later format; `Io`.
@@ -203,18 +205,19 @@ impl FileReader {
         Ok(Some(FileReader { file, path, header, file_bytes, end, whole: end, payload: Vec::new(), at: 0 }))
     }
 
-    /// What it says about itself.
+    /// Its header.
     pub fn header(&self) -> &FileHeader {
         &self.header
     }
 
-    /// How long it was when it was opened.
+    /// Its length when it was opened.
     pub fn file_bytes(&self) -> u64 {
         self.file_bytes
     }
 
-    /// Goes to the frame that ends with the commit `through`, or else to the last whole one before it, and tells where that is, and what
-    /// kept it from going on.
+    /// Goes to the frame that ends with commit `through`, or to the last before it that ends a commit.
+    ///
+    /// Returns that position, and why it could not go on.
     ///
     /// # Errors
     /// `Io`.
@@ -240,7 +243,7 @@ impl FileReader {
         }
     }
 
-    /// The next commit after `after` and up to `through` that changes something wanted; `None` if there is none.
+    /// The next commit after `after` and up to `through` with a wanted change; `None` if there is none.
     ///
     /// # Errors
     /// `Corrupt`, also if the file ends before `through`; `Io`.
@@ -251,22 +254,22 @@ impl FileReader {
     ) -> Result<Option<FeedCommit>> {
         loop {
             while self.at == self.payload.len() {
-                // What stands behind it may be torn, or is being written.
+                // What lies behind may be torn, or a write in progress.
                 if self.whole.through >= through && self.whole == self.end {
                     return Ok(None);
                 }
                 self.read_frame()?;
             }
             let commit = items::read(self, wants)?;
-            // What lies in two places is told once: the sequence tells that it is the same.
+            // A change in two places is delivered once, by its sequence.
             if commit.seq > after && !commit.changes.is_empty() {
                 return Ok(Some(commit));
             }
         }
     }
 
-    /// Reads on as far as is wanted, and adds commits to `out`. `read` moves on with them: everything up to there was looked at, after
-    /// an error too.
+    /// Reads on as far as wanted and appends commits to `out`. Advances `read` with them, also before an
+    /// error: everything up to it was examined.
     ///
     /// # Errors
     /// As [`FileReader::next`].
@@ -289,7 +292,7 @@ impl FileReader {
         Ok(())
     }
 
-    /// Copies the frames behind the one that ends with the commit `after`, up to that which ends with `through`, to another file.
+    /// Copies frames to another file: from behind commit `after` to the one that ends with `through`.
     ///
     /// # Errors
     /// `Corrupt`, also if no frame ends with `after`; `Io`, `Full`.
@@ -392,9 +395,10 @@ impl Source for FileReader {
     }
 }
 
-/// Whether a file whose header does not read holds what a checkpoint let go of: a whole frame that ends with the commit `until` or
-/// before, where the newest checkpoint ends or the next file begins. Where a file was being made when the power was cut, its frames
-/// are for a checkpoint that never came, and whatever is in the sectors of its header is no damage.
+/// Whether a file with a corrupt header holds changes that a checkpoint relied on. It does if a complete
+/// frame ends with commit `until` or earlier. `until` is the end of the newest checkpoint, or the beginning
+/// of the next file. If the power was cut while the file was created, its frames belong to a checkpoint that
+/// never completed. Its header is then not corruption.
 ///
 /// # Errors
 /// `Io`.
@@ -411,7 +415,7 @@ pub fn was_relied_on(
         file.read_at(&mut bytes, offset).map_err(|e| Error::io("read", path, &e)).map(|()| bytes)
     };
     if FileHeader::decode(&read(0, FILE_HEADER_BYTES)?).is_ok() {
-        // Another database's, or another file's.
+        // A valid header: of another database or of another file.
         return Ok(true);
     }
     let mut offset = block_bytes.max(FILE_HEADER_BYTES as u64);
@@ -431,7 +435,7 @@ pub fn was_relied_on(
     Ok(false)
 }
 
-/// Damage in a retained file.
+/// Corruption in a retained file.
 pub fn damaged(path: &Path, offset: u64, what: &str) -> Error {
     Error::new(Code::DamagedFeed, format!("{} @ {offset:#x}: {what}", path.display()))
 }

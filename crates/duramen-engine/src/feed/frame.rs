@@ -1,7 +1,7 @@
 //! The bytes of a retained file: its header and the headers of its frames. Encoding and decoding only.
 //!
-//! D4 rests here: a frame's checksum covers its bytes and is seeded with database, log, file and place, and each frame names the
-//! checksum of the one before it. Format: docs/format.md, "The change feed".
+//! D4 rests here. A frame's checksum covers its bytes and is seeded with database, log, file and offset; each
+//! frame contains the checksum of the one before it. Format: docs/format.md, "The change feed".
 
 use std::path::{Path, PathBuf};
 
@@ -22,10 +22,10 @@ const VERSION: u32 = 1;
 const WHOLE: u32 = 1;
 const CHECKSUM_AT: usize = FILE_HEADER_BYTES - 16;
 
-/// What a file says about itself.
+/// The header of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileHeader {
-    /// Whose changes it holds.
+    /// The database and log of the changes.
     pub identity: LogIdentity,
     /// Its number, from 1.
     pub number: u64,
@@ -35,36 +35,36 @@ pub struct FileHeader {
     pub after: CommitSeq,
 }
 
-/// What a frame says about itself.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameHeader {
     /// Bytes behind the header.
     pub payload_bytes: u32,
-    /// It ends a commit.
+    /// Whether it ends a commit.
     pub whole: bool,
-    /// Every change up to this commit is in the file at its end, if it is whole.
+    /// The file holds every change up to this commit at the frame's end, if `whole`.
     pub through: CommitSeq,
     /// Commit time of the newest commit in the file at its end; 0 if there is none.
     pub time_ns: u64,
-    /// Checksum of the frame before it; of the file's header, in the first.
+    /// Checksum of the frame before it, or of the file's header.
     pub previous: u128,
 }
 
-/// Why bytes are no header.
+/// Why bytes are not a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// Whole, and of a later release.
+    /// Intact, but of a later release.
     Later(u32),
     /// Anything else.
     Bad(String),
 }
 
-/// The file of a number.
+/// The path of a file number.
 pub fn file_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:012}.feed"))
 }
 
-/// The number that a file name stands for, if it is one of ours.
+/// The number that a file name stands for, if it is the name of a retained file.
 pub fn number_of(path: &Path) -> Option<u64> {
     let name = path.file_name()?.to_str()?;
     let digits = name.strip_suffix(".feed")?;
@@ -90,7 +90,7 @@ impl FileHeader {
         let mut out = Vec::with_capacity(FILE_HEADER_BYTES);
         out.extend_from_slice(&FILE_MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
-        // Features that a reader must know: none yet.
+        // Features that a reader must support: none yet.
         out.extend_from_slice(&0u32.to_le_bytes());
         out.extend_from_slice(&self.identity.database.0.to_le_bytes());
         out.extend_from_slice(&self.identity.log.0.to_le_bytes());
@@ -104,7 +104,7 @@ impl FileHeader {
         (out, checksum)
     }
 
-    /// Reads a header, and its checksum. Whether it is of this database is for the caller to compare.
+    /// Reads a header and its checksum. The caller checks whether it belongs to this database.
     pub fn decode(bytes: &[u8]) -> Result<(FileHeader, u128), Fault> {
         if bytes.len() < FILE_HEADER_BYTES || bytes[..8] != FILE_MAGIC {
             return Err(Fault::Bad("no header of a feed file".to_owned()));
@@ -135,14 +135,14 @@ impl FileHeader {
     }
 }
 
-/// Where a frame lies: part of its checksum.
+/// The position of a frame: part of its checksum.
 #[derive(Debug, Clone, Copy)]
 pub struct FramePlace {
-    /// Whose file.
+    /// Database and log.
     pub identity: LogIdentity,
-    /// Which file.
+    /// Number of the file.
     pub number: u64,
-    /// Where in it.
+    /// Offset in the file.
     pub offset: u64,
 }
 
@@ -175,7 +175,8 @@ impl FrameHeader {
         (out, checksum)
     }
 
-    /// Reads a frame's header; its payload is not to be longer than `payload_bytes_max`. [`FrameHeader::verify`] then checks all of it.
+    /// Reads a frame's header; its payload must not exceed `payload_bytes_max`. [`FrameHeader::verify`]
+    /// checks the rest.
     pub fn decode(bytes: &[u8], payload_bytes_max: u64) -> Result<FrameHeader, String> {
         if bytes.len() < FRAME_HEADER_BYTES || bytes[16..20] != FRAME_MAGIC {
             return Err("no frame begins here".to_owned());

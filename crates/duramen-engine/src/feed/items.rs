@@ -1,7 +1,8 @@
-//! How a commit lies in a retained file: items, one after the other, over as many frames as it takes. Encoding and decoding only.
+//! A commit in a retained file: a sequence of items, over as many frames as needed. Encoding and decoding
+//! only.
 //!
-//! A commit: sequence (u64), commit time (u64), items, the item `END`. The item `TREE` says which tree the items behind it are about.
-//! Format: docs/format.md, "The change feed".
+//! A commit: sequence (u64), commit time (u64), items, the item `END`. The item `TREE` names the tree of the
+//! items after it. Format: docs/format.md, "The change feed".
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ pub const fn end() -> [u8; 1] {
     [END]
 }
 
-/// What follows is about this tree.
+/// The items after this one are about this tree.
 pub fn tree(id: TreeId, name: &str) -> Vec<u8> {
     let mut out = vec![TREE];
     out.extend_from_slice(&id.0.to_le_bytes());
@@ -45,7 +46,7 @@ pub const fn dropped() -> [u8; 1] {
     [DROPPED]
 }
 
-/// A value of so many bytes was put; they follow.
+/// A value of this many bytes was put; its bytes follow.
 pub fn put(key: &[u8], value_bytes: u64) -> Vec<u8> {
     let mut out = keyed(PUT, key);
     out.extend_from_slice(&value_bytes.to_le_bytes());
@@ -57,7 +58,7 @@ pub fn deleted(key: &[u8]) -> Vec<u8> {
     keyed(DELETED, key)
 }
 
-/// A value was put, and cannot be read.
+/// A value was put and cannot be read.
 pub fn lost(key: &[u8]) -> Vec<u8> {
     keyed(LOST, key)
 }
@@ -74,19 +75,19 @@ fn sized(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Where items are read from.
+/// A source of items.
 pub trait Source {
-    /// The next so many bytes.
+    /// Reads the next `count` bytes.
     fn take(&mut self, count: u64) -> Result<Vec<u8>>;
 
-    /// Passes so many bytes.
+    /// Skips `count` bytes.
     fn skip(&mut self, count: u64) -> Result<()>;
 
-    /// What was read is no item.
+    /// The error for bytes that are not an item.
     fn bad(&self, what: &str) -> crate::error::Error;
 }
 
-/// Reads one commit, with the changes of the trees that are wanted; it may be left with none.
+/// Reads one commit with the changes of the wanted trees, possibly none.
 pub fn read(source: &mut dyn Source, wants: &dyn Fn(&str) -> bool) -> Result<FeedCommit> {
     let seq = CommitSeq(number(source, 8)?);
     let time_ns = number(source, 8)?;

@@ -1,4 +1,4 @@
-//! Reading what the log still holds, beside its writer.
+//! Reads the part of the log that is still there, beside its writer.
 
 use std::collections::VecDeque;
 
@@ -10,31 +10,31 @@ use crate::page_cache::Pages;
 use crate::tree::{BigRef, Slot};
 use crate::wal::{Enough, LogPlace, LogPosition, Stretch};
 
-/// How far the log was read, and the names of the trees there.
+/// How far the log was read, and the names of the trees at that position.
 #[derive(Debug)]
 pub struct LiveReader {
     names: Names,
     position: LogPosition,
-    /// Everything up to this commit was looked at.
+    /// Everything up to this commit was read.
     seq: CommitSeq,
-    /// Bytes of a value were not those that were written: damage, unless the checkpoint has moved meanwhile.
+    /// A value did not match its checksum: corruption, unless the checkpoint has moved in the meantime.
     pub saw_damage: bool,
 }
 
-/// What is wanted of the log.
+/// What to read of the log.
 pub struct Wanted<'a> {
     /// Commits after this one.
     pub after: CommitSeq,
     /// As far as this one.
     pub through: CommitSeq,
-    /// About so many bytes of changes at once.
+    /// About how many bytes of changes to read at once.
     pub bytes_max: usize,
-    /// Changes of trees of these names.
+    /// Whether to read changes of trees of this name.
     pub wants: &'a dyn Fn(&str) -> bool,
 }
 
 impl LiveReader {
-    /// Begins where the newest checkpoint ends.
+    /// Begins at the end of the newest checkpoint.
     ///
     /// # Errors
     /// `Corrupt` or `Io` if its catalogue cannot be read.
@@ -43,22 +43,22 @@ impl LiveReader {
         Ok(LiveReader { names, position, seq: position.seq, saw_damage: false })
     }
 
-    /// Everything up to this commit was looked at.
+    /// Everything up to this commit was read.
     pub fn seq(&self) -> CommitSeq {
         self.seq
     }
 
-    /// The tree that has this name there.
+    /// The tree of this name at that position.
     pub fn tree(&self, name: &str) -> Option<TreeId> {
         self.names.tree(name)
     }
 
-    /// Where it reads on: behind a frame that is on the chain for good.
+    /// Where the next read begins: behind a frame that stays on the chain.
     pub fn position(&self) -> LogPosition {
         self.position
     }
 
-    /// Reads on, and adds commits to `out`. After an error this reader is of no use.
+    /// Reads on and appends commits to `out`. Unusable after an error.
     ///
     /// # Errors
     /// As [`LogPlace::read`].
@@ -113,7 +113,7 @@ impl LiveReader {
 }
 
 impl FeedWhat {
-    /// Bytes of memory, about.
+    /// Approximate bytes of memory.
     pub fn bytes(&self) -> usize {
         match self {
             FeedWhat::Created | FeedWhat::Dropped => 64,

@@ -1,5 +1,7 @@
-//! Which name a tree had when a record was written: the catalogue at the beginning of a stretch of the log, and the records' own
-//! changes to it from there on. So a change of a tree that is gone by now still has its name.
+//! The name of a tree when a record was written.
+//!
+//! It comes from the catalogue at the start of a range of the log and the records' own changes to it. Changes
+//! of trees that no longer exist keep their names that way.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,27 +15,27 @@ use crate::page_cache::Pages;
 use crate::tree::{Cursor, Direction, KeyRange, Slot, StoredValue};
 use crate::wal::ReplayedRecord;
 
-/// Names of trees at one place of the log.
+/// Names of trees at one position of the log.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
     by_id: HashMap<TreeId, Arc<str>>,
     by_name: BTreeMap<Arc<str>, TreeId>,
 }
 
-/// What a record did, as the log holds it.
+/// A change in a record, as the log holds it.
 #[derive(Debug)]
 pub enum Told<'a> {
     /// To a tree.
     Tree(FeedWhat),
-    /// To a key: what its value became.
+    /// To a key: its new value; `None` if it was deleted.
     Key(&'a [u8], Option<StoredValue<'a>>),
 }
 
-/// Is told what a record did to a tree of this id and name.
+/// Called with each change, and the id and name of its tree.
 pub type Tell<'t> = dyn FnMut(TreeId, &Arc<str>, Told<'_>) -> Result<()> + 't;
 
 impl Names {
-    /// Those of a catalogue.
+    /// Reads the names in a catalogue.
     ///
     /// # Errors
     /// `Corrupt` or `Io` if it cannot be read.
@@ -68,10 +70,10 @@ impl Names {
         Some(gone)
     }
 
-    /// Tells what a record did to the trees that are wanted, and remembers what it did to names.
+    /// Calls `tell` for a record's changes to wanted trees, and applies its changes to names.
     ///
     /// # Errors
-    /// `Corrupt` if the record makes no sense; what `tell` said.
+    /// `Corrupt` if the record makes no sense; what `tell` returned.
     pub fn pass(
         &mut self,
         record: &ReplayedRecord,
@@ -106,7 +108,7 @@ impl Names {
         Ok(())
     }
 
-    /// One change of the catalogue. `Err(None)`: it makes no sense.
+    /// Applies one change of the catalogue. `Err(None)`: it makes no sense.
     fn pass_name(
         &mut self,
         change: &RecordChange<'_>,

@@ -1,8 +1,8 @@
-//! Retaining: before a checkpoint lets go of the log, what somebody still needs of it is copied into retained files.
+//! Retaining: copies changes that are still needed to files before a checkpoint releases the log.
 //!
-//! Order is everything here. The log is durable as far as it is copied; the files and their names are synced before this returns;
-//! only then may the superblock be written behind which the log, and the extents of values that it names, are used again. So the
-//! copy is at least as long as what was let go, whatever moment the power fails at.
+//! The order of steps matters. The copied log is durable. The files and their names are synced before this
+//! returns. Only then the superblock may be written behind which the log, and the extents of values that it
+//! names, are reused. At any power cut the copy therefore holds at least what was released.
 
 use super::file::FileWriter;
 use super::frame::FileHeader;
@@ -21,50 +21,51 @@ use std::io::Read;
 
 const POISON: &str = "nothing panics while the feed's writer is locked";
 
-/// How much of a big value is copied at once.
+/// Bytes of a big value copied at a time.
 const COPY_BYTES: usize = 64 * 1024;
 
-/// What is about to be let go of, and who needs it.
+/// The part of the log about to be released, and what is needed of it.
 pub struct Retaining<'a> {
     /// The log.
     pub log: LogPlace<'a>,
-    /// Where the newest checkpoint ends: the log behind it is whole.
+    /// The end of the newest checkpoint. The log behind it is complete.
     pub boundary: LogPosition,
     /// The catalogue there.
     pub catalogue: Option<&'a Slot>,
-    /// Where the next checkpoint ends. Durable.
+    /// The end of the next checkpoint. Durable.
     pub through: CommitSeq,
-    /// Where values are read from.
+    /// Reads values.
     pub pages: &'a Pages,
-    /// What is for the feed. Without a rule everything is.
+    /// Which trees belong to the feed. All, without a rule.
     pub rule: Option<&'a dyn FeedRule>,
-    /// Who comes back for what. Asked after the holds of this process: whoever gives a hold up has its need written down by then.
+    /// Which consumers need what. Called after the holds of this process are read: a reader stores its need
+    /// before it drops its hold.
     pub needs: &'a dyn Fn() -> Result<Vec<FeedNeed>>,
     /// Wall clock.
     pub now_ns: u64,
 }
 
-/// What was let go of although somebody needed it.
+/// Needed changes that were given up.
 #[derive(Debug, Clone, Default)]
 pub struct Letting {
-    /// Why; nothing if nothing was.
+    /// Why; `None` if none were.
     pub why: Option<Error>,
-    /// Everything up to this commit is gone.
+    /// Everything up to this commit is no longer kept.
     pub through: CommitSeq,
 }
 
-/// Whether a tree's changes are for the feed.
+/// Whether a tree's changes belong to the feed.
 pub fn is_source(rule: Option<&dyn FeedRule>, name: &str) -> bool {
     rule.is_none_or(|rule| rule.is_source(name))
 }
 
 impl Retained {
-    /// Copies what is needed of the log up to `through`, durably, and removes files that nobody needs.
+    /// Copies what is needed of the log up to `through`, durably, and removes unneeded files.
     ///
     /// # Errors
-    /// Changes cannot be retained, and a consumer refuses writers rather than lose them, or the failure may pass: `Full` if there is no
-    /// room, or what reading the log or writing the file said. What `needs` said; a failed sync is `Poison`. The checkpoint must not
-    /// go on then.
+    /// Fails if changes cannot be retained, and the failure may be temporary or a consumer refuses writers
+    /// rather than lose them. `Full` without room; else the error of reading the log or writing the file.
+    /// Also what `needs` returned; a failed sync is `Poison`. The checkpoint must not go on after an error.
     pub fn retain(&self, job: &Retaining<'_>) -> std::result::Result<Letting, CheckpointError> {
         let begun_ns = self.disk.monotonic_ns();
         let mut letting = Letting::default();
@@ -83,11 +84,11 @@ impl Retained {
                     if let Some(refuser) = self.refuser(&needs, job.through) {
                         return Err(CheckpointError::Failed(cannot_keep_for(refuser, &error)));
                     }
-                    // Only a full disk is known to be the better for the room of the oldest file. Anything else may pass by itself.
+                    // Dropping the oldest file helps only on a full disk. Any other failure may be temporary.
                     if error.kind() != ErrorKind::Full && !self.has_failed_for_long(begun_ns) {
                         return Err(CheckpointError::Failed(cannot_keep_yet(&error)));
                     }
-                    // D7: the checkpoint goes on, and a consumer that cannot be kept what it needs gets a gap.
+                    // D7: the checkpoint goes on. A consumer whose changes cannot be kept gets a gap.
                     letting.why = Some(error);
                     if !self.drop_oldest() {
                         self.state().oldest = job.through;
@@ -106,23 +107,24 @@ impl Retained {
         Ok(letting)
     }
 
-    /// Notes a failure of a try that began at `begun_ns`; says whether tries have failed, one soon after the other, for so long that what
-    /// passes by itself would have passed.
+    /// Notes a failure of an attempt that began at `begun_ns`. Returns whether attempts in close succession
+    /// have failed for longer than a temporary failure would last.
     fn has_failed_for_long(&self, begun_ns: u64) -> bool {
         const LONG_NS: u64 = FEED_FAILING_MS_MAX * 1_000_000;
         let now_ns = self.disk.monotonic_ns();
         let mut state = self.state();
-        // Nothing is known of a pause in which nothing was tried.
+        // A long pause without attempts proves nothing about the time in between.
         let goes_on = state.failing_ns.filter(|(_, last_ns)| begun_ns.saturating_sub(*last_ns) < LONG_NS);
         let since_ns = goes_on.map_or(now_ns, |(since_ns, _)| since_ns);
         state.failing_ns = Some((since_ns, now_ns));
         now_ns.saturating_sub(since_ns) >= LONG_NS
     }
 
-    /// Removes files that nobody needs any more, without a checkpoint, and looks anew whether writers must be refused.
+    /// Removes files that are no longer needed, without a checkpoint. Decides again whether to refuse
+    /// writers.
     ///
     /// # Errors
-    /// What `needs` said; nothing is lost then.
+    /// What `needs` returned; nothing is lost then.
     pub fn review(&self, needs: &dyn Fn() -> Result<Vec<FeedNeed>>, now_ns: u64) -> Result<()> {
         let _turn = self.turn.lock().expect(POISON);
         let held = self.state().held_from();
@@ -132,12 +134,12 @@ impl Retained {
         Ok(())
     }
 
-    /// Who needs what, and from where the log must be copied; nothing if nobody needs it.
+    /// The consumers' needs, and the commit to copy the log from; `None` if no copy is needed.
     fn plan(&self, job: &Retaining<'_>) -> Result<(Vec<FeedNeed>, Option<CommitSeq>)> {
         let _turn = self.turn.lock().expect(POISON);
         let held = self.state().held_from();
         let needs = (job.needs)()?;
-        // Files that end before the log begins are damaged: what follows them cannot be added to them.
+        // Files that end before the log begins are corrupt: later changes cannot be appended to them.
         while self.newest_end().is_some_and(|end| end < job.boundary.seq) {
             self.drop_oldest();
         }
@@ -148,17 +150,17 @@ impl Retained {
         let needed = state.needed_from(&needs, held);
         let all = keeps_all.then(|| copied.unwrap_or(job.boundary.seq));
         let floor = needed.into_iter().chain(all).min().filter(|floor| *floor < job.through);
-        // Files follow each other without a hole: what comes between two needs is kept too.
+        // The files follow each other without a gap, so what lies between two needs is kept too.
         let from = floor.map(|floor| copied.unwrap_or(floor.max(job.boundary.seq)));
         if state.files.is_empty() {
-            // Who asks for older ones from here on is told that they are gone, and not given half of them.
+            // A request for older changes must get a gap from now on, not half of them.
             state.oldest = state.oldest.max(from.unwrap_or(job.through));
         }
         drop(state);
         Ok((needs, from))
     }
 
-    /// Copies the log after `from` into the file that is being written, and goes on with another one where that is full.
+    /// Copies the log after `from` into the current file, and begins another one when that is full.
     fn append(&self, job: &Retaining<'_>, from: CommitSeq) -> std::result::Result<(), CheckpointError> {
         let mut writer = self.writer.lock().expect(POISON);
         if writer.as_ref().is_none_or(|writer| writer.end().offset >= self.file_bytes_wanted()) {
@@ -168,7 +170,7 @@ impl Retained {
         let copied = self.copy(job, from, &mut writer);
         if let Err(CheckpointError::Failed(error)) = &copied {
             let undone = writer.take().and_then(|writer| self.undo(writer));
-            // The next try goes to another place of the disk, but where there is no room for that.
+            // The next attempt uses another place on the disk, unless the disk is full.
             *writer = undone.filter(|_| error.kind() == ErrorKind::Full);
         }
         copied
@@ -224,7 +226,7 @@ impl Retained {
         self.finish_file(writer.as_mut().expect(WRITING), job.through)
     }
 
-    /// A new file for what follows a commit.
+    /// Begins a new file for the changes after a commit, or continues the last file found.
     fn begin_file(&self, after: CommitSeq) -> Result<FileWriter> {
         self.remove_unproven()?;
         let (tail, number) = {
@@ -251,14 +253,14 @@ impl Retained {
         FileWriter::create(&*self.disk, &self.dir, header).inspect_err(|_| self.note_removal())
     }
 
-    /// Ends the file with a commit, makes it durable with its name, and tells readers of it.
+    /// Ends the file with a commit, makes it and its name durable, and shows it to readers.
     fn finish_file(
         &self,
         writer: &mut FileWriter,
         through: CommitSeq,
     ) -> std::result::Result<(), CheckpointError> {
         writer.end_with(through)?;
-        // What was found at open may have a name that only the page cache has.
+        // A file found at opening may have its name in the page cache only.
         let syncs_names = writer.is_new() || !self.state().names_synced;
         writer.sync().map_err(CheckpointError::Poison)?;
         for directory in [&self.dir, &self.database_dir].into_iter().filter(|_| syncs_names) {
@@ -275,7 +277,7 @@ impl Retained {
         Ok(())
     }
 
-    /// Removes from the oldest on what neither a reader nor a bound keeps.
+    /// Removes files, oldest first, that neither a reader nor a bound keeps.
     fn remove_unneeded(&self, needs: &[FeedNeed], held: Option<CommitSeq>, now_ns: u64) {
         loop {
             let state = self.state();
@@ -291,7 +293,8 @@ impl Retained {
         }
     }
 
-    /// Drops the oldest files while there is more than may be kept, unless somebody refuses writers instead. Says so if any were.
+    /// Drops the oldest files while the feed exceeds its bound, unless a consumer refuses writers instead.
+    /// Returns an error if any were dropped.
     fn keep_bound(&self, needs: &[FeedNeed]) -> Option<Error> {
         let mut dropped = None;
         loop {
@@ -317,18 +320,18 @@ impl Retained {
         dropped
     }
 
-    /// Somebody who needs what follows a commit before `through`, and refuses writers rather than lose it.
+    /// A consumer that needs changes from before `through` and refuses writers rather than lose them.
     fn refuser<'a>(&self, needs: &'a [FeedNeed], through: CommitSeq) -> Option<&'a FeedNeed> {
         let oldest = self.oldest();
         needs.iter().find(|need| need.refuses_writers && need.after >= oldest && need.after < through)
     }
 
-    /// Where the newest file ends.
+    /// The last commit in the newest file.
     fn newest_end(&self) -> Option<CommitSeq> {
         self.state().files.back().map(|file| file.through)
     }
 
-    /// Removes the oldest file; says whether there was one.
+    /// Removes the oldest file. Returns whether there was one.
     fn drop_oldest(&self) -> bool {
         let Some(gone) = self.state().let_go_of_oldest() else { return false };
         let mut writer = self.writer.lock().expect(POISON);
@@ -336,7 +339,7 @@ impl Retained {
             *writer = None;
         }
         drop(writer);
-        // One after the other, so that a crash leaves no hole. What cannot be removed is tried again with the next file.
+        // One at a time, so that a crash leaves no gap. A removal that fails is retried with the next file.
         if self.sync_removals().is_err() || self.disk.remove(&gone.path).is_err() {
             self.state().junk.push(gone.path);
             return true;
@@ -353,7 +356,7 @@ fn into_error(failure: CheckpointError) -> Error {
     }
 }
 
-/// The error of a checkpoint that is tried again before anything is lost.
+/// The error of a checkpoint that will be retried before anything is lost.
 fn cannot_keep_yet(error: &Error) -> Error {
     let message = format!("cannot retain changes for the feed: {}", error.message());
     let seconds = FEED_FAILING_MS_MAX / 1000;
@@ -407,7 +410,7 @@ fn copy_record(
     if of.is_some() { writer.push(&items::end()) } else { Ok(()) }
 }
 
-/// A value of its own extents is copied: once the superblock is written, they may be used for something else.
+/// Copies a value. Its own extents may be reused once the superblock is written.
 fn copy_value(key: &[u8], value: StoredValue<'_>, pages: &Pages, writer: &mut FileWriter) -> Result<()> {
     if !value.big {
         writer.push(&items::put(key, value.bytes.len() as u64))?;
@@ -431,7 +434,7 @@ fn copy_value(key: &[u8], value: StoredValue<'_>, pages: &Pages, writer: &mut Fi
     }
 }
 
-/// Reads a value through, so that one that is damaged is told as lost and not as half of it.
+/// Reads a whole value first, so that a corrupt one is recorded as lost instead of copied in part.
 fn check_value(big: &BigRef, pages: &Pages) -> Result<()> {
     let mut bytes = 0;
     for extent in big.extents(pages)? {

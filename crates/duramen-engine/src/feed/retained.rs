@@ -1,11 +1,13 @@
-//! The retained files together: which there are, what they cover, who holds what of them.
+//! The set of retained files: which exist, what they cover, and which readers hold what.
 //!
-//! Invariants: the files cover one stretch of commits without a hole, the newest of them at least to where the newest checkpoint
-//! ends, and are removed oldest first. Where they are found otherwise, what they hold before the hole is not believed to be all.
+//! Invariants: the files cover one range of commits without a gap, at least up to the end of the newest
+//! checkpoint, and are removed oldest first. If the files found have a gap, those before it are not taken to
+//! be complete.
 //!
-//! D6 rests here: what is found behind the place that the newest superblock names was copied for a checkpoint that never came, and may
-//! be in the page cache alone, where a failed sync leaves it marked clean. The log has it still, and it is copied anew from there.
-//! Where a superblock is missing the log may not have all values any more, and the file is copied (`settle`).
+//! D6 rests here. Changes behind the position in the newest superblock were copied for a checkpoint that
+//! never completed. They may be in the page cache alone, where a failed sync leaves them marked clean. The
+//! log still has them, and they are copied again from there. If a superblock is missing, the log may lack
+//! some values, and the file is copied instead (`settle`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -26,7 +28,7 @@ const POISON: &str = "nothing panics while the feed is locked";
 /// The name of the directory inside the database.
 pub const FEED_DIR: &str = "feed";
 
-/// A file may take this part of all that may be kept, so that dropping the oldest one drops little.
+/// A file holds at most this part of all that may be kept, so that dropping the oldest drops little.
 const FILE_PART: u64 = 8;
 
 /// The retained files of an open database.
@@ -39,13 +41,13 @@ pub struct Retained {
     pub(super) block_bytes: u32,
     pub(super) bounds: FeedBounds,
     state: Mutex<State>,
-    /// Held while it is found out who needs what: a hold that begins meanwhile waits for the answer.
+    /// Held while the needs are collected. A hold that begins meanwhile waits for the result.
     pub(super) turn: Mutex<()>,
-    /// Held through retaining: the file that is being written.
+    /// Held through retaining: the file being written.
     pub(super) writer: Mutex<Option<FileWriter>>,
 }
 
-/// What is known about one retained file.
+/// A retained file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetainedPart {
     /// Its number.
@@ -56,9 +58,9 @@ pub struct RetainedPart {
     pub after: CommitSeq,
     /// up to this one.
     pub through: CommitSeq,
-    /// Where its frames end, at most.
+    /// Where its frames end at most.
     pub end_offset: u64,
-    /// When the newest commit in it was made, at the latest.
+    /// An upper bound of the commit time of its newest commit.
     pub time_ns: u64,
 }
 
@@ -67,39 +69,42 @@ pub(super) struct State {
     pub(super) files: VecDeque<RetainedPart>,
     /// Everything after this commit can be read, from files or from the log.
     pub(super) oldest: CommitSeq,
-    /// As far as files were found to reach when the database was opened, if they can be believed.
+    /// How far the believable files reached when the database was opened.
     pub(super) found_through: CommitSeq,
     pub(super) next_number: u64,
-    /// Files of no use whose removal is still to be tried.
+    /// Useless files still to be removed.
     pub(super) junk: Vec<PathBuf>,
-    /// Files behind what is believed, in order: before a file is written to they must be gone, or they would seem to follow it.
+    /// Files behind those that are believed, in order. They must be removed before a file is written, or they
+    /// would seem to follow it.
     pub(super) unproven: Vec<PathBuf>,
-    /// A file was removed, and the sync of that failed: after a power cut it could be back, and one that is newer be gone.
+    /// A file was removed without a successful sync. After a power cut it could be back, and a newer one be
+    /// gone.
     pub(super) removal_unsynced: bool,
-    /// The file that can be gone on with, and where it ends.
+    /// The file that can be continued, and its end.
     pub(super) tail: Option<(FileHeader, FileEnd)>,
     /// The directories were synced since the database was opened.
     pub(super) names_synced: bool,
     /// What is wrong with the files found.
     damage: Option<String>,
     pub(super) refusal: Option<String>,
-    /// Retaining has failed since, and failed last at, on the clock of the disk, if it has not succeeded since then.
+    /// While retaining fails: the times of the first and the last failure, on the disk's clock.
     pub(super) failing_ns: Option<(u64, u64)>,
     holds: BTreeMap<u64, CommitSeq>,
     next_hold: u64,
 }
 
-/// What the superblocks say of the files that are found.
+/// What the superblocks prove about the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Covered {
-    /// Where the newest checkpoint ends: files were synced up to there before its superblock was written.
+    /// The end of the newest checkpoint: files were synced up to there before its superblock was written.
     pub boundary: CommitSeq,
-    /// The other superblock cannot be read, or became a copy, and may have been the newer one. Then the log may not have all that the
-    /// files have: these are read as far as they are whole, and copied before anything relies on them.
+    /// The other superblock cannot be read, or became a copy; it may have been the newer one. Then the log
+    /// may lack what the files have. They are read as far as they are complete, and copied before anything
+    /// relies on them.
     pub is_alone: bool,
 }
 
-/// Keeps changes for a reader of this process; gives them up when dropped.
+/// Keeps changes for a reader of this process until it is dropped.
 #[derive(Debug)]
 pub struct FeedHold {
     retained: Arc<Retained>,
@@ -107,10 +112,11 @@ pub struct FeedHold {
 }
 
 impl Retained {
-    /// Looks at the files of a database. Changes nothing.
+    /// Finds the files of a database. Changes nothing.
     ///
     /// # Errors
-    /// `Unsupported` if a file is of a later format; `Io`. Damage is told to whoever needs what is damaged.
+    /// `Unsupported` if a file is of a later format; `Io`. Corruption is reported to readers that need what
+    /// is corrupt.
     pub fn open(
         disk: &Arc<dyn Disk>,
         database_dir: &Path,
@@ -172,7 +178,8 @@ impl Retained {
             }
             state.junk.push(path);
         }
-        // The newest one that holds anything: it alone may be torn, and a crash before the first frame leaves one without.
+        // The newest file with contents. Only that one may be torn; a crash before the first frame leaves one
+        // without.
         while let Some((path, reader)) = readers.pop_back() {
             let header = *reader.header();
             let (end, flaw) = reader.scan(believed)?;
@@ -180,7 +187,7 @@ impl Retained {
                 && header.after >= boundary
                 && self.goes_beyond(readers.back(), end.through)?
             {
-                // A copy of what follows the boundary that was cut off: what it was to be made of is there still.
+                // A copy of what follows the boundary that was cut short. Its source still exists.
                 state.unproven.insert(0, path);
                 continue;
             }
@@ -203,11 +210,12 @@ impl Retained {
             let header = *reader.header();
             let next = &state.files[0];
             if header.after >= next.after {
-                // The next one is a copy, and has all of it.
+                // The next file is a copy, and contains all of this one.
                 state.unproven.insert(0, path);
                 continue;
             }
-            // Where the next one begins, this one ends: whoever reads it finds out whether that is so, or one between is missing.
+            // This file must end where the next begins. A reader of it finds out whether it does, or whether
+            // a file is missing.
             let end = FileEnd { offset: u64::MAX, previous: 0, through: next.after, time_ns: next.time_ns };
             let mut part = part_of(path, &header, &end);
             part.end_offset = reader.file_bytes();
@@ -232,16 +240,17 @@ impl Retained {
         self.state.lock().expect(POISON)
     }
 
-    /// The file with what follows a commit, if there is one.
+    /// The file with the changes after a commit, if there is one.
     pub fn part_after(&self, after: CommitSeq) -> Option<RetainedPart> {
         let state = self.state();
         state.files.iter().find(|file| file.after <= after && after < file.through).cloned()
     }
 
-    /// Up to this commit changes are read from files, although the log may reach further back: files that were found go before it.
+    /// Up to this commit, changes are read from files, even if the log reaches further back.
     ///
-    /// Where only the older superblock is left they reach beyond it. The log since then is there, but the extents of values that it
-    /// replaced before the newer checkpoint may have been used again: the space map of that checkpoint does not have them.
+    /// If only the older superblock is left, the files reach beyond it. The log behind it still exists. But
+    /// values that it replaced before the newer checkpoint may have lost their extents, since that
+    /// checkpoint's space map lacks them.
     pub fn found_through(&self) -> CommitSeq {
         self.state().found_through
     }
@@ -255,7 +264,7 @@ impl Retained {
         reader.ok_or_else(|| damaged(&part.path, 0, "the file is empty"))
     }
 
-    /// The error of who needs what follows a commit and can read it nowhere.
+    /// The error for a reader that needs changes after a commit that are kept nowhere.
     pub fn gap(&self, after: CommitSeq) -> Error {
         let state = self.state();
         match &state.damage {
@@ -273,10 +282,10 @@ impl Retained {
         self.state().oldest
     }
 
-    /// Keeps what follows a commit for as long as the hold lives, within the bound of the feed.
+    /// Keeps the changes after a commit while the hold lives, within the bound of the feed.
     ///
     /// # Errors
-    /// `FeedGap` if it is gone already; `DamagedFeed`.
+    /// `FeedGap` if they are gone already; `DamagedFeed`.
     pub fn hold(self: &Arc<Retained>, after: CommitSeq) -> Result<FeedHold> {
         let _turn = self.turn.lock().expect(POISON);
         let mut state = self.state();
@@ -290,7 +299,7 @@ impl Retained {
         Ok(FeedHold { retained: Arc::clone(self), id })
     }
 
-    /// What the files hold, and who holds them. What else [`FeedStats`] tells is for the caller to fill in.
+    /// The files and the holds on them. The caller fills in the other fields of [`FeedStats`].
     pub fn stats(&self) -> FeedStats {
         let state = self.state();
         let mut held: Vec<CommitSeq> = state.holds.values().copied().collect();
@@ -305,18 +314,18 @@ impl Retained {
         }
     }
 
-    /// Why writers are refused, if they are.
+    /// Why writers are refused; `None` if they are not.
     pub fn refusal(&self) -> Option<String> {
         self.state().refusal.clone()
     }
 
-    /// Whether there is anything that could be let go of.
+    /// Whether there is nothing that could be removed.
     pub fn is_empty(&self) -> bool {
         let state = self.state();
         state.files.is_empty() && state.refusal.is_none()
     }
 
-    /// Reads every file and says what is wrong with them, given where the newest checkpoint ends.
+    /// Reads every file and returns what is wrong with them.
     ///
     /// # Errors
     /// `Io`.
@@ -328,7 +337,7 @@ impl Retained {
         for part in files {
             let reader = match self.read(&part) {
                 Ok(reader) => reader,
-                // Somebody has let go of it meanwhile.
+                // The file was removed in the meantime.
                 Err(_) if self.part_after(part.after).is_none_or(|now| now.number != part.number) => continue,
                 Err(error) if error.is_damage() => {
                     problems.push(error.message().to_owned());
@@ -345,7 +354,7 @@ impl Retained {
         Ok(problems)
     }
 
-    /// Bytes that one file is to hold, about.
+    /// The approximate size of a file.
     pub(super) fn file_bytes_wanted(&self) -> u64 {
         FEED_FILE_BYTES.min(self.bounds.bytes_max / FILE_PART)
     }
@@ -361,13 +370,13 @@ impl State {
         self.holds.values().copied().min()
     }
 
-    /// The oldest position that anybody needs, among those that are not lost already.
+    /// The oldest position that is needed, among those that are not lost already.
     pub(super) fn needed_from(&self, needs: &[FeedNeed], held: Option<CommitSeq>) -> Option<CommitSeq> {
         let needs = needs.iter().map(|need| need.after);
         needs.chain(held).filter(|after| *after >= self.oldest).min()
     }
 
-    /// Takes the oldest file out.
+    /// Removes the oldest file from the list.
     pub(super) fn let_go_of_oldest(&mut self) -> Option<RetainedPart> {
         let gone = self.files.pop_front()?;
         self.oldest = self.oldest.max(self.files.front().map_or(gone.through, |file| file.after));
@@ -378,7 +387,8 @@ impl State {
     }
 }
 
-/// Where a file ended: at the boundary, or where the next one begins. One that overlaps it was given up, and could not be removed.
+/// Where a file ended: at the boundary, or where the next one begins. A file that overlaps it was given up
+/// and could not be removed.
 fn end_of(number: u64, readers: &VecDeque<(PathBuf, FileReader)>, boundary: CommitSeq) -> CommitSeq {
     let mut headers = readers.iter().map(|(_, reader)| reader.header());
     headers.find(|header| header.number > number).map_or(boundary, |next| next.after.min(boundary))
@@ -396,12 +406,12 @@ pub(super) fn part_of(path: PathBuf, header: &FileHeader, end: &FileEnd) -> Reta
 }
 
 impl FeedHold {
-    /// What follows this commit is kept.
+    /// The changes after this commit are kept.
     pub fn after(&self) -> CommitSeq {
         self.retained.state().holds.get(&self.id).copied().unwrap_or_default()
     }
 
-    /// What was read is no longer needed.
+    /// Releases changes up to this commit.
     pub fn advance(&self, after: CommitSeq) {
         if let Some(held) = self.retained.state().holds.get_mut(&self.id) {
             *held = after.max(*held);

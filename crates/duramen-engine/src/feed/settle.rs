@@ -1,7 +1,7 @@
-//! What was found at opening becomes what is relied on.
+//! Turns what was found at opening into what is relied on.
 //!
-//! D6 rests here: bytes that no superblock covers may be in the page cache alone, and a sync writes nothing of them after one that
-//! failed. They are removed, or written again to another file.
+//! D6 rests here. Bytes that no superblock covers may be in the page cache alone; after a failed sync,
+//! another sync does not write them. They are removed, or written again to another file.
 
 use super::file::FileWriter;
 use super::frame::FileHeader;
@@ -10,14 +10,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ids::CommitSeq;
 
 impl Retained {
-    /// From here on what was found is relied on. What is not believed is removed; where a superblock is missing, what is believed
-    /// beyond the other one is copied.
+    /// Makes what was found reliable. Removes files that are not believed. If a superblock is missing, copies
+    /// what is believed beyond the other one.
     ///
     /// # Errors
-    /// `Io` if the copy cannot be written or synced. Where there is no room for it, or what is to be copied does not read, it is not
-    /// believed any longer: the log has those changes, though maybe not all values.
+    /// `Io` if the copy cannot be written or synced. Without room for it, or if the source is corrupt, that
+    /// part is no longer believed: the log has those changes, though perhaps not all values.
     pub fn settle(&self, covered: Covered) -> Result<()> {
-        // Where that fails it is tried again before the next file is written.
+        // A failure is retried before the next file is written.
         drop(self.remove_unproven());
         if !covered.is_alone {
             return Ok(());
@@ -32,8 +32,8 @@ impl Retained {
         Ok(())
     }
 
-    /// Copies what the files hold behind the boundary to a file of its own, durably. What they held before is not touched: it may be
-    /// all that the disk has.
+    /// Copies what the files hold behind the boundary to a new file, durably. Earlier contents are not
+    /// touched: they may be all that the disk has.
     fn write_anew(&self, boundary: CommitSeq) -> Result<()> {
         let parts: Vec<RetainedPart> =
             self.state().files.iter().filter(|file| file.through > boundary).cloned().collect();
@@ -72,7 +72,7 @@ impl Retained {
         Ok(())
     }
 
-    /// Removes the files that are not believed, the newest first: a crash leaves no hole between them.
+    /// Removes the files that are not believed, the newest first, so that a crash leaves no gap between them.
     ///
     /// # Errors
     /// `Io`.
@@ -93,7 +93,8 @@ impl Retained {
         Ok(())
     }
 
-    /// Drops what was written of a file since its last sync. One that is new is removed, and a power cut may bring it back in part.
+    /// Drops what was written to a file since its last sync. A new file is removed; a power cut may bring it
+    /// back in part.
     pub(super) fn undo(&self, writer: FileWriter) -> Option<FileWriter> {
         if writer.is_new() {
             self.note_removal();
@@ -101,13 +102,13 @@ impl Retained {
         writer.undone(&*self.disk)
     }
 
-    /// A file was removed and its directory not synced.
+    /// Notes that a file was removed and its directory not synced.
     pub(super) fn note_removal(&self) {
         self.state().removal_unsynced = true;
     }
 
-    /// Makes sure that files which were removed stay so. Before a superblock is written that does without them: one that came back
-    /// would seem to be all there is, and to end too early.
+    /// Syncs removals of files, before a superblock is written that does without them. A removed file that
+    /// came back would seem to be the only one, and would end too early.
     ///
     /// # Errors
     /// `Io`.
@@ -121,7 +122,7 @@ impl Retained {
 }
 
 impl State {
-    /// Of what was found, nothing behind a commit is read or gone on with.
+    /// Of what was found, gives up what lies behind a commit: it is neither read nor continued.
     fn let_go_behind(&mut self, through: CommitSeq) {
         while self.files.back().is_some_and(|file| file.after >= through) {
             let file = self.files.pop_back().expect("there is a last one");

@@ -78,7 +78,7 @@ fn a_frame_with_every_kind_of_item_is_these_bytes() {
     assert!(FrameHeader::verify(&bytes, &elsewhere).is_err());
 }
 
-/// A header with a right checksum may say anything: frames are cut into blocks of sizes that a database has.
+/// A header with a valid checksum may hold anything: only block sizes that a database can have are accepted.
 #[test]
 fn a_header_with_impossible_blocks_is_refused() {
     for block_bytes in [0, 1, 256, 4095, 1 << 17, 1 << 31, u32::MAX] {

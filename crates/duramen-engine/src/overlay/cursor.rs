@@ -1,4 +1,4 @@
-//! The entries of a range where changes lie over a tree: both are walked, and the changes come first.
+//! The entries of a range, merged from a tree and the changes over it. For equal keys the change wins.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use crate::ids::TreeId;
 use crate::page_cache::Pages;
 use crate::tree::{Cursor, Direction, KeyRange, Slot, StoredValue};
 
-/// Walks a range of one tree as it is with an overlay's changes.
+/// Iterates over a range of one tree, merged with an overlay's changes.
 #[derive(Debug)]
 pub struct OverlaidCursor {
     below: Cursor,
     overlay: Arc<Overlay>,
     tree: TreeId,
     direction: Direction,
-    /// The changes still to come: from the one, to before the other.
+    /// The indexes of the remaining changes, `to` excluded.
     from: usize,
     to: usize,
-    /// The next entry of the tree below, once it was looked at.
+    /// The next entry of the tree, once it was read.
     ahead: Ahead,
-    /// The entry lent last, if it is of the tree below.
+    /// The entry lent last, if it came from the tree.
     lent: Entry,
 }
 
@@ -39,15 +39,15 @@ struct Entry {
 }
 
 enum Turn {
-    /// The entry below comes next.
+    /// The entry of the tree comes next.
     Below,
-    /// The change of this index does; with `true` it takes the place of the entry below.
+    /// The change with this index comes next. With `true` it replaces the entry of the tree.
     Change(usize, bool),
     Over,
 }
 
 impl OverlaidCursor {
-    /// Before the first entry of a range.
+    /// A cursor before the first entry of a range.
     #[must_use]
     pub fn new(
         below: Option<&Slot>,
@@ -116,7 +116,7 @@ impl OverlaidCursor {
         Ok(())
     }
 
-    /// Whose turn it is: of one key, the change's.
+    /// Which comes next. For equal keys it is the change.
     fn turn(&self) -> Turn {
         let index = match self.direction {
             Direction::Forward => self.from,

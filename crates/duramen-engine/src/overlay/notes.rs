@@ -1,13 +1,15 @@
-//! What is noted about a log record while its bytes are at hand: where each of its changes lies. Pure: bytes in, notes out.
+//! Notes about a log record, made while its bytes are at hand: where each of its changes lies. Pure: bytes
+//! in, notes out.
 
 use crate::catalog::CATALOG;
 use crate::commit::{RecordChange, decode_record};
 use crate::ids::TreeId;
 
-/// Where a change lies: in which record, and where in it. The value follows the key.
+/// Where a change lies: its record and the offset in it. The value follows the key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spot {
-    /// The first bytes of the key, or of what follows in it where all keys of the tree begin alike, as a number.
+    /// Eight bytes of the key as a number. They start behind the prefix that all keys of the tree share, once
+    /// that is known.
     pub(super) head: u64,
     pub(super) record: u32,
     pub(super) key_at: u32,
@@ -17,7 +19,7 @@ pub(super) struct Spot {
 }
 
 impl Spot {
-    /// Holds a place until a change has it.
+    /// A placeholder, to be overwritten.
     pub(super) const NONE: Spot =
         Spot { head: 0, record: 0, key_at: 0, value_bytes: 0, key_bytes: 0, kind: Kind::Delete };
 }
@@ -29,26 +31,26 @@ pub(super) enum Kind {
     PutBig,
 }
 
-/// The changes of one record, as they come.
+/// The changes of one record, in its order.
 #[derive(Debug)]
 pub struct RecordNotes {
     pub(super) runs: Vec<Run>,
-    /// Some change lies too far behind to be noted.
+    /// The offset of some change does not fit into a note.
     pub(super) overflowed: bool,
     is_plain: bool,
 }
 
-/// Changes of one tree that follow one another in a record.
+/// Consecutive changes of one tree in a record.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) tree: TreeId,
     pub(super) spots: Vec<Spot>,
-    /// With so many bytes of the first key all its keys begin.
+    /// The length of the prefix that all its keys share.
     pub(super) shared_bytes: usize,
 }
 
 impl RecordNotes {
-    /// Reads a record, of which it is not known yet the how manieth it is.
+    /// Reads a record. Its number among all records is not known yet.
     ///
     /// # Errors
     /// What is wrong with the record.
@@ -58,7 +60,7 @@ impl RecordNotes {
         Ok(notes)
     }
 
-    /// Whether there is neither a change of the catalogue nor a big value in it.
+    /// Whether it holds neither a change of the catalogue nor a big value.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.is_plain
@@ -91,12 +93,12 @@ impl RecordNotes {
     }
 }
 
-/// With how many bytes both begin.
+/// The length of the common prefix.
 pub(super) fn same_bytes(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Eight bytes as a number that orders as they do.
+/// The first eight bytes as a number that sorts as they do. Shorter keys are padded with zeroes.
 pub(super) fn head_of(key: &[u8]) -> u64 {
     if let Some(head) = key.first_chunk() {
         return u64::from_be_bytes(*head);

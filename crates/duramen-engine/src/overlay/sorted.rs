@@ -1,7 +1,9 @@
-//! Changes of many log records in order of tree and key, of several to one key the last. Pure: bytes in, order out.
+//! Changes of many log records, sorted by tree and key, with only the last change to each key. Pure: bytes
+//! in, order out.
 //!
-//! The records stay as they were read; a change is a note of where it lies. Sorting goes by the first bytes in which keys differ, and
-//! touches the records themselves only to break ties; each thread sorts a range of keys of its own, so that nothing is merged.
+//! The records stay as they were read; a change is a note of where it lies. Sorting compares the first bytes
+//! in which keys differ, and reads the records only to break ties. Each thread sorts its own range of keys,
+//! so no merge is needed.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,19 +12,19 @@ use crate::ids::TreeId;
 use crate::threads::side_by_side;
 use crate::tree::{Change, KeyRange, StoredValue};
 
-/// Below so many changes of a tree, sorting them in several threads costs more than it saves.
+/// With fewer changes in a tree, sorting in several threads costs more than it saves.
 const SHARED_CHANGES_MIN: usize = 16 * 1024;
 
-/// About so many changes tell where to divide the work.
+/// About this many changes are sampled to divide the work.
 const SAMPLED_CHANGES: usize = 1024;
 
-/// Changes are put into at most so many buckets, as a power of two.
+/// The largest number of buckets, as a power of two.
 const BUCKET_BITS_MAX: u32 = 16;
 
-/// Notes of records that are shorter than this are put together up to this many.
+/// Notes of short records are joined into chunks of at most this many.
 const CHUNK_CHANGES_MAX: usize = 1024;
 
-/// Changes of records as they come, still to be sorted.
+/// Changes of records in the order of commits, not sorted yet.
 #[derive(Debug, Default)]
 pub struct Gathered {
     records: Vec<Vec<u8>>,
@@ -32,9 +34,9 @@ pub struct Gathered {
 
 #[derive(Debug, Default)]
 struct Gathering {
-    /// In the order of commits. Notes of a long record stay where they are, those of short ones are put together.
+    /// In the order of commits. Notes of a long record are a chunk; those of short records are joined.
     chunks: Vec<Vec<Spot>>,
-    /// Bytes with which all keys of this tree begin.
+    /// The prefix that all keys of this tree share.
     shared: Vec<u8>,
 }
 
@@ -45,7 +47,7 @@ pub struct SortedChanges {
     trees: Vec<(TreeId, Vec<Spot>)>,
 }
 
-/// The changes of one tree, or of a part of it, in order of key.
+/// The changes of one tree, or of a range of it, in order of key.
 #[derive(Debug, Clone, Copy)]
 pub struct ChangesOf<'a> {
     records: &'a [Vec<u8>],
@@ -53,7 +55,8 @@ pub struct ChangesOf<'a> {
 }
 
 impl Gathered {
-    /// Takes a record with what was noted about it; `false` if that is more than can be noted, and nothing may be asked then.
+    /// Takes a record with its notes. Returns `false` if notes cannot hold it; nothing may be read from this
+    /// then.
     #[must_use]
     pub fn record(&mut self, bytes: Vec<u8>, notes: RecordNotes) -> bool {
         let Ok(record) = u32::try_from(self.records.len()) else { return false };
@@ -74,7 +77,7 @@ impl Gathered {
         self.bytes
     }
 
-    /// Sorts them, without those of the trees in `without`.
+    /// Sorts the changes, except those of the trees in `without`.
     #[must_use]
     pub fn sorted(self, without: &HashSet<TreeId>, threads: usize) -> SortedChanges {
         let Gathered { records, trees, .. } = self;
@@ -85,7 +88,7 @@ impl Gathered {
 }
 
 impl Gathering {
-    /// Adds changes to keys that all begin with `shared`.
+    /// Adds changes to keys that share the prefix `shared`.
     fn add(&mut self, spots: Vec<Spot>, shared: &[u8]) {
         if self.chunks.is_empty() {
             self.shared = shared.to_vec();
@@ -110,7 +113,7 @@ impl Gathering {
         all
     }
 
-    /// The changes in their order. Where all keys begin alike, their heads are what follows.
+    /// The changes in commit order. If all keys share a prefix, the heads are taken from behind it.
     fn with_heads(self, records: &[Vec<u8>], threads: usize) -> Vec<Vec<Spot>> {
         let from = self.shared.len();
         if from == 0 {
@@ -123,19 +126,19 @@ impl Gathering {
     }
 }
 
-/// The changes whose heads lie between two numbers, the second one included.
+/// The changes with heads from `from` to `to`, inclusive.
 #[derive(Debug, Clone, Copy)]
 struct HeadRange {
     from: u64,
     to: u64,
-    /// Between these lie most of them.
+    /// Most of the heads lie between these.
     low: u64,
     high: u64,
 }
 
-/// Ranges of heads, one for each thread, that hold about the same number of changes, as far as a sample tells.
+/// Ranges of heads, one for each thread, with about equally many changes, estimated from a sample.
 fn ranges_of(chunks: &[Vec<Spot>], count: usize, threads: usize) -> Vec<HeadRange> {
-    // An odd step does not fall on the same places of runs that are equally long.
+    // An odd step avoids hitting the same places of runs of equal length.
     let every = (count / SAMPLED_CHANGES) | 1;
     let mut sample: Vec<u64> = chunks.iter().flatten().step_by(every).map(|spot| spot.head).collect();
     sample.sort_unstable();
@@ -152,7 +155,8 @@ fn ranges_of(chunks: &[Vec<Spot>], count: usize, threads: usize) -> Vec<HeadRang
     ranges
 }
 
-/// Divides heads among buckets whose order is that of the heads, whatever these are: those below and above have the first and the last.
+/// Assigns heads to buckets that are in the order of the heads. Heads outside the range go to the first or
+/// last bucket.
 struct Buckets {
     low: u64,
     shift: u32,
@@ -172,15 +176,16 @@ impl Buckets {
     }
 }
 
-/// Sorts the changes of a range, and keeps of each key the last. Equal keys have equal heads, so no other range has one of them.
+/// Sorts the changes of a range and keeps the last of each key. Equal keys have equal heads, so no other
+/// range holds one of them.
 fn sorted_within(range: HeadRange, chunks: &[Vec<Spot>], records: &[Vec<u8>]) -> Vec<Spot> {
-    // Every step is stable, so that of several changes to one key the last in the order of commits stays last.
+    // Every step is stable: of several changes to one key, the last commit's stays last.
     let mut run = in_buckets(range, chunks);
-    // Heads alone first: numbers are compared without a look at the records.
+    // Sort by heads first: comparing numbers does not read the records.
     for alike in run.chunk_by_mut(|a, b| a.head == b.head).filter(|alike| alike.len() > 1) {
         alike.sort_by(|a, b| key_of(records, a).cmp(key_of(records, b)));
     }
-    // Of equal keys the last stays, where the first of them was.
+    // Of equal keys keep the last, at the index of the first.
     run.dedup_by(|next, kept| {
         let same = next.head == kept.head && key_of(records, next) == key_of(records, kept);
         if same {
@@ -191,8 +196,8 @@ fn sorted_within(range: HeadRange, chunks: &[Vec<Spot>], records: &[Vec<u8>]) ->
     run
 }
 
-/// The changes of a range in order of head: counted, put into buckets, and sorted there. Heads that differ soon, as most do, are
-/// moved once; where many share a bucket, sorting does the work.
+/// The changes of a range in order of head: counted, put into buckets, and sorted there. Heads that differ
+/// early, as most do, are moved once. If many share a bucket, sorting does the work.
 fn in_buckets(range: HeadRange, chunks: &[Vec<Spot>]) -> Vec<Spot> {
     let within = || chunks.iter().flatten().filter(|spot| range.from <= spot.head && spot.head <= range.to);
     let buckets = Buckets::of(range, chunks.iter().map(Vec::len).sum());
@@ -200,7 +205,7 @@ fn in_buckets(range: HeadRange, chunks: &[Vec<Spot>]) -> Vec<Spot> {
     within().for_each(|spot| ends[buckets.index(spot.head)] += 1);
     let mut count = 0;
     for end in &mut ends {
-        // For now where the bucket begins; filling it moves that to its end.
+        // Holds where the bucket begins. Filling the bucket advances it to the end.
         count += std::mem::replace(end, count);
     }
     let mut run = vec![Spot::NONE; count];
@@ -232,7 +237,7 @@ impl SortedChanges {
         ChangesOf { records: &self.records, spots }
     }
 
-    /// The trees that are changed, in order.
+    /// The ids of the changed trees, in order.
     pub fn trees(&self) -> impl Iterator<Item = TreeId> {
         self.trees.iter().map(|(id, _)| *id)
     }
@@ -251,7 +256,7 @@ impl<'a> ChangesOf<'a> {
         self.spots.is_empty()
     }
 
-    /// The change with `index` before it.
+    /// The change at an index.
     #[must_use]
     pub fn get(&self, index: usize) -> Change<'a> {
         let spot = &self.spots[index];
@@ -270,13 +275,13 @@ impl<'a> ChangesOf<'a> {
         (index < self.len()).then(|| self.get(index)).filter(|change| change.key == key)
     }
 
-    /// How many changes are to keys before this one.
+    /// The number of changes to keys before this one.
     #[must_use]
     pub fn lower_bound(&self, key: &[u8]) -> usize {
         self.spots.partition_point(|spot| key_of(self.records, spot) < key)
     }
 
-    /// Which of them are to keys of a range: from the one, to before the other.
+    /// The indexes of the changes to keys of a range, the second excluded.
     #[must_use]
     pub fn bounds(&self, range: &KeyRange) -> (usize, usize) {
         let from = self.lower_bound(&range.from);
@@ -284,19 +289,19 @@ impl<'a> ChangesOf<'a> {
         (from, to.max(from))
     }
 
-    /// Those to keys of a range.
+    /// The changes to keys of a range.
     #[must_use]
     pub fn within(&self, range: &KeyRange) -> ChangesOf<'a> {
         let (from, to) = self.bounds(range);
         ChangesOf { spots: &self.spots[from..to], ..*self }
     }
 
-    /// The same in parts of at most so many.
+    /// The changes in parts of at most `count_max`.
     pub fn parts(self, count_max: usize) -> impl Iterator<Item = ChangesOf<'a>> {
         self.spots.chunks(count_max).map(move |spots| ChangesOf { spots, ..self })
     }
 
-    /// As trees take them.
+    /// As a list, the form that trees take.
     #[must_use]
     pub fn to_list(self) -> Vec<Change<'a>> {
         (0..self.len()).map(|index| self.get(index)).collect()

@@ -1,4 +1,4 @@
-//! Sorting by parts of keys, in several threads, must give what a map gives.
+//! Sorting by parts of keys, in several threads, must agree with a sorted map.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,7 +9,7 @@ use crate::tree::KeyRange;
 
 type Model = BTreeMap<TreeId, BTreeMap<Vec<u8>, Option<Vec<u8>>>>;
 
-/// Records of random changes, keys made by `key`.
+/// Checks records of random changes, with keys made by `key`.
 fn check(count: u64, threads: usize, key: impl Fn(u64) -> Vec<u8>) {
     let mut state = count;
     let mut next = |below: u64| {
@@ -51,7 +51,7 @@ fn changes_come_sorted_and_the_last_of_each_key_alone() {
     for threads in [1, 2, 3] {
         check(500, threads, |n| n.to_be_bytes().to_vec());
         check(60_000, threads, |n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes().to_vec());
-        // Keys that begin alike for longer than what is compared first, and keys of every length.
+        // Keys with a common prefix longer than a head, and keys of every length.
         check(60_000, threads, |n| format!("a long beginning: {:09}", n / 3).into_bytes());
         check(60_000, threads, |n| vec![u8::try_from(n % 251).unwrap(); usize::try_from(n % 12).unwrap()]);
     }

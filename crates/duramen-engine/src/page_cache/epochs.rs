@@ -1,8 +1,7 @@
-//! Epochs: when a node that was evicted may be freed, while readers look at nodes without counting references.
+//! Epochs: when an evicted node may be freed, while readers use nodes without counting references.
 //!
-//! A reader is counted where its thread counts, under the epoch it came in. What is evicted in an epoch is freed two
-//! epochs later: the epoch goes on only once nobody is left who came in under the one before, so by then whoever could
-//! have seen it has gone. Nobody waits: whoever leaves, or sweeps, or comes by in the background frees what can go.
+//! The algorithm, its memory ordering and the interleavings are described in `tree/slot.rs`. Freeing never
+//! waits: a reader that leaves, a sweep, or the background thread frees what can be freed.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -12,32 +11,32 @@ use std::sync::{Arc, Mutex};
 const SHARD_COUNT: usize = 32;
 const POISON: &str = "nothing panics while the list of what was evicted is locked";
 
-/// What readers found and others have evicted since.
+/// An evicted object that readers may still use.
 pub type Evicted = Arc<dyn Any + Send + Sync>;
 
-/// Readers and what waits for them.
+/// Counters of readers, and evicted objects that are not freed yet.
 #[derive(Default)]
 pub struct Epochs {
     epoch: AtomicUsize,
     shards: [Shard; SHARD_COUNT],
-    /// In order of the epochs in which it was evicted.
+    /// In order of the epochs in which they were evicted.
     evicted: Mutex<VecDeque<(usize, Evicted)>>,
-    /// Whether anything was evicted and is not freed.
+    /// Whether any evicted object is not freed yet.
     waits: AtomicBool,
-    /// The shard in which the last look found somebody who had not left: the next look begins there.
+    /// The shard in which the last check found a reader: the next check begins there.
     blocked: AtomicUsize,
 }
 
-/// Readers by the epoch they came in, of three that can be told apart.
+/// Numbers of readers by epoch modulo 3: the previous epoch, the current one and the next.
 #[derive(Default)]
 #[repr(align(128))]
 struct Shard([AtomicUsize; 3]);
 
-/// A reader at work: what it finds stays until this goes, whoever evicts it.
+/// A pinned reader: what it finds is not freed until the pin is dropped, even if it is evicted.
 pub struct Pin<'a> {
     epochs: &'a Epochs,
     readers: &'a AtomicUsize,
-    /// It frees what it can when it goes.
+    /// Whether dropping the pin frees what can be freed.
     frees: bool,
 }
 
@@ -49,17 +48,17 @@ thread_local! {
 }
 
 impl Epochs {
-    /// A reader comes in. Not for longer than a lookup takes: nothing that is evicted meanwhile can be freed.
+    /// Pins a reader. For one lookup at most: nothing evicted meanwhile can be freed.
     pub fn pin(&self) -> Pin<'_> {
         Pin { epochs: self, readers: self.count_in(), frees: true }
     }
 
-    /// The same for whoever may hold a lock that others wait for: it frees nothing when it goes.
+    /// As [`Epochs::pin`], for a thread that may hold a lock: dropping the pin frees nothing.
     pub fn pin_under_locks(&self) -> Pin<'_> {
         Pin { epochs: self, readers: self.count_in(), frees: false }
     }
 
-    /// Counts this thread among the readers of the epoch; returns where.
+    /// Counts this thread among the readers of the current epoch; returns the counter.
     fn count_in(&self) -> &AtomicUsize {
         let shard = &self.shards[SHARD.with(|shard| *shard)];
         loop {
@@ -73,19 +72,19 @@ impl Epochs {
         }
     }
 
-    /// Keeps what no reader can find any more for those who have found it.
+    /// Keeps an object that new readers cannot find, until the readers that may have found it have left.
     pub fn free_later(&self, what: Evicted) {
         let mut evicted = self.evicted.lock().expect(POISON);
         evicted.push_back((self.epoch.load(Ordering::SeqCst), what));
         self.waits.store(true, Ordering::SeqCst);
     }
 
-    /// Frees what nobody looks at any more.
+    /// Frees the objects that no reader can use any more.
     pub fn free(&self) {
         if !self.waits.load(Ordering::SeqCst) {
             return;
         }
-        // Whoever comes while somebody frees goes on without.
+        // A thread that finds another one freeing goes on without waiting.
         let Ok(mut evicted) = self.evicted.try_lock() else { return };
         let Some(newest) = evicted.back().map(|(epoch, _)| *epoch) else { return };
         let mut epoch = self.epoch.load(Ordering::SeqCst);
@@ -100,7 +99,7 @@ impl Epochs {
         drop(free);
     }
 
-    /// Whether nobody is left of those who came in under this one of the three epochs.
+    /// Whether no reader is counted in any shard for this epoch (modulo 3).
     fn all_left(&self, epoch: usize) -> bool {
         let first = self.blocked.load(Ordering::Relaxed);
         let somebody = (0..SHARD_COUNT)
@@ -114,7 +113,7 @@ impl Epochs {
 }
 
 impl Pin<'_> {
-    /// Whether it keeps what is evicted from these.
+    /// Whether the pin belongs to these epochs.
     pub fn is_of(&self, epochs: &Epochs) -> bool {
         std::ptr::eq(self.epochs, epochs)
     }
@@ -131,7 +130,7 @@ impl Drop for Pin<'_> {
 
 #[cfg(test)]
 mod tests {
-    //! What was evicted stays while somebody who came in before looks, and goes when nobody does.
+    //! An evicted object stays while a reader that may have found it is pinned, and is freed afterwards.
     use super::*;
 
     #[test]
@@ -192,7 +191,7 @@ mod tests {
                     }
                 } else {
                     let pin = epochs.pin();
-                    // As a reader finds a node: without a reference of its own.
+                    // As a reader finds a node: without counting a reference.
                     let seen = found.lock().unwrap().as_ref().map(Arc::downgrade);
                     std::thread::yield_now();
                     assert!(seen.is_none_or(|seen| seen.strong_count() > 0), "freed under a pin");

@@ -1,5 +1,5 @@
-//! Replaying the log: what it names is kept from being overwritten first; then the last change to each key is applied, at
-//! once where it must be, or later, by whoever has the [`Tail`], while an overlay answers for it.
+//! Replays the log. First the blocks that it names are protected from reuse. Then the last change to each key
+//! is applied: at once if it must be, or later through the [`Tail`] while an overlay serves reads.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -17,47 +17,47 @@ use crate::overlay::{ForkLimit, Gathered, Overlay, RecordNotes, SortedChanges};
 use crate::tree::{BigRef, RetiredPage, Stop};
 use crate::wal::{LogIdentity, Reading, Recovered, ReplayedRecord, recover};
 
-/// So many changes are applied at a time: in between, memory is given back, and threads are counted anew.
+/// Changes applied at a time. After each part, memory is given back and the number of threads is read again.
 const PART_CHANGES: usize = 32 * 1024;
 
-/// This part of a batch is read ahead of what has been looked at.
+/// The read-ahead is this part of a batch.
 const AHEAD_PART: usize = 16;
 
-/// What was noted about a record, or what is wrong with it.
+/// The notes on a record, or what is wrong with it.
 type Notes = std::result::Result<RecordNotes, &'static str>;
 
-/// Where and how to replay.
+/// Arguments of [`replay`].
 pub struct Replay<'a> {
     /// The disk the log lies on.
     pub disk: &'a dyn Disk,
     /// The log's directory.
     pub wal_dir: &'a Path,
-    /// Threads that share the work.
+    /// Number of threads that share the work.
     pub threads: usize,
-    /// A log of at most so many bytes may be served by an overlay; a longer one is applied in batches of so many.
+    /// A log of at most this many bytes may be left to an overlay. A longer one is applied in such batches.
     pub batch_bytes: usize,
-    /// How much the forks of an overlay may hold; without it everything is applied at once.
+    /// How much the forks of an overlay may hold. `None`: everything is applied at once.
     pub overlay: Option<ForkLimit>,
-    /// Called after each part with the trees so far: may give memory back.
+    /// Called after each part with the trees so far. It may give memory back.
     pub between: &'a mut dyn FnMut(&TreeTable),
 }
 
 /// The state after replay.
 #[derive(Debug)]
 pub struct Replayed {
-    /// The trees; with a tail, those of the checkpoint, but for the catalogue and what it says.
+    /// The trees. With a tail: those of the checkpoint, but with the catalogue of the log applied.
     pub trees: TreeTable,
     /// The last commit in the trees.
     pub seq: CommitSeq,
-    /// New trees get at least this id.
+    /// The least id for new trees.
     pub next_tree: TreeId,
-    /// What the log said about itself.
+    /// The result of the log's recovery.
     pub log: Recovered,
-    /// What is not in the trees yet.
+    /// The changes that are not in the trees yet.
     pub tail: Option<Tail>,
 }
 
-/// Changes of the log that an overlay serves, on their way into the trees.
+/// Deferred redo: changes of the log that an overlay serves until they are in the trees.
 #[derive(Debug)]
 pub struct Tail {
     overlay: Arc<Overlay>,
@@ -67,7 +67,8 @@ pub struct Tail {
 /// Replays the log after a loaded checkpoint.
 ///
 /// # Errors
-/// `Corrupt` if the log is damaged, missing, or ends before what the superblock knows to be durable; `Io`.
+/// `Corrupt` if the log is corrupt, missing, or ends before a commit that the superblock knows to be durable;
+/// `Io`.
 pub fn replay(loaded: &Loaded, how: &mut Replay<'_>) -> Result<Replayed> {
     let superblock = &loaded.superblock;
     let identity = LogIdentity { database: superblock.database, log: superblock.log };
@@ -88,7 +89,7 @@ pub fn replay(loaded: &Loaded, how: &mut Replay<'_>) -> Result<Replayed> {
             .with_hint("the log was lost or set back: restore the log directory that belongs to the data, or `duramen recover DB NEW` without it"));
     }
     let space = &loaded.store.space;
-    // No tree holds values of trees that are gone at the end of the log.
+    // No tree holds the values of trees that are dropped by the end of the log.
     let doomed: Vec<Vec<u8>> = first
         .values
         .extract_if(|(tree, _), _| first.doomed.contains(tree))
@@ -132,8 +133,8 @@ pub fn replay(loaded: &Loaded, how: &mut Replay<'_>) -> Result<Replayed> {
     Ok(Replayed { trees, seq: log.last_seq, next_tree, log, tail: None })
 }
 
-/// Keeps values of the log that are in no tree at its end, as they are kept without a crash: only the change feed asks for them, and a
-/// value that is damaged is for it to tell of.
+/// Protects values of the log that are in no tree at its end, as without a crash. Only the change feed reads
+/// them, and the feed reports it if one of them is corrupt.
 fn keep_replaced<'a>(
     loaded: &Loaded,
     values: impl Iterator<Item = &'a Vec<u8>>,
@@ -149,7 +150,7 @@ fn keep_replaced<'a>(
     Ok(())
 }
 
-/// Reads the log once more and delivers its changes in batches that fit in memory.
+/// Reads the log again and delivers its changes in batches that fit in memory.
 fn in_batches(
     loaded: &Loaded,
     (disk, wal_dir, batch_bytes, threads): (&dyn Disk, &Path, usize, usize),
@@ -173,24 +174,24 @@ fn in_batches(
     visit(batch)
 }
 
-/// Each record is noted by whoever reads it.
+/// The thread that reads a record also notes it.
 fn reading(threads: usize, batch_bytes: usize) -> Reading<'static, Notes> {
     Reading { threads, ahead_bytes: batch_bytes / AHEAD_PART, note: &RecordNotes::of }
 }
 
-/// A first look at the log: which big values it ends up with, which tree ids it uses, and its changes if they fit.
+/// The first pass over the log: its big values at the end, its tree ids, and its changes if they fit.
 #[derive(Default)]
 struct Survey {
     gathered: Gathered,
     overflowed: bool,
     next_tree: TreeId,
-    /// The last big value of each key that ever had one in this log, unless something replaced it.
+    /// The last big value of each key that had one in this log, unless a later change replaced it.
     values: HashMap<(TreeId, Vec<u8>), (Vec<u8>, CommitSeq)>,
-    /// Big values of this log that something later in it replaced: nothing needs their extents.
+    /// Big values of this log that a later change in it replaced. No tree needs their extents.
     superseded: HashSet<Vec<u8>>,
-    /// The tree that each name of this log stands for at its end.
+    /// The tree behind each name of this log at its end.
     names: HashMap<String, Option<TreeId>>,
-    /// Trees that this log drops: what it writes to them before is skipped.
+    /// Trees that this log drops. Changes to them are skipped.
     doomed: HashSet<TreeId>,
 }
 
@@ -216,7 +217,7 @@ impl Survey {
         Ok(())
     }
 
-    /// Looks at each change of a record that may be more than a row.
+    /// Examines each change of a record that may be more than a row.
     fn names_and_values(&mut self, loaded: &Loaded, record: &ReplayedRecord) -> Result<()> {
         let mut catalogue = Vec::new();
         decode_record(&record.bytes, &mut |change| {
@@ -232,7 +233,7 @@ impl Survey {
         })
     }
 
-    /// A name stands for this tree from here on; the one that it stood for before is dropped.
+    /// Lets a name stand for this tree from here on. The tree behind it before is dropped.
     fn name(&mut self, loaded: &Loaded, name: &str, id: Option<TreeId>) -> Result<()> {
         self.next_tree = self.next_tree.max(id.map_or(TreeId(0), TreeId::next));
         let before = match self.names.get(name) {
@@ -266,12 +267,12 @@ impl Survey {
     }
 }
 
-/// Sorted changes on their way into the trees, and what these no longer use.
+/// Sorted changes to be applied to the trees, and what the new trees no longer use.
 #[derive(Debug)]
 struct Applier {
     store: Arc<Store>,
     trees: TreeTable,
-    /// The last commit of the log: what is applied is the state after it.
+    /// The last commit of the log. Applying all changes gives the state after it.
     seq: CommitSeq,
     /// Big values of the log that are in no tree.
     superseded: HashSet<Vec<u8>>,
@@ -280,12 +281,12 @@ struct Applier {
 }
 
 impl Applier {
-    /// Trees are created and dropped before anything is put into them.
+    /// Applies the catalogue first: trees are created and dropped before anything is put into them.
     fn catalogue(&mut self, changes: &SortedChanges) -> Result<()> {
         self.tree(CATALOG, changes, &|| 1, &mut |_| ())
     }
 
-    /// All other trees.
+    /// Applies all other trees.
     fn rest(
         &mut self,
         changes: &SortedChanges,
@@ -318,7 +319,7 @@ impl Applier {
         Ok(())
     }
 
-    /// Puts on the retire list what the checkpoint's trees used and the new ones do not.
+    /// Defers the free of what the checkpoint's trees used and the new ones do not.
     fn finish(self) -> Result<TreeTable> {
         self.store.space.retire(self.retired.into_iter().map(Into::into));
         for value in self.dropped.iter().filter(|value| !self.superseded.contains(*value)) {
@@ -330,15 +331,15 @@ impl Applier {
 }
 
 impl Tail {
-    /// What answers until the trees do.
+    /// The overlay that serves reads until the trees do.
     pub fn overlay(&self) -> &Arc<Overlay> {
         &self.overlay
     }
 
-    /// Applies everything and returns the trees. `threads` is asked again and again.
+    /// Applies everything and returns the trees. Calls `threads` repeatedly.
     ///
     /// # Errors
-    /// `Corrupt` or `Io` if a page cannot be read. Nothing that is read through the overlay has changed.
+    /// `Corrupt` or `Io` if a page cannot be read. Reads through the overlay are not affected.
     pub fn drain(
         mut self,
         threads: &dyn Fn() -> usize,

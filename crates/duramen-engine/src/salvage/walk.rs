@@ -1,6 +1,7 @@
-//! A pass over a tree of which pages may be damaged: every entry that can be read, and what is lost between them.
+//! Walks a tree with corrupt pages: every entry that can be read, and the ranges lost between them.
 //!
-//! Owns the rule that a damaged node costs what is below it and nothing else. Holds the way to one leaf, whatever the tree's size.
+//! It owns the rule that a corrupt node costs only what is below it. It holds one path in memory, whatever
+//! the tree's size.
 
 use super::LostRange;
 use crate::data_file::Location;
@@ -8,19 +9,19 @@ use crate::error::{Error, Result};
 use crate::page_cache::Pages;
 use crate::tree::{Body, Node, Place, StoredValue};
 
-/// What a walk meets, in order of keys.
+/// Receives entries and lost ranges, in order of keys.
 pub trait Meets {
     /// An entry. A big value is still a reference.
     fn entry(&mut self, key: &[u8], value: StoredValue<'_>) -> Result<()>;
 
-    /// A stretch that cannot be read; the tree's name is left empty.
+    /// A range that cannot be read. The tree's name is left empty.
     fn lost(&mut self, range: LostRange) -> Result<()>;
 }
 
-/// Walks the tree whose root lies at `root` and has `count` entries, if that is known.
+/// Walks the tree with the root page at `root`, which has `count` entries, if that is known.
 ///
 /// # Errors
-/// What `meets` said.
+/// Any error of `meets`.
 pub fn walk(pages: &Pages, root: &Place, count: Option<u64>, meets: &mut dyn Meets) -> Result<()> {
     let mut walk = Walk { pages, meets, last: None, open: None, key: Vec::new() };
     walk.node(root, count, None)?;
@@ -30,9 +31,9 @@ pub fn walk(pages: &Pages, root: &Place, count: Option<u64>, meets: &mut dyn Mee
 struct Walk<'a> {
     pages: &'a Pages,
     meets: &'a mut dyn Meets,
-    /// The last key that was met.
+    /// The last key read.
     last: Option<Vec<u8>>,
-    /// What is lost behind it, until it is known where that ends.
+    /// A lost range after that key, while its end is unknown.
     open: Option<LostRange>,
     key: Vec<u8>,
 }
@@ -62,7 +63,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Reads a node, which must be what its parent says.
+    /// Reads a node, and checks it against its parent.
     fn read(&self, place: &Place, count: Option<u64>, above: Option<u8>) -> Result<Node> {
         let node = Node::read(self.pages, place, true)?;
         if above.is_some_and(|above| node.level() >= above) {
@@ -82,7 +83,7 @@ impl Walk<'_> {
         Error::damaged_data(data.path(), data.offset(location.block), what)
     }
 
-    /// Notes what cannot be read. Neighbours are one stretch.
+    /// Notes a node that cannot be read. Adjacent ones form one range.
     fn lose(&mut self, count: Option<u64>, why: &Error) {
         match &mut self.open {
             Some(open) => open.entries = open.entries.zip(count).map(|(before, more)| before + more),
@@ -98,7 +99,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The stretch that cannot be read ends before this key, or with the tree.
+    /// Ends the lost range before this key, or at the end of the tree.
     fn close(&mut self, key: Option<&[u8]>) -> Result<()> {
         match self.open.take() {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! A worker: there while there is something to do, and gone, with what it held, when it is stopped.
+//! A worker runs while there is work, and ends, with everything it held, when it is stopped.
 #![allow(clippy::unwrap_used, reason = "tests may")]
 
 use std::sync::atomic::AtomicUsize;
@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::*;
 
-/// A worker whose every step tells its number, and rests as the test says.
+/// A worker that reports the number of each step, and rests as the test chooses.
 fn told(rests: Receiver<Rest>) -> (Worker, Receiver<usize>) {
     let (tell, steps): (Sender<usize>, _) = channel();
     let (rests, taken) = (Mutex::new(rests), AtomicUsize::new(0));
@@ -17,14 +17,14 @@ fn told(rests: Receiver<Rest>) -> (Worker, Receiver<usize>) {
     (Worker::new("told", work, |error| panic!("{error}")), steps)
 }
 
-// What has nothing to do must cost nothing, and what comes while it goes to sleep must not be missed.
+// An idle worker must cost nothing, and a call while it falls asleep must not be missed.
 #[test]
 fn a_worker_sleeps_until_it_is_woken_and_misses_no_call() {
     let (rest, rests) = channel();
     let (worker, steps) = told(rests);
     worker.wake();
     assert_eq!(steps.recv().unwrap(), 0);
-    // The step is under way: woken now, it must take another.
+    // A step is running: woken now, the worker must take another.
     worker.wake();
     rest.send(Rest::UntilWoken).unwrap();
     assert_eq!(steps.recv().unwrap(), 1);
@@ -40,7 +40,7 @@ fn a_worker_sleeps_until_it_is_woken_and_misses_no_call() {
     assert!(steps.recv().is_err(), "its work was dropped");
 }
 
-// Whoever drops the last handle of a database in a step of its own thread must not wait for himself.
+// A thread that drops the last handle of a database in its own step must not wait for itself.
 #[test]
 fn stopped_in_its_own_step_it_ends_after_it() {
     let own: Arc<Mutex<Option<Worker>>> = Arc::default();

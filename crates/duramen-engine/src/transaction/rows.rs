@@ -1,4 +1,4 @@
-//! The entries of a range, lent one at a time or taken as an iterator.
+//! The entries of a range, lent one by one or iterated over as copies.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::overlay::{OverlaidCursor, Overlay};
 use crate::page_cache::Pages;
 use crate::tree::{Cursor, Direction, KeyRange, Slot, StoredValue};
 
-/// The entries of a range in order. Holds its snapshot.
+/// The entries of a range in order. Keeps its snapshot registered.
 #[derive(Debug)]
 pub struct Rows {
     view: View,
@@ -24,7 +24,7 @@ enum Walk {
     Overlaid(Box<OverlaidCursor>),
 }
 
-/// One entry, lent until the next is asked for.
+/// One entry, lent until the next call.
 #[derive(Debug)]
 pub struct Row<'a> {
     view: &'a View,

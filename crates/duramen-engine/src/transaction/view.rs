@@ -1,4 +1,4 @@
-//! Reading one registered root: what snapshots and transactions have in common.
+//! Reading one registered root: the common part of snapshots and transactions.
 
 use std::io::Read;
 use std::sync::{Arc, Weak};
@@ -15,15 +15,15 @@ use crate::tree::{
     self, BigReader, BigRef, Direction, KeyRange, Reduced, ReducerSpec, Slot, StoredValue, TreeShape,
 };
 
-/// A tree as it was in one state, for [`Snapshot::is_as_marked`]. Keeps nothing of it alive but its name in memory, so that no
-/// other state can be taken for it.
+/// Identifies the state of a tree, for [`Snapshot::is_as_marked`]. It keeps nothing of the tree but its
+/// allocation, so that no other state can have the same address.
 #[derive(Debug, Clone)]
 pub struct TreeMark {
     tree: TreeId,
     state: Weak<TreeState>,
 }
 
-/// A root and the store its pages come from; after opening, for a while, with the replayed tail of the log over it.
+/// A root and the store of its pages. For a while after opening, the overlay of deferred redo lies over it.
 #[derive(Debug, Clone)]
 pub struct View {
     held: Registration,
@@ -35,19 +35,19 @@ impl View {
         View { held, overlay }
     }
 
-    /// The last commit that it sees.
+    /// The last commit that it shows.
     pub fn seq(&self) -> CommitSeq {
         self.overlay.as_ref().map_or(self.root().seq, |overlay| overlay.seq())
     }
 
-    /// The same view of a root that has everything in it, if this one has not: waits until there is one.
+    /// The same view without an overlay, if this one has one. Waits for the deferred redo.
     pub fn settled(&self) -> Result<Option<View>> {
         let held = self.overlay.as_ref().map(|overlay| overlay.wait()).transpose()?;
         Ok(held.map(|held| View::new(held.clone(), None)))
     }
 
-    /// A tree in the root that is read, and the overlay over it, if what that holds is not in the tree. Asked once a
-    /// question: the answer changes when the overlay has been drained.
+    /// A tree in the root, and the overlay if it holds changes that are not in the tree. Call it once per
+    /// query: the result changes when the redo ends.
     fn layers(&self, id: TreeId) -> Result<(&Arc<TreeState>, Option<&Arc<Overlay>>)> {
         let (root, overlay) = match &self.overlay {
             None => (self.root(), None),
@@ -62,7 +62,7 @@ impl View {
         Ok((state, overlay))
     }
 
-    /// A tree as a question about a range needs it.
+    /// A tree in the form that a query about a range needs.
     pub fn asked(&self, id: TreeId, range: &KeyRange) -> Result<Asked<'_>> {
         match self.layers(id)? {
             (state, None) => Ok(Asked::Rooted(state)),
@@ -86,7 +86,7 @@ impl View {
         self.layers(id).map(|(state, _)| state)
     }
 
-    /// Looks a key up: among the overlay's changes first.
+    /// Looks up a key, first among the overlay's changes.
     fn find<T>(
         &self,
         tree: TreeId,
@@ -179,7 +179,7 @@ impl View {
         })
     }
 
-    /// The names in the catalogue, which no overlay changes: opening brings the log's into the tree.
+    /// The names in the catalogue. An overlay never changes them: opening applies catalogue changes at once.
     pub fn names(&self, slot: Option<&Slot>, range: KeyRange) -> Result<Vec<(String, TreeId)>> {
         let mut rows = self.rows_in(slot, range, Direction::Forward);
         let mut names = Vec::new();
@@ -191,15 +191,16 @@ impl View {
         Ok(names)
     }
 
-    /// A state that nothing keeps any more may find other pages where its own were: that is not corruption.
+    /// Replaces an error by the reason why the state has ended, if it has. Its pages may have been reused:
+    /// that is not corruption.
     pub fn still_held<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|error| why_ended(&self.held).unwrap_or(error))
     }
 
-    /// Whether it is still held.
+    /// Fails if the state has ended.
     ///
     /// # Errors
-    /// `Expired`; `Conflict` if the commits that it shows never happened.
+    /// `Expired`; `Conflict` if the commits that it shows were dropped.
     pub fn not_ended(&self) -> Result<()> {
         why_ended(&self.held).map_or(Ok(()), Err)
     }
@@ -209,7 +210,7 @@ pub fn bad_row(name: &str) -> Error {
     Error::new(Code::DamagedData, format!("the catalogue's row for {name:?} cannot be read"))
 }
 
-/// Why nothing keeps the pages of a state any more, if that is so.
+/// The reason why the pages of a state are no longer kept, if so.
 pub fn why_ended(held: &Registration) -> Option<Error> {
     let seq = held.root().seq;
     if held.is_expired() {
@@ -224,7 +225,7 @@ pub fn why_ended(held: &Registration) -> Option<Error> {
     })
 }
 
-/// A value being read, and the registration that keeps its extents.
+/// A reader of a big value, with the registration that keeps its extents.
 struct HeldReader {
     reader: BigReader,
     held: Registration,
@@ -237,20 +238,20 @@ impl Read for HeldReader {
     }
 }
 
-/// One state of the database, for as long as it is held. Cheap to take, `Send`, and never in the way of writers.
+/// One state of the database, for as long as it is held. Cheap to take, `Send`, and never blocks writers.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     view: View,
 }
 
-/// What a tree is.
+/// Properties of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeInfo {
     /// Its id.
     pub id: TreeId,
     /// Its reducer.
     pub reducer: Option<ReducerSpec>,
-    /// Entries in it.
+    /// Number of entries.
     pub len: u64,
 }
 
@@ -273,7 +274,7 @@ impl Snapshot {
         self.view.seq()
     }
 
-    /// The tree of a name.
+    /// The id of a tree by name.
     ///
     /// # Errors
     /// `Corrupt` or `Io` if the catalogue cannot be read.
@@ -283,20 +284,21 @@ impl Snapshot {
         Ok(row.map(|row| row.id))
     }
 
-    /// Whether there is a tree with this id. Asks no page.
+    /// Whether there is a tree with this id. Reads no page.
     #[must_use]
     pub fn has_tree(&self, tree: TreeId) -> bool {
         self.view.state(tree).is_ok()
     }
 
-    /// A tree as it is in this state, to be held against other states; `None` without the tree, and shortly after opening.
+    /// Identifies a tree as it is in this state, to be compared with other states. `None` without the tree,
+    /// and shortly after opening.
     #[must_use]
     pub fn mark(&self, tree: TreeId) -> Option<TreeMark> {
         self.settled_state(tree).map(|state| TreeMark { tree, state: Arc::downgrade(state) })
     }
 
-    /// Whether a tree is in this state as it was in the one the mark was taken of. `false` does not mean that it differs.
-    /// Asks no page.
+    /// Whether a tree is the same as in the state where the mark was taken. `false` does not mean that it
+    /// differs. Reads no page.
     #[must_use]
     pub fn is_as_marked(&self, mark: &TreeMark) -> bool {
         self.settled_state(mark.tree)
@@ -316,7 +318,7 @@ impl Snapshot {
         self.view.names(self.view.state(CATALOG)?.slot.as_ref(), KeyRange::all())
     }
 
-    /// The names that begin so, sorted. Asks no page with others only.
+    /// The names with this prefix, sorted. Reads only pages that may hold them.
     ///
     /// # Errors
     /// As [`Snapshot::trees`].
@@ -325,7 +327,7 @@ impl Snapshot {
         self.view.names(slot, KeyRange::prefix(prefix.as_bytes()))
     }
 
-    /// What a tree is.
+    /// Properties of a tree.
     ///
     /// # Errors
     /// `NotFound`; shortly after opening also as [`Snapshot::get`].
@@ -335,10 +337,11 @@ impl Snapshot {
         Ok(TreeInfo { id: tree, reducer: asked.state().spec.clone(), len })
     }
 
-    /// What a tree looks like: every node of it is read, and none kept. `told` is called after each leaf, with what was seen so far.
+    /// The shape of a tree. Every node is read, and none kept. `told` is called after each leaf with the
+    /// shape so far.
     ///
     /// # Errors
-    /// As [`Snapshot::get`]; what `told` said.
+    /// As [`Snapshot::get`]; any error of `told`.
     pub fn tree_shape(
         &self,
         tree: TreeId,
@@ -358,8 +361,8 @@ impl Snapshot {
         self.view.get(tree, key)
     }
 
-    /// The value of a key, lent to `use_value` where it lies: nothing is copied unless the value is big. `None` if there is
-    /// no such key.
+    /// The value of a key, lent to `use_value`. It is copied only if it is big. `None` if there is no such
+    /// key.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -380,7 +383,7 @@ impl Snapshot {
         self.view.open_value(tree, key)
     }
 
-    /// How many keys a range holds. O(log n).
+    /// The number of keys in a range. O(log n).
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -388,7 +391,7 @@ impl Snapshot {
         self.view.count_in(self.view.asked(tree, range)?.slot(), range)
     }
 
-    /// How many keys are before this one. O(log n).
+    /// The number of keys before this one. O(log n).
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -396,7 +399,7 @@ impl Snapshot {
         self.count(tree, &KeyRange { from: Vec::new(), to: Some(key.to_vec()) })
     }
 
-    /// The entry with `index` keys before it. O(log n).
+    /// The entry at an index, counted from 0. O(log n).
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -413,9 +416,9 @@ impl Snapshot {
         self.view.reduce_in(asked.state(), asked.slot(), range)
     }
 
-    /// Keys of entries, from the key `from` on and at most so many, that lie where reductions are not known on disk because they
-    /// were written while the tree's reducer was not registered: one below each such node. Reductions of it are right, and
-    /// computed anew by whoever asks; putting these entries again mends that.
+    /// Keys below nodes with unknown reductions on disk, one per node, at most `keys_max` from the key `from`
+    /// on. Such nodes were written while the tree's reducer was not registered. Queries compute those
+    /// reductions anew and are right. Putting these entries again stores them.
     ///
     /// # Errors
     /// As [`Snapshot::get`].

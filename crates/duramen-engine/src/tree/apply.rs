@@ -1,7 +1,7 @@
 //! Applying sorted changes to a tree: a new root that shares everything that did not change.
 //!
-//! Each node on the way is rebuilt once. Nothing is changed in place, so a failure leaves nothing behind, and the
-//! old root stays what it was (I1).
+//! Each node on the way is rebuilt once. Nothing is changed in place, so a failure has no effect, and the old
+//! root stays as it was (I1).
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::threads::side_by_side;
 pub struct Change<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// What it becomes.
+    /// The new value, or `None` to delete the key.
     pub value: Option<StoredValue<'a>>,
 }
 
@@ -33,9 +33,9 @@ pub struct Change<'a> {
 pub enum Loading {
     /// Read what is missing.
     Allowed,
-    /// Read what is missing, and keep nothing of the old root: nobody will look at it again.
+    /// Read what is missing, and keep nothing of the old root in memory: it will not be read again.
     PassThrough,
-    /// Stop where a node is not in memory: somebody holds a lock.
+    /// Stop at a node that is not in memory: the caller holds a lock.
     ResidentOnly,
 }
 
@@ -44,7 +44,7 @@ pub enum Loading {
 pub enum Stop {
     /// A node is not in memory, and loading was not allowed.
     Missing,
-    /// Something failed.
+    /// An operation failed.
     Failed(Error),
 }
 
@@ -75,10 +75,10 @@ pub struct Apply<'a> {
     birth: CommitSeq,
     loading: Loading,
     reducer: Option<&'a dyn Reducer>,
-    /// Work is shared among so many threads; 1 for a single transaction.
+    /// Number of threads that share the work; 1 for a single transaction.
     threads: usize,
     bulk: bool,
-    /// The new root is looked at by one transaction and never written.
+    /// The new root is read by one transaction and never written.
     private: bool,
     /// Nodes of the old root that the new one no longer uses.
     pub replaced: Vec<Arc<Node>>,
@@ -94,7 +94,7 @@ enum Outcome {
 }
 
 impl<'a> Apply<'a> {
-    /// For the commit that gets the sequence `birth`.
+    /// For the commit with sequence `birth`.
     #[must_use]
     pub fn new(pages: &'a Pages, geometry: &'a Geometry, birth: CommitSeq, loading: Loading) -> Apply<'a> {
         Apply {
@@ -112,22 +112,24 @@ impl<'a> Apply<'a> {
         }
     }
 
-    /// To a tree with this reducer: inner nodes leave room for its reductions.
+    /// For a tree with this reducer: inner nodes leave room for its reductions.
     #[must_use]
     pub fn reduced_by(mut self, reducer: Option<&'a dyn Reducer>) -> Apply<'a> {
         self.reducer = reducer;
         self
     }
 
-    /// For a root that one transaction looks at and that is never written.
+    /// For a root that one transaction reads and that is never written.
     #[must_use]
     pub fn in_private(mut self) -> Apply<'a> {
         self.private = true;
         self
     }
 
-    /// Shares the work among so many threads, and computes the reductions of new leaves while they are at hand. For
-    /// many changes at once; the tree that comes out is the same.
+    /// Shares the work among so many threads; computes the reductions of new leaves while those are in
+    /// memory.
+    ///
+    /// For many changes at once; the resulting tree is the same.
     #[must_use]
     pub fn in_bulk(mut self, threads: usize) -> Apply<'a> {
         (self.bulk, self.threads) = (true, threads);
@@ -170,8 +172,9 @@ impl<'a> Apply<'a> {
         Ok(())
     }
 
-    /// Bytes of the leaves on disk that `changes` lead to, counted until they are more than `bytes_max`: so much memory do these
-    /// leaves take from when they are changed until a checkpoint. Reads inner nodes only.
+    /// Bytes of the leaves on disk that `changes` lead to, counted until they exceed `bytes_max`.
+    ///
+    /// Once changed, these leaves take that much memory until a checkpoint. Reads inner nodes only.
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page cannot be read.
@@ -197,7 +200,7 @@ impl<'a> Apply<'a> {
         Ok(bytes)
     }
 
-    /// A root with one child gives way to it.
+    /// Replaces a root with one child by that child.
     fn collapse(&mut self, mut root: Slot) -> Result<Slot, Stop> {
         loop {
             let only = {
@@ -223,7 +226,7 @@ impl<'a> Apply<'a> {
         }
     }
 
-    /// The new root does not use this node.
+    /// Notes that the new root does not use this node.
     fn replace(&mut self, node: &Arc<Node>) {
         if self.loading == Loading::PassThrough {
             self.retired.extend(node.retire(self.birth));
@@ -271,7 +274,8 @@ impl<'a> Apply<'a> {
             return Ok(Outcome::Same);
         }
         if self.reducer.is_some() && inner.reduction_bytes() == 0 {
-            // All were unknown on disk: they are not any more once this is written, and must not find the node uncut then.
+            // All reductions were unknown on disk. Writing the node makes them known, and it must be split
+            // for them before that.
             let pieces = changed.iter().flat_map(|(_, pieces)| pieces);
             inner.note_reduction_bytes(self.reduction_bytes(pieces));
         }
@@ -284,7 +288,7 @@ impl<'a> Apply<'a> {
         Ok(Outcome::Pieces(self.inner_pieces(inner.level, pieces)))
     }
 
-    /// Applies changes to the children they belong to; returns those that became something else.
+    /// Applies changes to the children they belong to; returns the children that changed.
     fn children(&mut self, inner: &Inner, work: &[(usize, &[Change<'_>])]) -> Result<Changed, Stop> {
         let mut changed = Vec::with_capacity(work.len());
         for (child, changes) in work {
@@ -295,7 +299,7 @@ impl<'a> Apply<'a> {
         Ok(changed)
     }
 
-    /// The same with the children shared among threads.
+    /// As [`Apply::children`], with the children shared among threads.
     fn share(&mut self, inner: &Inner, work: &[(usize, &[Change<'_>])]) -> Result<Changed, Stop> {
         let parts: Vec<_> = work.chunks(work.len().div_ceil(self.threads)).collect();
         let (pages, geometry, reducer) = (self.pages, self.geometry, self.reducer);
@@ -316,7 +320,7 @@ impl<'a> Apply<'a> {
         Ok(all)
     }
 
-    /// Joins each small piece with a neighbour, once.
+    /// Merges each underfull piece with a neighbour, once.
     fn mend_small(&mut self, mut pieces: Vec<Piece>) -> Result<Vec<Piece>, Stop> {
         let mut index = 0;
         while index < pieces.len() {
@@ -392,7 +396,7 @@ impl<'a> Apply<'a> {
 
     fn leaf_piece(&self, separator: Vec<u8>, node: Node) -> Piece {
         if let Some(reducer) = self.reducer.filter(|_| self.bulk) {
-            // A reducer that refuses an entry says so to whoever asks for the reduction.
+            // If the reducer refuses an entry, the error is reported when the reduction is read.
             drop(node_reduction(self.pages, &node, reducer));
         }
         Piece { separator, slot: Slot::resident(self.pages.meter(), Arc::new(node)), small: false }
@@ -424,8 +428,8 @@ impl<'a> Apply<'a> {
         pieces
     }
 
-    /// How long the reductions of these children are, or will be; 0 where only pages below them could tell: to read those, others
-    /// would wait under the lock that orders commits.
+    /// The length of the children's reductions, now or once computed; 0 if only pages below could tell:
+    /// reading them would block other commits under the order lock.
     fn reduction_bytes<'p>(&self, mut children: impl Iterator<Item = &'p Piece> + Clone) -> usize {
         let Some(reducer) = self.reducer else { return 0 };
         if let Some(longest) = children.clone().filter_map(|child| child.slot.reduction_bytes()).max() {
@@ -433,7 +437,7 @@ impl<'a> Apply<'a> {
         }
         let Some(resident) = children.find_map(|child| child.slot.peek()) else { return 0 };
         match resident.body() {
-            // Those of what it leads to: children are made before what leads to them.
+            // Those of its children: children are built before their parents.
             Body::Inner(inner) => inner.reduction_bytes(),
             Body::Leaf(_) => node_reduction(self.pages, &resident, reducer).map_or(0, <[u8]>::len),
         }
@@ -445,7 +449,7 @@ impl<'a> Apply<'a> {
     }
 }
 
-/// The child that the first change belongs to, the changes that belong to it, and those after them.
+/// The child of the first change, the changes that belong to it, and those after them.
 fn next_child<'c, 'a>(
     inner: &Inner,
     changes: &'c [Change<'a>],
@@ -465,7 +469,8 @@ fn inserted<'a>(changes: &[Change<'a>]) -> Vec<Entry<'a>> {
     put.map(|(key, value)| Entry { head: key, tail: &[], value }).collect()
 }
 
-/// Merges a leaf with changes. `None` if nothing changes; otherwise the entries, and whether all came after the last.
+/// Merges a leaf with changes. `None` if nothing changes; otherwise the entries, and whether all were added
+/// at the end.
 fn merge<'a>(
     leaf: &'a super::Leaf,
     changes: &[Change<'a>],
@@ -527,8 +532,8 @@ fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
-/// Where to cut a run of costs into nodes of at most `max`, at least `least` items each: the end of each node.
-/// Runs that grow at their end are filled to the brim, others evenly.
+/// Where to split a run of costs into nodes of at most `max`, at least `least` items each: the end of each
+/// node. Runs that grow at their end are filled completely, others evenly.
 fn cut(costs: &[usize], max: usize, least: usize, append: bool) -> Vec<usize> {
     let total: usize = costs.iter().sum();
     if costs.is_empty() {

@@ -1,6 +1,6 @@
 //! Big values: written once to extents of their own; the tree and the log hold a reference.
 //!
-//! A reference: value length (u64), kind (u8: 0 one extent, 1 a list of extents), location of the extent or of the
+//! A reference: value length (u64), kind (u8: 0 one extent, 1 a list of extents), location of the extent or
 //! list, length of the value's own reduction (u16, 0xFFFF for none), reduction. A list page holds locations.
 
 use std::io::Read;
@@ -41,7 +41,7 @@ impl BigRef {
         out
     }
 
-    /// Reads the encoded form.
+    /// Decodes a reference.
     ///
     /// # Errors
     /// `Corrupt` if it is not one.
@@ -61,11 +61,11 @@ impl BigRef {
         Ok(BigRef { len, list: head[8] != 0, location, one })
     }
 
-    /// Writes the bytes of `source` as extents of at most `extent_bytes` through `put`, which allocates and writes
-    /// a page and says where it went.
+    /// Writes the bytes of `source` as extents of at most `extent_bytes`. `put` allocates and writes a page,
+    /// and returns where it is.
     ///
     /// # Errors
-    /// What `source` or `put` said. What was written until then belongs to nobody; the caller gives it back.
+    /// Those of `source` and `put`. What was written until then is not referenced; the caller frees it.
     pub fn write(
         source: &mut dyn Read,
         extent_bytes: usize,
@@ -114,8 +114,9 @@ impl BigRef {
         Ok(extents)
     }
 
-    /// Extents that lie in the file, apart from each other, and come to the value's length: so the memory that a value takes, and
-    /// what is given back with it, is no more than what there is of it.
+    /// Checks that the extents lie in the file, do not overlap, and add up to the value's length.
+    ///
+    /// So a value takes no more memory, and frees no more blocks, than its length accounts for.
     fn check(&self, pages: &Pages, extents: &[Location]) -> Result<()> {
         let data = pages.data();
         let mut bytes = 0;
@@ -139,7 +140,7 @@ impl BigRef {
         }
     }
 
-    /// Every page the value takes, the list included.
+    /// Every page of the value, the list included.
     ///
     /// # Errors
     /// `Corrupt` or `Io` if the list cannot be read.

@@ -1,4 +1,4 @@
-//! Cursors: the entries of a range in order, either way, lent one at a time.
+//! Cursors: the entries of a range in order, forward or in reverse, lent one at a time.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{KeyRange, Leaf};
 use crate::error::Result;
 use crate::page_cache::Pages;
 
-/// Which way a cursor goes.
+/// The direction of a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direction {
     /// Smallest key first.
@@ -19,7 +19,7 @@ pub enum Direction {
     Reverse,
 }
 
-/// Walks a range of one root. Holds the leaf it stands in and the path to it, nothing else.
+/// Walks a range of one root. Holds its current leaf and the path to it, nothing else.
 #[derive(Debug)]
 pub struct Cursor {
     root: Option<Slot>,
@@ -27,11 +27,11 @@ pub struct Cursor {
     direction: Direction,
     path: Vec<(Arc<Node>, usize)>,
     leaf: Option<Standing>,
-    /// The newest entry's key; between entries of one leaf its first part stays.
+    /// The current entry's key; between entries of one leaf its first part stays.
     key: Vec<u8>,
 }
 
-/// The leaf a cursor stands in, and which of its entries are still to come.
+/// The current leaf of a cursor, and which of its entries are left.
 #[derive(Debug)]
 struct Standing {
     node: Arc<Node>,
@@ -49,7 +49,9 @@ impl Cursor {
         Cursor { root, range, direction, path: Vec::new(), leaf: None, key: Vec::new() }
     }
 
-    /// The next entry: its key, reused by the next call, and its value, still in its leaf. `pages` are those of the root.
+    /// The next entry: its key, reused by the next call, and its value, still in its leaf.
+    ///
+    /// `pages` are those of the root.
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page cannot be read; the cursor then stays where it is.

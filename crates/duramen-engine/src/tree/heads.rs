@@ -1,24 +1,24 @@
-//! Heads: the first bytes of sorted keys as numbers in a row, so that a search reads a few cache lines and not a key
-//! at a time. Pure functions.
+//! Heads: the first bytes of sorted keys as an array of numbers, so that a search reads few cache lines. Pure
+//! functions.
 
 use std::ops::Range;
 
 use super::patch::Edit;
 
-/// A stretch of heads that is counted through rather than halved: a few cache lines, and no branch to guess.
+/// A range of heads that is scanned instead of halved: a few cache lines, and no branches to predict.
 const COUNTED: usize = 64;
 
-/// The first four bytes of each of some sorted keys, shorter ones filled up with zeroes.
+/// The first four bytes of each of some sorted keys; shorter keys are padded with zeroes.
 #[derive(Debug, Default)]
 pub struct Heads(Box<[u32]>);
 
 impl Heads {
-    /// Of keys in order.
+    /// Heads of keys in order.
     pub fn of<'a>(keys: impl Iterator<Item = &'a [u8]>) -> Heads {
         Heads(keys.map(head).collect())
     }
 
-    /// After sorted edits.
+    /// The heads after sorted edits.
     pub fn edited(&self, edits: &[Edit<'_>]) -> Heads {
         let mut heads = Vec::with_capacity(self.0.len() + edits.len());
         let mut next = 0;
@@ -32,13 +32,13 @@ impl Heads {
         Heads(heads.into())
     }
 
-    /// Whether each key is larger than the one before it; `is_larger` compares those that the heads do not tell apart.
+    /// Whether each key is larger than the one before it; `is_larger` compares keys with equal heads.
     pub fn are_ordered(&self, is_larger: impl Fn(usize) -> bool) -> bool {
         let mut pairs = self.0.windows(2).enumerate();
         pairs.all(|(index, pair)| pair[0] < pair[1] || pair[0] == pair[1] && is_larger(index + 1))
     }
 
-    /// How many.
+    /// Number of heads.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -48,7 +48,7 @@ impl Heads {
         size_of_val(&*self.0)
     }
 
-    /// The keys that may be equal to `key`: those before are smaller, those after are larger.
+    /// The range of keys that may equal `key`: keys before it are smaller, keys after it are larger.
     pub fn candidates(&self, key: &[u8]) -> Range<usize> {
         let wanted = head(key);
         let (mut from, mut to) = (0, self.0.len());
@@ -74,7 +74,7 @@ fn head(key: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    //! Whatever the keys: what is before the candidates is smaller, what is after them larger.
+    //! For any keys: keys before the candidates are smaller, keys after them larger.
     use super::*;
 
     #[test]

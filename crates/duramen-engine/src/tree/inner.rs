@@ -1,8 +1,8 @@
 //! An inner node: separators in one block, children in chunks of slots. Its page codec is pure.
 //!
-//! Payload: child count (u16), level (u8), flags (u8), prefix length (u16), two zero bytes, prefix, then for each child:
-//! separator suffix length (u16; the first child has none), suffix, location (36 bytes), entries below (u64),
-//! reduction length (u16, 0xFFFF for "not known"), reduction.
+//! Payload: child count (u16), level (u8), flags (u8), prefix length (u16), two zero bytes, prefix, then for
+//! each child: separator suffix length (u16; the first child has none), suffix, location (36 bytes), entries
+//! below (u64), reduction length (u16, 0xFFFF for "not known"), reduction.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -17,54 +17,59 @@ use crate::page_cache::Meter;
 const FIXED_BYTES: usize = 8;
 const UNKNOWN_REDUCTION: u16 = u16::MAX;
 
-/// More than a child takes in a page beside its separator and its reduction.
+/// Upper bound for the bytes of a child in a page, without its separator and its reduction.
 const CHILD_BYTES_MAX: usize = 64;
 
-/// What a reduction takes where none is known yet, for an estimate: that of a sum.
+/// Estimated bytes of a reduction while none is known: those of a sum.
 const USUAL_REDUCTION_BYTES: usize = 16;
 
-/// Slots of a chunk, but for the last one's: at least this many, at most twice as many. Copying a node for one changed child
-/// copies one chunk and the pointers to the others.
+/// Slots of a chunk: at least this many (the last chunk may have fewer), at most twice as many.
+///
+/// Copying a node for one changed child copies one chunk and the pointers to the others.
 const CHUNK_SLOTS: usize = 16;
 
 /// An inner node in memory.
 #[derive(Debug)]
 pub struct Inner {
-    /// One above the leaves is 1.
+    /// Height: 1 directly above the leaves.
     pub level: u8,
     separators: Arc<Separators>,
     chunks: Box<[Chunk]>,
     child_count: usize,
-    /// How long a child's reduction is at most, as far as is known: all versions of a node learn it when one is written.
+    /// The longest known reduction of a child. Shared by all versions of a node, and updated when one is
+    /// written.
     reduction_bytes: Arc<AtomicUsize>,
-    /// Reductions of whole chunks, once somebody asked for them.
+    /// Reductions of whole chunks, computed on first use.
     reductions: OnceLock<Box<[OnceLock<Reduction>]>>,
 }
 
-/// Neighbouring children, shared by all versions of a node in which none of them changed.
+/// Neighbouring children, shared by all versions of the node in which none of them changed.
 #[derive(Debug, Clone)]
 struct Chunk {
-    /// Which child comes first in it.
+    /// Index of its first child.
     first: usize,
     slots: Arc<[Slot]>,
 }
 
-/// A subtree on its way into a parent, and the separator before it.
+/// A subtree to be put into a parent, and the separator before it.
 #[derive(Debug)]
 pub struct Piece {
-    /// The separator; of the first of the pieces that a child becomes it is not looked at, for the one before the child stays.
+    /// The separator. Ignored for the first of the pieces that replace a child: the separator before the
+    /// child stays.
     pub separator: Vec<u8>,
     /// The subtree.
     pub slot: Slot,
-    /// It should be joined with a neighbour.
+    /// Whether it should be merged with a neighbour.
     pub small: bool,
 }
 
-/// Children that became something else, by index.
+/// Replaced children, by index.
 pub type Changed = Vec<(usize, Vec<Piece>)>;
 
 impl Inner {
-    /// Builds a node from its separators and slots, one more slot than separators; a child's reduction takes about so many bytes.
+    /// Builds a node from separators and slots, one slot more than separators.
+    ///
+    /// A child's reduction takes about `reduction_bytes`.
     pub fn build(level: u8, separators: Separators, slots: Vec<Slot>, reduction_bytes: usize) -> Inner {
         assert_eq!(separators.len() + 1, slots.len(), "one more child than separators");
         let child_count = slots.len();
@@ -80,24 +85,27 @@ impl Inner {
         Inner { level, separators, chunks, child_count, reduction_bytes, reductions: OnceLock::new() }
     }
 
-    /// How long a child's reduction is at most, as far as is known: 0 where none is.
+    /// The longest known reduction of a child; 0 if none is known.
     pub fn reduction_bytes(&self) -> usize {
         self.reduction_bytes.load(Ordering::Relaxed)
     }
 
-    /// A child's reduction is, or will be, so long.
+    /// Notes that a child's reduction takes, or will take, so many bytes.
     pub fn note_reduction_bytes(&self, bytes: usize) {
         self.reduction_bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 
-    /// The same node with some children, sorted by index, each become one or more, if it then is no larger than `bytes_max`
-    /// and the new separators begin like those that are here. What did not change is shared.
+    /// The node with some children, sorted by index, each replaced by one or more. Unchanged chunks are
+    /// shared.
+    ///
+    /// `None` if the node would be larger than `bytes_max`, or if a new separator lacks the common prefix.
     pub fn with_pieces(&self, changed: &Changed, bytes_max: usize) -> Option<Inner> {
         let more: usize = changed.iter().map(|(_, pieces)| pieces.len() - 1).sum();
         let separators =
             if more == 0 { Arc::clone(&self.separators) } else { self.separators_with(changed)? };
         let bytes = self.cut_bytes(self.child_count + more, &separators);
-        // Reductions grow with what is below. That alone cuts a node only when there is much to gain: cutting copies all of it.
+        // Reductions grow with what is below. That alone splits a node only when much is gained: a split
+        // copies the whole node.
         let is_far_over = bytes > 2 * bytes_max && self.child_count >= 4 * INNER_CHILDREN_MIN
             || bytes > page_bytes_max(bytes_max);
         if (more > 0 && bytes > bytes_max) || is_far_over {
@@ -140,7 +148,7 @@ impl Inner {
         &chunk.slots[index - chunk.first]
     }
 
-    /// The chunk that child `index` is in: where it would be if all were small, or before.
+    /// The chunk of child `index`: the one it would be in if all chunks were small, or an earlier one.
     fn chunk_of(&self, index: usize) -> usize {
         let mut chunk = (index / CHUNK_SLOTS).min(self.chunks.len() - 1);
         while self.chunks[chunk].first > index {
@@ -149,8 +157,9 @@ impl Inner {
         chunk
     }
 
-    /// The children of the chunk that child `index` is the first of, and the cell that keeps what they reduce to; `None` if it is
-    /// not the first of one, or not all of them are before child `end`.
+    /// The children of the chunk that begins at child `index`, and the cell for their reduction.
+    ///
+    /// `None` if no chunk begins there, or if the chunk does not end before child `end`.
     pub fn chunk_from(&self, index: usize, end: usize) -> Option<(&[Slot], &OnceLock<Reduction>)> {
         let number = self.chunk_of(index);
         let chunk = Some(&self.chunks[number]).filter(|chunk| chunk.first == index && chunk.end() <= end)?;
@@ -163,7 +172,8 @@ impl Inner {
         self.chunks.iter().flat_map(|chunk| chunk.slots.iter())
     }
 
-    /// The children that no other version of this node shares, about: another one may go at this moment.
+    /// The children that no other version of this node shares. Approximate: another version may be dropped
+    /// concurrently.
     pub fn slots_of_its_own(&self) -> impl Iterator<Item = &Slot> {
         let own = self.chunks.iter().filter(|chunk| Arc::strong_count(&chunk.slots) == 1);
         own.flat_map(|chunk| chunk.slots.iter())
@@ -174,27 +184,30 @@ impl Inner {
         &self.separators
     }
 
-    /// Bytes in memory, about: those it shares with other versions counted, what its slots hold charged by itself.
+    /// Approximate bytes in memory. Bytes shared with other versions are counted; what slots hold is charged
+    /// by itself.
     pub fn heap_bytes(&self) -> usize {
         let chunk = size_of::<Chunk>() + size_of::<OnceLock<Reduction>>();
         let chunks = self.chunks.len() * chunk + self.child_count * size_of::<Slot>();
         self.separators.heap_bytes() + chunks
     }
 
-    /// Bytes its page will take, about: reductions may not be known yet.
+    /// Approximate bytes of its page: reductions may not be known yet.
     pub fn page_bytes_about(&self) -> usize {
         let reduction = self.reduction_bytes().max(USUAL_REDUCTION_BYTES);
         let separators = self.separators.prefix().len() + self.separators.suffix_bytes();
         PAGE_HEADER_BYTES + FIXED_BYTES + separators + self.child_count * (child_cost(None) + reduction)
     }
 
-    /// Bytes of so many children between these separators, as they are counted when they are cut into nodes: separators whole.
+    /// Bytes of a node as counted when nodes are split: so many children between these separators.
+    ///
+    /// Each separator counts the common prefix.
     fn cut_bytes(&self, child_count: usize, separators: &Separators) -> usize {
         let each = child_cost(None) + self.reduction_bytes();
         child_count * each + separators.len() * separators.prefix().len() + separators.suffix_bytes()
     }
 
-    /// The page image; every child must have a place.
+    /// The page image; every child must have a page pointer.
     pub fn to_page(&self, generation: u64, places: &[Place]) -> Page {
         assert_eq!(places.len(), self.child_count, "every child has a place before its parent is written");
         let longest = places.iter().filter_map(|place| Some(place.reduction.bytes()?.len())).max();
@@ -229,7 +242,7 @@ impl Inner {
         })
     }
 
-    /// Reads a page image; says what is wrong with its structure otherwise.
+    /// Reads a page image; returns what is wrong with its structure otherwise.
     pub fn from_page(meter: &Arc<Meter>, page: &Page) -> Result<Inner, &'static str> {
         let mut rest = Bytes(page.payload());
         let count = rest.short()? as usize;
@@ -276,12 +289,12 @@ impl Chunk {
         self.first + self.slots.len()
     }
 
-    /// Its slots after changes to some of them.
+    /// Its slots after some of them are replaced.
     fn with_pieces(&self, changed: &[(usize, Vec<Piece>)]) -> Arc<[Slot]> {
         let mut slots = Arc::clone(&self.slots);
         if changed.iter().all(|(_, pieces)| pieces.len() == 1) {
             for (index, pieces) in changed {
-                // The slots are this node's own after the first of these.
+                // After the first of these, the slots belong to this node alone.
                 Arc::make_mut(&mut slots)[index - self.first] = pieces[0].slot.clone();
             }
             return slots;
@@ -299,7 +312,8 @@ impl Chunk {
     }
 }
 
-/// Adds the slots of a chunk, as two or more if they are too many for one; returns how many children there are now.
+/// Adds the slots of a chunk, as several chunks if they are too many for one; returns the number of children
+/// so far.
 fn push(chunks: &mut Vec<Chunk>, first: usize, slots: Arc<[Slot]>) -> usize {
     let count = slots.len();
     if count <= 2 * CHUNK_SLOTS {
@@ -314,13 +328,15 @@ fn push(chunks: &mut Vec<Chunk>, first: usize, slots: Arc<[Slot]>) -> usize {
     first + count
 }
 
-/// The longest page of an inner node that is written, where nodes are cut at `bytes_max`: four times that, for reductions that grew
-/// since it was cut, and as many of the largest children as cannot be cut.
+/// The longest page of an inner node, where nodes are split at `bytes_max`.
+///
+/// It is four times `bytes_max`, for reductions that grew since the split, plus the largest children that
+/// cannot be split.
 pub fn page_bytes_max(bytes_max: usize) -> usize {
     4 * bytes_max + 2 * INNER_CHILDREN_MIN * (KEY_BYTES_MAX + REDUCTION_BYTES_MAX + CHILD_BYTES_MAX)
 }
 
-/// Bytes a child takes in a page, without its separator.
+/// Bytes of a child in a page, without its separator.
 pub fn child_cost(reduction: Option<&[u8]>) -> usize {
     2 + LOCATION_BYTES + 8 + 2 + reduction.map_or(0, <[u8]>::len)
 }

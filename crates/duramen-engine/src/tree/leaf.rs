@@ -1,7 +1,8 @@
-//! A leaf: sorted entries behind a common prefix. In memory it is the page as on disk, and what came since ([`Patch`]).
+//! A leaf: sorted entries behind a common prefix. In memory: a page as on disk, and later changes
+//! ([`Patch`]).
 //!
-//! Payload: entry count (u16), prefix length (u16), four zero bytes, prefix, start of each entry (u16, from the
-//! payload's start), entries. An entry: key suffix length (15 bits) and the big-value bit, suffix, value.
+//! Payload: entry count (u16), prefix length (u16), four zero bytes, prefix, start of each entry (u16, from
+//! the payload's start), entries. An entry: key suffix length (15 bits) and the big-value bit, suffix, value.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -16,36 +17,39 @@ use crate::page_cache::{Charge, Meter, Pages};
 
 const FIXED_BYTES: usize = 8;
 const ENTRY_FIXED_BYTES: usize = 4;
-/// Of an entry's first two bytes: its value is big. The others are the length of its key behind the prefix.
+/// Flag in an entry's first two bytes: its value is big. The other bits are the length of the key behind the
+/// prefix.
 const BIG_BIT: u16 = 0x8000;
 const LENGTH_BITS: usize = 0x7fff;
 
-/// A patch may take this part of a page: a larger one costs more to copy at each change than a page now and then.
+/// A patch may take this part of a page. A larger one costs more to copy at each change than a new page now
+/// and then.
 const PATCH_PART: usize = 8;
 
-/// Entries of which the reduction is remembered together.
+/// Entries whose reduction is cached together.
 pub const RUN_ENTRIES: usize = 16;
 
-/// Bytes of an entry's start in the page's list.
+/// Bytes of an entry's offset in the page's table.
 const START_BYTES: usize = 2;
 
 /// A value as a tree stores it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredValue<'a> {
-    /// Whether `bytes` are a reference to extents (see `tree::big`) and not the value itself.
+    /// Whether `bytes` are a reference to extents (see `tree::big`) instead of the value itself.
     pub big: bool,
     /// The value, or the reference.
     pub bytes: &'a [u8],
 }
 
-/// One entry on its way into a leaf; its key comes in two parts so that nothing is copied before the leaf is built.
+/// One entry to be put into a leaf. Its key has two parts, so that nothing is copied before the leaf is
+/// built.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
     /// First part of the key.
     pub head: &'a [u8],
     /// Second part of the key.
     pub tail: &'a [u8],
-    /// Its value.
+    /// The value.
     pub value: StoredValue<'a>,
 }
 
@@ -54,12 +58,12 @@ impl Entry<'_> {
         self.head.len() + self.tail.len()
     }
 
-    /// Bytes this entry takes in a leaf without prefix compression.
+    /// Bytes that the entry takes in a leaf without prefix compression.
     pub fn cost(&self) -> usize {
         ENTRY_FIXED_BYTES + self.key_bytes() + self.value.bytes.len()
     }
 
-    /// Appends the entry as it is stored behind a prefix of so many bytes.
+    /// Appends the entry as it is stored, without the first `prefix` bytes of its key.
     pub fn encode(&self, prefix: usize, out: &mut Vec<u8>) {
         let suffix_bytes =
             u16::try_from(self.key_bytes() - prefix).expect("a key is below 2 KiB (limits.rs)");
@@ -85,14 +89,14 @@ impl Entry<'_> {
     }
 }
 
-/// A leaf in memory: a page, and what came since it was built, until that is worth a page of its own.
+/// A leaf in memory: a page and a patch, until the patch is large enough for a new page.
 #[derive(Debug)]
 pub struct Leaf {
     base: Arc<Base>,
-    /// Of the keys behind the prefix.
+    /// First bytes of the keys behind the prefix.
     heads: Heads,
     patch: Option<Patch>,
-    /// Reductions of runs of [`RUN_ENTRIES`], once somebody asked for them.
+    /// Reductions of runs of [`RUN_ENTRIES`], computed on first use.
     reductions: OnceLock<Box<[OnceLock<Reduction>]>>,
 }
 
@@ -105,14 +109,14 @@ struct Base {
 }
 
 impl Base {
-    /// What one with this page is charged as.
+    /// The bytes charged for a base with this page.
     fn bytes(page: &Page) -> usize {
         page.memory_bytes() + size_of::<Base>()
     }
 }
 
 impl Leaf {
-    /// Builds a leaf of sorted entries; `generation` is the commit that makes it.
+    /// Builds a leaf from sorted entries; `generation` is the commit that makes it.
     pub fn build(pages: &Pages, entries: &[Entry<'_>], generation: u64) -> Leaf {
         let prefix = common_prefix(entries);
         let payload: usize = FIXED_BYTES + prefix + entries.iter().map(|e| e.cost() - prefix).sum::<usize>();
@@ -137,7 +141,7 @@ impl Leaf {
         Leaf::over(pages.meter(), page)
     }
 
-    /// Takes a page from disk; says what is wrong with its structure otherwise.
+    /// Takes a page from disk; returns what is wrong with its structure otherwise.
     pub fn from_page(meter: &Arc<Meter>, page: Page) -> Result<Leaf, &'static str> {
         let payload = page.payload();
         if payload.len() < FIXED_BYTES {
@@ -155,7 +159,7 @@ impl Leaf {
         }
         for index in 0..count {
             let start = short_at(payload, table + 2 * index);
-            // Behind the entry before it begins the next, so that this one's value is as long as what lies between.
+            // An entry begins at or after the end of the one before, whose value is what lies between.
             if start < least || start + 2 > payload.len() || index > 0 && start - least > BIG_VALUE_BYTES {
                 return Err("leaf entry outside its leaf");
             }
@@ -169,7 +173,7 @@ impl Leaf {
             return Err("leaf entry outside its leaf");
         }
         let leaf = Leaf::over(meter, page);
-        // A search halves them, and a change is put where it ends: in any order that would be anywhere.
+        // Searches and changes rely on the order: with unordered keys they would go to a wrong entry.
         if leaf.heads.are_ordered(|index| leaf.suffix(index - 1) < leaf.suffix(index)) {
             Ok(leaf)
         } else {
@@ -177,7 +181,7 @@ impl Leaf {
         }
     }
 
-    /// Over a page whose structure is right.
+    /// A leaf over a page whose structure was verified.
     fn over(meter: &Arc<Meter>, page: Page) -> Leaf {
         let payload = page.payload();
         let (count, prefix_bytes) = (short_at(payload, 0), short_at(payload, 2));
@@ -190,9 +194,11 @@ impl Leaf {
         Leaf { base, heads, patch: None, reductions: OnceLock::new() }
     }
 
-    /// The leaf with sorted changes beside its page, if there is room for them there; `None` if a page must be built: nothing
-    /// changes, a key does not begin like the others, or the entries would take more than `bytes_max` or much less.
-    /// References to big values that it no longer holds go to `dropped`.
+    /// The leaf with sorted changes in its patch. `None` if a page must be built: nothing changes, a key
+    /// lacks the common prefix, the patch is full, or the entries would take more than `bytes_max` or less
+    /// than a quarter of it.
+    ///
+    /// References to big values that the new leaf does not hold are added to `dropped`.
     pub fn patched(
         &self,
         changes: &[Change<'_>],
@@ -224,12 +230,12 @@ impl Leaf {
         let values = edits.iter().filter_map(|edit| Some(self.value(edit.at.ok()?)));
         dropped.extend(values.filter(|value| value.big).map(|value| value.bytes.to_vec()));
         let base = Arc::clone(&self.base);
-        // Should this leaf be evicted just now, its page stays all the same.
+        // If this leaf is evicted just now, its page stays in use all the same.
         base.charge.stay();
         Some(Leaf { base, heads, patch: Some(patch), reductions: OnceLock::new() })
     }
 
-    /// The cell that keeps what the run from entry `index` on reduces to, if one begins there that is whole.
+    /// The cell for the reduction of the run that begins at entry `index`, if a whole run begins there.
     pub fn run_from(&self, index: usize) -> Option<&OnceLock<Reduction>> {
         let runs = self.len() / RUN_ENTRIES;
         let cells = || (0..runs).map(|_| OnceLock::new()).collect();
@@ -237,36 +243,37 @@ impl Leaf {
         is_one.then(|| &self.reductions.get_or_init(cells)[index / RUN_ENTRIES])
     }
 
-    /// The page, if nothing came since it was built.
+    /// The page, if there is no patch.
     pub fn page(&self) -> Option<&Page> {
         self.patch.is_none().then_some(&self.base.page)
     }
 
-    /// The same entries on a page of their own.
+    /// The same entries on a page without a patch.
     pub fn rebuilt(&self, pages: &Pages, generation: u64) -> Leaf {
         let entries: Vec<Entry<'_>> = (0..self.len()).map(|index| self.entry(index)).collect();
         Leaf::build(pages, &entries, generation)
     }
 
-    /// It was evicted: unless another version of it shares its page, that is charged to nobody any more.
+    /// The leaf was evicted: unless another version shares its page, the page is no longer charged as
+    /// resident.
     pub fn leave_memory(&self) {
         if Arc::strong_count(&self.base) == 1 {
             self.base.charge.leave();
         }
     }
 
-    /// Bytes of memory it takes besides its page, which is charged by itself.
+    /// Bytes of memory besides the page, which is charged by itself.
     pub fn heap_bytes(&self) -> usize {
         let reductions = self.len() / RUN_ENTRIES * size_of::<OnceLock<Reduction>>();
         self.heads.heap_bytes() + self.patch.as_ref().map_or(0, |patch| patch.heap_bytes()) + reductions
     }
 
-    /// Bytes its page takes at most, or will take.
+    /// Upper bound for the bytes of its page, built or not.
     pub fn page_bytes_max(&self) -> usize {
         PAGE_HEADER_BYTES + FIXED_BYTES + self.base.prefix_bytes + self.entry_bytes()
     }
 
-    /// Bytes the entries take behind the prefix, their starts included.
+    /// Bytes of the entries behind the prefix, table included.
     fn entry_bytes(&self) -> usize {
         let on_page = || self.base.page.payload().len() - FIXED_BYTES - self.base.prefix_bytes;
         self.patch.as_ref().map_or_else(on_page, |patch| patch.entry_bytes())
@@ -277,12 +284,12 @@ impl Leaf {
         self.heads.len()
     }
 
-    /// What every key starts with.
+    /// The prefix of every key.
     pub fn prefix(&self) -> &[u8] {
         &self.base.page.payload()[FIXED_BYTES..FIXED_BYTES + self.base.prefix_bytes]
     }
 
-    /// The rest of the key of entry `index`.
+    /// The key of entry `index` behind the prefix.
     pub fn suffix(&self, index: usize) -> &[u8] {
         self.suffix_and_value(index).0
     }
@@ -292,7 +299,7 @@ impl Leaf {
         self.suffix_and_value(index).1
     }
 
-    /// The rest of the key of entry `index`, and its value.
+    /// The key of entry `index` behind the prefix, and its value.
     pub fn suffix_and_value(&self, index: usize) -> (&[u8], StoredValue<'_>) {
         let entry = self.raw(index);
         let word = short_at(entry, 0);
@@ -300,7 +307,7 @@ impl Leaf {
         (suffix, StoredValue { big: word > LENGTH_BITS, bytes })
     }
 
-    /// Entry `index` as it is stored.
+    /// The bytes of entry `index` as stored.
     fn raw(&self, index: usize) -> &[u8] {
         let on_page = match &self.patch {
             None => index,
@@ -317,7 +324,7 @@ impl Leaf {
         &payload[start..end]
     }
 
-    /// Entry `index`, to be built into another leaf.
+    /// Entry `index`, as input for another leaf.
     pub fn entry(&self, index: usize) -> Entry<'_> {
         let (tail, value) = self.suffix_and_value(index);
         Entry { head: self.prefix(), tail, value }

@@ -1,5 +1,6 @@
-//! A node: a leaf or an inner node, immutable once built, with what becomes known about it later: its place on
-//! disk, its reduction, that it was replaced.
+//! A node: a leaf or an inner node, immutable once built.
+//!
+//! What is learnt later is kept in cells: its page pointer, its reduction, and that it was replaced.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -25,7 +26,7 @@ pub enum Body {
     Inner(Inner),
 }
 
-/// A node of a tree. What lookups ask for comes first: they pay for each line of the cache.
+/// A node of a tree. Fields that lookups read come first, to touch few cache lines.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Node {
@@ -40,7 +41,7 @@ pub struct Node {
     charge: Charge,
 }
 
-/// A location that a newer version of its tree no longer uses: snapshots from `birth` to before `retired` do.
+/// A page that a newer version of its tree does not use: snapshots from `birth` to before `retired` do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetiredPage {
     /// The page.
@@ -52,17 +53,19 @@ pub struct RetiredPage {
 }
 
 impl Node {
-    /// A leaf of sorted entries, made by commit `birth`. One that will never be written is not charged as dirty.
+    /// A leaf of sorted entries, made by commit `birth`.
+    ///
+    /// A node that will never be written is not charged as dirty.
     pub fn new_leaf(pages: &Pages, entries: &[Entry<'_>], birth: CommitSeq, to_be_written: bool) -> Node {
         Node::of_leaf(pages, Leaf::build(pages, entries, birth.0), birth, to_be_written)
     }
 
-    /// A leaf that commit `birth` made of another one; likewise.
+    /// A leaf that commit `birth` made from another one; `to_be_written` as in [`Node::new_leaf`].
     pub fn of_leaf(pages: &Pages, leaf: Leaf, birth: CommitSeq, to_be_written: bool) -> Node {
         Node::new(pages, Body::Leaf(leaf), birth, None, to_be_written)
     }
 
-    /// An inner node made by commit `birth`; likewise.
+    /// An inner node made by commit `birth`; `to_be_written` as in [`Node::new_leaf`].
     pub fn new_inner(pages: &Pages, inner: Inner, birth: CommitSeq, to_be_written: bool) -> Node {
         Node::new(pages, Body::Inner(inner), birth, None, to_be_written)
     }
@@ -90,7 +93,7 @@ impl Node {
         }
     }
 
-    /// Reads a node and checks bytes and structure (D4).
+    /// Reads a node and verifies its checksum and structure (D4).
     pub fn read(pages: &Pages, place: &Place, cold: bool) -> Result<Node> {
         let location = &place.location;
         let damaged =
@@ -112,7 +115,7 @@ impl Node {
         Ok(node)
     }
 
-    /// What it holds.
+    /// The entries or children.
     pub fn body(&self) -> &Body {
         &self.body
     }
@@ -122,7 +125,7 @@ impl Node {
         self.count
     }
 
-    /// The commit that made it.
+    /// The commit that made the node.
     pub fn birth(&self) -> CommitSeq {
         self.birth
     }
@@ -140,24 +143,24 @@ impl Node {
         &self.reduction
     }
 
-    /// Notes that it was used. Writes only when the note is not there.
+    /// Marks the node as used recently. Writes only when the mark is not set.
     pub fn touch(&self) {
         if !self.recent.load(Ordering::Relaxed) {
             self.recent.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether the note is there.
+    /// Whether the node was used recently.
     pub fn is_touched(&self) -> bool {
         self.recent.load(Ordering::Relaxed)
     }
 
-    /// Takes the note away; says whether it was there.
+    /// Clears the mark of recent use; returns whether it was set.
     pub fn take_touch(&self) -> bool {
         self.recent.load(Ordering::Relaxed) && self.recent.swap(false, Ordering::Relaxed)
     }
 
-    /// It was evicted: it is charged to nobody while the last reader looks at it.
+    /// The node was evicted: it is no longer charged as resident while the last readers use it.
     pub fn leave_memory(&self) {
         self.charge.leave();
         match &self.body {
@@ -166,13 +169,13 @@ impl Node {
         }
     }
 
-    /// Where it lies on disk.
+    /// Where the node lies on disk.
     pub fn place(&self) -> Option<&Place> {
         self.place.get()
     }
 
-    /// Gives it its place, once. If it was replaced before, its page is retired as soon as it exists and is
-    /// returned for the retire list.
+    /// Sets the page pointer, once. If the node was replaced before, its page is freed later: it is returned
+    /// for the pending-free list.
     pub fn set_place(&self, place: Place) -> Option<RetiredPage> {
         let location = place.location;
         self.place.set(place).expect("a node is written once");
@@ -181,8 +184,8 @@ impl Node {
         (before & RETIRED != 0).then(|| self.retired_page(location))
     }
 
-    /// Notes that commit `at` replaced it. If it has a place, its page is returned for the retire list;
-    /// otherwise [`Node::set_place`] returns it, should it ever be written.
+    /// Notes that commit `at` replaced the node. If it has a page, that is returned for the pending-free
+    /// list. Otherwise [`Node::set_place`] returns it, if the node is ever written.
     pub fn retire(&self, at: CommitSeq) -> Option<RetiredPage> {
         self.retired_at.store(at.0, Ordering::Release);
         let before = self.state.fetch_or(RETIRED, Ordering::AcqRel);

@@ -1,37 +1,37 @@
-//! A patch: entries that a leaf in memory has beside its page, so that a commit that touches one entry does not copy
-//! the whole page.
+//! A patch: entries of a leaf in memory that are not on its page, so that changing one entry does not copy
+//! the page.
 
 use super::heads::Heads;
 use super::leaf::{Entry, StoredValue};
 
-/// In the index: the entry is in the patch, not on the page.
+/// Flag in the index: the entry is in the patch, not on the page.
 const PATCHED: u16 = 0x8000;
 
 /// One change to a leaf.
 #[derive(Debug)]
 pub struct Edit<'a> {
-    /// The entry it is about, or where that would be.
+    /// The index of the entry (`Ok`), or where it would be inserted (`Err`).
     pub at: Result<usize, usize>,
     /// Its key behind the leaf's prefix.
     pub suffix: &'a [u8],
-    /// What it becomes; nothing if it goes.
+    /// The new value; `None` to delete the entry.
     pub value: Option<StoredValue<'a>>,
 }
 
-/// What came to a leaf since its page was built.
+/// Changes to a leaf since its page was built.
 #[derive(Debug)]
 pub struct Patch {
-    /// For each entry of the leaf, in the order of keys, where it is; then for each entry of the patch where it ends.
+    /// For each entry of the leaf, in key order, where it is; then for each entry of the patch where it ends.
     index: Box<[u16]>,
     /// Entries of the leaf.
     len: usize,
-    /// The entries of the patch as they are stored on pages; some may be replaced already.
+    /// The entries of the patch, as stored on pages; some may be replaced already.
     bytes: Box<[u8]>,
     entry_bytes: usize,
 }
 
 impl Edit<'_> {
-    /// Bytes that what it brings takes in a page.
+    /// Bytes that the edit adds to a page.
     pub fn bytes(&self) -> usize {
         self.value.map_or(0, |value| self.entry(value).cost())
     }
@@ -42,8 +42,8 @@ impl Edit<'_> {
 }
 
 impl Patch {
-    /// What a leaf with these heads, and maybe a patch, becomes by sorted edits, if the patch then holds at most
-    /// `bytes_max`. `entry_bytes` is what all entries of the leaf will take in a page.
+    /// A patch and heads after sorted edits to a leaf with these heads and perhaps a patch. `None` if the
+    /// patch would exceed `bytes_max`. `entry_bytes` is what all entries of the leaf will take in a page.
     pub fn of(
         before: Option<&Patch>,
         heads: &Heads,
@@ -90,7 +90,7 @@ impl Patch {
         &self.index[self.len..]
     }
 
-    /// Entry `index` of the leaf as it is stored; its number on the page if it is there.
+    /// The bytes of entry `index` of the leaf; its index on the page if it is there (`Err`).
     pub fn entry(&self, index: usize) -> Result<&[u8], usize> {
         let place = self.index[index];
         if place & PATCHED == 0 {
@@ -106,7 +106,7 @@ impl Patch {
         self.entry_bytes
     }
 
-    /// Bytes of memory it takes outside of itself.
+    /// Bytes of memory on the heap.
     pub fn heap_bytes(&self) -> usize {
         2 * self.index.len() + self.bytes.len()
     }
@@ -121,7 +121,7 @@ fn short(number: usize) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    //! A leaf that is patched again and again holds what a model holds, and so does the page it is rebuilt on.
+    //! A leaf patched many times holds what a model holds, and so does the page rebuilt from it.
     use std::collections::BTreeMap;
 
     use duramen_disk::MemDisk;

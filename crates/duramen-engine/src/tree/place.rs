@@ -1,14 +1,14 @@
-//! Where a node lies on disk, and its reduction: what a parent's page says of a child.
+//! A page pointer with the reduction of what is below: what a parent's page holds about a child.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::data_file::Location;
 
-/// Bytes of a reduction that needs no allocation of its own. A slot stays as small with this as without.
+/// Longest reduction kept without an allocation. A slot stays as small with this as without.
 const SHORT_BYTES: usize = 22;
 
-/// Where a node lies on disk, and its reduction, which its parent's page holds.
+/// Where a node lies on disk, and its reduction, as its parent's page holds them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// The page.
@@ -17,8 +17,9 @@ pub struct Place {
     pub reduction: Reduction,
 }
 
-/// The reduction of a subtree, or that it is not known. There is one for each child of each inner node in memory,
-/// so a short one is kept in place.
+/// The reduction of a subtree, or that it is not known.
+///
+/// There is one for each child of each inner node in memory, so a short one is kept inline.
 #[derive(Clone, Default)]
 pub struct Reduction(Kept);
 
@@ -55,7 +56,7 @@ impl Reduction {
         }
     }
 
-    /// Bytes of memory it takes outside of itself, about.
+    /// Approximate bytes of memory on the heap.
     pub fn heap_bytes(&self) -> usize {
         match &self.0 {
             Kept::Unknown | Kept::Short(..) => 0,

@@ -41,13 +41,13 @@ impl KeyRange {
         KeyRange { from: key.to_vec(), to: Some([key, &[0]].concat()) }
     }
 
-    /// Whether `key` belongs to it.
+    /// Whether the range contains `key`.
     #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
         key >= self.from.as_slice() && self.to.as_deref().is_none_or(|to| key < to)
     }
 
-    /// Whether no key can belong to it.
+    /// Whether the range can contain no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.to.as_deref().is_some_and(|to| to <= self.from.as_slice())

@@ -1,4 +1,5 @@
-//! Lookup by key and by position. No lock; nothing is written that all readers share; one page read per level at most.
+//! Lookup by key and by position: no locks, no writes to memory shared by all readers, at most one page read
+//! per level.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use super::{KeyRange, StoredValue};
 use crate::error::Result;
 use crate::page_cache::Pages;
 
-/// Looks `key` up and hands its value, still in its leaf, to `use_value`, which may take its time.
+/// Looks `key` up and hands its value, still in its leaf, to `use_value`, which may be slow.
 ///
 /// # Errors
 /// `Corrupt` or `Io` if a page on the way cannot be read.
@@ -24,7 +25,7 @@ pub fn find<T>(
     Ok(leaf.find(key).ok().map(|index| use_value(leaf.value(index))))
 }
 
-/// The leaf that `key` belongs to, with a reference of its own: nothing that others evict waits for whoever looks at it.
+/// The leaf that `key` belongs to, with a counted reference: no freeing of evicted nodes waits for its use.
 fn leaf_of(pages: &Pages, root: &Slot, key: &[u8]) -> Result<Arc<Node>> {
     let pin = pages.meter().pin();
     let mut slot = root;

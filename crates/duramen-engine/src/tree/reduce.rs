@@ -1,4 +1,4 @@
-//! Reductions of ranges: two paths from the root, whole subtrees answered from their parents.
+//! Reductions of ranges: two paths from the root, whole subtrees taken from their parents.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -13,10 +13,11 @@ use super::slot::Slot;
 use crate::error::{Error, Result};
 use crate::page_cache::Pages;
 
-/// Longer reductions of runs in leaves are not remembered: there are many of them, and they are not charged as memory.
+/// Longer reductions of runs in leaves are not cached: there are many of them, and they are not charged as
+/// memory.
 const RUN_REDUCTION_BYTES_MAX: usize = 64;
 
-/// Nor are longer ones of chunks of children.
+/// Longer reductions of chunks of children are not cached either.
 const CHUNK_REDUCTION_BYTES_MAX: usize = 512;
 
 /// A reduced range.
@@ -26,7 +27,7 @@ pub struct Reduced {
     pub value: Option<Vec<u8>>,
     /// Entries in the range.
     pub count: u64,
-    /// Nodes looked into: at most four times the height of the tree, once reductions are known.
+    /// Nodes visited: at most four times the height of the tree, once reductions are known.
     pub nodes_touched: u64,
 }
 
@@ -37,7 +38,7 @@ struct Walk<'a> {
     nodes_touched: u64,
     count: u64,
     key: Vec<u8>,
-    /// Reductions of chunks that were computed before are used, and kept.
+    /// Whether cached reductions of chunks and runs are used, and new ones cached.
     remembers: bool,
 }
 
@@ -66,7 +67,7 @@ pub fn reduce(
     Ok(Reduced { nodes_touched, count, value: fold.finish()? })
 }
 
-/// The reduction of everything below a node, computed once and kept in it.
+/// The reduction of everything below a node, computed once and cached in it.
 ///
 /// # Errors
 /// As [`reduce`].
@@ -80,7 +81,7 @@ pub fn node_reduction<'n>(pages: &Pages, node: &'n Node, reducer: &dyn Reducer) 
     Ok(node.reduction().get_or_init(|| Reduction::of(&value)).bytes().unwrap_or_default())
 }
 
-/// The reduction of a node computed anew from its entries, or from what its children's pages say.
+/// The reduction of a node computed anew from its entries, or from those in its children's page pointers.
 ///
 /// # Errors
 /// As [`reduce`].
@@ -98,7 +99,8 @@ impl Walk<'_> {
                 return added;
             }
         }
-        // With a reference of its own and no pin: a walk may read every page below, and what is evicted meanwhile must go.
+        // With a counted reference and no pin: a walk may read every page below, and evicted nodes must be
+        // freed meanwhile.
         let node = slot.load(self.pages, false)?;
         if from.is_none() && to.is_none() {
             self.nodes_touched += u64::from(node.reduction().get().is_none());
@@ -123,7 +125,7 @@ impl Walk<'_> {
                 while child <= last {
                     let from = from.filter(|_| child == first);
                     let to_here = to.filter(|_| child == last);
-                    // Children up to here are whole.
+                    // Children before this one are whole.
                     let end = if to.is_none() { inner.len() } else { last };
                     let may_be_whole = from.is_none() && self.remembers;
                     let chunk = may_be_whole.then(|| inner.chunk_from(child, end)).flatten();
@@ -140,7 +142,7 @@ impl Walk<'_> {
         }
     }
 
-    /// All children of a chunk: joined once, and remembered if that is short.
+    /// Adds all children of a chunk: joined once, and cached if the result is short.
     fn chunk(&mut self, slots: &[Slot], cell: &OnceLock<Reduction>) -> Result<()> {
         if self.fold.is_running() {
             return slots.iter().try_for_each(|slot| self.slot(slot, None, None));
@@ -151,7 +153,7 @@ impl Walk<'_> {
         })
     }
 
-    /// Entries of a leaf; whole runs of them are joined once, and remembered.
+    /// Adds entries of a leaf; whole runs of them are joined once, and cached.
     fn leaf(&mut self, leaf: &Leaf, range: Range<usize>) -> Result<()> {
         if self.fold.is_running() {
             return self.entries(leaf, range);
@@ -174,8 +176,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Adds what a cell remembers, or else what `join` adds to a walk of its own, and remembers that if it is no longer than it
-    /// may be.
+    /// Adds the reduction cached in a cell. If there is none, `join` adds to a separate walk; its result is
+    /// added, and cached if it is short enough.
     fn once(
         &mut self,
         cell: &OnceLock<Reduction>,
@@ -209,7 +211,7 @@ impl Walk<'_> {
                 match big {
                     None => taking.entry(key, bytes)?,
                     Some(BigRef { one: Some(one), .. }) => taking.reduction(&one)?,
-                    // Written while the reducer was not at hand.
+                    // Written while the reducer was not registered.
                     Some(value) => taking.entry(key, &value.read(pages)?)?,
                 }
             }

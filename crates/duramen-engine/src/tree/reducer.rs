@@ -9,32 +9,35 @@ use std::sync::Arc;
 pub use combined::Combined;
 pub use fold::{Fold, one};
 
-/// Turns entries into small values that can be joined, so that a range is answered from the nodes above it.
+/// Turns entries into small values that can be joined, so that a range is computed from the nodes above it.
 ///
-/// `join` must be associative bit for bit: where nodes are split must not show. Entries come in key order.
+/// `join` must be associative bit for bit: the result must not depend on how nodes are split. Entries come in
+/// key order.
 pub trait Reducer: Send + Sync {
     /// Appends the reduction of one entry to `out` (which is empty).
     ///
     /// # Errors
-    /// A sentence about why the entry has none; the transaction that wrote it fails.
+    /// The reason why the entry has none; the transaction that wrote it fails.
     fn one(&self, key: &[u8], value: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), String>;
 
     /// Appends the reduction of `left` followed by `right` to `out` (which is empty).
     fn join(&self, left: &[u8], right: &[u8], out: &mut Vec<u8>);
 
-    /// Whether [`Reducer::one`] looks at keys. If not, it may be given empty ones, and a range is reduced sooner.
+    /// Whether [`Reducer::one`] reads keys. If not, it may be given empty ones, and ranges are reduced
+    /// faster.
     fn reads_keys(&self) -> bool {
         true
     }
 
-    /// A join under way, for reductions that are costly to read and to write at every step. What comes of it must be what
-    /// [`Reducer::one`] and [`Reducer::join`] give from left to right, bit for bit.
+    /// An incremental join, for reductions that are costly to decode and encode at every step.
+    ///
+    /// Its result must be what [`Reducer::one`] and [`Reducer::join`] give from left to right, bit for bit.
     fn running(&self) -> Option<Box<dyn Running + '_>> {
         None
     }
 }
 
-/// Entries and reductions being joined, from left to right: see [`Reducer::running`].
+/// An incremental join of entries and reductions from left to right: see [`Reducer::running`].
 pub trait Running {
     /// Adds one entry on the right.
     ///
@@ -45,25 +48,25 @@ pub trait Running {
     /// Adds a reduction on the right.
     fn reduction(&mut self, reduction: &[u8]);
 
-    /// Appends the reduction of all that was added, at least one, to `out` (which is empty).
+    /// Appends the reduction of everything added, at least one item, to `out` (which is empty).
     fn finish(&mut self, out: &mut Vec<u8>);
 }
 
-/// Which reducer a tree has: data in the catalogue, found again at every open.
+/// Which reducer a tree has: stored in the catalogue, looked up at every open.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ReducerSpec {
     /// Its name, as registered.
     pub name: String,
     /// Its version; a reducer whose results change needs a new one.
     pub version: u32,
-    /// What it needs to know, in its own encoding.
+    /// Its parameters, in its own encoding.
     pub params: Vec<u8>,
 }
 
-/// Makes the reducer a spec asks for, or `None` if it does not know it.
+/// Makes the reducer for a spec, or returns `None` for an unknown one.
 pub type ReducerFactory = Arc<dyn Fn(&ReducerSpec) -> Option<Arc<dyn Reducer>> + Send + Sync>;
 
-/// The reducers that can be found by their specs.
+/// The registered reducers, found by their specs.
 #[derive(Clone, Default)]
 pub struct Reducers {
     factories: Vec<ReducerFactory>,
@@ -76,7 +79,7 @@ impl fmt::Debug for Reducers {
 }
 
 impl Reducers {
-    /// Adds a factory; asked before the built-in ones, in the order added.
+    /// Adds a factory. Factories are tried before the built-in reducers, in the order added.
     pub fn register(&mut self, factory: ReducerFactory) {
         self.factories.push(factory);
     }
@@ -90,7 +93,7 @@ impl Reducers {
     }
 }
 
-/// The reducers every engine knows, over values of at least eight bytes read as little-endian `i64`.
+/// The built-in reducers, over values of at least eight bytes read as little-endian `i64`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Builtin {
     /// The exact sum, as `i128`.
@@ -102,7 +105,7 @@ pub enum Builtin {
 }
 
 impl Builtin {
-    /// The spec to create a tree with.
+    /// The spec for creating a tree.
     #[must_use]
     pub fn spec(self) -> ReducerSpec {
         let name = match self {

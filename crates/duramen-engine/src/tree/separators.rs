@@ -1,4 +1,5 @@
-//! Separators: the keys between the children of an inner node, in one block behind a common prefix. Pure.
+//! Separators: the keys between the children of an inner node, in one block behind a common prefix. Pure
+//! functions.
 
 use std::ops::Range;
 
@@ -32,15 +33,15 @@ impl Separators {
         Separators::of(prefix, bytes, ends)
     }
 
-    /// Of what lies behind a prefix.
+    /// Separators from the bytes behind a common prefix.
     pub fn of(prefix: &[u8], bytes: Vec<u8>, ends: Vec<u32>) -> Separators {
         let starts = std::iter::once(&0).chain(&ends);
         let heads = Heads::of(starts.zip(&ends).map(|(from, to)| &bytes[*from as usize..*to as usize]));
         Separators { prefix: prefix.into(), bytes: bytes.into(), ends: ends.into(), heads }
     }
 
-    /// With more keys: each comes with the number of those here that are before it, in order. `None` if one does not begin like
-    /// the others.
+    /// The separators with more keys. Each comes with the number of existing keys before it, in order. `None`
+    /// if one lacks the common prefix.
     pub fn with(&self, added: &[(usize, &[u8])]) -> Option<Separators> {
         let mut bytes =
             Vec::with_capacity(self.bytes.len() + added.iter().map(|(_, key)| key.len()).sum::<usize>());
@@ -58,7 +59,7 @@ impl Separators {
 
     fn copy(&self, which: Range<usize>, bytes: &mut Vec<u8>, ends: &mut Vec<u32>) {
         let (start, end) = (self.start(which.start), self.start(which.end));
-        // Keys are only added: none moves to the front.
+        // Keys are only added: none moves towards the front.
         let moved = position(bytes) - start;
         bytes.extend_from_slice(&self.bytes[start as usize..end as usize]);
         ends.extend(self.ends[which].iter().map(|end| end + moved));
@@ -68,17 +69,17 @@ impl Separators {
         index.checked_sub(1).map_or(0, |before| self.ends[before])
     }
 
-    /// Whether each is larger than the one before it.
+    /// Whether each separator is larger than the one before it.
     pub fn are_ordered(&self) -> bool {
         self.heads.are_ordered(|index| self.suffix(index - 1) < self.suffix(index))
     }
 
-    /// What all of them start with.
+    /// The prefix of all separators.
     pub fn prefix(&self) -> &[u8] {
         &self.prefix
     }
 
-    /// Bytes of all of them behind the prefix.
+    /// Bytes of all separators behind the prefix.
     pub fn suffix_bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -101,12 +102,12 @@ impl Separators {
         }
     }
 
-    /// Separator `index`, whole.
+    /// Separator `index`, with the prefix.
     pub fn get(&self, index: usize) -> Vec<u8> {
         [&self.prefix, self.suffix(index)].concat()
     }
 
-    /// The child that holds `key`: how many separators are at or before it.
+    /// The child that holds `key`: the number of separators at or before it.
     pub fn child_of(&self, key: &[u8]) -> usize {
         let shared = key.len().min(self.prefix.len());
         match key[..shared].cmp(&self.prefix[..shared]) {
@@ -136,7 +137,7 @@ fn position(bytes: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    //! Keys put between others are where they would have been from the beginning.
+    //! Keys added later are where they would have been from the beginning.
     use super::*;
 
     #[test]

@@ -1,6 +1,6 @@
-//! What a tree looks like: its nodes by level, and the sizes of what is in it.
+//! The shape of a tree: its nodes by level, and the sizes of its entries.
 //!
-//! One pass that keeps the way to one leaf and a few counters. Values that lie outside of nodes are counted by their length, and
+//! One pass that keeps the path to one leaf and a few counters. Big values are counted by their length, and
 //! not read.
 
 use super::big::BigRef;
@@ -9,17 +9,17 @@ use super::slot::Slot;
 use crate::error::Result;
 use crate::page_cache::Pages;
 
-/// Sizes up to 2^(n + 1) - 1 bytes are counted in class n; what is longer than the last in the last.
+/// Sizes up to 2^(n + 1) - 1 bytes are counted in class n; larger ones in the last class.
 pub const SIZE_CLASSES: usize = 40;
 
-/// The nodes of a tree at one height above its leaves, which are 0.
+/// The nodes of a tree at one height above its leaves, which are at 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LevelShape {
     /// Nodes.
     pub nodes: u64,
-    /// What is below them: entries of leaves, children of the others.
+    /// Items in them: entries of leaves, children of inner nodes.
     pub items: u64,
-    /// Bytes of their pages, of those that are on disk.
+    /// Bytes of their pages, for nodes that are on disk.
     pub page_bytes: u64,
     /// Bytes of the blocks that these pages take.
     pub block_bytes: u64,
@@ -36,9 +36,9 @@ pub struct Sizes {
     pub min: u64,
     /// The longest.
     pub max: u64,
-    /// All together.
+    /// The sum of all lengths.
     pub sum: u64,
-    /// How many there are of each size: class n counts those of 2^n to 2^(n + 1) - 1 bytes, and class 0 also those of none.
+    /// The number of each size: class n counts 2^n to 2^(n + 1) - 1 bytes, and class 0 also empty ones.
     pub classes: [u64; SIZE_CLASSES],
 }
 
@@ -59,7 +59,7 @@ impl Sizes {
     }
 }
 
-/// What a tree looks like.
+/// The shape of a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TreeShape {
     /// Entries.
@@ -68,18 +68,18 @@ pub struct TreeShape {
     pub levels: Vec<LevelShape>,
     /// Keys.
     pub keys: Sizes,
-    /// Values, those outside of nodes among them.
+    /// Values, big ones included.
     pub values: Sizes,
     /// Values that lie outside of nodes.
     pub big_values: u64,
-    /// Bytes of these.
+    /// Bytes of the values outside of nodes.
     pub big_bytes: u64,
 }
 
-/// Looks at every node of a tree; `told` is called with the entries seen so far, after each leaf.
+/// Visits every node of a tree; after each leaf, `told` is called with the shape so far.
 ///
 /// # Errors
-/// `Corrupt` or `Io` if a page cannot be read; what `told` said.
+/// `Corrupt` or `Io` if a page cannot be read; the error of `told`.
 pub fn shape(
     pages: &Pages,
     root: Option<&Slot>,

@@ -1,7 +1,39 @@
-//! Slots: where a parent keeps a child, in memory, on disk, or both.
+//! Slots: a parent's pointer to one child (a swizzled page pointer), in memory, on disk, or both.
 //!
-//! A slot whose child has a place on disk may be emptied at any time (eviction); one whose child has none is
-//! the only owner of it. Readers look at a child under a [`Pin`] and count no reference to it (decision 0009).
+//! Readers use a child without counting a reference to it (decision 0009). This is why that is safe, for this
+//! file and `page_cache/epochs.rs`. In a slot, `child` is null or owns one reference to a node; `place` is
+//! set at most once.
+//!
+//! - *dirty*: child set, no page pointer. The slot cannot be emptied.
+//! - *clean*: child set, page pointer in the slot or in the node. The slot may be emptied at any time
+//!   (eviction).
+//! - *on disk*: child null, page pointer in the slot. A null child without a page pointer never exists.
+//!
+//! A reader counts itself under the current epoch, and starts over if the epoch moved before it was counted.
+//! Then it loads `child`, uses the node, and subtracts itself. An eviction copies the page pointer into the
+//! slot and swaps `child` with null. Only then it reads the epoch, and hands the reference over under that
+//! epoch. `Epochs::free` moves epoch e to e + 1 only when the readers of e - 1 have left. It frees what was
+//! handed over under e once the epoch is e + 2. A reader that loaded the pointer before the swap had pinned
+//! epoch e or an older one, and has left by then. A reader that pins e + 1 or a newer one loads `child` after
+//! the swap.
+//!
+//! A reader writes a counter and then loads `child`; eviction and freeing write `child` and then load that
+//! counter. With acquire and release both could read the old value, and a node in use would be freed: these
+//! accesses are `SeqCst`. `is_resident` needs `Acquire` only: it must see the page pointer stored before the
+//! swap.
+//!
+//! What breaks without a step:
+//! - No second look at the epoch: a reader suspended between looking and counting counts where `free` no
+//!   longer checks.
+//! - One epoch instead of two: nothing waits for the readers of the epoch in which the node was evicted.
+//! - Swap before the page pointer is stored: a reader finds neither child nor page pointer, and `read`
+//!   panics.
+//! - A child borrowed from the pin alone: dropping a slot frees its child at once, so the borrow includes the
+//!   slot.
+//!
+//! Of two evictions one gets the pointer and the other null. `install` only replaces null; the loser uses the
+//! node already there. A node read again after eviction exists twice until the old readers leave: `same_as`
+//! compares page pointers, too. `readers_look_at_nodes_that_others_evict` runs all of this under Miri.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,10 +47,10 @@ use crate::data_file::Location;
 use crate::error::{Error, Result};
 use crate::page_cache::{Charge, Meter, Pages, Pin};
 
-/// Of a root, and of a child that was built and not read.
+/// For a root, and for a child that was built and not read.
 const OF_ANY_HEIGHT: u8 = 0;
 
-/// A parent's hold on one child. Clones share it: a child that is read or let go of through one is so through all.
+/// A parent's pointer to one child. Clones share it: reading or evicting the child through one affects all.
 #[derive(Clone)]
 pub struct Slot {
     /// Entries below.
@@ -26,14 +58,14 @@ pub struct Slot {
     hold: Arc<Hold>,
 }
 
-/// In this order, so that a lookup finds what it asks for in one line of the cache.
+/// In this order, so that a lookup finds both child and charge in one cache line.
 #[repr(C)]
 struct Hold {
-    /// Null, or what `Arc::into_raw` made of a reference that this owns.
+    /// Null, or the pointer that `Arc::into_raw` returned for a reference owned here.
     child: AtomicPtr<Node>,
     charge: Charge,
     place: OnceLock<Place>,
-    /// A child that is read is lower than this: the height of the node whose page names it.
+    /// Exclusive bound for the height of a child that is read: the height of the node whose page names it.
     above: u8,
 }
 
@@ -69,17 +101,17 @@ impl Slot {
         Slot::new(meter, node.count(), Some(node), None, OF_ANY_HEIGHT)
     }
 
-    /// A child known only by its place.
+    /// A child known only by its page pointer.
     pub fn on_disk(meter: &Arc<Meter>, count: u64, place: Place) -> Slot {
         Slot::new(meter, count, None, Some(place), OF_ANY_HEIGHT)
     }
 
-    /// A child known only by its place, as the page of a node of height `above` tells it.
+    /// A child known only by its page pointer, found in the page of a node of height `above`.
     pub fn below(meter: &Arc<Meter>, count: u64, place: Place, above: u8) -> Slot {
         Slot::new(meter, count, None, Some(place), above)
     }
 
-    /// A root known only by its place: read now, to learn how many entries it has.
+    /// A root known only by its page pointer: read now, to learn how many entries it has.
     ///
     /// # Errors
     /// `Corrupt` or `Io`.
@@ -89,12 +121,12 @@ impl Slot {
         Ok(Slot::new(pages.meter(), node.count(), Some(node), Some(place), OF_ANY_HEIGHT))
     }
 
-    /// Whether the child is in memory. Who sees that it is not sees its place, too: an eviction notes that first.
+    /// Whether the child is in memory. If it is not, its page pointer is visible: eviction stores that first.
     pub fn is_resident(&self) -> bool {
         !self.hold.child.load(Ordering::Acquire).is_null()
     }
 
-    /// The child, if it is in memory, for as long as the pin and this slot stay.
+    /// The child, if it is in memory, for as long as pin and slot are borrowed.
     pub fn peek_in<'a>(&'a self, pin: &'a Pin<'_>) -> Option<&'a Node> {
         self.child(pin)?.lent()
     }
@@ -108,8 +140,9 @@ impl Slot {
         self.child(&pin).map(Found::shared)
     }
 
-    /// The child for as long as the pin and this slot stay, read from disk if need be. A `cold` read leaves it first in line
-    /// for eviction (scans).
+    /// The child for as long as pin and slot are borrowed, read from disk if need be.
+    ///
+    /// After a `cold` read (a scan) it is first in line for eviction.
     pub fn load_in<'a>(&'a self, pages: &Pages, cold: bool, pin: &'a Pin<'_>) -> Result<&'a Node> {
         if let Some(node) = self.peek_in(pin) {
             if !cold {
@@ -120,7 +153,7 @@ impl Slot {
         Ok(self.install(self.read(pages, cold)?, pin).lent().expect("a child just read"))
     }
 
-    /// A reference of one's own to the child, read from disk if it was evicted just now.
+    /// A counted reference to the child, read from disk again if it was evicted just now.
     pub fn share_in(&self, pages: &Pages, pin: &Pin<'_>) -> Result<Arc<Node>> {
         self.child(pin).map_or_else(|| self.load(pages, false), |found| Ok(found.shared()))
     }
@@ -138,14 +171,15 @@ impl Slot {
         Ok(self.install(node, &pin).shared())
     }
 
-    /// What the slot holds now.
+    /// The child in the slot now.
     fn child<'a>(&'a self, pin: &'a Pin<'_>) -> Option<Found<'a>> {
         assert!(self.hold.charge.meter().keeps(pin), "a pin of another database");
         let child = self.hold.child.load(Ordering::SeqCst);
         (!child.is_null()).then_some(Found { child, kept: PhantomData })
     }
 
-    /// Puts a child that was read where it belongs, unless somebody else did so meanwhile; returns the one that is there.
+    /// Puts a child that was read into the slot, unless another thread was first; returns the one in the
+    /// slot.
     fn install<'a>(&'a self, node: Arc<Node>, pin: &'a Pin<'_>) -> Found<'a> {
         assert!(self.hold.charge.meter().keeps(pin), "a pin of another database");
         let child = Arc::into_raw(node).cast_mut();
@@ -160,7 +194,7 @@ impl Slot {
         }
     }
 
-    /// The child for one look: read from disk if need be, and not kept.
+    /// The child for one use: read from disk if need be, and not kept.
     pub fn pass_through(&self, pages: &Pages) -> Result<Arc<Node>> {
         match self.peek() {
             Some(node) => Ok(node),
@@ -182,19 +216,19 @@ impl Slot {
         Err(Error::damaged_data(data.path(), data.offset(place.location.block), what))
     }
 
-    /// Whether a node that was read is lower than the one above it: so no way down is longer than heights are many.
+    /// Whether a node that was read is lower than its parent: no path is then longer than there are heights.
     pub fn may_lead_to(&self, node: &Node) -> bool {
         self.hold.above == OF_ANY_HEIGHT || node.level() < self.hold.above
     }
 
-    /// The child's place, if it has one.
+    /// The child's page pointer, if it has one.
     pub fn place(&self) -> Option<Place> {
         let own = || self.hold.place.get().cloned();
-        // Asked again at the end: whoever evicts the child in between has noted the place here first.
+        // Read again at the end: an eviction in between has stored the page pointer here first.
         own().or_else(|| self.peek().and_then(|node| node.place().cloned())).or_else(own)
     }
 
-    /// Hands the child's reduction to `use_it`, if it is known without a look into the child.
+    /// Hands the child's reduction to `use_it`, if it is known without reading the child.
     pub fn with_reduction<T>(&self, use_it: impl FnOnce(&[u8]) -> T) -> Option<T> {
         if let Some(known) = self.hold.place.get().and_then(|place| place.reduction.bytes()) {
             return Some(use_it(known));
@@ -203,12 +237,12 @@ impl Slot {
         self.peek_in(&pin)?.reduction().get()?.bytes().map(use_it)
     }
 
-    /// Lets go of the child if it can be read again.
+    /// Evicts the child if it can be read again.
     pub fn evict(&self) {
         let Some(node) = self.peek() else { return };
         if self.hold.place.get().is_none() {
             match node.place() {
-                // Losing a race to set the same place is no harm.
+                // Losing a race to set the same page pointer is harmless.
                 Some(place) => drop(self.hold.place.set(place.clone())),
                 None => return,
             }
@@ -220,14 +254,15 @@ impl Slot {
         }
     }
 
-    /// The node it belongs to was evicted: if no other version of that node shares it, it is charged to nobody any more.
+    /// The parent was evicted: unless another version of the parent shares this slot, it is no longer charged
+    /// as resident.
     pub fn leave_memory(&self) {
         if Arc::strong_count(&self.hold) == 1 {
             self.hold.charge.leave();
         }
     }
 
-    /// How long the child's reduction is, if that is known.
+    /// The length of the child's reduction, if that is known.
     pub fn reduction_bytes(&self) -> Option<usize> {
         self.with_reduction(<[u8]>::len)
     }
@@ -255,8 +290,11 @@ impl Drop for Hold {
     }
 }
 
-/// A child that a slot held after a pin was made. Two things keep it for `'a`: the pin, should the child be evicted, for an eviction
-/// leaves its reference to the epochs; and the slot, whose hold owns that reference otherwise.
+/// A child found in a slot under a pin.
+///
+/// Two things keep it for `'a`. The slot owns the reference until an eviction; afterwards the epochs own it
+/// while the pin lasts. The pointer is the one from `Arc::into_raw`: one made from a `&Node` could not reach
+/// the reference count.
 struct Found<'a> {
     child: *const Node,
     kept: PhantomData<&'a Node>,
@@ -266,13 +304,15 @@ struct Found<'a> {
 impl<'a> Found<'a> {
     /// The node itself.
     fn lent(self) -> Option<&'a Node> {
-        // SAFETY: made by `Slot::child` and `Slot::install` only, of a pointer from `Arc::into_raw`; it lives for `'a`.
+        // SAFETY: only `Slot::child` and `Slot::install` make it, from a pointer of `Arc::into_raw`; it lives
+        // for `'a`.
         unsafe { self.child.as_ref() }
     }
 
-    /// A reference of one's own.
+    /// A counted reference.
     fn shared(self) -> Arc<Node> {
-        // SAFETY: as in `lent`; the reference that the hold or the epochs own is there while this counts another.
+        // SAFETY: as in `lent`; the reference owned by the hold or the epochs exists while this one is
+        // counted.
         unsafe {
             Arc::increment_strong_count(self.child);
             Arc::from_raw(self.child)
@@ -280,9 +320,10 @@ impl<'a> Found<'a> {
     }
 }
 
-/// The reference that a hold owned: for whoever has just taken the pointer out of its hold, or has not put it there.
+/// The reference that a hold owned. Only for a pointer just taken out of its hold, or never put there.
 #[allow(unsafe_code, reason = "readers count no references: decision 0009")]
 fn owner_of(child: *mut Node) -> Option<Arc<Node>> {
-    // SAFETY: the pointer is null or from `Arc::into_raw`, and nobody else finds it any more to do the same.
+    // SAFETY: the pointer is null or from `Arc::into_raw`, and no other thread can find it any more to do the
+    // same.
     (!child.is_null()).then(|| unsafe { Arc::from_raw(child) })
 }

@@ -1,15 +1,17 @@
-//! Nodes whose reductions are not known on disk: they were written while the tree's reducer was not at hand.
+//! Nodes whose reductions are unknown on disk: they were written while the tree's reducer was not registered.
 //!
-//! Owns the way to them. They are computed by whoever asks, each time anew; putting an entry below them again writes them with
-//! what they reduce to. A node above one of them is one of them, too (`write_tree`), so that the way there passes no others.
+//! Finds them. Their reductions are computed anew at each read; putting an entry below them again writes them
+//! with their reductions. Every node above one of them is one of them, too (`write_tree`), so a search needs
+//! no other nodes.
 
 use super::node::Body;
 use super::slot::Slot;
 use crate::error::Result;
 use crate::page_cache::Pages;
 
-/// A key of an entry below each of these nodes, from the key `from` on, in order: at most so many. A node in which one of the keys
-/// lies already has none of its own.
+/// For each of these nodes, a key of an entry below it: from the key `from` on, in order, at most `keys_max`.
+///
+/// A node that contains one of the keys already gets no other.
 ///
 /// # Errors
 /// `Corrupt` or `Io` if a page cannot be read.
@@ -35,14 +37,14 @@ fn collect(pages: &Pages, slot: &Slot, from: &[u8], keys_max: usize, keys: &mut 
             collect(pages, inner.slot(child), if child == first { from } else { &[] }, keys_max, keys)?;
         }
     }
-    // One without a place has yet to be written, and will be with its reduction.
+    // A node without a page will be written later, with its reduction.
     if keys.len() == found && place.is_some() {
         keys.extend(first_key(pages, slot, from)?);
     }
     Ok(())
 }
 
-/// The first key below a node that is not before `from`.
+/// The first key below a node that is at or after `from`.
 fn first_key(pages: &Pages, slot: &Slot, from: &[u8]) -> Result<Option<Vec<u8>>> {
     let node = slot.pass_through(pages)?;
     match node.body() {

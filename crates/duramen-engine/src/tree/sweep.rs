@@ -1,11 +1,12 @@
-//! Eviction: a clock hand that goes through a root in key order and lets go of what was not used since it last
-//! came by.
+//! Eviction: a clock hand that walks a root in key order and evicts nodes not used since its last pass.
 
 use super::node::Body;
 use super::slot::Slot;
 
-/// Lets go of clean nodes of a tree from `start` on until there is `enough` memory or the tree ends. Inner nodes go
-/// only after all below them. Returns where to go on; `None` when the end of the tree was reached.
+/// Evicts clean nodes of a tree from `start` on until there is `enough` memory or the tree ends.
+///
+/// Inner nodes are evicted only after all nodes below them. Returns where to go on; `None` at the end of the
+/// tree.
 pub fn sweep(root: &Slot, start: &[u8], enough: &dyn Fn() -> bool) -> Option<Vec<u8>> {
     let node = root.peek()?;
     if let Body::Inner(inner) = node.body() {
@@ -30,7 +31,7 @@ pub fn sweep(root: &Slot, start: &[u8], enough: &dyn Fn() -> bool) -> Option<Vec
     None
 }
 
-/// First keys of the leaves in memory that were used lately, until they fill `bytes_max`.
+/// First keys of the recently used leaves in memory, until they fill `bytes_max`.
 pub fn warm_keys(root: &Slot, bytes_max: usize) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     let mut left = bytes_max;

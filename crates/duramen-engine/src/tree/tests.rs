@@ -1,4 +1,4 @@
-//! The tree against a `BTreeMap`, with tiny nodes so that every boundary is passed (I1: an old root never changes).
+//! The tree against a `BTreeMap`, with tiny nodes that pass every boundary (I1: an old root never changes).
 #![allow(clippy::unwrap_used)]
 
 mod sizes;
@@ -32,7 +32,7 @@ pub(super) fn pages(disk: &MemDisk) -> Pages {
     Pages::new(DataFile::new(file, Path::new("/data"), DatabaseId(7), TINY.block_bytes), 4 << 20)
 }
 
-/// Writes pages one after the other and remembers where.
+/// Writes pages one after the other and keeps the nodes written.
 struct Sequential<'a> {
     pages: &'a Pages,
     geometry: Geometry,
@@ -169,7 +169,7 @@ fn a_tree_equals_a_map_through_growth_shrinkage_writing_and_eviction() {
             assert_eq!(root.as_ref().map_or(0, |slot| slot.count), model.len() as u64);
             if let Some(slot) = root.as_ref().filter(|_| random.below(4) == 0) {
                 write_tree(&pages, slot, Some(&Builtin::Sum), &mut sink).unwrap();
-                // Once around to forget that leaves were used, and once for each level.
+                // One pass to clear the marks of recent use, and one for each level.
                 let level = slot.peek().unwrap().level();
                 for _ in 0..level + 2 {
                     sweep(slot, &[], &|| false);
@@ -250,8 +250,10 @@ fn a_reducer_that_panics_fails_the_call_and_nothing_else() {
     assert_eq!(count(&pages, Some(&root), &KeyRange::all()).unwrap(), 100);
 }
 
-/// Many changes at once, shared among threads over a root that lies on disk: the same entries and reductions, every
-/// page of the old root that is not used any more told once, and nothing of the old root brought into memory.
+/// Many changes at once, shared among threads, over a root that is on disk.
+///
+/// The entries and reductions are those of single changes. Every replaced page of the old root is reported
+/// once, and nothing of the old root stays in memory.
 #[test]
 fn changes_in_bulk_make_the_same_tree() {
     let disk = MemDisk::new(1);
@@ -287,7 +289,7 @@ fn changes_in_bulk_make_the_same_tree() {
     }
 }
 
-/// Also for Miri, which looks at each access to memory (docs/testing.md).
+/// Also for Miri, which checks each access to memory (docs/testing.md).
 #[test]
 fn readers_look_at_nodes_that_others_evict() {
     let (row_count, reads) = if cfg!(miri) { (30, 12) } else { (200, 2000) };
@@ -301,7 +303,7 @@ fn readers_look_at_nodes_that_others_evict() {
     drop(sink);
     side_by_side(&[0, 1, 2, 3], |role| {
         let mut from = 60 * role % row_count;
-        // Until some were read again, which others had evicted.
+        // Until some nodes were read again after an eviction by another thread.
         while pages.meter().pages_read() < reads {
             if role == 3 {
                 sweep(&root, &[], &|| false);
@@ -319,8 +321,8 @@ fn readers_look_at_nodes_that_others_evict() {
             }
         }
     });
-    // An evicted node is no longer charged as resident, though a reader may still look at it. All of it is read
-    // first, by this thread alone: a node that a reader finds below one that others evict leaves memory with that one.
+    // An evicted node is no longer charged as resident, though a reader may still use it. One thread first
+    // reads all nodes: a node that a reader loads below an evicted one leaves memory with that one.
     pages.meter().free_evicted();
     assert_eq!(rows(&pages, Some(&root), KeyRange::all(), Direction::Forward).len(), usize::from(row_count));
     let resident_bytes = pages.meter().resident_bytes();
@@ -337,7 +339,7 @@ fn readers_look_at_nodes_that_others_evict() {
     assert_eq!((pages.meter().resident_bytes(), pages.meter().waiting_bytes()), (left, 0));
 }
 
-/// A reducer, or whoever is shown a value, may take its time: what is evicted meanwhile must not pile up.
+/// A reducer or a callback for a value may be slow: nodes evicted meanwhile must not accumulate.
 #[test]
 fn nothing_evicted_waits_for_code_of_the_user() {
     struct Watches<'a> {
@@ -379,7 +381,7 @@ fn nothing_evicted_waits_for_code_of_the_user() {
     assert!(!other.is_resident(), "the value was shown");
 }
 
-/// Nodes of many chunks, which the tiny ones elsewhere are not.
+/// Nodes of many chunks; the tiny nodes elsewhere have few.
 #[test]
 fn large_inner_nodes_equal_a_map() {
     let disk = MemDisk::new(1);
@@ -422,7 +424,7 @@ fn large_inner_nodes_equal_a_map() {
     assert!(widest > 100, "{widest} children");
 }
 
-/// A parent must not count on the reductions that it was built with.
+/// A parent must not rely on the lengths of the reductions it was built with.
 #[test]
 fn inner_nodes_stay_small_while_reductions_grow() {
     struct Grows;
@@ -504,7 +506,8 @@ fn inner_nodes_leave_room_for_long_reductions() {
     assert!(inner.len() > 10 && longest < 2200, "{} inner nodes of at most {longest} bytes", inner.len());
 }
 
-/// A program without the reducer wrote some of the tree: whoever has it must find every such node from the root, and none else.
+/// A program without the reducer wrote part of the tree. A program with it must find every such node from the
+/// root, and no others.
 #[test]
 fn nodes_written_without_their_reducer_are_found_and_mended() {
     let disk = MemDisk::new(1);
@@ -527,12 +530,12 @@ fn nodes_written_without_their_reducer_are_found_and_mended() {
     let whole = put(None, &mut (0..4000), Some(sum));
     write(&whole, Some(sum), &mut next_block);
     assert!(stale_keys(&pages, &whole, &[], 100).unwrap().is_empty());
-    // Three leaves, and all above them.
+    // Three leaves, and all nodes above them.
     let root = put(Some(&whole), &mut [5, 2000, 3990].into_iter(), None);
     assert!(stale_keys(&pages, &root, &[], 100).unwrap().is_empty(), "what is not on disk is not stale");
     let written = write(&root, None, &mut next_block);
     assert!(written.iter().all(|node| node.place().unwrap().reduction.bytes().is_none()));
-    // Half of it with the reducer again: what lies above the other half is still not known.
+    // Half of them with the reducer again: the reductions above the other half are still unknown.
     let half = put(Some(&root), &mut [5].into_iter(), Some(sum));
     write(&half, Some(sum), &mut next_block);
     assert!(half.place().unwrap().reduction.bytes().is_none(), "a root above stale nodes is stale");
@@ -548,7 +551,7 @@ fn nodes_written_without_their_reducer_are_found_and_mended() {
     assert_eq!(known.bytes(), whole.place().unwrap().reduction.bytes());
 }
 
-/// D4: bytes of nodes are never trusted to be well formed, even when they match their checksum.
+/// D4: bytes of nodes are never trusted to be well formed, even with a valid checksum.
 #[test]
 fn hostile_pages_are_refused_or_read_without_a_panic() {
     let disk = MemDisk::new(1);
@@ -567,7 +570,7 @@ fn hostile_pages_are_refused_or_read_without_a_panic() {
             let at = usize::try_from(random.below(payload.len() as u64)).unwrap();
             match random.below(4) {
                 0 => payload[at] ^= 1 << random.below(8),
-                // Lengths and counts at their ends.
+                // Lengths and counts at their extremes.
                 1 => payload.iter_mut().skip(at).take(8).for_each(|byte| *byte = 0xff),
                 2 => payload.iter_mut().skip(at & !1).take(2).for_each(|byte| *byte = 0xff),
                 _ => payload.iter_mut().skip(at & !1).take(2).for_each(|byte| *byte = 0),
@@ -583,7 +586,7 @@ fn hostile_pages_are_refused_or_read_without_a_panic() {
     }
 }
 
-/// What was not refused when it was read takes changes, or refuses them: nothing panics, and nothing overflows.
+/// A page accepted when read takes changes, or refuses them: no panic, no overflow.
 fn change_some(pages: &Pages, location: Location, random: &mut Random) {
     let Ok(root) = Slot::of_unknown_count(pages, location) else { return };
     let edits: Edits = (0..40)
@@ -603,7 +606,7 @@ fn change_some(pages: &Pages, location: Location, random: &mut Random) {
     }
 }
 
-/// A chain of nodes of one height, each the only child of the next, would make a way down as long as the file.
+/// A chain of nodes of one height, each the only child of the next, would make a path as long as the file.
 #[test]
 fn a_child_that_is_no_lower_than_its_parent_is_refused() {
     let disk = MemDisk::new(1);
@@ -643,7 +646,8 @@ fn a_child_that_is_no_lower_than_its_parent_is_refused() {
     assert!(Slot::of_unknown_count(&pages, above(2, &leaf)).is_err(), "a leaf is a child of height 1 only");
 }
 
-/// A reference with a right checksum may say anything: its extents lie in the file, apart from each other, and come to its length.
+/// A reference with a valid checksum may hold anything. Its extents must lie in the file, not overlap, and
+/// add up to its length.
 #[test]
 fn hostile_references_to_big_values_are_refused() {
     let disk = MemDisk::new(1);

@@ -1,4 +1,4 @@
-//! Writing the nodes of a root that are not on disk, children before parents.
+//! Writing the dirty nodes of a root, children before parents.
 
 use std::sync::Arc;
 
@@ -12,30 +12,33 @@ use crate::data_file::Page;
 use crate::error::{ErrorKind, Result};
 use crate::page_cache::Pages;
 
-/// Where pages go.
+/// Where pages are written.
 pub trait NodeSink {
-    /// Allocates room for a node's page and says where it is. The node learns its place only when the page was
-    /// really written, so that it cannot be evicted before.
+    /// Allocates room for a node's page and returns where it is.
+    ///
+    /// The node gets its page pointer only after the page was really written, so that it cannot be evicted
+    /// before.
     ///
     /// # Errors
     /// `Full` or `Io`; what was placed before stays placed.
     fn put(&mut self, node: &Arc<Node>, page: &Page, reduction: Reduction) -> Result<Place>;
 
-    /// Inner nodes are cut at so many bytes.
+    /// Inner nodes are split at so many bytes.
     fn inner_bytes_max(&self) -> usize;
 }
 
-/// Gives a place to every node of a root that has none, and returns the root's own.
+/// Writes every dirty node of a root, and returns the root's page pointer.
 ///
-/// The bytes are durable only after the caller has synced the file. A node whose reducer is not at hand, or
-/// fails, is written with its reduction unknown; readers then look below it. So is every node above one whose reduction is not
-/// known on disk: whoever looks for those finds them from the root down.
+/// The bytes are durable only after the caller has synced the file. A node is written with its reduction
+/// unknown if its reducer is not registered, or fails; readers then compute it from below. The same holds for
+/// every node above one whose reduction is unknown on disk: such nodes are found from the root down.
 ///
-/// Reductions are computed here, and may be longer than they were when the node above them was cut. A root never changes, so the
-/// node cannot be cut now: if its page became too long, it is written without them. The next change of the node cuts it.
+/// Reductions are computed here, and may be longer than they were when the node above them was split. A root
+/// never changes, so that node cannot be split now. If its page became too long, it is written without
+/// reductions; the next change of the node splits it.
 ///
 /// # Errors
-/// What the sink said; calling again goes on where this call stopped.
+/// Those of the sink; another call goes on where this one stopped.
 pub fn write_tree(
     pages: &Pages,
     root: &Slot,

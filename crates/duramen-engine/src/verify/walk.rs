@@ -68,7 +68,8 @@ impl<'a> Walk<'a> {
         if let Some(place) = &place {
             self.reach(&place.location);
         }
-        // What lies on disk is read again, also where it is in memory: memory may be right and the disk wrong.
+        // What lies on disk is read again, also where it is in memory: memory may be right and the disk
+        // wrong.
         let node = match &place {
             Some(place) => Node::read(&self.store.pages, place, true).map(std::sync::Arc::new),
             None => slot.load(&self.store.pages, true),
@@ -106,7 +107,8 @@ impl<'a> Walk<'a> {
                             "separators out of order",
                         );
                     }
-                    // A child in memory is shared with the tree that is in use; the page just read has its own.
+                    // A child in memory is shared with the tree that is in use; the page just read has its
+                    // own.
                     self.slot(inner.slot(child), &bounds, reducer);
                 }
             }

@@ -1,8 +1,9 @@
-//! Frames read ahead of the chain: those that seem to follow by their heads, and their parts, read and checked by several threads.
+//! Reads frames ahead of the chain, as far as their heads follow; several threads check their parts.
 //!
-//! Decides nothing. The chain takes the frames one after the other, as if it had just read each; what lies behind the first that is not
-//! whole, or behind one that another segment continues, is dropped unseen. So what is believed does not depend on how many threads
-//! read. With one thread nothing is read ahead, and everything happens in the calling thread.
+//! Decides nothing. The chain takes the frames in order, as if it had just read each. Frames behind the first
+//! incomplete one, or behind one that another segment continues, are dropped unused. The result therefore
+//! does not depend on the number of threads. One thread reads nothing ahead and does all work in the calling
+//! thread.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,37 +17,38 @@ use crate::error::{Error, Result};
 use crate::ids::Epoch;
 use crate::threads::side_by_side;
 
-/// Below so many bytes of frames, threads cost more than they save.
+/// Below this many bytes of frames, threads cost more than they save.
 const SHARED_BYTES_MIN: u64 = 256 * 1024;
 
 /// How a log is read.
 pub struct Reading<'a, N> {
-    /// So many threads share the work.
+    /// The number of threads that share the work.
     pub threads: usize,
-    /// With more than one, frames of about so many bytes are in memory before the first of them is delivered.
+    /// With more than one thread: about how many bytes of frames are in memory before the first is delivered.
     pub ahead_bytes: usize,
-    /// Looks at each record while its bytes are at hand, in any order and in any thread.
+    /// Called for each record while its bytes are in memory, in any order and in any thread.
     pub note: &'a (dyn Fn(&[u8]) -> N + Sync),
 }
 
 /// The parts of a frame.
 pub(super) enum Parts<N> {
-    /// One of them is not what the frame's table says.
+    /// One of them does not match its checksum in the frame's table.
     Broken,
-    /// Checked, and in memory; with what was noted about those that are a whole record.
+    /// Checked and in memory, each with the note for it if it is a complete record.
     Held(Vec<(Vec<u8>, Option<N>)>),
-    /// Checked, and too long to be kept.
+    /// Checked, and too long to keep in memory.
     Checked,
 }
 
-/// Frames that follow by their heads.
+/// Frames whose heads follow one another.
 pub(super) struct Heads {
     pub(super) frames: Vec<FoundFrame>,
-    /// Why what is behind them cannot be read: an error once the chain has come there, and no other segment continues it.
+    /// Why the frame behind them cannot be read. The chain fails with it, unless another segment continues it
+    /// first.
     pub(super) failed: Option<Error>,
 }
 
-/// What the next frame must continue, and where it would begin.
+/// What the next frame must continue, and where it begins.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Link {
     pub(super) epoch: Epoch,
@@ -61,8 +63,8 @@ impl Reading<'static, ()> {
 }
 
 impl<N: Send> Reading<'_, N> {
-    /// The frames of a segment that follow by their heads: none if the first does not, at most one with one thread.
-    /// Ends behind a frame that another segment continues.
+    /// The frames of a segment whose heads follow: none if the first does not, at most one with one thread.
+    /// Stops behind a frame that another segment continues.
     pub(super) fn heads(
         &self,
         survey: &Survey,
@@ -101,7 +103,7 @@ impl<N: Send> Reading<'_, N> {
         let mut done: Vec<_> = side_by_side(&vec![(); threads], |()| {
             let mut mine = Vec::new();
             let mut room = Vec::new();
-            // One after the other: who is held up by other work takes fewer.
+            // One frame at a time, so that a thread that is held up takes fewer.
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(frame) = frames.get(index) else { return mine };
@@ -115,14 +117,14 @@ impl<N: Send> Reading<'_, N> {
         done.into_iter().map(|(_, parts)| parts).collect()
     }
 
-    /// Checks all parts before any is used: half a frame is no frame. `room` is memory to be used again.
+    /// Checks all parts before any is used. `room` is a buffer that is reused.
     fn parts_of(&self, file: &FoundFile, frame: &FoundFrame, room: &mut Vec<u8>) -> Result<Parts<N>> {
         let payload_bytes = to_usize(frame.header.payload_bytes);
         if payload_bytes > SLICE_BYTES_MAX {
             return long_parts(file, frame, room);
         }
         if let [part] = &frame.parts[..] {
-            // The payload is the record as it is.
+            // The payload is the record.
             let mut bytes = vec![0; payload_bytes];
             file.read(&mut bytes, frame.payload_offset)?;
             let is_whole = xxh3_128(&bytes) == part.checksum;

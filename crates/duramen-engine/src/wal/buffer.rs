@@ -1,6 +1,7 @@
-//! A buffer whose bytes begin at an address that direct I/O accepts, and a writer that sends a frame through it.
+//! A buffer aligned for direct I/O, and a writer that sends a frame through it.
 //!
-//! A frame up to the buffer's size is one write; a longer one goes out in slices, so that memory stays bounded.
+//! A frame up to the buffer's size is one write. A longer one is written in slices, so that memory is
+//! bounded.
 
 use duramen_disk::{DurableWriteError, File};
 
@@ -9,7 +10,7 @@ use crate::limits;
 /// The largest single write.
 pub(super) const SLICE_BYTES_MAX: usize = limits::BIG_VALUE_EXTENT_BYTES;
 
-/// Covers the memory alignment that direct I/O asks for on every device in use.
+/// The alignment that direct I/O needs on every device in use.
 const ALIGNMENT_BYTES: usize = 4096;
 
 const _: () = assert!(SLICE_BYTES_MAX.is_multiple_of(ALIGNMENT_BYTES));
@@ -40,7 +41,7 @@ impl AlignedBuffer {
         &self.memory[self.start..self.start + self.filled]
     }
 
-    /// Takes as much of `bytes` as fits and returns the rest.
+    /// Copies as much of `bytes` as fits and returns the rest.
     fn take<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let count = bytes.len().min(self.capacity - self.filled);
         let at = self.start + self.filled;
@@ -64,7 +65,7 @@ pub(super) struct SliceWriter<'a> {
     file: &'a dyn File,
     buffer: &'a mut AlignedBuffer,
     offset: u64,
-    /// How many writes the file has taken.
+    /// The number of writes to the file.
     pub(super) write_count: u64,
 }
 
@@ -94,7 +95,8 @@ impl<'a> SliceWriter<'a> {
         Ok(())
     }
 
-    /// Writes what is left. With `durable` and nothing written before, one durable write; returns whether it was.
+    /// Writes the rest. With `durable` and no earlier write: one durable write. Returns whether it was
+    /// durable.
     pub(super) fn finish(&mut self, durable: bool) -> Result<bool, DurableWriteError> {
         let durable = durable && self.write_count == 0;
         self.flush(durable)?;

@@ -1,9 +1,30 @@
 //! Follows the chain of frames from a position to its end and delivers the records on it.
 //!
-//! D2 rests here: each frame must carry the checksum of the frame before it. Where a segment claims to continue a
-//! frame, it is followed rather than what stands behind that frame in its own segment, and of several such
-//! segments the one with the highest epoch: only an open that had recovered up to that frame, and had judged all
-//! the rest as lost, can have begun it. So what an earlier crash left over is never chained to.
+//! Torn tail or corruption (D2, D4, D5). The chain ends at the first place without a whole frame that
+//! continues it. Two causes leave the same bytes: a power cut during a write, which is normal, and the loss
+//! of a durable frame, which is corruption. Only a durable watermark distinguishes them. Every frame and
+//! segment header carries one: the last commit that a successful sync covered when the bytes were written.
+//!
+//! 1. Switch before reading on. If a segment header names the last frame as its predecessor, go on in that
+//!    segment, even if frames follow in the old one. Of several such segments take the highest epoch. Where
+//!    both go on, an open began the new segment: it had judged the rest as lost or had copied it. The old
+//!    frames are still there. Following them would bring back lost commits under sequences since given to
+//!    others.
+//! 2. Check the head, whose checksum is seeded with database, log, epoch, incarnation and offset, and the
+//!    checksum of the predecessor. Then check all parts before any is delivered. A failure of these ends the
+//!    chain. Whole frames that contradict the chain are corruption at once: a tear does not produce valid
+//!    checksums.
+//! 3. A failed read is an error, never the end. The error counts only where the chain needs those bytes.
+//! 4. At the end, [`evidence`](super::evidence) reads every block and header off the chain. A valid one whose
+//!    watermark lies behind the last commit proves loss: `DamagedLog`. Otherwise the end is a torn tail.
+//!    Without this step a flipped bit would silently cut off acknowledged commits.
+//!
+//! Interleavings. Unsynced frames may reach the disk in any order, so a whole frame behind a tear proves
+//! nothing by itself; its watermark is older. What a crash leaves over has watermarks at or before the end
+//! that some open recovered, so it raises no alarm later. Groups after the newest watermark can pass for a
+//! tear: the limit of D5. A mark frame therefore follows within 100 ms of idleness and at close. The same
+//! watermark goes into a spare segment's header, in case the whole newest segment is lost. Headers that only
+//! the page cache holds are the subject of [`Chain::enter_next_segment`].
 
 use std::collections::VecDeque;
 
@@ -18,38 +39,38 @@ use super::survey::{Content, FoundFile, FoundFrame, Survey, missing};
 use crate::error::{Error, Result};
 use crate::ids::{CommitSeq, Epoch};
 
-/// A record as recovery delivers it: whole, and in sequence.
+/// A record as recovery delivers it: complete and in sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplayedRecord {
-    /// Its place in the order of commits.
+    /// Its position in the order of commits.
     pub seq: CommitSeq,
     /// When its group was written: wall clock, never less than that of the record before.
     pub commit_time_ns: u64,
     /// Whether it can be derived from other records.
     pub derived: bool,
-    /// What was written.
+    /// The record's bytes.
     pub bytes: Vec<u8>,
 }
 
-/// A frame on the chain that no later frame has called durable yet.
+/// A frame on the chain that no later frame or header has called durable yet.
 #[derive(Debug, Clone, Copy)]
 struct Unmarked {
     anchor: Anchor,
     is_group: bool,
-    /// It ends a commit and leaves none half done: the log could go on from here.
+    /// It ends a commit and begins no other: the log could go on from here.
     can_anchor: bool,
 }
 
-/// A place on the chain from which a later open may continue, with its commit time.
+/// A position on the chain from which a later open may continue, with its commit time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Anchor {
     pub(super) position: LogPosition,
     pub(super) commit_time_ns: u64,
 }
 
-/// How far frames that were read ahead could be taken.
+/// How many of the frames read ahead were taken.
 enum Taken {
-    /// All of them: the chain goes on behind them, if it does.
+    /// All of them. The chain may go on behind them.
     All,
     /// One is not whole: the chain ends before it.
     Broken,
@@ -57,7 +78,7 @@ enum Taken {
     Elsewhere,
 }
 
-/// A walk along the chain; after [`Chain::run`] it stands at the end.
+/// A walk along the chain. After [`Chain::run`] it stands at the end.
 #[derive(Debug)]
 pub(super) struct Chain<'a> {
     survey: &'a Survey,
@@ -73,9 +94,9 @@ pub(super) struct Chain<'a> {
     /// For each of the survey's files, where the chain ends in it; `None` where it does not lead through.
     pub(super) ends: Vec<Option<u64>>,
     pub(super) marked_seq: CommitSeq,
-    /// The newest commit that is called durable and hangs on nothing in doubt: see [`Chain::enter_next_segment`].
+    /// The newest commit proven durable: see [`Chain::enter_next_segment`].
     pub(super) proven_seq: CommitSeq,
-    /// The newest frame known durable that the log can go on from.
+    /// The newest frame proven durable that the log can go on from.
     pub(super) anchor: Anchor,
     unmarked: VecDeque<Unmarked>,
     pub(super) frame_count: u64,
@@ -141,7 +162,7 @@ impl<'a> Chain<'a> {
         })
     }
 
-    /// Goes to the end of the chain, delivering each record that is whole, with what was noted about it.
+    /// Walks to the end of the chain and delivers each complete record with the note made for it.
     pub(super) fn run<N: Send>(
         &mut self,
         reading: &Reading<'_, N>,
@@ -151,7 +172,8 @@ impl<'a> Chain<'a> {
         Ok(())
     }
 
-    /// Goes on by as many frames as are read at once, or into the next segment; says whether the chain may go on behind them.
+    /// Goes on by the frames of one read, or into the next segment. Returns whether the chain may go on
+    /// behind them.
     pub(super) fn advance<N: Send>(
         &mut self,
         reading: &Reading<'_, N>,
@@ -181,7 +203,7 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// Takes frames that follow by their heads, up to the end of the chain or to one that another segment continues.
+    /// Takes frames in order, up to the end of the chain or to one that another segment continues.
     fn take<N: Send>(
         &mut self,
         frames: &[FoundFrame],
@@ -194,7 +216,7 @@ impl<'a> Chain<'a> {
             if matches!(parts, Parts::Broken) {
                 return Ok(Taken::Broken);
             }
-            // From here on the frame is what some writer meant: what contradicts the chain is no tear.
+            // The frame is whole. A contradiction to the chain is corruption, not a tear.
             let header = &frame.header;
             if header.commit_time_ns < self.commit_time_ns || header.durable_seq > self.last.seq {
                 let what = "the frame contradicts the one before it";
@@ -219,13 +241,13 @@ impl<'a> Chain<'a> {
         self.pending.is_some()
     }
 
-    /// Group frames that finish commits which nothing calls durable.
+    /// The number of group frames after the watermark that finish commits.
     pub(super) fn unmarked_group_count(&self) -> u64 {
         let is_unmarked = |frame: &&Unmarked| frame.is_group && frame.anchor.position.seq > self.marked_seq;
         self.unmarked.iter().filter(is_unmarked).count() as u64
     }
 
-    /// The newest segment that claims to continue this frame.
+    /// The newest segment with this frame as its predecessor.
     fn continued_in(&self, last: PreviousFrame) -> Option<usize> {
         let continues =
             |file: &FoundFile| file.header().is_some_and(|h| h.previous == last && h.epoch > self.epoch);
@@ -236,12 +258,14 @@ impl<'a> Chain<'a> {
 
     /// Goes on in the segment that continues the last frame, if there is one.
     ///
-    /// What its header calls durable is durable as long as the header is found: an open writes it last, behind the synced copy
-    /// of what it had recovered. But the sync of that header may have failed. The open failed then, and the kernel shows a header that
-    /// it calls clean and that is not on the disk. A log that went on behind the copy would hang on it, and be lost with the power. So
-    /// the header settles which commits before this segment are durable, and those in it only a frame does: one that was written once
-    /// the header was synced. Without such a frame they are copied once more, to a segment that continues what was before, and an
-    /// observer does not tell them yet.
+    /// An open writes this header last, behind the synced copy of what it recovered. Its watermark is
+    /// therefore true wherever the header is found. But the sync of the header itself may have failed. That
+    /// open failed, and the kernel shows as clean a header that is not on the disk. If the log went on behind
+    /// the copy, a power cut would lose all of it.
+    ///
+    /// The header therefore proves only commits before its segment. Commits in the segment need the watermark
+    /// of a frame, which is written once the header is durable. Without such a frame the next open copies
+    /// them again, to a segment that continues what was before. Until then an observer does not report them.
     fn enter_next_segment(&mut self) -> Result<bool> {
         let next = self.continued_in(PreviousFrame::from(self.last));
         let Some(index) = next else { return Ok(false) };
@@ -336,9 +360,10 @@ impl<'a> Chain<'a> {
         self.settle(header.durable_seq);
     }
 
-    /// Takes a frame's or header's word for what was durable when it was written, of the frames that were passed by now.
+    /// Applies a watermark to the frames passed so far.
     ///
-    /// Only a frame that ends a commit is known to be durable by that: a mark behind it may be in the cache only.
+    /// Only a frame that ends a commit is proven durable by it: a mark frame behind it may be in the cache
+    /// only.
     fn settle(&mut self, seq: CommitSeq) {
         self.proven_seq = self.proven_seq.max(seq);
         while let Some(&frame) = self.unmarked.front() {
@@ -353,7 +378,7 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// A part of a frame that was too long to be kept when it was checked.
+/// Reads a part of a frame that was too long to be kept when it was checked.
 fn read_again(file: &FoundFile, part: &Part, offset: u64) -> Result<Vec<u8>> {
     let mut bytes = vec![0; to_usize(part.bytes)];
     file.read(&mut bytes, offset)?;

@@ -1,8 +1,6 @@
-//! Tells a torn tail from damage: looks behind the end of the chain for anything that calls a lost commit durable.
+//! Tells a torn tail from corruption: searches outside the chain for a durable watermark behind its end.
 //!
-//! D5 rests here. A frame or header says which commit was durable when it was written, and every recovery since
-//! must have found that commit; so a valid one, from whichever open, that names a commit behind the recovered
-//! end proves that something durable is gone. What a crash leaves over can only name commits before that end.
+//! D5 rests here; the argument is in chain.rs.
 
 use std::path::PathBuf;
 
@@ -15,26 +13,26 @@ use crate::error::{Error, Result};
 use crate::ids::{CommitSeq, Epoch};
 use crate::threads::side_by_side;
 
-/// What was found behind the end of the chain, and no proof of loss.
+/// What was found off the chain, other than proof of loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Leftovers {
-    /// The highest epoch ever used, as far as anything tells.
+    /// The highest epoch found.
     pub(super) epoch_max: Epoch,
-    /// Parts of an unfinished write stand behind the end.
+    /// Pieces of an unfinished write lie behind the end.
     pub(super) torn: bool,
 }
 
-/// Something that calls a lost commit durable.
+/// A frame or header whose durable watermark names a lost commit.
 struct Proof {
     path: PathBuf,
     offset: u64,
     durable_seq: CommitSeq,
 }
 
-/// Reads every block that the chain has not led through, so many files at a time.
+/// Reads every block off the chain, several files at a time.
 ///
 /// # Errors
-/// `DamagedLog` at the place where the chain breaks, naming the proof; what the system said.
+/// `DamagedLog` at the end of the chain, naming the proof; I/O errors.
 pub(super) fn search(survey: &Survey, chain: &Chain<'_>, threads: usize) -> Result<Leftovers> {
     let files: Vec<usize> = (0..survey.files.len()).collect();
     let parts: Vec<&[usize]> = files.chunks(files.len().div_ceil(threads.max(1)).max(1)).collect();
@@ -107,7 +105,7 @@ impl Search<'_> {
         Ok(proof)
     }
 
-    /// Looks at a block that may begin a frame; the checksum is computed only where its answer matters.
+    /// Examines a block that may begin a frame. Computes the checksum only where the result matters.
     fn look_at(&mut self, file: &FoundFile, bytes: &[u8], offset: u64) -> Result<Option<Proof>> {
         let Ok(header) = frame::decode_header(bytes, file.bytes - offset) else { return Ok(None) };
         let recovered = self.chain.last.seq;
@@ -115,7 +113,7 @@ impl Search<'_> {
         if header.durable_seq <= recovered && header.epoch <= self.leftovers.epoch_max && !is_newer {
             return Ok(None);
         }
-        // A block that is no frame any more, but was one of the newest epoch, is what a tear looks like.
+        // A block of the newest epoch that is no valid frame is typical of a torn write.
         self.leftovers.torn |= is_newer && header.offset == offset;
         let Some(frame) = self.survey.frame_at(file, offset)? else { return Ok(None) };
         self.leftovers.epoch_max = self.leftovers.epoch_max.max(frame.header.epoch);

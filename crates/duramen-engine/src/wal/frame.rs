@@ -1,7 +1,7 @@
-//! The frame: what one group of commits looks like on disk. Encoding and decoding only, no disk.
+//! The frame: the format of one group of commits on disk. Encoding and decoding only.
 //!
-//! D4 rests on the checksum: seeded with database, log, epoch, incarnation and offset, it makes a frame of
-//! another place, time or database invalid here; it covers the list of part checksums, and so the parts.
+//! D4 rests on the checksum. Its seed is database, log, epoch, incarnation and offset, so a frame of another
+//! place, time or database does not verify. It covers the list of part checksums, and through them the parts.
 //! Format: docs/format.md, "The log".
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
@@ -13,7 +13,7 @@ use crate::ids::{CommitSeq, Epoch};
 /// Bytes of a frame before its table of parts.
 pub(super) const FRAME_HEADER_BYTES: usize = STORED_HEADER_BYTES as usize;
 
-/// The same as the header holds it.
+/// The same, as stored in the header.
 const STORED_HEADER_BYTES: u16 = 160;
 
 /// Bytes of one entry in the table of parts.
@@ -34,11 +34,11 @@ const _: () = assert!(FRAME_HEADER_BYTES <= 512, "a frame's header lies in one b
 pub(super) enum FrameKind {
     /// Carries parts of records.
     Group,
-    /// Carries none; only says what is durable.
+    /// Carries no parts, only the durable watermark.
     Mark,
 }
 
-/// Everything a frame says about itself, but for its checksum and its parts.
+/// The fields of a frame's header, without its checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FrameHeader {
     pub(super) kind: FrameKind,
@@ -46,13 +46,13 @@ pub(super) struct FrameHeader {
     /// Bytes of the parts together, after the table.
     pub(super) payload_bytes: u64,
     pub(super) epoch: Epoch,
-    /// Where in its segment the frame begins.
+    /// Offset of the frame in its segment.
     pub(super) offset: u64,
     /// Sequence of the first part; of the next commit, in a mark.
     pub(super) first_seq: CommitSeq,
-    /// The last commit that is whole at the end of this frame.
+    /// The last commit that is complete at the end of this frame.
     pub(super) last_seq: CommitSeq,
-    /// The last commit known durable when this frame was written.
+    /// The durable watermark: the last commit known durable when this frame was written.
     pub(super) durable_seq: CommitSeq,
     /// Wall clock, never less than that of the frame before.
     pub(super) commit_time_ns: u64,
@@ -85,12 +85,12 @@ impl FrameHeader {
     }
 }
 
-/// Whether a block may begin a frame: the cheap look before [`decode_header`].
+/// Whether a block may begin a frame: a cheap test before [`decode_header`].
 pub(super) fn has_magic(block: &[u8]) -> bool {
     block.get(MAGIC_AT..MAGIC_AT + MAGIC.len()) == Some(&MAGIC[..])
 }
 
-/// Header and table as bytes, and their checksum. The caller appends the parts.
+/// Header and table as bytes, and their checksum. The parts follow them on disk.
 pub(super) fn encode(header: &FrameHeader, parts: &[Part], identity: &LogIdentity) -> (Vec<u8>, u128) {
     let mut bytes = vec![0; FRAME_HEADER_BYTES + parts.len() * PART_ENTRY_BYTES];
     put(&mut bytes, MAGIC_AT, &MAGIC);
@@ -117,9 +117,9 @@ pub(super) fn encode(header: &FrameHeader, parts: &[Part], identity: &LogIdentit
     (bytes, checksum)
 }
 
-/// Reads the fixed part of a frame of which at most `room_bytes` are left in its segment.
+/// Reads the fixed part of a frame that has at most `room_bytes` left in its segment.
 ///
-/// Checks structure only, so that sizes are safe to allocate; [`verify`] then checks the checksum.
+/// Checks structure only, so that sizes are safe to allocate; [`verify`] checks the checksum.
 pub(super) fn decode_header(bytes: &[u8], room_bytes: u64) -> Result<FrameHeader, Flaw> {
     if bytes.len() < FRAME_HEADER_BYTES || !has_magic(bytes) {
         return Err(Flaw::new("no frame begins here"));
@@ -220,7 +220,7 @@ fn decode_part(entry: &[u8]) -> Result<Part, Flaw> {
     })
 }
 
-/// The seed binds the frame to its database, log, segment use, open and place.
+/// The seed binds the frame to its database, log, incarnation, epoch and offset.
 fn checksum_of(covered: &[u8], header: &FrameHeader, identity: &LogIdentity) -> u128 {
     let mut seed = [0; 64];
     put(&mut seed, 0, &identity.database.0.to_le_bytes());

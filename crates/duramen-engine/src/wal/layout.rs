@@ -1,6 +1,6 @@
-//! Fixed-place integers inside headers: the one place that turns numbers into little-endian bytes and back.
+//! Fixed-offset integers inside headers, little-endian.
 //!
-//! Pure. Every reader here is given a slice whose length its caller has checked against the header's size.
+//! Pure. The caller of every reader here has checked the slice's length against the header's size.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub(super) fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
     bytes[offset..offset + value.len()].copy_from_slice(value);
 }
 
-/// The `N` bytes at `offset`; zeroes where the slice is too short, which no caller lets happen.
+/// The `N` bytes at `offset`; zeroes if the slice is too short, which callers rule out.
 fn take<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
     bytes.get(offset..offset + N).and_then(|part| part.try_into().ok()).unwrap_or([0; N])
 }
@@ -54,7 +54,7 @@ pub(super) fn expect_zero(bytes: &[u8], from: usize, to: usize, what: &str) -> R
     }
 }
 
-/// A length in memory from a length on disk that was bounded before.
+/// Converts a length read from disk that the caller has bounded.
 pub(super) fn to_usize(bytes: u64) -> usize {
     usize::try_from(bytes).expect("targets are 64-bit")
 }

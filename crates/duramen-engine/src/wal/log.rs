@@ -1,9 +1,9 @@
 //! The open log: writes groups, syncs them, hands out and takes back segments.
 //!
-//! One writer at a time (the leader of a group); `prepare_spare`, `recycle`, `sync` and `stats` may run beside it.
-//! The state's lock is held for moments, never across I/O. Two *turns* are held across I/O, `syncing` and
-//! `preparing`: each is waited for only by who would do the same work and is served by its outcome.
-//! D1, D6 and D7 rest here: see `write`, `sync` and `plan`.
+//! One writer at a time, the leader of a group. `prepare_spare`, `recycle`, `sync` and `stats` may run beside
+//! it. The state's lock is never held across I/O. Two mutexes are, `syncing` and `preparing`: a thread waits
+//! for one only to do the same work, and the holder's result may serve it. D1, D6 and D7 rest here: see
+//! `write`, `sync` and `plan`.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,31 +33,32 @@ pub struct Log {
     pub(super) geometry: Geometry,
     pub(super) sync: SyncMethod,
     pub(super) state: Mutex<State>,
-    /// Kept from write to write; the writer takes it out while it works.
+    /// Reused from write to write; the writer takes it out while it works.
     buffer: Mutex<AlignedBuffer>,
-    /// Held across a sync. Who waits finds its writes synced, or the failure noted, when its turn comes:
-    /// without it a second sync of a file could return before the first has told that it failed.
+    /// Held across a sync. A waiter then finds its writes synced, or the failure noted. Without it a second
+    /// sync of a file could succeed before the first has reported its failure.
     syncing: Mutex<()>,
-    /// The segment that is being made, held while a slice of it is: slots are created one after the other, so that none is left out.
+    /// The segment under construction; locked for one slice at a time. Slots are created in order, without
+    /// gaps.
     preparing: Mutex<Option<Making>>,
-    /// Somebody waits for the background to end.
+    /// A thread waits for the background to end.
     hurried: Mutex<bool>,
     hurry: Condvar,
-    /// The log is closed: no more is prepared than it needs to be opened again.
+    /// The log is being closed: prepare only what the next opening needs.
     ending: AtomicBool,
 }
 
-/// Of the time that making a segment takes, so many parts more are rests.
+/// The background rests this many times as long as a slice took.
 const REST_PARTS: u64 = 3;
 
 impl Log {
-    /// Creates a log with one segment and an empty first frame, durable but for the directory's own name.
+    /// Creates a log with one segment and an empty first frame. All is durable but the directory's own name.
     ///
-    /// Files left by a creation that was cut short are removed. The caller holds the lock of the directory, so that nobody else has a log
-    /// open there.
+    /// Files of a creation that was cut short are removed. The caller holds the directory's lock, so that no
+    /// other process has a log open there.
     ///
     /// # Errors
-    /// `AlreadyExists` if the directory holds a log with commits; `DiskFull`; what the system said.
+    /// `AlreadyExists` if the directory holds a log with commits; `DiskFull`; I/O errors.
     pub fn create(
         disk: &Arc<dyn Disk>,
         dir: &Path,
@@ -78,7 +79,8 @@ impl Log {
             segment: Arc::clone(&segment),
         };
         let mut state = State::new(head);
-        // No room is left in the segment "before" the first, so that the first mark goes through the ordinary switch.
+        // The "segment" before the first has no room left, so that the first mark frame begins a segment as
+        // usual.
         state.used.clear();
         state.ready.push_back(segment);
         let log = Log::assemble(disk, &workshop, state);
@@ -104,14 +106,14 @@ impl Log {
         }
     }
 
-    /// Right after the last frame: what a superblock stores once everything up to it is durable.
+    /// The position after the last frame. A superblock stores it once everything before it is durable.
     #[must_use]
     pub fn position(&self) -> LogPosition {
         self.state().head.last
     }
 
-    /// Writes a group, without a sync: one write, also where it begins a new segment. A group of more than
-    /// 1 MiB takes several, one larger than a segment several frames.
+    /// Writes a group without a sync: one write, even if it begins a segment. A group of more than 1 MiB
+    /// takes several writes, one larger than a segment several frames.
     ///
     /// # Errors
     /// See [`LogWriteError`]. After `Full` and `Refused` the log ends where it ended before.
@@ -119,8 +121,8 @@ impl Log {
         self.write_at_time(group, self.disk.wall_ns(), false).map(|(written, _)| written)
     }
 
-    /// Writes a group and makes it durable, with everything before it: with `Fdatasync` a write and a sync, with
-    /// the other methods one durable write where nothing else is unsynced.
+    /// Writes a group and makes it and everything before it durable. With `Fdatasync` that is a write and a
+    /// sync; with the other methods one durable write, if nothing else is unsynced.
     ///
     /// # Errors
     /// See [`LogWriteError`]; a failed sync is `InDoubt`.
@@ -138,10 +140,10 @@ impl Log {
         self.sync_after(written)
     }
 
-    /// Writes a frame that carries nothing but what is durable, and notes the same in a spare segment's header.
+    /// Writes a mark frame with the durable watermark, and the watermark to a spare segment's header too.
     ///
-    /// Not synced; the next sync covers two files. The witness in the spare proves loss even if the whole newest
-    /// segment is gone or shows an older state of itself.
+    /// Not synced; the next sync covers both files. The copy in the spare proves loss even if the whole
+    /// newest segment is gone or shows an older state.
     ///
     /// # Errors
     /// See [`LogWriteError`].
@@ -151,8 +153,8 @@ impl Log {
         Ok(written)
     }
 
-    /// Whether a group must wait until a segment is made for it. What was written before it, and is to be synced within a bounded
-    /// time, is to be synced first: its sync would be behind this group.
+    /// Whether a group must wait for a segment to be made. Earlier writes whose sync is due within a bounded
+    /// time must then be synced first, because their sync would wait behind this group.
     #[must_use]
     pub fn lacks_segment(&self, group: &Group<'_>) -> bool {
         let (head, rooms) = {
@@ -162,11 +164,11 @@ impl Log {
         self.places(&head, group, &rooms).is_none()
     }
 
-    /// Makes everything written so far durable and returns the end it covers. At most one sync a segment written
-    /// since the last; none if another caller's covered it.
+    /// Makes everything written so far durable and returns the end it covers. At most one sync for each
+    /// segment written since the last sync; none if another caller's sync covered it.
     ///
     /// # Errors
-    /// [`SyncFailure`] at the first failure and ever after (D6).
+    /// [`SyncFailure`] at the first failure, and at every call after it (D6).
     pub fn sync(&self) -> std::result::Result<LogPosition, SyncFailure> {
         let _turn = lock(&self.syncing);
         let (unsynced, covered, write_number) = {
@@ -194,13 +196,13 @@ impl Log {
         self.state().needs_spare()
     }
 
-    /// Prepares one segment ahead, if one is wanted: zeroes it slice by slice, and waits until each is durable.
+    /// Prepares one segment ahead if one is wanted: zeroes and syncs it slice by slice.
     ///
-    /// Between slices `between` is called, with no lock held and the nanoseconds for which the disk should be left to others. On a slow
-    /// disk a segment takes many seconds: what must not be late by so much is done there.
+    /// After each slice it calls `between` without a lock, with the nanoseconds for which the disk should
+    /// rest. On a slow disk a segment takes many seconds; work that must not wait that long is done there.
     ///
     /// # Errors
-    /// `DiskFull`: nothing has changed, and the last ready segment is now kept for writes that ask for the reserve.
+    /// `DiskFull`: nothing has changed, and the last ready segment is now reserved.
     pub fn prepare_spare(&self, between: &mut dyn FnMut(u64)) -> Result<()> {
         while let Some(busy_ns) = self.prepare_slice()? {
             between(busy_ns * REST_PARTS);
@@ -208,11 +210,11 @@ impl Log {
         Ok(())
     }
 
-    /// Makes one slice of a segment and says how long that took; `None` behind the last one, or where none is wanted.
+    /// Makes one slice of a segment and returns how long it took; `None` without another slice to make.
     fn prepare_slice(&self) -> Result<Option<u64>> {
         let mut making = lock(&self.preparing);
         let ends = self.ending.load(Ordering::Relaxed);
-        // The next opening goes on in one that is ready, also on a full disk (D7).
+        // The next opening goes on in a ready segment, which a full disk could not provide then (D7).
         let is_enough =
             if ends { !self.state().ready.is_empty() } else { !self.needs_spare() && making.is_none() };
         if is_enough {
@@ -223,37 +225,39 @@ impl Log {
         Ok((!is_made).then(|| self.disk.monotonic_ns().saturating_sub(begun_ns)))
     }
 
-    /// Waits so long; returns early, and says so, once somebody waits for the background to end.
+    /// Waits for this long. Returns `false` if [`Log::hurry`] ended the wait early.
     pub fn rest(&self, ns: u64) -> bool {
         let hurried = lock(&self.hurried);
         let wait = self.hurry.wait_timeout_while(hurried, Duration::from_nanos(ns), |hurried| !*hurried);
         !*wait.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Ends rests from now on: somebody waits for the background to end.
+    /// Ends rests from now on, because a thread waits for the background to end.
     pub fn hurry(&self) {
         *lock(&self.hurried) = true;
         self.hurry.notify_all();
     }
 
-    /// Ends rests, and what is prepared ahead: the log is about to be closed.
+    /// Ends rests and preparation: the log is about to be closed.
     pub fn end_preparing(&self) {
         self.ending.store(true, Ordering::Relaxed);
         self.hurry();
     }
 
-    /// Lets the segments before the one of `keep_from` be used again.
+    /// Allows reuse of the segments before the one of `keep_from`.
     ///
-    /// To be called with the position of the older superblock, once the newer is durable.
+    /// Called with the position of the older superblock, once the newer is durable.
     pub fn recycle(&self, keep_from: &LogPosition) {
         self.state().recycle(keep_from.epoch);
     }
 
-    /// Gives back the ready segments that a log at rest does not need: all but the next one and the reserve, the smallest. They are
-    /// emptied and keep their names, so that no slot is ever left out, and are made anew when they are wanted.
+    /// Empties the ready segments that a closed log does not need: all but the two smallest.
     ///
-    /// Those that stay say in their headers that they are ready. One that was used before still has the header of that use,
-    /// by which the next opening would keep it for the older superblock; a full disk has no room for another one (D7).
+    /// It keeps the next one and the reserve. The files keep their names, so that the slots have no gap, and
+    /// are made anew on demand.
+    ///
+    /// The headers of those kept are rewritten as unused. With the header of an earlier use, the next opening
+    /// would keep the segment for the older superblock. A full disk has no room for another one (D7).
     ///
     /// # Errors
     /// As [`Log::sync`].
@@ -263,12 +267,12 @@ impl Log {
             self.workshop().give_up(&unfinished);
         }
         let taken = self.state().take_spares_beyond_wanted();
-        // What was written there is on the disk before it is emptied: behind that, a header of its last use would stand in a file
-        // of another length, and opening would call it corruption (D1).
+        // Writes to a file are synced before it is emptied. Otherwise the header of its last use could land
+        // later, in a file of another length, and opening would report corruption (D1).
         taken.iter().for_each(|segment| self.state().add_unsynced(segment));
         self.sync()?;
         for segment in &taken {
-            // One that could not be emptied is made anew all the same.
+            // A segment that could not be emptied is made anew all the same.
             drop(segment.file.set_len(0));
             let mut state = self.state();
             state.unfinished.push_back(segment.slot);
@@ -280,14 +284,14 @@ impl Log {
         self.sync().map(drop)
     }
 
-    /// Figures for whoever watches.
+    /// Statistics of the log.
     #[must_use]
     pub fn stats(&self) -> LogStats {
         self.state().stats()
     }
 
-    /// Only the one writer takes spares, and it is busy here. A failure costs the witness and nothing else: the
-    /// header of a spare is rewritten before use, and a torn one makes recovery zero the segment again.
+    /// Only the writer takes spares, and it is busy here. A failure loses only this watermark: the header of
+    /// a spare is rewritten before use, and recovery zeroes a segment with a torn header again.
     fn write_witness(&self, durable: CommitSeq) {
         let spare = self.state().ready.back().cloned();
         spare.iter().for_each(|spare| self.witness_in(spare, durable));
@@ -359,8 +363,8 @@ impl Log {
         }
     }
 
-    /// Decides where the group goes, preparing segments until there is room: every segment the group needs is
-    /// ready before its first byte is written, so that a full disk refuses it whole (D7).
+    /// Decides where the group goes, and makes segments until there is room. All segments are ready before
+    /// the first byte is written, so that a full disk refuses the group as a whole (D7).
     fn plan(
         &self,
         head: &Head,
@@ -383,7 +387,7 @@ impl Log {
         }
     }
 
-    /// Where the group goes behind `head` and in these fresh segments, if they have room for it.
+    /// Lays the group out behind `head` and in these fresh segments; `None` without room.
     fn places(&self, head: &Head, group: &Group<'_>, rooms: &[Arc<Segment>]) -> Option<Vec<Place>> {
         let record_bytes: Vec<usize> = group.records.iter().map(|record| record.bytes.len()).collect();
         let block = self.geometry.block_bytes as u64;
@@ -391,7 +395,8 @@ impl Log {
         place(&record_bytes, head.segment.bytes - head.offset, &fresh_rooms)
     }
 
-    /// Makes the next slice of the segment that is being made, or the first one of a new one; says whether that was the last.
+    /// Makes the next slice of the current segment under construction, or the first of a new one. Returns
+    /// whether it was the last.
     fn make_slice(&self, making: &mut Option<Making>, slice_bytes: u64) -> Result<bool> {
         let order = {
             let state = self.state();
@@ -434,7 +439,7 @@ impl Log {
     }
 }
 
-/// Takes a lock whatever happened to who held it: the state is consistent between statements.
+/// Takes a lock even if its holder panicked: the state is consistent between statements.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

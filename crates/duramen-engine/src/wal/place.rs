@@ -1,9 +1,9 @@
-//! Decides which records go into which frame, and where one is cut. Pure arithmetic.
+//! Decides which records go into which frame, and where a record is cut. Pure arithmetic.
 
 use super::frame::{FRAME_HEADER_BYTES, PART_ENTRY_BYTES};
 use super::layout::to_usize;
 
-/// A record is not cut for the sake of fewer bytes than this.
+/// A record is not cut to fill fewer free bytes than this.
 const PIECE_BYTES_MIN: u64 = 64;
 
 /// A record, or the part of it that one frame holds.
@@ -24,11 +24,11 @@ pub(super) struct Place {
     pub(super) pieces: Vec<Piece>,
 }
 
-/// Lays records of these lengths out over the room left in the current segment and that of fresh ones.
+/// Lays out records of these lengths over the room in the current segment and in fresh ones.
 ///
-/// A group goes into one frame wherever it fits whole, the current segment or the next, so that it costs one
-/// write. Only a group larger than the next segment is cut; it then uses the rest of the current one too.
-/// `None`: one more fresh segment is needed.
+/// A group that fits whole into the current segment or the next is one frame, so that it costs one write.
+/// Only a group larger than the next segment is cut; it then fills the rest of the current one too. Returns
+/// `None` if one more fresh segment is needed.
 pub(super) fn place(record_bytes: &[usize], current_room: u64, fresh_rooms: &[u64]) -> Option<Vec<Place>> {
     let entries = record_bytes.iter().map(|&bytes| bytes as u64 + PART_ENTRY_BYTES as u64);
     let all_bytes = entries.fold(FRAME_HEADER_BYTES as u64, u64::saturating_add);
@@ -60,7 +60,7 @@ fn whole(record_bytes: &[usize]) -> Vec<Piece> {
         .collect()
 }
 
-/// Takes from `next` on what fits into one frame of `room` bytes and moves `next` behind it.
+/// Takes from `next` what fits into one frame of `room` bytes, and moves `next` behind it.
 fn fill(record_bytes: &[usize], room: u64, next: &mut Piece) -> Vec<Piece> {
     let mut left = room.saturating_sub(FRAME_HEADER_BYTES as u64);
     let mut pieces = Vec::new();

@@ -1,6 +1,6 @@
-//! Recovery: replays the log from a position, and decides whether its end is a torn tail or damage.
+//! Recovery: replays the log from a position, then decides whether its end is a torn tail or corruption.
 //!
-//! Reads only, so that a read-only open may use it. Bounded memory: one record, one slice, and what is read ahead.
+//! Reads only, so a read-only open can use it. Memory: one record, one slice, and what is read ahead.
 
 use std::path::Path;
 
@@ -15,17 +15,17 @@ use crate::error::Result;
 use crate::ids::{CommitSeq, Epoch};
 use crate::options::Geometry;
 
-/// What recovery found.
+/// The result of recovery.
 ///
-/// It names no position for a superblock: an open for writing may go on from before the last frame, so only
-/// [`Log::position`](super::Log::position) does.
+/// It holds no position for a superblock, because an open for writing may go on from before the last frame.
+/// Only [`Log::position`](super::Log::position) returns one.
 #[derive(Debug)]
 pub struct Recovered {
     /// The last commit delivered; that of the starting position if there was none.
     pub last_seq: CommitSeq,
-    /// The newest commit that the log itself calls durable.
+    /// The durable watermark: the newest commit that the log calls durable.
     pub marked_seq: CommitSeq,
-    /// Groups after it: only these could have been confused with a torn tail, had they been damaged (D5).
+    /// Groups after the watermark. Only corruption in these could pass for a torn tail (D5).
     pub unmarked_group_count: u64,
     /// Frames replayed.
     pub frame_count: u64,
@@ -35,13 +35,13 @@ pub struct Recovered {
     pub record_bytes: u64,
     /// Commit time of the last frame, wall clock in nanoseconds.
     pub last_commit_time_ns: u64,
-    /// Parts of an unfinished write stand behind the end: the last run ended in a crash.
+    /// Pieces of an unfinished write lie behind the end: the last run ended in a crash.
     pub torn: bool,
     /// Where replay began.
     pub(super) from: LogPosition,
-    /// Where an open for writing goes on.
+    /// The frame from which an open for writing goes on.
     pub(super) anchor: Anchor,
-    /// Greater than every epoch seen.
+    /// Greater than every epoch found.
     pub(super) next_epoch: Epoch,
     /// For each of the survey's files, whether the chain leads through it.
     pub(super) on_chain: Vec<bool>,
@@ -49,18 +49,18 @@ pub struct Recovered {
 }
 
 impl Recovered {
-    /// How many segments a replay leads through.
+    /// The number of segments that a replay leads through.
     #[must_use]
     pub fn chain_len(&self) -> usize {
         self.on_chain.iter().filter(|on_chain| **on_chain).count()
     }
 }
 
-/// Reads the log from `from` to where its chain ends, checking each frame and record on the way; returns the last
-/// commit, and how many there are. Somebody may be writing: what is not whole yet is the end.
+/// Follows the log from `from` to the end of its chain and checks each frame and record. Returns the last
+/// commit and the number of records. A writer may be active: an incomplete frame is the end.
 ///
 /// # Errors
-/// As [`recover`], but that the end itself is not judged.
+/// As [`recover`], but the end of the chain is not judged.
 pub fn read_through(
     disk: &dyn Disk,
     dir: &Path,
@@ -76,12 +76,13 @@ pub fn read_through(
 
 /// Replays the log from `from`, delivering each whole record in sequence, with what `reading` noted about it.
 ///
-/// `visit` is called before the end of the log is judged: after an error, what it was given must be dropped.
+/// `visit` runs before the end of the log is judged. After an error, the caller must drop what `visit`
+/// received.
 ///
 /// # Errors
-/// `LogMissing` naming the path if the log, a file of it or the starting frame is not there or is another's;
-/// `DamagedLog` naming file and offset if something durable is gone (nothing is cut); `Unsupported` for a later
-/// format; what the system said, and what `visit` returned.
+/// `LogMissing` naming the path if the log, a file of it or the starting frame is missing or belongs to
+/// another log; `DamagedLog` naming file and offset if something durable is lost (nothing is cut);
+/// `Unsupported` for a later format; I/O errors, and what `visit` returned.
 pub fn recover<N: Send>(
     disk: &dyn Disk,
     dir: &Path,

@@ -1,10 +1,10 @@
 //! Opens a recovered log for writing: in a fresh segment, under a new epoch and a new incarnation.
 //!
-//! D1 and D6 rest here. What the log itself does not call durable may be in the kernel's cache only, and after an
-//! I/O error may even be marked clean there without being on the disk; so those groups are not trusted where
-//! they stand. They are copied to fresh blocks, as frames that follow the newest frame known durable, and synced;
-//! only then the segment's header is written, and synced, that makes the copy the log. Until then recovery finds
-//! the old tail, afterwards the copy, because a segment that continues a frame goes before what follows it.
+//! D1 and D6 rest here. Groups that the log does not call durable may exist in the kernel's cache only. After
+//! an I/O error they may even be marked clean there without being on the disk. They are therefore copied to
+//! fresh blocks, as frames that follow the newest durable frame, and synced. Only then the header of their
+//! segment is written and synced, which links the copy. Before that, recovery finds the old tail; afterwards
+//! the copy (see chain.rs).
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -29,26 +29,27 @@ use crate::options::Geometry;
 /// Records of one group are collected up to this many bytes before they are copied.
 const COPY_BYTES_MAX: usize = 1024 * 1024;
 
-/// What a log is continued with.
+/// Arguments of [`Log::reopen`].
 #[derive(Clone, Copy)]
 pub struct Continued<'a> {
-    /// The log as it was found.
+    /// The result of recovery.
     pub recovered: &'a Recovered,
-    /// The log before this frame is needed by neither superblock: its segments are used again, as [`Log::recycle`] lets them
-    /// be. A process that is killed again and again would take another one of the disk each time (D7).
+    /// Neither superblock needs the log before this frame. Its segments are reused, as by [`Log::recycle`].
+    /// Otherwise each kill of the process would take another segment of the disk (D7).
     pub keep_from: LogPosition,
-    /// Gives so many bytes back to a full disk, if it can: there may be no room for another segment (D7). Asked for each segment
-    /// that is refused: a copy that was given up would be begun again by the next opening, which has no more room than this one.
+    /// Gives so many bytes back to a full disk, if it can (D7). Called for each segment that finds no room:
+    /// the next opening would repeat a copy that was given up, with no more room.
     pub give_room: &'a dyn Fn(u64) -> Result<bool>,
 }
 
 impl Log {
-    /// Continues a log where [`recover`](super::recover) ended. Afterwards all that was recovered is durable.
+    /// Continues a log where [`recover`](super::recover) ended. Afterwards everything recovered is durable.
     ///
-    /// Costs a sync a replayed segment, a copy of the groups not known durable, and two syncs.
+    /// Costs a sync for each replayed segment, a copy of the groups not known durable, and two syncs.
     ///
     /// # Errors
-    /// `DiskFull` if no segment can be prepared; what the system said. The log on disk is as recoverable as before.
+    /// `DiskFull` if no segment can be prepared; I/O errors. The log on disk remains as recoverable as
+    /// before.
     pub fn reopen(
         disk: &Arc<dyn Disk>,
         dir: &Path,
@@ -60,7 +61,7 @@ impl Log {
         let recovered = continued.recovered;
         check_geometry(&geometry, sync)?;
         let workshop = Workshop { disk: &**disk, dir, identity, geometry, sync };
-        // A run killed while it made a segment may have left one whose name only the kernel's cache holds (D1).
+        // A process killed while it made a segment may have left a file name only in the kernel's cache (D1).
         disk.sync_dir(dir).map_err(|error| Error::io("sync", dir, &error))?;
         let sorted = sort_files(&workshop, continued)?;
         for segment in &sorted.replayed {
@@ -90,7 +91,7 @@ impl Log {
         Ok(log)
     }
 
-    /// Writes again, and syncs, what follows the newest frame known durable. Commit times stay.
+    /// Copies and syncs what follows the newest durable frame. Commit times stay the same.
     fn copy_unmarked(&self, continued: Continued<'_>) -> Result<()> {
         let recovered = continued.recovered;
         let mut chain = Chain::start(&recovered.survey, &recovered.anchor.position)?;
@@ -114,7 +115,7 @@ impl Log {
     }
 }
 
-/// Groups on their way from the old tail to the fresh segment.
+/// Groups being copied from the old tail to the fresh segment.
 struct Copy<'a> {
     log: &'a Log,
     give_room: &'a dyn Fn(u64) -> Result<bool>,
@@ -144,8 +145,8 @@ impl Copy<'_> {
             return Ok(());
         }
         if !self.begun {
-            // A mark goes first: a group too long for the fresh segment would begin in the one after it, and that
-            // one's header would continue the old log at once, before its frames are synced.
+            // A mark frame goes first. A group too long for the fresh segment would begin in the one after
+            // it. That one's header would continue the old log at once, before its frames are synced.
             self.write(&[])?;
             self.begun = true;
         }
@@ -167,13 +168,13 @@ impl Copy<'_> {
     }
 }
 
-/// The files of the directory by what becomes of them.
+/// The files of the directory by their further use.
 struct Sorted {
     fresh: Arc<Segment>,
     replayed: Vec<Arc<Segment>>,
     used: Vec<UsedSegment>,
     ready: VecDeque<Arc<Segment>>,
-    /// To be used again once the header of the fresh segment is durable.
+    /// Reusable once the header of the fresh segment is durable.
     superseded: Vec<Arc<Segment>>,
     unfinished: VecDeque<super::SegmentSlot>,
     slot_last: super::SegmentSlot,
@@ -192,12 +193,12 @@ fn sort_files(workshop: &Workshop<'_>, continued: Continued<'_>) -> Result<Sorte
         match &file.content {
             Content::Headless(_) | Content::Misfit { .. } => unfinished.push_back(file.slot),
             Content::Unused { .. } => ready.push_back(workshop.open(file.slot, file.bytes)?),
-            // Newer than the newest frame known durable and not on the chain: the segment that leads elsewhere may be one whose
-            // header never reached the disk. Then this one is what a power cut leaves (D1).
+            // Newer than the newest durable frame and not on the chain. The segment that replaced it may have
+            // a header that never reached the disk; after a power cut this one would be the log (D1).
             Content::Used(header) if !on_chain && header.epoch > recovered.anchor.position.epoch => {
                 superseded.push(workshop.open(file.slot, file.bytes)?);
             }
-            // Newer than the start and not on the chain: left over from a crash, and of no use to any superblock.
+            // Newer than the start and not on the chain: left over from a crash. No superblock needs it.
             Content::Used(header) if !on_chain && header.epoch > recovered.from.epoch => {
                 ready.push_back(workshop.open(file.slot, file.bytes)?);
             }

@@ -1,8 +1,8 @@
-//! Reading a log that is damaged: every commit up to the damage, and how much lies behind it.
+//! Reads a corrupt log: every commit up to the corruption, and how much lies behind it.
 //!
-//! Owns the count of what is lost. What a frame is and which one follows, chain.rs decides, and whether the end is a torn tail,
-//! evidence.rs: so that a salvaged log is a prefix as a replayed one is (D2), and no frame behind a hole is ever delivered.
-//! Reads only.
+//! Counts what is lost. chain.rs decides what a frame is and which one follows; evidence.rs decides whether
+//! the end is a torn tail. What this delivers is therefore a prefix, as in recovery (D2): no frame behind a
+//! gap. Reads only.
 
 use std::path::Path;
 
@@ -24,32 +24,34 @@ pub struct Salvaged {
     pub last_seq: CommitSeq,
     /// Commits delivered.
     pub record_count: u64,
-    /// What could not be; `None` if the log is whole.
+    /// What could not be read; `None` if the log is intact.
     pub lost: Option<LogLoss>,
 }
 
-/// The part of a log behind damage.
+/// The part of a log behind corruption.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLoss {
-    /// The newest commit that anything names which can still be read. The same as the last one delivered where nothing tells.
+    /// The newest commit named by anything that can still be read. The last one delivered if nothing names a
+    /// later one.
     pub until: CommitSeq,
-    /// Whole frames of later commits that lie behind the damage. They are not applied: a hole is before them.
+    /// Complete frames of later commits behind the corruption. They are not applied: commits before them are
+    /// missing.
     pub frame_count: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// What is damaged, with file and offset.
+    /// What is corrupt, with file and offset.
     pub why: String,
 }
 
-/// What to do about a log that is not where it was looked for.
+/// The hint for a log that is not in the directory given.
 const ELSEWHERE: &str =
     "if the log lies elsewhere, name its directory (`--wal DIR`, `DbOptions::wal_dir`), or mount its disk";
 
-/// Makes sure that there is something of a log in `dir`, before all that was in it is taken for lost.
+/// Checks that `dir` holds some part of this log, before all of it is taken for lost.
 ///
 /// # Errors
-/// `LogMissing` if there is no directory, no segment in it, or only those of other logs; `Unsupported` if one is of a later release.
-/// A segment that is damaged is one: its log is here.
+/// `LogMissing` if there is no directory, no segment in it, or only segments of other logs; `Unsupported` if
+/// one is of a later release. A corrupt segment with a valid header counts as part of the log.
 pub fn refuse_no_log(disk: &dyn Disk, dir: &Path, identity: LogIdentity, geometry: &Geometry) -> Result<()> {
     let (survey, wrong) = Survey::load_readable(disk, dir, identity, geometry)?;
     let is_ours = |file: &FoundFile| !matches!(file.content, Content::Headless(_));
@@ -61,11 +63,12 @@ pub fn refuse_no_log(disk: &dyn Disk, dir: &Path, identity: LogIdentity, geometr
     }
 }
 
-/// Reads the log from `from` as far as its commits follow one another, delivering each. `durable` is a commit that is known to
-/// have been in it.
+/// Delivers the commits from `from` as far as they follow one another. `durable` is a commit that is known to
+/// have been in the log.
 ///
 /// # Errors
-/// What `visit` said; `Unsupported` if a segment is of a later release. What is wrong with the log is in the result.
+/// What `visit` returned; `Unsupported` for a segment of a later release. What is wrong with the log is in
+/// the result.
 pub fn salvage(
     disk: &dyn Disk,
     dir: &Path,
@@ -109,7 +112,7 @@ pub fn salvage(
     Ok(salvaged)
 }
 
-/// Counts the whole frames of commits after `last` that lie behind where the chain ends.
+/// Counts the complete frames of commits after `last` behind the end of the chain.
 fn behind(
     survey: &Survey,
     ends: &[Option<u64>],
@@ -126,7 +129,7 @@ fn behind(
         lost.until = lost.until.max(file.durable_seq());
         let mut offset = end.unwrap_or(survey.block_bytes);
         while offset + survey.block_bytes <= file.bytes {
-            // A block that cannot be read holds no frame that can.
+            // A block that cannot be read is skipped like one without a frame.
             let frame = survey.frame_at(file, offset).ok().flatten();
             match frame.filter(|frame| frame.header.last_seq > last) {
                 Some(frame) => {

@@ -1,7 +1,8 @@
-//! The segment: names of its files and the header in its first block. Encoding and decoding only.
+//! The segment: the names of its files and the header in its first block. Encoding and decoding only.
 //!
-//! D4 and D9 rest here: a header names database, log, slot and version, so that another's file, a file under the
-//! wrong name and a file of a later release are each called so. Format: docs/format.md, "The log".
+//! D4 and D9 rest here. A header names database, log, slot and version. A file of another database, a
+//! misnamed file and a file of a later release are therefore reported as such. Format: docs/format.md, "The
+//! log".
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,14 +17,14 @@ use crate::ids::{CommitSeq, DatabaseId, Epoch, LogId};
 /// Bytes of the header; the rest of its block is zero.
 pub(super) const SEGMENT_HEADER_BYTES: usize = STORED_HEADER_BYTES as usize;
 
-/// The same as the header holds it.
+/// The same, as stored in the header.
 const STORED_HEADER_BYTES: u32 = 256;
 
 const MAGIC: [u8; 8] = *b"DURAMWAL";
 const VERSION: u32 = 1;
 const CHECKSUM_AT: usize = SEGMENT_HEADER_BYTES - 16;
 
-/// The epoch of a segment whose zeroes are durable and that was never used.
+/// The epoch of a segment with durable zeroes that was never used.
 pub(super) const EPOCH_NONE: Epoch = Epoch(0);
 
 /// An open segment file.
@@ -35,7 +36,7 @@ pub(super) struct Segment {
     pub(super) file: Arc<dyn File>,
 }
 
-/// What the first block of a segment says.
+/// The contents of a segment's first block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
     pub(super) identity: LogIdentity,
@@ -49,7 +50,7 @@ pub(super) struct SegmentHeader {
     pub(super) first_seq: CommitSeq,
     /// The last commit known durable when the header was written.
     pub(super) durable_seq: CommitSeq,
-    /// The frame before the segment's first.
+    /// The frame that precedes the segment's first.
     pub(super) previous: PreviousFrame,
 }
 
@@ -67,23 +68,23 @@ impl From<LogPosition> for PreviousFrame {
     }
 }
 
-/// Why a first block is no header of ours.
+/// Why a first block is not a header of this format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum HeaderFault {
-    /// Nothing but zeroes: a file whose creation was cut short.
+    /// All zeroes: creation of the file was cut short.
     Blank,
-    /// Whole, and of a later release.
+    /// Intact, but of a later release.
     Later(u32),
     /// Anything else.
     Damaged(Flaw),
 }
 
-/// The file of a slot.
+/// The path of a slot's file.
 pub(super) fn segment_path(dir: &Path, slot: SegmentSlot) -> PathBuf {
     dir.join(format!("{:08}.wal", slot.0))
 }
 
-/// The slot that a file name stands for, if it is one of ours.
+/// The slot that a file name stands for, if it is the name of a segment.
 pub(super) fn slot_of(path: &Path) -> Option<SegmentSlot> {
     let name = path.file_name()?.to_str()?;
     let digits = name.strip_suffix(".wal")?;
@@ -118,7 +119,7 @@ impl SegmentHeader {
         bytes
     }
 
-    /// Reads a header. Whether it is of this database is for the caller to compare.
+    /// Reads a header. The caller checks whether it belongs to this database.
     pub(super) fn decode(bytes: &[u8]) -> Result<SegmentHeader, HeaderFault> {
         if bytes.iter().all(|&byte| byte == 0) {
             return Err(HeaderFault::Blank);
@@ -126,7 +127,8 @@ impl SegmentHeader {
         if bytes.len() < SEGMENT_HEADER_BYTES || bytes[..MAGIC.len()] != MAGIC {
             return Err(HeaderFault::Damaged(Flaw::new("no segment header")));
         }
-        // The checksum keeps its place in every version, so that a later file is told from a damaged one.
+        // The checksum has the same offset in every version, so that a later format is not reported as
+        // corruption.
         let found = u128_at(bytes, CHECKSUM_AT);
         let wanted = xxh3_128(&bytes[..CHECKSUM_AT]);
         if found != wanted {
@@ -141,7 +143,7 @@ impl SegmentHeader {
         if u32_at(bytes, 12) != STORED_HEADER_BYTES {
             return Err(HeaderFault::Damaged(Flaw(format!("header of {} bytes", u32_at(bytes, 12)))));
         }
-        // Codec, key id and nonce: a file that uses them is of a later release.
+        // Codec, key id and nonce: a file with these set is of a later release.
         expect_zero(bytes, 152, 184, "a codec or key").map_err(|_| HeaderFault::Later(version))?;
         let numbers = [u64_at(bytes, 48), u64_at(bytes, 56), u64_at(bytes, 128), u64_at(bytes, 144)];
         if !numbers.into_iter().all(|number| Epoch(number).is_plausible()) {

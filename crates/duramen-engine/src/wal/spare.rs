@@ -1,11 +1,11 @@
 //! Prepares segments ahead of need: zeroes over their full length, durable before the first frame.
 //!
-//! An overwrite of written blocks changes no metadata, so that a sync of the log is one flush of the device.
-//! D7: a full disk is met here, before a group is written, and leaves everything as it was.
+//! An overwrite of written blocks changes no metadata, so a sync of the log is one flush of the device. D7: a
+//! full disk is met here, before a group is written, and changes nothing.
 //!
-//! Zeroes go to the disk slice by slice, with rests between them where nobody waits: a device that has megabytes to write makes
-//! the commits beside them wait. No lock is held between two slices, so that who makes a segment at leisure can do what is due
-//! meanwhile, and a writer that cannot wait makes the rest of it.
+//! Zeroes are written and synced in slices. A device with megabytes to write delays concurrent commits, so
+//! the background rests between slices. No lock is held between two slices. The background can then do other
+//! due work, and a writer that needs the segment at once can finish it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,13 +20,13 @@ use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::options::Geometry;
 
-/// What is written and synced at once where nobody waits: a few commits' time for an ordinary disk.
+/// Bytes written and synced at once in the background: a few commits' time on an ordinary disk.
 pub(super) const SLICE_BYTES: u64 = 128 * 1024;
 
-/// The same where somebody waits for the segment. Each slice costs a sync, which on a slow disk is most of the time.
+/// The same while a writer waits for the segment. Each slice costs a sync, which dominates on a slow disk.
 pub(super) const HURRIED_SLICE_BYTES: u64 = 1024 * 1024;
 
-/// Where and how segments are made.
+/// The segment factory: where and how segments are made.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Workshop<'a> {
     pub(super) disk: &'a dyn Disk,
@@ -36,20 +36,20 @@ pub(super) struct Workshop<'a> {
     pub(super) sync: SyncMethod,
 }
 
-/// A segment that is being made. Its zeroes are durable as far as they are written.
+/// A segment under construction. Its zeroes are durable as far as they are written.
 #[derive(Debug)]
 pub(super) struct Making {
     order: SpareOrder,
     path: PathBuf,
     file: Arc<dyn File>,
-    /// There was no file of this name before.
+    /// The file did not exist before.
     is_new: bool,
     zeroed: u64,
 }
 
 impl Workshop<'_> {
-    /// Creates or finishes a segment file, all zeroes but for a header that says so, and durable, name included.
-    /// Where there is no room for one of the size that was asked for, a smaller one is made.
+    /// Creates or finishes a segment file: all zeroes but for the header of an unused segment. It is durable,
+    /// name included. If a segment of that size does not fit, a smaller one is made.
     pub(super) fn make(&self, order: SpareOrder) -> Result<Arc<Segment>> {
         let mut making = self.begin(order)?;
         loop {
@@ -59,7 +59,7 @@ impl Workshop<'_> {
         }
     }
 
-    /// Begins to make a segment: its file has its length and its room, and no byte of it is written.
+    /// Begins a segment: its file has its length and its blocks are reserved; nothing is written yet.
     pub(super) fn begin(&self, mut order: SpareOrder) -> Result<Making> {
         loop {
             let begun = self.begin_once(order);
@@ -71,9 +71,11 @@ impl Workshop<'_> {
         }
     }
 
-    /// Writes the next slice of zeroes, and waits until it is durable; returns the segment behind the last one.
+    /// Writes the next slice of zeroes and waits until it is durable. Returns the segment after the last
+    /// slice.
     ///
-    /// After an error nothing is left of it; where it was for want of room, a smaller one is begun, if there is a smaller one.
+    /// After an error nothing of the segment is left. If the disk was full, a smaller one is begun, if there
+    /// is a smaller size.
     pub(super) fn go_on(&self, making: &mut Making, slice_bytes: u64) -> Result<Option<Arc<Segment>>> {
         let error = match self.zero_slice(making, slice_bytes) {
             Ok(made) => return Ok(made),
@@ -89,8 +91,8 @@ impl Workshop<'_> {
         }
     }
 
-    /// What was begun takes room that a full disk needs. If it stays, the next attempt or the next open finds a file
-    /// without a header and finishes it.
+    /// Gives up a segment, because its blocks are needed on a full disk. If the file stays, the next attempt
+    /// or the next open finds it without a header and finishes it.
     pub(super) fn give_up(&self, making: &Making) {
         let _ = if making.is_new { self.disk.remove(&making.path) } else { making.file.set_len(0) };
     }
@@ -110,8 +112,9 @@ impl Workshop<'_> {
         let mode = if is_new { OpenMode::CreateNew } else { OpenMode::Write };
         let open = || -> io::Result<Arc<dyn File>> {
             let file = self.disk.open(&path, Access { mode, sync: self.sync })?;
-            // What was written is on the disk before the file is emptied, and that before it has another length: after a power cut
-            // the header of its last use must not stand in a file of another length (D1).
+            // The file's writes are synced before it is emptied, and the emptying before the file gets
+            // another length. Otherwise a power cut could leave the header of its last use in a file of
+            // another length (D1).
             if !is_new && file.len()? != order.bytes {
                 file.sync_data()?;
                 file.set_len(0)?;
@@ -137,7 +140,8 @@ impl Workshop<'_> {
         if zeroed < bytes {
             return Ok(None);
         }
-        // The header only after the zeroes are durable: whoever finds it may use the segment as it is.
+        // The header is written only after the zeroes are durable: a segment with this header is used as it
+        // is.
         file.write_at(&self.first_block(&self.unused_header(*slot, *bytes, CommitSeq(0))), 0)?;
         file.sync_data()?;
         self.disk.sync_dir(self.dir)?;
@@ -162,7 +166,7 @@ impl Workshop<'_> {
         block
     }
 
-    /// The header of a segment ready for use; it may bear witness to what was durable when it was written.
+    /// The header of a segment that is ready for use, with the durable watermark at the time of writing.
     pub(super) fn unused_header(
         &self,
         slot: SegmentSlot,

@@ -1,6 +1,6 @@
-//! What an open log knows: where it ends, which segments are used, ready or unfinished, and what is unsynced.
+//! The in-memory state of an open log: its end, its used, ready and unfinished segments, its unsynced writes.
 //!
-//! Memory only. Every method runs under the log's lock for a moment and none touches the disk.
+//! Every method runs under the log's lock for a moment. None does I/O.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use crate::error::Error;
 use crate::ids::Epoch;
 use crate::options::Geometry;
 
-/// Segments wanted ready ahead of need: the next one, and one held back for a full disk.
+/// Segments to keep ready: the next one, and one reserved for a full disk.
 const SPARES_WANTED: usize = 2;
 
-/// The first segments have the least size: the current one, the next and the reserve. Later ones double.
+/// Segments of the least size: the current one, the next and the reserve. Later ones double.
 const SEGMENTS_OF_LEAST_SIZE: u64 = 3;
 
-/// The end of the log, and what the next frame is built from.
+/// The end of the log, and the values that the next frame is built from.
 #[derive(Debug, Clone)]
 pub(super) struct Head {
     pub(super) segment: Arc<Segment>,
     pub(super) epoch: Epoch,
     pub(super) incarnation: u128,
-    /// Where the next frame goes.
+    /// Offset of the next frame.
     pub(super) offset: u64,
-    /// After the last frame.
+    /// The position after the last frame.
     pub(super) last: LogPosition,
     pub(super) commit_time_ns: u64,
 }
@@ -37,14 +37,14 @@ pub(super) struct UsedSegment {
     pub(super) segment: Arc<Segment>,
 }
 
-/// A segment with writes that no sync has covered, and the number of the newest of them.
+/// A segment with writes that no sync has covered, and the number of its newest write.
 #[derive(Debug, Clone)]
 pub(super) struct Unsynced {
     pub(super) segment: Arc<Segment>,
     pub(super) write_number: u64,
 }
 
-/// What to prepare next.
+/// The segment to prepare next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SpareOrder {
     pub(super) slot: SegmentSlot,
@@ -56,15 +56,15 @@ pub(super) struct State {
     pub(super) head: Head,
     /// In order of epoch, the current segment last.
     pub(super) used: Vec<UsedSegment>,
-    /// Zeroed or recycled, in the order in which they will be used.
+    /// Zeroed or recycled, in the order of their use.
     pub(super) ready: VecDeque<Arc<Segment>>,
-    /// Files whose creation was cut short: zeroed again before a new one is created.
+    /// Files whose creation was cut short. They are zeroed again before a new file is created.
     pub(super) unfinished: VecDeque<SegmentSlot>,
     pub(super) unsynced: Vec<Unsynced>,
     pub(super) slot_last: SegmentSlot,
-    /// The disk refused to hold another segment the last time one was prepared.
+    /// The disk had no room for a segment at the last attempt to prepare one.
     pub(super) refused: bool,
-    /// The failure after which the log takes nothing any more (D6).
+    /// The failure after which the log refuses all writes (D6).
     pub(super) failure: Option<String>,
     pub(super) stats: LogStats,
 }
@@ -84,7 +84,7 @@ impl State {
         }
     }
 
-    /// An error once the log takes nothing any more.
+    /// Fails if the log refuses all writes.
     pub(super) fn check(&self) -> Result<(), Error> {
         match &self.failure {
             Some(cause) => Err(Error::poisoned(cause)),
@@ -103,15 +103,15 @@ impl State {
         self.ready.len() < SPARES_WANTED
     }
 
-    /// The ready segments a write may take. While the disk has room the reserve may be taken too, since another
-    /// will be prepared; once it refused, only by who asks for it.
+    /// The ready segments that a write may take. While the disk has room that includes the reserve, since
+    /// another segment will be prepared. Once the disk was full, the reserve needs `use_reserve`.
     pub(super) fn usable(&self, use_reserve: bool) -> Vec<Arc<Segment>> {
         let held_back = usize::from(self.refused && !use_reserve);
         let count = self.ready.len().saturating_sub(held_back);
         self.ready.iter().take(count).cloned().collect()
     }
 
-    /// The file to be prepared next: an unfinished one before a new one, so that no slot is ever left out.
+    /// The file to prepare next: an unfinished one before a new one, so that the slot numbers have no gap.
     pub(super) fn next_spare(&self, geometry: &Geometry) -> SpareOrder {
         let slot = self.unfinished.front().copied().unwrap_or(SegmentSlot(self.slot_last.0 + 1));
         spare_order(slot, geometry)
@@ -127,7 +127,7 @@ impl State {
         self.ready.push_back(segment);
     }
 
-    /// Makes a write's outcome the new end. `fresh` are the segments taken from the front of the ready ones.
+    /// Makes the outcome of a write the new end. `fresh` are segments from the front of the ready ones.
     pub(super) fn advance(&mut self, head: Head, fresh: &[UsedSegment]) {
         for taken in fresh {
             let first = self.ready.pop_front();
@@ -148,12 +148,12 @@ impl State {
         }
     }
 
-    /// Notes that everything up to a write is durable.
+    /// Notes that every write up to this number is durable.
     pub(super) fn set_synced(&mut self, write_number: u64) {
         self.unsynced.retain(|unsynced| unsynced.write_number > write_number);
     }
 
-    /// Frees the segments used before `keep_from`, for new use.
+    /// Moves the segments used before `keep_from` to the ready ones.
     pub(super) fn recycle(&mut self, keep_from: Epoch) {
         let current = self.head.epoch;
         let (free, used) = std::mem::take(&mut self.used)
@@ -164,7 +164,7 @@ impl State {
         self.ready.extend(free.into_iter().map(|used: UsedSegment| used.segment));
     }
 
-    /// Takes the ready segments beyond those wanted, the largest first.
+    /// Removes the ready segments beyond those wanted, the largest first.
     pub(super) fn take_spares_beyond_wanted(&mut self) -> Vec<Arc<Segment>> {
         let mut taken = Vec::new();
         while self.ready.len() > SPARES_WANTED {
@@ -187,7 +187,7 @@ impl State {
     }
 }
 
-/// What the segment of a slot is to be.
+/// The size of a slot's segment.
 pub(super) fn spare_order(slot: SegmentSlot, geometry: &Geometry) -> SpareOrder {
     let doublings = slot.0.saturating_sub(SEGMENTS_OF_LEAST_SIZE).min(62);
     let bytes = geometry.segment_bytes_min.saturating_mul(1u64 << doublings).min(geometry.segment_bytes_max);

@@ -1,8 +1,7 @@
-//! Looks at the files of a log directory: which are there, what their headers say, what frame begins where.
+//! Reads the files of a log directory: which exist, what their headers hold, which frame begins at an offset.
 //!
-//! Reads only, and trusts nothing: every size is bounded before memory is taken for it. A read that fails is an
-//! error, never the end of the log (D4). A file that is missing, of another database or under another's name is
-//! an error that names it.
+//! Reads only, and bounds every size before it allocates. A read that fails is an error, never the end of the
+//! log (D4). A file that is missing, belongs to another database or is misnamed is an error that names it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,23 +21,24 @@ use crate::options::Geometry;
 /// A frame begins at a multiple of this, whatever the block size of its log.
 const BLOCK_BYTES_MIN: usize = 512;
 
-/// What the first block of a file makes of it.
+/// What a segment file is, by its first block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Content {
-    /// Ready for use; bears witness to what was durable when its header was written.
+    /// Ready for use. Its header carries a durable watermark.
     Unused {
-        /// That commit.
+        /// That watermark.
         durable_seq: CommitSeq,
     },
     /// Used now or before.
     Used(SegmentHeader),
-    /// Without a header that can be read, and why.
+    /// The header cannot be read, and why.
     Headless(Flaw),
-    /// Never used, and its header names another size: power failed when it was given up. Bears witness like one that is ready.
+    /// Never used, and its header names another size: the power failed while it was given up. Carries a
+    /// watermark too.
     Misfit {
         /// How the sizes differ.
         flaw: Flaw,
-        /// That commit.
+        /// That watermark.
         durable_seq: CommitSeq,
     },
 }
@@ -53,7 +53,7 @@ pub(super) struct FoundFile {
     file: Arc<dyn File>,
 }
 
-/// A frame whose header and table are whole; its parts are still to be checked.
+/// A frame with a valid header and table. Its parts are not checked yet.
 #[derive(Debug, Clone)]
 pub(super) struct FoundFrame {
     pub(super) header: FrameHeader,
@@ -83,7 +83,7 @@ impl FoundFile {
         }
     }
 
-    /// The last commit that the header calls durable, if there is a header.
+    /// The durable watermark in the header; 0 without a header.
     pub(super) fn durable_seq(&self) -> CommitSeq {
         match &self.content {
             Content::Used(header) => header.durable_seq,
@@ -120,7 +120,8 @@ impl Survey {
             files: Vec::new(),
         };
         for (wanted, &slot) in (1u64..).zip(&slots) {
-            // Slots are created one after the other, each durable before the next: a gap is a file taken away.
+            // Slots are created in order, each durable before the next. A gap therefore is a file that was
+            // removed.
             if slot.0 != wanted {
                 return Err(missing(&segment_path(dir, SegmentSlot(wanted)), "the file"));
             }
@@ -132,10 +133,11 @@ impl Survey {
         Ok(survey)
     }
 
-    /// The same of a log that may be damaged: files that cannot be looked at are left out. With what is wrong, if anything is.
+    /// The same for a log that may be corrupt: skips unreadable files and returns the first error.
     ///
     /// # Errors
-    /// `Unsupported`: a file of a later release is whole, and what is in it is no loss to be counted.
+    /// `Unsupported` for a file of a later release: it is intact, so its contents must not be counted as
+    /// lost.
     pub(super) fn load_readable(
         disk: &dyn Disk,
         dir: &Path,
@@ -229,8 +231,9 @@ impl Survey {
                 "{} bytes in blocks of {}, want {} in blocks of {}",
                 found.bytes, self.block_bytes, header.segment_bytes, header.block_bytes
             );
-            // A spare whose last sync failed is emptied, and begun again later with another size: after a power cut the file may
-            // have the one size and its header the other. Nothing was ever in it.
+            // A spare whose last sync failed is emptied and begun again later with another size. After a
+            // power cut the file may have one size and its header another. The segment was never used, so
+            // nothing is lost.
             let is_ours = u64::from(header.block_bytes) == self.block_bytes;
             if is_ours && header.epoch == EPOCH_NONE {
                 return Ok(Content::Misfit { flaw: Flaw::new(what), durable_seq: header.durable_seq });
@@ -249,7 +252,7 @@ impl Survey {
         })
     }
 
-    /// The frame that begins at `offset`, if header and table of one are whole there.
+    /// The frame that begins at `offset`, if its header and table are valid.
     pub(super) fn frame_at(&self, file: &FoundFile, offset: u64) -> Result<Option<FoundFrame>> {
         let room = file.bytes.saturating_sub(offset);
         if room < self.block_bytes {
@@ -263,7 +266,7 @@ impl Survey {
         }
         let head_bytes = frame::head_bytes(header.part_count);
         if head_bytes > self.block_bytes {
-            // Bounded: decode_header has made sure that the whole frame lies in the file.
+            // Bounded: decode_header has checked that the whole frame lies in the file.
             head.resize(to_usize(head_bytes), 0);
             let (_, rest) = head.split_at_mut(to_usize(self.block_bytes));
             file.read(rest, offset + self.block_bytes)?;
@@ -279,16 +282,16 @@ impl Survey {
     }
 }
 
-/// The error of a log that is not where it should be.
+/// The error for a log, or a file of it, that does not exist.
 pub fn missing(path: &Path, what: &str) -> Error {
     Error::new(Code::LogMissing, format!("{}: log missing: {what} is not there", path.display())).with_hint(
         "mount the disk of the log, or put its directory back where it was; without it commits are lost, and `duramen recover DB NEW` has the others",
     )
 }
 
-/// Removes what a creation that was cut short has left.
+/// Removes the files of a creation that was cut short.
 ///
-/// A directory that holds commits of any log is refused: the data may be lost and the log all there is.
+/// Refuses a directory that holds commits of any log: if the data is lost, that log may be all that is left.
 pub(super) fn clear_unborn(disk: &dyn Disk, dir: &Path) -> Result<()> {
     let slots = slots_in(disk, dir).map_err(|error| Error::io("list", dir, &error))?;
     for &slot in &slots {
@@ -301,7 +304,7 @@ pub(super) fn clear_unborn(disk: &dyn Disk, dir: &Path) -> Result<()> {
             );
         }
     }
-    // The last first, so that a crash between two leaves no gap.
+    // The last file first, so that a crash between two removals leaves no gap.
     for &slot in slots.iter().rev() {
         let path = segment_path(dir, slot);
         disk.remove(&path).map_err(|error| Error::io("remove", &path, &error))?;
@@ -309,7 +312,7 @@ pub(super) fn clear_unborn(disk: &dyn Disk, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether any group of commits begins in a file: at any offset at which one may, whatever the sizes of its log are.
+/// Whether a group frame begins at any possible offset of a file, whatever the block size of its log.
 fn holds_commits(disk: &dyn Disk, path: &Path) -> Result<bool> {
     let file = disk.open(path, Access::READ).map_err(|error| Error::io("open", path, &error))?;
     let bytes = file.len().map_err(|error| Error::io("measure", path, &error))?;

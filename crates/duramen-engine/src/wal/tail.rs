@@ -1,7 +1,7 @@
-//! Reading the log's tail beside its writer: from a frame that is known to be on the chain, as far as somebody knows it to be durable.
+//! Reads the log while it is written, from a frame on the chain to a commit known to be durable.
 //!
-//! Reads only, and judges nothing. What the reader asks for may be used again under it: the chain then seems to end early, or to be
-//! damaged, and whoever asked looks whether the log begins somewhere else by now.
+//! Reads only, and does not tell a torn tail from corruption. Segments may be recycled during a read. The
+//! chain then seems to end early or to be corrupt; the caller checks whether the log begins elsewhere by now.
 
 use std::path::Path;
 
@@ -15,36 +15,38 @@ use crate::error::Result;
 use crate::ids::CommitSeq;
 use crate::options::Geometry;
 
-/// A log as those find it who read it while it is written.
+/// A log and its location, for readers beside the writer.
 #[derive(Debug, Clone, Copy)]
 pub struct LogPlace<'a> {
     /// The disk.
     pub disk: &'a dyn Disk,
     /// The log's directory.
     pub dir: &'a Path,
-    /// Whose log it is.
+    /// The log's identity.
     pub identity: LogIdentity,
-    /// Its sizes.
+    /// The log's sizes.
     pub geometry: &'a Geometry,
 }
 
-/// What of a log is to be read.
+/// A range of the log to read.
 #[derive(Debug, Clone, Copy)]
 pub struct Stretch {
     /// Right before its first frame.
     pub from: LogPosition,
-    /// Its last commit. It must be durable, and the last of a group.
+    /// The last commit to read. It must be durable, and the last of a group.
     pub through: CommitSeq,
 }
 
 impl LogPlace<'_> {
-    /// Delivers each record of a stretch, until `visit` says that it is enough; never stops in the middle of a record. Returns
-    /// where the next stretch begins: with a commit before the last one asked for if the chain ended before it, or was left.
+    /// Delivers the records of a range until `visit` returns [`Enough::Yes`].
     ///
-    /// Costs one look at each segment file, and the frames that are read.
+    /// Never stops in the middle of a record. Returns where the next range begins. That is before `through`
+    /// if the chain ended early or `visit` stopped.
+    ///
+    /// Cost: reads each segment's header, and the frames of the range.
     ///
     /// # Errors
-    /// As [`recover`](super::recover), but that the end itself is not judged; and what `visit` returned.
+    /// As [`recover`](super::recover), but the end of the chain is not judged; and what `visit` returned.
     pub fn read(
         &self,
         stretch: &Stretch,
@@ -69,9 +71,9 @@ impl LogPlace<'_> {
         Ok(next)
     }
 
-    /// How far the log goes behind `from`, which must be durable.
+    /// How far the log reaches behind `from`, which must be durable.
     ///
-    /// Costs one look at each segment file, and the frames behind `from`.
+    /// Cost: reads each segment's header, and the frames behind `from`.
     ///
     /// # Errors
     /// As [`LogPlace::read`].
@@ -87,22 +89,22 @@ impl LogPlace<'_> {
     }
 }
 
-/// How far a log goes.
+/// How far a log reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reach {
-    /// The last commit that is whole.
+    /// The last complete commit.
     pub whole: CommitSeq,
-    /// The last one that the log itself calls durable.
+    /// The last commit that the log itself proves durable.
     pub durable: CommitSeq,
-    /// When that was written, in nanoseconds of the wall clock.
+    /// When that commit was written, in nanoseconds of the wall clock.
     pub durable_at_ns: u64,
 }
 
-/// Whether a reader has had enough.
+/// Whether a reader stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Enough {
-    /// More, please.
+    /// Go on.
     No,
-    /// No more frames than this one.
+    /// Stop after this frame.
     Yes,
 }

@@ -1,4 +1,4 @@
-//! Tests of the log over the memory disk: small segments, so that few bytes pass every boundary.
+//! Tests of the log over the memory disk: small segments, so that a few bytes cross every boundary.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::print_stdout)]
 #![allow(clippy::disallowed_methods, reason = "seeds come from the environment, and tests use threads")]
 
@@ -28,7 +28,7 @@ fn identity() -> LogIdentity {
     LogIdentity { database: DatabaseId(0xd0d0), log: LogId(0x1061) }
 }
 
-/// Blocks of 512 bytes, segments of eight and sixteen of them.
+/// Blocks of 512 bytes, segments of eight and sixteen blocks.
 fn geometry() -> Geometry {
     Geometry { block_bytes: 512, segment_bytes_min: 4096, segment_bytes_max: 8192, ..Geometry::default() }
 }
@@ -37,7 +37,7 @@ fn shared(disk: &MemDisk) -> Arc<dyn Disk> {
     Arc::new(disk.clone())
 }
 
-/// A disk whose log directory is durable.
+/// A disk with a durable log directory.
 fn disk(seed: u64) -> MemDisk {
     let disk = MemDisk::new(seed);
     disk.create_dir(dir()).unwrap();
@@ -49,7 +49,7 @@ fn create(disk: &MemDisk, sync: SyncMethod) -> (Log, LogPosition) {
     Log::create(&shared(disk), dir(), identity(), geometry(), sync).unwrap()
 }
 
-/// The record of a commit: recognisable, and of a size that depends on the commit only.
+/// The record of a commit: recognisable, and of a size that depends only on the commit.
 fn content(seq: u64, salt: u64) -> Vec<u8> {
     let bytes = match seq % 7 {
         0 => 0,
@@ -81,7 +81,7 @@ fn commit(log: &Log, seq: u64, bytes: Vec<u8>) -> Written {
     log.write_and_sync(&group(&[record(seq, bytes)], seq - 1)).unwrap()
 }
 
-/// With more than one thread, some frames of [`content`] are read ahead.
+/// With more than one thread, frames of [`content`] are read ahead.
 fn reading(threads: usize) -> Reading<'static, ()> {
     Reading { threads, ahead_bytes: 4000, note: &|_| () }
 }
@@ -126,7 +126,7 @@ fn check_replay(disk: &MemDisk, from: &LogPosition, wanted: &[Vec<u8>]) -> Recov
     recovered
 }
 
-/// A small generator of numbers: the seed is printed by who fails.
+/// A small generator of numbers. A failing test prints its seed.
 struct Draw(Random);
 
 impl Draw {

@@ -1,7 +1,7 @@
-//! One write of the log under way: builds the frames of a group and sends them to their segments.
+//! One write of the log: builds the frames of a group and writes them to their segments.
 //!
-//! Works on a copy of the log's end, which becomes the end only if all went well: a write that failed without
-//! taking a byte leaves nothing to be undone (D6).
+//! Works on a copy of the log's end, which replaces the end only if all writes succeeded. A write that failed
+//! without taking a byte therefore has nothing to undo (D6).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,17 +22,17 @@ use crate::ids::CommitSeq;
 
 /// How a write of frames ended.
 pub(super) enum Outcome {
-    /// All is written; and durable, if one durable write did it.
+    /// Everything is written; `durable` if a single durable write did it.
     Written { durable: bool },
-    /// Something failed, and whether bytes may have reached the log before.
+    /// Something failed; `bytes_taken` if bytes may have reached the log.
     Failed { error: DurableWriteError, bytes_taken: bool },
 }
 
-/// A group on its way to the disk.
+/// A group while it is written.
 pub(super) struct Writing<'a> {
     pub(super) workshop: Workshop<'a>,
     pub(super) group: &'a Group<'a>,
-    /// One durable write is wanted, if one write is all it takes.
+    /// Use one durable write if the group needs only one write.
     pub(super) durable: bool,
     /// The end of the log as of the last frame built.
     pub(super) head: Head,
@@ -86,7 +86,7 @@ impl Writing<'_> {
             self.touched.push(Arc::clone(&segment));
         }
 
-        // Header block and first frame in one write: a segment switch costs a lone group nothing.
+        // Header block and first frame are one write, so that a new segment costs a single group nothing.
         let lead = first_block.as_deref().unwrap_or(&[]);
         buffer.prepare(frame_bytes + lead.len() as u64);
         let mut writer = SliceWriter::new(&*segment.file, buffer, self.head.offset - lead.len() as u64);
@@ -205,7 +205,7 @@ pub(super) fn check_group(group: &Group<'_>, last: CommitSeq) -> Result<(), Erro
     Ok(())
 }
 
-/// What a failed write means to the caller.
+/// The caller's error for a failed write.
 pub(super) fn failure_of(path: &Path, error: DurableWriteError, bytes_taken: bool) -> LogWriteError {
     let error = match error {
         DurableWriteError::Write(error) => Error::io("write", path, &error.source),
@@ -218,7 +218,7 @@ pub(super) fn failure_of(path: &Path, error: DurableWriteError, bytes_taken: boo
     }
 }
 
-/// Sixty-four bits twice: an incarnation.
+/// An incarnation: two random 64-bit numbers.
 pub(super) fn draw(disk: &dyn Disk) -> u128 {
     u128::from(disk.random()) << 64 | u128::from(disk.random())
 }

@@ -1,5 +1,5 @@
-//! What a program may do at an awkward moment, and what must not come of it: a failed sync told to somebody else, a
-//! closure that panics or asks too much while it runs alone, a tree dropped under a reader, memory of one's own.
+//! Operations at an awkward moment, and what must not follow: a failed sync reported to another thread, a
+//! closure that panics or does something forbidden while it runs alone, a tree dropped under a reader.
 
 use std::io;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn create(engine: &Engine, name: &str) -> TreeId {
     engine.transact(Durability::Disk, |tx| tx.create_tree(name, None)).unwrap().0
 }
 
-/// Runs `work` in a thread of its own; `None` if it has not returned after a long time.
+/// Runs `work` in a new thread; `None` if it has not returned after a minute.
 pub(crate) fn returns<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || drop(tell.send(work())));
@@ -50,8 +50,9 @@ fn run_alone(
     engine.transact(Durability::Disk, run).map(|_| ())
 }
 
-/// D1 and D6: the system tells of lost pages once, to whoever syncs the file next. A checkpoint beside it must not
-/// take its own sync for a sign that its pages are there.
+/// D1 and D6: the system reports lost pages once, to the next sync of the file.
+///
+/// A checkpoint running beside that sync must not take its own sync as proof that its pages are on the disk.
 #[test]
 fn a_failed_sync_told_to_a_commit_stops_the_checkpoint_beside_it() {
     let disk = MemDisk::new(2);
@@ -87,8 +88,8 @@ fn a_failed_sync_told_to_a_commit_stops_the_checkpoint_beside_it() {
     }
 }
 
-/// D6: the system tells of pages that it could not write once. Who hears it while a checkpoint writes out ahead of its sync must
-/// not be told by that sync that all is well.
+/// D6: the system reports once that it could not write pages. A checkpoint that gets the report while it
+/// writes ahead of its sync must not believe a later successful sync.
 #[test]
 fn pages_that_could_not_be_written_out_end_the_checkpoint() {
     let disk = MemDisk::new(3);
@@ -132,7 +133,7 @@ fn a_commit_does_not_wait_for_memory_that_only_its_own_reads_took() {
     engine.checkpoint().unwrap();
     let done = returns(move || {
         let mut tx = engine.begin().unwrap();
-        // In leaves of less than what nodes may take: more is refused.
+        // The leaves take less memory than nodes may take: a larger transaction is refused.
         (0..120u32).for_each(|n| tx.put(tree, &(n * 100).to_be_bytes(), &[9; 10]).unwrap());
         assert_eq!(tx.count(tree, &KeyRange::all()).unwrap(), 12_000);
         tx.commit(Durability::Disk).is_ok()
@@ -140,7 +141,7 @@ fn a_commit_does_not_wait_for_memory_that_only_its_own_reads_took() {
     assert_eq!(done, Some(true), "the commit returns");
 }
 
-/// I1: who read a tree that was dropped before the commit saw what no order explains.
+/// I1: a transaction that read a tree dropped before its commit has read a state that fits no order.
 #[test]
 fn a_tree_dropped_after_it_was_used_is_a_conflict() {
     let disk = MemDisk::new(8);
@@ -236,7 +237,8 @@ fn memory_is_bounded_where_a_database_is_only_read() {
     assert!(resident < 4 << 20, "{resident} bytes of 20 MB are in memory");
 }
 
-/// D8: what a reader that outlives its engine looks at, a next writer would use again. A receipt looks at nothing.
+/// D8: pages that a snapshot needs after its engine has gone could be reused by the next writer. A receipt
+/// needs none.
 #[test]
 fn a_snapshot_that_outlives_its_engine_keeps_others_out() {
     let disk = MemDisk::new(88);
@@ -265,7 +267,7 @@ fn a_snapshot_that_outlives_its_engine_keeps_others_out() {
     assert_eq!(receipt.durability(), Durability::Disk);
 }
 
-/// I1: a read that failed takes nothing from what its transaction wrote.
+/// I1: a failed read does not affect the writes of its transaction.
 #[test]
 fn after_a_failed_read_a_transaction_still_sees_its_own_writes() {
     let disk = MemDisk::new(89);
@@ -287,7 +289,7 @@ fn after_a_failed_read_a_transaction_still_sees_its_own_writes() {
     assert_eq!(tx.count(tree, &KeyRange::all()).unwrap(), 3002);
 }
 
-/// A cursor that met a read error goes on where it was: no entry is left out, none comes twice.
+/// After a read error a cursor goes on where it was: no entry is skipped or returned twice.
 #[test]
 fn after_a_failed_read_a_cursor_goes_on_where_it_was() {
     let disk = MemDisk::new(90);
@@ -324,7 +326,7 @@ fn after_a_failed_read_a_cursor_goes_on_where_it_was() {
     }
 }
 
-/// D8: what a forked child inherits is refused there.
+/// D8: inherited handles are refused in a forked child.
 #[test]
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "a look between fork and exec")]
@@ -338,14 +340,14 @@ fn a_forked_child_is_refused() {
         (Err(_), Err(_)) => Ok(()),
         _ => Err(io::ErrorKind::InvalidData.into()),
     };
-    // SAFETY: both calls compare a number and build an error; the child's memory allocator is glibc's, which may be used
-    // after a fork.
+    // SAFETY: both calls compare a number and build an error; the child's memory allocator is glibc's, which
+    // may be used after a fork.
     unsafe { command.pre_exec(look) };
     assert!(command.status().unwrap().success());
     engine.snapshot().unwrap();
 }
 
-/// D8: a hook of the user's that panics while the last handle is dropped does not keep the database locked.
+/// D8: an event hook that panics while the last handle is dropped does not keep the database locked.
 #[test]
 fn a_hook_that_panics_at_the_end_lets_go_of_the_lock() {
     let disk = MemDisk::new(92);
@@ -370,8 +372,9 @@ fn a_hook_that_panics_at_the_end_lets_go_of_the_lock() {
     assert_eq!(again.snapshot().unwrap().get(tree, b"k").unwrap().as_deref(), Some(&b"v"[..]));
 }
 
-/// Who tells times with a checkpoint from times without one hears of its beginning before its first write, and of a begin
-/// for every end.
+/// The begin event of a checkpoint comes before its first write, and there is one for every end event.
+///
+/// Measurements rely on it to separate times with a checkpoint from times without.
 #[test]
 fn a_checkpoint_is_told_before_it_writes_and_when_it_is_durable() {
     let disk = MemDisk::new(93);
@@ -397,8 +400,9 @@ fn a_checkpoint_is_told_before_it_writes_and_when_it_is_durable() {
     assert_eq!(*told.lock().unwrap(), [("begins", before), ("ends", after)]);
 }
 
-/// A hook may run in the thread that makes room for commits: a commit in it would wait for itself as soon as memory fills. It is
-/// refused at once, wherever the hook runs; what only reads is not, and neither is another database.
+/// A hook may run in the thread that makes room for commits: a commit in it would deadlock once memory fills.
+///
+/// It is refused at once, wherever the hook runs. Reads are not refused, nor is a commit to another database.
 #[test]
 fn a_commit_in_an_event_hook_is_refused_and_does_not_hang() {
     let other = Engine::open(Arc::new(MemDisk::new(94)), Path::new("/db"), tiny(), Hooks::default()).unwrap();
@@ -427,8 +431,10 @@ fn a_commit_in_an_event_hook_is_refused_and_does_not_hang() {
     engine.close().unwrap();
 }
 
-/// Rows were written by a program without the tree's reducer: how long their reductions will be, leaves alone can tell. A commit of one
-/// row by a program that has it reads the way to its leaf, and not all that lies beside it: others wait for it.
+/// A program without the tree's reducer wrote the rows: only leaves show how long the reductions will be.
+///
+/// A commit of one row by a program with the reducer reads the path to its leaf only: other commits wait for
+/// it.
 #[test]
 fn a_commit_reads_its_way_only_where_reductions_are_unknown() {
     let disk = MemDisk::new(1);
@@ -447,7 +453,7 @@ fn a_commit_reads_its_way_only_where_reductions_are_unknown() {
         };
         engine.transact(Durability::Disk, put).unwrap();
     }
-    // Killed, so that the next opening has no list of pages to warm.
+    // Killed, so that the next opening has no hot-page list.
     engine.checkpoint().unwrap();
     engine.abandon();
     let engine = open(picky(false));

@@ -152,7 +152,7 @@ fn a_long_random_run_equals_its_model_across_checkpoints_and_reopenings() {
     }
 }
 
-/// A transaction that wrote nothing and asked for `Disk` has read only what survives a power cut.
+/// A transaction at level `Disk` without writes returns only after everything it may have read is durable.
 #[test]
 fn a_receipt_never_says_disk_before_the_disk_does() {
     let disk = MemDisk::new(1);
@@ -215,7 +215,7 @@ fn values_of_a_tree_dropped_in_the_same_transaction_take_no_space() {
     assert_eq!(engine.check().unwrap().unreached, []);
 }
 
-/// An ended snapshot shows what it always showed or says that it was ended, never another state (I1).
+/// An ended snapshot returns the same state as ever or the error that it was ended, never another state (I1).
 #[test]
 fn a_snapshot_that_holds_too_much_is_ended_by_name() {
     let disk = MemDisk::new(1);
@@ -240,7 +240,7 @@ fn a_snapshot_that_holds_too_much_is_ended_by_name() {
     assert!(stats.used_blocks * 512 < 400 * 1024, "its space came back: {stats:?}");
 }
 
-/// A dropped tree gives its pages back over several checkpoints, restarts included.
+/// All pages of a dropped tree are freed over several checkpoints, restarts included.
 #[test]
 fn a_dropped_tree_gives_all_its_space_back() {
     let disk = MemDisk::new(1);
@@ -271,7 +271,7 @@ fn a_dropped_tree_gives_all_its_space_back() {
     assert!(left < full / 4, "{left} blocks of {full} are still in use");
 }
 
-/// Nobody commits after the drop: the engine goes on by itself, and then rests.
+/// No commit follows the drop: the background reclaims the pages, and then rests.
 #[test]
 fn a_dropped_tree_gives_its_space_back_while_nobody_commits() {
     let disk = MemDisk::new(1);
@@ -301,7 +301,7 @@ fn a_dropped_tree_gives_its_space_back_while_nobody_commits() {
     assert!(report.is_clean() && report.unreached.is_empty(), "{report:?}");
 }
 
-/// `check` reads the log too: what was committed since the newest checkpoint is nowhere else.
+/// `check` reads the log, too: it alone holds the commits since the newest checkpoint.
 #[test]
 fn check_finds_damage_in_the_log_of_an_open_database() {
     let disk = MemDisk::new(1);
@@ -372,8 +372,8 @@ fn several_reducers_of_one_tree_answer_for_themselves() {
     assert!(engine.transact(Durability::Disk, |tx| tx.create_tree("other", Some(spec.clone()))).is_err());
 }
 
-// Who remembers what a tree said asks the mark whether it still says so: any commit to the tree must unmark it, and none to
-// another tree.
+// A cache over a tree is validated by its mark: any commit to the tree must clear the mark, and a commit to
+// another tree must not.
 #[test]
 fn a_mark_holds_until_its_tree_changes() {
     let engine = open(&MemDisk::new(1), tiny());

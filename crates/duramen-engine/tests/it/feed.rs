@@ -1,4 +1,5 @@
-//! The change feed from outside: everything durable, once, in order, wherever it lies by then; and nothing for nobody.
+//! The change feed from outside: every durable change once and in order, wherever it lies, and no cost
+//! without readers.
 
 mod found;
 
@@ -15,7 +16,7 @@ use duramen_engine::{
 
 use crate::basics::tiny;
 
-/// Consumers in a tree: name to position, with a flag for those who refuse writers.
+/// Consumers in a tree: name to position, with a flag for those that stop writers rather than lose changes.
 struct Positions;
 
 const POSITIONS: &str = "own/positions";
@@ -85,7 +86,7 @@ fn rest(reader: &mut FeedReader) -> Vec<FeedCommit> {
     std::iter::from_fn(|| reader.next().unwrap()).collect()
 }
 
-/// One line a change, as a model says it.
+/// One line per change, as the model has it.
 pub(crate) fn told(commits: &[FeedCommit]) -> Vec<(u64, String)> {
     let line = |commit: &FeedCommit| {
         let changes = commit.changes.iter().map(|change| {
@@ -106,7 +107,7 @@ pub(crate) fn told(commits: &[FeedCommit]) -> Vec<(u64, String)> {
     commits.iter().map(line).collect()
 }
 
-/// Commits of many kinds, as the feed must tell them.
+/// Commits of many kinds, with the lines that the feed must return.
 pub(crate) fn work(engine: &Engine, round: u8, model: &mut Vec<(u64, String)>) {
     let mark = [b'a' + round % 20];
     let name = format!("rows {}", round % 3);
@@ -132,7 +133,7 @@ pub(crate) fn work(engine: &Engine, round: u8, model: &mut Vec<(u64, String)>) {
     model.push((receipt.seq().0, format!("{name}: big gone")));
 }
 
-/// The heart of it: from the log, from files, from both, over drops, big values, reopening and cuts.
+/// Changes from the log, from files, and from both, across drops, big values, reopening and cuts.
 #[test]
 fn everything_is_told_once_and_in_order_wherever_it_lies() {
     let disk = MemDisk::new(3);
@@ -166,7 +167,7 @@ fn everything_is_told_once_and_in_order_wherever_it_lies() {
     let stats = engine.feed_stats();
     assert!(stats.file_count > 0 && stats.log_from > CommitSeq(20), "{stats:?}");
     assert!(engine.check().unwrap().is_clean(), "{:?}", engine.check().unwrap().problems);
-    // Read to the end, nothing is kept.
+    // Once everything was read, nothing is retained.
     set_position(&engine, "slow", stats.newest, false);
     engine.checkpoint().unwrap();
     set_position(&engine, "slow", engine.feed_stats().newest, false);
@@ -176,7 +177,7 @@ fn everything_is_told_once_and_in_order_wherever_it_lies() {
     assert_eq!(gone.code(), Code::FeedGap, "{gone}");
 }
 
-/// After a crash the values that later commits replaced must not have been used for something else.
+/// After a crash, the extents of values that later commits replaced must not have been reused.
 #[test]
 fn values_that_the_log_replaced_survive_a_crash_for_the_feed() {
     let disk = MemDisk::new(4);
@@ -188,7 +189,7 @@ fn values_that_the_log_replaced_survive_a_crash_for_the_feed() {
     engine.abandon();
     let disk = disk.crash(&CrashChoice::None);
     let engine = open(&disk);
-    // What is free is used: extents of the same sizes.
+    // Reuses free space: extents of the same sizes.
     let id = tree(&engine, "others");
     let before = engine.feed_stats().newest;
     for n in 0..20 {
@@ -204,7 +205,7 @@ fn values_that_the_log_replaced_survive_a_crash_for_the_feed() {
     assert!(engine.check().unwrap().is_clean(), "{:?}", engine.check().unwrap());
 }
 
-/// Damages the superblock of the newest checkpoint.
+/// Corrupts the superblock of the newest checkpoint.
 pub(crate) fn damage_newer_superblock(disk: &MemDisk) {
     let bytes = disk.read_file("/db/data").unwrap();
     let generation = |offset: u64| {
@@ -215,15 +216,17 @@ pub(crate) fn damage_newer_superblock(disk: &MemDisk) {
     disk.flip_bit("/db/data", newer + 100, 1).unwrap();
 }
 
-/// A database whose older superblock alone is left, with values in its log that were replaced before the newer checkpoint and
-/// whose extents others have taken since; and the changes up to that checkpoint.
+/// A database with only its older superblock left, and the changes up to the newer checkpoint.
+///
+/// Its log names values that were replaced before the newer checkpoint, and that had their extents reused
+/// since.
 pub(crate) fn only_the_older_superblock_left(disk: &MemDisk) -> Vec<(u64, String)> {
     let (engine, mut model) = (open(disk), Vec::new());
     set_position(&engine, "slow", CommitSeq(0), false);
     work(&engine, 0, &mut model);
     engine.checkpoint().unwrap();
     engine.abandon();
-    // No space map reaches the replaced values: after a crash their extents are free.
+    // No space map contains the replaced values: after a crash their extents are free.
     let engine = open(disk);
     let id = tree(&engine, "others");
     for n in 0..20 {
@@ -234,7 +237,8 @@ pub(crate) fn only_the_older_superblock_left(disk: &MemDisk) -> Vec<(u64, String
     model
 }
 
-/// With the newer superblock damaged the feed must still be whole: the retained files have what the log only names.
+/// With the newer superblock corrupt, the feed must be complete: retained files hold the values that the log
+/// only names.
 #[test]
 fn files_go_before_the_log_where_only_the_older_superblock_is_left() {
     let disk = MemDisk::new(15);
@@ -244,7 +248,7 @@ fn files_go_before_the_log_where_only_the_older_superblock_is_left() {
         found.truncate(model.len());
         found
     };
-    // Opening puts a copy in place of the superblock that does not read: that makes the older one no newer.
+    // Opening replaces the unreadable superblock with a copy; that does not make the older one any newer.
     for opened in ["first", "second"] {
         let engine = open(&disk);
         assert_eq!(all(&engine), model, "at the {opened} open");
@@ -258,7 +262,7 @@ fn files_go_before_the_log_where_only_the_older_superblock_is_left() {
     assert_eq!(all(&open(&disk)), model, "after the next open");
 }
 
-/// Who does not ask for changes must not pay for them.
+/// A database without consumers must not pay for the feed.
 #[test]
 fn without_a_reader_nothing_is_written() {
     let disk = MemDisk::new(5);
@@ -273,7 +277,7 @@ fn without_a_reader_nothing_is_written() {
     let now = engine.feed_stats().newest;
     let mut reader = reader(&engine, now).unwrap();
     assert_eq!(rest(&mut reader), []);
-    // Who looks on is kept what it has not read.
+    // For a reader that stays open, unread changes are kept.
     for round in 6..9 {
         work(&engine, round, &mut model);
         engine.checkpoint().unwrap();
@@ -283,7 +287,7 @@ fn without_a_reader_nothing_is_written() {
     assert_eq!(told(&rest(&mut reader)), model[from..]);
 }
 
-/// What is not durable may never have happened.
+/// A change that is not durable may still be lost.
 #[test]
 fn only_what_is_durable_is_told() {
     let disk = MemDisk::new(6);
@@ -300,7 +304,7 @@ fn small_feed() -> Options {
     Options { feed_bytes_max: 64 * 1024, ..tiny() }
 }
 
-/// Keeps on writing with checkpoints between.
+/// Writes on, with checkpoints in between.
 fn fill(engine: &Engine, id: TreeId, rounds: usize) -> Result<()> {
     for n in 0..rounds {
         put(engine, id, &format!("k{n}"), &[b'x'; 3000])?;
@@ -311,7 +315,8 @@ fn fill(engine: &Engine, id: TreeId, rounds: usize) -> Result<()> {
     Ok(())
 }
 
-/// A reader that never comes back must not fill the disk; it is told what it lost, and where it can go on.
+/// A reader that never comes back must not fill the disk. It gets an error with what it lost, and where it
+/// can go on.
 #[test]
 fn beyond_the_bound_who_lags_gets_a_gap() {
     let disk = MemDisk::new(7);
@@ -326,14 +331,15 @@ fn beyond_the_bound_who_lags_gets_a_gap() {
     assert_eq!(error.code(), Code::FeedGap);
     assert!(error.hint().contains(&stats.oldest.0.to_string()), "{} | {}", error.message(), error.hint());
     assert!(events.lock().unwrap().iter().any(|event| event.starts_with("FeedLetGo")), "{events:?}");
-    // Who has lost something already holds nothing up.
+    // A reader that has already lost changes holds nothing back.
     engine.checkpoint().unwrap();
     engine.checkpoint().unwrap();
     engine.step().unwrap();
     assert_eq!(engine.feed_stats().file_count, 0);
 }
 
-/// Who wants nothing to be lost stops those who write, can always go on itself, and then they can, too.
+/// A consumer that must not lose changes stops writers. It can always read on, and then writers continue,
+/// too.
 #[test]
 fn a_consumer_that_asked_for_it_stops_writers_until_it_has_read() {
     let disk = MemDisk::new(8);
@@ -354,7 +360,7 @@ fn a_consumer_that_asked_for_it_stops_writers_until_it_has_read() {
     reader.done();
     engine.step().unwrap();
     put(&engine, id, "more", b"v").unwrap();
-    // And it may go for good while writers are refused.
+    // It may also be removed for good while writers are refused.
     fill(&engine, id, 200).unwrap_err();
     let positions = tree(&engine, POSITIONS);
     engine.transact(Durability::Disk, |tx| tx.delete(positions, b"strict")).unwrap();
@@ -363,7 +369,7 @@ fn a_consumer_that_asked_for_it_stops_writers_until_it_has_read() {
     put(&engine, id, "again", b"v").unwrap();
 }
 
-/// D7: where there is no room to retain changes, checkpoints go on, and deletes.
+/// D7: without room to retain changes, checkpoints and deletes go on.
 #[test]
 fn a_full_disk_costs_changes_and_never_the_checkpoint() {
     let disk = MemDisk::new(9);
@@ -387,7 +393,7 @@ fn a_full_disk_costs_changes_and_never_the_checkpoint() {
     assert!(engine.check().unwrap().is_clean(), "{:?}", engine.check().unwrap());
 }
 
-/// D4: a flipped bit in a retained file is said, by whoever reads it and by `check`.
+/// D4: a flipped bit in a retained file is an error, for readers and for `check`.
 #[test]
 fn damage_in_a_retained_file_is_an_error_and_never_another_answer() {
     let disk = MemDisk::new(10);
@@ -422,7 +428,7 @@ fn damage_in_a_retained_file_is_an_error_and_never_another_answer() {
     }
 }
 
-/// A read-only opening sees the same feed.
+/// A read-only opening returns the same feed.
 #[test]
 fn the_feed_can_be_read_without_writing() {
     let disk = MemDisk::new(11);
@@ -442,7 +448,7 @@ fn the_feed_can_be_read_without_writing() {
     assert!(!reader.wait(None) && reader.is_at_end());
 }
 
-/// Waiting costs no polling, and can be ended.
+/// Waiting costs no polling, and can be stopped.
 #[test]
 fn a_reader_that_waits_is_woken_by_what_becomes_durable() {
     let engine = open(&MemDisk::new(12));
@@ -469,8 +475,9 @@ fn a_reader_that_waits_is_woken_by_what_becomes_durable() {
     assert!(!waiter.join().unwrap(), "a close ends the waiting");
 }
 
-/// D1: a process that was killed while it retained leaves frames, and even names, that only the page cache has. They read as
-/// whole, and the next checkpoint must not let go of the log for their sake.
+/// D1: a process killed while it retained leaves frames, and even names, that only the page cache has.
+///
+/// They read as complete, but the next checkpoint must not release log because of them.
 #[test]
 fn what_a_killed_process_left_unsynced_is_retained_anew() {
     for (kind, earlier_checkpoint) in
@@ -500,14 +507,15 @@ fn what_a_killed_process_left_unsynced_is_retained_anew() {
     }
 }
 
-/// D6: what a failed sync left in the page cache reads as whole, and no later sync writes it. Of what is found only what the newest
-/// superblock covers is believed.
+/// D6: what a failed sync left in the page cache reads as complete, and no later sync writes it.
+///
+/// Of what an opening finds, it trusts only what the newest superblock covers.
 #[test]
 fn what_a_failed_sync_left_is_retained_anew() {
     let tries = [
         (CallKind::Sync, 0, false),
         (CallKind::Sync, 0, true),
-        // Files that are full were synced before the one whose sync fails.
+        // Full files were synced before the file whose sync fails.
         (CallKind::Sync, 1, false),
         (CallKind::Sync, 1, true),
         (CallKind::Sync, 2, true),
@@ -524,7 +532,7 @@ fn what_a_failed_sync_left_is_retained_anew() {
             engine.checkpoint().unwrap();
         }
         work(&engine, 1, &mut model);
-        // Enough for several files, which are ended when a frame is full.
+        // Enough for several files; a file ends when a frame fills it.
         let (id, receipt) = engine.transact(Durability::Disk, |tx| tx.create_tree("bulk", None)).unwrap();
         model.push((receipt.seq().0, "bulk: created".to_owned()));
         for n in 0..16 {
@@ -554,7 +562,7 @@ fn what_a_failed_sync_left_is_retained_anew() {
     }
 }
 
-/// No descriptor is free, one write fails: that passes, and must not cost anybody a change.
+/// A temporary failure, such as one failed write, must not lose a change for any consumer.
 #[test]
 fn a_failure_that_passes_costs_no_change() {
     let kinds = [
@@ -591,7 +599,7 @@ fn a_failure_that_passes_costs_no_change() {
     }
 }
 
-/// A directory that cannot be written must not end checkpoints for good, unless somebody would rather have them end than lose changes.
+/// A directory that cannot be written must not stop checkpoints for good, unless a consumer prefers that.
 #[test]
 fn what_cannot_be_retained_for_a_minute_is_let_go_of_unless_somebody_refuses() {
     for refuses in [false, true] {
@@ -605,7 +613,7 @@ fn what_cannot_be_retained_for_a_minute_is_let_go_of_unless_somebody_refuses() {
         let seconds = |seconds: u64| disk.advance_clock(seconds * 1_000_000_000);
         disk.set_faults(Fault::new(CallKind::Create, 0, Effect::EIO).on("feed").for_good());
         engine.checkpoint().unwrap_err();
-        // A failure after a pause in which nobody tried is not known to have lasted.
+        // A failure after a pause without attempts is not known to have lasted.
         seconds(600);
         for _ in 0..3 {
             engine.checkpoint().unwrap_err();

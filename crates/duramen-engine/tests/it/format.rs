@@ -1,4 +1,5 @@
-//! Databases of other releases (D9): refused with a sentence, or only read, as their version and flags say.
+//! Databases of other releases (D9): refused with an error, or opened read-only, as their version and flags
+//! demand.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ fn database() -> MemDisk {
     disk
 }
 
-/// The superblocks' offsets, the newer first.
+/// The offsets of the superblocks, the newer first.
 fn superblocks(disk: &MemDisk) -> [u64; 2] {
     let generation = |offset: u64| {
         let mut bytes = [0; 8];
@@ -42,7 +43,7 @@ fn superblocks(disk: &MemDisk) -> [u64; 2] {
     if generation(a) > generation(b) { [a, b] } else { [b, a] }
 }
 
-/// Changes a byte of a superblock, and its checksum with it.
+/// Changes a byte of a superblock, and updates its checksum.
 fn patch(disk: &MemDisk, offset: u64, at: usize, byte: u8) {
     let file = disk.open(Path::new("/db/data"), Access::WRITE).unwrap();
     let mut bytes = [0; SUPERBLOCK_BYTES];
@@ -64,7 +65,7 @@ fn value(engine: &Engine) -> Option<Vec<u8>> {
     snapshot.get(tree, b"key").unwrap()
 }
 
-/// In the newer or in the older superblock: what a later release left behind of this format is an older state.
+/// In the newer or in the older superblock: what a later release left in this format is an older state.
 #[test]
 fn another_format_or_feature_in_either_superblock_is_refused_with_a_sentence() {
     for (at, byte, words) in [
@@ -122,7 +123,7 @@ fn a_data_file_cut_short_is_told_at_once() {
     assert!(error.is_damage() && error.message().contains("cut short"), "{error}");
 }
 
-/// D4: beside a log with commits, what is no data file was one.
+/// D4: a data file without a header is corruption, not a new database, if its log holds commits.
 #[test]
 fn a_data_file_that_is_none_beside_a_log_with_commits_is_damage() {
     for (len, first) in [(0, 0), (1, 0), (60_000, 0xa5)] {
@@ -143,7 +144,7 @@ fn damage(disk: &MemDisk, superblock: u64) {
     file.write_at(&[0xa5; 16], superblock + 100).unwrap();
 }
 
-/// D3: opening to write does not leave it there: read wrongly only once, it would be believed later.
+/// D3: an opening for writing replaces it. Left there and misread only once, it might be trusted later.
 #[test]
 fn a_corrupt_superblock_is_reported_to_readers_and_written_anew_by_an_opening() {
     for which in [0, 1] {

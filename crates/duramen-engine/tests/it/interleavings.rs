@@ -1,7 +1,9 @@
-//! The commit pipeline under a scheduler that tries interleavings of its threads: nobody is forgotten (a lost
-//! wake-up is a deadlock, which fails), every acknowledged commit is there, the order is one (D1, D2, I1).
+//! The commit pipeline under a scheduler that tries interleavings of its threads: no waiter is forgotten (a
+//! lost wake-up is a deadlock, which fails), every acknowledged commit is there, and there is one order (D1,
+//! D2, I1).
 //!
-//! `cargo test -p duramen-engine --features shuttle --test it`; a failing schedule is printed and can be replayed.
+//! `cargo test -p duramen-engine --features shuttle --test it`; a failing schedule is printed and can be
+//! replayed.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -36,7 +38,7 @@ fn open(disk: &MemDisk) -> (Engine, TreeId) {
     (engine, tree)
 }
 
-/// Each thread appends rows of its own and increments a shared counter, at levels that differ.
+/// Each thread appends rows of its own and increments a shared counter, at different levels.
 fn writers(engine: &Engine, tree: TreeId) {
     let levels = [Durability::Disk, Durability::Process, Durability::Memory];
     let threads: Vec<_> = (0..3u8)
@@ -65,7 +67,7 @@ fn no_update_is_lost_and_nobody_waits_for_ever() {
         let disk = MemDisk::new(1);
         let (engine, tree) = open(&disk);
         writers(&engine, tree);
-        // A commit at level Memory may still be on its way; this one is behind all.
+        // A commit at level `Memory` may not be written yet; this one is ordered after all of them.
         engine.transact(Durability::Disk, |tx| tx.put(tree, b"last", b"")).unwrap();
         let snapshot = engine.snapshot().unwrap();
         assert_eq!(snapshot.get(tree, b"count").unwrap(), Some(vec![6]), "six increments");
@@ -110,8 +112,10 @@ fn receipts_waited_for_later_are_durable_whoever_syncs() {
     shuttle::check_random(run, SCHEDULES);
 }
 
-/// Commits that nobody leads are led by whoever waits first, also where some are never waited for, where others lead meanwhile, and
-/// where nobody else commits.
+/// Commits without a leader are led by the first waiter.
+///
+/// That holds also where some receipts are never waited for, where other threads lead meanwhile, and where no
+/// other thread commits.
 #[test]
 fn commits_that_wait_later_are_written_by_whoever_waits() {
     let run = || {
@@ -143,7 +147,8 @@ fn commits_that_wait_later_are_written_by_whoever_waits() {
         assert_eq!(own.durability(), Durability::Disk);
         assert!(engine.snapshot().unwrap().get(tree, b"own").unwrap().is_some(), "it is seen then");
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        // Only one is waited for by hand; the other's writing is what a dropped future leaves to the background.
+        // One receipt is waited for by hand. The background writes the other commit, as after a dropped
+        // future.
         let first = receipts.lock().unwrap().swap_remove(0);
         first.wait(Durability::Disk).unwrap();
         engine.step().unwrap();
@@ -158,7 +163,7 @@ fn commits_that_wait_later_are_written_by_whoever_waits() {
     shuttle::check_pct(run, SCHEDULES, 3);
 }
 
-/// A close beside a leader must not leave behind what the leader does not write for it: nobody comes after.
+/// A close beside a leader must write the commits that the leader leaves unwritten: nothing runs after it.
 #[test]
 fn a_close_writes_what_nobody_has_waited_for() {
     let run = || {
@@ -184,7 +189,7 @@ fn a_close_writes_what_nobody_has_waited_for() {
     shuttle::check_random(run, SCHEDULES);
 }
 
-/// D6: one failed sync ends acknowledgement for everybody, and everybody is told.
+/// D6: one failed sync ends all acknowledgement, and every waiter gets an error.
 #[test]
 fn after_a_failed_sync_every_waiter_is_told_and_nothing_is_acknowledged() {
     let run = || {
@@ -202,7 +207,7 @@ fn after_a_failed_sync_every_waiter_is_told_and_nothing_is_acknowledged() {
                         return;
                     }
                     match engine.transact_and_wait_later(Durability::Disk, put) {
-                        // It had its place: nobody can say that it never happened.
+                        // The commit was ordered: whether it survives is unknown.
                         Ok((_, receipt)) => {
                             let error = receipt.wait(Durability::Disk).unwrap_err();
                             assert_eq!(error.kind(), ErrorKind::InDoubt, "{error}");
@@ -219,13 +224,14 @@ fn after_a_failed_sync_every_waiter_is_told_and_nothing_is_acknowledged() {
     shuttle::check_random(run, SCHEDULES);
 }
 
-/// A close waits for the group on its way and refuses what comes later: whoever is refused is told, and nobody hangs.
+/// A close waits for the group being written and refuses later commits: each of them gets an error, and none
+/// hangs.
 #[test]
 fn a_close_beside_commits_loses_none_and_hangs_nobody() {
     let run = || {
         let disk = MemDisk::new(4);
         let (engine, tree) = open(&disk);
-        // More ready segments than a log at rest keeps.
+        // More ready segments than a closed log keeps.
         let put = move |tx: &mut duramen_engine::Transaction, n: u8, count: u8| {
             (0..count).try_for_each(|row| tx.put(tree, &[n, row], &[n; 250]))
         };

@@ -39,7 +39,7 @@ fn open_transactions_together_write_no_more_than_their_part_of_memory() {
     };
     assert_eq!(refused, Err(Code::WritersHoldMemory));
 
-    // Little is written all the same, what stands can be committed, and what is given up makes room.
+    // Small writes still succeed, existing transactions can commit, and dropped ones free their memory.
     engine.transact(Durability::Disk, |tx| tx.put(tree, b"small", b"value")).unwrap();
     open.pop().unwrap().commit(Durability::Disk).unwrap();
     let written = engine.snapshot().unwrap().count(tree, &KeyRange::all()).unwrap();
@@ -89,7 +89,7 @@ fn commits_that_wait_for_nothing_do_not_queue_without_bound() {
     assert_eq!(engine.stats().buffered_bytes, 0);
 }
 
-/// Writers that together want more than there is get through one after the other: `transact` runs them again.
+/// Writers that together need more memory than there is get through one by one: `transact` runs them again.
 #[test]
 fn writers_that_want_more_than_there_is_all_get_through() {
     let disk = MemDisk::new(63);
@@ -116,8 +116,8 @@ fn writers_that_want_more_than_there_is_all_get_through() {
     assert_eq!(engine.stats().buffered_bytes, 0);
 }
 
-/// A commit at level `Disk` returns when its sync does. It does not write the groups of commits at level `Memory` for as long as
-/// they come.
+/// A commit at level `Disk` returns when its sync does. It does not go on to write the groups of commits at
+/// level `Memory` while those keep coming.
 #[test]
 fn a_commit_at_level_disk_returns_while_others_commit_at_level_memory_without_end() {
     let disk = MemDisk::new(64);
@@ -132,7 +132,7 @@ fn a_commit_at_level_disk_returns_while_others_commit_at_level_memory_without_en
                 }
             });
         }
-        // Were the others' groups written by this thread as long as there are any, this would not end.
+        // If this thread wrote the groups of other threads while there are any, the loop would not end.
         for _ in 0..200 {
             engine.transact(Durability::Disk, |tx| tx.put(tree, b"disk", b"d")).unwrap();
         }
@@ -140,9 +140,10 @@ fn a_commit_at_level_disk_returns_while_others_commit_at_level_memory_without_en
     });
 }
 
-/// What nobody came to write is written in the background, and when the database is closed. It is left where a leader has
-/// written one group of those that wait for nothing: here a long one, which needs a new segment of the log, and commits
-/// that come while that segment is synced.
+/// Commits without a waiter are written in the background, and when the database is closed.
+///
+/// They remain when a leader has written one group without waiters: here a long one, which needs a new
+/// segment, and commits that come while that segment is synced.
 #[test]
 fn commits_at_level_memory_that_nobody_writes_are_written_by_a_step_and_by_closing() {
     for closes in [false, true] {
@@ -178,8 +179,8 @@ fn commits_at_level_memory_that_nobody_writes_are_written_by_a_step_and_by_closi
     }
 }
 
-/// Writers of scattered rows hold older roots while they wait for memory: what only those hold counts as dirty, and no
-/// checkpoint writes it. Who waits for less must not wait for ever.
+/// Writers of scattered rows hold older roots while they wait for memory. What only those roots hold counts
+/// as dirty, and no checkpoint writes it: the writers must not wait for ever.
 #[test]
 fn many_writers_of_scattered_rows_get_through() {
     for (memory_bytes, rows, writers, changes) in [(4 << 20, 6500, 12, 50), (16 << 20, 40_000, 8, 1000)] {
@@ -214,7 +215,7 @@ fn many_writers_of_scattered_rows_get_through() {
     }
 }
 
-/// A root that is only kept for a next reader who never comes holds nothing that commits wait for.
+/// A root kept only for a next reader that never comes holds no memory that commits wait for.
 #[test]
 fn readers_that_came_once_hold_no_memory() {
     let disk = MemDisk::new(8);
@@ -231,7 +232,7 @@ fn readers_that_came_once_hold_no_memory() {
         thread::scope(|scope| scope.spawn(|| drop(engine.snapshot().unwrap())).join().unwrap());
     }
     engine.checkpoint().unwrap();
-    // The threads of the engine hold a state for moments, and what was replaced with it.
+    // The engine's threads hold a root for moments, and with it what was replaced.
     let looks = (0..100_000).find(|_| {
         thread::yield_now();
         engine.stats().dirty_bytes == 0

@@ -1,4 +1,5 @@
-//! A database looked at from outside, beside its writer: nothing but what is durable, once, in order, and what is missing is said.
+//! A database watched from outside, beside its writer: durable changes only, once, in order, with gaps
+//! reported.
 
 use std::sync::Arc;
 
@@ -14,10 +15,10 @@ fn observe(disk: &MemDisk, from: ObserveFrom) -> Observer {
     Observer::open(Arc::new(disk.clone()), "/db", tiny(), from, wants).unwrap()
 }
 
-/// How many commits were told before a gap, and where it ends.
+/// The number of commits returned before a gap, and where the gap ends.
 type Gap = (usize, CommitSeq);
 
-/// What there is to be told now, and the gaps in it.
+/// All changes that can be returned now, and the gaps in them.
 fn drain(observer: &mut Observer) -> (Vec<(u64, String)>, Vec<Gap>) {
     let (mut commits, mut gaps) = (Vec::<FeedCommit>::new(), Vec::new());
     loop {
@@ -32,7 +33,10 @@ fn drain(observer: &mut Observer) -> (Vec<(u64, String)>, Vec<Gap>) {
     }
 }
 
-/// Closed, killed, checkpointed under the observer: everything once and in order, however seldom it looks, since the feed keeps it.
+/// Closed, killed, checkpointed under the observer: every change once and in order, since the feed retains
+/// them.
+///
+/// That holds however seldom the observer reads.
 #[test]
 fn what_others_commit_is_told_once_and_in_order() {
     let disk = MemDisk::new(31);
@@ -58,7 +62,7 @@ fn what_others_commit_is_told_once_and_in_order() {
         }
         for (every, observer, found) in &mut observers {
             if round % *every == 0 {
-                // Figures that are looked at while changes are handed out must not cost any of those.
+                // Reading figures while changes are handed out must not lose any change.
                 observer.look().unwrap();
                 if round % (2 * *every) == 0 {
                     found.extend(observer.next().unwrap().map(|commit| told(&[commit]).remove(0)));
@@ -74,7 +78,7 @@ fn what_others_commit_is_told_once_and_in_order() {
         let (found, _) = drain(&mut late);
         let from = model.len() / 2 + 1;
         assert_eq!(found, model[from..from + found.len()], "round {round}");
-        // The last commit is told when something behind it says that it is durable.
+        // The last commit is returned once the log shows behind it that it is durable.
         assert!(from + found.len() + 1 >= model.len(), "round {round}: {} of {}", found.len(), model.len());
     }
     engine.close().unwrap();
@@ -89,8 +93,9 @@ fn what_others_commit_is_told_once_and_in_order() {
     }
 }
 
-/// Where nothing is kept, who looks seldom is told what it has missed, and misses nothing else: whatever is used again under it,
-/// looked at in whatever order.
+/// Where nothing is retained, an observer that reads seldom gets a gap for what it missed, and no other loss.
+///
+/// That holds whatever is reused under it, and in whatever order it reads.
 #[test]
 fn a_gap_is_told_and_nothing_else_is_missing() {
     let (mut gaps_seen, mut found_in_all) = (0, 0);
@@ -125,7 +130,7 @@ fn a_gap_is_told_and_nothing_else_is_missing() {
                 continue;
             }
             engine.step().unwrap();
-            // A look at the figures in between must not cost changes.
+            // Reading the figures in between must not lose changes.
             let one = match observer.next() {
                 Ok(Some(commit)) => told(&[commit]),
                 _ => Vec::new(),
@@ -158,13 +163,13 @@ fn a_gap_is_told_and_nothing_else_is_missing() {
     assert!(gaps_seen > 10 && found_in_all > 200, "{gaps_seen} gaps, {found_in_all} commits");
 }
 
-/// A value that the log names and that is damaged is told as such, once, and with what stands around it.
+/// A corrupt value named in the log is reported as corrupt, once, with the changes around it.
 #[test]
 fn a_damaged_value_is_told_once_and_the_others_with_it() {
     let disk = MemDisk::new(35);
     let engine = open(&disk);
     let id = tree(&engine, "rows");
-    // What a commit did is told when the one behind it says that it is durable.
+    // A commit is returned once the commit behind it shows that it is durable.
     put(&engine, id, "first", b"1").unwrap();
     let mut observer = observe(&disk, ObserveFrom::Now);
     for (key, bytes) in [("before", 10), ("big", 900), ("after", 10)] {
@@ -186,7 +191,7 @@ fn a_damaged_value_is_told_once_and_the_others_with_it() {
     assert_eq!(drain(&mut observer).0.len(), 1);
 }
 
-/// What a power cut can take back must not be told.
+/// A change that a power cut can take back must not be returned.
 #[test]
 fn what_is_told_survives_a_power_cut() {
     let disk = MemDisk::new(33);
@@ -211,7 +216,7 @@ fn what_is_told_survives_a_power_cut() {
     assert!(told_last > CommitSeq(40), "{told_last}");
 }
 
-/// Watching must not cost anybody anything: no lock, no byte.
+/// Watching must have no effect on the database: no lock, no byte.
 #[test]
 fn watching_changes_nothing() {
     let disk = MemDisk::new(34);

@@ -1,4 +1,5 @@
-//! Recovery of the engine's own trees: names that are lost, entries that a reducer refuses. The sweep is in duramen-sim.
+//! Repair of the engine's own trees: lost names, entries that a reducer refuses. The sweep over corruptions
+//! is in duramen-sim.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ fn recover(disk: &MemDisk, hooks: Hooks) -> Result<(Engine, Salvage)> {
     Engine::recover(&on, paths, &tiny(), hooks, &|_| Keep::Entries, &mut |_| Ok(()))
 }
 
-/// Counts entries; of those that are `bad` it may say that they have no count.
+/// Counts entries; may refuse entries with the value `bad`.
 struct Picky {
     refuses: bool,
 }
@@ -42,7 +43,8 @@ pub(crate) fn picky(refuses: bool) -> Hooks {
     Hooks { reducers, ..Hooks::default() }
 }
 
-// The checkpoint's value is older than the one that is lost: with others of its commit it would be a state that never was.
+// The checkpoint's value is older than the lost one: beside other changes of its commit, it would be a state
+// that never existed.
 #[test]
 fn an_entry_that_is_refused_does_not_leave_an_older_one() {
     let disk = MemDisk::new(1);
@@ -74,10 +76,11 @@ fn an_entry_that_is_refused_does_not_leave_an_older_one() {
     assert_eq!(lost, [Some(b"a".to_vec())], "what was replaced is not lost: {salvage:?}");
 }
 
-// Memory is bounded, and a loss is named: a key beyond the bound is told as lost at once, whatever becomes of it later.
+// Memory is bounded, and a loss is named: a key beyond the bound is reported as lost at once, whatever
+// follows.
 #[test]
 fn keys_that_were_missed_are_held_up_to_a_bound_and_told_as_lost_beyond_it() {
-    // 4 MiB are for such keys, and each costs 64 bytes besides its own.
+    // 4 MiB are available for such keys, and each takes 64 bytes besides its own.
     const HELD: usize = 4 * 1024 * 1024 / (1000 + 64);
     const KEYS: usize = HELD + 50;
     let disk = MemDisk::new(3);
@@ -86,7 +89,8 @@ fn keys_that_were_missed_are_held_up_to_a_bound_and_told_as_lost_beyond_it() {
     let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", Some(spec.clone()))).unwrap();
     let key = |n: usize| format!("{n:08}{}", "x".repeat(992)).into_bytes();
     for value in [b"bad", b"new"] {
-        // All before a new tree is written before it is made: everything is missed before anything is replaced.
+        // Everything before a new tree is applied before the tree is created: all keys are missed before any
+        // is replaced.
         let name = String::from_utf8_lossy(value);
         engine.transact(Durability::Disk, |tx| tx.create_tree(&name, None).map(drop)).unwrap();
         for from in (0..KEYS).step_by(100) {
@@ -107,7 +111,8 @@ fn keys_that_were_missed_are_held_up_to_a_bound_and_told_as_lost_beyond_it() {
     assert_eq!(lost, (HELD..KEYS).map(key).collect::<Vec<_>>());
 }
 
-// A page of names costs names. That the log makes new trees, of which nothing can have been lost, must not cost more.
+// A lost page of names loses these names. New trees in the log, of which nothing can be lost, must not lose
+// more.
 #[test]
 fn a_new_tree_in_the_log_takes_no_nameless_one_away() {
     let disk = MemDisk::new(2);
@@ -120,7 +125,7 @@ fn a_new_tree_in_the_log_takes_no_nameless_one_away() {
         engine.transact(Durability::Disk, create).unwrap();
     }
     engine.checkpoint().unwrap();
-    // Both checkpoints share the pages of names: neither has them all where one is damaged.
+    // Both checkpoints share the pages of names: with a corrupt one, neither has all names.
     let tree = engine.snapshot().unwrap().tree("tree of the checkpoint 00").unwrap().unwrap();
     engine.transact(Durability::Disk, |tx| tx.put(tree, b"key", b"other")).unwrap();
     engine.checkpoint().unwrap();
@@ -134,7 +139,7 @@ fn a_new_tree_in_the_log_takes_no_nameless_one_away() {
         damaged.flip_bit("/db/data", block * 512 + 200, 3).unwrap();
         let Ok((new, salvage)) = recover(&damaged, Hooks::default()) else { continue };
         let names = salvage.ranges.iter().filter(|range| range.tree.contains("names of trees"));
-        // One leaf of the names, and not the last.
+        // One leaf of the names, and not the last one.
         if names.clone().count() == 1 && names.clone().all(|range| range.before.is_some()) {
             assert!(!salvage.nameless.is_empty(), "{salvage:?}");
             let snapshot = new.snapshot().unwrap();

@@ -1,5 +1,6 @@
-//! Space that a whole database gives back to the file system, and takes again. With debug assertions only: without them it
-//! takes more data than this to make a hole.
+//! Space that a whole database gives back to the file system, and allocates again.
+//!
+//! Runs with debug assertions only: without them, a hole needs more data than the test has.
 
 use std::path::Path;
 
@@ -62,7 +63,7 @@ fn holds(engine: &Engine, tree: TreeId, rows: impl Iterator<Item = u32>) {
     assert!(found == wanted, "{} rows, want {}", found.len(), wanted.len());
 }
 
-/// Checkpoints without a change worth one, until all that can be free is.
+/// Commits tiny changes and checkpoints until everything that can be free is free.
 fn settle(engine: &Engine, tree: TreeId) {
     for _ in 0..12 {
         engine.transact(Durability::Disk, |tx| tx.put(tree, &key(u32::MAX), b"settle")).unwrap();
@@ -76,14 +77,14 @@ fn data_bytes(disk: &MemDisk) -> u64 {
     disk.read_file(Path::new("/db/data")).unwrap().len() as u64
 }
 
-/// What the file system charges for the data file: all but the log, which has no holes.
+/// The bytes that the file system charges for the data file: all but the log, which has no holes.
 fn charged_bytes(disk: &MemDisk) -> u64 {
     let log = disk.files().into_iter().filter(|path| path.extension().is_some_and(|end| end == "wal"));
     let log = log.map(|path| disk.read_file(&path).unwrap().len().next_multiple_of(4096) as u64);
     disk.used_bytes() - log.sum::<u64>()
 }
 
-/// A database whose first row and whose last page stay, with most of what lies between deleted; and rows that are left.
+/// A database where most pages between the first row and the last page can be freed, with some rows left.
 fn with_much_deleted(disk: &MemDisk) -> (Engine, TreeId) {
     let engine = open(disk, options());
     let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("rows", None)).unwrap();
@@ -100,7 +101,7 @@ fn is_left(row: &u32) -> bool {
 fn what_is_deleted_in_the_middle_goes_back_to_the_file_system_and_is_taken_again() {
     let disk = MemDisk::new(1);
     let (mut engine, tree) = with_much_deleted(&disk);
-    // What is read stays where it is: the tail of the file does not move.
+    // Pages that stay are not moved: the tail of the file does not move.
     let (full, length, used) = (charged_bytes(&disk), data_bytes(&disk), engine.stats().space.used_blocks);
     delete(&engine, tree, (0..ROWS).filter(|row| !is_left(row)));
     settle(&engine, tree);
@@ -133,7 +134,7 @@ fn what_is_deleted_in_the_middle_goes_back_to_the_file_system_and_is_taken_again
             look(&engine, "opened full");
         }
         delete(&engine, tree, (0..ROWS).filter(|row| !is_left(row)));
-        // Values and pages of the log are named in it, and lie where holes were.
+        // Values and pages named in the log lie where holes were.
         let cut = open(&disk.crash(&CrashChoice::None), options());
         look(&cut, "after a power cut");
         holds(&cut, tree, (0..ROWS).filter(is_left));
@@ -144,7 +145,7 @@ fn what_is_deleted_in_the_middle_goes_back_to_the_file_system_and_is_taken_again
     }
 }
 
-/// A dropped tree between two that stay; nobody commits, and the engine comes to rest.
+/// A dropped tree between two others is freed while there are no commits, and the engine then rests.
 #[test]
 fn a_dropped_tree_in_the_middle_goes_back_while_nobody_commits() {
     let disk = MemDisk::new(2);
@@ -171,8 +172,8 @@ fn a_dropped_tree_in_the_middle_goes_back_while_nobody_commits() {
     [trees[0], trees[2]].into_iter().for_each(|tree| holds(&engine, tree, 0..ROWS / 8));
 }
 
-/// D7: the holes of a database went to another file, and the disk is full. Commits are refused with an error, deletes and
-/// checkpoints go on, and with room everything does.
+/// D7: another file has taken the blocks of a database's holes, and the disk is full. Commits are refused
+/// with an error; deletes and checkpoints go on; with room everything does.
 #[test]
 fn holes_that_another_file_has_taken_are_missed_only_by_what_needs_room() {
     let disk = MemDisk::new(3);
@@ -218,7 +219,7 @@ fn segments(disk: &MemDisk) -> Vec<u64> {
         .collect()
 }
 
-/// Log that only the checkpoint before the newest needs would have to be made anew for what comes next.
+/// Log that only the checkpoint before the newest needs would have to be replaced by new segments.
 #[test]
 fn a_checkpoint_that_was_due_lets_go_of_all_log_before_it() {
     let disk = MemDisk::new(31);
@@ -246,7 +247,7 @@ fn a_checkpoint_that_was_due_lets_go_of_all_log_before_it() {
     assert_eq!(engine.snapshot().unwrap().tree_info(tree).unwrap().len, 10_000);
 }
 
-/// A database at rest keeps what it needs to go on, and not what its busiest hour took.
+/// A database at rest keeps what it needs to go on, not what its busiest hour needed.
 #[test]
 fn a_clean_close_empties_log_segments_and_they_are_made_anew() {
     let disk = MemDisk::new(32);
@@ -276,7 +277,8 @@ fn a_clean_close_empties_log_segments_and_they_are_made_anew() {
     look(&engine, "at the end");
 }
 
-/// D3: checkpoints that both superblocks name must not give back a dropped tree's slice twice, nor bring its row back.
+/// D3: checkpoints named by both superblocks must not free a slice of a dropped tree twice, nor restore its
+/// row.
 #[test]
 fn a_tree_dropped_among_checkpoints_named_twice_gives_its_pages_back_once() {
     let disk = MemDisk::new(33);
@@ -301,7 +303,7 @@ fn a_tree_dropped_among_checkpoints_named_twice_gives_its_pages_back_once() {
     engine.close().unwrap();
 }
 
-/// D7 at rest: another program may fill the disk before the database is opened again, and its deletes still need room.
+/// D7 at rest: another program may fill the disk before the next opening, and deletes still need room.
 #[test]
 fn a_database_that_was_closed_deletes_on_a_full_disk() {
     let disk = MemDisk::new(12);
@@ -320,14 +322,14 @@ fn a_database_that_was_closed_deletes_on_a_full_disk() {
             some.iter().try_for_each(|row| tx.delete(tree, &key(*row)).map(|_| ()))
         };
         engine.transact(Durability::Disk, delete).unwrap();
-        // It may say that there is no room for one more segment of the log, and does what it can.
+        // It may fail for want of room for a log segment.
         drop(engine.step());
     }
     holds(&engine, tree, (0..rows).step_by(2));
     look(&engine, "after deletes on a full disk");
 }
 
-/// Kill after kill before a checkpoint was due must not pile log up that every next open reads.
+/// Repeated kills before a checkpoint is due must not accumulate log that every opening reads.
 #[test]
 fn what_opening_found_counts_towards_the_next_checkpoint() {
     let disk = MemDisk::new(34);
@@ -343,7 +345,7 @@ fn what_opening_found_counts_towards_the_next_checkpoint() {
     assert!(engine.stats().checkpoints > 0, "neither run alone made one due, both together do");
 }
 
-/// Who waits for a sync may have to lead others' commits to get it. That those find no room is theirs to learn.
+/// A thread that waits for a sync may have to lead other commits. If these find no room, only they fail.
 #[test]
 fn a_receipt_does_not_fail_for_want_of_room_for_another_commit() {
     let disk = MemDisk::new(1);

@@ -1,6 +1,6 @@
-//! The command line that does a run again.
+//! The command line that repeats a run.
 //!
-//! Owns where the seed is put and how words are quoted for a shell. It is pure: the caller has the words.
+//! Owns the position of the seed and the quoting for a shell. Pure: the caller passes the words.
 
 #[cfg(test)]
 mod tests;
@@ -9,7 +9,8 @@ use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 
-/// What a shell runs to do it all again. `words` begin with the program and `run`; `drawn` is the seed, if they have none.
+/// A shell command that repeats the run. `words` begin with the program and `run`; `drawn` is the seed if
+/// they have none.
 pub(crate) fn command_line(words: &[OsString], drawn: Option<u64>) -> String {
     let (head, rest) = words.split_at(words.len().min(2));
     let seed = drawn.map(|seed| format!("--seed {seed}"));
@@ -17,7 +18,7 @@ pub(crate) fn command_line(words: &[OsString], drawn: Option<u64>) -> String {
     head.chain(seed).chain(rest.iter().map(|word| quoted(word))).collect::<Vec<_>>().join(" ")
 }
 
-/// A word as a shell takes it. Bytes that are no text need a quoting that not every shell has.
+/// A word quoted for a shell. Bytes that are not text need a form that not every shell supports.
 fn quoted(word: &OsStr) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
     match word.to_str() {
@@ -33,7 +34,7 @@ fn escaped(bytes: &[u8]) -> String {
         match byte {
             b'\\' | b'\'' => text.extend(['\\', char::from(*byte)]),
             b' '..=b'~' => text.push(char::from(*byte)),
-            // Three octal digits: with hexadecimal ones a digit that follows would be taken for a third.
+            // Three octal digits: after hexadecimal ones a following digit would be taken for a third.
             _ => write!(text, "\\{byte:03o}").expect("writing to a string does not fail"),
         }
     }

@@ -1,6 +1,6 @@
-//! The words of the command line.
+//! The arguments of the command line.
 //!
-//! Owns no behaviour. What can be refused from the words alone is refused here, with exit code 2.
+//! Owns no behaviour. What is invalid in itself is refused here, with exit code 2.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -136,8 +136,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) variants: u64,
 
-    /// Answer each request of the command after a time drawn from this range, so that they overtake each other; at most
-    /// 10000000 (10 s)
+    /// Answer each request of the command after a time drawn from this range, so that they overtake each
+    /// other; at most 10000000 (10 s)
     #[arg(long, value_name = "A..B", value_parser = latency_us)]
     pub(crate) latency_us: Option<Span>,
 
@@ -149,7 +149,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE", value_parser = image_path())]
     pub(crate) image: Option<PathBuf>,
 
-    /// Keep the drive as the cut left it, the second one in FILE.second: the first variant that failed, else the first
+    /// Keep the drive as the cut left it, the second one in FILE.second: the first variant that failed, else
+    /// the first
     #[arg(long, value_name = "FILE", value_parser = image_path())]
     pub(crate) keep_image: Option<PathBuf>,
 
@@ -261,7 +262,7 @@ pub(crate) struct InitArgs {
     pub(crate) words: Vec<OsString>,
 }
 
-/// The longest that an answer may take: with more nothing would come to an end.
+/// The maximum latency of an answer: with more, no run would end.
 const LATENCY_US_MAX: u64 = 10_000_000;
 
 fn latency_us(text: &str) -> Result<Span, String> {
@@ -276,7 +277,7 @@ fn image_path() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().try_map(|word| one_line(&word).map(PathBuf::from))
 }
 
-/// The text of an image's path, if it fits in a line: that is how the drives are told of it.
+/// The text of an image's path, if it fits in a line: the drives receive it in one.
 pub(crate) fn one_line(path: &OsStr) -> Result<&str, String> {
     let text = path.to_str().ok_or("a path that is not UTF-8 cannot be told to the drives")?;
     if text.contains('\n') {
@@ -285,7 +286,7 @@ pub(crate) fn one_line(path: &OsStr) -> Result<&str, String> {
     Ok(text)
 }
 
-/// The largest drive: its content is held in memory.
+/// The maximum size of a drive: its content is held in memory.
 const SIZE_BYTES_MAX: u64 = 64 << 30;
 
 fn size(text: &str) -> Result<u64, String> {

@@ -1,7 +1,7 @@
 //! Lines between the processes of a run, over sockets, with deadlines.
 //!
-//! Owns buffering and waiting. It never knows what a line means. The process that runs a trial must stay single-threaded
-//! (it changes its namespaces), so it waits by poll(2).
+//! Owns buffering and waiting. Lines have no meaning here. The process that runs a trial must stay
+//! single-threaded (it changes its namespaces), so it waits by poll(2).
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -17,12 +17,12 @@ pub(crate) struct Channel {
     buffer: Vec<u8>,
 }
 
-/// What waiting for a line came to.
+/// The result of waiting for a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     /// A line, and which channel it came from.
     Line(usize, String),
-    /// The other end of this channel is gone.
+    /// The other end of this channel was closed.
     Closed(usize),
     /// The deadline passed.
     Late,
@@ -48,7 +48,7 @@ impl Channel {
         Some(String::from_utf8_lossy(&line[..end]).into_owned())
     }
 
-    /// Reads what there is; `false` at the end.
+    /// Reads the available bytes; `false` at the end.
     fn fill(&mut self) -> io::Result<bool> {
         let mut bytes = [0; 4096];
         let count = self.stream.read(&mut bytes)?;
@@ -56,7 +56,7 @@ impl Channel {
         Ok(count > 0)
     }
 
-    /// The next line, however long it takes; nothing once the other end is gone.
+    /// The next line, without a deadline; `None` once the other end was closed.
     pub(crate) fn receive(&mut self) -> Option<String> {
         loop {
             if let Some(line) = self.take_line() {
@@ -93,7 +93,7 @@ pub(crate) fn hear(channels: &mut [&mut Channel], deadline: Instant) -> Heard {
     }
 }
 
-/// The channels that have something to read, or are gone.
+/// The channels that are readable or closed.
 fn ready(channels: &[&mut Channel], wait: Duration) -> Vec<usize> {
     let polled = |channel: &&mut Channel| channel.stream.as_fd().try_clone_to_owned();
     let Ok(fds) = channels.iter().map(polled).collect::<io::Result<Vec<_>>>() else { return Vec::new() };

@@ -1,6 +1,7 @@
-//! The process of the drives as its trial sees it: started outside of the trial's mount namespace, told what to do.
+//! The process of the drives, as seen by its trial: started outside of the trial's mount namespace,
+//! controlled by lines.
 //!
-//! Owns the trial's side of their socket. Dropping it ends the process, and with it every request that waits.
+//! Owns the trial's side of their socket. Dropping it ends the process, and fails every waiting request.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;
@@ -31,7 +32,7 @@ pub(crate) struct DriveProcess {
 }
 
 impl DriveProcess {
-    /// Starts it, and gives back the device that has to be mounted.
+    /// Starts it, and returns the device to mount.
     pub(crate) fn start(
         args: &RunArgs,
         specs: &[DriveSpec<'_>],
@@ -64,7 +65,7 @@ impl DriveProcess {
         Ok((DriveProcess { _process: process, channel: Channel::new(ours) }, device))
     }
 
-    /// Sends a line and waits for the one that answers it.
+    /// Sends a line and waits for its answer.
     fn ask(&mut self, line: &str, wanted: &str) -> Result<String> {
         let broken = |why: &str| {
             Failure::internal(
@@ -89,12 +90,12 @@ impl DriveProcess {
         }
     }
 
-    /// Takes this image as what is on the medium of the next drive.
+    /// Loads an image as the durable content of the next drive.
     pub(crate) fn load(&mut self, image: &Path) -> Result<()> {
         self.ask(&format!("load {}", image.display()), "loaded").map(drop)
     }
 
-    /// Begins to serve, now that the device is mounted.
+    /// Begins to serve; the device is mounted.
     pub(crate) fn serve(&mut self) -> Result<()> {
         self.ask("serve", "serving").map(drop)
     }
@@ -115,12 +116,12 @@ impl DriveProcess {
             .map_err(|error| Failure::internal(format!("the drive is gone: {error}"), "was it killed?"))
     }
 
-    /// Takes the power away now, if it is still there; `cut` is told either way.
+    /// Cuts the power now, unless it was cut already; `cut` is reported in both cases.
     pub(crate) fn cut_now(&mut self) -> Result<()> {
         self.tell("cut")
     }
 
-    /// Writes what survives on a drive by one variant; tells what it chose.
+    /// Writes the surviving content of a drive for one variant. Returns the choice.
     pub(crate) fn save(&mut self, variant: u64, drive_index: usize, path: &Path) -> Result<Value> {
         let told = self.ask(&format!("image {variant} {drive_index} {}", path.display()), "image")?;
         parsed(&told)
@@ -132,7 +133,7 @@ fn give_up_s(args: &RunArgs, drive_count: u64) -> u64 {
     args.timeout_s * (2 + args.variants) + TOOLS_S * drive_count * (1 + args.variants)
 }
 
-/// What a line of the drive says in JSON.
+/// Parses a drive's line as JSON.
 pub(crate) fn parsed(text: &str) -> Result<Value> {
     serde_json::from_str(text)
         .map_err(|error| Failure::internal(format!("the drive said `{text}`: {error}"), "report this"))

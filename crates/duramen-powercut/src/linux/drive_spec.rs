@@ -1,6 +1,6 @@
-//! What each drive of a run is: the words of the command line, drive by drive.
+//! The parameters of each drive of a run, from the command line.
 //!
-//! Owns what the second drive shares with the first and what it has of its own. It touches no file.
+//! Owns which parameters the second drive shares with the first. It touches no file.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ use crate::linux::file_system::FileSystem;
 /// One drive of a run.
 #[derive(Debug)]
 pub(crate) struct DriveSpec<'a> {
-    /// What it is called where something is wrong with it.
+    /// Its name in error messages.
     pub(crate) name: &'static str,
     pub(crate) fs: FileSystem,
     pub(crate) cache: Cache,
     pub(crate) mkfs_opts: Option<&'a str>,
     pub(crate) mount_opts: Option<&'a str>,
-    /// Where it begins, if not with an empty file system.
+    /// Its initial image, if it does not begin with an empty file system.
     pub(crate) image: Option<PathBuf>,
-    /// Where it is kept as the cut left it.
+    /// Where its content after the cut is kept.
     pub(crate) kept: Option<PathBuf>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn all(args: &RunArgs) -> Result<Vec<DriveSpec<'_>>> {
     Ok(std::iter::once(first).chain(second).collect())
 }
 
-/// The image of the second drive lies beside that of the first: a run keeps both or none.
+/// The image of the second drive is beside that of the first: a run keeps both or none.
 fn of_second(image: &Path) -> PathBuf {
     let mut name = OsString::from(image);
     name.push(".second");

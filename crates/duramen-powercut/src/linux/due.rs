@@ -1,7 +1,7 @@
-//! Requests of the kernel that are answered after a latency, and in which order.
+//! Requests of the kernel that are answered after a latency, and their order.
 //!
-//! Owns the latencies, drawn from the seed, and that order: by the time of the answer, then by arrival. It never waits
-//! and answers nothing.
+//! Owns the latencies, drawn from the seed, and the order: by the time of the answer, then by arrival. It
+//! neither waits nor answers.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,7 +14,7 @@ use duramen_powercut::random::Random;
 /// The purpose of the stream of latencies.
 const LATENCIES: u64 = 2;
 
-/// What is left to do when a latency has passed.
+/// The work left after a latency.
 #[derive(Debug)]
 pub(crate) enum Work {
     Written { drive: usize, write: WriteId, bytes: usize },
@@ -22,14 +22,14 @@ pub(crate) enum Work {
     Read { drive: usize, offset: u64, bytes: usize },
 }
 
-/// Work that waits; the earliest is the greatest.
+/// Waiting work; the earliest is the greatest.
 pub(crate) struct Due {
     at: Reverse<(Instant, u64)>,
     pub(crate) unique: u64,
     pub(crate) work: Work,
 }
 
-/// All work that waits.
+/// All waiting work.
 pub(crate) struct Waiting {
     span_us: Span,
     random: Random,
@@ -42,7 +42,7 @@ impl Waiting {
         Waiting { span_us, random: Random::for_purpose(seed, LATENCIES), heap: BinaryHeap::new(), arrived: 0 }
     }
 
-    /// Takes work that arrived now, and draws how long it waits.
+    /// Adds work that arrives now, and draws its latency.
     pub(crate) fn push(&mut self, now: Instant, unique: u64, work: Work) {
         let wait = Duration::from_micros(self.span_us.draw(&mut self.random));
         self.arrived += 1;

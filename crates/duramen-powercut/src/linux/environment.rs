@@ -1,6 +1,6 @@
-//! What the machine must have, and what the commands of a trial are told about it.
+//! The requirements of a run on the machine, and the environment variables of its commands.
 //!
-//! Owns the refusals before anything is started: each says what is missing and how to get it.
+//! Owns the failures before anything is started: each names what is missing and how to get it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use crate::linux::drive_spec::DriveSpec;
 use crate::linux::failure::{Failure, Result};
 use crate::linux::stage::Stage;
 
-/// Where tools of file systems are, though the PATH of a service may lack it.
+/// The directories of file system tools, which the PATH of a service may lack.
 const SYSTEM_PATHS: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
 
-/// Refuses a machine on which no trial can run.
+/// Fails on a machine that cannot run a trial.
 pub(crate) fn check(args: &RunArgs, specs: &[DriveSpec<'_>]) -> Result<()> {
     if !nix::unistd::geteuid().is_root() {
         return Err(Failure::environment(
@@ -32,7 +32,7 @@ pub(crate) fn check(args: &RunArgs, specs: &[DriveSpec<'_>]) -> Result<()> {
     specs.iter().try_for_each(|spec| check_drive(args, spec))
 }
 
-/// What one drive needs: tools, room for its file system, its image.
+/// Checks the requirements of one drive: tools, room for its file system, its image.
 fn check_drive(args: &RunArgs, spec: &DriveSpec<'_>) -> Result<()> {
     let fs = spec.fs;
     let tools = [(spec.image.is_none(), fs.mkfs()), (args.fsck, fs.fsck())];
@@ -62,7 +62,7 @@ fn check_drive(args: &RunArgs, spec: &DriveSpec<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a place for an image that could only be missed after the run.
+/// Refuses an image path whose failure would show only after the run.
 fn check_kept(kept: &Path) -> Result<()> {
     if kept.is_dir() {
         return Err(Failure::environment(
@@ -79,7 +79,7 @@ fn check_kept(kept: &Path) -> Result<()> {
     }
 }
 
-/// What all drives of a run take when each is full: that of their images, where they begin with these.
+/// The total size of all full drives: that of their images, if they begin with these.
 pub(crate) fn room_bytes(args: &RunArgs, specs: &[DriveSpec<'_>]) -> u64 {
     let of_image = |image: &PathBuf| image.metadata().map_or(args.size, |found| found.len());
     specs.iter().map(|spec| spec.image.as_ref().map_or(args.size, of_image)).fold(0, u64::saturating_add)
@@ -98,7 +98,7 @@ fn has(tool: &str) -> bool {
     std::env::split_paths(&search_path()).any(|folder| folder.join(tool).is_file())
 }
 
-/// What each command of a trial finds in its environment.
+/// The environment variables of each command of a trial.
 pub(crate) fn variables(stage: &Stage, seed: u64, drive_count: usize) -> Vec<(String, OsString)> {
     let mut variables = vec![
         ("PATH".to_owned(), search_path()),
@@ -117,8 +117,9 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| Failure::call("find the directory of", path, &error))
 }
 
-/// The absolute path of an image, which is told to the drives in a line. The words alone were refused before; here it is
-/// the working directory that may not fit.
+/// The absolute path of an image, which is sent to the drives in a line.
+///
+/// The path itself was checked before; here the working directory may not fit.
 pub(crate) fn absolute_image(path: &Path) -> Result<PathBuf> {
     let path = absolute(path)?;
     match args::one_line(path.as_os_str()) {
@@ -130,7 +131,7 @@ pub(crate) fn absolute_image(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// The command with its program's path made absolute; a bare name is searched for as ever.
+/// The command with its program's path made absolute; a bare name is searched in PATH as usual.
 pub(crate) fn absolute_words(words: &[OsString]) -> Result<Vec<OsString>> {
     let mut words = words.to_vec();
     if let Some(program) = words.first_mut()

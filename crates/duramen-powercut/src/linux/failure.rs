@@ -1,22 +1,22 @@
-//! Every way a run ends other than well: a sentence, a hint, an exit code.
+//! Every way in which a run fails: a sentence, a hint, an exit code.
 //!
 //! Owns the table of exit codes; 2 is clap's.
 
 use std::fmt;
 use std::path::Path;
 
-/// Bad use, or a machine that lacks something.
+/// Wrong usage, or a machine that lacks something.
 pub(crate) const ENVIRONMENT: u8 = 1;
-/// A check failed: what was acknowledged is not there.
+/// A check failed: acknowledged data is missing.
 pub(crate) const DATA_LOST: u8 = 3;
 /// The file system itself did not survive.
 pub(crate) const FILE_SYSTEM_LOST: u8 = 4;
 /// Time ran out, or the tool itself failed.
 pub(crate) const INTERNAL: u8 = 5;
-/// A cell of the table that must lose data never did: the tool sees nothing.
+/// A cell of the table that must lose data never did: the tool detects nothing.
 pub(crate) const BLIND: u8 = 6;
 
-/// Why a run did not come to a verdict.
+/// Why a run has no verdict.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: u8,
@@ -27,7 +27,7 @@ pub(crate) struct Failure {
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// The machine or the arguments are not what is needed.
+    /// The machine or the arguments do not meet the requirements.
     pub(crate) fn environment(message: impl Into<String>, hint: impl Into<String>) -> Failure {
         Failure { exit: ENVIRONMENT, message: message.into(), hint: hint.into() }
     }

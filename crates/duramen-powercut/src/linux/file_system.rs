@@ -1,6 +1,7 @@
 //! The file systems that can be put on the drive: how each is made, mounted and checked.
 //!
-//! Owns their tools, their options and the blocks that each trusts to be whole. It never runs anything.
+//! Owns their tools, their options and the blocks that each expects to be written whole. It never runs
+//! anything.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -19,7 +20,7 @@ pub(crate) enum FileSystem {
 impl FileSystem {
     pub(crate) const ALL: [FileSystem; 3] = [FileSystem::Ext4, FileSystem::Xfs, FileSystem::Btrfs];
 
-    /// What mount(2) calls it.
+    /// Its name for mount(2).
     pub(crate) fn name(self) -> &'static str {
         match self {
             FileSystem::Ext4 => "ext4",
@@ -37,7 +38,7 @@ impl FileSystem {
         }
     }
 
-    /// Offsets of superblocks that it trusts to be written whole: 4 KiB, though the sectors are smaller.
+    /// Offsets of superblocks that it expects to be written whole: 4 KiB, though the sectors are smaller.
     pub(crate) fn whole_blocks(self) -> &'static [u64] {
         match self {
             FileSystem::Ext4 | FileSystem::Xfs => &[0],
@@ -63,7 +64,8 @@ impl FileSystem {
         }
     }
 
-    /// The command that makes it on an empty file. Nothing is left to be initialised behind the program's back.
+    /// The command that creates it in an empty file. Everything is initialised at once, nothing later in the
+    /// background.
     pub(crate) fn mkfs_words(self, options: &[String], file: &Path) -> Vec<OsString> {
         let own: &[&str] = match self {
             FileSystem::Ext4 => &[
@@ -78,7 +80,7 @@ impl FileSystem {
         words(self.mkfs(), own.iter().map(ToString::to_string).chain(options.iter().cloned()), file)
     }
 
-    /// Mount options: two xfs of one image may be mounted at once on this machine.
+    /// Mount options. Two xfs of one image may be mounted at once on this machine.
     pub(crate) fn mount_options(self) -> &'static str {
         if self == FileSystem::Xfs { "nouuid" } else { "" }
     }

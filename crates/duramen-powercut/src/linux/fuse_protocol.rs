@@ -1,6 +1,7 @@
-//! The part of the FUSE protocol that a directory with a file for each drive needs: requests read, answers written.
+//! The part of the FUSE protocol for a directory with a file per drive: decodes requests, encodes answers.
 //!
-//! Owns the layouts of `linux/fuse.h`. Pure: it touches no device. What a request means is decided by the drive's server.
+//! Owns the layouts of `linux/fuse.h`. Pure: it touches no device. The drive's server decides what a request
+//! does.
 
 #![allow(
     clippy::host_endian_bytes,
@@ -9,15 +10,15 @@
 
 /// The root directory.
 pub(crate) const ROOT: u64 = 1;
-/// The file that is the first drive; the next has the next number.
+/// The file of the first drive; the next drive has the next number.
 const FIRST_DRIVE: u64 = 2;
 /// The largest write or read of one request.
 pub(crate) const REQUEST_BYTES_MAX: usize = 1 << 20;
-/// What a read of the device must have room for: a request and its headers.
+/// The buffer for reading the device: a request and its headers.
 pub(crate) const BUFFER_BYTES: usize = REQUEST_BYTES_MAX + (64 << 10);
 
 const HEADER_BYTES: usize = 40;
-/// The newest minor version that this file follows.
+/// The newest supported minor version.
 const MINOR: u32 = 38;
 const FUSE_ASYNC_READ: u32 = 1;
 const FUSE_BIG_WRITES: u32 = 1 << 5;
@@ -26,7 +27,7 @@ const FUSE_MAX_PAGES: u32 = 1 << 22;
 const FOPEN_DIRECT_IO: u32 = 1;
 const FOPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 
-/// What the kernel asks for.
+/// A request of the kernel.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Request<'a> {
     Init {
@@ -60,11 +61,11 @@ pub(crate) enum Request<'a> {
         node: u64,
     },
     FileSystem,
-    /// Closing and flushing, which succeed and do nothing.
+    /// Close and flush requests, which succeed and do nothing.
     Nothing,
-    /// What wants no answer.
+    /// Requests without an answer.
     Silent,
-    /// What this file system does not have.
+    /// Operations that this file system does not support.
     Unknown,
 }
 
@@ -73,7 +74,7 @@ pub(crate) fn node(drive: usize) -> u64 {
     FIRST_DRIVE + drive as u64
 }
 
-/// The index of the drive whose file this is, if it is one's.
+/// The index of the drive with this file, if there is one.
 pub(crate) fn drive(node: u64) -> Option<usize> {
     usize::try_from(node.checked_sub(FIRST_DRIVE)?).ok()
 }
@@ -86,7 +87,7 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// The number of a request and what it asks; nothing if it is not whole.
+/// The number of a request and its contents; `None` if it is truncated.
 pub(crate) fn decode(bytes: &[u8]) -> Option<(u64, Request<'_>)> {
     let (opcode, unique, node) = (word(bytes, 4)?, long(bytes, 8)?, long(bytes, 16)?);
     let body = bytes.get(HEADER_BYTES..)?;
@@ -159,7 +160,8 @@ pub(crate) fn init(readahead_bytes_max: u32, offered: u32) -> Vec<u8> {
     let write_bytes_max = u32::try_from(REQUEST_BYTES_MAX).expect("it is a small constant");
     let background = 64_u32 | 48 << 16;
     let head = Answer(Vec::new()).word(7).word(MINOR).word(readahead_bytes_max).word(wanted & offered);
-    // Both 16-bit pairs are written as one word; the second is the most pages of a request, and no alignment.
+    // Both 16-bit pairs are written as one word. The second is the maximum pages of a request, and no
+    // alignment.
     let (background, pages) = if cfg!(target_endian = "little") {
         (background, write_bytes_max / 4096)
     } else {
@@ -169,7 +171,7 @@ pub(crate) fn init(readahead_bytes_max: u32, offered: u32) -> Vec<u8> {
 }
 
 pub(crate) fn entry(node: u64, size_bytes: u64) -> Vec<u8> {
-    // The generation, and for how long name and attributes may be remembered: an hour.
+    // The generation, and how long name and attributes may be cached: an hour.
     let head = Answer(Vec::new()).long(node).long(0).long(3600).long(3600).word(0).word(0);
     head.attributes(node, size_bytes).0
 }

@@ -1,6 +1,7 @@
 //! The content of a drive as a sparse file.
 //!
-//! Owns reading and writing such files. It never syncs: an image matters only as long as the machine stays up.
+//! Owns reading and writing such files. It never syncs: an image matters only as long as the machine stays
+//! up.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +14,7 @@ use nix::unistd::{Whence, lseek};
 
 const COPY_BYTES: u64 = 1 << 20;
 
-/// Reads a file, its holes left out.
+/// Reads a file, without its holes.
 pub(crate) fn load(path: &Path) -> io::Result<Content> {
     let file = File::open(path)?;
     let size_bytes = file.metadata()?.len();
@@ -34,7 +35,7 @@ pub(crate) fn load(path: &Path) -> io::Result<Content> {
     Ok(content)
 }
 
-/// Where the next data begins, if there is any.
+/// The offset of the next data, if there is any.
 fn data_after(file: &File, offset: u64) -> io::Result<Option<u64>> {
     match lseek(file, i64::try_from(offset).map_err(io::Error::other)?, Whence::SeekData) {
         Ok(start) => Ok(Some(u64::try_from(start).map_err(io::Error::other)?)),
@@ -43,7 +44,7 @@ fn data_after(file: &File, offset: u64) -> io::Result<Option<u64>> {
     }
 }
 
-/// Writes a file, holes left as holes.
+/// Writes a file; holes stay holes.
 pub(crate) fn save(content: &Content, path: &Path) -> io::Result<()> {
     let file = File::create(path)?;
     file.set_len(content.size_bytes())?;

@@ -1,7 +1,7 @@
 //! A command and all its descendants in a pid namespace of their own, so that one signal ends them all.
 //!
-//! Owns starting, hearing and ending them. The first process of the namespace is this program (`powercut init`): it
-//! reaps, reports, and dies with its trial. It never mounts.
+//! Owns starting, monitoring and ending them. The first process of the namespace is this program (`powercut
+//! init`): it reaps, reports, and dies with its trial. It never mounts.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -20,16 +20,16 @@ use nix::unistd::Pid;
 use crate::linux::channel::{Channel, Heard, hear};
 use crate::linux::failure::{Failure, INTERNAL, Result};
 
-/// How long processes that were killed may take to be gone.
+/// How long killed processes may take to disappear.
 const GONE_WITHIN: Duration = Duration::from_secs(20);
 /// How long a program may take to be loaded.
 const STARTED_WITHIN: Duration = Duration::from_secs(20);
-/// What the first process of a namespace says once the command runs its own program.
+/// The line of a namespace's first process once the command runs its own program.
 const STARTED: &str = "started";
-/// What the first process of a namespace is told to kill the others, which is not yet its own end.
+/// The line that makes a namespace's first process kill the others, but not itself.
 const KILL: &str = "kill";
 
-/// What to run.
+/// A command to run.
 #[derive(Debug)]
 pub(crate) struct Task<'a> {
     /// The program and its arguments.
@@ -92,7 +92,7 @@ impl Jail {
         }
     }
 
-    /// Sends SIGKILL to all of them. When it returns, none runs a line of its program any more.
+    /// Sends SIGKILL to all of them. When it returns, none executes its program any more.
     pub(crate) fn kill(&mut self) -> Result<()> {
         let deadline = Instant::now() + GONE_WITHIN;
         let mut told = self.channel.send(KILL).is_ok();
@@ -103,7 +103,7 @@ impl Jail {
                 Heard::Closed(_) | Heard::Late => told = false,
             }
         }
-        // The first process of the namespace went away, and all the others with it.
+        // The first process of the namespace has ended, and all others with it.
         let _ = self.init.kill();
         Ok(())
     }
@@ -124,7 +124,7 @@ impl Jail {
         ))
     }
 
-    /// Waits for the end of the command, then ends what it left behind. Nothing if the time was too short.
+    /// Waits for the end of the command, then ends the processes it left. `None` if the deadline passed.
     pub(crate) fn finish(mut self, deadline: Instant) -> Result<Option<Ended>> {
         let ended = match hear(&mut [&mut self.channel], deadline) {
             Heard::Line(_, line) => Some(decode(&line)),
@@ -137,7 +137,7 @@ impl Jail {
     }
 }
 
-/// What the line of the first process says.
+/// Parses the line of the first process.
 pub(crate) fn decode(line: &str) -> Ended {
     let number = |text: &str| text.parse().unwrap_or(-1);
     match line.split_once(' ') {
@@ -147,7 +147,7 @@ pub(crate) fn decode(line: &str) -> Ended {
     }
 }
 
-/// The first process of a namespace: starts the command, reaps all that ends, and obeys its trial.
+/// The first process of a namespace: starts the command, reaps its descendants, and obeys its trial.
 pub(crate) fn init(directory: &PathBuf, words: &[OsString]) -> ExitCode {
     if nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).is_err() {
         return ExitCode::from(INTERNAL);
@@ -177,7 +177,7 @@ pub(crate) fn init(directory: &PathBuf, words: &[OsString]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Reaps for ever; says how the command ended.
+/// Reaps for ever, and reports how the command ended.
 fn reap(command: &Child, trial: &mut Channel) {
     let command = i32::try_from(command.id()).unwrap_or(-1);
     loop {

@@ -1,6 +1,7 @@
-//! A loop device over a file, which goes away with the last that has it open.
+//! A loop device over a file, which is detached when its last user closes it.
 //!
-//! Owns finding a free one and what its cache must say. It never detaches: AUTOCLEAR does, whatever dies.
+//! Owns finding a free device and checking its cache mode. It never detaches: AUTOCLEAR does, whichever
+//! process dies.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd;
@@ -13,7 +14,7 @@ use crate::linux::failure::{Failure, Result};
 use crate::linux::platform;
 
 const CONTROL: &str = "/dev/loop-control";
-/// Others may take the device that was free; so often is a next one asked for.
+/// Attempts to take a free device, since another process may take it first.
 const TRIES_MAX: u32 = 50;
 /// How long a device may stay after its last user.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
@@ -27,7 +28,7 @@ pub(crate) struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// Attaches a file. `direct` is for the drive under test, whose flushes must arrive as they are.
+    /// Attaches a file. `direct` is for the drive under test, whose flushes must arrive unchanged.
     pub(crate) fn attach(backing: &Path, direct: bool) -> Result<LoopDevice> {
         let call =
             |doing: &str, path: &Path, error: &dyn std::fmt::Display| Failure::call(doing, path, error);
@@ -59,7 +60,7 @@ impl LoopDevice {
         Path::new("/sys/block").join(self.path.file_name().unwrap_or_default()).join(name)
     }
 
-    /// Refuses a device that would keep the flushes for itself.
+    /// Fails for a device that would swallow flushes.
     pub(crate) fn assert_flushes_arrive(&self) -> Result<()> {
         let attribute = self.attribute("queue/write_cache");
         let found =
@@ -82,10 +83,11 @@ impl LoopDevice {
     }
 }
 
-/// Waits until a device let go of its file, once nobody uses it.
+/// Waits until an unused device has released its file.
 pub(crate) fn wait_until_gone(backing: &Path) -> Result<()> {
     let deadline = Instant::now() + GONE_WITHIN;
-    // Another run may attach its own file to the same device as soon as it is free: that has another name.
+    // Another run may attach its own file to the same device as soon as it is free: that file has another
+    // name.
     let own = format!("-{}", std::process::id());
     while std::fs::read_to_string(backing).is_ok_and(|now| now.trim_end().ends_with(&own)) {
         if Instant::now() > deadline {

@@ -1,17 +1,18 @@
-//! Mount options as a person writes them, as mount(2) takes them.
+//! Converts mount options from their text to the arguments of mount(2).
 //!
-//! Owns which words are flags of every file system; all others are the file system's own, and go to it as they are. It
-//! mounts nothing.
+//! Owns which words are flags of every file system. All others belong to the file system, and are passed
+//! unchanged. It mounts nothing.
 
 #[cfg(test)]
 mod tests;
 
 use nix::mount::MsFlags;
 
-/// One of these holds at a time: the last that is written.
+/// Only one of these holds at a time: the last one given.
 const ACCESS_TIMES: MsFlags = MsFlags::MS_NOATIME.union(MsFlags::MS_RELATIME).union(MsFlags::MS_STRICTATIME);
 
-/// The flags, and the words for the file system, joined by commas again. Of a word and its opposite the last one holds.
+/// The flags, and the words for the file system, joined by commas. Of a word and its opposite the last one
+/// holds.
 pub(crate) fn flags_and_data(options: &str) -> (MsFlags, String) {
     let mut flags = MsFlags::empty();
     let mut data: Vec<&str> = Vec::new();
@@ -24,7 +25,7 @@ pub(crate) fn flags_and_data(options: &str) -> (MsFlags, String) {
     (flags, data.join(","))
 }
 
-/// What a word does to the flags.
+/// The effect of a word on the flags.
 struct Change {
     cleared: MsFlags,
     set: MsFlags,

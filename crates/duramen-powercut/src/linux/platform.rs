@@ -64,14 +64,15 @@ pub(crate) fn free_loop_device(control: &File) -> io::Result<u32> {
     u32::try_from(number).map_err(io::Error::other)
 }
 
-/// What `losetup` shows for the device.
+/// The name that `losetup` shows for the device.
 fn loop_name() -> [u8; LOOP_NAME_BYTES] {
     let mut name = [0; LOOP_NAME_BYTES];
     name[..8].copy_from_slice(b"powercut");
     name
 }
 
-/// Puts a file below a loop device: direct I/O if asked for, and gone once the device is closed by all.
+/// Attaches a file to a loop device: with direct I/O if requested, and detached once every user has closed
+/// the device.
 pub(crate) fn configure_loop_device(device: &File, backing: BorrowedFd<'_>, direct: bool) -> io::Result<()> {
     let flags = LO_FLAGS_AUTOCLEAR | if direct { LO_FLAGS_DIRECT_IO } else { 0 };
     let config = LoopConfig {
@@ -94,13 +95,14 @@ pub(crate) fn configure_loop_device(device: &File, backing: BorrowedFd<'_>, dire
         },
         reserved: [0; 8],
     };
-    // SAFETY: `config` has the layout of `struct loop_config` (its size is checked above) and outlives the call; the
-    // kernel takes its own reference to the file behind `backing`, which is open for the length of the call.
+    // SAFETY: `config` has the layout of `struct loop_config` (its size is checked above) and outlives the
+    // call; the kernel takes its own reference to the file behind `backing`, which is open for the length of
+    // the call.
     unsafe { raw::loop_configure(device.as_raw_fd(), &raw const config) }?;
     Ok(())
 }
 
-/// Writes dirty pages of a range back and waits, without a flush: what must not be mistaken for a sync.
+/// Writes back dirty pages of a range and waits, without a flush: it must not be mistaken for a sync.
 pub(crate) fn sync_file_range(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     let offset = i64::try_from(offset).map_err(io::Error::other)?;
     let bytes = i64::try_from(bytes).map_err(io::Error::other)?;

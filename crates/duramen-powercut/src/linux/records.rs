@@ -1,7 +1,7 @@
 //! The built-in writer of the published experiment, and its check.
 //!
-//! Owns the numbered record, the ways to make its file and the calls that claim to make it durable. A record is
-//! acknowledged on standard output after its call returned, never before.
+//! Owns the numbered record, the ways to create its file and the calls that claim to make it durable. A
+//! record is acknowledged on standard output after its call returned, never before.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -63,7 +63,7 @@ impl SyncCall {
     }
 }
 
-/// The bytes of a record: its number, then bytes that only it has.
+/// The bytes of a record: its number, then bytes unique to it.
 fn record(number: u64) -> [u8; RECORD_BYTES] {
     let mut bytes = [0; RECORD_BYTES];
     let mut state = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -90,7 +90,7 @@ pub(crate) fn write(args: &WriteRecordsArgs) -> ExitCode {
     }
 }
 
-/// Makes the file, and makes that it is there durable.
+/// Creates the file, and makes its existence durable.
 fn prepare(args: &WriteRecordsArgs) -> io::Result<()> {
     let file = File::create(&args.file)?;
     match args.init {
@@ -149,10 +149,10 @@ pub(crate) fn check(args: &CheckRecordsArgs) -> ExitCode {
     }
 }
 
-/// How many were acknowledged, and the numbers of those that are not there.
+/// The number of acknowledged records, and the missing ones.
 fn lost(args: &CheckRecordsArgs) -> io::Result<(u64, Vec<u64>)> {
     let text = std::fs::read_to_string(&args.ack)?;
-    // A writer that was killed in the middle of a line acknowledged nothing by it.
+    // An incomplete line of a killed writer acknowledges nothing.
     let whole = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
     let acknowledged = whole.filter_map(|line| line.strip_prefix("ack ")?.parse::<u64>().ok()).max();
     let Some(last) = acknowledged else { return Ok((0, Vec::new())) };

@@ -1,6 +1,7 @@
-//! What a run found: the verdicts, the exit code they give, and how they are told.
+//! The result of a run: the verdicts, their exit code, and their output.
 //!
-//! Owns everything that is printed. Standard output is the report, standard error is what went wrong with the run.
+//! Owns everything that is printed. Standard output is the report; standard error has the errors of the run
+//! itself.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -14,14 +15,14 @@ use crate::linux::args::RunArgs;
 use crate::linux::failure::{DATA_LOST, ENVIRONMENT, FILE_SYSTEM_LOST, Failure, INTERNAL};
 use crate::linux::jail::Ended;
 
-/// What one survival came to.
+/// The verdict on one survival.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Passed,
     CheckFailed(Ended),
-    /// Which file system, and why.
+    /// Which file system, and the reason.
     Unmountable(String),
-    /// Which file system, and how its fsck ended.
+    /// Which file system, and the result of its fsck.
     FsckFailed(String),
     TimedOut,
 }
@@ -30,7 +31,7 @@ pub(crate) enum Verdict {
 #[derive(Debug)]
 pub(crate) struct Checked {
     pub(crate) variant: u64,
-    /// What each drive chose.
+    /// The choice of each drive.
     pub(crate) survivals: Vec<Value>,
     pub(crate) verdict: Verdict,
     pub(crate) output: String,
@@ -41,9 +42,9 @@ pub(crate) struct Checked {
 pub(crate) struct Report {
     pub(crate) seed: u64,
     pub(crate) moment: Moment,
-    /// What the drives said when the power went.
+    /// The drives' report of the cut.
     pub(crate) cut: Value,
-    /// How the command ended, if it did before the cut.
+    /// How the command ended, if before the cut.
     pub(crate) command: Option<Ended>,
     pub(crate) command_output: String,
     pub(crate) ack_lines: usize,
@@ -75,7 +76,7 @@ impl Verdict {
 }
 
 impl Report {
-    /// The worst verdict decides; lost data is worse than a lost file system, which is worse than a lost hour.
+    /// The worst verdict decides: lost data, then a lost file system, then a timeout.
     pub(crate) fn exit(&self) -> u8 {
         let has = |wanted: fn(&Verdict) -> bool| self.checks.iter().any(|checked| wanted(&checked.verdict));
         if has(|verdict| matches!(verdict, Verdict::CheckFailed(_))) {
@@ -91,7 +92,8 @@ impl Report {
         }
     }
 
-    /// The command gave up by itself: checks that pass after that prove little. Being killed is another matter.
+    /// Whether the command failed on its own: checks that pass after that prove little. A kill does not
+    /// count.
     fn command_failed(&self) -> bool {
         matches!(self.command, Some(Ended::Exit(code)) if code != 0)
     }
@@ -181,13 +183,13 @@ impl Report {
         lines
     }
 
-    /// The command line that does all of it again.
+    /// The command line that repeats the run.
     fn again(&self, args: &RunArgs) -> String {
         let words: Vec<OsString> = std::env::args_os().collect();
         again::command_line(&words, args.seed.is_none().then_some(self.seed))
     }
 
-    /// What the cut could take, drive by drive.
+    /// The writes that the cut could lose, drive by drive.
     fn at_stake(&self) -> String {
         let drives = self.cut["drives"].as_array().map(Vec::as_slice).unwrap_or_default();
         let of_drive = |drive: &Value| {
@@ -200,7 +202,7 @@ impl Report {
     }
 }
 
-/// What a drive chose.
+/// The choice of a drive, as text.
 fn survived(survival: &Value) -> String {
     let choice = survival["survival"].as_str().unwrap_or_default();
     let number = |name: &str| &survival[name];
@@ -216,7 +218,7 @@ fn indented(text: &str) -> impl Iterator<Item = String> {
     text.lines().map(|line| format!("    {line}"))
 }
 
-/// Says why a run came to no verdict.
+/// Reports why a run has no verdict.
 pub(crate) fn failure(failure: &Failure, json: bool) {
     if json {
         let told = json!({"exit": failure.exit, "error": failure.message, "hint": failure.hint});
@@ -226,7 +228,7 @@ pub(crate) fn failure(failure: &Failure, json: bool) {
     complain(&format!("hint: {}", failure.hint));
 }
 
-/// A line of a report. Whoever read it may be gone; the exit code is the verdict all the same.
+/// Prints a line of a report. The reader may be gone; the exit code is the verdict all the same.
 pub(crate) fn line(text: &str) {
     match writeln!(io::stdout(), "{text}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -236,12 +238,12 @@ pub(crate) fn line(text: &str) {
     }
 }
 
-/// A line about the run itself.
+/// Prints a line about the run itself.
 pub(crate) fn note(text: &str) {
     complain(&format!("powercut: {text}"));
 }
 
-/// Where standard error is closed, there is nobody left to tell.
+/// If standard error is closed, nothing can be reported.
 fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

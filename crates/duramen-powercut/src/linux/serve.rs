@@ -1,8 +1,9 @@
-//! The drives as one process: it serves a FUSE file for each to the kernel and obeys the trial that started it.
+//! The drives as one process: it serves a FUSE file for each to the kernel and obeys the trial that started
+//! it.
 //!
-//! Owns answers, latencies and the cut: one lock is around all drives, so it falls on all of them at one instant, and
-//! after it nothing is answered any more. It stays in the mount namespace of its
-//! parent's parent, never in that of the file system above it, whose unmount would wait for it. It ends with its trial.
+//! Owns answers, latencies and the cut. One lock is around all drives, so the cut hits all of them at one
+//! instant, and after it nothing is answered. It stays in the mount namespace of its parent's parent, never
+//! in that of the file system above it, whose unmount would wait for it. It ends with its trial.
 
 use std::fs::File;
 use std::io::{self, Read, Write as _};
@@ -32,15 +33,15 @@ use crate::linux::stage;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Serves; nothing counts yet.
+    /// Serves, without counting.
     Live,
-    /// Serves, and waits for its moment.
+    /// Serves, and waits for the moment of the cut.
     Armed,
     /// Answers nothing.
     Cut,
 }
 
-/// A drive, and the file system that is on it.
+/// A drive, and its file system.
 struct Served {
     drive: Drive,
     fs: FileSystem,
@@ -51,15 +52,15 @@ struct State {
     phase: Phase,
     moment: Moment,
     begun_at: Instant,
-    /// Where answers are late.
+    /// Delayed requests, if answers have a latency.
     waiting: Option<Waiting>,
-    /// Where the cut is told.
+    /// The channel on which the cut is reported.
     trial: Channel,
 }
 
 struct Server {
     state: Mutex<State>,
-    /// Told when work was queued.
+    /// Signalled when work was queued.
     queued: Condvar,
     device: File,
 }
@@ -77,8 +78,8 @@ pub(crate) fn run(args: &DriveArgs) -> ExitCode {
 
 fn serve(args: &DriveArgs) -> Result<(), Failure> {
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(|error| failed("die with its trial", &error))?;
-    // Memory that this process asks for must not wait for writes that it serves itself. Where CAP_SYS_RESOURCE is
-    // missing it cannot say so, and only a machine that runs out of memory would notice.
+    // Allocations of this process must not wait for writes that it serves itself. Without CAP_SYS_RESOURCE
+    // this call fails, which matters only on a machine that runs out of memory.
     let _ = rustix::process::configure_io_flusher_behavior(true);
     let device =
         io::stdin().as_fd().try_clone_to_owned().map_err(|error| failed("take its device", &error))?;
@@ -103,7 +104,7 @@ fn serve(args: &DriveArgs) -> Result<(), Failure> {
     let limit = Duration::from_secs(args.give_up_s);
     std::thread::spawn(move || {
         std::thread::sleep(limit);
-        // Whatever hangs on this drive gets its error when the last thread that serves it is gone.
+        // A request that hangs on this drive fails once the last serving thread is gone.
         let _ = nix::sys::signal::raise(Signal::SIGKILL);
     });
     if args.latency_us.is_some() {
@@ -121,7 +122,7 @@ fn failed(doing: &str, error: &dyn std::fmt::Display) -> Failure {
     Failure::internal(format!("the drive cannot {doing}: {error}"), "this command is for `powercut run` only")
 }
 
-/// Takes the image of each drive from the trial; nothing if the trial is gone before.
+/// Receives the image of each drive from the trial; `None` if the trial ends before.
 fn loaded(
     args: &DriveArgs,
     commands: &mut Channel,
@@ -144,11 +145,11 @@ impl Server {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Obeys one line of the trial, and answers it with one.
+    /// Executes one line of the trial, and answers it with one.
     fn command(self: &Arc<Server>, line: &str, args: &DriveArgs) {
         let mut state = self.state();
         let answer = match line.split_once(' ') {
-            // Not before the device is mounted: until then it has nothing to read, not even later.
+            // Only after the device is mounted: before, reading it fails for good.
             None if line == "serve" => {
                 let server = Arc::clone(self);
                 std::thread::spawn(move || server.requests());
@@ -173,7 +174,7 @@ impl Server {
         let _ = state.trial.send(&answer);
     }
 
-    /// The command runs: from here on time is counted.
+    /// The command runs: time counts from here.
     fn begin(self: &Arc<Server>, state: &mut State) {
         state.begun_at = Instant::now();
         if let Moment::Ms(ms) = state.moment {
@@ -260,11 +261,12 @@ impl Server {
     }
 
     fn answer(&self, unique: u64, error: i32, payload: &[u8]) {
-        // A request that was interrupted wants no answer any more: the error is expected.
+        // An interrupted request needs no answer any more: the error is expected.
         let _ = (&self.device).write(&fuse::answer(unique, error, payload));
     }
 
-    /// Does the work now, or after its latency, which begins with the command: what prepares for it has no limit of time.
+    /// Does the work now, or after its latency. Latencies begin with the command; the setup before it has
+    /// none.
     fn later(&self, state: &mut State, unique: u64, work: Work) {
         match &mut state.waiting {
             Some(waiting) if state.phase == Phase::Armed => {
@@ -275,7 +277,7 @@ impl Server {
         }
     }
 
-    /// Completes a request and answers it: both under the lock, so that no cut falls in between.
+    /// Completes a request and answers it, both under the lock, so that no cut falls in between.
     fn work(&self, state: &mut State, unique: u64, work: Work) {
         if state.phase == Phase::Cut {
             return;
@@ -322,12 +324,12 @@ impl Server {
 }
 
 impl State {
-    /// What all drives together answered.
+    /// The counts of all drives together.
     fn counts(&self) -> Counts {
         self.drives.iter().map(|served| served.drive.counts()).sum()
     }
 
-    /// The drive whose file begins with its name: what follows is for those who look at loop devices.
+    /// The drive whose file name begins with this name; the suffix is only for `losetup`.
     fn drive_of_name(&self, name: &[u8]) -> Option<usize> {
         let names = stage::DRIVE_FILES.iter().take(self.drives.len());
         names.into_iter().position(|file| name.starts_with(file.as_bytes()))
@@ -339,13 +341,13 @@ impl State {
         served.map_or(0, |served| served.drive.size_bytes())
     }
 
-    /// The drive whose file this is, if it has this range.
+    /// The drive with this file, if the file has this range.
     fn holder(&self, node: u64, offset: u64, bytes: usize) -> Option<usize> {
         let drive = fuse::drive(node)?;
         self.drives.get(drive).filter(|served| served.drive.holds(offset, bytes)).map(|_| drive)
     }
 
-    /// Takes the power away, once, and says so.
+    /// Cuts the power, once, and reports it.
     fn cut(&mut self, cause: &str) {
         if self.phase != Phase::Armed {
             return;
@@ -370,7 +372,7 @@ impl State {
         let _ = self.trial.send(&format!("cut {told}"));
     }
 
-    /// Writes what survives on a drive by one of the variants: `image VARIANT DRIVE PATH`.
+    /// Writes the surviving content of a drive for a variant: `image VARIANT DRIVE PATH`.
     fn save_survivors(&self, rest: &str, args: &DriveArgs) -> String {
         let parsed = rest.split_once(' ').and_then(|(variant, rest)| {
             let (drive, path) = rest.split_once(' ')?;

@@ -1,7 +1,8 @@
-//! Where a trial happens: a mount namespace of its own, a file system in memory for what it leaves, and its mounts.
+//! The environment of a trial: its own mount namespace, a file system in memory for its results, and its
+//! mounts.
 //!
-//! Owns every mount of the tool. Nothing here is visible outside, and all of it goes with the last process inside, so
-//! nothing has to be cleaned up whatever dies. It never decides when.
+//! Owns every mount of the tool. Nothing here is visible outside, and all of it disappears with the last
+//! process inside. So no cleanup is needed, whichever process dies. It does not decide when to mount.
 
 use std::fs::{DirBuilder, File};
 use std::os::fd::AsRawFd;
@@ -18,20 +19,20 @@ use crate::linux::failure::{Failure, Result};
 use crate::linux::loop_device::{self, LoopDevice};
 use crate::linux::mount_options;
 
-/// The only directory that the tool makes on the machine; it stays, and stays empty.
+/// The only directory that the tool creates on the machine. It stays, and stays empty.
 const ROOT: &str = "/run/powercut";
-/// The file of each drive, which is also how its images begin.
+/// The file of each drive, and the prefix of its images.
 pub(crate) const DRIVE_FILES: [&str; 2] = ["disk", "second"];
 /// Where the file system of each drive is mounted.
 const MOUNT_POINTS: [&str; DRIVE_FILES.len()] = ["mnt", "second"];
 /// Room for acknowledgements and outputs beside an image.
 const ACK_BYTES_MAX: u64 = 1 << 30;
-/// How long an unmount may find somebody inside.
+/// How long an unmount may fail because a process is still inside.
 const BUSY_WITHIN: Duration = Duration::from_secs(10);
 
 const NOTHING: Option<&Path> = None;
 
-/// The trial's own corner of the machine.
+/// The environment of a trial.
 #[derive(Debug)]
 pub(crate) struct Stage {
     root: PathBuf,
@@ -45,7 +46,8 @@ pub(crate) struct Mounted {
 }
 
 impl Stage {
-    /// Leaves the machine's mount namespace. The process must have no other thread. `size_bytes` is that of all drives.
+    /// Leaves the machine's mount namespace. The process must have no other thread. `size_bytes` is that of
+    /// all drives.
     pub(crate) fn enter(size_bytes: u64) -> Result<Stage> {
         let root = PathBuf::from(ROOT);
         DirBuilder::new()
@@ -77,19 +79,19 @@ impl Stage {
         self.root.join(name)
     }
 
-    /// The same path for the drive, which lives in another mount namespace.
+    /// The same path for the drive process, which is in another mount namespace.
     pub(crate) fn path_from_outside(&self, name: &str) -> PathBuf {
         let inside = self.path(name);
         let inside = inside.strip_prefix("/").unwrap_or(&inside);
         Path::new("/proc").join(std::process::id().to_string()).join("root").join(inside)
     }
 
-    /// Where the program finds the file system of a drive.
+    /// The mount point of a drive's file system.
     pub(crate) fn mount_point(&self, drive_index: usize) -> PathBuf {
         self.path(MOUNT_POINTS[drive_index])
     }
 
-    /// Where acknowledgements are kept: no power is cut there.
+    /// The file of acknowledgements, on a file system that loses no power.
     pub(crate) fn acknowledgements(&self) -> PathBuf {
         self.path("ack")
     }
@@ -98,8 +100,10 @@ impl Stage {
         self.path("drive")
     }
 
-    /// Mounts the directory with the drives' files, and tells where it is. The device is closed here: the drive must be the last to have it, so that its end
-    /// ends every request.
+    /// Mounts the directory with the drives' files.
+    ///
+    /// The device is closed here: the drive process must be the last to hold it, so that its end fails every
+    /// request.
     pub(crate) fn mount_drives(&self, device: File) -> Result<()> {
         let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
@@ -120,7 +124,7 @@ impl Stage {
         self.fuse().join(own_name(DRIVE_FILES[drive_index]))
     }
 
-    /// Mounts the file system of a drive, which lies on a loop device.
+    /// Mounts the file system of a drive, through a loop device.
     pub(crate) fn mount(
         &self,
         device: LoopDevice,
@@ -135,13 +139,15 @@ impl Stage {
         Ok(Mounted { mount_point, backing: device.backing() })
     }
 
-    /// Ends every request of the drives that waits, with an error: after this, what hangs on it can be unmounted.
+    /// Fails every waiting request of the drives. After this, file systems that hang on them can be
+    /// unmounted.
     pub(crate) fn abort_drives(&self) {
-        // It says EBUSY, since the loop device has the file open; the connection is aborted all the same.
+        // It returns EBUSY, because the loop device has the file open; the connection is aborted all the
+        // same.
         let _ = umount2(&self.fuse(), MntFlags::MNT_FORCE);
     }
 
-    /// Unmounts what is left of the drives.
+    /// Unmounts the directory of the drives.
     pub(crate) fn unmount_drives(&self) -> Result<()> {
         unmount(&self.fuse())
     }
@@ -155,7 +161,7 @@ impl Mounted {
     }
 }
 
-/// A file's name that `losetup -l` shows, so that it tells whose it is.
+/// A file name that `losetup -l` shows, with the id of its process.
 pub(crate) fn own_name(name: &str) -> String {
     format!("{name}-{}", std::process::id())
 }
@@ -165,7 +171,7 @@ fn unmount(path: &Path) -> Result<()> {
     loop {
         match umount2(path, MntFlags::empty()) {
             Ok(()) => return Ok(()),
-            // Files of processes that were killed are closed a moment after them.
+            // Files of killed processes are closed a moment later.
             Err(Errno::EBUSY) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
             Err(errno) => return Err(Failure::call("unmount", path, &errno.desc())),
         }

@@ -1,7 +1,9 @@
-//! The published experiment, run again: which sync call keeps which promise on which file system and which drive.
+//! Repeats the published experiment: which sync call keeps which promise on which file system and which
+//! drive.
 //!
-//! Owns the cells, what was published for each, and the verdict on the tool itself: a cell that must lose data and never
-//! does shows that nothing was cut. Each trial is a process `powercut run`; a worker runs one after another.
+//! Owns the cells, the published results, and the verdict on the tool itself: a cell that must lose data but
+//! never does shows that nothing was cut. Each trial is a process `powercut run`; a worker runs one after
+//! another.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,9 +20,9 @@ use crate::linux::file_system::FileSystem;
 use crate::linux::records::{Init, SyncCall};
 use crate::linux::report;
 
-/// When the power goes in each trial, in milliseconds: late enough that something was acknowledged.
+/// The time of the cut in each trial, in milliseconds: late enough for some acknowledgements.
 const CUT_AFTER_MS: &str = "10..60";
-/// Records of the writer: more than any trial has time for, where syncs are done.
+/// Records of the writer: more than any trial with syncs can write.
 const RECORDS: u64 = 2000;
 const CACHES: [Cache; 2] = [Cache::WriteThrough, Cache::Volatile];
 
@@ -33,18 +35,18 @@ struct Cell {
     sync: SyncCall,
 }
 
-/// What the trials of a cell came to.
+/// The results of a cell's trials.
 #[derive(Debug, Clone, Default)]
 struct Tally {
     trials: u64,
-    /// Acknowledged data was gone.
+    /// Trials that lost acknowledged data.
     lost: u64,
-    /// The file system was gone, or its fsck complained.
+    /// Trials that lost the file system, or whose fsck failed.
     file_systems_lost: u64,
-    /// No verdict; the first reason.
+    /// Trials without a verdict, and the first reason.
     broken: u64,
     why: String,
-    /// The first command that lost data, to do it again.
+    /// The first command that lost data, for repeating it.
     again: String,
     acknowledged: u64,
 }
@@ -57,7 +59,7 @@ impl Cell {
         files.flat_map(|(fs, cache, init)| SyncCall::ALL.map(|sync| Cell { fs, cache, init, sync })).collect()
     }
 
-    /// Trials of a hundred that lost acknowledged data when this was first measured.
+    /// Trials of a hundred that lost acknowledged data in the published experiment.
     fn published(&self) -> (u64, u64) {
         use FileSystem::{Btrfs, Ext4, Xfs};
         let through = self.cache == Cache::WriteThrough;
@@ -153,7 +155,7 @@ pub(crate) fn run(args: &TableArgs) -> ExitCode {
     ExitCode::from(exit(&cells, &tallies))
 }
 
-/// Runs every trial of every cell, the cells side by side, so that a machine that slows down does so for all.
+/// Runs every trial of every cell, interleaved, so that a slowdown of the machine affects all cells.
 fn tallies(cells: &[Cell], args: &TableArgs) -> Vec<Tally> {
     let trial_count = cells.len() * usize::try_from(args.cuts).unwrap_or(usize::MAX);
     let next = AtomicUsize::new(0);
@@ -179,7 +181,7 @@ fn tallies(cells: &[Cell], args: &TableArgs) -> Vec<Tally> {
     tallies.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One trial; what it printed, or why it printed nothing.
+/// Runs one trial. Returns its output, or why there is none.
 fn trial(words: &[OsString]) -> Value {
     let ended =
         Command::new("/proc/self/exe").args(words).stdin(Stdio::null()).stderr(Stdio::null()).output();
@@ -191,7 +193,7 @@ fn trial(words: &[OsString]) -> Value {
     }
 }
 
-/// Lost data where none may be lost is worst, then no verdict, then a file system, then a tool that sees nothing.
+/// Severity: lost data where none may be lost, then no verdict, then a lost file system, then a blind tool.
 fn exit(cells: &[Cell], tallies: &[Tally]) -> u8 {
     let pairs = || cells.iter().zip(tallies);
     if pairs().any(|(cell, tally)| cell.must_keep() && tally.lost > 0) {

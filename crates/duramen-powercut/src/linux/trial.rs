@@ -1,7 +1,8 @@
 //! One trial: a file system on each drive, a program on them, a cut, and a check of each survival.
 //!
-//! Owns the order of these steps, which is what the verdict rests on: the program is dead before the drives' requests
-//! end, so it never sees an error that a power cut would not have shown it. This process stays single-threaded.
+//! Owns the order of these steps, on which the verdict relies. The program is killed before the drives'
+//! requests fail, so it never sees an error that a power cut would not have shown it. This process stays
+//! single-threaded.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -28,7 +29,7 @@ use crate::linux::stage::{self, Mounted, Stage};
 const MOMENT: u64 = 1;
 /// How long mkfs and fsck may take.
 const TOOL_WITHIN: Duration = Duration::from_secs(120);
-/// The newest bytes of an output that are shown.
+/// How many of the last bytes of an output are shown.
 const SHOWN_BYTES: usize = 4096;
 
 struct Trial<'a> {
@@ -114,7 +115,7 @@ impl Trial<'_> {
         Ok(mounted)
     }
 
-    /// Mounts the file system that is on a drive, with the power on.
+    /// Mounts the file system of a drive, with the power on.
     fn mount_drive(&self, drive_index: usize) -> Result<Mounted> {
         let spec = &self.specs[drive_index];
         let device = LoopDevice::attach(&self.stage.drive_file(drive_index), true)?;
@@ -129,7 +130,7 @@ impl Trial<'_> {
         })
     }
 
-    /// An image of an empty file system, by the path that the drive has for it.
+    /// Creates an image of an empty file system. Returns its path as the drive process sees it.
     fn make_file_system(&self, spec: &DriveSpec<'_>) -> Result<PathBuf> {
         let path = self.stage.path("new.img");
         let made = File::create(&path).and_then(|file| file.set_len(self.args.size));
@@ -147,7 +148,7 @@ impl Trial<'_> {
         Ok(self.stage.path_from_outside("new.img"))
     }
 
-    /// Runs the command until the power goes, and clears away what the cut leaves.
+    /// Runs the command until the power goes, then unmounts everything.
     fn run_until_cut(&mut self, words: &[OsString], mounted: &[Mounted]) -> Result<(Value, Option<Ended>)> {
         let ack = self.stage.acknowledgements();
         let stdout = OpenOptions::new().append(true).create(true).open(&ack);
@@ -157,7 +158,7 @@ impl Trial<'_> {
         let mut jail = self.jail(words, stdout, stderr)?;
         self.drives.begin()?;
         let heard = self.wait_for_cut(&mut jail);
-        // Dead first, so that nobody in there sees the errors that follow.
+        // Killed first, so that no process in there sees the errors that follow.
         jail.kill()?;
         self.stage.abort_drives();
         jail.gone()?;
@@ -196,7 +197,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Mounts one survival, runs the check and, if asked for, the file systems' own.
+    /// Mounts one survival, runs the check and, if requested, fsck.
     fn check(&mut self, variant: u64, before: &[Checked]) -> Result<Checked> {
         let names = stage::DRIVE_FILES.map(|file| stage::own_name(&format!("crash-{file}")));
         let names = &names[..self.specs.len()];
@@ -220,7 +221,7 @@ impl Trial<'_> {
         Ok(Checked { variant, survivals, verdict, output })
     }
 
-    /// What a survival comes to, and the output that shows it.
+    /// The verdict on a survival, and the output that shows it.
     fn verdict(&self, images: &[PathBuf]) -> Result<(Verdict, String)> {
         let mut mounted = Vec::new();
         let mut refused = None;
@@ -304,7 +305,7 @@ impl Trial<'_> {
     }
 }
 
-/// Makes all that was written to a file system durable.
+/// Syncs a file system.
 fn sync_file_system(root: &Path) -> Result<()> {
     let synced = File::open(root)
         .map_err(|error| error.to_string())

@@ -1,5 +1,5 @@
-//! Duramen itself under a power cut, in short: what it acknowledged at level `disk` is there, on real file systems. The long
-//! run is `scripts/power-cuts`.
+//! Duramen itself under power cuts, in short: what it acknowledged at level `disk` exists, on real file
+//! systems. The long run is `scripts/power-cuts`.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::runner::{can, has, run};
 
 const DURAMEN: &str = env!("CARGO_BIN_EXE_powercut-duramen");
 
-/// One cut while a database is loaded. `more` are words for `run`, `load` words for the loader.
+/// One cut while a database is loaded. `more` are arguments of `run`, `load` those of the loader.
 fn cut(fs: &str, cache: &str, seed: u64, more: &[&str], load: &[&str]) -> Value {
     let seed = seed.to_string();
     let check = format!("'{DURAMEN}' check --db db --ack \"$POWERCUT_ACK\"");
@@ -15,15 +15,16 @@ fn cut(fs: &str, cache: &str, seed: u64, more: &[&str], load: &[&str]) -> Value 
     run(&[&head[..], more, &["--", DURAMEN, "load", "--db", "db"], load].concat())
 }
 
-/// How many commits were acknowledged: the check of the first survival prints `N acknowledged, ...`. `ack_lines` counts
-/// openings and backups, too.
+/// The number of acknowledged commits: the check of the first survival prints `N acknowledged, ...`.
+///
+/// `ack_lines` also counts openings and backups.
 fn commits(told: &Value) -> u64 {
     let output = told["checks"][0]["output"].as_str().unwrap();
     let count = output.lines().find_map(|line| line.split_once(" acknowledged, ")?.0.parse().ok());
     count.unwrap_or_else(|| panic!("{told:#}"))
 }
 
-/// D1, D2: every acknowledged transaction is there and whole, in each of several survivals of each cut.
+/// D1, D2: every acknowledged transaction exists and is whole, in each of several survivals of each cut.
 #[test]
 fn what_a_database_acknowledged_survives_on_real_file_systems() {
     let mut acknowledged = 0;
@@ -48,7 +49,7 @@ fn what_a_database_acknowledged_survives_on_real_file_systems() {
     assert!(count == 0 || acknowledged > 0, "a check of nothing");
 }
 
-/// One cut while a database is loaded whose log lies on the second drive. `drives` are words for `run`.
+/// One cut while a database is loaded whose log is on the second drive. `drives` are arguments of `run`.
 fn cut_apart(drives: &[&str], seed: u64, more: &[&str], writers: &str) -> Value {
     let seed = seed.to_string();
     let check = format!("'{DURAMEN}' check --db db --wal \"$POWERCUT_SECOND/log\" --ack \"$POWERCUT_ACK\"");
@@ -57,7 +58,7 @@ fn cut_apart(drives: &[&str], seed: u64, more: &[&str], writers: &str) -> Value 
     run(&[drives, &head[..], more, &["--", "sh", "-c", &load]].concat())
 }
 
-/// D1, D2 with the log on a file system of its own: one power, two drives, each loses what it likes.
+/// D1, D2 with the log on a separate file system: one cut, two drives, each loses any unflushed writes.
 #[test]
 fn what_a_database_acknowledged_survives_with_its_log_on_a_second_file_system() {
     let cells: [(&[&str], &str); 3] = [
@@ -78,8 +79,8 @@ fn what_a_database_acknowledged_survives_with_its_log_on_a_second_file_system() 
     assert!(acknowledged.is_empty() || acknowledged.iter().sum::<u64>() > 0, "a check of nothing");
 }
 
-/// A lying drive under the log loses commits; under the data it loses what only the log knows of, and an honest log has
-/// the database say so itself (exit code 4 of the checker) instead of serving less (exit code 3).
+/// A lying drive under the log loses commits. Under the data it loses checkpoints, and the intact log makes
+/// the database report it (exit code 4 of the checker) instead of serving less (exit code 3).
 #[test]
 fn a_lying_drive_under_the_log_or_under_the_data_is_caught() {
     if !can("Duramen with a lying drive beside an honest one") {
@@ -95,7 +96,7 @@ fn a_lying_drive_under_the_log_or_under_the_data_is_caught() {
     }
 }
 
-/// A drive that lies, and a level that promises nothing of a power cut: the check must see what is lost.
+/// A lying drive, and a level that promises nothing about a power cut: the check must detect the losses.
 #[test]
 fn a_lying_drive_and_a_weaker_level_lose_what_was_acknowledged() {
     if !can("Duramen on a lying drive") {
@@ -103,8 +104,8 @@ fn a_lying_drive_and_a_weaker_level_lose_what_was_acknowledged() {
     }
     let lying = cut("ext4", "lying", 3, &["--cut-after-writes", "1500..2500"], &[]);
     assert!([3, 4].contains(&lying["exit"].as_i64().unwrap()), "{lying:#}");
-    // At this level only the background syncs, once a second, and any sync(2) of this machine: one cut may fall right
-    // behind one.
+    // At this level only the background syncs, once a second, and any sync(2) of this machine: one cut may
+    // fall right after such a sync.
     let load = ["--level", "process"];
     let weak: Vec<Value> =
         (4..8).map(|seed| cut("ext4", "volatile", seed, &["--cut-after-ms", "300..900"], &load)).collect();

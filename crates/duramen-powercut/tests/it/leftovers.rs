@@ -1,4 +1,5 @@
-//! Nothing is left on the machine however a run with two drives dies: no process, no mount, no loop device.
+//! A run with two drives leaves nothing on the machine, however it dies: no process, no mount, no loop
+//! device.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -12,8 +13,8 @@ use crate::runner::{POWERCUT, can};
 
 const ANYTHING_WITHIN: Duration = Duration::from_secs(20);
 
-/// A run that writes to both drives all the time, so that requests are under way, and has a child in another session.
-/// It is the leader of a process group, as a shell would start it.
+/// A run that writes to both drives all the time, so that requests are in flight, and has a child in another
+/// session. It leads a process group, as if started by a shell.
 fn start(word: &str) -> Child {
     let script = format!(
         "(: {word}; exec setsid sh -c ': {word}; while :; do echo y; sync -d f; done' > f) & \
@@ -30,18 +31,18 @@ fn pid(id: u32) -> Pid {
     Pid::from_raw(i32::try_from(id).unwrap())
 }
 
-/// Ends a run by `end`, and looks at what is left.
+/// Ends a run by `end`, and checks what is left.
 fn check(how: &str, end: impl Fn(&Child)) {
     if !can(&format!("powercut ended by {how}")) {
         return;
     }
     let word = format!("powercut-test-{}-{}", std::process::id(), how.replace(' ', "-"));
     let mut powercut = start(&word);
-    // Its own arguments, those of the three shells and of the first process of their namespace.
+    // Its own arguments, those of the three shells, and those of the first process of their namespace.
     wait_until("the command runs", || processes_with(&word) >= 5 && loop_devices_of(powercut.id()) == 2);
     end(&powercut);
     powercut.wait().unwrap();
-    // The pipe closes when the last process that has it, the drives or the command, is gone.
+    // The pipe closes when the last process that holds it, the drives or the command, is gone.
     let mut rest = String::new();
     let _ = BufReader::new(powercut.stderr.take().unwrap()).read_line(&mut rest);
     wait_until("all processes are gone", || processes_with(&word) == 0);
@@ -96,7 +97,7 @@ fn processes_with(word: &str) -> usize {
     lines.filter(|line| String::from_utf8_lossy(line).contains(word)).count()
 }
 
-/// Waits for something that no event tells of.
+/// Polls for a condition without an event.
 fn wait_until(what: &str, so: impl Fn() -> bool) {
     let began = Instant::now();
     while !so() {

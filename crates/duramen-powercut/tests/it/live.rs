@@ -1,4 +1,5 @@
-//! The binary on real kernels: an honest writer loses nothing, a lying drive and a writer without syncs are caught.
+//! The binary on real kernels: an honest writer loses nothing, a lying drive and a writer without syncs are
+//! caught.
 
 use std::path::Path;
 
@@ -14,7 +15,7 @@ fn acknowledged(trials: &[Value]) -> u64 {
     trials.iter().map(|trial| trial["ack_lines"].as_u64().unwrap()).sum()
 }
 
-/// D1 on a real kernel: what fdatasync returned for survives every cut, in each of several survivals.
+/// D1 on a real kernel: what fdatasync made durable survives every cut, in each of several survivals.
 #[test]
 fn an_honest_writer_loses_nothing_on_ext4() {
     if !can("an honest writer on ext4") {
@@ -34,7 +35,7 @@ fn an_honest_writer_loses_nothing_on_ext4() {
     assert!(acknowledged(&trials) > 60, "{trials:#?}");
 }
 
-/// Each other file system once: the same tool must not lose what they keep.
+/// Each other file system once: the tool must not lose what they keep.
 #[test]
 fn an_honest_writer_loses_nothing_on_xfs_and_btrfs() {
     for fs in ["xfs", "btrfs"] {
@@ -49,7 +50,7 @@ fn an_honest_writer_loses_nothing_on_xfs_and_btrfs() {
     }
 }
 
-/// A drive that answers flushes without doing them must fail the same check, or the check sees nothing.
+/// A drive that completes flushes without doing them must fail the same check, or the check detects nothing.
 #[test]
 fn a_lying_drive_is_caught() {
     if !can("a lying drive") {
@@ -93,7 +94,7 @@ fn a_seed_draws_the_same_cut_again() {
     assert!(twice[0]["repeat"].as_str().unwrap().contains("--seed 11"));
 }
 
-/// A program that dies by itself before the power goes: the cut comes at its end, and how it ended is told.
+/// A program that ends before the power goes: the cut comes at its end, and its status is reported.
 #[test]
 fn a_command_that_is_killed_is_cut_at_its_end() {
     if !can("a command that is killed") {
@@ -108,7 +109,7 @@ fn a_command_that_is_killed_is_cut_at_its_end() {
     assert_eq!(trial["cut"]["cause"], "the end of the command", "{trial:#?}");
 }
 
-/// A crash during recovery: the image that one cut left is where the next run begins.
+/// A crash during recovery: the image that one cut left is the start of the next run.
 #[test]
 fn a_kept_image_is_where_the_next_run_begins() {
     if !can("a kept image") {

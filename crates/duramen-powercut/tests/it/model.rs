@@ -1,4 +1,4 @@
-//! What a drive with a volatile cache promises, and what a cut leaves of it: pure, so these run everywhere.
+//! What a drive with a volatile cache promises, and what a cut leaves of it. Pure, so these run everywhere.
 
 use duramen_powercut::content::Content;
 use duramen_powercut::drive::{Cache, Counts, Drive, Write};
@@ -33,7 +33,7 @@ fn durable_byte(drive: &Drive, offset: u64) -> u8 {
     at(drive.durable(), offset, 1)[0]
 }
 
-/// Everything that tells two contents apart.
+/// All bytes of a content.
 fn all(content: &Content) -> Vec<u8> {
     at(content, 0, usize::try_from(SIZE_BYTES).unwrap())
 }
@@ -50,7 +50,7 @@ fn an_answered_write_is_read_and_is_not_durable_before_a_flush() {
     assert_eq!((durable_byte(&drive, 8192), drive.pending_count()), (7, 0));
 }
 
-/// The one thing a file system may rely on, and the one thing it may not: a write answered after the flush arrived.
+/// A file system may rely on a flush only for writes completed before it arrived, not for later ones.
 #[test]
 fn a_flush_covers_what_was_answered_before_it_arrived_and_nothing_else() {
     let mut drive = drive(Cache::Volatile);
@@ -106,7 +106,7 @@ fn arming_makes_what_came_before_durable_and_counts_from_zero() {
     assert_eq!((drive.counts().writes, drive.counts().flushes), (0, 0));
 }
 
-/// A cache is finite: a drive that is never flushed still writes its oldest out.
+/// A cache is finite: a drive that is never flushed still writes back its oldest data.
 #[test]
 fn the_oldest_write_becomes_durable_when_the_cache_is_full() {
     let mut drive = drive(Cache::Volatile).with_pending_bytes_max(2 * BLOCK as u64);
@@ -135,7 +135,8 @@ fn a_seed_and_a_variant_leave_the_same_content_each_time_and_others_leave_others
     assert!(distinct.len() > 10, "{} of 16", distinct.len());
 }
 
-/// One cut falls on both drives, and each loses its own: on some seed all of one survives and nothing of the other.
+/// One cut hits both drives, and each makes its own choice: with some seed one keeps everything and the other
+/// nothing.
 #[test]
 fn each_drive_of_a_run_chooses_by_its_own_seed() {
     assert_eq!(seed_of_drive(5, 0), 5, "the first drive of two chooses as an only one does");
@@ -193,7 +194,7 @@ fn a_write_is_torn_at_sectors_only() {
     assert!(torn_count > 30, "{torn_count}");
 }
 
-/// ext4 and btrfs trust 4 KiB where their superblocks are: torn there, they could not be mounted at all.
+/// ext4 and btrfs expect 4 KiB superblocks to be whole: torn there, they could not be mounted at all.
 #[test]
 fn a_superblock_is_whole_and_the_rest_of_the_same_write_may_be_torn() {
     let mut drive = drive(Cache::Volatile);
@@ -209,7 +210,7 @@ fn a_superblock_is_whole_and_the_rest_of_the_same_write_may_be_torn() {
     assert!(torn_around > 30, "{torn_around}");
 }
 
-/// A cache is coherent: a sector that survives is the newest that survived, never an older one over it.
+/// A cache is coherent: a surviving sector is the newest that survived, never an older one over it.
 #[test]
 fn an_older_write_never_covers_a_newer_one_that_survived() {
     let mut drive = drive(Cache::Volatile);
@@ -223,7 +224,7 @@ fn an_older_write_never_covers_a_newer_one_that_survived() {
     }
 }
 
-/// Two flushes under way are answered together: no third one arrives at the count between them.
+/// Two concurrent flushes complete together: no third one arrives at the count between them.
 #[test]
 fn a_moment_that_was_passed_comes_with_the_next() {
     let drives = [0; 2].map(|_| {

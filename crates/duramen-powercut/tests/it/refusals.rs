@@ -1,4 +1,4 @@
-//! Words that cannot be meant are refused before anything runs, and what is missing is told by its name.
+//! Invalid arguments are refused before anything runs, and anything missing is named.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ use crate::runner::{can, command, run};
 
 const HEAD: [&str; 8] = ["--fs", "ext4", "--seed", "1", "--cut-after-ms", "50000", "--check", "true"];
 
-/// Wrong arguments end with 2 on any machine, and the sentence says which part is wrong.
+/// Wrong arguments end with exit code 2 on any machine, and the message names the wrong part.
 fn check_words(words: &[&[u8]], part: &str) {
     let words: Vec<OsString> = words.iter().map(|word| OsStr::from_bytes(word).to_owned()).collect();
     let refused = command(&HEAD).args(&words).args(["--", "true"]).output().unwrap();
@@ -18,7 +18,7 @@ fn check_words(words: &[&[u8]], part: &str) {
     assert!(told.contains(part), "{words:?}: {told}");
 }
 
-/// The drives are told of an image in a line of text: any other path would name another file.
+/// The drives receive the path of an image in a line of text: any other path would name another file.
 #[test]
 fn an_image_whose_path_is_no_line_of_text_is_refused() {
     for option in ["--image", "--keep-image"] {
@@ -27,7 +27,7 @@ fn an_image_whose_path_is_no_line_of_text_is_refused() {
     }
 }
 
-/// An image has its size: another one would have no effect.
+/// An image has a size already: another one would have no effect.
 #[test]
 fn a_size_beside_an_image_is_refused() {
     check_words(&[b"--image", b"f", b"--size", b"5G"], "cannot be used with");
@@ -39,7 +39,7 @@ fn a_latency_without_end_is_refused() {
     check_words(&[b"--latency-us", b"10000001"], "too long");
 }
 
-/// A trial is wasted where its image cannot be kept: this is found before, not after.
+/// A trial is wasted if its image cannot be kept: this is found before, not after.
 #[test]
 fn an_image_that_cannot_be_kept_is_refused_before_the_run() {
     if !can("an image that cannot be kept") {
@@ -68,7 +68,7 @@ fn make_ext4(image: &Path, size: &str) {
     assert!(made.status.success(), "{made:?}");
 }
 
-/// Two drives may have the same file system: its name alone does not tell which of them is broken.
+/// Two drives may have the same file system: its name alone does not show which of them is broken.
 #[test]
 fn a_drive_that_cannot_be_mounted_is_named() {
     if !can("a drive that cannot be mounted") {
@@ -89,7 +89,7 @@ fn a_drive_that_cannot_be_mounted_is_named() {
     check(&[], "cannot mount ext4 on the drive: ");
 }
 
-/// The survivals of a large image need room, though no `--size` told of it.
+/// The survivals of a large image need room, even without `--size`.
 #[test]
 fn a_trial_that_begins_with_an_image_has_room_for_it() {
     if !can("room for a large image") {

@@ -1,4 +1,4 @@
-//! Runs the binary on this machine, or says why it cannot.
+//! Runs the binary on this machine, or prints why it cannot.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 pub(crate) const POWERCUT: &str = env!("CARGO_BIN_EXE_powercut");
 
-/// Says that something was not tested, and why.
+/// Prints that something was not tested, and why.
 fn skipped(what: &str) {
     println!("skipped: {what}");
     if let Some(list) = std::env::var_os("DURAMEN_TEST_SKIPS") {
@@ -18,8 +18,8 @@ fn skipped(what: &str) {
     }
 }
 
-/// What this machine lacks, found by one trial that does nothing. Only what the tool calls the environment's fault
-/// excuses a test.
+/// What this machine lacks, found by one trial that does nothing. Only a failure of the environment, by exit
+/// code, excuses a test.
 fn lacking() -> Option<&'static str> {
     static FOUND: OnceLock<Option<String>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
@@ -46,7 +46,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Whether live tests can run; if not, `what` is told as skipped.
+/// Whether live tests can run; if not, prints `what` as skipped.
 pub(crate) fn can(what: &str) -> bool {
     match lacking() {
         None => true,
@@ -57,7 +57,7 @@ pub(crate) fn can(what: &str) -> bool {
     }
 }
 
-/// Whether the tool to make a file system is there; if not, `what` is told as skipped.
+/// Whether the tool to make a file system exists; if not, prints `what` as skipped.
 pub(crate) fn has(tool: &str, what: &str) -> bool {
     let there =
         ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].iter().any(|dir| Path::new(dir).join(tool).exists());
@@ -73,7 +73,7 @@ pub(crate) fn command(args: &[&str]) -> Command {
     command
 }
 
-/// `powercut run --json` with these words; what it printed, whose `exit` is the exit code.
+/// Runs `powercut run --json` with these arguments. Returns its output, with the exit code as `exit`.
 pub(crate) fn run(args: &[&str]) -> Value {
     let Output { status, stdout, stderr } = command(args).output().unwrap();
     let told: Value = serde_json::from_slice(&stdout).unwrap_or_else(|error| {
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &[&str]) -> Value {
     told
 }
 
-/// A trial of the built-in writer on a file of zeroes. `more` are words for `run`.
+/// A trial of the built-in writer on a file of zeroes. `more` are arguments of `run`.
 pub(crate) fn records(fs: &str, cache: &str, sync: &str, seed: u64, more: &[&str]) -> Value {
     let seed = seed.to_string();
     let setup =

@@ -1,5 +1,5 @@
-//! What a run tells of itself: to whoever still listens, with a line that does it again, and on the mount that was asked
-//! for.
+//! The output of a run: to a reader that may have gone, with a line that repeats the run, and on the
+//! requested mount.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ use crate::runner::{POWERCUT, can, command, run};
 
 const HEAD: [&str; 6] = ["--fs", "ext4", "--cut-after-ms", "50000", "--check", "true"];
 
-/// The exit code is the verdict: a reader that went away must not turn it into another.
+/// The exit code is the verdict: a closed output must not change it.
 #[test]
 fn a_closed_output_changes_no_exit_code() {
     if !can("an output that nobody reads") {
@@ -25,7 +25,7 @@ fn a_closed_output_changes_no_exit_code() {
     }
 }
 
-/// The words of the command are its own: they may be no text, and one of them may be called as an option of the run.
+/// The words of the command are its own: they need not be text, and may equal an option of the run.
 #[test]
 fn the_line_that_repeats_a_run_takes_any_command() {
     if !can("a command with words of its own") {

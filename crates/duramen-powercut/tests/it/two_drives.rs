@@ -1,5 +1,5 @@
-//! Two drives that lose power at the same instant: each with its own cache and its own survivors, kept and begun with as
-//! a pair.
+//! Two drives that lose power at the same instant: each with its own cache and its own survivors, kept and
+//! started from as a pair.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ const CHECK: &str = "for n in $(cat \"$POWERCUT_ACK\"); do \
      done; \
      for n in $(cat \"$POWERCUT_SECOND/log\"); do grep -qx $n log || { echo \"first is behind\"; exit 9; }; done";
 
-/// A cut of the writer on two ext4. The files are made and durable before it begins.
+/// A cut of the writer on two ext4. The files are created and durable before it begins.
 fn cut(seed: u64, more: &[&str]) -> Value {
     let seed = seed.to_string();
     let setup = "touch log \"$POWERCUT_SECOND/log\"";
@@ -27,13 +27,14 @@ fn cut(seed: u64, more: &[&str]) -> Value {
     run(&[&head[..], more, &["--check", CHECK, "--", "sh", "-c", WRITER]].concat())
 }
 
-/// How the checks that failed ended.
+/// The results of the failed checks.
 fn failures(told: &Value) -> Vec<&str> {
     let checks = told["checks"].as_array().unwrap().iter();
     checks.filter(|check| check["verdict"] != "passed").map(|check| check["why"].as_str().unwrap()).collect()
 }
 
-/// The order of two drives is the program's: what was synced to the first before the second was written is there.
+/// The order of writes to two drives is the program's: what was synced to the first before a write to the
+/// second exists.
 #[test]
 fn what_was_synced_to_either_drive_survives_and_in_order() {
     if !can("two drives and one power") {
@@ -56,7 +57,7 @@ fn what_was_synced_to_either_drive_survives_and_in_order() {
     }
 }
 
-/// The check must be able to tell which of the two lied, or it would not see a loss on one of them.
+/// The check must show which of the two lied, or it would not see a loss on one of them.
 #[test]
 fn either_drive_that_lies_is_caught_by_itself() {
     if !can("one of two drives lies") {
@@ -67,7 +68,7 @@ fn either_drive_that_lies_is_caught_by_itself() {
         let told = cut(7, &[&words[..], &["--cache", caches[0], "--second-cache", caches[1]]].concat());
         let failures = failures(&told);
         assert!(failures.iter().any(|why| why.ends_with(lost)), "{told:#}");
-        // A file system that lost flushed writes may not mount; what the honest drive holds is never what is lacking.
+        // A file system that lost flushed writes may not mount. Data on the honest drive is never missing.
         let others = failures.iter().filter(|why| why.contains("exit code") && !why.ends_with(lost));
         let others: Vec<_> =
             others.filter(|why| !(caches[0] == "lying" && why.ends_with("exit code 9"))).collect();
@@ -88,13 +89,14 @@ fn a_seed_draws_the_same_cut_of_two_drives_again() {
         assert_eq!(survivals.len(), 2, "{told:#}");
         survivals.iter().map(|survival| survival["survival"].clone()).collect::<Vec<_>>()
     });
-    // The kind of the choice; where the kernel came further, its numbers may differ.
+    // The kind of the choice; its numbers may differ if the kernel came further.
     let kinds =
         chosen.map(|pair| pair.iter().map(|text| text.as_str().unwrap()[..3].to_owned()).collect::<Vec<_>>());
     assert_eq!(kinds[0], kinds[1]);
 }
 
-/// A crash during recovery: a pair of images is where the next run begins, and one without the other is refused.
+/// A crash during recovery: a pair of images is the start of the next run, and one without the other is
+/// refused.
 #[test]
 fn a_kept_pair_is_where_the_next_run_begins() {
     if !can("a kept pair of images") {
@@ -146,7 +148,7 @@ fn words_about_a_second_drive_need_one() {
     assert_eq!((&told["exit"], &told["second_fs"]), (&0.into(), &Value::Null), "{told:#}");
 }
 
-/// Two drives may have the same file system: its name alone does not tell which of them is damaged.
+/// Two drives may have the same file system: its name alone does not show which of them is corrupt.
 #[test]
 fn the_drive_whose_fsck_fails_is_named() {
     if !can("a failed fsck of one of two drives") {

@@ -1,11 +1,12 @@
-//! An axis: where a value lies on it, and which values are written beside it.
+//! An axis: the position of a value on it, and its tick labels.
 //!
-//! Owns the ticks. Labels that would touch each other on a phone are marked as being for wide pages only, so that no
-//! script has to measure anything.
+//! Owns the ticks. Labels that would touch each other on a phone are marked as being for wide pages only, so
+//! that no script has to measure anything.
 
 use crate::unit::Unit;
 
-/// Width of a drawing in pixels on a phone, and of one letter of a label there: what decides which labels are left out.
+/// The width of a drawing in pixels on a phone, and of one letter of a label: they decide which labels are
+/// left out.
 const NARROW_PIXELS: f64 = 300.0;
 const LETTER_PIXELS: f64 = 7.5;
 const GAP_PIXELS: f64 = 10.0;
@@ -16,10 +17,10 @@ const WIDE_PIXELS: f64 = 720.0;
 /// Part of a logarithmic axis that is added at either end.
 const LOG_ROOM: f64 = 0.04;
 
-/// A label so near to an end of its axis begins or ends there, instead of reaching over it.
+/// A label this near to an end of its axis begins or ends there, instead of reaching over it.
 const EDGE: f64 = 0.03;
 
-/// What one direction of a chart means.
+/// One axis of a chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
     name: String,
@@ -42,7 +43,7 @@ impl Axis {
         Axis { name: name.into(), unit, is_log: true, ticks: None, from_zero: false }
     }
 
-    /// The same axis with the values that are written beside it, in place of round ones.
+    /// The same axis with given labels instead of round values.
     #[must_use]
     pub fn ticks<T: Into<String>>(mut self, ticks: impl IntoIterator<Item = (f64, T)>) -> Axis {
         self.ticks = Some(ticks.into_iter().map(|(value, label)| (value, label.into())).collect());
@@ -69,7 +70,7 @@ impl Axis {
         if low >= high {
             (low, high) = if self.is_log { (low / 2.0, high * 2.0) } else { (low, low + 1.0) };
         } else if self.is_log && self.ticks.is_none() {
-            // Nothing is drawn on the edge, where a level would hide in the frame.
+            // Nothing is drawn on the edge, where a level would disappear in the frame.
             let room = (high / low).powf(LOG_ROOM);
             (low, high) = (low / room, high * room);
         }
@@ -106,13 +107,13 @@ pub(super) struct Scale {
 pub(super) struct Tick {
     /// Where, between 0 and 1.
     pub(super) part: f64,
-    /// Empty where there is no room for it.
+    /// Empty if there is no room for it.
     pub(super) label: String,
     pub(super) is_for_wide_only: bool,
 }
 
 impl Tick {
-    /// How its label stands: centred, unless that would reach over an end of the axis.
+    /// The alignment of its label: centred, unless that would reach over an end of the axis.
     pub(super) fn side(&self) -> &'static str {
         match self.part {
             part if part < EDGE => "at-start",
@@ -161,7 +162,7 @@ impl Scale {
         self.ticks.iter().map(|tick| tick.label.chars().count()).max().unwrap_or(0)
     }
 
-    /// Left to right, each label is kept that leaves a gap to the one before, for both widths.
+    /// From left to right, keeps each label that leaves a gap to the previous one, for both widths.
     fn choose_labels(&mut self) {
         let (mut wide_end, mut narrow_end) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
         for tick in &mut self.ticks {
@@ -200,7 +201,7 @@ fn linear_ticks(low: f64, high: f64, step: f64, unit: Unit) -> Vec<(f64, String)
     values.take(12).map(|value| (value, unit.text(value))).collect()
 }
 
-/// The smallest of 1, 2, 5 times a power of ten that is not below.
+/// The smallest of 1, 2, 5 times a power of ten that is at least `least`.
 fn round_step(least: f64) -> f64 {
     let power = 10_f64.powf(least.log10().floor());
     [1.0, 2.0, 5.0, 10.0]

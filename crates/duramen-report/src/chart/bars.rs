@@ -24,14 +24,15 @@ impl Bar {
         Bar { name: name.into(), value, note: String::new(), tone: Tone::Plain, colour: 0 }
     }
 
-    /// Words behind the figure, and what they mean.
+    /// A note after the figure, and its tone.
     #[must_use]
     pub fn note(mut self, tone: Tone, text: impl Into<String>) -> Bar {
         (self.tone, self.note) = (tone, text.into());
         self
     }
 
-    /// One of the colours of lines, counted from 0: the same thing has the same colour in every chart of a page.
+    /// One of the line colours, counted from 0: use the same colour for the same thing in every chart of a
+    /// page.
     #[must_use]
     pub fn colour(mut self, index: usize) -> Bar {
         self.colour = index % COLOUR_COUNT;
@@ -54,7 +55,7 @@ impl Bars {
         Bars { title: title.into(), unit, groups: Vec::new() }
     }
 
-    /// Bars under a heading; an empty one is left out. Bars of all groups have one measure.
+    /// Bars under a heading; an empty heading is left out. Bars of all groups have one scale.
     #[must_use]
     pub fn group(mut self, heading: impl Into<String>, bars: impl IntoIterator<Item = Bar>) -> Bars {
         self.groups.push((heading.into(), bars.into_iter().collect()));

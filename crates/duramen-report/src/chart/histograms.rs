@@ -1,6 +1,7 @@
-//! Histograms below each other over one logarithmic axis, so that what was slower stands further right.
+//! Histograms below each other over one logarithmic axis, so that slower ones are further right.
 //!
-//! Owns the buckets: equal ratios, the same for all. A histogram's height is its own; its note says how many samples it has.
+//! Owns the buckets: equal ratios, the same for all. Each histogram has its own height; its note has its
+//! sample count.
 
 use std::fmt::Write;
 
@@ -57,7 +58,7 @@ pub struct Histograms {
 }
 
 impl Histograms {
-    /// An empty chart; `name` says what the axis counts.
+    /// An empty chart; `name` is the name of the axis.
     #[must_use]
     pub fn new(title: impl Into<String>, name: impl Into<String>, unit: Unit) -> Histograms {
         Histograms { title: title.into(), name: name.into(), unit, rows: Vec::new() }
@@ -121,7 +122,8 @@ fn counts(parts: impl Iterator<Item = f64>) -> [u32; BUCKET_COUNT] {
     counts
 }
 
-/// Steps from bucket to bucket. By the root of the counts, so that what is rare and slow can be seen beside what is common.
+/// The outline, from bucket to bucket. Heights are square roots of counts, so that rare slow samples stay
+/// visible.
 fn outline(counts: &[u32; BUCKET_COUNT]) -> String {
     let most = f64::from(counts.iter().copied().max().unwrap_or(0).max(1)).sqrt();
     let mut path = format!("M0 {SIDE}");

@@ -1,4 +1,4 @@
-//! A chart of lines: points in order, joined, each with the range it was seen in, and named places.
+//! A chart of lines: points in order, joined, each with its observed range, and named positions.
 
 use std::fmt::Write;
 
@@ -30,7 +30,7 @@ impl Line {
         self
     }
 
-    /// The same line in dashes: told apart without colours.
+    /// The same line in dashes, so that lines differ without colours.
     #[must_use]
     pub fn dashed(mut self) -> Line {
         self.is_dashed = true;
@@ -63,7 +63,7 @@ impl Lines {
         self
     }
 
-    /// A place on the x axis with a name, drawn from top to bottom.
+    /// A named position on the x axis, drawn from top to bottom.
     #[must_use]
     pub fn mark(mut self, x: f64, name: impl Into<String>) -> Lines {
         self.marks.push((x, name.into()));
@@ -163,7 +163,8 @@ impl Lines {
         }
     }
 
-    /// Names of marks stand at the top, on the side of the line where there is more room; those of levels above theirs.
+    /// Names of marks are at the top, on the side of the mark with more room; names of levels are above their
+    /// lines.
     fn write_names(&self, x: &Scale, y: &Scale, out: &mut String) {
         for (place, name) in &self.marks {
             let part = x.part(*place);

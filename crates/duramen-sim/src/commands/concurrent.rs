@@ -15,7 +15,8 @@ pub struct Concurrent {
     /// As much for each life as `cargo test` tries, so that more lives are seen
     #[arg(long)]
     quick: bool,
-    /// Directory for the record of a life that fails: threads repeat nothing, so that only the record can be cut again
+    /// Directory for the record of a life that fails: threads repeat nothing, so that only the record can be
+    /// cut again
     #[arg(long, default_value = "target/concurrent")]
     keep: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! `faulty`: the crash search on a disk whose calls fail, and one of its cuts made again.
+//! `faulty`: the crash search on a disk whose calls fail, and one of its cuts reproduced.
 
 use clap::Args;
 use duramen_sim::faulty::{Case, LONG, QUICK, live, replay, search};

@@ -10,7 +10,7 @@ use duramen_sim::fuzz::{Target, search};
 
 use super::Length;
 
-/// Address space of the process: inputs have kilobytes, and the databases that they edit a hundred.
+/// Address space of the process: inputs take kilobytes, and the databases that they edit a hundred.
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
 
 /// An input that takes longer ends the process, where the search itself takes that long.
@@ -66,7 +66,8 @@ impl Fuzz {
     }
 }
 
-/// Searches beside a thread that ends the process if one input takes too long: whoever runs into a loop says nothing itself.
+/// Searches beside a thread that ends the process if one input takes too long: an endless loop reports
+/// nothing itself.
 fn watched<T>(target: &str, seed: u64, again: &str, search: impl FnOnce(&dyn Fn(u64)) -> T) -> T {
     let (begun, heard) = mpsc::channel();
     thread::scope(|scope| {
@@ -86,13 +87,13 @@ fn watched<T>(target: &str, seed: u64, again: &str, search: impl FnOnce(&dyn Fn(
             }
         });
         let searched = search(&|number| begun.send(number).expect("the watch listens until the end"));
-        // The watch ends with whom it hears.
+        // The watching thread ends when its channel closes.
         drop(begun);
         searched
     })
 }
 
-/// Ends the process where a length is believed that nothing justifies.
+/// Limits memory: the process ends where a decoder trusts a length that nothing justifies.
 #[cfg(unix)]
 fn bound_memory() -> Result<(), String> {
     let limit = rustix::process::Rlimit { current: Some(MEMORY_BYTES_MAX), maximum: Some(MEMORY_BYTES_MAX) };

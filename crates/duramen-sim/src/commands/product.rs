@@ -6,7 +6,8 @@ use duramen_sim::search::case::{Case, Choice};
 
 use super::Length;
 
-/// Cuts the power in seeded lives of a database that holds everything a program can store; with `--op`, makes one such cut again
+/// Cuts the power in seeded lives of a database that holds everything a program can store; with `--op`, makes
+/// one such cut again
 #[derive(Debug, Args)]
 pub struct Product {
     #[command(flatten)]
@@ -17,8 +18,8 @@ pub struct Product {
     /// Makes one cut of the life of `--seed` again, after so many operations of the disk
     #[arg(long)]
     op: Option<usize>,
-    /// Which pending changes survive that cut: none, all, all-but:N, only:N, prefix:N, torn:N:SEED, random:SEED, or
-    /// log=CHOICE,rest=CHOICE
+    /// Which pending changes survive that cut: none, all, all-but:N, only:N, prefix:N, torn:N:SEED,
+    /// random:SEED, or log=CHOICE,rest=CHOICE
     #[arg(long, default_value = "none", requires = "op")]
     choice: Choice,
     /// Lists what the life of `--seed` does to its disk

@@ -1,4 +1,4 @@
-//! `recover`: corrupt databases, each copied into a sound one with a report of the losses.
+//! `recover`: corrupt databases, each repaired into a sound copy with a report of the losses.
 
 use clap::Args;
 use duramen_sim::salvage;

@@ -1,4 +1,4 @@
-//! `replay`: one cut of a search made again.
+//! `replay`: one cut of a search reproduced.
 
 use std::path::{Path, PathBuf};
 

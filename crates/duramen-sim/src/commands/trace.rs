@@ -3,7 +3,8 @@
 use clap::Args;
 use duramen_sim::search::record;
 
-/// Lists what the life of a seed does to its disk, with the oldest and newest commit that a cut there may leave
+/// Lists what the life of a seed does to its disk, with the oldest and newest commit that a cut there may
+/// leave
 #[derive(Debug, Args)]
 pub struct Trace {
     /// The life

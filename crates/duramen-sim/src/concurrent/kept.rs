@@ -1,7 +1,8 @@
-//! A life as bytes. Threads repeat nothing, so that a cut that was not survived can only be made again from what was recorded.
+//! A life as bytes: threads are not repeatable, so a failed cut can only be reproduced from a recording.
 //!
-//! Owns the format of the file: a line that names it, how the database was opened, every commit with its changes, then the
-//! trace as the disk writes it. Numbers are eight bytes, little-endian; of commits there are few beside the disk's bytes.
+//! Owns the format of the file: a line that names it, how the database was opened, every commit with its
+//! changes, then the trace as the disk writes it. Numbers are eight bytes, little-endian; commits are few
+//! compared to the disk's bytes.
 
 use std::path::PathBuf;
 
@@ -42,7 +43,7 @@ impl Life {
     /// Reads [`Life::encode`].
     ///
     /// # Errors
-    /// The bytes are no life, or no trace is in them.
+    /// The bytes are not a life, or contain no trace.
     pub fn decode(bytes: &[u8]) -> Result<Life, String> {
         let rest = bytes.strip_prefix(NAME).ok_or("not a recorded life of this version")?;
         let mut input = Decoder(rest);
@@ -148,7 +149,7 @@ impl<'a> Decoder<'a> {
         let count = self.number()?;
         let commits = (0..count).map(|_| self.commit()).collect::<Option<Vec<Commit>>>()?;
         let trace = self.bytes()?;
-        // What the bytes of the trace are decoded into takes this one's place.
+        // The trace decoded from the bytes replaces this one.
         let empty = duramen_disk::MemDisk::new(seed).trace();
         Some((Life { seed, trace: empty, commits, options, created_at, database }, trace))
     }

@@ -1,9 +1,9 @@
-//! One life of a database under real threads, on a disk that records: what was done, and where among the disk's calls each
+//! One life of a database under real threads on a recording disk: what was done, and at which disk calls each
 //! commit began and was acknowledged.
 //!
-//! Owns the options of a life and the listener. An acknowledgement is a remark in the trace, made right after the call that
-//! gave it had returned: a cut before the remark demands nothing, so that no cut demands more than was promised. The
-//! seed decides what threads ask for; how they interleave, nothing repeats.
+//! Owns the options of a life and the listener. An acknowledgement is a remark in the trace, made right after
+//! the call that gave it had returned. A cut before the remark demands nothing, so no cut demands more than
+//! was promised. The seed decides what threads do; how they interleave is not repeatable.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,40 +26,41 @@ use crate::search::shapes::{DIRECT_GEOMETRY, GEOMETRY};
 /// How the remark of an acknowledgement begins; the sequence follows.
 const ACKNOWLEDGED: &str = "acknowledged ";
 
-/// A sync lets other threads go on so often, at most, before it takes effect.
+/// How often, at most, a sync yields to other threads before it takes effect.
 const YIELDS_MAX: u64 = 12;
 
-/// One life, as it was.
+/// One life, recorded.
 #[derive(Debug, Clone)]
 pub struct Life {
     /// Its seed.
     pub seed: u64,
     /// Everything that changed the disk, and every acknowledgement.
     pub trace: Trace,
-    /// Everything that was committed, by receipts.
+    /// All commits, by their receipts.
     pub commits: Vec<Commit>,
     /// How a cut is opened again: as the life was, but stepped.
     pub options: Options,
-    /// The operation before which its creation had returned.
+    /// Number of operations after which its creation had returned.
     pub created_at: usize,
     /// Its identity.
     pub database: String,
 }
 
-/// A life, what its threads saw, and how much they met.
+/// A life, what its threads observed, and figures about it.
 #[derive(Debug)]
 pub struct Lived {
     /// The life.
     pub life: Life,
-    /// What the check of all answers found.
+    /// The result of checking all answers.
     pub verdict: Verdict,
     /// Groups that the log was written in.
     pub groups: u64,
-    /// Validations of transactions older than the ring of recent commits, which compared what had been read value by value.
+    /// Validations older than the ring of recent commits: they compared what was read value by value.
     pub compared: u64,
-    /// Commits of nothing among the threads' own.
+    /// Commits without changes among the threads' own.
     pub empty: u64,
-    /// The newest commit that the feed told while the database was open; `None` of a life that keeps none.
+    /// The newest commit that the feed returned while the database was open; `None` if the life keeps no
+    /// feed.
     pub told: Option<u64>,
 }
 
@@ -91,7 +92,8 @@ pub fn options_of(seed: u64) -> Options {
     let is_old = run_of(seed).manner == Manner::Old;
     let is_direct = random.chance(1, 8) && !is_old;
     let (geometry, scale) = if is_direct { (DIRECT_GEOMETRY, 4) } else { (GEOMETRY, 1) };
-    // With the engine's own threads memory has a lower bound, and the ring of recent commits reaches back to the start.
+    // With the engine's own threads memory has a lower bound, and the ring of recent commits reaches back to
+    // the start.
     let has_threads = random.chance(1, 2) && !is_old;
     let tiny_kib = if is_old { 128 } else { *random.pick(&[64, 128]) };
     let tiny = tiny_kib * 1024 * scale;
@@ -108,10 +110,10 @@ pub fn options_of(seed: u64) -> Options {
     }
 }
 
-/// Lives the life of a seed.
+/// Runs the life of a seed.
 ///
 /// # Errors
-/// What went wrong without any cut.
+/// A failure without any cut.
 pub fn live(seed: u64) -> Result<Lived, String> {
     let (options, plan) = (options_of(seed), run_of(seed));
     let disk = MemDisk::new(seed);
@@ -144,7 +146,7 @@ pub fn live(seed: u64) -> Result<Lived, String> {
     engine.abandon();
     let trace = disk.stop_recording();
     let (events, empty) = with_empty_commits(events);
-    // One that a thread of the engine makes right now has its place, and is counted a moment later.
+    // A commit that an engine thread makes right now is ordered, and counted a moment later.
     let under_way = u64::from(options.background == Background::Threads);
     if empty > stats.empty + under_way {
         return Err(format!(
@@ -158,7 +160,7 @@ pub fn live(seed: u64) -> Result<Lived, String> {
     Ok(Lived { life, verdict, groups: stats.groups, compared: stats.compared, empty, told })
 }
 
-/// What the feed tells is a prefix of the order of the receipts, with everything in it that is durable.
+/// The feed returns a prefix of the order of the receipts that contains everything durable.
 fn feed_told(engine: &Engine, commits: &[Commit]) -> Result<u64, String> {
     let durable = engine.stats().commit.durable.0;
     let mut history = History::of_commits(commits.to_vec(), &[])?;
@@ -166,7 +168,7 @@ fn feed_told(engine: &Engine, commits: &[Commit]) -> Result<u64, String> {
     feed_tells(engine, history.base(), &|seq| history.at(seq), (durable, history.last_seq()))
 }
 
-/// While a sync is in flight the other threads form the next group.
+/// While a sync is in flight, other threads form the next group.
 fn others_go_on(seed: u64) -> Blocker {
     let count = AtomicU64::new(seed);
     Arc::new(move |_: &Path| {
@@ -175,7 +177,7 @@ fn others_go_on(seed: u64) -> Blocker {
     })
 }
 
-/// Runs `work`, and beside it the steps of the background where the engine has no threads for them.
+/// Runs `work`, with background steps beside it where the engine has no threads.
 fn in_company<T>(
     engine: &Engine,
     background: Background,
@@ -203,7 +205,7 @@ fn in_company<T>(
 struct Heard {
     disk: MemDisk,
     engine: Engine,
-    /// Sequences, and the operations before which their calls began.
+    /// Sequences, each with the number of operations before its call began.
     places: Mutex<Vec<(u64, usize)>>,
 }
 
@@ -231,16 +233,16 @@ impl Listener for Heard {
     fn rests(&self, dice: &mut Dice) {
         self.disk.advance_clock(dice.below(20_000_000));
         match dice.below(40) {
-            // What the engine says is durable is a promise too.
+            // A commit that the engine reports as durable is promised, too.
             0..=3 => self.acknowledged(self.engine.stats().commit.durable.0),
-            // One that fails has poisoned the engine, which the end of the life tells.
+            // A failed checkpoint has poisoned the engine, which shows at the end of the life.
             4 => drop(self.engine.checkpoint()),
             _ => {}
         }
     }
 }
 
-/// The writers among the events, with where each began.
+/// The committed writers among the events, with where each began.
 fn commits_of(events: &[Event], places: &[(u64, usize)]) -> Vec<Commit> {
     let writers = events.iter().filter(|event| event.fate == Fate::Committed);
     writers
@@ -264,8 +266,8 @@ fn effect_of(step: &Step) -> Option<Effect> {
     })
 }
 
-/// The engine's own commits, which give back what a dropped tree held, have no receipts. Returns the history with them, and how many
-/// they are.
+/// Adds the engine's own commits, which reclaim dropped trees and have no receipts. Returns the history with
+/// them, and their number.
 fn with_empty_commits(mut events: Vec<Event>) -> (Vec<Event>, u64) {
     let mut known: Vec<u64> =
         events.iter().filter(|event| event.fate == Fate::Committed).map(|event| event.seq.0).collect();
@@ -287,7 +289,7 @@ fn with_empty_commits(mut events: Vec<Event>) -> (Vec<Event>, u64) {
 }
 
 impl Life {
-    /// What is promised, and from which operation on: right behind the remark.
+    /// Each promise with the operation from which it holds: right behind the remark.
     #[must_use]
     pub fn promises(&self) -> Vec<(usize, u64)> {
         let remarks = self.trace.marks();

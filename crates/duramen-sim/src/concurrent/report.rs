@@ -1,4 +1,4 @@
-//! What a search of many threads has covered.
+//! What a search with many threads has covered.
 
 use std::fmt;
 use std::time::Duration;
@@ -22,11 +22,11 @@ pub struct Report {
     pub conflicts: u64,
     /// Answers compared.
     pub answers: u64,
-    /// Validations of transactions older than the ring of recent commits: what they had read was compared value by value.
+    /// Validations older than the ring of recent commits: what was read was compared value by value.
     pub compared: u64,
-    /// Commits that have no receipt; the engine has made as many of nothing.
+    /// Commits without a receipt; the engine has made as many without changes.
     pub empty: u64,
-    /// Commits up to which feeds told what threads had done, all lives added up.
+    /// Commits up to which feeds returned the threads' changes, summed over all lives.
     pub told: u64,
     /// Acknowledgements in the traces.
     pub acknowledged: u64,
@@ -66,7 +66,7 @@ impl Report {
         self.cuts + self.second_cuts
     }
 
-    /// What a search must have seen and has not, in words.
+    /// What a search must have met and has not, in words.
     #[must_use]
     pub fn unseen(&self) -> Vec<&'static str> {
         let seen = [

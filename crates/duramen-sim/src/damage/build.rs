@@ -1,7 +1,7 @@
-//! Databases to be damaged: small ones, with everything in them that can be damaged.
+//! Databases to be corrupted: small ones that contain everything that can be corrupted.
 //!
-//! Owns their making. Each comes with the contents it must have at every commit, and with copies of earlier states.
-//! Nothing here judges; the asserts at the end see to it that what the sweep is about is really there.
+//! Owns their making. Each comes with the contents it must have at every commit, and with copies of earlier
+//! states. Nothing here judges; the asserts at the end make sure that the sweep's subjects really exist.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +24,7 @@ const BYTES_MAX: usize = 128 * 1024;
 
 const DATA: &str = "/db/data";
 
-/// A database to be damaged.
+/// A database to be corrupted.
 #[derive(Debug, Clone)]
 pub struct Specimen {
     /// What it is.
@@ -37,11 +37,12 @@ pub struct Specimen {
     pub stranger: MemDisk,
     /// What it holds after each commit.
     pub states: BTreeMap<CommitSeq, Contents>,
-    /// The oldest commit at which it may be found after one spot of damage: what comes behind calls it durable.
+    /// The oldest commit at which it may be found after one corruption: later bytes call that commit durable.
     pub floor: CommitSeq,
-    /// The commit of the newest durable mark: with all behind it damaged, it may be found there.
+    /// The commit of the newest durable watermark: it may be found there with everything behind corrupted.
     pub marked: CommitSeq,
-    /// The commit of its checkpoint: only a log set back as a whole may lead there, where nothing can tell.
+    /// The commit of its checkpoint: only a log rolled back as a whole may lead there, which cannot be
+    /// detected.
     pub checkpoint: CommitSeq,
 }
 
@@ -52,7 +53,7 @@ impl Specimen {
         *self.states.keys().next_back().expect("it was written to")
     }
 
-    /// All files that damage may meet: not the locks, whose contents only name a holder.
+    /// All files to corrupt: not the lock files, whose contents only name a holder.
     #[must_use]
     pub fn files(&self) -> Vec<(String, Vec<u8>)> {
         files_of(&self.disk)
@@ -79,7 +80,7 @@ pub fn options() -> Options {
     }
 }
 
-/// Opens the database of a disk; its log may be served before it is in the trees.
+/// Opens the database of a disk; reads may come before its log is in the trees.
 ///
 /// # Errors
 /// As [`Engine::open`].
@@ -160,7 +161,7 @@ impl Story {
         self.engine.checkpoint().expect("a healthy disk");
     }
 
-    /// Lets the idle log write its mark.
+    /// Lets the idle log write its durable watermark.
     fn mark(&self) {
         let frames = self.engine.stats().log.frame_count;
         self.engine.step().expect("a healthy disk");
@@ -169,7 +170,7 @@ impl Story {
         assert!(self.engine.stats().log.frame_count > frames, "a mark was written");
     }
 
-    /// The disk as it is, without the room that the data file keeps ahead: nothing ever lay there.
+    /// The disk as it is, without the room reserved ahead in the data file: nothing was ever written there.
     fn copy(&self) -> MemDisk {
         let disk = self.disk.crash(&CrashChoice::All);
         let mut data = disk.read_file(DATA).expect("it is there");
@@ -221,7 +222,7 @@ impl Story {
     }
 }
 
-/// Closed in peace.
+/// A specimen that was closed cleanly.
 #[must_use]
 pub fn closed(seed: u64) -> Specimen {
     let mut story = Story::begin(seed);
@@ -248,7 +249,8 @@ pub fn closed(seed: u64) -> Specimen {
     story.finish("closed", earlier, last)
 }
 
-/// Killed, with a log to replay: segments below a mark, groups behind it, the last of them not even synced.
+/// A killed specimen with a log to replay: segments below a watermark, groups behind it, the last of them not
+/// synced.
 #[must_use]
 pub fn killed(seed: u64) -> Specimen {
     let mut story = Story::begin(seed);

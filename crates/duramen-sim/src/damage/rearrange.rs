@@ -1,8 +1,8 @@
-//! Damage that keeps every byte somebody's: pages swapped, parts set back to an older state of themselves, files
-//! of another database, files cut.
+//! Corruption by valid bytes in wrong places: pages swapped, parts rolled back to an older state, files of
+//! another database, files cut.
 //!
-//! Owns these damages; the verdict is the sweep's. A part that was set back is what a disk leaves that acknowledged
-//! a write and lost it (D4).
+//! Owns these corruptions; the sweep owns the verdict. A rolled-back part is what a disk leaves that
+//! acknowledged a write and lost it (D4).
 
 use std::collections::BTreeMap;
 
@@ -134,7 +134,7 @@ impl Run<'_> {
         }
     }
 
-    /// Each sector, each 4 KiB and each segment set back to what it was: a lost write.
+    /// Each sector, each 4 KiB and each segment rolled back: a lost write.
     fn set_back_parts(&mut self, name: &str, earlier: &MemDisk) {
         let before: BTreeMap<String, Vec<u8>> = files_of(earlier).into_iter().collect();
         for (path, bytes) in self.specimen.files() {
@@ -158,8 +158,8 @@ impl Run<'_> {
         }
     }
 
-    /// `data` alone and `wal/` alone set back. A killed database's log can then end anywhere behind the checkpoint:
-    /// what proved more is gone with it.
+    /// `data` alone and `wal/` alone rolled back. A killed database's log can then end anywhere behind the
+    /// checkpoint: the evidence of later commits is lost with it.
     fn set_back_files(&mut self, name: &str, earlier: &MemDisk) {
         let disk = replaced(&self.specimen.disk, earlier, DATA);
         self.try_disk(&format!("data alone as in {name}"), &disk, self.specimen.marked);
@@ -168,7 +168,7 @@ impl Run<'_> {
     }
 }
 
-/// A disk whose files that start so are those of another.
+/// A disk on which the files whose paths begin with `start` are those of another disk.
 fn replaced(disk: &MemDisk, other: &MemDisk, start: &str) -> MemDisk {
     let disk = disk.deep_clone();
     for (path, _) in files_of(&disk).iter().filter(|(path, _)| path.starts_with(start)) {

@@ -9,14 +9,14 @@ use duramen_engine::{CommitSeq, Durability, Engine, ErrorKind};
 use super::workload::open;
 use crate::contents::{Contents, Dice};
 
-/// What filling a disk showed.
+/// The result of filling a disk.
 #[derive(Debug, Default, Clone)]
 pub struct FullReport {
     /// Transactions refused.
     pub refused_count: u64,
     /// Commits of the whole run.
     pub commit_count: u64,
-    /// Commits that worked again after there was room.
+    /// Commits that succeeded again once there was room.
     pub resumed_count: u64,
     /// Broken promises.
     pub violations: Vec<String>,
@@ -31,7 +31,7 @@ struct Filling {
     report: FullReport,
 }
 
-/// Fills a disk that has `room_bytes` beyond a small database, deletes, checkpoints, makes room, and goes on.
+/// Fills a disk with `room_bytes` beyond a small database, deletes, checkpoints, makes room, writes again.
 #[must_use]
 pub fn full_disk(seed: u64, sync: SyncMethod, room_bytes: u64) -> FullReport {
     let disk = MemDisk::new(seed);
@@ -75,7 +75,7 @@ impl Filling {
         let _ = self.contents.tree_mut("t");
     }
 
-    /// One transaction of a few rows, one of them big; what it says if it fails.
+    /// One transaction of a few rows, one of them big; returns its error if it fails.
     fn put(&mut self) -> Result<(), ErrorKind> {
         let rows: Vec<(Vec<u8>, Vec<u8>)> = [600, 250, 5000, 100]
             .into_iter()
@@ -99,7 +99,7 @@ impl Filling {
         self.newest = seq;
     }
 
-    /// Commits until several in a row are refused; checkpoints in between, for they must work on a full disk.
+    /// Commits until several in a row are refused; checkpoints in between, which must work on a full disk.
     fn fill(&mut self) {
         let mut refused_in_a_row = 0;
         for round in 0..4000 {
@@ -128,7 +128,7 @@ impl Filling {
         }
     }
 
-    /// Deletes row by row until half is gone; all of it must work with the disk as full as it is.
+    /// Deletes row by row until half is gone; every delete must work on the full disk.
     fn empty(&mut self, sync: SyncMethod) {
         let keys: Vec<Vec<u8>> =
             self.contents.tree("t").map(|tree| tree.rows.keys().cloned().collect()).unwrap_or_default();
@@ -170,7 +170,7 @@ impl Filling {
         }
     }
 
-    /// All of it survives a power cut.
+    /// Checks that all of it survives a power cut.
     fn cut(&mut self, sync: SyncMethod) {
         let image = self.disk.crash(&CrashChoice::None);
         match open(&image, sync) {

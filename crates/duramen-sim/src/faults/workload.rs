@@ -1,8 +1,9 @@
-//! The work during which a storage call fails: creating, commits at every level, big values, checkpoints, marks,
-//! closing and opening again.
+//! The workload during which a storage call fails: creation, commits at every level, big values, checkpoints,
+//! durable watermarks, closing and opening again.
 //!
-//! Owns the script and the book of what was acknowledged; never decides what a recovery owes. The same disk and the
-//! same faults give the same run, so that the n-th call of a kind names a place. D6 is on trial here: see `probe`.
+//! Owns the script and the book of what was acknowledged; never decides what a recovery must return. The same
+//! disk and the same faults give the same run, so that the n-th call of a kind is always the same one. Tests
+//! D6: see `probe`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,20 +20,20 @@ use crate::search::shapes::GEOMETRY;
 /// Where the database lies.
 const DATABASE: &str = "/db";
 
-/// What was acknowledged, and what may be there besides.
+/// What was acknowledged, and what may be there in addition.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     /// The contents after each commit that was ordered.
     pub(crate) states: BTreeMap<CommitSeq, Contents>,
-    /// A commit that was told to be in doubt: it may be there.
+    /// A commit reported as in doubt: it may be there.
     pub(crate) in_doubt: Option<Contents>,
     /// Newest commit acknowledged at `Disk`.
     pub(crate) disk: CommitSeq,
     /// Newest commit acknowledged at `Process` or `Disk`.
     pub(crate) process: CommitSeq,
-    /// Broken promises met on the way.
+    /// Broken promises met during the run.
     pub(crate) violations: Vec<String>,
-    /// The engine was poisoned.
+    /// Whether the engine was poisoned.
     pub(crate) poisoned: bool,
     /// Transactions refused for want of room.
     pub(crate) full_count: u64,
@@ -59,7 +60,7 @@ pub(crate) fn open(disk: &MemDisk, sync: SyncMethod) -> Result<Engine> {
     Engine::open(Arc::new(disk.clone()), DATABASE, options(sync), Hooks::default())
 }
 
-/// A workload under way.
+/// A running workload.
 pub(crate) struct Work {
     pub(crate) disk: MemDisk,
     pub(crate) sync: SyncMethod,
@@ -70,13 +71,13 @@ pub(crate) struct Work {
     weak: Option<Receipt>,
 }
 
-/// The workload cannot go on.
+/// The workload cannot continue.
 pub(crate) struct Stopped;
 
 type Going = std::result::Result<(), Stopped>;
 
 impl Work {
-    /// On a disk, with nothing done yet.
+    /// A workload on a disk, before its first step.
     pub(crate) fn new(disk: MemDisk, sync: SyncMethod) -> Work {
         let states = BTreeMap::from([(CommitSeq(0), Contents::default())]);
         Work {
@@ -90,7 +91,7 @@ impl Work {
         }
     }
 
-    /// Runs to the end, or to where a failure ends it. The engine is still open then, unless opening failed.
+    /// Runs to the end, or until a failure ends it. The engine is still open then, unless opening failed.
     pub(crate) fn run(&mut self) -> Going {
         self.open()?;
         self.create("plain", None)?;
@@ -123,7 +124,7 @@ impl Work {
         self.put(Durability::Memory, "sums", 3, &[9])
     }
 
-    /// Ends as a killed process does: the lock is let go, nothing is written.
+    /// Ends like a killed process: the lock is released, nothing is written.
     pub(crate) fn kill(&mut self) {
         self.weak = None;
         if let Some(engine) = self.engine.take() {
@@ -146,7 +147,7 @@ impl Work {
         }
     }
 
-    /// What an open finds must be in the book.
+    /// The commit that an opening finds must be in the book.
     fn arrived(&mut self, seq: CommitSeq) -> Going {
         if let Some(contents) = self.book.states.get(&seq)
             && seq >= self.book.process
@@ -201,7 +202,7 @@ impl Work {
         self.contents = contents;
     }
 
-    /// What a failure means: in doubt and poisoned end the workload, anything else changed nothing.
+    /// Handles an error: in doubt and poisoned end the workload, any other error changed nothing.
     fn refused(&mut self, error: &Error, next: Option<Contents>) -> Going {
         match error.kind() {
             ErrorKind::InDoubt => {
@@ -222,7 +223,7 @@ impl Work {
         Ok(())
     }
 
-    /// D6: a poisoned engine acknowledges nothing and goes on reading.
+    /// D6: a poisoned engine acknowledges nothing and still serves reads.
     fn probe(&mut self) {
         self.book.poisoned = true;
         for level in [Durability::Disk, Durability::Process, Durability::Memory] {
@@ -244,7 +245,7 @@ impl Work {
         self.read_all();
     }
 
-    /// Asks everything of the published state; only reads that fail may go unanswered.
+    /// Compares the whole published state; only failing reads may return errors.
     fn read_all(&mut self) {
         let snapshot = match self.engine().snapshot() {
             Ok(snapshot) => snapshot,
@@ -280,7 +281,7 @@ impl Work {
         self.settle(result)
     }
 
-    /// Long enough without work for a mark, and for weak commits to be synced.
+    /// Idle long enough for a durable watermark, and for weak commits to be synced.
     fn idle(&mut self) -> Going {
         for _ in 0..3 {
             let result = self.engine().step();
@@ -326,7 +327,7 @@ impl Work {
         })
     }
 
-    /// Puts values of these lengths under keys from `first` on; a tree that could not be created is left out.
+    /// Puts values of these lengths under keys from `first` on; a tree that could not be created is skipped.
     fn put(&mut self, level: Durability, name: &str, first: u64, lengths: &[usize]) -> Going {
         if self.contents.tree(name).is_none() {
             return Ok(());

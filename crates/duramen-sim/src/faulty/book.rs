@@ -1,30 +1,31 @@
-//! What must, may and must not be there while calls fail: each state that the database could be in, from when to when.
+//! What must, may and must not be there while calls fail: each possible state of the database, from when to
+//! when.
 //!
-//! Owns the model of one boot, from a power cut to the next, and nothing of the engine. D1, D2, D6 and D7 are judged against
-//! it: an acknowledged commit stays, one in doubt may be there or not, one that was refused never is.
+//! Owns the model of one boot, from a power cut to the next, and nothing of the engine. D1, D2, D6 and D7 are
+//! judged by it: an acknowledged commit stays, one in doubt may be there or not, a refused one never is.
 
 use duramen_engine::Durability;
 
 use crate::search::model::{Effect, State};
 
-/// The state after one commit, and at which cuts it can be found.
+/// The state after one commit, and the cuts at which it can be found.
 #[derive(Debug, Clone)]
 pub struct Version {
     /// Its place in the order.
     pub seq: u64,
-    /// What the database holds then.
+    /// What the database then holds.
     pub state: State,
-    /// What was acknowledged; of a commit that is under way or in doubt, nothing.
+    /// The level acknowledged; none for a commit in progress or in doubt.
     pub level: Option<Durability>,
     began_at: usize,
     ended_at: Option<usize>,
 }
 
-/// All of them, and the promises.
+/// All versions, and the promises.
 #[derive(Debug, Default, Clone)]
 pub struct Book {
     versions: Vec<Version>,
-    /// From this operation of the disk on, this commit survives.
+    /// Each operation of the disk from which a commit survives.
     promises: Vec<(usize, u64)>,
 }
 
@@ -37,7 +38,7 @@ impl Book {
         Book { versions: vec![empty], promises: vec![(0, 0)] }
     }
 
-    /// What a power cut after `op` operations leaves to find.
+    /// The states that can be found after a power cut after `op` operations.
     #[must_use]
     pub fn after_cut(&self, op: usize) -> Book {
         let floor = self.floor(op);
@@ -91,7 +92,7 @@ impl Book {
         self.versions.iter().rev().find(is_written).map_or(0, |version| version.seq)
     }
 
-    /// A commit begins, behind the newest. Returns the place that it must get.
+    /// Begins a commit behind the newest one. Returns the sequence that it must get.
     pub fn begin(&mut self, effects: &[Effect], op: usize) -> u64 {
         let mut state = self.latest().state.clone();
         state.apply(effects);
@@ -100,15 +101,17 @@ impl Book {
         seq
     }
 
-    /// A commit was acknowledged.
+    /// Notes that a commit was acknowledged.
     pub fn acknowledged(&mut self, seq: u64, level: Durability) {
         let version = self.versions.iter_mut().rev().find(|version| version.seq == seq);
         let version = version.expect("a commit that is acknowledged has begun");
         version.level = Some(level);
     }
 
-    /// A commit was refused, or taken back: it and all that was built on it are never found from here on. Returns the strongest
-    /// level that one of them had been acknowledged at.
+    /// Notes that a commit was refused, or taken back: it and all commits built on it are never found from
+    /// here on.
+    ///
+    /// Returns the strongest level at which one of them was acknowledged.
     pub fn refused(&mut self, seq: u64, op: usize) -> Option<Durability> {
         let mut strongest = None;
         let gone = |version: &&mut Version| version.ended_at.is_none() && version.seq >= seq;
@@ -119,14 +122,15 @@ impl Book {
         strongest
     }
 
-    /// From operation `op` on, commit `seq` survives a power cut.
+    /// Notes that commit `seq` survives a power cut from operation `op` on.
     pub fn promise(&mut self, op: usize, seq: u64) {
         if self.promises.last().is_none_or(|(_, known)| *known < seq) {
             self.promises.push((op, seq));
         }
     }
 
-    /// An open found this commit and returned: it is durable, and nothing after it ever comes back.
+    /// Notes that an open found this commit and returned: it is durable, and nothing after it ever comes
+    /// back.
     pub fn found(&mut self, seq: u64, op: usize) {
         self.refused(seq + 1, op);
         self.promise(op, seq);
@@ -138,7 +142,7 @@ impl Book {
 mod tests {
     use super::*;
 
-    /// A model that forgives what it must not forgive finds nothing: each outcome of a commit, and where it can be found.
+    /// A model that allows too much finds nothing: each outcome of a commit, and where it can be found.
     #[test]
     fn what_was_refused_is_never_found_and_what_is_in_doubt_may_be() {
         let mut book = Book::new();

@@ -1,5 +1,5 @@
-//! What a power cut leaves of a life in which calls fail: it opens, with faults in the recovery too, holds what was promised,
-//! is used again, and survives a second cut.
+//! What a power cut leaves of a life in which calls fail: it opens, also with faults during recovery, holds
+//! what was promised, works again, and survives a second cut.
 //!
 //! Owns the cuts of one boot and the verdict on each. D1, D2, D4 and D7 are judged here.
 
@@ -16,17 +16,17 @@ use crate::search::random::{Random, joined};
 /// Events after a recovery.
 const AFTERMATH_MAX: usize = 4;
 
-/// Operations before a second cut that a failure tells of.
+/// Operations before a second cut that a failure lists.
 const OPERATIONS_TOLD: usize = 40;
 
-/// What an image turned out to hold.
+/// The result of judging an image.
 #[derive(Debug)]
 pub struct Survival {
-    /// The commit it recovered to; `None` if a lie of the medium was named.
+    /// The commit it recovered to; `None` if a lie of the medium was reported.
     pub seq: Option<u64>,
-    /// What was met on the way.
+    /// What was met during the recovery.
     pub tally: Tally,
-    /// The hash of what a second cut left, and its kind.
+    /// The hash of the image that a second cut left, and its kind.
     pub second: Option<(u64, Kind)>,
 }
 
@@ -57,14 +57,14 @@ impl Boot {
         self.full.iter().any(|range| range.contains(&op))
     }
 
-    /// Whether a cut after `op` operations may find this commit, and nothing that was promised is missing.
+    /// Whether a cut after `op` operations may recover to this commit, with no promised commit missing.
     #[must_use]
     pub fn may_hold(&self, op: usize, seq: u64) -> bool {
         seq >= self.book.floor(op) && self.book.at(op, seq).is_some()
     }
 }
 
-/// Opens what a cut after `op` operations left, and judges it.
+/// Opens the image that a cut after `op` operations left, and judges it.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -101,7 +101,7 @@ pub fn survive(boot: &Boot, op: usize, image: MemDisk, seed: u64) -> Result<Surv
     Ok(survival)
 }
 
-/// A cut into the recovery from the first, or into what came after it.
+/// A cut during the recovery from the first cut, or during what followed.
 fn second_cut(
     after: &Boot,
     opened_at: usize,

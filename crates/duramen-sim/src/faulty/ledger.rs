@@ -1,7 +1,8 @@
-//! What one boot has done and been told, shared with the hooks that commit inside of syncs and checkpoints.
+//! What one boot has done and the results it got, shared with the hooks that commit in syncs and checkpoints.
 //!
-//! Owns the meaning of every error: what a call said is held against what the contract says (docs/durability.md, D6 and D7),
-//! and the book learns what may be there. Locked for moments, never across a call of the engine.
+//! Owns the meaning of every error: each result is checked against the contract (docs/durability.md, D6 and
+//! D7), and the book is updated with what may be there. Locked for moments, never across a call of the
+//! engine.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,25 +18,26 @@ use crate::search::random::Random;
 use crate::search::shapes::{Shape, TEMPORARY};
 use crate::search::writer::Filling;
 
-/// Which errors have an excuse.
+/// The errors that are excused.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Excuses {
-    /// The fault in force tells calls that the disk is full.
+    /// The current fault makes calls fail for want of room.
     pub full: bool,
-    /// The fault in force tells calls of another error.
+    /// The current fault makes calls fail with another error.
     pub io: bool,
-    /// A fault that is over was met since the database was opened. Where it met the writing out of pages, the sync after that tells
-    /// of it, and poisons.
+    /// A past fault was met since the database was opened. If it was met while pages were written, the next
+    /// sync reports it, and poisons the engine.
     pub is_past: bool,
     /// The medium lied since it was made.
     pub lie: bool,
-    /// The fault in force makes the medium lie, or a read, once a call has met it: also within the event that began before.
+    /// The current fault makes the medium, or a read, lie once a call has met it: also within the event in
+    /// progress.
     pub lies_if_met: bool,
-    /// A read was flipped, or pages may read old, since the database was opened.
+    /// A read was flipped, or pages may read as old ones, since the database was opened.
     pub misread: bool,
 }
 
-/// What the hooks and the life share.
+/// State shared by the hooks and the life.
 #[derive(Debug)]
 pub struct Ledger {
     /// The disk, recording.
@@ -43,20 +45,20 @@ pub struct Ledger {
     notes: Mutex<Notes>,
 }
 
-/// What is noted.
+/// The notes.
 #[derive(Debug, Default)]
 pub struct Notes {
-    /// What may be there.
+    /// The states that may be there.
     pub book: Book,
-    /// Which errors have an excuse.
+    /// The errors that are excused.
     pub excuses: Excuses,
-    /// What was met.
+    /// Faults and consequences met.
     pub tally: Tally,
-    /// What went wrong where no error can be returned: inside a sync.
+    /// A failure where no error can be returned: inside a sync.
     pub failure: Option<String>,
     /// A receipt that no sync has covered, as far as is known.
     pub weak: Option<Receipt>,
-    /// The operation before which the event under way began.
+    /// The number of operations before the current event began.
     pub event_at: usize,
 }
 
@@ -66,27 +68,27 @@ pub struct Aim<'a> {
     pub shape: Shape,
     /// What it waits for.
     pub level: Durability,
-    /// What the disk calls in its syncs.
+    /// The hook that the disk calls in the commit's syncs.
     pub hook: Option<Blocker>,
-    /// Whether trees that come and go are left alone: somebody else may be dropping them.
+    /// Whether to leave the trees alone that come and go: another thread may be dropping them.
     pub is_inner: bool,
-    /// Where its rows come from.
+    /// The source of its rows.
     pub random: &'a mut Random,
 }
 
 impl Ledger {
-    /// On a disk whose database is in one of the states of the book.
+    /// A ledger for a disk whose database is in one of the states of the book.
     #[must_use]
     pub fn new(disk: MemDisk, book: Book, excuses: Excuses) -> Ledger {
         Ledger { disk, notes: Mutex::new(Notes { book, excuses, ..Notes::default() }) }
     }
 
-    /// What is noted.
+    /// The notes, locked.
     pub fn notes(&self) -> MutexGuard<'_, Notes> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds an error of a call against the contract.
+    /// Checks an error of a call against the contract.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -114,8 +116,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Brings the book to where the engine begins new transactions: what was taken back is gone, and commits that the engine
-    /// made by itself are there.
+    /// Brings the book to the state at which the engine begins new transactions: commits taken back are
+    /// removed, and commits that the engine made by itself are added.
     ///
     /// # Errors
     /// A commit was taken back that was acknowledged as written.
@@ -142,7 +144,7 @@ impl Ledger {
     /// Fills a transaction. `None` if a fault ended it.
     ///
     /// # Errors
-    /// An error that has no excuse.
+    /// An error that is not excused.
     pub fn draft(
         &self,
         engine: &Engine,
@@ -220,14 +222,14 @@ impl Ledger {
         Ok(())
     }
 
-    /// What the engine says is durable is a promise too.
+    /// A commit that the engine reports as durable is promised, too.
     pub fn note_durable(&self, engine: &Engine) {
         let durable = engine.stats().commit.durable.0;
         let now = self.disk.recorded_len();
         self.notes().book.promise(now, durable);
     }
 
-    /// Commits where another commit or a checkpoint is under way.
+    /// Commits while another commit or a checkpoint is in progress.
     pub fn inner_commits(
         &self,
         engine: &Engine,

@@ -1,7 +1,7 @@
-//! One boot of a database on a disk that fails: what it goes through from the start of the machine to the power cut.
+//! One boot of a database on a failing disk: from the start of the machine to the power cut.
 //!
-//! Owns when faults begin and end, and what they excuse: a call is told of a fault only while it is in force. After each failure
-//! the database goes on, or is opened again in the same boot with the cache as it is.
+//! Owns when faults begin and end, and what they excuse: calls meet a fault only while it is in force. After
+//! each failure the database goes on, or is opened again in the same boot with the cache as it is.
 
 mod arriving;
 mod events;
@@ -23,61 +23,61 @@ use crate::search::random::{Random, joined};
 
 const PATH: &str = "/db";
 
-/// Attempts to open that a fault may end, in a row.
+/// Consecutive attempts to open that a fault may end.
 const STORMY_OPENS_MAX: usize = 3;
 
-/// Events that a fault stays for, at most.
+/// Events for which a fault stays, at most.
 const ARMED_EVENTS_MAX: usize = 4;
 
-/// Operations that a failure tells of.
+/// Operations that a failure lists.
 const OPERATIONS_TOLD: usize = 60;
 
 /// Whether life goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Going {
-    /// It does.
+    /// It goes on.
     On,
-    /// The medium lied, and the database says so.
+    /// The medium lied, and the database reported it.
     Over,
 }
 
-/// What a boot has left behind.
+/// The record of a boot.
 #[derive(Debug)]
 pub struct Boot {
     /// Everything that changed its disk.
     pub trace: Trace,
-    /// What may be found at each cut.
+    /// The states that may be found at each cut.
     pub book: Book,
     /// How the database was opened.
     pub options: Options,
-    /// The operation before which the database had been created, if it was.
+    /// Number of operations after which the database had been created, if it was.
     pub created_at: Option<usize>,
     /// Its identity.
     pub database: Option<String>,
-    /// The operation before which the medium had not lied yet.
+    /// Number of operations before which the medium had not lied.
     pub lied_at: Option<usize>,
-    /// Where the disk was full.
+    /// Ranges of operations during which the disk was full.
     pub full: Vec<Range<usize>>,
-    /// Whether space may be lost.
+    /// Whether space may leak.
     pub may_leak: bool,
-    /// What was met.
+    /// Faults and consequences met.
     pub tally: Tally,
 }
 
-/// A boot under way.
+/// A boot in progress.
 pub struct Living {
     ledger: Arc<Ledger>,
     options: Options,
     engine: Option<Engine>,
-    /// What is done.
+    /// Decides what is done.
     random: Random,
-    /// What fails.
+    /// Decides what fails.
     weather: Random,
     armed: Option<(Armed, usize)>,
     armed_at: usize,
     /// Calls may fail; the medium does not lie.
     may_fail: bool,
-    /// A fault was armed since the database was opened.
+    /// Whether a fault was armed since the database was opened.
     had_fault: bool,
     created_at: Option<usize>,
     database: Option<String>,
@@ -86,11 +86,12 @@ pub struct Living {
     held: Vec<(Snapshot, State)>,
     /// A sync may have failed: what was only written is not promised to the next opening.
     in_doubt: bool,
-    /// A sync may have failed in this boot: the cache may hold clean pages that are not on the medium.
+    /// A sync may have failed in this boot: clean pages in the cache may not be on the medium.
     is_stale: bool,
-    /// A read has failed: what a dropped value took may be lost, where its list could not be read until the last checkpoint.
+    /// A read has failed: a dropped value whose list could not be read until the last checkpoint may leak its
+    /// blocks.
     may_leak: bool,
-    /// The engine is poisoned, and that was looked into.
+    /// The engine is poisoned, and that was examined.
     is_poisoned: bool,
 }
 
@@ -99,7 +100,7 @@ pub struct Living {
 pub struct Before {
     /// Its disk.
     pub disk: MemDisk,
-    /// What may be found there.
+    /// The states that may be found there.
     pub book: Book,
     /// How it is opened.
     pub options: Options,
@@ -107,7 +108,7 @@ pub struct Before {
     pub database: Option<String>,
     /// Whether the medium has lied.
     pub has_lied: bool,
-    /// Whether space may be lost.
+    /// Whether space may leak.
     pub may_leak: bool,
 }
 
@@ -154,7 +155,7 @@ impl Living {
         format!("{what}\n    {}", last.collect::<Vec<_>>().join("\n    "))
     }
 
-    /// Whether nothing is acknowledged any more.
+    /// Whether the engine has stopped acknowledging.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.is_poisoned
@@ -174,7 +175,7 @@ impl Living {
         self.engine.as_ref().expect("the engine is taken only while it is opened again")
     }
 
-    /// Cuts the power: everything that was done and told until here.
+    /// Cuts the power, and returns everything done and acknowledged until here.
     #[must_use]
     pub fn cut(mut self) -> Boot {
         self.disarm();
@@ -208,7 +209,7 @@ impl Living {
         self.armed = Some((armed, events));
     }
 
-    /// Ends a fault, and notes what it means if it was met.
+    /// Ends a fault, and notes its effect if it was met.
     fn disarm(&mut self) {
         let Some((armed, _)) = self.armed.take() else { return };
         let (kind, now) = (armed.kind, self.disk().recorded_len());
@@ -238,7 +239,7 @@ impl Living {
         self.is_stale |= self.in_doubt;
     }
 
-    /// A fault that was met has its meaning from the call on that met it.
+    /// Notes the effect of a fault from the call on that met it.
     fn note_met(&mut self) {
         let Some((armed, _)) = &self.armed else { return };
         if armed.is_met() {
@@ -256,7 +257,7 @@ impl Living {
         }
     }
 
-    /// The cache lets go of what it takes for clean. Only a poisoned engine may notice.
+    /// Drops from the cache what it takes for clean. Only a poisoned engine may notice.
     fn evict(&mut self) {
         let seed = self.weather.bits();
         if self.disk().evict(seed) > 0 {

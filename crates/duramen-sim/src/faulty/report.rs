@@ -1,4 +1,4 @@
-//! What a search with faults has covered: cuts, kinds of choices, faults and what came of them.
+//! What a search with faults has covered: cuts, kinds of choices, faults and their consequences.
 
 use std::fmt;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub struct Report {
     pub second_cuts: u64,
     /// Distinct cuts of each kind of choice, in the order of [`Kind::ALL`].
     pub kinds: [u64; Kind::ALL.len()],
-    /// Faults met, in lives and recoveries, and what came of them.
+    /// Faults met, in lives and recoveries, and their consequences.
     pub tally: Tally,
     /// Time taken.
     pub elapsed: Duration,
@@ -34,7 +34,7 @@ impl Report {
         self.cuts + self.second_cuts
     }
 
-    /// What was never seen, in words.
+    /// What was never met, in words.
     #[must_use]
     pub fn unseen(&self) -> Vec<&'static str> {
         let kinds = self.kinds.iter().zip(Kind::ALL).filter(|(count, _)| **count == 0);

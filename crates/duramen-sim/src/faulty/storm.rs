@@ -1,6 +1,6 @@
-//! Which faults a life meets: drawn from its seed, armed before one of its events, and over after a few.
+//! The faults of a life: drawn from its seed, armed before one of its events, and over after a few.
 //!
-//! Owns the kinds of faults and how often each is drawn. What a fault does is the memory disk's.
+//! Owns the kinds of faults and how often each is drawn. The memory disk implements them.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use duramen_disk::memory::{CallKind, Effect, Fault, FaultPlan};
 
 use crate::search::random::Random;
 
-/// The file that writes are misdirected within, and whose bytes flip.
+/// The file within which writes are misdirected, and whose bytes flip.
 pub const DATA: &str = "/db/data";
 
 /// Calls before the one that fails, at most. An event of a life makes some dozens.
@@ -60,7 +60,7 @@ kinds! {
 }
 
 impl FaultKind {
-    /// Whether the medium itself holds something else than it acknowledged.
+    /// Whether the medium itself holds something other than it acknowledged.
     #[must_use]
     pub fn lies(self) -> bool {
         matches!(
@@ -78,7 +78,7 @@ impl FaultKind {
 pub struct Armed {
     /// What it is.
     pub kind: FaultKind,
-    /// The error that a call is told which it hits.
+    /// The error returned by the calls that it hits.
     pub error: Option<io::ErrorKind>,
     disk: MemDisk,
 }
@@ -106,7 +106,7 @@ impl Armed {
         Armed::arm(*random.pick(&lies), disk, random)
     }
 
-    /// Draws a fault for an opening: an honest one, or now and then a read that flips a bit.
+    /// Draws a fault for an opening: an honest one, or sometimes a read that flips a bit.
     pub fn draw_for_opening(disk: &MemDisk, random: &mut Random) -> Armed {
         if random.chance(1, 8) {
             return Armed::arm(FaultKind::FlippedRead, disk, random);
@@ -114,7 +114,9 @@ impl Armed {
         Armed::draw(disk, random)
     }
 
-    /// The write of the log after the next one finds the disk full: a group that formed while the one before it was synced is dropped.
+    /// Makes the write of the log after the next one find the disk full.
+    ///
+    /// A group that formed while the one before it was synced is then dropped.
     pub fn second_group(disk: &MemDisk) -> Armed {
         disk.set_faults(Fault::new(CallKind::Write, 1, Effect::ENOSPC).on(".wal"));
         Armed { kind: FaultKind::WriteFull, error: Effect::ENOSPC.error_kind(), disk: disk.clone() }
@@ -135,13 +137,13 @@ impl Armed {
         Armed { kind, error, disk: disk.clone() }
     }
 
-    /// Whether it has been met.
+    /// Whether a call has met it.
     #[must_use]
     pub fn is_met(&self) -> bool {
         self.disk.room_refused_count() + self.disk.fault_hit_count() > 0
     }
 
-    /// Whether a sync has failed: pages in the cache may be taken for clean that are not on the medium.
+    /// Whether a sync has failed: pages in the cache may count as clean that are not on the medium.
     #[must_use]
     pub fn has_failed_syncs(&self) -> bool {
         let hits = self.disk.fault_hits();
@@ -154,7 +156,7 @@ impl Armed {
         self.disk.fault_hits().of(CallKind::Read) > 0
     }
 
-    /// It is over from here on.
+    /// Ends the fault.
     pub fn end(self) {
         self.disk.set_faults(FaultPlan::none());
         self.disk.set_capacity(None);
@@ -164,7 +166,7 @@ impl Armed {
 fn plan(kind: FaultKind, disk: &MemDisk, random: &mut Random) -> Fault {
     let any_error = [io::ErrorKind::Other, io::ErrorKind::StorageFull];
     let nth = random.below(CALLS_BEFORE_MAX) as u64;
-    // Writes and syncs are fewer than calls.
+    // There are fewer writes and syncs than calls.
     let few = random.below(4) as u64;
     let bit = random.bits() % (4096 * 8);
     let in_some_file = |fault: Fault, random: &mut Random| match random.below(4) {
@@ -218,12 +220,12 @@ fn plan(kind: FaultKind, disk: &MemDisk, random: &mut Random) -> Fault {
     if random.chance(1, 3) { fault.for_good() } else { fault }
 }
 
-/// Once, and in the data file only: what the log's end holds is known from the log itself (D5).
+/// Once, and in the data file only: what the end of the log holds is known from the log itself (D5).
 fn lie(call: CallKind, nth: u64, effect: Effect) -> Fault {
     Fault::new(call, nth, effect).on(DATA)
 }
 
-/// A call that makes, names, sizes or looks at a file.
+/// A call that creates, names, sizes or inspects a file.
 fn of_files(nth: u64, random: &mut Random) -> Fault {
     let calls = [
         CallKind::Create,

@@ -1,6 +1,6 @@
-//! What a search with faults has met: how often each kind of fault was hit, and what came of it.
+//! What a search with faults has met: how often each kind of fault was hit, and its consequences.
 //!
-//! Owns the counts. A kind that was never hit, or never had one of its consequences, is a search that has gone blind.
+//! Owns the counts. If a kind was never hit, or a consequence never occurred, the search does not cover it.
 
 use super::storm::FaultKind;
 
@@ -53,17 +53,17 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// A fault was met.
+    /// Counts a fault that was met.
     pub fn met(&mut self, kind: FaultKind) {
         self.faults[kind as usize] += 1;
     }
 
-    /// Something came of one.
+    /// Counts a consequence.
     pub fn came(&mut self, consequence: Consequence) {
         self.consequences[consequence as usize] += 1;
     }
 
-    /// Whether a lie of the medium was named.
+    /// Whether a lie of the medium was reported.
     #[must_use]
     pub fn has_named(&self) -> bool {
         [Consequence::NamedAtOpen, Consequence::NamedLater]

@@ -1,8 +1,9 @@
-//! Whole databases with edited bytes and right checksums: opened, read, written, checked, observed, recovered.
+//! Whole databases with edited bytes and valid checksums: opened, read, written, checked, observed, repaired.
 //!
-//! An error is as good an answer as any that bytes can cause: the disk did all that was asked, so that none is of the system, and none
-//! of locks or other transactions. A panic, an endless run or memory that nothing justifies is no answer. What `recover` calls sound
-//! must be. Before any edit the databases are sound: they open, check clean and recover whole.
+//! Any error is right that bytes can cause. The disk obeys every call, so errors of the system, of locks or
+//! of other transactions are wrong. A panic, an endless run and unjustified memory are wrong, too. What
+//! `recover` calls sound must be. Before any edit the databases are sound: they open, pass `check` and are
+//! repaired without loss.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,10 +20,10 @@ pub(super) use crate::salvage::specimen::BLOCK_BYTES;
 /// Edits of one input.
 const EDITS_MAX: usize = 6;
 
-/// Room on the disk beyond the files: a length that is believed must not fill the machine.
+/// Room on the disk beyond the files: a trusted length must not fill the machine.
 const ROOM_BYTES: u64 = 8 << 20;
 
-/// Changes asked of an observer.
+/// Changes read from an observer.
 const CHANGES_MAX: usize = 2_000;
 
 /// The databases that inputs edit: one closed, one killed.
@@ -35,7 +36,7 @@ pub(super) fn specimens() -> &'static [Image; 2] {
     })
 }
 
-/// An input that finds nothing in a database that was broken before would say nothing.
+/// An input on a database that is corrupt before the edits would prove nothing.
 fn assert_sound(image: &Image) {
     let disk = disk_of(image);
     let again = disk.deep_clone();
@@ -50,10 +51,10 @@ fn assert_sound(image: &Image) {
     assert!(report.is_whole(), "a database without edits: {report:?}");
 }
 
-/// Takes an error for an answer if bytes can have caused it.
+/// Accepts an error that bytes can have caused.
 ///
 /// # Panics
-/// If they cannot.
+/// If bytes cannot cause it.
 fn answered<T>(doing: &str, asked: Result<T, Error>) -> Option<T> {
     let error = match asked {
         Ok(answer) => return Some(answer),
@@ -76,7 +77,7 @@ fn image_of(specimen: &Specimen) -> Image {
     Image::new(files, BLOCK_BYTES)
 }
 
-/// The bytes of an input, one number after the other; zeroes behind its end.
+/// The bytes of an input as numbers, one after the other; zeroes behind the end.
 struct Numbers<'a>(&'a [u8]);
 
 impl Numbers<'_> {
@@ -92,7 +93,7 @@ impl Numbers<'_> {
     }
 }
 
-/// Edits a database as the input says and does everything with it.
+/// Edits a database as the input demands, and uses it in every way.
 pub(super) fn run(input: &[u8]) {
     let mut numbers = Numbers(input);
     let mut image = specimens()[numbers.below(2)].clone();
@@ -105,7 +106,7 @@ pub(super) fn run(input: &[u8]) {
     use_it(&disk_of(&image));
 }
 
-/// A disk with these files, and little more room than they take.
+/// A disk with these files, and little room beyond them.
 pub(super) fn disk_of(image: &Image) -> MemDisk {
     let disk = MemDisk::new(1);
     for (path, bytes) in &image.files {
@@ -170,7 +171,7 @@ fn set(image: &mut Image, index: usize, at: usize, numbers: &[u64], width: usize
     }
 }
 
-/// Everything that a program can do with a database.
+/// Uses a database in every way that a program can.
 pub(super) fn use_it(disk: &MemDisk) {
     observe(disk);
     let again = disk.deep_clone();
@@ -195,7 +196,7 @@ pub(super) fn use_it(disk: &MemDisk) {
         let db = open(&again, RECOVERED).expect("what was recovered opens");
         let report = db.check().expect("what was recovered is read");
         assert!(report.is_clean(), "what was recovered is not sound: {report:?}");
-        // A value may be of another type than the program asks for: edits can say anything but what is unsound.
+        // A value may have another type than the program expects: edits can produce anything that is sound.
         let read = Stored::of(&db);
         assert!(!read.as_ref().is_err_and(Error::is_damage), "what was recovered is corrupt: {read:?}");
     }

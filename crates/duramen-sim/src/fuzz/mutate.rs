@@ -2,7 +2,7 @@
 
 use duramen_disk::memory::Random;
 
-/// Numbers at which arithmetic goes wrong.
+/// Boundary numbers for arithmetic.
 const AWKWARD: [u64; 12] = [
     0,
     1,

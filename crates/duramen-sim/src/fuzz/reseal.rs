@@ -1,8 +1,8 @@
-//! The files of a database as units with checksums, and the checksums put right after an edit.
+//! The files of a database as units with checksums, and the correction of checksums after an edit.
 //!
-//! A page's checksum stands in whatever points at the page, a frame's also in the frame behind it. So after an edit the
-//! unit's old checksum is looked for everywhere and replaced, and the units that held it are edited ones in turn, up to
-//! the superblock. Knows the format from docs/format.md, not from the engine's code.
+//! A page's checksum is in every pointer to the page, a frame's also in the frame behind it. After an edit
+//! the unit's old checksum is therefore searched everywhere and replaced. The units that held it count as
+//! edited in turn, up to the superblock. Knows the format from docs/format.md, not from the engine's code.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const FRAME_HEADER_BYTES: usize = 160;
 const PART_ENTRY_BYTES: usize = 40;
 const FEED_HEADER_BYTES: usize = 64;
 
-/// What a unit is.
+/// The kind of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Superblock,
@@ -26,7 +26,7 @@ pub(super) enum Kind {
     FeedFrame,
 }
 
-/// Bytes that one checksum covers.
+/// Bytes covered by one checksum.
 #[derive(Debug, Clone)]
 pub(super) struct Unit {
     pub(super) kind: Kind,
@@ -73,7 +73,7 @@ impl Image {
         &self.files[&unit.path][unit.at..unit.at + unit.bytes]
     }
 
-    /// Gives a page another length, in its header and wherever a pointer leads to it.
+    /// Changes a page's length, in its header and in every pointer to it.
     pub(super) fn resize_page(&mut self, index: usize, page_bytes: usize) {
         let unit = self.units[index].clone();
         let room = self.files[&unit.path].len() - unit.at;
@@ -92,7 +92,7 @@ impl Image {
         }
     }
 
-    /// Makes bytes the only record of the newest frame that has one; `false` if its segment has no room for them.
+    /// Makes bytes the only record of the newest frame with one; `false` if its segment has no room for them.
     pub(super) fn replace_last_record(&mut self, record: &[u8]) -> bool {
         let seq_of = |unit: &Unit| u64_at(self.unit(unit), 64);
         let groups =
@@ -112,10 +112,10 @@ impl Image {
         true
     }
 
-    /// Puts the checksum of an edited unit right, and those of all units that name it.
+    /// Corrects the checksum of an edited unit, and those of all units that name it.
     pub(super) fn reseal(&mut self, edited: usize) {
         let mut waiting = vec![edited];
-        // Edits may have made units name each other in a circle: no checksum is right there.
+        // Edits may have made units name each other in a cycle: no checksum is right there.
         for _ in 0..self.units.len() * 8 {
             let Some(index) = waiting.pop() else { return };
             let unit = self.units[index].clone();
@@ -139,7 +139,7 @@ impl Image {
         }
     }
 
-    /// Where sixteen bytes stand, in all files.
+    /// Where sixteen bytes occur, in all files.
     fn places_of(&self, tag: &[u8; TAG_BYTES]) -> Vec<(String, usize)> {
         let mut places = Vec::new();
         for (path, bytes) in &self.files {
@@ -166,7 +166,7 @@ impl Image {
         }
     }
 
-    /// The checksum that the format wants of a unit.
+    /// The checksum that the format demands for a unit.
     fn checksum(&self, unit: &Unit) -> [u8; TAG_BYTES] {
         let bytes = self.unit(unit);
         let checksum = match unit.kind {
@@ -208,7 +208,7 @@ impl Image {
     }
 }
 
-/// What begins at a block, and how long it is.
+/// The unit that begins at a block, and its length.
 fn kind_at(path: &str, at: usize, bytes: &[u8]) -> Option<(Kind, usize)> {
     let has = |from: usize, magic: &[u8]| bytes.get(from..from + magic.len()) == Some(magic);
     let found = if path.ends_with("/data") {
@@ -244,7 +244,7 @@ fn length(head: usize, payload: u64) -> Option<usize> {
     head.checked_add(usize::try_from(payload).ok()?)
 }
 
-/// Where a unit holds its own checksum; a page's stands only where it is pointed at from.
+/// Where a unit holds its own checksum; a page's is only in pointers to the page.
 fn own_place(unit: &Unit) -> Option<usize> {
     match unit.kind {
         Kind::Superblock => Some(496),
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
     use crate::fuzz::database::{BLOCK_BYTES, specimens};
 
-    /// Without this the fuzzer would only see what checksums refuse.
+    /// Otherwise the fuzzer would only see inputs that checksums refuse.
     #[test]
     fn every_unit_of_a_database_is_found_and_has_the_checksum_that_stands_in_the_file() {
         for image in specimens() {
@@ -283,7 +283,7 @@ mod tests {
                     unit.at,
                     unit.path
                 );
-                // Pages that nothing leads to any more may lie about.
+                // Unreachable pages may exist.
             }
             assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
             assert_eq!(image.block_bytes, BLOCK_BYTES);

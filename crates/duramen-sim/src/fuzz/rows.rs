@@ -1,4 +1,4 @@
-//! CSV, lines of JSON and keys: what an import makes of them, and that it can be read again.
+//! CSV, lines of JSON and keys: imports must not fail unexpectedly, and the result must read back.
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ fn store(schema: &Schema, batch: &RowBatch) {
     assert!(report.is_clean(), "{:?}", report.problems);
 }
 
-/// The bytes of a key: those that decode are what their elements encode to.
+/// The bytes of a key: bytes that decode must be what their elements encode to.
 pub(super) fn key(input: &[u8]) {
     if let Ok(elements) = tuple::decode(input) {
         assert_eq!(tuple::encode(&elements).expect("it was decoded"), input, "a key has two forms");

@@ -1,4 +1,4 @@
-//! Rows as somebody else's build may have written them: a record at the end of the log carries them into the database.
+//! Rows as another build may have written them: a record at the end of the log brings them into the database.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,14 +30,14 @@ pub(super) fn record(payload: &[u8]) {
     }
 }
 
-/// A row of the engine's catalogue; the first byte says of which name.
+/// A row of the engine's catalogue; the first byte selects the name.
 pub(super) fn catalogue(input: &[u8]) {
     let Some((first, row)) = input.split_first() else { return };
     let name = NAMES[usize::from(*first) % NAMES.len()];
     record(&put(0, name.as_bytes(), row));
 }
 
-/// An entry of the catalogue of collections; the first byte says of which collection.
+/// An entry of the catalogue of collections; the first byte selects the collection.
 pub(super) fn schema(input: &[u8]) {
     let Some((first, entry)) = input.split_first() else { return };
     let name = ["people", "notes", "new"][usize::from(*first) % 3];

@@ -1,25 +1,26 @@
-//! Hears of commits as they happen, in the threads that make them.
+//! Callbacks at commits, in the threads that make them.
 //!
-//! Owns the seam between the workload and a caller that must know where in the disk's calls a commit began and was
-//! acknowledged.
+//! Owns the interface between the workload and a caller that must know at which disk calls a commit began and
+//! was acknowledged.
 
 use duramen_engine::Receipt;
 
 use crate::contents::Dice;
 
-/// What a run calls.
+/// The callbacks of a run.
 pub trait Listener: Sync {
-    /// Right before a commit is asked for: a place in an order of the listener's.
+    /// Called right before a commit: returns a position in an order of the listener's.
     fn begins(&self) -> usize {
         0
     }
 
-    /// Right after a commit has returned, or its receipt has waited. Where nothing was written it has no place.
+    /// Called right after a commit has returned, or its receipt has waited. Without writes there is no
+    /// position.
     fn ended(&self, _receipt: &Receipt, _began_at: Option<usize>) {}
 
-    /// Between two transactions.
+    /// Called between two transactions.
     fn rests(&self, _dice: &mut Dice) {}
 }
 
-/// Hears nothing.
+/// Ignores all callbacks.
 impl Listener for () {}

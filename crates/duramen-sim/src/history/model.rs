@@ -1,6 +1,6 @@
 //! The model that a history is run again on: trees as sorted maps, one transaction at a time.
 //!
-//! Owns what each step must have answered. Knows nothing of the engine but its types.
+//! Owns the answer that each step must have had. Knows nothing of the engine but its types.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ pub struct Model {
 }
 
 impl Model {
-    /// Does a step again and compares the answer.
+    /// Repeats a step and compares the answer.
     ///
     /// # Errors
-    /// What was answered and what should have been.
+    /// The recorded answer and the right one.
     pub fn replay(&mut self, step: &Step) -> Result<(), String> {
         let right = match step {
             Step::Put(tree, key, value) => {

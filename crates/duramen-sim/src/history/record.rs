@@ -1,6 +1,6 @@
-//! What a transaction did: its questions with their answers, and its writes, as they came.
+//! What a transaction did: its queries with their answers, and its writes, in order.
 //!
-//! Owns the record. The recorder asks the engine and keeps what it says; it never judges.
+//! Owns the record. The recorder queries the engine and keeps the answers; it never judges.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ pub enum Step {
     Get(TreeId, Vec<u8>, Option<Vec<u8>>),
     /// Read the entries of a range, at most so many.
     Rows(TreeId, KeyRange, Direction, usize, Vec<Entry>),
-    /// Counted.
+    /// Counted a range.
     Count(TreeId, KeyRange, u64),
-    /// Asked how many keys are before one.
+    /// Counted the keys before one.
     Rank(TreeId, Vec<u8>, u64),
-    /// Asked for the n-th entry.
+    /// Read the n-th entry.
     Nth(TreeId, u64, Option<Entry>),
     /// Summed a range.
     Sum(TreeId, KeyRange, Option<i128>),
@@ -54,7 +54,7 @@ pub enum Fate {
 /// One transaction or snapshot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// Who ran it.
+    /// The thread that ran it.
     pub thread: usize,
     /// A tick taken before it began.
     pub began: u64,
@@ -64,7 +64,7 @@ pub struct Event {
     pub seq: CommitSeq,
     /// How it ended.
     pub fate: Fate,
-    /// Snapshots that begin after its end see it.
+    /// Whether snapshots that begin after its end see it.
     pub is_published: bool,
     /// What it did.
     pub steps: Vec<Step>,
@@ -77,7 +77,7 @@ impl Event {
     }
 }
 
-/// Where questions go.
+/// A transaction or a snapshot to be queried.
 pub trait Reader {
     /// As [`Transaction::tree`].
     fn tree(&mut self, name: &str) -> Result<Option<TreeId>>;
@@ -141,10 +141,10 @@ macro_rules! reader {
 reader!(Transaction);
 reader!(Snapshot);
 
-/// Asks the question of a step and keeps the answer; steps that write are not for this.
+/// Runs the query of a step and keeps the answer; not for steps that write.
 ///
 /// # Errors
-/// What the engine said.
+/// The engine's error.
 pub(super) fn ask(reader: &mut dyn Reader, question: Step) -> Result<Step> {
     Ok(match question {
         Step::Tree(name, _) => {

@@ -1,7 +1,7 @@
 //! Threads that run random transactions against one engine and record what they see.
 //!
-//! Owns the workload. Few keys and short ranges, so that transactions meet; every kind of question, so that every kind
-//! of read is validated by somebody.
+//! Owns the workload. Few keys and short ranges, so that transactions conflict; every kind of query, so that
+//! every kind of read is validated.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use crate::contents::Dice;
 /// How much is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
-    /// Decides what each thread asks for; not how they interleave.
+    /// Decides what each thread does; not how they interleave.
     pub seed: u64,
     /// Threads.
     pub thread_count: usize,
@@ -27,36 +27,36 @@ pub struct Run {
     pub transaction_count: usize,
     /// Different keys of a tree.
     pub key_count: u64,
-    /// What transactions are like.
+    /// The kind of transactions.
     pub manner: Manner,
 }
 
-/// What the transactions of a run are like.
+/// The kind of transactions in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Manner {
     /// Short, with few big values.
     #[default]
     Short,
-    /// One of eight lets some ninety others commit between what it reads and what it writes, so that it is older than
-    /// everything the ring of recent commits knows; one of three values is big.
+    /// One of eight lets some ninety other commits pass between its reads and its writes. It is then older
+    /// than everything in the ring of recent commits. One of three values is big.
     Old,
-    /// As short, and every fourth commit is waited for later, some transactions on.
+    /// As `Short`; every fourth receipt is waited for later, some transactions on.
     Later,
 }
 
-/// Commits of others that an old transaction waits for.
+/// Commits of other threads that an old transaction waits for.
 const OLD_COMMITS: u64 = 90;
 
-/// Kinds of questions: all, and those that an old transaction asks. A rank or a place is of a long range, in which
+/// Kinds of queries: all, and those of an old transaction. A rank or an index covers a long range, in which
 /// something has always changed.
 const QUESTIONS: u64 = 12;
 const QUESTIONS_OLD: u64 = 6;
 
-/// Of so many values one is big.
+/// One value of so many is big.
 const BIG_IN_SHORT: u64 = 30;
 const BIG_IN_OLD: u64 = 3;
 
-/// A receipt is waited for when so many are held.
+/// A receipt is waited for once so many are held.
 const HELD_MAX: usize = 4;
 
 const NAMES: [&str; 3] = ["left", "right", "rare"];
@@ -64,7 +64,7 @@ const NAMES: [&str; 3] = ["left", "right", "rare"];
 /// Runs a workload on an empty database and returns what was recorded.
 ///
 /// # Errors
-/// The first error that is no conflict.
+/// The first error other than a conflict.
 pub fn run(engine: &Engine, run: Run) -> Result<Vec<Event>> {
     run_heard(engine, run, &())
 }
@@ -117,16 +117,17 @@ pub fn run_heard(engine: &Engine, run: Run, listener: &dyn Listener) -> Result<V
     }
 }
 
-/// What the threads know of each other.
+/// State shared by the threads.
 struct Crowd {
     /// Transactions that have ended.
     commits: AtomicU64,
-    /// Threads that make commits: neither at their end nor waiting for others' commits.
+    /// Threads that make commits: neither at their end nor waiting for commits of others.
     busy: AtomicUsize,
 }
 
 impl Crowd {
-    /// Waits until so many transactions have ended, as long as another thread works on. The last busy one never waits.
+    /// Waits until so many transactions have ended, while another thread is working. The last busy one never
+    /// waits.
     fn wait_for_others(&self, count: u64) {
         let until = self.commits.load(Ordering::Relaxed) + count;
         if self.busy.fetch_sub(1, Ordering::Relaxed) > 1 {
@@ -148,7 +149,7 @@ struct Worker<'a> {
     transaction_count: usize,
     key_count: u64,
     dice: Dice,
-    /// Kinds of questions that are asked now.
+    /// Kinds of queries used at present.
     questions: u64,
     events: Vec<Event>,
     /// Receipts that are waited for later.
@@ -168,7 +169,7 @@ impl Worker<'_> {
             let id = transaction.create_tree(name, Some(Builtin::Sum.spec()))?;
             steps.push(Step::Create(Arc::from(*name), id));
             for _ in 0..self.key_count / 2 {
-                // Whatever the manner, all of these fit into one transaction.
+                // In either manner, all of these fit into one transaction.
                 self.write_some(&mut transaction, id, &mut steps, BIG_IN_SHORT)?;
             }
         }
@@ -179,7 +180,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// The state that is left, to its last row.
+    /// Reads the final state, to its last row.
     fn read_everything(&mut self) -> Result<()> {
         let began = self.tick();
         let mut snapshot = self.engine.snapshot()?;
@@ -207,7 +208,7 @@ impl Worker<'_> {
         self.wait_for_held(0)
     }
 
-    /// Asks a snapshot, lets time pass, and asks the same again.
+    /// Queries a snapshot, lets time pass, and repeats the queries.
     fn snapshot(&mut self) -> Result<()> {
         let began = self.tick();
         let mut snapshot = self.engine.snapshot()?;
@@ -276,7 +277,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A transaction that has its place in the order and goes on: its receipt is waited for some transactions later.
+    /// A transaction that is ordered and returns: its receipt is waited for some transactions later.
     fn transaction_and_wait_later(&mut self) -> Result<()> {
         let level = self.level();
         let (engine, listener) = (self.engine, self.listener);
@@ -284,7 +285,7 @@ impl Worker<'_> {
         let mut steps = Vec::new();
         let began_at = listener.begins();
         let written = engine.transact_and_wait_later(level, |tx| {
-            // What an attempt that met a conflict has read is of no commit.
+            // What an attempt that met a conflict has read belongs to no commit.
             steps.clear();
             self.body(tx, &mut steps)?;
             let id = self.look_up(tx, &mut steps)?[0];
@@ -318,7 +319,7 @@ impl Worker<'_> {
         for _ in 0..1 + self.dice.below(3) {
             self.read(transaction, &ids, steps)?;
         }
-        // Others may commit here, on one processor too.
+        // Other threads may commit here, on one processor too.
         if self.dice.below(4) == 0 {
             thread::yield_now();
         }
@@ -342,7 +343,7 @@ impl Worker<'_> {
 
     fn look_up(&mut self, reader: &mut dyn Reader, steps: &mut Vec<Step>) -> Result<Vec<TreeId>> {
         let mut ids = Vec::new();
-        // The rare one is looked up seldom: whoever did conflicts with its creation.
+        // The rare tree is looked up seldom: every lookup conflicts with its creation.
         let name_count = if self.dice.below(6) == 0 { 3 } else { 2 };
         for name in &NAMES[..name_count] {
             let step = ask(reader, Step::Tree(Arc::from(*name), None))?;

@@ -1,7 +1,7 @@
-//! The consumer of a life: what it makes of the changes it is given, and what it must have made of them.
+//! The consumer of a life: what it makes of its changes, and what it must have made of them.
 //!
-//! Its work is a document for each change, in the transaction that moves its position. So what it has made says which changes it was
-//! given, how often and in which order (D1, D2).
+//! It stores a document for each change, in the transaction that moves its position. The documents thus show
+//! which changes it was given, how often and in which order (D1, D2).
 
 use duramen::tuple::Element;
 use duramen::{AnyChange, Collection, Consumer, ConsumerState, Db, Error, Origin, Reads, Value};
@@ -14,7 +14,7 @@ use super::shop::ORDERS;
 /// The consumer that works.
 pub const MIRROR: &str = "mirror";
 
-/// One that never reads: everything is kept for it.
+/// A consumer that never reads: everything is retained for it.
 pub const AUDIT: &str = "audit";
 
 /// A change that the consumer was given.
@@ -27,10 +27,10 @@ pub struct Seen {
     what: String,
 }
 
-/// Handles what there is, at most so many batches. Returns how many changes that were.
+/// Handles the available changes, at most so many batches. Returns the number of changes.
 ///
 /// # Errors
-/// What the database said.
+/// The database's error.
 pub fn work(consumer: &Consumer, batch: usize, batches: usize) -> Result<usize, Error> {
     let mut consuming = consumer.read::<AnyChange>()?.batch(batch);
     let mut count = 0;
@@ -53,7 +53,7 @@ pub fn work(consumer: &Consumer, batch: usize, batches: usize) -> Result<usize, 
     Ok(count)
 }
 
-/// A change in the words of [`Told`](super::model::Told); `None` if it is of something else.
+/// A change as text, in the form of [`Told`](super::model::Told); `None` if it belongs to something else.
 fn what_of(change: &AnyChange) -> Result<Option<String>, Error> {
     let Origin::Collection(name) = &change.origin else { return Ok(None) };
     if change.key().is_none() || ![ORDERS, "log"].contains(&name.as_str()) {
@@ -84,8 +84,8 @@ fn consumer(db: &Db, name: &str, is_registered: bool) -> Result<Option<ConsumerS
     Ok(found)
 }
 
-/// What the consumer has made is what was to be told up to its position: each change once, in order. It is there if both consumers
-/// were registered.
+/// Checks that the consumer has handled every change up to its position, each once and in order. It must
+/// exist if both consumers were registered.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -99,7 +99,7 @@ pub fn consumer_equals<'s>(db: &Db, is_registered: bool, line: impl Fn(u64) -> V
     told("the consumer", &found, &line(mirror.position.0))
 }
 
-/// The feed tells what the steps did, from the first one that is kept for the consumer that never reads to commit `newest`.
+/// Checks that the feed returns the changes of the steps, from the oldest retained one to commit `newest`.
 ///
 /// # Errors
 /// What is wrong with it.

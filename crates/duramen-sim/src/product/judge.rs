@@ -1,7 +1,7 @@
-//! Holds a database against a state of the model: every document, view, key-value, blob and byte.
+//! Compares a database with a state of the model: every document, view, key-value, blob and byte.
 //!
-//! Owns no state. Rows and reductions of views are calculated here from the model's documents by code that has nothing of the
-//! database's. Writes nothing.
+//! Owns no state. Rows and reductions of views are computed here from the model's documents, by code that
+//! shares nothing with the database's. Writes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -18,10 +18,10 @@ use super::shop::{Answers, ChainSum, Link, ORDERS, Order, OwnerSum, Release, Sai
 use super::views::Shown;
 use crate::search::random::Random;
 
-/// What went wrong, in words.
+/// What is wrong, in words.
 pub type Verdict = Result<(), String>;
 
-/// An error of the database, with what was being done.
+/// An error of the database, with the operation that failed.
 pub fn failed(doing: &str) -> impl Fn(Error) -> String {
     move |error| format!("{doing}: {} {error}", error.code())
 }
@@ -34,8 +34,9 @@ pub fn same<T: PartialEq + Debug + ?Sized>(what: &str, found: &T, wanted: &T) ->
     if found == wanted { Ok(()) } else { Err(format!("{what}: found {found:?}, want {wanted:?}")) }
 }
 
-/// Compares everything that programs have stored. `swept_ms`: values that expired by then may have been swept. Returns how many views
-/// have answered.
+/// Compares everything that programs have stored. Returns how many views have answered.
+///
+/// Values that expired before `swept_ms` may have been deleted.
 ///
 /// # Errors
 /// What differs.
@@ -80,7 +81,7 @@ fn documents(db: &Db, state: &State, release: Release) -> Verdict {
     numbers(db, "temporary", state.temporary.as_ref())
 }
 
-/// A collection without a type, of which a field is summed.
+/// A collection without a type that sums one field.
 fn numbers(db: &Db, name: &str, wanted: Option<&BTreeMap<u64, i64>>) -> Verdict {
     let collection = db.documents(name);
     let Some(wanted) = wanted else {
@@ -103,7 +104,7 @@ fn numbers(db: &Db, name: &str, wanted: Option<&BTreeMap<u64, i64>>) -> Verdict 
     same(&format!("sum of {name}"), &sum.sum("n"), &Some(wanted))
 }
 
-/// What the views of a release must say, from the documents.
+/// What the views of a release must answer, computed from the documents.
 fn wanted_answers(orders: &[Order], release: Release, range: &(String, String)) -> Answers {
     let words = |order: &Order| -> BTreeSet<String> {
         let mark = if release >= Release::Changed { "!" } else { "" };
@@ -157,7 +158,8 @@ fn chain_sum(orders: &[&Order]) -> ChainSum {
     (orders.len() as u64, sum, Link::hash_of(orders.iter().map(|order| order.cents)))
 }
 
-/// Every view that holds every document answers, and is right; no other one does. Returns how many have answered.
+/// Checks that every complete view answers correctly, and no other view answers. Returns how many have
+/// answered.
 fn views(db: &Db, state: &State, release: Release, random: &mut Random) -> Result<u64, String> {
     let shown = Shown::of(db)?;
     let by_name = by_cents(db, state, shown.as_ref())?;
@@ -166,13 +168,13 @@ fn views(db: &Db, state: &State, release: Release, random: &mut Random) -> Resul
     let range = (letters[a.min(b)].to_owned(), letters[a.max(b)].to_owned());
     let found = release.answers(db, &range).map_err(failed("views"))?;
     let (Some(found), Some(specs), Some(shown)) = (found, release.specs(), shown) else {
-        // Before there is the collection a view says that there is nothing.
+        // Before the collection exists, a view answers that there is nothing.
         return Ok(by_name);
     };
     let orders = state.orders_of(release);
     let wanted = wanted_answers(&orders, release, &range);
     let answers = |spec: &ViewSpec| shown.answers(release, spec);
-    // While a later version is built the earlier one answers, and only then.
+    // The earlier version answers while a later one is built, and only then.
     let earlier = Release::Viewed
         .specs()
         .filter(|earlier| release == Release::Changed && !answers(&specs.words) && answers(&earlier.words));
@@ -198,7 +200,7 @@ fn said_the_same<T: PartialEq + Debug>(
     Ok(u64::from(found.is_some()))
 }
 
-/// The view that was added by name says what the documents say as they are stored.
+/// Checks that the view added by name agrees with the documents as stored.
 fn by_cents(db: &Db, state: &State, shown: Option<&Shown>) -> Result<u64, String> {
     let is_there = shown.is_some_and(|shown| shown.has(BY_CENTS));
     same("the view by_cents is there", &is_there, &state.has_by_cents)?;
@@ -219,10 +221,10 @@ fn by_cents(db: &Db, state: &State, shown: Option<&Shown>) -> Result<u64, String
     said_the_same(BY_CENTS, found, Some(wanted).filter(|_| shown.answers_by_name(BY_CENTS)))
 }
 
-/// Every value that is stored, and when it expires. The clock stands so early that whatever is stored is there.
+/// Every stored value, and when it expires. The clock is so early that no stored value has expired.
 ///
 /// # Errors
-/// What the database said.
+/// The database's error.
 pub fn stored_values(db: &Db) -> Result<BTreeMap<(usize, u64), ValueModel>, String> {
     let mut found = BTreeMap::new();
     for (namespace, name) in NAMESPACES.into_iter().enumerate() {
@@ -254,7 +256,7 @@ pub fn millis(time: Time) -> u64 {
     u64::try_from(ms).unwrap_or(0)
 }
 
-/// Every blob, byte for byte and by its hash.
+/// Compares every blob, byte for byte and by its hash.
 fn blobs(db: &Db, state: &State) -> Verdict {
     let blobs = db.blobs("files");
     let mut keys = Vec::new();

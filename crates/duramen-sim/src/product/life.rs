@@ -1,7 +1,8 @@
-//! One seeded life of a database: programs of several releases at work on a recording disk, with everything that happens to a database.
+//! One seeded life of a database: programs of several releases on a recording disk, with everything that may
+//! happen.
 //!
-//! Owns the order of events, and tells the history of each. The same seed gives the same life, operation for operation: what the
-//! database does behind the scenes it does here when it is stepped.
+//! Owns the order of events, and records each in the history. The same seed gives the same life, operation
+//! for operation: the database's background work runs only when it is stepped here.
 
 mod copies;
 mod programs;
@@ -29,7 +30,7 @@ pub use copies::{Copied, recover};
 /// Where the database lies.
 pub const PATH: &str = "/db";
 
-/// The wall clock before which no life ever is: whatever is stored is there then, swept or not.
+/// A wall clock before any life begins: every stored value is visible then, expired or not.
 pub const BEFORE_MS: u64 = 1_700_000_000_000;
 
 /// Where the wall clock of a life begins.
@@ -101,13 +102,13 @@ impl Event {
 /// Opens the database of a disk.
 ///
 /// # Errors
-/// What it said.
+/// The database's error.
 pub fn open(disk: &MemDisk, path: &str, options: &Options) -> Result<Db, Error> {
     let options = Release::options().engine(|own| *own = options.clone());
     options.open_on(Arc::new(disk.clone()), Path::new(path))
 }
 
-/// A database at work, and what it must hold.
+/// A running database, and what it must hold.
 #[derive(Debug)]
 pub struct Life {
     /// Its disk, recording.
@@ -116,7 +117,7 @@ pub struct Life {
     pub options: Options,
     /// Everything that was committed and promised.
     pub history: History,
-    /// What program runs.
+    /// The program that runs.
     pub release: Release,
     /// The release of the shop: a tool may run for a while.
     shop: Release,
@@ -124,38 +125,39 @@ pub struct Life {
     pub events: [u64; Event::ALL.len()],
     /// The remarks of events that did nothing, by their operations.
     idle: Vec<usize>,
-    /// What was compared and done besides.
+    /// Figures on what was compared and done.
     pub tally: Tally,
-    /// What views were like.
+    /// The views at each look.
     looks: Looks,
-    /// The commit after which both consumers are there.
+    /// The commit after which both consumers exist.
     registered: u64,
-    /// Since each of these operations values that expired by then may have been swept.
+    /// For each of these operations, the time up to which expired values may have been deleted since.
     pub clock: Vec<(usize, u64)>,
-    /// Since each of these operations this program runs, of that release of the shop.
+    /// For each of these operations, the program that runs since, and the release of the shop.
     pub programs: Vec<(usize, Release, Release)>,
     db: Option<Db>,
     random: Random,
     state: State,
     wall_ms: u64,
-    /// The latest time that a transaction of this process went by.
+    /// The latest time used by a transaction of this process.
     now_ms: u64,
-    /// The latest time that the clock may have said to this process.
+    /// The latest time that the clock may have shown to this process.
     latest_ms: u64,
-    /// The newest commit that the end of the process leaves.
+    /// The newest commit that survives the end of the process.
     handed_over: u64,
     writer: Option<(BlobWriter, BlobModel, usize)>,
     upload: Option<(Upload, BlobModel)>,
     copies: Vec<Copied>,
-    /// Names the copies that this life makes.
+    /// Distinguishes the copies that this life makes.
     copy_suffix: &'static str,
 }
 
 impl Life {
-    /// Goes on with an open database whose disk is recording. `copy_suffix` names the copies that are made.
+    /// Continues with an open database on a recording disk. `copy_suffix` distinguishes the copies that are
+    /// made.
     ///
     /// # Errors
-    /// What the database said.
+    /// The database's error.
     pub fn over(
         db: Db,
         (disk, options): (MemDisk, Options),
@@ -206,25 +208,25 @@ impl Life {
         self.db().stats().commit.published.0
     }
 
-    /// The disk's clock is what this life says.
+    /// Sets the disk's clock to the clock of this life.
     fn set_clock(&mut self) {
         self.disk.set_wall_clock(self.wall_ms * NS_A_MS);
-        // Each look at the disk's clock moves it a little.
+        // Each reading of the disk's clock advances it a little.
         self.latest_ms = self.latest_ms.max(self.wall_ms + 100);
         let ever = self.clock.last().map_or(0, |(_, ms)| *ms);
         self.clock.push((self.disk.recorded_len(), ever.max(self.latest_ms)));
     }
 
-    /// Until when values may have been swept, after so many operations.
+    /// The time up to which expired values may have been deleted, after so many operations.
     #[must_use]
     pub fn swept_ms(&self, at_op: usize) -> u64 {
         self.clock.iter().rev().find(|(at, _)| *at <= at_op).map_or(0, |(_, ms)| *ms)
     }
 
-    /// What every life begins with, if it is not there: consumers, and collections of fixed names.
+    /// Creates what every life begins with, if it is missing: consumers, and collections of fixed names.
     ///
     /// # Errors
-    /// What the database said.
+    /// The database's error.
     pub fn found(&mut self) -> Result<(), String> {
         let (began, before) = (self.disk.recorded_len(), self.published());
         for name in [MIRROR, AUDIT] {
@@ -243,7 +245,7 @@ impl Life {
     /// One event.
     ///
     /// # Errors
-    /// What went wrong without any cut.
+    /// A failure without any cut.
     pub fn event(&mut self) -> Result<(), String> {
         let event = Event::some(&mut self.random);
         self.wall_ms += self.random.below(120) as u64;
@@ -259,7 +261,7 @@ impl Life {
         self.note(began)
     }
 
-    /// Whether it did something.
+    /// Runs an event; returns whether it did something.
     fn happens(&mut self, event: Event) -> Result<bool, String> {
         let (ops, published) = (self.disk.recorded_len(), self.published());
         match event {
@@ -290,7 +292,7 @@ impl Life {
         Ok(self.published() > published || self.disk.recorded_len() > ops)
     }
 
-    /// What the database says is durable is promised from now on.
+    /// Notes commits that the database reports as durable: they are promised from now on.
     fn note(&mut self, began: usize) -> Result<(), String> {
         let commit = self.db().stats().commit;
         self.history.made(began, commit.published.0);
@@ -298,14 +300,14 @@ impl Life {
         self.look_at_views(false).map(drop)
     }
 
-    /// Remembers what the views are like at the newest commit, and tells it.
+    /// Records the views at the newest commit, and returns them.
     fn look_at_views(&mut self, is_return: bool) -> Result<Option<Shown>, String> {
         let shown = Shown::of(self.db())?;
         self.looks.push(self.disk.recorded_len(), self.published(), shown.clone(), is_return);
         Ok(shown)
     }
 
-    /// A state was made by some of these commits.
+    /// Notes that some of these commits made a state.
     fn made(&mut self, from: u64, to: u64, began: usize, state: State, mut told: Vec<Told>) {
         told.sort();
         self.state = state;
@@ -313,7 +315,7 @@ impl Life {
         self.history.push(Step { from, to, began, state, told, is_return: false });
     }
 
-    /// Ends it as a killed process ends, and gives back what is needed to judge its cuts.
+    /// Ends the life like a killed process, and returns what is needed to judge its cuts.
     #[must_use]
     pub fn end(mut self) -> Ended {
         (self.writer, self.upload) = (None, None);
@@ -327,14 +329,14 @@ impl Life {
     }
 }
 
-/// What is left of a life for the judge.
+/// The record of a life for the judge.
 #[derive(Debug)]
 pub struct Ended {
     /// Everything that was committed and promised.
     pub history: History,
-    /// Until when values may have been swept, from which operation on.
+    /// For each of these operations, the time up to which expired values may have been deleted since.
     pub clock: Vec<(usize, u64)>,
-    /// What program ran from which operation on, and of which release the shop was.
+    /// For each of these operations, the program that ran since, and the release of the shop.
     pub programs: Vec<(usize, Release, Release)>,
     /// How it was opened.
     pub options: Options,
@@ -342,32 +344,32 @@ pub struct Ended {
     pub events: [u64; Event::ALL.len()],
     /// The remarks of events that did nothing, by their operations.
     pub idle: Vec<usize>,
-    /// What was compared and done besides.
+    /// Figures on what was compared and done.
     pub tally: Tally,
-    /// What views were like.
+    /// The views at each look.
     pub looks: Looks,
-    /// The commit after which both consumers are there.
+    /// The commit after which both consumers exist.
     pub registered: u64,
     /// Copies that were made.
     pub copies: Vec<Copied>,
 }
 
 impl Ended {
-    /// What program ran after so many operations, and of which release the shop was.
+    /// The program that ran after so many operations, and the release of the shop.
     #[must_use]
     pub fn program(&self, at_op: usize) -> (Release, Release) {
         let found = self.programs.iter().rev().find(|(at, _, _)| *at <= at_op);
         found.map_or((Release::Plain, Release::Plain), |(_, release, shop)| (*release, *shop))
     }
 
-    /// Until when values may have been swept, after so many operations.
+    /// The time up to which expired values may have been deleted, after so many operations.
     #[must_use]
     pub fn swept_ms(&self, at_op: usize) -> u64 {
         self.clock.iter().rev().find(|(at, _)| *at <= at_op).map_or(0, |(_, ms)| *ms)
     }
 }
 
-/// How the database of a seed is opened: as the engine's search does, in more memory.
+/// The options for the database of a seed: as for the engine's search, with more memory.
 #[must_use]
 pub fn options_of(seed: u64) -> Options {
     let options = crate::search::run::options_of(seed);

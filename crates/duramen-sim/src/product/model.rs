@@ -1,7 +1,7 @@
 //! What the database of a life must hold: a state after each commit of a program, and what was promised when.
 //!
-//! Owns plain maps and nothing of the database. Sequences in between belong to the database itself (steps of builds, sweeps, positions
-//! of consumers): they change nothing that a program stored.
+//! Owns plain maps and nothing of the database. Sequences in between belong to the database itself (build
+//! steps, deletion of expired values, positions of consumers): they change nothing that a program stored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,37 +11,37 @@ use super::shop::{Order, Release};
 /// Namespaces of key-values.
 pub const NAMESPACES: [&str; 2] = ["sessions", "counters"];
 
-/// Bytes of a blob, by their length and the first of them.
+/// A blob by its length and its first byte.
 pub type BlobModel = (usize, u8);
 
-/// Value and when it expires, in milliseconds.
+/// A value and when it expires, in milliseconds.
 pub type ValueModel = (i64, Option<u64>);
 
 /// Everything that programs have stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct State {
-    /// Documents of `orders`, and of which version each is.
+    /// Documents of `orders`, each with its version.
     pub orders: BTreeMap<u64, (u32, Order)>,
     /// Documents of `log`, which are written without a type.
     pub log: BTreeMap<u64, i64>,
-    /// Documents of a collection that comes and goes.
+    /// Documents of a collection that is created and dropped.
     pub temporary: Option<BTreeMap<u64, i64>>,
-    /// By namespace and key. Values that have expired are here until they are written or seen to be swept.
+    /// By namespace and key. Expired values stay here until they are written or found deleted.
     pub values: BTreeMap<(usize, u64), ValueModel>,
     /// Blobs by key.
     pub blobs: BTreeMap<u64, BlobModel>,
-    /// Documents under ids that the database gave.
+    /// Documents under ids assigned by the database.
     pub tickets: BTreeMap<u64, i64>,
-    /// The largest of these ids that was ever given.
+    /// The largest id ever assigned.
     pub last_ticket: u64,
     /// A tree of bytes.
     pub bytes: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Whether the collection `orders` has the view that is added by name.
+    /// Whether the collection `orders` has the view added by name.
     pub has_by_cents: bool,
 }
 
 impl State {
-    /// The documents as a release sees them.
+    /// The documents as a release reads them.
     #[must_use]
     pub fn orders_of(&self, release: Release) -> Vec<Order> {
         let seen = |(version, order): &(u32, Order)| {
@@ -51,27 +51,27 @@ impl State {
     }
 }
 
-/// What a consumer of the change feed must be given: a change of `orders` or `log`.
+/// What a consumer of the change feed must get: a change of `orders` or `log`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Told {
-    /// Collection, key and what it was, in words.
+    /// Collection, key and kind of the change, in words.
     pub what: String,
 }
 
-/// One or several commits that make a state of the one before.
+/// One or several commits that turn the previous state into this one.
 #[derive(Debug, Clone)]
 pub struct Step {
     /// The first commit that may have made it.
     pub from: u64,
-    /// The commit from which on it is made.
+    /// The commit from which on it is complete.
     pub to: u64,
     /// Operations of the disk before it began.
     pub began: usize,
     /// The state.
     pub state: Arc<State>,
-    /// What the feed tells of it, in order of the words.
+    /// The changes that the feed returns for it, sorted.
     pub told: Vec<Told>,
-    /// What came before and is newer than `from` is gone: the process was killed.
+    /// Whether the process was killed: earlier steps newer than `from` are lost.
     pub is_return: bool,
 }
 
@@ -79,9 +79,9 @@ pub struct Step {
 #[derive(Debug, Default)]
 pub struct History {
     steps: Vec<Step>,
-    /// From this operation on, this commit survives a power cut.
+    /// Each operation from which a commit survives a power cut.
     promises: Vec<(usize, u64)>,
-    /// Since this operation commits up to this one may be there.
+    /// Each operation since which commits up to this one may exist.
     begun: Vec<(usize, u64)>,
 }
 
@@ -93,14 +93,15 @@ impl History {
         History { steps: vec![first], promises: vec![(0, seq)], begun: vec![(0, seq)] }
     }
 
-    /// Goes on after steps that a database has made before: `found` is the one of these that it holds, `state` what is left of it once
-    /// values that have expired are swept.
+    /// Continues the steps that a database made before.
+    ///
+    /// `found` is the state it holds, and `state` what is left of that once expired values are deleted.
     #[must_use]
     pub fn continuing(seq: u64, found: &Arc<State>, state: Arc<State>, line: &[&Step]) -> History {
         let made = line.iter().map(|step| Step { began: 0, ..Step::clone(step) });
         let mut steps: Vec<Step> = made.collect();
         if steps.last().is_some_and(|last| !Arc::ptr_eq(&last.state, found)) {
-            // It may have been under way, and was not made.
+            // The step may have been in progress, and is not part of the found state.
             steps.pop();
         }
         steps.push(Step { from: seq, to: seq, began: 0, state, told: Vec::new(), is_return: true });
@@ -113,19 +114,19 @@ impl History {
         &self.steps.last().expect("there is always a first state").state
     }
 
-    /// A state was made.
+    /// Adds a state.
     pub fn push(&mut self, step: Step) {
         self.steps.push(step);
     }
 
-    /// From operation `at_op` on, commit `seq` survives a power cut.
+    /// Notes that commit `seq` survives a power cut from operation `at_op` on.
     pub fn promise(&mut self, at_op: usize, seq: u64) {
         if self.promises.last().is_none_or(|(_, known)| *known < seq) {
             self.promises.push((at_op, seq));
         }
     }
 
-    /// Between operation `began` and now, commits up to `seq` were made.
+    /// Notes that commits up to `seq` were made between operation `began` and now.
     pub fn made(&mut self, began: usize, seq: u64) {
         self.begun.push((began, seq));
     }
@@ -137,13 +138,13 @@ impl History {
         self.promises[..known].last().map_or(0, |(_, seq)| *seq)
     }
 
-    /// The newest commit that can be there after the first `at_op` operations.
+    /// The newest commit that can exist after the first `at_op` operations.
     #[must_use]
     pub fn ceiling(&self, at_op: usize) -> u64 {
         self.begun.iter().rev().find(|(began, _)| *began <= at_op).map_or(0, |(_, seq)| *seq)
     }
 
-    /// The steps that a database may have made that was cut after `at_op` operations, up to a commit.
+    /// The steps, up to a commit, that a database may have made before a cut after `at_op` operations.
     #[must_use]
     pub fn line(&self, at_op: usize, seq: u64) -> Vec<&Step> {
         let mut line: Vec<&Step> = Vec::new();
@@ -157,7 +158,8 @@ impl History {
         line
     }
 
-    /// States that a database may be in whose newest commit is `seq`: the one made last, and the one before where it may not have been made.
+    /// Possible states of a database at commit `seq`: the newest, and the one before if the newest may be
+    /// incomplete.
     #[must_use]
     pub fn candidates(&self, at_op: usize, seq: u64) -> Vec<Arc<State>> {
         let line = self.line(at_op, seq);

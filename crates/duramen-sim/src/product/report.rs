@@ -1,4 +1,4 @@
-//! What a product search has covered: cuts, the events that they fell into, transactions lost and kept.
+//! What a product search has covered: cuts, the events they fell into, transactions lost and kept.
 
 use std::fmt;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub struct Report {
     pub events: [u64; Event::ALL.len()],
     /// Cuts into each kind of event, where it did something.
     pub cut_into: [u64; Event::ALL.len()],
-    /// What was compared and done besides.
+    /// Figures on what was compared and done.
     pub tally: Tally,
     /// Time taken.
     pub elapsed: Duration,
@@ -58,7 +58,7 @@ impl Report {
         self.kinds[kind as usize] += 1;
     }
 
-    /// What a search must have seen and has not.
+    /// What a search must have met and has not.
     #[must_use]
     pub fn unseen(&self) -> Vec<String> {
         let mut unseen = Vec::new();

@@ -1,8 +1,10 @@
-//! The programs that use the database of one life: releases of the same shop, each with a type of its own for the collection `orders`.
+//! The programs of one life: releases of the same shop, each with a type of its own for the collection
+//! `orders`.
 //!
-//! Owns the types, their views and the way from a document to what the model calls an [`Order`]. A later release has views that
-//! are built beside writers, then other views of the same names, then another meaning of the same fields (a migration). Tools
-//! that know no views write in between: of views in code the database can only note what they wrote.
+//! Owns the types, their views and the conversion of a document to the model's [`Order`]. A later release has
+//! views that are built beside writers, then other views of the same names, then another meaning of the same
+//! fields (a migration). Tools without views write in between: for views in code, the database can only note
+//! which documents they wrote.
 
 use duramen::view::{Emitter, Monoid, View as _, ViewSpec, reduce};
 use duramen::{Collection, Db, DbOptions, Error, Transaction};
@@ -11,64 +13,64 @@ use serde::{Deserialize, Serialize};
 /// The collection of all releases.
 pub const ORDERS: &str = "orders";
 
-/// A document of the collection `orders`, by whatever program it was written.
+/// A document of the collection `orders`, written by any of the programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
     /// Its key.
     pub id: u64,
     /// Key of a view with every kind of reduction.
     pub owner: String,
-    /// What is summed.
+    /// The summed field.
     pub cents: i64,
-    /// A row each in a view.
+    /// One row each in a view.
     pub tags: Vec<String>,
     /// Key of a unique view.
     pub email: Option<String>,
     /// Key of a view in code, word by word.
     pub words: String,
-    /// Now and then so long that it lies in extents of its own.
+    /// Sometimes so long that it is stored in extents of its own.
     pub note: String,
 }
 
 impl Order {
-    /// The same as a release sees it that has migrated from those before.
+    /// The document after the migration, as the migrated release reads it.
     #[must_use]
     pub fn migrated(&self) -> Order {
         Order { owner: format!("{}!", self.owner), cents: self.cents * 100, ..self.clone() }
     }
 }
 
-/// What program runs.
+/// The program that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Release {
     /// Without views.
     Plain,
     /// With views of every kind.
     Viewed,
-    /// Two of them are other views of the same name.
+    /// As `Viewed`; two of the views are others of the same name.
     Changed,
-    /// Its documents mean something else.
+    /// Its documents have another meaning.
     Migrated,
     /// A tool without views, for documents of the last release.
     Tool,
 }
 
-/// A document under an id that the database gives.
+/// A document under an id assigned by the database.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Collection)]
 #[collection(name = "tickets")]
 pub struct Ticket {
-    /// It.
+    /// The assigned id.
     #[key(assigned)]
     pub id: u64,
-    /// What is told apart.
+    /// A number that distinguishes tickets.
     pub n: i64,
 }
 
-/// A hash of the values in the order of their rows: another order, a row too many or one too few gives another one.
+/// A hash of the values in the order of their rows: any other order and any missing or added row changes it.
 #[derive(Debug)]
 pub struct Chain;
 
-/// The hash of some values, and what a hash before them is multiplied by.
+/// The hash of some values, and the factor for a hash before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
     hash: u64,
@@ -86,7 +88,7 @@ impl Link {
         Link { hash, power: self.power.wrapping_mul(next.power) }
     }
 
-    /// The hash of values in a row.
+    /// The hash of consecutive values.
     #[must_use]
     pub fn hash_of(values: impl Iterator<Item = i64>) -> u64 {
         values.map(Link::of).reduce(Link::and).map_or(0, |link| link.hash)
@@ -113,24 +115,25 @@ impl Monoid for Chain {
     }
 }
 
-/// What the rows of an owner come to: count, sum, least, most, the two largest, about how many addresses.
+/// The sums over an owner's rows: count, sum, minimum, maximum, the two largest, the approximate number of
+/// addresses.
 pub type OwnerSum = (u64, i128, Option<i64>, Option<i64>, Vec<i64>, u64);
 
-/// What the rows of a tag or a word come to: count, sum, and the hash in the order of the rows.
+/// The sums over the rows of a tag or a word: count, sum, and the hash in row order.
 pub type ChainSum = (u64, i128, u64);
 
-/// Everything that a view says: its groups, its rows, and what a range of it comes to.
+/// All answers of a view: its groups, its rows, and the sums of a range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said<S> {
-    /// What each key comes to.
+    /// The sums of each key.
     pub groups: Vec<(String, S)>,
     /// Keys and documents, in order.
     pub rows: Vec<(String, u64)>,
-    /// What the range that was asked for comes to.
+    /// The sums of the queried range.
     pub range: S,
 }
 
-/// What the views of a release say; `None` where one is being built.
+/// The answers of a release's views; `None` for a view that is being built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answers {
     /// By owner.
@@ -143,7 +146,7 @@ pub struct Answers {
     pub emails: Option<Vec<(String, u64)>>,
 }
 
-/// What the catalogue keeps of the views of a release.
+/// What the catalogue stores about the views of a release.
 #[derive(Debug, Clone)]
 pub struct Specs {
     /// By owner.
@@ -156,7 +159,7 @@ pub struct Specs {
     pub emails: ViewSpec,
 }
 
-/// `None` where there is no such collection yet.
+/// `None` where the collection does not exist yet.
 pub(super) fn answer<T>(asked: Result<T, Error>) -> Result<Option<T>, Error> {
     unless(duramen::Code::NoSuchTree, asked)
 }
@@ -214,7 +217,7 @@ macro_rules! program {
 macro_rules! views {
     ($module:ident, $words:ident, $of_key:expr) => {
         impl $module::Order {
-            /// What the views of this release say.
+            /// The answers of this release's views.
             pub(super) fn answers(db: &Db, range: &(String, String)) -> Result<Answers, Error> {
                 let (from, to) = (range.0.as_str(), range.1.as_str());
                 let owners = db.view::<$module::ByOwner>();
@@ -248,7 +251,7 @@ macro_rules! views {
                 })
             }
 
-            /// What the catalogue keeps of the views of this release.
+            /// What the catalogue stores about this release's views.
             pub(super) fn specs() -> Specs {
                 Specs {
                     owners: $module::ByOwner::spec(),
@@ -386,7 +389,7 @@ impl Release {
         !matches!(self, Release::Plain | Release::Tool)
     }
 
-    /// A program that reads and writes the same documents, and knows no views.
+    /// A program that reads and writes the same documents without views.
     #[must_use]
     pub fn without_views(self) -> Release {
         if self >= Release::Migrated { Release::Tool } else { Release::Plain }
@@ -402,7 +405,7 @@ impl Release {
         }
     }
 
-    /// Options with everything that these programs know.
+    /// Options with everything that these programs need.
     #[must_use]
     pub fn options() -> DbOptions {
         Db::options().reducer::<Chain>()
@@ -411,7 +414,7 @@ impl Release {
     /// Stores a document by its type.
     ///
     /// # Errors
-    /// What the database said.
+    /// The database's error.
     pub fn put(self, tx: &mut Transaction<'_>, order: &Order) -> Result<(), Error> {
         for_release!(self, Own => tx.put(&Own::from(order.clone())))
     }
@@ -419,7 +422,7 @@ impl Release {
     /// Deletes a document by its type.
     ///
     /// # Errors
-    /// What the database said.
+    /// The database's error.
     pub fn delete(self, tx: &mut Transaction<'_>, id: u64) -> Result<bool, Error> {
         for_release!(self, Own => tx.delete::<Own>(id))
     }
@@ -427,32 +430,32 @@ impl Release {
     /// Every document.
     ///
     /// # Errors
-    /// What the database said.
+    /// The database's error.
     pub fn orders(self, db: &Db) -> Result<Vec<Order>, Error> {
         let all = for_release!(self, Own => db.collection::<Own>().to_vec()?.into_iter().map(Order::from).collect());
         Ok(all)
     }
 
-    /// Makes the collection this release's.
+    /// Registers this release's type for the collection.
     ///
     /// # Errors
-    /// What the database said.
+    /// The database's error.
     pub fn register(self, db: &Db) -> Result<(), Error> {
         for_release!(self, Own => db.register::<Own>())
     }
 
-    /// Builds the views of this release to the end, and migrates before if that is to be done.
+    /// Builds the views of this release to the end, after a pending migration.
     ///
     /// # Errors
-    /// What the database said.
+    /// The database's error.
     pub fn build(self, db: &Db) -> Result<(), Error> {
         for_release!(self, Own => db.migrate::<Own>(|_| Ok(())).and_then(|()| db.build_views::<Own>(|_| Ok(()))))
     }
 
-    /// One step of a migration, and then what `between` does; `false` if there is nothing to migrate.
+    /// Migrates, and calls `between` after each step.
     ///
     /// # Errors
-    /// What the database or `between` said.
+    /// The error of the database or of `between`.
     pub fn migrate(self, db: &Db, mut between: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
         for_release!(self, Own => db.migrate::<Own>(|_| between()))
     }
@@ -468,10 +471,10 @@ impl Release {
         }
     }
 
-    /// What the views say, over everything and over a range of keys; `None` for a release without views.
+    /// The views' answers, over everything and over a range of keys; `None` for a release without views.
     ///
     /// # Errors
-    /// What the database said.
+    /// The database's error.
     pub fn answers(self, db: &Db, range: &(String, String)) -> Result<Option<Answers>, Error> {
         match self {
             Release::Plain | Release::Tool => Ok(None),

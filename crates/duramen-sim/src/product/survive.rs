@@ -1,7 +1,8 @@
-//! What is asked of the image that a cut left: it opens, holds one state of the history, takes new writes of every kind, and survives
-//! a second cut.
+//! The judgement of an image that a cut left: it opens, holds one state of the history, takes new writes of
+//! every kind, and survives a second cut.
 //!
-//! D1 (nothing promised is lost) and D2 (a prefix, whole) are judged here for everything that a program stores.
+//! D1 (nothing promised is lost) and D2 (a prefix, whole) are judged here for everything that a program
+//! stores.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -25,16 +26,16 @@ use crate::search::random::{Random, joined};
 /// Events on a recovered database, at most.
 const AFTERMATH_MAX: usize = 5;
 
-/// Of so many images one has the database's own checks run over it.
+/// One image of so many is checked by the database's own checks.
 const CHECKED_EVERY: usize = 3;
 
-/// Of so many images one is recovered as if it were damaged.
+/// One image of so many is repaired as if it were corrupt.
 const RECOVERED_EVERY: usize = 10;
 
-/// Of so many images one has its backups looked at.
+/// For one image of so many the backups are compared.
 const COPIES_EVERY: usize = 3;
 
-/// Of so many lives after a cut one is brought to an end, in which nothing may be left over.
+/// One life of so many after a cut is brought to an end, and nothing may be left over.
 const SETTLED_EVERY: usize = 4;
 
 /// A life, recorded.
@@ -44,14 +45,14 @@ pub struct Recorded {
     pub seed: u64,
     /// Everything that changed the disk.
     pub trace: Trace,
-    /// What it must hold.
+    /// What the database must hold.
     pub ended: Ended,
-    /// The operation before which its creation had returned.
+    /// Number of operations after which its creation had returned.
     pub created_at: usize,
 }
 
 impl Recorded {
-    /// The event that had begun last before operation `op`, if it did something.
+    /// The event that began last before operation `op`, if it did something.
     #[must_use]
     pub fn event_before(&self, op: usize) -> Option<&str> {
         let (at, event) = self.trace.marks().take_while(|(at, _)| *at < op).last()?;
@@ -59,16 +60,16 @@ impl Recorded {
     }
 }
 
-/// What an image turned out to hold.
+/// The result of judging an image.
 #[derive(Debug, Clone, Copy)]
 pub struct Survival {
     /// The commit it recovered to.
     pub seq: u64,
-    /// The hash of what the second cut left.
+    /// The hash of the image that the second cut left.
     pub second: u64,
-    /// What it did with the pending changes.
+    /// The kind of its choice of pending changes.
     pub kind: Kind,
-    /// What was compared, and done afterwards.
+    /// Figures on what was compared and done.
     pub tally: Tally,
 }
 
@@ -131,7 +132,7 @@ fn judge(recorded: &Recorded, op: usize, image: &MemDisk) -> Result<Survival, St
     Ok(Survival { seq, second, kind, tally })
 }
 
-/// A database that is one state of the history.
+/// A database that equals one state of the history.
 struct Found {
     db: Db,
     seq: u64,
@@ -140,7 +141,7 @@ struct Found {
     views: u64,
 }
 
-/// Opens an image and compares it with what it may be.
+/// Opens an image and compares it with its possible states.
 fn recovered(
     image: &MemDisk,
     options: &Options,
@@ -163,7 +164,7 @@ fn recovered(
     Ok(Found { db, seq, state, views })
 }
 
-/// A backup or recovery that had returned is there, whole; one under way is, or does not open.
+/// Checks that a backup or repair that returned is complete; one in progress is complete, or does not open.
 fn copies_are_whole(
     recorded: &Recorded,
     op: usize,
@@ -210,7 +211,7 @@ fn equal_state(
     Err(format!("state of commit {seq}: {}", verdict.err().unwrap_or_default()))
 }
 
-/// A cut into the recovery from the first, or into what came after it.
+/// A cut during the recovery from the first cut, or during what followed.
 fn second_cut(
     trace: &Trace,
     ended: &Ended,

@@ -1,23 +1,22 @@
-//! What a product search has compared and seen done, besides the cuts themselves: a count that stays at zero is an oracle that never
-//! spoke.
+//! What a product search has compared and met, besides the cuts: a count of zero is a check that never ran.
 
-/// Counts, of lives and of what was made of their cuts.
+/// Counts over lives and over databases after cuts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Views that answered, with everything they say compared.
+    /// Views that answered, with all answers compared.
     pub views: u64,
     /// Backups opened and compared.
     pub backups: u64,
-    /// Recoveries opened and compared.
+    /// Repaired databases opened and compared.
     pub recoveries: u64,
-    /// Sweeps that removed something.
+    /// Runs that deleted expired values or collected orphaned pieces.
     pub sweeps: u64,
     /// Migrations that came to their end.
     pub migrations: u64,
 }
 
 impl Tally {
-    /// Counts a sweep that has removed so much. Whether that was anything.
+    /// Counts a run that has removed so much. Returns whether it removed anything.
     pub fn swept(&mut self, removed: u64) -> bool {
         self.sweeps += u64::from(removed > 0);
         removed > 0

@@ -1,8 +1,8 @@
-//! What the views of a life were like after which of its commits: why a view may not answer.
+//! The views of a life after each of its commits: the reasons why a view may not answer.
 //!
-//! Owns the record and the rule. Whether a view answers is decided by the state of the database alone: at a commit that was looked at
-//! in the life a recovered database has the same views, as far as they were then; between two such commits a view is unready only if
-//! it was at one of them. Answers themselves are the judge's.
+//! Owns the record and the rule. The state of the database alone decides whether a view answers. At a commit
+//! observed in the life, a recovered database has the same views in the same phases. Between two observed
+//! commits a view is unready only if it was unready at one of them. `judge` compares the answers themselves.
 
 use duramen::view::{ViewPhase, ViewSpec};
 use duramen::{Db, Reads};
@@ -10,10 +10,10 @@ use duramen::{Db, Reads};
 use super::judge::{Verdict, failed, same};
 use super::shop::{ORDERS, Release, answer};
 
-/// The views of the collection `orders`, by one state of a database.
+/// The views of the collection `orders` in one state of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
-    /// Documents of earlier versions are still to be converted.
+    /// Whether documents of earlier versions are yet to be converted.
     pub is_migrating: bool,
     /// The version of the collection's documents.
     version: u32,
@@ -21,10 +21,10 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// As a database shows them; `None` before there is the collection.
+    /// The views of a database; `None` before the collection exists.
     ///
     /// # Errors
-    /// What it said.
+    /// The database's error.
     pub fn of(db: &Db) -> Result<Option<Shown>, String> {
         let state = db.snapshot().map_err(failed("snapshot"))?;
         let orders = state.documents(ORDERS);
@@ -34,7 +34,7 @@ impl Shown {
         Ok(Some(Shown { is_migrating: schema.is_migrating(), version: schema.version(), views }))
     }
 
-    /// Whether a view of such a form must answer a program of a release.
+    /// Whether a view of this form must answer a program of a release.
     #[must_use]
     pub fn answers(&self, release: Release, wanted: &ViewSpec) -> bool {
         let form = |spec: &ViewSpec| (spec.key_fields().to_vec(), spec.code_version());
@@ -42,13 +42,13 @@ impl Shown {
             && self.are_ready(wanted.name()).any(|spec| form(spec) == form(wanted))
     }
 
-    /// Whether a view of that name must answer by name.
+    /// Whether a view of this name must answer by name.
     #[must_use]
     pub fn answers_by_name(&self, name: &str) -> bool {
         self.are_ready(name).next().is_some()
     }
 
-    /// Whether there is a view of that name.
+    /// Whether there is a view of this name.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.views.iter().any(|(spec, _)| spec.name() == name)
@@ -65,7 +65,7 @@ impl Shown {
         !self.is_migrating && self.views.iter().all(|(_, phase)| *phase == ViewPhase::Ready)
     }
 
-    /// Whether this may be a state between two others of the life.
+    /// Checks that this may be a state between two others of the life.
     fn is_between(&self, others: &[&Shown]) -> Verdict {
         if self.is_migrating && !others.iter().any(|other| other.is_migrating) {
             return Err("documents are to be migrated, and were before and after".to_owned());
@@ -84,32 +84,32 @@ impl Shown {
     }
 }
 
-/// What tells the views of one collection apart.
+/// What distinguishes the views of one collection.
 fn rows_of(spec: &ViewSpec) -> (&str, &[String], Option<u32>) {
     (spec.name(), spec.key_fields(), spec.code_version())
 }
 
-/// A look at the views.
+/// One observation of the views.
 #[derive(Debug)]
 struct Look {
     at_op: usize,
     seq: u64,
     shown: Option<Shown>,
-    /// Commits that are newer are gone: the process was killed.
+    /// Whether the process was killed: newer commits are lost.
     is_return: bool,
 }
 
-/// All looks at the views of a life, in their order.
+/// All observations of the views of a life, in order.
 #[derive(Debug, Default)]
 pub struct Looks(Vec<Look>);
 
 impl Looks {
-    /// After so many operations, commit `seq` is the newest, and these are the views.
+    /// Records the views after so many operations, with commit `seq` the newest.
     pub fn push(&mut self, at_op: usize, seq: u64, shown: Option<Shown>, is_return: bool) {
         self.0.push(Look { at_op, seq, shown, is_return });
     }
 
-    /// What was seen in the life that a database comes from which was cut after `at_op` operations and holds commit `seq`.
+    /// The observations that apply to a database cut after `at_op` operations that holds commit `seq`.
     fn line(&self, at_op: usize, seq: u64) -> Vec<&Look> {
         let mut line: Vec<&Look> = Vec::new();
         for look in &self.0 {
@@ -128,10 +128,10 @@ impl Looks {
         line
     }
 
-    /// The views of a database that was cut after `at_op` operations and holds commit `seq` are as the life explains.
+    /// Checks that the views after a cut at `at_op`, at commit `seq`, agree with the observations.
     ///
     /// # Errors
-    /// What is not explained.
+    /// What does not agree.
     pub fn explain(&self, at_op: usize, seq: u64, shown: Option<&Shown>) -> Verdict {
         let line = self.line(at_op, seq);
         if let Some(look) = line.iter().find(|look| look.seq == seq) {

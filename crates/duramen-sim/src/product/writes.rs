@@ -1,6 +1,7 @@
 //! What one transaction of a life does: drawn, performed on the database, and applied to the model.
 //!
-//! Owns the three together, so that a new kind of write is added in one place. Expiry follows the time that the transaction itself says.
+//! Owns all three, so that a new kind of write is added in one place. Expiry follows the transaction's own
+//! time.
 
 use std::cell::Cell;
 
@@ -11,7 +12,7 @@ use super::model::{NAMESPACES, State, Told};
 use super::shop::{ORDERS, Order, Release, Ticket};
 use crate::search::random::Random;
 
-/// Different orders.
+/// Number of different orders.
 const ORDER_COUNT: usize = 24;
 
 /// Keys of a namespace of key-values, of a namespace of blobs, of the tree of bytes.
@@ -20,69 +21,69 @@ const KEY_COUNT: usize = 8;
 /// One write.
 #[derive(Debug, Clone)]
 pub enum Write {
-    /// An order is stored.
+    /// Stores an order.
     Put {
-        /// It.
+        /// The order.
         order: Order,
         /// By its type, or as a document by name.
         typed: bool,
     },
-    /// An order is deleted.
+    /// Deletes an order.
     Delete {
         /// Its key.
         id: u64,
         /// By its type, or by name.
         typed: bool,
     },
-    /// A document of `log` is stored, or deleted.
+    /// Stores or deletes a document of `log`.
     Log(u64, Option<i64>),
-    /// A document of the collection that comes and goes is stored, or deleted.
+    /// Stores or deletes a document of the temporary collection.
     Temporary(u64, Option<i64>),
-    /// That collection is dropped.
+    /// Drops the temporary collection.
     DropTemporary,
-    /// A document gets an id that the database gives.
+    /// Stores a document under an id assigned by the database.
     Push(i64),
-    /// Such a document is deleted.
+    /// Deletes such a document.
     DeleteTicket(u64),
-    /// A value is written.
+    /// Writes a value.
     Value(usize, u64, ValueWrite),
-    /// A namespace is emptied.
+    /// Clears a namespace.
     Clear(usize),
-    /// Bytes are stored, or deleted.
+    /// Stores or deletes bytes.
     Bytes(Vec<u8>, Option<Vec<u8>>),
-    /// The upload at hand gets a key.
+    /// Attaches the finished upload to a key.
     Attach(u64),
-    /// A blob is deleted.
+    /// Deletes a blob.
     DeleteBlob(u64),
-    /// A blob gets another key.
+    /// Gives a blob another key.
     Rename(u64, u64),
 }
 
-/// What is done to a value.
+/// A change to a value.
 #[derive(Debug, Clone, Copy)]
 pub enum ValueWrite {
-    /// It is stored for good.
+    /// Stores it for good.
     Put(i64),
-    /// It is stored for so many milliseconds.
+    /// Stores it for so many milliseconds.
     PutFor(i64, u64),
-    /// It lives so many milliseconds from now on.
+    /// Lets it expire so many milliseconds from now.
     Touch(u64),
-    /// It grows.
+    /// Adds to it.
     Increment(i64),
-    /// It goes.
+    /// Deletes it.
     Delete,
 }
 
 /// What a write may depend on.
 #[derive(Debug, Clone, Copy)]
 pub struct Circumstances {
-    /// What program writes.
+    /// The program that writes.
     pub release: Release,
-    /// Whether documents of earlier versions are being converted: only their type may write then.
+    /// Whether documents of earlier versions are being converted: only their type may then write.
     pub is_migrating: bool,
-    /// Whether the unique view holds every document.
+    /// Whether the unique view covers every document.
     pub is_unique: bool,
-    /// There is an upload to attach.
+    /// Whether there is an upload to attach.
     pub has_upload: bool,
 }
 
@@ -95,7 +96,7 @@ fn order(state: &State, at: Circumstances, random: &mut Random) -> Order {
     let email =
         (at.release.has_views() && random.chance(1, 2)).then(|| format!("{}@example.org", random.below(16)));
     let is_taken = state.orders.values().any(|(_, other)| other.id != id && other.email == email);
-    // A view that is not built yet cannot refuse what is in documents that it has not seen.
+    // A view that is not built yet cannot refuse values in documents it has not reached.
     let email = email.filter(|_| at.is_unique || !is_taken);
     let note_bytes = if random.chance(1, 6) { random.between(300, 1200) } else { random.below(30) };
     Order {
@@ -109,7 +110,7 @@ fn order(state: &State, at: Circumstances, random: &mut Random) -> Order {
     }
 }
 
-/// A few writes of any kind, each to a key of its own.
+/// A few writes of any kind, each to a different key.
 #[must_use]
 pub fn some_writes(state: &State, at: Circumstances, random: &mut Random) -> Vec<Write> {
     let mut writes: Vec<Write> = Vec::new();
@@ -177,7 +178,7 @@ fn order_document(order: &Order) -> Document {
 }
 
 impl Write {
-    /// Whether two writes may be of the same key: what they come to together is not the question here.
+    /// Whether two writes may affect the same key: their combined effect is not tested here.
     fn meets(&self, other: &Write) -> bool {
         use Write::{Attach, Bytes, Clear, Delete, DeleteBlob, DropTemporary, Log, Put, Rename, Temporary};
         let order_of = |write: &Write| match write {
@@ -212,10 +213,10 @@ impl Write {
             && state.orders.values().any(|(_, other)| other.id != order.id && other.email == order.email)
     }
 
-    /// Does it. `ticket` is set to an id that the database gives.
+    /// Performs it on the database. `ticket` is set to an assigned id.
     ///
     /// # Errors
-    /// What the database said.
+    /// The database's error.
     pub fn perform(
         &self,
         tx: &mut Transaction<'_>,
@@ -253,7 +254,7 @@ impl Write {
         }
     }
 
-    /// Does it to the model.
+    /// Applies it to the model.
     pub fn apply(&self, state: &mut State, applied: &Applied, told: &mut Vec<Told>) {
         match self {
             Write::Put { order, .. } => {
@@ -302,21 +303,21 @@ impl Write {
     }
 }
 
-/// What the model must know of a transaction to apply it.
+/// What the model must know of a transaction to apply its writes.
 #[derive(Debug, Clone, Copy)]
 pub struct Applied {
-    /// The time that the transaction went by.
+    /// The transaction's time.
     pub now_ms: u64,
     /// The version of documents that were written.
     pub version: u32,
-    /// The upload at hand.
+    /// The finished upload.
     pub upload: (usize, u8),
-    /// The id that the database gave.
+    /// The assigned id.
     pub ticket: u64,
 }
 
 impl Told {
-    /// What the feed tells of a document of `orders`.
+    /// What the feed returns for a document of `orders`.
     #[must_use]
     pub fn put(order: &Order) -> Told {
         Told {
@@ -325,7 +326,7 @@ impl Told {
     }
 }
 
-/// The schema of `log`, and of the collection that comes and goes.
+/// The schema of `log`, and of the temporary collection.
 #[must_use]
 pub fn numbers_schema(name: &str) -> Schema {
     Schema::new(name).key(["id"]).sum(["n"])
@@ -347,7 +348,7 @@ impl ValueWrite {
         let stored = state.values.get(&at).copied();
         let live = stored.filter(|(_, expires)| expires.is_none_or(|expires| now_ms < expires));
         let new = match (self, live) {
-            // One that has expired may be there until it is swept.
+            // An expired value may remain until it is deleted.
             (ValueWrite::Touch(_), None) => return,
             (ValueWrite::Touch(ms), Some((value, _))) => Some((value, Some(now_ms + ms))),
             (ValueWrite::Put(value), _) => Some((value, None)),

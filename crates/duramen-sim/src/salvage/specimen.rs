@@ -1,4 +1,5 @@
-//! Databases to be damaged and recovered: collections with views, key-values, blobs, bytes, some of it in the log only.
+//! Databases to be corrupted and repaired: collections with views, key-values, blobs, bytes, some of it only
+//! in the log.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -17,7 +18,7 @@ use crate::search::shapes::GEOMETRY;
 /// Where the databases lie.
 pub const DATABASE: &str = "/db";
 
-/// Where they are recovered to.
+/// Where they are repaired to.
 pub const RECOVERED: &str = "/new";
 
 pub(super) const DATA: &str = "/db/data";
@@ -26,14 +27,14 @@ pub(crate) const BLOCK_BYTES: usize = GEOMETRY.block_bytes;
 /// Rows by key.
 pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// All that programs have stored, by where.
+/// Everything that programs have stored, by store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stored {
     /// The rows of each collection, namespace and tree.
     pub rows: BTreeMap<(Store, String), Rows>,
 }
 
-/// A database to be damaged.
+/// A database to be corrupted.
 #[derive(Debug)]
 pub struct Specimen {
     /// What it is.
@@ -42,12 +43,12 @@ pub struct Specimen {
     pub disk: MemDisk,
     /// What it holds from each of these commits on.
     states: BTreeMap<CommitSeq, Stored>,
-    /// No single spot of damage may lead to an older commit in silence.
+    /// No single corruption may lead to an older commit without an error.
     pub floor: CommitSeq,
 }
 
 impl Specimen {
-    /// What it held after a commit: two states where that is one of several commits of one call.
+    /// What it held after a commit: two states if the commit is one of several of one call.
     #[must_use]
     pub fn at(&self, seq: CommitSeq) -> Vec<&Stored> {
         let before = self.states.range(..=seq).next_back().expect("it began empty");
@@ -56,7 +57,7 @@ impl Specimen {
     }
 }
 
-/// How everything here is opened: tiny nodes, nothing in the background.
+/// The options of all databases here: tiny nodes, nothing in the background.
 #[must_use]
 pub fn options() -> DbOptions {
     Db::options().engine(|options| {
@@ -79,7 +80,7 @@ impl Stored {
     /// Everything that a database holds.
     ///
     /// # Errors
-    /// What reading it said.
+    /// The error of reading it.
     pub fn of(db: &Db) -> Result<Stored> {
         let snapshot = db.snapshot()?;
         let mut rows = BTreeMap::new();
@@ -128,10 +129,11 @@ impl Stored {
 
 const BLOBS: u64 = 3;
 
-/// A value whose namespace a killed database dropped after its checkpoint: it must not come back, under whatever name.
+/// A value in a namespace that a killed database dropped after its checkpoint: it must not come back, under
+/// any name.
 pub const DOOMED: &str = "a value that was dropped";
 
-/// A database being written, and what it held.
+/// A database being written, and what it held at each commit.
 struct Story {
     disk: MemDisk,
     db: Db,
@@ -225,7 +227,7 @@ fn begin(seed: u64) -> Story {
     story
 }
 
-/// Closed in peace: everything is in the newest checkpoint.
+/// A specimen that was closed cleanly: everything is in the newest checkpoint.
 #[must_use]
 pub fn closed(seed: u64) -> Specimen {
     let story = begin(seed);
@@ -233,7 +235,7 @@ pub fn closed(seed: u64) -> Specimen {
     story.finish("closed", last)
 }
 
-/// Killed: what came since the checkpoint is in the log.
+/// A killed specimen: changes since the checkpoint are in the log.
 #[must_use]
 pub fn killed(seed: u64) -> Specimen {
     let mut story = begin(seed);
@@ -247,7 +249,7 @@ pub fn killed(seed: u64) -> Specimen {
     story.bytes(21..23, 950);
     story.bytes(5..7, 40);
     let floor = story.db.posture().published;
-    // The last group is one that nothing calls durable yet.
+    // Nothing in the log calls the last group durable yet.
     story.bytes(7..8, 50);
     story.finish("killed", floor)
 }

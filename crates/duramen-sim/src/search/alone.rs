@@ -1,6 +1,6 @@
-//! A transaction that runs alone: others get in before it until the engine runs it while it holds the order.
+//! A transaction that runs alone: others commit before it until the engine runs it under the order lock.
 //!
-//! Owns how conflicts are forced. Everything that is committed on the way is in the history, as anywhere else.
+//! Owns how conflicts are forced. All other commits made meanwhile are in the history as usual.
 
 use duramen_disk::memory::Blocker;
 use duramen_engine::limits::CONFLICTS_MAX;
@@ -14,14 +14,15 @@ use super::writer::{Draft, Filling, Writer, failed};
 /// The tree of the key that every attempt reads.
 const CONTESTED_TREE: &str = "plain";
 
-/// The key that every attempt reads, and that others change.
+/// The key that every attempt reads, and that other transactions change.
 const CONTESTED_KEY: &[u8] = b"contested";
 
-/// Commits what a shape does in a transaction that meets a conflict as often as the engine lets it, and then runs
-/// alone. The hook of the disk is set right before its commit.
+/// Commits a transaction of a shape that meets conflicts until the engine runs it alone.
+///
+/// The hook of the disk is set right before its commit.
 ///
 /// # Errors
-/// What the engine said; that it did not run alone, or did not read the newest state.
+/// The engine's error, or that the transaction did not run alone, or did not read the newest state.
 pub fn commit_alone(
     writer: &Writer,
     engine: &Engine,
@@ -58,12 +59,12 @@ pub fn commit_alone(
     writer.end(outcome.map(|(_, receipt)| receipt)).map(drop).map_err(|what| format!("alone: {what}"))
 }
 
-/// What the harness has against it, in the words of the engine.
+/// An error of the harness, as an engine error.
 fn wrong(what: String) -> Error {
     Error::new(Code::InvalidArgument, what)
 }
 
-/// Reads what others change, does what the shape does, and writes at least one row.
+/// Reads what other transactions change, does what the shape does, and writes at least one row.
 fn fill(filling: &mut Filling<'_>, shape: Shape, state: &State, random: &mut Random) -> Result<(), String> {
     let tree = state.trees.get(CONTESTED_TREE).ok_or("the stable trees are made first")?;
     let found = filling.transaction.get(tree.id, CONTESTED_KEY).map_err(failed("get"))?;
@@ -83,7 +84,7 @@ fn count(transaction: &mut Transaction, tree: TreeId, wanted: usize) -> Result<(
     if found == wanted as u64 { Ok(()) } else { Err(format!("it counted {found} rows, want {wanted}")) }
 }
 
-/// Another transaction changes what the attempt has read.
+/// Changes in another transaction what the attempt has read.
 fn contest(writer: &Writer, engine: &Engine, random: &mut Random) -> Result<(), String> {
     let state = writer.latest();
     let tree = state.trees.get(CONTESTED_TREE).ok_or("the stable trees are made first")?;

@@ -1,4 +1,4 @@
-//! One power cut, named so that it can be made again: seed, operation and choice as text.
+//! One power cut, named so that it can be reproduced: seed, operation and choice as text.
 //!
 //! Owns the text form. A failure prints it; `replay` reads it.
 
@@ -18,12 +18,12 @@ pub struct Case {
     pub choice: Choice,
 }
 
-/// Which of the pending changes a cut left.
+/// Which of the pending changes survive a cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
     /// One choice over everything.
     Whole(CrashChoice),
-    /// The log lies on a disk of its own: one choice there, another one everywhere else.
+    /// The log is on a separate disk: one choice for it, another one everywhere else.
     Apart {
         /// On the disk of the log.
         log: CrashChoice,
@@ -89,7 +89,7 @@ fn choice_text(choice: &CrashChoice) -> String {
     }
 }
 
-/// Reads [`choice_text`].
+/// Parses the output of [`choice_text`].
 fn parse_choice(text: &str) -> Option<CrashChoice> {
     let mut parts = text.split(':');
     let name = parts.next()?;

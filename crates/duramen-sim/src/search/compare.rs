@@ -1,6 +1,6 @@
-//! Compares a database with the model: every row, count, place and sum, and the engine's own check.
+//! Compares a database with the model: every row, count, index and sum, and the engine's own check.
 //!
-//! Owns no state. Never writes to the database. Answers in words what differs.
+//! Owns no state. Never writes to the database. Returns what differs, in words.
 
 use std::fmt::Debug;
 
@@ -9,10 +9,10 @@ use duramen_engine::{Direction, Engine, KeyRange, Snapshot, TreeId};
 use super::model::{RowsModel, State, TreeModel};
 use super::random::Random;
 
-/// Ranges, places and ranks asked of each tree beyond a full reading.
+/// Random ranges, indexes and ranks compared for each tree in addition to a full reading.
 const QUESTIONS_PER_TREE: usize = 2;
 
-/// What went wrong, in words.
+/// What is wrong, in words.
 pub type Verdict = Result<(), String>;
 
 /// Compares all trees of a snapshot with a state.
@@ -30,10 +30,10 @@ pub fn snapshot_equals(snapshot: &Snapshot, state: &State, random: &mut Random) 
     Ok(())
 }
 
-/// Runs the engine's own check and wants it clean, with every block accounted for.
+/// Runs the engine's own check and requires it to be clean, with every block accounted for.
 ///
 /// # Errors
-/// What it found.
+/// What the check found.
 pub fn check_is_clean(engine: &Engine) -> Verdict {
     let report = engine.check().map_err(|e| format!("check: {e}"))?;
     if report.is_clean() && report.unreached.is_empty() {
@@ -80,7 +80,7 @@ fn rows_equal(snapshot: &Snapshot, tree: &TreeModel, direction: Direction) -> Ve
     }
 }
 
-/// One range, one place, one rank and one value.
+/// Compares one range, one index, one rank and one value.
 fn question(snapshot: &Snapshot, tree: &TreeModel, random: &mut Random) -> Verdict {
     let (a, b) = (some_key(&tree.rows, random), some_key(&tree.rows, random));
     let (from, to) = if a <= b { (a, b) } else { (b, a) };
@@ -116,7 +116,7 @@ fn sum_equals(snapshot: &Snapshot, tree: &TreeModel, range: &KeyRange) -> Verdic
     same("count of the sum", &reduced.count, &(rows().count() as u64))
 }
 
-/// What the built-in sum takes a value for.
+/// The number that the built-in sum reads from a value.
 fn number_of(value: &[u8]) -> i64 {
     i64::from_le_bytes(value[..8].try_into().expect("values of trees that sum have at least eight bytes"))
 }

@@ -1,8 +1,8 @@
-//! Which of the pending changes survive: the choices tried at one boundary, from the plain to the random.
+//! Which pending changes survive: the choices tried at one boundary, from the plain to the random.
 //!
-//! Rule: none and all, then by lot: all but one, only one, prefixes, torn ones, contents without names, names without
-//! contents. Random subsets are counted apart, so that plain choices cannot starve them. Where the log lies on a disk of
-//! its own, each disk may also keep its own choice of them.
+//! Rule: none and all, then at random: all but one, only one, prefixes, torn ones, contents without names,
+//! names without contents. Random subsets are counted separately, so that plain choices cannot starve them.
+//! Where the log is on a separate disk, each disk may also have its own choice.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use duramen_disk::{Disk, MemDisk};
 use super::case::Choice;
 use super::random::Random;
 
-/// Pending changes beyond which single ones are drawn instead of tried one by one.
+/// With more pending changes than this, single ones are drawn instead of tried one by one.
 const EACH_MAX: usize = 4;
 
-/// Where the other disk is mounted, on which some runs have their log.
+/// Mount point of the separate disk that holds the log in some runs.
 pub const LOG_DISK: &str = "/other";
 
 /// The directory of the log there.
@@ -24,7 +24,7 @@ pub const LOG_DIR: &str = "/other/log";
 /// The choices of one boundary.
 #[derive(Debug)]
 pub struct Choices {
-    /// None, all, and in random order those that treat one pending change in a way of its own.
+    /// None, all, and in random order the choices that treat one pending change specially.
     pub plain: Vec<Choice>,
     /// Random subsets.
     pub random: Vec<Choice>,
@@ -45,7 +45,7 @@ pub fn choices(pending: usize, random_count: usize, apart: bool, random: &mut Ra
         singles.push(Choice::Apart { log: CrashChoice::None, rest: CrashChoice::All });
         singles.push(Choice::Apart { log: *random.pick(&single), rest: *random.pick(&single) });
     }
-    // The budget of a boundary ends within them: each kind comes first somewhere.
+    // The budget of a boundary ends within them, so each kind must come first at some boundary.
     random.shuffle(&mut singles);
     plain.extend(singles);
     let subset = |random: &mut Random| {
@@ -62,7 +62,7 @@ pub fn choices(pending: usize, random_count: usize, apart: bool, random: &mut Ra
     Choices { plain, random: random.collect() }
 }
 
-/// One choice by lot; a random subset in a third of the cases.
+/// One random choice; a random subset in a third of the cases.
 pub fn some_choice(pending: usize, apart: bool, random: &mut Random) -> Choice {
     let choices = choices(pending, 1, apart, random);
     if random.chance(1, 3)
@@ -73,12 +73,12 @@ pub fn some_choice(pending: usize, apart: bool, random: &mut Random) -> Choice {
     *random.pick(&choices.plain)
 }
 
-/// Choices that treat one pending change in a way of its own.
+/// Choices that treat one pending change specially.
 fn singles(pending: usize, random: &mut Random) -> Vec<CrashChoice> {
     let each: Vec<usize> = if pending <= EACH_MAX {
         (0..pending).collect()
     } else {
-        // The first and the last are where order is promised; the others by lot.
+        // Order is promised for the first and the last; the others are drawn.
         [0, pending - 1].into_iter().chain((0..2).map(|_| random.below(pending))).collect()
     };
     let mut choices = Vec::new();
@@ -91,7 +91,7 @@ fn singles(pending: usize, random: &mut Random) -> Vec<CrashChoice> {
     choices
 }
 
-/// The disk that a cut leaves.
+/// The disk that a cut leaves behind.
 #[must_use]
 pub fn image(cursor: &Cursor<'_>, choice: &Choice) -> MemDisk {
     match choice {
@@ -104,7 +104,7 @@ pub fn image(cursor: &Cursor<'_>, choice: &Choice) -> MemDisk {
     }
 }
 
-/// Puts what one image has on the disk of the log in place of what the other has there.
+/// Replaces what one image has on the log's disk by what the other has there.
 fn transplant(from: &MemDisk, to: &MemDisk) {
     const SOUND: &str = "a crash image takes what is asked of it";
     for path in to.files().iter().filter(|path| path.starts_with(LOG_DISK)) {

@@ -1,7 +1,7 @@
-//! What is asked of the change feed of a database: every commit once, in order, whole, and nothing that never happened.
+//! The checks of a change feed: every commit once, in order, whole, and nothing that never happened.
 //!
-//! D1 and D2 are judged here for readers of the feed: its changes, applied one commit after the other, make every state of the
-//! history, up to the one that was recovered.
+//! D1 and D2 are judged here for readers of the feed: its changes, applied one commit after the other,
+//! produce every state of the history, up to the recovered one.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use duramen_engine::{CommitSeq, Engine, FeedChange, FeedReader, FeedWhat};
 
 use super::model::{Effect, State};
 
-/// The state after each commit that is known.
+/// The state after each known commit.
 type StateAt<'a> = dyn Fn(u64) -> Option<&'a State> + 'a;
 
-/// Reads the feed from behind commit `base` and holds it against the states, up to commit `last`.
+/// Reads the feed after commit `base` and compares it with the states, up to commit `last`.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -20,8 +20,9 @@ pub fn feed_equals<'a>(engine: &Engine, base: u64, at: &StateAt<'a>, last: u64) 
     feed_tells(engine, base, at, (last, last)).map(drop)
 }
 
-/// As [`feed_equals`], of a feed that may end between two commits, for the newest is not durable yet. Returns the newest commit that
-/// it tells.
+/// As [`feed_equals`], for a feed that may end between two commits, as the newest is not durable yet.
+///
+/// Returns the newest commit that it returned.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -40,7 +41,7 @@ pub fn feed_tells<'a>(
         if next <= seq || next > last {
             return Err(format!("the feed: commit {next} follows {seq}, and {last} is the last"));
         }
-        // Those between changed nothing.
+        // The commits in between changed nothing.
         same(&state, at, next - 1)?;
         let effects: Vec<Effect> = commit.changes.iter().map(effect_of).collect();
         state.apply(&effects);
@@ -67,7 +68,7 @@ fn effect_of(change: &FeedChange) -> Effect {
     }
 }
 
-/// Whether a state made of changes is that after a commit.
+/// Checks that a state made of changes equals the state after a commit.
 fn same(found: &State, at: &StateAt<'_>, seq: u64) -> Result<(), String> {
     let wanted = at(seq).ok_or_else(|| format!("the feed: commit {seq} was never made"))?;
     let equal = found.trees.len() == wanted.trees.len()

@@ -1,6 +1,6 @@
-//! The kinds of choices that a search must have tried: a kind that no distinct cut has is a search that has gone blind.
+//! The kinds of choices that a search must have tried: a kind without any distinct cut is not covered.
 //!
-//! Owns their names. Which choices are tried is decided in `cuts`.
+//! Owns their names. `cuts` decides which choices are tried.
 
 use duramen_disk::memory::CrashChoice;
 

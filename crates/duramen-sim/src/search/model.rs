@@ -1,7 +1,7 @@
-//! What the database must hold: the state after every commit, and which commits it has promised to keep.
+//! What the database must hold: the state after every commit, and the commits it has promised to keep.
 //!
-//! Owns the model and nothing of the engine. D1 and D2 are judged against it: a recovered database equals one of
-//! these states, not older than the newest promise made before the power was cut.
+//! Owns the model and nothing of the engine. D1 and D2 are judged by it: a recovered database equals one of
+//! these states, not older than the newest promise made before the power cut.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ pub struct State {
     pub trees: BTreeMap<String, TreeModel>,
 }
 
-/// One thing that a transaction does.
+/// One change of a transaction.
 #[derive(Debug, Clone)]
 pub enum Effect {
-    /// A key gets a value.
+    /// Sets the value of a key.
     Put {
         /// The tree.
         tree: TreeId,
@@ -41,14 +41,14 @@ pub enum Effect {
         /// The value.
         value: Arc<[u8]>,
     },
-    /// A key goes.
+    /// Deletes a key.
     Delete {
         /// The tree.
         tree: TreeId,
         /// The key.
         key: Vec<u8>,
     },
-    /// A tree comes.
+    /// Creates a tree.
     Create {
         /// Its name.
         name: String,
@@ -57,7 +57,7 @@ pub enum Effect {
         /// Whether it gets the reducer `sum`.
         sums: bool,
     },
-    /// A tree goes.
+    /// Drops a tree.
     Drop {
         /// Its name.
         name: String,
@@ -98,18 +98,18 @@ impl State {
     }
 }
 
-/// One commit of many that threads made at the same time.
+/// One commit of many by concurrent threads.
 #[derive(Debug, Clone)]
 pub struct Commit {
-    /// Its place in the order, as its receipt says.
+    /// Its place in the order, from its receipt.
     pub seq: u64,
-    /// The operation of the disk before which its call began.
+    /// The number of operations of the disk before its call began.
     pub began_at: usize,
     /// What it does.
     pub effects: Vec<Effect>,
 }
 
-/// A transaction on its way: what it does, and at which operation of the disk its commit began.
+/// A transaction in progress: its changes, and the operation of the disk at which its commit began.
 #[derive(Debug)]
 struct Pending {
     effects: Vec<Effect>,
@@ -125,9 +125,9 @@ pub struct History {
     states: Vec<State>,
     /// For each state the operation of the disk at which its commit began.
     began: Vec<usize>,
-    /// From this operation on, this commit survives.
+    /// Each operation from which a commit survives.
     promises: Vec<(usize, u64)>,
-    /// Commits under way, the outermost first.
+    /// Commits in progress, the outermost first.
     pending: Vec<Pending>,
 }
 
@@ -138,11 +138,12 @@ impl History {
         History { base, states: vec![state], began: vec![0], promises: vec![(0, base)], pending: Vec::new() }
     }
 
-    /// Of commits that threads made at the same time, by their receipts, and of what was promised at which operation. The
-    /// engine makes the commits between them, which change nothing.
+    /// From commits of concurrent threads, by their receipts, and the promises made at each operation.
+    ///
+    /// The sequences between them are commits of the engine that change nothing.
     ///
     /// # Errors
-    /// Two receipts have one place in the order.
+    /// Two receipts have the same sequence.
     pub fn of_commits(mut commits: Vec<Commit>, promises: &[(usize, u64)]) -> Result<History, String> {
         commits.sort_by_key(|commit| commit.seq);
         let mut history = History::starting(0, State::default());
@@ -187,20 +188,20 @@ impl History {
         self.states.get(usize::try_from(seq.checked_sub(self.base)?).ok()?)
     }
 
-    /// A commit begins.
+    /// Notes that a commit begins.
     pub fn begin(&mut self, effects: Vec<Effect>, at_op: usize) {
         self.pending.push(Pending { effects, began_at: at_op, seq: None });
     }
 
-    /// The innermost commit under way was refused.
+    /// Notes that the innermost commit in progress was refused.
     pub fn refused(&mut self) {
         let gone = self.pending.pop().expect("a commit that ends has begun");
         assert_eq!(gone.seq, None, "a refused commit was followed by one that builds on it");
     }
 
-    /// The innermost commit under way got this place in the order.
+    /// Notes the sequence of the innermost commit in progress.
     ///
-    /// Where commits were made inside another's sync, that one got its place before them, unnoticed.
+    /// Where commits were made inside another's sync, that one was ordered before them, without a note.
     pub fn committed(&mut self, seq: u64) {
         while self.last_seq() + 1 < seq {
             let index = self.pending.iter().position(|pending| pending.seq.is_none());
@@ -216,8 +217,8 @@ impl History {
         assert_eq!(done.seq, Some(seq), "the place of a commit in the order");
     }
 
-    /// Commits that change nothing were made up to this one, while nothing else was under way: the engine makes them to
-    /// give back what a dropped tree held.
+    /// Adds empty commits up to this one, made while no other commit was in progress: the engine makes them
+    /// to reclaim dropped trees.
     pub fn nothing_until(&mut self, seq: u64, began_at: usize) {
         assert!(self.pending.is_empty(), "an empty commit came beside another");
         while self.last_seq() < seq {
@@ -234,7 +235,7 @@ impl History {
         self.pending[index].seq = Some(self.last_seq());
     }
 
-    /// From operation `at_op` on, commit `seq` survives a power cut.
+    /// Notes that commit `seq` survives a power cut from operation `at_op` on.
     pub fn promise(&mut self, at_op: usize, seq: u64) {
         if self.promises.last().is_none_or(|(_, known)| *known < seq) {
             self.promises.push((at_op, seq));
@@ -248,7 +249,7 @@ impl History {
         self.promises[..known].last().map_or(self.base, |(_, seq)| *seq)
     }
 
-    /// The newest commit that can be there after the first `at_op` operations.
+    /// The newest commit that can exist after the first `at_op` operations.
     #[must_use]
     pub fn ceiling(&self, at_op: usize) -> u64 {
         let began = self.began.iter().rposition(|began| *began <= at_op);

@@ -1,4 +1,5 @@
-//! In which phase a cut falls, read from the trace: paths and kinds of its operations, and the harness's remarks.
+//! The phase in which a cut falls, derived from the trace: paths and kinds of its operations, and remarks of
+//! the harness.
 //!
 //! A cut is in a phase from the operation that begins it to the sync that ends it.
 
@@ -9,12 +10,12 @@ use std::path::PathBuf;
 use duramen_disk::memory::{OpInfo, OpKind, Trace};
 use duramen_engine::Geometry;
 
-/// Superblocks lie before this offset.
+/// Superblocks are before this offset.
 const PAGES_FROM: u64 = 32768;
 
 macro_rules! phases {
     ($($name:ident = $text:literal,)*) => {
-        /// What the database was doing.
+        /// What the database is doing.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[allow(missing_docs, reason = "each has its words in `name`")]
         pub enum Phase { $($name,)* }
@@ -23,8 +24,8 @@ macro_rules! phases {
             /// Every phase.
             pub const ALL: &'static [Phase] = &[$(Phase::$name,)*];
 
-            /// Whether a search must have seen it. Only where debug assertions are on are the engine's bounds so
-            /// small that runs of this size get there.
+            /// Whether a search must have met it. Only with debug assertions are the engine's bounds so small
+            /// that runs of this size reach these phases.
             #[must_use]
             pub fn must_be_seen(self) -> bool {
                 cfg!(debug_assertions) || !matches!(self, Phase::Punched | Phase::Nothing)
@@ -94,8 +95,11 @@ pub fn phases_of(trace: &Trace, created_at: usize, geometry: &Geometry) -> Vec<P
     map.phases
 }
 
-/// The boundaries at which the recovery that took the first `opened_at` operations copied the groups that no mark calls
-/// durable: from the first copied frame to the sync of the header that makes the copy the log. None if it copied none.
+/// The boundaries at which a recovery copied groups that no durable watermark covers. Empty if it copied
+/// none.
+///
+/// The recovery took the first `opened_at` operations. The range goes from the first copied frame to the sync
+/// of the header that makes the copy the log.
 #[must_use]
 pub fn copying(trace: &Trace, opened_at: usize, block_bytes: usize) -> Range<usize> {
     let writes: Vec<(usize, OpInfo)> = (0..opened_at)
@@ -112,7 +116,7 @@ pub fn copying(trace: &Trace, opened_at: usize, block_bytes: usize) -> Range<usi
 
 struct Map<'a> {
     ops: &'a [OpInfo],
-    /// A header block: what is longer at the start of a segment is a header with its first frame.
+    /// A header block: a longer write at the start of a segment is a header with its first frame.
     block_bytes: u64,
     phases: Vec<Phases>,
 }
@@ -124,7 +128,7 @@ impl Map<'_> {
         self.phases[from..=to].iter_mut().for_each(|phases| phases.add(phase));
     }
 
-    /// Where the next operation that fits is, or the end.
+    /// The next matching operation, or the end.
     fn next(&self, from: usize, fits: impl Fn(&OpInfo) -> bool) -> usize {
         self.ops[from..].iter().position(fits).map_or(self.ops.len(), |at| from + at)
     }
@@ -137,7 +141,7 @@ impl Map<'_> {
         self.next(from, |op| op.kind == OpKind::Mark && texts.iter().any(|text| op.note.starts_with(text)))
     }
 
-    /// What the operations themselves tell.
+    /// Finds the phases that the operations themselves show.
     fn writes(&mut self) {
         let mut uses: HashMap<PathBuf, u32> = HashMap::new();
         let mut reserved: HashMap<PathBuf, bool> = HashMap::new();
@@ -169,7 +173,7 @@ impl Map<'_> {
         }
     }
 
-    /// What the harness remarked.
+    /// Finds the phases that the remarks of the harness show.
     fn remarks(&mut self) {
         let remarks: Vec<(usize, String)> = self
             .ops
@@ -224,7 +228,7 @@ impl Map<'_> {
         }
     }
 
-    /// A step that writes pages and no superblock has spilled nodes of older snapshots.
+    /// A step that writes pages and no superblock has written back nodes of older snapshots.
     fn step(&mut self, at: usize) {
         let end = self.remark(at, &["stepped"]);
         if self.ops.get(end).is_some_and(|op| op.note.contains("empty commit")) {

@@ -1,7 +1,8 @@
-//! What is asked of a crash image: it opens, equals one state of the history, takes new commits, and survives a
-//! second cut.
+//! The judgement of a crash image: it opens, equals one state of the history, takes new commits, and survives
+//! a second cut.
 //!
-//! D1 (nothing promised is lost), D2 (a prefix, whole) and D3 (what was freed was not needed) are judged here.
+//! D1 (nothing promised is lost), D2 (a prefix, whole) and D3 (what was freed was not needed) are judged
+//! here.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,33 +27,33 @@ use super::writer::{Draft, Writer, failed};
 /// Transactions made on a recovered database.
 const AFTERMATH_MAX: usize = 4;
 
-/// Of so many images one is opened again with its newer superblock damaged.
+/// One image of so many is opened again with its newer superblock corrupted.
 const FALLBACK_EVERY: usize = 6;
 
-/// Of so many images that keep the feed one has it read, from the first change on.
+/// For one image of so many that keeps the feed, the feed is read from the first change on.
 const FEED_EVERY: u64 = 3;
 
-/// What a crash image turned out to hold.
+/// The result of judging a crash image.
 #[derive(Debug, Clone)]
 pub struct Survival {
     /// The commit it recovered to.
     pub seq: u64,
-    /// How the database was synced between the cuts.
+    /// The sync method of the database between the cuts.
     pub sync: SyncMethod,
-    /// The second cut, survived too.
+    /// The second cut, also survived.
     pub second: SecondCut,
 }
 
-/// A cut into the recovery from the first, or into what came after it.
+/// A cut during the recovery from the first cut, or during what followed.
 #[derive(Debug, Clone, Copy)]
 pub struct SecondCut {
     /// The hash of the image that it left.
     pub image: u64,
     /// Whether it fell into the recovery.
     pub in_recovery: bool,
-    /// Whether it fell where the recovery copied the groups that no mark calls durable.
+    /// Whether it fell where the recovery copied the groups that no durable watermark covers.
     pub in_copy: bool,
-    /// What kind of choice it made.
+    /// The kind of its choice.
     pub kind: Kind,
 }
 
@@ -63,7 +64,7 @@ struct Demand<'a> {
     floor: u64,
     ceiling: u64,
     database: Option<&'a str>,
-    /// Torn sectors may hold garbage, those of a superblock too.
+    /// Torn sectors may hold garbage, also those of a superblock.
     garbled: bool,
 }
 
@@ -75,10 +76,10 @@ pub fn survive(recorded: &Recorded, case: &Case, image: &MemDisk) -> Result<Surv
     caught(|| judge(recorded, case, image))
 }
 
-/// A panic of the engine is a finding like any other.
+/// Turns a panic of the engine into a finding.
 ///
 /// # Errors
-/// That of `body`, or the panic's words.
+/// The error of `body`, or the message of the panic.
 pub fn caught<T>(body: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -99,8 +100,8 @@ fn judge(recorded: &Recorded, case: &Case, image: &MemDisk) -> Result<Survival, 
     };
     let mut random = Random::new(joined(image.image_hash(), recorded.seed));
     image.record();
-    // A cut before the creation returned leaves a directory that opens as a new database. How a log is synced is up
-    // to whoever opens it.
+    // A cut before the creation returned leaves a directory that opens as a new database. Each opening may
+    // choose how the log is synced.
     let mut options = Options { create: !born, ..recorded.options.clone() };
     options.answer_before_replay = Some(reads_through_overlay(image));
     if random.chance(1, 4) {
@@ -128,7 +129,7 @@ fn judge(recorded: &Recorded, case: &Case, image: &MemDisk) -> Result<Survival, 
     Ok(Survival { seq, sync, second: second.cut(&history, &mut random)? })
 }
 
-/// Opens an image and compares it with what is demanded.
+/// Opens an image and compares it with the demands.
 fn recovered(
     image: &MemDisk,
     options: &Options,
@@ -149,10 +150,10 @@ fn recovered(
     let state = demand.history.at(seq).ok_or_else(|| format!("commit {seq} was never made"))?;
     snapshot_equals(&snapshot, state, random).map_err(|what| format!("state of commit {seq}: {what}"))?;
     if options.feed_retain_bytes > 0 && image.image_hash().is_multiple_of(FEED_EVERY) {
-        // What came before a second history is not known any more.
+        // Changes before a second history are unknown.
         feed_equals(&engine, demand.history.base(), &|seq| demand.history.at(seq), seq)?;
     }
-    // What was read through an overlay is read again when the log is in the trees.
+    // What was read during deferred redo is read again once the log is in the trees.
     check_is_clean(&engine).map_err(|what| format!("state of commit {seq}: {what}"))?;
     if options.answer_before_replay == Some(true) {
         let again = engine.snapshot().map_err(failed("snapshot"))?;
@@ -161,12 +162,12 @@ fn recovered(
     Ok((engine, snapshot))
 }
 
-/// Whether this image is opened with its log served before it is in the trees: as good as drawn, without a draw.
+/// Whether this image is opened with deferred redo: derived from its hash, without a draw.
 fn reads_through_overlay(image: &MemDisk) -> bool {
     image.image_hash().is_multiple_of(2)
 }
 
-/// What was seen first is still seen after new commits and checkpoints (D3).
+/// Checks that a snapshot held since opening is unchanged after new commits and checkpoints (D3).
 fn held_still_equals(held: Snapshot, demand: &Demand<'_>, random: &mut Random) -> Result<(), String> {
     let seq = held.seq().0;
     let state = demand.history.at(seq).cloned().unwrap_or_default();
@@ -174,7 +175,7 @@ fn held_still_equals(held: Snapshot, demand: &Demand<'_>, random: &mut Random) -
         .map_err(|what| format!("held since it was opened, commit {seq}: {what}"))
 }
 
-/// The older superblock and the log since it lead to the same state as the newer one.
+/// Checks that the older superblock and the log since it lead to the same state as the newer one.
 fn fallback(
     image: &MemDisk,
     options: &Options,
@@ -203,7 +204,7 @@ fn fallback(
         .map_err(|what| format!("with the newer superblock damaged: {what}"))
 }
 
-/// Life goes on after a crash: commits, steps, checkpoints.
+/// Uses the database after a crash: commits, steps, checkpoints.
 fn aftermath(writer: &Writer, engine: &Engine, random: &mut Random) -> Result<(), String> {
     writer.promise_all();
     if !writer.latest().trees.contains_key("plain") {
@@ -235,12 +236,12 @@ fn after_commit(writer: &Writer, engine: &Engine, shape: Shape, random: &mut Ran
     writer.commit(draft, level).map_err(|what| format!("after recovery: {what}")).map(drop)
 }
 
-/// A cut into what happened after the first.
+/// A cut during what happened after the first one.
 struct Second<'a> {
     trace: &'a Trace,
     /// Operations of the recovery itself.
     opened_at: usize,
-    /// Where among them it copied groups.
+    /// The operations among them at which it copied groups.
     copying: Range<usize>,
     options: &'a Options,
     /// Whether the database existed before the first cut.
@@ -291,7 +292,7 @@ impl Second<'_> {
         let (engine, held) = recovered(image, options, demand, random)?;
         let seq = held.seq().0;
         drop(held);
-        // Closing writes a checkpoint and a mark over what was just recovered.
+        // Closing writes a checkpoint and a durable watermark over what was just recovered.
         if random.chance(1, 8) {
             engine.close().map_err(failed("close"))?;
         } else {

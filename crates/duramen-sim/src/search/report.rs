@@ -8,7 +8,7 @@ use duramen_engine::SyncMethod;
 use super::kinds::Kind;
 use super::phases::Phase;
 
-/// The ways in which a log becomes durable, and their names in a report.
+/// The sync methods, and their names in a report.
 const METHODS: [(SyncMethod, &str); 3] = [
     (SyncMethod::Fdatasync, "write and fdatasync"),
     (SyncMethod::Dsync, "DSYNC writes"),
@@ -28,11 +28,11 @@ pub struct Report {
     pub second_cuts: u64,
     /// Cuts after which a commit that had begun was gone.
     pub lost: u64,
-    /// Cuts after which a commit was there that nobody had been promised.
+    /// Cuts after which an unpromised commit was there.
     pub kept: u64,
     /// Distinct cuts of runs with each method of `METHODS`.
     pub methods: [u64; METHODS.len()],
-    /// Distinct cuts of runs with the log on a disk of its own.
+    /// Distinct cuts of runs with the log on a separate disk.
     pub separate: u64,
     /// Distinct cuts of each kind of choice, in the order of [`Kind::ALL`].
     pub kinds: [u64; Kind::ALL.len()],
@@ -54,7 +54,7 @@ impl Report {
         self.phases[phase as usize] += count;
     }
 
-    /// Counts a distinct cut by how the database was opened, and by its choice.
+    /// Counts a distinct cut by the sync method, the log's disk, and the kind of choice.
     pub fn opened(&mut self, sync: SyncMethod, separate: bool, kind: Kind) {
         for (count, (method, _)) in self.methods.iter_mut().zip(METHODS) {
             *count += u64::from(method == sync);
@@ -63,7 +63,7 @@ impl Report {
         self.kinds[kind as usize] += 1;
     }
 
-    /// Phases that no cut fell into, in words; and what else a search must have seen.
+    /// Phases that no cut fell into, in words, and anything else a search must have met.
     #[must_use]
     pub fn unseen(&self) -> Vec<&'static str> {
         let is_unseen = |phase: &&Phase| phase.must_be_seen() && self.phases[**phase as usize] == 0;

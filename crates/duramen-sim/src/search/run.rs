@@ -1,7 +1,7 @@
-//! One seeded run: a workload on a recording disk, with everything a database goes through in its life.
+//! One seeded run: a workload on a recording disk, with everything that a database goes through.
 //!
-//! Owns the order of events and the hooks that make commits inside another's sync. The same seed gives the same
-//! run, operation for operation.
+//! Owns the order of events and the hooks that make commits inside another's sync. The same seed gives the
+//! same run, operation for operation.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use super::writer::{Draft, Writer, failed};
 /// Events of one run.
 const EVENT_COUNT: usize = 70;
 
-/// Times of idleness in a row, so that a dropped tree gives back several slices.
+/// Consecutive idle periods, so that a dropped tree is reclaimed in several slices.
 const QUIET_ROUNDS: usize = 3;
 
-/// More than all changes of a run take; files of an eighth of it are ended and begun.
+/// More than all changes of a run take; retained files hold an eighth of it each.
 pub(crate) const FEED_BYTES: u64 = 1024 * 1024;
 
 /// Where the database lies.
@@ -42,7 +42,7 @@ pub struct Recorded {
     pub history: History,
     /// How the database was opened.
     pub options: Options,
-    /// The operation before which its creation had returned.
+    /// Number of operations after which its creation had returned.
     pub created_at: usize,
     /// Its identity.
     pub database: String,
@@ -61,7 +61,7 @@ struct Run {
 pub fn options_of(seed: u64) -> Options {
     let mut random = Random::new(joined(seed, 2));
     let is_direct = random.chance(1, 6);
-    // Direct writes need larger blocks: everything is larger then.
+    // Direct writes need larger blocks: everything else is then larger, too.
     let (geometry, scale) = if is_direct { (DIRECT_GEOMETRY, 4) } else { (GEOMETRY, 1) };
     Options {
         geometry,
@@ -82,7 +82,7 @@ pub fn keeps_feed(seed: u64) -> bool {
     Random::new(joined(seed, 5)).chance(1, 2)
 }
 
-/// A method that a log with such blocks can be synced by.
+/// A sync method that works with such blocks.
 pub fn some_sync(geometry: &Geometry, random: &mut Random) -> SyncMethod {
     if *geometry == DIRECT_GEOMETRY && random.chance(1, 2) {
         return SyncMethod::DirectDsync;
@@ -90,11 +90,11 @@ pub fn some_sync(geometry: &Geometry, random: &mut Random) -> SyncMethod {
     *random.pick(&[SyncMethod::Fdatasync, SyncMethod::Fdatasync, SyncMethod::Dsync])
 }
 
-/// A disk as it is before the database is made: where the log is to lie elsewhere, with another disk mounted, and in
-/// some runs with the log's directory already on it.
+/// A disk before the database is created. If the log is to be elsewhere, another disk is mounted, and in some
+/// runs the log's directory is already on it.
 ///
 /// # Errors
-/// None of a memory disk.
+/// Never, with a memory disk.
 pub fn prepared(seed: u64, options: &Options) -> std::io::Result<MemDisk> {
     let disk = MemDisk::new(seed);
     if options.wal_dir.is_some() {
@@ -111,7 +111,7 @@ pub fn prepared(seed: u64, options: &Options) -> std::io::Result<MemDisk> {
 /// Opens the database of a disk.
 ///
 /// # Errors
-/// What the engine said.
+/// The engine's error.
 pub fn open(disk: &MemDisk, options: &Options) -> Result<Engine, String> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     Engine::open(disk, Path::new(PATH), options.clone(), Hooks::default()).map_err(failed("open"))
@@ -120,7 +120,7 @@ pub fn open(disk: &MemDisk, options: &Options) -> Result<Engine, String> {
 /// Runs the workload of a seed.
 ///
 /// # Errors
-/// What went wrong without any cut.
+/// A failure without any cut.
 pub fn run(seed: u64) -> Result<Recorded, String> {
     let options = options_of(seed);
     let disk = prepared(seed, &options).map_err(|e| e.to_string())?;
@@ -181,7 +181,7 @@ impl Run {
         }
     }
 
-    /// Fills a transaction and says in the trace what it is.
+    /// Fills a transaction, and notes in the trace what it is.
     fn draft(&mut self, shape: Shape) -> Result<Draft, String> {
         let state = self.writer.latest();
         let disk = &self.writer.disk;
@@ -209,8 +209,8 @@ impl Run {
         Ok(())
     }
 
-    /// A transaction that others get in before, until it runs while it holds the order; sometimes the next group is
-    /// sealed in its sync.
+    /// A transaction that meets conflicts until it runs under the order lock; sometimes the next group is
+    /// ordered during its sync.
     fn alone(&mut self) -> Result<(), String> {
         let shape = *self.random.pick(&[Shape::Small, Shape::Big, Shape::Bulk, Shape::Catalogue]);
         let level = some_level(&mut self.random);
@@ -229,7 +229,7 @@ impl Run {
         Ok(())
     }
 
-    /// One group syncs while the next is sealed: the disk's hook commits inside the sync.
+    /// One group syncs while the next is ordered: the disk's hook commits inside the sync.
     fn sealed_behind(&mut self) -> Result<(), String> {
         let shape = *self.random.pick(&[Shape::Small, Shape::Small, Shape::Bulk, Shape::Big]);
         let draft = self.draft(shape)?;
@@ -241,13 +241,13 @@ impl Run {
         committed.map(drop)
     }
 
-    /// Lets one of the next syncs of a file make commits of its own.
+    /// Makes one of the next syncs of a file commit.
     fn arm(&mut self, path_part: &'static str) {
         let blocker = self.blocker(path_part);
         self.writer.disk.set_blocker(Some(blocker));
     }
 
-    /// What [`Run::arm`] arms.
+    /// The hook that [`Run::arm`] sets.
     fn blocker(&mut self, path_part: &'static str) -> Blocker {
         let (writer, engine) = (Arc::clone(&self.writer), self.engine().clone());
         let seed = self.random.bits();
@@ -297,7 +297,7 @@ impl Run {
         Ok(())
     }
 
-    /// A tree is dropped, if there is one to drop, and then nobody commits: what it held is given back all the same.
+    /// Drops a tree, if there is one, and then commits nothing: its pages must be reclaimed all the same.
     fn quiet(&mut self) -> Result<(), String> {
         let state = self.writer.latest();
         if let Some(name) = state.trees.keys().find(|name| name.starts_with(TEMPORARY)) {
@@ -324,7 +324,7 @@ impl Run {
         Ok(())
     }
 
-    /// A snapshot must be what it was when it was taken, whatever has been freed since.
+    /// Checks that a held snapshot is unchanged, whatever has been freed since.
     fn let_go(&mut self) -> Result<(), String> {
         if self.held.is_empty() {
             return Ok(());
@@ -364,29 +364,30 @@ impl Run {
             engine.abandon();
         }
         self.writer.disk.annotate("open");
-        // By turns: the log is in the trees at once, or is served before it is.
+        // Alternately with redo at once and with deferred redo.
         let answer_before_replay = Some(self.writer.history().last_seq().is_multiple_of(2));
         let options = Options { answer_before_replay, ..self.options.clone() };
         self.engine = Some(open(&self.writer.disk, &options)?);
         self.writer.disk.annotate("opened");
-        // What was handed to the kernel survives the end of the process, and is synced before it is served.
+        // What was handed to the kernel survives the end of the process, and is synced before reads return
+        // it.
         self.writer.promise_all();
         self.look()
     }
 }
 
-/// Where commits are made inside something else. Whoever needs there what is under way waits for itself.
+/// Where commits are made inside another operation. A commit that needs that operation to end would deadlock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// In a sync of the log: nobody may wait for the log.
+    /// In a sync of the log: no commit may wait for the log.
     LogSync,
-    /// In a sync of the data file: no big values, for their extents are synced before they are named.
+    /// In a sync of the data file: no big values, as their extents are synced before a record names them.
     DataSync,
     /// Between two slices of a checkpoint.
     Checkpoint,
 }
 
-/// Commits where another commit or a checkpoint is under way: to trees that nobody drops meanwhile.
+/// Commits during another commit or a checkpoint, to trees that are not dropped meanwhile.
 fn inner_commits(writer: &Writer, engine: &Engine, random: &mut Random, place: Place) {
     writer.disk.annotate("inner commit");
     for _ in 0..random.between(1, 3) {

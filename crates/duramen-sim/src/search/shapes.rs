@@ -1,4 +1,5 @@
-//! What one transaction of the workload does: a few rows, a bulk that spans segments, big values, trees made and dropped.
+//! What one transaction of the workload does: a few rows, a bulk over several segments, big values, created
+//! and dropped trees.
 //!
 //! Draws from the seed and the model only.
 
@@ -11,7 +12,7 @@ use super::writer::Filling;
 /// Trees that are never dropped: one that sums, one without a reducer, one that grows over several levels.
 pub const STABLE_TREES: [(&str, bool); 3] = [("sums", true), ("plain", false), ("bulk", true)];
 
-/// How the names of trees begin that come and go.
+/// Prefix for the names of temporary trees.
 pub const TEMPORARY: &str = "temporary ";
 
 /// Tiny blocks and nodes, so that few rows pass every boundary.
@@ -25,25 +26,25 @@ pub const GEOMETRY: Geometry = Geometry {
     segment_bytes_max: 8192,
 };
 
-/// The same with blocks that direct writes can have.
+/// As `GEOMETRY`, with blocks that direct writes can have.
 pub const DIRECT_GEOMETRY: Geometry =
     Geometry { block_bytes: 4096, segment_bytes_min: 16 * 1024, segment_bytes_max: 16 * 1024, ..GEOMETRY };
 
 /// Different keys of one tree.
 const KEY_COUNT: usize = 40;
 
-/// What a transaction is made for.
+/// The purpose of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// A few puts and deletes.
     Small,
     /// More bytes than a segment holds.
     Bulk,
-    /// Nearly everything in one tree is deleted.
+    /// Deletes nearly everything in one tree.
     Shrink,
     /// Values with extents of their own.
     Big,
-    /// A tree comes or goes.
+    /// Creates or drops a tree.
     Catalogue,
 }
 
@@ -63,7 +64,7 @@ impl Shape {
     /// Fills a transaction.
     ///
     /// # Errors
-    /// What the engine said.
+    /// The engine's error.
     pub fn fill(self, draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<()> {
         match self {
             Shape::Small => small(draft, state, random),
@@ -75,10 +76,10 @@ impl Shape {
     }
 }
 
-/// Makes the stable trees that are missing.
+/// Creates the stable trees that are missing.
 ///
 /// # Errors
-/// What the engine said.
+/// The engine's error.
 pub fn found_trees(draft: &mut Filling<'_>, state: &State) -> Result<()> {
     for (name, sums) in STABLE_TREES {
         if !state.trees.contains_key(name) {
@@ -88,7 +89,7 @@ pub fn found_trees(draft: &mut Filling<'_>, state: &State) -> Result<()> {
     Ok(())
 }
 
-/// Whether a transaction makes some tree outgrow a single leaf, and whether one fits into a leaf again.
+/// Whether a transaction makes some tree outgrow its only leaf, and whether it makes one fit a leaf again.
 #[must_use]
 pub fn splits_and_merges(before: &State, effects: &[Effect]) -> (bool, bool) {
     let mut after = before.clone();
@@ -112,7 +113,7 @@ enum Leaves {
     Several,
 }
 
-/// How many leaves a tree must have, judged from the outside.
+/// The number of leaves that a tree must have, judged by its rows.
 fn leaves_of(tree: &TreeModel) -> Leaves {
     let inline = |value: &[u8]| if value.len() < GEOMETRY.big_value_bytes { value.len() } else { 0 };
     let least: usize = tree.rows.values().map(|value| inline(value)).sum();
@@ -162,7 +163,7 @@ fn small(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<
     Ok(())
 }
 
-/// Two to three segments in one record, in the key order or against it.
+/// Two to three segments in one record, in key order or in reverse.
 fn bulk(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<()> {
     let Some(tree) = state.trees.get("bulk") else { return Ok(()) };
     let scale = if draft.geometry == GEOMETRY { 1 } else { 4 };
@@ -216,7 +217,7 @@ fn catalogue(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Res
         }
     }
     let tree = draft.create(&name, random.chance(1, 2))?;
-    // Now and then more pages than one checkpoint gives back, once the tree is dropped.
+    // Sometimes more pages than one checkpoint reclaims, once the tree is dropped.
     let (row_count, bytes_min) = if random.chance(1, 4) { (60, 100) } else { (random.below(12), 8) };
     for _ in 0..row_count {
         let (key, value) = (key(random), value(random, bytes_min, 120));

@@ -1,7 +1,7 @@
-//! Transactions that the model learns of: whatever is committed through here is in the history, in order.
+//! Transactions recorded in the model: every commit made through here is in the history, in order.
 //!
-//! Owns the history of one run. Commits may be made inside another commit's sync (the disk's hook calls back), so
-//! the history is locked for moments only, never across a call of the engine.
+//! Owns the history of one run. Commits may be made inside another commit's sync, as the disk's hook calls
+//! back. So the history is locked for moments only, never across a call of the engine.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,7 +19,7 @@ pub struct Writer {
     failure: Mutex<Option<String>>,
 }
 
-/// A transaction and what it does.
+/// A transaction and its changes.
 #[derive(Debug)]
 pub struct Draft {
     transaction: Transaction,
@@ -27,18 +27,18 @@ pub struct Draft {
     effects: Vec<Effect>,
 }
 
-/// A transaction that is being filled, whoever owns it.
+/// A transaction being filled, whatever owns it.
 #[derive(Debug)]
 pub struct Filling<'a> {
     /// The transaction.
     pub transaction: &'a mut Transaction,
     /// Sizes of the database.
     pub geometry: Geometry,
-    /// What it does so far.
+    /// Its changes so far.
     pub effects: &'a mut Vec<Effect>,
 }
 
-/// An error of the engine, with what was being done.
+/// An error of the engine, with the operation that failed.
 pub fn failed(doing: &str) -> impl Fn(Error) -> String {
     move |error| format!("{doing}: {} {error}", error.code())
 }
@@ -47,18 +47,18 @@ impl Draft {
     /// Begins a transaction.
     ///
     /// # Errors
-    /// What the engine said.
+    /// The engine's error.
     pub fn begin(engine: &Engine) -> Result<Draft, String> {
         let transaction = engine.begin().map_err(failed("begin"))?;
         Ok(Draft { transaction, geometry: engine.posture().geometry, effects: Vec::new() })
     }
 
-    /// To put things into it.
+    /// A view of the transaction for filling it.
     pub fn filling(&mut self) -> Filling<'_> {
         Filling { transaction: &mut self.transaction, geometry: self.geometry, effects: &mut self.effects }
     }
 
-    /// What the transaction does.
+    /// The changes of the transaction.
     #[must_use]
     pub fn effects(&self) -> &[Effect] {
         &self.effects
@@ -66,10 +66,10 @@ impl Draft {
 }
 
 impl Filling<'_> {
-    /// Puts a value; in a tree without a reducer, `streamed` ones piece by piece.
+    /// Puts a value; in a tree without a reducer, `streamed` values piece by piece.
     ///
     /// # Errors
-    /// What the engine said.
+    /// The engine's error.
     pub fn put(
         &mut self,
         tree: &TreeModel,
@@ -89,7 +89,7 @@ impl Filling<'_> {
     /// Deletes a key.
     ///
     /// # Errors
-    /// What the engine said.
+    /// The engine's error.
     pub fn delete(&mut self, tree: TreeId, key: Vec<u8>) -> duramen_engine::Result<()> {
         self.transaction.delete(tree, &key)?;
         self.effects.push(Effect::Delete { tree, key });
@@ -99,7 +99,7 @@ impl Filling<'_> {
     /// Creates a tree.
     ///
     /// # Errors
-    /// What the engine said.
+    /// The engine's error.
     pub fn create(&mut self, name: &str, sums: bool) -> duramen_engine::Result<TreeModel> {
         let reducer = sums.then(|| Builtin::Sum.spec());
         let id = self.transaction.create_tree(name, reducer)?;
@@ -110,7 +110,7 @@ impl Filling<'_> {
     /// Drops a tree.
     ///
     /// # Errors
-    /// What the engine said.
+    /// The engine's error.
     pub fn drop_tree(&mut self, name: &str) -> duramen_engine::Result<()> {
         self.transaction.drop_tree(name)?;
         self.effects.push(Effect::Drop { name: name.to_owned() });
@@ -119,7 +119,7 @@ impl Filling<'_> {
 }
 
 impl Writer {
-    /// Over a disk whose database is at the history's newest state.
+    /// For a disk whose database is at the history's newest state.
     #[must_use]
     pub fn new(disk: MemDisk, history: History) -> Writer {
         Writer { disk, history: Mutex::new(history), failure: Mutex::new(None) }
@@ -130,16 +130,16 @@ impl Writer {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The newest state, as far as the model has heard.
+    /// The newest state that the model has.
     #[must_use]
     pub fn latest(&self) -> State {
         self.history().latest().clone()
     }
 
-    /// Commits and tells the history; `None` if the transaction met a conflict or wrote nothing.
+    /// Commits and updates the history; `None` if the transaction met a conflict or wrote nothing.
     ///
     /// # Errors
-    /// What the engine said.
+    /// The engine's error.
     pub fn commit(&self, draft: Draft, level: Durability) -> Result<Option<u64>, String> {
         if draft.effects.is_empty() {
             return draft.transaction.commit(level).map(|_| None).map_err(failed("commit of nothing"));
@@ -148,15 +148,15 @@ impl Writer {
         self.end(draft.transaction.commit(level))
     }
 
-    /// Tells the history that a commit begins.
+    /// Notes in the history that a commit begins.
     pub fn begin(&self, effects: Vec<Effect>) {
         self.history().begin(effects, self.disk.recorded_len());
     }
 
-    /// Tells the history how the innermost commit under way ended; `None` if it met a conflict.
+    /// Notes in the history how the innermost commit in progress ended; `None` if it met a conflict.
     ///
     /// # Errors
-    /// What the engine said.
+    /// The engine's error.
     pub fn end(&self, outcome: Result<Receipt, Error>) -> Result<Option<u64>, String> {
         match outcome {
             Ok(receipt) => {
@@ -175,16 +175,16 @@ impl Writer {
         }
     }
 
-    /// What the engine says is durable is a promise too.
+    /// A commit that the engine reports as durable is promised, too.
     pub fn note_durable(&self, engine: &Engine) {
         let durable = engine.stats().commit.durable.0;
         self.history().promise(self.disk.recorded_len(), durable);
     }
 
-    /// Does what is due behind the scenes, and learns of the empty commits that this makes. Whether there were any.
+    /// Runs the background work that is due, and notes its empty commits. Returns whether there were any.
     ///
     /// # Errors
-    /// What the engine said.
+    /// The engine's error.
     pub fn step(&self, engine: &Engine) -> Result<bool, String> {
         let began_at = self.disk.recorded_len();
         engine.step().map_err(failed("step"))?;
@@ -195,22 +195,22 @@ impl Writer {
         Ok(is_new)
     }
 
-    /// Everything committed so far is promised from now on.
+    /// Promises everything committed so far, from now on.
     pub fn promise_all(&self) {
         let mut history = self.history();
         let last = history.last_seq();
         history.promise(self.disk.recorded_len(), last);
     }
 
-    /// Notes what went wrong where no error can be returned: inside a sync.
+    /// Notes a failure where no error can be returned: inside a sync.
     pub fn fail(&self, what: String) {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(what);
     }
 
-    /// What was noted.
+    /// Returns the noted failure, if any.
     ///
     /// # Errors
-    /// It.
+    /// The noted failure.
     pub fn verdict(&self) -> Result<(), String> {
         match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(what) => Err(what),
@@ -218,7 +218,7 @@ impl Writer {
         }
     }
 
-    /// Ends the recording and gives the history away.
+    /// Ends the recording and returns the history.
     #[must_use]
     pub fn take_history(&self) -> History {
         std::mem::replace(&mut *self.history(), History::starting(0, State::default()))

@@ -1,5 +1,6 @@
-//! Power cuts under awaited commits: whatever an awaited call has returned survives any cut, also where many wait at once and where
-//! futures are dropped, and whatever survives is what some commits in a row made (D1, D2).
+//! Power cuts under awaited commits: whatever an awaited call has returned survives any cut (D1, D2).
+//!
+//! That holds also with many waiters and with dropped futures. Whatever survives is a prefix of the commits.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -44,7 +45,7 @@ impl Wake for Signal {
     }
 }
 
-/// Polls all until all are ready, telling each outcome at once.
+/// Polls all futures until all are ready, and reports each outcome at once.
 fn join<F: Future>(mut tasks: Vec<Pin<Box<F>>>, mut told: impl FnMut(F::Output)) {
     let signal = Arc::new(Signal::default());
     let waker = Waker::from(Arc::clone(&signal));
@@ -63,7 +64,7 @@ fn join<F: Future>(mut tasks: Vec<Pin<Box<F>>>, mut told: impl FnMut(F::Output))
     }
 }
 
-/// What was acknowledged, and how much was recorded by then.
+/// Acknowledged commits, each with the length of the recording at that time.
 struct Run {
     disk: MemDisk,
     acknowledged: Vec<(usize, u64)>,

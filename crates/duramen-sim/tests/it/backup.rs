@@ -1,4 +1,5 @@
-//! Power cuts while a backup is made: what opens afterwards is the whole of one state, and the original is what it was (D2).
+//! Power cuts while a backup is made: what opens afterwards is one whole state, and the original is unchanged
+//! (D2).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -39,7 +40,8 @@ fn a_backup_is_whole_or_does_not_open() {
     let (mut whole, mut half) = (0, 0);
     let trace = disk.trace();
     for at in (0..=disk.recorded_len()).filter(|at| *at < 60 || at % 5 == 0 || *at > acknowledged - 60) {
-        // The names of a creation come one by one: each subset of them is a way to lose the mark and keep the rest.
+        // The names of a creation come one by one: each subset of them may lose the marker of an unfinished
+        // copy and keep the rest.
         let random = if at < 60 { 8 } else { 1 };
         let random = (0..random).map(|_| CrashChoice::Random { seed: dice.below(u64::MAX) });
         for choice in [CrashChoice::None, CrashChoice::All].into_iter().chain(random.collect::<Vec<_>>()) {
@@ -69,8 +71,8 @@ fn a_backup_is_whole_or_does_not_open() {
     assert!(whole > 0 && half > 0, "{whole} whole, {half} not");
 }
 
-/// A sector that was being written may hold garbage. A copy of which only the log has begun must not be taken for a database that lost
-/// its data file: nobody would dare to remove it.
+/// A sector that was being written may hold garbage. A copy with only the beginning of a log must not be
+/// mistaken for a database that lost its data file: users would not dare to remove it.
 #[test]
 fn a_copy_cut_short_amid_garbage_is_called_unfinished() {
     let disk = MemDisk::new(0xbad);

@@ -1,5 +1,7 @@
-//! Power cuts under blobs: each is there whole, with its hash, or not at all, with the document of the same transaction; and what a
-//! cut left of uploads is swept to the last piece (D1, D2).
+//! Power cuts under blobs: each is there whole, with its hash, or missing, and so is the document of its
+//! transaction.
+//!
+//! What a cut left of uploads is collected to the last piece (D1, D2).
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -15,7 +17,7 @@ use duramen_engine::Background;
 use duramen_sim::contents::Dice;
 use duramen_sim::search::shapes::GEOMETRY;
 
-/// What is stored: the bytes of each blob, told by their length and first byte, and how many documents there are.
+/// Stored data: each blob by its length and first byte, and the number of documents.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Stored {
     blobs: BTreeMap<u64, (usize, u8)>,
@@ -34,7 +36,8 @@ fn bytes((length, first): (usize, u8)) -> Vec<u8> {
     (0..length).map(|at| first.wrapping_add(u8::try_from(at * 31 % 255).unwrap())).collect()
 }
 
-/// One call on the database and on the model. Pieces of 1 KiB, eight in a transaction: uploads take up to three.
+/// One call on the database and on the model. Pieces of 1 KiB, eight in a transaction: uploads take up to
+/// three.
 fn act(db: &Db, model: &mut Stored, dice: &mut Dice) {
     let blobs = db.blobs("b").piece_bytes(1024).unwrap();
     let key = dice.below(4);
@@ -45,7 +48,7 @@ fn act(db: &Db, model: &mut Stored, dice: &mut Dice) {
             model.blobs.remove(&key);
         }
         1 => {
-            // Given up halfway.
+            // Abandoned halfway.
             let mut writer = blobs.writer(key).unwrap();
             writer.write_all(&bytes(what)).unwrap();
         }
@@ -72,7 +75,7 @@ fn act(db: &Db, model: &mut Stored, dice: &mut Dice) {
     }
 }
 
-/// What was there after each call, and how much was recorded when it returned.
+/// The model after each call, and the length of the recording when the call returned.
 struct Run {
     disk: MemDisk,
     states: Vec<(usize, Stored)>,
@@ -129,7 +132,7 @@ fn check_cut(run: &Run, at: usize, choice: &CrashChoice) -> (bool, bool) {
     assert!(matches.is_some(), "{when}: not what any {returned} calls or more made: {found:?}");
     let report = db.check_documents().unwrap();
     assert!(report.is_clean(), "{when}: {report:?}");
-    // What is left in the end is the pieces of blobs that can be seen.
+    // Only the pieces of visible blobs are left in the end.
     let swept = db.sweep_blobs().unwrap();
     for key in found.blobs.keys() {
         assert!(db.blobs("b").delete(*key).unwrap(), "{when}");
@@ -163,8 +166,9 @@ fn blobs_survive_power_cuts_whole_or_leave_nothing() {
     assert!(cuts > 600 && ahead > 0 && cut_short > 50, "{cuts} cuts, {ahead} ahead, {cut_short} cut short");
 }
 
-/// D7: pieces join a group while another commit syncs, and the disk has no room for that group. A blob that is stored all the
-/// same, or an upload that can be attached, has every piece.
+/// D7: pieces join a group while another commit syncs, and the disk has no room for that group.
+///
+/// A blob that is stored nevertheless, or an upload that can be attached, has every piece.
 #[test]
 fn a_blob_whose_pieces_found_the_disk_full_is_whole_or_refused() {
     for is_attached in [false, true] {
@@ -178,7 +182,7 @@ fn a_blob_whose_pieces_found_the_disk_full_is_whole_or_refused() {
         let blocker: Blocker = Arc::new(move |path| {
             let (disk, syncs, stored) = &of;
             if path.extension().is_some_and(|ext| ext == "wal") && !syncs.swap(true, Ordering::SeqCst) {
-                // The pieces join the next group meanwhile, if they do not wait for it.
+                // The pieces join the next group meanwhile, unless their commits wait for it.
                 (0..100_000).find(|_| {
                     thread::yield_now();
                     stored.load(Ordering::SeqCst)

@@ -1,4 +1,4 @@
-//! The command line of the long searches: what it is asked for is what it does.
+//! The command line of the long searches: flags have their effects.
 
 use std::process::{Command, Output};
 
@@ -6,7 +6,7 @@ fn duramen_sim(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_duramen-sim")).args(args).output().expect("the program starts")
 }
 
-/// A flag that the command line does not know must not start a search of a minute.
+/// An unknown flag must not start a search of a minute.
 #[test]
 fn help_and_unknown_flags_do_not_start_a_search() {
     for command in
@@ -24,7 +24,7 @@ fn help_and_unknown_flags_do_not_start_a_search() {
     }
 }
 
-/// A failure prints the command that makes its cut again: that command must be understood.
+/// A failure prints the command that reproduces its cut: the command line must accept it.
 #[test]
 fn a_cut_is_made_again_from_its_printed_command() {
     let replayed = duramen_sim(&["replay", "--seed", "1", "--op", "40", "--choice", "log=all,rest=prefix:2"]);
@@ -33,7 +33,7 @@ fn a_cut_is_made_again_from_its_printed_command() {
     assert!(text.starts_with("survived: recovered commit "), "{text}");
 }
 
-/// No seed repeats what threads did: the file of a life must be cut again by the printed command.
+/// No seed reproduces what threads did: the printed command must cut the file of a life.
 #[test]
 fn a_cut_under_threads_is_made_again_from_its_file() {
     let life = duramen_sim::concurrent::live::live(1).unwrap().life;

@@ -1,4 +1,4 @@
-//! The crash search of many threads in its quick form, and that a life that was kept is cut again as it was.
+//! The crash search of many threads in its quick form, and cuts of a kept life reproduced.
 
 use std::path::Path;
 
@@ -11,9 +11,10 @@ use duramen_sim::search::model::Effect;
 /// Lives of a test run.
 const LIVES: u64 = 24;
 
-/// D1, D2, I1: threads commit at all levels while the power is cut at any call. One prefix of the order of receipts is
-/// there, with every commit in it that had been acknowledged before, to whichever thread; and no thread was answered
-/// what no order of the transactions could have answered.
+/// D1, D2, I1: threads commit at all levels while the power is cut at any call.
+///
+/// One prefix of the order of receipts is there, with every commit in it that had been acknowledged before,
+/// to any thread. No thread got an answer that no order of the transactions explains.
 #[test]
 fn a_cut_under_many_threads_leaves_one_prefix_with_all_that_was_acknowledged() {
     let keep = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -23,7 +24,7 @@ fn a_cut_under_many_threads_leaves_one_prefix_with_all_that_was_acknowledged() {
     assert_eq!((report.seeds, report.next_seed), (LIVES, 1 + LIVES));
 }
 
-/// A failure that could not be made again would be worth little: what is kept must be judged as what was recorded.
+/// A failure that cannot be reproduced is worth little: a decoded life must be judged like the recorded one.
 #[test]
 fn a_life_survives_its_bytes() {
     let life = live(3).unwrap().life;

@@ -1,4 +1,4 @@
-//! I1, one kind of read at a time: whatever a transaction read, a change to it by a later commit refuses it.
+//! I1, one kind of read at a time: a transaction is refused if a later commit changed what it read.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn database() -> (MemDisk, Engine, TreeId) {
     (disk, engine, tree)
 }
 
-/// Reads, lets another commit change `key`, writes elsewhere, and says whether the commit was refused.
+/// Reads, lets another commit change `key`, writes elsewhere, and returns whether the commit was refused.
 fn refused(key: &[u8], read: impl FnOnce(&mut Transaction, TreeId)) -> bool {
     let (_, engine, tree) = database();
     let mut reader = engine.begin().unwrap();
@@ -89,7 +89,7 @@ fn a_place_that_was_asked_for_refuses() {
     assert!(!refused(b"cc", rank));
 }
 
-/// A commit that joined a group while the one before it was syncing counts like any other.
+/// A commit that joined a group while the one before it was syncing counts as any other.
 #[test]
 fn a_commit_of_a_sealed_group_refuses() {
     let (disk, engine, tree) = database();

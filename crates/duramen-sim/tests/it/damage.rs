@@ -1,5 +1,5 @@
-//! The damage sweep over whole databases (D3, D4, D5): each bit that rots, each part that is old or another's, is
-//! an error that names it or makes no difference.
+//! The damage sweep over whole databases (D3, D4, D5): each flipped bit, each old or foreign part, is an
+//! error that names it, or has no effect.
 
 use duramen_sim::damage::{Bits, Report, Specimen, closed, flips, killed, rearrangements};
 use duramen_sim::part::Part;

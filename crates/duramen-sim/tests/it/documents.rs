@@ -1,5 +1,7 @@
-//! Power cuts under typed documents: whatever survives is what some commits in a row made, all acknowledged ones among them;
-//! and then every view says what a walk over the documents says, unique views are unique, and no id is given twice (D1, D2).
+//! Power cuts under typed documents: what survives is a prefix of the commits with all acknowledged ones (D1,
+//! D2).
+//!
+//! Then every view answers what its documents imply, unique views are unique, and no id is assigned twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -28,7 +30,7 @@ struct Account {
     email: Option<String>,
 }
 
-/// The same documents before the views were thought of.
+/// The same documents before the views were added.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
 #[collection(name = "accounts")]
 struct Plain {
@@ -42,7 +44,7 @@ struct Plain {
 
 type Accounts = BTreeMap<u64, Account>;
 
-/// Count, sum, least, the two largest, with an address.
+/// Count, sum, minimum, the two largest, number of documents with an address.
 type OfOwner = (u64, i128, Option<i64>, Vec<i64>, u64);
 
 fn open(disk: &MemDisk) -> Result<Db> {
@@ -60,7 +62,7 @@ fn account(dice: &mut Dice) -> Account {
     Account { id: 0, owner: format!("owner {}", dice.below(5)), cents, tags, email }
 }
 
-/// One transaction on the database and on the model.
+/// Makes one transaction on the database and on the model.
 fn commit(db: &Db, model: &mut Accounts, dice: &mut Dice) {
     let mut next = model.clone();
     let ids: Vec<u64> = model.keys().copied().collect();
@@ -92,7 +94,7 @@ fn commit(db: &Db, model: &mut Accounts, dice: &mut Dice) {
     }
 }
 
-/// What was there after each commit, and how much was recorded when it was acknowledged.
+/// The model after each commit, and the length of the recording when the commit was acknowledged.
 struct Run {
     disk: MemDisk,
     states: Vec<(usize, Accounts)>,
@@ -105,7 +107,7 @@ fn run(seed: u64) -> Run {
     let mut db = open(&disk).unwrap();
     for round in 0..4 {
         if round == 0 {
-            // Documents that are there before their views.
+            // Documents stored before their views exist.
             for _ in 0..8 {
                 let Account { owner, cents, tags, .. } = account(&mut dice);
                 let plain = Plain { id: 0, owner, cents, tags, email: None };
@@ -127,7 +129,7 @@ fn run(seed: u64) -> Run {
     Run { disk, states }
 }
 
-/// What a view must say, from the documents.
+/// Compares each view with the answers computed from the documents.
 fn check_views(db: &Db, accounts: &Accounts, when: &str) {
     let mut owners: BTreeMap<String, OfOwner> = BTreeMap::new();
     let mut tags: BTreeMap<String, i128> = BTreeMap::new();
@@ -180,7 +182,7 @@ fn check_cut(run: &Run, at: usize, choice: &CrashChoice, given: &BTreeSet<u64>) 
     assert!(matches.is_some(), "{when}: not what any {acknowledged} commits or more made: {found:?}");
     db.build_views::<Account>(|_| Ok(())).unwrap();
     check_views(&db, &found, &when);
-    // An id that somebody may have been told of is not given to another document.
+    // An id that a client may have seen is not assigned to another document.
     let told =
         given.iter().filter(|id| run.states[..=acknowledged].iter().any(|(_, state)| state.contains_key(id)));
     let new =

@@ -60,8 +60,8 @@ fn a_full_disk_refuses_and_loses_nothing_deletes_and_checkpoints_and_works_again
     }
 }
 
-/// D7: puts fill the log of a full disk until one is refused. Deletes go on, in the segment that is held back for them: without
-/// it nothing could be deleted to make room.
+/// D7: puts fill the log of a full disk until one is refused. Deletes go on, in the segment reserved for
+/// them: without it nothing could be deleted to make room.
 #[test]
 fn deletes_go_on_where_puts_find_the_log_full() {
     let disk = MemDisk::new(4);
@@ -74,7 +74,7 @@ fn deletes_go_on_where_puts_find_the_log_full() {
         let mut transaction = engine.begin()?;
         fill(&mut transaction)?;
         let receipt = transaction.commit(Durability::Disk)?;
-        // Behind the scenes the next segment is made, or there is no room for it.
+        // The background prepares the next segment, unless there is no room for it.
         drop(engine.step());
         Ok(receipt)
     };
@@ -93,7 +93,7 @@ fn open(disk: &MemDisk, create: bool) -> Result<Engine> {
     Engine::open(Arc::new(disk.clone()), "/db", options, Hooks::default())
 }
 
-/// What is acknowledged on a disk whose faults are over survives a power cut.
+/// Checks that what is acknowledged on a disk whose faults are over survives a power cut.
 fn check_names(disk: &MemDisk, what: &str) {
     disk.set_faults(FaultPlan::none());
     let engine = open(disk, true).unwrap();
@@ -105,8 +105,8 @@ fn check_names(disk: &MemDisk, what: &str) {
     engine.abandon();
 }
 
-/// The data file had its name, the directory was not synced, and the process died: the next one found a database and
-/// acknowledged commits to it, whose name a power cut then took.
+/// The data file has its name, the sync of the directory fails, and the process dies. The next process
+/// commits to that database: a power cut must not take the name.
 #[test]
 fn names_that_a_creation_left_unsynced_are_synced_by_the_next_open() {
     for nth in 0..4 {
@@ -117,8 +117,8 @@ fn names_that_a_creation_left_unsynced_are_synced_by_the_next_open() {
     }
 }
 
-/// A segment was ready but for the sync of its directory, and the process died: the next one wrote acknowledged
-/// commits into it, and a power cut took the file.
+/// A spare segment is complete except for the sync of its directory, and the process dies. The next process
+/// writes acknowledged commits to it: a power cut must not take the file.
 #[test]
 fn a_segment_whose_name_is_not_durable_is_synced_before_it_is_used() {
     let disk = MemDisk::new(3);

@@ -8,22 +8,24 @@ use duramen_sim::faulty::report::Report;
 use duramen_sim::faulty::{QUICK, search};
 use duramen_sim::seeds;
 
-/// Distinct cuts that a test run must make, whatever else changes.
+/// Distinct cuts that a test run must make in any case.
 const DISTINCT_CUTS_MIN: u64 = 2_000;
 
-/// Kinds of faults, of what came of them and of choices that so few lives may leave out.
+/// Kinds of faults, consequences and choices that so few lives may miss.
 const UNSEEN_MAX: usize = 3;
 
-/// Lives that every commit has for itself, besides those of all commits.
+/// Lives that are new for every commit of the repository, in addition to the fixed ones.
 const FRESH_SEEDS: u64 = 4;
 
 fn searched(range: Range<u64>) -> Report {
     search(range, &QUICK, 2, None).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// D1, D2, D4, D6, D7: in seeded lives calls of the disk fail, once or for good, disks are full, failed syncs lose what they
-/// covered, wholly or in part, and pages read old afterwards; in others the medium lies. The power is cut all the same, and
-/// recoveries meet faults too. What was acknowledged is there, what was refused is not, and a lie is named or does no harm.
+/// D1, D2, D4, D6, D7: seeded lives on a disk whose calls fail, once or for good, and on media that lie.
+///
+/// Disks are full, failed syncs lose what they covered, wholly or in part, and pages read as old ones
+/// afterwards. The power is cut, and recoveries meet faults, too. Acknowledged commits are there, refused
+/// ones are not, and a lie is reported or does no harm.
 #[test]
 fn no_fault_loses_what_was_promised_and_no_lie_is_served() {
     let fresh = seeds::of_this_commit("faulty", FRESH_SEEDS);

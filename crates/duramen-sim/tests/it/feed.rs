@@ -1,5 +1,7 @@
-//! Power cuts under a consumer of the change feed, documents and views: after any cut the consumer goes on where its own
-//! transactions had come to, each change has had its effect once, in order, and nobody was told what never happened (D1, D2).
+//! Power cuts under a consumer of the change feed, documents and views (D1, D2).
+//!
+//! After any cut the consumer goes on where its own transactions ended. Each change has had its effect once,
+//! in order, and no change was returned that a cut took back.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,11 +22,11 @@ struct Order {
     id: u64,
     city: String,
     cents: i64,
-    /// Now and then too large for a leaf.
+    /// Sometimes too large for a leaf.
     note: String,
 }
 
-/// The work of the consumer: one document for each change, under its place among all of them.
+/// The consumer's output: one document for each change, under its index among all of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
 #[collection(name = "seen")]
 struct Seen {
@@ -34,7 +36,7 @@ struct Seen {
     what: String,
 }
 
-/// A transaction: its sequence, how much was recorded when it was acknowledged, what it did.
+/// A transaction: its sequence, the length of the recording when it was acknowledged, and its changes.
 struct Done {
     seq: u64,
     recorded: usize,
@@ -51,7 +53,7 @@ fn open(disk: &MemDisk) -> Result<Db> {
     let options = Db::options().engine(|options| {
         options.geometry = GEOMETRY;
         options.background = Background::Stepped;
-        // Files of four KiB: many are begun and let go of.
+        // Files of 4 KiB: many are begun and removed.
         options.feed_bytes_max = 32 * 1024;
     });
     options.open_on(Arc::new(disk.clone()), Path::new("/db"))
@@ -65,7 +67,7 @@ fn told(change: &Change<Order>) -> String {
     }
 }
 
-/// Handles what there is, at most so many batches.
+/// Handles the available changes, at most so many batches.
 fn work(consumer: &Consumer, batches: usize) -> Result<usize> {
     let mut consuming = consumer.read::<Change<Order>>()?.batch(3);
     let mut count = 0;
@@ -99,7 +101,7 @@ fn commit(db: &Db, dice: &mut Dice) -> (u64, Vec<String>) {
     let receipt = db
         .write(|tx| {
             changes.clear();
-            // The newest write to each key counts, and a commit tells its changes in order of key.
+            // Only the newest write to each key counts, and the changes of a commit come in key order.
             let mut last = std::collections::BTreeMap::new();
             for (id, deletes, order) in &orders {
                 let is_there = tx.get::<Order>(*id)?.is_some();
@@ -142,7 +144,7 @@ fn run(seed: u64) -> Run {
     Run { disk, done, began_at }
 }
 
-/// What the feed must say of the first so many transactions.
+/// The lines that the feed must return for these transactions.
 fn lines(done: &[Done]) -> Vec<(u64, String)> {
     done.iter().flat_map(|done| done.changes.iter().map(|what| (done.seq, what.clone()))).collect()
 }
@@ -168,7 +170,7 @@ fn check_cut(run: &Run, at: usize, choice: &CrashChoice) -> usize {
     handled
 }
 
-/// Who has read nothing yet is told everything, from files and from the log.
+/// A consumer that has read nothing yet gets everything, from files and from the log.
 fn check_audit(db: &Db, wanted: &[(u64, String)], newest: u64, when: &str) {
     let audit = db.consumers().unwrap().into_iter().find(|consumer| consumer.name == "audit");
     let position = audit.expect("it was registered").position;

@@ -1,11 +1,11 @@
 //! Hostile bytes: the entry points of the fuzzers over their corpus, and over some seconds of new inputs.
 //!
-//! They run in a process of its own whose memory is bounded: a length that is believed must not go unseen because the
-//! machine has room for it.
+//! They run in a separate process with bounded memory: a trusted length must be found even if the machine has
+//! room for it.
 
 use std::process::Command;
 
-/// The folder `fuzz` has a target for each, with a corpus.
+/// The folder `fuzz` has a target for each entry point, with a corpus.
 #[test]
 fn every_entry_point_is_a_target_of_cargo_fuzz() {
     let manifest = include_str!("../../../../fuzz/Cargo.toml");
@@ -15,7 +15,8 @@ fn every_entry_point_is_a_target_of_cargo_fuzz() {
     }
 }
 
-/// Bytes with right checksums come from a bug, a bad memory chip or an attacker: they end in an error or an answer.
+/// Bytes with valid checksums may come from a bug, bad memory or an attacker: they lead to an error or an
+/// answer.
 #[test]
 fn hostile_bytes_are_refused_or_read_without_a_panic() {
     let seed = "20261122";

@@ -1,5 +1,4 @@
-//! Transactions that run at the same time are as if they had run one after the other (I1, D2, D3), and syncs are shared
-//! without standing in anybody's way.
+//! Concurrent transactions behave as if run one after the other (I1, D2, D3), and share syncs.
 
 mod pipeline;
 mod planted;
@@ -65,7 +64,7 @@ fn random_transactions_are_serialisable_on_the_operating_systems_disk() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// A check reads a snapshot while commits and checkpoints go on: what they retire meanwhile is no damage.
+/// A check reads a snapshot during commits and checkpoints: pages freed meanwhile are not corruption.
 #[test]
 fn a_check_beside_writers_finds_nothing() {
     let engine = open(Arc::new(MemDisk::new(9)), Path::new("/db"), Background::Threads);
@@ -105,8 +104,8 @@ fn write_some(engine: &Engine, dice: &mut Dice) {
     written.unwrap();
 }
 
-/// Two checkpoints at the same time: the one of an older root came after the other, gave dropped trees back twice and
-/// needed pages that the other had freed (D3).
+/// Checkpoints never run concurrently. If the one of an older root came last, it would free dropped trees
+/// twice, and need pages that the other has freed (D3).
 #[test]
 fn checkpoints_asked_for_by_many_threads_come_one_after_the_other() {
     let disk = MemDisk::new(5);

@@ -1,7 +1,7 @@
-//! The rules of the house, held against this repository's own files. CONTRIBUTING.md lists them for people.
+//! The rules of this repository, checked on its own files. CONTRIBUTING.md lists them for people.
 //!
-//! Each rule is a pure function from sources to violations; beside it, tests on planted violations show that it can
-//! fail. The tests here run the rules on what is really there, and check that something is there.
+//! Each rule is a pure function from sources to violations; beside it, tests on planted violations show that
+//! it can fail. The tests here run the rules on the real files, and check that these were found.
 
 mod arrows;
 mod errors_table;
@@ -53,11 +53,11 @@ fn files(ending: &str) -> Vec<(String, String)> {
 }
 
 fn sources() -> Vec<Source> {
-    // Programs below tests/ui are mistakes, kept for what the compiler says of them.
+    // Programs below tests/ui contain mistakes on purpose, for the messages of the compiler.
     let kept = |(path, _): &&(String, String)| !path.contains("/tests/ui/");
     let found: Vec<Source> =
         files(".rs").iter().filter(kept).map(|(path, text)| Source::new(path, text)).collect();
-    // A walk that finds nothing would pass every rule.
+    // A search that finds no files would pass every rule.
     for known in [
         "crates/duramen-disk/src/lib.rs",
         "crates/duramen-engine/src/lib.rs",

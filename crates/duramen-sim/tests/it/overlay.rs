@@ -1,4 +1,4 @@
-//! Opening answers before the log is in the trees: every answer through the overlay is the one after it (D3, D4, I1).
+//! Opening with deferred redo: every answer before the log is in the trees equals the one after (D3, D4, I1).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn check(snapshot: &Snapshot, contents: &Contents, when: &str) {
 const TREES: [(&str, Option<Builtin>); 3] =
     [("plain", None), ("sums", Some(Builtin::Sum)), ("least", Some(Builtin::Min))];
 
-/// A transaction of puts and deletes, a big value now and then, and sometimes a tree made or dropped.
+/// A transaction of puts and deletes, sometimes a big value, sometimes a tree created or dropped.
 fn commit(engine: &Engine, contents: &mut Contents, dice: &mut Dice) {
     let mut tx = engine.begin().unwrap();
     if dice.below(12) == 0 {
@@ -66,7 +66,7 @@ fn commit(engine: &Engine, contents: &mut Contents, dice: &mut Dice) {
     tx.commit(Durability::Disk).unwrap();
 }
 
-/// A database with a checkpoint and a log behind it, as a kill leaves it.
+/// A killed database with a checkpoint and a log behind it.
 fn killed(seed: u64, checkpointed: bool) -> (MemDisk, Contents, Dice) {
     let (disk, mut dice, mut contents) = (MemDisk::new(seed), Dice::new(seed), Contents::default());
     let engine = open(&disk, options()).unwrap();
@@ -84,8 +84,9 @@ fn killed(seed: u64, checkpointed: bool) -> (MemDisk, Contents, Dice) {
     (disk, contents, dice)
 }
 
-/// The one test of everything: each question through the overlay, again from the same snapshot when the log is in the
-/// trees, and again after commits and checkpoints that would use its pages for something else.
+/// The most complete test: each query during deferred redo, and twice more from the same snapshot.
+///
+/// It is repeated when the log is in the trees, and after commits and checkpoints that would reuse its pages.
 #[test]
 fn every_answer_is_the_same_before_and_after_the_log_is_in_the_trees() {
     for seed in 0..12 {
@@ -118,7 +119,8 @@ fn every_answer_is_the_same_before_and_after_the_log_is_in_the_trees() {
     }
 }
 
-/// A cursor begun over the overlay ends as it began, and so does a range either way.
+/// A cursor begun during deferred redo finishes afterwards with the same rows; ranges in both directions,
+/// too.
 #[test]
 fn a_cursor_goes_on_while_the_log_comes_into_the_trees() {
     let (disk, contents, _) = killed(77, true);
@@ -145,7 +147,8 @@ fn a_cursor_goes_on_while_the_log_comes_into_the_trees() {
     engine.abandon();
 }
 
-/// Who reads only waits for nothing; who writes builds on everything, and what it read before counts (I1).
+/// A read-only transaction does not wait; a writing one is applied after redo, and its earlier reads are
+/// validated (I1).
 #[test]
 fn a_transaction_reads_through_the_overlay_and_writes_behind_it() {
     let (disk, contents, _) = killed(5, true);
@@ -171,7 +174,7 @@ fn a_transaction_reads_through_the_overlay_and_writes_behind_it() {
     engine.abandon();
 }
 
-/// What is damaged below the overlay is told to whoever needs it, and nothing else is held up by it (D4).
+/// Corruption met by deferred redo ends commits with an error; reads of intact pages go on (D4).
 #[test]
 fn damage_below_the_overlay_ends_commits_and_not_reads() {
     let (disk, contents, _) = killed(9, true);
@@ -204,7 +207,7 @@ fn damage_below_the_overlay_ends_commits_and_not_reads() {
     assert!(damaged > 0, "some page below the overlay was damaged");
 }
 
-/// A disk that fails for a moment is told once, and reads go on as soon as it works again.
+/// A temporary failure of the disk is reported once, and reads go on as soon as the disk works again.
 #[test]
 fn a_read_that_fails_while_the_log_comes_into_the_trees_is_told() {
     let (disk, contents, _) = killed(21, true);
@@ -218,7 +221,7 @@ fn a_read_that_fails_while_the_log_comes_into_the_trees_is_told() {
     check(&open(&disk, options()).unwrap().snapshot().unwrap(), &contents, "opened again");
 }
 
-/// Readers of a database that nobody writes have nobody behind them who brings the log into the trees.
+/// A database that is only read has no background that would bring the log into the trees.
 #[test]
 fn a_database_opened_to_be_read_answers_through_the_overlay() {
     let (disk, contents, _) = killed(33, true);
@@ -235,7 +238,7 @@ fn a_database_opened_to_be_read_answers_through_the_overlay() {
     assert_eq!(disk.image_hash(), before, "nothing was written");
 }
 
-/// A question about more than a fork should hold waits for the trees.
+/// A query over more than a fork should hold waits for the trees.
 #[test]
 fn a_large_question_waits_until_the_log_is_in_the_trees() {
     let disk = MemDisk::new(3);

@@ -43,7 +43,8 @@ fn filled(seed: u64) -> (MemDisk, Engine, TreeId) {
     (disk, engine, tree)
 }
 
-/// D6: after a failed sync the commit is in doubt, nothing is begun or checkpointed any more, and readers go on.
+/// D6: after a failed sync the commit is in doubt, no transaction or checkpoint begins any more, and reads go
+/// on.
 #[test]
 fn a_failed_sync_ends_all_acknowledgement() {
     let (disk, engine, tree) = filled(1);
@@ -55,7 +56,7 @@ fn a_failed_sync_ends_all_acknowledgement() {
     assert_eq!(engine.get(tree, &[3]).unwrap(), Some(vec![3; 100]));
 }
 
-/// D5: damage to the newest group that a mark calls durable is damage, not a torn tail.
+/// D5: corruption of the newest group that a durable watermark covers is corruption, not a torn tail.
 #[test]
 fn a_flipped_bit_below_the_mark_is_named() {
     let (disk, engine, tree) = filled(2);
@@ -77,7 +78,7 @@ fn a_flipped_bit_below_the_mark_is_named() {
     }
 }
 
-/// D4: another database's log is never taken for this one's, though it has a frame in every place.
+/// D4: another database's log is never taken for this one's, though it has a frame at every position.
 #[test]
 fn the_log_of_another_database_is_refused() {
     let (disk, engine, _) = filled(3);
@@ -102,7 +103,7 @@ fn a_flipped_bit_in_a_page_is_never_read_as_data() {
     engine.checkpoint().unwrap();
     engine.abandon();
     let data = disk.read_file("/db/data").unwrap();
-    // Values in leaves and whatever else looks like a run of sevens.
+    // Values in leaves, and anything else that looks like a run of sevens.
     let places: Vec<u64> =
         (0..data.len() - 8).filter(|at| data[*at..at + 8] == [7; 8]).map(|at| at as u64).collect();
     assert!(!places.is_empty(), "the row of sevens lies in the data file");
@@ -121,9 +122,10 @@ fn a_flipped_bit_in_a_page_is_never_read_as_data() {
     }
 }
 
-/// D3: a commit is published only once what it replaced is noted. A checkpoint that got in between took the new root
-/// for one that still uses those pages, and wrote a space map that keeps them for ever. The commit's read of a list
-/// of extents is where such a checkpoint is made to come in.
+/// D3: a commit is published only after its replaced pages are on the pending-free list.
+///
+/// A checkpoint in between would take the new root with those pages still in use, and write a space map that
+/// keeps them for ever. It is started here from the commit's read of a list of extents.
 #[test]
 fn a_checkpoint_beside_a_commit_knows_what_the_commit_replaced() {
     let disk = MemDisk::new(6);
@@ -156,14 +158,15 @@ fn a_checkpoint_beside_a_commit_knows_what_the_commit_replaced() {
     assert!(report.is_clean() && report.unreached.is_empty(), "{report:?}");
 }
 
-/// D1: a commit at level `Process` is in the log when it returns, so `kill -9` keeps it. A second later it is synced as well,
-/// though other commits follow and the log is never idle.
+/// D1: a commit at level `Process` is in the log when it returns, so `kill -9` keeps it.
+///
+/// Within a second it is also synced, though other commits follow and the log is never idle.
 #[test]
 fn a_commit_at_level_process_survives_a_kill_and_a_second_later_a_power_cut() {
     let (disk, engine, tree) = filled(7);
     for n in 0..24u8 {
         engine.transact(Durability::Process, |tx| tx.put(tree, &[100 + n], b"v")).unwrap();
-        // A copy while it is open is what `kill -9` leaves.
+        // A copy of the open database is what `kill -9` leaves.
         let killed = open(&disk.deep_clone()).unwrap();
         assert!(killed.get(tree, &[100 + n]).unwrap().is_some(), "commit {n} was not in the log");
         killed.abandon();
@@ -177,7 +180,7 @@ fn a_commit_at_level_process_survives_a_kill_and_a_second_later_a_power_cut() {
     }
 }
 
-/// D8: while an engine has a database open, another one can neither write it nor read it.
+/// D8: while an engine has a database open, another one can neither write nor read it.
 #[test]
 fn a_database_that_is_open_is_refused_to_others() {
     let (disk, engine, tree) = filled(8);
@@ -193,7 +196,7 @@ fn a_database_that_is_open_is_refused_to_others() {
     assert_eq!(open(&disk).unwrap().get(tree, b"x").unwrap(), Some(b"y".to_vec()));
 }
 
-/// A blob with other bytes than were stored is named by its SHA-256, though every page of it is whole.
+/// A blob with other bytes than were stored is reported by its SHA-256, though every page of it is intact.
 #[test]
 fn a_blob_whose_bytes_were_replaced_is_named() {
     let disk = MemDisk::new(9);

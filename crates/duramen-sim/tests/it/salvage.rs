@@ -1,4 +1,5 @@
-//! Recovery of damaged databases (D2, D4): whatever is damaged, what is left is recovered, and what is not is named.
+//! Repair of corrupt databases (D2, D4): whatever is corrupt, the rest is repaired, and every loss is
+//! reported.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use duramen_sim::salvage::{
 
 const SEED: u64 = 35;
 
-/// One of so many bytes: the whole sweep is a long run (docs/testing.md).
+/// One byte of so many: the whole sweep is a long run (docs/testing.md).
 const EVERY: u64 = 127;
 
 fn check(specimen: &Specimen, report: &Report) {
@@ -24,7 +25,8 @@ fn check(specimen: &Specimen, report: &Report) {
     assert!(counts.iter().all(|count| *count > 0), "the sweep met every outcome: {report}");
 }
 
-// What recovery makes up, or loses without a word, is found out when the damaged database is long gone.
+// Rows invented by a repair, or lost without a report, are noticed only when the corrupt database is long
+// gone.
 #[test]
 fn a_closed_database_with_a_flipped_bit_is_recovered_but_for_what_is_named() {
     let specimen = closed(SEED);
@@ -46,7 +48,7 @@ fn zeroed_blocks_a_file_cut_short_and_reads_that_fail_cost_what_is_named() {
     }
 }
 
-/// A recovery under power cuts: the trace is that of a whole one.
+/// A repair under power cuts: the trace is that of a complete one.
 #[test]
 fn a_recovery_is_whole_or_does_not_open() {
     let specimen = killed(SEED);

@@ -1,21 +1,21 @@
-//! What the layers agree on about work behind the scenes, which is run from above.
+//! The interface between the layers for background work, which the `db` layer runs.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The thread of an open database. Dropped, it has stopped.
+/// The background thread of an open database. Dropping it stops the thread.
 pub(crate) trait BackgroundWork: fmt::Debug + Send + Sync {
-    /// Stops, and waits for the step under way, unless it is called in it.
+    /// Stops, and waits for the current step, unless the caller is that step.
     fn stop(&self);
 }
 
 /// When a job wants its next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outlook {
-    /// As soon as may be.
+    /// Immediately.
     More,
     /// After this long.
     Due(Duration),
-    /// When there is work again.
+    /// Once new work is made.
     Nothing,
 }

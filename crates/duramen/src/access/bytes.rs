@@ -1,4 +1,4 @@
-//! A tree of plain bytes, each call a transaction or a snapshot of its own.
+//! A tree of plain bytes, where each call is a transaction or a snapshot of its own.
 
 use crate::store::Receipt;
 
@@ -8,7 +8,7 @@ use crate::access::rows::Rows;
 use crate::store::error::Result;
 use crate::store::{Direction, KeyRange};
 
-/// A tree of byte keys and byte values of a [`Db`], there from its first put on.
+/// A tree of byte keys and byte values of a [`Db`]. The first put creates it.
 #[derive(Debug, Clone)]
 pub struct ByteTree {
     db: Db,
@@ -23,7 +23,7 @@ impl ByteTree {
     /// Stores a value.
     ///
     /// # Errors
-    /// `KeyTooLong`, `TooLarge`, and those of a commit.
+    /// `KeyTooLong`, `TooLarge`, and errors of a commit.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Receipt> {
         self.db.write(|tx| tx.put_bytes(&self.name, key.as_ref(), value.as_ref()))
     }
@@ -31,7 +31,7 @@ impl ByteTree {
     /// Deletes a key. Returns whether it was there.
     ///
     /// # Errors
-    /// Those of a commit.
+    /// Errors of a commit.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.db.transact(|tx| tx.delete_bytes(&self.name, key.as_ref()))
     }
@@ -39,15 +39,15 @@ impl ByteTree {
     /// The value under a key.
     ///
     /// # Errors
-    /// What reading the disk said.
+    /// Errors of reading the disk.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         self.db.snapshot()?.get_bytes(&self.name, key.as_ref())
     }
 
-    /// Keys and values of a range of one state, lent one at a time.
+    /// Keys and values of a range as of one snapshot, lent one at a time.
     ///
     /// # Errors
-    /// `NoSuchTree` before the first put; what reading the disk said.
+    /// `NoSuchTree` before the first put; errors of reading the disk.
     pub fn scan(&self, range: KeyRange, direction: Direction) -> Result<Rows> {
         self.db.snapshot()?.scan_bytes(&self.name, range, direction)
     }
@@ -55,7 +55,7 @@ impl ByteTree {
     /// How many keys a range holds, in O(log n).
     ///
     /// # Errors
-    /// What reading the disk said.
+    /// Errors of reading the disk.
     pub fn count(&self, range: &KeyRange) -> Result<u64> {
         self.db.snapshot()?.count_bytes(&self.name, range)
     }

@@ -1,7 +1,8 @@
 //! Typed documents as they are stored: MessagePack by `rmp-serde`, in the form that dynamic documents have.
 //!
-//! Owns the choice between maps with names and lists without, which type reads a document of which version, and the words of a
-//! document that does not read as its type. docs/format.md, section "Documents and collections".
+//! Owns the choice between maps with field names and lists without, and which type reads documents of which
+//! version. Also the error text for a document that does not decode as its type. docs/format.md, "Documents
+//! and collections".
 
 use serde::de::DeserializeOwned;
 
@@ -16,11 +17,11 @@ use crate::value::version;
 /// A document ready to be written.
 pub(crate) struct Stored {
     pub(crate) key: Vec<u8>,
-    /// Without the mark of its version.
+    /// Without its version prefix.
     pub(crate) document: Vec<u8>,
 }
 
-/// The key and the form of a document that is to be stored.
+/// The key and the stored form of a document.
 pub(crate) fn store<C: Collection>(document: &C) -> Result<Stored> {
     Ok(Stored { key: key_of(document)?, document: to_bytes(document)? })
 }
@@ -33,7 +34,7 @@ pub(crate) fn key_of<C: Collection>(document: &C) -> Result<Vec<u8>> {
     Ok(key)
 }
 
-/// A document as MessagePack, without the mark of its version.
+/// A document as MessagePack, without its version prefix.
 pub(crate) fn to_bytes<C: Collection>(document: &C) -> Result<Vec<u8>> {
     let mut out = Vec::with_capacity(128);
     let written = if C::COMPACT {
@@ -50,7 +51,7 @@ pub(crate) fn to_bytes<C: Collection>(document: &C) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// A document from its stored form, with names or without, of this version or an earlier one.
+/// Decodes a stored document, with field names or without, of this version or an earlier one.
 pub(crate) fn from_bytes<C: Collection>(key: &[u8], stored: &[u8]) -> Result<C> {
     let (version, body) = version::split(stored)?;
     if version == C::VERSION {
@@ -81,7 +82,7 @@ fn converted<C: Collection>(key: &[u8], version: u32, body: &[u8]) -> Result<C> 
     Ok(document)
 }
 
-/// The document as a type says it, before any conversion.
+/// The document as a type decodes it, before any conversion.
 pub(crate) fn read_body<C: DeserializeOwned>(body: &[u8]) -> Result<C> {
     rmp_serde::from_slice(body).map_err(|error| {
         let kind = kind::<C>();
@@ -91,8 +92,10 @@ pub(crate) fn read_body<C: DeserializeOwned>(body: &[u8]) -> Result<C> {
     })
 }
 
-/// The revision of a stored document. One of an earlier version is at the revision that it will have when it is
-/// converted: a migration changes no document.
+/// The revision of a stored document.
+///
+/// A document of an earlier version has the revision that it will have after conversion: a migration changes
+/// no revision.
 pub(crate) fn revision<C: Collection>(key: &[u8], stored: &[u8]) -> Result<Revision> {
     let (version, body) = version::split(stored)?;
     if version == C::VERSION {

@@ -1,4 +1,4 @@
-//! Typed collections: what a struct must say to be stored.
+//! Typed collections: what a struct must declare to be stored.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -10,7 +10,7 @@ use crate::value::tuple::{Encoder, OwnedKey};
 
 /// A type whose values are the documents of a collection.
 ///
-/// Derive it, beside serde's two. The key is one field or several, in their order:
+/// Derive it, beside `Serialize` and `Deserialize`. The key is one field or several, in their order:
 ///
 /// ```
 /// use duramen::prelude::*;
@@ -36,37 +36,40 @@ use crate::value::tuple::{Encoder, OwnedKey};
 /// # Ok(()) }
 /// ```
 ///
-/// The collection is made in the database by the first write. It is called as the struct, in `snake_case`, unless
-/// `#[collection(name = "...")]` says otherwise.
+/// The first write creates the collection in the database. Its name is that of the struct in `snake_case`,
+/// unless `#[collection(name = "...")]` sets another.
 ///
 /// # How documents are stored
-/// As MessagePack maps with the names of the fields as serde writes them, so that every tool can show them, and
-/// that a new field with `#[serde(default)]` just works. A type with fewer fields than are stored reads the others away:
-/// what it writes back has its own fields only. `#[collection(compact)]` stores lists without names, structs inside
-/// included: smaller (by the names), and fields may then only be added at the end, with `#[serde(default)]`. Tools
-/// show the names that the catalogue keeps.
+/// Documents are stored as MessagePack maps with the field names that serde writes. So every tool can show
+/// them, and a new field with `#[serde(default)]` needs no migration. A type with fewer fields than are
+/// stored skips the others when reading; what it writes back has its own fields only.
+///
+/// `#[collection(compact)]` stores lists without names, including structs inside. They are smaller by the
+/// names. Fields may then only be added at the end, with `#[serde(default)]`. Tools show the names that the
+/// catalogue keeps.
 ///
 /// # When the type changes
-/// The catalogue keeps the fields of all documents. A type that could not read every document is refused by its first call, with
-/// what to write; [`Db::register`](crate::Db::register) asks at once.
+/// The catalogue keeps the fields of all documents. The first call of a type that could not read every
+/// document fails; the error contains the change to make. [`Db::register`](crate::Db::register) checks at
+/// once.
 ///
 /// | the change | what to write |
 /// |---|---|
 /// | a new field | `#[serde(default)]` above it, or an `Option` (a compact one needs the attribute) |
 /// | a field less | nothing |
-/// | another name in the source | `#[serde(rename = "old")]`: in documents it is called as before |
+/// | another name in the source | `#[serde(rename = "old")]`: in documents it keeps its name |
 /// | another name in documents | `#[serde(alias = "old")]` |
 /// | a wider integer, an `Option` around a type | nothing |
 /// | anything else but the key | `#[migrate_from(OldOrder)]`: [`migrate`](crate::migrate) |
 ///
 /// # Keys
 /// `#[key]` may stand above up to eight fields: integers up to 64 bits, `f64`, `bool`, `String`,
-/// [`Time`](crate::Time), and types with [`#[derive(Key)]`](crate::Key). Documents are ordered by them. Encoded, a
-/// key has at most 1,024 bytes.
+/// [`Time`](crate::Time), and types with [`#[derive(Key)]`](crate::Key). Documents are ordered by them.
+/// Encoded, a key has at most 1,024 bytes.
 ///
-/// `#[key(assigned)]` above an integer lets [`push`](crate::Db::push) give ids that it gives once and never again, and that no
-/// stored document has, without any writer waiting for another; `#[key(sequential)]` makes them the last one and one more, at the price of
-/// a conflict, and a retry, between writers who push at the same time.
+/// `#[key(assigned)]` above an integer lets [`push`](crate::Db::push) assign ids. Each id is assigned once,
+/// and no stored document has it; writers do not wait for each other. `#[key(sequential)]` assigns the
+/// largest id plus one. Writers that push at the same time then conflict, and one of them retries.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a collection",
     label = "this type cannot be stored",
@@ -82,7 +85,7 @@ pub trait Collection: Serialize + DeserializeOwned + 'static {
     /// The version of its documents: one more than that of the type it migrates from.
     const VERSION: u32 = 1;
 
-    /// What tells documents apart.
+    /// The type of the key, which identifies a document.
     type Key: OwnedKey;
 
     /// The key of this document.
@@ -94,7 +97,8 @@ pub trait Collection: Serialize + DeserializeOwned + 'static {
     /// `InvalidArgument` for an element that cannot be in a key.
     fn write_key(&self, encoder: &mut Encoder<'_>) -> Result<()>;
 
-    /// Its entry in the catalogue: name, key columns, and what the columns hold as far as their types tell.
+    /// Its entry in the catalogue: name, key columns, and the column types as far as the Rust types determine
+    /// them.
     fn schema() -> Schema;
 
     /// The code of its views in code, and of earlier versions of them.
@@ -103,16 +107,16 @@ pub trait Collection: Serialize + DeserializeOwned + 'static {
         Vec::new()
     }
 
-    /// What the types say that it migrates from, oldest first.
+    /// The schemas of the types that it migrates from, oldest first.
     #[must_use]
     fn older() -> Vec<Schema> {
         Vec::new()
     }
 
-    /// A document of an earlier version.
+    /// Decodes a document of an earlier version.
     ///
     /// # Errors
-    /// `Unreadable` for a version that no type is known for, and for a document that does not read as its type or cannot be
+    /// `Unreadable` for an unknown version, and for a document that does not decode as its type or cannot be
     /// converted.
     fn from_version(version: u32, document: &[u8]) -> Result<Self> {
         let _ = document;
@@ -120,27 +124,28 @@ pub trait Collection: Serialize + DeserializeOwned + 'static {
     }
 }
 
-/// A collection whose keys [`push`](crate::Db::push) gives. Derived by `#[key(assigned)]` or `#[key(sequential)]`.
+/// A collection whose keys [`push`](crate::Db::push) gives. Derived by `#[key(assigned)]` or
+/// `#[key(sequential)]`.
 #[diagnostic::on_unimplemented(
     message = "the keys of `{Self}` are not assigned",
     note = "write `#[key(assigned)]` above its key, which must be an integer, or store it with `put` or `insert`"
 )]
 pub trait AssignedKey: Collection<Key: IdKey> {
-    /// In which order.
+    /// The order in which ids are assigned.
     const ORDER: IdOrder;
 
-    /// Gives the document its key.
+    /// Sets the document's key.
     fn set_key(&mut self, key: Self::Key);
 }
 
-/// In which order ids are given.
+/// The order in which ids are assigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdOrder {
-    /// From a counter in memory: rising in the order of `push`, never twice, with gaps after a rollback or a restart. No
-    /// writer waits for, or conflicts with, another.
+    /// From a counter in memory: rising in the order of `push`, never repeated, with gaps after a rollback or
+    /// a restart. Writers neither wait for each other nor conflict.
     Spread,
-    /// The last document's and one more, read in the transaction: rising in the order of commits. Two that push at
-    /// once conflict, and one runs again. A deleted last document's id is given again.
+    /// The last document's id plus one, read in the transaction: rising in the order of commits. Concurrent
+    /// pushes conflict, and one runs again. The id of a deleted last document is assigned again.
     Sequential,
 }
 
@@ -150,7 +155,7 @@ pub enum IdOrder {
     note = "an assigned key is a u64, an i64 or a u32"
 )]
 pub trait IdKey: OwnedKey + Copy {
-    /// The id as this type; `None` when it has run out.
+    /// The id as this type; `None` if it does not fit.
     fn from_id(id: u64) -> Option<Self>;
 
     /// The key as an id; `None` for a negative one.

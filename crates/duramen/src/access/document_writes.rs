@@ -1,6 +1,6 @@
 //! Writes of dynamic documents, in a transaction.
 //!
-//! Owns how a document is made to fit its collection: a field not met before becomes a column in the same transaction.
+//! Owns how a document is made to fit its collection: a new field becomes a column in the same transaction.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::value::span::Span;
 use crate::value::tuple::{Key, encode, show};
 
 impl DocumentsOf<'_, Transaction<'_>> {
-    /// Stores a document under its key columns, in the place of any that is there.
+    /// Stores a document under its key columns, replacing any document under that key.
     ///
     /// # Errors
     /// `NoSuchTree`; `InvalidArgument` if it does not fit, naming the field; `KeyTooLong`; `TooLarge`.
@@ -24,7 +24,7 @@ impl DocumentsOf<'_, Transaction<'_>> {
         self.within.write(&entry, &key, Some(&stored))
     }
 
-    /// Stores a document whose key is not there yet.
+    /// Stores a document whose key must not exist yet.
     ///
     /// # Errors
     /// As [`DocumentsOf::put`], and `AlreadyExists`.
@@ -58,8 +58,9 @@ impl DocumentsOf<'_, Transaction<'_>> {
         self.delete_first(span, u64::MAX)
     }
 
-    /// Deletes the first documents of a range, at most so many. Returns how many there were: fewer means that none is
-    /// left. Large ranges are deleted in several transactions this way.
+    /// Deletes the first documents of a range, at most `at_most`. Returns how many were deleted.
+    ///
+    /// Fewer than `at_most` means that none is left. Delete large ranges in several transactions this way.
     ///
     /// # Errors
     /// As [`DocumentsOf::delete_span`].
@@ -68,7 +69,7 @@ impl DocumentsOf<'_, Transaction<'_>> {
         self.within.delete_span(&entry, span, at_most)
     }
 
-    /// Stores the rows of a batch, in the place of any that are there.
+    /// Stores the rows of a batch, replacing documents with the same keys.
     ///
     /// # Errors
     /// As [`DocumentsOf::put`].
@@ -77,8 +78,10 @@ impl DocumentsOf<'_, Transaction<'_>> {
         batch.iter().try_for_each(|(key, stored)| self.within.write(&entry, key, Some(stored)))
     }
 
-    /// Stores the rows of a batch if none of their keys is there, nor twice in the batch. Otherwise returns the
-    /// index of the first row that is in the way, and the transaction is to be rolled back by returning an error.
+    /// Stores the rows of a batch if all of their keys are new, in the collection and within the batch.
+    ///
+    /// Otherwise returns the index of the first conflicting row. The caller must then roll back by returning
+    /// an error.
     ///
     /// # Errors
     /// As [`DocumentsOf::put`].
@@ -93,8 +96,8 @@ impl DocumentsOf<'_, Transaction<'_>> {
         Ok(None)
     }
 
-    /// The collection, if its documents are of one version: of which one a document without a type is meant to be, nobody could
-    /// tell otherwise.
+    /// The catalogue entry, if all documents are of one version. During a migration the version of a document
+    /// without a type is ambiguous.
     fn settled(&self) -> Result<Arc<Entry>> {
         let entry = self.within.entry(self.name)?;
         if entry.schema.is_migrating() {
@@ -105,7 +108,8 @@ impl DocumentsOf<'_, Transaction<'_>> {
         Ok(entry)
     }
 
-    /// Makes a document fit; its key and stored form. The collection grows by fields that are new.
+    /// Makes a document fit, and returns its key and stored form. New fields become columns of the
+    /// collection.
     fn fit(&self, mut document: Document) -> Result<(Arc<Entry>, Vec<u8>, Vec<u8>)> {
         let mut entry = self.settled()?;
         let mut schema = entry.schema.clone();

@@ -1,4 +1,4 @@
-//! The documents of one collection, each call a transaction or a snapshot of its own.
+//! The documents of one collection, where each call is a transaction or a snapshot of its own.
 
 use crate::store::Receipt;
 
@@ -16,8 +16,10 @@ use crate::value::span::Span;
 use crate::value::tuple::Key;
 use crate::view::spec::ViewSpec;
 
-/// The documents of a collection of a [`Db`]: the verbs that need no transaction around them. Inside a transaction or
-/// a snapshot the same verbs are those of [`DocumentsOf`](crate::DocumentsOf).
+/// The documents of a collection of a [`Db`].
+///
+/// Each call is a transaction or a snapshot of its own. Inside a transaction or a snapshot use
+/// [`DocumentsOf`](crate::DocumentsOf), which has the same methods.
 #[derive(Debug, Clone)]
 pub struct Documents {
     db: Db,
@@ -35,7 +37,7 @@ impl Documents {
         &self.name
     }
 
-    /// What the catalogue says about it.
+    /// The collection's schema, from the catalogue.
     ///
     /// # Errors
     /// `NoSuchTree` if it is not there.
@@ -47,12 +49,14 @@ impl Documents {
         &self.db
     }
 
-    /// Adds a view, which is built in the background from the documents that are there; [`Documents::build_views`] waits for
-    /// it. One of its name with other terms answers until then, and is dropped. It is data in the catalogue: whatever program
-    /// opens the database keeps it. Returns whether there was none with the same terms.
+    /// Adds a view and builds it in the background. Returns whether no view with the same definition existed.
+    ///
+    /// [`Documents::build_views`] waits for the build. An existing view of the same name with another
+    /// definition answers until then, and is dropped. The view is data in the catalogue: every program that
+    /// opens the database maintains it.
     ///
     /// # Errors
-    /// As [`Transaction::add_view`](crate::Transaction::add_view), and those of a commit.
+    /// As [`Transaction::add_view`](crate::Transaction::add_view), and errors of a commit.
     pub fn add_view(&self, view: ViewSpec) -> Result<bool> {
         self.db.transact(|tx| tx.add_view(&self.name, &view))
     }
@@ -60,20 +64,21 @@ impl Documents {
     /// Drops a view with all its rows. Returns whether it was there.
     ///
     /// # Errors
-    /// As [`Transaction::drop_view`](crate::Transaction::drop_view), and those of a commit.
+    /// As [`Transaction::drop_view`](crate::Transaction::drop_view), and errors of a commit.
     pub fn drop_view(&self, view: &str) -> Result<bool> {
         self.db.transact(|tx| tx.drop_view(&self.name, view))
     }
 
-    /// Builds a view anew, in the background, beside the one there is, which answers meanwhile.
+    /// Builds a view anew in the background. The existing one answers until the new one is complete, and is
+    /// then dropped.
     ///
     /// # Errors
-    /// As [`Transaction::rebuild_view`](crate::Transaction::rebuild_view), and those of a commit.
+    /// As [`Transaction::rebuild_view`](crate::Transaction::rebuild_view), and errors of a commit.
     pub fn rebuild_view(&self, view: &str) -> Result<()> {
         self.db.transact(|tx| tx.rebuild_view(&self.name, view))
     }
 
-    /// Its views and how far they are.
+    /// The collection's views and their build progress.
     ///
     /// # Errors
     /// `NoSuchTree` if the collection is not there.
@@ -81,22 +86,22 @@ impl Documents {
         self.db.snapshot()?.documents(&self.name).views()
     }
 
-    /// The rows of one of its views, each question asked of the newest state.
+    /// The rows of one of its views. Each query reads the newest state.
     #[must_use]
     pub fn view(&self, name: &str) -> DocumentView<'_> {
         DocumentView::new(Of::Db(&self.db), &self.name, name)
     }
 
-    /// Stores a document under its key columns, in the place of any that is there.
+    /// Stores a document under its key columns, replacing any document under that key.
     ///
     /// # Errors
-    /// As [`DocumentsOf::put`](crate::DocumentsOf::put), and those of a commit.
+    /// As [`DocumentsOf::put`](crate::DocumentsOf::put), and errors of a commit.
     pub fn put(&self, document: impl Into<Document>) -> Result<Receipt> {
         let document = document.into();
         self.db.write(|tx| tx.documents(&self.name).put(document.clone()))
     }
 
-    /// Stores a document whose key is not there yet.
+    /// Stores a document whose key must not exist yet.
     ///
     /// # Errors
     /// As [`Documents::put`], and `AlreadyExists`.
@@ -108,7 +113,7 @@ impl Documents {
     /// Deletes the document under a key. Returns whether it was there.
     ///
     /// # Errors
-    /// Those of a commit.
+    /// Errors of a commit.
     pub fn delete(&self, key: impl Key) -> Result<bool> {
         self.db.transact(|tx| tx.documents(&self.name).delete(&key))
     }
@@ -121,7 +126,7 @@ impl Documents {
         self.db.snapshot()?.documents(&self.name).get(key)
     }
 
-    /// The documents of a range of one state, in order of their keys.
+    /// The documents of a range as of one snapshot, in key order.
     ///
     /// # Errors
     /// As [`DocumentsOf`](crate::DocumentsOf).
@@ -153,7 +158,7 @@ impl Documents {
         self.db.snapshot()?.documents(&self.name).rank(key)
     }
 
-    /// The document with this many before it, in O(log n).
+    /// The document at a position in key order, counted from 0, in O(log n).
     ///
     /// # Errors
     /// As [`DocumentsOf`](crate::DocumentsOf).

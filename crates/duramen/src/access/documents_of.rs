@@ -1,7 +1,7 @@
 //! The documents of one collection, as a snapshot or a transaction sees them.
 //!
-//! Owns the reads of documents. Counts, ranks and reductions are answered from the nodes of the tree in O(log n), never
-//! by a scan. The writes are in transaction.rs, with what they change.
+//! Owns the reads of documents. Counts, ranks and reductions are computed from the nodes of the tree in O(log
+//! n), never by a scan. The writes are in document_writes.rs.
 
 use crate::access::reads::Reads;
 use crate::access::rows::{DocumentIter, Rows};
@@ -18,17 +18,18 @@ use crate::value::span::Span;
 use crate::value::tuple::{Key, encode};
 use crate::view::sums::FieldSum;
 
-/// The documents of a collection in a [`Snapshot`](crate::Snapshot) or a [`Transaction`](crate::Transaction), from
-/// [`Reads::documents`]. In a transaction they can be written, too.
+/// The documents of a collection in a [`Snapshot`](crate::Snapshot) or a [`Transaction`](crate::Transaction).
 ///
-/// Two borrows, free to make. Each call looks the collection up by its name: in a snapshot in the catalogue; in a
-/// transaction only the first does, whichever handle it is a call of. Writes take `&self`, so that handles of several
-/// collections can be held at a time; what creates or drops a collection wants the transaction alone, so no handle is
-/// held across it.
+/// It comes from [`Reads::documents`]. In a transaction it also has the writes.
+///
+/// It consists of two borrows and costs nothing to make. Each call looks up the collection by name. In a
+/// snapshot each lookup reads the catalogue; in a transaction only the first one does, through any handle.
+/// Writes take `&self`, so handles of several collections can be held at a time. Calls that create or drop a
+/// collection need the transaction exclusively, so no handle can be held across them.
 ///
 /// # Errors
-/// Each call fails with `NoSuchTree` for an unknown collection, `KeyTooLong` for a key beyond 1,024 bytes, and with what
-/// reading the disk said.
+/// Each call fails with `NoSuchTree` for an unknown collection, `KeyTooLong` for a key beyond 1,024 bytes,
+/// and with errors of reading the disk.
 #[derive(Debug)]
 pub struct DocumentsOf<'a, S> {
     pub(crate) within: &'a S,
@@ -36,7 +37,7 @@ pub struct DocumentsOf<'a, S> {
 }
 
 impl<S: Reads> DocumentsOf<'_, S> {
-    /// What the catalogue says about the collection.
+    /// The collection's schema, from the catalogue.
     ///
     /// # Errors
     /// As [`DocumentsOf`].
@@ -44,7 +45,7 @@ impl<S: Reads> DocumentsOf<'_, S> {
         Ok(self.within.entry(self.name)?.schema.clone())
     }
 
-    /// Its views and how far they are.
+    /// The collection's views and their build progress.
     ///
     /// # Errors
     /// As [`DocumentsOf`].
@@ -52,7 +53,7 @@ impl<S: Reads> DocumentsOf<'_, S> {
         state::states(self.within, &*self.within.entry(self.name)?)
     }
 
-    /// The rows of one of its views. Whether it is there is asked at each call.
+    /// The rows of one of its views. Each call checks that the view exists.
     #[must_use]
     pub fn view(&self, name: &str) -> DocumentView<'_> {
         DocumentView::new(Of::State(self.within), self.name, name)
@@ -76,7 +77,7 @@ impl<S: Reads> DocumentsOf<'_, S> {
         Ok(DocumentIter::new(self.rows(span, Direction::Forward)?))
     }
 
-    /// The stored documents of a range, either way, lent one at a time.
+    /// The stored documents of a range, in either direction, lent one at a time.
     ///
     /// # Errors
     /// As [`DocumentsOf`].
@@ -124,7 +125,7 @@ impl<S: Reads> DocumentsOf<'_, S> {
         Ok(Reduction { count: reduced.count, sums: reducer.fields().iter().cloned().zip(sums).collect() })
     }
 
-    /// How many documents have a smaller key, in O(log n); where the key is or would be.
+    /// How many documents have a smaller key, in O(log n): the index at which the key is or would be.
     ///
     /// # Errors
     /// As [`DocumentsOf`].
@@ -133,7 +134,7 @@ impl<S: Reads> DocumentsOf<'_, S> {
         self.within.source().rank(tree, &encode(&key)?)
     }
 
-    /// The document with this many before it, in O(log n).
+    /// The document at a position in key order, counted from 0, in O(log n).
     ///
     /// # Errors
     /// As [`DocumentsOf`].

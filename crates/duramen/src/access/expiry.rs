@@ -1,4 +1,5 @@
-//! When key-values that have expired are to be swept: counted by whoever writes them, asked by the sweeper.
+//! When namespaces of key-values are due for a sweep: writers count their writes, and the sweep reads the
+//! counts.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -6,20 +7,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const POISON: &str = "nothing panics while the counters are locked";
 
-/// So many writes of a namespace sweep it once.
+/// A namespace is swept once per this many writes.
 pub(crate) const WRITES_A_SWEEP: u64 = 32;
 
 /// Shared by all handles of an open database.
 #[derive(Debug, Default)]
 pub(crate) struct Expiry {
-    /// Writes since their namespace was swept.
+    /// Writes per namespace since its last sweep.
     writes: Mutex<HashMap<String, u64>>,
     sweeper_works: AtomicBool,
 }
 
 impl Expiry {
-    /// Counts committed writes of a namespace. When it is to be swept, at its first and after so many, returns how many there
-    /// were since it was.
+    /// Counts committed writes of a namespace.
+    ///
+    /// A sweep is due at the first write and after every [`WRITES_A_SWEEP`]; then returns the writes since
+    /// the last sweep.
     pub(crate) fn wrote(&self, namespace: &str, count: u64) -> Option<u64> {
         let mut writes = self.writes.lock().expect(POISON);
         let Some(since) = writes.get_mut(namespace) else {
@@ -30,12 +33,12 @@ impl Expiry {
         (*since >= WRITES_A_SWEEP).then(|| std::mem::take(since))
     }
 
-    /// Whether the sweeper looks by itself again, says who has looked.
+    /// Sets whether the background sweep is idle. An idle sweep must be woken by the next writer.
     pub(crate) fn sweeper_rests(&self, rests: bool) {
         self.sweeper_works.store(!rests, Ordering::SeqCst);
     }
 
-    /// Whether the sweeper must be woken to look.
+    /// Whether the background sweep must be woken.
     pub(crate) fn is_sweeper_resting(&self) -> bool {
         !self.sweeper_works.load(Ordering::SeqCst)
     }

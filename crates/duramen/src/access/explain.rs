@@ -1,51 +1,51 @@
-//! How a question is answered: which trees are asked, in which order, and for how many rows.
+//! How a query is answered: which trees are read, in which order, and for how many rows.
 //!
-//! Owns words and numbers. The numbers are the trees' own counts, exact and found in O(log n); nothing here is an estimate
-//! but what comes of a merge, of which only the bound is known before it is done.
+//! Owns texts and numbers. The numbers are the trees' own counts, exact and found in O(log n). The only
+//! estimate is the result of a merge, of which just an upper bound is known beforehand.
 
 use std::fmt;
 
 use crate::store::KeyRange;
 use crate::value::tuple::show;
 
-/// How a query is answered. Its text is for people; the fields are for tests and tools.
+/// How a query is answered. The text is for users; the fields are for tests and tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explain {
-    /// The collection that is asked.
+    /// The collection.
     pub collection: String,
-    /// What comes out, in which order.
+    /// What the query returns, in which order.
     pub gives: String,
-    /// The trees that are asked, the smallest first where several are merged.
+    /// The trees that are read, the smallest first where several are merged.
     pub parts: Vec<Part>,
-    /// At most so many rows or documents come out.
+    /// Upper bound of the rows or documents returned.
     pub rows_max: u64,
-    /// Whether even a count has to walk.
+    /// Whether even a count has to scan.
     pub walks: bool,
-    /// What it costs, in words.
+    /// The cost, as text.
     pub cost: &'static str,
-    /// What it took, if it was run.
+    /// What the query took, if it was run.
     pub ran: Option<Ran>,
 }
 
-/// A tree that is asked, or how those behind it are put together.
+/// A tree that is read, or how the parts below it are combined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// Which, and for which keys.
+    /// Which tree, and for which keys.
     pub what: String,
     /// How many rows it has there.
     pub rows: u64,
-    /// How deep it lies in what is put together.
+    /// Depth in the expression.
     pub depth: usize,
 }
 
-/// What an answer took.
+/// What running the query took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ran {
     /// Documents that were found.
     pub documents: u64,
     /// Rows of views that were read.
     pub rows: u64,
-    /// Ways down a tree: each reads its height in pages at most.
+    /// Descents of a tree: each reads at most as many pages as the tree is high.
     pub seeks: u64,
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for Explain {
     }
 }
 
-/// A range of keys as a person reads it.
+/// A range of keys in readable form.
 pub(crate) fn show_range(KeyRange { from, to }: &KeyRange) -> String {
     match (from.as_slice(), to) {
         ([], None) => "all keys".to_owned(),
@@ -92,7 +92,7 @@ pub(crate) fn show_range(KeyRange { from, to }: &KeyRange) -> String {
     }
 }
 
-/// An end is a key, or lies behind all keys that begin with one, or just behind one.
+/// The end of a range: a key, the end of a prefix, or directly after a key.
 fn shown_end(to: &[u8]) -> String {
     match to {
         [key @ .., 0xff] => format!("the end of {}", show(key)),

@@ -1,7 +1,7 @@
 //! The handle of an open database.
 //!
-//! Owns nothing but the way to the engine: transactions, snapshots, collections, trees of bytes, and what the engine
-//! says about itself. Prints nothing and reads no environment variable.
+//! Owns the access to the engine: transactions, snapshots, collections, trees of bytes, and the engine's
+//! figures. Prints nothing and reads no environment variable.
 
 use std::fmt;
 use std::path::Path;
@@ -21,10 +21,11 @@ use crate::catalog::schema::Schema;
 use crate::store::error::{Error, Result};
 use crate::store::{self, Event, EventHook};
 
-/// An open database. Cloning it is cheap, and every clone is the same database; it may be used from any thread.
+/// An open database. Clones are cheap and share the database; every method may be called from any thread.
 #[derive(Clone)]
 pub struct Db {
-    /// Dropped before the engine: the last handle of the program stops the background, which has a handle of its own.
+    /// Declared before `engine`, so dropped first. The last handle of the program stops the background work,
+    /// which has a handle of its own.
     background: Option<Arc<dyn BackgroundWork>>,
     engine: Engine,
     level: Durability,
@@ -33,14 +34,16 @@ pub struct Db {
     after_writes: AfterWrites,
 }
 
-/// Gives back what writes have left: of these namespaces of key-values after so many writes, and of blobs. The transaction is
-/// committed, whatever becomes of this: what is not swept waits for the next.
+/// Cleans up after writes: sweeps the due key-value namespaces, with their counts of writes, and collects
+/// blobs.
+///
+/// The transaction is already committed, whatever this does. What is left over waits for the next call.
 pub(crate) type AfterWrites = fn(&Db, kv_due: &[(String, u64)], wrote_blobs: bool);
 
-/// What runs inside of the engine's transaction.
+/// The closure that runs inside the engine's transaction.
 type Body<'r, T> = &'r mut dyn FnMut(&mut store::Transaction) -> Result<T>;
 
-/// A transaction that has its place in the order, and has not reached its level.
+/// A transaction that is ordered, but has not reached its durability level.
 #[cfg(feature = "async")]
 pub(crate) struct UnderWay<T> {
     pub(crate) out: T,
@@ -49,7 +52,7 @@ pub(crate) struct UnderWay<T> {
 }
 
 impl Db {
-    /// A handle without a background.
+    /// A handle without background work.
     pub(crate) fn new(
         engine: Engine,
         level: Durability,
@@ -60,7 +63,7 @@ impl Db {
         Db { background: None, engine, level, state: Arc::new(state), on_event, after_writes }
     }
 
-    /// The same database; the last handle of the program stops this background.
+    /// The same database, with background work that the last handle of the program stops.
     pub(crate) fn stopping(self, background: Arc<dyn BackgroundWork>) -> Db {
         Db { background: Some(background), ..self }
     }
@@ -77,14 +80,14 @@ impl Db {
         self.on_event.clone()
     }
 
-    /// Tells what failed in the background.
+    /// Reports an error of the background work to the event hook.
     pub(crate) fn tell(&self, error: Error) {
         if let Some(hook) = &self.on_event {
             hook(&Event::BackgroundFailed(error));
         }
     }
 
-    /// The same database, its commits published when they return: a snapshot that is taken next sees them.
+    /// The same database, with commits that are published when they return: the next snapshot sees them.
     pub(crate) fn seen_by_all(&self) -> Db {
         self.at(match self.level {
             Durability::Memory => Durability::Process,
@@ -92,14 +95,15 @@ impl Db {
         })
     }
 
-    /// Ends the database: the last groups are marked durable, a last checkpoint is written, the background work stops.
-    /// A commit through any clone then fails with `Closed`; reads go on until the last clone is dropped, which gives
-    /// the lock back.
+    /// Closes the database: syncs the last groups, writes a last checkpoint, stops the background work.
+    ///
+    /// A commit through any clone then fails with `Closed`. Reads work until the last clone is dropped, which
+    /// releases the lock.
     ///
     /// # Errors
-    /// What the last writes said. Dropping the last clone closes as well, and can tell nobody.
+    /// Errors of the last writes. Dropping the last clone closes as well, but cannot return an error.
     pub fn close(&self) -> Result<()> {
-        // The engine first: it refuses in the middle of a transaction, and whoever works in the background then ends soon.
+        // The engine first: it fails inside a transaction, and the background work then ends soon.
         self.engine.close()?;
         if let Some(background) = &self.background {
             background.stop();
@@ -107,7 +111,7 @@ impl Db {
         Ok(())
     }
 
-    /// The same database with another level for what it commits.
+    /// The same database with another durability level for its commits.
     ///
     /// ```
     /// # use duramen::prelude::*;
@@ -122,11 +126,14 @@ impl Db {
         Db { level, ..self.clone() }
     }
 
-    /// Runs a transaction and returns what the closure returned. It is strictly serialisable; after a conflict the
-    /// closure runs again, so it should do nothing but read and write `tx`. An error from the closure rolls back.
+    /// Runs a transaction and returns what the closure returned.
     ///
-    /// An error is returned at once, without waiting until what the closure read is in the log. Where it is known by then that this
-    /// never happened, for want of room in the log, the error is of nothing that ever was: the closure runs again instead.
+    /// It is strictly serialisable. After a conflict the closure runs again, so it should do nothing but read
+    /// and write `tx`. An error from the closure rolls back.
+    ///
+    /// An error is returned at once, without waiting until the commits that the closure read are in the log.
+    /// If those commits were dropped because the log had no room, the closure runs again instead: the error
+    /// was about a state that never was.
     ///
     /// # Errors
     /// What the closure returned; `Full`, `InDoubt`, `Poisoned` and the other kinds of a commit.
@@ -137,7 +144,7 @@ impl Db {
     /// As [`Db::transact`], for a closure with an error type of its own.
     ///
     /// # Errors
-    /// What the closure returned, or what the commit said, turned into it.
+    /// What the closure returned, or the error of the commit converted into `E`.
     pub fn try_transact<T, E: From<Error>>(
         &self,
         mut run: impl FnMut(&mut Transaction<'_>) -> std::result::Result<T, E>,
@@ -155,7 +162,7 @@ impl Db {
         done.map_err(|error| own.take().unwrap_or_else(|| E::from(error)))
     }
 
-    /// Runs a transaction and returns its receipt: its place in the order of commits, and what level it has reached.
+    /// Runs a transaction and returns its receipt: its sequence, and the durability level it has reached.
     ///
     /// # Errors
     /// As [`Db::transact`].
@@ -176,8 +183,9 @@ impl Db {
         Ok((out, receipt))
     }
 
-    /// As [`Db::transact_with_receipt`], but returns before the commit has reached its level: its receipt waits, and then it is
-    /// [finished](Db::finish_in_part).
+    /// As [`Db::transact_with_receipt`], but returns once the commit is ordered.
+    ///
+    /// The receipt waits for the durability level. Then call [`Db::finish_in_part`].
     #[cfg(feature = "async")]
     pub(crate) fn transact_and_wait_later<T>(
         &self,
@@ -204,14 +212,14 @@ impl Db {
         Ok((out, receipt, committed))
     }
 
-    /// Does what is to be done once a transaction is committed.
+    /// The work after a commit: caches, callbacks, sweeps.
     fn finish(&self, committed: Committed) {
         let wrote_blobs = committed.wrote_blobs;
         let kv_due = committed.done(&self.state, self.level);
         (self.after_writes)(self, &kv_due, wrote_blobs);
     }
 
-    /// The same, but returns what takes time or calls the program, if anything does: the rest is done.
+    /// As [`Db::finish`], but returns the part that is slow or calls the program, if any. The rest is done.
     #[cfg(feature = "async")]
     pub(crate) fn finish_in_part(&self, committed: Committed) -> Option<Box<dyn FnOnce() + Send>> {
         let db = self.clone();
@@ -226,8 +234,7 @@ impl Db {
         Some(Box::new(move || (db.after_writes)(&db, &kv_due, wrote_blobs)))
     }
 
-    /// The newest state, for as long as it is held. [`Db::close`] ends commits and not reads: a snapshot can be taken
-    /// after it too.
+    /// A snapshot of the newest state. It stays readable after [`Db::close`], and can be taken after it too.
     ///
     /// # Errors
     /// `ForkedHandle` in a process that was forked after the database was opened.
@@ -235,13 +242,13 @@ impl Db {
         Ok(Snapshot::new(self.engine.snapshot()?, Arc::clone(&self.state)))
     }
 
-    /// The documents of a collection by name. Whether it is there is asked at each call.
+    /// The documents of a collection by name. Each call checks that the collection exists.
     #[must_use]
     pub fn documents(&self, name: impl Into<String>) -> Documents {
         Documents::new(self.clone(), name.into())
     }
 
-    /// Creates a collection, or takes the one that exists under the same terms.
+    /// Creates a collection, or opens an existing one with the same definition.
     ///
     /// # Errors
     /// `InvalidArgument` if it exists with another key, other sums or another type for a column.
@@ -253,15 +260,15 @@ impl Db {
     /// Every collection, by name.
     ///
     /// # Errors
-    /// What reading the disk said.
+    /// Errors of reading the disk.
     pub fn collections(&self) -> Result<Vec<Schema>> {
         self.snapshot()?.collections()
     }
 
-    /// Every view of every collection, and how far it is.
+    /// Every view of every collection, and its build progress.
     ///
     /// # Errors
-    /// What reading the disk said.
+    /// Errors of reading the disk.
     pub fn view_states(&self) -> Result<Vec<ViewState>> {
         let snapshot = self.snapshot()?;
         let mut states = Vec::new();
@@ -289,19 +296,21 @@ impl Db {
         self.engine.posture()
     }
 
-    /// Reads and verifies every page of the newest state: checksums, order, counts, reductions; that each extent belongs
-    /// to one page; and of the log each frame and commit behind the newest checkpoint, and that it does not end before
-    /// what is known to be durable. What the log holds from before that checkpoint nobody needs, and nobody verifies.
+    /// Reads and verifies every page of the newest state, and the log after the newest checkpoint.
     ///
-    /// Opening has looked for more: whether anything in any segment tells of commits that are gone.
+    /// Of the pages it verifies checksums, order, counts and reductions, and that each extent belongs to one
+    /// page. Of the log it verifies each frame and commit, and that it does not end before the durable
+    /// watermark. Older parts of the log are no longer needed and not verified.
+    ///
+    /// Opening checks more: whether any segment contains evidence of commits that are missing.
     ///
     /// # Errors
-    /// What kept it from reading on; damage that was found is in the report.
+    /// Errors that prevented the check. Corruption that was found is in the report.
     pub fn check(&self) -> Result<CheckReport> {
         self.engine.check()
     }
 
-    /// Writes a checkpoint, ends the recovery that made this database, and lets it open.
+    /// Writes a checkpoint, marks the repair as finished, and allows the database to be opened.
     pub(crate) fn finish_recovery(&self) -> Result<()> {
         self.engine.finish_recovery()
     }
@@ -310,7 +319,7 @@ impl Db {
         self.engine.checkpoint()
     }
 
-    /// Writes a checkpoint, and calls `between` in the middle of it. For simulations.
+    /// Writes a checkpoint, and calls `between` halfway through. For simulations.
     ///
     /// # Errors
     /// `Io`, `Full`, `Poisoned`.
@@ -319,16 +328,17 @@ impl Db {
         self.engine.checkpoint_with(between)
     }
 
-    /// Does once what the engine's threads do by themselves. For simulations, which open with `Background::Stepped`.
+    /// Runs one step of the engine's background threads. For simulations, which open with
+    /// `Background::Stepped`.
     ///
     /// # Errors
-    /// What the log or the data file said.
+    /// Errors of the log or the data file.
     #[doc(hidden)]
     pub fn step_engine(&self) -> Result<()> {
         self.engine.step()
     }
 
-    /// Ends as a killed process does: without a checkpoint and without a mark. For simulations.
+    /// Ends like a killed process: without a checkpoint and without a durable watermark. For simulations.
     #[doc(hidden)]
     pub fn abandon(self) {
         self.engine.abandon();
@@ -343,12 +353,12 @@ impl Db {
         self.engine.copy_to(path, is_wanted, progress)
     }
 
-    /// Whether this thread may commit; whoever waits for a turn to do so asks first.
+    /// Checks that this thread may commit. Call it before blocking on a lock that guards commits.
     pub(crate) fn may_commit(&self) -> Result<()> {
         self.engine.may_commit()
     }
 
-    /// The level commits of this handle wait for.
+    /// The durability level of this handle's commits.
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.level

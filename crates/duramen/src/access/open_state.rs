@@ -1,4 +1,4 @@
-//! What all handles, snapshots and transactions of an open database share.
+//! State that all handles, snapshots and transactions of an open database share.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,7 +14,7 @@ use crate::value::clock::Clock;
 use crate::value::version;
 use crate::view::spec::ViewSpec;
 
-/// Each part has its own lock, and none is held while another is taken.
+/// Each part has its own lock. No thread holds two of them.
 #[derive(Debug)]
 pub(crate) struct OpenState {
     pub(crate) clock: Clock,
@@ -24,13 +24,13 @@ pub(crate) struct OpenState {
     pub(crate) expiry: Expiry,
     pub(crate) uploads: Uploads,
     pub(crate) builds: Builds,
-    /// The database is small, and what is done to it must be the same every time: work is done in steps of few documents.
+    /// The database is small and must behave deterministically: background work takes steps of few documents.
     pub(crate) is_simulated: bool,
     worker: OnceLock<Worker>,
 }
 
 impl OpenState {
-    /// Of a database that was opened just now.
+    /// The state of a newly opened database.
     pub(crate) fn new(clock: Clock, is_simulated: bool) -> OpenState {
         OpenState {
             clock,
@@ -45,14 +45,14 @@ impl OpenState {
         }
     }
 
-    /// Remembers an entry of a published state.
+    /// Caches an entry of a published state.
     pub(crate) fn remember_entry(&self, entry: &Arc<Entry>) {
         if self.catalog.remember(entry) {
             self.types.forget_fits(entry.schema.name());
         }
     }
 
-    /// Whether rows of a view can be made of documents: not without the code of one in code.
+    /// Whether rows of a view can be computed. A view in code needs its code.
     pub(crate) fn can_make_rows(&self, collection: &str, view: &ViewSpec) -> bool {
         if view.code_version().is_none() {
             return true;
@@ -61,12 +61,12 @@ impl OpenState {
         self.types.code(collection, version, view).is_some()
     }
 
-    /// What works in the background, once and for all.
+    /// Sets the worker of the background thread, once.
     pub(crate) fn work_by(&self, worker: Worker) {
         self.worker.get_or_init(|| worker);
     }
 
-    /// There is work to do in the background.
+    /// Wakes the background thread, because there is work.
     pub(crate) fn wake(&self) {
         if let Some(worker) = self.worker.get() {
             worker.wake();

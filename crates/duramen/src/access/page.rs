@@ -1,4 +1,4 @@
-//! Pages of a query: where one ended and the next goes on.
+//! Pages of a query, and the tokens that continue them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,16 +11,18 @@ use crate::value::tuple;
 /// A part of what a query finds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
-    /// What was found, in order.
+    /// The items, in order.
     pub items: Vec<T>,
     /// Where the next page begins; `None` if this was the last.
     pub next: Option<PageToken>,
 }
 
-/// Where a page ended: a place among the keys, not a number of rows to skip. Documents that come and go in between move
-/// nothing twice and leave nothing out, and the next page costs O(log n).
+/// Where a page ended: a position among the keys, not a number of rows to skip.
 ///
-/// Its text (hexadecimal digits) can be kept in a link. It tells the last key to whoever reads it.
+/// Inserts and deletes between two pages make no item appear twice and hide none. The next page costs O(log
+/// n).
+///
+/// Its text (hexadecimal digits) can be put in a link. It contains the last key in readable form.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PageToken(Vec<u8>);
 

@@ -1,7 +1,7 @@
-//! Questions to a typed collection: which keys, which way, how many.
+//! Queries of a typed collection: which keys, in which direction, how many.
 //!
-//! Owns the reads of many documents. A query is a description until it is asked; asked of a [`Db`](crate::Db), it takes
-//! one snapshot for its answer.
+//! Owns reads of many documents. A query is only a description until it is run. Run on a [`Db`](crate::Db),
+//! it takes one snapshot for its answer.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -41,8 +41,9 @@ use crate::value::tuple::{KeyFor, OwnedKey, PrefixFor, decode, encode, successor
 /// ```
 ///
 /// # Errors
-/// Every answer fails with `KeyTooLong` if a bound was too long, with `InvalidArgument` if the collection in the
-/// database does not fit the type or a document does not read as it, and with what reading the disk said.
+/// Every method that runs the query can fail: with `KeyTooLong` if a bound was too long; with
+/// `InvalidArgument` if the stored collection does not fit the type or a document does not decode as it; and
+/// with errors of reading the disk.
 pub struct Query<'s, C> {
     selection: Selection<'s>,
     kind: PhantomData<fn() -> C>,
@@ -57,32 +58,32 @@ impl<'s, C: Collection> Query<'s, C> {
         Query { selection, kind: PhantomData }
     }
 
-    /// Of these documents, those with keys in this range. Bounds may be beginnings of keys.
+    /// Restricts the query to keys in this range. Bounds may be prefixes of keys.
     #[must_use]
     pub fn range(&self, range: impl IntoSpan<C::Key>) -> Self {
         Query::of(self.selection.within(range.into_span()))
     }
 
-    /// Of these documents, those whose keys begin with these elements. They match as a whole: `"U"` is no beginning of
-    /// `"UA"`.
+    /// Restricts the query to keys that begin with these elements. Elements match as a whole: `"U"` does not
+    /// match `"UA"`.
     #[must_use]
     pub fn prefix(&self, key: impl PrefixFor<C::Key>) -> Self {
         Query::of(self.selection.within(Span::prefix(key)))
     }
 
-    /// From the last to the first.
+    /// Reverses the order: from the last to the first.
     #[must_use]
     pub fn reverse(&self) -> Self {
         Query::of(self.selection.reversed())
     }
 
-    /// At most so many.
+    /// Limits the number of documents.
     #[must_use]
     pub fn limit(&self, at_most: u64) -> Self {
         Query::of(self.selection.limited(at_most))
     }
 
-    /// The documents, in order, of one state. It is read as the iterator goes on, and never held in memory as a whole.
+    /// The documents, in order, as of one snapshot. The iterator reads as it advances; memory stays constant.
     ///
     /// # Errors
     /// As [`Query`].
@@ -131,7 +132,7 @@ impl<'s, C: Collection> Query<'s, C> {
         found.flatten().map(|(key, stored)| codec::from_bytes(&key, &stored)).transpose()
     }
 
-    /// How many documents of this query come before a key, in O(log n), whether it is there or not.
+    /// How many documents of this query are before a key, in O(log n). The key need not exist.
     ///
     /// # Errors
     /// As [`Query`].
@@ -141,8 +142,8 @@ impl<'s, C: Collection> Query<'s, C> {
         Ok(self.in_tree(|source, entry| self.selection.rank(source, entry.tree, key, end))?.unwrap_or(0))
     }
 
-    /// A page of so many documents, at least one: the first, or the one that goes on where another ended. A limit is for each
-    /// page.
+    /// A page of `size` documents, at least one: the first page, or the one after a token. A limit applies to
+    /// each page.
     ///
     /// ```
     /// # use duramen::prelude::*;
@@ -164,7 +165,7 @@ impl<'s, C: Collection> Query<'s, C> {
         found.page(size, |key, stored| codec::from_bytes(key, stored))
     }
 
-    /// Which tree is asked, and for how many documents; costs O(log n).
+    /// Which tree the query reads, and for how many documents. Costs O(log n).
     ///
     /// # Errors
     /// As [`Query`].
@@ -184,7 +185,7 @@ impl<'s, C: Collection> Query<'s, C> {
         Ok(found.unwrap_or_default())
     }
 
-    /// Asks the collection's tree; `None` if it is not there yet.
+    /// Runs `ask` on the collection's tree; `None` if the collection does not exist yet.
     fn in_tree<T>(&self, ask: impl FnOnce(&dyn Source, &Entry) -> Result<T>) -> Result<Option<T>> {
         self.selection.ask(|state| {
             let entry = state.fitting(Asked::of::<C>())?;
@@ -208,7 +209,7 @@ impl<C: Collection> fmt::Debug for Query<'_, C> {
     }
 }
 
-/// Typed documents of one state, in order.
+/// Typed documents as of one snapshot, in order.
 pub struct TypedIter<C> {
     found: Selected,
     kind: PhantomData<fn() -> C>,

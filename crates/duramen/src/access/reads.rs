@@ -1,7 +1,7 @@
-//! Everything that can be read, the same from a snapshot and inside a transaction.
+//! The reads that snapshots and transactions share.
 //!
-//! Owns the list of collections, the reads of single typed documents and of trees of bytes. Those of many typed documents
-//! are in query.rs, of dynamic ones in documents_of.rs.
+//! Owns the list of collections, reads of single typed documents and of trees of bytes. Reads of many typed
+//! documents are in query.rs, reads of dynamic documents in documents_of.rs.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use crate::value::tuple::{KeyFor, encode};
 pub(crate) mod sealed {
     use super::{Arc, Asked, Entry, Millis, OpenState, Result, Source};
 
-    /// Where reads come from; implemented here only.
+    /// Sealed: the sources of reads, implemented only in this crate.
     pub trait Readable {
         #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
         fn source(&self) -> &dyn Source;
@@ -38,20 +38,21 @@ pub(crate) mod sealed {
         #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
         fn entry(&self, collection: &str) -> Result<Arc<Entry>>;
 
-        /// The collection of a type, to read its documents; `None` if it is not there yet. What else the entry says may be of
-        /// another state.
+        /// The entry of a type's collection, for reading; `None` if it does not exist yet.
+        ///
+        /// Only the tree is certain to be that of this state; the rest of the entry may be of another.
         #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
         fn fitting(&self, asked: Asked) -> Result<Option<Arc<Entry>>>;
 
-        /// The same as the catalogue of this state says it.
+        /// As `fitting`, but the entry is that of this state's catalogue.
         #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
         fn fitting_now(&self, asked: Asked) -> Result<Option<Arc<Entry>>>;
 
-        /// What the handles of the database remember together.
+        /// State that the handles of the database share.
         #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
         fn open_state(&self) -> &OpenState;
 
-        /// What time it is here: one time, from the first question on.
+        /// The current time, read once: later calls return the same.
         #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
         fn now(&self) -> Millis;
     }
@@ -60,8 +61,8 @@ pub(crate) mod sealed {
 /// The reads of [`Snapshot`](crate::Snapshot) and [`Transaction`](crate::Transaction).
 ///
 /// # Errors
-/// Each fails with `NoSuchTree` for a tree of bytes that is not there, unless it says otherwise, `InvalidArgument` for a
-/// name that belongs to Duramen, and with what reading the disk said.
+/// Unless noted otherwise each method can fail: with `NoSuchTree` for a tree of bytes that does not exist;
+/// with `InvalidArgument` for a reserved name; and with errors of reading the disk.
 pub trait Reads: sealed::Readable {
     /// Every collection, by name.
     fn collections(&self) -> Result<Vec<Schema>> {
@@ -94,7 +95,7 @@ pub trait Reads: sealed::Readable {
         Query::new(Of::State(self))
     }
 
-    /// Documents by keys of several views.
+    /// Queries documents by keys of several views.
     #[must_use]
     fn select<C: Collection>(&self) -> Select<'_, C>
     where
@@ -112,7 +113,7 @@ pub trait Reads: sealed::Readable {
         ViewQuery::new(Of::State(self))
     }
 
-    /// The documents of a collection by name. Whether it is there is asked at each call.
+    /// The documents of a collection by name. Each call checks that the collection exists.
     #[must_use]
     fn documents<'a>(&'a self, name: &'a str) -> DocumentsOf<'a, Self>
     where
@@ -149,7 +150,7 @@ pub trait Reads: sealed::Readable {
         blobs::namespaces(self.source())
     }
 
-    /// What time it is for what expires: one time, read at the first question about it.
+    /// The time used for expiry, read once at the first call that needs it.
     fn time(&self) -> Time {
         self.now().to_time()
     }
@@ -160,7 +161,7 @@ pub trait Reads: sealed::Readable {
         Ok(names.into_iter().filter(|name| entries::is_users(name)).collect())
     }
 
-    /// The value under a key of a tree of bytes; `None` also where the tree is not there.
+    /// The value under a key of a tree of bytes; `None` also if the tree does not exist.
     fn get_bytes(&self, tree: &str, key: &[u8]) -> Result<Option<Vec<u8>>> {
         entries::check_users_name(tree)?;
         match self.source().tree(tree)? {
@@ -179,7 +180,7 @@ pub trait Reads: sealed::Readable {
         Ok(Rows::new(self.source().cursor(tree, range, direction)?))
     }
 
-    /// How many keys of a range a tree of bytes holds; zero also where the tree is not there.
+    /// How many keys of a range a tree of bytes holds; zero also if the tree does not exist.
     fn count_bytes(&self, tree: &str, range: &KeyRange) -> Result<u64> {
         entries::check_users_name(tree)?;
         match self.source().tree(tree)? {

@@ -1,7 +1,7 @@
-//! Revisions: what a document was when it was read, for writes that must not overwrite somebody else's.
+//! Revisions: optimistic concurrency control for documents that are read, edited and written back.
 //!
-//! Owns nothing that is stored: a revision is a hash of the stored document, so it costs no byte, and a document that
-//! was changed and changed back is at the same revision.
+//! Nothing is stored. A revision is a hash of the stored document, so it costs no space. A document that was
+//! changed and changed back has the same revision.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,12 +12,12 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::access::collection::Collection;
 use crate::store::error::{Code, Error};
 
-/// Which contents a document had. Its text is 32 hexadecimal digits, for a form or a header `ETag`.
+/// The contents of a document, as a hash. Its text is 32 hexadecimal digits, for a form or a header `ETag`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Revision(u128);
 
 impl Revision {
-    /// Of a document without the mark of its version.
+    /// The revision of a document without its version prefix.
     pub(crate) fn of(document: &[u8]) -> Revision {
         Revision(xxh3_128(document))
     }
@@ -66,9 +66,9 @@ pub struct Versioned<C> {
 /// Why a document was not replaced.
 #[derive(Debug)]
 pub enum ReplaceError<C> {
-    /// It has changed since: this is what it is now, or `None` if it was deleted.
+    /// The document has changed: its current contents, or `None` if it was deleted.
     Changed(Option<Box<Versioned<C>>>),
-    /// Something else.
+    /// Any other error.
     Failed(Error),
 }
 

@@ -1,7 +1,7 @@
-//! Documents in order of their keys: lent as stored bytes, or as an iterator; and batches of rows to be written.
+//! Documents in key order, as lent bytes or as an iterator; and batches of rows to write.
 //!
-//! Owns no state of a database. A batch is rows already encoded, in one piece of memory, so that a bulk load pays for
-//! no allocation per row.
+//! Owns no state of a database. A batch holds encoded rows in one buffer, so a bulk load allocates nothing
+//! per row.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::value::version;
 /// Stored documents of a range, lent one at a time.
 pub struct Rows {
     cursor: Cursor,
-    /// The collection's, for the names of compact documents.
+    /// The collection's entry, for the field names of compact documents.
     entry: Option<Arc<Entry>>,
     named: Vec<u8>,
 }
@@ -36,7 +36,7 @@ impl Rows {
     /// The next key and stored document, valid until the next call; `None` after the last.
     ///
     /// # Errors
-    /// What reading the disk said.
+    /// Errors of reading the disk.
     #[expect(clippy::should_implement_trait, reason = "it lends, which an Iterator cannot")]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         let Some((key, stored)) = self.cursor.next()? else { return Ok(None) };
@@ -103,7 +103,7 @@ impl RowBatch {
         self.settle(added)
     }
 
-    /// Adds a document, made to fit the schema, which grows with its new fields.
+    /// Adds a document and makes it fit the schema. The schema grows with new fields.
     ///
     /// # Errors
     /// As [`Schema::admit`]; the batch is then as it was.
@@ -118,7 +118,7 @@ impl RowBatch {
         Ok(grew)
     }
 
-    /// Keeps a row that was added whole, takes back one that was not.
+    /// Keeps a row that was added completely, removes an incomplete one.
     fn settle<E>(&mut self, added: std::result::Result<(), E>) -> std::result::Result<(), E> {
         if added.is_ok() {
             self.ends.push((self.keys.len(), self.documents.len()));

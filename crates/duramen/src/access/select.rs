@@ -1,9 +1,9 @@
-//! Questions to several views of a collection at once: documents that are in all of them, in any, in none.
+//! Queries over several views of a collection: documents in all of them, in any, or in none.
 //!
-//! Owns what is asked; select/merge.rs finds it. Every row of a view is the view's key and the document's, so rows with one
-//! whole key are in the order of documents, and what several views say is merged as it is read: in memory lies one key for
-//! each view, whatever is found. Rows of a range of keys are in another order, and would have to be kept and sorted: so a
-//! view is asked for one whole key here, and the type says so.
+//! Owns the query; select/merge.rs finds the documents. A row of a view is the view's key followed by the
+//! document's. So rows with one whole view key are in document order, and several views can be merged while
+//! they are read. Memory holds one key per view. Rows of a range of view keys are in another order and would
+//! have to be sorted. So the type of the query allows only one whole key per view.
 
 mod merge;
 
@@ -27,8 +27,9 @@ use crate::store::{Direction, TreeId};
 use crate::value::tuple::{KeyFor, OwnedKey, decode, encode};
 use merge::{Bound, Merge, Work};
 
-/// Documents of a collection by keys of several of its views, of a [`Db`], a [`Snapshot`](crate::Snapshot) or a
-/// [`Transaction`](crate::Transaction).
+/// Documents of a collection by keys of several of its views.
+///
+/// It queries a [`Db`], a [`Snapshot`](crate::Snapshot) or a [`Transaction`](crate::Transaction).
 ///
 /// ```
 /// # use duramen::prelude::*;
@@ -46,17 +47,18 @@ use merge::{Bound, Merge, Work};
 /// # Ok(()) }
 /// ```
 ///
-/// It is read from left to right: `by(a).or(b).and(c)` is `(a or b) and c`. Before the first word it is every document. Documents
-/// come in the order of their keys.
+/// It is evaluated from left to right: `by(a).or(b).and(c)` is `(a or b) and c`. Before the first term it
+/// selects every document. Documents are returned in key order.
 ///
 /// # Costs
-/// The view with the fewest rows leads, and the others are asked to go on where it is: in the end about as many rows are read as the
-/// smallest has, each at O(log n) at worst. Memory does not grow with what is found. Ranges of view keys cannot be asked for
-/// here: their rows are not in the order of documents.
+/// The view with the fewest rows leads; the others seek to its position. About as many rows are read as the
+/// smallest view has, each in O(log n) at worst. Memory does not grow with the number of results. Ranges of
+/// view keys are not supported: their rows are not in document order.
 ///
 /// # Errors
-/// Every answer fails with `KeyTooLong` if a key was too long, `Rebuilding` while a view does not hold every document,
-/// `InvalidArgument` if the collection in the database does not fit the type, and with what reading the disk said.
+/// Every method that runs the query can fail: with `KeyTooLong` if a key was too long; with `Rebuilding`
+/// while a view is incomplete; with `InvalidArgument` if the stored collection does not fit the type; and
+/// with errors of reading the disk.
 pub struct Select<'s, C> {
     of: Of<'s>,
     terms: Result<Terms>,
@@ -65,7 +67,7 @@ pub struct Select<'s, C> {
     kind: PhantomData<fn() -> C>,
 }
 
-/// What is asked for.
+/// The expression.
 #[derive(Clone)]
 enum Terms {
     Every,
@@ -102,13 +104,14 @@ impl<'s, C: Collection> Select<'s, C> {
         }
     }
 
-    /// Of these documents, those with this key in a view. The first word reads better so; else the same as [`Select::and`].
+    /// Restricts to documents with this key in a view. The same as [`Select::and`]; as the first term it
+    /// reads better.
     #[must_use]
     pub fn by<V: View<Collection = C>>(&self, key: impl KeyFor<V::Key>) -> Self {
         self.and::<V>(key)
     }
 
-    /// Of these documents, those with this key in a view, too.
+    /// Restricts to documents that also have this key in a view.
     #[must_use]
     pub fn and<V: View<Collection = C>>(&self, key: impl KeyFor<V::Key>) -> Self {
         self.with::<V>(key, |before, new| match before {
@@ -121,7 +124,7 @@ impl<'s, C: Collection> Select<'s, C> {
         })
     }
 
-    /// These documents, and those with this key in a view.
+    /// Adds the documents with this key in a view.
     #[must_use]
     pub fn or<V: View<Collection = C>>(&self, key: impl KeyFor<V::Key>) -> Self {
         self.with::<V>(key, |before, new| match before {
@@ -134,7 +137,7 @@ impl<'s, C: Collection> Select<'s, C> {
         })
     }
 
-    /// Of these documents, those without this key in a view.
+    /// Excludes the documents with this key in a view.
     #[must_use]
     pub fn and_not<V: View<Collection = C>>(&self, key: impl KeyFor<V::Key>) -> Self {
         self.with::<V>(key, |before, new| Terms::Without(Box::new(before), Box::new(new)))
@@ -150,7 +153,7 @@ impl<'s, C: Collection> Select<'s, C> {
         Select { terms, ..self.clone() }
     }
 
-    /// From the last to the first.
+    /// Reverses the order: from the last to the first.
     #[must_use]
     pub fn reverse(&self) -> Self {
         let direction = match self.direction {
@@ -160,13 +163,13 @@ impl<'s, C: Collection> Select<'s, C> {
         Select { direction, ..self.clone() }
     }
 
-    /// At most so many.
+    /// Limits the number of documents.
     #[must_use]
     pub fn limit(&self, at_most: u64) -> Self {
         Select { limit: self.limit.min(at_most), ..self.clone() }
     }
 
-    /// The documents, in order, of one state. They are found as the iterator goes on.
+    /// The documents, in order, as of one snapshot. The iterator finds them as it advances.
     ///
     /// # Errors
     /// As [`Select`]; `Unreadable` for a document that does not read as its type.
@@ -174,7 +177,7 @@ impl<'s, C: Collection> Select<'s, C> {
         Ok(SelectIter { found: self.found(Bound::Start)?, kind: PhantomData })
     }
 
-    /// The keys of the documents, in order, without reading these.
+    /// The keys of the documents, in order, without reading the documents.
     ///
     /// # Errors
     /// As [`Select`].
@@ -198,7 +201,7 @@ impl<'s, C: Collection> Select<'s, C> {
         self.limit(1).iter()?.next().transpose()
     }
 
-    /// How many documents there are. One view alone answers in O(log n); several are walked through.
+    /// How many documents there are. A single view answers in O(log n); several views are scanned.
     ///
     /// # Errors
     /// As [`Select`].
@@ -214,8 +217,8 @@ impl<'s, C: Collection> Select<'s, C> {
         Ok(count)
     }
 
-    /// A page of so many documents, at least one: the first, or the one that goes on where another ended. A limit is for each
-    /// page.
+    /// A page of `size` documents, at least one: the first page, or the one after a token. A limit applies to
+    /// each page.
     ///
     /// # Errors
     /// As [`Select::iter`].
@@ -237,7 +240,7 @@ impl<'s, C: Collection> Select<'s, C> {
         Ok(Page { items, next: more.then_some(last) })
     }
 
-    /// What would be asked, and of how many rows, without asking for any: each number costs O(log n).
+    /// Which trees the query reads, and for how many rows, without running it. Each number costs O(log n).
     ///
     /// # Errors
     /// As [`Select`].
@@ -259,7 +262,7 @@ impl<'s, C: Collection> Select<'s, C> {
         Ok(explain)
     }
 
-    /// As [`Select::explain`], having found all keys: with what that took.
+    /// As [`Select::explain`], but also runs the query for all keys and reports what that took.
     ///
     /// # Errors
     /// As [`Select`].
@@ -325,10 +328,10 @@ impl<C: Collection> fmt::Debug for Select<'_, C> {
     }
 }
 
-/// Documents on their way.
+/// The state of an iteration.
 struct Found<'s> {
     held: Held<'s>,
-    /// The tree of documents; `None` if the collection is not there yet.
+    /// The tree of documents; `None` if the collection does not exist yet.
     documents: Option<TreeId>,
     merge: Option<Merge>,
     /// The last key that was found.
@@ -362,7 +365,7 @@ impl Found<'_> {
         codec::from_bytes(&self.at, &stored).map(Some)
     }
 
-    /// How many there are, if the tree knows.
+    /// The exact number of documents, if the tree's counts determine it.
     fn exactly(&self) -> Result<Option<u64>> {
         Ok(match &self.merge {
             None => Some(0),
@@ -371,7 +374,7 @@ impl Found<'_> {
     }
 }
 
-/// Selected documents of one state, in order.
+/// Selected documents as of one snapshot, in order.
 pub struct SelectIter<'s, C> {
     found: Found<'s>,
     kind: PhantomData<fn() -> C>,

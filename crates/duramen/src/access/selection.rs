@@ -1,6 +1,6 @@
-//! Which rows of a tree a question is about: where they are asked of, from where to where, which way, how many.
+//! Which rows of a tree a query reads: of which state, which range, which direction, how many.
 //!
-//! Owns the arithmetic of places and pages, the same for documents and for rows of views.
+//! Owns the arithmetic of positions and pages, the same for documents and for rows of views.
 
 use crate::access::handle::Db;
 use crate::access::page::{Page, PageToken};
@@ -11,21 +11,21 @@ use crate::store::{Cursor, Direction, KeyRange, Source, TreeId};
 use crate::value::span::Span;
 use crate::value::tuple::{prefix_end, split, successor};
 
-/// What is asked.
+/// What a query runs on.
 #[derive(Clone, Copy)]
 pub(crate) enum Of<'s> {
     Db(&'s Db),
     State(&'s dyn Readable),
 }
 
-/// A state that a question goes on to be asked of while its answer is read.
+/// The state that a query reads from while its results are consumed.
 pub(crate) enum Held<'s> {
     Own(Snapshot),
     Lent(&'s dyn Readable),
 }
 
 impl<'s> Of<'s> {
-    /// The state there is, or the newest.
+    /// The given state, or a snapshot of the newest one.
     pub(crate) fn hold(self) -> Result<Held<'s>> {
         Ok(match self {
             Of::Db(db) => Held::Own(db.snapshot()?),
@@ -47,24 +47,24 @@ impl Held<'_> {
 #[derive(Clone)]
 pub(crate) struct Selection<'s> {
     of: Of<'s>,
-    /// A bound that could not be encoded is told when the question is asked.
+    /// An error of encoding a bound is reported when the query runs.
     span: Result<Span>,
     pub(crate) direction: Direction,
     pub(crate) limit: u64,
 }
 
 impl<'s> Selection<'s> {
-    /// All of them, forward.
+    /// All rows, forward.
     pub(crate) fn of(of: Of<'s>) -> Self {
         Selection { of, span: Ok(Span::all()), direction: Direction::Forward, limit: u64::MAX }
     }
 
-    /// Those of these that lie in a span, too.
+    /// Restricts to rows that also lie in a span.
     pub(crate) fn within(&self, span: Result<Span>) -> Self {
         Selection { span: span.and_then(|span| Ok(self.span.clone()?.and(span))), ..self.clone() }
     }
 
-    /// The other way.
+    /// The opposite direction.
     pub(crate) fn reversed(&self) -> Self {
         let direction = match self.direction {
             Direction::Forward => Direction::Reverse,
@@ -73,7 +73,7 @@ impl<'s> Selection<'s> {
         Selection { direction, ..self.clone() }
     }
 
-    /// At most so many.
+    /// Limits the number of rows.
     pub(crate) fn limited(&self, at_most: u64) -> Self {
         Selection { limit: self.limit.min(at_most), ..self.clone() }
     }
@@ -83,12 +83,12 @@ impl<'s> Selection<'s> {
         Ok(self.span.clone()?.into_bytes())
     }
 
-    /// Calls `ask` with a state: the one there is, or the newest.
+    /// Calls `ask` with the given state, or with a snapshot of the newest one.
     pub(crate) fn ask<T>(&self, ask: impl FnOnce(&dyn Readable) -> Result<T>) -> Result<T> {
         ask(self.of.hold()?.state())
     }
 
-    /// The state there is, or the newest, for an answer that is read bit by bit.
+    /// The given state, or a snapshot of the newest one, for results that are read step by step.
     pub(crate) fn hold(&self) -> Result<Held<'s>> {
         self.of.hold()
     }
@@ -119,7 +119,7 @@ impl<'s> Selection<'s> {
         )
     }
 
-    /// How many come before the rows from `first` on and before `end`, whether there are any or not.
+    /// How many rows are before those in `first..end`. That range may be empty.
     pub(crate) fn rank(
         &self,
         source: &dyn Source,
@@ -135,12 +135,12 @@ impl<'s> Selection<'s> {
         Ok(source.count(tree, &before)?.min(self.limit))
     }
 
-    /// The range of a page: all of it, or what is behind where another ended.
+    /// The range of a page: all of it, or the part after another page's end.
     pub(crate) fn page_range(&self, after: Option<&PageToken>) -> Result<KeyRange> {
         after.map_or_else(|| self.range(), |after| self.range_after(after.key()))
     }
 
-    /// The range behind a row, in this direction.
+    /// The range after a row, in this direction.
     fn range_after(&self, row: &[u8]) -> Result<KeyRange> {
         let KeyRange { from, to } = self.range()?;
         Ok(match self.direction {
@@ -157,23 +157,24 @@ impl<'s> Selection<'s> {
         Ok(GroupWalk { rows: self.range()?, direction: self.direction, left: self.limit })
     }
 
-    /// The rows of a range, in this direction, as many as are wanted.
+    /// The rows of a range, in this direction, up to the limit.
     pub(crate) fn rows(&self, source: &dyn Source, tree: TreeId, range: KeyRange) -> Result<Selected> {
         Ok(Selected { cursor: Some(source.cursor(tree, range, self.direction)?), left: self.limit })
     }
 }
 
-/// A way over groups of rows, whose keys begin with the same elements. Each step costs O(log n), however many rows a group has.
+/// An iteration over groups: rows whose keys begin with the same elements. Each step costs O(log n), whatever
+/// the size of the group.
 pub(crate) struct GroupWalk {
-    /// The rows of groups to come.
+    /// The rows of the remaining groups.
     rows: KeyRange,
     direction: Direction,
-    /// How many groups are wanted still.
+    /// How many more groups are wanted.
     left: u64,
 }
 
 impl GroupWalk {
-    /// The next group: the bytes of its elements, so many, and the range of its rows.
+    /// The next group: the encoded bytes of its `elements` elements, and the range of its rows.
     pub(crate) fn next(
         &mut self,
         source: &dyn Source,
@@ -200,7 +201,7 @@ impl GroupWalk {
     }
 }
 
-/// Rows on their way.
+/// An iteration over rows.
 #[derive(Default)]
 pub(crate) struct Selected {
     cursor: Option<Cursor>,
@@ -208,7 +209,7 @@ pub(crate) struct Selected {
 }
 
 impl Selected {
-    /// A page of so many rows, at least one.
+    /// A page of `size` rows, at least one.
     pub(crate) fn page<T>(
         &mut self,
         size: usize,

@@ -1,4 +1,4 @@
-//! A state of the database that never changes, for reading.
+//! Snapshots: immutable states of the database, for reading.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -14,7 +14,7 @@ use crate::value::clock::Millis;
 
 /// One state of the whole database. Cheap to take, never blocks a writer, and may be sent to another thread.
 ///
-/// Its reads are the methods of [`Reads`]. While it lives, the space of what it shows is not used again.
+/// Its reads are the methods of [`Reads`]. While it exists, none of its space is reused.
 pub struct Snapshot {
     inner: store::Snapshot,
     state: Arc<OpenState>,
@@ -26,7 +26,7 @@ impl Snapshot {
         Snapshot { inner, state, now: OnceLock::new() }
     }
 
-    /// Rows that lie where reductions of a view are not on disk, from a row on and at most so many.
+    /// Rows in leaves whose reductions of a view are not on disk: from a row on, at most `at_most`.
     pub(crate) fn stale_rows(&self, view: &OpenView, from: &[u8], at_most: usize) -> Result<Vec<Vec<u8>>> {
         if !self.inner.has_tree(view.tree) {
             return Ok(Vec::new());
@@ -46,7 +46,7 @@ impl Snapshot {
         self.inner.tree_info(tree)
     }
 
-    /// The trees whose names begin so.
+    /// The trees whose names begin with a prefix.
     pub(crate) fn trees_from(&self, prefix: &str) -> Result<Vec<(String, TreeId)>> {
         self.inner.trees_from(prefix)
     }
@@ -73,7 +73,7 @@ impl sealed::Readable for Snapshot {
 
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
     fn fitting(&self, asked: Asked) -> Result<Option<Arc<Entry>>> {
-        // Ids of trees are never used again: where the tree is here, the documents are this entry's.
+        // Ids of trees are never reused: if the tree exists here, the documents are this entry's.
         if let Some(entry) =
             self.state.types.readable(asked.kind).filter(|entry| self.inner.has_tree(entry.tree))
         {
@@ -114,7 +114,7 @@ impl Reads for Snapshot {}
 
 impl Clone for Snapshot {
     fn clone(&self) -> Self {
-        // Copies answer alike, and so have one time.
+        // A clone must answer alike, so it gets the same time.
         let now = OnceLock::from(sealed::Readable::now(self));
         Snapshot { inner: self.inner.clone(), state: Arc::clone(&self.state), now }
     }

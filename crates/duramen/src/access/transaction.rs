@@ -1,7 +1,7 @@
-//! Reads and writes that happen together or not at all.
+//! Transactions: reads and writes that commit together or not at all.
 //!
-//! Owns what a transaction does to the catalogue and to single rows, and what is to be remembered, or done, once it is
-//! committed. Documents are written by document_writes.rs and typed_writes.rs.
+//! Owns the changes of the catalogue and of single rows, and the work that follows a commit. Documents are
+//! written by document_writes.rs and typed_writes.rs.
 
 use std::any::TypeId;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -35,34 +35,35 @@ use crate::view::spec::ViewSpec;
 
 /// A transaction: sees one state of the database and its own writes.
 ///
-/// Its reads are the methods of [`Reads`]. Typed documents are written by the methods here, dynamic ones through
-/// [`Reads::documents`].
+/// Its reads are the methods of [`Reads`]. Typed documents are written by the methods here, dynamic ones
+/// through [`Reads::documents`].
 pub struct Transaction<'e> {
     inner: Shared<'e>,
     state: &'e OpenState,
-    /// Collections looked up so far; kept in step with what this transaction does to the catalogue.
+    /// Collections looked up so far, kept up to date with this transaction's changes of the catalogue.
     entries: RefCell<HashMap<String, Arc<Entry>>>,
-    /// Types that fit what the catalogue says in this transaction.
+    /// Types that fit the catalogue as this transaction sees it.
     fitting: RefCell<Vec<(TypeId, Arc<Entry>)>>,
     bounds: RefCell<Vec<(Arc<IdCounter>, u64)>>,
     after: Vec<AfterCommit>,
-    /// Whether there is something to do in the background once this is committed.
+    /// Whether the commit makes background work.
     makes_work: Cell<bool>,
-    /// Whether a value was written that expires.
+    /// Whether a value with an expiry was written.
     expires: Cell<bool>,
-    /// Writes of key-values, by namespace; in order, so that namespaces are swept in the same order every time.
+    /// Writes of key-values, by namespace. Ordered, so that the sweep order is deterministic.
     kv_writes: RefCell<BTreeMap<String, u64>>,
-    /// Whether blobs came or went.
+    /// Whether blobs were added or removed.
     blob_writes: Cell<bool>,
     now: OnceCell<Millis>,
-    /// Why a write stopped halfway: the transaction must not commit, whatever its closure makes of the error.
+    /// Why a write stopped halfway. The transaction must then not commit, even if its closure discards the
+    /// error.
     failed: RefCell<Option<Error>>,
 }
 
-/// What a program does once a transaction is committed.
+/// A callback of the program after the commit.
 type AfterCommit = Box<dyn FnOnce() + Send>;
 
-/// What is to be done once a transaction is committed.
+/// The work that follows a commit.
 #[derive(Default)]
 pub(crate) struct Committed {
     entries: HashMap<String, Arc<Entry>>,
@@ -76,24 +77,25 @@ pub(crate) struct Committed {
 }
 
 impl Committed {
-    /// Whether the program has asked to be called.
+    /// Whether the program registered a callback.
     #[cfg(feature = "async")]
     pub(crate) fn calls_program(&self) -> bool {
         !self.after.is_empty()
     }
 
-    /// Remembers what the catalogue says from now on, and calls what asked to be called. Returns the namespaces of key-values
-    /// that are to be swept, and after how many writes.
+    /// Updates the caches and runs the callbacks.
+    ///
+    /// Returns the namespaces of key-values that are due for a sweep, with their numbers of writes.
     pub(crate) fn done(self, state: &OpenState, level: Durability) -> Vec<(String, u64)> {
         self.entries.values().for_each(|entry| state.remember_entry(entry));
         self.fitting
             .iter()
             .for_each(|(kind, entry)| state.types.remember_fitting(*kind, entry, Fits::Writes, None));
-        // One at level `Memory` may still be dropped, and the row of its bound with it.
+        // A commit at level `Memory` may still be dropped, and the row of its id bound with it.
         if level > Durability::Memory {
             self.bounds.iter().for_each(|(counter, bound)| counter.bounded(*bound));
         }
-        // Asked now: a sweeper that has looked before this was committed has said that it rests.
+        // Checked only now: a sweep that looked before this commit has already set itself to idle.
         if self.makes_work || self.expires && state.expiry.is_sweeper_resting() {
             state.wake();
         }
@@ -133,12 +135,13 @@ impl<'e> Transaction<'e> {
         self.failed.borrow().clone()
     }
 
-    /// Why running this transaction again may help, though its closure failed with an error of its own.
+    /// The error that running this transaction again may fix, even if the closure returned an error of its
+    /// own.
     pub(crate) fn wants_to_run_again(&self) -> Option<Error> {
         self.inner.wants_to_run_again()
     }
 
-    /// A write of several steps: if one fails, what the others did must not be committed.
+    /// Wraps a write of several steps: if one step fails, the transaction must not commit.
     pub(crate) fn all_or_nothing<T>(&self, done: Result<T>) -> Result<T> {
         if let Err(error) = &done {
             self.failed.borrow_mut().get_or_insert_with(|| error.clone());
@@ -146,7 +149,7 @@ impl<'e> Transaction<'e> {
         done
     }
 
-    /// A value was written that expires.
+    /// Notes that a value with an expiry was written.
     pub(crate) fn gives_sweeper_work(&self) {
         self.expires.set(true);
     }
@@ -162,12 +165,12 @@ impl<'e> Transaction<'e> {
         }
     }
 
-    /// Notes that blobs come or go.
+    /// Notes that blobs are added or removed.
     pub(crate) fn wrote_blobs(&self) {
         self.blob_writes.set(true);
     }
 
-    /// What is left to do if this transaction commits.
+    /// The work that is left once this transaction commits.
     pub(crate) fn into_committed(self) -> Committed {
         Committed {
             entries: self.entries.into_inner(),
@@ -181,10 +184,14 @@ impl<'e> Transaction<'e> {
         }
     }
 
-    /// Calls `run` once this transaction is committed at its level: in the committing thread, or one of an asynchronous handle's,
-    /// in the order asked, and not at all if it is rolled back. A run that ended in a conflict is forgotten with what it asked.
+    /// Calls `run` once this transaction has committed and reached its level.
     ///
-    /// What must not be lost in a crash between the commit and the call belongs in the transaction instead.
+    /// It runs in the committing thread, or in one of an asynchronous handle's threads, in the order of
+    /// registration. A rollback discards it, and so does a conflict: the next run of the closure registers
+    /// anew.
+    ///
+    /// Work that must not be lost in a crash between the commit and the call belongs in the transaction
+    /// instead.
     pub fn after_commit(&mut self, run: impl FnOnce() + Send + 'static) {
         self.after.push(Box::new(run));
     }
@@ -192,7 +199,7 @@ impl<'e> Transaction<'e> {
     /// Creates a collection.
     ///
     /// # Errors
-    /// `AlreadyExists`; `InvalidArgument` for a schema that cannot be.
+    /// `AlreadyExists`; `InvalidArgument` for an invalid schema.
     pub fn create(&mut self, schema: &Schema) -> Result<()> {
         schema.validate()?;
         if entries::find(&self.inner, &self.state.catalog, schema.name())?.is_some() {
@@ -203,7 +210,7 @@ impl<'e> Transaction<'e> {
         Ok(())
     }
 
-    /// Creates a collection, or grows an existing one by the columns that are new. Returns what is stored then.
+    /// Creates a collection, or adds the new columns to an existing one. Returns the resulting schema.
     ///
     /// # Errors
     /// `InvalidArgument` if it exists with another key, other sums or another type for a column.
@@ -223,18 +230,20 @@ impl<'e> Transaction<'e> {
     /// Drops a collection with all its documents. Returns whether it was there.
     ///
     /// # Errors
-    /// What the engine said.
+    /// Errors of the engine.
     pub fn drop_collection(&mut self, collection: &str) -> Result<bool> {
         self.entries.get_mut().remove(collection);
         self.fitting.get_mut().clear();
         self.all_or_nothing(entries::remove(&self.inner, collection))
     }
 
-    /// Adds a view, which is built from the documents that are there beside whoever writes. One of its name with other terms answers
-    /// until the new one holds every document, and is dropped then. Returns whether there was none with the same terms.
+    /// Adds a view. Returns whether no view with the same definition existed.
+    ///
+    /// It is built from the existing documents, concurrently with writers. An existing view of the same name
+    /// with another definition answers until the new one is complete, and is then dropped.
     ///
     /// # Errors
-    /// `NoSuchTree` if the collection is not there; `InvalidArgument` for a view that cannot be.
+    /// `NoSuchTree` if the collection does not exist; `InvalidArgument` for an invalid view.
     pub fn add_view(&mut self, collection: &str, view: &ViewSpec) -> Result<bool> {
         view.validate()?;
         let entry = sealed::Readable::entry(self, collection)?;
@@ -247,10 +256,11 @@ impl<'e> Transaction<'e> {
         Ok(is_new)
     }
 
-    /// Builds a view anew beside the one there is, which answers meanwhile, and is dropped once the new one holds every document.
+    /// Builds a view anew. The existing one answers until the new one is complete, and is then dropped.
     ///
     /// # Errors
-    /// `NoSuchTree` if the collection or the view is not there; `InvalidArgument` if the collection has no room for another view.
+    /// `NoSuchTree` if the collection or the view does not exist; `InvalidArgument` if the collection has no
+    /// room for another view.
     pub fn rebuild_view(&mut self, collection: &str, view: &str) -> Result<()> {
         let entry = sealed::Readable::entry(self, collection)?;
         let mut schema = entry.schema.clone();
@@ -262,8 +272,9 @@ impl<'e> Transaction<'e> {
         Ok(())
     }
 
-    /// Drops a view with all its rows. Returns whether it was there. A type that still declares it makes it anew with its
-    /// next write.
+    /// Drops a view with all its rows. Returns whether it was there.
+    ///
+    /// The next write through a type that still declares the view creates it again.
     ///
     /// # Errors
     /// `NoSuchTree` if the collection is not there.
@@ -280,10 +291,10 @@ impl<'e> Transaction<'e> {
         Ok(true)
     }
 
-    /// Stores a value in a tree of bytes, which is created if it is not there.
+    /// Stores a value in a tree of bytes. Creates the tree if it does not exist.
     ///
     /// # Errors
-    /// `InvalidArgument` for a name that belongs to Duramen; `KeyTooLong`; `TooLarge`.
+    /// `InvalidArgument` for a reserved name; `KeyTooLong`; `TooLarge`.
     pub fn put_bytes(&mut self, tree: &str, key: &[u8], value: &[u8]) -> Result<()> {
         entries::check_users_name(tree)?;
         let tree = match self.inner.tree(tree)? {
@@ -296,7 +307,7 @@ impl<'e> Transaction<'e> {
     /// Deletes a key of a tree of bytes. Returns whether it was there.
     ///
     /// # Errors
-    /// `InvalidArgument` for a name that belongs to Duramen.
+    /// `InvalidArgument` for a reserved name.
     pub fn delete_bytes(&mut self, tree: &str, key: &[u8]) -> Result<bool> {
         if self.get_bytes(tree, key)?.is_none() {
             return Ok(false);
@@ -306,8 +317,8 @@ impl<'e> Transaction<'e> {
         Ok(true)
     }
 
-    /// Stores a changed entry, and makes trees for its new views. They are to be built, unless there is nothing to build them
-    /// from.
+    /// Stores a changed entry, and creates the trees of its new views. The views are then built, unless there
+    /// are no documents.
     pub(crate) fn grow(&self, entry: &Entry, schema: Schema) -> Result<Arc<Entry>> {
         let grown = self.all_or_nothing(self.grown(entry, schema))?;
         self.fitting.borrow_mut().clear();
@@ -344,15 +355,17 @@ impl<'e> Transaction<'e> {
         Ok(Entry { schema, tree: entry.tree, views, stored })
     }
 
-    /// A view holds every document: it takes the place of older ones that no type still declares.
+    /// Marks a view as complete, and drops the older ones that no type declares any more.
     fn swap(&self, schema: &mut Schema, view: &ViewSpec) -> Result<()> {
         let collection = schema.name().to_owned();
         let gone = schema.view_is_ready(view, |older| self.state.types.is_declared(&collection, older));
         gone.iter().try_for_each(|gone| entries::drop_view(&self.inner, &collection, gone))
     }
 
-    /// A step of building a view, of at most so many documents. Returns what it did; `None` if somebody else has walked here, or
-    /// there is nothing to build any more.
+    /// One step of building a view, of at most `documents_max` documents.
+    ///
+    /// Returns its progress; `None` if another thread advanced the walk meanwhile, or nothing is left to
+    /// build.
     pub(crate) fn build_step(&self, step: &Step, documents_max: u64) -> Result<Option<Walked>> {
         let Some(entry) = self.find(step.collection())? else { return Ok(None) };
         let Some(view) = entry.views.iter().find(|view| step.is_of(view)) else { return Ok(None) };
@@ -366,7 +379,7 @@ impl<'e> Transaction<'e> {
         Ok(walked)
     }
 
-    /// Stores why a view is not built, so that other programs can tell, too.
+    /// Stores the reason why a view is not built, so that other programs can report it too.
     pub(crate) fn note_failure(&self, collection: &str, spec: &ViewSpec, why: &str) -> Result<()> {
         match self.find(collection)? {
             Some(entry) if entry.views.iter().any(|view| view.spec.same_rows(spec)) => {
@@ -376,7 +389,7 @@ impl<'e> Transaction<'e> {
         }
     }
 
-    /// Maps a document that waits for the code of a view.
+    /// Computes the rows of a document that waited for the code of a view.
     pub(crate) fn map_again(&self, collection: &str, spec: &ViewSpec, key: &[u8]) -> Result<()> {
         let Some(entry) = self.find(collection)? else { return Ok(()) };
         let Some(view) = entry.views.iter().find(|view| view.spec.same_rows(spec)) else { return Ok(()) };
@@ -386,14 +399,15 @@ impl<'e> Transaction<'e> {
         progress::forget_failure(&self.inner, collection, spec)
     }
 
-    /// A type is used: what it declares is kept, and what waited for its code is done, whatever becomes of this transaction.
+    /// Registers a type's declarations, and wakes the background work that waited for its code. A rollback
+    /// does not undo it.
     fn declare(&self, asked: Asked) {
         if self.state.types.declare(asked) && !asked.codes().is_empty() {
             self.state.wake();
         }
     }
 
-    /// A step of bringing reductions of a view to disk.
+    /// One step of writing a view's missing reductions to disk.
     pub(crate) fn put_rows_again(&self, entry: &Entry, view: &OpenView, rows: &[Vec<u8>]) -> Result<()> {
         self.all_or_nothing(mend::put_again(&self.inner, entry, view, rows))
     }
@@ -415,7 +429,7 @@ impl<'e> Transaction<'e> {
         Ok(found)
     }
 
-    /// The collection of a type, to be read; `None` if it is not there.
+    /// The entry of a type's collection, for reading; `None` if it does not exist.
     pub(crate) fn fits(&self, asked: Asked) -> Result<Option<Arc<Entry>>> {
         if let Some(entry) = self.fitted_already(asked) {
             return Ok(Some(entry));
@@ -432,7 +446,8 @@ impl<'e> Transaction<'e> {
         Ok(Some(entry))
     }
 
-    /// The collection of a type, to be written: made, or grown by the type's columns, where it has to be.
+    /// The entry of a type's collection, for writing. Creates the collection, or adds the type's columns, if
+    /// needed.
     pub(crate) fn fitted(&self, asked: Asked) -> Result<Arc<Entry>> {
         if let Some(entry) = self.fitted_already(asked) {
             return Ok(entry);
@@ -463,7 +478,7 @@ impl<'e> Transaction<'e> {
         self.inner.get(entry.tree, key)
     }
 
-    /// Stores a document of the collection's version, given without the mark of it, or deletes one.
+    /// Stores a document of the collection's version, given without version prefix; `None` deletes.
     pub(crate) fn write(&self, entry: &Entry, key: &[u8], document: Option<&[u8]>) -> Result<()> {
         let marked = document.map(|document| version::join(entry.schema.version(), document));
         let document = marked.as_deref();
@@ -475,7 +490,7 @@ impl<'e> Transaction<'e> {
         if changes.is_empty() { written } else { self.all_or_nothing(written) }
     }
 
-    /// Deletes the first documents of a range, at most so many, and says how many there were.
+    /// Deletes the first documents of a range, at most `at_most`. Returns how many were deleted.
     pub(crate) fn delete_span(&self, entry: &Entry, span: Span, at_most: u64) -> Result<u64> {
         let mut keys = Vec::new();
         let mut cursor = self.inner.cursor(entry.tree, span.into_bytes(), Direction::Forward)?;
@@ -488,7 +503,7 @@ impl<'e> Transaction<'e> {
         Ok(keys.len() as u64)
     }
 
-    /// An id that was not given before.
+    /// A new id from the counter.
     pub(crate) fn spread_id<C: Collection>(&self, rows: TreeId) -> Result<u64> {
         let counter = self.state.ids.of(C::NAME);
         let new = counter.take(&self.inner, C::NAME, rows)?;
@@ -498,12 +513,12 @@ impl<'e> Transaction<'e> {
         Ok(new.id)
     }
 
-    /// The largest id there is a document for; 0 without one.
+    /// The largest id of a stored document; 0 if there is none.
     pub(crate) fn last_id(&self, rows: TreeId) -> Result<u64> {
         ids::last_id(&self.inner, rows)
     }
 
-    /// A document was found under a new id: the next ones are behind the last.
+    /// Moves the counter past the largest id, because a document already has the id that it gave.
     pub(crate) fn pass_ids<C: Collection>(&self, rows: TreeId) -> Result<()> {
         self.state.ids.of(C::NAME).pass(&self.inner, rows)
     }

@@ -1,7 +1,7 @@
-//! What one tree of a database looks like: for tools that show how it lies on disk.
+//! The shape of one tree on disk: for tools.
 //!
-//! Owns the names by which a person knows trees: a collection's own, a view's behind its collection's, all others as the engine has
-//! them.
+//! Owns the names of trees as users see them: a collection's own name, a view's name after its collection's.
+//! Other trees keep the engine's name.
 
 use std::fmt;
 
@@ -17,27 +17,27 @@ use crate::view::kinds::Reduce;
 use crate::view::spec::ViewSpec;
 use crate::view::sums::Sums;
 
-/// A tree, by the name that a person knows.
+/// A tree, by the name that users see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedTree {
-    /// `orders` for a collection, `orders.by_city` for a view, the tree's own name for all others.
+    /// `orders` for a collection, `orders.by_city` for a view, else the tree's own name.
     pub name: String,
     /// The tree's own name.
     pub tree: String,
-    /// What it is.
+    /// Its contents.
     pub holds: Holds,
 }
 
-/// What a tree holds.
+/// The contents of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Holds {
     /// Documents of a collection.
     Documents,
     /// Rows of a view.
     Rows(Box<ViewSpec>),
-    /// Bytes of a program.
+    /// A tree of bytes of the program.
     Bytes,
-    /// What the database keeps for itself, key-values and blobs among it.
+    /// The database's own data, including key-values and blobs.
     Own,
 }
 
@@ -52,20 +52,20 @@ impl fmt::Display for Holds {
     }
 }
 
-/// What a tree keeps of the ranges of its keys.
+/// A reduction that a tree keeps over ranges of its keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptReduction {
-    /// What it is.
+    /// The kind of reduction.
     pub reduce: String,
-    /// Of which field, if of one.
+    /// Its field, if it has one.
     pub field: Option<String>,
 }
 
 impl Snapshot {
-    /// Every tree: collections, their views, and all others; in this order.
+    /// Every tree, in this order: collections, their views, all others.
     ///
     /// # Errors
-    /// What reading the disk said.
+    /// Errors of reading the disk.
     pub fn trees(&self) -> Result<Vec<NamedTree>> {
         let mut trees = Vec::new();
         for schema in self.collections()? {
@@ -97,11 +97,13 @@ impl Snapshot {
         Ok(trees)
     }
 
-    /// What a tree of [`Snapshot::trees`] looks like. Every node of it is read, and none kept in memory; `told` is called after each
-    /// leaf with what was seen so far, and an error from it ends the look.
+    /// The shape of a tree of [`Snapshot::trees`].
+    ///
+    /// Reads every node and caches none. Calls `told` after each leaf with the figures so far; an error from
+    /// it stops the walk.
     ///
     /// # Errors
-    /// `NoSuchTree`; what reading the disk said; what `told` said.
+    /// `NoSuchTree`; errors of reading the disk; errors of `told`.
     pub fn tree_shape(
         &self,
         tree: &NamedTree,
@@ -118,7 +120,7 @@ impl Snapshot {
         Ok(self.info(self.tree_id(tree)?)?.len)
     }
 
-    /// What a tree keeps of ranges of its keys, beside how many there are.
+    /// The reductions that a tree keeps over ranges of its keys, besides the count.
     ///
     /// # Errors
     /// As [`Snapshot::tree_shape`].

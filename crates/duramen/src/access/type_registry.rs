@@ -1,6 +1,6 @@
-//! The types that programs have used: whether they fit what the catalogue says, and the views that they declare.
+//! The types that the program has used: whether they fit the catalogue, and the views that they declare.
 //!
-//! Owns no truth: a type is held against the entry of its collection again as soon as that says something else.
+//! A cache: a type is checked against the entry of its collection again as soon as that changes.
 
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -18,64 +18,66 @@ const POISON: &str = "nothing panics while the types are locked";
 #[derive(Debug, Default)]
 pub(crate) struct TypeRegistry {
     types: Mutex<HashMap<TypeId, Fitting>>,
-    /// What the types that were used say of their collections.
+    /// The declarations of the types that were used.
     declared: Mutex<HashMap<TypeId, Declared>>,
 }
 
-/// What a type says of its collection.
+/// The declarations of a type.
 #[derive(Debug)]
 struct Declared {
     collection: &'static str,
-    /// The version of the documents that it writes.
+    /// The document version that it writes.
     version: u32,
     views: Vec<ViewSpec>,
     codes: Vec<Code>,
 }
 
-/// What a type may do with the collection that an entry describes.
+/// The access that a type has to the collection of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fits {
-    /// Read: the type says more than the entry, which must grow before it writes.
+    /// Read only: the type has declarations that the entry must get before it writes.
     Reads,
     /// Read and write.
     Writes,
 }
 
-/// The entry that a type was held against, and fits.
+/// The entry that a type was checked against, and fits.
 #[derive(Debug)]
 struct Fitting {
     entry: Arc<Entry>,
     fits: Fits,
-    /// A state of the catalogue in which the entry was found.
+    /// A state of the catalogue that contains the entry.
     seen: Option<TreeMark>,
 }
 
 impl TypeRegistry {
-    /// The entry of a collection says something else than before: every type is held against it again, for another may have made
-    /// documents what it cannot read.
+    /// Forgets the checks for a collection, because its entry has changed.
+    ///
+    /// Every type is checked again, since another type may have written documents that it cannot read.
     pub(crate) fn forget_fits(&self, collection: &str) {
         lock(&self.types).retain(|_, known| known.entry.schema.name() != collection);
     }
 
-    /// The entry that a type fits, to read and write, as of some state.
+    /// The cached entry that a type may read and write; it may be of an older state.
     pub(crate) fn fitting(&self, kind: TypeId) -> Option<Arc<Entry>> {
         let types = lock(&self.types);
         types.get(&kind).filter(|known| known.fits == Fits::Writes).map(|known| Arc::clone(&known.entry))
     }
 
-    /// The entry whose documents a type reads, as of some state.
+    /// The cached entry whose documents a type may read; it may be of an older state.
     pub(crate) fn readable(&self, kind: TypeId) -> Option<Arc<Entry>> {
         lock(&self.types).get(&kind).map(|known| Arc::clone(&known.entry))
     }
 
-    /// The entry whose documents a type reads in a state of this catalogue.
+    /// The cached entry whose documents a type may read, if it is of this catalogue's state.
     pub(crate) fn readable_in(&self, kind: TypeId, is_of: impl Fn(&TreeMark) -> bool) -> Option<Arc<Entry>> {
         let types = lock(&self.types);
         let known = types.get(&kind).filter(|known| known.seen.as_ref().is_some_and(is_of));
         known.map(|known| Arc::clone(&known.entry))
     }
 
-    /// Remembers that a type fits an entry of a published state, and in which state of the catalogue that was seen.
+    /// Caches that a type fits an entry of a published state, and the state of the catalogue in which it was
+    /// found.
     pub(crate) fn remember_fitting(
         &self,
         kind: TypeId,
@@ -95,7 +97,7 @@ impl TypeRegistry {
         }
     }
 
-    /// Learns what a type declares. Returns whether that is news.
+    /// Registers the declarations of a type. Returns whether they are new.
     pub(crate) fn declare(&self, asked: Asked) -> bool {
         let mut declared = lock(&self.declared);
         if declared.contains_key(&asked.kind) {
@@ -107,21 +109,21 @@ impl TypeRegistry {
         true
     }
 
-    /// Whether a type that was used since the database was opened declares a view with these terms.
+    /// Whether a type that was used since opening declares a view with this definition.
     pub(crate) fn is_declared(&self, collection: &str, view: &ViewSpec) -> bool {
         let declared = lock(&self.declared);
         let of_collection = declared.values().filter(|of| of.collection == collection);
         of_collection.flat_map(|of| &of.views).any(|known| known.same_terms(view))
     }
 
-    /// The code of a view, if a type that was used has it: one of documents of this version, for others read them otherwise.
+    /// The code of a view, from a type of this document version; other versions decode documents differently.
     pub(crate) fn code(&self, collection: &str, version: u32, view: &ViewSpec) -> Option<RowsOf> {
         let declared = lock(&self.declared);
         let of_version = declared.values().filter(|of| of.collection == collection && of.version == version);
         of_version.flat_map(|of| &of.codes).find(|code| code.spec.same_terms(view)).map(|code| code.rows)
     }
 
-    /// Whether a program says that a view is followed by another one, and may answer for it.
+    /// Whether the program declares that `by` replaces a view, and that the view may answer meanwhile.
     pub(crate) fn is_followed(&self, collection: &str, view: &ViewSpec, by: &ViewSpec) -> bool {
         let declared = lock(&self.declared);
         let of_collection = declared.values().filter(|of| of.collection == collection);

@@ -1,8 +1,8 @@
-//! How a type and the collection in the database come together.
+//! Matches a Rust type with its stored collection.
 //!
-//! Owns the decision whether a type fits what the catalogue says, and what the type adds to it. Both tools that know
-//! only the catalogue and programs that know only the type then read and write the same documents, and a type that could not
-//! read every document is refused before it reads one.
+//! Owns the decision whether a type fits the catalogue entry, and what the type adds to the entry. Tools that
+//! know only the catalogue and programs that know only the type then read and write the same documents. A
+//! type that could not read every document is refused before it reads one.
 
 mod advice;
 mod fields;
@@ -15,7 +15,7 @@ use crate::access::views::coded::Code;
 use crate::catalog::schema::{Column, ColumnType, Older, Schema};
 use crate::store::error::Result;
 
-/// A type, as somebody asks for its collection.
+/// A Rust type whose collection is requested.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
     pub(crate) kind: TypeId,
@@ -45,14 +45,14 @@ impl Asked {
         (self.codes)()
     }
 
-    /// What the type says about its collection.
+    /// The schema that the type declares.
     fn own(&self) -> Schema {
         let mut schema = (self.schema)();
         schema.set_typed();
         schema
     }
 
-    /// The entry of a collection that is made for the type.
+    /// The entry of a new collection for the type.
     pub(crate) fn schema(&self) -> Schema {
         let mut schema = self.own();
         schema.set_fields(schema.fields_to_keep());
@@ -64,11 +64,11 @@ impl Asked {
         self.type_name.rsplit("::").next().unwrap_or_default()
     }
 
-    /// Makes a stored entry one that the type fits, too. Returns whether it changed.
+    /// Changes a stored entry so that the type fits it. Returns whether it changed.
     ///
     /// # Errors
-    /// `InvalidArgument` if the type could not read every document, or others not what it writes: what is in the way, and what to
-    /// write.
+    /// `InvalidArgument` if the type could not read every document, or other readers not its documents. The
+    /// error contains the reason and the change to make.
     pub(crate) fn fit(&self, stored: &mut Schema) -> Result<bool> {
         let own = self.own();
         if own.version() < stored.version() {
@@ -110,7 +110,7 @@ impl Asked {
         Ok(grew)
     }
 
-    /// One of the type's ancestors must read the documents of an earlier version.
+    /// Checks that one of the type's ancestors can read the documents of an earlier version.
     fn fit_earlier(&self, stored: &Schema, earlier: &Older) -> Result<()> {
         let ancestors = (self.older)();
         let Some(ancestor) = ancestors.iter().find(|ancestor| ancestor.version() == earlier.version) else {
@@ -123,7 +123,7 @@ impl Asked {
         self.refuse_ancestor(problems, stored, earlier)
     }
 
-    /// The names of compact documents' values become those of the type, which may have more of them.
+    /// Sets the field names of compact documents to those of the type, which may have more fields.
     fn fit_compact(&self, stored: &mut Schema, own: &Schema) -> Result<bool> {
         let mut problems = Problems::default();
         problems.compact(own, stored.compact_fields());
@@ -141,14 +141,15 @@ impl Asked {
     }
 }
 
-/// The type of a column that holds what it held, and what a type writes. `None` if tools could not tell one from the other.
+/// The type of a column that holds both the stored values and those of a type. `None` if tools could not
+/// distinguish them.
 fn joined(stored: &Schema, own: &Column) -> Option<ColumnType> {
     let summed = stored.sum_columns().contains(&own.name);
     match (stored.kind(&own.name).unwrap_or(ColumnType::Unknown), own.kind) {
         (held, own) if held == own => Some(held),
         (ColumnType::Unknown, own) => Some(own),
         (ColumnType::Any, _) => Some(ColumnType::Any),
-        // The tree's reducer goes on to insist on integers.
+        // The tree's reducer still requires integers.
         (held, ColumnType::Any) if summed => Some(held),
         (_, ColumnType::Any) => Some(ColumnType::Any),
         _ => None,

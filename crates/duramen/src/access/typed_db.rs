@@ -1,4 +1,4 @@
-//! The verbs of a [`Db`] for typed documents: each a transaction, or a snapshot, of its own.
+//! The methods of a [`Db`] for typed documents, where each call is a transaction or a snapshot of its own.
 
 use crate::store::Receipt;
 
@@ -14,7 +14,7 @@ use crate::store::error::{Code, Result};
 use crate::value::range::IntoSpan;
 use crate::value::tuple::KeyFor;
 
-/// So many documents are deleted at a time.
+/// Documents deleted per transaction.
 const DELETED_AT_A_TIME: u64 = 1_000;
 
 impl Db {
@@ -46,15 +46,15 @@ impl Db {
         self.snapshot()?.get_versioned(key)
     }
 
-    /// Stores a document, in the place of any with its key.
+    /// Stores a document, replacing any with its key.
     ///
     /// # Errors
-    /// As [`Transaction::put`](crate::Transaction::put), and those of a commit.
+    /// As [`Transaction::put`](crate::Transaction::put), and errors of a commit.
     pub fn put<C: Collection>(&self, document: &C) -> Result<Receipt> {
         self.write(|tx| tx.put(document))
     }
 
-    /// Stores a document whose key is not there yet.
+    /// Stores a document whose key must not exist yet.
     ///
     /// # Errors
     /// As [`Db::put`], and `AlreadyExists`.
@@ -62,7 +62,7 @@ impl Db {
         self.write(|tx| tx.insert(document))
     }
 
-    /// Stores a document in the place of the one with its key.
+    /// Replaces the document with the same key, which must exist.
     ///
     /// # Errors
     /// As [`Db::put`], and `NoSuchKey` if there is none.
@@ -70,7 +70,7 @@ impl Db {
         self.write(|tx| tx.update(document))
     }
 
-    /// Stores a document in the place of the revision that was read, and returns the new one.
+    /// Replaces a document if its revision has not changed since it was read. Returns the new revision.
     ///
     /// ```
     /// # use duramen::prelude::*;
@@ -98,8 +98,8 @@ impl Db {
         self.try_transact(|tx| tx.replace(document, revision))
     }
 
-    /// Changes a document in place, again and again until nobody got in between, and returns it as it is then; `None`
-    /// if there is none.
+    /// Changes a document in place, retrying after conflicts. Returns the new document; `None` if there is
+    /// none.
     ///
     /// ```
     /// # use duramen::prelude::*;
@@ -125,7 +125,7 @@ impl Db {
         self.transact(|tx| tx.modify::<C>(&key, &mut change))
     }
 
-    /// Changes the document with the key of `or_else`, or stores that one.
+    /// Changes the document with the key of `or_else`, or stores `or_else` if there is none.
     ///
     /// # Errors
     /// As [`Db::modify`].
@@ -137,7 +137,7 @@ impl Db {
         self.write(|tx| tx.upsert(or_else, &mut change))
     }
 
-    /// Gives a document a key that was not given before and that no document has, stores it, and returns it.
+    /// Assigns a new key to a document, stores it, and returns it. The key was never assigned before.
     ///
     /// ```
     /// # use duramen::prelude::*;
@@ -165,22 +165,23 @@ impl Db {
     /// Deletes a document. Returns whether it was there.
     ///
     /// # Errors
-    /// As [`Transaction::delete`](crate::Transaction::delete), and those of a commit.
+    /// As [`Transaction::delete`](crate::Transaction::delete), and errors of a commit.
     pub fn delete<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<bool> {
         self.transact(|tx| tx.delete::<C>(&key))
     }
 
-    /// Deletes the documents of a range, at most 1,000 in a transaction, and returns how many there were. What is put into the
-    /// range meanwhile may be deleted, or stay.
+    /// Deletes the documents of a range, at most 1,000 per transaction. Returns how many there were.
+    ///
+    /// Documents that are put into the range concurrently may be deleted or stay.
     ///
     /// # Errors
-    /// As [`Db::delete`]; what was deleted until then is.
+    /// As [`Db::delete`]. Documents deleted before the error stay deleted.
     pub fn delete_range<C: Collection>(&self, range: impl IntoSpan<C::Key>) -> Result<u64> {
         let span = range.into_span()?;
         let (mut deleted, mut at_a_time) = (0, DELETED_AT_A_TIME);
         loop {
             match self.transact(|tx| tx.delete_range::<C>(span.clone(), at_a_time)) {
-                // Documents with many rows in views.
+                // Documents with many rows in views make the transaction too large.
                 Err(error) if error.code() == Code::TooLarge && at_a_time > 1 => at_a_time /= 2,
                 Err(error) => return Err(error),
                 Ok(some) if some < at_a_time => return Ok(deleted + some),

@@ -1,7 +1,7 @@
 //! Writes of typed documents.
 //!
-//! Owns the verbs of a [`Transaction`] for types: which of them look before they write, and what they return. The
-//! shorthands of [`Db`](crate::Db), each a transaction of its own, are in typed_db.rs.
+//! Owns the typed methods of a [`Transaction`]: which of them read before they write, and what they return.
+//! The shorthands of [`Db`](crate::Db) are in typed_db.rs.
 
 use crate::access::codec::{self, Stored};
 use crate::access::collection::{AssignedKey, Collection, IdKey, IdOrder};
@@ -17,7 +17,7 @@ use crate::value::tuple::{KeyFor, encode, show};
 use crate::value::version;
 
 impl Transaction<'_> {
-    /// Stores a document, in the place of any with its key.
+    /// Stores a document, replacing any with its key.
     ///
     /// # Errors
     /// `InvalidArgument` if it cannot be stored, or the collection in the database does not fit its type;
@@ -28,7 +28,7 @@ impl Transaction<'_> {
         self.write(&entry, &key, Some(&document))
     }
 
-    /// Stores a document whose key is not there yet.
+    /// Stores a document whose key must not exist yet.
     ///
     /// # Errors
     /// As [`Transaction::put`], and `AlreadyExists`.
@@ -41,7 +41,7 @@ impl Transaction<'_> {
         self.write(&entry, &key, Some(&document))
     }
 
-    /// Stores a document in the place of the one with its key.
+    /// Replaces the document with the same key, which must exist.
     ///
     /// # Errors
     /// As [`Transaction::put`], and `NoSuchKey` if there is none.
@@ -55,8 +55,9 @@ impl Transaction<'_> {
         self.write(&entry, &key, Some(&document))
     }
 
-    /// Stores a document in the place of the revision that was read: of two people who edit the same one, the second
-    /// is told.
+    /// Replaces a document if its revision has not changed since it was read.
+    ///
+    /// Of two concurrent edits of the same document, the second fails.
     ///
     /// Returns the new revision.
     ///
@@ -83,7 +84,7 @@ impl Transaction<'_> {
         Ok(Revision::of(&document))
     }
 
-    /// Changes a document in place and returns it as it is then; `None` if there is none.
+    /// Changes a document in place and returns the new document; `None` if there is none.
     ///
     /// # Errors
     /// What `change` returned; `InvalidArgument` if it changed the key; else as [`Transaction::put`].
@@ -116,7 +117,7 @@ impl Transaction<'_> {
         Ok(Some(document))
     }
 
-    /// Changes the document with the key of `or_else`, or stores that one.
+    /// Changes the document with the key of `or_else`, or stores `or_else` if there is none.
     ///
     /// # Errors
     /// As [`Transaction::modify`].
@@ -131,7 +132,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// Gives a document a key that was not given before and that no document has, stores it, and returns it.
+    /// Assigns a new key to a document, stores it, and returns it. The key was never assigned before.
     ///
     /// # Errors
     /// As [`Transaction::put`]; `InvalidArgument` when the ids have run out.
@@ -140,7 +141,7 @@ impl Transaction<'_> {
         Ok(document)
     }
 
-    /// As [`Transaction::push`], for a document that is wanted again if the transaction is run again.
+    /// As [`Transaction::push`], but borrows the document, which a retry of the transaction needs again.
     pub(crate) fn push_in<C: AssignedKey>(&mut self, document: &mut C) -> Result<()> {
         let entry = self.fitted(Asked::of::<C>())?;
         loop {
@@ -155,7 +156,7 @@ impl Transaction<'_> {
             if self.stored(&entry, &key)?.is_none() {
                 return self.write(&entry, &key, Some(&stored));
             }
-            // Somebody stored it by hand. Behind the last one there is none: the second round is the last.
+            // A program stored this key itself. No key follows the last one, so the second round is the last.
             self.pass_ids::<C>(entry.tree)?;
         }
     }
@@ -174,10 +175,10 @@ impl Transaction<'_> {
         Ok(true)
     }
 
-    /// Deletes a document and returns what it was.
+    /// Deletes a document and returns it.
     ///
     /// # Errors
-    /// As [`Transaction::delete`], and if it does not read as its type.
+    /// As [`Transaction::delete`], and if the document does not decode as its type.
     pub fn take<C: Collection>(&mut self, key: impl KeyFor<C::Key>) -> Result<Option<C>> {
         let taken = self.get::<C>(&key)?;
         if taken.is_some() {
@@ -186,8 +187,9 @@ impl Transaction<'_> {
         Ok(taken)
     }
 
-    /// Deletes the first documents of a range, at most so many. Returns how many there were: fewer means that none is
-    /// left. Large ranges are deleted in several transactions this way.
+    /// Deletes the first documents of a range, at most `at_most`. Returns how many were deleted.
+    ///
+    /// Fewer than `at_most` means that none is left. Delete large ranges in several transactions this way.
     ///
     /// # Errors
     /// As [`Transaction::delete`], and `TooLarge` for more than a transaction can hold.

@@ -1,11 +1,11 @@
-//! Blobs on their way in: what keeps their pieces from the sweeper.
+//! Uploads of blobs in progress, which protect their pieces from collection.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
 
 const POISON: &str = "nothing panics while the uploads are locked";
 
-/// What ties a blob's pieces together. Never given twice.
+/// The id that ties a blob's pieces together. Never assigned twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct BlobId(pub(crate) [u8; 16]);
 
@@ -21,12 +21,12 @@ impl Uploads {
         self.under_way.lock().expect(POISON).insert(id);
     }
 
-    /// An upload has ended, one way or the other.
+    /// An upload has ended, finished or abandoned.
     pub(crate) fn end(&self, id: BlobId) {
         self.under_way.lock().expect(POISON).remove(&id);
     }
 
-    /// Whether a blob is on its way in.
+    /// Whether a blob is still being uploaded.
     pub(crate) fn is_under_way(&self, id: BlobId) -> bool {
         self.under_way.lock().expect(POISON).contains(&id)
     }

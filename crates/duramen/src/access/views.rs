@@ -1,4 +1,4 @@
-//! Views that are asked and kept: typed and by name, as of a snapshot or inside a transaction.
+//! Queries and maintenance of views: typed and by name, in a snapshot or inside a transaction.
 
 pub(crate) mod build;
 pub(crate) mod builds;
@@ -42,9 +42,10 @@ use crate::view::reduce;
 /// # Ok(()) }
 /// ```
 ///
-/// It is current inside the transaction that changes a document, and a reduction over any range of it costs O(log n).
+/// It is current within the transaction that changes a document. A reduction over any range of it costs O(log
+/// n).
 ///
-/// | in `view(...)` | what it says |
+/// | in `view(...)` | meaning |
 /// |---|---|
 /// | the first word | the name of the type that stands for the view; in the database it is called so in `snake_case` |
 /// | `key = a`, `key = (a, b)` | the fields that make its key. A document whose field is null or absent has no row. With the document's own key a row's key has at most 1,024 bytes |
@@ -53,10 +54,10 @@ use crate::view::reduce;
 /// | `reduce = (Count, Sum, Max(d), TopK(5, d))` | what is kept over every range; [`reduce`] lists them. Without it, `Count` |
 /// | `unique` | no two documents may have the same key: the second is refused with `UniqueViolation` |
 pub trait View: 'static {
-    /// Whose view it is.
+    /// The collection of the view.
     type Collection: Collection;
 
-    /// What its rows are ordered by, before the key of the document.
+    /// The key of its rows. Rows with equal keys are ordered by the key of the document.
     type Key: OwnedKey;
 
     /// Its reductions.
@@ -65,19 +66,19 @@ pub trait View: 'static {
     /// The view's name in the database.
     const NAME: &'static str;
 
-    /// What the catalogue keeps of it.
+    /// The definition that the catalogue keeps.
     fn spec() -> ViewSpec;
 }
 
 impl OpenView {
-    /// Whether a type says of its view what the catalogue says of this one.
+    /// Whether a type's definition of the view equals that in the catalogue.
     pub(crate) fn is_of<V: View>(&self) -> bool {
         if self.asked_as.get() == Some(&TypeId::of::<V>()) {
             return true;
         }
         let same = self.spec.name() == V::NAME && self.spec.same_terms(&V::spec());
         if same {
-            // Another type of the same terms may be there already.
+            // A second type with the same definition may have been noted first.
             self.asked_as.get_or_init(TypeId::of::<V>);
         }
         same

@@ -1,7 +1,7 @@
-//! The change feed for tasks that await the next change.
+//! The change feed for asynchronous programs.
 //!
-//! Changes are read on a thread of the pool, a batch at a time, and handed out where they are awaited: a future that is dropped has
-//! taken none. Nothing polls: the reader of the feed calls when there is more.
+//! A thread of the pool reads changes, a batch at a time. They are handed out where they are awaited, so a
+//! dropped future has consumed none. Nothing polls: the reader of the feed calls when there is more.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -18,7 +18,7 @@ use crate::store::error::Result;
 
 const POISON: &str = "nothing panics while it is locked";
 
-/// The changes of what was asked for, before it is said from where on.
+/// Changes of a selected kind, before the position to start from is chosen.
 #[derive(Debug)]
 pub struct AsyncChanges<T> {
     changes: Changes<T>,
@@ -26,7 +26,8 @@ pub struct AsyncChanges<T> {
 }
 
 impl AsyncDb {
-    /// The changes of a collection, from a commit on: durable, in the order of commits, each once, and then those to come.
+    /// The changes of a collection after a commit, then those to come: durable ones only, in the order of
+    /// commits, each once.
     ///
     /// ```
     /// # use duramen::prelude::*;
@@ -45,7 +46,7 @@ impl AsyncDb {
         AsyncChanges { changes: self.blocking().changes(), crew: Arc::clone(&self.crew) }
     }
 
-    /// The changes of everything: collections, key-values, trees of bytes.
+    /// All changes: of collections, key-values and trees of bytes.
     #[must_use]
     pub fn all_changes(&self) -> AsyncChanges<AnyChange> {
         AsyncChanges { changes: self.blocking().all_changes(), crew: Arc::clone(&self.crew) }
@@ -65,36 +66,36 @@ impl<T: Delivered + Send + 'static> AsyncChanges<T> {
         AsyncChangeIter::new(self.changes.from_now(), self.crew)
     }
 
-    /// Every change that is still kept, and then those to come.
+    /// Every change that is still kept, then those to come.
     #[must_use]
     pub fn from_oldest(self) -> AsyncChangeIter<T> {
         AsyncChangeIter::new(self.changes.from_oldest(), self.crew)
     }
 }
 
-/// Changes, oldest first, awaited one by one.
+/// Changes in commit order, awaited one by one.
 pub struct AsyncChangeIter<T> {
-    /// Dropped before what holds the database, as in the handle.
+    /// Declared before the fields that hold the database, so dropped first, as in the handle.
     crew: Arc<Crew>,
     changes: Arc<Mutex<ChangeIter<T>>>,
     more: Arc<Mutex<More>>,
     stop: ChangeStop,
 }
 
-/// Whether the feed has called since it was last asked to.
+/// Whether the feed has called since the last request for a call.
 #[derive(Default)]
 struct More {
     was_called: bool,
     waker: Option<Waker>,
 }
 
-/// What was found.
+/// The result of a look at the feed.
 enum Found {
     /// A change, or an error, that was read ahead.
     Some,
-    /// Nothing; the feed will call.
+    /// Nothing yet; the feed will call.
     NotYet,
-    /// Nothing, and there never will be.
+    /// Nothing, now and in future.
     End,
 }
 
@@ -104,10 +105,14 @@ impl<T: Delivered + Send + 'static> AsyncChangeIter<T> {
         AsyncChangeIter { crew, changes: Arc::new(Mutex::new(changes)), more: Arc::default(), stop }
     }
 
-    /// The next change; waits for one. `None` when there will never be one: the database is closed, it was opened read-only, or the
-    /// reading was [stopped](AsyncChangeIter::stopper). A database that was poisoned by a failed sync is one last error.
+    /// The next change; waits for one.
     ///
-    /// Dropped, it has taken no change: the next call returns what this one would have.
+    /// `None` if there will never be one: the database is closed, it was opened read-only, or the iterator
+    /// was [stopped](AsyncChangeIter::stopper). A database that was poisoned by a failed sync ends with one
+    /// last error.
+    ///
+    /// Dropping the future consumes no change: the next call returns the one that this call would have
+    /// returned.
     pub async fn next(&mut self) -> Option<Result<T>> {
         loop {
             if let Some(next) = self.read_ahead() {
@@ -123,23 +128,23 @@ impl<T: Delivered + Send + 'static> AsyncChangeIter<T> {
         }
     }
 
-    /// What ends the waiting.
+    /// A handle that stops the waiting.
     #[must_use]
     pub fn stopper(&self) -> ChangeStop {
         self.stop.clone()
     }
 
-    /// What is in memory already.
+    /// The next change that is already in memory.
     fn read_ahead(&mut self) -> Option<Result<T>> {
         match self.changes.try_lock() {
             Ok(mut changes) => changes.take_read(),
-            // A future that was dropped has left a thread reading: the next look waits for it, on the pool.
+            // A dropped future has left a thread reading. The next look waits for it, on the pool.
             Err(TryLockError::WouldBlock) => None,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().take_read(),
         }
     }
 
-    /// Waits to be called.
+    /// Waits for the call.
     async fn called(&self) {
         poll_fn(|context| {
             let mut waker = Some(context.waker().clone());
@@ -157,7 +162,7 @@ impl<T: Delivered + Send + 'static> AsyncChangeIter<T> {
     }
 }
 
-/// Reads on, or asks to be called.
+/// Reads on, or requests a call.
 fn look<T: Delivered>(changes: &Mutex<ChangeIter<T>>, more: &Arc<Mutex<More>>) -> Found {
     let mut changes = changes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if changes.read_more() {
@@ -166,7 +171,7 @@ fn look<T: Delivered>(changes: &Mutex<ChangeIter<T>>, more: &Arc<Mutex<More>>) -
     if changes.is_at_end() {
         return if changes.read_failure() { Found::Some } else { Found::End };
     }
-    // Before it is asked: a call from here on is for the question that follows.
+    // Reset before the request: a later call belongs to the request that follows.
     more.lock().expect(POISON).was_called = false;
     let more = Arc::clone(more);
     changes.call_when_more(move || {

@@ -1,8 +1,9 @@
-//! The one thread that waits for the disk, for all who await it.
+//! The one thread that waits for the disk, on behalf of all awaited commits.
 //!
-//! It waits for the newest commit and then tells everybody whose commit that covers: a thousand tasks share a flush, whatever the
-//! number of threads that ran their transactions. Owns what is under way between a place in the order and the disk, and keeps it also
-//! where the future was dropped. D1 rests here for asynchronous commits: nobody is told before the receipt has waited.
+//! It waits for the newest commit, then completes every commit that this wait covers. So a thousand tasks
+//! share a flush, whatever the number of threads that ran their transactions. It owns the commits between
+//! ordering and the disk, and keeps them if their future is dropped. D1 rests here for asynchronous commits:
+//! no task completes before its receipt has waited.
 
 use std::cmp::Reverse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,17 +17,17 @@ use crate::store::{Rest, Worker};
 
 const POISON: &str = "nothing panics while the flusher is locked";
 
-/// Is told once, in the flusher's thread.
+/// The completion of a commit, called once in the flusher's thread.
 type Told = Box<dyn FnOnce(&Arc<Pool>, Result<Receipt>) + Send>;
 
-/// A commit, the level it is to reach, and who is to be told.
+/// A commit, the level it must reach, and its completion.
 pub(super) struct Waiting {
     pub(super) receipt: Receipt,
     pub(super) level: Durability,
     pub(super) then: Told,
 }
 
-/// Waits for all.
+/// The queue of the flusher.
 #[derive(Default)]
 pub(super) struct Flusher {
     state: Mutex<State>,
@@ -36,23 +37,24 @@ pub(super) struct Flusher {
 #[derive(Default)]
 struct State {
     waiting: Vec<Waiting>,
-    /// It has found nothing to do, and is in its rest or has ended.
+    /// The thread has found nothing to do, and is resting or has ended.
     is_idle: bool,
 }
 
 impl Flusher {
-    /// Gives it its thread.
+    /// Sets the thread.
     pub(super) fn by(&self, worker: Worker) {
         self.worker.set(worker).expect("given once");
     }
 
-    /// Adds somebody; `false` if there is no thread to wait.
+    /// Adds a commit; `false` if no thread could be started.
     #[must_use]
     pub(super) fn push(&self, waiting: Waiting) -> bool {
         {
             let mut state = self.lock();
             state.waiting.push(waiting);
-            // Who came first has woken it, or will as soon as it lets go of this lock; it takes all there are.
+            // The commit that came first has woken the thread, or will after this lock is released. The
+            // thread takes all.
             if state.waiting.len() > 1 {
                 return true;
             }
@@ -61,7 +63,7 @@ impl Flusher {
         self.worker.get().is_some_and(Worker::wake)
     }
 
-    /// A step of its thread.
+    /// One step of the thread.
     pub(super) fn step(&self, pool: &Arc<Pool>) -> Rest {
         if self.flush(pool) {
             return Rest::None;
@@ -73,7 +75,7 @@ impl Flusher {
         if std::mem::replace(&mut state.is_idle, true) { Rest::UntilWoken } else { Rest::For(LINGER) }
     }
 
-    /// Waits for everybody there is now, and tells them; `false` if nobody was there.
+    /// Waits for all queued commits, and completes them; `false` if there were none.
     pub(super) fn flush(&self, pool: &Arc<Pool>) -> bool {
         let waiting = std::mem::take(&mut self.lock().waiting);
         if waiting.is_empty() {
@@ -81,22 +83,22 @@ impl Flusher {
         }
         let (disk, others): (Vec<_>, Vec<_>) =
             waiting.into_iter().partition(|waiting| waiting.level == Durability::Disk);
-        // Those first who need no sync.
+        // First those that need no sync.
         for mut waiting in [others, disk] {
-            // The newest waits, and that flush covers the others. An error is each one's own to learn: one that was dropped for want
-            // of room says nothing of those before it.
+            // The newest commit waits, and that flush covers the others. Each commit still checks its own
+            // receipt: an error of one that was dropped for want of room does not apply to those before it.
             waiting.sort_unstable_by_key(|waiting| Reverse(waiting.receipt.seq()));
             let wait = |Waiting { receipt, level, then }| (then, receipt.waited(level));
             let waited: Vec<_> = waiting.into_iter().map(wait).collect();
             for (then, waited) in waited.into_iter().rev() {
-                // What a program's value does when it is dropped keeps nobody else from being told.
+                // A panic in the destructor of a program's value must not prevent the other completions.
                 drop(catch_unwind(AssertUnwindSafe(|| then(pool, waited))));
             }
         }
         true
     }
 
-    /// Ends its thread, after the flush under way.
+    /// Ends the thread, after the current flush.
     pub(super) fn stop(&self) {
         if let Some(worker) = self.worker.get() {
             worker.stop();

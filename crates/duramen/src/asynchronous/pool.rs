@@ -1,9 +1,11 @@
-//! The threads that do what the asynchronous handle is asked for: so many and no more, begun when they are needed, ended when they
-//! have had nothing to do for a while, or with the last handle.
+//! The pool of threads of the asynchronous handle.
 //!
-//! Owns the queue: first come, first served, one place for each caller that waits, given back when the caller goes. So the queue is
-//! never longer than there are futures alive, and needs no bound of its own: a place in it and a wait for one would be the same to the
-//! caller. Never runs a program's code with a lock held.
+//! It is bounded. Threads start on demand and end after a while without work, or with the last handle.
+//!
+//! Owns the queue: first in, first out. Each waiting call has one place in it, which it gives back when it is
+//! dropped. So the queue is never longer than the number of futures alive, and needs no bound of its own:
+//! waiting for a place would be the same to the caller as waiting in the queue. Never runs the program's code
+//! with a lock held.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,22 +20,24 @@ use crate::store::{Rest, Worker, processors};
 
 const POISON: &str = "nothing panics while the queue is locked";
 
-/// A thread that finds nothing to do stays for this long: callers come one after the other, and a thread costs more to begin than
-/// most of what it does.
+/// How long a thread stays without work: calls come one after the other, and starting a thread costs more
+/// than most calls.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 
-/// How many threads there are at least, unless it is said: they wait for the disk as well as they compute.
+/// The minimum of the default size: threads wait for the disk as well as compute.
 const THREADS_MIN: usize = 4;
 
 /// A place in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ticket(u64);
 
-/// The threads of a handle and its clones. Dropped with the last of them, it ends what was begun: commits are waited for, and what was
-/// to be done after them is.
+/// The threads of a handle and its clones.
+///
+/// Dropping the last of them finishes what has begun: it waits for commits, and runs the work that follows
+/// them.
 pub(super) struct Crew(Arc<Pool>);
 
-/// What the threads share.
+/// The state that the threads share.
 pub(super) struct Pool {
     queue: Mutex<Queue>,
     workers: OnceLock<Vec<Worker>>,
@@ -45,17 +49,17 @@ pub(super) struct Pool {
 struct Queue {
     next: u64,
     waiting: BTreeMap<Ticket, Arc<dyn Job>>,
-    /// Workers that have found nothing to do and that nobody has woken since.
+    /// Workers that found nothing to do and have not been woken since.
     idle: Vec<usize>,
 }
 
-/// How many threads there are unless it is said.
+/// The default number of threads.
 pub(super) fn thread_count() -> usize {
     THREADS_MIN.max(2 * processors())
 }
 
 impl Crew {
-    /// At most so many threads, and one that waits for the disk.
+    /// At most `threads` threads, and one that waits for the disk.
     pub(super) fn new(threads: usize) -> Crew {
         let threads = threads.max(1);
         let queue = Queue { idle: (0..threads).rev().collect(), ..Queue::default() };
@@ -66,7 +70,7 @@ impl Crew {
             process: duramen_disk::process_id(),
         });
         let worker = |name: &str, work: Box<dyn Fn() -> Rest + Send + Sync>| {
-            // A thread that does not start, its waker is told of; what steps do is caught where they are done.
+            // `wake` returns `false` if a thread does not start. Panics of steps are caught where they run.
             Worker::new(name, work, |_| ())
         };
         let workers = (0..threads).map(|index| {
@@ -93,7 +97,7 @@ impl Drop for Crew {
         if pool.process != duramen_disk::process_id() {
             return;
         }
-        // What is left belongs to futures that were dropped: their commits are in the order.
+        // The remaining jobs belong to dropped futures: their commits are already ordered.
         loop {
             let job = pool.lock().waiting.pop_first();
             match job {
@@ -106,10 +110,10 @@ impl Drop for Crew {
 }
 
 impl Pool {
-    /// Adds a job to the queue, and wakes a thread for it if one has nothing to do.
+    /// Adds a job to the queue, and wakes an idle thread for it.
     ///
     /// # Errors
-    /// If the system gives no thread for it, or this process was forked: it is not in the queue then.
+    /// If the system gives no thread, or this process was forked. The job is then not in the queue.
     pub(super) fn push(&self, job: &Arc<dyn Job>) -> Result<Ticket> {
         if self.process != duramen_disk::process_id() {
             return Err(Error::forked());
@@ -120,7 +124,7 @@ impl Pool {
         queue.waiting.insert(ticket, Arc::clone(job));
         let mut asleep = Vec::new();
         while let Some(index) = queue.idle.pop() {
-            // Woken without the lock; it is in nobody's list meanwhile.
+            // Woken without the lock; meanwhile no list contains it.
             drop(queue);
             if self.workers()[index].wake() {
                 self.lock().idle.append(&mut asleep);
@@ -134,7 +138,7 @@ impl Pool {
         }
         queue.idle.append(&mut asleep);
         let own = queue.waiting.remove(&ticket);
-        // Who came meanwhile took those that were tried for busy.
+        // Calls that came meanwhile took the workers tried here for busy ones.
         let is_deserted = queue.idle.len() == self.workers().len();
         let stranded = if is_deserted { std::mem::take(&mut queue.waiting) } else { BTreeMap::new() };
         drop(queue);
@@ -142,16 +146,16 @@ impl Pool {
         own.map_or(Ok(ticket), |_| Err(no_thread()))
     }
 
-    /// Takes a job out of the queue that nobody has begun, and drops it.
+    /// Removes a job that has not begun from the queue, and drops it.
     pub(super) fn take_back(&self, ticket: Ticket) {
         let job = self.lock().waiting.remove(&ticket);
         drop(job);
     }
 
-    /// Lets the flusher tell when a commit has reached its level.
+    /// Has the flusher complete a commit once it has reached its level.
     pub(super) fn wait_for(self: &Arc<Self>, waiting: Waiting) {
         if !self.flusher.push(waiting) {
-            // Without a thread that waits for all, this one does.
+            // Without a flusher thread, this thread waits for all.
             self.flusher.flush(self);
         }
     }
@@ -170,7 +174,7 @@ impl Pool {
             queue.idle.retain(|idle| *idle != index);
             job
         };
-        // What a program's value does when it is dropped ends no thread of ours.
+        // A panic in the destructor of a program's value must not end a thread of the pool.
         drop(catch_unwind(AssertUnwindSafe(|| job.step(self))));
         Rest::None
     }
@@ -197,7 +201,8 @@ impl fmt::Debug for Crew {
 
 #[cfg(test)]
 mod tests {
-    //! A thread that is counted as idle and is not leaves a caller waiting for ever, and so does one that is woken and not counted.
+    //! A worker that is wrongly counted as idle leaves a caller waiting for ever. So does one that is woken
+    //! and not counted.
     use super::*;
     use crate::asynchronous::task::{Step, submit};
 
@@ -207,20 +212,20 @@ mod tests {
         idle
     }
 
-    /// The test takes the steps that the threads would: none is woken.
+    /// The test takes the steps of the threads: no thread is woken.
     #[test]
     fn a_worker_is_idle_when_it_found_nothing_and_until_it_is_woken() {
         let crew = Crew::new(2);
         let pool = crew.pool();
         assert_eq!(idle(pool), [0, 1]);
-        // Woken for a job that another one has taken: it stays for a while, and is counted.
+        // Woken for a job that another worker has taken: it stays for a while, and is counted.
         pool.lock().idle.clear();
         assert_eq!(pool.step(1), Rest::For(LINGER));
         assert_eq!(idle(pool), [1]);
-        // Nobody has come in that while.
+        // No job has come meanwhile.
         assert_eq!(pool.step(1), Rest::UntilWoken);
         assert_eq!(idle(pool), [1]);
-        // It finds a job by itself, at the end of its rest: whoever comes next must not count on it.
+        // It finds a job by itself at the end of its rest, so the next call must not count on it.
         pool.lock().idle.clear();
         let first = submit(pool, || Step::Done(Ok(1)));
         pool.lock().idle.push(1);

@@ -1,8 +1,9 @@
-//! One call on its way: what the pool does for it, step by step, and the future that is told how it ended.
+//! One asynchronous call: its steps on the pool, and the future that returns its outcome.
 //!
-//! Owns the hand-over between threads: a task holds its next step or its outcome, never both, and whoever sets the outcome takes the
-//! waker under the same lock, so that no wake-up is lost. Steps belong to the pool and not to the future: dropping the future takes
-//! back a first step that nobody has begun, and nothing else. What a program's code panics with is handed on to who awaits.
+//! Owns the hand-over between threads. A task holds its next step or its outcome, never both. The thread that
+//! sets the outcome takes the waker under the same lock, so that no wake-up is lost. Steps belong to the pool
+//! and not to the future: dropping the future removes a first step that has not begun, and nothing else. A
+//! panic of the program's code is resumed in the task that awaits the future.
 
 use std::any::Any;
 use std::fmt;
@@ -23,25 +24,26 @@ const POISON: &str = "nothing panics while a task is locked";
 /// A step of a task, on a thread of the pool.
 pub(super) type Work<T> = Box<dyn FnOnce() -> Step<T> + Send>;
 
-/// How a task goes on. Told to the flusher's thread, which has others to serve: it does nothing that takes long.
+/// The continuation after a commit. It runs on the flusher's thread, which serves others too, so it must be
+/// short.
 pub(super) type Then<T> = Box<dyn FnOnce(Result<Receipt>) -> Step<T> + Send>;
 
-/// What a step leads to.
+/// The result of a step.
 pub(super) enum Step<T> {
     /// Nothing more is to be done.
     Done(Result<T>),
     /// More work on a thread of the pool.
     Again(Work<T>),
-    /// Waiting until a commit has reached a level, without a thread.
+    /// Wait until a commit has reached a level, without a thread.
     Until(Receipt, Durability, Then<T>),
 }
 
-/// What a thread of the pool takes from its queue.
+/// A job in the queue of the pool.
 pub(super) trait Job: Send + Sync {
     /// Does the next step.
     fn step(self: Arc<Self>, pool: &Arc<Pool>);
 
-    /// There is no thread to do it.
+    /// Fails the job, because there is no thread for it.
     fn refuse(&self, error: Error);
 }
 
@@ -55,7 +57,7 @@ struct State<T> {
     waker: Option<Waker>,
 }
 
-/// Gives a call to the pool.
+/// Submits a call to the pool.
 pub(super) fn submit<T: Send + 'static>(
     pool: &Arc<Pool>,
     work: impl FnOnce() -> Step<T> + Send + 'static,
@@ -73,7 +75,7 @@ pub(super) fn submit<T: Send + 'static>(
     Running { task, pool: Arc::clone(pool), ticket }
 }
 
-/// Waits until a commit has reached a level, from here on: that takes no thread of the pool.
+/// Waits until a commit has reached a level, starting now. That takes no thread of the pool.
 pub(super) fn wait(pool: &Arc<Pool>, receipt: Receipt, level: Durability) -> Running<()> {
     let state = State { work: None, outcome: None, waker: None };
     let task = Arc::new(Task { state: Mutex::new(state) });
@@ -93,7 +95,7 @@ impl<T: Send + 'static> Task<T> {
             Ok(Step::Again(work)) => {
                 self.lock().work = Some(work);
                 let job = self as Arc<dyn Job>;
-                // Something may be committed already: without a thread for the rest of it, this one does it.
+                // A commit may already have happened: without a thread for the rest, this thread does it.
                 if pool.push(&job).is_err() {
                     job.step(pool);
                 }
@@ -119,7 +121,7 @@ impl<T: Send + 'static> Task<T> {
     }
 }
 
-/// Wakes a task of the program's. A waker that panics ends no thread of ours.
+/// Wakes a task of the program. A panic of the waker must not end a thread of the pool.
 pub(super) fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
         drop(catch_unwind(AssertUnwindSafe(|| waker.wake())));
@@ -140,11 +142,11 @@ impl<T: Send + 'static> Job for Task<T> {
     }
 }
 
-/// The future of a call that was given to the pool.
+/// The future of a call that was submitted to the pool.
 pub(super) struct Running<T> {
     task: Arc<Task<T>>,
     pool: Arc<Pool>,
-    /// Its place in the queue; none once it has ended.
+    /// Its place in the queue; `None` once it has ended.
     ticket: Option<Ticket>,
 }
 
@@ -152,7 +154,7 @@ impl<T: Send + 'static> Future for Running<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
-        // Cloned, and the old one dropped, without the lock: both are the program's code.
+        // Cloned, and the old one dropped, without the lock: both run the program's code.
         let mut waker = Some(context.waker().clone());
         let outcome = {
             let mut state = self.task.lock();

@@ -1,8 +1,11 @@
-//! A transaction in steps: run and ordered on a thread of the pool, waited for by the flusher, and ended, on the pool again where that
-//! takes time or calls the program.
+//! A transaction in steps.
 //!
-//! Owns when a transaction runs again: after a conflict the engine sees to it; where the log had no room for it, or for what it read,
-//! it never happened, and runs once more from beginning to end on its thread, as a blocking one does that makes room.
+//! A thread of the pool runs and orders it; the flusher waits for it. If the rest is slow or calls the
+//! program, it runs on the pool again.
+//!
+//! Owns the retries. After a conflict the engine runs the transaction again. If the log had no room for it,
+//! or for a commit that it read, it never happened. It then runs once more as a whole on its thread, as a
+//! blocking call does that makes room.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +17,7 @@ use crate::access::handle::{Db, UnderWay};
 use crate::access::transaction::Transaction;
 use crate::store::error::{Code, Error, Result};
 
-/// Runs a transaction, and leaves its waiting to the flusher.
+/// Runs a transaction, and leaves the waiting to the flusher.
 pub(super) fn begin<S: Send + 'static, T: Send + 'static>(
     db: Db,
     mut state: S,
@@ -37,7 +40,7 @@ pub(super) fn begin<S: Send + 'static, T: Send + 'static>(
                         Step::Done(Ok((state, out, receipt)))
                     })),
                 },
-                // Neither it nor what it read has happened, whichever of the two it was.
+                // The log had no room for it or for a commit that it read: neither has happened.
                 Err(error) if error.code() == Code::DiskFull => {
                     Step::Again(Box::new(move || to_the_end(&db, state, run)))
                 }
@@ -47,7 +50,7 @@ pub(super) fn begin<S: Send + 'static, T: Send + 'static>(
     }
 }
 
-/// As a blocking call.
+/// Runs it as a blocking call does.
 fn to_the_end<S, T>(
     db: &Db,
     mut state: S,
@@ -65,7 +68,7 @@ pub(super) async fn with_own_error<T: Send + 'static, E: From<Error> + Send + 's
     let own = Arc::new(Mutex::new(None));
     let of_run = Arc::clone(&own);
     let lock = |own: &Mutex<Option<E>>, error: Option<E>| {
-        // Dropped after the lock is let go: it is the program's.
+        // Dropped after the lock is released, because it is the program's.
         std::mem::replace(&mut *own.lock().expect("nothing panics while it is set"), error)
     };
     let done = db

@@ -1,6 +1,7 @@
-//! The everyday verbs for typed documents: each a transaction, or a snapshot, of its own, as those of [`Db`](crate::Db).
+//! The common methods for typed documents. Each is a transaction or a snapshot of its own, as in
+//! [`Db`](crate::Db).
 //!
-//! Owns nothing. Documents and keys are given by value: they go to another thread.
+//! Documents and keys are passed by value, because another thread uses them.
 
 use crate::store::Receipt;
 
@@ -11,7 +12,7 @@ use crate::store::error::Result;
 use crate::value::tuple::KeyFor;
 
 impl AsyncDb {
-    /// The document under a key, of the newest state. Dropped, it changes nothing.
+    /// The document under a key, of the newest state. Dropping the future changes nothing.
     ///
     /// # Errors
     /// As [`Db::get`](crate::Db::get).
@@ -22,7 +23,8 @@ impl AsyncDb {
         self.read(move |at| at.get(key)).await
     }
 
-    /// Stores a document, in the place of any with its key. Dropped, as [`AsyncDb::transact`]; so are all that follow.
+    /// Stores a document, replacing any with its key. Dropping behaves as for [`AsyncDb::transact`], here and
+    /// below.
     ///
     /// # Errors
     /// As [`Db::put`](crate::Db::put).
@@ -30,7 +32,7 @@ impl AsyncDb {
         self.write(move |tx| tx.put(&document)).await
     }
 
-    /// Stores a document whose key is not there yet.
+    /// Stores a document whose key must not exist yet.
     ///
     /// # Errors
     /// As [`Db::insert`](crate::Db::insert).
@@ -38,7 +40,7 @@ impl AsyncDb {
         self.write(move |tx| tx.insert(&document)).await
     }
 
-    /// Stores a document in the place of the one with its key.
+    /// Replaces the document with the same key, which must exist.
     ///
     /// # Errors
     /// As [`Db::update`](crate::Db::update).
@@ -46,8 +48,8 @@ impl AsyncDb {
         self.write(move |tx| tx.update(&document)).await
     }
 
-    /// Changes a document in place, again and again until nobody got in between, and returns it as it is then; `None`
-    /// if there is none.
+    /// Changes a document in place, retrying after conflicts. Returns the new document; `None` if there is
+    /// none.
     ///
     /// # Errors
     /// As [`Db::modify`](crate::Db::modify).
@@ -59,7 +61,7 @@ impl AsyncDb {
         self.transact(move |tx| tx.modify::<C>(&key, &mut change)).await
     }
 
-    /// Gives a document a key that was not given before and that no document has, stores it, and returns it.
+    /// Assigns a new key to a document, stores it, and returns it. The key was never assigned before.
     ///
     /// # Errors
     /// As [`Db::push`](crate::Db::push).

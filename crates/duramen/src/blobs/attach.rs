@@ -1,7 +1,7 @@
-//! Which blobs a namespace has: what a transaction changes.
+//! Which blobs a namespace has: the changes of a transaction.
 //!
-//! Owns the rule that every id with pieces is either named by one record or loose, in each state that commits. So nothing
-//! leaks: what is loose and belongs to no upload is swept.
+//! Owns this rule: in every committed state each id with pieces is either named by one record or listed in
+//! the orphan list (`LOOSE`). So nothing leaks: an orphaned id without an upload is collected.
 
 use super::read::BlobsOf;
 use super::record::{BlobId, LOOSE, Record, records_tree};
@@ -12,11 +12,12 @@ use crate::store::{Source, TreeId};
 use crate::value::tuple::{Key, encode};
 
 impl BlobsOf<'_, Transaction<'_>> {
-    /// Puts an upload under a key, in the place of any blob that is there: it is seen by others when, and only if, this
-    /// transaction commits.
+    /// Puts an upload under a key, replacing any blob there. It becomes visible if and when this transaction
+    /// commits.
     ///
     /// # Errors
-    /// As [`BlobsOf`]; `InvalidArgument` for an upload that has a key already, or is another database's.
+    /// As [`BlobsOf`]; `InvalidArgument` for an upload that already has a key, or belongs to another
+    /// database.
     pub fn attach(&self, key: impl Key, upload: &Upload) -> Result<()> {
         let key = encode(&key)?;
         let id = upload.record().id;
@@ -33,7 +34,7 @@ impl BlobsOf<'_, Transaction<'_>> {
         self.within.all_or_nothing(attached)
     }
 
-    /// Deletes a blob. Returns whether it was there. Its space comes back behind the commit.
+    /// Deletes a blob. Returns whether it was there. Its space is freed after the commit.
     ///
     /// # Errors
     /// As [`BlobsOf`].
@@ -46,7 +47,7 @@ impl BlobsOf<'_, Transaction<'_>> {
         Ok(true)
     }
 
-    /// Gives a blob another key, in the place of any blob that is there. Returns whether there was one.
+    /// Gives a blob another key, replacing any blob under that key. Returns whether there was one to rename.
     ///
     /// # Errors
     /// As [`BlobsOf`].
@@ -61,7 +62,7 @@ impl BlobsOf<'_, Transaction<'_>> {
         Ok(true)
     }
 
-    /// Stores a record, in the place of any that is there.
+    /// Stores a record, replacing any under the key.
     pub(super) fn publish(&self, key: &[u8], record: &Record) -> Result<()> {
         if let Some(replaced) = self.record(key)? {
             self.loosen(replaced.id)?;
@@ -70,18 +71,18 @@ impl BlobsOf<'_, Transaction<'_>> {
         self.within.shared().put(self.records()?, key, &record.encode())
     }
 
-    /// No record names this id any more, or none yet.
+    /// Lists an id as orphaned: no record names it any more, or none yet.
     pub(super) fn loosen(&self, id: BlobId) -> Result<()> {
         self.within.wrote_blobs();
         self.within.shared().put(self.tree(LOOSE)?, &id.0, &[])
     }
 
-    /// A record names this id from now on.
+    /// Removes an id from the orphan list, because a record names it from now on.
     pub(super) fn tighten(&self, id: BlobId) -> Result<()> {
         self.within.shared().delete(self.tree(LOOSE)?, &id.0)
     }
 
-    /// A tree, made if it is not there.
+    /// A tree, created if it does not exist.
     pub(super) fn tree(&self, name: &str) -> Result<TreeId> {
         let tx = self.within.shared();
         match tx.tree(name)? {

@@ -1,6 +1,8 @@
-//! What a snapshot or a transaction says of the blobs of a namespace; and their contents, read in constant memory.
+//! Reads of the blobs of a namespace, in a snapshot or a transaction; and their contents, read in constant
+//! memory.
 //!
-//! A reader holds the snapshot it was opened in: what is replaced or deleted meanwhile it reads to the end.
+//! A reader holds the snapshot it was opened in, so it can finish a blob that is replaced or deleted
+//! meanwhile.
 
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -18,14 +20,14 @@ use crate::store::{Cursor, Direction, TreeId};
 use crate::value::span::Span;
 use crate::value::tuple::{Key, OwnedKey, decode, encode};
 
-/// What a blob is.
+/// The metadata of a blob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlobInfo {
     /// Its length in bytes.
     pub len: u64,
     /// The SHA-256 of its bytes, as `sha256sum` prints it in hexadecimal.
     pub sha256: [u8; 32],
-    /// What its writer said it is, such as `image/png`.
+    /// The content type that the writer set, such as `image/png`.
     pub content_type: Option<String>,
 }
 
@@ -36,12 +38,14 @@ impl BlobInfo {
     }
 }
 
-/// The blobs of a namespace in a [`Snapshot`] or a [`Transaction`](crate::Transaction), from [`Reads::blobs`]. A
-/// transaction can attach, rename and delete them; contents are read from a snapshot.
+/// The blobs of a namespace in a [`Snapshot`] or a [`Transaction`](crate::Transaction), from
+/// [`Reads::blobs`].
+///
+/// A transaction can attach, rename and delete them. Contents are read from a snapshot.
 ///
 /// # Errors
-/// Each call fails with `InvalidArgument` for a namespace without a name or with one beyond 1,010 bytes, `KeyTooLong` for a
-/// key beyond 1,024 bytes as encoded, and with what reading the disk said.
+/// Each call fails with `InvalidArgument` for a namespace without a name or with one beyond 1,010 bytes,
+/// `KeyTooLong` for a key beyond 1,024 bytes as encoded, and with errors of reading the disk.
 #[derive(Debug)]
 pub struct BlobsOf<'a, S> {
     pub(crate) within: &'a S,
@@ -49,7 +53,7 @@ pub struct BlobsOf<'a, S> {
 }
 
 impl<S: Reads> BlobsOf<'_, S> {
-    /// What the blob under a key is; `None` if there is none.
+    /// The metadata of the blob under a key; `None` if there is none.
     ///
     /// # Errors
     /// As [`BlobsOf`].
@@ -57,7 +61,7 @@ impl<S: Reads> BlobsOf<'_, S> {
         Ok(self.record(&encode(&key)?)?.map(|record| BlobInfo::of(&record)))
     }
 
-    /// The blobs of a range, in order of their keys.
+    /// The blobs of a range, in key order.
     ///
     /// # Errors
     /// As [`BlobsOf`].
@@ -96,7 +100,7 @@ impl BlobsOf<'_, Snapshot> {
         self.range(key, 0..u64::MAX)
     }
 
-    /// Opens a part of a blob for reading, as far as it goes; `None` if there is none.
+    /// Opens a byte range of a blob for reading, cut at the end of the blob; `None` if there is no blob.
     ///
     /// # Errors
     /// As [`BlobsOf`].
@@ -125,36 +129,38 @@ pub struct BlobReader {
     from: u64,
     to: u64,
     at: u64,
-    /// The piece read last, and which one it is.
+    /// The piece read last, and its index.
     piece: Vec<u8>,
     index: Option<u64>,
 }
 
 impl BlobReader {
-    /// What the blob is; of a part, what the whole is.
+    /// The metadata of the whole blob, also if only a part was opened.
     #[must_use]
     pub fn info(&self) -> BlobInfo {
         BlobInfo::of(&self.record)
     }
 
-    /// Bytes from the start to the end of what was opened.
+    /// The length of the opened part in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.to - self.from
     }
 
-    /// Whether there are none.
+    /// Whether the opened part is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Reads the whole blob, whatever part was opened, and compares it with its SHA-256. Where the next read begins stays.
+    /// Reads the whole blob, whatever part was opened, and checks its SHA-256. The read position does not
+    /// change.
     ///
-    /// Every page that is read is held against a checksum anyway: this is for whoever trusts nobody, and the copy.
+    /// Every page read is verified by a checksum anyway: this is an additional end-to-end check, for copies
+    /// too.
     ///
     /// # Errors
-    /// `DamagedData` if it is another; what reading the disk said.
+    /// `DamagedData` if the hash differs; errors of reading the disk.
     pub fn verify(&mut self) -> Result<()> {
         let mut hash = Sha256::new();
         for index in 0..self.record.piece_count() {
@@ -205,7 +211,7 @@ impl Read for BlobReader {
     }
 }
 
-/// From the start of what was opened; beyond its end nothing is read.
+/// Positions count from the start of the opened part. Reads beyond its end return nothing.
 impl Seek for BlobReader {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let at = match to {
@@ -226,7 +232,7 @@ impl fmt::Debug for BlobReader {
     }
 }
 
-/// Blobs of a range of one state, in order of their keys.
+/// Blobs of a range as of one snapshot, in key order.
 pub struct BlobIter<K> {
     cursor: Option<Cursor>,
     kind: PhantomData<fn() -> K>,

@@ -1,28 +1,28 @@
-//! Blobs as they are stored: the names of the trees, the record of a blob, the keys of its pieces.
+//! The stored form of blobs: the names of the trees, the record of a blob, the keys of its pieces.
 //!
-//! Owns the format; docs/format.md, section "Blobs". Touches no tree.
+//! Owns the format; docs/format.md, section "Blobs". Reads and writes no tree.
 
 pub(crate) use crate::access::uploads::BlobId;
 use crate::store::error::{Code, Error, Result};
 use crate::store::limits::KEY_BYTES_MAX;
 
-/// The trees of records: this and the namespace.
+/// The prefix of the trees of records, followed by the namespace.
 const RECORDS: &str = "duramen/blobs/";
 
 /// The tree of all pieces.
 pub(crate) const PIECES: &str = "duramen/blob-pieces";
 
-/// The tree of ids that no record names: of uploads, and of what was deleted or replaced.
+/// The tree of orphaned ids, which no record names: of uploads, and of deleted and replaced blobs.
 pub(crate) const LOOSE: &str = "duramen/blob-loose";
 
-/// First byte of a record.
+/// The first byte of a record.
 const VERSION: u8 = 1;
 
-/// A record without its content type.
+/// The length of a record without its content type.
 const RECORD_BYTES: usize = 61;
 
 impl BlobId {
-    /// The id whose row of loose ids this is.
+    /// The id of a row in the tree of orphaned ids.
     pub(crate) fn decode(row: &[u8]) -> Result<BlobId> {
         row.try_into().map(BlobId).map_err(|_| {
             Error::new(Code::DamagedData, format!("an id of a blob has {} bytes, not 16", row.len()))
@@ -35,12 +35,12 @@ impl BlobId {
     }
 }
 
-/// What is known of a blob.
+/// The record of a blob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) id: BlobId,
     pub(crate) len: u64,
-    /// Every piece has so many bytes, the last one at most.
+    /// The length of every piece but the last, which may be shorter.
     pub(crate) piece_bytes: u32,
     pub(crate) sha256: [u8; 32],
     pub(crate) content_type: String,
@@ -81,12 +81,12 @@ impl Record {
         if record.piece_bytes == 0 { Err(damaged("has pieces of no bytes")) } else { Ok(record) }
     }
 
-    /// How many pieces it has.
+    /// The number of pieces.
     pub(crate) fn piece_count(&self) -> u64 {
         self.len.div_ceil(u64::from(self.piece_bytes))
     }
 
-    /// How long a piece is.
+    /// The length of a piece.
     pub(crate) fn piece_len(&self, index: u64) -> u64 {
         let before = index * u64::from(self.piece_bytes);
         (self.len - before).min(u64::from(self.piece_bytes))

@@ -1,7 +1,7 @@
-//! Gives back the space of blobs that nobody can see: deleted, replaced, given up, or cut short by a crash.
+//! Collects unreferenced blobs: deleted, replaced, abandoned, or cut short by a crash.
 //!
-//! Owns no list of its own: what is loose in the database and belongs to no upload of this process is swept, a bounded number of
-//! pieces in each transaction.
+//! It keeps no list of its own. An id in the stored orphan list that belongs to no upload of this process is
+//! collected, a bounded number of pieces per transaction.
 
 use crate::store::Durability;
 
@@ -12,13 +12,13 @@ use crate::access::snapshot::Snapshot;
 use crate::store::error::Result;
 use crate::store::{Direction, KeyRange, Source};
 
-/// A step deletes at most so many pieces.
+/// Pieces deleted per step, at most.
 const PIECES_MAX: usize = 512;
 
-/// A write of a blob pays for at most so many steps.
+/// Steps that a write of a blob runs, at most.
 const STEPS_A_WRITE: usize = 16;
 
-/// What a step of the sweeper has done.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Swept {
     /// Pieces deleted.
@@ -27,22 +27,22 @@ pub(crate) struct Swept {
     pub(crate) more: bool,
 }
 
-/// Deletes pieces of one blob that nobody can see, in one transaction that waits for no disk.
+/// Deletes pieces of one unreferenced blob, in one transaction that does not wait for the disk.
 pub(crate) fn step(db: &Db) -> Result<Swept> {
     step_as_of(&db.snapshot()?, db)
 }
 
-/// The same for what was to be swept as of a snapshot.
+/// As [`step`], for the ids that a snapshot lists.
 pub(super) fn step_as_of(snapshot: &Snapshot, db: &Db) -> Result<Swept> {
     let Some(Dead { id, more_ids }) = find(snapshot, db)? else { return Ok(Swept::default()) };
     let (freed, is_rest) = db.at(Durability::Memory).transact(|tx| {
         let shared = tx.shared();
         let Some(loose) = shared.tree(LOOSE)? else { return Ok((0, true)) };
-        // Attached since, or swept by somebody else.
+        // Attached since, or already collected by another thread.
         if shared.get(loose, &id.0)?.is_none() {
             return Ok((0, true));
         }
-        // As of now: its upload may have stored more between the snapshot, in which it was found, and its end.
+        // Read now: the upload may have stored more between the snapshot that listed it and its end.
         let pieces = first_pieces(shared, id)?;
         if let Some(tree) = shared.tree(PIECES)? {
             pieces.iter().try_for_each(|piece| shared.delete(tree, piece))?;
@@ -56,7 +56,7 @@ pub(super) fn step_as_of(snapshot: &Snapshot, db: &Db) -> Result<Swept> {
     Ok(Swept { freed, more: more_ids || !is_rest })
 }
 
-/// Sweeps after a blob was written or deleted.
+/// Collects after a blob was written or deleted.
 pub(crate) fn after_writes(db: &Db) -> Result<()> {
     for _ in 0..STEPS_A_WRITE {
         if !step(db)?.more {
@@ -66,14 +66,14 @@ pub(crate) fn after_writes(db: &Db) -> Result<()> {
     Ok(())
 }
 
-/// An id that nobody can see.
+/// An id that can be collected.
 struct Dead {
     id: BlobId,
     /// Whether there are more such ids.
     more_ids: bool,
 }
 
-/// The first id that nobody can see.
+/// The first id that can be collected.
 fn find(snapshot: &Snapshot, db: &Db) -> Result<Option<Dead>> {
     let source = snapshot.source();
     let Some(loose) = source.tree(LOOSE)? else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! The bytes of blobs, pinned; what an upload leaves behind at each of its moments.
+//! Pinned bytes of blobs; what an upload leaves behind at each of its moments.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn count(db: &Db, tree: &str) -> u64 {
     tree.map_or(0, |tree| snapshot.source().count(tree, &Span::all().into_bytes()).unwrap())
 }
 
-/// Other builds must read what this one has written: docs/format.md, "Blobs", tells these bytes.
+/// Other builds must read these bytes: docs/format.md, "Blobs", defines them.
 #[test]
 fn stored_bytes_are_as_documented() {
     let record = Record {
@@ -43,7 +43,7 @@ fn stored_bytes_are_as_documented() {
     assert_eq!((PIECES, LOOSE), ("duramen/blob-pieces", "duramen/blob-loose"));
 }
 
-/// Foreign bytes are damage or another release's, never a panic.
+/// Foreign bytes are corruption or a later release's, never a panic.
 #[test]
 fn bytes_that_are_no_record_are_refused() {
     let mut stored = vec![0; 61];
@@ -59,7 +59,8 @@ fn bytes_that_are_no_record_are_refused() {
     assert!(Record::decode(&stored).is_err(), "the content type is no text");
 }
 
-/// An upload in progress is nobody's to sweep; given up, cut short by a crash or left unattached, it must leak nothing.
+/// An upload in progress must not be collected. Abandoned, cut short by a crash or left unattached, it must
+/// leak nothing.
 #[test]
 fn uploads_that_were_not_finished_leak_nothing() -> Result<()> {
     let disk = MemDisk::new(1);
@@ -91,7 +92,8 @@ fn uploads_that_were_not_finished_leak_nothing() -> Result<()> {
     Ok(())
 }
 
-/// An upload stores pieces and is given up while the sweeper looks at an older state. What it stored last belonged to no blob and was never deleted.
+/// An upload stores pieces and is abandoned while the collection looks at an older state. The last pieces
+/// must not leak.
 #[test]
 fn an_upload_given_up_while_the_sweeper_looks_leaks_nothing() -> Result<()> {
     let db = open(&MemDisk::new(1));
@@ -108,7 +110,8 @@ fn an_upload_given_up_while_the_sweeper_looks_leaks_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A blob with more pieces than a step takes is swept in several, and is told as loose until the last.
+/// A blob with more pieces than a step takes is collected in several steps, and listed as orphaned until the
+/// last.
 #[test]
 fn a_large_blob_is_swept_in_steps() -> Result<()> {
     let db = open(&MemDisk::new(1));
@@ -125,7 +128,7 @@ fn a_large_blob_is_swept_in_steps() -> Result<()> {
     Ok(())
 }
 
-/// Each way in which records and pieces can disagree must be found by a check.
+/// A check must find each way in which records and pieces can disagree.
 #[test]
 fn check_finds_pieces_that_do_not_fit() -> Result<()> {
     type Break = fn(&crate::Transaction<'_>, BlobId) -> Result<()>;
@@ -153,7 +156,7 @@ fn check_finds_pieces_that_do_not_fit() -> Result<()> {
             let snapshot = db.snapshot()?;
             crate::Reads::blobs(&snapshot, "b").record(&crate::tuple::encode("k")?)?.unwrap().id
         };
-        // Kept from the sweeper, which would do as it is told.
+        // Protected from collection, which would delete the pieces.
         db.open_state().uploads.begin(id);
         db.transact(|tx| broken(tx, id))?;
         let report = db.check_documents()?;

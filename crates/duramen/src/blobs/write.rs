@@ -1,7 +1,9 @@
-//! Blobs on their way in: pieces are stored in transactions of their own, under an id that nobody can see before the last one.
+//! Uploads of blobs: pieces are stored in several transactions, under an id that only the last one makes
+//! visible.
 //!
-//! Owns the constant memory of an upload, and that what is not finished is swept: an id is loose from its first piece on, and kept
-//! from the sweeper only by a handle of this process. A crash, a failed write or a dropped writer leaves it to the sweeper.
+//! Owns the constant memory of an upload, and the collection of unfinished ones. An id is listed as orphaned
+//! from its first piece on; only a handle of this process protects it. After a crash, a failed write or a
+//! dropped writer it is collected.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -19,13 +21,13 @@ use crate::access::transaction::Transaction;
 use crate::store::Source as _;
 use crate::store::error::{Code, Error, Result};
 
-/// So many pieces are stored in one transaction: what a writer holds in memory.
+/// Pieces stored per transaction, which is what a writer holds in memory.
 const PIECES_A_COMMIT: usize = 8;
 
-/// A source is read so many bytes at a time.
+/// Bytes read from a source at a time.
 const READ_BYTES: usize = 128 * 1024;
 
-/// Keeps an id from the sweeper.
+/// Protects an id from collection.
 struct Live {
     state: Arc<OpenState>,
     id: BlobId,
@@ -45,10 +47,13 @@ impl Drop for Live {
     }
 }
 
-/// A blob on its way into a namespace, written as a file is. It is there when [`finish`](BlobWriter::finish) returns;
-/// dropped before, it never was.
+/// Writes a new blob into a namespace, as a file is written.
 ///
-/// Holds eight pieces in memory, 8 MiB unless the namespace says otherwise, and no snapshot: an upload may take days.
+/// The blob exists once [`finish`](BlobWriter::finish) returns. If the writer is dropped before, it never
+/// exists.
+///
+/// It holds eight pieces in memory, 8 MiB with the default piece size. It holds no snapshot, so an upload may
+/// take days.
 pub struct BlobWriter {
     db: Db,
     namespace: String,
@@ -57,7 +62,7 @@ pub struct BlobWriter {
     content_type: String,
     piece_bytes: usize,
     buffer: Vec<u8>,
-    /// Pieces stored so far.
+    /// The number of pieces stored so far.
     stored: u64,
     len: u64,
     hash: Sha256,
@@ -72,17 +77,17 @@ impl BlobWriter {
         BlobWriter { db, namespace, key, live, content_type, piece_bytes, buffer, stored, len, hash, failed }
     }
 
-    /// Says what it is, such as `image/png`.
+    /// Sets the content type, such as `image/png`.
     #[must_use]
     pub fn content_type(mut self, content_type: impl Into<String>) -> Self {
         self.content_type = content_type.into();
         self
     }
 
-    /// Stores what is left, and the blob under its key, in the place of any that is there: in one transaction.
+    /// Stores the rest, and the blob under its key, in one transaction. Replaces any blob under the key.
     ///
     /// # Errors
-    /// Those of a commit; `InvalidArgument` after a write that failed.
+    /// Errors of a commit; `InvalidArgument` after a write that failed.
     pub fn finish(mut self) -> Result<BlobInfo> {
         let record = self.record()?;
         let (namespace, key, was_loose) = (&self.namespace, &self.key, self.stored > 0);
@@ -97,7 +102,7 @@ impl BlobWriter {
         Ok(BlobInfo::of(&record))
     }
 
-    /// Stores what is left, and no blob yet: a transaction gives it a key, by [`attach`](super::BlobsOf::attach).
+    /// Stores the rest without a key. A transaction assigns the key by [`attach`](super::BlobsOf::attach).
     ///
     /// # Errors
     /// As [`BlobWriter::finish`].
@@ -107,7 +112,7 @@ impl BlobWriter {
         Ok(Upload { live: self.live, record })
     }
 
-    /// Writes all of a source.
+    /// Writes everything that a source yields.
     pub(super) fn copy_from(&mut self, source: &mut dyn Read) -> Result<()> {
         let mut bytes = vec![0; READ_BYTES];
         loop {
@@ -150,9 +155,11 @@ impl BlobWriter {
         })
     }
 
-    /// Stores the pieces in the buffer: full ones, or with a record the last ones. The commit waits for a sync only with a record,
-    /// which makes everything before it durable. It always waits until the log has it: a record is published later that relies on
-    /// every piece, and commits at level `Memory` may still be dropped.
+    /// Stores the pieces in the buffer: full ones or, with a record, the last ones.
+    ///
+    /// The commit waits for a sync only with a record, which makes everything before it durable. It always
+    /// waits until the log has it: a record published later relies on every piece, and commits at level
+    /// `Memory` may still be dropped.
     fn store(&mut self, last: Option<&Record>) -> Result<()> {
         let level = if last.is_some() { self.db.seen_by_all().durability() } else { Durability::Process };
         let id = self.live.id;
@@ -202,7 +209,7 @@ impl Write for BlobWriter {
         Ok(bytes.len())
     }
 
-    /// Does nothing: what was written is durable with the blob.
+    /// Does nothing: finishing the blob makes all writes durable.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -217,14 +224,14 @@ impl fmt::Debug for BlobWriter {
     }
 }
 
-/// A blob that is stored and has no key yet. Dropped before a transaction has attached it, its space comes back.
+/// A stored blob without a key. If it is dropped before a transaction attaches it, its space is freed.
 pub struct Upload {
     live: Live,
     record: Record,
 }
 
 impl Upload {
-    /// What the blob is.
+    /// The metadata of the blob.
     #[must_use]
     pub fn info(&self) -> BlobInfo {
         BlobInfo::of(&self.record)

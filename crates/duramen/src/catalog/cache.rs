@@ -1,7 +1,7 @@
-//! The catalogue's entries as they were decoded last.
+//! A cache of decoded catalogue entries.
 //!
-//! Owns no truth: every transaction reads the entry's bytes, so that what is remembered is used only while the catalogue still
-//! says the same.
+//! Only a cache: every transaction reads the entry's bytes. A cached entry is used only while those bytes are
+//! the same.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,7 +22,7 @@ impl CatalogCache {
         self.lock().get(name).cloned()
     }
 
-    /// Remembers an entry of a published state; says whether that is another one than before.
+    /// Caches an entry of a published state. Returns whether it replaces a different one.
     pub(crate) fn remember(&self, entry: &Arc<Entry>) -> bool {
         let mut entries = self.lock();
         match entries.get_mut(entry.schema.name()) {

@@ -1,7 +1,8 @@
 //! Cells of CSV: what type their text has, and whole rows turned into keys and stored documents.
 //!
-//! Owns the grammar of cells (integers canonical, floats decimal or exponent, never nan or inf) and the fast path of
-//! an import: a row becomes key and document without a copy of any cell. Knows cells, not CSV: quoting is the reader's.
+//! Owns the grammar of cells (integers canonical, floats decimal or exponent, never nan or inf) and the fast
+//! path of an import: a row becomes key and document without copying any cell. The caller parses the CSV,
+//! including its quotes.
 
 mod row;
 #[cfg(test)]
@@ -11,7 +12,7 @@ pub use row::{BadCell, Misfit, RowEncoder, key_element};
 
 use crate::catalog::schema::ColumnType;
 
-/// The type of one cell's text: integer, float or text. Times and bools are text until asked for.
+/// The type of one cell's text: integer, float or text. Times and bools count as text unless requested.
 #[must_use]
 pub fn infer(cell: &[u8]) -> ColumnType {
     if parse_int(cell).is_some() {
@@ -34,7 +35,7 @@ pub fn widen(known: ColumnType, cell: ColumnType) -> ColumnType {
     }
 }
 
-/// Whether a cell of text `cell` leaves a column of type `known` as it is; cheaper than inferring it anew.
+/// Whether a cell fits a column of type `known` without widening it; cheaper than inferring its type.
 #[must_use]
 pub fn fits(known: ColumnType, cell: &[u8]) -> bool {
     match known {

@@ -11,7 +11,7 @@ pub(crate) fn is_compact(document: &[u8]) -> bool {
     matches!(document.first(), Some(0x90..=0x9f | 0xdc | 0xdd))
 }
 
-/// A stored document, with its names.
+/// A stored document, with field names.
 ///
 /// # Errors
 /// `InvalidArgument` for bytes that are no document of this collection.
@@ -25,7 +25,7 @@ pub(crate) fn document(schema: &Schema, stored: &[u8]) -> Result<Document> {
     Document::from_bytes(&named)
 }
 
-/// Appends a compact document with its names. A shorter list is one from before the last fields were added.
+/// Appends a compact document with its names. A shorter list predates the last added fields.
 ///
 /// # Errors
 /// `InvalidArgument` for more values than names, or bytes that are no list.

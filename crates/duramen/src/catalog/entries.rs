@@ -1,6 +1,6 @@
-//! The catalogue of collections: which there are, and in which trees their documents lie.
+//! The catalogue of collections: which collections exist, and the trees of their documents.
 //!
-//! Owns the system tree and the names of all trees that belong to Duramen; the trees of users keep clear of them.
+//! Owns the system tree and the reserved names of trees; names of user trees must not begin like them.
 
 use std::any::TypeId;
 use std::sync::{Arc, OnceLock};
@@ -18,15 +18,15 @@ use crate::view::spec::ViewSpec;
 /// The tree of catalogue entries: key is the encoded name, value the stored schema.
 pub(crate) const ENTRIES: &str = "duramen/collections";
 
-/// Every tree whose name begins so belongs to Duramen.
+/// The prefix of reserved tree names.
 const OWN: &str = "duramen/";
 
-/// A collection, found.
+/// A collection with its trees.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) schema: Schema,
     pub(crate) tree: TreeId,
-    /// Its views, those that are being built among them.
+    /// Its views, including those being built.
     pub(crate) views: Vec<OpenView>,
     /// The entry's bytes.
     pub(crate) stored: Vec<u8>,
@@ -39,14 +39,15 @@ pub(crate) struct OpenView {
     pub(crate) tree: TreeId,
     /// The other trees of a view in code.
     pub(crate) coded: Option<CodedTrees>,
-    /// What the tree keeps; `None` for a view that only counts.
+    /// The reductions that the tree keeps; `None` for a view that only counts.
     pub(crate) reductions: Option<Reductions>,
-    /// A type that was found to be of this view's terms.
+    /// A type whose definition was found equal to this view's.
     pub(crate) asked_as: OnceLock<TypeId>,
 }
 
 impl OpenView {
-    /// A view whose trees `tree` finds or makes, by their names and whether it is the one of the rows.
+    /// A view, with trees that `tree` finds or creates, by their names and whether it is the tree of the
+    /// rows.
     fn open(
         collection: &str,
         spec: &ViewSpec,
@@ -64,16 +65,16 @@ impl OpenView {
         Ok(OpenView { spec: spec.clone(), tree: rows, coded, reductions, asked_as: OnceLock::new() })
     }
 
-    /// The same rows, of which the catalogue says something else by now.
+    /// The same rows under a changed definition.
     pub(crate) fn with_spec(&self, spec: &ViewSpec) -> OpenView {
         OpenView { spec: spec.clone(), ..self.clone() }
     }
 }
 
-/// What a view in code keeps beside its rows.
+/// The additional trees of a view in code.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CodedTrees {
-    /// Which rows a document has.
+    /// The rows of each document.
     pub(crate) mapped: TreeId,
     /// Documents that wait for the code.
     pub(crate) unmapped: TreeId,
@@ -83,7 +84,7 @@ pub(crate) struct CodedTrees {
 pub(crate) const ROWS: &str = "duramen/rows/";
 const KEY_VALUES: &str = "duramen/kv/";
 
-/// Where something that a program stores lies.
+/// The collection, namespace or tree that data belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// A collection of documents, by name.
@@ -95,7 +96,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// What a tree of this name holds; `None` if that is derived from others, or none of a program's business.
+    /// The store that a tree belongs to; `None` for derived and internal trees.
     pub(crate) fn of(tree: &str) -> Option<Origin> {
         if let Some(name) = tree.strip_prefix(ROWS) {
             return Some(Origin::Collection(name.to_owned()));
@@ -120,7 +121,7 @@ pub(crate) fn rows_tree(name: &str) -> String {
     format!("{ROWS}{name}")
 }
 
-/// Refuses a name for a user's tree that belongs to Duramen.
+/// Returns an error for a reserved or empty tree name.
 pub(crate) fn check_users_name(name: &str) -> Result<()> {
     if name.starts_with(OWN) || name.is_empty() {
         return Err(Error::invalid(format!(
@@ -135,12 +136,12 @@ pub(crate) fn is_users(name: &str) -> bool {
     !name.starts_with(OWN)
 }
 
-/// The tree of entries: while it is unchanged every entry is, with the trees it speaks of.
+/// The tree of entries. While it is unchanged, every entry and the trees that it names are unchanged.
 pub(crate) fn tree(source: &dyn Source) -> Result<Option<TreeId>> {
     source.tree(ENTRIES)
 }
 
-/// Looks a collection up. What is known already is not decoded again if the catalogue still says the same.
+/// Looks up a collection. A cached entry is reused if its bytes in the catalogue are the same.
 pub(crate) fn find(source: &dyn Source, cache: &CatalogCache, name: &str) -> Result<Option<Arc<Entry>>> {
     let Some(entries) = source.tree(ENTRIES)? else { return Ok(None) };
     let Some(stored) = source.get(entries, &encode(&name)?)? else { return Ok(None) };
@@ -192,7 +193,7 @@ pub(crate) fn all(source: &dyn Source) -> Result<Vec<Schema>> {
     Ok(schemas)
 }
 
-/// Stores an entry that has changed, and returns its bytes.
+/// Stores a changed entry, and returns its bytes.
 pub(crate) fn store(tx: &Shared<'_>, schema: &Schema) -> Result<Vec<u8>> {
     schema.validate()?;
     let entries = match tx.tree(ENTRIES)? {
@@ -204,7 +205,7 @@ pub(crate) fn store(tx: &Shared<'_>, schema: &Schema) -> Result<Vec<u8>> {
     Ok(stored)
 }
 
-/// Creates a collection that is not there. Its views hold every document from the start.
+/// Creates a collection. Its views are complete from the start.
 pub(crate) fn create(tx: &Shared<'_>, schema: &Schema) -> Result<Entry> {
     let mut schema = schema.clone();
     schema.views_mut().for_each(|view| view.ready = true);

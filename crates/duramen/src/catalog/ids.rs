@@ -1,9 +1,10 @@
-//! Assigned ids: given once and never again, without one writer waiting for another.
+//! Assigned ids: each is assigned once, and writers do not wait for each other.
 //!
-//! A counter in memory gives them. What has been given is bounded by a row in the tree `duramen/ids`, a block ahead:
-//! a restart goes on from there, so that an id whose document was deleted is not given again. The row is read and
-//! written by the transaction that first goes beyond it, and so is true whenever that id is. What a commit at level `Memory`
-//! wrote there may still be dropped: until a commit that read the row is in the log, each one reads it.
+//! A counter in memory assigns them. A row in the tree `duramen/ids` bounds the assigned ids, a block ahead.
+//! A restart continues from there, so that the id of a deleted document is not assigned again. The
+//! transaction that first exceeds the bound reads and writes the row, so the bound is durable whenever that
+//! id is. A bound written by a commit at level `Memory` may still be dropped: until a commit that read the
+//! row is in the log, every transaction reads it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -26,10 +27,11 @@ impl IdCounters {
     }
 }
 
-/// The tree of bounds: key is the encoded name of a collection, value the first id that was not given (`u64`, little-endian).
+/// The tree of bounds: key is the encoded name of a collection, value the first unassigned id (`u64`,
+/// little-endian).
 pub(crate) const BOUNDS: &str = "duramen/ids";
 
-/// How far ahead the bound is set: so many ids may be left out by a restart.
+/// How far ahead the bound is set: at most this many ids are skipped by a restart.
 const BLOCK: u64 = 1024;
 
 /// Gives the ids of one collection.
@@ -40,7 +42,7 @@ pub(crate) struct IdCounter {
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Given {
-    /// The next id; 0 before the first is asked for.
+    /// The next id; 0 before the first is requested.
     next: u64,
     /// Ids below are covered by a bound that is in the log.
     bound: u64,
@@ -72,13 +74,13 @@ impl IdCounter {
         Ok(NewId { id: given.next, bound: Some(bound) })
     }
 
-    /// A bound is in the log.
+    /// Records that a bound is in the log.
     pub(crate) fn bounded(&self, bound: u64) {
         let mut state = self.lock();
         state.bound = state.bound.max(bound);
     }
 
-    /// A document was found under an id that was to be given: goes on behind the last one.
+    /// Moves the counter past the largest id, because a document already has the id that was to be assigned.
     pub(crate) fn pass(&self, tx: &Shared<'_>, rows: TreeId) -> Result<()> {
         let last = last_id(tx, rows)?;
         let mut state = self.lock();
@@ -86,7 +88,7 @@ impl IdCounter {
         Ok(())
     }
 
-    /// The state in which an id is taken.
+    /// The state from which an id is taken.
     fn next(&self, tx: &Shared<'_>, collection: &str, rows: TreeId) -> Result<Given> {
         // The tree is read before the lock is taken: a page may have to be read from the disk.
         let first = if self.lock().next == 0 { Some(first_id(tx, collection, rows)?) } else { None };
@@ -104,7 +106,7 @@ impl IdCounter {
     }
 }
 
-/// Where a process begins to count.
+/// The first id of this process.
 fn first_id(tx: &Shared<'_>, collection: &str, rows: TreeId) -> Result<u64> {
     let bound = match tx.tree(BOUNDS)? {
         Some(tree) => stored_bound(tx, tree, &encode(collection)?)?,

@@ -1,7 +1,8 @@
 //! From a stored document to its rows in a declared view.
 //!
-//! A row's key is the view's key followed by the document's, its value the kept fields one after the other, as they are
-//! stored. Rows are a function of the document: written twice, they are the same. Pure functions on bytes.
+//! A row's key is the view's key followed by the document's. Its value is the kept fields one after the
+//! other, in stored form. Rows are a function of the document: computed twice, they are the same. Pure
+//! functions on bytes.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +15,15 @@ use crate::value::tuple::{Element, Encoder, check_length};
 use crate::value::version;
 use crate::view::spec::ViewSpec;
 
-/// The nil of a field that is not there.
+/// The stored nil of an absent field.
 const NULL: &[u8] = &[0xc0];
 
 /// Rows by their keys.
 pub(crate) type ViewRows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The rows of a document under `key` in a view of the collection `schema`. One of an earlier version has none: they come with its
-/// conversion.
+/// The rows of a document under `key` in a view of the collection `schema`.
+///
+/// A document of an earlier version has none: its rows come with its conversion.
 ///
 /// # Errors
 /// `InvalidArgument` for a field that cannot be in a key; `KeyTooLong`, naming the view.
@@ -80,7 +82,7 @@ fn row_key(spec: &ViewSpec, first: &[Element], last: &Element, key: &[u8]) -> Re
     Ok(row)
 }
 
-/// The bytes of the fields that the view takes: its key fields, then its values.
+/// The bytes of the fields that the view reads: its key fields, then its values.
 fn fields<'d>(spec: &ViewSpec, schema: &Schema, document: &'d [u8]) -> Result<Vec<Option<&'d [u8]>>> {
     let wanted = || spec.key.iter().chain(&spec.values);
     let mut found = vec![None; wanted().count()];

@@ -1,7 +1,7 @@
 //! The catalogue entry of a collection: its name, key columns, column types, summed fields, null marker.
 //!
-//! Owns the stored form of the entry (MessagePack with names, versioned: docs/format.md, section "Documents and
-//! collections") and the rules by which a document fits. Never touches a tree.
+//! Owns the stored form of the entry (MessagePack with names, versioned: docs/format.md, section "Documents
+//! and collections") and the rules by which a document fits. Never touches a tree.
 
 mod field;
 mod shape;
@@ -23,7 +23,8 @@ use crate::value::version;
 use crate::view::spec::{GENERATIONS_MAX, VIEWS_MAX, ViewSpec};
 use crate::view::sums::{FLOATS, Sums};
 
-/// What a collection is: made with the builder methods, kept in the catalogue, grown by new columns.
+/// The definition of a collection: made with builder methods, stored in the catalogue, extended by new
+/// columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schema {
     name: String,
@@ -33,16 +34,16 @@ pub struct Schema {
     null_marker: Option<String>,
     compact: Vec<String>,
     views: Vec<ViewSpec>,
-    /// The last generation that a view was given: none is given twice, so that trees of rows have names of their own.
+    /// The generation given last to a view. None is given twice, so that each tree of rows has its own name.
     view_generation: u64,
-    /// Documents are written by programs with types, too: they may have fields that are no columns.
+    /// Typed programs write documents too, so documents may have fields that are not columns.
     typed: bool,
-    /// What documents of this version have, as far as types wrote them.
+    /// The fields of this version's documents, as far as types wrote them.
     fields: Vec<Field>,
     version: u32,
-    /// Versions that documents may still be of, oldest first; none unless a migration is on its way.
+    /// Versions that documents may still have, oldest first; empty unless a migration is in progress.
     older: Vec<Older>,
-    /// Versions with compact documents that none is of any more, oldest first.
+    /// Compact versions that no document has any more, oldest first.
     ended: Vec<Ended>,
 }
 
@@ -67,7 +68,7 @@ impl Schema {
         }
     }
 
-    /// Makes these columns the key, in this order: it is the order of the documents.
+    /// Makes these columns the key, in this order. The key is the order of the documents.
     #[must_use]
     pub fn key<T: Into<String>>(mut self, columns: impl IntoIterator<Item = T>) -> Schema {
         self.key = columns.into_iter().map(Into::into).collect();
@@ -103,7 +104,7 @@ impl Schema {
         self
     }
 
-    /// Says that documents may be stored as lists, without names, of these fields in this order.
+    /// Allows documents to be stored as lists without names, of these fields in this order.
     #[must_use]
     pub fn compact<T: Into<String>>(mut self, fields: impl IntoIterator<Item = T>) -> Schema {
         self.compact = fields.into_iter().map(Into::into).collect();
@@ -129,7 +130,7 @@ impl Schema {
         &self.key
     }
 
-    /// The columns known so far, in the order they were met.
+    /// The columns known so far, in the order in which they were added.
     #[must_use]
     pub fn columns(&self) -> &[Column] {
         &self.columns
@@ -153,7 +154,7 @@ impl Schema {
         &self.compact
     }
 
-    /// Its views, those that are being built among them.
+    /// Its views, including those being built.
     #[must_use]
     pub fn views(&self) -> &[ViewSpec] {
         &self.views
@@ -163,8 +164,8 @@ impl Schema {
         self.views.iter_mut()
     }
 
-    /// Takes a view over: as it is if one of its name says the same, else as a new one that is to be built. Returns
-    /// whether anything changed.
+    /// Adds a view, to be built, unless one of its name has the same definition. Returns whether anything
+    /// changed.
     pub(crate) fn adopt_view(&mut self, view: &ViewSpec) -> bool {
         if self.views.iter().any(|known| known.same_terms(view)) {
             return false;
@@ -174,29 +175,29 @@ impl Schema {
         true
     }
 
-    /// Takes away one generation of a view.
+    /// Removes one generation of a view.
     pub(crate) fn drop_generation(&mut self, view: &ViewSpec) {
         self.views.retain(|own| !own.same_rows(view));
     }
 
-    /// Takes every view of a name out, and returns them.
+    /// Removes every view of a name, and returns them.
     pub(crate) fn remove_view(&mut self, name: &str) -> Vec<ViewSpec> {
         self.views.extract_if(.., |view| view.name() == name).collect()
     }
 
-    /// Whether programs with types write its documents, too.
+    /// Whether typed programs write its documents too.
     #[must_use]
     pub fn is_typed(&self) -> bool {
         self.typed
     }
 
-    /// Says so. Returns whether it was not said before.
+    /// Marks the collection as typed. Returns whether it was not typed before.
     pub(crate) fn set_typed(&mut self) -> bool {
         !std::mem::replace(&mut self.typed, true)
     }
 
-    /// Takes a new generation of a view with the same terms, which is to be built. Returns whether there is one to take the place
-    /// of.
+    /// Adds a new generation of a view with the same definition, to be built. Returns whether there is a view
+    /// of that name.
     pub(crate) fn renew_view(&mut self, name: &str) -> bool {
         let newest = self.views.iter().filter(|view| view.name() == name).max_by_key(|view| view.generation);
         let Some(newest) = newest.cloned() else { return false };
@@ -205,8 +206,9 @@ impl Schema {
         true
     }
 
-    /// A view holds every document now: older ones of its name go, but for those with other terms that `wanted` says somebody
-    /// still asks for. Returns them.
+    /// Marks a view as complete. Removes and returns older ones of its name.
+    ///
+    /// Older ones with another definition stay if `wanted` returns true for them.
     pub(crate) fn view_is_ready(
         &mut self,
         view: &ViewSpec,
@@ -235,10 +237,10 @@ impl Schema {
         Sums::new(&self.sums)
     }
 
-    /// Whether it can be a collection.
+    /// Checks that the schema is valid for a collection.
     ///
     /// # Errors
-    /// `InvalidArgument`, saying what is missing or in the way.
+    /// `InvalidArgument` with what is missing or wrong.
     pub fn validate(&self) -> Result<()> {
         if self.name.is_empty() || self.name.len() > NAME_BYTES_MAX || self.name.chars().any(char::is_control)
         {
@@ -276,7 +278,7 @@ impl Schema {
         Ok(())
     }
 
-    /// A view that is being replaced counts once, with all its generations.
+    /// Counts views: one that is being replaced counts once, with all its generations.
     fn validate_view_count(&self) -> Result<()> {
         let is_first =
             |index: &usize| self.views[..*index].iter().all(|view| view.name() != self.views[*index].name());
@@ -294,7 +296,7 @@ impl Schema {
         }
     }
 
-    /// Takes over the columns of another schema that are new here, or whose type was not known here. Returns whether
+    /// Adds columns of another schema that are new here, or whose type was unknown here. Returns whether
     /// anything changed.
     ///
     /// # Errors
@@ -335,11 +337,14 @@ impl Schema {
         Ok(grew)
     }
 
-    /// Makes a document fit: each value has its column's type (integers widen to float where that is exact), key
-    /// columns are there, summed ones are integers. New fields become columns. Returns whether the schema grew.
+    /// Makes a document fit. Returns whether the schema grew.
+    ///
+    /// Each value must have its column's type; integers widen to float where that is exact. Key columns must
+    /// exist, and summed columns must be integers. New fields become columns.
     ///
     /// # Errors
-    /// `InvalidArgument`, naming the field, what it holds and what its column holds. The document may be changed in part.
+    /// `InvalidArgument` with the field, its value's type and its column's type. The document may be changed
+    /// in part.
     pub fn admit(&mut self, document: &mut Document) -> Result<bool> {
         let mut grew = false;
         for (index, (name, value)) in document.iter_mut().enumerate() {
@@ -389,7 +394,7 @@ impl Schema {
         check_length(out)
     }
 
-    /// Whether another import or call may use the collection under these terms.
+    /// Checks that another import or call may use the collection with the same definition.
     ///
     /// # Errors
     /// `InvalidArgument` if `other` names another key or other sums.
@@ -425,8 +430,9 @@ fn check_sum(column: &str, kind: ColumnType) -> Result<()> {
 }
 
 impl Document {
-    /// The value of a field as the collection's views find it: under any of the names that types which renamed the field gave it. Of
-    /// several in one document the last counts.
+    /// The value of a field as the collection's views find it, under any of the names that the field has had.
+    ///
+    /// If a document has several of the names, the last one counts.
     #[must_use]
     pub fn get_in(&self, schema: &Schema, name: &str) -> Option<&Value> {
         let is_called = |field: &str| schema.same_field(name.as_bytes(), field.as_bytes());

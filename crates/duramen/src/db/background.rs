@@ -1,9 +1,11 @@
-//! What an open database does by itself: the thread `duramen-work`, and the jobs that it does in small steps.
+//! The background work of an open database: the thread `duramen-work`, and its jobs, which run in small
+//! steps.
 //!
-//! Owns when a job has its turn. The thread is there only while a job has something to do, and never in a database that was opened
-//! read-only, stepped, or with [`DbOptions::background`](crate::DbOptions::background) switched off. It holds its own way to the
-//! engine, and the handles of the program hold the thread: with the last of them it stops, and the engine is let go of, before
-//! the drop returns. An error of a job is told to the event hook, and the job is done again after a while.
+//! Owns the scheduling of jobs. The thread exists only while a job has work. It never runs in a database that
+//! was opened read-only, stepped, or with [`DbOptions::background`](crate::DbOptions::background) switched
+//! off. It has its own handle of the engine, and the handles of the program hold the thread. Dropping the
+//! last of them stops the thread and releases the engine before the drop returns. An error of a job is
+//! reported to the event hook, and the job is retried later.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -17,35 +19,36 @@ use crate::store::error::{Code, ErrorKind, Result};
 use crate::store::{Durability, Event, Rest, Worker};
 use duramen_disk::Disk;
 
-/// Something that is to be done now and then.
+/// A recurring job.
 struct Job {
-    /// Whether there is anything to do, asked once when the database is opened. Later on, whoever makes work wakes the thread.
+    /// Whether there is work, checked once at opening. Later, the code that makes work wakes the thread.
     has_work: fn(&Db) -> Result<bool>,
-    /// Does a little of it: some milliseconds. Told the time, in nanoseconds of the disk's monotonic clock.
+    /// Does some milliseconds of work. Its argument is the time, in nanoseconds of the disk's monotonic
+    /// clock.
     step: fn(&Db, u64) -> Result<Outlook>,
 }
 
-/// Every job. A new one is a line here, and `OpenState::wake` where its work is made.
+/// Every job. To add one, add a line here, and call `OpenState::wake` where its work is made.
 const JOBS: [Job; 2] = [
     Job { has_work: in_background::has_work, step: in_background::step },
     Job { has_work: kv::has_work, step: kv::background_step },
 ];
 
-/// Between steps others have the processor, the log and the order lock for themselves.
+/// The pause between steps, in which other threads have the processor, the log and the order lock.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A job that failed is done again after this long, then after twice as long, and so on.
+/// The delay before a failed job is retried. It doubles with each failure.
 const AGAIN: Duration = Duration::from_millis(500);
 const AGAIN_MAX: Duration = Duration::from_secs(60);
 
 const POISON: &str = "nothing panics while the turns are locked";
 
-/// The thread of an open database. Dropped, it has stopped.
+/// The background thread of an open database. Dropping it stops the thread.
 pub(crate) struct Background {
     worker: Worker,
 }
 
-/// A job's next turn, by the disk's monotonic clock.
+/// When a job is next due, by the disk's monotonic clock.
 #[derive(Debug, Clone, Copy, Default)]
 struct Turn {
     due_ns: u64,
@@ -53,7 +56,7 @@ struct Turn {
 }
 
 impl Background {
-    /// The background of a database, given a handle of its own. Nothing runs until somebody wakes it.
+    /// The background of a database, with a handle of its own. Nothing runs before the first wake-up.
     pub(crate) fn new(db: Db, disk: Arc<dyn Disk>) -> Background {
         let turns = Mutex::new([Turn::default(); JOBS.len()]);
         let (state, failed) = (Arc::clone(db.open_state()), db.hook());
@@ -70,9 +73,9 @@ impl Background {
         Background { worker }
     }
 
-    /// Wakes the thread if a job has something to do.
+    /// Wakes the thread if a job has work.
     pub(crate) fn begin(&self, db: &Db) {
-        // What cannot be read now is told to whoever asks for it.
+        // An error of reading is left to the calls that read the same data.
         if JOBS.iter().any(|job| (job.has_work)(db).unwrap_or(false)) {
             self.worker.wake();
         }
@@ -97,7 +100,7 @@ impl fmt::Debug for Background {
     }
 }
 
-/// Gives every job its turn that is due.
+/// Runs every job that is due.
 fn round(db: &Db, disk: &dyn Disk, turns: &mut [Turn; JOBS.len()]) -> Rest {
     let mut next: Option<Duration> = None;
     for (job, turn) in JOBS.iter().zip(turns) {
@@ -135,7 +138,7 @@ fn round(db: &Db, disk: &dyn Disk, turns: &mut [Turn; JOBS.len()]) -> Rest {
 }
 
 impl Db {
-    /// The handle with a background that works through another one.
+    /// This handle, with a background that works through another handle.
     pub(crate) fn with_background(self, disk: Arc<dyn Disk>) -> Db {
         let own = self.at(Durability::Process);
         let background = Background::new(own, disk);
@@ -143,11 +146,13 @@ impl Db {
         self.stopping(Arc::new(background))
     }
 
-    /// Does what is due behind the scenes, once. Returns whether there may be more. For databases opened with
-    /// `Background::Stepped` or without [background](crate::DbOptions::background): a simulation takes the steps itself.
+    /// Runs every background job that is due once. Returns whether there may be more work.
+    ///
+    /// For databases opened with `Background::Stepped` or without [background](crate::DbOptions::background):
+    /// a simulation takes the steps itself.
     ///
     /// # Errors
-    /// What kept a job from working at all.
+    /// Errors that kept a job from working at all.
     pub fn step_background(&self) -> Result<bool> {
         let mut more = false;
         for job in &JOBS {

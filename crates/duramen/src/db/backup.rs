@@ -1,4 +1,4 @@
-//! Backups: a copy of one state of the database that opens by itself.
+//! Backups: a copy of one state of the database, itself a complete database.
 //!
 //! Owns what a backup leaves out; the copy itself is the engine's.
 
@@ -11,14 +11,17 @@ use crate::store::error::Result;
 pub use crate::store::CopyProgress;
 
 impl Db {
-    /// Copies the newest state into a new database in the directory `path`. It can be opened as it is: a restore is opening
-    /// it, or moving it to where the original was.
+    /// Copies the newest state into a new database in the directory `path`.
     ///
-    /// Others read and write meanwhile; the backup is one state, with everything that was committed before the call, but for what
-    /// returned at level `Memory` and is still on its way. When this returns, the backup was read back and checked, and is on the
-    /// disk. Cut short, it is `UnfinishedCopy` and opens for nobody.
-    /// Consumers of the change feed are left out: the copy has an order of commits of its own, and positions in it.
-    /// Costs a read of everything and a write of it; the space that is let go of meanwhile is given back at the end.
+    /// The copy can be opened as it is. To restore, open it, or move it to the place of the original.
+    ///
+    /// Readers and writers continue meanwhile. The backup is one state with everything committed before the
+    /// call, except commits at level `Memory` that are not published yet. When this returns, the backup was
+    /// read back, checked and synced. An interrupted backup is marked `UnfinishedCopy` and cannot be opened.
+    ///
+    /// Consumers of the change feed are left out: the copy has its own order of commits, in which their
+    /// positions mean nothing. A backup reads everything once and writes it once. Space that is freed
+    /// meanwhile becomes reusable at the end.
     ///
     /// ```
     /// # use duramen::prelude::*;
@@ -34,15 +37,15 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `AlreadyExists` if there is something at the path; `Full`, `Io`; damage in what was read.
+    /// `AlreadyExists` if there is something at the path; `Full`, `Io`; corruption in what was read.
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<CopyProgress> {
         self.backup_with(path, |_| Ok(()))
     }
 
-    /// As [`Db::backup`], and tells how far it is. An error from `progress` ends it.
+    /// As [`Db::backup`], and reports its progress. An error from `progress` stops it.
     ///
     /// # Errors
-    /// As [`Db::backup`]; what `progress` said.
+    /// As [`Db::backup`]; errors of `progress`.
     pub fn backup_with(
         &self,
         path: impl AsRef<Path>,

@@ -1,4 +1,4 @@
-//! Types that change: documents of an earlier version are read through the type that wrote them, and converted.
+//! Migrations: documents of an earlier version are decoded as the type that wrote them, and converted.
 //!
 //! ```
 //! use duramen::prelude::*;
@@ -34,17 +34,19 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A type is of version 1, and one with `#[migrate_from(Old)]` of one more than `Old`: `Old` may migrate from another, and so on. A
-//! document says of which version it is, so no two shapes are ever taken for each other. The conversion is `From`, or `TryFrom`
-//! where it may fail. It leaves the key as it is: documents under a new key are another collection, to which they are copied.
+//! A type is of version 1. One with `#[migrate_from(Old)]` is of the version of `Old` plus one; `Old` may
+//! itself migrate from another type. Each document stores its version, so that two shapes are never confused.
+//! The conversion is `From`, or `TryFrom` if it may fail. It must not change the key: documents under a new
+//! key are another collection, to which they are copied.
 //!
-//! The first write, [`Db::register`] or [`Db::migrate`] of the new type begins the migration. From then on the old program is
-//! refused, documents are converted as they are read and stored anew as they are written, and [`Db::migrate`] does the rest. Until
-//! it is done views answer `Rebuilding`: what a view says of a document is known once that is converted. Tools read all
-//! documents, each as it is stored, and write none.
+//! The first write, [`Db::register`] or [`Db::migrate`] of the new type begins the migration. From then on
+//! the old program is refused. Documents are converted when they are read, and stored in the new form when
+//! they are written; [`Db::migrate`] converts the rest. Until it is done, views answer `Rebuilding`: the rows
+//! of a document are known only after its conversion. Tools can read all documents in their stored form, but
+//! cannot write any.
 //!
-//! Once no database has documents of `Old` any more, `Old` can go. What migrated from it keeps its number:
-//! `#[collection(version = 2)]`.
+//! Once no database has documents of `Old` any more, `Old` can be removed. The type that migrated from it
+//! keeps its number: `#[collection(version = 2)]`.
 
 use std::fmt::Display;
 
@@ -62,16 +64,16 @@ use crate::store::{Direction, KeyRange, Shared, Source};
 use crate::value::tuple::{encode, show, successor};
 use crate::value::version;
 
-/// So many documents a step: some milliseconds, so that a step that runs again has not cost much.
+/// Documents per step: a step takes some milliseconds, so repeating one is cheap.
 const STEP_DOCUMENTS: u64 = 200;
 
-/// In a simulation, whose databases are small.
+/// Documents per step in a simulation, whose databases are small.
 const STEP_DOCUMENTS_SIMULATED: u64 = 5;
 
-/// And about so many bytes of them.
+/// Approximate bytes of documents per step.
 const STEP_BYTES: usize = 256 * 1024;
 
-/// Documents of an older type can be made documents of this one: there is `From` or `TryFrom`.
+/// Conversion of documents of an older type, by `From` or `TryFrom`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` says #[migrate_from({Old})], and nothing makes one of the other",
     label = "no conversion from `{Old}`",
@@ -81,7 +83,7 @@ pub trait MigratesFrom<Old>: Sized {
     /// Converts a document.
     ///
     /// # Errors
-    /// `Unreadable`, with what the conversion said.
+    /// `Unreadable`, with the error of the conversion.
     fn migrate_from(old: Old) -> Result<Self>;
 }
 
@@ -95,7 +97,7 @@ impl<Old, New: TryFrom<Old, Error: Display>> MigratesFrom<Old> for New {
     }
 }
 
-/// A type whose key is that of an older one.
+/// A type with the same key as an older one.
 #[diagnostic::on_unimplemented(
     message = "the key of `{Self}` is not that of `{Old}`, from which it says #[migrate_from]",
     label = "another key",
@@ -106,10 +108,12 @@ pub trait SameKey<Old> {}
 #[diagnostic::do_not_recommend]
 impl<Old: Collection, New: Collection<Key = Old::Key>> SameKey<Old> for New {}
 
-/// A document of version `version`, which `Old` or one of its own ancestors reads. For `#[derive(Collection)]`.
+/// Decodes a document of version `version` as `Old` or one of its ancestors, and converts it.
+///
+/// For `#[derive(Collection)]`.
 ///
 /// # Errors
-/// `Unreadable` if it does not read as its type, or cannot be converted.
+/// `Unreadable` if it does not decode as its type, or cannot be converted.
 pub fn convert<Old: Collection, New: MigratesFrom<Old> + SameKey<Old>>(
     version: u32,
     document: &[u8],
@@ -122,32 +126,37 @@ pub fn convert<Old: Collection, New: MigratesFrom<Old> + SameKey<Old>>(
     New::migrate_from(old)
 }
 
-/// How far a migration has come.
+/// The progress of a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Documents that were looked at.
+    /// Documents checked so far.
     pub documents: u64,
-    /// Documents there are.
+    /// Documents in the collection.
     pub of: u64,
 }
 
 impl Db {
-    /// Holds a type against its collection now, and not at its first call: the collection is made if it is not there, grown by the
-    /// type's fields and views, and its migration begins if there is one to do. [`DbOptions::collection`](crate::DbOptions::collection) does so
-    /// when the database is opened.
+    /// Checks a type against its collection now instead of at its first call.
+    ///
+    /// Creates the collection, adds the type's fields and views, and begins a migration, as needed.
+    /// [`DbOptions::collection`](crate::DbOptions::collection) does the same at opening.
     ///
     /// # Errors
-    /// `InvalidArgument` if the type could not read every document, with what to write; those of a commit.
+    /// `InvalidArgument` if the type could not read every document, with the change to make; errors of a
+    /// commit.
     pub fn register<C: Collection>(&self) -> Result<()> {
         self.transact(|tx| tx.fitted(Asked::of::<C>()).map(drop))
     }
 
-    /// Converts the documents of earlier versions, some in a transaction, and returns once there are none. Others may read and
-    /// write meanwhile. After a restart, or an error, it goes on where it was. Done already, it costs one read.
+    /// Converts all documents of earlier versions, some per transaction.
+    ///
+    /// Readers and writers continue meanwhile. After a restart or an error it continues where it was. If
+    /// nothing is left to convert, it costs one read.
     ///
     /// # Errors
-    /// `Unreadable` naming a document that cannot be converted, `UniqueViolation` naming two that would have the same key of a unique
-    /// view: change or delete one, and go on. What `progress` returned: the walk stops there. Those of [`Db::register`].
+    /// `Unreadable` with the key of a document that cannot be converted. `UniqueViolation` with the keys of
+    /// two documents that would have the same key in a unique view: change or delete one, and call again. An
+    /// error from `progress` stops the walk. Errors of [`Db::register`].
     pub fn migrate<C: Collection>(&self, mut progress: impl FnMut(&Progress) -> Result<()>) -> Result<()> {
         while let Some(done) = self.migrate_step::<C>()? {
             progress(&done)?;
@@ -155,7 +164,7 @@ impl Db {
         Ok(())
     }
 
-    /// One step of a migration, in a transaction of its own; `None` if there is nothing left to do.
+    /// One step of a migration, in a transaction of its own; `None` if nothing is left to convert.
     pub(crate) fn migrate_step<C: Collection>(&self) -> Result<Option<Progress>> {
         let entry = self.transact(|tx| tx.fitted(Asked::of::<C>()))?;
         if !entry.schema.is_migrating() {
@@ -166,7 +175,7 @@ impl Db {
         loop {
             let step = Step::next(&self.snapshot()?, &entry, at_a_time)?;
             match self.transact(|tx| tx.migrate_step::<C>(&step)) {
-                // Documents with many rows in views.
+                // Documents with many rows in views make the transaction too large.
                 Err(error) if error.code() == Code::TooLarge && at_a_time > 1 => at_a_time /= 2,
                 done => return done.map(|()| Some(step.progress)),
             }
@@ -177,16 +186,16 @@ impl Db {
 /// The part of a collection that is converted in one transaction.
 struct Step {
     version: u32,
-    /// The last document that was looked at.
+    /// The last document that was checked.
     after: Option<Vec<u8>>,
-    /// The documents to come; without an end, all that are left.
+    /// The next documents; without an end, all remaining ones.
     range: KeyRange,
     progress: Progress,
 }
 
 impl Step {
-    /// Where a walk goes on, by a state: the transaction then reads no key behind the last one it needs, and does not
-    /// conflict with who writes there.
+    /// The next step, as determined by a snapshot. So the transaction reads no key after the last one it
+    /// needs, and does not conflict with writers there.
     fn next(state: &Snapshot, entry: &Entry, at_a_time: u64) -> Result<Step> {
         let source = state.source();
         let after = match source.tree(MIGRATIONS)? {
@@ -202,8 +211,8 @@ impl Step {
         Ok(Step { version: entry.schema.version(), after, range, progress: Progress { documents, of } })
     }
 
-    /// The documents of the step that are of an earlier version, converted; and the last one that was looked at, `None` at
-    /// the end of the collection.
+    /// The step's documents of earlier versions, converted; and the last document checked, `None` at the end
+    /// of the collection.
     fn converted<C: Collection>(
         &self,
         tx: &Shared<'_>,
@@ -222,7 +231,7 @@ impl Step {
                 return Ok((found, Some(key.to_vec())));
             }
         }
-        // What the step was to look at may be gone: its end is as good as the last document's key.
+        // The step's documents may be gone: the end of its range serves as well as the last document's key.
         Ok((found, self.range.to.clone()))
     }
 }
@@ -233,8 +242,10 @@ struct Converted {
 }
 
 impl Transaction<'_> {
-    /// Stores the documents of a step in their new form. The last step ends the migration in the same transaction: it has read
-    /// the collection to its end, and so conflicts with whoever writes there.
+    /// Stores the documents of a step in their new form.
+    ///
+    /// The last step ends the migration in the same transaction. It has read the collection to its end, and
+    /// so conflicts with writers there.
     fn migrate_step<C: Collection>(&self, step: &Step) -> Result<()> {
         let entry = self.fitted(Asked::of::<C>())?;
         let shared = self.shared();
@@ -263,7 +274,7 @@ impl Transaction<'_> {
     }
 }
 
-/// The error of a converted document that cannot be stored; one about two documents names them already.
+/// The error of a converted document that cannot be stored. An error about two documents names them already.
 fn named(error: Error, entry: &Entry, key: &[u8]) -> Error {
     if !matches!(error.code(), Code::InvalidArgument | Code::KeyTooLong) {
         return error;

@@ -1,4 +1,4 @@
-//! How a database is opened.
+//! Options for opening a database.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -23,21 +23,21 @@ use crate::view::monoid::{Codes, Monoid};
 use crate::view::reducer::Reductions;
 use crate::view::sums::Sums;
 
-/// Options of a database, set one after the other and ended by [`DbOptions::open`].
+/// Options of a database: a builder that ends with [`DbOptions::open`].
 #[derive(Clone, Default)]
 pub struct DbOptions {
     engine: Options,
     hooks: Hooks,
     without_background: bool,
     codes: Codes,
-    /// What is wrong with an option, to be said when the database is opened.
+    /// The error of an invalid option, returned at opening.
     refused: Option<Error>,
-    /// What is done with the database before it is handed out.
+    /// What to run on the database before it is returned to the program.
     opened: Vec<fn(&Db, bool) -> Result<()>>,
 }
 
 impl DbOptions {
-    /// What a commit waits for unless it says otherwise; [`Durability::Disk`] unless set.
+    /// The default durability level of commits; [`Durability::Disk`] unless set.
     #[must_use]
     pub fn durability(mut self, level: Durability) -> Self {
         self.engine.durability = level;
@@ -51,64 +51,69 @@ impl DbOptions {
         self
     }
 
-    /// How writes of the log become durable. Unless set, the best of the methods that are proven on the log's file system.
+    /// How writes of the log become durable. The default is the best method that is proven on the log's file
+    /// system.
     ///
-    /// A method that the file system takes and ignores loses acknowledged commits in a power cut. `posture()` says
-    /// where it is not proven.
+    /// A method that the file system accepts and ignores loses acknowledged commits in a power cut.
+    /// [`Db::posture`] reports where the method is not proven.
     #[must_use]
     pub fn sync_method(mut self, method: SyncMethod) -> Self {
         self.engine.sync = Some(method);
         self
     }
 
-    /// Puts the log into a directory of its own, perhaps on a faster device.
+    /// Puts the log into a separate directory, for example on a faster device.
     #[must_use]
     pub fn wal_dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.engine.wal_dir = Some(path.into());
         self
     }
 
-    /// Whether a database that is not there is created; it is unless set.
+    /// Whether to create a database that does not exist; the default is true.
     #[must_use]
     pub fn create(mut self, create: bool) -> Self {
         self.engine.create = create;
         self
     }
 
-    /// Opens without ever writing: works on a read-only mount.
+    /// Opens without ever writing. This works on a read-only mount.
     #[must_use]
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.engine.read_only = read_only;
         self
     }
 
-    /// Opens on network and unknown file systems too, which may not keep what they promise.
+    /// Opens on network and unknown file systems too, which may break their durability promises.
     #[must_use]
     pub fn allow_network_fs(mut self, allow: bool) -> Self {
         self.engine.allow_network_fs = allow;
         self
     }
 
-    /// Whether a thread builds new views in the background; it does unless set, but not in databases that are read-only. The
-    /// thread is there only while it has something to do.
+    /// Whether a thread builds new views in the background. The default is true, except in read-only
+    /// databases.
+    ///
+    /// The thread exists only while it has work.
     #[must_use]
     pub fn background(mut self, background: bool) -> Self {
         self.without_background = !background;
         self
     }
 
-    /// Whether [`DbOptions::recover`] goes on if there is no log of the database where these options say it is; it fails with
-    /// `LogMissing` unless set. What is only in the log is lost then, and told as lost commits; a log that is there is read all the
-    /// same. [`DbOptions::open`] never goes on without it.
+    /// Whether [`DbOptions::recover`] continues without a log. By default a missing log is the error
+    /// `LogMissing`.
+    ///
+    /// Commits that are only in the log are then lost, and reported as lost. If the log exists it is read all
+    /// the same. [`DbOptions::open`] never continues without a log.
     #[must_use]
     pub fn recover_without_log(mut self, without: bool) -> Self {
         self.engine.recover_without_log = without;
         self
     }
 
-    /// Makes a reduction of one's own state to views.
+    /// Registers a reduction in code, for use in views.
     ///
-    /// Its samples are tried first: [`DbOptions::open`] fails if it breaks its promises on them.
+    /// Its samples are tested first: [`DbOptions::open`] fails if it breaks its promises on them.
     #[must_use]
     pub fn reducer<M: Monoid>(mut self) -> Self {
         if let Err(error) = self.codes.add::<M>() {
@@ -117,7 +122,7 @@ impl DbOptions {
         self
     }
 
-    /// Makes reducers of trees of bytes state, by the names in the specs they are asked with.
+    /// Registers reducers for trees of bytes, found by the name in their specification.
     #[must_use]
     pub fn byte_reducer(
         mut self,
@@ -127,48 +132,53 @@ impl DbOptions {
         self
     }
 
-    /// Is told what no call returns, such as an error while closing in a drop. Called outside locks, from any thread.
+    /// Sets a hook for events that no call returns, such as an error while closing in a drop.
     ///
-    /// It may be the thread that makes room for commits. So inside `hear`, commits, waiting for a receipt,
-    /// checkpoints and close are refused for this database (`InvalidArgument`): send the event to another thread
-    /// and write there. Reading works.
+    /// It is called outside locks, from any thread.
+    ///
+    /// That may be the thread that makes room for commits. So inside `hear`, commits, waiting for a receipt,
+    /// checkpoints and close fail for this database (`InvalidArgument`). To write, send the event to another
+    /// thread. Reading works.
     #[must_use]
     pub fn on_event(mut self, hear: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.hooks.on_event = Some(Arc::new(hear));
         self
     }
 
-    /// Keeps the newest so many bytes of changes for [`Db::changes`] whether or not anybody has asked for them; none unless set.
+    /// Keeps the newest `bytes` of changes for [`Db::changes`], even without a consumer; none unless set.
     #[must_use]
     pub fn feed_retain_bytes(mut self, bytes: u64) -> Self {
         self.engine.feed_retain_bytes = bytes;
         self
     }
 
-    /// Keeps changes for so long whether or not anybody has asked for them; no time unless set.
+    /// Keeps changes of this age for [`Db::changes`], even without a consumer; zero unless set.
     #[must_use]
     pub fn feed_retain_age(mut self, age: Duration) -> Self {
         self.engine.feed_retain_age = age;
         self
     }
 
-    /// Keeps at most so many bytes of changes, whoever has still to read them; 1 GiB unless set. Beyond it who is farthest behind
-    /// loses the oldest, or writers are refused: [`ConsumerOptions::refuse_writers`](crate::ConsumerOptions::refuse_writers).
+    /// Keeps at most this many bytes of changes, even if consumers have not read them; 1 GiB unless set.
+    ///
+    /// Beyond it the consumer that is farthest behind loses the oldest changes, or writers fail:
+    /// [`ConsumerOptions::refuse_writers`](crate::ConsumerOptions::refuse_writers).
     #[must_use]
     pub fn feed_bytes_max(mut self, bytes: u64) -> Self {
         self.engine.feed_bytes_max = bytes;
         self
     }
 
-    /// Changes what has no method here.
+    /// Changes options of the engine that have no method here.
     #[must_use]
     pub fn engine(mut self, change: impl FnOnce(&mut Options)) -> Self {
         change(&mut self.engine);
         self
     }
 
-    /// Holds a type against its collection when the database is opened: [`Db::register`], or only a look if it is
-    /// opened read-only.
+    /// Checks a type against its collection at opening.
+    ///
+    /// Calls [`Db::register`]; a database opened read-only is only checked.
     #[must_use]
     pub fn collection<C: Collection>(mut self) -> Self {
         self.opened.push(|db, read_only| {
@@ -184,13 +194,13 @@ impl DbOptions {
     /// Opens the database in this directory, or creates it.
     ///
     /// # Errors
-    /// `NoSuchDatabase`, `NotADatabase`, `DatabaseLocked`, damage, and what the system said; `InvalidArgument` for a reducer that breaks
-    /// its promises.
+    /// `NoSuchDatabase`, `NotADatabase`, `DatabaseLocked`, corruption, and errors of the operating system;
+    /// `InvalidArgument` for a reducer that breaks its promises.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         self.open_on(Arc::new(OsDisk::default()), path)
     }
 
-    /// Opens a database on a disk of one's own, such as the memory disk with its faults.
+    /// Opens a database on a given disk, such as the memory disk with its faults.
     ///
     /// # Errors
     /// As [`DbOptions::open`].
@@ -216,13 +226,18 @@ impl DbOptions {
         Ok(if without_background { db } else { db.with_background(disk) })
     }
 
-    /// Makes a new, sound database at `to` out of everything that can still be read of a damaged one at `from`, which is only read.
+    /// Repairs a corrupt database: makes a new, sound one at `to` from what can still be read at `from`.
     ///
-    /// What is lost is in the report, and named. Views are built anew; those in code, and reductions in code that these options do not
-    /// know, wait for a program that has it. Consumers of the change feed keep their names, and get `FeedGap`: the new database has an
-    /// order of commits of its own. Before this returns, the new database was read back and checked; cut short, it is `UnfinishedCopy`
-    /// and opens for nobody. `progress` is told now and then; an error from it ends the recovery. Memory grows with the number of
-    /// collections, namespaces and trees, and not with their sizes; costs a read of everything and some of it twice.
+    /// `from` is only read.
+    ///
+    /// The report names what is lost. Views are built anew. Views in code, and reductions in code that these
+    /// options do not have, wait for a program with the code. Consumers of the change feed keep their names
+    /// and get `FeedGap`, because the new database has its own order of commits.
+    ///
+    /// Before this returns, the new database was read back and checked. An interrupted repair is marked
+    /// `UnfinishedCopy` and cannot be opened. `progress` is called from time to time; an error from it stops
+    /// the repair. Memory grows with the number of collections, namespaces and trees, but not with their
+    /// sizes. Everything is read once, and some of it twice.
     ///
     /// ```
     /// # use duramen::prelude::*;
@@ -241,9 +256,10 @@ impl DbOptions {
     /// ```
     ///
     /// # Errors
-    /// `AlreadyExists` if there is something at `to`; `DamagedSuperblock` if nothing tells where anything lies; `LogMissing` if the log
-    /// is not where these options say ([`DbOptions::wal_dir`], [`DbOptions::recover_without_log`]); `Unsupported` for what a later
-    /// release wrote; `DatabaseLocked`, `NoSuchDatabase`; `Full` and `Io` of the new database; what `progress` said.
+    /// `AlreadyExists` if there is something at `to`. `DamagedSuperblock` if no superblock can be read.
+    /// `LogMissing` if the log is not where these options point ([`DbOptions::wal_dir`],
+    /// [`DbOptions::recover_without_log`]). `Unsupported` for data of a later release. `DatabaseLocked`,
+    /// `NoSuchDatabase`. `Full` and `Io` of the new database. Errors of `progress`.
     pub fn recover(
         self,
         from: impl AsRef<Path>,
@@ -253,7 +269,7 @@ impl DbOptions {
         self.recover_on(Arc::new(OsDisk::default()), from, to, progress)
     }
 
-    /// As [`DbOptions::recover`], on a disk of one's own.
+    /// As [`DbOptions::recover`], on a given disk.
     ///
     /// # Errors
     /// As [`DbOptions::recover`].
@@ -272,7 +288,7 @@ impl DbOptions {
         let on_event = self.hooks.on_event.clone();
         let paths = (from.as_ref(), to.as_ref());
         let told = &mut |at: &crate::store::RecoverProgress| progress(&RecoverProgress::reading(at));
-        // Nothing reads its change feed before it is finished.
+        // The change feed of the new database is not read before it is finished.
         let hooks = with_reducers(self.hooks, self.codes);
         let (engine, salvage) = Engine::recover(&disk, paths, &self.engine, hooks, &recover::keep, told)?;
         let db = Db::new(engine, Durability::Process, state, on_event, sweep_after);
@@ -288,7 +304,7 @@ impl DbOptions {
     }
 }
 
-/// Hooks that know the reducers of this crate, and those of views that need this code.
+/// Adds the reducers of this crate and those of views in code to the hooks.
 fn with_reducers(mut hooks: Hooks, codes: Codes) -> Hooks {
     hooks.reducers.register(Arc::new(move |spec: &ReducerSpec| {
         let sums = Sums::from_spec(spec).map(|sums| Arc::new(sums) as Arc<dyn Reducer>);

@@ -1,8 +1,9 @@
-//! Recovery of a damaged database: a new one, sound, out of what can still be read.
+//! Repair of a corrupt database: makes a new, sound one from what can still be read.
 //!
-//! Owns which trees are copied and which are made anew: what can be derived from documents and values is derived again, so that
-//! nothing in the new database speaks of a row that is lost; the reading itself is the engine's. Never finishes before the new
-//! database passed `check` and a look at every document. D4 rests here: what is missing is named.
+//! Owns which trees are copied and which are made anew. Data derived from documents and values is derived
+//! again, so that nothing in the new database refers to a lost row. The engine does the reading. The repair
+//! finishes only after the new database passed `check` and a check of every document. D4 rests here: the
+//! report names what is missing.
 
 mod batch;
 mod blobs;
@@ -30,8 +31,9 @@ pub use report::{
 
 const ALL: KeyRange = KeyRange { from: Vec::new(), to: None };
 
-/// Makes a new, sound database at `to` out of everything that can still be read of a damaged one at `from`, which is only read: see
-/// [`DbOptions::recover`].
+/// Repairs a corrupt database: makes a new, sound one at `to` from what can still be read at `from`.
+///
+/// See [`DbOptions::recover`].
 ///
 /// # Errors
 /// As [`DbOptions::recover`].
@@ -44,10 +46,12 @@ pub fn recover(
     options.recover(from, to, progress)
 }
 
-/// What becomes of a tree in the new database. Rows of views, the expiry index and how far builds are can be had from the rest.
+/// What a tree becomes in the new database. View rows, the expiry index and build progress are derived from
+/// the rest.
 pub(crate) fn keep(tree: &str) -> Keep {
     if tree.starts_with(VIEW_TREES) {
-        // Their reducers may be in code that is not here: the trees are made as they were.
+        // Their reducers may be in code that this program lacks: the trees are created with the same
+        // definition.
         Keep::Name
     } else if namespace_of_expiries(tree).is_some() || [WALKS, FAILURES].contains(&tree) {
         Keep::Nothing
@@ -56,7 +60,7 @@ pub(crate) fn keep(tree: &str) -> Keep {
     }
 }
 
-/// What the steps of a recovery share.
+/// The state that the steps of a repair share.
 pub(crate) struct Mending<'a> {
     db: &'a Db,
     report: RecoverReport,
@@ -64,7 +68,7 @@ pub(crate) struct Mending<'a> {
     at: RecoverProgress,
 }
 
-/// Makes of what was read a database that is sound, checks it, and lets it open.
+/// Makes the data that was read consistent, checks the new database, and allows it to be opened.
 pub(crate) fn make_sound(
     db: &Db,
     salvage: Salvage,
@@ -85,7 +89,7 @@ pub(crate) fn make_sound(
 }
 
 impl Mending<'_> {
-    /// Everything that a program stores.
+    /// Repairs everything that a program stores.
     fn stores(&mut self) -> Result<()> {
         let names = self.db.snapshot()?.source().tree_names()?;
         let state = self.db.snapshot()?;
@@ -113,7 +117,7 @@ impl Mending<'_> {
         Ok(())
     }
 
-    /// Reads the new database as its next owner would.
+    /// Reads the whole new database, as its later users would.
     fn check(&mut self) -> Result<()> {
         self.at = RecoverProgress::of_stage(RecoverStage::Checking);
         (self.progress)(&self.at)?;
@@ -134,20 +138,20 @@ impl Mending<'_> {
             .with_hint("look at the disk of the new database; the damaged one was only read"))
     }
 
-    /// One more entry was looked at.
+    /// Counts one more entry.
     fn pass(&mut self) -> Result<()> {
         self.at.done += 1;
         if self.at.done.is_multiple_of(TOLD_EVERY) { (self.progress)(&self.at) } else { Ok(()) }
     }
 
-    /// Something could be read, and cannot be kept.
+    /// Notes a row that could be read but cannot be kept.
     fn leave_out(&mut self, store: Store, name: &str, key: &[u8], why: impl Into<String>) {
         let one = LeftOut { store, name: name.to_owned(), key: key.to_vec(), why: why.into() };
         self.report.leave_out(one);
     }
 }
 
-/// The caller is told of progress after so many entries.
+/// Entries between two calls of `progress`.
 const TOLD_EVERY: u64 = 256;
 
 fn count(source: &dyn Source, tree: &str) -> Result<u64> {

@@ -1,4 +1,4 @@
-//! Whether documents are what their collections say: beyond the engine's check, which knows bytes only.
+//! Checks documents against their collections. The engine's check knows bytes only.
 
 mod blobs;
 mod key_values;
@@ -15,47 +15,47 @@ use crate::value::version;
 pub(crate) use key_values::problem_of as problem_of_key_value;
 use views::Views;
 
-/// Problems beyond this many are counted and not listed.
+/// Problems beyond this many are counted but not listed.
 const PROBLEMS_MAX: usize = 100;
 
-/// What a look at every document found.
+/// The result of checking every document.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DocumentReport {
     /// Collections read.
     pub collections: u64,
-    /// What damage keeps from being read, at most once for each of them.
+    /// Ranges that corruption makes unreadable, at most one per collection.
     pub unreadable: Vec<Unreadable>,
-    /// Documents read: in a damaged collection, those before the first damage and those behind the last.
+    /// Documents read. In a corrupt collection, those before the first corruption and those after the last.
     pub documents: u64,
     /// Namespaces of key-values read.
     pub namespaces: u64,
-    /// Key-values read, expired ones that are not swept yet among them.
+    /// Key-values read, including expired ones that are not deleted yet.
     pub key_values: u64,
-    /// Blobs looked at.
+    /// Blobs checked.
     pub blobs: u64,
-    /// What is wrong, in words; the first hundred.
+    /// The problems, as text; the first hundred.
     pub problems: Vec<String>,
-    /// How many problems there are in all.
+    /// The number of all problems.
     pub problem_count: u64,
-    /// Views in code that were not checked, as `collection.view`: their code is not in this program.
+    /// Views in code that were not checked, as `collection.view`, because this program lacks their code.
     pub unchecked: Vec<String>,
 }
 
-/// A stretch of a collection that damage keeps from being read: not every document in it need be damaged.
+/// A range of a collection that corruption makes unreadable. Not every document in it need be corrupt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
     /// The collection.
     pub collection: String,
     /// The last key before it; `None` if it begins with the collection.
     pub after: Option<Vec<Element>>,
-    /// The first key behind it; `None` if it ends with the collection.
+    /// The first key after it; `None` if it ends with the collection.
     pub before: Option<Vec<Element>>,
-    /// What reading on met, in words.
+    /// The error that reading met, as text.
     pub why: String,
 }
 
 impl DocumentReport {
-    /// Whether nothing is wrong.
+    /// Whether there are no problems.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.problem_count == 0 && self.unreadable.is_empty()
@@ -69,12 +69,15 @@ impl DocumentReport {
     }
 }
 
-/// Reads every document of every collection: it decodes, lies under its own key, each field has its column's type, and its
-/// rows, and no others, are in the views. Then every key-value: it reads as one, and the expiry index agrees.
-/// And of every blob that it has the pieces it should, and that there are no others.
+/// Reads and checks every document, key-value and blob.
+///
+/// - Each document decodes, is stored under its own key, and its fields fit its columns. The views have its
+///   rows and no others.
+/// - Each key-value decodes, and the expiry index agrees.
+/// - Each blob has the pieces it should, and there are no other pieces.
 ///
 /// # Errors
-/// What kept it from reading at all. What cannot be read from the disk is in the report, as are documents that are wrong.
+/// Errors that prevented the check. Unreadable parts and wrong documents are in the report instead.
 pub(crate) fn documents(snapshot: &Snapshot) -> Result<DocumentReport> {
     let mut report = DocumentReport::default();
     let schemas = match snapshot.collections() {
@@ -103,12 +106,12 @@ pub(crate) fn documents(snapshot: &Snapshot) -> Result<DocumentReport> {
     Ok(report)
 }
 
-/// Whether the disk would not give what lies on it, or something else.
+/// Whether an error is of the disk: an I/O error or corruption.
 fn is_of_disk(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io)
 }
 
-/// How far a collection was read one way.
+/// How far a collection was read in one direction.
 #[derive(Default)]
 struct Reached {
     key: Option<Vec<u8>>,
@@ -124,7 +127,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// From the start; and from the end, if damage is in the way.
+    /// Reads from the start and, if corruption is in the way, from the end.
     fn collection(&mut self) -> Result<()> {
         let before = self.read(Direction::Forward, None)?;
         let Some(damage) = before.damage else {
@@ -145,7 +148,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads to the other end, to damage, or to a key that was read already.
+    /// Reads to the other end, to corruption, or to a key that was read already.
     fn read(&mut self, direction: Direction, known: Option<&[u8]>) -> Result<Reached> {
         let mut reached = Reached::default();
         let mut rows = match self.snapshot.documents(self.schema.name()).stored_rows(direction) {
@@ -185,13 +188,13 @@ impl Reader<'_> {
     }
 }
 
-/// What is wrong with a document, if anything is.
+/// The problem of a document, if it has one.
 pub(crate) fn problem_of(schema: &Schema, key: &[u8], stored: &[u8]) -> Option<String> {
     let document = match compact::document(schema, stored) {
         Ok(document) => document,
         Err(error) => return Some(error.message().to_owned()),
     };
-    // It was decoded above, so its version is known.
+    // The document decoded above, so its version is known.
     let version = version::split(stored).map_or(version::FIRST, |(version, _)| version);
     let Some(of_version) = schema.with_key_of(version) else {
         return Some(format!("it is of version {version}, and the collection of {}", schema.version()));
@@ -203,7 +206,7 @@ pub(crate) fn problem_of(schema: &Schema, key: &[u8], stored: &[u8]) -> Option<S
     if own_key != key {
         return Some(format!("it lies under a key that is not its own, {}", shown(&own_key)));
     }
-    // The columns say what documents of this version hold.
+    // The columns describe only documents of this version.
     if version != schema.version() {
         return None;
     }

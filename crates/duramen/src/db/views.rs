@@ -1,4 +1,4 @@
-//! Views that are built, beside whoever writes.
+//! Building views, concurrently with writers.
 
 pub(crate) mod in_background;
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Reading the change feed: what every commit did, in order, once, and only what is durable.
+//! Reading the change feed: the changes of every commit, in order, once, and only once they are durable.
 //!
-//! Owns the form in which programs get changes. What is kept for whom is the engine's business, and `feed`'s.
+//! Owns the form in which programs receive changes. The engine and `feed` decide which changes are kept.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,9 +26,10 @@ use crate::value::version;
 /// One change of a document of a collection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change<C: Collection> {
-    /// The commit it belongs to: what one commit did has one sequence, and comes together.
+    /// The sequence of its commit. All changes of one commit have the same sequence, and come one after the
+    /// other.
     pub seq: CommitSeq,
-    /// When it was committed: wall clock, never before the commit before it.
+    /// When it was committed, by the wall clock; never earlier than the previous commit.
     pub time: Time,
     /// What was done.
     pub what: Changed<C, C::Key>,
@@ -37,11 +38,11 @@ pub struct Change<C: Collection> {
 /// What was done to a collection.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Changed<D, K> {
-    /// A document was stored; whether one was there before is not told.
+    /// A document was stored. Whether it replaced one is not recorded.
     Put(D),
     /// The document under this key was deleted.
     Deleted(K),
-    /// The collection was dropped with all its documents: no deletes are told for them.
+    /// The collection was dropped with all its documents. There is no `Deleted` for each of them.
     Dropped,
 }
 
@@ -67,14 +68,15 @@ impl<C: Collection> Change<C> {
     }
 }
 
-/// One change of anything that a program stores: a collection, a namespace of key-values, a tree of bytes.
+/// One change of anything that a program stores: in a collection, a namespace of key-values or a tree of
+/// bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AnyChange {
     /// The commit it belongs to.
     pub seq: CommitSeq,
     /// When it was committed.
     pub time: Time,
-    /// Where it happened.
+    /// The collection, namespace or tree.
     pub origin: Origin,
     /// What was done.
     pub what: AnyChanged,
@@ -85,24 +87,24 @@ pub struct AnyChange {
 pub enum AnyChanged {
     /// It was created.
     Created,
-    /// It was dropped, with all that was in it.
+    /// It was dropped, with all its contents.
     Dropped,
-    /// A value was stored: of a collection a document as MessagePack with names, else the bytes as they are stored.
+    /// A value was stored. In a collection it is a document as MessagePack with names, else the stored bytes.
     Put {
-        /// The key as it is stored; of a collection see [`AnyChange::key_elements`].
+        /// The stored key. For collections see [`AnyChange::key_elements`].
         key: Vec<u8>,
         /// The value.
         value: Vec<u8>,
     },
     /// A key was deleted.
     Deleted {
-        /// The key as it is stored.
+        /// The stored key.
         key: Vec<u8>,
     },
 }
 
 impl AnyChange {
-    /// The key as it is stored; `None` if all of it was created or dropped.
+    /// The stored key; `None` if the whole store was created or dropped.
     #[must_use]
     pub fn key(&self) -> Option<&[u8]> {
         match &self.what {
@@ -114,7 +116,7 @@ impl AnyChange {
     /// The elements of a document's key.
     ///
     /// # Errors
-    /// `InvalidArgument` if this is no change of a document.
+    /// `InvalidArgument` if this is not a change of a document.
     pub fn key_elements(&self) -> Result<Vec<Element>> {
         match (&self.origin, self.key()) {
             (Origin::Collection(_), Some(key)) => tuple::decode(key),
@@ -122,10 +124,10 @@ impl AnyChange {
         }
     }
 
-    /// The document that was stored; `None` if this is no put of one.
+    /// The document that was stored; `None` if this is not a put of one.
     ///
     /// # Errors
-    /// `InvalidArgument` for bytes that are no document.
+    /// `InvalidArgument` for bytes that are not a document.
     pub fn document(&self) -> Result<Option<Document>> {
         match (&self.origin, &self.what) {
             (Origin::Collection(_), AnyChanged::Put { value, .. }) => Document::from_bytes(value).map(Some),
@@ -134,7 +136,7 @@ impl AnyChange {
     }
 }
 
-/// What the feed can be read as. Sealed: typed changes, and any.
+/// The types that changes can be delivered as. Sealed: typed changes, and [`AnyChange`].
 pub trait Delivered: sealed::Delivered {}
 
 impl<C: Collection> Delivered for Change<C> {}
@@ -144,10 +146,10 @@ pub(crate) mod sealed {
     use super::*;
 
     pub trait Delivered: Sized {
-        /// The tree that is wanted; `None`: all.
+        /// The tree to read; `None` for all.
         fn tree() -> Option<String>;
 
-        /// What a change is to a program; `None` if nothing.
+        /// A change as delivered to a program; `None` to skip it.
         fn of(db: &Db, seq: CommitSeq, time: Time, change: FeedChange) -> Result<Option<Self>>;
     }
 }
@@ -185,8 +187,10 @@ impl sealed::Delivered for AnyChange {
 /// The tree and the schema of the collection of a name.
 pub(crate) type Described<'a> = dyn FnMut(&str, bool) -> Result<(TreeId, Schema)> + 'a;
 
-/// A change as a reader without types gets it. `described` says what the catalogue has of a collection, and the second time, if that does not
-/// fit, what it has now.
+/// A change in untyped form.
+///
+/// `described` returns the catalogue's description of a collection; a second call, if the first does not fit,
+/// returns the current one.
 pub(crate) fn any_change(
     seq: CommitSeq,
     time: Time,
@@ -207,9 +211,10 @@ pub(crate) fn any_change(
     Ok(Some(AnyChange { seq, time, origin, what }))
 }
 
-/// A document as it is known without its type: without the mark of its version, and if it is compact with the names that the
-/// catalogue has of its version, as fields of one are only ever added at its end. A collection that took the name of a dropped one
-/// has a tree of its own, and says nothing about the other's documents.
+/// A document in untyped form: without its version prefix, and with field names if it is compact.
+///
+/// The names are the catalogue's for its version, since fields are only ever added at the end. A collection
+/// that took the name of a dropped one has another tree, and does not describe the other's documents.
 fn named(
     (tree, collection): (TreeId, &str),
     key: &[u8],
@@ -232,7 +237,7 @@ fn named(
     let done = named(false).or_else(|_| named(true));
     match done {
         Ok(()) => Ok(out),
-        // Any other error says nothing of the change: it may read a moment later.
+        // Any other error is not about the change: the next attempt may succeed.
         Err(error) if !matches!(error.code(), Code::Unreadable | Code::NoSuchTree | Code::InvalidArgument) => {
             Err(error)
         }
@@ -256,7 +261,7 @@ fn lost(key: &str, name: &str, seq: CommitSeq) -> Error {
         .with_hint("go on with the next change; look at what is under the key now")
 }
 
-/// The changes of what was asked for, before it is said from where on.
+/// Changes of a selected kind, before the position to start from is chosen.
 #[derive(Debug)]
 pub struct Changes<T> {
     db: Db,
@@ -268,13 +273,17 @@ impl<T: Delivered> Changes<T> {
         Changes { db: db.clone(), kind: std::marker::PhantomData }
     }
 
-    /// Every change after a commit, oldest first; the iterator ends at the newest durable one, and goes on where it ended when it is
-    /// asked again. A database that was poisoned by a failed sync is one last error behind it. While it lives, what it has not told is kept for it, within `feed_bytes_max`.
+    /// Every change after a commit, oldest first.
     ///
-    /// If changes after that commit are no longer kept, its first item is the error [`FeedGap`](Code::FeedGap), and it ends. An item
-    /// that does not read as the type is an error that names it; the next item is the next change.
+    /// The iterator ends at the newest durable change, and continues from there when `next` is called again.
+    /// A database that was poisoned by a failed sync ends with one last error. While the iterator exists,
+    /// undelivered changes are kept for it, within `feed_bytes_max`.
     ///
-    /// Costs one look at the log since the newest checkpoint to begin with.
+    /// If changes after that commit are no longer kept, the first item is the error
+    /// [`FeedGap`](Code::FeedGap), and the iterator ends. A change that does not decode as the type is an
+    /// error that names it; the next item is the next change.
+    ///
+    /// Starting costs one scan of the log since the newest checkpoint.
     #[must_use]
     pub fn since(self, after: CommitSeq) -> ChangeIter<T> {
         ChangeIter::begin(self.db, after)
@@ -292,7 +301,7 @@ impl<T: Delivered> Changes<T> {
         self.begin_at(|feed| feed.oldest)
     }
 
-    /// Looks again where that place is let go of meanwhile.
+    /// Begins again if that position is released meanwhile.
     fn begin_at(self, place: impl Fn(&FeedStats) -> CommitSeq) -> ChangeIter<T> {
         let mut begun = ChangeIter::begin(self.db.clone(), place(&self.db.feed()));
         for _ in 0..HOLD_ROUNDS {
@@ -305,17 +314,17 @@ impl<T: Delivered> Changes<T> {
     }
 }
 
-/// Changes, oldest first.
+/// Changes in commit order.
 pub struct ChangeIter<T> {
     db: Db,
     reader: Option<FeedReader>,
     queue: VecDeque<Result<T>>,
-    /// Why there is nothing to be read; told once.
+    /// Why nothing can be read; returned once.
     failed: Option<Error>,
     follows: bool,
 }
 
-/// Ends the waiting of a [`ChangeIter`], from any thread.
+/// Stops a waiting [`ChangeIter`], from any thread.
 #[derive(Debug, Clone)]
 pub struct ChangeStop(Option<FeedStop>);
 
@@ -324,7 +333,7 @@ impl ChangeStop {
         ChangeStop(Some(reader.stopper()))
     }
 
-    /// Ends it, now and for ever.
+    /// Stops the iterator permanently.
     pub fn stop(&self) {
         if let Some(stop) = &self.0 {
             stop.stop();
@@ -341,34 +350,39 @@ impl<T: Delivered> ChangeIter<T> {
         ChangeIter { db, reader, queue: VecDeque::new(), failed, follows: false }
     }
 
-    /// The same, but where it ends it waits for more: it ends when the database is closed, or is [stopped](ChangeIter::stopper). A
-    /// database that was opened read-only has no more.
+    /// Makes the iterator wait for more changes instead of ending.
+    ///
+    /// It then ends when the database is closed, or when it is [stopped](ChangeIter::stopper). A database
+    /// opened read-only never has more changes.
     #[must_use]
     pub fn follow(self) -> ChangeIter<T> {
         ChangeIter { follows: true, ..self }
     }
 
-    /// The next change, waiting for one at most so long.
+    /// The next change; waits for one, for at most `at_most`.
     pub fn next_within(&mut self, at_most: Duration) -> Option<Result<T>> {
         self.next_or_wait(Some(at_most))
     }
 
-    /// What ends the waiting.
+    /// A handle that stops the waiting.
     #[must_use]
     pub fn stopper(&self) -> ChangeStop {
         ChangeStop(self.reader.as_ref().map(FeedReader::stopper))
     }
 
-    /// Everything up to this commit was told, its last changes perhaps not yet: where to go on another time is the sequence of the
-    /// last commit of which all changes were handled.
+    /// The last commit whose changes were all read from the feed; the last ones may not be delivered yet.
+    ///
+    /// To resume later, use the sequence of the last commit whose changes were all handled.
     #[must_use]
     pub fn position(&self) -> Option<CommitSeq> {
         self.reader.as_ref().map(FeedReader::position)
     }
 
-    /// Calls `woken` once, when there may be a next change, or there will never be one; at once if that is so. A later call takes the
-    /// place of one that was not answered yet. It is called in a thread that commits, and must return soon: to wake a task, not to do
-    /// its work.
+    /// Calls `woken` once, when a next change may exist or can never exist; immediately if that is already
+    /// so.
+    ///
+    /// A later call replaces one that has not fired yet. `woken` runs in a thread that commits, and must
+    /// return soon: it should wake a task, not do the task's work.
     pub fn call_when_more(&self, woken: impl FnOnce() + Send + 'static) {
         match &self.reader {
             Some(reader) if self.queue.is_empty() => reader.call_when_more(Box::new(woken)),
@@ -376,7 +390,8 @@ impl<T: Delivered> ChangeIter<T> {
         }
     }
 
-    /// Whether there will never be a next change: the database is closed or read-only, or the reading was stopped or failed.
+    /// Whether no next change can exist: the database is closed or read-only, or the reading was stopped or
+    /// failed.
     #[must_use]
     pub fn is_at_end(&self) -> bool {
         self.queue.is_empty()
@@ -396,12 +411,12 @@ impl<T: Delivered> ChangeIter<T> {
         }
     }
 
-    /// The next of what was read already.
+    /// The next change that was read already.
     pub(crate) fn take_read(&mut self) -> Option<Result<T>> {
         self.queue.pop_front()
     }
 
-    /// Reads until there is something to be told; `false` if there is nothing now.
+    /// Reads until a change is queued; `false` if there is none now.
     pub(crate) fn read_more(&mut self) -> bool {
         while self.queue.is_empty() {
             let reader = match (&mut self.reader, self.failed.take()) {
@@ -412,7 +427,7 @@ impl<T: Delivered> ChangeIter<T> {
                 (Some(reader), None) => reader,
                 (None, None) => return false,
             };
-            // Who asks for the next one has done with those before.
+            // The caller has handled all earlier changes, as it requests the next one.
             reader.done();
             match reader.next() {
                 Ok(Some(commit)) => self.queue.extend(changes_of(&self.db, commit)),
@@ -428,7 +443,7 @@ impl<T: Delivered> ChangeIter<T> {
         true
     }
 
-    /// Why there is nothing more to be read, if that is no end as it should be; told once.
+    /// Queues the reason why reading failed, once. `false` if it did not fail.
     pub(crate) fn read_failure(&mut self) -> bool {
         let failure = self.reader.as_ref().and_then(FeedReader::failure);
         let Some(failure) = failure else { return false };
@@ -452,13 +467,13 @@ impl<T> fmt::Debug for ChangeIter<T> {
     }
 }
 
-/// Reads what is wanted after a commit.
+/// Opens a reader of the wanted changes after a commit.
 pub(crate) fn open<T: Delivered>(db: &Db, after: CommitSeq) -> Result<FeedReader> {
     let tree = T::tree();
     db.read_feed(after, move |name| tree.as_deref().is_none_or(|tree| tree == name))
 }
 
-/// What a commit is to a program.
+/// The changes of a commit, as delivered to a program.
 pub(crate) fn changes_of<T: Delivered>(db: &Db, commit: FeedCommit) -> impl Iterator<Item = Result<T>> {
     let FeedCommit { seq, time_ns, changes } = commit;
     let time = time_of(time_ns);

@@ -1,7 +1,8 @@
-//! Consumers: who reads the change feed for good, and whose position is stored with the work it does.
+//! Consumers: permanent readers of the change feed, with a position that is stored together with their work.
 //!
-//! A batch of changes, what the program makes of them and the new position are one transaction: after a crash each change has had
-//! its effect once or will have it. What a consumer has not read is kept for it, also while no process has the database open.
+//! A batch of changes, the program's writes for them, and the new position are one transaction. So each
+//! change takes effect exactly once, also across crashes. Unread changes are kept for a consumer, also while
+//! no process has the database open.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,16 +16,17 @@ use crate::feed::changes::{ChangeStop, Delivered, changes_of, open};
 use crate::feed::positions::{self, Cursor};
 use crate::store::error::{Code, Error, Result};
 
-/// Changes of one batch, unless it is said otherwise. Those of one commit stay together, however many.
+/// The default number of changes per batch. Changes of one commit stay together, however many.
 const BATCH_CHANGES: usize = 256;
 
-/// A consumer that finds nothing for itself in so many commits stores that it has read them, so that they are not kept for it.
+/// After this many commits without a change for it, a consumer stores that it has read them, so that they can
+/// be released.
 const UNSTORED_COMMITS_MAX: u64 = 64;
 
-/// How often one looks again where to begin, if that is let go of meanwhile.
+/// Attempts to find a start position, if that is released meanwhile.
 pub(crate) const HOLD_ROUNDS: usize = 16;
 
-/// Where a consumer begins.
+/// The position at which a consumer begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Start {
     #[default]
@@ -33,7 +35,7 @@ enum Start {
     After(CommitSeq),
 }
 
-/// A consumer by name, before it is registered: how it is to begin, and what happens when it lags.
+/// A consumer by name, before it is registered: where it begins, and what happens if it lags.
 #[derive(Debug)]
 pub struct ConsumerOptions {
     db: Db,
@@ -49,18 +51,18 @@ pub struct Consumer {
     name: String,
 }
 
-/// What the database knows about a consumer.
+/// The stored state of a consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsumerState {
     /// Its name.
     pub name: String,
     /// Everything up to this commit was handled.
     pub position: CommitSeq,
-    /// Durable commits after that one, whether or not they changed anything for it.
+    /// Durable commits after that one, whether or not they concern the consumer.
     pub lag_commits: u64,
-    /// Where it lags too far, writers are refused; else it loses changes.
+    /// Whether writers are refused if it lags too far. Otherwise it loses changes.
     pub refuses_writers: bool,
-    /// Changes that it has not read are gone: it gets [`FeedGap`](Code::FeedGap).
+    /// Changes that it has not read are gone: its next read returns [`FeedGap`](Code::FeedGap).
     pub has_gap: bool,
 }
 
@@ -69,7 +71,7 @@ impl ConsumerOptions {
         ConsumerOptions { db: db.clone(), name, start: Start::Now, refuses_writers: false }
     }
 
-    /// Begins with what becomes durable from now on. So it does unless told otherwise.
+    /// Begins with changes that become durable from now on. This is the default.
     #[must_use]
     pub fn from_now(self) -> Self {
         ConsumerOptions { start: Start::Now, ..self }
@@ -87,24 +89,28 @@ impl ConsumerOptions {
         ConsumerOptions { start: Start::After(seq), ..self }
     }
 
-    /// Where the feed holds `feed_bytes_max` for this consumer, writers get [`FeedFull`](Code::FeedFull) until it has read on. Its
-    /// own transactions go through, and deletes. Without this, it loses the oldest changes, and is told so.
+    /// Refuses writers instead of losing changes.
+    ///
+    /// If the feed holds `feed_bytes_max` for this consumer, writers get [`FeedFull`](Code::FeedFull) until
+    /// it has read on. Its own transactions and deletes still succeed. Without this option the consumer loses
+    /// the oldest changes, and gets `FeedGap`.
     #[must_use]
     pub fn refuse_writers(self) -> Self {
         ConsumerOptions { refuses_writers: true, ..self }
     }
 
-    /// Registers the consumer, or takes the one that is: that one keeps its position, and gets this policy.
+    /// Registers the consumer. An existing one keeps its position, and gets this policy.
     ///
     /// # Errors
-    /// [`FeedGap`](Code::FeedGap) if it is to begin with changes that are no longer kept; those of a commit.
+    /// [`FeedGap`](Code::FeedGap) if its first changes are no longer kept; errors of a commit.
     pub fn register(self) -> Result<Consumer> {
         let ConsumerOptions { db, name, start, refuses_writers } = self;
         if name.is_empty() {
             return Err(Error::invalid("a consumer needs a name"));
         }
         let mut rounds = 0;
-        // Held until the position is stored: what lies between would not be kept for anybody.
+        // Held until the position is stored: before that, the changes after it are not kept for this
+        // consumer.
         let (_hold, position) = loop {
             let feed = db.feed();
             let position = match start {
@@ -144,19 +150,21 @@ impl Consumer {
         &self.name
     }
 
-    /// Everything up to this commit was handled, as a snapshot sees it: what was handled at level `Memory` may be missing
-    /// for a moment.
+    /// The commit up to which everything was handled, as a snapshot sees it.
+    ///
+    /// Changes handled at level `Memory` may be missing for a moment.
     ///
     /// # Errors
-    /// `NoSuchKey` if it is not registered any more.
+    /// `NoSuchKey` if it is no longer registered.
     pub fn position(&self) -> Result<CommitSeq> {
         Ok(self.cursor()?.position)
     }
 
-    /// Goes on from another place: back to changes that are still kept, or forward, without those between.
+    /// Moves the position: back to changes that are still kept, or forward past changes that it will not see.
     ///
     /// # Errors
-    /// [`FeedGap`](Code::FeedGap) if that is no longer kept; `NoSuchKey`; those of a commit.
+    /// [`FeedGap`](Code::FeedGap) if changes after that commit are no longer kept; `NoSuchKey`; errors of a
+    /// commit.
     pub fn seek(&self, after: CommitSeq) -> Result<()> {
         let _hold = self.db.hold_feed(after)?;
         self.db.transact(|tx| {
@@ -165,11 +173,12 @@ impl Consumer {
         })
     }
 
-    /// Forgets the consumer: nothing is kept for it any more. Returns whether it was there. Goes through also where writers are
-    /// refused for its sake.
+    /// Unregisters the consumer, so that nothing is kept for it any more. Returns whether it was registered.
+    ///
+    /// This succeeds even while writers are refused because of it.
     ///
     /// # Errors
-    /// Those of a commit.
+    /// Errors of a commit.
     pub fn unregister(self) -> Result<bool> {
         self.db.transact(|tx| positions::forget(tx.shared(), &self.name))
     }
@@ -177,10 +186,10 @@ impl Consumer {
     /// Reads changes as `T`: [`Change`](crate::Change) of a type, or [`AnyChange`](crate::AnyChange).
     ///
     /// # Errors
-    /// [`FeedGap`](Code::FeedGap) if changes it has not read are gone: the hint says from where it can [go on](Consumer::seek).
-    /// `NoSuchKey` if it is not registered any more.
+    /// [`FeedGap`](Code::FeedGap) if unread changes are gone: the hint names the position to
+    /// [continue](Consumer::seek) from. `NoSuchKey` if it is no longer registered.
     pub fn read<T: Delivered>(&self) -> Result<Consuming<T>> {
-        // In a transaction: a snapshot does not see yet what was registered, moved or handled at level `Memory` just before.
+        // In a transaction: a snapshot does not yet see positions that were just stored at level `Memory`.
         let newest =
             self.db.at(Durability::Memory).transact(|tx| positions::cursor(tx.shared(), &self.name))?;
         let position = newest.ok_or_else(|| unknown(&self.name))?.position;
@@ -205,58 +214,64 @@ fn unknown(name: &str) -> Error {
     Error::new(Code::NoSuchKey, format!("there is no consumer {name:?}")).with_hint("register it")
 }
 
-/// Whether an error says that the change itself does not read. What kept it from being read for now (the catalogue, whose names it may
-/// need, cannot be read) may be over at the next step.
+/// Whether an error is about the change itself. Other errors (for example of the catalogue, whose names the
+/// change may need) may be gone at the next step.
 fn is_of_the_change(error: &Error) -> bool {
     let code = error.code();
     matches!(code, Code::Unreadable | Code::InvalidArgument | Code::KeyTooLong | Code::DamagedFeed)
 }
 
-/// Is told of each change that does not read as the type, before it is passed over.
+/// Called with the error of each undecodable change, before it is skipped.
 type Skips = Box<dyn FnMut(&Error) + Send>;
 
-/// A consumer at work. One at a time: of two with the same name one gets `WriteConflict`, and reads on behind the other.
+/// A running consumer. Only one at a time: of two with the same name one gets `WriteConflict`, and continues
+/// after the other.
 pub struct Consuming<T> {
     consumer: Consumer,
     reader: FeedReader,
-    /// The position that is stored.
+    /// The stored position.
     position: CommitSeq,
-    /// The reader has come further than was handled, and must begin again at the position.
+    /// The reader is ahead of the handled changes, and must begin again at the position.
     astray: bool,
     batch_changes: usize,
-    /// Read and not handled yet, and the last commit in it.
+    /// Changes that were read but not handled, and the last commit among them.
     batch: Option<(Vec<T>, CommitSeq)>,
     skips: Option<Skips>,
 }
 
 impl<T: Delivered> Consuming<T> {
-    /// Hands over about so many changes at once. All of one commit come together.
+    /// Sets the approximate number of changes per batch. All changes of one commit come together.
     #[must_use]
     pub fn batch(self, changes: usize) -> Self {
         Consuming { batch_changes: changes.max(1), ..self }
     }
 
-    /// Passes over changes that do not read as `T`, once `told` was. Without this they are an error of the step that finds them, and
-    /// of each further one. What keeps a change from being read for now, or for as long as the catalogue is damaged, is an error of the
-    /// step all the same; `told` may then be told again of those before it.
+    /// Skips changes that do not decode as `T`, after calling `told` with the error.
+    ///
+    /// Without this, such a change is an error of the step that finds it, and of each later step. Errors that
+    /// are not about the change itself (the catalogue is corrupt, for example) still fail the step. `told`
+    /// may then be called again for the changes before it.
     #[must_use]
     pub fn skip_unreadable(self, told: impl FnMut(&Error) + Send + 'static) -> Self {
         Consuming { skips: Some(Box::new(told)), ..self }
     }
 
-    /// Handles the next batch: what `handle` writes and the new position are one transaction, at the level of the handle that the
-    /// consumer was registered with. `handle` runs again after a conflict. Returns how many changes it was given; 0 if there are none.
+    /// Handles the next batch. Returns how many changes it contained; 0 if there are none.
+    ///
+    /// The writes of `handle` and the new position are one transaction, at the durability level of the handle
+    /// that the consumer was registered with. `handle` runs again after a conflict.
     ///
     /// # Errors
-    /// What `handle` returned: the same batch comes again. [`FeedGap`](Code::FeedGap); `WriteConflict` if another process of the same
-    /// name came in between: the next step goes on behind it. Those of a commit.
+    /// An error from `handle`: the next step delivers the same batch. [`FeedGap`](Code::FeedGap).
+    /// `WriteConflict` if another process consumed under the same name meanwhile: the next step continues
+    /// after it. Errors of a commit.
     pub fn step(
         &mut self,
         mut handle: impl FnMut(&mut Transaction<'_>, &[T]) -> Result<()>,
     ) -> Result<usize> {
         loop {
             match self.advance(&mut handle)? {
-                // Nothing of what was passed over was for this consumer.
+                // None of the skipped changes was for this consumer.
                 Some(0) => {}
                 Some(count) => return Ok(count),
                 None => return Ok(0),
@@ -264,7 +279,7 @@ impl<T: Delivered> Consuming<T> {
         }
     }
 
-    /// Handles a batch, or stores that there was nothing; `None` if there is nothing to be stored either.
+    /// Handles a batch, or stores a position without one; `None` if there is nothing to store either.
     fn advance(
         &mut self,
         handle: &mut dyn FnMut(&mut Transaction<'_>, &[T]) -> Result<()>,
@@ -299,9 +314,11 @@ impl<T: Delivered> Consuming<T> {
         Ok(Some(count))
     }
 
-    /// Whether nothing was found for it in so much that it is to be stored. Where writers are refused it is as soon as files are kept
-    /// for it: nobody else can end that. Once for each checkpoint, as files hold nothing newer; two consumers do not keep each other
-    /// at it.
+    /// Whether to store a position although no change was for this consumer.
+    ///
+    /// It does so after many commits. While writers are refused it also does so as soon as files are kept for
+    /// it: only the consumer itself can end that. This happens once per checkpoint, as files hold nothing
+    /// newer; so two consumers do not keep each other busy.
     fn must_say_it_has_read(&self) -> bool {
         let unstored = self.reader.position().0 - self.position.0;
         if unstored == 0 || unstored > UNSTORED_COMMITS_MAX {
@@ -311,10 +328,10 @@ impl<T: Delivered> Consuming<T> {
         feed.refusal.is_some() && self.position < feed.log_from
     }
 
-    /// Handles everything that is durable, batch by batch. Returns how many changes there were.
+    /// Handles everything that is durable, batch by batch. Returns the number of changes.
     ///
     /// # Errors
-    /// As [`Consuming::step`]; what was handled before stays so.
+    /// As [`Consuming::step`]. Batches handled before the error stay handled.
     pub fn run(&mut self, mut handle: impl FnMut(&mut Transaction<'_>, &[T]) -> Result<()>) -> Result<usize> {
         let mut count = 0;
         self.run_counting(&mut handle, &mut count)?;
@@ -334,8 +351,9 @@ impl<T: Delivered> Consuming<T> {
         }
     }
 
-    /// Handles everything, and waits for more, until it is [stopped](Consuming::stopper) or the database is closed. Returns how many
-    /// changes there were.
+    /// Handles everything and waits for more. Returns the number of changes.
+    ///
+    /// Ends when it is [stopped](Consuming::stopper) or the database is closed.
     ///
     /// # Errors
     /// As [`Consuming::step`]; `Poisoned` if a sync failed while it waited.
@@ -354,19 +372,22 @@ impl<T: Delivered> Consuming<T> {
         }
     }
 
-    /// Waits until there may be something to handle, at most so long; says whether there may be.
+    /// Waits until there may be a change to handle, for at most `at_most`. Returns whether there may be one.
     pub fn wait(&self, at_most: Option<Duration>) -> bool {
         self.batch.is_some() || self.astray || self.reader.wait(at_most)
     }
 
-    /// What ends the waiting, from any thread.
+    /// A handle that stops the waiting, from any thread.
     #[must_use]
     pub fn stopper(&self) -> ChangeStop {
         ChangeStop::of(&self.reader)
     }
 
-    /// Calls `woken` once, when there may be something to handle, or there will never be; at once if that is so. A later call takes
-    /// the place of one that was not answered yet. It is called in a thread that commits, and must return soon.
+    /// Calls `woken` once, when a next change may exist or can never exist; immediately if that is already
+    /// so.
+    ///
+    /// A later call replaces one that has not fired yet. `woken` runs in a thread that commits, and must
+    /// return soon.
     pub fn call_when_more(&self, woken: impl FnOnce() + Send + 'static) {
         if self.batch.is_some() || self.astray {
             woken();
@@ -375,7 +396,7 @@ impl<T: Delivered> Consuming<T> {
         }
     }
 
-    /// The next changes, whole commits of them.
+    /// The next changes, in whole commits.
     fn next_batch(&mut self) -> Result<Option<(Vec<T>, CommitSeq)>> {
         if self.astray {
             self.read_again(self.position)?;
@@ -385,7 +406,7 @@ impl<T: Delivered> Consuming<T> {
             let commit = match self.reader.next() {
                 Ok(Some(commit)) => commit,
                 Ok(None) => break,
-                // What was read before it is handled first: the next step meets the error again.
+                // Changes read before the error are handled first. The next step meets the error again.
                 Err(_) if last.is_some() => break,
                 Err(error) => {
                     self.astray = true;
@@ -411,7 +432,7 @@ impl<T: Delivered> Consuming<T> {
     }
 
     fn read_again(&mut self, from: CommitSeq) -> Result<()> {
-        // Who was given a stopper means this consumer, not this reader.
+        // A stopper that was handed out belongs to this consumer, not to one reader.
         self.reader = open::<T>(&self.consumer.db, from)?.with_stopper(self.reader.stopper());
         self.position = from;
         self.astray = false;

@@ -1,6 +1,7 @@
 //! Watching a database that another process has open, without opening it.
 //!
-//! Owns what the engine's observer is to programs: changes with names, and figures. Takes no lock and writes nothing.
+//! Owns the programs' interface to the engine's observer: changes with names, and figures. Takes no lock,
+//! writes nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -20,14 +21,16 @@ use crate::store;
 use crate::store::error::{Code, Result};
 use crate::value::tuple::{Element, decode};
 
-/// How often it is begun anew where the writer lets go of what is being read.
+/// Attempts to read, if the writer releases meanwhile what is being read.
 const ROUNDS: usize = 20;
 
-/// Reads the changes that others commit to a database, in this process or another, and tells how it is doing.
+/// Reads committed changes and figures of a database that this or another process has open.
 ///
-/// Tells only what survives a power cut: a commit is told once the log says that it is durable, a tenth of a second later at most if
-/// nothing else is committed. Nothing is kept for it: who looks seldom may find a gap where the database keeps no changes
-/// ([`DbOptions::feed_retain_bytes`](crate::DbOptions::feed_retain_bytes)). To handle every change once, be a [consumer](crate::Consumer).
+/// It returns only changes that survive a power cut. A commit appears once the log marks it as durable: at
+/// most a tenth of a second later if no other commit follows. Nothing is kept for an observer: one that reads
+/// rarely may find a gap where the database keeps no changes
+/// ([`DbOptions::feed_retain_bytes`](crate::DbOptions::feed_retain_bytes)). To handle every change once, use
+/// a [consumer](crate::Consumer).
 ///
 /// ```
 /// # use duramen::prelude::*;
@@ -55,15 +58,15 @@ pub struct Observer {
     inner: store::Observer,
     schemas: Schemas,
     queue: VecDeque<Result<AnyChange>>,
-    /// Everything up to this commit was told, and nothing of the one in the queue was before it.
+    /// All changes up to this commit were returned, and none of the commit in the queue.
     told: CommitSeq,
 }
 
-/// What is known of collections, for documents that have no names in them.
+/// The known collections, for documents without field names.
 #[derive(Debug, Default)]
 struct Schemas {
     by_name: BTreeMap<String, (TreeId, Schema)>,
-    /// The catalogue has nothing else to say of changes up to this commit.
+    /// The catalogue's descriptions are current for changes up to this commit.
     as_of: CommitSeq,
 }
 
@@ -73,7 +76,7 @@ impl fmt::Debug for Observer {
     }
 }
 
-/// How an [`Observer`] is made.
+/// Options of an [`Observer`].
 #[derive(Debug, Clone, Default)]
 pub struct ObserverOptions {
     wal_dir: Option<PathBuf>,
@@ -81,21 +84,21 @@ pub struct ObserverOptions {
 }
 
 impl ObserverOptions {
-    /// Where the log lies, if not in the database.
+    /// The directory of the log, if it is not inside the database's.
     #[must_use]
     pub fn wal_dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.wal_dir = Some(path.into());
         self
     }
 
-    /// Only changes of this collection are told. It need not be there yet.
+    /// Returns only changes of this collection. It need not exist yet.
     #[must_use]
     pub fn collection(mut self, name: impl Into<String>) -> Self {
         self.collection = Some(name.into());
         self
     }
 
-    /// Begins.
+    /// Opens the observer.
     ///
     /// # Errors
     /// As [`Observer::open`].
@@ -103,7 +106,7 @@ impl ObserverOptions {
         self.open_on(Arc::new(OsDisk::default()), path, from)
     }
 
-    /// As [`ObserverOptions::open`], on a disk of one's own.
+    /// As [`ObserverOptions::open`], on a given disk.
     ///
     /// # Errors
     /// As [`Observer::open`].
@@ -125,23 +128,24 @@ impl Observer {
     /// Watches every collection, namespace and tree of the database in this directory.
     ///
     /// # Errors
-    /// `NoSuchDatabase`, `NotADatabase`, damage, and what the system said; `InvalidArgument` for a commit that is not there yet. Never
-    /// `DatabaseLocked`.
+    /// `NoSuchDatabase`, `NotADatabase`, corruption, and errors of the operating system; `InvalidArgument`
+    /// for a commit that does not exist yet. Never `DatabaseLocked`.
     pub fn open(path: impl AsRef<Path>, from: ObserveFrom) -> Result<Observer> {
         Observer::options().open(path, from)
     }
 
-    /// For more than [`Observer::open`] knows.
+    /// Options, for more than [`Observer::open`] offers.
     #[must_use]
     pub fn options() -> ObserverOptions {
         ObserverOptions::default()
     }
 
-    /// The next change; `None` if there is none yet. Never waits: ask again a little later.
+    /// The next change; `None` if there is none yet. It never waits: call again a little later.
     ///
     /// # Errors
-    /// `FeedGap` if changes were let go of before they were read here, and the next call goes on behind them. A change that does not
-    /// read is an error that names it, and the next call goes on behind it. Damage, and what the system said.
+    /// `FeedGap` if changes were released before they were read here; the next call continues after them. An
+    /// undecodable change is an error that names it; the next call continues after it. Corruption, and errors
+    /// of the operating system.
     #[allow(clippy::should_implement_trait, reason = "an iterator that ends and goes on again")]
     pub fn next(&mut self) -> Result<Option<AnyChange>> {
         loop {
@@ -161,30 +165,31 @@ impl Observer {
         }
     }
 
-    /// Every change up to this commit was told: where to go on another time.
+    /// The commit up to which all changes were returned: a position to resume from.
     #[must_use]
     pub fn position(&self) -> CommitSeq {
         if self.queue.is_empty() { self.inner.position() } else { self.told }
     }
 
-    /// What can be told of the database now. Cheap enough for once a second.
+    /// The current figures of the database. Cheap enough for once a second.
     ///
     /// # Errors
-    /// Damage, and what the system said.
+    /// Corruption, and errors of the operating system.
     pub fn look(&mut self) -> Result<Observed> {
         self.inner.look()
     }
 
-    /// What the process that last opened the database to write says of itself; nothing if none has. It may be gone.
+    /// The self-description of the process that last opened the database for writing; `None` if there is
+    /// none. The process may be gone.
     #[must_use]
     pub fn holder(&self) -> Option<String> {
         self.inner.holder()
     }
 
-    /// The collections that there are now, by name. Costs a look at the log since the newest checkpoint.
+    /// The current collections, by name. Costs a scan of the log since the newest checkpoint.
     ///
     /// # Errors
-    /// Damage, and what the system said.
+    /// Corruption, and errors of the operating system.
     pub fn collections(&self) -> Result<Vec<Schema>> {
         Ok(self.catalogue()?.by_name.into_values().map(|(_, schema)| schema).collect())
     }
@@ -194,7 +199,7 @@ impl Observer {
         loop {
             match self.read_catalogue() {
                 Ok(found) => return Ok(found),
-                // What was being read was let go of.
+                // The writer released what was being read.
                 Err(error) if round < ROUNDS && (error.is_damage() || error.code() == Code::FeedGap) => {
                     round += 1
                 }
@@ -229,7 +234,7 @@ impl Observer {
                 }
             }
         }
-        // A drop takes the tree and the entry away in one commit.
+        // A drop removes the tree and the entry in one commit.
         let with_tree = |(name, schema): (String, Schema)| {
             let tree = catalogue.tree(&rows_tree(&name))?;
             Some((name, (tree, schema)))
@@ -238,7 +243,8 @@ impl Observer {
         Ok(Schemas { by_name, as_of: catalogue.position() })
     }
 
-    /// What the catalogue says of a collection: as it is known, or afresh where that may tell something else of this commit.
+    /// The catalogue's description of a collection: the cached one, or a fresh one if the catalogue may
+    /// differ as of this commit.
     fn described(&mut self, name: &str, seq: CommitSeq, fresh: bool) -> Result<(TreeId, Schema)> {
         let is_known = self.schemas.by_name.contains_key(name) && !fresh;
         if !is_known && seq > self.schemas.as_of {

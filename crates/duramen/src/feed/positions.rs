@@ -1,4 +1,4 @@
-//! What the change feed is to this crate: which trees are for it, whose they are, and where consumers have come to.
+//! The engine's view of the change feed: which trees are in it, and the positions of consumers.
 //!
 //! Owns the system tree of consumers. Format: docs/format.md, "Documents and collections".
 
@@ -9,18 +9,18 @@ use crate::store::error::{Code, Error, Result};
 use crate::store::{Direction, KeyRange, Shared, Snapshot, Source};
 use crate::value::tuple::{Element, decode, encode};
 
-/// The tree of consumers: key is the encoded name.
+/// The tree of consumers. Its key is the encoded name.
 pub(crate) const CONSUMERS: &str = "duramen/consumers";
 
 const VERSION: u8 = 1;
 const STORED_BYTES: usize = 10;
 
-/// What is stored about a consumer.
+/// The stored state of a consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cursor {
     /// Everything up to this commit was handled.
     pub(crate) position: CommitSeq,
-    /// It wants nothing to be lost.
+    /// Whether writers are refused rather than changes lost.
     pub(crate) refuses_writers: bool,
 }
 
@@ -50,14 +50,14 @@ impl Cursor {
     }
 }
 
-/// Where a consumer has come to; `None` if it is not registered.
+/// The stored state of a consumer; `None` if it is not registered.
 pub(crate) fn cursor(source: &dyn Source, name: &str) -> Result<Option<Cursor>> {
     let Some(tree) = source.tree(CONSUMERS)? else { return Ok(None) };
     let stored = source.get(tree, &encode(&name)?)?;
     stored.map(|stored| Cursor::decode(name, &stored)).transpose()
 }
 
-/// Stores where a consumer has come to, in a transaction that is taken also where writers are refused.
+/// Stores the state of a consumer, in a transaction that succeeds also while writers are refused.
 pub(crate) fn set_cursor(tx: &Shared<'_>, name: &str, cursor: Cursor) -> Result<()> {
     let tree = match tx.tree(CONSUMERS)? {
         Some(tree) => tree,
@@ -67,7 +67,7 @@ pub(crate) fn set_cursor(tx: &Shared<'_>, name: &str, cursor: Cursor) -> Result<
     tx.put(tree, &encode(&name)?, &cursor.encode())
 }
 
-/// Forgets a consumer; says whether it was there.
+/// Removes a consumer. Returns whether it was registered.
 pub(crate) fn forget(tx: &Shared<'_>, name: &str) -> Result<bool> {
     let Some(tree) = tx.tree(CONSUMERS)? else { return Ok(false) };
     let key = encode(&name)?;
@@ -83,7 +83,7 @@ pub(crate) fn cursors(source: &dyn Source) -> Result<Vec<(String, Cursor)>> {
     rows(source)?.into_iter().collect()
 }
 
-/// The row of each consumer, by name, or why it cannot be read.
+/// The row of each consumer, by name, or the error of decoding it.
 fn rows(source: &dyn Source) -> Result<Vec<Result<(String, Cursor)>>> {
     let Some(tree) = source.tree(CONSUMERS)? else { return Ok(Vec::new()) };
     let mut rows = source.cursor(tree, KeyRange::all(), Direction::Forward)?;
@@ -97,11 +97,12 @@ fn rows(source: &dyn Source) -> Result<Vec<Result<(String, Cursor)>>> {
     Ok(all)
 }
 
-/// Sets every consumer to before all changes that are kept, in a database with an order of commits of its own: their positions were
-/// in another, and each is to be told so. Returns their names.
+/// Sets every consumer to before all kept changes, in a database with a new order of commits.
+///
+/// Their positions were in another order, so each of them gets `FeedGap`. Returns their names.
 pub(crate) fn set_back(tx: &Shared<'_>) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    // A row that cannot be read is its consumer's to be told of.
+    // An undecodable row is an error for its consumer, not here.
     for (name, cursor) in rows(tx)?.into_iter().flatten() {
         set_cursor(tx, &name, Cursor { position: CommitSeq(0), ..cursor })?;
         names.push(name);
@@ -109,7 +110,7 @@ pub(crate) fn set_back(tx: &Shared<'_>) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The engine asks this before it lets go of anything.
+/// The engine reads this before it releases changes.
 pub(crate) struct Rule;
 
 impl FeedRule for Rule {
@@ -123,14 +124,14 @@ impl FeedRule for Rule {
             after: cursor.position,
             refuses_writers: cursor.refuses_writers,
         };
-        // A row that cannot be read must not keep the database from its next checkpoint; its consumer is told.
+        // An undecodable row must not prevent the next checkpoint. Its consumer gets the error.
         Ok(rows(at)?.into_iter().flatten().map(need).collect())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    //! A cursor that read wrongly would skip changes, or handle them twice.
+    //! A wrongly decoded cursor would skip changes, or repeat them.
     use super::*;
 
     #[test]

@@ -1,7 +1,7 @@
-//! The reads of a namespace, as a snapshot or a transaction sees it.
+//! The reads of a namespace, in a snapshot or a transaction.
 //!
-//! Owns the rule that an expired value is absent. Answers never change within one snapshot or transaction: its clock is
-//! read once.
+//! Owns the rule that an expired value is absent. Answers never change within one snapshot or transaction:
+//! its clock is read once.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,15 +19,16 @@ use crate::value::msgpack::{Reader, Token};
 use crate::value::span::Span;
 use crate::value::tuple::{self, Key, OwnedKey, decode};
 
-/// The key-values of a namespace in a [`Snapshot`](crate::Snapshot) or a [`Transaction`](crate::Transaction), from
-/// [`Reads::kv`]. In a transaction they can be written, too.
+/// The key-values of a namespace in a [`Snapshot`](crate::Snapshot) or a [`Transaction`](crate::Transaction).
 ///
-/// What has expired is absent for every call. "Now" is one moment for all calls within a snapshot or a transaction: that of
-/// the first one that asks.
+/// It comes from [`Reads::kv`]. In a transaction it also has the writes.
+///
+/// An expired value is absent for every call. "Now" is one moment for all calls within a snapshot or a
+/// transaction: that of the first call that needs it.
 ///
 /// # Errors
-/// Each call fails with `InvalidArgument` for a namespace without a name or with one beyond 1,006 bytes, `KeyTooLong` for a
-/// key beyond 1,015 bytes as encoded, and with what reading the disk said.
+/// Each call fails with `InvalidArgument` for a namespace without a name or with one beyond 1,006 bytes,
+/// `KeyTooLong` for a key beyond 1,015 bytes as encoded, and with errors of reading the disk.
 #[derive(Debug)]
 pub struct KvOf<'a, S> {
     pub(crate) within: &'a S,
@@ -38,7 +39,7 @@ impl<S: Reads> KvOf<'_, S> {
     /// The value under a key.
     ///
     /// # Errors
-    /// As [`KvOf`]; `Unreadable` if it is of another type, naming namespace and key.
+    /// As [`KvOf`]; `Unreadable` with namespace and key if the value is of another type.
     pub fn get<T: DeserializeOwned>(&self, key: impl Key) -> Result<Option<T>> {
         let key = row::key_bytes(&key)?;
         let found = self.live(&key)?;
@@ -63,7 +64,7 @@ impl<S: Reads> KvOf<'_, S> {
         Ok(self.live(&row::key_bytes(&key)?)?.is_some())
     }
 
-    /// When the value under a key expires; `None` if there is none.
+    /// The expiry of the value under a key; `None` if there is no value.
     ///
     /// # Errors
     /// As [`KvOf`].
@@ -72,7 +73,7 @@ impl<S: Reads> KvOf<'_, S> {
         Ok(found.map(|found| found.expires.map_or(Expiry::Never, |at| Expiry::At(at.to_time()))))
     }
 
-    /// How long the value under a key has yet to live; `None` if there is none, or it never expires.
+    /// The remaining lifetime of the value under a key; `None` if there is no value, or it never expires.
     ///
     /// # Errors
     /// As [`KvOf`].
@@ -81,7 +82,7 @@ impl<S: Reads> KvOf<'_, S> {
         Ok(at.map(|at| Duration::from_millis(at.0 - self.within.now().0)))
     }
 
-    /// Keys and values of a range, in order of the keys.
+    /// Keys and values of a range, in key order.
     ///
     /// ```
     /// # use duramen::prelude::*;
@@ -97,7 +98,7 @@ impl<S: Reads> KvOf<'_, S> {
     /// ```
     ///
     /// # Errors
-    /// As [`KvOf`]. An entry of another type is the error of that entry.
+    /// As [`KvOf`]. An entry of another type is an error of that item.
     pub fn scan<K: OwnedKey, T: DeserializeOwned>(&self, span: Span) -> Result<KvIter<K, T>> {
         let source = self.within.source();
         let rows = self.tree(&row::rows_tree(self.namespace))?;
@@ -110,8 +111,10 @@ impl<S: Reads> KvOf<'_, S> {
         })
     }
 
-    /// How many values a range holds, exactly: in O(log n) over the whole namespace; over a part of it O(log n) and a look at
-    /// each row of the namespace that has expired and is not swept yet.
+    /// How many values a range holds, exactly.
+    ///
+    /// Over the whole namespace it costs O(log n). Over a part it costs O(log n) and a look at each row of
+    /// the namespace that has expired and is not deleted yet.
     ///
     /// # Errors
     /// As [`KvOf`].
@@ -136,13 +139,13 @@ impl<S: Reads> KvOf<'_, S> {
         Ok(stored - expired)
     }
 
-    /// What is stored under a key and has not expired.
+    /// The value under a key, unless it has expired.
     pub(super) fn live(&self, key: &[u8]) -> Result<Option<Row>> {
         let now = self.within.now();
         Ok(self.stored(key)?.filter(|found| found.lives_at(now)))
     }
 
-    /// What is stored under a key, expired or not.
+    /// The value under a key, expired or not.
     pub(super) fn stored(&self, key: &[u8]) -> Result<Option<Row>> {
         let Some(rows) = self.tree(&row::rows_tree(self.namespace))? else { return Ok(None) };
         self.within.source().get(rows, key)?.map(Row::decode).transpose()
@@ -154,7 +157,7 @@ impl<S: Reads> KvOf<'_, S> {
     }
 }
 
-/// A value from its MessagePack.
+/// Decodes a value from its MessagePack.
 pub(super) fn from_value<T: DeserializeOwned>(namespace: &str, key: &[u8], value: &[u8]) -> Result<T> {
     rmp_serde::from_slice(value)
         .map_err(|error| unreadable(namespace, key, std::any::type_name::<T>(), &error.to_string()))
@@ -178,7 +181,7 @@ fn unreadable(namespace: &str, key: &[u8], wanted: &str, why: &str) -> Error {
         )
 }
 
-/// Key-values of a range of one state, in order of their keys.
+/// Key-values of a range as of one snapshot, in key order.
 pub struct KvIter<K, T> {
     cursor: Option<Cursor>,
     now: Millis,

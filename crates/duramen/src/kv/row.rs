@@ -1,6 +1,6 @@
-//! Key-values as they are stored: the names of the trees, a value with its expiry, a row of the expiry index.
+//! The stored form of key-values: the names of the trees, a value with its expiry, a row of the expiry index.
 //!
-//! Owns the format; docs/format.md, section "Key-values". Touches no tree.
+//! Owns the format; docs/format.md, section "Key-values". Reads and writes no tree.
 
 use crate::store::KeyRange;
 use crate::store::error::{Code, Error, Result};
@@ -8,19 +8,19 @@ use crate::store::limits::KEY_BYTES_MAX;
 use crate::value::clock::Millis;
 use crate::value::tuple::{Element, Encoder, Key, decode, encode, split};
 
-/// The trees of values: this and the namespace.
+/// The prefix of the trees of values, followed by the namespace.
 const ROWS: &str = "duramen/kv/";
 
-/// The trees of what expires when: this and the namespace.
+/// The prefix of the trees of expiry indexes, followed by the namespace.
 pub(super) const EXPIRIES: &str = "duramen/kv-expiry/";
 
-/// What an expiry takes in a key at most, as a tuple's integer.
+/// The maximum length of an expiry in a key, as a tuple's integer.
 const EXPIRY_BYTES_MAX: usize = 9;
 
-/// A key takes this much at most, so that its row in the expiry index fits.
+/// The maximum length of a key: its row in the expiry index must fit too.
 const KEY_MAX: usize = KEY_BYTES_MAX - EXPIRY_BYTES_MAX;
 
-/// First byte of a stored value.
+/// The first byte of a stored value.
 const FOREVER: u8 = 0;
 const EXPIRES: u8 = 1;
 
@@ -29,7 +29,7 @@ pub(crate) fn rows_tree(namespace: &str) -> String {
     format!("{ROWS}{namespace}")
 }
 
-/// The tree of a namespace's expiry index, there from the first value on that expires.
+/// The tree of a namespace's expiry index, created with the first value that expires.
 pub(crate) fn expiries_tree(namespace: &str) -> String {
     format!("{EXPIRIES}{namespace}")
 }
@@ -44,7 +44,7 @@ pub(crate) fn namespace_of_expiries(tree: &str) -> Option<&str> {
     tree.strip_prefix(EXPIRIES)
 }
 
-/// Refuses a name that cannot be a namespace's.
+/// Returns an error for an invalid namespace name.
 pub(super) fn check_namespace(namespace: &str) -> Result<()> {
     let longest = KEY_BYTES_MAX - EXPIRIES.len();
     if namespace.is_empty() || namespace.len() > longest {
@@ -76,7 +76,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Reads what lies under a key.
+    /// Decodes the bytes under a key.
     pub(crate) fn decode(stored: Vec<u8>) -> Result<Row> {
         let expires = expiry(&stored)?;
         Ok(Row { expires, stored })
@@ -87,18 +87,18 @@ impl Row {
         value(&self.stored, self.expires)
     }
 
-    /// Whether it is there at a time.
+    /// Whether the value is visible at a time.
     pub(crate) fn lives_at(&self, now: Millis) -> bool {
         lives(self.expires, now)
     }
 }
 
-/// Whether what expires then is there at a time.
+/// Whether a value with this expiry is visible at a time.
 pub(super) fn lives(expires: Option<Millis>, now: Millis) -> bool {
     expires.is_none_or(|at| now < at)
 }
 
-/// When a stored value expires.
+/// The expiry of a stored value.
 pub(super) fn expiry(stored: &[u8]) -> Result<Option<Millis>> {
     match stored.split_first() {
         Some((&FOREVER, _)) => Ok(None),
@@ -110,12 +110,12 @@ pub(super) fn expiry(stored: &[u8]) -> Result<Option<Millis>> {
     }
 }
 
-/// The MessagePack of a stored value that expires then.
+/// The MessagePack of a stored value with this expiry.
 pub(super) fn value(stored: &[u8], expires: Option<Millis>) -> &[u8] {
     &stored[if expires.is_some() { 9 } else { 1 }..]
 }
 
-/// A value as it is stored.
+/// Encodes a value.
 pub(super) fn encode_row(expires: Option<Millis>, value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(9 + value.len());
     match expires {
@@ -129,7 +129,7 @@ pub(super) fn encode_row(expires: Option<Millis>, value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The key of a value in the expiry index: when it expires, then its own key.
+/// The key of a value in the expiry index: its expiry, then its own key.
 pub(crate) fn index_key(expires: Millis, key: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(EXPIRY_BYTES_MAX + key.len());
     Encoder::new(&mut out).uint(expires.0);
@@ -137,7 +137,7 @@ pub(crate) fn index_key(expires: Millis, key: &[u8]) -> Vec<u8> {
     out
 }
 
-/// When the value of a row of the expiry index expires, and its key.
+/// The expiry and the key of a value, from its row in the expiry index.
 pub(super) fn split_index_key(row: &[u8]) -> Result<(Millis, &[u8])> {
     let damaged = || Error::new(Code::DamagedData, "a row of an expiry index does not begin with a time");
     let (time, key) = row.split_at(split(row, 1).map_err(|_| damaged())?);
@@ -147,11 +147,11 @@ pub(super) fn split_index_key(row: &[u8]) -> Result<(Millis, &[u8])> {
     }
 }
 
-/// The rows of the expiry index whose values are not there any more.
+/// The rows of the expiry index whose values have expired.
 pub(super) fn expired(now: Millis) -> KeyRange {
     let mut to = Vec::with_capacity(EXPIRY_BYTES_MAX);
     Encoder::new(&mut to).uint(now.0);
-    // Every key behind the time, and no later time.
+    // Every key after the time, and no later time.
     to.push(0xff);
     KeyRange { from: Vec::new(), to: Some(to) }
 }

@@ -1,7 +1,7 @@
-//! The sweeper: deletes values that have expired, a bounded number in each transaction; and how far behind it is.
+//! The sweep: deletes expired values, a bounded number per transaction. Also reports its lag.
 //!
-//! Owns when it runs beside writers: writes of a namespace pay for sweeping it, so that it needs nobody else. It deletes nothing
-//! that was renewed after it looked.
+//! Owns how it runs beside writers: each write of a namespace pays for sweeping some of it, so it needs no
+//! other thread. It never deletes a value that was renewed after the sweep looked.
 
 use std::time::Duration;
 
@@ -19,47 +19,48 @@ use crate::store::{Direction, KeyRange, Source, TreeId};
 use crate::value::clock::Millis;
 use crate::value::time::Time;
 
-/// Each write pays for sweeping so many values: more than it can have left behind, so that the sweeper catches up.
+/// Expired values that each write pays for: more than a write can leave behind, so that the sweep catches up.
 const SWEPT_A_WRITE: u64 = 2;
 
-/// In the background it looks again after this long at the latest: what expires earlier than what was there may have come.
+/// The maximum interval of the background sweep: a new value may expire earlier than those known.
 const LAG_MAX: Duration = Duration::from_secs(10);
 
-/// A step deletes at most so many values.
+/// Values deleted per step, at most.
 const SWEPT_MAX: usize = 512;
 
-/// The keys of a step take at most so many bytes, the least a transaction may hold in a small memory.
+/// Bytes of keys per step, at most: the least that a transaction may hold in a small memory.
 const SWEPT_BYTES_MAX: usize = 64 * 1024;
 
-/// How far the sweeper is behind.
+/// The lag of the expiry sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KvStats {
-    /// Namespaces looked at.
+    /// Namespaces covered.
     pub namespaces: u64,
-    /// Values that are there.
+    /// Values that are stored and have not expired.
     pub values: u64,
-    /// Values that have expired and take space still.
+    /// Values that have expired but still take space.
     pub expired: u64,
     /// When the oldest of these expired.
     pub oldest: Option<Time>,
-    /// How long ago that was: the sweeper's lag.
+    /// How long ago that was: the lag of the sweep.
     pub lag: Duration,
 }
 
-/// What a step of the sweeper has done.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Swept {
     /// Values deleted.
     pub(crate) freed: u64,
-    /// When the next value expires. A time that has passed: there is more to do now.
+    /// When the next value expires. If that has passed, there is more to do now.
     pub(crate) next_due: Option<Time>,
 }
 
-/// A value that has expired: when, and its key.
+/// An expired value: when it expired, and its key.
 pub(super) type Due = (Millis, Vec<u8>);
 
-/// Deletes values that have expired, in one transaction, of the namespace that has waited longest. The snapshot it looks at
-/// is let go before it writes.
+/// Deletes expired values of the namespace that has waited longest, in one transaction.
+///
+/// The snapshot that it reads is released before it writes.
 pub(crate) fn step(db: &Db) -> Result<Swept> {
     let (oldest, due) = {
         let snapshot = db.snapshot()?;
@@ -76,14 +77,14 @@ pub(crate) fn step(db: &Db) -> Result<Swept> {
     Ok(Swept { freed, next_due: next.map(|(at, _)| at.to_time()) })
 }
 
-/// Whether there are values that expire.
+/// Whether any values have an expiry.
 pub(crate) fn has_work(db: &Db) -> Result<bool> {
     Ok(!first_expiries(&db.snapshot()?)?.is_empty())
 }
 
-/// A step in the background, for databases that nobody writes to.
+/// A background step, for databases without writers.
 pub(crate) fn background_step(db: &Db, _now_ns: u64) -> Result<Outlook> {
-    // Before it looks: who writes after that look wakes it.
+    // Set before the look, so that a writer after that look wakes the sweep.
     db.open_state().expiry.sweeper_rests(true);
     let Swept { next_due, .. } = step(db)?;
     let Some(due) = next_due else { return Ok(Outlook::Nothing) };
@@ -92,7 +93,7 @@ pub(crate) fn background_step(db: &Db, _now_ns: u64) -> Result<Outlook> {
     Ok(if left_ms == 0 { Outlook::More } else { Outlook::Due(Duration::from_millis(left_ms).min(LAG_MAX)) })
 }
 
-/// Sweeps a namespace that was written to so many times.
+/// Sweeps a namespace after this many writes to it.
 pub(crate) fn after_writes(db: &Db, namespace: &str, writes: u64) -> Result<()> {
     let mut left = writes.max(WRITES_A_SWEEP).saturating_mul(SWEPT_A_WRITE);
     while left > 0 {
@@ -106,7 +107,7 @@ pub(crate) fn after_writes(db: &Db, namespace: &str, writes: u64) -> Result<()> 
     Ok(())
 }
 
-/// The first values of a namespace that have expired, as many as a step takes.
+/// The first expired values of a namespace, as many as a step takes.
 pub(super) fn due(snapshot: &Snapshot, namespace: &str) -> Result<Vec<Due>> {
     let source = snapshot.source();
     let Some(expiries) = source.tree(&row::expiries_tree(namespace))? else { return Ok(Vec::new()) };
@@ -124,7 +125,8 @@ pub(super) fn due(snapshot: &Snapshot, namespace: &str) -> Result<Vec<Due>> {
     Ok(due)
 }
 
-/// Deletes those of these values that were not written since. It waits for no disk: what a crash brings back is swept again.
+/// Deletes those of the values that were not rewritten. It does not wait for the disk: values that a crash
+/// restores are swept again.
 pub(super) fn free(db: &Db, namespace: &str, due: &[Due]) -> Result<u64> {
     db.at(Durability::Memory).transact(|tx| {
         let values = tx.kv(namespace);
@@ -132,7 +134,7 @@ pub(super) fn free(db: &Db, namespace: &str, due: &[Due]) -> Result<u64> {
     })
 }
 
-/// When the first value of each namespace expires, of those that have one that does.
+/// When the first value of each namespace expires, for namespaces with an expiry index.
 fn first_expiries(snapshot: &Snapshot) -> Result<Vec<(Millis, String)>> {
     let source = snapshot.source();
     let mut firsts = Vec::new();
@@ -150,7 +152,7 @@ fn first_expiry(source: &dyn Source, expiries: TreeId) -> Result<Option<Millis>>
     found.map(|found| row::split_index_key(found).map(|(at, _)| at)).transpose()
 }
 
-/// How far behind the sweeper is in some namespaces, in O(log n) for each.
+/// The lag of the sweep in some namespaces, in O(log n) for each.
 pub(super) fn stats(snapshot: &Snapshot, namespaces: &[String]) -> Result<KvStats> {
     let source = snapshot.source();
     let now = snapshot.now();

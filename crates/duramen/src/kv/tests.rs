@@ -1,4 +1,4 @@
-//! The bytes of key-values, pinned; the sweeper between other writers; the clock.
+//! Pinned bytes of key-values; the sweep concurrent with writers; the clock.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Everything in a tree, as docs/format.md shows it.
+/// All rows of a tree, as docs/format.md shows them.
 fn tree(db: &Db, name: &str) -> Vec<(String, String)> {
     let snapshot = db.snapshot().unwrap();
     let tree = snapshot.source().tree(name).unwrap().unwrap();
@@ -35,7 +35,7 @@ fn tree(db: &Db, name: &str) -> Vec<(String, String)> {
     rows
 }
 
-/// Other builds must read what this one has written: docs/format.md, "Key-values", tells these bytes.
+/// Other builds must read these bytes: docs/format.md, "Key-values", defines them.
 #[test]
 fn stored_bytes_are_as_documented() {
     let disk = MemDisk::new(1);
@@ -52,7 +52,7 @@ fn stored_bytes_are_as_documented() {
     assert_eq!(tree(&db, "duramen/kv-expiry/s"), index);
 }
 
-/// A renewed session must not be deleted by a sweeper that looked before.
+/// A renewed session must not be deleted by a sweep that looked before.
 #[test]
 fn what_was_renewed_after_the_sweeper_looked_stays() -> Result<()> {
     let disk = MemDisk::new(1);
@@ -91,7 +91,7 @@ fn a_step_says_when_the_next_value_expires() -> Result<()> {
     Ok(())
 }
 
-/// With a row of the index that no value has, as only damage makes one, a sweep must end.
+/// A row of the index without a value, as only corruption makes one, must not keep the sweep running.
 #[test]
 fn a_surplus_row_of_the_index_ends_with_its_sweep() -> Result<()> {
     let disk = MemDisk::new(1);
@@ -107,7 +107,7 @@ fn a_surplus_row_of_the_index_ends_with_its_sweep() -> Result<()> {
     Ok(())
 }
 
-/// Each way in which values and their index can disagree must be found by a check.
+/// A check must find each way in which values and their index can disagree.
 #[test]
 fn check_finds_what_does_not_agree() -> Result<()> {
     type Break = fn(&crate::Transaction<'_>) -> Result<()>;
@@ -153,7 +153,7 @@ fn due_of(tx: &crate::Transaction<'_>, tree: crate::store::TreeId) -> Result<Vec
     Ok(cursor.next_key()?.unwrap().to_vec())
 }
 
-/// What has been said to be gone must not come back because somebody set the clock.
+/// An expired value must not come back because the clock is set back.
 #[test]
 fn a_clock_set_back_stands_still() {
     let disk = MemDisk::new(1);
@@ -178,7 +178,7 @@ fn lifetimes_are_rounded_up_to_the_millisecond() {
     assert_eq!(Millis(u64::MAX).to_time().nanoseconds(), 615_000_000);
 }
 
-/// Foreign bytes are damage that is told, never a panic.
+/// Foreign bytes are an error of corruption, never a panic.
 #[test]
 fn bytes_that_are_no_value_are_refused() {
     for stored in [&[][..], &[2, 7], &[1, 0, 0, 0, 0, 0, 0, 0]] {

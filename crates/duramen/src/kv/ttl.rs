@@ -1,11 +1,11 @@
-//! How long a value lives.
+//! Lifetimes of values.
 
 use std::time::Duration;
 
 use crate::value::clock::Millis;
 use crate::value::time::Time;
 
-/// How long a value lives from its write on, to the millisecond.
+/// The lifetime of a value, counted from its write, to the millisecond.
 ///
 /// ```
 /// # use duramen::prelude::*;
@@ -25,12 +25,12 @@ enum Lives {
     Until(Millis),
 }
 
-/// When a value expires.
+/// The expiry of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expiry {
     /// Never.
     Never,
-    /// At this time, from which on it is absent.
+    /// At this time; from then on the value is absent.
     At(Time),
 }
 
@@ -41,49 +41,49 @@ impl Ttl {
         Ttl(Lives::Forever)
     }
 
-    /// Until the value that it replaces would have expired; forever if it replaces none.
+    /// Keeps the expiry of the value that it replaces; forever if there is none.
     #[must_use]
     pub const fn keep() -> Ttl {
         Ttl(Lives::AsBefore)
     }
 
-    /// So many milliseconds.
+    /// A lifetime in milliseconds.
     #[must_use]
     pub const fn millis(count: u64) -> Ttl {
         Ttl(Lives::Ms(count))
     }
 
-    /// So many seconds.
+    /// A lifetime in seconds.
     #[must_use]
     pub const fn seconds(count: u64) -> Ttl {
         Ttl::millis(count.saturating_mul(1000))
     }
 
-    /// So many minutes.
+    /// A lifetime in minutes.
     #[must_use]
     pub const fn minutes(count: u64) -> Ttl {
         Ttl::seconds(count.saturating_mul(60))
     }
 
-    /// So many hours.
+    /// A lifetime in hours.
     #[must_use]
     pub const fn hours(count: u64) -> Ttl {
         Ttl::minutes(count.saturating_mul(60))
     }
 
-    /// So many days of 24 hours.
+    /// A lifetime in days of 24 hours.
     #[must_use]
     pub const fn days(count: u64) -> Ttl {
         Ttl::hours(count.saturating_mul(24))
     }
 
-    /// Until a point in time. A value written with one that has passed is deleted at once.
+    /// Until a point in time. If that has passed, the value is deleted at once.
     #[must_use]
     pub fn until(time: Time) -> Ttl {
         Ttl(Lives::Until(Millis::not_before(time)))
     }
 
-    /// When a value written now expires, in the place of one that lives until `before`.
+    /// The expiry of a value written now that replaces one with the expiry `before`.
     pub(super) fn expires(self, now: Millis, before: Option<Millis>) -> Option<Millis> {
         match self.0 {
             Lives::Forever => None,

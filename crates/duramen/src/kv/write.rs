@@ -1,7 +1,7 @@
 //! The writes of a namespace, in a transaction.
 //!
-//! Owns the rule that a value and its row in the expiry index change together: every state that commits has for each value
-//! that expires its row in the index, and no other.
+//! Owns the rule that a value and its row in the expiry index change together. In every committed state each
+//! value that expires has its row in the index, and there are no other rows.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,13 +17,13 @@ use crate::value::clock::Millis;
 use crate::value::msgpack::{check, write};
 use crate::value::tuple::{Key, show};
 
-/// What [`compare_and_set`](crate::Kv::compare_and_set) came to.
+/// The result of [`compare_and_set`](crate::Kv::compare_and_set).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "the value may not have been what was expected"]
 pub enum CompareAndSet<T> {
-    /// The value was what was expected, and is now the new one.
+    /// The value was as expected, and is now the new one.
     Set,
-    /// The value is this one, and stays so; `None` if there is none.
+    /// The value differs: it is this one, and unchanged; `None` if there is none.
     Differs(Option<T>),
 }
 
@@ -35,16 +35,16 @@ impl<T> CompareAndSet<T> {
 }
 
 impl KvOf<'_, Transaction<'_>> {
-    /// Stores a value that lives until it is deleted, in the place of any that is there.
+    /// Stores a value that never expires, replacing any value under the key.
     ///
     /// # Errors
-    /// As [`KvOf`]; `InvalidArgument` for a value that does not serialize, has maps whose keys cannot be shown as names, or
-    /// nests more than 64 deep; `TooLarge`.
+    /// As [`KvOf`]; `InvalidArgument` for a value that cannot be serialised, has map keys that cannot be
+    /// field names, or nests more than 64 deep; `TooLarge`.
     pub fn put<T: Serialize + ?Sized>(&self, key: impl Key, value: &T) -> Result<()> {
         self.put_with(key, value, Ttl::forever())
     }
 
-    /// Stores a value for a while, in the place of any that is there.
+    /// Stores a value with a lifetime, replacing any value under the key.
     ///
     /// # Errors
     /// As [`KvOf::put`].
@@ -53,7 +53,7 @@ impl KvOf<'_, Transaction<'_>> {
         self.set(&key, &self.stored(&key)?, &self.to_value(&key, value)?, ttl)
     }
 
-    /// Stores bytes for a while: more compactly, and faster, than a list of numbers.
+    /// Stores bytes with a lifetime: smaller and faster than serialising a list of numbers.
     ///
     /// # Errors
     /// As [`KvOf::put`].
@@ -64,7 +64,7 @@ impl KvOf<'_, Transaction<'_>> {
         self.set(&key, &self.stored(&key)?, &value, ttl)
     }
 
-    /// Stores a value for a while unless there is one. Returns whether it was stored.
+    /// Stores a value with a lifetime if the key has none. Returns whether it was stored.
     ///
     /// # Errors
     /// As [`KvOf::put`].
@@ -72,7 +72,7 @@ impl KvOf<'_, Transaction<'_>> {
         self.put_if(key, value, ttl, false)
     }
 
-    /// Stores a value for a while in the place of one that is there. Returns whether it was stored.
+    /// Stores a value with a lifetime if the key already has one. Returns whether it was stored.
     ///
     /// # Errors
     /// As [`KvOf::put`].
@@ -80,10 +80,10 @@ impl KvOf<'_, Transaction<'_>> {
         self.put_if(key, value, ttl, true)
     }
 
-    /// Stores a value for a while, and returns the one that was there.
+    /// Stores a value with a lifetime, and returns the previous one.
     ///
     /// # Errors
-    /// As [`KvOf::put`]; `Unreadable` if that one is of another type.
+    /// As [`KvOf::put`]; `Unreadable` if the previous value is of another type.
     pub fn replace<T: Serialize + DeserializeOwned>(
         &self,
         key: impl Key,
@@ -120,8 +120,10 @@ impl KvOf<'_, Transaction<'_>> {
         Ok(self.lives(&stored))
     }
 
-    /// Puts `new` in the place of `expected`: of a value, or with `None` of no value; `None` as `new` deletes. The new value
-    /// expires when the old one would have.
+    /// Replaces the value if it equals `expected`.
+    ///
+    /// `None` as `expected` means that there is no value; `None` as `new` deletes the value. The new value
+    /// keeps the expiry of the old one.
     ///
     /// # Errors
     /// As [`KvOf::replace`].
@@ -134,7 +136,7 @@ impl KvOf<'_, Transaction<'_>> {
         self.compare_and_set_with(key, expected, new, Ttl::keep())
     }
 
-    /// As [`KvOf::compare_and_set`], with how long the new value lives.
+    /// As [`KvOf::compare_and_set`], with a lifetime for the new value.
     ///
     /// # Errors
     /// As [`KvOf::replace`].
@@ -158,10 +160,11 @@ impl KvOf<'_, Transaction<'_>> {
         Ok(CompareAndSet::Set)
     }
 
-    /// Adds to an integer, which is 0 if it is absent, and returns it. It expires when it would have.
+    /// Adds to an integer and returns the sum. An absent value counts as 0. The expiry does not change.
     ///
     /// # Errors
-    /// As [`KvOf`]; `Unreadable` if the value is no integer of 64 bits; `InvalidArgument` if the sum is none.
+    /// As [`KvOf`]; `Unreadable` if the value is not a 64-bit integer; `InvalidArgument` if the sum
+    /// overflows.
     pub fn increment(&self, key: impl Key, by: i64) -> Result<i64> {
         self.calculate(&key, |now| now.checked_add(by))
     }
@@ -174,7 +177,7 @@ impl KvOf<'_, Transaction<'_>> {
         self.calculate(&key, |now| now.checked_sub(by))
     }
 
-    /// As [`KvOf::increment`], and stops at the largest or smallest integer.
+    /// As [`KvOf::increment`], but saturates at the largest or smallest integer.
     ///
     /// # Errors
     /// As [`KvOf::increment`].
@@ -182,7 +185,7 @@ impl KvOf<'_, Transaction<'_>> {
         self.calculate(&key, |now| Some(now.saturating_add(by)))
     }
 
-    /// As [`KvOf::decrement`], and stops at the largest or smallest integer.
+    /// As [`KvOf::decrement`], but saturates at the largest or smallest integer.
     ///
     /// # Errors
     /// As [`KvOf::increment`].
@@ -190,7 +193,7 @@ impl KvOf<'_, Transaction<'_>> {
         self.calculate(&key, |now| Some(now.saturating_sub(by)))
     }
 
-    /// Sets how long a value lives from now on. Returns whether it was there.
+    /// Sets the lifetime of a value, counted from now. Returns whether there was a value.
     ///
     /// # Errors
     /// As [`KvOf`].
@@ -204,7 +207,7 @@ impl KvOf<'_, Transaction<'_>> {
         Ok(true)
     }
 
-    /// Deletes every value of the namespace, and the namespace: one small commit, whatever there is in it. Returns whether it
+    /// Deletes the namespace with all its values, in one small commit of constant size. Returns whether it
     /// was there.
     ///
     /// # Errors
@@ -269,7 +272,7 @@ impl KvOf<'_, Transaction<'_>> {
         Ok(out)
     }
 
-    /// Puts a value in the place of what is stored.
+    /// Stores a value in the place of the stored row.
     fn set(&self, key: &[u8], stored: &Option<Row>, value: &[u8], ttl: Ttl) -> Result<()> {
         let now = self.within.now();
         let before = stored.as_ref().filter(|_| self.lives(stored)).and_then(|found| found.expires);
@@ -292,7 +295,7 @@ impl KvOf<'_, Transaction<'_>> {
         self.within.all_or_nothing(written.and_then(|()| self.reindex(key, indexed, expires)))
     }
 
-    /// Deletes what is stored, expired or not.
+    /// Deletes the stored row, expired or not.
     fn remove(&self, key: &[u8], stored: &Option<Row>) -> Result<()> {
         let Some(found) = stored else { return Ok(()) };
         self.within.wrote_kv(self.namespace);
@@ -325,14 +328,15 @@ impl KvOf<'_, Transaction<'_>> {
         tx.put(expiries, &row::index_key(to, key), &[])
     }
 
-    /// For the sweeper: deletes a value if it expires at that time still. Returns whether it did.
+    /// Used by the sweep: deletes a value if its expiry is still `at`. Returns whether it did.
     pub(super) fn expire(&self, key: &[u8], at: Millis) -> Result<bool> {
         match self.stored(key)? {
             Some(found) if found.expires == Some(at) => {
                 self.erase(key, &found)?;
                 Ok(true)
             }
-            // Renewed meanwhile: it has another row in the index. A row left over by damage must not keep the sweeper for ever.
+            // Renewed meanwhile: it has another row in the index. A row left by corruption must not keep the
+            // sweep running for ever.
             _ => self.reindex(key, Some(at), None).map(|()| false),
         }
     }

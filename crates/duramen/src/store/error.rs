@@ -1,3 +1,3 @@
-//! The one error type, re-exported from the engine: every kind says what the caller can do.
+//! The one error type, re-exported from the engine: each kind implies what the caller can do.
 
 pub use duramen_engine::error::{Code, Error, ErrorKind, Result};

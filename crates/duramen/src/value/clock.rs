@@ -1,7 +1,7 @@
-//! What time it is, for what expires: the disk's wall clock in milliseconds, never earlier than it has been; and ids made of it.
+//! The time for expiry: the disk's wall clock in milliseconds, made monotonic; and ids made from it.
 //!
-//! Owns the promise that what has expired stays so while the database is open, whatever the system's clock does. Asks no
-//! clock but the disk's, so that a simulation owns it.
+//! Owns the promise that an expired value stays expired while the database is open, whatever the system's
+//! clock does. Reads no clock but the disk's, so that a simulation controls it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::value::time::Time;
 
 const NS_A_MS: u64 = 1_000_000;
 
-/// An id is 48 bits of time and these.
+/// An id is 48 bits of time, then these random bits.
 const RANDOM_BITS: u128 = (1 << 80) - 1;
 
 /// A point in time, in milliseconds since 1970.
@@ -21,7 +21,7 @@ const RANDOM_BITS: u128 = (1 << 80) - 1;
 pub(crate) struct Millis(pub(crate) u64);
 
 impl Millis {
-    /// The first one that is not before `time`; 0 for what is before 1970.
+    /// The first one not before `time`; 0 for times before 1970.
     pub(crate) fn not_before(time: Time) -> Millis {
         let Ok(seconds) = u64::try_from(time.seconds()) else { return Millis(0) };
         let rest = u64::from(time.nanoseconds()).div_ceil(NS_A_MS);
@@ -46,18 +46,20 @@ impl Clock {
         Clock { disk, latest_ms: AtomicU64::new(0) }
     }
 
-    /// Sixteen bytes that were never given before: the time, so that what is made together lies together, and randomness.
+    /// Sixteen bytes that are never repeated: the time, so that keys made together are close together, then
+    /// random bits.
     pub(crate) fn new_id(&self) -> [u8; 16] {
         let time_ms = u128::from(self.now().0) << 80;
         let random = u128::from(self.disk.random()) << 64 ^ u128::from(self.disk.random());
         (time_ms | random & RANDOM_BITS).to_be_bytes()
     }
 
-    /// Now, or the latest time that was ever said if the clock has been set back since.
+    /// The time now, or the latest time returned so far if the clock was set back.
     pub(crate) fn now(&self) -> Millis {
         let wall_ms = self.disk.wall_ns() / NS_A_MS;
         let latest_ms = self.latest_ms.load(Ordering::Relaxed);
-        // Written once a millisecond at most: readers on other cores keep their copy of the line meanwhile.
+        // Written at most once per millisecond: meanwhile the cores of other readers keep their copy of the
+        // cache line.
         if wall_ms <= latest_ms {
             return Millis(latest_ms);
         }

@@ -1,4 +1,4 @@
-//! Columns and their types: what a value must be to fit, and what widens to what.
+//! Columns and their types: which values fit, and which types widen to which.
 
 use std::any::TypeId;
 use std::fmt;
@@ -12,11 +12,11 @@ use crate::value::time::Time;
 pub struct Column {
     /// The name of the field.
     pub name: String,
-    /// What it holds, besides null.
+    /// The type of its values, besides null.
     pub kind: ColumnType,
 }
 
-/// What a column holds. Null fits in each.
+/// The type of a column's values. Null fits every type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ColumnType {
     /// Only nulls so far: the first value decides.
@@ -24,20 +24,20 @@ pub enum ColumnType {
     Unknown,
     /// Integers of 64 bits.
     Int,
-    /// Floats; integers that a float holds exactly are taken as such.
+    /// Floats. Integers that a float represents exactly are converted.
     Float,
     /// Text.
     Text,
     /// True and false.
     Bool,
-    /// Points in time; RFC 3339 text is read as such.
+    /// Points in time. RFC 3339 text is converted.
     Time,
     /// Anything: lists, maps, bytes, or values of several types.
     Any,
 }
 
 impl ColumnType {
-    /// Every type that can be asked for by name.
+    /// Every type that can be requested by name.
     pub const NAMED: [ColumnType; 6] = [
         ColumnType::Int,
         ColumnType::Float,
@@ -84,7 +84,7 @@ impl ColumnType {
         }
     }
 
-    /// What a column of values of a Rust type holds; `Any` for a type that is not known here. For `#[derive(Collection)]`.
+    /// The column type of a Rust type; `Any` for types not known here. For `#[derive(Collection)]`.
     #[must_use]
     pub fn of_type<T: 'static>() -> ColumnType {
         fn is<T: 'static, K: 'static>() -> bool {
@@ -117,7 +117,7 @@ impl ColumnType {
         }
     }
 
-    /// The narrowest type that holds documents' values of both: integers and floats are floats, else anything.
+    /// The narrowest type for values of both: integers and floats are floats, other pairs `Any`.
     #[must_use]
     pub fn join(self, other: ColumnType) -> ColumnType {
         match (self, other) {
@@ -128,7 +128,7 @@ impl ColumnType {
         }
     }
 
-    /// Whether a value fits, after being made to where nothing is lost by it: integers become floats, text times.
+    /// Whether a value fits, after a lossless conversion: integers become floats, text becomes times.
     pub fn admit(self, value: &mut Value) -> bool {
         if matches!(value, Value::Null) || matches!(self, ColumnType::Any | ColumnType::Unknown) {
             return true;
@@ -162,7 +162,7 @@ pub(crate) fn exact_float(number: i128) -> Option<f64> {
     Some(value)
 }
 
-/// The texts that stand for floats JSON cannot say.
+/// The texts that represent floats that JSON cannot express.
 fn non_finite(text: &str) -> Option<f64> {
     match text {
         "NaN" => Some(f64::NAN),

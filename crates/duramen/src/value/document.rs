@@ -1,7 +1,7 @@
 //! Dynamic documents: fields with names, in the order they were written.
 //!
-//! Owns `Value` and `Document` and their stored form (MessagePack). Integers are exact to 64 bits, text, bytes, times
-//! and nested lists and maps come back as they went in. Never touches a tree.
+//! Owns `Value` and `Document` and their stored form (MessagePack). Integers are exact to 64 bits. Text,
+//! bytes, times and nested lists and maps are read back unchanged. Reads and writes no tree.
 
 #[cfg(test)]
 mod tests;
@@ -57,7 +57,7 @@ impl Document {
         self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value)
     }
 
-    /// Sets a field: in its place if it is there, else at the end.
+    /// Sets a field, in place if it exists, else at the end.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<Value>) {
         let (name, value) = (name.into(), value.into());
         match self.fields.iter_mut().find(|(field, _)| *field == name) {
@@ -73,7 +73,7 @@ impl Document {
         self
     }
 
-    /// Takes a field out.
+    /// Removes a field.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
         let index = self.fields.iter().position(|(field, _)| field == name)?;
         Some(self.fields.remove(index).1)
@@ -106,7 +106,7 @@ impl Document {
         self.fields.push((name, value));
     }
 
-    /// The first name that is there twice. Small documents are compared pairwise, others sorted.
+    /// The first repeated name. Small documents are compared pairwise, others sorted.
     pub(crate) fn repeated_name(&self) -> Option<&str> {
         let mut names: Vec<&str> = self.fields.iter().map(|(name, _)| name.as_str()).collect();
         if names.len() <= 16 {
@@ -174,7 +174,7 @@ impl Document {
         let Some(depth) = depth.checked_sub(1) else { return Err(too_deep()) };
         let mut document = Document { fields: Vec::with_capacity(count.min(64)) };
         for _ in 0..count {
-            // Only maps inside typed documents have other keys than text.
+            // Only maps inside typed documents have keys other than text.
             let name = if is_whole { reader.text_name()?.to_owned() } else { reader.name()?.into_owned() };
             let value = Value::read(reader, depth)?;
             document.fields.push((name, value));
@@ -187,7 +187,7 @@ impl Document {
 }
 
 impl Value {
-    /// What kind of value it is, in a word.
+    /// The kind of value, as a word.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -326,7 +326,7 @@ impl<T: Into<Value>> From<Option<T>> for Value {
     }
 }
 
-/// Writes a document as one would in JSON: `doc! { "id": 1, "city": "Oslo" }`.
+/// Builds a document in a syntax like JSON: `doc! { "id": 1, "city": "Oslo" }`.
 #[macro_export]
 macro_rules! doc {
     ($($name:literal : $value:expr),* $(,)?) => {{

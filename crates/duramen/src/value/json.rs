@@ -1,8 +1,9 @@
-//! JSON in and out, exact: integers to 64 bits are never rounded, and a repeated name is an error.
+//! Exact JSON input and output: integers to 64 bits are never rounded, and a repeated name is an error.
 //!
-//! Owns the JSON form of documents: bytes are base64 text, times RFC 3339 text, floats the shortest text that reads
-//! back the same and never look like integers, the non-finite ones are the texts `NaN`, `Infinity`, `-Infinity`.
-//! It is ours because a reader that rounds `9007199254740993` without a word cannot carry somebody's ids.
+//! Owns the JSON form of documents. Bytes are base64 text; times are RFC 3339 text. Floats are the shortest
+//! text that reads back the same, and never look like integers. Non-finite floats are the texts `NaN`,
+//! `Infinity`, `-Infinity`. Readers that silently round `9007199254740993` would corrupt ids, so this crate
+//! has its own.
 
 mod parse;
 #[cfg(test)]

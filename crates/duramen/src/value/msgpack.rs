@@ -1,8 +1,9 @@
 //! MessagePack, token by token: how documents and catalogue entries are stored.
 //!
-//! Owns the byte layout of documents (docs/format.md, section "Documents"): maps with field names, integers in their
-//! shortest form and exact to 64 bits, floats as 64 bits, times as the timestamp extension. Pure functions on bytes;
-//! foreign bytes become errors, never panics, and a claimed length is never believed before it is seen.
+//! Owns the byte layout of documents (docs/format.md, section "Documents"): maps with field names, integers
+//! in their shortest form and exact to 64 bits, floats as 64 bits, times as the timestamp extension. Pure
+//! functions on bytes. Foreign bytes become errors, never panics. A length is not trusted before its bytes
+//! are seen.
 
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,7 @@ pub(crate) const DEPTH_MAX: usize = 64;
 /// The extension type of times, as the MessagePack specification sets it.
 const TIMESTAMP: u8 = 0xff;
 
-/// One step of a document. Lists and maps say how many items (pairs) follow.
+/// One token of a document. Lists and maps have the number of items (pairs) that follow.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Token<'a> {
     Null,
@@ -26,7 +27,7 @@ pub(crate) enum Token<'a> {
     Int(i128),
     Float(f64),
     Text(&'a str),
-    /// Text on its way to being [`Token::Text`]; never returned by [`Reader::next`].
+    /// A [`Token::Text`] not yet checked to be UTF-8; never returned by [`Reader::next`].
     UncheckedText(&'a [u8]),
     Bytes(&'a [u8]),
     Time(Time),
@@ -34,14 +35,14 @@ pub(crate) enum Token<'a> {
     Map(usize),
 }
 
-/// Whether everybody can read a document that was written elsewhere: it does not nest too deep, and its maps have keys that
-/// can be shown as names.
+/// Checks that every reader can decode a foreign document: its depth is limited, and its map keys can be
+/// shown as names.
 ///
 /// # Errors
-/// `InvalidArgument`, saying what is in the way.
+/// `InvalidArgument` with the reason.
 pub(crate) fn check(document: &[u8]) -> Result<()> {
     let mut reader = Reader::new(document);
-    // Of each list or map that is open: what is left in it, and whether names are among that.
+    // For each open list or map: the items left, and whether names are among them.
     let mut open: Vec<(usize, bool)> = Vec::with_capacity(8);
     loop {
         let is_name = open.last().is_some_and(|(left, named)| *named && left % 2 == 0);
@@ -82,7 +83,7 @@ impl<'a> Reader<'a> {
         self.at == self.bytes.len()
     }
 
-    /// The error that names this place.
+    /// An error with the current position.
     #[cold]
     pub(crate) fn wrong(&self, what: &str) -> Error {
         Error::invalid(format!("these bytes are not a document: at byte {}: {what}", self.at))
@@ -96,7 +97,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next token, its text not yet looked at.
+    /// The next token, its text not yet checked.
     fn unchecked(&mut self) -> Result<Token<'a>> {
         let [tag] = self.take::<1>()?;
         Ok(match tag {
@@ -132,7 +133,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Steps over one value, whatever it holds, without recursion and without looking at its text.
+    /// Skips one value of any kind, without recursion and without checking its text.
     pub(crate) fn skip(&mut self) -> Result<()> {
         let mut open: u64 = 1;
         while open > 0 {
@@ -146,7 +147,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Steps over one value and returns its bytes.
+    /// Skips one value and returns its bytes.
     pub(crate) fn raw(&mut self) -> Result<&'a [u8]> {
         let from = self.at;
         self.skip()?;
@@ -161,8 +162,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a key of a map, or fails. Typed documents may hold maps with integers, bools or times as keys: they are
-    /// named as they are shown.
+    /// Reads a key of a map, or fails.
+    ///
+    /// Maps in typed documents may have integers, bools or times as keys: these get the names under which
+    /// they are shown.
     pub(crate) fn name(&mut self) -> Result<Cow<'a, str>> {
         Ok(match self.next()? {
             Token::Text(name) => Cow::Borrowed(name),
@@ -179,7 +182,7 @@ impl<'a> Reader<'a> {
         self.checked(name)
     }
 
-    /// Reads the name of a field without looking whether it is UTF-8, to compare it with another.
+    /// Reads the name of a field without checking its UTF-8, to compare it with another.
     pub(crate) fn name_bytes(&mut self) -> Result<&'a [u8]> {
         match self.unchecked()? {
             Token::UncheckedText(name) => Ok(name),
@@ -272,7 +275,7 @@ pub(crate) mod write {
         out.push(if value { 0xc3 } else { 0xc2 });
     }
 
-    /// In the shortest form. Fails outside of `i64::MIN..=u64::MAX`.
+    /// Appends an integer in the shortest form. Fails outside of `i64::MIN..=u64::MAX`.
     pub(crate) fn int(out: &mut Vec<u8>, value: i128) -> Result<()> {
         if let Ok(positive) = u64::try_from(value) {
             unsigned(out, positive);
@@ -340,7 +343,7 @@ pub(crate) mod write {
         Ok(())
     }
 
-    /// As the 96-bit timestamp, whatever the time: one form.
+    /// Appends a time as the 96-bit timestamp, whatever its value: one form only.
     pub(crate) fn time(out: &mut Vec<u8>, value: Time) {
         out.extend_from_slice(&[0xc7, 12, TIMESTAMP]);
         out.extend_from_slice(&value.nanoseconds().to_be_bytes());

@@ -1,7 +1,7 @@
 //! Ranges of typed keys: `..`, `"Oslo"..`, `10..20`, `..="Oslo"`.
 //!
-//! Owns the translation into [`Span`]s. A bound may be the beginning of a key: it then stands for every key that
-//! begins so, which `from` and `=to` include and `to` excludes.
+//! Owns the translation into [`Span`]s. A bound may be the prefix of a key. It then means every key with that
+//! prefix, which `from` and `=to` include and `to` excludes.
 
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
@@ -10,7 +10,7 @@ use crate::store::error::Result;
 use crate::value::span::Span;
 use crate::value::tuple::{PrefixFor, encode, prefix_end};
 
-/// A range of keys of type `K`: any of Rust's ranges over keys or their beginnings.
+/// A range of keys of type `K`: any of Rust's ranges over keys or their prefixes.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no range of keys of type `{K}`",
     note = "write `..`, `a..`, `a..b`, `..b`, `a..=b` or `..=b`, with keys or their leading elements as bounds"
@@ -60,7 +60,7 @@ impl<K, Q: PrefixFor<K>> IntoSpan<K> for RangeToInclusive<Q> {
     }
 }
 
-/// A span as it is.
+/// A span is used unchanged.
 impl<K> IntoSpan<K> for Span {
     fn into_span(self) -> Result<Span> {
         Ok(self)

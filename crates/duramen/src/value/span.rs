@@ -1,7 +1,7 @@
-//! Ranges of keys, said in elements instead of bytes.
+//! Ranges of keys, given as elements instead of bytes.
 //!
-//! Owns the translation of "all", "prefix" and "from .. to" into byte ranges. A partial key stands for every key that
-//! begins with its elements: `from` includes them, `to` excludes them.
+//! Owns the translation of "all", "prefix" and "from .. to" into byte ranges. A partial key means every key
+//! that begins with its elements: `from` includes them, `to` excludes them.
 
 use crate::store::KeyRange;
 use crate::store::error::Result;
@@ -20,7 +20,7 @@ impl Span {
         Span { range: KeyRange { from: Vec::new(), to: None } }
     }
 
-    /// Keys whose leading elements are these. `("U",)` holds nothing of `"UA"`: elements match as a whole.
+    /// Keys with these leading elements. `("U",)` does not match `"UA"`: elements match as a whole.
     ///
     /// # Errors
     /// As [`encode`].
@@ -58,7 +58,7 @@ impl Span {
         Span { range }
     }
 
-    /// The keys that are in both.
+    /// The intersection of both.
     #[must_use]
     pub fn and(self, other: Span) -> Span {
         let to = match (self.range.to, other.range.to) {

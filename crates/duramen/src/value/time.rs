@@ -1,6 +1,6 @@
 //! Points in time: seconds and nanoseconds since 1970, and their text form (RFC 3339).
 //!
-//! Owns the calendar arithmetic. Never asks a clock, knows no time zones but fixed offsets, no leap seconds.
+//! Owns the calendar arithmetic. Reads no clock; knows no time zones but fixed offsets, and no leap seconds.
 
 mod serde;
 #[cfg(test)]
@@ -19,7 +19,8 @@ pub struct Time {
 }
 
 impl Time {
-    /// Seconds since 1970 (negative before) and nanoseconds after that second; `None` from a full second on.
+    /// Seconds since 1970 (negative before) and nanoseconds after that second; `None` for a full second or
+    /// more.
     #[must_use]
     pub fn new(seconds: i64, nanoseconds: u32) -> Option<Time> {
         (nanoseconds < NANOSECONDS).then_some(Time { seconds, nanoseconds })
@@ -37,7 +38,8 @@ impl Time {
         self.nanoseconds
     }
 
-    /// Reads `2013-01-01T10:00:00Z`, with fractions of a second down to nanoseconds and offsets such as `+02:00`.
+    /// Reads `2013-01-01T10:00:00Z`, with fractions of a second down to nanoseconds and offsets such as
+    /// `+02:00`.
     ///
     /// `None` for anything else: no other form, no 30th of February, no 61st second.
     #[must_use]
@@ -137,8 +139,8 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days from 1970-01-01 to a date. Years are counted from March, so that the leap day ends its year; 400 years
-/// are 146,097 days whatever their start.
+/// Days from 1970-01-01 to a date. Years are counted from March, so that the leap day ends its year; 400
+/// years are 146,097 days whatever their start.
 fn days_of(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

@@ -1,11 +1,12 @@
 //! Order-preserving keys: tuples of typed elements as bytes that compare as the tuples do.
 //!
-//! Owns the encoding of every key of every collection. It is part of the file format and frozen: docs/format.md,
-//! section "Keys", tells it byte by byte, the golden vectors in the tests pin it. The codes are those of the
-//! tuple layer of FoundationDB, so that another implementation is at hand to test against; `time` is ours.
+//! Owns the encoding of every key of every collection. It is part of the file format and frozen.
+//! docs/format.md, section "Keys", defines it byte by byte; golden vectors in the tests pin it. The type
+//! codes are those of FoundationDB's tuple layer, so that there is another implementation to test against;
+//! `time` is our own.
 //!
-//! Never touches a disk; never panics on foreign bytes. What it accepts is canonical: decoding and encoding again
-//! gives the same bytes.
+//! Never accesses a disk; never panics on foreign bytes. Accepts only canonical encodings: decoding and
+//! encoding again gives the same bytes.
 
 mod decode;
 mod encode;
@@ -28,7 +29,8 @@ use crate::value::time::Time;
 
 /// One typed element of a key.
 ///
-/// Elements of different types are ordered by type: null, bytes, text, tuple, integer, float, bool, uuid, time.
+/// Elements of different types are ordered by type: null, bytes, text, tuple, integer, float, bool, uuid,
+/// time.
 #[derive(Debug, Clone)]
 pub enum Element {
     /// Nothing; before everything else.
@@ -98,7 +100,7 @@ impl PartialEq for Element {
 impl Eq for Element {}
 
 impl fmt::Display for Element {
-    /// As a person reads it in a message; not a form that is read back.
+    /// Readable form for messages. It cannot be parsed back.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Element::Null => f.write_str("null"),
@@ -135,7 +137,7 @@ pub fn encode(key: &(impl Key + ?Sized)) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// The smallest byte string greater than `key`: from there on, `key` itself is passed.
+/// The smallest byte string greater than `key`.
 #[must_use]
 pub fn successor(key: &[u8]) -> Vec<u8> {
     let mut next = Vec::with_capacity(key.len() + 1);
@@ -146,8 +148,9 @@ pub fn successor(key: &[u8]) -> Vec<u8> {
 
 /// The bound above every key whose leading elements are those encoded in `prefix`.
 ///
-/// Half-open: `prefix <= key < prefix_end(prefix)` holds exactly for those keys. No element begins with `0xff`, and a
-/// text or bytes element that goes on after an escaped NUL goes on with `0xff`: so it lies outside, as it must.
+/// Half-open: `prefix <= key < prefix_end(prefix)` holds exactly for those keys. No element begins with
+/// `0xff`. A text or bytes element that continues after an escaped NUL continues with `0xff`, so it is
+/// correctly outside.
 #[must_use]
 pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     let mut end = Vec::with_capacity(prefix.len() + 1);
@@ -156,14 +159,14 @@ pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     end
 }
 
-/// A key as a person reads it in a message.
+/// A key in readable form, for messages.
 pub(crate) fn show(key: &[u8]) -> String {
     let shown =
         |elements: Vec<Element>| elements.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     decode(key).map_or_else(|_| "that key".to_owned(), shown)
 }
 
-/// Refuses a key that is longer than a key may be.
+/// Returns an error for a key that is too long.
 pub(crate) fn check_length(key: &[u8]) -> Result<()> {
     if key.len() > KEY_BYTES_MAX {
         return Err(Error::new(
@@ -175,7 +178,7 @@ pub(crate) fn check_length(key: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// First byte of each element, by type. Order of the codes is order of the types.
+/// The first byte of each element, by type. The order of the codes is the order of the types.
 mod code {
     pub(super) const NULL: u8 = 0x00;
     pub(super) const BYTES: u8 = 0x01;

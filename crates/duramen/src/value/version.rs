@@ -1,22 +1,23 @@
-//! Which version of its collection's documents a stored document is: a mark before it, from version 2 on.
+//! The version prefix of a stored document, from version 2 on.
 //!
-//! Owns the mark: a byte that begins nothing in MessagePack, and the version in groups of seven bits. A document without one is
-//! of version 1. So a document says by itself how it is to be read, and which rows of views it has, however far a migration is.
+//! Owns the prefix: a byte that begins no MessagePack value, then the version in groups of seven bits. A
+//! document without prefix is of version 1. So each document defines its own decoding, and which views have
+//! its rows, at any point of a migration.
 
 use std::borrow::Cow;
 
 use crate::store::error::{Error, Result};
 
-/// What no MessagePack value begins with.
+/// A byte with which no MessagePack value begins.
 const MARK: u8 = 0xc1;
 
-/// The version of documents without a mark.
+/// The version of documents without a prefix.
 pub(crate) const FIRST: u32 = 1;
 
 /// The version of a stored document, and the document itself.
 ///
 /// # Errors
-/// `InvalidArgument` for a mark that none of ours is.
+/// `InvalidArgument` for an invalid prefix.
 pub(crate) fn split(stored: &[u8]) -> Result<(u32, &[u8])> {
     let [MARK, rest @ ..] = stored else { return Ok((FIRST, stored)) };
     let mut version: u32 = 0;
@@ -37,7 +38,7 @@ pub(crate) fn split(stored: &[u8]) -> Result<(u32, &[u8])> {
     Err(Error::invalid("these bytes are not a document: its version cannot be read"))
 }
 
-/// A document as it is stored.
+/// A document in stored form.
 pub(crate) fn join(version: u32, document: &[u8]) -> Cow<'_, [u8]> {
     if version == FIRST {
         return Cow::Borrowed(document);
@@ -60,7 +61,7 @@ mod tests {
 
     use super::{join, split};
 
-    // The mark is in files.
+    // The prefix is on disk.
     #[test]
     fn a_version_goes_before_the_document_and_the_first_goes_without_saying() {
         for (version, stored) in [

@@ -1,7 +1,9 @@
-//! The reductions that a view can keep, as data: in the catalogue entry of the collection, and in the parameters of the
-//! reducer of the view's tree.
+//! The reductions that a view can keep, as data.
 //!
-//! Owns both stored forms, and how many bytes each reduction may come to.
+//! They are stored in the catalogue entry of the collection, and in the parameters of the reducer of the
+//! view's tree.
+//!
+//! Owns both stored forms, and the maximum size of each reduction.
 
 use std::fmt;
 
@@ -12,55 +14,55 @@ use crate::view::monoid::Monoid;
 use crate::view::sketch::{Distinct, Quantiles, Sketch, Top};
 use crate::view::spec::{integer, text};
 
-/// Most reductions of one view.
+/// The maximum number of reductions of one view.
 pub(crate) const REDUCTIONS_MAX: usize = 8;
 
-/// Longest smallest or largest element: a longer one is refused.
+/// The maximum length of a minimum or maximum element; longer ones are an error.
 pub(crate) const ELEMENT_BYTES_MAX: usize = 40;
 
-/// Most values that a view keeps of the largest, or of the smallest.
+/// The maximum number of values that `TopK` and `BottomK` keep.
 const TOP_MAX: usize = 32;
 
-/// Longest name and longest state of a reduction in code.
+/// The maximum lengths of the name and of the state of a reduction in code.
 const CODE_NAME_BYTES_MAX: usize = 64;
 const CODE_BYTES_MAX: usize = 2048;
 
-/// How many values there were, and how long the rest is.
+/// The maximum length of the number of values and the length of the rest.
 const HEAD_BYTES_MAX: usize = 10 + 2;
 
-/// A reduction of a view, over one of its values. How many rows there are every view knows.
+/// A reduction of a view over one of its values. Every view counts its rows without one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reduce {
     /// The exact sum of integers.
     Sum(usize),
-    /// The smallest.
+    /// The smallest value.
     Min(usize),
-    /// The largest.
+    /// The largest value.
     Max(usize),
-    /// The largest ones: the value, and how many of them, at most 32.
+    /// The largest values: the value to reduce, and how many to keep, at most 32.
     TopK(usize, usize),
-    /// The smallest ones, likewise.
+    /// The smallest values, likewise.
     BottomK(usize, usize),
-    /// About how many different ones.
+    /// The approximate number of distinct values.
     Distinct(usize),
-    /// About where the parts of them end.
+    /// Approximate quantiles.
     Quantiles(usize),
-    /// One in code: [`Monoid`].
+    /// A reduction in code: [`Monoid`].
     Code {
-        /// The value it is over.
+        /// The value that it reduces.
         value: usize,
         /// Its name.
         name: String,
         /// Its version.
         version: u32,
-        /// How long its stored state is at most.
+        /// The maximum length of its stored state.
         bytes_max: usize,
     },
 }
 
 impl Reduce {
-    /// A reduction of one's own over a value.
+    /// A reduction in code over a value.
     #[must_use]
     pub fn code<M: Monoid>(value: usize) -> Reduce {
         Reduce::Code { value, name: M::NAME.to_owned(), version: M::VERSION, bytes_max: M::BYTES_MAX }
@@ -86,7 +88,7 @@ impl Reduce {
         self.kind().0
     }
 
-    /// Which of the view's values it is over.
+    /// The index of the value that it reduces.
     #[must_use]
     pub fn value(&self) -> usize {
         match self {
@@ -101,7 +103,7 @@ impl Reduce {
         }
     }
 
-    /// How many bytes of a child entry it may take.
+    /// Its maximum length in a child entry.
     pub(crate) fn bytes_max(&self) -> usize {
         HEAD_BYTES_MAX
             + match self {
@@ -114,7 +116,7 @@ impl Reduce {
             }
     }
 
-    /// Whether it can be; otherwise what is wrong, behind the name of the view.
+    /// Checks the reduction. The error is a sentence that begins with the view's name.
     pub(crate) fn validate(&self) -> std::result::Result<(), String> {
         match self {
             Reduce::TopK(_, k) | Reduce::BottomK(_, k) if !(1..=TOP_MAX).contains(k) => {
@@ -132,7 +134,7 @@ impl Reduce {
         }
     }
 
-    /// What gathers its values, for those that are more than a number or an element; `None` for code, too, which is not
+    /// The sketch that collects its values. `None` for reductions without one, and for code, which is not
     /// known here.
     pub(crate) fn sketch(&self) -> Option<Box<dyn Sketch>> {
         match self {
@@ -144,7 +146,7 @@ impl Reduce {
         }
     }
 
-    /// As the catalogue entry of the collection keeps it.
+    /// The form in the catalogue entry of the collection.
     pub(crate) fn to_value(&self) -> Value {
         let mut parts = vec![Value::from(self.kind().0), Value::from(self.value() as u64)];
         match self {
@@ -159,7 +161,7 @@ impl Reduce {
         Value::List(parts)
     }
 
-    /// From there; `None` for something else.
+    /// Decodes the form in the catalogue entry; `None` for something else.
     pub(crate) fn from_value(value: &Value) -> Option<Reduce> {
         let Value::List(parts) = value else { return None };
         let number = |index: usize| usize::try_from(integer(parts.get(index)?)?).ok();
@@ -181,7 +183,7 @@ impl Reduce {
         (parts.len() == length).then_some(reduce)
     }
 
-    /// As the parameters of the tree's reducer name it.
+    /// Appends the form in the parameters of the tree's reducer.
     pub(crate) fn write(&self, params: &mut Vec<u8>) -> Result<()> {
         write::int(params, i128::from(self.kind().1))?;
         write::int(params, self.value() as i128)?;
@@ -196,7 +198,7 @@ impl Reduce {
         }
     }
 
-    /// From there; `None` for something else.
+    /// Decodes the form in the reducer's parameters; `None` for something else.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Option<Reduce> {
         fn number(reader: &mut Reader<'_>) -> Option<usize> {
             match reader.next() {

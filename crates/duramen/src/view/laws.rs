@@ -1,25 +1,26 @@
-//! What every reduction in code promises, tried on samples.
+//! The laws of every reduction in code, tested on samples.
 //!
-//! Owns the promises: grouping does not show in one bit, a state that was stored and read is the same, none is longer than it may be, and
-//! order makes no difference where that is said. Pure; what seems random follows from a seed that is named when a promise is
-//! broken.
+//! Owns the laws. Any grouping gives the same bits; a stored state is read back unchanged; no state is longer
+//! than its limit; and order makes no difference if the code claims that. Pure: the pseudo-random choices
+//! follow from a seed, which the failure report names.
 
 use crate::view::monoid::{Monoid, state, stored};
 
-/// Up to so many samples, every three are tried together.
+/// With at most this many samples, all triples are tested.
 const ALL_TRIPLES_SAMPLES_MAX: usize = 16;
 
-/// Random rows, grouped at random.
+/// Rounds with random rows, grouped at random.
 const ROUNDS: u64 = 64;
 
 const ROWS_MAX: u64 = 48;
 
-/// Checks that a reduction in code keeps its promises on samples: `join` is associative bit for bit, whatever rows there are
-/// and wherever pages are split, commutative if it says so, and states come back from where they are stored as they went, in
-/// no more bytes than were said. For tests.
+/// Tests the laws of a reduction in code on samples. For tests.
+///
+/// `join` must be associative bit for bit, for any rows and page splits, and commutative if it claims so.
+/// States must survive storing unchanged, within their maximum length.
 ///
 /// # Panics
-/// If it does not: with the promise, and the seed of the rows that broke it.
+/// If a law is broken, with the law and the seed of the rows that broke it.
 pub fn assert_monoid<M: Monoid>(samples: impl IntoIterator<Item = M::Value>) {
     let samples: Vec<M::Value> = samples.into_iter().collect();
     assert!(!samples.is_empty(), "{}: no samples to try it with", M::NAME);
@@ -28,7 +29,7 @@ pub fn assert_monoid<M: Monoid>(samples: impl IntoIterator<Item = M::Value>) {
     }
 }
 
-/// The promise that is broken on these samples, in words.
+/// The law that is broken on these samples, as text.
 pub(crate) fn broken_law<M: Monoid>(samples: Vec<M::Value>) -> Option<String> {
     if samples.is_empty() {
         return None;
@@ -43,7 +44,7 @@ fn broken<M: Monoid>(samples: Vec<M::Value>) -> Result<(), String> {
         comes_back::<M>(&one)?;
         ones.push(one);
     }
-    // A range without rows must have an answer, too.
+    // A range without rows needs an answer too.
     drop(M::answer(None));
     let some = &ones[..ones.len().min(ALL_TRIPLES_SAMPLES_MAX)];
     for a in some {
@@ -59,7 +60,7 @@ fn broken<M: Monoid>(samples: Vec<M::Value>) -> Result<(), String> {
     (1..=ROUNDS).try_for_each(|seed| random_rows::<M>(&ones, seed))
 }
 
-/// As a view hands it over: read from a document.
+/// A sample as a view passes it: decoded from a document.
 fn through<V: serde::Serialize + serde::de::DeserializeOwned>(sample: &V) -> Result<V, String> {
     let bytes =
         rmp_serde::to_vec_named(sample).map_err(|error| format!("a sample cannot be stored: {error}"))?;
@@ -74,7 +75,7 @@ fn comes_back<M: Monoid>(bytes: &[u8]) -> Result<(), String> {
     Err("a state that was stored and read is another one when it is stored again".to_owned())
 }
 
-/// As the nodes of a tree do it: out of stored states.
+/// Joins stored states, as the nodes of a tree do.
 fn join<M: Monoid>(left: &[u8], right: &[u8]) -> Result<Vec<u8>, String> {
     let read = |bytes: &[u8]| state::<M>(bytes).ok_or("a state that was stored cannot be read");
     let joined = stored::<M>(&M::join(read(left)?, read(right)?))?;
@@ -101,7 +102,7 @@ fn same(left: &[u8], right: &[u8], of: impl FnOnce() -> String) -> Result<(), St
     ))
 }
 
-/// Some rows joined one by one, and in groups of groups.
+/// Some rows, joined one by one and in groups of groups.
 fn random_rows<M: Monoid>(ones: &[Vec<u8>], seed: u64) -> Result<(), String> {
     let mut random = Random(seed);
     let mut rows: Vec<&[u8]> =
@@ -109,7 +110,7 @@ fn random_rows<M: Monoid>(ones: &[Vec<u8>], seed: u64) -> Result<(), String> {
     let of = || format!("the rows of seed {seed}");
     let one_by_one = fold::<M>(&rows)?;
     same(&one_by_one, &grouped::<M>(&rows, &mut random)?, of)?;
-    // A state kept in memory from row to row, as it is in a leaf.
+    // A state kept in memory from row to row, as in a leaf.
     let mut running = state::<M>(rows[0]).ok_or("a state that was stored cannot be read")?;
     for row in &rows[1..] {
         running = M::join(running, state::<M>(row).ok_or("a state that was stored cannot be read")?);
@@ -139,7 +140,7 @@ fn grouped<M: Monoid>(rows: &[&[u8]], random: &mut Random) -> Result<Vec<u8>, St
     join::<M>(&grouped::<M>(left, random)?, &grouped::<M>(right, random)?)
 }
 
-/// xorshift: the same numbers from the same seed, which is not zero.
+/// xorshift: the same numbers from the same nonzero seed.
 struct Random(u64);
 
 impl Random {

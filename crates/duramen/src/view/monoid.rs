@@ -1,7 +1,8 @@
-//! Reductions of one's own, in code.
+//! Reductions in code.
 //!
-//! Owns what a program writes for one, how the database finds it by the name and version in the catalogue, and its stored state:
-//! MessagePack, as `rmp-serde` writes it. What a program's code does wrong, panics included, fails the call that asked for it.
+//! Owns the interface that a program implements, the lookup by name and version in the catalogue, and the
+//! stored state: MessagePack, as `rmp-serde` writes it. Errors of a program's code, panics included, fail the
+//! call that needed it.
 
 use std::any::type_name;
 use std::fmt;
@@ -16,7 +17,7 @@ use crate::view::kinds::Reduce;
 use crate::view::laws::broken_law;
 use crate::view::sketch::Sketch;
 
-/// A reduction of one's own: `reduce = (Count, With(Routes, destination))`.
+/// A reduction in code: `reduce = (Count, With(Routes, destination))`.
 ///
 /// ```
 /// use duramen::prelude::*;
@@ -61,41 +62,50 @@ use crate::view::sketch::Sketch;
 /// # Ok(()) }
 /// ```
 ///
-/// A program that knows the collection and not this code, the command line for one, reads, checks and writes its documents all the same:
-/// what it wrote is reduced when the code is back, and [`Db::build_views`](crate::Db::build_views) then brings the tree up to its usual speed.
+/// A program without this code, such as the command line, can still read, check and write the collection's
+/// documents. Rows that it wrote are reduced once the code is available again.
+/// [`Db::build_views`](crate::Db::build_views) then restores the tree's usual speed.
 pub trait Monoid: Send + Sync + 'static {
     /// Its name in the database: 1 to 64 bytes.
     const NAME: &'static str;
 
-    /// Which version of it: one whose states mean something else needs another, and the view is built again.
+    /// Its version. If states change their meaning, raise the version, and the view is built again.
     const VERSION: u32;
 
-    /// How many bytes its stored state has at most: up to 2,048. It lies beside every child of every node of the view's tree.
+    /// The maximum length of its stored state: up to 2,048 bytes. It is stored beside every child of every
+    /// node of the tree.
     const BYTES_MAX: usize = 64;
 
-    /// Whether the order of rows makes no difference. Only [`assert_monoid`](crate::view::laws::assert_monoid) asks.
+    /// Whether the order of rows makes no difference. Only
+    /// [`assert_monoid`](crate::view::laws::assert_monoid) uses it.
     const IS_COMMUTATIVE: bool = false;
 
-    /// The type of the field that it takes; null is left out.
+    /// The type of the field that it reduces; nulls are skipped.
     type Value: Serialize + DeserializeOwned;
 
-    /// What values come to. Read back from where it was stored it must be the same: no `HashMap`, whose order is another each time.
+    /// The state of a reduction.
+    ///
+    /// A stored state must be read back unchanged: do not use `HashMap`, whose order varies.
     type State: Serialize + DeserializeOwned;
 
-    /// What is answered.
+    /// The type of the answer.
     type Answer;
 
-    /// The state of one value. It is called in the thread that writes the document, and a panic fails that transaction.
+    /// The state of one value. It runs in the thread that writes the document, and a panic fails that
+    /// transaction.
     fn one(value: Self::Value) -> Self::State;
 
-    /// The state of both, whose rows come one behind the other. It must be associative bit for bit: rows are joined in groups that
-    /// nobody chooses. So no sum of floats.
+    /// Joins the states of two adjacent ranges of rows.
+    ///
+    /// It must be associative bit for bit, because the grouping of rows is arbitrary. So sums of floats are
+    /// not possible.
     fn join(left: Self::State, right: Self::State) -> Self::State;
 
-    /// What a range answers; `None` if it has no value.
+    /// The answer for a range; `None` if it has no values.
     fn answer(state: Option<Self::State>) -> Self::Answer;
 
-    /// Values to try it with. If there are any, a database is not opened with code that breaks its promises on them.
+    /// Sample values for testing the laws. If there are any, a database does not open with code that breaks a
+    /// law on them.
     fn samples() -> Vec<Self::Value> {
         Vec::new()
     }
@@ -108,10 +118,10 @@ pub(crate) struct Codes {
 }
 
 impl Codes {
-    /// Adds one, after a look at its promises.
+    /// Adds the code of a reduction, after testing its laws.
     ///
     /// # Errors
-    /// `InvalidArgument` if it breaks one on its samples, or another type has its name and version.
+    /// `InvalidArgument` if it breaks a law on its samples, or another type has its name and version.
     pub(crate) fn add<M: Monoid>(&mut self) -> Result<()> {
         let new = Of::<M>(PhantomData);
         Reduce::code::<M>(0)
@@ -136,7 +146,7 @@ impl Codes {
         Ok(())
     }
 
-    /// What gathers the values of a reduction in code; `None` for another, and for code that is not known.
+    /// The sketch of a reduction in code; `None` for other reductions, and for unknown code.
     pub(crate) fn sketch(&self, reduce: &Reduce) -> Option<Box<dyn Sketch>> {
         let Reduce::Code { name, version, .. } = reduce else { return None };
         self.known.iter().find(|known| known.is(name, *version)).map(|known| known.sketch())
@@ -149,7 +159,7 @@ impl fmt::Debug for Codes {
     }
 }
 
-/// A [`Monoid`], whichever it is.
+/// A [`Monoid`] of any type.
 trait Coded: Send + Sync {
     fn is(&self, name: &str, version: u32) -> bool;
     fn type_name(&self) -> &'static str;
@@ -200,13 +210,13 @@ impl<M: Monoid> Sketch for CodeSketch<M> {
 
     fn write(&mut self, out: &mut Vec<u8>) {
         let state = self.state.as_ref().expect("it was given a value");
-        // The engine tells a panic of a reducer apart from its own, and fails what asked for it.
+        // The engine catches a panic of a reducer, and fails the call that needed it.
         let bytes = stored::<M>(state).unwrap_or_else(|wrong| panic!("{wrong}"));
         out.extend_from_slice(&bytes);
     }
 }
 
-/// The stored form of a state, or what is wrong with it.
+/// The stored form of a state, or the problem with it.
 pub(crate) fn stored<M: Monoid>(state: &M::State) -> std::result::Result<Vec<u8>, String> {
     let bytes = rmp_serde::to_vec(state)
         .map_err(|error| format!("{}: a state cannot be stored: {error}", M::NAME))?;
@@ -221,7 +231,7 @@ pub(crate) fn stored<M: Monoid>(state: &M::State) -> std::result::Result<Vec<u8>
     Ok(bytes)
 }
 
-/// The state in these bytes; `None` if it is none.
+/// Decodes a state; `None` for invalid bytes.
 pub(crate) fn state<M: Monoid>(bytes: &[u8]) -> Option<M::State> {
     rmp_serde::from_slice(bytes).ok()
 }

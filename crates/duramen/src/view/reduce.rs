@@ -1,4 +1,4 @@
-//! The reductions that a view can keep, as types: what each takes, and what it answers.
+//! The reductions that a view can keep, as types: their inputs and answers.
 //!
 //! | in `reduce = (...)` | over | answers |
 //! |---|---|---|
@@ -7,20 +7,21 @@
 //! | `Mean`, `Mean(field)` | integers; nulls left out | `Option<f64>` |
 //! | `Min`, `Min(field)` | anything that can be in a key, up to 40 bytes; nulls left out | `Option<T>` |
 //! | `Max`, `Max(field)` | the same | `Option<T>` |
-//! | `TopK(k)`, `TopK(k, field)` | the same; k is 1 to 32 | `Vec<T>`: the k largest, the largest first, each as often as it is there |
+//! | `TopK(k)`, `TopK(k, field)` | the same; k is 1 to 32 | `Vec<T>`: the k largest, the largest first, with repetitions |
 //! | `BottomK(k)`, `BottomK(k, field)` | the same | `Vec<T>`: the k smallest, the smallest first |
-//! | `Distinct`, `Distinct(field)` | anything that can be in a key; nulls left out | `u64`: how many different ones, about. The standard error is 2.3 % |
-//! | `Quantiles`, `Quantiles(field)` | numbers, no NaN; nulls left out | [`Distribution`]: quantiles, each wrong by a stated part of itself at most: 0.4 % unless their sizes differ very much |
+//! | `Distinct`, `Distinct(field)` | anything that can be in a key; nulls left out | `u64`: the approximate number of distinct values. The standard error is 2.3 % |
+//! | `Quantiles`, `Quantiles(field)` | numbers, no NaN; nulls left out | [`Distribution`]: quantiles with a stated maximum relative error: 0.4 % unless magnitudes vary widely |
 //! | `With(Mine)`, `With(Mine, field)` | what `Mine` takes; nulls left out | what [`Mine`](crate::view::monoid::Monoid) answers |
 //!
-//! All of one view may come to 4,096 bytes for a part of the tree at most; a view that could need more is refused. A number takes up to 31
-//! bytes, an element 52, `TopK(k)` 12 and 41 k, `Distinct` 1,549 (usually 250 to 900), `Quantiles` 1,036 (usually 200 to 800). A
-//! reduction lies beside every child of every node, so that long ones cost room and writes: docs/decisions/0016.
+//! The reductions of one view may take at most 4,096 bytes per child; a view that could need more is refused.
+//! A number takes up to 31 bytes, an element 52, `TopK(k)` 12 and 41 k, `Distinct` 1,549 (usually 250 to
+//! 900), `Quantiles` 1,036 (usually 200 to 800). Reductions are stored beside every child of every node, so
+//! long ones cost space and writes: docs/decisions/0016.
 //!
-//! Which documents have the largest values the tree does not say, for their keys may be long: a view whose last key field is the value
-//! gives them, by `prefix(..).reverse().limit(k).docs()`.
+//! The reductions do not include the documents with the largest values, because keys may be long. For these
+//! use a view whose last key field is the value, and `prefix(..).reverse().limit(k).docs()`.
 //!
-//! No reduction takes a sum of floats: its answer would depend on where pages are split. Store an integer of a smaller unit.
+//! No reduction sums floats: the sum would depend on page splits. Store an integer of a smaller unit.
 
 use std::collections::{BTreeSet, HashSet};
 use std::marker::PhantomData;
@@ -60,20 +61,20 @@ pub struct TopK<T, const K: usize>(PhantomData<T>);
 #[derive(Debug)]
 pub struct BottomK<T, const K: usize>(PhantomData<T>);
 
-/// About how many different values there are.
+/// The approximate number of distinct values.
 #[derive(Debug)]
 pub struct Distinct;
 
 impl Distinct {
-    /// The standard deviation of the answer, as a part of it: two answers of three are no further off.
+    /// The relative standard deviation of the answer: two answers of three are within it.
     pub const STANDARD_ERROR: f64 = 0.023;
 }
 
-/// About where the values lie.
+/// The approximate distribution of the values.
 #[derive(Debug)]
 pub struct Quantiles;
 
-/// What code of one's own answers.
+/// The answer of a reduction in code.
 #[derive(Debug)]
 pub struct With<M>(PhantomData<M>);
 
@@ -139,10 +140,10 @@ pub trait Reduction {
     /// What it answers.
     type Answer;
 
-    /// Whether the tree keeps something for it; what rows there are it counts anyway.
+    /// Whether the tree stores something for it. The tree counts rows anyway.
     const KEPT: bool;
 
-    /// What the tree keeps for it over a value.
+    /// What the tree stores for it over a value.
     #[must_use]
     fn kept(value: usize) -> Option<Reduce>;
 
@@ -223,7 +224,7 @@ macro_rules! extremes {
 
 extremes!(Min, Max);
 
-/// In a view in code, a reduction over another value than the first: `At<Sum, 1>` over the second.
+/// In a view in code, a reduction over a value other than the first: `At<Sum, 1>` over the second.
 #[derive(Debug)]
 pub struct At<R, const VALUE: usize>(PhantomData<R>);
 
@@ -317,12 +318,12 @@ impl<M: Monoid> Reduction for With<M> {
     }
 }
 
-/// The reductions of a view together: a tuple of up to eight.
+/// The reductions of a view: a tuple of up to eight.
 pub trait Reductions {
-    /// What they answer: a tuple, or for one alone its own answer.
+    /// Their answers: a tuple, or the answer alone if there is only one.
     type Answer;
 
-    /// What the tree keeps for them over the first value.
+    /// What the tree stores for them over the first value.
     #[must_use]
     fn kept() -> Vec<Reduce>;
 

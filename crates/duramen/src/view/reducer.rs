@@ -1,9 +1,9 @@
-//! The reductions of a view over its rows, as the engine keeps them in the nodes of the view's tree.
+//! The reductions of a view over its rows, as the engine stores them in the nodes of the view's tree.
 //!
-//! Owns their stored form: those of the spec one after the other, each as the number of values it has seen (varint), and
-//! if there were any, what they come to. A sum is a zigzag varint of 128 bits; everything else is bytes with their length
-//! (varint) before them: the smallest and the largest an element of a key, the rest what their sketches write. Nulls are not
-//! seen.
+//! Owns their stored form. The reductions of the spec follow one another. Each begins with the number of
+//! values (varint) and, if there were any, continues with the result. A sum is a zigzag varint of 128 bits.
+//! Everything else is bytes with their length (varint) before them: a minimum or maximum is an element of a
+//! key, the rest is the output of a sketch. Nulls are not counted as values.
 
 use crate::store::{Reducer, ReducerSpec, Running};
 
@@ -17,16 +17,16 @@ use crate::view::sketch::{Sketch, element_of};
 use crate::view::spec::ViewSpec;
 use crate::view::sums::{append_varint, read_varint};
 
-/// The name under which the engine's catalogue knows the reducer.
+/// The reducer's name in the engine's catalogue.
 const NAME: &str = "view";
 
 /// The version of its stored form.
 const VERSION: u32 = 1;
 
-/// What a reduction becomes that could not be read: an unfinished number. It stays so under `join`, which cannot fail.
+/// The stand-in for an unreadable reduction: an unfinished number. It survives `join`, which cannot fail.
 const UNREADABLE: &[u8] = &[0xff];
 
-/// A null, as it is stored.
+/// A stored null.
 const NULL: &[u8] = &[0xc0];
 
 /// The reductions of one view.
@@ -35,19 +35,19 @@ pub(crate) struct Reductions {
     parts: Vec<Reduce>,
 }
 
-/// The reductions of one view, and the code of those that are code.
+/// The reductions of one view, with the code of those in code.
 #[derive(Debug)]
 pub(crate) struct ViewReducer {
     parts: Vec<Reduce>,
     codes: Codes,
-    /// Whether any is more than a number or an element.
+    /// Whether any reduction is a sketch.
     has_sketches: bool,
 }
 
-/// What one reduction has come to.
+/// The result of one reduction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Part<'a> {
-    /// How many values there were, nulls left out.
+    /// How many values there were, without nulls.
     pub(crate) seen: u64,
     pub(crate) outcome: Outcome<'a>,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Part<'a> {
 pub(crate) enum Outcome<'a> {
     Nothing,
     Sum(i128),
-    /// An element, or what a sketch wrote.
+    /// An element, or the output of a sketch.
     Bytes(&'a [u8]),
 }
 
@@ -65,7 +65,7 @@ impl Reductions {
         (!spec.reduce.is_empty()).then(|| Reductions { parts: spec.reduce.clone() })
     }
 
-    /// How the engine's catalogue names it.
+    /// The spec in the engine's catalogue.
     pub(crate) fn spec(&self) -> Result<ReducerSpec> {
         let mut params = Vec::new();
         write::list(&mut params, self.parts.len())?;
@@ -73,7 +73,7 @@ impl Reductions {
         Ok(ReducerSpec { name: NAME.to_owned(), version: VERSION, params })
     }
 
-    /// The reductions of a spec, or `None` if it names another reducer or one of a later version.
+    /// The reductions of a spec; `None` for another reducer or a later version.
     pub(crate) fn from_spec(spec: &ReducerSpec) -> Option<Reductions> {
         if spec.name != NAME || spec.version != VERSION {
             return None;
@@ -84,7 +84,7 @@ impl Reductions {
         reader.at_end().then_some(Reductions { parts })
     }
 
-    /// The reducer that keeps them; `None` if one is code that is not among `codes`.
+    /// The reducer that computes them; `None` if the code of one is not among `codes`.
     pub(crate) fn reducer(&self, codes: &Codes) -> Option<ViewReducer> {
         let is_known = |part: &Reduce| !matches!(part, Reduce::Code { .. }) || codes.sketch(part).is_some();
         let has_sketches =
@@ -93,7 +93,7 @@ impl Reductions {
         parts.iter().all(is_known).then_some(ViewReducer { parts, codes, has_sketches })
     }
 
-    /// What a reduction says; that of no row is no bytes.
+    /// Decodes a stored reduction. That of no rows is empty.
     ///
     /// # Errors
     /// `DamagedData` for bytes that are no reduction of this view.
@@ -105,13 +105,13 @@ impl Reductions {
     }
 }
 
-/// The error of a stored reduction that says nothing.
+/// The error of a stored reduction that cannot be decoded.
 #[cold]
 pub(crate) fn unreadable() -> Error {
     Error::new(Code::DamagedData, "a stored reduction of a view cannot be read")
 }
 
-/// What the engine says of a reducer that it was not told of, in the words of views: built-in ones are always known.
+/// Rewords the engine's error about an unknown reducer for views. Built-in reducers are always known.
 #[cold]
 pub(crate) fn without_code(spec: &ViewSpec, error: Error) -> Error {
     if error.code() != Code::ReducerMissing {
@@ -134,7 +134,7 @@ pub(crate) fn without_code(spec: &ViewSpec, error: Error) -> Error {
 }
 
 impl ViewReducer {
-    /// What gathers the values of a part.
+    /// The sketch that collects the values of a part.
     fn sketch(&self, part: &Reduce) -> Option<Box<dyn Sketch>> {
         part.sketch().or_else(|| self.codes.sketch(part))
     }
@@ -168,7 +168,7 @@ impl Reducer for ViewReducer {
         for (part, (left, right)) in self.parts.iter().zip(left.iter().zip(&right)) {
             let outcome = match (&left.outcome, &right.outcome) {
                 (Outcome::Nothing, outcome) | (outcome, Outcome::Nothing) => outcome.clone(),
-                // Wrapping keeps join associative whatever comes; 2^63 rows do not reach it.
+                // Wrapping keeps `join` associative for any input; 2^63 rows do not reach it.
                 (Outcome::Sum(left), Outcome::Sum(right)) => Outcome::Sum(left.wrapping_add(*right)),
                 (Outcome::Bytes(left), Outcome::Bytes(right)) => Outcome::Bytes(extreme(part, left, right)),
                 _ => unreachable!("both were read as the same kind"),
@@ -195,14 +195,14 @@ fn extreme<'a>(part: &Reduce, left: &'a [u8], right: &'a [u8]) -> &'a [u8] {
     }
 }
 
-/// A join under way.
+/// A join in progress.
 struct Join<'a> {
     reducer: &'a ViewReducer,
     gathered: Vec<Gathered>,
     is_readable: bool,
 }
 
-/// What one reduction has come to so far.
+/// The intermediate result of one reduction.
 struct Gathered {
     seen: u64,
     kept: Kept,
@@ -239,7 +239,7 @@ impl Running for Join<'_> {
 }
 
 impl Gathered {
-    /// Adds a value that is no null.
+    /// Adds a value that is not null.
     fn value(&mut self, part: &Reduce, stored: &[u8]) -> std::result::Result<(), String> {
         self.seen += 1;
         if let Kept::Sketch(sketch) = &mut self.kept {
@@ -327,12 +327,12 @@ fn append(out: &mut Vec<u8>, part: &Part<'_>) {
     }
 }
 
-/// A number near zero, either way, as one that is small.
+/// Maps numbers near zero, of either sign, to small numbers.
 pub(crate) fn zigzag(number: i128) -> u128 {
     ((number << 1) ^ (number >> 127)).cast_unsigned()
 }
 
-/// Back again.
+/// The inverse of [`zigzag`].
 pub(crate) fn unzigzag(zigzag: u128) -> i128 {
     (zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed()
 }
@@ -356,7 +356,7 @@ fn read<'a>(parts: &[Reduce], mut rest: &'a [u8]) -> Option<Vec<Part<'a>>> {
     rest.is_empty().then_some(read)
 }
 
-/// The element of a reduction.
+/// The element in the result of a reduction.
 pub(crate) fn element(outcome: &Outcome<'_>) -> Result<Option<Element>> {
     match outcome {
         Outcome::Bytes(bytes) => Ok(crate::value::tuple::decode(bytes)?.pop()),

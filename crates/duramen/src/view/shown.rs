@@ -1,4 +1,4 @@
-//! What reductions come to, as values of a document: for tools, which know a view by its catalogue entry.
+//! Results of reductions as document values: for tools, which know a view by its catalogue entry.
 
 use crate::store::error::Result;
 use crate::value::document::{Document, Value};
@@ -11,11 +11,13 @@ const SHOWN: [(&str, f64); 7] =
     [("min", 0.0), ("p25", 0.25), ("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)];
 
 impl Reduce {
-    /// What a reduction has come to: a number, a value, a list of the best ones, or a map of quantiles with their relative
-    /// error. That of code is null: only the code can read it.
+    /// The result of a reduction: a number, a value, a list of the best ones, or a map of quantiles with
+    /// their relative error.
+    ///
+    /// The result of a reduction in code is null: only the code can decode it.
     ///
     /// # Errors
-    /// `DamagedData` for what is no such reduction.
+    /// `DamagedData` for an invalid result.
     pub(crate) fn shown(&self, outcome: &Outcome<'_>) -> Result<Value> {
         Ok(match (self, outcome) {
             (_, Outcome::Sum(sum)) => Value::Int(*sum),

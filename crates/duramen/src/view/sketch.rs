@@ -1,7 +1,7 @@
-//! Reductions that are more than a number or an element: what gathers values, and the bytes that it comes to.
+//! Sketches: reductions that are more than a number or an element.
 //!
-//! What a sketch writes is a function of the values it was given, however they were grouped and in whatever order they came, bit
-//! for bit. So the bytes in a node say the same wherever pages are split, and joining needs no luck.
+//! The output of a sketch is a function of its values, bit for bit, whatever their grouping and order. So the
+//! bytes in a node do not depend on page splits.
 
 mod distinct;
 mod quantiles;
@@ -17,22 +17,22 @@ pub(crate) use top::Top;
 use crate::value::document::Value;
 use crate::value::tuple::Encoder;
 
-/// Values being gathered.
+/// Collects values.
 pub(crate) trait Sketch {
     /// Adds a value as it is stored; not null.
     ///
     /// # Errors
-    /// A sentence about why it cannot be one of these values.
+    /// A sentence about why the value is not valid here.
     fn value(&mut self, stored: &[u8]) -> Result<(), String>;
 
-    /// Adds what another one wrote, whose values come behind; `None` if these bytes are nothing it wrote.
+    /// Adds the output of another sketch, whose values come after; `None` for invalid bytes.
     fn merge(&mut self, bytes: &[u8]) -> Option<()>;
 
-    /// Appends what all of them come to, at least one. Decides at the latest now how exact it can be in its bytes.
+    /// Appends the output for all values, at least one. Its precision must be decided by now.
     fn write(&mut self, out: &mut Vec<u8>);
 }
 
-/// The element of a key that a value is, of at most so many bytes.
+/// The element of a key that a value is, of at most `bytes_max` bytes.
 pub(crate) fn element_of(value: &Value, bytes_max: usize) -> Result<Vec<u8>, String> {
     let element = value.to_element().ok_or("a view orders or counts a field that holds a map")?;
     let mut bytes = Vec::new();
@@ -46,7 +46,7 @@ pub(crate) fn element_of(value: &Value, bytes_max: usize) -> Result<Vec<u8>, Str
     Ok(bytes)
 }
 
-/// A stored value, read.
+/// Decodes a stored value.
 fn value_of(stored: &[u8]) -> Result<Value, String> {
     Value::from_stored(stored).map_err(|error| error.message().to_owned())
 }

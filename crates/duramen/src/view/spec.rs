@@ -6,19 +6,19 @@ use crate::store::error::{Error, Result};
 use crate::value::document::{Document, Value};
 use crate::view::kinds::{REDUCTIONS_MAX, Reduce};
 
-/// Longest name of a collection, in bytes.
+/// The maximum length of a collection's name, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// How the names of all trees of views begin.
+/// The prefix of the names of all trees of views.
 pub(crate) const TREES: &str = "duramen/view/";
 
-/// Most views of one collection.
+/// The maximum number of views of one collection.
 pub(crate) const VIEWS_MAX: usize = 64;
 
-/// Most generations of them: those that answer until later ones are built.
+/// The maximum number of their generations, including those that answer until later ones are built.
 pub(crate) const GENERATIONS_MAX: usize = 4 * VIEWS_MAX;
 
-/// What a declared view is.
+/// The definition of a declared view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ViewSpec {
     pub(crate) name: String,
@@ -27,15 +27,15 @@ pub struct ViewSpec {
     pub(crate) values: Vec<String>,
     pub(crate) reduce: Vec<Reduce>,
     pub(crate) unique: bool,
-    /// Of a view in code, its version and shape; it names no fields.
+    /// For a view in code, its version and shape. Such a view names no fields.
     pub(crate) coded: Option<Coded>,
-    /// Which tree holds its rows; a changed view gets a new one.
+    /// The generation of its tree of rows; a changed view gets a new one.
     pub(crate) generation: u64,
-    /// Whether every document is in it.
+    /// Whether the view covers every document.
     pub(crate) ready: bool,
 }
 
-/// What is known of a view in code without the code.
+/// The description of a view in code, without the code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Coded {
     /// The version of the code.
@@ -47,7 +47,7 @@ pub(crate) struct Coded {
 }
 
 impl ViewSpec {
-    /// A view of this name, ordered by these fields.
+    /// A view with this name, ordered by these fields.
     #[must_use]
     pub fn new<T: Into<String>>(name: impl Into<String>, key: impl IntoIterator<Item = T>) -> ViewSpec {
         ViewSpec {
@@ -69,7 +69,8 @@ impl ViewSpec {
         ViewSpec { coded: Some(shape), reduce, unique, ..named }
     }
 
-    /// The version of the code, if its rows are made by code ([`CodedView`](crate::access::views::coded::CodedView)) and not of fields.
+    /// The version of the code, if code makes its rows
+    /// ([`CodedView`](crate::access::views::coded::CodedView)).
     #[must_use]
     pub fn code_version(&self) -> Option<u32> {
         self.coded.map(|coded| coded.version)
@@ -81,14 +82,14 @@ impl ViewSpec {
         shape(self) == shape(other) && self.reduce == other.reduce
     }
 
-    /// The last key field is a list: a row for each of its items.
+    /// Marks the last key field as a list: a document has a row for each item.
     #[must_use]
     pub fn each(mut self) -> ViewSpec {
         self.each = true;
         self
     }
 
-    /// The fields that are kept beside the key.
+    /// The fields that the view keeps in its rows beside the key.
     #[must_use]
     pub fn values<T: Into<String>>(mut self, fields: impl IntoIterator<Item = T>) -> ViewSpec {
         self.values = fields.into_iter().map(Into::into).collect();
@@ -102,7 +103,7 @@ impl ViewSpec {
         self
     }
 
-    /// No two documents may have the same key.
+    /// Requires that no two documents have the same key.
     #[must_use]
     pub fn unique(mut self) -> ViewSpec {
         self.unique = true;
@@ -130,8 +131,7 @@ impl ViewSpec {
         self.coded.map_or(self.values.len(), |coded| coded.values)
     }
 
-    /// The names of its trees: that of its rows, and for a view in code those of which rows a document has and of documents
-    /// without.
+    /// The names of its trees: that of its rows, and for a view in code those of `mapped` and `unmapped`.
     pub(crate) fn tree_names(&self, collection: &str) -> Vec<String> {
         let rows = self.tree_name(collection);
         let more = self.coded.map(|_| [format!("{rows}\u{1}mapped"), format!("{rows}\u{1}unmapped")]);
@@ -162,13 +162,13 @@ impl ViewSpec {
         self.each
     }
 
-    /// Whether every document is in it: until then it is being built, and cannot be asked.
+    /// Whether the view covers every document. Until then it is being built, and does not answer.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.ready
     }
 
-    /// Whether two say the same, wherever their rows lie.
+    /// Whether two definitions are equal, apart from generation and readiness.
     pub(crate) fn same_terms(&self, other: &ViewSpec) -> bool {
         let ViewSpec { name, key, each, values, reduce, unique, coded, generation: _, ready: _ } = self;
         (name, key, values, reduce) == (&other.name, &other.key, &other.values, &other.reduce)
@@ -182,14 +182,14 @@ impl ViewSpec {
 
     /// The tree of its rows.
     pub(crate) fn tree_name(&self, collection: &str) -> String {
-        // Names have no control characters: the parts cannot run into each other.
+        // Names contain no control characters, so the parts cannot be confused.
         format!("{TREES}{collection}\u{1}{}\u{1}{}", self.name, self.generation)
     }
 
-    /// Whether it can be a view.
+    /// Checks the definition.
     ///
     /// # Errors
-    /// `InvalidArgument`, saying what is missing or in the way.
+    /// `InvalidArgument` with what is missing or wrong.
     pub(crate) fn validate(&self) -> Result<()> {
         let wrong = |what: &str| Err(Error::invalid(format!("the view {:?} {what}", self.name)));
         if self.name.is_empty() || self.name.len() > NAME_BYTES_MAX || self.name.chars().any(char::is_control)
@@ -242,7 +242,7 @@ impl ViewSpec {
         Value::Map(stored)
     }
 
-    /// A view from its stored form; `None` for something else.
+    /// Decodes a view; `None` for something else.
     pub(crate) fn from_value(value: &Value) -> Option<ViewSpec> {
         let Value::Map(document) = value else { return None };
         let flag = |name| match document.get(name) {

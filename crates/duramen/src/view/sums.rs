@@ -1,8 +1,8 @@
 //! The built-in reducer `sums`: exact sums of named integer fields of documents, and how many were null.
 //!
-//! Owns the stored form of these reductions (docs/format.md, section "Documents and collections"). The tree itself
-//! counts entries. Sums are exact in 128 bits: 2^63 values of 64 bits fit. A float has no place here: its sum would
-//! depend on the order of additions, and so on where pages are split.
+//! Owns the stored form of these reductions (docs/format.md, section "Documents and collections"). The tree
+//! itself counts entries. Sums are exact in 128 bits: 2^63 values of 64 bits fit. Floats are not supported:
+//! their sum would depend on the order of additions, and so on page splits.
 
 #[cfg(test)]
 mod tests;
@@ -13,13 +13,14 @@ use crate::store::error::{Code, Error, Result};
 use crate::value::msgpack::{Reader, Token, write};
 use crate::value::version;
 
-/// The name under which the catalogue knows the reducer.
+/// The reducer's name in the catalogue.
 pub const NAME: &str = "sums";
 
 /// The version of its stored form.
 pub const VERSION: u32 = 1;
 
-/// Most fields one collection can sum: their widest reductions still fit beside the largest keys of a node.
+/// The maximum number of summed fields of a collection: their longest reductions still fit in a node beside
+/// its largest keys.
 pub const FIELDS_MAX: usize = 16;
 
 const VARINT_128_BYTES_MAX: usize = 19;
@@ -29,8 +30,9 @@ const _: () = assert!(
     "the widest reduction fits in a child entry"
 );
 
-/// What a reduction becomes that could not be read: no valid one is a lone unfinished number, and it stays so under
-/// `join`, which cannot fail. Reading it is an error.
+/// The stand-in for an unreadable reduction: a lone unfinished number, which is never valid.
+///
+/// It survives `join`, which cannot fail; decoding it is an error.
 const UNREADABLE: &[u8] = &[0xff];
 
 /// The sum over one field.
@@ -66,7 +68,7 @@ impl Sums {
         Ok(Sums { fields: fields.to_vec() })
     }
 
-    /// How the catalogue of the engine names it.
+    /// The spec in the engine's catalogue.
     ///
     /// # Errors
     /// `InvalidArgument` for names beyond 4 GiB.
@@ -79,7 +81,7 @@ impl Sums {
         Ok(ReducerSpec { name: NAME.to_owned(), version: VERSION, params })
     }
 
-    /// The reducer that a spec names, or `None` if it names another or one of a later version.
+    /// The reducer of a spec; `None` for another one or a later version.
     #[must_use]
     pub fn from_spec(spec: &ReducerSpec) -> Option<Sums> {
         if spec.name != NAME || spec.version != VERSION {
@@ -103,10 +105,10 @@ impl Sums {
         &self.fields
     }
 
-    /// The sums in a reduction, in the order of the fields. The reduction of nothing is no bytes: all zero.
+    /// The sums in a reduction, in the order of the fields. The reduction of no documents is empty: all zero.
     ///
     /// # Errors
-    /// `DamagedData` for bytes that are no reduction over this many fields.
+    /// `DamagedData` for bytes that are not a reduction over this many fields.
     pub fn decode(&self, reduction: &[u8]) -> Result<Vec<FieldSum>> {
         if reduction.is_empty() {
             return Ok(vec![FieldSum::default(); self.fields.len()]);
@@ -143,7 +145,7 @@ impl Reducer for Sums {
         match (read(left, self.fields.len()), read(right, self.fields.len())) {
             (Some(left), Some(right)) => {
                 for (left, right) in left.iter().zip(&right) {
-                    // Wrapping keeps join associative whatever comes; 2^63 documents do not reach it.
+                    // Wrapping keeps `join` associative for any input; 2^63 documents do not reach it.
                     let sum = left.sum.wrapping_add(right.sum);
                     append(out, FieldSum { sum, nulls: left.nulls.wrapping_add(right.nulls) });
                 }
@@ -157,7 +159,7 @@ impl Reducer for Sums {
     }
 }
 
-/// The integer in a summed field, `None` for a null.
+/// The integer in a summed field; `None` for a null.
 fn integer(name: &str, token: Token<'_>) -> std::result::Result<Option<i128>, String> {
     let kind = match token {
         Token::Int(value) => return Ok(Some(value)),
@@ -173,7 +175,7 @@ fn integer(name: &str, token: Token<'_>) -> std::result::Result<Option<i128>, St
     Err(format!("the field {name} is summed and holds {kind}; only integers are summed"))
 }
 
-/// Why floats are refused, for every message that refuses one.
+/// The end of every error message about floats.
 pub(crate) const FLOATS: &str =
     "whose sum depends on the order of the additions: store it as an integer of a smaller unit";
 
@@ -183,7 +185,7 @@ fn append(out: &mut Vec<u8>, value: FieldSum) {
     append_varint(out, u128::from(value.nulls));
 }
 
-/// Seven bits a byte, lowest first; the high bit says that more follow.
+/// Seven bits per byte, lowest first; the high bit means that more follow.
 pub(crate) fn append_varint(out: &mut Vec<u8>, mut value: u128) {
     loop {
         let low = u8::try_from(value & 0x7f).expect("seven bits");
@@ -208,7 +210,7 @@ fn read(reduction: &[u8], count: usize) -> Option<Vec<FieldSum>> {
     rest.is_empty().then_some(sums)
 }
 
-/// The number at the beginning, and steps behind it; `None` for one that is unfinished or too large.
+/// Reads the number at the beginning, and advances; `None` if it is unfinished or too large.
 pub(crate) fn read_varint(rest: &mut &[u8]) -> Option<u128> {
     let mut value: u128 = 0;
     for shift in (0..7 * VARINT_128_BYTES_MAX).step_by(7) {

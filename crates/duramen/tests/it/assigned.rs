@@ -1,4 +1,4 @@
-//! Assigned ids: given once, in order, and not twice after a restart.
+//! Assigned ids: each is assigned once, in order, and not again after a restart.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn ids_begin_at_one_and_rise() {
     assert_eq!(db.get::<Ticket>(2).unwrap(), Some(Ticket { id: 2, text: "b".to_owned() }));
 }
 
-// An id in somebody's letter must not come to mean another document.
+// An id that was handed out must never come to mean another document.
 #[test]
 fn an_id_is_not_given_again_after_a_restart() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(7));
@@ -59,8 +59,8 @@ fn an_id_is_not_given_again_after_a_restart() {
     }
 }
 
-/// A commit at level `Memory` may be dropped when its call has returned long since, and with it the bound that it wrote. What is
-/// acknowledged later must not rely on that bound.
+/// A commit at level `Memory` may be dropped long after its call returned, and with it the bound that it
+/// wrote. Later acknowledged commits must not rely on that bound.
 #[test]
 fn an_id_is_not_given_again_where_the_commit_that_wrote_the_bound_was_dropped() {
     let disk = MemDisk::new(8);
@@ -102,7 +102,7 @@ fn an_id_that_somebody_took_by_hand_is_left_out() {
     assert_eq!(db.get::<Ticket>(2).unwrap().unwrap().text, "by hand");
 }
 
-// Many writers push at once: nobody's id is another's, and nothing is lost.
+// Many writers push concurrently: no two get the same id, and nothing is lost.
 #[test]
 fn writers_that_push_at_once_get_ids_of_their_own() {
     let db = Db::in_memory().unwrap();
@@ -147,7 +147,7 @@ fn ids_run_out_with_an_error() {
     assert!(error.message().contains("the ids of ticket have run out"), "{error}");
 }
 
-// What a commit tells others to do happens once, and not for a transaction that never was.
+// A callback after a commit runs once, and not for a transaction that was rolled back.
 #[test]
 fn after_commit_is_called_once_and_only_after_a_commit() {
     let db = Db::in_memory().unwrap();
@@ -157,7 +157,7 @@ fn after_commit_is_called_once_and_only_after_a_commit() {
         runs += 1;
         let (sender, run) = (sender.clone(), runs);
         tx.after_commit(move || sender.send(run).unwrap());
-        // Somebody gets in between the first time.
+        // Another commit causes a conflict the first time.
         let count = tx.collection::<Ticket>().count()?;
         if run == 1 {
             db.push(ticket("in between"))?;

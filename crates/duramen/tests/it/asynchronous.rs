@@ -1,5 +1,5 @@
-//! The asynchronous handle: what is awaited has reached its level, no thread of the executor's waits, nobody is forgotten, and a future
-//! that is dropped leaves nothing half done.
+//! The asynchronous handle: an awaited commit has reached its level, the executor's thread never waits, no
+//! task is lost, and a dropped future leaves nothing half done.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,7 +51,7 @@ impl Signal {
     }
 }
 
-/// The smallest executor: polls when it is woken and not before, so that a wake-up that is lost is a test that never ends.
+/// The smallest executor: it polls only when it is woken, so that a lost wake-up is a test that never ends.
 fn block_on<F: Future>(future: F) -> F::Output {
     let signal = Arc::new(Signal::default());
     let waker = Waker::from(Arc::clone(&signal));
@@ -64,12 +64,12 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Polls once, for nobody.
+/// Polls once, with a waker that does nothing.
 fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Nothing runs behind the scenes: what is written and synced, the calls of the test have done.
+/// No background work: all writes and syncs are made by the calls of the test.
 fn open(disk: &MemDisk) -> Db {
     let options = Db::options().engine(|options| options.background = Background::Stepped);
     options.open_on(Arc::new(disk.clone()), "/db").unwrap()
@@ -123,15 +123,15 @@ fn a_database_opens_and_is_closed_without_keeping_the_executor_waiting() {
         let db = block_on(AsyncDb::open(&path)).unwrap();
         assert_eq!(block_on(db.read(|at| at.collection::<Account>().count())).unwrap(), round);
         block_on(db.put(account(round, 0))).unwrap();
-        // Also without a close: the last handle gives the lock back before it is gone.
+        // Also without a close: the last handle releases the lock before its drop returns.
         if round == 1 {
             block_on(db.close()).unwrap();
         }
     }
 }
 
-/// One thread runs all closures, and none of it waits for the disk: a hundred transactions are ordered while one sync is in flight, and
-/// share the next.
+/// One thread runs all closures, and none of them waits for the disk: a hundred transactions are ordered
+/// during one sync, and share the next.
 #[test]
 fn a_hundred_tasks_on_one_thread_share_two_syncs() {
     let disk = MemDisk::new(1);
@@ -145,7 +145,7 @@ fn a_hundred_tasks_on_one_thread_share_two_syncs() {
     assert!(poll_once(tasks[0].as_mut()).is_pending());
     gate.wait_blocked(1);
     tasks[1..].iter_mut().for_each(|task| assert!(poll_once(task.as_mut()).is_pending()));
-    // First come, first served: all of them are behind this one in the order of commits, and none is published.
+    // In the queue's order: all of them follow this commit, and none is published.
     let seen = block_on(db.read(|at| at.collection::<Account>().count())).unwrap();
     assert_eq!(seen, 1, "nobody sees what is not on its way to the disk as promised");
     assert!(tasks.iter_mut().all(|task| poll_once(task.as_mut()).is_pending()), "the gate is shut");
@@ -158,7 +158,7 @@ fn a_hundred_tasks_on_one_thread_share_two_syncs() {
     assert_eq!(blocking.collection::<Account>().count().unwrap(), 101);
 }
 
-/// Who leads a group has a caller of its own: the first task is told while the sync of the next group is still in flight.
+/// The leader of a group has a caller of its own: the first task completes during the sync of the next group.
 #[test]
 fn a_task_does_not_wait_for_the_sync_of_the_next_group() {
     let disk = MemDisk::new(1);
@@ -210,8 +210,8 @@ fn a_future_dropped_before_its_turn_does_nothing() {
     assert!(!ran.load(Ordering::SeqCst));
 }
 
-/// Whoever cancels must not leave a commit that is neither there nor gone: it reaches the disk without anybody awaiting it, and what is
-/// to be done after it is.
+/// A cancelled call must not leave its commit undecided: the commit reaches the disk without a waiter, and
+/// the work after it is done.
 #[test]
 fn a_future_dropped_after_its_turn_is_committed_all_the_same() {
     let disk = MemDisk::new(1);
@@ -252,7 +252,7 @@ fn a_panic_is_handed_on_and_the_pool_goes_on() {
         assert_eq!(panicked.unwrap_err().downcast_ref::<String>(), Some(&format!("round {round}")));
     }
     assert_eq!(block_on(db.read(|at| at.collection::<Account>().count())).unwrap(), 0);
-    // A waker is the program's, too.
+    // A waker is code of the program too.
     struct Bad;
     impl Wake for Bad {
         fn wake(self: Arc<Self>) {
@@ -303,7 +303,8 @@ fn a_conflict_runs_the_closure_again_and_its_own_errors_come_back() {
     assert!(matches!(&closed, Err(Own::Db(error)) if error.code() == Code::Closed), "{closed:?}");
 }
 
-/// A group that found no room never happened. Who wrote in it runs again, and who had read it as well: neither learns of it.
+/// A group that found no room never happened. Its transactions run again, and so do those that read from it;
+/// no caller notices.
 #[test]
 fn what_found_no_room_runs_again() {
     let disk = MemDisk::new(1);
@@ -324,7 +325,7 @@ fn what_found_no_room_runs_again() {
     let mut reads = Box::pin(db.transact(|tx| Ok(tx.get::<Account>(1)?.unwrap().cents)));
     assert!(poll_once(writes.as_mut()).is_pending());
     assert!(poll_once(reads.as_mut()).is_pending());
-    // Behind both.
+    // After both.
     block_on(db.run(|_| Ok(()))).unwrap();
     disk.set_faults(Fault::new(CallKind::Write, 0, Effect::ENOSPC).on("wal"));
     gate.open();
@@ -337,7 +338,8 @@ fn what_found_no_room_runs_again() {
     assert_eq!(block_on(db.get::<Account>(1)).unwrap(), Some(account(1, 2)));
 }
 
-/// D6: nobody is told that a commit is safe after a sync has failed, and everybody is told something.
+/// D6: after a failed sync no task gets a success for a commit that may be lost, and every task gets an
+/// answer.
 #[test]
 fn a_failed_sync_is_told_to_all_who_wait() {
     let disk = MemDisk::new(1);
@@ -356,7 +358,7 @@ fn a_failed_sync_is_told_to_all_who_wait() {
     gate.open();
     block_on(first).unwrap();
     for task in tasks {
-        // They were written, or may have been: nobody is told that they never happened.
+        // They were written, or may have been: none may be reported as never having happened.
         let error = block_on(task).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InDoubt, "{error}");
     }
@@ -387,7 +389,8 @@ fn no_more_closures_run_at_once_than_there_are_threads() {
     assert!((1..=3).contains(&most), "{most} at once");
 }
 
-/// A closure may hold the last handle: ending the threads from one of them must not wait for itself.
+/// A closure may hold the last handle: stopping the threads from one of them must not wait for that thread
+/// itself.
 #[test]
 fn the_last_handle_may_be_dropped_on_a_thread_of_the_pool() {
     let directory = tempfile::tempdir().unwrap();
@@ -407,7 +410,7 @@ fn the_last_handle_may_be_dropped_on_a_thread_of_the_pool() {
         drop(db);
         drop(poll_once(task.as_mut()));
         drop(task);
-        // Taken back, or run to its end: either way nobody holds the sender or the database any more.
+        // Removed from the queue, or finished: either way the sender and the database are released.
         let _ = told.recv();
     }
     let db = block_on(AsyncDb::open(directory.path().join("db"))).unwrap();
@@ -422,7 +425,7 @@ fn changes_are_awaited_one_by_one_and_end_with_the_database() {
     let mut changes = db.changes::<Account>().from_now();
     let id = |change: Option<Result<Change<Account>>>| change.unwrap().unwrap().key().unwrap();
     for round in 1..4u64 {
-        // A future that is dropped while it waits, or while a thread reads for it, has taken nothing.
+        // A future dropped while it waits, or while a thread reads for it, has consumed nothing.
         assert!(poll_once(pin!(changes.next())).is_pending());
         block_on(db.put(account(round, 0))).unwrap();
         if let Poll::Ready(told) = poll_once(pin!(changes.next())) {
@@ -446,7 +449,8 @@ fn changes_are_awaited_one_by_one_and_end_with_the_database() {
     assert!(block_on(stopped.next()).is_none());
 }
 
-/// What people use: tasks of a runtime, on one thread or on many, that increment one counter and insert rows of their own.
+/// Realistic use: tasks of a runtime, on one thread or many, that increment one counter and insert rows of
+/// their own.
 fn on_tokio(runtime: &tokio::runtime::Runtime) {
     let directory = tempfile::tempdir().unwrap();
     runtime.block_on(async {

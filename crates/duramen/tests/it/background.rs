@@ -1,4 +1,4 @@
-//! Views that are built while nobody waits for them: by themselves, without keeping a database open, and telling why not.
+//! Views built in the background: automatically, without keeping a database open, and with failures reported.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -33,7 +33,8 @@ fn by_email() -> ViewSpec {
     ViewSpec::new("by_email", ["email"]).unique()
 }
 
-/// Waits for the thread in the background. It gets the processor meanwhile, and a view that never gets ready is a test that hangs.
+/// Waits for the background thread, yielding the processor. A view that never gets ready is a test that
+/// hangs.
 fn wait_for(documents: &Documents, view: &str) {
     let ready =
         || documents.views().unwrap().iter().any(|state| state.view.name() == view && state.is_ready());
@@ -62,8 +63,8 @@ fn a_view_that_is_added_builds_itself() {
     assert!(db.check_documents().unwrap().is_clean());
 }
 
-// Dropping the last handle must close the database before it returns, also in the middle of a build: whoever opens it next
-// must not find it locked.
+// Dropping the last handle must close the database before it returns, even during a build: the next opening
+// must not find the database locked.
 #[test]
 fn the_background_keeps_no_database_open() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(5));
@@ -84,8 +85,8 @@ fn the_background_keeps_no_database_open() {
     check(&db.documents("orders"), 4_000);
 }
 
-// The hook is called on the thread in the background: to close the database there, and to drop its last handle, must not wait for
-// that thread.
+// The hook runs on the background thread. Closing the database there, and dropping its last handle, must not
+// wait for that thread.
 #[test]
 fn the_last_handle_may_be_dropped_where_the_work_is_done() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(6));
@@ -109,7 +110,7 @@ fn the_last_handle_may_be_dropped_where_the_work_is_done() {
     *holder = Some(db);
     drop(holder);
     assert_eq!(told.recv().unwrap(), Code::UniqueViolation);
-    // The thread lets go of its own hold when its step is over.
+    // The thread releases its own handle after its step.
     while Db::options()
         .open_on(Arc::clone(&disk), "/db")
         .is_err_and(|error| error.code() == Code::DatabaseLocked)
@@ -120,7 +121,7 @@ fn the_last_handle_may_be_dropped_where_the_work_is_done() {
     assert_eq!(db.documents("orders").count(Span::all()).unwrap(), 100);
 }
 
-// What is wrong must not be lost: the view says which documents are in the way, in this program and in the next.
+// A failure must not be lost: the view reports the conflicting documents, in this program and in the next.
 #[test]
 fn why_a_view_is_not_built_is_told_and_kept() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(7));
@@ -129,7 +130,7 @@ fn why_a_view_is_not_built_is_told_and_kept() {
     let documents = orders(&db, 40);
     documents.add_view(by_email()).unwrap();
     documents.add_view(by_city()).unwrap();
-    // The view that fails keeps no other one from being built.
+    // A failing view prevents no other from being built.
     while db.step_background().unwrap() {}
     check(&documents, 40);
     drop(documents);
@@ -171,8 +172,8 @@ fn without_a_background_steps_are_taken_by_hand() {
     check(&orders, 1_200);
 }
 
-// What was wrong with a view is nothing to the one that takes its name: it neither waits for the next try of the other one nor tells
-// its words.
+// A failure of a view does not concern a later view of the same name: that one neither waits for the retry
+// nor reports the old error.
 #[test]
 fn a_view_of_the_same_name_starts_without_the_faults_of_the_other() {
     let db = Db::options().background(false).in_memory().unwrap();

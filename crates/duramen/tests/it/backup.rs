@@ -1,4 +1,4 @@
-//! Backups: one state of the database, which opens by itself or not at all.
+//! Backups: one state of the database, which opens as a database or not at all.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn filled(disk: &Arc<dyn Disk>) -> Db {
     db
 }
 
-// A backup that lacks a tree, a view's row or a big value is found out when it is needed.
+// A backup that lacks a tree, a view's row or a big value would be noticed only when it is needed.
 #[test]
 fn a_backup_holds_everything_and_goes_on_by_itself() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(1));
@@ -64,14 +64,14 @@ fn a_backup_holds_everything_and_goes_on_by_itself() {
     assert_eq!(copy.get::<Order>(9_000).unwrap(), None, "nor the copy of what came after");
 }
 
-// Each document and its counterpart are written together: a backup between must not exist.
+// Each document and its counterpart are written in one transaction: no backup may contain only one of them.
 #[test]
 fn a_backup_beside_writers_is_one_state() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(2));
     let db = filled(&disk);
     let mut next = 10_000;
     db.backup_with("/copy", |_| {
-        // Whoever writes while it is made.
+        // Concurrent writes during the backup.
         db.transact(|tx| {
             tx.put(&order(next))?;
             tx.put_bytes("pairs", &next.to_be_bytes(), b"written with it")
@@ -97,7 +97,7 @@ fn a_backup_overwrites_nothing() {
     assert_eq!(open(&disk, "/copy").unwrap().collection::<Order>().count().unwrap(), 3_000);
 }
 
-// Who restores from half a backup has lost the other half without a word.
+// Restoring from half a backup would silently lose the other half.
 #[test]
 fn half_a_backup_does_not_open() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(4));

@@ -1,4 +1,5 @@
-//! Blobs as a program uses them: whole or not there, read while they are replaced, attached with documents, given back.
+//! Blobs as a program uses them: whole or absent, read while they are replaced, attached with documents, and
+//! freed.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
@@ -80,7 +81,7 @@ fn ranges_and_seeks_read_what_they_say() -> Result<()> {
     Ok(())
 }
 
-/// A download must not break because somebody uploads.
+/// A concurrent upload must not break a download.
 #[test]
 fn a_blob_that_is_being_read_stays_whole() -> Result<()> {
     let db = Db::in_memory()?;
@@ -198,7 +199,7 @@ fn a_full_disk_refuses_a_blob_and_keeps_nothing_of_it() -> Result<()> {
     Ok(())
 }
 
-/// What was deleted must not keep the disk full: the same space serves again and again.
+/// Deleted blobs must not keep the disk full: the same space is used again and again.
 #[test]
 fn deleted_blobs_give_their_space_back() -> Result<()> {
     let disk = MemDisk::new(1);

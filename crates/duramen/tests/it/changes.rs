@@ -1,4 +1,5 @@
-//! The change feed as programs see it: typed and not, followed, and handled by consumers whose position is stored with their work.
+//! The change feed as programs see it: typed and untyped, followed, and handled by consumers with a stored
+//! position.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +18,7 @@ struct Order {
     city: String,
 }
 
-/// The same collection, as a later program sees it.
+/// The same collection, as a later program declares it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
 #[collection(name = "orders")]
 struct Priced {
@@ -59,7 +60,8 @@ fn what(change: Result<Change<Order>>) -> String {
     }
 }
 
-/// What a program that mirrors a collection needs: every put, delete and drop, in order, from any point on, and nothing of others.
+/// A mirror of a collection needs every put, delete and drop, in order, from any point on, and nothing of
+/// other collections.
 #[test]
 fn changes_of_a_type_come_once_and_in_order_from_any_point() {
     let disk = MemDisk::new(1);
@@ -90,12 +92,12 @@ fn changes_of_a_type_come_once_and_in_order_from_any_point() {
     let mut changes = db.changes::<Order>().since(seqs[3]);
     let both: Vec<_> = changes.by_ref().map(|change| change.unwrap().seq).collect();
     assert_eq!(both, [seqs[4], seqs[4]], "what one commit did has one sequence");
-    // An iterator that has ended goes on when there is more.
+    // An iterator that has ended continues when there is more.
     db.transact(|tx| tx.drop_collection("orders")).unwrap();
     assert_eq!(changes.map(what).collect::<Vec<_>>(), ["dropped"]);
 }
 
-/// Tools see everything that programs store, and nothing that can be derived from it.
+/// Tools see everything that programs store, and no derived data.
 #[test]
 fn all_changes_tell_documents_and_bytes_and_leave_out_what_is_derived() {
     let db = Db::in_memory().unwrap();
@@ -140,7 +142,7 @@ fn all_changes_tell_documents_and_bytes_and_leave_out_what_is_derived() {
     assert!(all.windows(2).all(|pair| pair[0].time <= pair[1].time && pair[0].seq <= pair[1].seq));
 }
 
-/// A document of another time must not stop the feed for ever.
+/// A document of an older type must not stop the feed for ever.
 #[test]
 fn a_change_that_does_not_read_is_an_error_that_names_it_and_can_be_passed() {
     let db = Db::in_memory().unwrap();
@@ -168,7 +170,7 @@ fn a_change_that_does_not_read_is_an_error_that_names_it_and_can_be_passed() {
     assert_eq!(passed.load(Ordering::Relaxed), 1);
 }
 
-/// A sound change whose fields could not be named for a moment is no change that does not read: passed over, it were lost for good.
+/// A sound change whose names cannot be read for a moment must not be skipped: it would be lost for good.
 #[test]
 fn a_change_that_a_passing_failure_hides_is_not_passed_over() {
     let disk = MemDisk::new(22);
@@ -180,7 +182,7 @@ fn a_change_that_a_passing_failure_hides_is_not_passed_over() {
     db.consumer("mirror").register().unwrap();
     db.put(&Point { id: 1, x: 5 }).unwrap();
     db.checkpoint_with(&mut || ()).unwrap();
-    // Opened without a list of what was warm, nothing of the catalogue is in memory.
+    // Opened without a hot-page list, so nothing of the catalogue is in memory.
     db.abandon();
     let db = open();
     let told = Arc::new(Mutex::new(Vec::new()));
@@ -203,7 +205,7 @@ fn a_change_that_a_passing_failure_hides_is_not_passed_over() {
     assert!(told.lock().unwrap().is_empty());
 }
 
-/// What cannot be read must not keep what came before it from being handled, however often it is met.
+/// An undecodable change must not prevent earlier changes from being handled, however often it is met.
 #[test]
 fn what_comes_before_an_unreadable_change_is_handled() {
     let db = Db::in_memory().unwrap();
@@ -226,7 +228,7 @@ fn what_comes_before_an_unreadable_change_is_handled() {
     assert_eq!(consumer.position().unwrap(), last_good);
 }
 
-// Who asks now and then, and never waits, would ask for ever.
+// A program that polls and never waits would otherwise poll for ever.
 #[test]
 fn who_polls_hears_that_nothing_will_come_any_more() {
     let disk = MemDisk::new(21);
@@ -250,7 +252,7 @@ fn send(tx: &mut Transaction<'_>, changes: &[Change<Order>]) -> Result<()> {
     Ok(())
 }
 
-/// The work and the position are one transaction: a batch that fails comes again, and none comes twice.
+/// The work and the position are one transaction: a failed batch is delivered again, and none twice.
 #[test]
 fn a_consumer_handles_each_change_once_whatever_fails_between() {
     let disk = MemDisk::new(2);
@@ -280,7 +282,7 @@ fn a_consumer_handles_each_change_once_whatever_fails_between() {
     assert_eq!(mails, (0..10).map(|order| Mail { order, times: 1 }).collect::<Vec<_>>());
 }
 
-/// What one commit did must not be half done.
+/// The changes of one commit must not be half handled.
 #[test]
 fn the_changes_of_a_commit_are_handed_over_together() {
     let db = Db::in_memory().unwrap();
@@ -299,7 +301,7 @@ fn the_changes_of_a_commit_are_handed_over_together() {
     assert_eq!(sizes, [10, 5]);
 }
 
-/// Of two that run the same consumer only one may do the work.
+/// If two programs run the same consumer, only one may do the work.
 #[test]
 fn who_was_overtaken_is_told_and_goes_on_behind() {
     let db = Db::in_memory().unwrap();
@@ -313,7 +315,7 @@ fn who_was_overtaken_is_told_and_goes_on_behind() {
     assert!(db.collection::<Mail>().to_vec().unwrap().iter().all(|mail| mail.times == 1));
 }
 
-/// A consumer that was moved reads anew; who was given its stopper before must still be able to stop it.
+/// A consumer that was moved reads anew; a stopper handed out earlier must still stop it.
 #[test]
 fn a_stopper_outlives_being_overtaken() {
     let db = Db::in_memory().unwrap();
@@ -327,7 +329,7 @@ fn a_stopper_outlives_being_overtaken() {
     assert_eq!(slow.follow(send).unwrap(), 0);
 }
 
-/// An operator must see who holds what, and be able to end it.
+/// An operator must see which consumer keeps which changes, and be able to remove it.
 #[test]
 fn consumers_are_listed_moved_and_forgotten() {
     let db = Db::in_memory().unwrap();
@@ -349,8 +351,8 @@ fn consumers_are_listed_moved_and_forgotten() {
     assert!(db.consumer("").register().is_err());
 }
 
-/// At level `Memory` a call returns before a snapshot sees what it did, as long as a sync is in flight. A consumer that was
-/// registered or moved just before was not found, or began where it had been.
+/// At level `Memory` a call returns before a snapshot sees its commit, as long as a sync is in flight. A
+/// consumer that was just registered or moved must still be found, at its new position.
 #[test]
 fn a_consumer_at_level_memory_reads_on_from_what_it_did_last() {
     let disk = MemDisk::new(1);
@@ -387,7 +389,7 @@ fn a_consumer_at_level_memory_reads_on_from_what_it_did_last() {
     assert_eq!(handled.unwrap()[0], seqs[5]);
 }
 
-/// A consumer of one collection must not hold the changes of all others for ever.
+/// A consumer of one collection must not keep the changes of all others for ever.
 #[test]
 fn a_consumer_moves_on_over_what_is_not_for_it() {
     let db = Db::in_memory().unwrap();
@@ -400,7 +402,7 @@ fn a_consumer_moves_on_over_what_is_not_for_it() {
     assert!(consumer.position().unwrap().0 >= before.0 + 100);
 }
 
-/// Following waits for commits, not for a clock, and ends when it is told to, or the database is closed.
+/// Following waits for commits, not for a clock, and ends when it is stopped or the database is closed.
 #[test]
 fn who_follows_is_woken_by_commits_and_ended_by_a_stop_or_a_close() {
     let db = Db::in_memory().unwrap();
@@ -434,7 +436,7 @@ fn who_follows_is_woken_by_commits_and_ended_by_a_stop_or_a_close() {
     assert_eq!(*told.lock().unwrap(), ["more"]);
 }
 
-/// Who falls too far behind is told so once, and where it can go on.
+/// A reader that falls too far behind gets one error, with the position to continue from.
 #[test]
 fn a_gap_is_the_first_item_and_the_last() {
     let disk = MemDisk::new(3);
@@ -482,7 +484,7 @@ impl From<OldPrice> for Price {
     }
 }
 
-// Changes from before and after a migration are of one collection: whoever reads them meets both, by type and by name.
+// Changes from before and after a migration are of one collection: a reader meets both, by type and by name.
 #[test]
 fn changes_of_every_version_of_a_type_are_told() {
     let db = Db::in_memory().unwrap();
@@ -535,8 +537,8 @@ impl From<Place> for Spot {
     }
 }
 
-// A consumer may read changes long after the last document of their version is gone: without their names it could neither read
-// them nor go on.
+// A consumer may read changes long after the last document of their version is gone: without their field
+// names it could neither decode nor pass them.
 #[test]
 fn compact_changes_keep_their_names_after_the_migrations_that_ended_their_versions() {
     let disk = MemDisk::new(5);
@@ -569,8 +571,8 @@ struct Pixel {
     shade: i64,
 }
 
-// A compact document has its values only: the fields of a collection that took the name of a dropped one would make another document
-// of them.
+// A compact document contains values only: with the fields of a later collection of the same name it would
+// become another document.
 #[test]
 fn compact_changes_of_a_dropped_collection_take_no_names_from_another() {
     let db = Db::in_memory().unwrap();

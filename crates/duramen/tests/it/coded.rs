@@ -1,4 +1,5 @@
-//! Views in code: right after any change, in programs that have the code and in those that do not, through panics and new versions.
+//! Views in code: right after any change, in programs with and without the code, through panics and new
+//! versions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ impl CodedView for ByWord {
     }
 }
 
-/// Every other call: for a word that must not be in a test that wants the same rows each time.
+/// True at every other call: for a word that must not occur in a test that needs deterministic rows.
 fn emit_is_second(_: &str) -> bool {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     CALLS.fetch_add(1, Ordering::Relaxed) % 2 == 1
@@ -55,7 +56,7 @@ impl CodedView for ByLength {
     const UNIQUE: bool = true;
 
     fn map(note: &Note, emit: &mut Emitter<'_, ByLength>) {
-        // Nobody may have a text as long under the same weight.
+        // Two notes of the same weight may not have texts of the same length.
         if let (Ok(length), Ok(weight)) = (u32::try_from(note.text.len()), u64::try_from(note.weight)) {
             emit.row((length, weight), ());
         }
@@ -101,8 +102,8 @@ fn on(disk: &Arc<dyn Disk>) -> Db {
     Db::options().background(false).open_on(Arc::clone(disk), "/db").unwrap()
 }
 
-// Programs with the code and programs without take turns; whenever the view answers, it says what a walk says, and with the code it
-// always gets there.
+// Programs with the code and programs without take turns. Whenever the view answers, it equals a scan; and
+// with the code it always gets ready.
 #[test]
 fn a_view_in_code_is_what_the_documents_come_to() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(10));
@@ -132,7 +133,7 @@ fn a_view_in_code_is_what_the_documents_come_to() {
         let notes = db.documents("notes");
         let report = db.check_documents().unwrap();
         assert_eq!(report.unchecked, ["notes.by_word", "notes.by_length"], "{report:?}");
-        // What needs no code is done without: the view stays ready.
+        // A change that needs no code leaves the view ready.
         notes.delete(any_note(&mut random).id).unwrap();
         assert!(notes.view("by_word").count().is_ok());
         for note in [any_note(&mut random), any_note(&mut random)] {
@@ -151,7 +152,7 @@ fn a_view_in_code_is_what_the_documents_come_to() {
         assert_eq!(notes.build_views(|_| Ok(())).unwrap_err().code(), Code::Unsupported);
         drop((db, notes));
         let db = on(&disk);
-        // Asking is enough for the code to be known.
+        // A query is enough to register the code.
         assert_eq!(db.view::<ByWord>().count().unwrap_err().code(), Code::Rebuilding);
         while db.step_background().unwrap() {}
         assert_eq!(answered(&db), expected(&db), "round {round}");
@@ -159,7 +160,7 @@ fn a_view_in_code_is_what_the_documents_come_to() {
     }
 }
 
-// User code that panics must fail what called it and nothing else.
+// User code that panics must fail its caller and nothing else.
 #[test]
 fn a_panic_in_the_code_fails_that_transaction_only() {
     let db = Db::in_memory().unwrap();
@@ -167,7 +168,7 @@ fn a_panic_in_the_code_fails_that_transaction_only() {
     let error = db.put(&note(1, "panic now", 1)).unwrap_err();
     assert_eq!(error.code(), Code::ReducerPanicked);
     assert!(error.message().contains("by_word") && error.message().contains("cannot take"), "{error}");
-    // Swallowed by the closure, too, it must not leave half of a document behind.
+    // Even if the closure discards the error, no half of a document may remain.
     db.transact(|tx| {
         tx.put(&note(2, "three", 2))?;
         assert!(tx.put(&note(1, "panic now", 1)).is_err());
@@ -211,7 +212,7 @@ mod later {
         pub(super) text: String,
     }
 
-    /// A program that has the new code only.
+    /// A program that has only the new code.
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
     #[collection(name = "logs", coded(ByUpperWord))]
     pub(super) struct Third {
@@ -246,7 +247,7 @@ mod later {
     by_word!(ByUpperWord, Third, 3, str::to_uppercase);
 }
 
-// A new version is built beside the old one, which is kept and answers where the program still has its code.
+// A new version is built beside the old one. The old one answers as long as the program has its code.
 #[test]
 fn a_new_version_is_built_while_the_old_one_answers() {
     use later::{ByLowerWord, ByUpperWord, ByWord, First, Second, Third};

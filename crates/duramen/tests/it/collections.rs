@@ -1,4 +1,4 @@
-//! Collections of documents: their verbs, their terms, and that both come back after a reopening.
+//! Collections of documents: their methods, their definitions, and that both survive a reopening.
 
 use duramen::prelude::*;
 use duramen::{Code, Direction, KeyRange};

@@ -1,13 +1,14 @@
-//! The words of compile errors, for the likeliest mistakes.
+//! The compile errors for the likeliest mistakes.
 //!
-//! They are the compiler's in part, so they are compared where the compiler is the one they were taken with. To take them anew:
-//! `TRYBUILD=overwrite cargo test -p duramen compile_errors`, read every one, and change the version below.
+//! Part of their text is the compiler's, so they are compared only with the compiler version below. To
+//! regenerate them: `TRYBUILD=overwrite cargo test -p duramen compile_errors`, read every one, and change the
+//! version.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::process::Command;
 
-/// Whose words they are.
+/// The compiler that the texts were taken from.
 const COMPILER: &str = "rustc 1.95.0";
 
 #[test]

@@ -1,4 +1,4 @@
-//! Which directories are databases, may become one, or are somebody else's; and what is said of each.
+//! Which directories are databases, may become one, or hold something else; and the errors for each.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn refused(disk: &MemDisk, read_only: bool, code: Code, words: &str) {
     assert!(error.message().contains(words), "{words}: {error}");
 }
 
-/// Whatever a creation has left when it is cut short is called that, and is begun anew.
+/// Any state that an interrupted creation leaves is recognised, and created anew.
 #[test]
 fn a_creation_that_was_cut_short_is_told_and_begun_anew() {
     let (mut told, mut calls) = (0, 0);
@@ -77,7 +77,7 @@ fn a_creation_that_was_cut_short_is_told_and_begun_anew() {
     assert!(told > 5 && calls > 20, "{told} of {calls} calls");
 }
 
-/// A log with commits and no data is a loss, whoever asks, and never called a creation cut short.
+/// A log with commits but no data is a loss, never reported as an interrupted creation.
 #[test]
 fn data_that_was_lost_is_no_creation_cut_short() {
     let disk = filled();
@@ -138,7 +138,7 @@ fn what_a_creation_leaves_is_ours_to_begin_anew() {
     drop(elsewhere().read_only(true).open_on(Arc::new(disk), "/db").unwrap());
 }
 
-/// D3: a release that lets readers say what they look at says so in the file `readers`.
+/// D3: a later release announces readers of other processes in the file `readers`.
 #[test]
 fn readers_of_a_later_release_keep_writers_out() {
     let disk = filled();
@@ -153,7 +153,7 @@ fn readers_of_a_later_release_keep_writers_out() {
     assert_eq!(db.documents("rows").count(Span::all()).unwrap(), 1);
 }
 
-/// A log directory of its own may hold what is somebody else's: it stays.
+/// A separate log directory may contain other files: they stay.
 #[test]
 fn what_lies_in_a_log_directory_is_not_touched() {
     let disk = MemDisk::new(3);
@@ -171,14 +171,14 @@ fn what_lies_in_a_log_directory_is_not_touched() {
     }
 }
 
-/// What a measurement that was killed has left does not make a directory somebody else's.
+/// The remains of a killed benchmark do not prevent a directory from becoming a database.
 #[test]
 fn what_a_killed_measurement_left_is_nobodys() {
     let disk = directory(&[".duramen-measure-77-0", ".duramen-witness-0123456789abcdef"]);
     open(&disk, false).unwrap().close().unwrap();
 }
 
-/// The figures can be named by programs that hand them on.
+/// The figures' types are public, for programs that pass them on.
 #[test]
 fn figures_have_names() {
     fn commits(stats: &CommitStats) -> u64 {

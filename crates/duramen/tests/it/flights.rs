@@ -1,4 +1,5 @@
-//! All flights of 2013: positions, ranks, counts and sums equal those of a sorted vector, in memory and from disk.
+//! All flights of 2013: positions, ranks, counts and sums equal those of a sorted vector, in memory and from
+//! disk.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ pub(crate) const FLIGHTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dat
 /// Enough for the tree of roots and some paths, far less than the flights: answers come from disk.
 const LITTLE_MEMORY: usize = 4 << 20;
 
-/// Between two positions that are asked for; prime, so that no shape of the tree is in step with it.
+/// The distance between two positions that are queried; prime, so that it matches no shape of the tree.
 const STRIDE: usize = 13;
 
 /// Carrier, hour, flight, origin; its order is that of the collection.
@@ -113,7 +114,7 @@ impl Draw {
         self.0.below(bound)
     }
 
-    /// A key of a flight, or one that lies near it: few of these are there.
+    /// A key of a flight, or a key near one, which usually does not exist.
     fn key(&mut self, sorted: &[Flight]) -> FlightKey {
         let mut key = sorted[self.below(sorted.len())].key.clone();
         match self.below(8) {
@@ -129,7 +130,7 @@ impl Draw {
     }
 }
 
-/// Positions and the ranks of the keys found there; keys that are not there, between, below and above; ranges.
+/// Positions and the ranks of the keys found there; absent keys between, below and above; ranges.
 fn compare(db: &Db, oracle: &Oracle, draw: &mut Draw) {
     let snapshot = db.snapshot().unwrap();
     let stored = snapshot.documents("flights");

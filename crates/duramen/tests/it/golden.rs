@@ -1,8 +1,8 @@
-//! Databases of every format that landed open in this build, with everything that was put into them (D9).
+//! Databases of every released format open in this build, with all of their contents (D9).
 //!
-//! They lie in `tests/golden/format-N`: `closed`, and `killed` with a log to replay, each file compressed. Once landed they
-//! never change; a new format gets a directory of its own. `DURAMEN_WRITE_GOLDEN=1 cargo test -p duramen --test it golden`
-//! writes what is missing, and nothing that is there.
+//! They are in `tests/golden/format-N`: `closed`, and `killed` with a log to replay, each file compressed.
+//! Once committed they never change; a new format gets its own directory. `DURAMEN_WRITE_GOLDEN=1 cargo test
+//! -p duramen --test it golden` writes missing ones, and changes no existing one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -80,7 +80,8 @@ fn open_engine(disk: &MemDisk) -> Engine {
     Engine::open(Arc::new(disk.clone()), Path::new(DATABASE), options(), Hooks::default()).unwrap()
 }
 
-/// Makes the two databases as a program would: the second goes on where the first was closed, and is killed.
+/// Makes the two databases as a program would: the second continues after the first was closed, and is
+/// killed.
 fn make() -> [(&'static str, MemDisk); 2] {
     let disk = MemDisk::new(1);
     fill_documents(&disk);
@@ -105,7 +106,7 @@ fn make() -> [(&'static str, MemDisk); 2] {
         (0..600).filter(|id| id % 10 != 3).try_for_each(|id| orders.put(order(id, true)))
     };
     db.transact(again).unwrap();
-    // What a kill would leave: taken while the database is open.
+    // The state that a kill would leave: copied while the database is open.
     let killed = disk.deep_clone();
     [("closed", closed), ("killed", killed)]
 }
@@ -150,7 +151,7 @@ fn fill(engine: &Engine, name: &str, reducer: Option<Builtin>, rows: &Rows) {
     engine.transact(Durability::Disk, fill).unwrap();
 }
 
-/// Everything that was put in is there, and nothing else; every reduction is that of the rows.
+/// Everything that was stored exists, and nothing else; every reduction is that of the rows.
 fn verify(disk: &MemDisk, read_only: bool, killed: bool) {
     let db = open_db(disk, read_only);
     let wanted = contents(killed);
@@ -249,7 +250,7 @@ fn databases_of_format_1_open_with_everything_in_them() {
         let disk = load(&Path::new(GOLDEN).join(name));
         assert_eq!(open_db(&disk, true).stats().recovery.record_count > 0, killed, "a log to replay");
         verify(&disk, true, killed);
-        // Opened for writing it is recovered and written to; afterwards it is still all there.
+        // Opened for writing, it is recovered and written to; afterwards everything still exists.
         verify(&disk, false, killed);
         let db = open_db(&disk, false);
         db.bytes("plain").put(b"new", b"row").unwrap();
@@ -260,7 +261,7 @@ fn databases_of_format_1_open_with_everything_in_them() {
     }
 }
 
-/// What this build writes is what those databases were made of: the makers above still make them.
+/// Databases that this build makes have the same contents.
 #[test]
 fn databases_made_now_hold_the_same() {
     for (name, disk) in make() {

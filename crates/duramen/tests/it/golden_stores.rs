@@ -1,9 +1,11 @@
-//! Databases with every kind of data that golden.rs and golden_typed.rs leave out, read as they were written (D9).
+//! Databases with every kind of data that golden.rs and golden_typed.rs leave out, read as they were written
+//! (D9).
 //!
-//! Key-values that expire, blobs in pieces, an upload that was not finished, retained changes with a consumer, views and reductions
-//! in code, also where a program without the code wrote, sketches, and documents of two versions of their type. They lie in
-//! `tests/golden/stores-N` as those of golden.rs do, and never change once landed. What such a database shows must be what one made
-//! by this build shows; that this is right, the tests of each kind say.
+//! They contain key-values that expire, blobs in pieces, an unfinished upload, retained changes with a
+//! consumer, views and reductions in code (also with writes of a program without the code), sketches, and
+//! documents of two versions of their type. They are in `tests/golden/stores-N`, like those of golden.rs, and
+//! never change once committed. Such a database must show the same as one made by this build; that this is
+//! right is tested elsewhere.
 
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
 
@@ -21,12 +23,12 @@ use duramen_engine::Background;
 use crate::golden::{load, store};
 use crate::monoids::LongestRun;
 
-/// What the directory holds that this build would write.
+/// The directory that this build would write.
 const NEWEST: &str = "stores-1";
 
 const SECOND: u64 = 1_000_000_000;
 
-/// When the databases were made. What expires has expired by [`LATER`], or lives for a year.
+/// When the databases were made. An expiring value has expired by [`LATER`], or lives for a year.
 const MADE: u64 = 1_800_000_000 * SECOND;
 const LATER: u64 = MADE + 3_600 * SECOND;
 
@@ -65,7 +67,7 @@ impl CodedView for ByWord {
     }
 }
 
-/// What a consumer makes of notes, with its position.
+/// The result that a consumer computes from notes, stored with its position.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
 #[collection(name = "seen")]
 struct Seen {
@@ -106,7 +108,7 @@ impl From<earlier::Product> for Product {
 fn note(id: u64) -> Note {
     let words = ["the", "quick", "brown", "fox"].into_iter().cycle();
     let text: Vec<&str> = words.skip((id % 4) as usize).take((id % 5) as usize).collect();
-    // One of them is a big value: in the log a reference, in retained changes its bytes.
+    // One of them is a big value: a reference in the log, bytes in retained changes.
     let text = if id == 7 { "long ".repeat(8_000) } else { text.join(" ") };
     let title = TITLES[(id * id / 7 % 3) as usize].to_owned();
     Note { id, page: (id / 10) as u32, title, weight: (id * 37 % 101) as i64 - 50, text }
@@ -120,14 +122,15 @@ fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at * 7 % 251) as u8).collect()
 }
 
-/// Opens a database, as a program that has the reduction in code or as one that has not.
+/// Opens a database, as a program with or without the reduction in code.
 fn open(disk: &MemDisk, read_only: bool, with_code: bool) -> Db {
     let options = Db::options().engine(|engine| engine.background = Background::Stepped).read_only(read_only);
     let options = if with_code { options.reducer::<LongestRun>() } else { options };
     options.open_on(Arc::new(disk.clone()), "/golden.duramen").unwrap()
 }
 
-/// Makes a database as a program would that is closed, goes on, without the code of its views, and is killed.
+/// Makes a database as a program would that is closed, continues without the code of its views, and is
+/// killed.
 fn make() -> [(&'static str, MemDisk); 2] {
     let disk = MemDisk::new(1);
     disk.set_wall_clock(MADE);
@@ -177,7 +180,7 @@ fn fill(db: &Db) -> Result<()> {
     Ok(())
 }
 
-/// What a second run does: without the code of the views, with a later version of a type.
+/// The second run: without the code of the views, with a later version of a type.
 fn go_on(db: &Db) -> Result<duramen::blobs::Upload> {
     let notes = db.documents("notes");
     for id in [3, 61, 62] {
@@ -194,7 +197,7 @@ fn go_on(db: &Db) -> Result<duramen::blobs::Upload> {
     db.kv("counters").increment("hits", 1)?;
     db.blobs("files").put("whole", &pattern(2_000)[..])?;
     db.blobs("files").delete("empty")?;
-    // Not attached when the program is killed: its pieces are there, and no record names them.
+    // Not attached when the program is killed: its pieces exist, and no record names them.
     db.blobs("files").piece_bytes(1_024)?.upload(&pattern(20_000)[..])
 }
 
@@ -206,7 +209,7 @@ fn see(tx: &mut duramen::Transaction<'_>, changes: &[Change<Note>]) -> Result<()
     Ok(())
 }
 
-/// All that a database shows, a line each. Views in code answer only if they hold every document.
+/// Everything that a database shows, as lines. Views in code answer only if they are complete.
 fn shown(db: &Db, with_code: bool) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = |what: String| lines.push(what);
@@ -254,7 +257,8 @@ fn shown(db: &Db, with_code: bool) -> Vec<String> {
     lines
 }
 
-/// Everything is there as it was written, before and after the database is opened to write and what was left to do is done.
+/// Everything is as it was written, before and after the database is opened for writing and pending work is
+/// done.
 fn verify(disk: &MemDisk, fresh: &MemDisk, killed: bool) {
     for disk in [disk, fresh] {
         disk.set_wall_clock(LATER);
@@ -268,7 +272,8 @@ fn verify(disk: &MemDisk, fresh: &MemDisk, killed: bool) {
     assert!(old.check().unwrap().is_clean());
 }
 
-/// Does what was left to do: rows of code, conversions, changes that were not handled, what has expired, what nobody attached.
+/// Does the pending work: rows of code, conversions, unhandled changes, expiry, collection of unattached
+/// blobs.
 fn finish(db: &Db, killed: bool) {
     if killed {
         assert_eq!(db.view::<ByWord>().count().unwrap_err().code(), Code::Rebuilding);

@@ -1,7 +1,9 @@
-//! Typed databases of every release that landed are read by the types that wrote them, with all answers of their views (D9).
+//! Typed databases of every release are read by the types that wrote them, with all answers of their views
+//! (D9).
 //!
-//! They lie in `tests/golden/typed-N`, as those of golden.rs do, and never change once landed. `typed-1` has catalogue entries
-//! without the fields of documents, `typed-2` with them. Types that changed since read them, too. `DURAMEN_WRITE_GOLDEN=1 cargo test -p duramen --test it golden_typed` writes what is missing.
+//! They are in `tests/golden/typed-N`, like those of golden.rs, and never change once committed. `typed-1`
+//! has catalogue entries without the fields of documents, `typed-2` with them. Types that have changed since
+//! read them too. `DURAMEN_WRITE_GOLDEN=1 cargo test -p duramen --test it golden_typed` writes missing ones.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +12,7 @@ use duramen::prelude::*;
 
 use crate::golden::{load, open_db, store};
 
-/// What the directory holds that this build would write.
+/// The directory that this build would write.
 const NEWEST: &str = "typed-2";
 
 const TOWNS: [&str; 3] = ["Bergen", "Oslo", "Tromsø"];
@@ -82,7 +84,7 @@ pub(crate) fn ids() -> impl Iterator<Item = u64> {
     (1..=200).filter(|id| id % 10 != 3)
 }
 
-/// Makes a database as a program would that is closed, goes on and is killed.
+/// Makes a database as a program would that is closed, continues and is killed.
 fn make() -> [(&'static str, MemDisk); 2] {
     let disk = MemDisk::new(1);
     let db = open_db(&disk, false);
@@ -102,7 +104,7 @@ fn make() -> [(&'static str, MemDisk); 2] {
     [("closed", closed), ("killed", killed)]
 }
 
-/// What the first hundred and fifty ids leave to be done: the last ones may begin anywhere behind.
+/// The work left after the first hundred and fifty ids: the last ids may begin anywhere after those.
 fn finish(db: &Db) {
     db.transact(|tx| {
         (151..=200).try_for_each(|id| tx.put(&order(id)))?;
@@ -126,7 +128,7 @@ pub(crate) fn all() -> Vec<(String, MemDisk)> {
     found
 }
 
-/// Documents and views say what was put in.
+/// Documents and views hold what was stored.
 pub(crate) fn verify(db: &Db) {
     let orders: Vec<Order> = ids().map(order).collect();
     assert_eq!(db.collection::<Order>().to_vec().unwrap(), orders);
@@ -175,7 +177,7 @@ fn typed_databases_are_read_by_the_types_that_wrote_them() {
     }
 }
 
-/// What this build writes is what those databases were made of: the maker above still makes them.
+/// Databases that this build makes have the same contents.
 #[test]
 fn typed_databases_made_now_hold_the_same() {
     for (_, disk) in make() {
@@ -184,7 +186,8 @@ fn typed_databases_made_now_hold_the_same() {
     assert!(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden")).join(NEWEST).exists());
 }
 
-/// The types as a later release of the program might have them: with a field more, a field less, and another name.
+/// The types as a later release of the program might have them: with a field more, a field less, and another
+/// name.
 mod later {
     use duramen::prelude::*;
 
@@ -236,7 +239,7 @@ fn types_with_other_fields_read_them() {
     }
 }
 
-/// And a release that could not go on without converting.
+/// A later release of the program that needs a conversion.
 mod converted {
     use duramen::prelude::*;
 

@@ -1,4 +1,5 @@
-//! Key-values as a program uses them: exact expiry, atomic verbs, one transaction with documents, space that comes back.
+//! Key-values as a program uses them: exact expiry, atomic methods, one transaction with documents, freed
+//! space.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,7 @@ fn open() -> (MemDisk, Db) {
     (disk, db)
 }
 
-/// A value is there a millisecond before it expires and gone when it does, for every verb.
+/// A value exists until a millisecond before it expires, for every method.
 #[test]
 fn an_expired_value_is_absent_for_every_verb() -> Result<()> {
     let (disk, db) = open();
@@ -56,7 +57,7 @@ fn an_expired_value_is_absent_for_every_verb() -> Result<()> {
     Ok(())
 }
 
-/// As above, for the verbs that put another in its place: the old expiry must go with the old value.
+/// As above, for methods that replace a value: the old expiry must go with the old value.
 #[test]
 fn writes_over_an_expired_value_begin_anew() -> Result<()> {
     let (disk, db) = open();
@@ -70,7 +71,7 @@ fn writes_over_an_expired_value_begin_anew() -> Result<()> {
         |values: &Kv| values.take::<i64>("k").map(|old| assert_eq!(old, None)),
         |values: &Kv| values.put_with("k", &3, Ttl::keep()).map(|_| ()),
     ]) {
-        // Swept at the namespace's first write only: the expired value is there when the verb comes.
+        // Swept at the namespace's first write only: the expired value still exists when the method runs.
         values.put_with("k", &5, Ttl::seconds(60))?;
         disk.set_wall_clock(START + (step + 1) * 100 * SECOND);
         write(&values)?;
@@ -113,7 +114,7 @@ fn atomic_verbs_do_what_they_say() -> Result<()> {
     Ok(())
 }
 
-/// Increments of many threads must all count, and of compare-and-set one wins.
+/// Increments of many threads must all count, and of concurrent compare-and-sets one wins.
 #[test]
 fn atomic_verbs_hold_between_threads() -> Result<()> {
     let db = Db::in_memory()?;
@@ -171,7 +172,7 @@ fn what_cannot_be_stored_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// What a snapshot or a transaction says must not change while it is asked.
+/// The answers of a snapshot or a transaction must not change while it lives.
 #[test]
 fn time_stands_still_in_a_snapshot_and_in_a_transaction() -> Result<()> {
     let (disk, db) = open();
@@ -252,7 +253,7 @@ fn namespaces_are_apart_and_are_cleared_whole() -> Result<()> {
     Ok(())
 }
 
-/// The lag that is published is the oldest value that waits; a sweep brings it to nothing.
+/// The published lag is that of the oldest expired value; a sweep makes it zero.
 #[test]
 fn the_sweeper_tells_how_far_it_is_behind() -> Result<()> {
     let (disk, db) = open();
@@ -274,7 +275,7 @@ fn the_sweeper_tells_how_far_it_is_behind() -> Result<()> {
     Ok(())
 }
 
-/// A program that only writes sessions, and calls no sweeper, must not fill the disk with expired ones.
+/// A program that only writes sessions, and never calls a sweep, must not fill the disk with expired ones.
 #[test]
 fn writes_alone_keep_what_has_expired_bounded() -> Result<()> {
     let (disk, db) = open();
@@ -294,7 +295,7 @@ fn writes_alone_keep_what_has_expired_bounded() -> Result<()> {
     Ok(())
 }
 
-/// What has expired must not keep the disk full.
+/// Expired values must not keep the disk full.
 #[test]
 fn swept_values_give_their_space_back() -> Result<()> {
     let (disk, db) = open();
@@ -332,7 +333,7 @@ fn values_expire_across_reopening() -> Result<()> {
     assert_eq!(db.kv("v").get("k")?, Some(1));
     disk.set_wall_clock(START + 61 * SECOND);
     assert_eq!(db.kv("v").get::<i64>("k")?, None);
-    // The clock is set back: what has been said to be gone is gone.
+    // The clock is set back: expired values stay expired.
     disk.set_wall_clock(START);
     assert_eq!(db.kv("v").get::<i64>("k")?, None);
     Ok(())

@@ -1,4 +1,5 @@
-//! Migrations: documents of an older type are read through it, converted, and stored anew, while others read and write.
+//! Migrations: documents of an older type are decoded as it, converted, and stored anew, concurrently with
+//! readers and writers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -84,7 +85,7 @@ fn done<C: Collection>(db: &Db) {
     db.migrate::<C>(|_| Ok(())).unwrap();
 }
 
-/// Documents and views are those of these orders, and so say the checks.
+/// Documents and views are those of these orders, and the checks agree.
 fn check(db: &Db, wanted: &BTreeMap<u64, v2::Order>) {
     let found: Vec<v2::Order> = db.collection().to_vec().unwrap();
     assert_eq!(found, wanted.values().cloned().collect::<Vec<_>>());
@@ -109,7 +110,7 @@ fn documents_are_converted_as_they_are_read_and_stored_anew_step_by_step() {
     let db = Db::in_memory().unwrap();
     fill(&db, 1_000);
     let mut wanted: BTreeMap<u64, v2::Order> = (0..1_000).map(|id| (id, old(id).into())).collect();
-    // A reader changes nothing: the old program goes on.
+    // A reader changes nothing: the old program continues.
     assert_eq!(db.get::<v2::Order>(7).unwrap(), wanted.get(&7).cloned());
     assert_eq!(db.collection::<v2::Order>().range(10..20).to_vec().unwrap().len(), 10);
     assert_eq!(db.view::<v2::ByCity>().count().unwrap_err().code(), Code::Rebuilding);
@@ -129,7 +130,7 @@ fn documents_are_converted_as_they_are_read_and_stored_anew_step_by_step() {
     });
     assert!(stopped.is_err());
     assert_eq!(seen, [(200, 1_000), (400, 1_000)]);
-    // Half of it done, all of it is there, each document once; and can be written.
+    // Half converted, everything is visible, each document once, and can be written.
     assert_eq!(db.collection::<v2::Order>().to_vec().unwrap(), wanted.values().cloned().collect::<Vec<_>>());
     checks(&db);
     for id in [100, 900] {
@@ -171,7 +172,7 @@ fn tools_read_all_and_write_none_while_it_lasts() {
     checks(&db);
 }
 
-// A document that is converted is the document it was: an editor who read it before is not told that somebody changed it.
+// A converted document keeps its revision: an editor who read it before must not get a conflict.
 #[test]
 fn a_migration_changes_no_revision() {
     let db = Db::in_memory().unwrap();
@@ -206,7 +207,7 @@ fn a_chain_goes_from_the_first_to_the_last_also_from_halfway() {
     let sum: i128 = wanted.iter().map(|order| i128::from(order.cents)).sum();
     assert_eq!(db.view::<v3::ByTown>().reduce().unwrap(), sum);
     checks(&db);
-    // Once no older documents are left the chain may be cut, and the number is kept.
+    // Once no older documents are left, the chain may be cut, and the version number is kept.
     #[derive(Debug, Serialize, Deserialize, Collection)]
     #[collection(name = "orders", compact, version = 3)]
     struct Last {
@@ -258,7 +259,7 @@ fn two_that_would_have_the_same_unique_key_are_named() {
     checks(&db);
 }
 
-/// Says that it is what was there, and is not.
+/// It claims to be the old type, and is not.
 #[test]
 fn an_ancestor_that_does_not_read_what_was_written_is_refused() {
     #[derive(Debug, Serialize, Deserialize, Collection)]
@@ -332,7 +333,8 @@ fn a_transaction_that_knows_both_types_converts_what_it_wrote_itself() {
     checks(&db);
 }
 
-// Values without names are told apart by their places: an ancestor with its fields in another order would read one for the other.
+// Values without names are identified by position: an ancestor with another order of fields would mix them
+// up.
 #[test]
 fn an_ancestor_with_its_fields_in_another_order_is_refused() {
     #[derive(Debug, Serialize, Deserialize, Collection)]

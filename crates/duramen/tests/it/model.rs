@@ -1,4 +1,4 @@
-//! Random work on a collection against a sorted map, through reopenings: every answer the same.
+//! Random work on a collection against a sorted map, across reopenings: every answer is the same.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

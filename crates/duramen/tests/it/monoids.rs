@@ -1,4 +1,4 @@
-//! Reductions in code: promises are tried, panics fail one transaction, programs without the code lose nothing.
+//! Reductions in code: laws are tested, panics fail one transaction, programs without the code lose nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Monoid for LongestRun {
     }
 }
 
-/// Another of the same name that counts letters: what was kept is of no use to it.
+/// Another one of the same name that counts letters: it cannot use the stored states.
 pub(crate) struct LongestRun2;
 
 impl Monoid for LongestRun2 {
@@ -126,7 +126,7 @@ fn open(disk: &MemDisk) -> Db {
     Db::options().reducer::<LongestRun>().open_on(disk, "/words").unwrap()
 }
 
-/// As a program that does not know the code, the command line for one.
+/// Opens as a program without the code would, such as the command line.
 fn open_without(disk: &MemDisk) -> Db {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     Db::options().open_on(disk, "/words").unwrap()
@@ -161,7 +161,7 @@ fn code_of_ones_own_answers_as_the_documents_say() {
     assert!(db.check().unwrap().is_clean());
 }
 
-// Code must not be able to take more with it than the transaction that ran it.
+// A panic in the code must fail only the transaction that ran it.
 #[test]
 fn a_panic_fails_its_transaction_and_nothing_else() {
     let db = open(&MemDisk::new(0));
@@ -177,7 +177,7 @@ fn a_panic_fails_its_transaction_and_nothing_else() {
     assert_eq!(db.view::<Runs>().reduce().unwrap().0, 2);
 }
 
-// A tool without the code reads, checks and writes; what it wrote is right when the code is back, at once and ever after.
+// A tool without the code reads, checks and writes; what it wrote is reduced correctly once the code is back.
 #[test]
 fn a_program_without_the_code_loses_nothing() {
     let disk = MemDisk::new(0);
@@ -200,7 +200,8 @@ fn a_program_without_the_code_loses_nothing() {
     }
     assert!(db.check().unwrap().is_clean());
     assert!(db.check_documents().unwrap().is_clean());
-    // Of these writes some come from the log and some from the data file, where their reductions are not known.
+    // Some of these writes come from the log and some from the data file, where their reductions are not
+    // stored.
     let cut = disk.crash(&duramen_disk::memory::CrashChoice::None);
     db.close().unwrap();
     drop(db);
@@ -221,7 +222,7 @@ fn a_program_without_the_code_loses_nothing() {
     assert!(report.reductions > before, "{} and {before} before", report.reductions);
 }
 
-// What another version kept is not what this one would have kept.
+// States of another version cannot be used by this one.
 #[test]
 fn another_version_is_built_anew() {
     let disk = MemDisk::new(0);
@@ -235,7 +236,7 @@ fn another_version_is_built_anew() {
     assert_eq!(db.view::<later::Runs>().reduce().unwrap().1, letters as u64);
 }
 
-/// A sum of floats: no monoid.
+/// A sum of floats, which is not a monoid.
 struct Floats;
 
 impl Monoid for Floats {
@@ -262,7 +263,7 @@ impl Monoid for Floats {
     }
 }
 
-/// Grows with every value, and says that it does not.
+/// Grows with every value, although it claims not to.
 struct Hoarder;
 
 impl Monoid for Hoarder {
@@ -290,7 +291,7 @@ impl Monoid for Hoarder {
     }
 }
 
-/// The first of two, and says that order makes no difference.
+/// The first of two, which claims that order makes no difference.
 struct First;
 
 impl Monoid for First {
@@ -318,7 +319,7 @@ impl Monoid for First {
     }
 }
 
-// Wrong answers that depend on where pages were split would be found by nobody: such code is refused before it is used.
+// Wrong answers that depend on page splits would go unnoticed: such code is refused before it is used.
 #[test]
 fn broken_promises_are_found_before_a_database_is_opened() {
     let refused = |options: duramen::DbOptions, words: &str| {
@@ -366,7 +367,7 @@ fn a_broken_promise_is_named_with_its_seed() {
     assert_monoid::<Saturates>([20, -20, 3]);
 }
 
-// Without the code there would be a view that nobody can ask: who creates one must have it.
+// Without the code the view could never answer: a program must have the code to create the collection.
 #[test]
 fn a_collection_is_not_created_without_the_code_of_its_views() {
     let db = Db::in_memory().unwrap();

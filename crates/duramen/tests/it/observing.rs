@@ -1,4 +1,4 @@
-//! A database watched without opening it: what others commit, with names, while they commit it.
+//! A database observed from outside: commits of another process, with names, as they happen.
 
 use std::thread;
 
@@ -13,8 +13,8 @@ struct Reading {
     place: String,
 }
 
-/// A writer at full speed on a file system, with a checkpoint every few kilobytes: the observer finds its way, misses nothing, and
-/// names the fields of documents that have no names in them.
+/// A writer at full speed on a file system, with a checkpoint every few kilobytes: the observer misses
+/// nothing, and names the fields of compact documents.
 #[test]
 fn a_fast_writer_is_followed() {
     const COMMITS: u64 = 4_000;
@@ -73,7 +73,7 @@ mod later {
     }
 }
 
-/// What is known of a collection may be from before its type changed.
+/// The cached schema of a collection may be from before its type changed.
 #[test]
 fn documents_of_a_type_that_changes_meanwhile_have_their_own_names() {
     let directory = tempfile::tempdir().unwrap();
@@ -109,8 +109,8 @@ mod other {
     }
 }
 
-/// Documents without names in them have those of their own collection, and not of one that took its name: neither where the observer
-/// is behind, nor where it knows the dropped one still.
+/// Compact documents get the field names of their own collection, not of one that took its name: neither if
+/// the observer is behind, nor if it still has the dropped one cached.
 #[test]
 fn documents_of_a_dropped_collection_take_no_names_from_another() {
     let directory = tempfile::tempdir().unwrap();
@@ -140,7 +140,7 @@ fn documents_of_a_dropped_collection_take_no_names_from_another() {
     assert_eq!(watch(&mut lagging, 2), ["Unreadable", new]);
 }
 
-/// The keys of the next so many puts, as soon as they are durable.
+/// The keys of the next `count` puts, as soon as they are durable.
 fn next_keys(observer: &mut Observer, count: usize) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     while keys.len() < count {
@@ -153,7 +153,7 @@ fn next_keys(observer: &mut Observer, count: usize) -> Vec<Vec<u8>> {
     keys
 }
 
-/// Who goes on from a position must not skip what was not told.
+/// Resuming from a position must not skip changes that were not returned.
 #[test]
 fn a_position_in_the_middle_of_a_commit_is_before_it() {
     let directory = tempfile::tempdir().unwrap();
@@ -170,7 +170,8 @@ fn a_position_in_the_middle_of_a_commit_is_before_it() {
     assert_eq!((observer.next().unwrap(), observer.position()), (None, seq));
 }
 
-/// A copy put in the place of the database is an older state of it: waiting for it to come to where the other was would miss changes.
+/// A copy put in the place of the database is an older state: waiting until it reaches the old position would
+/// miss changes.
 #[test]
 fn a_database_that_was_put_back_is_told_and_followed() {
     let directory = tempfile::tempdir().unwrap();
@@ -201,7 +202,7 @@ fn a_database_that_was_put_back_is_told_and_followed() {
     assert_eq!(next_keys(&mut observer, 2), [[100], [101]]);
 }
 
-/// The words for what is not there.
+/// The errors for databases that do not exist.
 #[test]
 fn what_cannot_be_watched_says_so() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Recovery: a new database of what can be read of another, sound or damaged. The sweep over every byte is in duramen-sim.
+//! Repair: a new database from what can be read of another, sound or corrupt. duramen-sim sweeps over every
+//! byte.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -84,7 +85,7 @@ fn old_files(disk: &MemDisk) -> BTreeMap<String, Vec<u8>> {
     own.map(|path| (path.clone(), disk.read_file(&path).unwrap())).collect()
 }
 
-// Who recovers to be on the safe side must not lose by it.
+// Repairing a sound database, as a precaution, must lose nothing.
 #[test]
 fn a_sound_database_is_recovered_whole() {
     let disk = Arc::new(MemDisk::new(1));
@@ -112,14 +113,14 @@ fn a_sound_database_is_recovered_whole() {
     assert_eq!(bytes, vec![7u8; 3_000_000]);
     assert_eq!(new.bytes("pictures").get("cat").unwrap(), Some(vec![9; 2_500_000]));
     assert_eq!(new.bytes("empty").count(&KeyRange::all()).unwrap(), 0);
-    // The view in code is the program's to build.
+    // The view in code is left for the program to build.
     new.build_views::<Note>(|_| Ok(())).unwrap();
     assert_eq!(new.view::<ByWord>().key("note").reduce().unwrap(), 50);
     let checked = new.check_documents().unwrap();
     assert!(checked.is_clean() && new.check().unwrap().is_clean(), "{checked:?}");
 }
 
-// The new database has an order of commits of its own: a position in another one must never be taken for one in this.
+// The new database has its own order of commits: a position in the old order must never be used in it.
 #[test]
 fn a_consumer_is_told_that_changes_are_gone() {
     let disk = Arc::new(MemDisk::new(2));
@@ -147,7 +148,7 @@ fn a_consumer_is_told_that_changes_are_gone() {
     assert_eq!(seen, [3_001]);
 }
 
-// Half a recovery must not be taken for all that was left.
+// An interrupted repair must not look like a complete one.
 #[test]
 fn half_a_recovery_does_not_open() {
     let disk = Arc::new(MemDisk::new(3));
@@ -199,7 +200,7 @@ fn damage(disk: &MemDisk, byte: u8) {
     disk.flip_bit("/db/data", at, 3).unwrap();
 }
 
-// A value outside of the nodes has pages of its own: its row is lost, and no other. A blob is whole or not there.
+// A value outside of the nodes has its own pages: only its row is lost. A blob is whole or absent.
 #[test]
 fn a_damaged_value_costs_its_own_row() {
     let disk = Arc::new(MemDisk::new(5));
@@ -225,7 +226,8 @@ fn a_damaged_value_costs_its_own_row() {
     assert_eq!(new.collection::<Order>().count().unwrap(), 2_000);
 }
 
-// What does not decode would be in the way of every reader of the new database; it is named, and is in the old one still.
+// An undecodable document would fail every reader of the new database. It is left out and named; the old one
+// still has it.
 #[test]
 fn a_document_that_does_not_decode_is_left_out_and_named() {
     let disk = Arc::new(MemDisk::new(6));
@@ -247,7 +249,7 @@ fn a_document_that_does_not_decode_is_left_out_and_named() {
     assert_eq!(new.collection::<Order>().count().unwrap(), 1_999);
 }
 
-/// Changes the damaged database below its documents.
+/// Changes the corrupt database through the engine, below its documents.
 fn underneath(disk: &Arc<MemDisk>, change: impl Fn(&mut duramen_engine::Transaction) -> Result<()>) {
     let on = Arc::clone(disk) as Arc<dyn Disk>;
     let engine = Engine::open(on, "/db", Options::default(), Hooks::default()).unwrap();
@@ -255,7 +257,7 @@ fn underneath(disk: &Arc<MemDisk>, change: impl Fn(&mut duramen_engine::Transact
     engine.close().unwrap();
 }
 
-// A unique view that two documents are in the way of keeps no other from being built, and each that waits is named.
+// A unique view with two conflicting documents must not prevent others from being built, and is named.
 #[test]
 fn a_view_that_cannot_be_built_keeps_no_other_from_it() {
     let disk = Arc::new(MemDisk::new(9));
@@ -287,7 +289,7 @@ fn a_view_that_cannot_be_built_keeps_no_other_from_it() {
     assert_eq!(open(&disk, "/new").view::<Sales>().key("city 5").reduce().unwrap().0, 286);
 }
 
-// What a later release wrote is whole: to leave it out would be to lose it.
+// Data of a later release is intact: leaving it out would lose it.
 #[test]
 fn a_blob_of_a_later_release_ends_the_recovery() {
     let disk = Arc::new(MemDisk::new(10));
@@ -315,7 +317,7 @@ fn segments(disk: &MemDisk) -> Vec<String> {
     paths.filter(|path| path.starts_with("/db/wal/") && path.ends_with(".wal")).collect()
 }
 
-// Hours of recovery without a log that is whole, and only elsewhere, would lose its commits for nothing.
+// A repair that misses a log that lies elsewhere would lose its commits for nothing.
 #[test]
 fn a_log_that_is_not_there_is_asked_for() {
     let absent = killed(11);
@@ -347,7 +349,7 @@ fn a_log_that_is_not_there_is_asked_for() {
     assert_eq!(inside.unwrap_err().code(), Code::InvalidArgument);
 }
 
-// A segment of a later release is whole. To take it for damage would throw its commits away.
+// A segment of a later release is intact. Treating it as corruption would discard its commits.
 #[test]
 fn a_log_of_a_later_release_is_no_damage() {
     let disk = killed(13);
@@ -365,7 +367,7 @@ fn a_log_of_a_later_release_is_no_damage() {
     }
 }
 
-// Without its entry a collection is bytes; but they are there.
+// Without its entry a collection becomes bytes; but they are kept.
 #[test]
 fn documents_whose_collection_is_lost_become_bytes() {
     let disk = Arc::new(MemDisk::new(7));
@@ -386,12 +388,12 @@ fn documents_whose_collection_is_lost_become_bytes() {
     assert!(!report.is_whole());
     let new = open(&disk, "/new");
     assert_eq!(new.bytes("recovered/orders").count(&KeyRange::all()).unwrap(), 2_000);
-    // The name is free for a program to make its collection anew.
+    // The name is free for a program to create its collection anew.
     new.put(&order(1)).unwrap();
     assert_eq!(new.collection::<Note>().count().unwrap(), 50);
 }
 
-// A tree is known by the name that a person has for it, and what is told of it is what is in it.
+// A tree has the name that users know, and its figures match its contents.
 #[test]
 fn the_shape_of_a_tree_is_what_is_in_it() {
     let disk = Arc::new(MemDisk::new(8));

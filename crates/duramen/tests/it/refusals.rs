@@ -1,5 +1,5 @@
-//! What a failed write leaves behind: nothing, whatever the closure makes of its error. And what cannot be stored is refused
-//! before it is.
+//! A failed write leaves nothing behind, whatever the closure does with its error. A document that cannot be
+//! stored is refused before anything is written.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::mpsc;
@@ -27,13 +27,14 @@ fn clean(db: &Db) {
     assert!(db.check().unwrap().is_clean());
 }
 
-// A closure that swallows the error of a put must not commit half of it: the old row gone, the new one not there.
+// A closure that discards the error of a put must not commit half of it: the old row removed, the new one
+// missing.
 #[test]
 fn a_swallowed_error_leaves_no_half_write() {
     let db = Db::in_memory().unwrap();
     db.put(&user(1, "a", "one")).unwrap();
     db.put(&user(2, "b", "two")).unwrap();
-    // Refused before anything was written: the transaction goes on.
+    // Refused before anything was written: the transaction continues.
     db.transact(|tx| {
         assert_eq!(tx.put(&user(1, "b", "one")).unwrap_err().code(), Code::UniqueViolation);
         tx.put(&user(3, "c", "three"))
@@ -41,7 +42,7 @@ fn a_swallowed_error_leaves_no_half_write() {
     .unwrap();
     clean(&db);
     assert_eq!(db.put(&user(4, "a", "four")).unwrap_err().code(), Code::UniqueViolation);
-    // Refused by the reducer, after rows were written: the transaction cannot commit any more.
+    // Refused by the reducer, after rows were written: the transaction can no longer commit.
     let long = "n".repeat(50);
     let swallowed = db.transact(|tx| {
         drop(tx.put(&user(1, "z", &long)));
@@ -69,7 +70,7 @@ struct Viewed {
     text: String,
 }
 
-// A view that came later and cannot take a document must not lock it in.
+// A view that was added later and cannot hold a document must not make the document immutable.
 #[test]
 fn a_document_that_a_view_cannot_take_can_still_be_changed_and_deleted() {
     let db = Db::in_memory().unwrap();
@@ -127,7 +128,7 @@ struct Named {
     color: String,
 }
 
-// Compact documents are told apart by places: a type with other places must not read one field for another.
+// Compact documents are identified by position: a type with another order must not mix up fields.
 #[test]
 fn compact_documents_are_not_read_in_another_order() {
     let db = Db::in_memory().unwrap();
@@ -141,7 +142,7 @@ fn compact_documents_are_not_read_in_another_order() {
     clean(&db);
 }
 
-/// Every form that serde writes and tools have to show.
+/// Every form that serde writes and tools must show.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
 struct Forms {
     #[key]
@@ -202,7 +203,7 @@ struct Unshowable {
     by_pair: HashMap<(u8, u8), u8>,
 }
 
-// A document that tools cannot show would stop them at every scan: it is refused when it is written.
+// A document that tools cannot show would fail every scan: it is refused when it is written.
 #[test]
 fn what_tools_cannot_show_is_refused() {
     let db = Db::in_memory().unwrap();
@@ -214,7 +215,7 @@ fn what_tools_cannot_show_is_refused() {
     );
 }
 
-// An error type of the program's own must not keep the engine from running a transaction again.
+// An error type of the program must not prevent the engine from retrying a transaction.
 #[test]
 fn an_error_of_ones_own_does_not_hide_one_that_running_again_mends() {
     let db = Db::options().memory_bytes(8 << 20).in_memory().unwrap();
@@ -272,7 +273,8 @@ mod rival {
     }
 }
 
-// Two types of one program that declare a view of one name with other terms: both are kept, and each is answered.
+// Two types of one program declare views of one name with different definitions: both are kept, and both
+// answer.
 #[test]
 fn two_types_with_a_view_of_one_name_are_both_answered() {
     let db = Db::in_memory().unwrap();

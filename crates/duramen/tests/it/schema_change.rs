@@ -1,11 +1,11 @@
-//! Types that change: what reads what was written goes on, what would not is refused with what to write.
+//! Types that change: a compatible type continues, an incompatible one is refused with the change to make.
 
 use std::sync::Arc;
 
 use duramen::prelude::*;
 use duramen::{Code, Disk, MemDisk, ViewSpec};
 
-/// The same collection as several programs know it, one after the other.
+/// The same collection as several versions of a program declare it.
 mod first {
     use super::*;
 
@@ -34,7 +34,7 @@ fn database() -> Db {
     db
 }
 
-/// What a type that does not fit is told.
+/// The error for a type that does not fit.
 fn refused<C: Collection>(db: &Db) -> Error {
     let error = db.register::<C>().unwrap_err();
     assert_eq!(
@@ -66,7 +66,7 @@ fn a_field_with_a_default_and_a_field_less_just_work() {
     let db = database();
     let read = Customer { id: 1, name: "name 1".into(), points: 0, note: None };
     assert_eq!(db.get::<Customer>(1).unwrap(), Some(read));
-    // Until it writes the first program goes on, and then no more: there are documents without its fields.
+    // The first program continues until a document lacks one of its fields.
     db.register::<first::Customer>().unwrap();
     db.put(&Customer { id: 4, name: "four".into(), points: 7, note: None }).unwrap();
     let error = refused::<first::Customer>(&db);
@@ -74,7 +74,7 @@ fn a_field_with_a_default_and_a_field_less_just_work() {
     assert_eq!(db.collection::<Customer>().count().unwrap(), 4);
 }
 
-// The struct of the advice, as it stands in the error: whoever pastes it has what reads the documents.
+// The struct in the advice of the error, as pasted by a user, reads the documents.
 #[test]
 fn a_field_without_default_is_refused_with_the_old_struct_spelled_out() {
     #[derive(Debug, Serialize, Deserialize, Collection)]
@@ -149,7 +149,7 @@ mod renamed {
     }
 }
 
-// A view finds a field by its name: documents from before it had that name must be in it, too.
+// A view finds a field by its name: documents from before a rename must be in it too.
 #[test]
 fn a_renamed_field_is_found_by_views_in_old_documents_and_new() {
     let db = database();
@@ -175,7 +175,7 @@ fn a_renamed_field_is_found_by_views_in_old_documents_and_new() {
         "its field mail is called email in some documents",
         "#[serde(alias = \"email\")] above mail",
     );
-    // Who forgets the alias later would read a default where there is a value: that is refused as well.
+    // Removing the alias later would read a default in the place of a value: that is refused as well.
     #[derive(Debug, Serialize, Deserialize, Collection)]
     #[collection(name = "customers")]
     struct Forgot {
@@ -191,7 +191,7 @@ fn a_renamed_field_is_found_by_views_in_old_documents_and_new() {
     );
 }
 
-// While a new release is rolled out the one before it, taught the new name, goes on beside it.
+// While a new release is rolled out, the previous one, extended by the new name, continues beside it.
 #[test]
 fn two_types_that_know_both_names_go_on_side_by_side() {
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
@@ -291,7 +291,7 @@ fn compact_documents_grow_at_the_end_and_their_fields_take_new_names() {
     assert_eq!(db.check_documents().unwrap().problems, Vec::<String>::new());
 }
 
-// What wants to know at once asks when it opens, and not at the first call of the busiest hour.
+// A program that wants the check early requests it at opening, not at its first call.
 #[test]
 fn a_type_is_held_against_its_collection_when_it_opens() {
     #[derive(Debug, Serialize, Deserialize, Collection)]
@@ -316,7 +316,7 @@ fn a_type_is_held_against_its_collection_when_it_opens() {
     open(Db::options().collection::<first::Customer>()).unwrap();
 }
 
-/// A collection that tools made, as a type takes it over: it calls by another name what tools wrote.
+/// A collection made by tools, adopted by a type that uses another name for a field.
 mod adopted {
     use super::*;
 
@@ -339,8 +339,8 @@ fn tools(schema: Schema, documents: impl IntoIterator<Item = Document>) -> Db {
     db
 }
 
-// A sum finds its field by the one name that it was made with: what a type writes under another would be missing from it, and what
-// tools wrote under another is.
+// A sum finds its field by the one name in its definition: documents with another name would be missing from
+// it.
 #[test]
 fn a_type_does_not_take_over_a_summed_column_under_another_name() {
     let documents = || [doc! { "id": 1, "city": "Oslo", "cents": 5 }];
@@ -358,12 +358,12 @@ fn a_type_does_not_take_over_a_summed_column_under_another_name() {
         "its field amount is summed under this name, and documents may have it as cents",
         "take the alias cents of amount away",
     );
-    // Under the one name that is summed there is nothing to be missed.
+    // With a single name there is nothing to miss.
     let db = tools(Schema::new("orders").sum(["amount"]), [doc! { "id": 1, "city": "Oslo", "amount": 5 }]);
     db.put(&adopted::Order { id: 2, city: "Voss".into(), amount: 3 }).unwrap();
 }
 
-// The rows that a view has are those of one name: documents with the other one would never get any.
+// The existing rows of a view are of one name: documents with the other one would never get any.
 #[test]
 fn a_type_takes_over_a_column_under_another_name_once_no_view_has_rows_of_one_name() {
     let by_city = || ViewSpec::new("by_city", ["city"]).unique();
@@ -386,8 +386,8 @@ fn a_type_takes_over_a_column_under_another_name_once_no_view_has_rows_of_one_na
     assert_eq!(db.check_documents().unwrap().problems, Vec::<String>::new());
 }
 
-// A tool may add a field that a later type reads under another name: views of that type must have these documents, and those there
-// are do not.
+// A tool may add a field that a later type reads under another name. The views of that type must include
+// these documents, and the existing ones do not.
 #[test]
 fn what_tools_add_is_found_by_a_later_type_under_its_own_name() {
     #[derive(Debug, Serialize, Deserialize, Collection)]
@@ -420,7 +420,8 @@ fn what_tools_add_is_found_by_a_later_type_under_its_own_name() {
     assert_eq!(db.check_documents().unwrap().problems, Vec::<String>::new());
 }
 
-// The names of earlier versions are none of this version's: its documents are written by types alone until the last is converted.
+// Names of earlier versions do not concern this version: only types write its documents until the last is
+// converted.
 #[test]
 fn an_alias_beside_a_migration_is_not_taken_for_what_tools_wrote() {
     #[derive(Debug, Clone, Serialize, Deserialize, Collection)]
@@ -454,7 +455,7 @@ fn an_alias_beside_a_migration_is_not_taken_for_what_tools_wrote() {
     assert_eq!(db.view::<ByCity>().key("Oslo").count().unwrap(), 3);
 }
 
-// The field is a type's already when a tool writes another of its names.
+// The type has the field already when a tool writes it under another of its names.
 #[test]
 fn a_view_whose_field_gets_another_name_from_a_tool_is_made_anew() {
     let db = Db::in_memory().unwrap();

@@ -1,4 +1,5 @@
-//! Several views in one question, pages of views, answers that are read bit by bit: all against a walk over the documents.
+//! Queries over several views, pages of views, results that are read step by step: all compared with a scan
+//! of the documents.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +38,7 @@ fn flight(dice: &mut Dice) -> Flight {
     let day = u32::try_from(dice.below(12)).unwrap();
     Flight {
         day,
-        // Texts one of which begins the other, and with a zero byte, which keys escape.
+        // Texts of which one is a prefix of another, and with a zero byte, which keys escape.
         number: ["A", "A\0", "AB", "B", "C"][usize::try_from(dice.below(5)).unwrap()]
             .repeat(usize::try_from(1 + dice.below(3)).unwrap()),
         carrier: format!("C{}", dice.below(3)),
@@ -60,7 +61,7 @@ fn filled(count: usize, dice: &mut Dice) -> (Db, Flights) {
     (db, model)
 }
 
-/// A word of a question: how it is joined, and what it asks.
+/// A term of a query: its operator, and its view and key.
 #[derive(Debug, Clone)]
 enum Asks {
     Carrier(String),
@@ -190,7 +191,7 @@ fn views_together_say_what_a_walk_over_the_documents_says() {
     }
 }
 
-// The view with few rows leads: what the other ones have must not be walked through.
+// The view with the fewest rows leads: the others must not be scanned.
 #[test]
 fn a_rare_key_makes_the_answer_short() {
     let db = Db::in_memory().unwrap();
@@ -218,7 +219,7 @@ fn a_rare_key_makes_the_answer_short() {
          view by_tag, key all: 3000 row(s)\n  gives at most 3; a walk that merges the views, the smallest first; memory for one \
          key of each"
     );
-    // A snapshot's answer is of its state, however long it is read.
+    // Results of a snapshot are of its state, however long they are read.
     let snapshot = db.snapshot().unwrap();
     let mut documents = snapshot.select::<Flight>().by::<ByCarrier>("rare").iter().unwrap();
     assert_eq!(documents.next().unwrap().unwrap().day, 7);
@@ -264,7 +265,7 @@ fn pages_of_views_go_on_where_they_ended() {
     rows.retain(|row| row.0 == "C1");
     rows.reverse();
     assert_eq!(shown(pages(|after| view.key("C1").reverse().page(7, after))), rows);
-    // What comes and goes between two pages moves nothing.
+    // Inserts and deletes between two pages move nothing.
     let first = view.key("C2").page_docs(2, None).unwrap();
     db.delete::<Flight>((first.items[0].day, &first.items[0].number)).unwrap();
     let second = view.key("C2").page_docs(2, first.next.as_ref()).unwrap();

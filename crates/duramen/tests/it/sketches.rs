@@ -1,4 +1,4 @@
-//! Reductions that are more than a number: right against a naive computation, the same whatever the order of writes.
+//! Sketches: correct against a naive computation, and the same for any order of writes.
 
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 
@@ -60,7 +60,7 @@ fn put_all(db: &Db, trips: &[Trip]) {
     }
 }
 
-/// Every answer over a range of ids of one place against what the documents say.
+/// Compares every answer over a range of ids of one place with the documents.
 fn check(db: &Db, trips: &BTreeMap<u64, Trip>, from: &str, ids: std::ops::Range<u64>) {
     let asked = db.view::<ByRoute>().range((from, ids.start)..(from, ids.end)).reduce().unwrap();
     let (count, mean, top, bottom, distinct, delays, tails, far) = asked;
@@ -138,7 +138,7 @@ fn answers_are_those_of_the_documents() {
     assert!(report.reductions > 0);
 }
 
-// Pages are split where the order of writes splits them: it must not show in one bit of an answer.
+// The order of writes determines the page splits: it must not affect one bit of an answer.
 #[test]
 fn the_order_of_writes_does_not_show() {
     let trips: Vec<Trip> = (0..5000).map(|id| trip(id, 3)).collect();

@@ -1,10 +1,10 @@
-//! Which sync method a database uses, and that it says so and why.
+//! Which sync method a database uses, and that it reports the method and the reason.
 
 use duramen::prelude::*;
 use duramen::{Event, OsDisk, SyncMethod};
 use std::sync::Arc;
 
-/// A directory on the file system of the build, which is no memory.
+/// A directory on the file system of the build, which is not in memory.
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -20,7 +20,8 @@ fn a_method_is_measured_at_creation_kept_and_can_be_overruled() {
     };
     let db = open(None);
     let measured = db.posture();
-    // The default is kept where too little could be measured, and on a file system where nothing else is proven.
+    // The default is kept if too little could be measured, and on a file system where no other method is
+    // proven.
     let reasons = ["measured at creation, medians: fdatasync ", "the default: nothing was measured"];
     assert!(reasons.iter().any(|reason| measured.sync_reason.starts_with(reason)), "{measured:?}");
     db.ensure(&Schema::new("rows").key(["id"])).unwrap().put(doc! { "id": 1 }).unwrap();
@@ -34,7 +35,7 @@ fn a_method_is_measured_at_creation_kept_and_can_be_overruled() {
     assert_eq!((again.sync_call, &again.sync_reason), (measured.sync_call, &measured.sync_reason));
 }
 
-/// Nothing is measured where nobody waits for the disk.
+/// Nothing is measured for commits that do not wait for the disk.
 #[test]
 fn a_database_that_waits_for_no_disk_measures_none() {
     let directory = directory();
@@ -44,7 +45,7 @@ fn a_database_that_waits_for_no_disk_measures_none() {
     assert!(db.posture().sync_reason.starts_with("the default"), "{:?}", db.posture());
 }
 
-/// D1: a program that asks for level `Disk` where syncs are worth nothing is told so by its event hook.
+/// D1: a program that uses level `Disk` where syncs are worthless gets an event.
 #[test]
 #[cfg(target_os = "linux")]
 fn worthless_syncs_are_told_to_the_event_hook() {

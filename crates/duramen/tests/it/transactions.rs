@@ -1,4 +1,4 @@
-//! Transactions over documents: together or not at all, retried, and with errors of one's own.
+//! Transactions over documents: atomic, retried, and with error types of the program.
 
 use std::thread;
 
@@ -67,7 +67,7 @@ fn errors_of_ones_own_roll_back() {
     assert_eq!((all.count(), all.sum("cents")), (4, Some(400)));
 }
 
-/// The sum is read inside each transaction: nobody may ever see money on its way.
+/// Each transaction reads the sum: no transaction may ever see a partial transfer.
 #[test]
 fn four_threads_keep_the_sum() {
     let db = accounts();

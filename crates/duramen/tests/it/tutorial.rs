@@ -14,7 +14,7 @@ fn the_program_runs() {
     assert!(db.check().unwrap().is_clean());
 }
 
-/// Lines without what surrounds them.
+/// Lines without surrounding white space.
 fn lines(text: &str) -> Vec<&str> {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect()
 }

@@ -1,4 +1,4 @@
-//! Typed collections: what goes in comes out, in order, and tools see the same documents.
+//! Typed collections: documents are read back unchanged, in order, and tools see the same documents.
 
 use duramen::prelude::*;
 use duramen::{Code, PageToken};
@@ -59,7 +59,7 @@ fn what_is_put_is_what_is_got() {
     assert_eq!(db.get::<Order>(("Oslo", 2)).unwrap(), None);
 }
 
-// A program that only reads must not be the one that creates a collection, nor fail because nobody wrote yet.
+// A program that only reads must neither create a collection, nor fail because it does not exist.
 #[test]
 fn a_collection_nobody_wrote_to_is_empty() {
     let db = Db::in_memory().unwrap();
@@ -114,7 +114,7 @@ fn nth_and_rank_count_within_the_query() {
     assert_eq!(oslo.reverse().rank(("Tromsø", 1)).unwrap(), 0);
 }
 
-// A page goes on from a key, so documents that come and go in between move nothing twice.
+// A page continues from a key, so concurrent inserts and deletes move nothing.
 #[test]
 fn pages_go_on_where_they_ended() {
     let db = three_cities();
@@ -175,7 +175,7 @@ fn insert_update_and_modify_look_first() {
     assert_eq!(db.get::<Order>(("Ås", 1)).unwrap(), None);
 }
 
-// Two people edit the same document: the second must be told, and see what the first made of it.
+// Two users edit the same document: the second must get an error with the current document.
 #[test]
 fn a_document_that_changed_is_not_replaced() {
     let db = three_cities();
@@ -204,7 +204,7 @@ fn deleting_a_range_takes_as_many_transactions_as_it_needs() {
     assert_eq!(db.collection::<Order>().count().unwrap(), 200);
 }
 
-// Tools know only the catalogue and the stored names: for them a typed document is a document like any other.
+// Tools know only the catalogue and the stored names: to them a typed document is like any other.
 #[test]
 fn tools_see_typed_documents_and_programs_see_those_of_tools() {
     let db = three_cities();

@@ -1,5 +1,5 @@
-//! All flights of 2013, typed, with views: every number equals one computed from the file without Duramen. And a view that is
-//! added to flights that are there while others write, stopped twice on the way.
+//! All flights of 2013, typed, with views: every number equals one computed from the file without Duramen.
+//! Also a view that is added to existing flights while others write, interrupted twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ fn flights() -> Vec<Flight> {
     cells(NAMES).into_iter().map(flight).collect()
 }
 
-/// What a group of flights comes to, added up one by one.
+/// The totals of a group of flights, added one by one.
 #[derive(Debug, Default, Clone, PartialEq)]
 struct Total {
     count: u64,
@@ -172,8 +172,8 @@ impl From<Flight> for Plain {
     }
 }
 
-// January's flights are there; views are added while four writers delay flights, cancel them and bring new ones; and the
-// database is closed twice before they are built.
+// Views are added to January's flights while four writers delay flights, cancel them and add new ones. The
+// database is closed twice before the views are built.
 #[test]
 fn views_added_to_flights_beside_writers_are_right() {
     let january: Vec<Flight> = flights().into_iter().filter(|flight| flight.month == 1).collect();

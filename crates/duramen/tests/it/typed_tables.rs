@@ -1,5 +1,5 @@
-//! The other tables of the flights, typed, and what all five come to together: held against data/nycflights/answers.tsv, which
-//! scripts/flights-by-hand computes from the files without Duramen.
+//! The other tables of the flights, typed, and joins of all five, compared with data/nycflights/answers.tsv.
+//! scripts/flights-by-hand computes that file from the tables without Duramen.
 
 use std::collections::BTreeSet;
 
@@ -85,7 +85,7 @@ pub(crate) fn load(db: &Db) {
     .unwrap();
 }
 
-/// Compares what the database says with every line of the answers.
+/// Compares the database with every line of the answers.
 pub(crate) fn check_answers(db: &Db) {
     check_carriers(db);
     check_sketches(db);
@@ -127,7 +127,7 @@ fn check_carriers(db: &Db) {
     }
 }
 
-/// Quantiles and distinct counts are about right, as far as they say; the largest are exact.
+/// Quantiles and distinct counts are within their stated errors; the largest values are exact.
 #[allow(clippy::cast_precision_loss, reason = "some thousand planes")]
 fn check_sketches(db: &Db) {
     let found = db.view::<DelaysByCarrier>().group_by::<String>().unwrap();
@@ -184,7 +184,7 @@ fn makers(db: &Db) -> Vec<String> {
     db.view::<ByMaker>().group_by::<String>().unwrap().into_iter().filter_map(line).collect()
 }
 
-/// What has no counterpart in another table.
+/// Rows without a counterpart in another table.
 fn missing(db: &Db) -> Vec<String> {
     let flights = db.view::<ByCarrier>().count().unwrap();
     let airports: BTreeSet<String> = db.collection::<Airport>().keys().unwrap().map(Result::unwrap).collect();
@@ -209,7 +209,7 @@ fn fog(db: &Db) -> u64 {
     flights_in(db, |weather| weather.visib < 1.0)
 }
 
-/// The flights that left in hours of some weather.
+/// The flights that departed in hours of some weather.
 fn flights_in(db: &Db, is_meant: impl Fn(&Weather) -> bool) -> u64 {
     let snapshot = db.snapshot().unwrap();
     let hours = snapshot.collection::<Weather>().iter().unwrap().map(Result::unwrap);

@@ -1,8 +1,8 @@
-//! Views added to all flights while four writers go on, the program killed (`kill -9`) and started again twice on the way; at the end
-//! every key, count and sum is what the documents come to, added up without a view.
+//! Views added to all flights while four writers continue. The program is killed (`kill -9`) and restarted
+//! twice on the way. At the end every key, count and sum equals the documents, added up without a view.
 //!
-//! The quick form takes every hundredth flight and steps by hand, so that each kill falls into a build; `scripts/views-under-fire` takes
-//! all of them, and leaves the build to the background.
+//! The quick form takes every hundredth flight and steps by hand, so that each kill hits a build.
+//! `scripts/views-under-fire` takes all flights, and leaves the build to the background.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -22,7 +22,7 @@ use crate::flights::cells;
 const COLUMNS: [&str; 10] =
     ["carrier", "time_hour", "flight", "origin", "month", "day", "dest", "tailnum", "dep_delay", "distance"];
 
-/// Where the child works, and how far it may build before it waits to be killed.
+/// The child's directory, and how far it may build before it waits for the kill.
 const DIRECTORY: &str = "DURAMEN_FIRE_DIRECTORY";
 const BUILD_UNTIL: &str = "DURAMEN_FIRE_UNTIL";
 
@@ -62,7 +62,7 @@ impl CodedView for ByMonth {
     }
 }
 
-/// The same flights before anybody thought of views.
+/// The same flights without views.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
 #[collection(name = "flights")]
 struct Plain {
@@ -95,7 +95,8 @@ fn import(directory: &Path) -> u64 {
     flights.len() as u64
 }
 
-/// Delays flights, cancels them, brings new ones, until it is told to stop. Returns how many transactions it made.
+/// Delays flights, cancels them and adds new ones until it is stopped. Returns the number of its
+/// transactions.
 fn disturb(db: &Db, writer: u64, of: u64, stop: &AtomicBool) -> u64 {
     let mut random = 0x5eed_0020 + writer;
     let mut done = 0;
@@ -125,7 +126,7 @@ fn disturb(db: &Db, writer: u64, of: u64, stop: &AtomicBool) -> u64 {
     done
 }
 
-/// How many documents the walks of all views have passed, of how many.
+/// How many documents the walks of all views have passed, and of how many.
 fn built(db: &Db) -> (u64, u64) {
     let of = |phase| match phase {
         ViewPhase::Building { documents, of } => (documents, of),
@@ -136,7 +137,7 @@ fn built(db: &Db) -> (u64, u64) {
     (states.iter().map(|state| part(of(state.phase))).sum(), states.len() as u64 * 1_000)
 }
 
-// The child of the test below; called by anybody else it has nothing to do.
+// The child of the test below; called by anything else it does nothing.
 #[test]
 fn the_one_who_is_killed() {
     let (Some(directory), Ok(until)) = (env::var_os(DIRECTORY), env::var(BUILD_UNTIL)) else { return };
@@ -166,13 +167,13 @@ fn the_one_who_is_killed() {
                 break;
             }
             if built >= until {
-                // The writers go on until the kill comes.
+                // The writers continue until the kill.
                 println!("\nbuilt {built}");
                 std::io::stdout().flush().unwrap();
                 thread::park();
             }
             if is_long() {
-                // Looking costs the processor that others work on; how often does not matter.
+                // Polling costs processor time that the others need; its frequency does not matter.
                 thread::park_timeout(Duration::from_millis(50));
             } else {
                 db.step_background().unwrap();
@@ -184,7 +185,7 @@ fn the_one_who_is_killed() {
     db.close().unwrap();
 }
 
-/// Starts the program, and kills it once it has built so much. Returns what it said last.
+/// Starts the program, and kills it once it has built a given part. Returns its last output.
 fn run(directory: &Path, until: u64, kill: bool) -> String {
     let mut child: Child = Command::new(env::current_exe().unwrap())
         .args(["--exact", "under_fire::the_one_who_is_killed", "--nocapture"])
@@ -221,7 +222,7 @@ fn views_added_under_fire_are_right_after_kills() {
     let db = Db::options().background(false).open(&path).unwrap();
     compare(&db);
     assert!(db.check().unwrap().is_clean());
-    // The code of the view is known since it was asked above.
+    // The code of the view is known since the query above.
     let report = db.check_documents().unwrap();
     assert!(report.is_clean() && report.unchecked.is_empty(), "{report:?}");
 }

@@ -1,4 +1,5 @@
-//! Views: current in the transaction that changes a document, right after any change, built beside writers.
+//! Views: current in the transaction that changes a document, right after any change, built concurrently with
+//! writers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -116,7 +117,7 @@ fn a_unique_view_refuses_the_second() {
     db.put(&with(1, "b@example.org")).unwrap();
     db.put(&with(2, "a@example.org")).unwrap();
     assert_eq!(db.view::<ByEmail>().key("a@example.org").first_doc().unwrap().unwrap().id, 2);
-    // The same within one transaction, both ways round.
+    // The same within one transaction, in both orders.
     let swapped = db.transact(|tx| {
         tx.put(&with(3, "c@example.org"))?;
         tx.put(&with(4, "c@example.org"))
@@ -124,7 +125,7 @@ fn a_unique_view_refuses_the_second() {
     assert_eq!(swapped.unwrap_err().code(), Code::UniqueViolation);
 }
 
-// Two that take the same address at the same time: one must be told.
+// Of two concurrent writes of the same address one must fail.
 #[test]
 fn of_many_who_want_the_same_key_one_gets_it() {
     let db = Db::in_memory().unwrap();
@@ -160,7 +161,7 @@ fn a_transaction_sees_its_own_rows() {
 /// By city count and sum, by tag the sum, and how many have an address.
 type Answers = (BTreeMap<String, (u64, i128)>, BTreeMap<String, i128>, u64);
 
-/// What every view must say, computed from the documents.
+/// The expected contents of every view, computed from the documents.
 fn expected(db: &Db) -> Answers {
     let mut cities: BTreeMap<String, (u64, i128)> = BTreeMap::new();
     let mut tags: BTreeMap<String, i128> = BTreeMap::new();
@@ -201,7 +202,7 @@ fn any_order(random: &mut u64) -> Order {
     Order { tags, email, ..order(id, ["Oslo", "Os", "Bergen"][usize::try_from(next(3)).unwrap()], cents) }
 }
 
-// Whatever is done to documents, and by whichever way, the views say what a walk over the documents says.
+// After any change of documents, by any interface, the views equal a scan of the documents.
 #[test]
 fn views_are_what_the_documents_come_to() {
     let seed = 0x5eed_0001;
@@ -255,7 +256,7 @@ fn plain(order: Order) -> Plain {
     Plain { id, city, cents, placed, tags, email }
 }
 
-// A view added to documents that are there is built step by step, stopped and gone on with, while others write.
+// A view added to existing documents is built step by step, stopped and continued, while others write.
 #[test]
 fn a_view_is_built_beside_writers_and_goes_on_after_a_restart() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(3));
@@ -308,8 +309,8 @@ fn a_view_is_built_beside_writers_and_goes_on_after_a_restart() {
     assert!(db.check().unwrap().is_clean());
 }
 
-// What is remembered of the catalogue is of one state: one from before a view held every document must not be answered from
-// the half that its tree had then, whatever is known by now.
+// The cached catalogue is of one state. A state from before a view was complete must not be answered from the
+// half-filled tree of that time, whatever is cached by now.
 #[test]
 fn a_snapshot_of_a_half_built_view_does_not_answer_from_it() {
     let db = Db::options().background(false).in_memory().unwrap();
@@ -339,7 +340,8 @@ struct Changed {
     email: Option<String>,
 }
 
-// Two documents with one key, stored before the view was unique: the builder names them, and goes on when one is changed.
+// Two documents with one key, stored before the view was unique: the build names them, and continues once one
+// is changed.
 #[test]
 fn building_a_unique_view_names_who_is_in_the_way() {
     let db = Db::options().background(false).in_memory().unwrap();
@@ -359,7 +361,7 @@ fn building_a_unique_view_names_who_is_in_the_way() {
     assert_eq!(db.view::<ByEmail2>().count().unwrap(), 1);
 }
 
-// What a dropped collection's views held must not come back with the next of its name.
+// Rows of a dropped collection's views must not reappear with the next collection of its name.
 #[test]
 fn dropping_a_collection_drops_its_views() {
     let db = shop();

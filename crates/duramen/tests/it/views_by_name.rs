@@ -1,4 +1,4 @@
-//! Views by name: added, asked, rebuilt and dropped by tools that know no types, beside programs that do.
+//! Views by name: added, queried, rebuilt and dropped by untyped tools, beside typed programs.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ fn shop(count: u64) -> Db {
     db
 }
 
-// A tool must be told what the program is told.
+// A tool must get the same answers as the program.
 #[test]
 fn a_view_by_name_answers_as_the_typed_one_does() {
     let db = shop(50);
@@ -137,8 +137,8 @@ fn oslo(db: &Db) -> (u64, i128) {
     (sums.clone().count() as u64, sums.map(|order| i128::from(order.cents)).sum())
 }
 
-// A changed view is built beside the old one, which goes on to be right and to answer for the type that declares it; and when it is
-// ready the old one goes, unless this program still asks for it.
+// A changed view is built beside the old one, which stays current and answers for the type that declares it.
+// Once the new one is ready the old one is dropped, unless this program still declares it.
 #[test]
 fn a_changed_view_is_built_while_the_old_one_answers() {
     let db = shop(1_600);
@@ -197,7 +197,8 @@ fn a_view_is_rebuilt_while_it_answers() {
     assert_eq!(db.view::<ByCity>().prefix("Oslo").reduce().unwrap().1, oslo(&db).1);
 }
 
-// A release may change all of its views: its documents can be written meanwhile, and those that are replaced do not count twice.
+// A release may change all of its views: documents can be written meanwhile, and replaced views do not count
+// twice.
 #[test]
 fn a_collection_with_as_many_views_as_can_be_replaces_them_all() {
     let name = |index: usize| format!("v{index}");
@@ -219,7 +220,7 @@ fn a_collection_with_as_many_views_as_can_be_replaces_them_all() {
     for index in 0..64 {
         assert_eq!(wide.view(&name(index)).key(2).count().unwrap(), 2);
     }
-    // Generations that are never built are bounded, too.
+    // The number of unbuilt generations is bounded too.
     let mut fields = (0..500).map(|index| ViewSpec::new("v0", [format!("f{index}")]));
     let error = fields.find_map(|view| wide.add_view(view).err()).unwrap();
     assert!(error.message().contains("257 views with those that are being replaced"), "{error}");

@@ -1,7 +1,7 @@
-//! The audit of a shop that is right, and of one fault after the other: an audit that cannot fail proves nothing.
+//! Audits a correct shop, and one with each fault in turn: an audit that cannot fail proves nothing.
 //!
-//! The shop is a list of rows in memory. It does what shoppers ask, and each fault is planted at the end, before the
-//! audit.
+//! The shop is a list of rows in memory. It serves the shoppers correctly, and each fault is planted at the
+//! end, before the audit.
 
 use crate::commerce::agents::follow;
 use crate::commerce::audit::audit;
@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard};
 
 const COUNTS: Counts = Counts { categories: 4, products: 12, customers: 5, orders: 20, reviews: 10 };
 
-/// All rows, and how the shop answers wrong while it is open.
+/// All rows, and the wrong answers that the shop gives while it is open.
 struct Fake {
     items: Mutex<Vec<Item>>,
     lies: Lies,
@@ -121,7 +121,7 @@ impl Shop for Visit<'_> {
         if self.0.lies == Lies::LosesAProductAtCheckout {
             products.pop();
         }
-        // The cart's row becomes the order's, so that no id is given twice.
+        // The cart's row becomes the order's, so that no id is assigned twice.
         let order = OrderId(1_000 + cart.0);
         let row = items.iter_mut().find(|item| matches!(item, Item::Cart(id, _) if *id == cart)).unwrap();
         *row = Item::Order(order, Order { customer, products: products.clone() });
@@ -140,7 +140,7 @@ impl Shop for Visit<'_> {
         let mut items = self.items();
         let is_known = |item: &Item| matches!(item, Item::Review(known) if known.customer == customer && known.product == product);
         items.retain(|item| !is_known(item));
-        // Ids of carts are counted by rows; a row that went is filled, so that none is given twice.
+        // Ids of carts are counted by rows. A removed row is replaced, so that none is assigned twice.
         items.push(Item::Review(Review { customer, product, rating, text: None }));
         Ok(())
     }
@@ -174,7 +174,7 @@ fn end(lies: Lies, plant: impl FnOnce(&mut Vec<Item>)) -> Result<()> {
     audit(&mut *store.shop()?, &data, &ratings, &done.ledger)
 }
 
-/// The fault is found, and called what it is.
+/// Checks that the fault is found, and named correctly.
 fn check(name: &str, plant: impl FnOnce(&mut Vec<Item>)) {
     let found = end(Lies::Never, plant).expect_err(name).to_string();
     assert!(found.starts_with("WRONG END: ") && found.contains(name), "{found}, want {name}");

@@ -1,8 +1,9 @@
 //! Duramen, by its engine's public interface: a tree of bytes for each kind of row, a tree for each index.
 //!
-//! Owns the trees and their keys. A name is unique because the transaction that writes it has read that it is free; a pair of
-//! customer and product is a key. The ratings of a product are a row that is read and written with the review, in one
-//! transaction. Ids of carts and orders are counted in memory, from the last in the tree on: one process has the database.
+//! Owns the trees and their keys. A name is unique because the transaction that writes it has read that it is
+//! free; a pair of customer and product is a key. The ratings of a product are a row that is read and written
+//! with the review, in one transaction. Ids of carts and orders are counted in memory, from the last in the
+//! tree on, as one process has the database.
 
 mod rows;
 
@@ -22,7 +23,7 @@ use crate::commerce::model::{
 use crate::commerce::shop::{Entry, Sale, Shop, Stock, Store};
 use crate::engine::Result;
 
-/// How it is listed.
+/// The entry in the list of engines.
 pub const ENTRY: Entry = Entry {
     name: "duramen",
     setting: "Options::default(), level Disk; raw trees: five of rows, four of indexes and ratings, one of stock; \
@@ -83,7 +84,7 @@ fn open(path: &Path, stock: Stock) -> Result<Box<dyn Store>> {
 }
 
 impl Duramen {
-    /// New ids go on behind the last ones that are there.
+    /// New ids continue after the last existing ones.
     fn count_on(&self) -> Result<()> {
         let snapshot = self.engine.snapshot()?;
         for (tree, last) in [(self.trees.orders, &self.last_order), (self.trees.carts, &self.last_cart)] {
@@ -112,7 +113,7 @@ impl Store for Duramen {
     }
 }
 
-/// A row that is not what was written, which no run should ever see.
+/// The error of a row that differs from what was written, which no run should ever see.
 fn damaged(tree: &str) -> Error {
     Error::invalid(format!("a row of {tree} cannot be read"))
 }
@@ -153,7 +154,7 @@ impl Trees {
         }
     }
 
-    /// Writes a review and what it makes of the product's ratings; returns the rating that was there.
+    /// Writes a review and updates the product's ratings. Returns the previous rating.
     fn write_review(&self, tx: &mut Transaction, review: &Review) -> Answer<Option<u8>> {
         let (product, customer) = (review.product.0, review.customer.0);
         let key = rows::pair(product, customer);
@@ -203,7 +204,7 @@ impl Trees {
     }
 }
 
-/// Which cart becomes which order of whom.
+/// A cart, and the order and customer that it is for.
 struct Checkout {
     cart: CartId,
     order: OrderId,
@@ -211,7 +212,7 @@ struct Checkout {
 }
 
 impl Visit<'_> {
-    /// A durable transaction; counts how often it was run again.
+    /// Runs a durable transaction, and counts its retries.
     fn transact<T>(&mut self, mut body: impl FnMut(&Trees, &mut Transaction) -> Answer<T>) -> Result<T> {
         let mut runs = 0;
         let (out, _) = self.store.engine.transact(Durability::Disk, |tx| {
@@ -293,7 +294,7 @@ impl Shop for Visit<'_> {
 type Read = fn(&[u8], &[u8]) -> Option<Item>;
 
 impl Trees {
-    /// How each tree's rows are read.
+    /// The decoders of each tree's rows.
     fn readers(&self) -> [(&'static str, TreeId, Read); 8] {
         [
             ("categories", self.categories, |key, row| {
@@ -332,7 +333,7 @@ impl Trees {
         ]
     }
 
-    /// Every product stands under its name and its categories, and nothing else does.
+    /// Checks that the indexes contain every product under its name and its categories, and nothing else.
     fn check_indexes(&self, snapshot: &Snapshot) -> Result<()> {
         let mut products = snapshot.rows(self.products, KeyRange::all(), Direction::Forward)?;
         let (mut names, mut categories) = (0, 0);

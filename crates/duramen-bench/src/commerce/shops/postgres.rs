@@ -1,9 +1,9 @@
-//! PostgreSQL over a Unix socket, a server of its own for each run; one round trip for each operation, but for
-//! the refresh of the view and a counted stock.
+//! PostgreSQL over a Unix socket, with its own server for each run. Each operation is one round trip, except
+//! for the refresh of the view and a counted stock.
 //!
-//! Twice: `postgres-view` keeps the ratings in a materialised view, refreshed whole after each review, as the original does;
-//! `postgres-table` keeps them in a table, by a trigger, in the review's transaction. The server is started and stopped by
-//! the same script as for `compare`.
+//! There are two forms. `postgres-view` keeps the ratings in a materialised view, refreshed as a whole after
+//! each review, as the original does. `postgres-table` keeps them in a table, by a trigger, in the review's
+//! transaction. The server is started and stopped by the same script as for `compare`.
 
 mod rows;
 mod statements;
@@ -18,7 +18,7 @@ use crate::commerce::shop::{Entry, Sale, Shop, Stock, Store};
 use crate::engine::Result;
 use crate::engines::postgres::{connect, script};
 
-/// With a view.
+/// The form with a view.
 pub const VIEW: Entry = Entry {
     name: "postgres-view",
     setting: "fsync, synchronous_commit, full_page_writes on; 256 MiB of shared buffers; Unix socket, prepared \
@@ -27,14 +27,14 @@ pub const VIEW: Entry = Entry {
     open: |path, stock| open(path, stock, Keeps::View),
 };
 
-/// With a table.
+/// The form with a table.
 pub const TABLE: Entry = Entry {
     name: "postgres-table",
     setting: "as postgres-view; ratings in a table that a trigger keeps in the review's transaction",
     open: |path, stock| open(path, stock, Keeps::Table),
 };
 
-/// How ratings are kept.
+/// How ratings are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Keeps {
     View,
@@ -95,7 +95,7 @@ impl Store for Postgres {
     }
 }
 
-/// Whatever becomes of the run, the server ends with it.
+/// The server ends with the run, however that ends.
 impl Drop for Postgres {
     fn drop(&mut self) {
         if let Err(failed) = script("stop", &self.dir) {
@@ -107,7 +107,7 @@ impl Drop for Postgres {
 type Asked<T> = std::result::Result<T, postgres::Error>;
 
 impl Visit<'_> {
-    /// Runs a transaction again as long as the server gives it up for another's sake.
+    /// Retries a transaction while the server aborts it because of another.
     fn again<T>(&mut self, mut work: impl FnMut(&mut Self) -> Asked<T>) -> Result<T> {
         let retried = [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED];
         loop {

@@ -1,5 +1,5 @@
-//! SQLite by rusqlite: ordinary tables and indexes, a log, full durability; ratings in a table that is kept with the
-//! reviews, in one transaction.
+//! SQLite by rusqlite: ordinary tables and indexes, a log, full durability. Ratings are in a table that is
+//! maintained with the reviews, in one transaction.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
@@ -14,7 +14,7 @@ use crate::commerce::model::{
 use crate::commerce::shop::{Entry, Sale, Shop, Stock, Store};
 use crate::engine::Result;
 
-/// How it is listed.
+/// The entry in the list of engines.
 pub const ENTRY: Entry = Entry {
     name: "sqlite",
     setting: "journal_mode=WAL, synchronous=FULL; tables with indexes; 256 MiB of cache and 4 GiB of memory map a \
@@ -88,7 +88,7 @@ impl Store for Sqlite {
 }
 
 impl Visit<'_> {
-    /// A durable transaction.
+    /// Runs a durable transaction.
     fn write<T>(&mut self, work: impl FnOnce(&Transaction<'_>) -> Result<T>) -> Result<T> {
         let _turn: MutexGuard<'_, ()> = self.store.writing.lock().expect(POISON);
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -277,7 +277,7 @@ impl Shop for Visit<'_> {
 
 type Read = fn(&Connection, &Row<'_>) -> Result<Item>;
 
-/// How each table's rows are read.
+/// The decoders of each table's rows.
 const READERS: [(&str, Read); 8] = [
     ("SELECT id, name FROM categories", |_, row| {
         Ok(Item::Category(CategoryId::read(row.get(0)?)?, row.get(1)?))

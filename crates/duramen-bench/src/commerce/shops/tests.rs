@@ -1,5 +1,5 @@
-//! Every engine of the build keeps a small shop, with agents that conflict, through the same oracle and audit as a run;
-//! and refuses what must be unique.
+//! Every engine of the build stores a small shop, with conflicting agents, under the same oracle and audit as
+//! a run; and rejects duplicates of unique values.
 
 use std::fs;
 use std::path::Path;

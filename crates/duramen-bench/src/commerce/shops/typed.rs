@@ -1,5 +1,5 @@
-//! Duramen as its users have it: structs in collections, a unique view for names, a view for categories, and the ratings
-//! of a product as a reduction over its reviews. Nothing is kept by hand.
+//! Duramen with its typed interface: structs in collections, a unique view for names, a view for categories,
+//! and the ratings of a product as a reduction over its reviews. Nothing is maintained by hand.
 //!
 //! Owns the structs. Ids of carts and orders are assigned by the database.
 
@@ -13,7 +13,7 @@ use crate::commerce::model::{
 use crate::commerce::shop::{Entry, Sale, Shop, Stock, Store};
 use crate::engine;
 
-/// How it is listed.
+/// The entry in the list of engines.
 pub const ENTRY: Entry = Entry {
     name: "duramen-typed",
     setting: "Db::open(), level Disk; seven typed collections and four views; documents with field names; transact(), \
@@ -182,7 +182,7 @@ fn listing(state: &impl Reads, product: Product) -> engine::Result<Listing> {
 }
 
 impl Visit<'_> {
-    /// A durable transaction; counts how often it was run again.
+    /// Runs a durable transaction, and counts its retries.
     fn transact<T>(&mut self, mut body: impl FnMut(&mut Transaction<'_>) -> Result<T>) -> engine::Result<T> {
         let mut runs = 0;
         let out = self.store.db.transact(|tx| {
@@ -284,7 +284,7 @@ impl Shop for Visit<'_> {
     }
 }
 
-/// Every product stands under its categories, and nothing else does.
+/// Checks that the view contains every product under its categories, and nothing else.
 fn check_categories(snapshot: &Snapshot) -> engine::Result<()> {
     let mut wanted = 0;
     for product in snapshot.collection::<Product>().iter()? {

@@ -10,8 +10,8 @@ use crate::numbers::bytes;
 
 const UNSAFE: &str = "not durable";
 
-/// Records a second, by the mean: what a lone writer gets. A way that waits for nothing is no part of the comparison: its bar
-/// would leave a stump of every other.
+/// Records per second, by the mean: the rate of a single writer. A strategy that is not durable is left out:
+/// its bar would dwarf all others.
 pub(super) fn rates(found: &strategies::Found) -> Bars {
     let durable = found.rows.iter().filter(|row| row.strategy.is_durable());
     let bars = durable.filter_map(|row| {
@@ -47,7 +47,7 @@ fn note_of(row: &Row, p50: u64, p99: u64) -> (Tone, String) {
     }
 }
 
-/// Intervals that do not fit into the file are the same as one sync at the end.
+/// An interval larger than the file equals one sync at the end.
 #[allow(clippy::cast_precision_loss, reason = "bytes of a file and nanoseconds of a trial are below 2^53")]
 pub(super) fn intervals(found: &every::Found) -> Lines {
     let mut points = Vec::new();

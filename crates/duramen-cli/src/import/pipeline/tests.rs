@@ -1,10 +1,11 @@
-//! Batches that are committed without those before them, as it happens among threads and at a kill.
+//! Batches that are committed without those before them, as happens with several threads and at a kill.
 
 use duramen::doc;
 
 use super::*;
 
-/// Three batches of one stream: the second brings the column `q` and a key of the first, the third has `q` too.
+/// Three batches of one stream. The second adds the column `q` and repeats a key of the first; the third has
+/// `q` too.
 struct Stream {
     db: Db,
     writer: Writer,

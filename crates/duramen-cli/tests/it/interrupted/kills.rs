@@ -1,8 +1,8 @@
 //! Imports killed by `kill -9`, one after the other on the same database, at every stage of an import.
 //!
-//! Owns the moments of the kills and what must hold after each: of the import that was killed the first lines of its
-//! input are there, whole batches, all that were acknowledged; behind them is what was there before; and nothing else
-//! (D1, D2). Which line was stored by which import, the ledger knows.
+//! Owns the moments of the kills and the checks after each. Of the killed import the first lines of its input
+//! exist, in whole batches, including all that were acknowledged. After them are the rows from before, and
+//! nothing else (D1, D2). The ledger knows which import stored which line.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
@@ -15,7 +15,7 @@ use duramen::{Db, Durability, Reads, Span, Value};
 use super::ledger::{Ledger, Totals};
 use crate::runner::{FLIGHTS, Scratch, gunzip, json, no_child_starts};
 
-/// What is imported, and the numbers that are known of it.
+/// The input of the imports, with its known figures.
 pub(super) struct Input {
     /// A CSV file, gzip.
     pub(super) file: &'static str,
@@ -25,12 +25,13 @@ pub(super) struct Input {
     pub(super) carriers: &'static [(&'static str, u64, i128)],
 }
 
-/// Where in an import it is killed. A life of a database is one kill of each, in this order, then a whole import.
+/// Where an import is killed. A life of a database is one kill of each kind, in this order, then a whole
+/// import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Creating,
     Loading,
-    /// While the log of the import killed before is replayed.
+    /// While the log of the previously killed import is replayed.
     Opening,
     ReplacingWhatIsThere,
     AddingToWhatIsThere,
@@ -46,7 +47,7 @@ const LIFE: [(Stage, &str); 6] = [
     (Stage::Closing, "closing"),
 ];
 
-/// From what on the time to the kill is counted.
+/// The event from which the time to the kill is counted.
 enum Since {
     Start,
     Directory,
@@ -91,19 +92,19 @@ struct Ended {
     killed: bool,
 }
 
-/// A database, the imports into it, and what it must hold.
+/// A database, the imports into it, and its expected contents.
 struct Life<'a> {
     scratch: Option<Scratch>,
     input: &'a Input,
     ledger: &'a mut Ledger,
     mark: i64,
-    /// How long the last command took that opened the database and counted.
+    /// The duration of the last command that opened the database and counted.
     counting: Duration,
-    /// The line about the import at hand; printed in one go, or other lines come between.
+    /// The report line of the current import; printed at once, so that other output does not interleave.
     told: String,
 }
 
-/// Kills imports until so many have been killed, and ends every life with a whole import.
+/// Kills this many imports, and ends every life with a whole import.
 pub(super) fn run(input: &Input, kills: u64, seed: u64) {
     println!("DURAMEN_SEED={seed}");
     let mut ledger = Ledger::new(&gunzip(input.file.as_ref()));
@@ -135,7 +136,7 @@ impl Life<'_> {
         self.input.all.rows.div_ceil(self.input.batch)
     }
 
-    /// One import and its kill; whether it came before the import ended by itself.
+    /// One import and its kill. Returns whether the kill came before the end of the import.
     fn kill(&mut self, (stage, words): (Stage, &str), draw: &mut Draw, number: u64) -> bool {
         let (there, all) = (self.ledger.stored_rows() / self.input.batch, self.batches());
         let few_batches = Duration::from_millis(10);
@@ -166,7 +167,7 @@ impl Life<'_> {
         ended.killed
     }
 
-    /// The flights as they are, to the end: what was killed before leaves no trace.
+    /// Imports the original flights completely: earlier kills leave no trace.
     fn complete(&mut self) {
         self.told = "then a whole import: ".to_owned();
         let ended = self.import(self.input.file, None);
@@ -181,7 +182,7 @@ impl Life<'_> {
         println!("{}{:?}, as known", self.told, self.input.all);
     }
 
-    /// Runs an import, replacing what is there, if something is.
+    /// Runs an import, replacing existing rows, if there are any.
     fn import(&self, file: &str, kill: Option<(Since, Duration)>) -> Ended {
         let batch = self.input.batch.to_string();
         let mut args =
@@ -224,7 +225,7 @@ impl Life<'_> {
         Ended { acks, rows, killed: !status.success() }
     }
 
-    /// What is there after a kill, and that it is what must be there.
+    /// Checks the contents after a kill.
     fn look(&mut self, ended: &Ended) {
         let begun = Instant::now();
         let counted = self.scratch().run(&["count", "db", "-c", "flights"]);
@@ -262,7 +263,7 @@ impl Life<'_> {
         }
     }
 
-    /// The database holds what the ledger says, by every way to ask; none of them writes.
+    /// Compares the database with the ledger, by every kind of query; none of them writes.
     fn check(&self) {
         let exported = self.scratch().ok(&["export", "db", "-c", "flights", "--format", "csv"]);
         self.ledger.check_export(&exported);
@@ -275,7 +276,7 @@ impl Life<'_> {
         check_by_library(&Db::options().create(false).read_only(true).open(path).unwrap(), self.ledger);
     }
 
-    /// Opens for writing, which ends the recovery, and closes: the next import begins on a database at rest.
+    /// Opens for writing, which ends recovery, and closes: the next import begins on a clean database.
     fn recover_in_this_process(&self) {
         let _alone = no_child_starts();
         let db = open_to_write(&self.scratch().path("db"));
@@ -299,7 +300,7 @@ fn open_to_write(path: &Path) -> Db {
     Db::options().create(false).durability(Durability::Disk).open(path).unwrap()
 }
 
-/// The rows and sums of every carrier; positions and ranks here and there.
+/// The rows and sums of every carrier, and some positions and ranks.
 fn check_by_library(db: &Db, ledger: &Ledger) {
     let snapshot = db.snapshot().unwrap();
     let flights = snapshot.documents("flights");
@@ -328,7 +329,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Until an acknowledgement comes, the output ends, or this time has passed.
+    /// Waits for an acknowledgement, the end of the output, or this time.
     fn wait(&mut self, at_most: Duration) {
         match self.acks.recv_timeout(at_most) {
             Ok(ack) => self.last = ack,
@@ -338,13 +339,13 @@ impl Seen {
     }
 }
 
-/// Tells of every acknowledgement that was written whole. With one thread, batches come in their order.
+/// Sends every complete acknowledgement. With one thread, batches come in their order.
 fn read_acks(mut output: impl BufRead, tell: &mpsc::Sender<(u64, u64)>) {
     let mut line = String::new();
     while output.read_line(&mut line).unwrap() > 0 && line.ends_with('\n') {
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!((words.len(), words[0]), (4, "ack"), "{line:?}");
-        // Whoever listened has seen enough.
+        // The receiver may have stopped listening.
         let _ = tell.send((words[1].parse().unwrap(), words[2].parse().unwrap()));
         line.clear();
     }

@@ -1,12 +1,12 @@
-//! What a database of flights must hold, told from the lines of the CSV alone.
+//! The expected contents of a database of flights, derived from the lines of the CSV alone.
 //!
-//! Owns the oracle of the imports that are killed: each import adds a mark of its own to the distances, so that a
-//! document tells which import stored it last, and a batch that was to be replaced and is not shows. Never asks the
-//! database what is right.
+//! Owns the oracle of the killed imports. Each import adds its own mark to the distances, so that a document
+//! shows which import stored it last, and a batch that was not replaced is noticed. Never queries the
+//! database for the truth.
 
 use std::collections::BTreeMap;
 
-/// One line of the input, taken apart. The field order of the key is the order of the database.
+/// One line of the input, parsed. The field order of the key is the order of the database.
 struct Line {
     key: (String, String, u64, String),
     dep_delay: Option<i64>,
@@ -15,13 +15,13 @@ struct Line {
     around: (String, String),
 }
 
-/// The input, and what is stored of it.
+/// The input, and which part of it is stored.
 pub(super) struct Ledger {
     header: String,
     lines: Vec<Line>,
     /// Indices of `lines` in order of their keys.
     sorted: Vec<usize>,
-    /// The mark of the import that stored a line last; lines beyond the end are not stored.
+    /// The mark of the import that last stored each line; lines beyond the end are not stored.
     marks: Vec<i64>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Totals {
 }
 
 impl Ledger {
-    /// Of the plain text of a CSV without quotes.
+    /// From the plain text of a CSV without quotes.
     pub(super) fn new(text: &str) -> Ledger {
         let (header, rest) = text.split_once('\n').unwrap();
         let names: Vec<&str> = header.split(',').collect();
@@ -76,7 +76,7 @@ impl Ledger {
         self.marks.len() as u64
     }
 
-    /// Begins anew, with nothing stored.
+    /// Resets to an empty database.
     pub(super) fn forget(&mut self) {
         self.marks.clear();
     }
@@ -86,7 +86,7 @@ impl Ledger {
         format!("{before},{},{after}", distance + mark)
     }
 
-    /// The input with the mark in its distances; that of mark 0 is the original.
+    /// The input with the mark added to its distances; mark 0 gives the original.
     pub(super) fn marked_input(&self, mark: i64) -> String {
         let mut text = format!("{}\n", self.header);
         for index in 0..self.lines.len() {
@@ -96,8 +96,10 @@ impl Ledger {
         text
     }
 
-    /// Looks in an export for how many rows an import with this mark has stored. Whether they are the first lines of
-    /// the input is told by [`Ledger::check_export`], once the ledger has [taken](Ledger::take) them.
+    /// The number of rows in an export that an import with this mark has stored.
+    ///
+    /// [`Ledger::check_export`] checks that they are the first lines of the input, once the ledger has
+    /// [taken](Ledger::take) them.
     pub(super) fn rows_of(&self, mark: i64, exported: &str) -> u64 {
         let stored = exported.lines().count().saturating_sub(1);
         let indices = self.sorted.iter().filter(|index| **index < stored);
@@ -106,14 +108,14 @@ impl Ledger {
         own.count() as u64
     }
 
-    /// The first lines are stored by an import with this mark; what was stored behind them stays.
+    /// Records that an import with this mark has stored the first lines. Later lines keep their marks.
     pub(super) fn take(&mut self, mark: i64, rows: u64) {
         let rows = usize::try_from(rows).unwrap();
         self.marks.resize(self.marks.len().max(rows), mark);
         self.marks[..rows].fill(mark);
     }
 
-    /// Every document that is to be there, in order of the keys, and nothing else.
+    /// Checks that an export has every expected document, in key order, and no others.
     pub(super) fn check_export(&self, exported: &str) {
         let mut found = exported.lines();
         assert_eq!(found.next(), Some(self.header.as_str()));
@@ -135,12 +137,12 @@ impl Ledger {
         (carrier, time_hour, *flight, origin)
     }
 
-    /// The distance that is stored for a line.
+    /// The stored distance of a line.
     pub(super) fn distance(&self, index: usize) -> i64 {
         self.lines[index].distance + self.marks[index]
     }
 
-    /// What is stored, by carrier.
+    /// The expected totals by carrier.
     pub(super) fn totals(&self) -> BTreeMap<&str, Totals> {
         let mut found: BTreeMap<&str, Totals> = BTreeMap::new();
         for (line, mark) in self.lines.iter().zip(&self.marks) {

@@ -220,7 +220,7 @@ fn of_two_overlapping_writes_either_may_be_the_last() {
     let found: HashSet<Vec<u8>> =
         (0..200).map(|seed| left(&disk, CrashChoice::Random { seed }).unwrap()).collect();
     assert_eq!(found, HashSet::from([b".".to_vec(), b"1".to_vec(), b"2".to_vec()]));
-    // Both survive and the older one lies on top: only another order of arrival leaves this.
+    // Both survive with the older one on top: only another order of arrival leaves this.
     file.sync_data().unwrap();
     file.write_at(b"111", 0).unwrap();
     file.write_at(b"222", 1).unwrap();
@@ -384,7 +384,7 @@ fn clocks_and_randomness_repeat_by_seed() {
     assert!(one.monotonic_ns() > before, "the monotonic clock does not go back");
 }
 
-/// A sector that was being written when the power went may hold anything. Those that were not written are as they were.
+/// A sector being written at a power cut may hold anything. Other sectors are unchanged.
 #[test]
 fn garbled_sectors_hold_neither_old_nor_new_bytes() {
     let (disk, file) = with_file(&[b'.'; 4096], FDATASYNC);

@@ -1,5 +1,5 @@
-//! Each kind of fault, seen from outside. An engine's answer to a fault (D6, D7) is only tested if the fault
-//! is what it says it is.
+//! Each kind of fault, seen from outside. Tests of an engine's reaction to faults (D6, D7) rely on these
+//! effects.
 
 use std::io;
 use std::sync::Arc;
@@ -64,7 +64,8 @@ fn failed_sync_leaves_the_outcome_open() {
 
 #[test]
 fn sync_that_fails_once_and_then_succeeds_has_lost_the_data() {
-    // What Linux did for years: the error is reported once, the pages are marked clean, the next sync is fine.
+    // Linux behaved like this for years: the error is reported once, the pages are marked clean, the next
+    // sync succeeds.
     for sync in METHODS {
         let (disk, file) = with_file(&page(b'.'), sync);
         file.write_at(&page(b'x'), 0).unwrap();
@@ -159,7 +160,7 @@ fn full_disk_refuses_writes_and_reservations_untouched() {
     file.punch(0, 4096).unwrap();
     file.write_at(&[0; 5000], 8192).unwrap();
     assert_eq!(disk.used_bytes(), 3 * 4096);
-    // Room of a removed file comes back once nobody holds it open.
+    // The room of a removed file comes back once it is closed.
     disk.remove(path("/f")).unwrap();
     assert_eq!(disk.used_bytes(), 3 * 4096);
     drop(file);
@@ -247,8 +248,9 @@ fn directory_sync_in_flight_does_not_cover_later_names() {
     assert_eq!(disk.crash(&NONE).files().len(), 2);
 }
 
-/// A sync that fails may have written some of it: each change is durable, torn, gone or pending, and some of the seeds show
-/// each. The newest change of a page decides about the older ones below it.
+/// A failed sync may have written some changes: each is durable, torn, lost or pending.
+///
+/// Over all seeds every case occurs. The newest change of a page decides about the older ones under it.
 #[test]
 fn sync_that_fails_in_part_has_written_torn_lost_or_kept_each_change() {
     for sync in METHODS {
@@ -275,7 +277,8 @@ fn sync_that_fails_in_part_has_written_torn_lost_or_kept_each_change() {
     }
 }
 
-/// After a failed sync the kernel calls pages clean that are not on the medium, and may let go of them: then they read old.
+/// After a failed sync the kernel marks pages clean that are not on the medium. If it drops them, they read
+/// old.
 #[test]
 fn evicted_page_that_a_failed_sync_took_for_written_reads_old() {
     let (disk, file) = with_file(&page(b'.'), SyncMethod::Fdatasync);

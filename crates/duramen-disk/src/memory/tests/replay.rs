@@ -1,5 +1,5 @@
-//! A trace replays to the very disk it was recorded on, at every boundary. If it did not, the crash search
-//! would judge the engine by states that no disk was ever in.
+//! A trace replays to the same disk it was recorded on, at every boundary. Otherwise the crash search would
+//! judge the engine by states that no disk had.
 
 use std::collections::HashSet;
 
@@ -61,7 +61,7 @@ fn replayed_images_are_those_of_the_live_disk() {
         let mut live = vec![(0, hashes(&disk))];
         for _ in 0..200 {
             step(&disk, &mut random);
-            // A durable write is two operations; the boundary between them has no live disk to compare with.
+            // A durable write is two operations. The boundary between them has no live disk to compare with.
             live.push((disk.recorded_len(), hashes(&disk)));
             assert_eq!(disk.crash(&ALL).image_hash(), disk.image_hash(), "seed {seed}: all is current");
         }
@@ -120,7 +120,7 @@ fn marks_name_the_phase_and_are_boundaries_too() {
     assert_eq!(pending, [0, 1, 2, 2, 1]);
     cursor.seek(2);
     assert_eq!(cursor.pending()[1].kind, OpKind::Write);
-    // Recording goes on after a look at it.
+    // Reading the trace does not end the recording.
     disk.annotate("more");
     assert_eq!(disk.stop_recording().len(), 5);
     assert!(disk.trace().is_empty());
@@ -152,7 +152,7 @@ fn image_hash_tells_contents_names_and_lengths_apart() {
         hash(&[("/a", &big(524_288))]),
     ];
     assert_eq!(HashSet::from(hashes).len(), hashes.len());
-    // A hole and written zeroes read alike, so they hash alike.
+    // A hole and written zeroes read the same, so they hash the same.
     let holes = MemDisk::new(1);
     create(&holes, "/z").set_len(600_000).unwrap();
     assert_eq!(holes.image_hash(), hash(&[("/z", &vec![0; 600_000])]));
@@ -206,7 +206,7 @@ fn no_pending_name_comes_back_over_a_raw_change() {
     }
 }
 
-/// A run that no seed repeats is cut again from its bytes: they must lead to the same disks.
+/// A run that no seed repeats is replayed from its bytes: they must lead to the same disks.
 #[test]
 fn a_trace_survives_its_bytes() {
     for seed in 0..10 {

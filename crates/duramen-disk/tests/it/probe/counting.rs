@@ -1,4 +1,4 @@
-//! A disk in memory whose syncs and writes move the counters of a recorded machine, on a clock of its own.
+//! A disk in memory whose syncs and writes advance the counters of a recorded machine, on its own clock.
 
 use std::fs;
 use std::io;
@@ -10,14 +10,14 @@ use duramen_disk::{
     Access, Disk, DurableWriteError, File, FileSystem, Lock, LockError, MemDisk, PathKind, WriteError,
 };
 
-/// How it behaves.
+/// The disk's behaviour.
 #[derive(Debug, Clone)]
 pub(super) struct Behaviour {
     /// The `stat` files of the disks that get each flush.
     pub(super) flushed: Vec<PathBuf>,
     /// The `stat` files of the disks that get each write.
     pub(super) written: Vec<PathBuf>,
-    /// What a sync takes.
+    /// The duration of a sync.
     pub(super) sync_ns: u64,
     /// The sync that fails, counted from 0.
     pub(super) fails_at: Option<u64>,
@@ -43,7 +43,7 @@ struct CountingFile {
 }
 
 impl CountingDisk {
-    /// With the directory of a probe made.
+    /// With the directory of a probe.
     pub(super) fn new(dir: &Path, behaviour: Behaviour) -> CountingDisk {
         let inner = MemDisk::new(3);
         let mut made = PathBuf::from("/");

@@ -1,4 +1,4 @@
-//! Whatever stands in the files, the probe and the verdict come to an end, and what cannot be read is unknown.
+//! With any contents of the files, the probe and the verdict terminate, and unreadable facts are unknown.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use duramen_disk::probe::{Device, Report, Trust, judge, probe};
 
 use super::recording::{Entry, Recording, Unpacked, all};
 
-/// What may stand where something sensible should.
+/// Contents that may replace valid ones.
 const GARBAGE: &[&[u8]] = &[
     b"",
     b"\n\n",
@@ -31,7 +31,7 @@ fn probed(unpacked: &Unpacked, path: &Path) -> Report {
     report
 }
 
-/// How many facts of a disk are known.
+/// The number of known facts of a disk.
 fn known_count(device: &Device) -> usize {
     [
         device.model.value.is_some(),
@@ -53,7 +53,7 @@ fn known_count(device: &Device) -> usize {
     .count()
 }
 
-/// Every file gets each kind of garbage in one machine or another; the machines have most files in common.
+/// Every file gets each kind of garbage in some machine; most files occur in several machines.
 #[test]
 fn garbage_in_any_one_file_is_survived() {
     let mut turn = 0;
@@ -63,7 +63,7 @@ fn garbage_in_any_one_file_is_survived() {
         for (path, entry) in &recording.entries {
             let Entry::Text(text) = entry else { continue };
             let place = unpacked.root.path().join(path);
-            // The mounts decide what else is read.
+            // The mounts decide which other files are read.
             let garbage_count = if path.ends_with("mountinfo") { GARBAGE.len() } else { 3 };
             for _ in 0..garbage_count {
                 fs::write(&place, GARBAGE[turn % GARBAGE.len()]).unwrap();
@@ -105,7 +105,7 @@ fn a_machine_that_says_nothing_is_unknown() {
         for garbage in [&b""[..], b"\xff\xff nonsense"] {
             let mut recording = Recording::load(&name);
             for (path, entry) in &mut recording.entries {
-                // Without its mounts and links nothing would be found that could be unknown.
+                // Without the mounts and links nothing would be found that could be unknown.
                 let keeps = path == "proc/self/mountinfo" || path.ends_with("/dev");
                 if let (Entry::Text(text), false) = (entry, keeps) {
                     *text = garbage.to_vec();

@@ -1,5 +1,6 @@
-//! The probe and the witness on this machine: its own directory, memory, and, where there are root and loop devices, the
-//! file systems that can be made.
+//! The probe and the witness on this machine.
+//!
+//! On its own directory, on memory, and, with root and loop devices, on the file systems that can be created.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +13,7 @@ use duramen_disk::probe::{
 
 use super::kinds;
 
-/// A thing made on this machine, and the command that takes it away again, also when a test fails.
+/// Something created on this machine, with the command that removes it, also when a test fails.
 struct Made {
     at: PathBuf,
     undo: Vec<String>,
@@ -34,7 +35,7 @@ fn run(command: &[&str]) -> Result<String, String> {
     Err(format!("{}: {}", command[0], String::from_utf8_lossy(&ended.stderr).trim()))
 }
 
-/// Tells what was not tested; see docs/testing.md.
+/// Prints what was not tested; see docs/testing.md.
 fn skipped(what: &str, why: &str) {
     use std::io::Write;
     println!("skipped: {what} — {why}");
@@ -63,7 +64,7 @@ fn mount(source: &str, at: &Path, args: &[&str]) -> Result<Made, String> {
     Ok(Made { at: at.to_owned(), undo: ["umount", point].map(str::to_owned).to_vec() })
 }
 
-/// A file system of its own on a loop device; `None`, and told, where this machine cannot.
+/// A file system of its own on a loop device; `None`, with a message, if this machine cannot.
 fn on_loop(scratch: &Path, mkfs: &[&str], options: &str) -> Option<Made> {
     let image = scratch.join("image");
     std::fs::File::create(&image).unwrap().set_len(512 << 20).unwrap();
@@ -100,7 +101,7 @@ fn asked(path: &Path) -> (Report, Witness) {
     (report, told)
 }
 
-/// What must hold of any honest disk: a volatile one got a flush for each sync.
+/// Holds on every disk that honours flush: a volatile one gets a flush for each sync.
 fn check_flushes(report: &Report, told: &Witness) {
     assert!(told.verdict.trust >= Trust::Unknown, "{:?}\n{report:#?}", told.verdict);
     if let Some(Medium::Virtual) = report.disks().next().and_then(|disk| disk.medium.value) {
@@ -122,7 +123,7 @@ fn the_directory_of_the_build_is_known() {
     assert!(report.machine.kernel_release.value.is_some(), "{:?}", report.machine.kernel_release);
     assert!(report.machine.memory_bytes.value.is_some());
     assert!(report.space.free_bytes.value.is_some());
-    // Where the build lies in memory, or on what cannot be seen, there is no more to say.
+    // If the build is in memory, or on something that cannot be seen, nothing more can be checked.
     if report.weaknesses.iter().any(|weakness| weakness.effect() <= Effect::CannotBeSeen) {
         return;
     }
@@ -141,7 +142,7 @@ fn shared_memory_is_unsafe() {
     assert_eq!(report.devices().count(), 0);
 }
 
-/// Its layers go on below the loop device, to the file system and the disk that hold the image.
+/// The layers continue below the loop device, to the file system and the disk that hold the image.
 #[test]
 fn ext4_with_a_journal_on_a_loop_device() {
     let scratch = scratch();
@@ -176,7 +177,7 @@ fn ext4_without_a_journal_and_without_barriers() {
     assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
 }
 
-/// A device that was told to hide its cache gets no flush on to the disk below, and the counter shows it.
+/// A device configured to hide its cache passes no flush to the disk below, and the counter shows it.
 #[test]
 fn a_layer_that_hides_its_cache_is_caught() {
     let scratch = scratch();
@@ -249,7 +250,7 @@ fn overlays_honest_and_volatile() {
     );
 }
 
-/// A device of its own, so that one that is in use stays as it is.
+/// Uses a device of its own, so that one in use is not changed.
 #[test]
 fn compressed_memory_is_unsafe() {
     let scratch = scratch();

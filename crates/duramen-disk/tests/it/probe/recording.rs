@@ -1,4 +1,6 @@
-//! Recorded machines: one text file each, unpacked into a directory of its own. Format: `fixtures/probe/README.md`.
+//! Recorded machines: one text file each, unpacked into a directory of its own.
+//!
+//! Format: `fixtures/probe/README.md`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -8,21 +10,21 @@ use std::path::{Path, PathBuf};
 use duramen_disk::FileSystem;
 use duramen_disk::probe::{DeviceNumber, Host, Inodes, Kernel, PathFacts, Report, Roots, probe};
 
-/// What stands at a path of a recorded tree.
+/// The entry at a path of a recorded tree.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Entry {
     Text(Vec<u8>),
     Link(PathBuf),
 }
 
-/// A machine as its file says it.
+/// A machine, as described in its file.
 #[derive(Debug, Clone)]
 pub(super) struct Recording {
     pub(super) entries: BTreeMap<String, Entry>,
     pub(super) kernel: RecordedKernel,
 }
 
-/// What the recorded kernel answers; any other path is not there.
+/// The recorded kernel's results; any other path does not exist.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RecordedKernel(pub(super) HashMap<PathBuf, PathFacts>);
 
@@ -42,7 +44,7 @@ pub(super) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/probe")
 }
 
-/// Every recorded machine, by the name of its file, and the path it is asked about: the first its kernel knows.
+/// Every recorded machine, by the name of its file, with the path to probe: the first that its kernel knows.
 pub(super) fn all() -> Vec<(String, PathBuf)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder()).unwrap() {
@@ -83,12 +85,12 @@ impl Recording {
         }
     }
 
-    /// Puts a text where there was another one, or none. Files of `/sys` end with a newline.
+    /// Sets the text of a file. Files of `/sys` end with a newline.
     pub(super) fn set(&mut self, path: &str, text: &str) {
         self.entries.insert(path.to_owned(), Entry::Text(format!("{text}\n").into_bytes()));
     }
 
-    /// The one path that ends so.
+    /// The only path with this ending.
     pub(super) fn path_of(&self, ending: &str) -> String {
         let mut found = self.entries.keys().filter(|path| path.ends_with(ending));
         let path = found.next().unwrap_or_else(|| panic!("no {ending}")).clone();
@@ -115,7 +117,7 @@ impl Recording {
     }
 }
 
-/// `type=ext4 device=8:1 mount=36 block=4096 free=10 total=20 inodes=1/2`, and where it matters `special=8:2 nocow=1`.
+/// `type=ext4 device=8:1 mount=36 block=4096 free=10 total=20 inodes=1/2`; optionally `special=8:2 nocow=1`.
 fn path_facts(words: &str) -> PathFacts {
     let words: HashMap<&str, &str> =
         words.split(' ').map(|word| word.split_once('=').unwrap_or_else(|| panic!("{word}"))).collect();

@@ -1,4 +1,4 @@
-//! The witness on recorded machines, and the table of verdicts: what each machine is believed after each kind of burst.
+//! The witness on recorded machines, and the table of verdicts: each machine after each kind of burst.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::recording::{Recording, Unpacked};
 
 const COMMITS: u32 = 32;
 
-/// What every disk counted for each sync, and how long a sync took.
+/// The counts of every disk per sync, and the time of a sync.
 #[derive(Clone, Copy)]
 struct Seen {
     flushes: Option<u64>,
@@ -75,7 +75,8 @@ fn physical_disks_are_believed_what_they_counted() {
     check_named("nvme-multipath", UNCOUNTED, Trust::Unknown, "not counted");
 }
 
-/// The counters are those of all programs: where they count well more than the burst's own flushes, they show nothing.
+/// The counters include all programs. If they count many more flushes than the burst's own, they show
+/// nothing.
 #[test]
 fn flushes_of_others_verify_nothing() {
     let busy = Seen { flushes: Some(49), ..HONEST };
@@ -96,7 +97,7 @@ fn a_sync_that_is_too_fast_is_not_believed() {
     check_named("sata-rotational", slow, Trust::Verified, "32 flushes");
     check_named("sata-rotational", HONEST, Trust::Unsafe, "rotates");
     check_named("crypt-lvm-nvme", Seen { sync_us: 3, ..HONEST }, Trust::Unsafe, "faster than any disk");
-    // A host's disk may say that it rotates and be fast.
+    // A host's disk may report rotation and be fast.
     let virtual_disk = Recording::load("virtio");
     check(&virtual_disk, "/work/main", HONEST, Trust::Plausible, "host's cache cannot be seen");
 }
@@ -112,7 +113,7 @@ fn virtual_disks_are_at_best_plausible() {
     check(&recording, "/work/main", NO_FLUSH, Trust::Plausible, "host's cache cannot be seen");
     recording.set(&path, "write sideways");
     check(&recording, "/work/main", HONEST, Trust::Unknown, "volatile is unknown");
-    // A physical model does not prove a physical disk where there is a hypervisor.
+    // A physical model does not prove a physical disk if there is a hypervisor.
     let mut recording = Recording::load("nvme-no-vwc");
     recording.set("proc/cpuinfo", "flags\t: fpu hypervisor");
     check(&recording, "/srv/db", HONEST, Trust::Plausible, "may be a virtual disk");
@@ -138,7 +139,7 @@ fn weaknesses_rule_over_counters() {
     check(&recording, "/srv/db", HONEST, Trust::Unsafe, "libeatmydata");
 }
 
-/// Each file system has its own word for it.
+/// Each file system has its own name for the option.
 #[test]
 fn mount_options_that_turn_flushes_off_are_unsafe() {
     for (system, option) in [
@@ -170,7 +171,7 @@ fn file_systems_that_answer_for_others_are_unknown() {
     check(&recording, "/srv/db", UNCOUNTED, Trust::Unsafe, "is memory");
 }
 
-/// What was not measured is believed nothing, and what is unsafe without measuring stays so.
+/// Without a measurement nothing is trusted, and what is unsafe in any case stays unsafe.
 #[test]
 fn without_a_burst_the_verdict_is_unknown_or_unsafe() {
     let of = |name: &str, path: &str| judge(&Recording::load(name).report(path), None).trust;
@@ -190,7 +191,7 @@ fn a_flush_on_one_of_two_disks_is_unknown() {
     assert_eq!(burst.writes_per_sync(), Some(4.0));
 }
 
-/// A whole witness of a recorded machine: its disks' files are counted up by the syncs of a disk in memory.
+/// A whole witness of a recorded machine: the syncs of a disk in memory advance its disks' counters.
 fn ran(unpacked: &Unpacked, disk: &CountingDisk, path: &Path) -> std::io::Result<Witness> {
     let report = probe(&unpacked.host, path).unwrap();
     witness(&unpacked.host, disk, &report, COMMITS)
@@ -219,13 +220,13 @@ fn the_witness_counts_what_reached_the_disk_and_removes_its_file() {
     let told = ran(&unpacked, &CountingDisk::new(path, lying), path).unwrap();
     assert_eq!((told.verdict.trust, told.burst.flushes_per_sync()), (Trust::Unknown, Some(0.0)));
 
-    // The file goes also when a sync in the middle of the burst fails.
+    // The file is removed also when a sync in the middle of the burst fails.
     let failing = CountingDisk::new(path, Behaviour { fails_at: Some(9), ..honest });
     assert_eq!(ran(&unpacked, &failing, path).unwrap_err().to_string(), "the sync failed");
     assert_eq!(failing.inner.list(path).unwrap(), Vec::<std::path::PathBuf>::new());
 }
 
-/// Figures of a device say which file they are from; where there is none they are unknown, not 0.
+/// A device's figures name their file; without the file they are unknown, not 0.
 #[test]
 fn what_disks_count_is_read_with_its_source() {
     let counted = |name: &str, work: &dyn Fn(&Recording, &Unpacked)| {

@@ -1,4 +1,5 @@
-//! What opening makes of a map and of values that the log names: nothing hostile is believed, and no block gets two owners.
+//! Opening with a map and with values named in the log: hostile ones are refused, and no block gets two
+//! owners.
 
 use super::*;
 
@@ -8,7 +9,8 @@ fn put_page(space: &Space, page: &crate::data_file::Page, block: u64) -> Locatio
     location
 }
 
-/// A map with right checksums may say anything: it takes no more memory than its file, and never hands the superblocks out.
+/// A map with valid checksums may hold anything: it takes no more memory than its file has, and never
+/// allocates the superblocks.
 #[test]
 fn a_hostile_space_map_is_refused() {
     use crate::data_file::{Page, PageKind};
@@ -47,8 +49,9 @@ fn a_hostile_space_map_is_refused() {
     }
 }
 
-/// Blocks that the log gives to a value and a checkpoint to a page are one of the two: with both, freeing the value would free the
-/// page, and a later write over the one would be read as the other (D3, D4).
+/// The log gives blocks to a value that a checkpoint gives to a page: opening refuses that.
+///
+/// Freeing the value would free the page, and a write to one would be read as the other (D3, D4).
 #[test]
 fn a_value_of_the_log_in_blocks_of_a_page_is_refused() {
     let disk = MemDisk::new(1);
@@ -62,7 +65,7 @@ fn a_value_of_the_log_in_blocks_of_a_page_is_refused() {
         let refused = again.value_replayed(&[value.page()], CommitSeq(2)).unwrap_err();
         assert!(refused.is_damage() && refused.message().contains("commit 2"), "{refused}");
     }
-    // Two values of the log in one block.
+    // Two values of the log in the same block.
     let again = Space::load(space.data.clone(), &newest, GiveBack::default()).unwrap();
     let value = |block| Written { block, block_count: 4, byte: 7, birth: 2, retired: u64::MAX }.page();
     again.value_replayed(&[value(page + 60)], CommitSeq(2)).unwrap();
@@ -71,13 +74,15 @@ fn a_value_of_the_log_in_blocks_of_a_page_is_refused() {
     again.is_sound().unwrap();
 }
 
-/// D3: an older map may call blocks used that the log names as a value's. What was held back for that map is the value's then, and
-/// is not freed when the map is of no use any more.
+/// D3: an older map may mark blocks as used that the log gives to a value.
+///
+/// They were held back for that map and now belong to the value. They are not freed when the map is no longer
+/// needed.
 #[test]
 fn a_value_of_the_log_keeps_its_blocks_when_the_older_map_lets_go_of_them() {
     let disk = MemDisk::new(1);
     let space = space(&disk);
-    // Long, so that the maps at its beginning leave some of it alone.
+    // Long enough that the maps at its beginning leave some of it free.
     let stale = space.allocate(60).unwrap();
     let older = checkpoint(&space, 1);
     space.give_back(stale, 60);

@@ -1,6 +1,8 @@
-//! One look from outside: the newest checkpoint of a database, and the place in its log from where it is followed.
+//! One look from outside: the newest checkpoint of a database, and the log position from which it is
+//! followed.
 //!
-//! Reads only. What it reads may be changed meanwhile: it looks again as long as that is so, and then says what is damaged.
+//! It only reads. If the data changes meanwhile, it reads again, and reports corruption only if nothing has
+//! changed.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -21,21 +23,22 @@ use crate::recovery::{Loaded, load};
 use crate::tree::Reducers;
 use crate::wal::{LogIdentity, LogPlace};
 
-/// The newest checkpoint that was looked at, and how far the log was read from there.
+/// The newest checkpoint that was read, and how far the log was read from there.
 pub(super) struct Seen {
     pub(super) loaded: Loaded,
     pub(super) identity: LogIdentity,
     pub(super) live: LiveReader,
-    /// As far as the log was found to be durable.
+    /// The durable end of the log, as far as known.
     pub(super) durable: CommitSeq,
-    /// As far as the log was found to be whole: what is behind `durable` may be as durable, and the log does not say so yet.
+    /// The last whole commit in the log. Commits behind `durable` may be durable as well, without the log
+    /// declaring it yet.
     pub(super) whole: CommitSeq,
     pub(super) durable_at_ns: u64,
     pub(super) files: Option<Arc<Retained>>,
     pub(super) file: Option<(u64, FileReader)>,
 }
 
-/// Looks at the newest checkpoint, of the database that was looked at before if there was one.
+/// Reads the newest checkpoint. If an identity is given, the database must still have it.
 pub(super) fn look(
     disk: &dyn Disk,
     path: &Path,
@@ -71,7 +74,7 @@ pub(super) fn load_newest(disk: &dyn Disk, path: &Path, options: &Options) -> Re
             Ok(loaded) => return Ok(loaded),
             Err(error) => error,
         };
-        // What a checkpoint lets go of is used again by the one after the next.
+        // Pages that a checkpoint frees are reused by the second one after it.
         let now = read_superblocks(&file, &path.join(DATA)).map_or(generation, |found| found.0.generation);
         looks += if now == generation { LOOKS_MOVING / LOOKS_STILL } else { 1 };
         generation = now;
@@ -102,7 +105,7 @@ pub(super) fn place<'a>(
     LogPlace { disk, dir, identity, geometry }
 }
 
-/// What was told was durable: it does not go by itself.
+/// The database was replaced by an older state: reported commits were durable and do not vanish otherwise.
 pub(super) fn set_back(path: &Path, told: CommitSeq, durable: CommitSeq) -> Error {
     let message = format!(
         "{} was put back to commit {durable} by somebody, and changes up to commit {told} were told",
@@ -112,7 +115,7 @@ pub(super) fn set_back(path: &Path, told: CommitSeq, durable: CommitSeq) -> Erro
         .with_hint("read what it holds now; what is committed from here on is told")
 }
 
-/// Nothing was told up to there by this database as it is now.
+/// The database, in its present state, has no such commit.
 pub(super) fn no_commit(path: &Path, after: CommitSeq, newest: CommitSeq) -> Error {
     let message = format!("there is no commit {after} in {} yet: the newest is {newest}", path.display());
     Error::invalid(message).with_hint(
@@ -127,14 +130,14 @@ pub(super) fn too_fast(path: &Path) -> Error {
         .with_hint("try again, or read its changes inside the process that writes it")
 }
 
-/// What the files of a directory hold; 0 if it is not there.
+/// Total size of the files in a directory; 0 if it does not exist.
 pub(super) fn bytes_in(disk: &dyn Disk, dir: &Path) -> Result<u64> {
     let names = match disk.list(dir) {
         Ok(names) => names,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(0),
         Err(e) => return Err(Error::io("list", dir, &e)),
     };
-    // One that was removed meanwhile holds nothing.
+    // A file that was removed meanwhile counts as empty.
     let bytes =
         |name: &OsStr| disk.open(&dir.join(name), Access::READ).and_then(|file| file.len()).unwrap_or(0);
     Ok(names.iter().filter_map(|name| name.file_name()).map(bytes).sum())

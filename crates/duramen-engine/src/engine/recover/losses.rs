@@ -1,35 +1,35 @@
-//! The account of what could not be read: the first stretches one by one, and each tree's in all.
+//! Records what could not be read: the first key ranges one by one, and the total of each tree.
 
 use std::collections::BTreeMap;
 
 use crate::salvage::LostRange;
 
-/// So many stretches are listed; of the others only each tree's total is told.
+/// So many ranges are listed. Beyond them only the totals count.
 const RANGES_MAX: usize = 1000;
 
-/// What a tree has lost in all.
+/// The total loss of a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TreeLoss {
     /// Its name.
     pub tree: String,
-    /// How many stretches of it cannot be read.
+    /// Number of ranges that cannot be read.
     pub ranges: u64,
-    /// Entries that were in them, as far as that is known.
+    /// Entries in these ranges, as far as known.
     pub entries: u64,
-    /// Of some stretch nothing says how many entries it had: there may be more.
+    /// The number of entries in some range is unknown: there may be more.
     pub may_be_more: bool,
 }
 
 /// What is lost.
 #[derive(Debug, Default)]
 pub struct Losses {
-    /// The first stretches.
+    /// The first ranges.
     pub ranges: Vec<LostRange>,
-    /// All of them, by tree.
+    /// The totals of all ranges, by tree.
     pub trees: Vec<TreeLoss>,
 }
 
-/// Losses as they come.
+/// Losses noted so far.
 #[derive(Debug, Default)]
 pub(super) struct Noted {
     ranges: Vec<LostRange>,
@@ -48,7 +48,7 @@ impl Noted {
         }
     }
 
-    /// Forgets what a tree has lost that is gone.
+    /// Forgets the losses of a tree that was dropped.
     pub(super) fn forget(&mut self, tree: &str) {
         if self.trees.remove(tree).is_some() {
             self.ranges.retain(|range| range.tree != tree);

@@ -1,7 +1,7 @@
-//! Brings the log of a damaged database into the new one, commit after commit, as far as it leads.
+//! Applies the log of a corrupt database to the new one, commit by commit, as far as it can be read.
 //!
-//! In order and entry by entry, so that memory does not grow with the log; big values that later commits replaced may be gone, and
-//! are no loss.
+//! Changes are applied in order and one by one, so that memory does not grow with the log. Big values that
+//! later commits replaced may be missing; they are no loss.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,25 +17,25 @@ use crate::ids::{CommitSeq, TreeId};
 use crate::salvage::Source;
 use crate::wal::{LogIdentity, ReplayedRecord, salvage};
 
-/// What came of the log.
+/// The result of replaying the log.
 pub(super) struct Log {
     pub(super) last_seq: CommitSeq,
     pub(super) commits: u64,
     pub(super) lost: Option<LostCommits>,
-    /// Trees that it writes to and whose names are lost.
+    /// Trees with lost names to which the log writes.
     pub(super) nameless: Vec<(TreeId, String)>,
-    /// Names that may have been lost and that it drops or gives to another tree.
+    /// Names, possibly among the lost ones, that the log drops or gives to another tree.
     pub(super) unknown_drops: u64,
 }
 
-/// Which tree a name stands for, as the log goes on.
+/// Maps names to trees while the log is replayed.
 struct Replaying<'r, 'a> {
     writing: &'r mut Writing<'a>,
     source: &'r Source,
     names: BTreeMap<String, TreeId>,
-    /// Names that the log has dropped: for what they stood before is known, or was counted.
+    /// Names that the log has dropped. Their earlier trees are known or counted.
     dropped: BTreeSet<String>,
-    /// Names are lost, so that a tree may be one that had one.
+    /// Some names are lost, so an unknown tree may have had one.
     is_in_part: bool,
     nameless: Vec<(TreeId, String)>,
     unknown_drops: u64,
@@ -86,7 +86,7 @@ impl Replaying<'_, '_> {
         let mut changes = Vec::new();
         decode_record(&record.bytes, &mut |change| changes.push(change))
             .map_err(|what| unreadable(record.seq, what))?;
-        // Trees come before what is put into them.
+        // Create trees before writing to them.
         for change in changes.iter().filter(|change| change.tree == CATALOG) {
             let (name, row) = change.naming().map_err(|what| unreadable(record.seq, what))?;
             self.name(name.to_owned(), row)?;
@@ -101,7 +101,7 @@ impl Replaying<'_, '_> {
         Ok(())
     }
 
-    /// A name stands for this tree from here on; the one that it stood for before is gone.
+    /// Gives a name to a tree, or removes it. The tree that had the name is dropped.
     fn name(&mut self, name: String, row: Option<CatalogRow>) -> Result<()> {
         let before = self.names.get(&name).copied();
         if before.is_some() && before == row.as_ref().map(|row| row.id) {
@@ -109,7 +109,7 @@ impl Replaying<'_, '_> {
         }
         match before {
             Some(before) => self.writing.drop_tree(before)?,
-            // It may have stood for a tree whose name is lost: dropped, or dropped and made anew in one commit.
+            // The name may have been that of a tree with a lost name, dropped or replaced by this commit.
             None => {
                 let may_be = !self.dropped.contains(&name) && self.source.trees.may_have_lost(&name);
                 self.unknown_drops += u64::from(may_be);

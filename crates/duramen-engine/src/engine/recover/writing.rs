@@ -1,7 +1,8 @@
-//! Writes what is read of a damaged database into the new one: trees by their new ids, entries in batches.
+//! Writes what was read of a corrupt database into the new one: trees under new ids, entries in batches.
 //!
-//! Owns what becomes of a value that cannot be read: its entry is lost and named, the others are not. Memory is that of one batch,
-//! of one value, and of a bounded number of keys that were missed; a longer value goes through in pieces.
+//! It owns what happens to a value that cannot be read: its entry is listed as lost, and the others are kept.
+//! Memory is bounded by one batch, one value, and a limited number of missing keys. A longer value is copied
+//! in pieces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -16,49 +17,49 @@ use crate::salvage::{LostRange, Meets, Source};
 use crate::transaction::Transaction;
 use crate::tree::{BigReader, BigRef, ReducerSpec, StoredValue};
 
-/// What each commit waits for. A later one builds on it, and all together are said to be whole: a group that had no room must fail
-/// the commit, not be dropped behind its back.
+/// The level of each commit. Later commits build on earlier ones, and all together must be whole. A group
+/// without room must fail the commit, and not be dropped after it returned.
 const LEVEL: Durability = Durability::Process;
 
-/// So many bytes of entries in one transaction.
+/// Bytes of entries in one transaction.
 const BATCH_BYTES: usize = 256 * 1024;
 
-/// A value of more bytes is not held in memory.
+/// Larger values are not held in memory.
 const HELD_BYTES_MAX: u64 = 1024 * 1024;
 
-/// So many bytes of keys are held whose values could not be had, until something replaces them. A key beyond is told as lost at once,
-/// also if a later commit replaces its value.
+/// Limit in bytes for keys whose values could not be read, kept until something replaces them. A key beyond
+/// it is listed as lost at once, even if a later commit replaces its value.
 const MISSED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// What such a key costs besides its bytes.
+/// The cost of such a key besides its bytes.
 const MISSED_KEY_BYTES: usize = 64;
 
-/// The new database, as it is filled.
+/// The new database while it is filled.
 pub(super) struct Writing<'a> {
     source: &'a Source,
     into: &'a Engine,
     caller: Caller<'a>,
-    /// The trees that are made, by the ids they had.
+    /// The trees in it, by their old ids.
     made: BTreeMap<TreeId, Made>,
     batch: Vec<Change>,
     batch_bytes: usize,
     done: RecoverProgress,
     noted: Noted,
-    /// Keys whose values could not be had, until something replaces them.
+    /// Keys whose values could not be read, until something replaces them.
     missed: BTreeMap<TreeId, Missed>,
     missed_bytes: usize,
 }
 
-/// Keys of one tree whose values could not be had.
+/// Keys of one tree whose values could not be read.
 struct Missed {
     keys: BTreeSet<Vec<u8>>,
-    /// Why, of the first.
+    /// The reason for the first of them.
     why: String,
 }
 
-/// A change on its way; without a value it is a delete.
+/// A pending change. Without a value it is a delete.
 struct Change {
-    /// The id that the tree had.
+    /// The old id of the tree.
     from: TreeId,
     tree: TreeId,
     key: Vec<u8>,
@@ -90,7 +91,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// There are so many entries to read.
+    /// Sets the number of entries to read.
     pub(super) fn expect(&mut self, entries: u64) {
         self.done.of = entries;
     }
@@ -99,17 +100,17 @@ impl<'a> Writing<'a> {
         self.noted.add(range);
     }
 
-    /// Whether entries of the tree that had this id are taken.
+    /// Whether entries of the tree with this old id are copied.
     pub(super) fn takes(&self, id: TreeId) -> bool {
         self.made.get(&id).is_some_and(|made| made.takes)
     }
 
-    /// Whether a tree that had this id was made, or is not wanted.
+    /// Whether the tree with this old id was created, or is not wanted.
     pub(super) fn knows(&self, id: TreeId) -> bool {
         self.made.contains_key(&id)
     }
 
-    /// Makes a tree, if it is wanted.
+    /// Creates a tree, if it is wanted.
     pub(super) fn begin_tree(&mut self, id: TreeId, name: &str, spec: Option<ReducerSpec>) -> Result<()> {
         let takes = match (self.caller.keep)(name) {
             Keep::Nothing => {
@@ -122,7 +123,7 @@ impl<'a> Writing<'a> {
         self.make(id, name.to_owned(), spec, takes)
     }
 
-    /// Makes a tree whose name is lost; returns what it is called now. Its reducer is that of a name that nobody knows: left out.
+    /// Creates a tree whose name is lost, and returns its new name. Its reducer is lost with the name.
     pub(super) fn begin_nameless(&mut self, id: TreeId) -> Result<String> {
         let is_taken = |name: &str| self.made.values().any(|made| made.name == name);
         let name = nameless(id, &is_taken);
@@ -138,7 +139,7 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    /// Drops the tree that had this id.
+    /// Drops the tree with this old id.
     pub(super) fn drop_tree(&mut self, id: TreeId) -> Result<()> {
         self.flush()?;
         let Some(made) = self.made.get_mut(&id) else { return Ok(()) };
@@ -154,7 +155,7 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    /// What takes the entries of the tree that had this id.
+    /// The receiver of entries for the tree with this old id.
     pub(super) fn of_tree(&mut self, id: TreeId) -> OfTree<'_, 'a> {
         OfTree { writing: self, id }
     }
@@ -167,14 +168,14 @@ impl<'a> Writing<'a> {
         self.replaced(id, key);
         let Some(value) = value else { return self.push(id, key, None) };
         if let Some(why) = self.put(id, key, value)? {
-            // What was there before is not what is there now.
+            // The checkpoint's value at this key is outdated.
             self.push(id, key, None)?;
             self.miss(id, key, why);
         }
         Ok(())
     }
 
-    /// The value of an entry could not be had: it is lost, unless something replaces it.
+    /// Notes a key whose value could not be read. It is lost unless something replaces it.
     fn miss(&mut self, id: TreeId, key: &[u8], why: String) {
         let bytes = missed_bytes(key);
         if self.missed_bytes + bytes > MISSED_BYTES_MAX {
@@ -186,14 +187,14 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Something stands at this key, or nothing is to stand there: what could not be had before is no loss.
+    /// Forgets a missing key: a later change replaces or deletes it.
     fn replaced(&mut self, id: TreeId, key: &[u8]) {
         if self.missed.get_mut(&id).is_some_and(|missed| missed.keys.remove(key)) {
             self.missed_bytes -= missed_bytes(key);
         }
     }
 
-    /// Puts an entry; returns what keeps its value from being read, if anything does.
+    /// Puts an entry. Returns the reason if its value cannot be read.
     fn put(&mut self, id: TreeId, key: &[u8], value: StoredValue<'_>) -> Result<Option<String>> {
         if !value.big {
             self.push(id, key, Some(value.bytes.to_vec()))?;
@@ -247,7 +248,7 @@ impl<'a> Writing<'a> {
         if self.batch_bytes >= BATCH_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Commits what is waiting.
+    /// Commits the pending changes.
     pub(super) fn flush(&mut self) -> Result<()> {
         let batch = std::mem::take(&mut self.batch);
         if batch.is_empty() {
@@ -264,16 +265,17 @@ impl<'a> Writing<'a> {
         (self.caller.progress)(&self.done)
     }
 
-    /// Some entry is refused by its tree's reducer: the others are not to suffer for it.
+    /// Commits a batch entry by entry. A reducer refuses one of them, and the others must not be lost with
+    /// it.
     fn one_by_one(&mut self, batch: &[Change]) -> Result<()> {
-        // Of each entry, what became of its last change: what was refused may be replaced in the same batch.
+        // Keep the outcome of the last change to each entry: the same batch may replace a refused one.
         let mut refused = BTreeMap::new();
         for change in batch {
             let entry = (change.from, &change.key);
             match self.into.transact(LEVEL, |tx| change.apply(tx)) {
                 Ok(_) => drop(refused.remove(&entry)),
                 Err(error) if is_of_an_entry(&error) => {
-                    // What the checkpoint has there is older than what is lost.
+                    // The checkpoint's value is older than the lost one.
                     self.into.transact(LEVEL, |tx| tx.delete(change.tree, &change.key))?;
                     refused.insert(entry, error.message().to_owned());
                 }
@@ -290,8 +292,8 @@ impl<'a> Writing<'a> {
         self.lose(LostRange { tree, after: at.clone(), before: at, entries: Some(1), why: why.to_owned() });
     }
 
-    /// Takes back the trees whose names are lost where the log drops trees of which it is not known which they were: what is
-    /// gone must not come back. Returns the names of those that stay.
+    /// Drops the trees with lost names if the log drops unknown trees: a dropped tree must not come back.
+    /// Returns the names of those that stay.
     pub(super) fn settle_nameless(
         &mut self,
         nameless: Vec<(TreeId, String)>,
@@ -316,7 +318,7 @@ impl<'a> Writing<'a> {
         Ok(nameless.into_iter().map(|(_, name)| name).collect())
     }
 
-    /// What is lost in all.
+    /// All losses.
     pub(super) fn into_losses(mut self) -> Result<Losses> {
         self.flush()?;
         for (id, Missed { keys, why }) in std::mem::take(&mut self.missed) {
@@ -330,12 +332,12 @@ fn missed_bytes(key: &[u8]) -> usize {
     key.len() + MISSED_KEY_BYTES
 }
 
-/// Whether an error is about one entry, and not about the database.
+/// Whether an error concerns one entry and not the database.
 fn is_of_an_entry(error: &Error) -> bool {
     matches!(error.code(), Code::InvalidArgument | Code::ReducerPanicked)
 }
 
-/// Takes the entries of one tree.
+/// Receives the entries of one tree.
 pub(super) struct OfTree<'w, 'a> {
     writing: &'w mut Writing<'a>,
     id: TreeId,
@@ -358,7 +360,7 @@ impl Meets for OfTree<'_, '_> {
     }
 }
 
-/// A value that is being read, and what kept it from that.
+/// A reader of a value that notes its failure.
 struct Told<'t> {
     reader: BigReader,
     failed: &'t mut Option<String>,

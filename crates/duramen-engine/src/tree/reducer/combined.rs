@@ -1,6 +1,6 @@
-//! Several reducers as one: a tree keeps all their reductions side by side.
+//! Several reducers as one: a tree keeps their reductions side by side.
 //!
-//! Parameters of the spec: the specs of the parts, each as version (u32), then name and parameters with their lengths
+//! Parameters of the spec: for each part its version (u32), then name and parameters with their lengths
 //! (u32). A reduction: that of each part in the same order, with its length (u16).
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::{Reducer, ReducerSpec, Reducers};
 
 const NAME: &str = "combined";
 
-/// Parts of parts would need a limit of their own, and say nothing that one list does not.
+/// Combined parts are refused: they would need a limit of their own, and one list expresses the same.
 const PARTS_MAX: usize = 16;
 
 /// Several reducers as one.
@@ -18,8 +18,9 @@ pub struct Combined {
 }
 
 impl ReducerSpec {
-    /// The spec of a reducer that keeps what all of these do, read apart by [`Combined::parts`]. At most 16 parts, none of
-    /// them combined itself: a tree cannot be created with others.
+    /// The spec of a reducer that keeps the reductions of all of these, decoded by [`Combined::parts`].
+    ///
+    /// At most 16 parts, none of them combined itself: a tree cannot be created with others.
     #[must_use]
     pub fn combined(parts: &[ReducerSpec]) -> ReducerSpec {
         let mut params = Vec::new();
@@ -36,7 +37,7 @@ impl ReducerSpec {
 }
 
 impl Combined {
-    /// The reducer of a combined spec; `None` if it is none, or a part of it is not known.
+    /// The reducer of a combined spec; `None` if the spec is not a combined one, or a part is unknown.
     pub(super) fn find(spec: &ReducerSpec, known: &Reducers) -> Option<Combined> {
         if (spec.name.as_str(), spec.version) != (NAME, 1) {
             return None;
@@ -50,7 +51,8 @@ impl Combined {
         (!parts.is_empty()).then_some(Combined { parts })
     }
 
-    /// The reductions of the parts, in the order of the spec; `None` if these bytes are no combined reduction.
+    /// The reductions of the parts, in the order of the spec; `None` if the bytes are not a combined
+    /// reduction.
     #[must_use]
     pub fn parts(reduction: &[u8]) -> Option<Vec<&[u8]>> {
         let mut rest = reduction;
@@ -91,7 +93,7 @@ impl Reducer for Combined {
 }
 
 fn put_part(part: &[u8], out: &mut Vec<u8>) {
-    // Longer than any reduction may be: the whole is refused for its length then.
+    // Longer than any reduction may be: the length check then refuses the whole.
     let length = u16::try_from(part.len()).unwrap_or(u16::MAX);
     out.extend_from_slice(&length.to_le_bytes());
     out.extend_from_slice(part);

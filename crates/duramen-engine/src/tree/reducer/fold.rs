@@ -1,6 +1,6 @@
 //! Reductions joined from left to right.
 //!
-//! Owns the calls into reducers: their failures, panics among them, stay inside the call that caused them.
+//! Owns the calls into reducers: their failures and panics stay inside the call that caused them.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -10,8 +10,9 @@ use super::{Reducer, Running};
 use crate::error::{Code, Error, Result};
 use crate::limits::REDUCTION_BYTES_MAX;
 
-/// Joins reductions from left to right. Its buffers are used again and again: a fold over many entries of a reducer that joins
-/// bytes allocates nothing.
+/// Joins reductions from left to right.
+///
+/// Its buffers are reused: folding many entries with a reducer that joins bytes allocates nothing.
 pub struct Fold<'a> {
     reducer: &'a dyn Reducer,
     guard: Guard,
@@ -19,13 +20,13 @@ pub struct Fold<'a> {
     empty: bool,
 }
 
-/// What has been joined so far.
+/// The join so far.
 enum Joined<'a> {
     Bytes { sum: Vec<u8>, next: Vec<u8>, one: Vec<u8> },
     Running(Box<dyn Running + 'a>),
 }
 
-/// Whether the reducer is at work: a panic is its own then, and the engine's otherwise.
+/// Whether the reducer is running: a panic is then the reducer's, and the engine's otherwise.
 #[derive(Default)]
 struct Guard {
     at_work: Cell<bool>,
@@ -40,7 +41,7 @@ impl Guard {
         answer
     }
 
-    /// A panic of the reducer becomes an error of this call; one of the engine goes on.
+    /// Turns a panic of the reducer into an error of this call; resumes a panic of the engine.
     fn run<T>(&self, run: impl FnOnce() -> Result<T>) -> Result<T> {
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
             if !self.at_work.take() {
@@ -51,7 +52,7 @@ impl Guard {
     }
 }
 
-/// A fold that takes what comes next.
+/// A fold that accepts input.
 pub struct Taking<'f, 'a> {
     reducer: &'a dyn Reducer,
     guard: &'f Guard,
@@ -92,14 +93,15 @@ impl Taking<'_, '_> {
 }
 
 impl<'a> Fold<'a> {
-    /// Of nothing yet.
+    /// An empty fold.
     pub fn new(reducer: &'a dyn Reducer) -> Fold<'a> {
         let bytes = || Joined::Bytes { sum: Vec::new(), next: Vec::new(), one: Vec::new() };
         let joined = reducer.running().map_or_else(bytes, Joined::Running);
         Fold { reducer, guard: Guard::default(), joined, empty: true }
     }
 
-    /// Whether it joins without writing reductions at every step: joining a part of the whole first then costs more than it saves.
+    /// Whether the fold joins without encoding at every step. Joining a part separately first then costs more
+    /// than it saves.
     pub fn is_running(&self) -> bool {
         matches!(self.joined, Joined::Running(_))
     }
@@ -109,16 +111,16 @@ impl<'a> Fold<'a> {
         self.add_all(|taking| taking.reduction(right))
     }
 
-    /// Adds whatever `give` hands over.
+    /// Adds everything that `give` hands over.
     pub fn add_all(&mut self, give: impl FnOnce(&mut Taking<'_, 'a>) -> Result<()>) -> Result<()> {
         let Fold { reducer, guard, joined, empty } = self;
         guard.run(|| give(&mut Taking { reducer: *reducer, guard, joined, empty }))
     }
 
-    /// What came of it; `None` of nothing.
+    /// The result; `None` if nothing was added.
     ///
     /// # Errors
-    /// As of adding: a join under way is written only now.
+    /// As for adding: an incremental join is encoded only now.
     pub fn finish(self) -> Result<Option<Vec<u8>>> {
         let Fold { guard, joined, empty, .. } = self;
         if empty {

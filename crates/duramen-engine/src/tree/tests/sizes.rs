@@ -1,9 +1,9 @@
-//! How long pages of inner nodes become where reductions grow between a node's cut and its writing, and pages that are longer.
+//! Page lengths of inner nodes whose reductions grow between split and write, and pages that are too long.
 
 use super::*;
 use crate::tree::inner::page_bytes_max;
 
-/// Reductions as long as the values say: the longest below.
+/// Reductions as long as the longest value of the range demands.
 struct Longest;
 
 impl Reducer for Longest {
@@ -18,12 +18,12 @@ impl Reducer for Longest {
     }
 }
 
-/// With room for 250 children of small reductions in one inner node, and a leaf for each entry.
+/// Room for 250 children with small reductions in one inner node, and a leaf for each entry.
 const WIDE: Geometry = Geometry { inner_bytes_max: 16 * 1024, ..TINY };
 
 const ENTRY_COUNT: u16 = 250;
 
-/// Puts all entries anew, with reductions of so many bytes.
+/// Puts all entries again, with reductions of so many bytes.
 fn put_all(pages: &Pages, root: Option<&Slot>, bytes: u16, reducer: Option<&dyn Reducer>) -> Slot {
     let mut value = vec![1; 300];
     value[..2].copy_from_slice(&bytes.to_le_bytes());
@@ -57,7 +57,8 @@ fn check_longest(pages: &Pages, root: &Slot, bytes: u16) {
     }
 }
 
-/// A program without the reducer has written the tree, and one that has it puts every entry: the node is cut before it is written.
+/// A program without the reducer wrote the tree, and one with it puts every entry: the node is split before
+/// it is written.
 #[test]
 fn an_inner_node_of_unknown_reductions_is_cut_when_they_become_known() {
     let disk = MemDisk::new(1);
@@ -73,7 +74,8 @@ fn an_inner_node_of_unknown_reductions_is_cut_when_they_become_known() {
     check_longest(&pages, &root, 2_000);
 }
 
-/// Reductions that were short when their node was cut are computed when it is written. It cannot be cut any more then.
+/// Reductions that were short when their node was split are computed when it is written. It cannot be split
+/// then.
 #[test]
 fn an_inner_node_whose_reductions_grew_before_it_is_written_is_written_without_them() {
     let disk = MemDisk::new(1);
@@ -87,7 +89,7 @@ fn an_inner_node_whose_reductions_grew_before_it_is_written_is_written_without_t
     check_longest(&pages, &root, 2_000);
     let again = Slot::of_unknown_count(&pages, root.place().unwrap().location).unwrap();
     check_longest(&pages, &again, 2_000);
-    // Whoever looks for what is not known finds it, and putting it again cuts the node.
+    // A search for unknown reductions finds the node, and putting its entries again splits it.
     for root in [root, again] {
         let keys = stale_keys(&pages, &root, &[], 1_000).unwrap();
         assert!(!keys.is_empty());
@@ -99,7 +101,7 @@ fn an_inner_node_whose_reductions_grew_before_it_is_written_is_written_without_t
     }
 }
 
-/// Earlier releases wrote a node with all its reductions, however long that was.
+/// Earlier releases wrote a node with all its reductions, however long the page became.
 #[test]
 fn an_inner_node_of_hundreds_of_kilobytes_is_read_and_cut_by_the_next_change() {
     let disk = MemDisk::new(1);
@@ -126,7 +128,7 @@ fn an_inner_node_of_hundreds_of_kilobytes_is_read_and_cut_by_the_next_change() {
     assert_eq!(rows(&pages, Some(&root), KeyRange::all(), Direction::Forward).len(), 249);
 }
 
-/// Whatever looks at the first entry of a leaf relies on there being one.
+/// Code that reads the first entry of a leaf relies on there being one.
 #[test]
 fn a_leaf_without_an_entry_is_corrupt() {
     let disk = MemDisk::new(1);

@@ -1,6 +1,7 @@
-//! Power cuts at every operation of random runs, again after recovery, and again: D1, D2 and D5 over the log alone.
+//! Power cuts at every operation of random runs, also after recoveries: D1, D2 and D5 over the log alone.
 //!
-//! Records written after a recovery differ from lost ones of the same sequence, so that a resurrected record shows.
+//! Records written after a recovery differ from lost ones of the same sequence, so that a lost record that
+//! comes back is noticed.
 
 use duramen_disk::memory::{CrashChoice, Trace};
 use duramen_disk::{Access, OpenMode};
@@ -15,12 +16,12 @@ use crate::wal::state::SpareOrder;
 struct Promise {
     at_op: usize,
     acknowledged: u64,
-    /// Positions in the newer and the older superblock.
+    /// The positions in the newer and the older superblock.
     newer: LogPosition,
     older: LogPosition,
 }
 
-/// A log at work, with what it must remember.
+/// A running log, with what the checks need to know of it.
 struct World {
     disk: MemDisk,
     log: Log,
@@ -30,11 +31,11 @@ struct World {
     salt: u64,
 }
 
-/// How often the interesting things were met: a search that never meets them proves nothing.
+/// How often the interesting cases occurred: a search without them proves nothing.
 #[derive(Debug, Default)]
 struct Met {
     images: u64,
-    /// No deeper search begins beyond so many.
+    /// Beyond this many, no deeper search begins.
     images_wanted: u64,
     torn: u64,
     unmarked: u64,
@@ -117,7 +118,7 @@ fn choices(draw: &mut Draw, pending: usize) -> Vec<CrashChoice> {
     choices
 }
 
-/// Cuts the power at every boundary of a run, checks what recovery finds, and now and then goes on from there.
+/// Cuts the power at every boundary of a run, checks what recovery finds, and sometimes goes on from there.
 fn search(world: &World, draw: &mut Draw, met: &mut Met, depth: u32, reopened_at: usize) {
     let trace: Trace = world.disk.trace();
     let mut cursor = trace.cursor();
@@ -131,8 +132,8 @@ fn search(world: &World, draw: &mut Draw, met: &mut Met, depth: u32, reopened_at
             met.cut_in_reopen += u64::from(at < reopened_at);
             let label = format!("depth {depth}, cut at {at} of {}, {choice:?}", trace.len());
             let recovered = check_image(&image, world, promise, met, &label);
-            // A deeper search costs what this one costs: one image in so many.
-            // Just after an opening is where segments without frames are left.
+            // A deeper search costs as much as this one, so only one image in so many begins one. Segments
+            // without frames are left just after an opening.
             let is_opening = depth > 0 && at.abs_diff(reopened_at) < 3;
             let chance = if is_opening { 60 } else { [30, 160, 400][depth.min(2) as usize] };
             if depth < 3 && met.images < met.images_wanted && draw.below(chance) == 0 {
@@ -171,7 +172,8 @@ fn check_image(image: &MemDisk, world: &World, promise: &Promise, met: &mut Met,
     unreachable!("the newer superblock comes last");
 }
 
-/// Opens the image for writing, from either superblock, and works on. Also says where the opening ended.
+/// Opens the image for writing, from either superblock, and writes on. Also returns the operation at which
+/// the opening ended.
 fn go_on(
     image: MemDisk,
     world: &World,
@@ -185,7 +187,7 @@ fn go_on(
     let from_older = older.then(|| replay(&image, &promise.older).unwrap().0);
     let recovered = from_older.as_ref().unwrap_or(recovered);
     let sync = [SyncMethod::Fdatasync, SyncMethod::Dsync][draw.below(2) as usize];
-    // The survey of `recovered` reads the image: it was made from it.
+    // The survey in `recovered` reads the image it was made from.
     let log = Log::reopen(&shared(&image), dir(), identity(), geometry(), sync, continued(recovered))
         .unwrap_or_else(|error| panic!("{label}: {error}"));
     let last = recovered.last_seq.0;
@@ -232,7 +234,7 @@ fn every_cut_leaves_a_prefix_with_all_that_was_acknowledged() {
     assert!(met.depth_max >= 2);
 }
 
-/// A power cut while a log is created leaves one that can be created again, or one that is whole.
+/// A power cut while a log is created leaves a log that can be created again, or a complete one.
 #[test]
 fn creation_survives_a_cut_at_any_operation() {
     let disk = disk(22);
@@ -257,8 +259,8 @@ fn creation_survives_a_cut_at_any_operation() {
     }
 }
 
-/// D1: a close empties segments that were used, and whatever came after it may have failed before that was durable. Begun anew with
-/// another length, the file must not show the header of its last use in that length: opening calls this corruption.
+/// D1: a close empties used segments, and its later syncs may have failed. Begun again with another length,
+/// such a file must not show the header of its last use. Opening would report that as corruption.
 #[test]
 fn a_used_segment_is_empty_on_the_disk_before_it_has_another_length() {
     let disk = disk(33);

@@ -1,4 +1,4 @@
-//! Damage: flipped bits, exchanged, missing and rolled-back files, failing reads, another's log (D4, D5).
+//! Corruption: flipped bits, exchanged, missing and rolled-back files, failing reads, a foreign log (D4, D5).
 
 use std::io::ErrorKind as IoErrorKind;
 
@@ -8,7 +8,8 @@ use super::*;
 use crate::error::{Code, Error};
 use crate::wal::segment::SegmentHeader;
 
-/// A small log over several segments, closed with a mark: replay from the start and from a later superblock.
+/// A small log over several segments, closed with a mark frame. Replayed from the start and from a later
+/// superblock.
 struct Sample {
     disk: MemDisk,
     from: LogPosition,
@@ -31,7 +32,7 @@ fn sample(close: bool) -> Sample {
             later = log.position();
         }
     }
-    // A crash and another open: a header in the middle of the chain that is synced alone.
+    // A crash and another open, so that the chain holds a header that is synced alone.
     let recovered = check_replay(&disk, &from, &wanted);
     let log = reopen(&disk, &recovered).unwrap();
     for seq in 15..=18 {
@@ -46,7 +47,8 @@ fn sample(close: bool) -> Sample {
     Sample { disk: disk.crash(&CrashChoice::None), from, later, wanted, marked: if close { 18 } else { 17 } }
 }
 
-/// Recovery of a damaged sample: an error, or a prefix that holds all that is marked. Never anything else.
+/// Recovers a corrupt sample: an error, or a prefix that holds everything called durable. Never anything
+/// else.
 fn check_damaged(sample: &Sample, disk: &MemDisk, from: &LogPosition, label: &str) -> Option<Error> {
     match replay(disk, from) {
         Err(error) => {
@@ -65,7 +67,7 @@ fn check_damaged(sample: &Sample, disk: &MemDisk, from: &LogPosition, label: &st
     }
 }
 
-/// What is believed of a damaged log does not depend on how many threads read it: not the records, not the end, not the error.
+/// The number of reading threads changes nothing in a corrupt log: not the records, the end, or the error.
 #[test]
 fn damage_is_the_same_for_every_number_of_threads() {
     let (mut errors, mut tears) = (0, 0);
@@ -98,8 +100,9 @@ fn damage_is_the_same_for_every_number_of_threads() {
     assert!(errors > 10 && tears > 0, "{errors} errors, {tears} tears");
 }
 
-/// D4: one random bit of every byte of a closed log, replayed from one of two superblocks, and of some bytes of a
-/// log cut off by a crash. With `DURAMEN_LONG`, all bits of all bytes, from both.
+/// D4: one random bit of every byte of a closed log, and of some bytes of a log cut off by a crash.
+///
+/// Replayed from one of two superblocks. With `DURAMEN_LONG`: all bits of all bytes, from both superblocks.
 #[test]
 fn a_flipped_bit_is_an_error_or_a_legal_tear() {
     let seed = seed(32);
@@ -160,7 +163,8 @@ fn a_damaged_header_in_the_middle_is_reported_with_file_and_offset() {
     assert!(error.message().contains(" @ 0x") && error.message().contains("was durable"), "{error}");
 }
 
-/// A file with a sound header and half a block at its end: frames are whole blocks, so the last one would end behind the file.
+/// A file with a valid header and half a block at its end. Frames are whole blocks, so the last one would end
+/// behind the file.
 #[test]
 fn a_segment_of_no_whole_blocks_is_named() {
     for (blocks, more) in [(1, 0), (1, 256), (6, 1), (6, 511)] {
@@ -198,7 +202,7 @@ fn a_missing_file_or_directory_is_named() {
         let copy = sample.disk.deep_clone();
         copy.delete(&path).unwrap();
         let error = check_damaged(&sample, &copy, &sample.from, "missing");
-        // The last file is the spare: nothing is lost with it, but the witness.
+        // The last file is the spare: only its copy of the watermark is lost with it.
         let is_last = Some(&path) == sample.disk.files().last();
         assert_eq!(error.map(|error| error.code()), (!is_last).then_some(Code::LogMissing));
     }
@@ -213,7 +217,7 @@ fn a_missing_file_or_directory_is_named() {
     }
 }
 
-/// A segment that shows an older state of itself, however old, never yields an older state of the database.
+/// A segment rolled back to an older state, however old, never yields an older state of the database.
 #[test]
 fn a_segment_rolled_back_is_damage() {
     let disk = disk(33);
@@ -237,7 +241,7 @@ fn a_segment_rolled_back_is_damage() {
         }
     }
     log.prepare_spare(&mut |_| ()).unwrap();
-    // The mark's witness in a spare tells how far even the newest segment reached.
+    // The watermark in a spare shows how far even the newest segment reached.
     log.write_mark(CommitSeq(60)).unwrap();
     log.sync().unwrap();
     let sample = Sample { disk, from, later: from, wanted, marked: 60 };
@@ -248,7 +252,7 @@ fn a_segment_rolled_back_is_damage() {
         error_count += u32::from(check_damaged(&sample, &copy, &from, &path.display().to_string()).is_some());
     }
     assert!(error_count > 10, "{error_count}");
-    // All of it rolled back: the frame that the superblock names is not there.
+    // All files rolled back: the frame that the superblock names is missing.
     for state in states.iter().take(3) {
         let copy = sample.disk.deep_clone();
         for path in copy.files() {
@@ -311,7 +315,7 @@ fn a_failing_read_is_an_error_and_no_tear() {
     }
 }
 
-/// Opening for writing that fails at any call leaves a log from which everything is recovered again.
+/// Opening for writing fails at any call. The log remains recoverable.
 #[test]
 fn an_open_that_fails_anywhere_loses_nothing() {
     let sample = sample(false);

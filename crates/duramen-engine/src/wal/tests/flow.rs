@@ -1,4 +1,4 @@
-//! The log at work: costs, segments, cut records, recycling, full disks, failed syncs.
+//! The running log: costs, segments, cut records, recycling, full disks, failed syncs.
 
 use std::io::ErrorKind as ErrorKindIo;
 
@@ -28,7 +28,7 @@ fn what_was_written_is_replayed() {
     }
 }
 
-/// A lone group costs one write and one flush, whether or not it begins a segment, as long as spares are ready.
+/// A single group costs one write and one flush, even if it begins a segment, while spares are ready.
 #[test]
 fn a_group_costs_one_write_and_one_sync_at_segment_switches_too() {
     for sync in [SyncMethod::Fdatasync, SyncMethod::Dsync] {
@@ -87,7 +87,7 @@ fn a_frame_longer_than_a_slice_is_replayed() {
     assert_eq!(found, [large, vec![5; 5]]);
 }
 
-/// Frames that are read ahead, by however many threads, are taken in their order, and noted each as it is.
+/// Frames read ahead by any number of threads are delivered in order, each with its own note.
 #[test]
 fn records_come_in_order_however_many_threads_read_them() {
     let disk = disk(5);
@@ -113,7 +113,7 @@ fn records_come_in_order_however_many_threads_read_them() {
     }
 }
 
-/// Once the superblock has moved on, segments are used again and the log stops growing.
+/// Once the superblock has moved on, segments are reused and the log stops growing.
 #[test]
 fn recycling_bounds_the_log() {
     let disk = disk(5);
@@ -156,7 +156,7 @@ fn a_full_disk_refuses_before_the_first_byte_and_keeps_a_reserve() {
     };
     assert!(matches!(&error, LogWriteError::Full(_)), "{error:?}");
     assert_eq!(log.stats().spare_count, 1);
-    // A group larger than all the room there is touches nothing either.
+    // A group larger than all the room changes nothing either.
     let seq = wanted.len() as u64 + 1;
     let large = [record(seq, vec![1; 50_000])];
     let error = log.write(&Group { use_reserve: true, ..group(&large, 0) }).unwrap_err();
@@ -187,7 +187,7 @@ fn a_write_that_took_no_byte_leaves_the_end_where_it_was() {
     check_replay(&disk.crash(&CrashChoice::None), &from, &[vec![1; 100], vec![3; 100]]);
 }
 
-/// D6: after a partial write or a failed sync nothing is taken any more.
+/// D6: after a partial write or a failed sync the log refuses all writes.
 #[test]
 fn a_failed_sync_or_partial_write_ends_the_log() {
     for fault in [
@@ -249,7 +249,7 @@ fn creation_cut_short_is_repeated_and_a_log_with_commits_is_not_overwritten() {
     assert_eq!(error.code(), Code::AlreadyExists);
 }
 
-/// A spare whose preparation was cut short is finished, not left out and not trusted.
+/// A spare whose preparation was cut short is finished, neither left out nor trusted.
 #[test]
 fn an_unfinished_spare_is_finished_after_a_crash() {
     let disk = disk(13);
@@ -292,7 +292,7 @@ fn spares_are_prepared_and_synced_while_others_write() {
     check_replay(&disk.crash(&CrashChoice::None), &from, &wanted);
 }
 
-/// Whoever makes a segment at leisure must not let a writer wait for its rests.
+/// The background rests while it makes a segment. A writer must not wait for those rests.
 #[test]
 fn a_rest_ends_as_soon_as_somebody_is_in_a_hurry() {
     let (log, _) = create(&disk(9), SyncMethod::Fdatasync);
@@ -302,8 +302,10 @@ fn a_rest_ends_as_soon_as_somebody_is_in_a_hurry() {
     });
 }
 
-/// D7: the segments that a closed log keeps are there for the next opening, also where they were used before and no mark was
-/// written since: a full disk has no room for another one.
+/// D7: the segments that a closed log keeps are usable for the next opening.
+///
+/// Also if they were used before and no mark frame was written since: a full disk has no room for another
+/// one.
 #[test]
 fn a_log_at_rest_opens_on_a_full_disk() {
     let disk = disk(51);
@@ -323,8 +325,8 @@ fn a_log_at_rest_opens_on_a_full_disk() {
     reopen(&disk, &recovered).unwrap();
 }
 
-/// A close does not wait until segments are made that only a running database needs; one it leaves, for the next opening may find the
-/// disk full (D7).
+/// A close does not prepare segments that only a running database needs. It leaves one, because the next
+/// opening may find the disk full (D7).
 #[test]
 fn a_log_that_is_closed_prepares_what_the_next_opening_needs_and_no_more() {
     let disk = MemDisk::new(22);

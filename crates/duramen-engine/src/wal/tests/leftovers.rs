@@ -1,4 +1,4 @@
-//! What crashes leave over: nothing chains to it, nothing takes it for damage (D2, D5).
+//! What crashes leave over: nothing chains to it, and it is not reported as corruption (D2, D5).
 
 use std::io::ErrorKind as IoErrorKind;
 
@@ -10,13 +10,13 @@ use crate::ids::Epoch;
 use crate::wal::frame::{self, FrameHeader, FrameKind, Part};
 use crate::wal::segment::segment_path;
 
-/// An old tail that was copied, and a newer one that was lost, stay what they are.
+/// An old tail that was copied, and a newer one that was lost, are not brought back.
 #[test]
 fn leftovers_of_lost_groups_are_neither_chained_to_nor_an_alarm() {
     let disk = disk(23);
     let (log, from) = create(&disk, SyncMethod::Fdatasync);
     commit(&log, 1, vec![1]);
-    // Two groups of which only the second reaches the disk: the tail is torn, and a valid frame stands behind it.
+    // Only the second of two groups reaches the disk: the tail is torn, and a valid frame lies behind it.
     log.write(&group(&[record(2, vec![22])], 1)).unwrap();
     log.write(&group(&[record(3, vec![33])], 1)).unwrap();
     let image = disk.crash(&CrashChoice::Only(1));
@@ -52,8 +52,8 @@ fn of_several_segments_that_continue_a_frame_the_newest_is_followed() {
     check_replay(&disk.crash(&CrashChoice::None), &from, &[vec![1], vec![2], vec![3]]);
 }
 
-/// D1: a sync of an open failed, and the kernel calls clean what never reached the disk. The next open in the same boot reads it all the
-/// same; what it then acknowledges must hang on none of it.
+/// D1: a sync of an open failed, and the kernel marks as clean what never reached the disk. The next open in
+/// the same boot still reads it. What that open acknowledges must not depend on it.
 #[test]
 fn an_open_that_failed_is_nothing_to_build_on() {
     let mut failed = 0;
@@ -74,7 +74,7 @@ fn an_open_that_failed_is_nothing_to_build_on() {
         drop(opened);
         disk.set_faults(FaultPlan::none());
         let mut wanted = vec![vec![1; 300], vec![2; 300], vec![3; 300]];
-        // Several in a row, the last of which commits.
+        // Several in a row; the last one commits.
         for _ in 0..2 {
             drop(reopen(&disk, &check_replay(&disk, &from, &wanted)).unwrap());
         }
@@ -90,7 +90,7 @@ fn an_open_that_failed_is_nothing_to_build_on() {
     assert!(failed > 3, "{failed} syncs failed an open");
 }
 
-/// The header of a segment reached the disk, the frames before it did not: its epoch is used up all the same.
+/// The header of a segment reached the disk, the frames before it did not. Its epoch must not be reused.
 #[test]
 fn the_epoch_of_a_segment_off_the_chain_is_not_used_again() {
     let disk = disk(42);
@@ -112,7 +112,7 @@ fn the_epoch_of_a_segment_off_the_chain_is_not_used_again() {
     check_replay(&image.crash(&CrashChoice::None), &from, &[vec![1], vec![4]]);
 }
 
-/// A record of which the crash left the beginning only is dropped, and what follows takes its sequence.
+/// A record of which the crash left only the beginning is dropped. The next commit takes its sequence.
 #[test]
 fn a_record_half_written_before_a_crash_is_dropped() {
     let disk = disk(43);
@@ -136,10 +136,10 @@ fn a_record_half_written_before_a_crash_is_dropped() {
     check_replay(&image.crash(&CrashChoice::None), &from, &[&wanted[..], &[vec![4]]].concat());
 }
 
-/// D6: after a failed sync the cache shows what the disk does not hold. Opening again copies it to fresh blocks.
+/// D6: after a failed sync the cache shows what the disk lacks. Opening again copies it to fresh blocks.
 #[test]
 fn what_a_failed_sync_left_in_the_cache_is_copied_to_fresh_blocks() {
-    // A group, a mark, and a group half of which a mark calls durable.
+    // A group; a mark frame; a group half of which a mark frame calls durable.
     for lost in 0..3 {
         let disk = disk(9);
         let (log, from) = create(&disk, SyncMethod::Fdatasync);
@@ -171,7 +171,7 @@ fn what_a_failed_sync_left_in_the_cache_is_copied_to_fresh_blocks() {
 /// A copied group that does not fit into the first fresh segment must not become the log before it is synced.
 #[test]
 fn a_copy_longer_than_the_fresh_segment_is_not_the_log_before_it_is_whole() {
-    // The record takes the three segments of 4096 bytes; the copy finds one of 8192 and fits the next of 16384.
+    // The record takes three segments of 4096 bytes; the copy finds one of 8192 and fits the next of 16384.
     let geometry = Geometry { segment_bytes_max: 16384, ..geometry() };
     let disk = disk(46);
     let sync = SyncMethod::Fdatasync;
@@ -190,8 +190,9 @@ fn a_copy_longer_than_the_fresh_segment_is_not_the_log_before_it_is_whole() {
     }
 }
 
-/// D1: an opening that failed while it copied leaves a segment whose header no sync covers. The opening after it keeps that one as
-/// a spare, and a close empties it: a header that lands behind the emptying stands in a file of another length.
+/// D1: an opening that failed during its copy leaves a segment whose header no sync covers. The next opening
+/// keeps it as a spare, and a close empties it. If the header lands after the emptying, it stands in a file
+/// of another length.
 #[test]
 fn a_segment_that_no_sync_covers_is_synced_before_it_is_emptied() {
     let geometry = Geometry { segment_bytes_max: 16384, ..geometry() };
@@ -206,7 +207,7 @@ fn a_segment_that_no_sync_covers_is_synced_before_it_is_emptied() {
         let open = |recovered: &Recovered| {
             Log::reopen(&shared(&disk), dir(), identity(), geometry, sync, continued(recovered))
         };
-        // More of them than spares are kept.
+        // More of them than the spares that are kept.
         let mut failed_count = 0;
         for _ in 0..4 {
             disk.set_faults(Fault::new(CallKind::Sync, nth, Effect::EIO).on(".wal"));
@@ -229,7 +230,7 @@ fn a_segment_that_no_sync_covers_is_synced_before_it_is_emptied() {
     assert!(emptied_count > 0, "a close has emptied segments");
 }
 
-/// A mark may name a commit whose frame also begins another: the log goes on from before that frame.
+/// A mark frame may name a commit in a frame that also begins another: the log goes on before that frame.
 #[test]
 fn an_open_never_goes_on_from_the_middle_of_a_record() {
     let disk = disk(47);
@@ -244,7 +245,7 @@ fn an_open_never_goes_on_from_the_middle_of_a_record() {
     check_replay(&disk.crash(&CrashChoice::None), &from, &wanted);
 }
 
-/// Whatever else is right about a frame: one that does not continue the chain is not followed.
+/// An otherwise valid frame that does not continue the chain is not followed.
 #[test]
 fn a_frame_that_does_not_continue_the_chain_is_not_followed() {
     let disk = disk(44);
@@ -281,7 +282,7 @@ fn a_frame_that_does_not_continue_the_chain_is_not_followed() {
     }
 }
 
-/// A write that comes while a sync runs is not covered by it, and the next sync must not think so.
+/// A write during a sync is not covered by it. The next sync must cover it.
 #[test]
 fn a_write_during_a_sync_is_synced_by_the_next() {
     let disk = disk(45);

@@ -14,7 +14,8 @@ fn check_is_clean(engine: &Engine, when: &str) {
     assert!(report.is_clean(), "{when}: {:?}", report.problems);
 }
 
-/// The power is cut while a file is made: the sectors of its header may hold anything. Nothing relied on it.
+/// The power is cut while a file is created: its header's sectors may hold anything. Nothing relied on the
+/// file.
 #[test]
 fn a_file_that_was_being_made_is_no_damage_whatever_its_header_holds() {
     for (checkpoint_count, number) in [(0, 1), (1, 2), (1, 7)] {
@@ -30,7 +31,7 @@ fn a_file_that_was_being_made_is_no_damage_whatever_its_header_holds() {
         let copy = disk.deep_clone();
         engine.checkpoint().unwrap();
         engine.abandon();
-        // With the frames of the checkpoint that did not come, and without.
+        // With the frames of the checkpoint that was not completed, and without.
         let newest = disk.files().into_iter().filter(|path| path.starts_with("/db/feed")).max().unwrap();
         let mut bytes = disk.read_file(&newest).unwrap();
         bytes[..96].fill(0x5a);
@@ -39,7 +40,7 @@ fn a_file_that_was_being_made_is_no_damage_whatever_its_header_holds() {
             drop(duramen_disk::Disk::create_dir(&disk, Path::new("/db/feed")));
             let path = format!("/db/feed/{number:012}.feed");
             if number > 1 && bytes.len() != 4096 {
-                // Frames of file 1 are none of another.
+                // Frames of file 1 do not belong to another file.
                 continue;
             }
             disk.write_file(&path, &bytes).unwrap();
@@ -56,8 +57,10 @@ fn a_file_that_was_being_made_is_no_damage_whatever_its_header_holds() {
     }
 }
 
-/// A file was removed and the sync of that failed. A checkpoint that does without the file must not be durable before the removal is:
-/// the file would come back, and end too early.
+/// A file was removed, and the sync of the removal failed.
+///
+/// A checkpoint without the file must not be durable before the removal is: the file would come back, and end
+/// too early.
 #[test]
 fn a_file_that_was_let_go_of_does_not_come_back() {
     let disk = MemDisk::new(19);
@@ -76,8 +79,9 @@ fn a_file_that_was_let_go_of_does_not_come_back() {
     assert_eq!(engine.feed_stats().file_count, 0);
 }
 
-/// A file was given up while it was made, and could not be removed; the next checkpoint made another one, which holds the same changes.
-/// After a power cut the sectors of the first one's header may hold anything: the check called that damage.
+/// A file was abandoned during creation and could not be removed. The next checkpoint created another one
+/// with the same changes. After a power cut the first one's header may hold anything: `check` must not report
+/// that as corruption.
 #[test]
 fn a_file_that_was_given_up_is_no_damage_whatever_its_header_holds() {
     for relied_on in [false, true] {
@@ -112,8 +116,9 @@ fn a_file_that_was_given_up_is_no_damage_whatever_its_header_holds() {
     }
 }
 
-/// A file found the disk full while it was made, and was removed; the checkpoint went on without it (D7). A power cut brought a part
-/// of it back, beside a superblock that does without it: the check called that damage.
+/// A file found the disk full during creation and was removed; the checkpoint went on without it (D7).
+///
+/// A power cut may bring part of it back beside a superblock that does not cover it: that is not corruption.
 #[test]
 fn a_file_that_found_no_room_does_not_come_back() {
     let mut hit_count = 0;
@@ -142,8 +147,10 @@ fn a_file_that_found_no_room_does_not_come_back() {
     assert!(hit_count > 1, "the disk was full {hit_count} times");
 }
 
-/// A read of a value goes wrong once, while a checkpoint retains it or a reader asks for it; on the disk it is whole. It was told as
-/// lost, and stayed so in the retained file.
+/// A read of a value fails once, while a checkpoint retains it or a reader reads it; on the disk it is
+/// intact.
+///
+/// It must not be reported as lost, nor stay lost in the retained file.
 #[test]
 fn a_read_that_goes_wrong_once_loses_no_value() {
     let mut hit_count = 0;
@@ -175,8 +182,10 @@ fn generations(disk: &MemDisk) -> [Option<u64>; 2] {
     })
 }
 
-/// D6: a superblock was lost, and opening made a copy of the other. As long as the two are alike, files are read beyond what they
-/// cover. What a failed sync left there is in the page cache alone: it is copied before it is gone on with.
+/// D6: a superblock was lost, and opening made a copy of the other.
+///
+/// While the two are alike, files are read beyond what they cover. What a failed sync left there is in the
+/// page cache alone: it is copied before the feed goes on from it.
 #[test]
 fn what_a_failed_sync_left_beside_two_superblocks_that_are_alike_is_written_again() {
     let tries = [(CallKind::Sync, 0), (CallKind::Sync, 1), (CallKind::Sync, 2), (CallKind::SyncDir, 0)];
@@ -215,7 +224,7 @@ fn what_a_failed_sync_left_beside_two_superblocks_that_are_alike_is_written_agai
         engine.abandon();
         let engine = open(&disk);
         assert_eq!(all(&engine, &when), model, "{when}, opened again");
-        // Killed once more, so that the copy itself is found beside superblocks that are alike.
+        // Killed once more, so that the copy itself is found beside two equal superblocks.
         engine.abandon();
         let engine = open(&disk);
         assert_eq!(all(&engine, &when), model, "{when}, opened once more");
@@ -232,7 +241,7 @@ fn what_a_failed_sync_left_beside_two_superblocks_that_are_alike_is_written_agai
     assert!(hits.values().all(|count| *count > 0), "each sync failed once: {hits:?}");
 }
 
-/// The copy of what is beyond the superblocks is cut off at any call: nothing that was read before is lost.
+/// A cut at any call while that part is copied loses nothing that was readable before.
 #[test]
 fn a_cut_while_files_are_copied_costs_no_value() {
     let disk = MemDisk::new(21);
@@ -247,7 +256,7 @@ fn a_cut_while_files_are_copied_costs_no_value() {
             let when = format!("cut after {op} operations, {choice:?}");
             let engine = open(&trace.crash_image(op, &choice));
             let mut found = all(&engine, &when);
-            // What follows is of the superblock that was lost, and may be gone.
+            // Later changes belong to the lost superblock, and may be gone.
             found.truncate(model.len());
             assert_eq!(found, model, "{when}");
             check_is_clean(&engine, &when);

@@ -1,8 +1,14 @@
-//! What the loader said on its standard output, which no cut reaches: commits with their place in the order, and backups.
+//! Parses the loader's standard output, which no cut reaches: commits with their sequence, and backups.
 //!
-//! Owns the words of these lines. `open P`: a process has opened the database, and found commits up to P. `ack WRITER NUMBER LEVEL SEQ`:
-//! this commit of a writer returned at that level, and is the SEQth of the database. `backup NAME WRITER:COUNT ...`: a backup returned,
-//! and so many commits of each writer had before it was begun. `gone NAME`: it is being removed. A line cut short said nothing.
+//! Owns the format of these lines.
+//!
+//! - `open P`: a process has opened the database, and found commits up to P.
+//! - `ack WRITER NUMBER LEVEL SEQ`: this commit of a writer returned at that level, with the sequence SEQ.
+//! - `backup NAME WRITER:COUNT ...`: a backup returned. COUNT commits of each writer had returned before it
+//!   was begun.
+//! - `gone NAME`: the backup is being removed.
+//!
+//! A line that was cut short acknowledges nothing.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,16 +20,16 @@ use crate::wrong::Outcome;
 /// A commit that returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Commit {
-    /// Its place in the order of all commits.
+    /// Its sequence.
     pub(crate) seq: u64,
-    /// Whether it was to survive a power cut.
+    /// Whether it must survive a power cut.
     pub(crate) is_durable: bool,
 }
 
-/// So many commits of each writer.
+/// The number of commits of each writer.
 pub(crate) type Counts = BTreeMap<u32, u64>;
 
-/// Everything that was said, and still holds.
+/// Everything that was acknowledged and still holds.
 #[derive(Debug, Default)]
 pub(crate) struct Acknowledged {
     /// By writer and number.
@@ -89,7 +95,8 @@ impl Acknowledged {
         Ok(())
     }
 
-    /// A database was opened whose newest commit is this one: later ones are gone, and others may get their places.
+    /// A database was opened whose newest commit is this one: later ones are gone, and their sequences may be
+    /// reused.
     pub(crate) fn found(&mut self, newest: u64) -> Outcome<()> {
         for ((writer, number), commit) in &self.commits {
             if commit.seq > newest && commit.is_durable {

@@ -1,5 +1,8 @@
-//! What is asked of a database that a cut has left: it opens, holds what was acknowledged and a prefix of one order, whole; its own checks
-//! find nothing; backups are there; it takes new writes of every kind, comes to its end, closes, opens again and holds everything still.
+//! Checks a database that a cut has left.
+//!
+//! It opens. It holds what was acknowledged, and a whole prefix of one order. Its own checks find nothing;
+//! backups exist. It then takes new writes of every kind, finishes all pending work, closes, opens again, and
+//! still holds everything.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -15,7 +18,7 @@ use crate::plan::Terms;
 use crate::wrong::{Outcome, Wrong};
 use crate::{mirror, views};
 
-/// Writers that write on, and commits of each.
+/// The number of writers that continue, and of their commits.
 const WRITERS: u32 = 2;
 const COMMITS: u64 = 8;
 
@@ -44,7 +47,7 @@ pub(crate) fn check(args: &CheckArgs) -> Outcome<String> {
     Ok(format!("{said_count} acknowledged, {there} there, all whole; {backup_count} backups"))
 }
 
-/// Opens the database, and holds everything in it against what was acknowledged.
+/// Opens the database, and compares everything in it with what was acknowledged.
 fn look(place: &Place, acknowledged: &mut Acknowledged) -> Outcome<(Db, States)> {
     let db = place.open(Durability::Disk, false)?;
     let newest = db.stats().commit.published.0;
@@ -55,7 +58,8 @@ fn look(place: &Place, acknowledged: &mut Acknowledged) -> Outcome<(Db, States)>
     Ok((db, states))
 }
 
-/// A backup that had returned is there, whole, with what was committed before it; one under way is, or does not open.
+/// A backup that had returned exists, whole, with the commits before it. One in progress exists, or does not
+/// open.
 fn backups(place: &Place, acknowledged: &Acknowledged) -> Outcome<usize> {
     let folder = place.backups();
     let mut found = Vec::new();
@@ -93,8 +97,8 @@ fn backups(place: &Place, acknowledged: &Acknowledged) -> Outcome<usize> {
     Ok(whole_count)
 }
 
-/// New writes of every kind, and then everything comes to its end: documents are converted, views built, what nobody can see is swept,
-/// the consumer has read all.
+/// New writes of every kind, then all pending work: documents are converted, views built, unreferenced data
+/// swept, and the consumer has read everything.
 fn write_on(place: &Place, db: Db, states: &States, acknowledged: &mut Acknowledged) -> Outcome<Db> {
     let wanted = Terms { seed: 1, is_heavy: place.sizes == Sizes::Shipped, is_plain: false };
     let is_born = terms(&db)?.is_some();
@@ -110,10 +114,10 @@ fn write_on(place: &Place, db: Db, states: &States, acknowledged: &mut Acknowled
     let more = Acknowledged::of_lines(&lines.into_inner().unwrap_or_default())?;
     acknowledged.commits.extend(more.commits);
     acknowledged.backups.extend(more.backups);
-    // What is not durable is not told: a commit that is makes everything before it so.
+    // The feed returns only durable changes; a durable commit makes everything before it durable.
     db.write(|tx| tx.put_bytes(LIFE, b"settled", b""))?;
     while mirror::work(&db, 64, 64)? > 0 {}
-    // Of the first release, too: a view that was added by name is built with any.
+    // Also for the first release: a view that was added by name is built by every release.
     release.build(&db, || Ok(()))?;
     views::all_answer(&db)?;
     db.sweep_expired()?;

@@ -1,7 +1,9 @@
-//! Holds a database against what its commits come to: every document, view, key-value, blob and byte, and the order of commits.
+//! Compares a database with the result of its commits: every document, view, key-value, blob and byte, and
+//! the order.
 //!
-//! Owns no state. How many commits of each writer there are the database says by a row for each; what they come to is calculated by the
-//! plan. So nothing else needs to be known: a row too few, one too many, an older one, another byte are all seen. Writes nothing.
+//! Owns no state. The database has a row for each commit of each writer; the plan computes their result. So
+//! nothing else must be recorded: a missing row, an extra one, an older one, or a differing byte is found.
+//! Writes nothing.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -19,13 +21,13 @@ use crate::views;
 use crate::writer::millis;
 use crate::wrong::{Outcome, Wrong, same};
 
-/// A value that expires within this may have been swept, or not.
+/// A value that expires within this time may have been swept, or not.
 const CLOCK_MARGIN_MS: u64 = 2000;
 
-/// Writers and what their commits come to.
+/// The writers, and the result of their commits.
 pub(crate) type States = BTreeMap<u32, State>;
 
-/// The commits of a database are a prefix of the order they were made in, with everything that was to survive.
+/// Checks that the commits are a prefix of their order, with everything that had to survive.
 pub(crate) fn order(db: &Db, states: &States, newest: u64, acknowledged: &mut Acknowledged) -> Outcome<()> {
     let all = acknowledged.commits.clone();
     acknowledged.found(newest)?;
@@ -45,7 +47,7 @@ pub(crate) fn order(db: &Db, states: &States, newest: u64, acknowledged: &mut Ac
     tickets(db, states, &seqs)
 }
 
-/// A backup holds what there was when it was begun.
+/// Checks that a backup holds what existed when it was begun.
 pub(crate) fn at_least(states: &States, floor: &Counts) -> Outcome<()> {
     for (writer, count) in floor {
         let there = states.get(writer).map_or(0, |state| state.count);
@@ -58,7 +60,7 @@ pub(crate) fn at_least(states: &States, floor: &Counts) -> Outcome<()> {
     Ok(())
 }
 
-/// Compares everything that programs have stored. Returns what the commits come to.
+/// Compares everything that programs have stored. Returns the result of the commits.
 pub(crate) fn contents(db: &Db) -> Outcome<States> {
     let (states, tickets_taken) = commits(db)?;
     same_tickets(db, &tickets_taken)?;
@@ -93,10 +95,10 @@ pub(crate) fn checks_are_clean(db: &Db) -> Outcome<()> {
     Err(Wrong::told(format!("check: problems {:?}, unreached {:?}", report.problems, report.unreached)))
 }
 
-/// Who has taken each ticket.
+/// The writer and commit that took each ticket.
 pub(crate) type Tickets = BTreeMap<u64, (u32, u64)>;
 
-/// The rows of all commits: those of each writer without a gap.
+/// The rows of all commits. Those of each writer have no gap.
 pub(crate) fn commits(db: &Db) -> Outcome<(States, Tickets)> {
     let (mut states, mut tickets) = (States::new(), Tickets::new());
     let snapshot = db.snapshot()?;
@@ -127,7 +129,8 @@ pub(crate) fn commits(db: &Db) -> Outcome<(States, Tickets)> {
     Ok((states, tickets))
 }
 
-/// No ticket below the next is missing, and none is beyond: what is there of all writers is a prefix of one order.
+/// Checks that no ticket below the next is missing, and none is beyond: the commits of all writers are a
+/// prefix of one order.
 fn same_tickets(db: &Db, taken: &Tickets) -> Outcome<()> {
     if let Some((at, gap)) = (0..).zip(taken.keys()).find(|(at, ticket)| at != *ticket) {
         return Err(format!("ticket {at} is missing, ticket {gap} exists").into());
@@ -152,7 +155,7 @@ fn same_tickets(db: &Db, taken: &Tickets) -> Outcome<()> {
     same("the next ticket", &next, &(taken.len() as u64))
 }
 
-/// Tickets are taken in the order of the commits: of one writer, and of all whose place in the order was acknowledged.
+/// Checks that tickets follow the order of commits: of one writer, and of all with an acknowledged sequence.
 fn tickets(db: &Db, states: &States, seqs: &BTreeMap<(u32, u64), u64>) -> Outcome<()> {
     let snapshot = db.snapshot()?;
     let mut in_order = BTreeMap::new();
@@ -182,7 +185,7 @@ fn tickets(db: &Db, states: &States, seqs: &BTreeMap<(u32, u64), u64>) -> Outcom
     }
 }
 
-/// A kind of data of all writers, under the keys they have in the database.
+/// One kind of data of all writers, by the keys in the database.
 fn all_of<T>(states: &States, of: impl Fn(&State) -> BTreeMap<u64, T>) -> BTreeMap<u64, T> {
     let own = |(writer, state): (&u32, &State)| {
         let writer = *writer;
@@ -205,7 +208,7 @@ fn documents(db: &Db, states: &States, release: Release) -> Outcome<()> {
     found.iter().zip(&wanted).try_for_each(|(found, wanted)| same("a document", found, wanted))
 }
 
-/// Documents without a type, and what they sum to.
+/// Compares untyped documents and their sums.
 fn numbers(db: &Db, name: &str, wanted: Option<&BTreeMap<u64, i64>>) -> Outcome<()> {
     let collection = db.documents(name);
     let Some(found) = answer(collection.scan(Span::all()))? else {
@@ -236,13 +239,13 @@ fn logged(db: &Db, states: &States) -> Outcome<()> {
     numbers(db, LOG, Some(&wanted))
 }
 
-/// The values of a namespace that the clock leaves.
+/// The unexpired values of a namespace.
 fn values<T: serde::de::DeserializeOwned>(db: &Db, namespace: &str) -> Outcome<Vec<(u64, T)>> {
     let Some(entries) = answer(db.kv(namespace).scan::<u64, T>(Span::all()))? else { return Ok(Vec::new()) };
     Ok(entries.collect::<Result<_, Error>>()?)
 }
 
-/// Each value is what was stored, and expires when it was to. One that has expired is absent; one that has not is there.
+/// Checks that each value is as stored, with its expiry: an expired one is absent, any other exists.
 fn sessions(db: &Db, states: &States) -> Outcome<()> {
     let wanted = all_of(states, |state| state.sessions.clone());
     let before = now_ms(db)?;
@@ -299,7 +302,7 @@ fn bytes(db: &Db, states: &States) -> Outcome<()> {
     }
 }
 
-/// Every blob, byte for byte and by its hash.
+/// Compares every blob, byte for byte and by its hash.
 fn blobs(db: &Db, states: &States) -> Outcome<()> {
     let wanted = all_of(states, |state| state.blobs.clone());
     let blobs = db.blobs(FILES);

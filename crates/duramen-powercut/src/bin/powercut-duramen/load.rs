@@ -1,7 +1,8 @@
-//! The life that is cut: writers at all levels, and beside them a consumer and a steward who sweeps, builds, migrates, backs up and opens
-//! the database again as the next release.
+//! The load that is cut: writers at all levels, a consumer, and a steward. The steward sweeps, builds,
+//! migrates, backs up, and opens the database again as the next release.
 //!
-//! Owns the threads, and what is acknowledged when: a line is said once the call that it tells of has returned.
+//! Owns the threads, and the time of acknowledgements: a line is printed once the call that it is about has
+//! returned.
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,7 +36,8 @@ pub(crate) struct LoadArgs {
     /// Decides what is stored, where the life of the database begins; the one that begins here
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// `process`: every commit waits for that only, is said to be durable all the same, and nothing else syncs
+    /// `process`: every commit waits for that only, is said to be durable all the same, and nothing else
+    /// syncs
     #[arg(long, value_enum, default_value_t = Level::Disk)]
     level: Level,
 }
@@ -55,23 +57,23 @@ pub(crate) enum Said {
     Kept(Mutex<String>),
 }
 
-/// The database while it is open, and what program has it.
+/// The open database, and the release that has it open.
 #[derive(Debug)]
 pub(crate) struct Open {
     pub(crate) db: Db,
     pub(crate) release: Release,
 }
 
-/// What all threads share.
+/// State that all threads share.
 #[derive(Debug)]
 pub(crate) struct Shop<'a> {
     pub(crate) place: &'a Place,
-    /// Empty only while it is opened again.
+    /// Empty only while the database is reopened.
     pub(crate) open: RwLock<Option<Open>>,
     pub(crate) said: Said,
-    /// So many commits of each writer are seen by whoever looks next.
+    /// The number of commits of each writer that the next snapshot sees.
     counts: Vec<AtomicU64>,
-    /// How many of all.
+    /// The number of all commits.
     pub(crate) total: AtomicU64,
     pub(crate) is_over: AtomicBool,
 }
@@ -92,14 +94,14 @@ impl Said {
     }
 }
 
-/// Writes until its time is over, or the power goes. Each writer goes on behind what it finds, so that a load can begin on what a cut
-/// left.
+/// Writes until its time is over, or the power goes. Each writer continues after what it finds, so that a
+/// load can begin on the result of a cut.
 pub(crate) fn load(args: &LoadArgs) -> Outcome<()> {
     let is_plain = args.level == Level::Process;
     let level = if is_plain { Durability::Process } else { Durability::Disk };
     let db = args.place.open(level, false)?;
     let said = Said::Out;
-    // Before the first commit: what was acknowledged and is not there has no place in the order any more.
+    // Before the first commit: acknowledged commits that are missing here have lost their sequences.
     said.say(&open_line(db.stats().commit.published.0))?;
     let wanted = Terms { seed: args.seed, is_heavy: args.place.sizes == Sizes::Shipped, is_plain };
     let (terms, release) = begin(&db, wanted)?;
@@ -109,18 +111,18 @@ pub(crate) fn load(args: &LoadArgs) -> Outcome<()> {
     run(&args.place, Open { db, release }, said, &states, work).map(drop)
 }
 
-/// What is to be done.
+/// The work of a load.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Work {
     pub(crate) terms: Terms,
     pub(crate) writers: u32,
-    /// Commits of each.
+    /// The number of commits of each writer.
     pub(crate) count: u64,
-    /// The level of every commit, whatever its plan says; they are acknowledged as if they were durable.
+    /// The level of every commit, instead of the planned one. They are acknowledged as if they were durable.
     pub(crate) forced: Option<Durability>,
 }
 
-/// Begins the life of a database, or goes on with it.
+/// Begins the life of a database, or continues it.
 pub(crate) fn begin(db: &Db, wanted: Terms) -> Outcome<(Terms, Release)> {
     let terms = match terms(db)? {
         Some(terms) => terms,
@@ -136,13 +138,13 @@ pub(crate) fn begin(db: &Db, wanted: Terms) -> Outcome<(Terms, Release)> {
     let release = release(db)?;
     release.register(db)?;
     if !terms.is_plain {
-        // Before the first commit that it is to be told of: a checkpoint lets go of what no consumer has asked for.
+        // Before the first commit that it must see: a checkpoint releases changes that no consumer needs.
         mirror::register(db)?;
     }
     Ok((terms, release))
 }
 
-/// Does the work from what is there on. Returns the database and what was said.
+/// Does the work on top of the existing data. Returns the database and the acknowledgements.
 pub(crate) fn run(
     place: &Place,
     open: Open,
@@ -187,13 +189,13 @@ pub(crate) fn run(
 }
 
 impl Shop<'_> {
-    /// Does something with the open database; nobody opens it again meanwhile.
+    /// Runs a closure on the open database, which is not reopened meanwhile.
     pub(crate) fn with<T>(&self, run: impl FnOnce(&Open) -> Outcome<T>) -> Outcome<T> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         run(open.as_ref().ok_or("the database could not be opened again")?)
     }
 
-    /// Where one thread has failed the others end.
+    /// If one thread has failed, the others end.
     fn ending(&self, done: Outcome<()>) -> Outcome<()> {
         if done.is_err() {
             self.is_over.store(true, Ordering::Release);
@@ -220,12 +222,12 @@ impl Shop<'_> {
         Ok(())
     }
 
-    /// So many commits of each writer are seen by whoever looks next.
+    /// The number of commits of each writer that the next snapshot sees.
     pub(crate) fn seen_by_all(&self) -> Counts {
         (0..).zip(&self.counts).map(|(writer, count)| (writer, count.load(Ordering::Acquire))).collect()
     }
 
-    /// Waits until so many commits more have returned, or a while.
+    /// Waits until that many more commits have returned, or for a while.
     pub(crate) fn wait(&self, commits: u64) {
         let from = self.total.load(Ordering::Acquire);
         for _ in 0..40 {
@@ -237,7 +239,7 @@ impl Shop<'_> {
     }
 }
 
-/// The consumer goes on as long as somebody writes, at any level.
+/// The consumer continues as long as there are writers, at any level.
 fn consume(shop: &Shop<'_>, mut random: Random) -> Outcome<()> {
     while !shop.is_over.load(Ordering::Acquire) {
         let level = *random.pick(&[Durability::Disk, Durability::Process, Durability::Memory]);

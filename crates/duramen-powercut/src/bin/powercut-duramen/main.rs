@@ -1,8 +1,10 @@
-//! Loads a Duramen database with acknowledgements, and checks what a power cut left of it: `CMD` and `--check` for `powercut`.
+//! Loads a Duramen database with acknowledgements, and checks what a power cut left of it: `CMD` and
+//! `--check` for `powercut`.
 //!
-//! Owns the promises that are checked (D1, D2): every commit that was acknowledged at level `Disk` is there, what is there is a prefix of
-//! the one order of commits, whole, and everything that a program stores in it is what the commits come to. Then it writes on. What the
-//! database itself calls damaged has another exit code than what it serves wrongly: only the second is silent.
+//! Owns the promises that are checked (D1, D2). Every commit that was acknowledged at level `Disk` exists.
+//! The commits that exist are a prefix of the one order, whole. Everything that a program stores is the
+//! result of these commits. Then the check writes on. Corruption that the database reports has another exit
+//! code than wrong answers: only the second is silent.
 
 #![allow(
     clippy::disallowed_methods,
@@ -46,8 +48,8 @@ enum Command {
     Load(LoadArgs),
     /// Opens what is left, holds it against what was acknowledged, verifies all, writes on and opens it again
     ///
-    /// Exit codes: 0 all is there; 3 something is missing or wrong and the database did not say so; 4 the database says
-    /// itself that it is damaged, or cannot be opened or read.
+    /// Exit codes: 0 all is there; 3 something is missing or wrong and the database did not say so; 4 the
+    /// database says itself that it is damaged, or cannot be opened or read.
     Check(CheckArgs),
 }
 
@@ -68,7 +70,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Nobody may be listening any more: the exit code is the verdict all the same.
+/// The output may be closed; the exit code is the verdict all the same.
 fn say(sentence: &str) {
     let _ = writeln!(std::io::stdout(), "{sentence}");
 }

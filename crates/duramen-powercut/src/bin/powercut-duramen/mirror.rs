@@ -1,7 +1,9 @@
-//! A consumer of the change feed: its work is a row for each change of a document, in the transaction that moves its position.
+//! A consumer of the change feed: it stores a row for each change of a document, in the transaction of its
+//! position.
 //!
-//! Owns what it must have made: of each writer the changes that the plan tells, each once and in order, whole commits of them, up to its
-//! position and no further (D1, D2). What a migration has converted is told too, and belongs to no writer.
+//! Owns the check of these rows: of each writer the planned changes, each once and in order, in whole
+//! commits, up to its position and no further (D1, D2). Changes by a migration are in the feed too, and
+//! belong to no writer.
 
 use std::collections::BTreeMap;
 
@@ -22,12 +24,12 @@ const DELETED: u8 = 0;
 const PUT: u8 = 1;
 const CONVERTED: u8 = 2;
 
-/// Registers the consumer, if it is not; from the oldest change on that is kept.
+/// Registers the consumer, unless it is registered; from the oldest change that is kept.
 pub(crate) fn register(db: &Db) -> Result<Consumer, Error> {
     db.consumer(NAME).from_oldest().register()
 }
 
-/// Handles what there is, at most so many batches. Returns how many changes that were.
+/// Handles at most `batches` batches. Returns the number of changes.
 pub(crate) fn work(db: &Db, batch: usize, batches: usize) -> Result<usize, Error> {
     let consumer = register(db)?;
     let mut consuming = consumer.read::<AnyChange>()?.batch(batch);
@@ -43,7 +45,7 @@ pub(crate) fn work(db: &Db, batch: usize, batches: usize) -> Result<usize, Error
                     place += 1;
                 }
             }
-            // Its own work is told, too: it comes to an end where that is none.
+            // Its own writes are in the feed too. A batch without documents stores nothing, so the work ends.
             if place == first { Ok(()) } else { tx.put_bytes(SEEN, SEEN_COUNT, &place.to_be_bytes()) }
         })?;
         count += handled;
@@ -54,7 +56,7 @@ pub(crate) fn work(db: &Db, batch: usize, batches: usize) -> Result<usize, Error
     Ok(count)
 }
 
-/// Commit, document, what was done, and the commit of its writer that had stored it.
+/// Commit, document, kind of change, and the commit of its writer that had stored the document.
 fn row_of(change: &AnyChange) -> Result<Option<Vec<u8>>, Error> {
     if change.origin != Origin::Collection(ORDERS.to_owned()) || change.key().is_none() {
         return Ok(None);
@@ -76,7 +78,7 @@ fn row_of(change: &AnyChange) -> Result<Option<Vec<u8>>, Error> {
     Ok(Some(row.concat()))
 }
 
-/// What the consumer was told of one change.
+/// The consumer's record of one change.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     seq: u64,
@@ -108,7 +110,7 @@ fn seen(db: &Db) -> Outcome<Vec<Seen>> {
     Ok(found)
 }
 
-/// The consumer has made of the changes what it was to make.
+/// Compares the consumer's rows with the planned changes.
 pub(crate) fn equals(db: &Db, states: &BTreeMap<u32, State>, acknowledged: &Acknowledged) -> Outcome<()> {
     let consumers = db.consumers()?;
     let all = seen(db)?;
@@ -152,7 +154,7 @@ pub(crate) fn equals(db: &Db, states: &BTreeMap<u32, State>, acknowledged: &Ackn
     Ok(())
 }
 
-/// Of one writer: the changes of its first commits, whole.
+/// For one writer: checks that these are the changes of its first commits, whole.
 fn told(writer: u32, seen: &[Seen], state: &State) -> Outcome<()> {
     let mut rest = seen;
     for (number, wanted) in state.told.iter().enumerate().filter(|(_, told)| !told.is_empty()) {

@@ -1,6 +1,6 @@
-//! How the database of a life is opened, and what is in it under which name.
+//! How the database of a life is opened, and the names of everything in it.
 //!
-//! Owns the sizes: those that are shipped, or small ones, so that little data passes every bound.
+//! Owns the sizes: the shipped ones, or small ones, so that little data exceeds every limit.
 
 use std::path::{Path, PathBuf};
 
@@ -14,10 +14,10 @@ use crate::wrong::{Outcome, Wrong};
 
 /// A row for each commit of a writer.
 pub(crate) const COMMITS: &str = "commits";
-/// The numbers that all writers share: who has taken which, and the next.
+/// The tickets that all writers share: which commit has taken which, and the next.
 pub(crate) const TICKETS: &str = "tickets";
 pub(crate) const NEXT_TICKET: &[u8] = b"next";
-/// What a life is made from, which release runs, and whether there is a view by name.
+/// The parameters of a life, the running release, and whether there is a view by name.
 pub(crate) const LIFE: &str = "life";
 pub(crate) const TERMS: &[u8] = b"terms";
 pub(crate) const RELEASE: &[u8] = b"release";
@@ -29,12 +29,12 @@ pub(crate) const COUNTERS: &str = "counters";
 pub(crate) const SESSIONS: &str = "sessions";
 pub(crate) const FILES: &str = "files";
 
-/// A writer's own collection, which comes and goes.
+/// A writer's own collection, which is created and dropped.
 pub(crate) fn temporary(writer: u32) -> String {
     format!("temporary-{writer}")
 }
 
-/// A writer's own namespace, which is emptied now and then.
+/// A writer's own namespace, which is cleared now and then.
 pub(crate) fn scratch(writer: u32) -> String {
     format!("scratch-{writer}")
 }
@@ -51,7 +51,8 @@ pub(crate) fn row_key(writer: u32, number: u64) -> Vec<u8> {
 /// From which sizes on things happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sizes {
-    /// As the library has them; memory and with it the time of checkpoints are set so low that a few seconds reach all of them
+    /// As the library has them; memory and with it the time of checkpoints are set so low that a few seconds
+    /// reach all of them
     Shipped,
     /// Small ones, that little data passes
     Small,
@@ -97,7 +98,7 @@ impl Place {
         }
     }
 
-    /// Opens the database, or makes it.
+    /// Opens the database, or creates it.
     pub(crate) fn open(&self, level: Durability, has_background: bool) -> Outcome<Db> {
         let mut options = self.options(level).background(has_background);
         if let Some(wal) = &self.wal {
@@ -106,24 +107,24 @@ impl Place {
         options.open(&self.db).map_err(|error| Wrong::from(error).while_doing("cannot open"))
     }
 
-    /// Opens a backup, to look at it.
+    /// Opens a backup for reading.
     pub(crate) fn open_backup(&self, path: &Path) -> duramen::Result<Db> {
         self.options(Durability::Disk).create(false).read_only(true).open(path)
     }
 
-    /// Where backups are made.
+    /// The directory of backups.
     pub(crate) fn backups(&self) -> PathBuf {
         self.db.with_extension("backups")
     }
 }
 
-/// What the life of a database is made from; `None` if it has not begun.
+/// The parameters of the life of a database; `None` if it has not begun.
 pub(crate) fn terms(db: &Db) -> Outcome<Option<Terms>> {
     let Some(stored) = stored(db, TERMS)? else { return Ok(None) };
     Ok(Some(Terms::decode(&stored).ok_or("the terms of the life are not what was written")?))
 }
 
-/// Which release runs.
+/// The running release.
 pub(crate) fn release(db: &Db) -> Outcome<Release> {
     let Some(stored) = stored(db, RELEASE)? else { return Ok(Release::Plain) };
     let [byte] = stored[..] else { return Err("the release is not what was written".into()) };

@@ -1,9 +1,9 @@
-//! What each commit of each writer stores, drawn from the seed of a life, and what all of them come to.
+//! The contents of each commit of each writer, drawn from the seed of a life, and the result of all commits.
 //!
-//! Owns no database. A commit depends on its writer, its number and what that writer has stored before, and on nothing else: so whoever
-//! knows how many commits of each writer there are knows every byte that must be there, and needs no record of it. Writers share trees
-//! and keep to keys of their own. Two things only the commit itself knows are kept in its row: what time it was, and which release
-//! wrote.
+//! Owns no database. A commit depends only on its writer, its number and the writer's earlier commits. So the
+//! number of commits of each writer determines every byte that must exist, without a record of it. Writers
+//! share trees, and use keys of their own. Two facts are known only to the commit itself, and stored in its
+//! row: its time, and the release that wrote it.
 
 use std::collections::BTreeMap;
 
@@ -12,27 +12,28 @@ use duramen_disk::memory::{Random, mixed};
 
 use crate::releases::{Order, Release};
 
-/// Documents of a writer, keys of its other kinds.
+/// The numbers of documents of a writer, and of keys of other kinds.
 const ORDER_COUNT: usize = 16;
 const KEY_COUNT: usize = 6;
 
-/// The key of the blob that is larger than what a checkpoint keeps free.
+/// The key of a blob that is larger than the space that a checkpoint keeps free.
 const HUGE: u64 = 9;
 const HUGE_BYTES: usize = 30 * 1024 * 1024;
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// What a life is made from, stored when it begins.
+/// The parameters of a life, stored when it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Terms {
     pub(crate) seed: u64,
-    /// Sizes that reach the bounds that are shipped.
+    /// Whether sizes reach the shipped limits.
     pub(crate) is_heavy: bool,
-    /// Nothing that syncs by itself: for levels that promise nothing of a power cut.
+    /// Whether operations that sync on their own are left out: for levels that promise nothing about a power
+    /// cut.
     pub(crate) is_plain: bool,
 }
 
-/// What is done to a counter.
+/// An operation on a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Count {
     Put(i64),
@@ -46,21 +47,21 @@ pub(crate) enum Write {
     Put(Order),
     Delete(u64),
     Log(u64, Option<i64>),
-    /// So many documents of the writer's own collection, from this key on.
+    /// This many documents of the writer's own collection, from this key on.
     Fill(u64, u64),
-    /// That collection goes.
+    /// Drops that collection.
     Drop,
     Count(u64, Count),
-    /// A value that lives so many milliseconds; `None` for good.
+    /// A value with a lifetime in milliseconds; `None` for ever.
     Session(u64, Option<u64>),
-    /// It lives so many milliseconds from now on.
+    /// Sets the lifetime to this many milliseconds.
     Touch(u64, u64),
     EndSession(u64),
     Scratch(u64, i64),
-    /// The writer's own namespace is emptied.
+    /// Clears the writer's own namespace.
     Clear,
     Bytes(u64, Option<usize>),
-    /// Bytes, and of what size the pieces are.
+    /// A blob: its length, and the size of its pieces.
     Blob(u64, usize, usize),
     DeleteBlob(u64),
     RenameBlob(u64, u64),
@@ -71,15 +72,15 @@ pub(crate) enum Write {
 pub(crate) struct Plan {
     pub(crate) writes: Vec<Write>,
     pub(crate) level: Durability,
-    /// It takes the next of the numbers that all writers share.
+    /// Whether it takes the next of the tickets that all writers share.
     pub(crate) takes_ticket: bool,
-    /// It is done, given up, and done again.
+    /// Whether it is done, rolled back, and done again.
     pub(crate) is_given_up_first: bool,
-    /// So many bytes of a blob are stored before, and nobody ever attaches them.
+    /// Bytes of a blob that are uploaded before and never attached.
     pub(crate) abandoned_bytes: usize,
 }
 
-/// What is kept of a commit in its own row.
+/// The data of a commit in its own row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) release: Release,
@@ -87,27 +88,27 @@ pub(crate) struct Row {
     pub(crate) ticket: Option<u64>,
 }
 
-/// What a writer's commits come to.
+/// The result of a writer's commits.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
     terms: Terms,
     writer: u32,
-    /// So many commits.
+    /// The number of commits.
     pub(crate) count: u64,
-    /// The time of the last one.
+    /// The time of the last commit.
     now_ms: u64,
-    /// Documents, and which release stored each.
+    /// Documents, and the release that stored each.
     pub(crate) orders: BTreeMap<u64, (Order, Release)>,
     pub(crate) log: BTreeMap<u64, i64>,
     pub(crate) temporary: Option<BTreeMap<u64, i64>>,
     pub(crate) counters: BTreeMap<u64, i64>,
-    /// The commit that stored each, and when it expires.
+    /// The commit that stored each, and its expiry.
     pub(crate) sessions: BTreeMap<u64, (u64, Option<u64>)>,
     pub(crate) scratch: BTreeMap<u64, i64>,
-    /// The commit that stored each, and how many bytes.
+    /// The commit that stored each, and the number of bytes.
     pub(crate) bytes: BTreeMap<u64, (u64, usize)>,
     pub(crate) blobs: BTreeMap<u64, (u64, usize)>,
-    /// What the change feed tells of each commit: documents, and whether they were put or deleted. In order of the keys.
+    /// The changes of each commit in the feed: documents, and whether they were put or deleted. In key order.
     pub(crate) told: Vec<Vec<(u64, bool)>>,
 }
 
@@ -123,7 +124,7 @@ impl Terms {
 }
 
 impl Row {
-    /// With a checksum that knows whose row it is.
+    /// With a checksum that covers writer and number.
     pub(crate) fn encode(self, writer: u32, number: u64) -> Vec<u8> {
         let mut bytes = vec![self.release as u8];
         bytes.extend_from_slice(&self.now_ms.to_le_bytes());
@@ -149,7 +150,7 @@ fn checksum(bytes: &[u8], writer: u32, number: u64) -> u64 {
     bytes.iter().fold(start, |sum, byte| mixed(sum.rotate_left(8) ^ u64::from(*byte)))
 }
 
-/// Bytes that only this commit has stored under this key.
+/// Bytes that are unique to this commit and key.
 pub(crate) fn content(writer: u32, number: u64, key: u64, length: usize) -> Vec<u8> {
     let mut random = Random::new(mixed(u64::from(writer) << 48 ^ key << 40 ^ number));
     let mut bytes = Vec::with_capacity(length + 8);
@@ -160,7 +161,7 @@ pub(crate) fn content(writer: u32, number: u64, key: u64, length: usize) -> Vec<
     bytes
 }
 
-/// A writer's key among those of all.
+/// A writer's key among those of all writers.
 pub(crate) fn own_key(writer: u32, key: u64) -> u64 {
     u64::from(writer) * 1000 + key
 }
@@ -206,7 +207,8 @@ impl State {
         Plan { writes, level, takes_ticket, is_given_up_first, abandoned_bytes }
     }
 
-    /// More than checkpoints keep free comes and goes, so that holes are punched; of one writer, in lives of that size.
+    /// More than checkpoints keep free is written and deleted, so that holes are punched. One writer only, in
+    /// heavy lives.
     fn huge(&self) -> Option<Write> {
         let turn = self.count % 48;
         match (self.terms.is_heavy && !self.terms.is_plain && self.writer == 0, turn) {
@@ -229,7 +231,7 @@ impl State {
             13 => Write::Count(key, Count::Delete),
             14 => Write::Session(key, *random.pick(&[None, Some(60), Some(400), Some(HOUR_MS)])),
             15 => Write::EndSession(key),
-            // Only what lives for long: whether another one still does depends on the clock.
+            // Only long-lived values: whether others still exist depends on the clock.
             16 if self.outlives_everything(key) => Write::Touch(key, 2 * HOUR_MS),
             16..=17 => Write::Scratch(key, number),
             18 if random.chance(1, 3) => Write::Clear,
@@ -253,7 +255,7 @@ impl State {
         }
     }
 
-    /// Whether a session expires, and after every run.
+    /// Whether a session expires, but after every run.
     fn outlives_everything(&self, key: u64) -> bool {
         let expires = self.sessions.get(&key).and_then(|(_, expires)| *expires);
         expires.is_some_and(|at| at > self.now_ms + HOUR_MS / 2)
@@ -285,7 +287,7 @@ impl State {
         }
     }
 
-    /// The next commit was made.
+    /// Applies the next commit.
     pub(crate) fn apply(&mut self, plan: &Plan, row: &Row) {
         let mut told = Vec::new();
         plan.writes.iter().for_each(|write| self.apply_write(write, row, &mut told));
@@ -343,7 +345,7 @@ impl State {
 }
 
 impl Write {
-    /// Whether two writes may be of the same key: what they come to together is not the question here.
+    /// Whether two writes may have the same key; the plan avoids such pairs within a commit.
     fn meets(&self, other: &Write) -> bool {
         use Write::{
             Blob, Bytes, Clear, Count, Delete, DeleteBlob, Drop, EndSession, Fill, Log, Put, RenameBlob,

@@ -1,7 +1,8 @@
-//! The programs of one life: releases of the same shop, each with a type of its own for the collection `orders`.
+//! The releases of a program in one life, each with its own type for the collection `orders`.
 //!
-//! Owns the types, their views and the way to what the plan calls an [`Order`]. The second release adds views of every kind, built beside
-//! writers; the third means something else by the same fields: a migration, and views in code of another version.
+//! Owns the types, their views and the conversion to the plan's [`Order`]. The second release adds views of
+//! every kind, built beside writers. The third changes the meaning of fields: a migration, and views in code
+//! of another version.
 
 use duramen::view::{CodedView, Emitter, Monoid, reduce};
 use duramen::{Code, Collection, Db, DbOptions, Error, Transaction};
@@ -10,42 +11,42 @@ use serde::{Deserialize, Serialize};
 /// The collection of all releases.
 pub(crate) const ORDERS: &str = "orders";
 
-/// A document of the collection `orders`, by whatever release it was written.
+/// A document of the collection `orders`, of any release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Order {
     pub(crate) id: u64,
-    /// The commit of its writer that stored it; key of a plain view.
+    /// The commit of its writer that stored it; the key of a plain view.
     pub(crate) number: u64,
-    /// Key of a view with every kind of reduction.
+    /// The key of a view with every kind of reduction.
     pub(crate) owner: String,
     pub(crate) cents: i64,
-    /// A row each in a view.
+    /// Each makes a row in a view.
     pub(crate) tags: Vec<String>,
-    /// Key of a unique view.
+    /// The key of a unique view.
     pub(crate) email: Option<String>,
-    /// Key of a view in code, word by word.
+    /// The keys of a view in code, word by word.
     pub(crate) words: String,
-    /// Now and then so long that it lies in extents of its own.
+    /// Sometimes long enough for extents of its own.
     pub(crate) note: String,
-    /// A migration has made it what it is.
+    /// Whether a migration has converted it.
     pub(crate) converted: bool,
 }
 
 impl Order {
-    /// The same as the release sees it that has migrated from those before.
+    /// The same document after the migration.
     pub(crate) fn migrated(&self) -> Order {
         Order { owner: format!("{}!", self.owner), cents: self.cents * 100, converted: true, ..self.clone() }
     }
 }
 
-/// What program runs.
+/// The release that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Release {
     /// Without views.
     Plain,
     /// With views of every kind.
     Viewed,
-    /// Its documents mean something else.
+    /// With documents of another meaning.
     Migrated,
 }
 
@@ -53,7 +54,7 @@ pub(crate) enum Release {
 #[derive(Debug)]
 pub(crate) struct Chain;
 
-/// The hash of some values, and what a hash before them is multiplied by.
+/// The hash of some values, and the factor for a hash before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Link {
     hash: u64,
@@ -71,7 +72,7 @@ impl Link {
         Link { hash, power: self.power.wrapping_mul(next.power) }
     }
 
-    /// The hash of values in a row.
+    /// The hash of a sequence of values.
     pub(crate) fn hash_of(values: impl Iterator<Item = i64>) -> u64 {
         values.map(Link::of).reduce(Link::and).map_or(0, |link| link.hash)
     }
@@ -97,19 +98,19 @@ impl Monoid for Chain {
     }
 }
 
-/// What the rows of an owner come to: count, sum, least, most, the two largest.
+/// The reductions of an owner's rows: count, sum, minimum, maximum, the two largest.
 pub(crate) type OwnerSum = (u64, i128, Option<i64>, Option<i64>, Vec<i64>);
 
-/// What the rows of a tag or a word come to: count, sum, and the hash in the order of the rows.
+/// The reductions of the rows of a tag or a word: count, sum, and the hash in row order.
 pub(crate) type ChainSum = (u64, i128, u64);
 
 /// Keys and documents of a view, in order.
 pub(crate) type Rows<K> = Vec<(K, u64)>;
 
-/// Rows of a view, what each key comes to, and what all of it does.
+/// Rows of a view, the reductions of each key, and those of all rows.
 pub(crate) type Said<S> = (Rows<String>, Vec<(String, S)>, S);
 
-/// What the views of a release say; `None` where one does not answer yet.
+/// The answers of a release's views; `None` for a view that does not answer yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answers {
     pub(crate) numbers: Option<Rows<u64>>,
@@ -119,7 +120,7 @@ pub(crate) struct Answers {
     pub(crate) emails: Option<Rows<String>>,
 }
 
-/// `None` where something is not there, or is being built.
+/// `None` if something does not exist, or is being built.
 pub(crate) fn answer<T>(asked: Result<T, Error>) -> Result<Option<T>, Error> {
     match asked {
         Ok(answer) => Ok(Some(answer)),
@@ -287,12 +288,12 @@ impl Release {
             .find(|release| *release as u8 == byte)
     }
 
-    /// The release that follows.
+    /// The next release.
     pub(crate) fn next(self) -> Release {
         if self == Release::Plain { Release::Viewed } else { Release::Migrated }
     }
 
-    /// Options with everything that these programs know.
+    /// Options with all code of these programs.
     pub(crate) fn options() -> DbOptions {
         Db::options().reducer::<Chain>()
     }
@@ -311,12 +312,12 @@ impl Release {
         Ok(all)
     }
 
-    /// Makes the collection this release's.
+    /// Registers this release's type.
     pub(crate) fn register(self, db: &Db) -> Result<(), Error> {
         for_release!(self, Own => db.register::<Own>())
     }
 
-    /// Converts what is to be converted, and builds the views of this release to the end. `between` may stop it.
+    /// Converts documents, and builds the views of this release to the end. `between` may stop it.
     pub(crate) fn build(self, db: &Db, mut between: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
         for_release!(self, Own => {
             db.migrate::<Own>(|_| between())?;
@@ -324,7 +325,7 @@ impl Release {
         })
     }
 
-    /// What the views say; `None` for a release without views.
+    /// The answers of the views; `None` for a release without views.
     pub(crate) fn answers(self, db: &Db) -> Result<Option<Answers>, Error> {
         match self {
             Release::Plain => Ok(None),

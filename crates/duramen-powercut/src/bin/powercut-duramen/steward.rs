@@ -1,5 +1,5 @@
-//! Everything that happens to a database beside its writers: sweeps, views that come and go and are built, migrations, backups, and
-//! processes that close it and open it again, now and then as the next release.
+//! Everything that happens to a database beside its writers: sweeps, views that are added, dropped and built,
+//! migrations, backups, and reopening, sometimes as the next release.
 
 use std::fs::File;
 use std::path::Path;
@@ -17,12 +17,12 @@ use crate::releases::{ORDERS, Release, answer};
 use crate::views::BY_CENTS;
 use crate::wrong::{Outcome, Wrong};
 
-/// One who looks after the database.
+/// The maintenance thread of a load.
 #[derive(Debug)]
 pub(crate) struct Steward<'s, 'a> {
     shop: &'s Shop<'a>,
     random: Random,
-    /// The backup that is there.
+    /// The existing backup.
     backup: Option<String>,
 }
 
@@ -31,7 +31,7 @@ impl<'s, 'a> Steward<'s, 'a> {
         Steward { shop, random, backup: None }
     }
 
-    /// Does one thing after the other until the writers end.
+    /// Runs one operation after another until the writers end.
     pub(crate) fn work(mut self) -> Outcome<()> {
         loop {
             self.shop.wait(self.random.between(2, 25) as u64);
@@ -54,7 +54,7 @@ impl<'s, 'a> Steward<'s, 'a> {
         self.shop.with(run)
     }
 
-    /// A view is added, dropped or built anew without a type.
+    /// Adds, drops or rebuilds an untyped view.
     fn view_by_name(&mut self) -> Outcome<()> {
         let rebuilds = self.random.chance(1, 3);
         self.with(|open| {
@@ -81,7 +81,7 @@ impl<'s, 'a> Steward<'s, 'a> {
         })
     }
 
-    /// The process ends, and the next one opens the database: perhaps the next release.
+    /// The process ends, and the next one opens the database, possibly as the next release.
     fn open_again(&mut self) -> Outcome<()> {
         let (closes, upgrades) = (self.random.chance(1, 2), self.random.chance(2, 3));
         let mut guard = self.shop.open.write().unwrap_or_else(PoisonError::into_inner);
@@ -93,7 +93,7 @@ impl<'s, 'a> Steward<'s, 'a> {
         let db = self.shop.place.open(Durability::Disk, true)?;
         let next = if upgrades { release.next() } else { release };
         if next != release {
-            // Before the collection is changed: whoever comes after a cut knows by which type to read.
+            // Before the collection changes: the process after a cut must know by which type to read.
             db.write(|tx| tx.put_bytes(LIFE, RELEASE, &[next as u8]))?;
         }
         next.register(&db)?;
@@ -101,7 +101,7 @@ impl<'s, 'a> Steward<'s, 'a> {
         Ok(())
     }
 
-    /// Documents are converted and views built beside the writers, to the end or not.
+    /// Converts documents and builds views beside the writers, completely or in part.
     fn build(&mut self) -> Outcome<()> {
         const STOPPED: &str = "stopped";
         let random = &mut self.random;
@@ -119,7 +119,7 @@ impl<'s, 'a> Steward<'s, 'a> {
         })
     }
 
-    /// A backup beside the writers; the one before it goes.
+    /// Makes a backup beside the writers, and removes the previous one.
     fn back_up(&mut self) -> Outcome<()> {
         let backups = self.shop.place.backups();
         let failed = |error: std::io::Error| Wrong::from(format!("{}: {error}", backups.display()));

@@ -1,5 +1,5 @@
-//! Holds every view against the documents: rows and reductions are calculated anew from all documents, by code that has nothing of the
-//! database's.
+//! Compares every view with the documents: rows and reductions are computed anew from all documents, by
+//! independent code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -14,7 +14,7 @@ use crate::wrong::{Outcome, same};
 /// The view that is added and dropped without a type.
 pub(crate) const BY_CENTS: &str = "by_cents";
 
-/// Every view that answers is right.
+/// Checks that every view that answers is right.
 pub(crate) fn equal(db: &Db, release: Release) -> Outcome<()> {
     if let Some(found) = release.answers(db)? {
         let wanted = wanted(&release.orders(db)?, release);
@@ -27,7 +27,7 @@ pub(crate) fn equal(db: &Db, release: Release) -> Outcome<()> {
     by_name(db)
 }
 
-/// Every view is there and answers.
+/// Checks that every view exists and answers.
 pub(crate) fn all_answer(db: &Db) -> Outcome<()> {
     match db.view_states()?.into_iter().find(|state| !state.is_ready()) {
         Some(state) => Err(format!("a view was built, and is not ready: {state:?}").into()),
@@ -92,7 +92,7 @@ fn chain_sum(orders: &[&Order]) -> ChainSum {
     (orders.len() as u64, sum, Link::hash_of(orders.iter().map(|order| order.cents)))
 }
 
-/// The view that was added by name is there if it was to be, and says what the documents say as they are stored.
+/// Checks the view by name: it exists if it should, and matches the stored documents.
 fn by_name(db: &Db) -> Outcome<()> {
     let wanted = stored(db, HAS_VIEW)?.is_some_and(|bytes| bytes == [1]);
     let orders = db.documents(ORDERS);

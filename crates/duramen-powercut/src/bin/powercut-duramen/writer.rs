@@ -1,6 +1,6 @@
-//! A writer at work: each commit of its plan, with its row, and what is acknowledged of it.
+//! A writer: runs each commit of its plan, with its row, and acknowledges it.
 //!
-//! Owns the way from a planned write to calls of the database.
+//! Owns the translation of planned writes into calls of the database.
 
 use std::cell::Cell;
 
@@ -15,7 +15,7 @@ use crate::plan::{Count, Plan, Row, State, Write, content, own_key};
 use crate::releases::Release;
 use crate::wrong::{Outcome, Wrong};
 
-/// A writer, and what its commits come to so far.
+/// A writer, and the result of its commits so far.
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) id: u32,
@@ -23,7 +23,8 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// The next commit, at the level that its plan says or at another. Returns its number, its level and its place in the order.
+    /// Runs the next commit, at the planned or a forced level. Returns its number, its level and its
+    /// sequence.
     pub(crate) fn commit(
         &mut self,
         db: &Db,
@@ -123,7 +124,7 @@ impl Writer {
     }
 }
 
-/// The next of the numbers that all writers share.
+/// Takes the next of the tickets that all writers share.
 fn take_ticket(tx: &mut Transaction<'_>, writer: u32, number: u64) -> Result<u64, Error> {
     let next = tx.get_bytes(TICKETS, NEXT_TICKET);
     let next = crate::releases::answer(next)?.flatten();

@@ -1,16 +1,16 @@
-//! What is not as it was promised, and whether the database said so.
+//! A broken promise, and whether the database reported it.
 //!
-//! Owns the exit codes of the check: what the database itself calls damaged has another one than what it serves wrongly. Only the
-//! second is silent.
+//! Owns the exit codes of the check: corruption that the database reports has another one than wrong answers.
+//! Only the second is silent.
 
-/// Something is missing or wrong, and the database did not say so.
+/// Something is missing or wrong, and the database did not report it.
 pub(crate) const SILENT: u8 = 3;
-/// The database said what is wrong.
+/// The database reported what is wrong.
 pub(crate) const TOLD: u8 = 4;
 
 pub(crate) type Outcome<T> = Result<T, Wrong>;
 
-/// What is not as it was promised.
+/// A broken promise.
 #[derive(Debug)]
 pub(crate) struct Wrong {
     pub(crate) exit: u8,
@@ -36,12 +36,12 @@ impl From<&str> for Wrong {
 }
 
 impl Wrong {
-    /// The database said so itself.
+    /// The database reported it.
     pub(crate) fn told(sentence: String) -> Wrong {
         Wrong { exit: TOLD, sentence }
     }
 
-    /// The same, and what was done when it came up.
+    /// The same, with the operation during which it came up.
     pub(crate) fn while_doing(self, doing: &str) -> Wrong {
         Wrong { sentence: format!("{doing}: {}", self.sentence), ..self }
     }

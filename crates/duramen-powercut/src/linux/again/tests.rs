@@ -10,7 +10,7 @@ fn check(words: &[&[u8]], drawn: Option<u64>, expected: &str) {
     assert_eq!(command_line(&words, drawn), expected);
 }
 
-/// The command may have a seed of its own, and may be called what it likes.
+/// The command may have its own seed, and any name.
 #[test]
 fn the_drawn_seed_is_put_before_the_words_of_the_run() {
     check(

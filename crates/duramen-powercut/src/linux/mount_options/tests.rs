@@ -1,4 +1,5 @@
-//! A generic word in mount(2)'s data is refused by some file systems and taken by others: each must become its flag.
+//! Some file systems refuse a generic word in mount(2)'s data, others accept it: each word must become its
+//! flag.
 
 use nix::mount::MsFlags;
 

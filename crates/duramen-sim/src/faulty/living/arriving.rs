@@ -1,4 +1,4 @@
-//! How the database of a boot is opened, also while calls fail, and what is held against the book each time.
+//! How the database of a boot is opened, also while calls fail, and how each opening is checked.
 //!
 //! Owns the verdict on what an opening and a snapshot show: the state, the feed, the engine's own check.
 
@@ -18,7 +18,7 @@ use crate::search::compare::snapshot_equals;
 use crate::search::feed::feed_equals;
 use crate::search::model::State;
 
-/// What an opening says where the cache lets go of a log's pages while it reads them.
+/// The error of an opening when the cache drops pages of the log while they are read.
 const LOG_CHANGED: &str = "the log changed while it was opened";
 
 impl Living {
@@ -30,7 +30,7 @@ impl Living {
         Engine::open(disk, Path::new(PATH), options, Hooks::default())
     }
 
-    /// Opens the database, at last on a healthy disk, and holds what it finds against the book.
+    /// Opens the database, at last on a healthy disk, and checks what it finds against the book.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -63,7 +63,7 @@ impl Living {
             self.arm(armed, 0);
             let evicts = self.weather.chance(1, 2);
             if evicts {
-                // What a failed sync left in the cache goes while the log is being read and copied.
+                // What a failed sync left in the cache is dropped while the log is read and copied.
                 let (disk, seed) = (self.disk().clone(), self.weather.bits());
                 let evicting: Blocker = Arc::new(move |_: &Path| {
                     disk.evict(seed);
@@ -104,7 +104,7 @@ impl Living {
         }
     }
 
-    /// What an opening found must be in the book, and stays.
+    /// Checks that an opening found a commit of the book; it is there from now on.
     fn found(&mut self) -> Result<Going, String> {
         let now = self.disk().recorded_len();
         let snapshot = self.engine().snapshot().map_err(|e| format!("snapshot: {e}"))?;
@@ -137,7 +137,7 @@ impl Living {
         self.in_doubt = false;
         self.is_poisoned = false;
         if self.may_misread() {
-            // Whatever it finds, it ends.
+            // Only that it returns matters.
             drop(self.engine().check());
         } else {
             let fed = self.feed_equals(now, seq);
@@ -146,7 +146,8 @@ impl Living {
         Ok(Going::On)
     }
 
-    /// What the feed still keeps makes every state that it leads through. A feed that can keep nothing for a minute lets go.
+    /// Checks that the retained changes lead through every state. A feed that cannot retain for a minute
+    /// releases changes.
     fn feed_equals(&self, now: usize, seq: u64) -> Result<(), String> {
         if self.options.feed_retain_bytes == 0 {
             return Ok(());
@@ -170,7 +171,8 @@ impl Living {
         excuses.lie || excuses.misread || self.armed.is_some()
     }
 
-    /// Every answer is right. Where reads may fail, an answer may be an error, and is never wrong (D4).
+    /// Checks that every answer is right. Where reads may fail, an answer may be an error, but never wrong
+    /// (D4).
     pub(super) fn compare(&mut self, snapshot: &Snapshot, state: &State) -> Result<(), String> {
         if !self.may_misread() {
             return snapshot_equals(snapshot, state, &mut self.random);
@@ -183,7 +185,7 @@ impl Living {
         comparison.errors.iter().try_for_each(|error| self.ledger.excused(engine, "a read", error))
     }
 
-    /// Compares what is published with the book.
+    /// Compares the published state with the book.
     ///
     /// # Errors
     /// What differs.
@@ -196,7 +198,7 @@ impl Living {
     }
 }
 
-/// A state as the comparison that survives errors takes it.
+/// A state in the form of the comparison that tolerates errors.
 fn contents_of(state: &State) -> Contents {
     let mut contents = Contents::default();
     for (name, tree) in &state.trees {

@@ -1,6 +1,7 @@
-//! What a boot goes through: transactions, checkpoints, time that passes, ends of the process, and weather that changes meanwhile.
+//! The events of a boot: transactions, checkpoints, passing time, ends of the process, and faults that begin
+//! and end.
 //!
-//! Owns the order of events. What is done comes from one stream of the seed and what fails from another.
+//! Owns the order of events. One stream of the seed decides what is done, and another what fails.
 
 use std::sync::Arc;
 
@@ -15,10 +16,10 @@ use crate::search::run::some_level;
 use crate::search::shapes::Shape;
 
 impl Living {
-    /// One event of a life in which calls fail; with lies of the medium instead, if it is a life of lies.
+    /// One event of a life in which calls fail, or in which the medium lies.
     ///
     /// # Errors
-    /// What broke a promise.
+    /// A broken promise.
     pub fn event(&mut self, is_lied_to: bool) -> Result<Going, String> {
         self.may_fail = !is_lied_to;
         self.change_weather(is_lied_to);
@@ -28,7 +29,7 @@ impl Living {
         self.settle(going)
     }
 
-    /// A fault ends, or stays, or one begins.
+    /// Ends a fault, keeps it, or begins one.
     fn change_weather(&mut self, is_lied_to: bool) {
         if let Some((_, events)) = &mut self.armed {
             if *events > 0 {
@@ -49,7 +50,7 @@ impl Living {
     /// One event on a healthy disk.
     ///
     /// # Errors
-    /// What broke a promise.
+    /// A broken promise.
     pub fn calm_event(&mut self) -> Result<Going, String> {
         let now = self.disk().recorded_len();
         self.ledger.notes().event_at = now;
@@ -63,7 +64,7 @@ impl Living {
         self.settle(Going::On)
     }
 
-    /// What holds after every event.
+    /// Checks what must hold after every event.
     fn settle(&mut self, going: Going) -> Result<Going, String> {
         self.note_met();
         if let Some(what) = self.ledger.notes().failure.take() {
@@ -139,7 +140,7 @@ impl Living {
         ledger.draft(&engine, geometry, &mut aim).map(drop)
     }
 
-    /// One group syncs while the next is sealed, and the sync may fail.
+    /// One group syncs while the next is ordered, and the sync may fail.
     fn sealed_behind(&mut self) -> Result<(), String> {
         if self.armed.is_none() && self.may_fail && self.weather.chance(1, 4) {
             self.arm(Armed::second_group(&self.ledger.disk), 0);
@@ -172,13 +173,13 @@ impl Living {
         }
     }
 
-    /// What is due behind the scenes, empty commits for dropped trees among it.
+    /// Runs the background work that is due, including empty commits for dropped trees.
     fn step(&mut self) -> Result<(), String> {
         let began_at = self.disk().recorded_len();
         let engine = self.engine().clone();
         let Err(error) = engine.step() else { return Ok(()) };
         if !self.is_poisoned {
-            // An empty commit may have been under way; it changes nothing.
+            // An empty commit may have been in progress; it changes nothing.
             let now = self.disk().recorded_len();
             let is_in_doubt = engine.posture().poisoned.is_some();
             let mut notes = self.ledger.notes();
@@ -204,7 +205,7 @@ impl Living {
         Ok(())
     }
 
-    /// A snapshot is what it was, whatever has failed since.
+    /// Checks that a held snapshot is unchanged, whatever has failed since.
     fn let_go(&mut self) -> Result<(), String> {
         if self.held.is_empty() {
             return Ok(());
@@ -213,18 +214,18 @@ impl Living {
         self.compare(&snapshot, &state).map_err(|what| format!("a snapshot that was held: {what}"))
     }
 
-    /// D6: a poisoned engine acknowledges nothing and goes on reading.
+    /// D6: a poisoned engine acknowledges nothing and still serves reads.
     fn probe_poisoned(&mut self) -> Result<(), String> {
         self.is_poisoned = true;
         self.disk().annotate("poisoned");
-        // Which sync it was does not matter: what is not durable is in doubt.
+        // Which sync failed does not matter: what is not durable is in doubt.
         self.in_doubt = true;
         self.ledger.notes().excuses.misread = true;
         self.ledger.notes().tally.came(Consequence::Poisoned);
         for level in [Durability::Disk, Durability::Process, Durability::Memory] {
             let outcome = self.engine().transact(level, |tx| tx.create_tree("never", None));
             match outcome.map_err(|error| error.kind()) {
-                // Where the log's tail could not be brought into the trees, that error comes first.
+                // If deferred redo failed, its error comes first.
                 Err(ErrorKind::Poisoned | ErrorKind::Io | ErrorKind::Corrupt) => {}
                 other => return Err(format!("poisoned, and a commit at {level:?} says {other:?}")),
             }
@@ -242,7 +243,7 @@ impl Living {
         self.look().map_err(|what| format!("poisoned: {what}"))
     }
 
-    /// Ends the process and opens the database again in the same boot: the cache is as it was.
+    /// Ends the process and opens the database again in the same boot, with the cache as it was.
     fn reopen(&mut self, cleanly: bool) -> Result<Going, String> {
         self.held.clear();
         let engine = self.engine.take().expect("the engine is taken only while it is opened again");

@@ -1,6 +1,7 @@
-//! Copies of the database: backups beside writers, and recoveries as of a damaged one.
+//! Copies of the database: backups beside writers, and repairs as if it were corrupt.
 //!
-//! Owns what each must hold. A copy that was reported is there, whole, after any cut; one under way is, or does not open (D2).
+//! Owns what each must hold. A copy whose call returned is complete after any cut; one in progress is
+//! complete, or does not open (D2).
 
 use std::sync::Arc;
 
@@ -16,32 +17,32 @@ use crate::product::tally::Tally;
 use crate::product::views::Shown;
 use crate::search::random::Random;
 
-/// Where backups lie, and what recoveries make.
+/// Where backups are written, and repaired databases.
 const COPY: &str = "/copy";
 pub(super) const RECOVERED: &str = "/recovered";
 
-/// A copy of the database, by a backup or a recovery.
+/// A copy of the database, by a backup or a repair.
 #[derive(Debug, Clone)]
 pub struct Copied {
     /// Where it lies.
     pub path: String,
-    /// Operations of the disk before it was begun.
+    /// Operations of the disk before it began.
     pub began: usize,
-    /// Operations after which it is there, whole.
+    /// Operations after which it is complete.
     pub ended: usize,
     /// What it holds.
     pub state: Arc<State>,
     /// The program that wrote it.
     pub release: Release,
-    /// The views of the state that it was made of; a recovery builds its own.
+    /// The views of the state that was copied; a repair builds its own.
     pub shown: Option<Option<Shown>>,
 }
 
 impl Copied {
-    /// Opens the copy and compares it with what it must hold. Returns what that was.
+    /// Opens the copy and compares it with what it must hold. Returns what was counted.
     ///
     /// # Errors
-    /// What opening said, or what differs.
+    /// The error of opening, or what differs.
     pub fn equals(
         &self,
         disk: &MemDisk,
@@ -60,7 +61,7 @@ impl Copied {
     /// Opens the copy.
     ///
     /// # Errors
-    /// What opening said.
+    /// The error of opening.
     pub fn open(&self, disk: &MemDisk, options: &Options) -> Result<Db, Error> {
         let options = Options { wal_dir: None, read_only: true, create: false, ..options.clone() };
         open(disk, &self.path, &options)
@@ -68,7 +69,8 @@ impl Copied {
 }
 
 impl Life {
-    /// The closed database is read as if it were damaged, and made anew elsewhere. Whether it was: each life does so once.
+    /// Repairs the closed database into a new one, as if it were corrupt. Returns whether it did: once in
+    /// each life.
     pub(super) fn recover(&mut self) -> Result<bool, String> {
         let to = format!("{RECOVERED}{}", self.copy_suffix);
         if self.copies.iter().any(|copied| copied.path == to) {
@@ -78,7 +80,7 @@ impl Life {
         Ok(true)
     }
 
-    /// A copy is there: it opens, and holds what the database does.
+    /// Checks that a finished copy opens, and holds what the database does.
     pub(super) fn copied(&mut self, name: &str, began: usize) -> Result<(), String> {
         let (path, ended) = (format!("{name}{}", self.copy_suffix), self.disk.recorded_len());
         let state = Arc::clone(self.history.latest());
@@ -92,7 +94,7 @@ impl Life {
         Ok(())
     }
 
-    /// A backup, and a transaction beside it.
+    /// Makes a backup, with a transaction beside it.
     pub(super) fn backup(&mut self) -> Result<(), String> {
         let path = format!("{COPY}{}", self.copy_suffix);
         if self.copies.iter().any(|copied| copied.path == path) {
@@ -114,10 +116,10 @@ impl Life {
     }
 }
 
-/// Recovers a closed database as if it were damaged: nothing may be missing.
+/// Repairs a closed database as if it were corrupt: nothing may be missing.
 ///
 /// # Errors
-/// What is.
+/// What is missing.
 pub fn recover(disk: &MemDisk, options: &Options, to: &str) -> Result<(), String> {
     let own = Release::options().engine(|own| *own = options.clone());
     let report = own.recover_on(Arc::new(disk.clone()), PATH, to, |_| Ok(())).map_err(failed("recover"))?;

@@ -1,6 +1,8 @@
-//! What programs come and go: each opens the database anew, and may be of the next release, with other views and documents.
+//! Programs that come and go: each opens the database anew, and may be of the next release, with other views
+//! and documents.
 //!
-//! Owns what is compared without any cut, when a process has ended and when everything is brought to its end.
+//! Owns the comparisons without any cut: after the end of a process, and when all pending work has been
+//! finished.
 
 use std::sync::Arc;
 
@@ -16,11 +18,11 @@ use crate::product::model::{State, Step, Told};
 use crate::product::shop::{ORDERS, Order, Release};
 use crate::product::views::Shown;
 
-/// Steps of the background that a small database needs for everything, and many more.
+/// Background steps: far more than a small database needs for everything.
 const BACKGROUND_STEPS_MAX: usize = 10_000;
 
 impl Life {
-    /// The process ends, as it should or not, and the next one opens the database.
+    /// Ends the process, cleanly or not, and opens the database with the next one.
     pub(super) fn reopen(&mut self, cleanly: bool) -> Result<(), String> {
         (self.writer, self.upload) = (None, None);
         let began = self.disk.recorded_len();
@@ -34,7 +36,7 @@ impl Life {
         } else {
             db.abandon();
         }
-        // A tool has come and gone.
+        // A visiting tool ends with its process.
         self.run(self.shop);
         self.disk.set_wall_clock(BEFORE_MS * NS_A_MS);
         let recovered = self.random.chance(1, 3) && self.recover()?;
@@ -55,7 +57,8 @@ impl Life {
         Ok(())
     }
 
-    /// Everything is compared with the model, which learns what was lost with the process and what is swept.
+    /// Compares everything with the model, and updates it: commits lost with the process, and deleted expired
+    /// values.
     pub(super) fn look(&mut self, seq: u64) -> Result<(), String> {
         let swept_ms = self.swept_ms(usize::MAX);
         let candidates = self.history.candidates(usize::MAX, seq);
@@ -81,7 +84,7 @@ impl Life {
         self.look_at_views(true).map(drop)
     }
 
-    /// A view is added, dropped or built anew without a type.
+    /// Adds, drops or rebuilds a view without a type.
     pub(super) fn view_by_name(&mut self) -> Result<(), String> {
         if self.circumstances()?.is_migrating {
             return Ok(());
@@ -110,26 +113,26 @@ impl Life {
         Ok(())
     }
 
-    /// The process ends, and the next one is of the next release.
+    /// Ends the process, and runs the next release.
     pub(super) fn upgrade(&mut self) -> Result<(), String> {
         let cleanly = self.random.chance(1, 2);
         self.reopen(cleanly)?;
         self.shop = self.shop.next();
         self.run(self.shop);
-        // What documents mean changes with the catalogue: a program finds out before it writes.
+        // The catalogue changes what documents mean: a program must register before it writes.
         if self.release == Release::Migrated || self.random.chance(3, 4) {
             self.register()?;
         }
         Ok(())
     }
 
-    /// The collection becomes this release's.
+    /// Registers this release's type for the collection.
     fn register(&mut self) -> Result<(), String> {
         self.release.register(self.db()).map_err(failed("register"))?;
         self.look_at_views(false).map(drop)
     }
 
-    /// A program without views uses the database until it is opened again.
+    /// Runs a program without views until the database is opened again.
     pub(super) fn visit(&mut self) -> Result<(), String> {
         if self.circumstances()?.is_migrating {
             return Ok(());
@@ -140,13 +143,13 @@ impl Life {
         Ok(())
     }
 
-    /// Another program runs from now on.
+    /// Notes that another program runs from now on.
     pub(super) fn run(&mut self, release: Release) {
         self.release = release;
         self.programs.push((self.disk.recorded_len(), release, self.shop));
     }
 
-    /// The documents of earlier versions are converted, if there are any, beside writers; or some of them.
+    /// Converts the documents of earlier versions, if any, beside writers; or some of them.
     pub(super) fn migrate(&mut self, may_stop: bool) -> Result<(), String> {
         let release = self.release;
         if release != Release::Migrated {
@@ -179,7 +182,7 @@ impl Life {
         }
     }
 
-    /// A step of a migration was made: the model learns which documents it has converted.
+    /// Updates the model after a migration step: which documents it has converted.
     pub(super) fn converted(&mut self, began: usize, before: u64) -> Result<(), String> {
         let after = self.published();
         same("the commits of a step of a migration", &(after - before), &1)?;
@@ -206,7 +209,7 @@ impl Life {
         Ok(())
     }
 
-    /// Every view is built to its end.
+    /// Builds every view to the end.
     pub(super) fn build(&mut self) -> Result<(), String> {
         if !self.release.has_views() {
             return Ok(());
@@ -221,7 +224,7 @@ impl Life {
         }
     }
 
-    /// As [`Life::build`], but nobody waits for it: the program uses its type, and the database does the rest.
+    /// As [`Life::build`], without waiting: the program uses its type, and the background builds.
     fn build_behind_the_scenes(&mut self) -> Result<(), String> {
         self.register()?;
         self.migrate(false)?;
@@ -240,11 +243,13 @@ impl Life {
         }
     }
 
-    /// Everything comes to its end: uploads are swept, what has expired too, the consumer has read all, views are built. Then nothing is
-    /// left over.
+    /// Finishes all pending work: uploads are collected, expired values deleted, the consumer has read all,
+    /// views are built.
+    ///
+    /// Nothing may be left over then.
     ///
     /// # Errors
-    /// What is.
+    /// What is left over.
     pub fn settle(&mut self) -> Result<(), String> {
         let began = self.disk.recorded_len();
         self.disk.annotate("settled");
@@ -255,7 +260,7 @@ impl Life {
     pub(super) fn settled(&mut self) -> Result<(), String> {
         self.run(self.shop);
         (self.writer, self.upload) = (None, None);
-        // What is not durable is not told: a commit that is makes everything before it so.
+        // The feed returns durable changes only: a durable commit makes all earlier ones durable.
         let settled = self.db().bytes("settled").put("", "").map_err(failed("settle"))?.seq().0;
         let swept = self.db().sweep_blobs().map_err(failed("sweep_blobs"))?;
         self.tally.swept(swept);

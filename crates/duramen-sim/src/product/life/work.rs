@@ -1,6 +1,7 @@
-//! What a program does in a life: transactions of any kind and level, blobs piece by piece, a consumer; and how time goes by.
+//! What a program does in a life: transactions of any kind and level, blobs piece by piece, a consumer,
+//! passing time.
 //!
-//! Owns how each is told to the history.
+//! Owns how each is recorded in the history.
 
 use std::cell::Cell;
 
@@ -16,14 +17,14 @@ use crate::search::run::some_level;
 /// The smallest pieces that blobs may have.
 const PIECE_BYTES: usize = 1024;
 
-/// The words of a transaction that gives up.
+/// The error text of an abandoned transaction.
 const GIVEN_UP: &str = "given up";
 
 impl Life {
     pub(super) fn circumstances(&mut self) -> Result<Circumstances, String> {
         let shown = self.look_at_views(false)?;
         let is_migrating = shown.as_ref().is_some_and(|shown| shown.is_migrating);
-        // Documents that are still to be converted have no rows: two with one address are found by the migration.
+        // Documents yet to be converted have no rows: the migration finds two with one address.
         let is_unique = shown.is_some_and(|shown| shown.answers_by_name("by_email"));
         Ok(Circumstances {
             release: self.release,
@@ -33,7 +34,8 @@ impl Life {
         })
     }
 
-    /// A few writes of any kind at any level; or given up, when they are all done. Whether it came to its end.
+    /// Makes a few writes of any kind at any level, and commits or abandons them. Returns whether it reached
+    /// its end.
     pub(super) fn transaction(&mut self, is_given_up: bool) -> Result<bool, String> {
         let at = self.circumstances()?;
         let writes = some_writes(&self.state, at, &mut self.random);
@@ -61,7 +63,7 @@ impl Life {
             Err(error) => return Err(failed(&format!("transaction {writes:?}"))(error)),
         };
         let upload_model = upload.map_or((0, 0), |(_, model)| *model);
-        // What has expired stays so while the database is open.
+        // A value that has expired stays so while the database is open.
         let (earliest, latest) = (self.now_ms.max(self.wall_ms), self.latest_ms);
         if !(earliest..=latest).contains(&now.get()) {
             return Err(format!("it is {} by the transaction, and {earliest} to {latest}", now.get()));
@@ -106,13 +108,13 @@ impl Life {
         blobs.put(key, &blob_bytes(blob)[..]).map_err(failed("put"))?;
         let mut state = self.state.clone();
         state.blobs.insert(key, blob);
-        // The commit that makes it visible is durable; sweeps behind it are not.
+        // The commit that makes it visible is durable; deletions after it are not.
         let durable = self.db().stats().commit.durable.0;
         self.made(before + 1, durable, began, state, Vec::new());
         Ok(())
     }
 
-    /// Some bytes more of the upload under way, or its end; a new one if there is none.
+    /// Writes more of the current upload, or ends it; begins a new one if there is none.
     pub(super) fn upload_some(&mut self) -> Result<(), String> {
         use std::io::Write as _;
         let Some((mut writer, blob, done)) = self.writer.take() else {
@@ -131,7 +133,8 @@ impl Life {
         Ok(())
     }
 
-    /// An upload is given up, or the one that was not attached: if there is none it is begun for that. Whether there was one.
+    /// Abandons an upload, finished or not; begins one for that if there is none. Returns whether there was
+    /// one.
     pub(super) fn give_up_upload(&mut self) -> Result<bool, String> {
         if self.writer.is_none() && self.upload.is_none() {
             let pieces = self.random.between(2, 5);
@@ -142,7 +145,7 @@ impl Life {
         Ok(self.writer.take().is_some() | self.upload.take().is_some())
     }
 
-    /// Time goes by, and what has expired is swept. Whether there was anything.
+    /// Lets time pass, and deletes expired values. Returns whether there were any.
     pub(super) fn sweep_expired(&mut self) -> Result<bool, String> {
         self.wall_ms += self.random.below(600) as u64;
         self.set_clock();
@@ -150,15 +153,16 @@ impl Life {
         Ok(self.tally.swept(swept))
     }
 
-    /// What nobody can see is swept: transactions that write blobs sweep by themselves, so that an upload is given up before. Whether
-    /// there was anything.
+    /// Collects orphaned pieces. Returns whether there were any.
+    ///
+    /// Transactions that write blobs collect by themselves, so that an upload is abandoned before.
     pub(super) fn sweep_blobs(&mut self) -> Result<bool, String> {
         self.give_up_upload()?;
         let swept = self.db().sweep_blobs().map_err(failed("sweep_blobs"))?;
         Ok(self.tally.swept(swept))
     }
 
-    /// The consumer goes on, in transactions of any level. Whether there was anything for it.
+    /// Runs the consumer, in transactions of any level. Returns whether it got any changes.
     pub(super) fn consume(&mut self) -> Result<bool, String> {
         let level = some_level(&mut self.random);
         let (batch, batches) = (self.random.between(1, 9), self.random.between(1, 4));
@@ -166,7 +170,7 @@ impl Life {
         work(&consumer, batch, batches).map(|count| count > 0).map_err(failed("consumer"))
     }
 
-    /// A checkpoint, and transactions between its writes.
+    /// Makes a checkpoint, with transactions between its writes.
     pub(super) fn checkpoint(&mut self) -> Result<(), String> {
         let (db, mut beside) = (self.db().clone(), Ok(()));
         let written = db.checkpoint_with(&mut || {
@@ -178,7 +182,7 @@ impl Life {
         beside.map_err(|what| format!("beside a checkpoint: {what}"))
     }
 
-    /// Time goes by until the engine is due.
+    /// Lets time pass until the engine's background work is due.
     pub(super) fn step_engine(&mut self) -> Result<(), String> {
         let ms = self.random.below(1500) as u64;
         self.disk.advance_clock(ms * NS_A_MS);
@@ -187,7 +191,7 @@ impl Life {
         self.db().step_engine().map_err(failed("step_engine"))
     }
 
-    /// The clock is set: forwards, past what expires, or backwards. Whether it was.
+    /// Sets the clock: forwards, past what expires, or backwards. Returns whether it changed.
     pub(super) fn jump(&mut self) -> Result<bool, String> {
         let (before, ms) = (self.wall_ms, self.random.below(3000) as u64);
         self.wall_ms =
@@ -197,7 +201,7 @@ impl Life {
     }
 }
 
-/// Whether the unique view refuses one of these writes, done one after the other.
+/// Whether the unique view refuses one of these writes, applied one after the other.
 fn is_refused(writes: &[Write], state: &State, at: Circumstances) -> bool {
     let mut state = state.clone();
     let applied = Applied { now_ms: 0, version: 0, upload: (0, 0), ticket: 0 };

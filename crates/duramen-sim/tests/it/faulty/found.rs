@@ -1,4 +1,4 @@
-//! Faults that were not survived once, each made small by hand.
+//! Small tests for failures that the fault search found.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,9 +21,11 @@ fn put(engine: &Engine, tree: TreeId, key: &[u8], level: Durability) {
     engine.transact(level, |transaction| transaction.put(tree, key, b"value")).unwrap();
 }
 
-/// D1, D6: an opening copied the groups that no mark calls durable, and the sync of the header that leads to the copy
-/// failed. The kernel showed the header all the same. The next opening took its word that the copy is durable, went on
-/// behind it, acknowledged a commit, and a power cut took both.
+/// D1, D6: an opening copies the groups that no durable watermark covers, and the sync of the copy's header
+/// fails.
+///
+/// The kernel shows the header all the same. The next opening must not trust that the copy is durable: if it
+/// went on behind it and acknowledged a commit, a power cut would take both.
 #[test]
 fn a_copy_whose_header_never_reached_the_disk_is_copied_again() {
     let mut failed = 0;
@@ -52,7 +54,7 @@ fn a_copy_whose_header_never_reached_the_disk_is_copied_again() {
     assert!(failed > 2, "{failed} openings failed");
 }
 
-/// A database with so many checkpoints: with one more, the newer superblock is the other of the two.
+/// A database with so many checkpoints: one more of them swaps which superblock is newer.
 fn with_checkpoints(count: u8) -> (MemDisk, TreeId) {
     let disk = MemDisk::new(1);
     let engine = open(&disk).unwrap();
@@ -73,8 +75,11 @@ fn generations(disk: &MemDisk) -> [u64; 2] {
     })
 }
 
-/// D3: one read of the newer superblock was wrong, and the older one was believed. The newer one was whole on the disk all
-/// the while: when the power was cut in the next checkpoint, it was believed again, and its pages had been written over.
+/// D3: one read of the newer superblock is wrong, and the older one is used, though the newer one is intact
+/// on the disk.
+///
+/// A power cut in the next checkpoint must not make the newer one valid again: its pages may have been
+/// overwritten.
 #[test]
 fn a_superblock_that_was_misread_once_is_not_believed_later() {
     for checkpoint_count in [4, 5] {
@@ -89,7 +94,7 @@ fn a_superblock_that_was_misread_once_is_not_believed_later() {
             let opened = open(&disk);
             disk.set_faults(FaultPlan::none());
             let Ok(engine) = opened else { continue };
-            // A copy of the older one takes the place of the newer one.
+            // A copy of the older one replaces the newer one.
             let now = generations(&disk);
             if now == [older; 2] {
                 replaced_at.push(nth);
@@ -111,13 +116,14 @@ fn a_superblock_that_was_misread_once_is_not_believed_later() {
                 }
             }
         }
-        // The two are read one after the other.
+        // Both are read, one after the other.
         assert_eq!(replaced_at, [newer_at], "{checkpoint_count} checkpoints");
     }
 }
 
-/// D1: one read of the older superblock was wrong, and the log that it leads to was not kept for it. It was whole on the disk all the
-/// while: when the newer one was torn, it was believed, and its log had been used again.
+/// D1: one read of the older superblock is wrong, and its log is not kept, though it is intact on the disk.
+///
+/// If the newer one is torn later, the older one must not be used: its log may have been reused.
 #[test]
 fn an_older_superblock_that_was_misread_once_is_not_fallen_back_to() {
     for checkpoint_count in [4, 5] {
@@ -130,7 +136,7 @@ fn an_older_superblock_that_was_misread_once_is_not_fallen_back_to() {
             let Ok(engine) = opened else { continue };
             let [first, second] = generations(&disk);
             misread_count += u32::from(first == second);
-            // So many that segments of the log are used again.
+            // Enough for segments of the log to be reused.
             (0..200u8).for_each(|at| put(&engine, tree, &[at], Durability::Disk));
             engine.abandon();
             let newest = SUPERBLOCK_OFFSETS[usize::from(second > first)];
@@ -147,9 +153,10 @@ fn an_older_superblock_that_was_misread_once_is_not_fallen_back_to() {
     }
 }
 
-/// D3: the older superblock's map did not read, and what that superblock leads to was not held. Its blocks were used
-/// for something else while it still stood there, as something that an opening may fall back to. What is
-/// misread once is read again; a map that leads nowhere is written over.
+/// D3: the older superblock's map cannot be read, so its blocks are not held, and may be reused.
+///
+/// No opening may then fall back to that superblock. A wrong read is repeated; a superblock whose map stays
+/// unreadable is replaced.
 #[test]
 fn a_superblock_whose_map_was_misread_is_not_fallen_back_to() {
     for checkpoint_count in [4, 5] {
@@ -159,7 +166,8 @@ fn a_superblock_whose_map_was_misread_is_not_fallen_back_to() {
     }
 }
 
-/// The reads of an opening after which the older superblock is given up, where they are wrong, and others so many reads later.
+/// The reads of an opening that, when wrong, make it replace the older superblock; optionally with a second
+/// wrong read.
 fn replaced(checkpoint_count: u8, again: Option<u64>) -> Vec<u64> {
     let (disk, tree) = with_checkpoints(checkpoint_count);
     let [first, second] = generations(&disk);
@@ -191,9 +199,10 @@ fn replaced(checkpoint_count: u8, again: Option<u64>) -> Vec<u64> {
     replaced_by
 }
 
-/// D7: a crash left a spare segment unfinished. When it was made anew, a sync was the first to say that the disk is full, it
-/// was emptied, or could not be, and begun again with half the size. After a power cut the file had one size and its header
-/// named another: that was called damage, and the database did not open, though nothing had ever been in the segment.
+/// D7: a crash leaves a spare segment unfinished, and a sync is the first call to find the disk full.
+///
+/// The segment is then begun again with half the size. After a power cut the file may have one size and its
+/// header another: that is not corruption, as the segment never held anything.
 #[test]
 fn a_spare_that_was_begun_again_with_a_smaller_size_is_no_damage() {
     let disk = MemDisk::new(1);
@@ -224,7 +233,7 @@ fn a_spare_that_was_begun_again_with_a_smaller_size_is_no_damage() {
     assert!(shrunk > 0, "a segment was begun again with a smaller size");
 }
 
-/// The power is cut after each operation, with each pending one alone, with each missing, with a prefix, and with some in any order.
+/// Cuts after each operation: each pending one alone, each missing, with a prefix, and random subsets.
 fn opens_after_every_cut(trace: &Trace, when: &str) {
     let mut cursor = trace.cursor();
     loop {
@@ -243,7 +252,7 @@ fn opens_after_every_cut(trace: &Trace, when: &str) {
     }
 }
 
-/// A big value was replaced when its list of extents could not be read for a moment. Its extents stayed in use for ever.
+/// A big value is replaced while its list of extents cannot be read: its extents must be freed later.
 #[test]
 fn space_of_a_value_whose_list_could_not_be_read_once_is_given_back_later() {
     let disk = MemDisk::new(1);
@@ -273,7 +282,7 @@ fn space_of_a_value_whose_list_could_not_be_read_once_is_given_back_later() {
     assert!(failed > 0, "some read was of the list");
 }
 
-/// Does something once when a checkpoint has its root and asks what the feed must keep.
+/// Runs a function once, when a checkpoint has its root and queries what the feed must retain.
 struct InCheckpoint(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
 impl FeedRule for InCheckpoint {
@@ -288,8 +297,9 @@ impl FeedRule for InCheckpoint {
     }
 }
 
-/// D3: while a checkpoint was under way a later commit dropped a value whose list could not be read for a moment. The checkpoint is of a
-/// root that holds the value: it must not give the extents back, for a power cut may take that commit.
+/// D3: during a checkpoint a later commit drops a value whose list cannot be read for a moment.
+///
+/// The checkpoint's root holds the value: it must not free the extents, as a power cut may take that commit.
 #[test]
 fn a_checkpoint_keeps_the_value_that_a_later_commit_dropped() {
     let mut failed = 0;

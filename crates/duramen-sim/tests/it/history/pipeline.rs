@@ -1,4 +1,4 @@
-//! What goes on while a sync is in flight, and how many commits share one (D1, I1).
+//! Operations while a sync is in flight, and the number of commits that share one (D1, I1).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn put(engine: &Engine, tree: TreeId, key: &[u8], value: &[u8]) -> CommitSeq {
     engine.transact(Durability::Disk, |tx| tx.put(tree, key, value)).unwrap().1.seq()
 }
 
-/// Waits until so many commits are ordered, without a clock.
+/// Waits without a clock until so many commits are ordered.
 fn wait_ordered(engine: &Engine, seq: CommitSeq) {
     while engine.begin().unwrap().base_seq() < seq {
         thread::yield_now();
@@ -76,9 +76,9 @@ fn reads_and_the_next_group_go_on_while_a_sync_is_in_flight() {
     assert_eq!(engine.stats().commit.durable.0, before.0 + 9);
 }
 
-/// Each sync lasts until every thread that still works has a commit ordered and not durable, as on
-/// a device slower than memory: two syncs on end then carry a commit of each, whatever the
-/// machine's scheduler does.
+/// Each sync lasts until every running thread has a commit ordered and not durable, as on a slow device.
+///
+/// Two consecutive syncs then carry a commit of each thread, whatever the machine's scheduler does.
 #[test]
 fn sixteen_threads_share_syncs() {
     const THREADS: u64 = 16;

@@ -1,4 +1,5 @@
-//! Write skew and phantoms, planted: of two transactions that each read what the other writes, one must go (I1).
+//! Write skew and phantoms, planted: of two transactions that each read what the other writes, one is refused
+//! (I1).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ type Count = dyn Fn(&mut Transaction, TreeId) -> i128;
 
 type Body<'a> = dyn Fn(&mut Transaction, TreeId) + 'a;
 
-/// Both begin, both do what they do, the first commits: does the second have to go?
+/// Begins and fills both, commits the first, and returns whether the second is refused.
 fn second_must_go(first: &Body<'_>, second: &Body<'_>) -> bool {
     let (engine, id) = wards();
     let (mut one, mut other) = (engine.begin().unwrap(), engine.begin().unwrap());

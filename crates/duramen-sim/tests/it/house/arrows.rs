@@ -1,8 +1,9 @@
-//! Which crate may name which: the arrows of ARCHITECTURE.md, held against every `Cargo.toml`.
+//! Which crate may name which: the arrows of ARCHITECTURE.md, checked on every `Cargo.toml`.
 
-/// Each crate of ours, and those of ours it may depend on (dev- and build-dependencies included). Nothing may depend
-/// on duramen-cli, duramen-sim, duramen-bench or duramen-powercut. What the command line needs of the engine,
-/// `duramen` re-exports.
+/// Each crate of this workspace, and those it may depend on (dev- and build-dependencies included).
+///
+/// Nothing may depend on duramen-cli, duramen-sim, duramen-bench or duramen-powercut. `duramen` re-exports
+/// what the command line needs of the engine.
 const ARROWS: &[(&str, &[&str])] = &[
     ("duramen-disk", &[]),
     ("duramen-derive", &[]),
@@ -32,7 +33,7 @@ fn manifest_violations(path: &str, text: &str) -> Vec<String> {
     };
     let mut found = Vec::new();
     for dependency in our_dependencies(text) {
-        // Itself: cargo allows that to its tests only, which so have its features.
+        // Itself: cargo allows that for tests only, to give them its features.
         if dependency != name && !allowed.contains(&dependency.as_str()) {
             found.push(format!("{path}: {name} depends on {dependency}; it may only on {allowed:?}"));
         }
@@ -52,7 +53,7 @@ fn package_name(text: &str) -> Option<String> {
     line.split('"').nth(1).map(str::to_owned)
 }
 
-/// Names in every table of dependencies that are crates of ours, renamed ones by their real name.
+/// Names in every table of dependencies that are crates of this workspace, renamed ones by their real name.
 fn our_dependencies(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut in_dependencies = false;

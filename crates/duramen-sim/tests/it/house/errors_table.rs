@@ -1,11 +1,11 @@
-//! The table of error codes in docs/durability.md, made from duramen-engine's codes and compared with it whole.
+//! The table of error codes in docs/durability.md, compared in full with duramen-engine's codes.
 
 use duramen_engine::Code;
 
 const BEGIN: &str = "<!-- errors: begin -->\n";
 const END: &str = "<!-- errors: end -->";
 
-/// The rows, headed.
+/// The rows, with a header.
 fn table() -> String {
     let row = |code: &Code| format!("| {code} | `{code:?}` | `{:?}` | {} |\n", code.kind(), code.summary());
     let rows: String = Code::ALL.iter().map(row).collect();

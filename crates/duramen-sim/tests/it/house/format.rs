@@ -1,15 +1,15 @@
-//! docs/format.md against the code: the constants it names, the magic strings there are, and the byte tables, whose
-//! fields follow each other without a gap and lie where the encoders put them.
+//! docs/format.md against the code: the constants it names, the magic strings, and the byte tables, whose
+//! fields must be contiguous and at the offsets that the encoders use.
 //!
-//! A constant is written `NAME = value` between backticks, with the value as the source has it; a variant of an
-//! enumeration likewise. The size of a table stands in its heading: `### Superblock (512 bytes)`.
+//! A constant is written `NAME = value` between backticks, with the value as in the source; a variant of an
+//! enumeration likewise. The size of a table is in its heading: `### Superblock (512 bytes)`.
 
 use super::source::Source;
 
 /// Where the constants are.
 const ENGINE: &str = "crates/duramen-engine/src/";
 
-/// What the document has to name, so that a check of what it names checks something.
+/// The constants that the document must name, so that the check cannot become empty.
 const NAMED: &[&str] = &[
     "BIG_BIT",
     "DELETE",
@@ -32,7 +32,7 @@ const NAMED: &[&str] = &[
     "UNKNOWN_REDUCTION",
 ];
 
-/// A field of a table: where it lies, how long it is, what it is called.
+/// A field of a table: its offset, length and name.
 #[derive(Debug, PartialEq, Eq)]
 struct Field {
     offset: usize,
@@ -76,7 +76,7 @@ fn tokens(document: &str) -> Vec<(String, String)> {
     pairs.filter(|(name, _)| is_name(name)).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// What `const NAME: T = value;` and `Name = value,` say in a source.
+/// The values in `const NAME: T = value;` and `Name = value,` of a source.
 fn values_of(source: &Source, name: &str) -> Vec<String> {
     let mut values = Vec::new();
     for (start, _) in source.code.match_indices(&format!("const {name}:")) {
@@ -90,7 +90,7 @@ fn values_of(source: &Source, name: &str) -> Vec<String> {
     values
 }
 
-/// A value as the document writes it: a byte string without what is around it, a number without `_`.
+/// A value as the document writes it: a byte string without its surroundings, a number without `_`.
 fn plain(value: &str) -> String {
     match value.find("b\"").zip(value.rfind('"')) {
         Some((from, to)) if from + 1 < to => value[from..=to].to_owned(),
@@ -108,7 +108,7 @@ fn magics(source: &Source) -> Vec<String> {
     found
 }
 
-/// Tables whose fields overlap, leave a gap, or do not end where their heading says.
+/// Tables whose fields overlap, leave a gap, or do not end at the size in their heading.
 pub(crate) fn table_violations(document: &str) -> Vec<String> {
     let mut found = Vec::new();
     for section in document.split("\n### ").skip(1) {
@@ -134,8 +134,8 @@ pub(crate) fn table_violations(document: &str) -> Vec<String> {
     found
 }
 
-/// The fields of the first table of a section that begins with a column of offsets, up to the first whose place or length is
-/// no number.
+/// The fields of the first table in a section that begins with a column of offsets, up to the first field
+/// whose offset or length is not a number.
 fn fields(section: &str) -> Vec<Field> {
     let rows = section.lines().skip_while(|line| !line.starts_with("| offset")).skip(2);
     let rows = rows.take_while(|line| line.starts_with('|'));
@@ -147,7 +147,7 @@ fn fields(section: &str) -> Vec<Field> {
     rows.map_while(read).collect()
 }
 
-/// Where a table differs from what an encoder wrote: `expected` are the bytes that each field of `encoded` must have.
+/// Differences between a table and an encoder's output: `expected` are the bytes of each field in `encoded`.
 fn encoded_violations(
     document: &str,
     heading: &str,
@@ -172,7 +172,7 @@ fn encoded_violations(
     found
 }
 
-/// The tables of what the engine encodes by public functions.
+/// Checks the tables of structures that the engine encodes by public functions.
 pub(crate) fn layout_violations(document: &str) -> Vec<String> {
     let mut found = superblock_violations(document);
     found.extend(page_violations(document));

@@ -1,23 +1,24 @@
-//! Which module of the engine and of the user's crate may name which: lower layers and its own, never a higher one.
+//! Which module of the engine and of the user's crate may name which: lower layers and its own, no higher
+//! one.
 
 use super::source::{Source, words};
 
-/// A crate whose modules lie in layers.
+/// A crate whose modules form layers.
 struct Layered {
     source: &'static str,
-    /// Modules, lowest layer first. A module may name those of its own layer and of those before it. A module listed here need not
-    /// exist yet; one that exists must be listed.
+    /// Modules, lowest layer first. A module may name those of its own layer and of lower ones. A module
+    /// listed here need not exist yet; every existing one must be listed.
     layers: &'static [&'static [&'static str]],
-    /// Above all: what hands the crate out.
+    /// Above all layers: files that re-export the crate's interface.
     above: &'static [&'static str],
     exceptions: &'static [Exception],
 }
 
-/// A file that names a higher layer all the same. This list may only shrink.
+/// A file that names a higher layer nevertheless. This list may only shrink.
 struct Exception {
     file: &'static str,
     names: &'static str,
-    /// Why it is none of the mistakes that layers prevent.
+    /// Why it is not one of the mistakes that layers prevent.
     why: &'static str,
 }
 
@@ -79,7 +80,7 @@ impl Layered {
         self.layers.iter().position(|layer| layer.contains(&module))
     }
 
-    /// What the file names in higher layers and may not, and what has no layer.
+    /// What the file names in higher layers without permission, and modules without a layer.
     fn violations(&self, source: &Source) -> Vec<String> {
         let Some(inner_path) = source.path.strip_prefix(self.source) else { return Vec::new() };
         if self.above.contains(&inner_path) {
@@ -118,7 +119,7 @@ impl Layered {
         self.exceptions.iter().any(|exception| exception.file == file && exception.names == name)
     }
 
-    /// Exceptions that nothing needs any more, or that say too little.
+    /// Exceptions that are no longer needed, or whose reason is too short.
     fn needless_exceptions(&self, sources: &[Source]) -> Vec<String> {
         let is_needed = |exception: &Exception| {
             let path = format!("{}{}", self.source, exception.file);
@@ -140,7 +141,7 @@ impl Layered {
     }
 }
 
-/// Takes every source; looks at those of layered crates that are no tests.
+/// Takes every source; checks those of layered crates that are not tests.
 pub(crate) fn violations(sources: &[Source]) -> Vec<String> {
     let code = || sources.iter().filter(|source| !source.is_test());
     let mut found: Vec<String> = [ENGINE, DURAMEN]
@@ -151,7 +152,7 @@ pub(crate) fn violations(sources: &[Source]) -> Vec<String> {
     found
 }
 
-/// Exceptions that may go; takes every source.
+/// Exceptions that can be removed; takes every source.
 pub(crate) fn needless_exceptions(sources: &[Source]) -> Vec<String> {
     [ENGINE, DURAMEN].iter().flat_map(|layered| layered.needless_exceptions(sources)).collect()
 }
@@ -170,14 +171,14 @@ fn engine_named_outside_of_its_door(source: &Source) -> Vec<String> {
         .collect()
 }
 
-/// What the code outside of tests names directly below the crate's root, by `crate::` or by enough `super::`.
+/// The names below the crate's root that code outside of tests uses, by `crate::` or enough `super::`.
 fn names_of_root(source: &Source, file_depth: usize) -> Vec<(usize, String)> {
     let code = source.code.as_str();
     let inline_modules: Vec<_> = source.modules().into_iter().filter_map(|module| module.body).collect();
     let mut found = Vec::new();
     let mut chain_end = 0;
     for (offset, word) in words(code) {
-        // The later words of a chain `super::super::` were read with its first.
+        // The later words of a chain `super::super::` were read with the first one.
         if source.is_test_at(offset) || offset < chain_end {
             continue;
         }
@@ -196,7 +197,7 @@ fn names_of_root(source: &Source, file_depth: usize) -> Vec<(usize, String)> {
     found
 }
 
-/// How many `super` follow each other from `offset`, and where the last of them ends.
+/// The number of consecutive `super` from `offset`, and where the last of them ends.
 fn super_chain(code: &str, offset: usize) -> (usize, usize) {
     let mut count = 1;
     let mut end = offset + "super".len();
@@ -207,12 +208,13 @@ fn super_chain(code: &str, offset: usize) -> (usize, usize) {
     (count, end)
 }
 
-/// What stands after the `::` that follows, if one does.
+/// The text after the `::` that follows, if one does.
 fn path_after(code: &str, end: usize) -> Option<&str> {
     code[end..].trim_start().strip_prefix("::").map(str::trim_start)
 }
 
-/// The first name of a path, or of each path in a group: `a::b` gives a; `{a::b, c::{d, e}}` gives a, c; `*` itself.
+/// The first name of a path, or of each path in a group: `a::b` gives a; `{a::b, c::{d, e}}` gives a, c; `*`
+/// itself.
 fn first_names(path: &str) -> Vec<String> {
     let Some(group) = path.strip_prefix('{') else {
         return vec![first_name(path)];

@@ -1,4 +1,4 @@
-//! The table of limits in docs/durability.md, made from duramen-engine's `limits.rs` and compared with it whole.
+//! The table of limits in docs/durability.md, compared in full with duramen-engine's `limits.rs`.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(crate) struct Limit {
     about: String,
 }
 
-/// The public integer constants, in their order.
+/// The public integer constants, in order.
 pub(crate) fn limits(source: &Source) -> Result<Vec<Limit>, String> {
     let mut known = BTreeMap::new();
     let mut found = Vec::new();
@@ -36,7 +36,7 @@ pub(crate) fn limits(source: &Source) -> Result<Vec<Limit>, String> {
     Ok(found)
 }
 
-/// The `///` lines directly before a place, as one line without links.
+/// The `///` lines directly before an offset, as one line without links.
 fn doc_comment(before: &str) -> String {
     let mut lines: Vec<&str> =
         before.lines().rev().map_while(|line| line.trim().strip_prefix("///")).collect();
@@ -45,7 +45,7 @@ fn doc_comment(before: &str) -> String {
     text.replace("[`", "`").replace("`]", "`").replace('|', "\\|")
 }
 
-/// The rows, headed.
+/// The rows, with a header.
 pub(crate) fn table(limits: &[Limit]) -> String {
     let rows =
         limits.iter().map(|limit| format!("| `{}` | {} | {} |\n", limit.name, amount(limit), limit.about));

@@ -1,6 +1,6 @@
-//! The promises of docs/durability.md: each has a status that is true, and tests that exist and cite it.
+//! The promises of docs/durability.md: each has a true status, and tests that exist and cite it.
 //!
-//! The section `## What holds each promise` has one line a promise:
+//! The section `## What holds each promise` has one line for each promise:
 //!
 //! ```text
 //! - D1, not yet: no test yet
@@ -38,12 +38,12 @@ fn entries(document: &str) -> Vec<Result<Entry<'_>, String>> {
 fn entry(item: &str) -> Option<Entry<'_>> {
     let (head, tail) = item.split_once(':')?;
     let (promise, status) = head.split_once(", ")?;
-    // Every second part of a text cut at backticks stands between two of them.
+    // In a text split at backticks, every second part was between two of them.
     let tests = tail.split('`').skip(1).step_by(2).collect();
     Some(Entry { promise, status, tests, says_none: tail.trim() == "no test yet" })
 }
 
-/// Promises without a test, as a sentence each.
+/// Promises without a test, one sentence each.
 pub(crate) fn without_test(document: &str) -> Vec<String> {
     let entries = entries(document).into_iter().flatten();
     entries
@@ -117,7 +117,7 @@ fn test_violation(promise: &str, test: &str, sources: &[Source]) -> Option<Strin
     None
 }
 
-/// A document with every promise stated and `not yet`, the line of D3 replaced.
+/// A document with every promise stated and `not yet`; the line of D3 is replaced.
 #[cfg(test)]
 fn document(line_of_d3: &str) -> String {
     let stated: String = PROMISES.iter().map(|promise| format!("**{promise}** Text.\n\n")).collect();

@@ -1,11 +1,11 @@
-//! No forgotten file: every `.rs` is reached by `mod` from a root that cargo builds, and each crate has one binary of
-//! integration tests.
+//! No forgotten file: every `.rs` is reached by `mod` from a root that cargo builds, and each crate has one
+//! binary of integration tests.
 
 use std::collections::BTreeSet;
 
 use super::source::{Module, Source};
 
-/// Roots that cargo finds by itself, by how they lie inside their crate.
+/// Roots that cargo finds by itself, by their path inside the crate.
 fn is_root(inside_crate: &str) -> bool {
     let parts: Vec<&str> = inside_crate.split('/').collect();
     match parts.as_slice() {
@@ -48,7 +48,7 @@ pub(crate) fn violations(sources: &[Source]) -> Vec<String> {
     found
 }
 
-/// Files that the `mod name;` of a file stand for, whether they exist or not.
+/// Files that the `mod name;` items of a file refer to, whether they exist or not.
 fn declared_files(source: &Source) -> Vec<String> {
     let folder = folder_of_modules(&source.path);
     let modules = source.modules();
@@ -60,7 +60,7 @@ fn declared_files(source: &Source) -> Vec<String> {
     declared.map(file).collect()
 }
 
-/// The path in `#[path = "..."]` directly before a module, relative to the folder of the file it stands in.
+/// The path in `#[path = "..."]` directly before a module, relative to the folder of its file.
 fn path_attribute(source: &Source, module_offset: usize) -> Option<&str> {
     let item_start = source.code[..module_offset].rfind([';', '{', '}']).map_or(0, |at| at + 1);
     let attribute = item_start + source.code[item_start..module_offset].find("#[path")?;
@@ -71,12 +71,12 @@ fn folder_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// Where the modules of a file lie: beside a root, else in the folder named like the file.
+/// The folder for the modules of a file: beside a root, else the folder named like the file.
 fn folder_of_modules(path: &str) -> &str {
     if is_root(inside_crate(path)) { folder_of(path) } else { path.trim_end_matches(".rs") }
 }
 
-/// `a/b/` for a place inside `mod a { mod b { ... } }`.
+/// `a/b/` for an offset inside `mod a { mod b { ... } }`.
 fn inline_folders(modules: &[Module], offset: usize) -> String {
     let around =
         modules.iter().filter(|module| module.body.as_ref().is_some_and(|body| body.contains(&offset)));

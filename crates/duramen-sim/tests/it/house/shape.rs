@@ -1,18 +1,18 @@
-//! The shape of files: how long, how named, how opened, and what may not stand in them.
+//! The shape of files: their length, names and opening comments, and what they must not contain.
 
 use super::source::{Source, words};
 
-/// A file without its tests is no longer than this.
+/// The longest file, tests not counted.
 const FILE_LINES_MAX: usize = 800;
 
-/// A function fits a screen.
+/// The longest function: one screen.
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// Names that say nothing of what a file holds.
+/// Names that do not describe what a file holds.
 const EMPTY_NAMES: &[&str] = &["util", "utils", "common", "helper", "helpers", "manager", "misc", "v2"];
 
 /// Where the methods of clippy.toml may be called: the system's disk, the start of threads, and programs.
-/// Tests may too.
+/// Tests may call them, too.
 const DOORS: &[&str] = &[
     "crates/duramen-disk/src/os",
     "crates/duramen-engine/src/threads.rs",
@@ -22,7 +22,7 @@ const DOORS: &[&str] = &[
     "crates/duramen-powercut/",
 ];
 
-/// Files and functions beyond the wall.
+/// Files and functions that are too long.
 pub(crate) fn length_violations(sources: &[Source]) -> Vec<String> {
     let mut found = Vec::new();
     for source in sources.iter().filter(|source| !source.is_test()) {
@@ -38,7 +38,7 @@ pub(crate) fn length_violations(sources: &[Source]) -> Vec<String> {
     found
 }
 
-/// Functions of tests beyond the wall: allowed, and told.
+/// Functions of tests that are too long: allowed, and listed.
 pub(crate) fn long_test_functions(sources: &[Source]) -> Vec<String> {
     long_functions(sources, true).collect()
 }
@@ -59,7 +59,7 @@ fn long_functions(sources: &[Source], of_tests: bool) -> impl Iterator<Item = St
     })
 }
 
-/// Files that do not open by saying what they own.
+/// Files that do not begin with a comment on what they own.
 pub(crate) fn opening_violations(sources: &[Source]) -> Vec<String> {
     let silent =
         sources.iter().filter(|source| !is_test_root(&source.path) && !source.text.starts_with("//!"));
@@ -72,7 +72,7 @@ fn is_test_root(path: &str) -> bool {
     path.ends_with("/tests/it/main.rs")
 }
 
-/// Files and folders whose names say nothing.
+/// Files and folders with meaningless names.
 pub(crate) fn name_violations(sources: &[Source]) -> Vec<String> {
     let mut found = Vec::new();
     for source in sources {
@@ -88,7 +88,7 @@ pub(crate) fn name_violations(sources: &[Source]) -> Vec<String> {
     found
 }
 
-/// Tests switched off, holes left open, and tests that wait for time to pass.
+/// Tests switched off, unfinished code, and tests that wait for time to pass.
 pub(crate) fn unfinished_violations(sources: &[Source]) -> Vec<String> {
     sources.iter().flat_map(source_unfinished).collect()
 }
@@ -100,7 +100,8 @@ fn source_unfinished(source: &Source) -> Vec<String> {
         let after = source.code[offset + word.len()..].trim_start();
         let why = match word {
             "ignore" if before.ends_with("#[") || before.ends_with(", ") || before.ends_with(',') => {
-                // `#[cfg_attr(x, ignore)]` switches a test off as well; a list in code is told by what follows.
+                // `#[cfg_attr(x, ignore)]` switches a test off as well; what follows distinguishes a list in
+                // code.
                 if !after.starts_with([']', ')', '=']) {
                     continue;
                 }
@@ -124,7 +125,7 @@ fn sleeps_in_test(source: &Source, offset: usize, before: &str, after: &str) -> 
     in_test && (is_call || before.ends_with("thread::"))
 }
 
-/// Exceptions from clippy.toml outside of the doors.
+/// Exceptions from clippy.toml outside of `DOORS`.
 pub(crate) fn door_violations(sources: &[Source]) -> Vec<String> {
     let mut found = Vec::new();
     for source in sources.iter().filter(|source| !DOORS.iter().any(|door| source.path.starts_with(door))) {

@@ -1,6 +1,6 @@
 //! Rust source as text: literals and comments blanked, items of tests found, functions measured.
 //!
-//! Not a parser: a scanner that is right on code that compiles. Everything is a pure function of the text.
+//! Not a parser: a scanner that is correct on code that compiles. Everything is a pure function of the text.
 
 use std::ops::Range;
 
@@ -18,9 +18,9 @@ pub(crate) struct Source {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Function {
     pub(crate) name: String,
-    /// Where its `fn` stands.
+    /// The offset of its `fn`.
     pub(crate) offset: usize,
-    /// From the line of its `fn` to that of its closing brace.
+    /// From the line of `fn` to that of the closing brace.
     pub(crate) line_count: usize,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Function {
 pub(crate) struct Module {
     pub(crate) name: String,
     pub(crate) offset: usize,
-    /// The braces and what is between them, if the module is written in place.
+    /// The braces and the text between them, if the module is inline.
     pub(crate) body: Option<Range<usize>>,
 }
 
@@ -45,7 +45,7 @@ impl Source {
         self.path.contains("/tests/") || self.path.ends_with("/tests.rs")
     }
 
-    /// Whether the place belongs to a test, by its file or by `#[cfg(test)]`.
+    /// Whether an offset belongs to a test, by its file or by `#[cfg(test)]`.
     pub(crate) fn is_test_at(&self, offset: usize) -> bool {
         self.is_test() || self.test_items.iter().any(|item| item.contains(&offset))
     }
@@ -55,12 +55,12 @@ impl Source {
         format!("{}:{}", self.path, self.line_at(offset))
     }
 
-    /// Counts from 1.
+    /// The line number of an offset, from 1.
     pub(crate) fn line_at(&self, offset: usize) -> usize {
         newline_count(&self.text[..offset]) + 1
     }
 
-    /// Lines that belong to no test.
+    /// The number of lines outside of tests.
     pub(crate) fn line_count_without_tests(&self) -> usize {
         let in_tests: usize =
             self.test_items.iter().map(|item| newline_count(&self.text[item.clone()])).sum();
@@ -79,7 +79,7 @@ impl Source {
     pub(crate) fn test_names(&self) -> Vec<String> {
         let is_test = |function: &Function| {
             let before = self.code[..function.offset].trim_end();
-            // Back over the attributes that stand directly before the function.
+            // Goes back over the attributes directly before the function.
             let item_start = before.rfind(['}', ';', '{']).map_or(0, |at| at + 1);
             before[item_start..].contains("#[test]")
         };
@@ -131,7 +131,7 @@ pub(crate) fn blank_literals(text: &str) -> String {
     String::from_utf8(code).expect("literals begin and end at ASCII bytes, so whole characters were blanked")
 }
 
-/// Where the literal or comment that begins at `at` ends; `at` itself if none begins there.
+/// The end of the literal or comment that begins at `at`; `at` itself if none does.
 fn literal_end(bytes: &[u8], at: usize) -> usize {
     let rest = &bytes[at..];
     let length = match rest[0] {
@@ -231,7 +231,7 @@ pub(crate) fn block_end(code: &str, open: usize) -> usize {
     code.len()
 }
 
-/// Where the first `{` or `;` stands that is inside no parenthesis or bracket.
+/// The first `{` or `;` outside of parentheses and brackets.
 fn body_or_end(code: &str, from: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (at, byte) in code.bytes().enumerate().skip(from) {
@@ -245,7 +245,7 @@ fn body_or_end(code: &str, from: usize) -> Option<usize> {
     None
 }
 
-/// The word after a keyword, blanks between; a macro's `$name` counts.
+/// The word after a keyword and blanks; a macro's `$name` counts.
 fn name_after(code: &str, keyword_end: usize) -> Option<(usize, &str)> {
     let rest = &code[keyword_end..];
     let start = keyword_end + rest.len() - rest.trim_start().len();
@@ -296,7 +296,7 @@ fn test_items(code: &str) -> Vec<Range<usize>> {
             if found.iter().any(|item| item.contains(&start)) {
                 continue;
             }
-            // The attributes' own brackets are skipped because `;` and `{` count only outside brackets.
+            // `;` and `{` count only outside brackets, which skips the attributes' own.
             if let Some(end) = body_or_end(code, start) {
                 let end = if code.as_bytes()[end] == b'{' { block_end(code, end) } else { end + 1 };
                 found.push(start..end);
@@ -336,7 +336,7 @@ fn items_of_tests_end_where_they_end() {
     assert!(of("fn f"));
     assert!(!of("use a"));
     assert!(!of("fn g"));
-    // Six lines hold tests and five line ends lie inside them; the last line of each item is counted.
+    // Six lines hold tests and five line ends are inside them; the last line of each item is counted.
     assert_eq!(source.line_count_without_tests(), 4);
 }
 

@@ -1,4 +1,5 @@
-//! Groups of the log that had no room, with commits in them that had returned: no caller is there to learn of it.
+//! Groups of the log without room that contain commits which had returned: no caller is left to get the
+//! error.
 
 use std::io::Read;
 use std::path::Path;
@@ -20,7 +21,7 @@ fn full_log() -> Fault {
     Fault::new(CallKind::Write, 0, Effect::ENOSPC).on(".wal")
 }
 
-/// An engine whose events are noted.
+/// An engine with recorded events.
 fn open_noting(disk: &MemDisk) -> (Engine, TreeId, Arc<Mutex<Vec<Event>>>) {
     let events = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&events);
@@ -32,8 +33,8 @@ fn open_noting(disk: &MemDisk) -> (Engine, TreeId, Arc<Mutex<Vec<Event>>>) {
     (engine, tree, events)
 }
 
-/// D7: a commit at level `Memory` returns before its group is written. That the group was dropped is counted, is an event, and
-/// is the answer of a receipt that is waited on later.
+/// D7: a commit at level `Memory` returns before its group is written. If the group is dropped, that is
+/// counted, is an event, and is the result of a receipt that is waited for later.
 #[test]
 fn commits_that_had_returned_and_were_dropped_are_counted_and_told() {
     let disk = MemDisk::new(1);
@@ -72,14 +73,14 @@ fn commits_that_had_returned_and_were_dropped_are_counted_and_told() {
         .collect();
     assert_eq!(dropped, [(2, CommitSeq(receipts[0].seq().0 - 1), Code::DiskFull)]);
 
-    // What comes now takes their places, and the receipts still know.
+    // Later commits take the sequences, and the receipts still return the error.
     put(b"d", Durability::Disk).unwrap();
     assert_eq!(receipts[0].wait(Durability::Process).unwrap_err().code(), Code::DiskFull);
     assert_eq!(engine.snapshot().unwrap().count(tree, &KeyRange::all()).unwrap(), 2);
     assert_eq!(engine.stats().commit.dropped, 2);
 }
 
-/// A call that fails is its caller's to know: it is no commit that was lost in silence.
+/// A failed call returns its error to its caller: it is not a commit that was lost silently.
 #[test]
 fn commits_whose_callers_got_the_error_are_not_counted() {
     let disk = MemDisk::new(2);
@@ -96,8 +97,8 @@ fn commits_whose_callers_got_the_error_are_not_counted() {
     assert!(!events.lock().unwrap().iter().any(dropped));
 }
 
-/// Work that commits batch after batch, and a background that leads in the middle of it: while that syncs the log, the disk fills
-/// up for the next write.
+/// Work that commits batch after batch. During a background sync in between, the disk fills up for the next
+/// write.
 struct FilledUp {
     disk: MemDisk,
     batches: AtomicU64,
@@ -111,7 +112,7 @@ impl FilledUp {
         let of = Arc::clone(&filled);
         let blocker: Blocker = Arc::new(move |path| {
             let is_background = thread::current().name() == Some("duramen-log");
-            // Syncs of other segments are of those that are made ahead.
+            // Syncs of other segments belong to spare segments.
             let is_of_frames = || {
                 path.starts_with(log)
                     && of
@@ -132,7 +133,7 @@ impl FilledUp {
     }
 
     fn fill(&self, log: &str) {
-        // Batches join the next group meanwhile, if they do not wait for it.
+        // Batches join the next group meanwhile, unless their commits wait for it.
         let before = self.batches();
         (0..100_000).find(|_| {
             thread::yield_now();
@@ -141,7 +142,7 @@ impl FilledUp {
         self.disk.set_faults(Fault::new(CallKind::Write, 0, Effect::ENOSPC).on(log));
     }
 
-    /// A batch is committed. After the fourth the work waits until the background syncs.
+    /// Counts a committed batch. After the fourth the work waits until the background syncs.
     fn batch(&self) {
         let batches = self.batches.fetch_add(1, Ordering::SeqCst) + 1;
         while batches >= 4 && !self.has_filled.load(Ordering::SeqCst) {
@@ -157,7 +158,7 @@ fn holds_rows(bytes: &[u8]) -> bool {
 
 const VALUE: [u8; 250] = [7; 250];
 
-/// What reads a whole database and writes it anew commits thousands of times, and tells of one result.
+/// Reading a whole database and writing it anew takes thousands of commits, with one result.
 fn source() -> (MemDisk, Options) {
     let disk = MemDisk::new(3);
     let geometry = Geometry { segment_bytes_min: 8 << 20, segment_bytes_max: 8 << 20, ..GEOMETRY };
@@ -182,7 +183,7 @@ fn rows(engine: &Engine) -> u64 {
     snapshot.count(tree, &KeyRange::all()).unwrap()
 }
 
-/// D2: a recovery says that it is whole if, and only if, all of it is there.
+/// D2: a repair reports that nothing is missing if, and only if, nothing is.
 #[test]
 fn a_recovery_on_a_disk_that_fills_up_for_a_moment_loses_nothing() {
     let (disk, options) = source();
@@ -200,7 +201,7 @@ fn a_recovery_on_a_disk_that_fills_up_for_a_moment_loses_nothing() {
     assert_eq!(rows(&new), 20_000);
 }
 
-/// D2: a backup that returned is one.
+/// D2: a backup that returned is complete.
 #[test]
 fn a_backup_to_a_disk_that_fills_up_for_a_moment_loses_nothing() {
     let (disk, options) = source();
@@ -221,7 +222,7 @@ fn a_backup_to_a_disk_that_fills_up_for_a_moment_loses_nothing() {
 
 const ROWS: u32 = 2_000;
 
-/// Puts so many rows, with checkpoints between.
+/// Puts so many rows, with checkpoints in between.
 fn fill(engine: &Engine, tree: TreeId, value: u8) {
     for first in (0..ROWS).step_by(100) {
         let put = |tx: &mut Transaction| {
@@ -232,8 +233,9 @@ fn fill(engine: &Engine, tree: TreeId, value: u8) {
     }
 }
 
-/// D4: a transaction that read commits which were dropped finds other pages where its own were. Its data is not corrupt: it is
-/// refused as after any conflict, whatever it asks.
+/// D4: a transaction that read dropped commits finds other pages where its own were.
+///
+/// Its data is not corrupt: every query fails with a conflict.
 #[test]
 fn readers_of_commits_that_were_dropped_get_a_conflict_and_not_corruption() {
     let disk = MemDisk::new(4);
@@ -246,7 +248,7 @@ fn readers_of_commits_that_were_dropped_get_a_conflict_and_not_corruption() {
     };
     let (tree, other) = (create("t", Some(Builtin::Sum.spec())), create("other", None));
     fill(&engine, tree, 1);
-    // Opened without a list of what was warm, nothing of the tree is in memory.
+    // Opened without a hot-page list, the tree has no node in memory.
     engine.abandon();
     let engine = open();
     let put = |tx: &mut Transaction| tx.put(other, b"dropped", &[9; 5_000]);
@@ -256,7 +258,7 @@ fn readers_of_commits_that_were_dropped_get_a_conflict_and_not_corruption() {
     let mut value = readers[1].open_value(other, b"dropped").unwrap().unwrap();
     disk.set_faults(full_log());
     assert_eq!(dropped.wait(Durability::Process).unwrap_err().code(), Code::DiskFull);
-    // Other pages come to lie where those of the dropped state were.
+    // Other pages are written where those of the dropped state were.
     engine.transact(Durability::Disk, |tx| tx.drop_tree("t")).unwrap();
     (2..6).for_each(|value| fill(&engine, other, value));
 
@@ -278,7 +280,7 @@ fn readers_of_commits_that_were_dropped_get_a_conflict_and_not_corruption() {
     let read = value.read_to_end(&mut Vec::new()).unwrap_err();
     let inner = read.get_ref().and_then(|error| error.downcast_ref::<Error>());
     assert_eq!(inner.map(Error::code), Some(Code::WriteConflict), "{read}");
-    // A commit of what was read is refused for the same reason, and what is there now can be read.
+    // A commit of what was read fails for the same reason, and the present state can be read.
     let mut writer = readers.swap_remove(0);
     writer.put(other, b"key", b"some value").unwrap();
     is_conflict("a commit", writer.commit(Durability::Disk).err());
@@ -286,8 +288,8 @@ fn readers_of_commits_that_were_dropped_get_a_conflict_and_not_corruption() {
     assert!(engine.check().unwrap().is_clean());
 }
 
-/// D7: a program that begins and commits by itself has no call that makes room for it: the background does, once a commit found
-/// none, and the next one goes through.
+/// D7: a program that begins and commits by itself has no call that makes room for it. After a commit found
+/// no room, the background makes it, and the next commit succeeds.
 #[test]
 fn a_commit_by_hand_that_found_the_disk_full_has_room_made_for_the_next() {
     let disk = MemDisk::new(6);
@@ -313,8 +315,8 @@ fn a_commit_by_hand_that_found_the_disk_full_has_room_made_for_the_next() {
     }
 }
 
-/// D7: where others got in between too often, a transaction runs alone. One that then finds the disk full has room made for it, as one
-/// beside others has.
+/// D7: after too many conflicts a transaction runs alone. If it then finds the disk full, room is made for it
+/// as for any other.
 #[test]
 fn a_transaction_that_runs_alone_has_room_made_on_a_full_disk() {
     let (disk, engine, tree) = {
@@ -341,7 +343,8 @@ fn a_transaction_that_runs_alone_has_room_made_on_a_full_disk() {
     assert_eq!(engine.stats().checkpoints, before + 2, "room was made once");
 }
 
-/// I1: an error that a closure made of commits which were then dropped is of nothing that ever was: the transaction runs again.
+/// I1: an error that a closure derived from commits which were then dropped must not be returned: the closure
+/// runs again.
 #[test]
 fn an_error_made_of_commits_that_were_dropped_is_not_returned() {
     let disk = MemDisk::new(8);
@@ -363,7 +366,8 @@ fn an_error_made_of_commits_that_were_dropped_is_not_returned() {
     assert_eq!(attempts, 2);
 }
 
-/// D7: commits that were dropped are told also where the next step of the background does nothing any more: at the latest at the close.
+/// D7: dropped commits are reported even if the next background step no longer runs: at the latest at the
+/// close.
 #[test]
 fn dropped_commits_are_told_at_the_close_of_a_database_that_was_poisoned() {
     let disk = MemDisk::new(9);

@@ -1,4 +1,4 @@
-//! What a database makes of the name of the file system it lies on: whether it opens there, and how its log is synced.
+//! Effects of the file system's name: whether a database opens on it, and how its log is synced.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,16 +8,17 @@ use duramen_engine::{Code, Durability, Engine, Hooks, Options, Posture, Result};
 
 use super::watched::WatchedDisk;
 
-/// Opens on a file system of this name with the threads of the engine, as programs do: a simulation measures nothing.
+/// Opens on a file system of this name with the engine's threads, as programs do: a stepped engine measures
+/// nothing.
 fn open(disk: &WatchedDisk, options: Options) -> Result<Engine> {
     Engine::open(Arc::new(disk.clone()), Path::new("/db"), options, Hooks::default())
 }
 
-/// Commits once, and tells how the log was synced.
+/// Commits once, and returns how the log was synced.
 fn use_once(disk: &WatchedDisk, options: Options) -> (Posture, Vec<SyncMethod>) {
     disk.take_methods();
     let engine = open(disk, options).unwrap();
-    // What a creation measured with is no segment.
+    // The files of the measurement at creation are not segments.
     let methods = disk.take_methods();
     engine
         .transact(Durability::Disk, |tx| match tx.tree("t")? {
@@ -30,7 +31,8 @@ fn use_once(disk: &WatchedDisk, options: Options) -> (Posture, Vec<SyncMethod>) 
     (posture, methods)
 }
 
-/// D1: a DSYNC write that does nothing is the fastest, so that a measurement must not decide where none is proven.
+/// D1: a DSYNC write that does nothing is the fastest, so a measurement must not decide where DSYNC is not
+/// proven.
 #[test]
 fn a_file_system_where_dsync_is_not_proven_is_synced_by_fdatasync() {
     for name in ["zfs", "f2fs", "bcachefs", "overlay", "unknown (this system does not say)"] {
@@ -47,7 +49,8 @@ fn a_file_system_where_dsync_is_not_proven_is_synced_by_fdatasync() {
     }
 }
 
-/// D1: the stored choice moves with the files. A database that was copied from ext4 to zfs must not keep DSYNC writes there.
+/// D1: the stored choice moves with the files. A database copied from ext4 to zfs must not keep DSYNC writes
+/// there.
 #[test]
 fn the_choice_of_a_proven_file_system_is_left_behind_on_another() {
     let files = MemDisk::new(2);
@@ -61,7 +64,7 @@ fn the_choice_of_a_proven_file_system_is_left_behind_on_another() {
     let why = "the one chosen at creation is not proven on zfs, where the log lies now";
     assert_eq!(posture.sync_reason, why);
 
-    // A reader says what a writer would use.
+    // A read-only handle reports what a writer would use.
     let reader = open(&disk("zfs"), Options { read_only: true, ..Options::default() }).unwrap();
     assert_eq!(reader.posture().sync_reason, why);
     drop(reader);
@@ -71,7 +74,8 @@ fn the_choice_of_a_proven_file_system_is_left_behind_on_another() {
     assert!(posture.sync_reason.starts_with("measured at creation"), "{posture:?}");
 }
 
-/// An option is an order of the program, as `allow_network_fs` is. What is not proven is named.
+/// An option is a decision of the program, as `allow_network_fs` is. An unproven method is used, and
+/// reported.
 #[test]
 fn an_option_for_a_method_that_is_not_proven_is_obeyed_and_said() {
     let reason = |name, method| {
@@ -85,7 +89,7 @@ fn an_option_for_a_method_that_is_not_proven_is_obeyed_and_said() {
     assert_eq!(reason("ext4", SyncMethod::Dsync), "the options ask for it");
 }
 
-/// D8: locks of a network file system are not ours to judge. A system that does not tell gives no reason to refuse.
+/// D8: locks of a network file system cannot be verified. An unknown file system is no reason to refuse.
 #[test]
 fn only_a_file_system_that_is_known_to_be_no_local_one_is_refused() {
     let open_on = |network, allow_network_fs| {

@@ -7,8 +7,10 @@ use duramen_disk::MemDisk;
 use duramen_engine::{Background, Code, Durability, Engine, Hooks, Options, Transaction};
 use duramen_sim::search::shapes::GEOMETRY;
 
-/// Every key of a scattered transaction lies in a leaf of its own, and all these leaves stay in memory until a checkpoint: few bytes
-/// written may want many times the memory. What cannot fit is refused before it is ordered, so that no other commit waits for it.
+/// Every key of a scattered transaction is in a different leaf, and all of these stay until a checkpoint.
+///
+/// A few bytes written may thus need many times the memory. A transaction that cannot fit is refused before
+/// it is ordered, so that no other commit waits for it.
 #[test]
 fn a_transaction_whose_leaves_do_not_fit_into_memory_is_refused_before_it_is_ordered() {
     const ROWS: u32 = 24_000;
@@ -43,7 +45,7 @@ fn a_transaction_whose_leaves_do_not_fit_into_memory_is_refused_before_it_is_ord
     assert!(refused.hint().contains("batches"), "{refused:?}");
     assert_eq!(engine.stats().commit.published, published);
     assert!(pages_read < u64::from(ROWS) / 10, "{pages_read} pages read for what is not done");
-    // A quarter of it fits, and so do as many changes of neighbours.
+    // A quarter of it fits, and so do as many changes to neighbouring keys.
     scatter(12).0.unwrap();
     let neighbours =
         |tx: &mut Transaction| (0..ROWS / 3).try_for_each(|n| tx.put(tree, &n.to_be_bytes(), &[9; 8]));

@@ -1,4 +1,5 @@
-//! A log outside its database's directory: the directory belongs to one database at a time, and is judged as the database's own is.
+//! A log outside its database's directory: the directory belongs to one database at a time, with the same
+//! checks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,8 +23,10 @@ fn open(disk: &MemDisk, path: &str, log: &str) -> Result<Engine> {
     Engine::open(Arc::new(disk.clone()), path, options, Hooks::default())
 }
 
-/// D1, D8: creating a database with the log directory of an open one is refused before anything in that directory changes. Commits of
-/// the open database that are acknowledged afterwards survive a power cut.
+/// D1, D8: a new database must not use the log directory of an open one. It is refused before anything there
+/// changes.
+///
+/// Commits of the open database that are acknowledged afterwards survive a power cut.
 #[test]
 fn a_log_directory_in_use_is_left_as_it_is() {
     let disk = MemDisk::new(7);
@@ -45,13 +48,13 @@ fn a_log_directory_in_use_is_left_as_it_is() {
         assert_eq!(engine.get(tree, &[key]).unwrap(), Some(b"value".to_vec()), "commit {key}");
     }
     engine.abandon();
-    // Closed, its log is still the only place of its commits.
+    // Once closed, its log is still the only place of its commits.
     let refused = open(&disk, "/second", LOGS).map(Engine::abandon).expect_err("the log holds commits");
     assert!(refused.is_damage() && refused.message().contains("log with commits"), "{refused}");
     assert_eq!(open(&disk, "/first", LOGS).unwrap().get(tree, &[99]).unwrap(), Some(b"value".to_vec()));
 }
 
-/// A creation that was cut short right behind the lock of the log is begun anew, by that database or by another one.
+/// A creation cut short right after the lock of the log was made can be repeated, by any database.
 #[test]
 fn a_lock_without_a_log_is_taken_over() {
     for path in ["/first", "/second"] {
@@ -66,7 +69,8 @@ fn a_lock_without_a_log_is_taken_over() {
     }
 }
 
-/// The log of a database does not lie in the directory of a database, its own or another: both would want the same lock.
+/// A log directory must not be the directory of a database, its own or another: both would need the same
+/// lock.
 #[test]
 fn a_directory_of_a_database_is_no_directory_for_a_log() {
     let disk = MemDisk::new(9);
@@ -82,7 +86,7 @@ fn a_directory_of_a_database_is_no_directory_for_a_log() {
     open(&disk, "/second", "/second/log").unwrap().close().unwrap();
 }
 
-/// A log of other block sizes holds its commits where a log of this database's sizes would not be looked for.
+/// A log with another block size has its commits at other offsets than a log of this database's size would.
 #[test]
 fn commits_of_another_block_size_are_seen() {
     let disk = MemDisk::new(10);
@@ -106,12 +110,13 @@ fn commits_of_another_block_size_are_seen() {
     assert!(refused.is_err_and(|error| error.is_damage()));
     disk.delete("/second").unwrap();
     let after: Vec<_> = disk.files().iter().map(|path| disk.read_file(path).unwrap()).collect();
-    // The holder's name in the lock of the log is the one thing that an attempt may change.
+    // An attempt may change one thing: the holder's name in the lock of the log.
     assert_eq!(before.len(), after.len());
     open(&disk, "/first", LOGS).unwrap().abandon();
 }
 
-/// D1, D8: a log on a network is refused as its database would be there, by all that reads or writes it; unless it is asked for.
+/// D1, D8: a log on a network file system is refused as the database would be, for reading and writing,
+/// unless allowed.
 #[test]
 fn a_log_on_a_network_is_refused() {
     let disk = MemDisk::new(11);
@@ -139,7 +144,7 @@ fn a_log_on_a_network_is_refused() {
     disk.create_dir(Path::new("/net")).unwrap();
     disk.set_network(Some(Path::new("/net")));
     let files = disk.files();
-    // The directory of the log is not there yet: it would lie where the one above it does.
+    // The directory of the log does not exist yet: its parent's file system counts.
     assert_eq!(open(false, false).map(drop).unwrap_err().code(), Code::NetworkFileSystem);
     assert_eq!(disk.files(), files, "nothing was made");
     open(true, false).unwrap().close().unwrap();

@@ -1,4 +1,4 @@
-//! Changes are looked at from outside while the log under the observer is used again, in whatever order.
+//! Changes are observed from outside while the log under the observer is reused, in any order.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn open(disk: &MemDisk) -> Engine {
     Engine::open(Arc::new(disk.clone()), Path::new("/db"), options(), Hooks::default()).unwrap()
 }
 
-/// Commits so often, a quarter of a segment each time.
+/// Makes so many commits, a quarter of a segment each.
 fn commit(engine: &Engine, tree: TreeId, count: u8) -> CommitSeq {
     let mut last = CommitSeq::default();
     for fill in 0..count {
@@ -35,9 +35,11 @@ fn commit(engine: &Engine, tree: TreeId, count: u8) -> CommitSeq {
     last
 }
 
-/// D2: opened again, a writer takes segments in the order of their names. One behind the place that an observer has come to may be used
-/// again before the one it stands in: the log then seems to end there. It has gone on elsewhere, and what is committed from then on is
-/// told, behind a gap that is told as well.
+/// D2: after an opening, a writer takes segments in the order of their names.
+///
+/// A segment behind the observer's position may be reused before the observer's own segment, so that the log
+/// seems to end there. It has gone on elsewhere: later commits must be returned, behind a gap that is
+/// reported.
 #[test]
 fn a_log_used_again_behind_the_observers_segment_does_not_silence_it() {
     let mut silenced = Vec::new();
@@ -92,8 +94,10 @@ fn a_log_used_again_behind_the_observers_segment_does_not_silence_it() {
     assert!(silenced.is_empty(), "commits before and after the observer came: {silenced:?}");
 }
 
-/// D2: the mark that called a commit durable may go in a power cut that the commit itself survives. An observer that was told of it, and is
-/// resumed before anybody writes a mark again, goes on from there; only a place that the log does not come to is refused.
+/// D2: a power cut may take the durable watermark that covered a commit, although the commit survives.
+///
+/// An observer that was given the commit, and resumes before another watermark is written, goes on from
+/// there. Only a position that the log does not reach is refused.
 #[test]
 fn an_observer_is_resumed_at_what_the_log_has_and_does_not_yet_call_durable() {
     let disk = MemDisk::new(1);

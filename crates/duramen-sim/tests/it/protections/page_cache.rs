@@ -1,5 +1,6 @@
-//! Opened again in the same boot after a failed sync: what the kernel shows may not be on the disk, and what is acknowledged from then on
-//! must hang on none of it (docs/decisions/0025).
+//! Opening again in the same boot after a failed sync: what the kernel shows may not be on the disk.
+//!
+//! Nothing acknowledged from then on may depend on it (docs/decisions/0025).
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -28,9 +29,11 @@ fn put(engine: &Engine, tree: TreeId, fill: u8) -> Result<()> {
     Ok(())
 }
 
-/// D1: whichever sync of a life loses what it should have written, everything that was acknowledged before, and everything after the
-/// database was opened again, is there when the power is cut: pages of checkpoints, pieces of big values that the log names, segments
-/// that were ready, marks, the list of warm pages.
+/// D1: whichever sync of a life loses its data, everything acknowledged before it, and everything after the
+/// next opening, survives a power cut.
+///
+/// That covers pages of checkpoints, pieces of big values named in the log, spare segments, durable
+/// watermarks, and the hot-page list.
 #[test]
 fn what_a_failed_sync_left_in_the_cache_is_not_built_upon() {
     let (mut poisoned, mut later) = (0, 0);
@@ -44,13 +47,13 @@ fn what_a_failed_sync_left_in_the_cache_is_not_built_upon() {
             if put(&engine, tree, fill).is_ok() {
                 acknowledged.push(fill);
             }
-            // What fails is for the next commit to say.
+            // The next commit returns the error.
             drop(engine.step());
             if fill % 3 == 0 {
                 drop(engine.checkpoint());
             }
         }
-        // One life ends with a close, the next without.
+        // Every other life ends with a close.
         let is_over = if nth % 2 == 0 {
             let closed = engine.close().is_ok();
             drop(engine);
@@ -92,8 +95,9 @@ fn what_a_failed_sync_left_in_the_cache_is_not_built_upon() {
     assert!(poisoned > 10, "{poisoned} lives were ended by a failed sync, and {later} commits came after");
 }
 
-/// D1: the mark of a copy that is finished was taken away, and the sync of that failed or was cut short. The copy opens, and what it
-/// acknowledges is there after a power cut, which would have brought the mark back.
+/// D1: the marker of an unfinished copy was removed, and the sync of the removal failed or was cut short.
+///
+/// The copy opens. What it acknowledges survives a power cut, which would have restored the marker.
 #[test]
 fn a_finished_copy_stays_finished() {
     let disk = MemDisk::new(14);

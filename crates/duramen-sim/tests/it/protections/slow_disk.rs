@@ -1,4 +1,4 @@
-//! A disk on which every sync takes a while: what is promised within a time is not late by what else the log has to do.
+//! A disk with slow syncs: promises with a time limit are not delayed by other work of the log.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,19 +10,20 @@ use duramen_engine::{Background, Code, Durability, Engine, Geometry, Hooks, Opti
 
 const MS: u64 = 1_000_000;
 
-/// What one sync takes: a slice of a segment is made in as much.
+/// The time of one sync; making a slice of a segment takes as long.
 const SYNC_MS: u64 = 300;
 
-/// When a commit at level `Process` must be durable.
+/// The time within which a commit at level `Process` must be durable.
 const PROCESS_SYNC_MS: u64 = 1_000;
 
-/// The segment that commits go to in a new database.
+/// The segment that receives the commits of a new database.
 const CURRENT: &str = "00000002.wal";
 
-/// A sync: which file, and when it ended.
+/// A sync: its file, and when it ended.
 type Synced = (String, u64);
 
-/// A database that makes a segment of eight slices at its next step; its syncs are slow from here on, and noted.
+/// A database that makes a segment of eight slices at its next step; its syncs are slow from now on, and
+/// recorded.
 fn slow(segments_max: u64) -> (MemDisk, Engine, TreeId, Arc<Mutex<Vec<Synced>>>) {
     let disk = MemDisk::new(12);
     let geometry = Geometry { segment_bytes_max: segments_max, ..Geometry::default() };
@@ -38,15 +39,15 @@ fn slow(segments_max: u64) -> (MemDisk, Engine, TreeId, Arc<Mutex<Vec<Synced>>>)
     (disk, engine, tree, synced)
 }
 
-/// When the segment with the commits was first synced after `since`, in milliseconds.
+/// Milliseconds after `since` at which the segment with the commits was first synced.
 fn late_ms(synced: &Mutex<Vec<Synced>>, since: u64) -> Option<u64> {
     let synced = synced.lock().unwrap();
     let first = synced.iter().find(|(path, at)| path.ends_with(CURRENT) && *at > since);
     first.map(|(_, at)| (at - since) / MS)
 }
 
-/// D1, level `Process`: the background syncs within a second, also while it makes a segment, which takes seconds on a slow disk. It may
-/// be late by the slice under way, and by what the sync itself takes.
+/// D1, level `Process`: the background syncs within a second, also while it makes a segment, which takes
+/// seconds on a slow disk. It may be late by the slice in progress, and by the sync itself.
 #[test]
 fn a_segment_that_is_made_keeps_no_sync_waiting() {
     let (disk, engine, tree, synced) = slow(1 << 20);
@@ -59,12 +60,12 @@ fn a_segment_that_is_made_keeps_no_sync_waiting() {
     println!("durable after {late} ms, with {SYNC_MS} ms a sync");
     assert!(late <= PROCESS_SYNC_MS + 2 * SYNC_MS, "durable after {late} ms");
     assert_eq!(receipt.durability(), Durability::Disk);
-    // The mark follows as soon: a power cut would find the commit named.
+    // The durable watermark follows soon, so that it covers the commit after a power cut.
     let marked = synced.lock().unwrap().iter().filter(|(path, _)| path.ends_with(CURRENT)).count();
     assert!(marked >= 2, "the commit and the mark were synced: {marked}");
 }
 
-/// D1, level `Process`: a group for which there is no segment waits until one is made, and what was written before it does not.
+/// D1, level `Process`: a group waits until a segment is made, and earlier writes do not wait for it.
 #[test]
 fn a_commit_that_waits_for_a_segment_keeps_no_sync_waiting() {
     let (disk, engine, tree, synced) = slow(1 << 20);
@@ -80,15 +81,15 @@ fn a_commit_that_waits_for_a_segment_keeps_no_sync_waiting() {
     assert!(late <= SYNC_MS, "durable after {late} ms");
 }
 
-/// D1, level `Process`: a group that has no room keeps nothing waiting that was written before it: neither its sync nor that it is told.
+/// D1, level `Process`: a group without room delays neither the sync of earlier writes nor its report.
 #[test]
 fn a_group_without_room_keeps_no_sync_waiting() {
     let (disk, engine, tree, _) = slow(1 << 20);
     let put = |tx: &mut Transaction| tx.put(tree, b"key", b"value");
-    // No segment is to be made any more, which takes its time.
+    // Until no segment is left to be made, which takes time.
     (0..4).for_each(|_| engine.step().unwrap());
     let (_, receipt) = engine.transact(Durability::Process, put).unwrap();
-    // From here on it is known that something is to be synced.
+    // From here on the background knows of unsynced writes.
     engine.step().unwrap();
     disk.advance_clock(PROCESS_SYNC_MS * MS);
     assert_eq!(receipt.durability(), Durability::Process);
@@ -99,7 +100,8 @@ fn a_group_without_room_keeps_no_sync_waiting() {
     assert_eq!(receipt.durability(), Durability::Disk);
 }
 
-/// D1: what was synced while a group waits for a segment is durable whatever becomes of the group, and its receipt says so.
+/// D1: writes synced while a group waits for a segment are durable whatever happens to the group, as their
+/// receipts show.
 #[test]
 fn what_is_synced_before_a_segment_is_made_is_told() {
     let (disk, engine, tree, _) = slow(1 << 20);
@@ -111,14 +113,14 @@ fn what_is_synced_before_a_segment_is_made_is_told() {
     assert_eq!(receipt.durability(), Durability::Disk);
 }
 
-/// A close waits for the slice that is being made, and not for the rest of a segment that nobody needs any more.
+/// A close waits for the slice in progress, and not for the rest of a segment that is no longer needed.
 #[test]
 fn a_close_waits_for_no_segment() {
     let disk = MemDisk::new(13);
     let slices = Arc::new(AtomicUsize::new(0));
     let (count, clock) = (Arc::clone(&slices), disk.clone());
     disk.set_blocker(Some(Arc::new(move |path: &Path| {
-        // The second of those that are made ahead: the first is ready by then.
+        // The second spare segment: the first is ready by then.
         if path.ends_with("00000004.wal") {
             count.fetch_add(1, Ordering::SeqCst);
             clock.advance_clock(SYNC_MS * MS);

@@ -1,4 +1,5 @@
-//! Who owns an extent, and what the two superblocks lead to: protections of D2 and D3 that need a failure at the right call.
+//! Owners of extents, and what the two superblocks lead to: protections of D2 and D3 that need a failure at
+//! one call.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -22,8 +23,8 @@ fn look(engine: &Engine, when: &str) {
     assert!(report.is_clean() && report.unreached.is_empty(), "{when}: {report:?}");
 }
 
-/// D3: a write of a checkpoint fails, whichever it is. Each extent that the checkpoint took is given back once, by its owner:
-/// freed twice, it could hold another value by the second time.
+/// D3: any one write of a checkpoint fails. Each extent that the checkpoint allocated is freed once, by its
+/// owner: at a second time, it could hold another value.
 #[test]
 fn a_checkpoint_whose_write_fails_gives_each_extent_back_once() {
     let mut failed_count = 0;
@@ -57,7 +58,7 @@ fn a_checkpoint_whose_write_fails_gives_each_extent_back_once() {
     assert!(failed_count >= 2, "{failed_count} writes failed without a superblock's");
 }
 
-/// Gives so many bytes, then fails.
+/// Yields so many bytes, then fails.
 struct Failing(usize);
 
 impl Read for Failing {
@@ -72,8 +73,10 @@ impl Read for Failing {
     }
 }
 
-/// A value whose source fails leaves no extent behind, though the transaction goes on without it and commits. `check` cannot
-/// see such blocks: values without a commit belong to transactions that may be open. So the blocks in use are counted.
+/// A value whose source fails leaves no extent behind, though its transaction goes on and commits.
+///
+/// `check` cannot see such blocks: values without a commit may belong to open transactions. So the used
+/// blocks are counted.
 #[test]
 fn extents_of_a_value_whose_source_failed_are_free_though_the_transaction_commits() {
     let (disk, engine, tree) = filled(11);
@@ -102,7 +105,7 @@ fn extents_of_a_value_whose_source_failed_are_free_though_the_transaction_commit
     assert_eq!(engine.get(tree, b"row").unwrap(), Some(vec![2; 5]));
 }
 
-/// A transaction that replaces a big value of its own knows its extents: nothing is read, so no read that fails loses them.
+/// A transaction that replaces a big value of its own knows its extents: no read is needed, so none can fail.
 #[test]
 fn a_value_replaced_in_its_own_transaction_is_given_back_without_a_read() {
     let (disk, engine, tree) = filled(12);
@@ -119,7 +122,8 @@ fn a_value_replaced_in_its_own_transaction_is_given_back_without_a_read() {
     look(&engine, "after the checkpoint");
 }
 
-/// `check` beside checkpoints finds nothing that is not there: what was found at its beginning may have moved since.
+/// `check` during a checkpoint reports no false problems: what it found at its beginning may have moved
+/// since.
 #[test]
 fn a_checkpoint_in_the_middle_of_a_check_is_no_lost_space() {
     let disk = MemDisk::new(13);
@@ -132,7 +136,7 @@ fn a_checkpoint_in_the_middle_of_a_check_is_no_lost_space() {
     engine.checkpoint().unwrap();
     put(&engine, tree, &[30], &[1; 60]);
     put(&engine, tree, b"big", &[1; 2_000]);
-    // The log is read last at the beginning: the first read of the data file behind that is one of the trees'.
+    // The log is read last at the beginning: the next read of the data file belongs to the trees.
     let mut has_read_log = false;
     let is_first_of_trees = move |path: &Path, _| {
         has_read_log |= path.extension().is_some_and(|extension| extension == "wal");
@@ -155,8 +159,8 @@ fn a_checkpoint_in_the_middle_of_a_check_is_no_lost_space() {
     assert!(done.load(Ordering::Relaxed), "the checkpoints ran while the trees were walked");
 }
 
-/// A node of the state that is checked had no place at the beginning, and is spilled in the middle to blocks that were another
-/// page's then. What was found at the beginning cannot be held against it.
+/// A node of the checked state has no page at the beginning, and is written back meanwhile to blocks that
+/// then belonged to another page. What was found at the beginning must not count against it.
 #[test]
 fn a_spill_in_the_middle_of_a_check_into_blocks_that_were_freed_is_no_block_of_two_pages() {
     let disk = MemDisk::new(16);
@@ -171,7 +175,7 @@ fn a_spill_in_the_middle_of_a_check_into_blocks_that_were_freed_is_no_block_of_t
         Engine::open(Arc::new(watched.clone()), Path::new("/db"), options, Hooks::default()).unwrap();
     let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
     let (filler, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("filler", None)).unwrap();
-    // Blocks that wait to be free when the check begins, more than the filler's pages take in the middle of it.
+    // Blocks on the pending-free list when the check begins, more than the filler's pages take meanwhile.
     let big = |key: u8| [b'b', key];
     (0..60).for_each(|key| put(&engine, filler, &big(key), &[key; 5_000]));
     engine.checkpoint().unwrap();
@@ -182,7 +186,7 @@ fn a_spill_in_the_middle_of_a_check_into_blocks_that_were_freed_is_no_block_of_t
         engine.transact(Durability::Disk, all).unwrap();
     };
     rewrite(&engine, 1);
-    // The log is read last at the beginning: the first read of the data file behind that is one of the trees'.
+    // The log is read last at the beginning: the next read of the data file belongs to the trees.
     let mut has_read_log = false;
     let is_first_of_trees = move |path: &Path, _| {
         has_read_log |= path.extension().is_some_and(|extension| extension == "wal");
@@ -218,9 +222,11 @@ fn newest_superblock(disk: &MemDisk) -> (u64, Superblock) {
     found.into_iter().max_by_key(|(_, superblock)| superblock.generation).unwrap()
 }
 
-/// D2: a superblock whose sync failed is in the kernel's cache, marked clean, and not on the disk. It is believed when the
-/// database is opened again, so it is made durable then: the next checkpoint writes over the other one, and a cut in the
-/// middle of that leaves what the disk had instead of the believed one.
+/// D2: a superblock whose sync failed is clean in the kernel's cache, and not on the disk. An opening uses
+/// it, and so must make it durable first.
+///
+/// The next checkpoint overwrites the other one: a cut during that would leave the disk's old contents
+/// instead of the superblock in use.
 #[test]
 fn a_superblock_whose_sync_failed_is_made_durable_before_the_other_is_written_over() {
     let (disk, engine, tree) = filled(14);
@@ -258,7 +264,7 @@ fn a_superblock_whose_sync_failed_is_made_durable_before_the_other_is_written_ov
     look(&engine, "from the older superblock");
 }
 
-/// Readers do not write: neither a read-only open nor an observer makes a superblock durable.
+/// Read-only handles do not write: neither a read-only open nor an observer makes a superblock durable.
 #[test]
 fn an_open_that_only_reads_writes_no_superblock() {
     use duramen_engine::{ObserveFrom, Observer};
@@ -276,7 +282,7 @@ fn an_open_that_only_reads_writes_no_superblock() {
     assert_eq!([counts.of(CallKind::Write), counts.of(CallKind::Sync)], [0, 0]);
 }
 
-/// D7: a process is killed while the disk is full, whatever it was at. The next one opens what it left, reads it, and deletes.
+/// D7: a process is killed at any point while the disk is full. The next opening can read, and delete.
 #[test]
 fn a_database_whose_process_was_killed_on_a_full_disk_opens_and_deletes() {
     let (mut tried, mut full) = (0, 0);
@@ -320,8 +326,10 @@ fn a_database_whose_process_was_killed_on_a_full_disk_opens_and_deletes() {
     assert!(refused.is_empty(), "{} of {tried}: {:#?}", refused.len(), refused);
 }
 
-/// D7: the last groups before the kill are longer than the segments that stand ready, and no mark follows them: an opening copies
-/// them, and the disk is full.
+/// D7: the last groups before the kill are longer than the spare segments, and no durable watermark follows
+/// them.
+///
+/// An opening copies them, on a full disk.
 #[test]
 fn a_database_killed_behind_a_long_group_on_a_full_disk_opens() {
     for value_count in [1, 4, 16, 64, 200u8] {
@@ -342,8 +350,8 @@ fn a_database_killed_behind_a_long_group_on_a_full_disk_opens() {
     }
 }
 
-/// D7: each opening after a kill goes on in a segment of its own. A process that is killed again and again, with little to write each
-/// time, must not take a segment of the disk each time for ever.
+/// D7: each opening after a kill goes on in a new segment. Repeated kills with few writes in between must not
+/// take a segment of the disk each time.
 #[test]
 fn a_process_that_is_killed_again_and_again_lets_go_of_segments() {
     let (disk, engine, tree) = filled(21);

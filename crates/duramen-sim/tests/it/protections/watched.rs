@@ -1,7 +1,8 @@
-//! A disk in memory that a test watches: it calls back before it reads, lies on a file system of any name, takes its time
-//! for durable writes, and keeps by which methods log segments were opened.
+//! A disk in memory with hooks: it calls back before a read, and has a file system of any name.
 //!
-//! Owns the hook and those notes; every call goes to the disk in memory behind it.
+//! Durable writes take time, and the methods by which log segments were opened are recorded.
+//!
+//! Owns the hook and those records; every call goes to the disk in memory behind it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,10 +13,10 @@ use duramen_disk::{
     SyncMethod, WriteError,
 };
 
-/// Whether a read is the one that is waited for, by its path and offset.
+/// Whether a read is the awaited one, by its path and offset.
 type IsIt = Box<dyn FnMut(&Path, u64) -> bool + Send>;
 
-/// Called once, before the first read that it waits for, with no lock of the disk held.
+/// Called once, before the first awaited read, with no lock of the disk held.
 struct Hook {
     is_it: IsIt,
     call: Box<dyn FnOnce() + Send>,
@@ -26,9 +27,9 @@ struct Hook {
 pub struct WatchedDisk {
     disk: MemDisk,
     hook: Arc<Mutex<Option<Hook>>>,
-    /// Name of the file system, and whether the system knows it to be on a network.
+    /// Name of the file system, and whether it is known to be on a network.
     file_system: Option<(&'static str, Option<bool>)>,
-    /// By which methods log segments were opened to write.
+    /// The methods by which log segments were opened for writing.
     methods: Arc<Mutex<Vec<SyncMethod>>>,
 }
 
@@ -37,32 +38,32 @@ struct WatchedFile {
     path: PathBuf,
     hook: Arc<Mutex<Option<Hook>>>,
     disk: MemDisk,
-    /// What a durable write takes; nothing on a disk without a name.
+    /// The time of a durable write; zero on a disk without a name.
     write_ns: u64,
 }
 
 impl WatchedDisk {
-    /// Over a disk.
+    /// Wraps a disk.
     pub fn new(disk: &MemDisk) -> WatchedDisk {
         WatchedDisk { disk: disk.clone(), hook: Arc::default(), file_system: None, methods: Arc::default() }
     }
 
-    /// Over a disk, with a file system of this name on which DSYNC writes are ten times as fast as `fdatasync`.
+    /// Wraps a disk, on a file system of this name with DSYNC writes ten times as fast as `fdatasync`.
     pub fn named(disk: &MemDisk, name: &'static str, network: Option<bool>) -> WatchedDisk {
         WatchedDisk { file_system: Some((name, network)), ..WatchedDisk::new(disk) }
     }
 
-    /// By which methods log segments were opened to write since the last call.
+    /// The methods by which log segments were opened for writing since the last call.
     pub fn take_methods(&self) -> Vec<SyncMethod> {
         std::mem::take(&mut self.methods.lock().unwrap())
     }
 
-    /// Sets what the next read calls.
+    /// Sets the function that the next read calls.
     pub fn before_next_read(&self, hook: impl FnOnce() + Send + 'static) {
         self.before_read(|_, _| true, hook);
     }
 
-    /// Sets what the next read calls of which `is_it` says so, given its path and offset.
+    /// Sets the function called by the next read for which `is_it` returns true, given its path and offset.
     pub fn before_read(
         &self,
         is_it: impl FnMut(&Path, u64) -> bool + Send + 'static,

@@ -1,4 +1,4 @@
-//! A failure that cannot be made again is of no use: the same seed gives the same run, the same cuts and the same
+//! A failure that is not repeatable is useless: the same seed gives the same run, the same cuts and the same
 //! verdict, in this process and in the program that the failure names.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use duramen_sim::search::case::{Case, Choice};
 use duramen_sim::search::run::{Recorded, options_of};
 use duramen_sim::search::{Budget, Failure, record, replay, search_seed, trace_hash};
 
-/// A seed for each way of syncing the log, with the log inside the database and on a disk of its own.
+/// A seed for each sync method of the log, with the log inside the database and on a separate disk.
 fn seeds() -> Vec<u64> {
     let mut seeds: BTreeMap<String, u64> = BTreeMap::new();
     for seed in 1..60 {
@@ -36,7 +36,7 @@ fn the_same_seed_gives_the_same_run() {
     }
 }
 
-/// Cuts, recoveries and second cuts too.
+/// The same cuts, recoveries and second cuts.
 #[test]
 fn the_same_seed_makes_the_same_cuts() {
     let budget = Budget { images_per_boundary: 3, random_choices: 2, boundary_stride: 40 };
@@ -48,14 +48,14 @@ fn the_same_seed_makes_the_same_cuts() {
     }
 }
 
-/// What the program says after the words that a failure prints.
+/// The program's output for the arguments that a failure prints.
 fn told(args: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_duramen-sim")).args(args).output().unwrap();
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A cut is made again by the command that its failure prints, wherever its log lies and however that is synced.
+/// The command that a failure prints reproduces its cut, for any log directory and sync method.
 #[test]
 fn the_printed_command_makes_the_cut_again() {
     for seed in seeds() {

@@ -1,4 +1,4 @@
-//! Cuts that were not survived once, each made small by hand.
+//! Small tests for cuts that the search found not to be survived.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ fn open(disk: &MemDisk) -> Result<Engine> {
     Engine::open(Arc::new(disk.clone()), Path::new("/db"), options, Hooks::default())
 }
 
-/// A database with a tree `t`, everything so far durable.
+/// A database with a tree `t`, all of it durable.
 fn created(disk: &MemDisk) -> (Engine, TreeId) {
     let engine = open(disk).unwrap();
     let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
@@ -25,8 +25,8 @@ fn put(engine: &Engine, tree: TreeId, key: &[u8], bytes: usize) {
     engine.transact(Durability::Disk, |tx| tx.put(tree, key, &vec![7; bytes])).unwrap();
 }
 
-/// D2: a directory whose creation was cut short opens as a new database. Data whose log had no durable name yet was
-/// taken for a database that has lost its log.
+/// D2: a directory whose creation was cut short opens as a new database. A data file whose log had no durable
+/// name yet must not be taken for a database that has lost its log.
 #[test]
 fn a_creation_cut_short_anywhere_opens_as_new() {
     let disk = MemDisk::new(1);
@@ -49,8 +49,8 @@ fn a_creation_cut_short_anywhere_opens_as_new() {
     }
 }
 
-/// After a crash before the first checkpoint, a value was put into a hole before the extents that the log names: the
-/// file was asked to grow backwards.
+/// After a crash before the first checkpoint, a value goes into a hole before the extents that the log names:
+/// the file must not be grown backwards.
 #[test]
 fn a_hole_before_replayed_extents_is_used_again() {
     let disk = MemDisk::new(2);
@@ -66,8 +66,8 @@ fn a_hole_before_replayed_extents_is_used_again() {
     assert!(engine.check().unwrap().is_clean());
 }
 
-/// D3: replay freed the values of a tree that the log drops, a checkpoint used their extents, and the power was cut
-/// before its superblock: the next replay of the same log asked for them.
+/// D3: replay frees the values of a tree that the log drops, a checkpoint reuses their extents, and the power
+/// is cut before its superblock. The next replay of the same log needs the values again.
 #[test]
 fn a_tree_made_and_dropped_in_the_log_is_replayed_twice() {
     let disk = MemDisk::new(3);
@@ -94,8 +94,8 @@ fn a_tree_made_and_dropped_in_the_log_is_replayed_twice() {
     }
 }
 
-/// D3: of two checkpoints of the same commit the second freed what the first still needed, although the first is
-/// what is left if the second's superblock is damaged.
+/// D3: the second of two checkpoints of the same commit must not free what the first one needs: the first is
+/// used if the second's superblock is corrupt.
 #[test]
 fn two_checkpoints_of_one_commit_leave_the_older_whole() {
     let disk = MemDisk::new(4);

@@ -1,42 +1,44 @@
-//! Rows of several views, merged as they are read.
+//! Rows of several views, merged while they are read.
 //!
-//! Owns the order of the merge and the leaps in it. Each part can do one thing: go on to its first document at or behind a key, in
-//! the direction asked. Documents in all parts are found by asking each in turn to go on to where the one before is, until all
-//! agree; in any, by the nearest of them; without some, by asking whether those have it. Holds one key a part.
+//! Owns the order of the merge and its seeks. Each part has one operation: advance to its first document at
+//! or after a key, in the query's direction. For an intersection each part in turn seeks to the position of
+//! the previous one, until all agree. A union takes the nearest of its parts. A difference checks whether the
+//! excluded part has the document. Memory: one key per part.
 
 use crate::access::explain::Part;
 use crate::store::error::Result;
 use crate::store::{Cursor, Direction, KeyRange, Source, TreeId};
 use crate::value::tuple::{prefix_end, successor};
 
-/// So many rows are stepped over before a leap: a leap costs a way down the tree, as many steps in a leaf as this or more.
+/// Rows to step over before a seek. A seek descends the tree, which costs as much as this many steps in a
+/// leaf or more.
 const STEPS: usize = 8;
 
-/// From where on a document is wanted.
+/// The position from which a document is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bound {
-    /// The first there is.
+    /// From the first document.
     Start,
-    /// The key itself, or behind it.
+    /// At the key or after it.
     At,
-    /// Behind the key.
+    /// After the key.
     After,
 }
 
-/// What was read so far.
+/// The work done so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Work {
     /// Rows read.
     pub(crate) rows: u64,
-    /// Ways down a tree.
+    /// Descents of a tree.
     pub(crate) seeks: u64,
 }
 
-/// A part of what is asked, and where it is.
+/// A part of the expression, and its position.
 pub(crate) struct Merge {
     kind: Kind,
     direction: Direction,
-    /// At most so many documents.
+    /// Upper bound of the documents.
     rows_max: u64,
     here: Here,
     key: Vec<u8>,
@@ -56,7 +58,7 @@ enum Kind {
     Without(Box<Merge>, Box<Merge>),
 }
 
-/// The rows of a tree that begin with some bytes; what follows is the key of a document.
+/// The rows of a tree that begin with a prefix. The key of a document follows the prefix.
 struct Rows {
     tree: TreeId,
     prefix: Vec<u8>,
@@ -64,7 +66,7 @@ struct Rows {
     cursor: Option<Cursor>,
 }
 
-/// A document was found: whether it is another than the key that was asked for.
+/// A document was found: whether its key differs from the one that was sought.
 pub(crate) struct Moved(bool);
 
 impl Merge {
@@ -104,13 +106,14 @@ impl Merge {
         Merge { kind, direction, rows_max, here: Here::Nowhere, key: Vec::new() }
     }
 
-    /// How many documents there are, where a tree's own counts say so.
+    /// The exact number of documents, if a tree's own counts determine it.
     pub(crate) fn exactly(&self) -> Option<u64> {
         matches!(self.kind, Kind::Rows(_)).then_some(self.rows_max)
     }
 
-    /// Goes on to the first document at or behind `at`, which becomes its key; `None` at the end. What is asked for lies never before
-    /// what was asked for already.
+    /// Advances to the first document at or after `at`, which becomes its key; `None` at the end.
+    ///
+    /// Successive calls never go backwards.
     pub(crate) fn seek(
         &mut self,
         source: &dyn Source,
@@ -140,7 +143,7 @@ impl Merge {
         Ok(Some(Moved(moved)))
     }
 
-    /// Says what it is made of, the smallest first, and returns how many documents there may be.
+    /// Describes its parts, the smallest first, and returns the upper bound of the documents.
     pub(crate) fn explain(&self, parts: &mut Vec<Part>) -> u64 {
         self.explain_at(parts, 0);
         self.rows_max
@@ -167,7 +170,7 @@ impl Merge {
     }
 }
 
-/// Whether a key is one that is wanted, or behind it.
+/// Whether a key is at the bound or after it.
 fn reaches(direction: Direction, key: &[u8], at: &[u8], bound: Bound) -> bool {
     match (bound, direction) {
         (Bound::Start, _) => true,
@@ -178,7 +181,7 @@ fn reaches(direction: Direction, key: &[u8], at: &[u8], bound: Bound) -> bool {
     }
 }
 
-/// Each part goes on to where the one before is, until all have been asked about the same document in a row.
+/// Each part seeks to the position of the previous one, until all have the same document.
 fn all(
     source: &dyn Source,
     parts: &mut [Merge],
@@ -259,7 +262,7 @@ impl Rows {
         }
     }
 
-    /// Goes on to a document, by steps where it may be near, else by a leap.
+    /// Advances to a document: by steps if it may be near, else by a seek.
     fn seek(
         &mut self,
         source: &dyn Source,

@@ -1,6 +1,6 @@
-//! The words for a type that does not fit: what differs, what to write, and the old shape as a struct.
+//! Error texts for a type that does not fit: what differs, the change to make, and the old shape as a struct.
 //!
-//! Owns sentences and source text; decides nothing.
+//! Owns sentences and source text. Makes no decisions.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::store::error::{Error, Result};
 use crate::value::version;
 
 impl Asked {
-    /// Refuses a type that has problems with the documents of its own version.
+    /// Returns an error if a type has problems with the documents of its own version.
     pub(crate) fn refuse(&self, problems: Problems, stored: &Schema) -> Result<()> {
         if problems.what.is_empty() {
             return Ok(());
@@ -46,7 +46,7 @@ impl Asked {
         hint
     }
 
-    /// A new key is another order, so other rows: they are copied, not converted.
+    /// Another key means another order, so other rows: documents are copied, not converted.
     fn another_key(&self) -> String {
         let (kind, name) = (self.short_name(), self.name);
         format!(
@@ -57,7 +57,7 @@ impl Asked {
         )
     }
 
-    /// The documents are of a version that the type is not of yet.
+    /// The error for stored documents of a later version than the type.
     #[cold]
     pub(crate) fn older_than(&self, stored: &Schema) -> Error {
         let (kind, held, own) = (self.short_name(), stored.version(), self.version);
@@ -72,7 +72,7 @@ impl Asked {
         ))
     }
 
-    /// Nothing reads the documents of an earlier version.
+    /// The error if no type reads the documents of an earlier version.
     #[cold]
     pub(crate) fn no_ancestor(&self, stored: &Schema, earlier: &Older) -> Error {
         let (kind, held, own) = (self.short_name(), earlier.version, self.version);
@@ -87,7 +87,7 @@ impl Asked {
         ))
     }
 
-    /// Refuses a type one of whose ancestors has problems with the documents that it is there for.
+    /// Returns an error if one of a type's ancestors has problems with the documents that it should read.
     pub(crate) fn refuse_ancestor(&self, problems: Problems, stored: &Schema, earlier: &Older) -> Result<()> {
         if problems.what.is_empty() {
             return Ok(());
@@ -107,7 +107,7 @@ impl Asked {
         Err(Error::invalid(message).with_hint(hint))
     }
 
-    /// A reducer finds its fields by name, in documents of every version.
+    /// Checks summed fields: a reducer finds fields by name, in documents of every version.
     pub(crate) fn check_sums(&self, stored: &Schema, own: &Schema) -> Result<()> {
         let lost = stored.sum_columns().iter().find(|column| own.kind(column) != Some(ColumnType::Int));
         let Some(column) = lost else { return Ok(()) };
@@ -193,7 +193,7 @@ const KEYWORDS: [&str; 38] = [
     "static", "struct", "trait", "true", "try", "type", "unsafe", "use", "where", "while", "yield", "box",
 ];
 
-/// Of some names the one that is most like another.
+/// The most similar of some names.
 pub(crate) fn nearest<'n>(name: &str, others: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let shared = |other: &str| {
         let begin = name.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();

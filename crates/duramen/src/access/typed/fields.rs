@@ -1,18 +1,19 @@
-//! Field by field: what keeps a type from reading documents, and what the catalogue says once it writes them, too.
+//! Compatibility field by field: what prevents a type from reading documents, and the catalogue's fields
+//! after it writes.
 //!
-//! Owns the rules of compatible change. A new field needs a default, a field that is gone needs nothing, a renamed one needs
-//! its old names, a retyped one must read all that was written. A column is a name that documents may have, whether a type wrote
-//! it or a tool.
+//! Owns the rules of compatible change. A new field needs a default; a removed one needs nothing. A renamed
+//! field needs its old names; a retyped one must read all stored values. A column is a name that documents
+//! may have, whether a type or a tool wrote it.
 
 use super::{advice, joined};
 use crate::catalog::schema::{Column, Field, Schema};
 
-/// What is in the way, and what to write.
+/// Incompatibilities, and the changes that fix them.
 #[derive(Default)]
 pub(crate) struct Problems {
     pub(crate) what: Vec<String>,
     pub(crate) cures: Vec<String>,
-    /// Whether the old shape has another key, which no conversion changes.
+    /// Whether the stored collection has another key. No conversion changes a key.
     pub(crate) key: bool,
 }
 
@@ -35,7 +36,7 @@ impl Problems {
         }
     }
 
-    /// Compact documents are told apart by the places of their fields: whoever reads them must have these first, in this
+    /// Fields of compact documents are identified by position: a reader must have these fields first, in this
     /// order.
     pub(crate) fn compact(&mut self, own: &Schema, held: &[String]) {
         let fields: Vec<&str> = own.columns().iter().map(|column| column.name.as_str()).collect();
@@ -56,9 +57,9 @@ impl Problems {
         );
     }
 
-    /// A column that tools could not show any more.
+    /// Checks that tools could still show a column.
     pub(crate) fn column(&mut self, stored: &Schema, own: &Column) {
-        // What is said about the field already needs no second sentence.
+        // A field that already has a problem needs no second message.
         let said = format!("its field {} ", own.name);
         if joined(stored, own).is_none() && !self.what.iter().any(|what| what.starts_with(&said)) {
             let held = stored.kind(&own.name).unwrap_or_default();
@@ -66,7 +67,7 @@ impl Problems {
         }
     }
 
-    /// What keeps a type that writes none from reading documents with these fields.
+    /// Checks that a type that only reads can read documents with these fields.
     pub(crate) fn reads(&mut self, own: &[Field], held: &[Field]) {
         if held.is_empty() {
             return;
@@ -76,10 +77,10 @@ impl Problems {
         }
     }
 
-    /// The fields of documents once the type writes them, too.
+    /// The fields of documents once the type writes them too.
     pub(crate) fn fields(&mut self, own: &Schema, stored: &Schema) -> Vec<Field> {
         if own.fields().is_empty() {
-            // A type without the derive says nothing about its fields.
+            // A type without the derive declares no fields.
             return stored.fields().to_vec();
         }
         if stored.fields().is_empty() {
@@ -112,7 +113,7 @@ impl Problems {
         fields
     }
 
-    /// The field of documents that a field of the type is, having said what is wrong with it.
+    /// The stored field that a field of the type corresponds to. Notes its problems.
     fn pair(&mut self, own: &Field, all: &[Field], held: &[Field]) -> Option<usize> {
         let same = |held: &Field| held.names().any(|name| own.is_called(name));
         let mut places = (0..held.len()).filter(|place| same(&held[*place]));
@@ -151,7 +152,8 @@ impl Problems {
         Some(place)
     }
 
-    /// A field that documents do not have; `gone` are those that the type has no more.
+    /// Handles a field that documents do not have. `gone` holds the stored fields that the type no longer
+    /// has.
     fn absent<'f>(&mut self, own: &Field, gone: impl Iterator<Item = &'f Field>) {
         if own.default {
             return;
@@ -168,14 +170,16 @@ impl Problems {
         );
     }
 
-    /// A field that no type wrote until now, as the catalogue is to keep it.
+    /// A field that no type wrote until now, in the form that the catalogue keeps.
     fn unheld(&mut self, stored: &Schema, own: &Field) -> Field {
         let also = self.more_names(stored, &[], own);
         Field { always: false, default: false, also, ..own.clone() }
     }
 
-    /// The other names under which a type reads what tools wrote, having said what is wrong with all of its names. `before` are
-    /// those that the field had until now.
+    /// The other names under which a type reads the field from documents of tools. Notes problems of all of
+    /// its names.
+    ///
+    /// `before` holds the names that the field had until now.
     fn more_names(&mut self, stored: &Schema, before: &[String], own: &Field) -> Vec<String> {
         let is_new = |name: &&String| !before.contains(name) && **name != own.name && is_column(stored, name);
         let more: Vec<String> = own.also.iter().filter(is_new).cloned().collect();
@@ -186,11 +190,13 @@ impl Problems {
         more
     }
 
-    /// What finds a field by its one name does not find it under two: sums never, and of a view the rows that are there. `before` are
-    /// the names that the field had until now, `others` all that it has from now on beside the one of the type, `now`.
+    /// Checks renamed fields: a lookup by one name does not find a field under another.
+    ///
+    /// This always affects sums, and of a view the existing rows. `before` holds the names that the field had
+    /// until now. `others` holds all names from now on except the type's name, `now`.
     fn renamed(&mut self, stored: &Schema, before: &[String], others: &[String], now: &String) {
         let names = || others.iter().filter(|name| *name != now).chain([now]);
-        // Documents may have the field under a name which did not stand for the other one.
+        // Documents may have the field under a name that was not an alias of the other one.
         let missed = |name: &String| {
             let was_found = |other: &String| before.contains(name) && before.contains(other);
             let is_held = |other: &String| before.contains(other) || is_column(stored, other);
@@ -228,8 +234,9 @@ impl Problems {
     }
 }
 
-/// Whether documents of this version may have a field of this name that no type wrote. While a migration lasts tools write none, and
-/// columns are of earlier versions.
+/// Whether documents of this version may have a field of this name that no type wrote.
+///
+/// While a migration lasts, tools write no documents, and columns are of earlier versions.
 fn is_column(stored: &Schema, name: &str) -> bool {
     !stored.is_migrating() && stored.kind(name).is_some()
 }

@@ -1,9 +1,10 @@
-//! Views of documents that are already there.
+//! Building a view from existing documents.
 //!
-//! Owns the walk over a collection that fills a new view, some documents in a transaction, while others write: whoever writes a
-//! document writes its rows, and rows are a function of the document, so that the walk and the writers cannot disagree; a
-//! document that changes under a step is a conflict, and the step runs again over fewer. How far the walk has come is stored with
-//! each step: a restart goes on from there. Who takes the steps: waiting.rs and in_background.rs.
+//! Owns the walk over a collection that fills a new view, some documents per transaction, concurrently with
+//! writers. A writer of a document writes its rows too. Rows are a function of the document, so the walk and
+//! the writers cannot disagree. A document that changes during a step is a conflict, and the step runs again
+//! over fewer documents. The progress is stored with each step, so a restart continues from there. waiting.rs
+//! and in_background.rs run the steps.
 
 use crate::access::handle::Db;
 use crate::access::open_state::OpenState;
@@ -18,28 +19,28 @@ use crate::access::views::maintain::Changes;
 use crate::catalog::progress::{WALKS, forget_failure, walk_key};
 use crate::view::spec::ViewSpec;
 
-/// So many documents a step: some milliseconds, so that a step that runs again has not cost much.
+/// Documents per step: a step takes some milliseconds, so repeating one is cheap.
 const STEP_DOCUMENTS: u64 = 500;
 
-/// So few after conflicts: hardly anybody gets in between, and the engine's last resort, a step that runs while nobody else
-/// may commit, is over at once.
+/// Documents per step after conflicts. So few conflict rarely. After many conflicts the engine runs the step
+/// with all other commits blocked; with so few documents that is short.
 const STEP_DOCUMENTS_MIN: u64 = 8;
 
-/// And about so many bytes of rows, however many a document makes.
+/// Approximate bytes of rows per step, however many rows a document has.
 const STEP_BYTES: usize = 256 * 1024;
 
-/// How far the building of a view has come.
+/// The progress of building a view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
     /// The view that is being built.
     pub view: String,
     /// Documents that the walk has passed.
     pub documents: u64,
-    /// Documents there are.
+    /// Documents in the collection.
     pub of: u64,
 }
 
-/// What a step did.
+/// The result of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Walked {
     pub(crate) progress: Progress,
@@ -48,7 +49,7 @@ pub(crate) struct Walked {
 }
 
 impl Db {
-    /// Takes a step of building a view. Returns what it did; `None` if there is nothing to build any more, or somebody else did it.
+    /// Runs a step of building a view. `None` if nothing is left to build, or another thread built it.
     pub(crate) fn build_step(&self, collection: &str, spec: &ViewSpec) -> Result<Option<Walked>> {
         self.may_commit()?;
         let _turn = self.open_state().builds.one_at_a_time();
@@ -72,12 +73,12 @@ impl Db {
 
 /// The part of a collection that is walked in one transaction.
 pub(crate) struct Step {
-    /// By which it is decided where the step ends: the transaction then reads no key behind the last one it needs, and does not
-    /// conflict with who writes there.
+    /// Determines where the step ends. So the transaction reads no key after the last one it needs, and does
+    /// not conflict with writers there.
     state: Snapshot,
     entry: std::sync::Arc<Entry>,
     spec: ViewSpec,
-    /// The last document that is in the view.
+    /// The last document that the view covers.
     after: Option<Vec<u8>>,
     from: Vec<u8>,
     passed: u64,
@@ -85,7 +86,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// Where a walk goes on; `None` if there is none.
+    /// The next step of a walk; `None` if the view is not being built.
     fn next(state: Snapshot, collection: &str, spec: &ViewSpec) -> Result<Option<Step>> {
         let entry = match state.entry(collection) {
             Err(error) if error.code() == Code::NoSuchTree => return Ok(None),
@@ -110,13 +111,13 @@ impl Step {
         is_building(view, &self.spec)
     }
 
-    /// The next documents; without an end, all that are left.
+    /// The next documents; without an end, all remaining ones.
     fn range(&self, documents_max: u64) -> Result<KeyRange> {
         let last = self.state.source().nth(self.entry.tree, self.passed + documents_max - 1)?;
         Ok(KeyRange { from: self.from.clone(), to: last.map(|(key, _)| successor(&key)) })
     }
 
-    /// Puts the rows of the step's documents; `None` if another has walked here.
+    /// Puts the rows of the step's documents; `None` if another thread advanced the walk meanwhile.
     pub(crate) fn walk(
         &self,
         (tx, state): (&Shared<'_>, &OpenState),
@@ -146,7 +147,7 @@ impl Step {
         match last {
             _ if at_end => tx.delete(walks, &name)?,
             Some(last) => tx.put(walks, &name, &last)?,
-            // What the step was to walk is gone: its end is as good as the last document's key.
+            // The step's documents are gone: the end of its range serves as well as the last document's key.
             None => tx.put(walks, &name, range.to.as_deref().expect("it has an end"))?,
         }
         forget_failure(tx, self.collection(), &self.spec)?;
@@ -189,7 +190,7 @@ fn is_building(view: &OpenView, spec: &ViewSpec) -> bool {
     view.spec.same_rows(spec) && !view.spec.ready
 }
 
-/// How far the walk of a view has come that is being built.
+/// How far the walk of a view has come.
 pub(crate) fn progress(source: &dyn Source, entry: &Entry, spec: &ViewSpec) -> Result<Progress> {
     let last = last_walked(source, entry.schema.name(), spec)?;
     let documents = match last {

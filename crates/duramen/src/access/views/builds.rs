@@ -1,4 +1,4 @@
-//! Building views: one step at a time, how large it is, and what failed.
+//! State of building views: the lock, the size of a step, and failures.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,14 +15,14 @@ pub(crate) struct Builds {
 }
 
 impl Builds {
-    /// Held while a view is built: one step at a time, or two would conflict at every step.
+    /// Held while a view is built: two concurrent steps would conflict every time.
     pub(crate) fn one_at_a_time(&self) -> MutexGuard<'_, ()> {
-        // No data is guarded: a panic leaves nothing half done.
+        // The lock guards no data, so a panic leaves nothing inconsistent.
         self.building.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many documents a step of a build is to take: as many as may be, and where others get in between, about as many as went
-    /// well last.
+    /// The number of documents for the next step: the maximum or, after conflicts, about as many as last
+    /// succeeded.
     pub(crate) fn step_documents(&self, at_most: u64) -> u64 {
         match self.step_documents.load(Ordering::Relaxed) {
             0 => at_most,
@@ -30,7 +30,7 @@ impl Builds {
         }
     }
 
-    /// A step took so many documents.
+    /// Records the size of a successful step.
     pub(crate) fn step_took(&self, documents: u64) {
         self.step_documents.store(documents, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Questions to a view by its name, for tools that know no types: the same rows, keys as elements, documents as [`Document`]s.
+//! Queries of a view by its name, for tools without types: keys as elements, documents as [`Document`]s.
 
 use std::fmt;
 
@@ -34,11 +34,12 @@ use crate::view::spec::ViewSpec;
 /// # Ok(()) }
 /// ```
 ///
-/// The newest view of the name that holds every document answers.
+/// The newest complete view of the name answers.
 ///
 /// # Errors
-/// Every answer fails with `NoSuchTree` if the collection or the view is not there, `KeyTooLong` if a bound was too long,
-/// `Rebuilding` while the view does not hold every document, and with what reading the disk said.
+/// Every method that runs the query can fail: with `NoSuchTree` if the collection or the view does not exist;
+/// with `KeyTooLong` if a bound was too long; with `Rebuilding` while the view is incomplete; and with errors
+/// of reading the disk.
 #[derive(Clone)]
 pub struct DocumentView<'s> {
     selection: Selection<'s>,
@@ -53,29 +54,29 @@ pub struct ViewRow {
     pub key: Vec<Element>,
     /// The key of the document.
     pub document: Vec<Element>,
-    /// What the view keeps beside them, in the order of its values.
+    /// The values that the view keeps in the row, in the order of its definition.
     pub values: Vec<Value>,
 }
 
-/// What rows of a view come to.
+/// The reductions of rows of a view.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ViewReduction {
     /// How many rows there are.
     pub count: u64,
-    /// What each reduction of the view comes to, in its order.
+    /// Each reduction of the view, in the order of its definition.
     pub parts: Vec<ReducedPart>,
 }
 
-/// What one reduction comes to.
+/// The result of one reduction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReducedPart {
     /// Which reduction.
     pub reduce: Reduce,
-    /// The field it is over, where the view says which.
+    /// The field that it reduces, if the view names one.
     pub field: Option<String>,
-    /// How many values there were, nulls left out.
+    /// How many values there were, without nulls.
     pub seen: u64,
-    /// What they come to; null for the smallest or largest of none.
+    /// The result; null for a minimum or maximum of no values.
     pub value: Value,
 }
 
@@ -88,37 +89,37 @@ impl<'s> DocumentView<'s> {
         DocumentView { selection, collection: self.collection, name: self.name.clone() }
     }
 
-    /// Of these rows, those with this key, or whose keys begin with these elements.
+    /// Restricts to rows with this key, or to rows whose keys begin with these elements.
     #[must_use]
     pub fn key(&self, key: impl Key) -> Self {
         self.with(self.selection.within(Span::prefix(key)))
     }
 
-    /// Of these rows, those whose keys begin with these elements.
+    /// Restricts to rows whose keys begin with these elements.
     #[must_use]
     pub fn prefix(&self, key: impl Key) -> Self {
         self.key(key)
     }
 
-    /// Of these rows, those with keys in this span. Bounds may be beginnings of keys.
+    /// Restricts to rows with keys in this span. Bounds may be prefixes of keys.
     #[must_use]
     pub fn range(&self, span: Span) -> Self {
         self.with(self.selection.within(Ok(span)))
     }
 
-    /// From the last to the first.
+    /// Reverses the order: from the last to the first.
     #[must_use]
     pub fn reverse(&self) -> Self {
         self.with(self.selection.reversed())
     }
 
-    /// At most so many rows, or groups; what they come to is over all.
+    /// Limits the number of rows, or groups. A reduction still covers all rows.
     #[must_use]
     pub fn limit(&self, at_most: u64) -> Self {
         self.with(self.selection.limited(at_most))
     }
 
-    /// The view that answers.
+    /// The definition of the view that answers.
     ///
     /// # Errors
     /// As [`DocumentView`].
@@ -134,7 +135,7 @@ impl<'s> DocumentView<'s> {
         self.ask(|source, _, view| self.selection.count(source, view.tree))
     }
 
-    /// What the rows come to, in O(log n).
+    /// The reductions of the rows, in O(log n).
     ///
     /// # Errors
     /// As [`DocumentView`].
@@ -143,8 +144,9 @@ impl<'s> DocumentView<'s> {
         self.ask(|source, _, view| reduced(source, view, &range))
     }
 
-    /// What the rows of each group come to: rows whose keys begin with the same elements, so many of each. Each group costs
-    /// O(log n), however many rows it has.
+    /// The reductions of each group: rows whose keys begin with the same `elements` elements.
+    ///
+    /// Each group costs O(log n), however many rows it has.
     ///
     /// # Errors
     /// As [`DocumentView`]; `InvalidArgument` for more elements than a row has.
@@ -158,7 +160,7 @@ impl<'s> DocumentView<'s> {
         })
     }
 
-    /// How many of these rows come before those with this key, in O(log n), whether there are any or not.
+    /// How many of these rows are before those with this key, in O(log n). The key need not exist.
     ///
     /// # Errors
     /// As [`DocumentView`].
@@ -179,7 +181,7 @@ impl<'s> DocumentView<'s> {
         })
     }
 
-    /// The rows, in order, of one state. They are read as the iterator goes on, and never held in memory as a whole.
+    /// The rows, in order, as of one snapshot. The iterator reads as it advances; memory stays constant.
     ///
     /// # Errors
     /// As [`DocumentView`].
@@ -191,7 +193,7 @@ impl<'s> DocumentView<'s> {
         })
     }
 
-    /// The documents of the rows, in the order of the rows. Each costs a get besides.
+    /// The documents of the rows, in row order. Each document costs one more get.
     ///
     /// # Errors
     /// As [`DocumentView`].
@@ -204,10 +206,10 @@ impl<'s> DocumentView<'s> {
         Ok(documents)
     }
 
-    /// Lends each row with its document, in the order of the rows, of one state, without holding them in memory.
+    /// Calls `each` with every row and its document, in row order, as of one snapshot. Memory stays constant.
     ///
     /// # Errors
-    /// As [`DocumentView`]; what `each` returned ends it.
+    /// As [`DocumentView`]. An error from `each` stops the iteration.
     pub fn for_each(&self, mut each: impl FnMut(ViewRow, Document) -> Result<()>) -> Result<()> {
         let range = self.selection.range()?;
         self.ask(|source, entry, view| {
@@ -267,7 +269,7 @@ impl fmt::Debug for DocumentView<'_> {
     }
 }
 
-/// Rows of a view of one state, in order.
+/// Rows of a view as of one snapshot, in order.
 pub struct ViewRowIter {
     found: Selected,
     elements: usize,

@@ -1,7 +1,7 @@
 //! Views in code: a function from a document to rows, with a version.
 //!
-//! Owns what such a view is to Rust, and the call of its code: a panic of it fails the transaction and nothing else. How its rows are
-//! kept, also by programs without the code, is mapped.rs.
+//! Owns the interface of such a view to Rust, and the call of its code: a panic there fails only the
+//! transaction. How its rows are maintained, also by programs without the code, is in mapped.rs.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,7 +18,7 @@ use crate::value::tuple::{KeyFor, OwnedKey, check_length, encode, show};
 use crate::view::reduce::Reductions;
 use crate::view::spec::{Coded, ViewSpec};
 
-/// A view whose rows are made by code.
+/// A view whose rows are computed by code.
 ///
 /// ```
 /// use duramen::prelude::*;
@@ -57,38 +57,41 @@ use crate::view::spec::{Coded, ViewSpec};
 /// # Ok(()) }
 /// ```
 ///
-/// It is asked like a declared [`View`], and is current in the transaction that changes a document. The catalogue keeps its name, its
-/// version and its shape, but not its code: a program without it (the command line, say) may write documents all the same. It takes
-/// their rows away, and notes their keys; the view then answers `Rebuilding` until a program with the code has mapped them, which it
-/// does by itself as soon as it uses the collection's type.
+/// It is queried like a declared [`View`], and is current in the transaction that changes a document. The
+/// catalogue keeps its name, version and shape, but not its code. A program without the code (the command
+/// line, for example) may still write documents. It removes their rows and notes their keys. The view then
+/// answers `Rebuilding` until a program with the code has mapped them. Such a program does so on its own, as
+/// soon as it uses the collection's type.
 ///
-/// `map` must make the same rows of the same document every time: no clock, no randomness, nothing from outside. Whenever it would
-/// make others, raise `VERSION`: the new one is built in the background beside the old. The old one answers meanwhile if the
-/// program still has its code, and both have the same shape: `coded(ByWord, was = OldByWord)`.
+/// `map` must emit the same rows for the same document every time: no clock, no randomness, no outside state.
+/// When it would emit others, raise `VERSION`: the new version is built in the background beside the old one.
+/// The old one answers meanwhile if the program still has its code and both have the same shape:
+/// `coded(ByWord, was = OldByWord)`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a view in code",
     note = "implement `CodedView` for it, or declare it with `view(...)`"
 )]
 pub trait CodedView: Sized + 'static {
-    /// Whose view it is.
+    /// The collection of the view.
     type Collection: Collection;
 
-    /// What its rows are ordered by, before the key of the document.
+    /// The key of its rows. Rows with equal keys are ordered by the key of the document.
     type Key: OwnedKey;
 
-    /// What a row keeps beside its key: `()`, a value, or a tuple of up to four, which reductions take.
+    /// What a row holds beside its key, for reductions: `()`, a value, or a tuple of up to four.
     type Value: RowValue;
 
-    /// Its reductions: a tuple such as `(Count, Sum)`. They take the first value, [`At`](crate::view::reduce::At) another.
+    /// Its reductions: a tuple such as `(Count, Sum)`. They use the first value;
+    /// [`At`](crate::view::reduce::At) selects another.
     type Reduce: Reductions;
 
     /// The view's name in the database.
     const NAME: &'static str;
 
-    /// The version of `map`: raise it when the same document would make other rows.
+    /// The version of `map`: raise it when the same document would produce other rows.
     const VERSION: u32;
 
-    /// Whether no two documents may have the same key.
+    /// Whether two documents must not have the same key.
     const UNIQUE: bool = false;
 
     /// Emits the rows of a document.
@@ -108,17 +111,19 @@ impl<V: CodedView> View for V {
     }
 }
 
-/// Takes the rows of one document.
+/// Collects the rows of one document.
 pub struct Emitter<'d, V> {
     document: &'d [u8],
     rows: ViewRows,
-    /// Why one of them is none.
+    /// The error of the first invalid row.
     failed: Option<Error>,
     kind: PhantomData<fn() -> V>,
 }
 
 impl<V: CodedView> Emitter<'_, V> {
-    /// Emits a row. The same row twice is one; a second value under the same key fails the write of the document: join them before.
+    /// Emits a row. Repeating a row has no effect.
+    ///
+    /// A second value under the same key fails the write of the document: combine such values first.
     pub fn row(&mut self, key: impl KeyFor<V::Key>, value: V::Value) {
         if self.failed.is_some() {
             return;
@@ -157,16 +162,16 @@ impl<V: CodedView> fmt::Debug for Emitter<'_, V> {
     }
 }
 
-/// What a row of a view in code keeps beside its key.
+/// The value of a row of a view in code.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the value of a view's row",
     note = "`()`, integers up to 64 bits, f64, bool, String, `Time`, `Value`, an Option of one, and tuples of up to four can"
 )]
 pub trait RowValue {
-    /// How many values it is.
+    /// The number of values in it.
     const VALUES: usize;
 
-    /// Appends them as they are stored.
+    /// Appends the values in stored form.
     ///
     /// # Errors
     /// `InvalidArgument` for a value that cannot be stored.
@@ -216,7 +221,7 @@ tuples! {
     (A.0, B.1, C.2, D.3);
 }
 
-/// The rows of a document, by its key and its stored form.
+/// Computes the rows of a document from its key and its stored form.
 pub(crate) type RowsOf = fn(&[u8], &[u8]) -> Result<ViewRows>;
 
 /// The code of a view. For `#[derive(Collection)]`.
@@ -224,18 +229,18 @@ pub(crate) type RowsOf = fn(&[u8], &[u8]) -> Result<ViewRows>;
 pub struct Code {
     pub(crate) spec: ViewSpec,
     pub(crate) rows: RowsOf,
-    /// The view that takes the place of this one.
+    /// The newer version that replaces this view.
     pub(crate) followed_by: Option<ViewSpec>,
 }
 
 impl Code {
-    /// That of a view.
+    /// The code of a view.
     #[must_use]
     pub fn of<V: CodedView>() -> Code {
         Code { spec: V::spec(), rows: rows_of::<V>, followed_by: None }
     }
 
-    /// That of an earlier version of the view `V`, which answers for it until it is built.
+    /// The code of an earlier version of the view `V`, which answers for it until `V` is built.
     #[must_use]
     pub fn was<V: CodedView, W: CodedView<Collection = V::Collection>>() -> Code {
         const {
@@ -264,7 +269,7 @@ const fn same(one: &str, other: &str) -> bool {
 fn rows_of<V: CodedView>(key: &[u8], stored: &[u8]) -> Result<ViewRows> {
     let mut emit = Emitter::<V> { document: key, rows: ViewRows::new(), failed: None, kind: PhantomData };
     let mapped = catch_unwind(AssertUnwindSafe(|| {
-        // Reading a document, converting one of an earlier version, and letting go of it run the user's code as well.
+        // Decoding a document, converting an earlier version, and dropping it run user code as well.
         let document: V::Collection = codec::from_bytes(key, stored)?;
         V::map(&document, &mut emit);
         Ok::<(), Error>(())

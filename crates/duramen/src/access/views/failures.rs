@@ -1,7 +1,8 @@
-//! Why views are not built, for whoever asks them.
+//! Why views are not built.
 //!
-//! Owns two places. In the database lies what the documents are to blame for, so that other programs and the next start can tell;
-//! in memory what came of the last try, also where nothing can be stored, and when to try again.
+//! A failure is kept in two places. The database stores failures caused by documents, so that other programs
+//! and the next start can report them. Memory holds the result of the last attempt, also if nothing can be
+//! stored, and the time of the next attempt.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -16,13 +17,14 @@ use crate::view::spec::ViewSpec;
 
 const POISON: &str = "nothing panics while the failures are locked";
 
-/// A build that failed is tried again after this long, then after twice as long, and so on.
+/// The delay before a failed build is retried. It doubles with each failure.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// At the latest after this long: somebody may have changed the document that was in the way.
+/// The maximum delay: a user may have changed the document that caused the failure.
 const AGAIN_MAX: Duration = Duration::from_secs(60);
 
-/// What went wrong since the database was opened, by the name of the view's tree; a tree that took the name of another has no part in it.
+/// Failures since opening, by the name of the view's tree. A failure applies only to the tree with the stored
+/// id.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     last: Mutex<HashMap<String, Failure>>,
@@ -33,7 +35,8 @@ struct Failure {
     tree: TreeId,
     why: Error,
     times: u32,
-    /// When to try again, on the disk's monotonic clock; not before somebody asks, without one.
+    /// When to retry, on the disk's monotonic clock. `None` without a clock: retried at the next call that
+    /// builds views.
     again_ns: Option<u64>,
 }
 
@@ -42,7 +45,7 @@ impl Failures {
         self.last.lock().expect(POISON)
     }
 
-    /// Notes a failure. With a clock, it is tried again after a while.
+    /// Notes a failure. With a clock, a time for the retry is set.
     pub(crate) fn note(&self, name: &str, tree: TreeId, why: &Error, now_ns: Option<u64>) {
         let mut last = self.lock();
         let times = last.get(name).filter(|failure| failure.tree == tree).map_or(0, |failure| failure.times);
@@ -53,12 +56,12 @@ impl Failures {
         last.insert(name.to_owned(), Failure { tree, why: why.clone(), times, again_ns });
     }
 
-    /// It went well.
+    /// Removes the failure after a success.
     pub(crate) fn forget(&self, name: &str) {
         self.lock().remove(name);
     }
 
-    /// When to try again; `None` for what did not fail.
+    /// When to retry; `None` if the view did not fail.
     pub(crate) fn again_ns(&self, name: &str, tree: TreeId) -> Option<u64> {
         self.of(name, tree, |failure| failure.again_ns.unwrap_or(0))
     }
@@ -84,7 +87,7 @@ pub(crate) fn why(
     Ok(why.map(|why| String::from_utf8_lossy(&why).into_owned()))
 }
 
-/// Whether it is worth storing: documents stay as they are over a restart, full disks and the like need not.
+/// Whether a failure is worth storing: documents persist over a restart, a full disk may not.
 pub(crate) fn is_of_documents(error: &Error) -> bool {
     error.kind() == ErrorKind::Invalid
 }

@@ -1,6 +1,6 @@
-//! What a question to a view finds, on its way: rows, their documents, groups and what they come to.
+//! The results of a query of a view: rows, their documents, groups and reductions.
 //!
-//! Owns the iterators. Each holds the state that it began in, and in memory one row of it.
+//! Owns the iterators. Each holds the state that it began in, and one row of it in memory.
 
 use std::marker::PhantomData;
 
@@ -27,7 +27,7 @@ pub struct ViewEntry<V: View> {
     pub document: DocumentKey<V>,
 }
 
-/// Groups and what they come to, in order.
+/// Groups and their reductions, in order.
 pub type Groups<G, A> = Vec<(G, A)>;
 
 pub(crate) fn entry_of<V: View>(row: &[u8]) -> Result<ViewEntry<V>> {
@@ -47,7 +47,7 @@ pub(crate) fn reduced<V: View>(source: &dyn Source, view: &OpenView, range: &Key
     V::Reduce::answer(reduced.count, &reductions.decode(&value)?)
 }
 
-/// Rows of a view of one state, in order.
+/// Rows of a view as of one snapshot, in order.
 pub struct ViewIter<V> {
     pub(crate) found: Selected,
     pub(crate) kind: PhantomData<fn() -> V>,
@@ -62,13 +62,13 @@ impl<V: View> Iterator for ViewIter<V> {
     }
 }
 
-/// Documents of a view's rows, in the order of the rows, of one state.
+/// Documents of a view's rows, in row order, as of one snapshot.
 pub struct ViewDocs<'s, V> {
     held: Held<'s>,
     rows: Selected,
-    /// The tree of documents; `None` if the collection is not there yet.
+    /// The tree of documents; `None` if the collection does not exist yet.
     documents: Option<TreeId>,
-    /// The last row, for a page that ends there.
+    /// The last row, for the token of a page that ends there.
     last: Vec<u8>,
     kind: PhantomData<fn() -> V>,
 }
@@ -111,10 +111,10 @@ impl<V: View> Iterator for ViewDocs<'_, V> {
     }
 }
 
-/// Groups of a view's rows, and what each comes to, of one state.
+/// Groups of a view's rows and their reductions, as of one snapshot.
 pub struct ViewGroups<'s, V, G> {
     held: Held<'s>,
-    /// `None` if the collection is not there yet.
+    /// `None` if the collection does not exist yet.
     view: Option<OpenView>,
     walk: GroupWalk,
     kind: PhantomData<fn() -> (V, G)>,

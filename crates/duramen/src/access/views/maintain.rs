@@ -1,8 +1,8 @@
-//! Views kept in the transaction that changes a document.
+//! Maintains views in the transaction that changes a document.
 //!
-//! Owns the difference between a document's old rows and its new ones, and the refusal of a second document under a unique
-//! key. All of it is found before anything is written. What is read to decide, the transaction has read: another that
-//! decides at the same time conflicts.
+//! Owns the difference between a document's old rows and its new ones, and the check of unique keys. All of
+//! it is computed before anything is written. The transaction notes what it read for this, so two
+//! transactions that decide on the same key conflict.
 
 use crate::access::open_state::OpenState;
 use crate::catalog::entries::{Entry, OpenView};
@@ -13,12 +13,12 @@ use crate::value::tuple::{prefix_end, show};
 use crate::access::views::mapped;
 use crate::catalog::rows::{ViewRows, rows};
 
-/// What views must be told of a change of one document.
+/// The changes of a collection's views for a change of one document.
 pub(crate) struct Changes<'e> {
     rows: Vec<Change<'e>>,
 }
 
-/// A row to be put, or without a value to be deleted.
+/// A row to put; without a value, a row to delete.
 pub(crate) struct Change<'e> {
     pub(crate) view: &'e OpenView,
     pub(crate) tree: TreeId,
@@ -27,10 +27,11 @@ pub(crate) struct Change<'e> {
 }
 
 impl<'e> Changes<'e> {
-    /// What makes the views of a collection say what they must once `document` is under `key`, or nothing is.
+    /// The view changes for storing `document` under `key`, or for deleting it if `None`.
     ///
     /// # Errors
-    /// `UniqueViolation`; `KeyTooLong` and `InvalidArgument` for a document that a view cannot take. Nothing was written.
+    /// `UniqueViolation`; `KeyTooLong` and `InvalidArgument` for a document that a view cannot hold. Nothing
+    /// was written.
     pub(crate) fn of(
         (tx, state): (&Shared<'_>, &OpenState),
         entry: &'e Entry,
@@ -51,7 +52,7 @@ impl<'e> Changes<'e> {
                 changes.rows.extend(mapped::changes(tx, (entry, view, trees), code, key, document)?);
                 continue;
             }
-            // What a view cannot take never was in it.
+            // A document that the view cannot hold has no rows in it.
             let before =
                 stored.as_deref().and_then(|stored| rows(&view.spec, &entry.schema, key, stored).ok());
             let before = before.unwrap_or_default();
@@ -76,15 +77,15 @@ impl<'e> Changes<'e> {
         self.rows.is_empty()
     }
 
-    /// Writes them.
+    /// Writes the changes.
     ///
     /// # Errors
-    /// What the engine said; some may be written then.
+    /// Errors of the engine. Some of the changes may then be written.
     pub(crate) fn apply(&self, tx: &Shared<'_>) -> Result<()> {
         self.rows.iter().try_for_each(|change| change.apply(tx))
     }
 
-    /// What puts the rows of a document that is there into one view.
+    /// The changes that put the rows of an existing document into one view.
     ///
     /// # Errors
     /// As [`Changes::of`].
@@ -108,7 +109,7 @@ impl<'e> Changes<'e> {
         Ok(changes)
     }
 
-    /// How many bytes they are.
+    /// The size of the changes in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.rows.iter().map(|change| change.row.len() + change.value.as_ref().map_or(0, Vec::len)).sum()
     }

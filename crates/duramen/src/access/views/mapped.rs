@@ -1,8 +1,9 @@
-//! The rows of views in code: which ones each document has, and which documents wait for the code.
+//! The rows of views in code: the rows of each document, and the documents that wait for the code.
 //!
-//! A view in code has two more trees. `mapped` says which rows a document has, so that they can be taken away without the code that made
-//! them, and whatever that code has become since. `unmapped` holds the keys of documents that were written by a program without the
-//! code: they have no rows, and the view does not answer until they have. Both change in the transaction that changes the document.
+//! A view in code has two more trees. `mapped` stores which rows a document has, so that they can be removed
+//! without the code that made them, even if that code has changed. `unmapped` holds the keys of documents
+//! that a program without the code has written. These have no rows, and the view does not answer until they
+//! have. Both trees change in the transaction that changes the document.
 
 use crate::access::handle::Db;
 use crate::access::reads::sealed::Readable;
@@ -18,13 +19,15 @@ use crate::access::views::maintain::{Change, check_unique};
 use crate::catalog::rows::ViewRows;
 use crate::view::spec::ViewSpec;
 
-/// So many documents are mapped in a transaction.
+/// Documents mapped per transaction.
 const STEP_DOCUMENTS: usize = 200;
 
-/// What makes the rows of a view in code those of `document`, or none where there is none; without the code, the document waits for it.
+/// The changes that set the rows of a view in code to those of `document`, or to none if there is none.
+///
+/// Without the code, the document is noted as waiting for it.
 ///
 /// # Errors
-/// `UniqueViolation`; what the code made of the document; what reading said. Nothing was written.
+/// `UniqueViolation`; errors of the code; errors of reading. Nothing was written.
 pub(crate) fn changes<'e>(
     tx: &Shared<'_>,
     (entry, view, trees): (&'e Entry, &'e OpenView, CodedTrees),
@@ -63,15 +66,17 @@ pub(crate) fn changes<'e>(
     Ok(changes)
 }
 
-/// Whether a document has rows in views in code: one of an earlier version gets them with its conversion.
+/// Whether a document has rows in views in code. A document of an earlier version gets them with its
+/// conversion.
 pub(crate) fn mapped_now(entry: &Entry, document: &[u8]) -> Result<bool> {
     Ok(version::split(document)?.0 == entry.schema.version())
 }
 
-/// The keys of the rows that a document has, from what `mapped` says: the view's keys one after the other, in their order.
+/// The keys of a document's rows, from its entry in `mapped`: the view's keys one after the other, in their
+/// order.
 ///
 /// # Errors
-/// `DamagedData` for bytes that are none.
+/// `DamagedData` for an invalid entry.
 pub(crate) fn row_keys(spec: &ViewSpec, mut mapped: &[u8], key: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut rows = Vec::new();
     while !mapped.is_empty() {
@@ -122,7 +127,7 @@ impl Db {
                 documents_max = (taken / 4).max(1);
                 keys[..taken].iter().try_for_each(|key| tx.map_again(collection, spec, key))
             });
-            // Fewer documents take less memory; one that is too large by itself is told.
+            // Fewer documents take less memory. A single document that is too large is an error.
             match done {
                 Err(error) if error.code() == Code::TooLarge && taken > 1 => {}
                 done => break done?,

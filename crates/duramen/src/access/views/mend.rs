@@ -1,7 +1,8 @@
 //! Reductions that are not on disk because a program without their code wrote the rows.
 //!
-//! Owns bringing them there once the code is back. Answers are right before, too: what is missing is computed by whoever asks.
-//! Rows are put again as they are, some in a transaction: a crash or another writer in between leaves only less to do.
+//! Writes them once the code is available again. Answers are right before too: a reader computes what is
+//! missing. Rows are put again unchanged, some per transaction. A crash or a concurrent writer merely leaves
+//! fewer to do.
 
 use crate::access::handle::Db;
 use crate::access::reads::sealed::Readable;
@@ -10,11 +11,11 @@ use crate::store::error::Result;
 use crate::store::{Shared, Source};
 use crate::value::tuple::successor;
 
-/// So many rows a transaction, each in a leaf of its own: each costs a leaf.
+/// Rows per transaction. Each is in another leaf, so each costs a leaf.
 const STEP_ROWS: usize = 100;
 
 impl Db {
-    /// Brings the reductions of a collection's views to disk, where they are missing.
+    /// Writes the missing reductions of a collection's views to disk.
     pub(crate) fn mend_views(&self, collection: &str) -> Result<()> {
         let entry = self.snapshot()?.entry(collection)?;
         entry.views.iter().try_for_each(|view| self.mend_view(&entry, view))
@@ -31,7 +32,7 @@ impl Db {
     }
 }
 
-/// Puts rows that are still there as they are.
+/// Puts rows that still exist again, unchanged.
 pub(crate) fn put_again(tx: &Shared<'_>, entry: &Entry, view: &OpenView, rows: &[Vec<u8>]) -> Result<()> {
     // The view may have been replaced meanwhile.
     if tx.tree(&view.spec.tree_name(entry.schema.name()))? != Some(view.tree) {

@@ -1,4 +1,4 @@
-//! Questions to a view: which rows, which way, and what they come to.
+//! Queries of a view: which rows, in which direction, and their reductions.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -23,13 +23,16 @@ use crate::view::reducer::Reductions;
 
 pub(crate) type Answer<V> = <<V as View>::Reduce as crate::view::reduce::Reductions>::Answer;
 
-/// Rows of a view, of a [`Db`](crate::Db), a [`Snapshot`](crate::Snapshot) or a [`Transaction`](crate::Transaction).
+/// Rows of a view.
 ///
-/// A row is the view's key and the document's; rows are ordered by both.
+/// It queries a [`Db`](crate::Db), a [`Snapshot`](crate::Snapshot) or a [`Transaction`](crate::Transaction).
+///
+/// A row is the view's key followed by the document's; rows are ordered by both.
 ///
 /// # Errors
-/// Every answer fails with `KeyTooLong` if a bound was too long, `Rebuilding` while the view does not hold every document,
-/// `InvalidArgument` if the collection in the database does not fit its type, and with what reading the disk said.
+/// Every method that runs the query can fail: with `KeyTooLong` if a bound was too long; with `Rebuilding`
+/// while the view is incomplete; with `InvalidArgument` if the stored collection does not fit its type; and
+/// with errors of reading the disk.
 pub struct ViewQuery<'s, V> {
     selection: Selection<'s>,
     kind: PhantomData<fn() -> V>,
@@ -44,37 +47,37 @@ impl<'s, V: View> ViewQuery<'s, V> {
         ViewQuery { selection, kind: PhantomData }
     }
 
-    /// Of these rows, those with this key.
+    /// Restricts to rows with this key.
     #[must_use]
     pub fn key(&self, key: impl KeyFor<V::Key>) -> Self {
         ViewQuery::of(self.selection.within(Span::prefix(key)))
     }
 
-    /// Of these rows, those whose keys begin with these elements.
+    /// Restricts to rows whose keys begin with these elements.
     #[must_use]
     pub fn prefix(&self, key: impl PrefixFor<V::Key>) -> Self {
         ViewQuery::of(self.selection.within(Span::prefix(key)))
     }
 
-    /// Of these rows, those with keys in this range. Bounds may be beginnings of keys.
+    /// Restricts to rows with keys in this range. Bounds may be prefixes of keys.
     #[must_use]
     pub fn range(&self, range: impl IntoSpan<V::Key>) -> Self {
         ViewQuery::of(self.selection.within(range.into_span()))
     }
 
-    /// From the last to the first.
+    /// Reverses the order: from the last to the first.
     #[must_use]
     pub fn reverse(&self) -> Self {
         ViewQuery::of(self.selection.reversed())
     }
 
-    /// At most so many rows, or groups; what they come to is over all.
+    /// Limits the number of rows, or groups. A reduction still covers all rows.
     #[must_use]
     pub fn limit(&self, at_most: u64) -> Self {
         ViewQuery::of(self.selection.limited(at_most))
     }
 
-    /// What the rows come to, in O(log n).
+    /// The reductions of the rows, in O(log n).
     ///
     /// # Errors
     /// As [`ViewQuery`].
@@ -91,7 +94,7 @@ impl<'s, V: View> ViewQuery<'s, V> {
         Ok(self.in_view(|source, _, view| self.selection.count(source, view.tree))?.unwrap_or(0))
     }
 
-    /// How many of these rows come before those with this key, in O(log n), whether there are any or not.
+    /// How many of these rows are before those with this key, in O(log n). The key need not exist.
     ///
     /// # Errors
     /// As [`ViewQuery`].
@@ -110,7 +113,7 @@ impl<'s, V: View> ViewQuery<'s, V> {
         found.flatten().map(|(row, _)| entry_of::<V>(&row)).transpose()
     }
 
-    /// The rows, in order, of one state.
+    /// The rows, in order, as of one snapshot.
     ///
     /// # Errors
     /// As [`ViewQuery`].
@@ -120,7 +123,8 @@ impl<'s, V: View> ViewQuery<'s, V> {
         Ok(ViewIter { found: found.unwrap_or_default(), kind: PhantomData })
     }
 
-    /// The documents of the rows, in the order of the rows, read as the iterator goes on. Each costs a get besides.
+    /// The documents of the rows, in row order. The iterator reads as it advances; each document costs one
+    /// more get.
     ///
     /// # Errors
     /// As [`ViewQuery`]; `Unreadable` for a document that does not read as its type.
@@ -152,7 +156,8 @@ impl<'s, V: View> ViewQuery<'s, V> {
         self.limit(1).iter_docs()?.next().transpose()
     }
 
-    /// A page of so many rows, at least one: the first, or the one that goes on where another ended. A limit is for each page.
+    /// A page of `size` rows, at least one: the first page, or the one after a token. A limit applies to each
+    /// page.
     ///
     /// # Errors
     /// As [`ViewQuery`].
@@ -170,8 +175,10 @@ impl<'s, V: View> ViewQuery<'s, V> {
         self.docs_of(self.selection.page_range(after)?)?.page(size)
     }
 
-    /// What the rows of each group come to, group by group as the iterator goes on: rows whose keys begin with the same elements, as
-    /// many as `G` has. Each group costs O(log n), however many rows it has.
+    /// The reductions of each group, computed as the iterator advances.
+    ///
+    /// A group is the rows whose keys begin with the same elements, as many as `G` has. Each group costs
+    /// O(log n), however many rows it has.
     ///
     /// # Errors
     /// As [`ViewQuery`]; `InvalidArgument` if `G` has more elements than the view's key.
@@ -189,7 +196,7 @@ impl<'s, V: View> ViewQuery<'s, V> {
         self.iter_groups::<G>()?.collect()
     }
 
-    /// Which tree is asked, and for how many rows; costs O(log n).
+    /// Which tree the query reads, and for how many rows. Costs O(log n).
     ///
     /// # Errors
     /// As [`ViewQuery`].
@@ -205,13 +212,13 @@ impl<'s, V: View> ViewQuery<'s, V> {
         Ok(explain)
     }
 
-    /// Asks the view's tree; `None` if the collection is not there yet.
+    /// Runs `ask` on the view's tree; `None` if the collection does not exist yet.
     fn in_view<T>(&self, ask: impl FnOnce(&dyn Source, &Entry, &OpenView) -> Result<T>) -> Result<Option<T>> {
         self.selection.ask(|state| asked::<V, T>(state, ask))
     }
 }
 
-/// Asks a view's tree in a state; `None` if the collection is not there yet.
+/// Runs a closure on a view's tree in a state; `None` if the collection does not exist yet.
 fn asked<V: View, T>(
     state: &dyn Readable,
     ask: impl FnOnce(&dyn Source, &Entry, &OpenView) -> Result<T>,
@@ -231,7 +238,7 @@ pub(crate) fn ready<'e, V: View>(state: &dyn Readable, entry: &'e Entry) -> Resu
     state::answering::<V>(state, entry)
 }
 
-/// What no rows come to.
+/// The reductions of no rows.
 fn nothing<V: View>() -> Result<Answer<V>> {
     let parts = Reductions::of(&V::spec()).map(|reductions| reductions.decode(&[])).transpose()?;
     V::Reduce::answer(0, &parts.unwrap_or_default())

@@ -1,4 +1,4 @@
-//! What a view is like now: ready, being built and how far, or stopped and why; and which one answers a question.
+//! The state of a view: ready, being built, or failed; and which view answers a query.
 
 use crate::access::reads::sealed::Readable;
 use crate::catalog::entries::{Entry, OpenView};
@@ -9,36 +9,37 @@ use crate::access::views::build;
 use crate::access::views::{failures, mapped};
 use crate::view::spec::ViewSpec;
 
-/// A view of a collection, and what it is like.
+/// A view of a collection, and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ViewState {
     /// The collection.
     pub collection: String,
     /// The view.
     pub view: ViewSpec,
-    /// How far it is.
+    /// Its build phase.
     pub phase: ViewPhase,
-    /// Why the last try to build it failed, in words. It is tried again in the background.
+    /// The error of the last attempt to build it, as text. The background work retries.
     pub failed: Option<String>,
-    /// Whether this program has what it takes to build it: not without the code of a view in code, which it has once the collection's
+    /// Whether this program can build it. A view in code needs its code, which is known once the collection's
     /// type was used.
     pub has_code: bool,
 }
 
-/// How far a view is.
+/// The build phase of a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ViewPhase {
-    /// It holds every document, and answers.
+    /// It covers every document, and answers.
     Ready,
-    /// It is being built from the documents that were there before it.
+    /// It is being built from documents that existed before it.
     Building {
         /// Documents that the walk has passed.
         documents: u64,
-        /// Documents there are.
+        /// Documents in the collection.
         of: u64,
     },
-    /// A view in code: so many documents were written by programs without the code, and wait for one that has it.
+    /// A view in code that lacks rows of some documents. Programs without its code wrote them; they wait for
+    /// a program that has it.
     Behind {
         /// Documents that wait.
         documents: u64,
@@ -46,14 +47,15 @@ pub enum ViewPhase {
 }
 
 impl ViewState {
-    /// Whether it answers.
+    /// Whether the view answers queries.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.phase == ViewPhase::Ready
     }
 }
 
-/// Every view of a collection, in the order they were added: several of one name while a changed one is being built.
+/// Every view of a collection, in the order in which they were added. A name repeats while its view is being
+/// changed.
 pub(crate) fn states(state: &dyn Readable, entry: &Entry) -> Result<Vec<ViewState>> {
     entry.views.iter().map(|view| state_of(state, entry, view)).collect()
 }
@@ -80,7 +82,7 @@ fn state_of(state: &dyn Readable, entry: &Entry, view: &OpenView) -> Result<View
 /// The view that answers for a type.
 ///
 /// # Errors
-/// `Rebuilding`, saying how far it is, or why it is no further.
+/// `Rebuilding`, with the progress, or the reason why it is not built.
 pub(crate) fn answering<'e, V: View>(state: &dyn Readable, entry: &'e Entry) -> Result<&'e OpenView> {
     for view in entry.views.iter().filter(|view| view.is_of::<V>()) {
         if is_current(state, view)? {
@@ -90,7 +92,7 @@ pub(crate) fn answering<'e, V: View>(state: &dyn Readable, entry: &'e Entry) -> 
     answering_instead(state, entry, &V::spec())
 }
 
-/// An earlier version of a view in code, where the program says that it may answer.
+/// An earlier version of a view in code, if the program declares that it may answer.
 #[cold]
 fn answering_instead<'e>(state: &dyn Readable, entry: &'e Entry, wanted: &ViewSpec) -> Result<&'e OpenView> {
     for view in entry.views.iter().filter(|view| view.spec.name() == wanted.name()) {
@@ -106,15 +108,16 @@ fn answering_instead<'e>(state: &dyn Readable, entry: &'e Entry, wanted: &ViewSp
     Err(not_ready(state, entry, wanted.name(), own)?)
 }
 
-/// Whether every document is in a view as it is now.
+/// Whether a view now covers every document.
 fn is_current(state: &dyn Readable, view: &OpenView) -> Result<bool> {
     Ok(view.spec.ready && mapped::waiting(state.source(), view)? == 0)
 }
 
-/// The newest view of a name that answers.
+/// The newest view of a name that can answer.
 ///
 /// # Errors
-/// `NoSuchTree` if there is none of that name; `Rebuilding`, saying how far it is, or why it is no further.
+/// `NoSuchTree` if there is none of that name; `Rebuilding`, with the progress, or the reason why it is not
+/// built.
 pub(crate) fn answering_by_name<'e>(
     state: &dyn Readable,
     entry: &'e Entry,

@@ -1,4 +1,4 @@
-//! A row of cells becomes a key and a stored document, by the columns' types.
+//! Encodes a row of cells as a key and a stored document, by the columns' types.
 
 use super::{parse_float, parse_int};
 use crate::catalog::schema::{ColumnType, Schema};
@@ -19,7 +19,7 @@ pub struct BadCell {
     pub wanted: ColumnType,
     /// Why it does not fit.
     pub why: Misfit,
-    /// A part of a sentence that goes on after the column's name.
+    /// The rest of a sentence that begins with the column's name.
     pub problem: String,
 }
 
@@ -32,9 +32,9 @@ pub enum Misfit {
     NotUtf8,
     /// It is null, and the column is part of the key.
     NullInKey,
-    /// With it the key is longer than a key may be.
+    /// The key would be too long with it.
     KeyTooLong,
-    /// It, or the row, is more than a document can hold.
+    /// The cell, or the row, is larger than a document may be.
     TooLarge,
 }
 
@@ -65,11 +65,13 @@ enum Cell<'a> {
 }
 
 impl RowEncoder {
-    /// For rows with these columns of a collection. Cells equal to a null marker are null; a column whose type the
-    /// schema does not know takes no others.
+    /// An encoder for rows with these columns of a collection.
+    ///
+    /// Cells equal to a null marker are null. A column whose type the schema does not know accepts only null.
     ///
     /// # Errors
-    /// `InvalidArgument` if a key column or a summed one is not among the columns, or a column is there twice.
+    /// `InvalidArgument` if a key column or a summed one is not among the columns, or a column is listed
+    /// twice.
     pub fn new(schema: &Schema, header: &[String], null_markers: &[String]) -> Result<RowEncoder> {
         if let Some(i) = (1..header.len()).find(|&i| header[..i].contains(&header[i])) {
             return Err(Error::invalid(format!("the column {:?} is there twice", header[i])));
@@ -101,7 +103,7 @@ impl RowEncoder {
         self.columns.len()
     }
 
-    /// Whether a cell stands for null.
+    /// Whether a cell means null.
     #[must_use]
     pub fn is_null(&self, cell: &[u8]) -> bool {
         self.null_markers.iter().any(|marker| marker == cell)
@@ -110,7 +112,7 @@ impl RowEncoder {
     /// Appends the key and the stored document of one row.
     ///
     /// # Errors
-    /// [`BadCell`] for the first cell that does not fit; the buffers then hold a part.
+    /// [`BadCell`] for the first cell that does not fit; the buffers then hold part of the row.
     pub fn encode<'a>(
         &self,
         cell: impl Fn(usize) -> &'a [u8],
@@ -192,13 +194,14 @@ fn read_cell(kind: ColumnType, text: &[u8]) -> Option<Cell<'_>> {
         },
         ColumnType::Time => Time::parse(std::str::from_utf8(text).ok()?).map(Cell::Time),
         ColumnType::Text | ColumnType::Any => std::str::from_utf8(text).ok().map(Cell::Text),
-        // What a text is, nobody has said: stored as one, it would lie under a column that holds nothing.
+        // The type is unknown: stored as text, the value would be in a column without a type.
         ColumnType::Unknown => None,
     }
 }
 
-/// Reads one text as an element of a key, by the type of its column; `None` if it does not fit. A column of any type
-/// takes JSON values, and what is no JSON as text.
+/// Parses a text as an element of a key, by the type of its column; `None` if it does not fit.
+///
+/// A column of any type takes JSON values, and other texts as text.
 #[must_use]
 pub fn key_element(kind: ColumnType, text: &str) -> Option<Element> {
     if kind == ColumnType::Unknown || kind == ColumnType::Any {
@@ -218,7 +221,7 @@ pub fn key_element(kind: ColumnType, text: &str) -> Option<Element> {
     })
 }
 
-/// A type in words that complete "which is not ...".
+/// A type as words that complete "which is not ...".
 pub(crate) fn described(kind: ColumnType) -> &'static str {
     match kind {
         ColumnType::Int => "an integer in its plain form",
@@ -230,7 +233,7 @@ pub(crate) fn described(kind: ColumnType) -> &'static str {
     }
 }
 
-/// The start of a text that may be long.
+/// The start of a text, cut if it is long.
 pub(crate) fn shorten(text: &str) -> String {
     const CHARS_MAX: usize = 60;
     match text.char_indices().nth(CHARS_MAX) {

@@ -12,7 +12,7 @@ fn the_grammar_of_cells() {
     for text in ["0", "1", "-1", "1545", "9223372036854775807", "-9223372036854775808"] {
         assert_eq!(infer(text.as_bytes()), ColumnType::Int, "{text}");
     }
-    // What an export writes for integers beyond `i64` comes back as integers.
+    // Integers beyond `i64`, as an export writes them, are read back as integers.
     for text in ["9223372036854775808", "18446744073709551615"] {
         assert_eq!(infer(text.as_bytes()), ColumnType::Int, "{text}");
     }

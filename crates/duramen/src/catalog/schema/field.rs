@@ -1,7 +1,8 @@
-//! The fields of documents as programs' types write and read them: the *shape* that the catalogue keeps beside the columns.
+//! Fields of documents as Rust types write and read them: the *shape* that the catalogue keeps beside the
+//! columns.
 //!
-//! Owns which types of Rust read what others wrote. Columns say what a tool may do with a value; fields say what a type must
-//! be to read every document.
+//! Owns which Rust types can read what others wrote. Columns define what a tool may do with a value; fields
+//! define what a type must be to read every document.
 
 use std::any::TypeId;
 
@@ -9,16 +10,17 @@ use crate::value::time::Time;
 
 /// A field of a typed collection's documents.
 ///
-/// As a type says it: what it writes, and what it can read. As the catalogue keeps it: what documents may hold.
+/// In a type's schema it describes what the type writes and can read. In the catalogue, what documents may
+/// hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
     pub(crate) name: String,
-    /// Rust's type without an `Option` around it; empty if a function of the user's writes it.
+    /// The Rust type without an `Option` around it; empty if a user's function writes it.
     pub(crate) kind: String,
     pub(crate) nullable: bool,
     /// Whether every document has it.
     pub(crate) always: bool,
-    /// Other names: those the type reads it under, those that documents may have it under.
+    /// Other names: in a type's schema those it also reads, in the catalogue those that documents may have.
     pub(crate) also: Vec<String>,
     /// Whether the type reads documents without it. The catalogue does not keep this.
     pub(crate) default: bool,
@@ -45,35 +47,35 @@ impl Field {
         }
     }
 
-    /// Its value is written by a function: nothing is known about it.
+    /// Marks a value that a function writes: its form is unknown.
     #[must_use]
     pub fn custom(mut self) -> Field {
         self.kind.clear();
         self
     }
 
-    /// It is not always written.
+    /// Marks a field that is not always written.
     #[must_use]
     pub fn sometimes(mut self) -> Field {
         self.always = false;
         self
     }
 
-    /// The type reads documents without it.
+    /// Marks a field that documents need not have for the type to read them.
     #[must_use]
     pub fn default(mut self) -> Field {
         self.default = true;
         self
     }
 
-    /// The type reads it under these names, too.
+    /// Adds names under which the type also reads the field.
     #[must_use]
     pub fn also<const N: usize>(mut self, names: [&str; N]) -> Field {
         self.also = names.map(str::to_owned).into();
         self
     }
 
-    /// Whether it goes by this name.
+    /// Whether this is one of its names.
     pub(crate) fn is_called(&self, name: &str) -> bool {
         self.name == name || self.also.iter().any(|also| also == name)
     }
@@ -89,7 +91,7 @@ impl Field {
         null && reads(&self.kind, &held.kind)
     }
 
-    /// The type as its source says it.
+    /// The type as written in source code.
     pub(crate) fn type_name(&self) -> String {
         match (self.kind.as_str(), self.nullable) {
             ("", _) => "written by a function".to_owned(),
@@ -98,7 +100,7 @@ impl Field {
         }
     }
 
-    /// Takes in that documents hold what this type writes, too.
+    /// Extends the field to what this type writes too.
     pub(crate) fn widen(&mut self, own: &Field) {
         self.nullable |= own.nullable;
         self.always &= own.always;
@@ -108,7 +110,7 @@ impl Field {
     }
 }
 
-/// Integers, and what they hold.
+/// The integer types and their ranges.
 const INTEGERS: [(&str, i128, i128); 10] = [
     ("i8", i8::MIN as i128, i8::MAX as i128),
     ("i16", i16::MIN as i128, i16::MAX as i128),
@@ -124,7 +126,7 @@ const INTEGERS: [(&str, i128, i128); 10] = [
 
 const OTHERS: [&str; 6] = ["f32", "f64", "bool", "String", "char", "Time"];
 
-/// The name of a type that is known here, and whether an `Option` is around it.
+/// The name of a known type, and whether an `Option` is around it.
 fn known<T: 'static>() -> Option<(&'static str, bool)> {
     macro_rules! first {
         ($($kind:ty => $name:literal),*) => {$(
@@ -152,7 +154,7 @@ fn is_known(kind: &str) -> bool {
     range(kind).is_some() || OTHERS.contains(&kind)
 }
 
-/// Whether one type reads all that another wrote. Of types that are not known here nobody can tell.
+/// Whether one type can read every value that another wrote. Types that are not known here count as readable.
 fn reads(own: &str, held: &str) -> bool {
     if own == held || !is_known(own) || !is_known(held) {
         return true;

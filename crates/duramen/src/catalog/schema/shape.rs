@@ -1,12 +1,13 @@
-//! The shape of a collection's documents: their fields and their version, and those of versions that are on their way out.
+//! The shape of a collection's documents: their fields and version, and those of earlier versions during a
+//! migration.
 //!
-//! Owns what an entry of the catalogue says while documents are migrated, and which names a field goes by.
+//! Owns the catalogue entry's content during a migration, and the names of a field.
 
 use super::{Column, Field, Schema};
 use crate::store::error::{Code, Error, Result};
 use crate::view::spec::ViewSpec;
 
-/// A version that documents may still be of.
+/// A version that documents may still have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Older {
     pub(crate) version: u32,
@@ -15,7 +16,8 @@ pub(crate) struct Older {
     pub(crate) fields: Vec<Field>,
 }
 
-/// The names of compact documents of a version that no document is of any more. The change feed may still have some.
+/// The field names of a compact version that no document has any more. The change feed may still have
+/// documents of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) version: u32,
@@ -38,13 +40,13 @@ impl Schema {
         self
     }
 
-    /// The version of documents that are written now.
+    /// The version of newly written documents.
     #[must_use]
     pub fn version(&self) -> u32 {
         self.version
     }
 
-    /// Whether there may be documents of earlier versions: `Db::migrate` is to be called, or to go on.
+    /// Whether there may be documents of earlier versions: call `Db::migrate`, or call it again.
     #[must_use]
     pub fn is_migrating(&self) -> bool {
         !self.older.is_empty()
@@ -58,13 +60,14 @@ impl Schema {
         self.fields = fields;
     }
 
-    /// The fields of a type as the catalogue keeps them, of which there are no documents yet: none has another name.
+    /// The fields of a new type as the catalogue keeps them. No documents exist yet, so no field has other
+    /// names.
     pub(crate) fn fields_to_keep(&self) -> Vec<Field> {
         let kept = |field: &Field| Field { default: false, also: Vec::new(), ..field.clone() };
         self.fields.iter().map(kept).collect()
     }
 
-    /// What documents may be, this version last.
+    /// The shapes that documents may have, this version last.
     pub(crate) fn versions(&self) -> Vec<Older> {
         let own = Older {
             version: self.version,
@@ -75,10 +78,10 @@ impl Schema {
         self.older.iter().cloned().chain([own]).collect()
     }
 
-    /// The names of a compact document's values.
+    /// The field names of a compact document.
     ///
     /// # Errors
-    /// `DamagedData` for a version that is none of this collection's.
+    /// `DamagedData` for a version that the collection does not have.
     pub(crate) fn compact_of(&self, version: u32) -> Result<&[String]> {
         if version == self.version {
             return Ok(&self.compact);
@@ -93,7 +96,7 @@ impl Schema {
         })
     }
 
-    /// The names of the values of a compact document that the change feed tells: its version may have ended since.
+    /// The field names of a compact document in the change feed, whose version may have ended since.
     ///
     /// # Errors
     /// `Unreadable` for a version whose names are not known.
@@ -104,7 +107,7 @@ impl Schema {
         self.compact_of(version).map_err(|error| Error::new(Code::Unreadable, error.message()))
     }
 
-    /// The columns of the key in documents of a version.
+    /// The key columns of documents of a version.
     pub(crate) fn key_of(&self, version: u32) -> Option<&[String]> {
         if version == self.version {
             return Some(&self.key);
@@ -112,12 +115,12 @@ impl Schema {
         self.older.iter().find(|older| older.version == version).map(|older| older.key.as_slice())
     }
 
-    /// The key of a document of an earlier version is in its columns of that version.
+    /// This schema with the key columns of an earlier version.
     pub(crate) fn with_key_of(&self, version: u32) -> Option<Schema> {
         Some(Schema { key: self.key_of(version)?.to_vec(), ..self.clone() })
     }
 
-    /// Whether two names are those of one field: documents from before it was renamed have the other.
+    /// Whether two names are those of one field: documents from before a rename have the other.
     pub(crate) fn same_field(&self, one: &[u8], other: &[u8]) -> bool {
         let called = |field: &Field, name: &[u8]| field.names().any(|own| own.as_bytes() == name);
         one == other
@@ -127,8 +130,9 @@ impl Schema {
                 .any(|field| !field.also.is_empty() && called(field, one) && called(field, other))
     }
 
-    /// From now on documents are of the version of `own`, and those there are of earlier ones. Views begin anew: they have the
-    /// rows of documents of this version only, of which there are none yet.
+    /// Begins a migration to the version of `own`; existing documents are of earlier versions.
+    ///
+    /// Views begin empty: they have only rows of documents of this version, of which there are none yet.
     pub(crate) fn begin_version(&mut self, own: &Schema) {
         self.older = self.versions();
         self.version = own.version;
@@ -140,7 +144,7 @@ impl Schema {
             self.set_column(name.as_str(), *kind);
         }
         let mut views: Vec<ViewSpec> = own.views.clone();
-        // Newest first: of a view that is being replaced the later one stays.
+        // Newest first: of a view that is being replaced, the later one stays.
         for view in self.views.drain(..).rev() {
             if views.iter().all(|kept| kept.name() != view.name()) {
                 views.push(view);
@@ -154,7 +158,7 @@ impl Schema {
         self.views = views;
     }
 
-    /// Every document is of this version.
+    /// Ends the migration: every document is of this version.
     pub(crate) fn end_migration(&mut self) {
         for older in std::mem::take(&mut self.older) {
             let gone = |name: &str| older.fields.iter().any(|field| field.is_called(name));

@@ -1,4 +1,4 @@
-//! The stored form of a catalogue entry: a document of version 1, 2 or 3.
+//! The stored form of a catalogue entry: a document of version 1, 2, 3 or 4.
 
 use super::shape::Ended;
 use super::{Column, ColumnType, Field, Older, Schema};
@@ -9,12 +9,13 @@ use crate::view::spec::ViewSpec;
 
 const VERSION: i128 = 1;
 
-/// The version of an entry that says more: a build that does not know views must not write documents beside them.
+/// The version of an entry with views or types: a build that does not know views must not write documents.
 const TYPED_VERSION: i128 = 2;
 
-/// The version of an entry that knows the fields of documents and their version: a build that does not must write none.
+/// The version of an entry with fields and document versions: a build that does not know them must not write
+/// documents.
 const SHAPED_VERSION: i128 = 3;
-/// The version of an entry with views in code: a build that does not know them must not write documents beside them.
+/// The version of an entry with views in code: a build that does not know them must not write documents.
 const CODED_VERSION: i128 = 4;
 
 impl Schema {

@@ -1,4 +1,4 @@
-//! What fits in a collection, and that its entry comes back from the disk.
+//! Which documents fit in a collection; its entry survives storing.
 #![allow(clippy::unwrap_used)]
 
 use super::exact_float;
@@ -33,7 +33,7 @@ fn an_entry_comes_back() {
     assert_eq!(Schema::from_bytes(&typed.to_bytes().unwrap()).unwrap(), typed);
 }
 
-// The names and their order are in files (docs/format.md).
+// The names and their order are on disk (docs/format.md).
 #[test]
 fn fields_and_versions_are_stored_as_the_format_says() {
     let field = Field::of::<Option<u32>>("age", "Option<u32>");
@@ -56,7 +56,7 @@ fn fields_and_versions_are_stored_as_the_format_says() {
     assert_eq!(schema.columns().len(), 1, "the column of a field that is gone goes with it: {schema:?}");
 }
 
-// What a type reads of what another wrote: all of it, or it is refused.
+// A type reads every value that another wrote, or it is refused.
 #[test]
 fn a_type_reads_what_it_is_wide_enough_for() {
     fn of<T: 'static>() -> Field {
@@ -82,7 +82,7 @@ fn a_type_reads_what_it_is_wide_enough_for() {
     }
 }
 
-// A generation names a tree: one that was given must not be given again, or old rows would be a new view's.
+// A generation names a tree: given twice, it would make old rows part of a new view.
 #[test]
 fn no_generation_of_a_view_is_given_twice() {
     let view = |field: &str| ViewSpec::new("v", [field]);
@@ -182,8 +182,8 @@ fn integers_become_floats_only_where_exact() {
     }
 }
 
-// Names of ended versions are kept for the change feed. An entry of a release that did not keep them is sound all the same, and so
-// is a version that nothing is known of: such a change has no names, and nothing is corrupt.
+// Names of ended versions are kept for the change feed. An entry of a release that did not keep them is valid
+// all the same, and so is a version without known names: such a change has no names, and nothing is corrupt.
 #[test]
 fn names_of_compact_documents_outlive_their_version() {
     let compact = |fields: &[&str]| {

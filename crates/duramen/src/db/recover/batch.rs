@@ -4,10 +4,10 @@ use crate::access::handle::Db;
 use crate::store::TreeId;
 use crate::store::error::Result;
 
-/// So many bytes of keys and values in one transaction.
+/// Bytes of keys and values per transaction.
 const BATCH_BYTES: usize = 256 * 1024;
 
-/// Changes that wait to be committed.
+/// Changes that are not committed yet.
 pub(crate) struct Batch<'a> {
     db: &'a Db,
     changes: Vec<(TreeId, Vec<u8>, Option<Vec<u8>>)>,
@@ -33,7 +33,7 @@ impl<'a> Batch<'a> {
         if self.bytes >= BATCH_BYTES { self.commit() } else { Ok(()) }
     }
 
-    /// Commits what waits.
+    /// Commits the collected changes.
     pub(crate) fn commit(&mut self) -> Result<()> {
         let changes = std::mem::take(&mut self.changes);
         self.bytes = 0;

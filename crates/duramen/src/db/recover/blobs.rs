@@ -1,6 +1,7 @@
-//! Blobs of a recovered database: each is whole, or it is not there.
+//! Blobs of a repaired database: each is whole, or removed.
 //!
-//! What cannot be kept is made loose and swept, as a blob is that was deleted: memory does not grow with their number.
+//! Blobs that cannot be kept are listed as orphaned and collected, like deleted blobs. So memory does not
+//! grow with their number.
 
 use sha2::{Digest, Sha256};
 
@@ -13,7 +14,7 @@ use crate::store::error::{Code, Result};
 use crate::store::{Direction, KeyRange, Source, TreeId};
 
 impl Mending<'_> {
-    /// Looks at every blob, leaves out those that lack something, and sweeps what belongs to none.
+    /// Checks every blob, removes incomplete ones, and collects pieces that belong to no blob.
     pub(crate) fn blobs(&mut self) -> Result<()> {
         let of_nobody = self.loosen_all()?;
         let mut named = 0;
@@ -26,7 +27,7 @@ impl Mending<'_> {
         Ok(())
     }
 
-    /// Makes every id loose of which there are pieces; returns how many of them were not before.
+    /// Lists every id with pieces as orphaned. Returns how many were not listed before.
     fn loosen_all(&mut self) -> Result<u64> {
         let state = self.db.snapshot()?;
         let Some(pieces) = state.source().tree(PIECES)? else { return Ok(0) };
@@ -41,7 +42,7 @@ impl Mending<'_> {
             let range = KeyRange { from, to: None };
             let mut rows = state.source().cursor(pieces, range, Direction::Forward)?;
             let Some(key) = rows.next_key()? else { break };
-            // A piece's key is its blob's id and a number.
+            // A piece's key is its blob's id followed by a number.
             let id = BlobId::decode(key.get(..16).unwrap_or(key))?;
             if was.map_or(Ok(None), |was| state.source().get(was, &id.0))?.is_none() {
                 tightened += 1;
@@ -54,7 +55,7 @@ impl Mending<'_> {
         Ok(tightened)
     }
 
-    /// Looks at the blobs of a namespace; returns how many of them have a piece.
+    /// Checks the blobs of a namespace. Returns how many of them have a piece.
     fn namespace(&mut self, namespace: &str) -> Result<u64> {
         let state = self.db.snapshot()?;
         let source = state.source();
@@ -65,7 +66,7 @@ impl Mending<'_> {
         let mut named = 0;
         while let Some((key, stored)) = rows.next()? {
             let record = match Record::decode(stored) {
-                // One of a later release is whole, and not for this build to judge.
+                // A record of a later release is intact, but this build cannot judge it.
                 Err(error) if error.code() == Code::Unsupported => return Err(error),
                 record => record,
             };
@@ -91,7 +92,7 @@ impl Mending<'_> {
     }
 }
 
-/// What keeps a blob from being whole, if anything does.
+/// Why a blob is incomplete, if it is.
 fn problem_of(source: &dyn Source, pieces: Option<TreeId>, record: &Record) -> Result<Option<String>> {
     let (wanted, mut hash) = (record.piece_count(), Sha256::new());
     for index in 0..wanted {
@@ -107,7 +108,7 @@ fn problem_of(source: &dyn Source, pieces: Option<TreeId>, record: &Record) -> R
     if hash.finalize()[..] != record.sha256 {
         return Ok(Some("its content is not what was stored: the SHA-256 is another".to_owned()));
     }
-    // More pieces than its length makes belong to nobody.
+    // Pieces beyond its length belong to no blob.
     let found = pieces.map_or(Ok(0), |pieces| source.count(pieces, &pieces_of(record.id)))?;
     Ok((found != wanted).then(|| format!("it has {found} pieces, and its length makes {wanted}")))
 }

@@ -1,4 +1,4 @@
-//! Collections of a recovered database: entries that fit their trees, documents that decode, views built anew.
+//! Collections of a repaired database: entries that fit their trees, documents that decode, views built anew.
 
 use std::collections::BTreeSet;
 
@@ -15,12 +15,15 @@ use crate::store::{Direction, Shared, Source, TreeId};
 use crate::value::tuple::decode;
 use crate::view::spec::{TREES as VIEW_TREES, ViewSpec};
 
-/// How trees of bytes are called that hold documents whose collection's entry is lost: this and the collection's name.
+/// The name prefix of trees of bytes that hold documents whose catalogue entry is lost. The collection's name
+/// follows.
 const RENAMED: &str = "recovered/";
 
 impl Mending<'_> {
-    /// Makes entries and trees fit each other: every entry has its trees, and all its views are to be built. Documents without an
-    /// entry become bytes.
+    /// Makes catalogue entries and trees consistent: every entry gets its trees, and all its views are to be
+    /// built.
+    ///
+    /// Documents without an entry become trees of bytes.
     pub(crate) fn collections(&mut self) -> Result<Vec<Schema>> {
         let mut schemas = Vec::new();
         let state = self.db.snapshot()?;
@@ -30,7 +33,7 @@ impl Mending<'_> {
             while let Some((key, stored)) = rows.next()? {
                 match Schema::from_bytes(stored) {
                     Ok(schema) => schemas.push(schema),
-                    // One of a later release is whole, and not for this build to judge.
+                    // An entry of a later release is intact, but this build cannot judge it.
                     Err(error) if error.code() == Code::Unsupported => return Err(error),
                     Err(error) => {
                         let name = decode(key).ok().and_then(|mut key| key.pop());
@@ -62,7 +65,8 @@ impl Mending<'_> {
         Ok(schemas)
     }
 
-    /// Drops trees of views that no entry speaks of: their names would be in the way of a collection that is made anew.
+    /// Drops trees of views that no entry mentions. Their names would collide with a collection that is
+    /// created anew.
     fn drop_views_of_nobody(&self, schemas: &[Schema]) -> Result<()> {
         let of = |schema: &Schema| {
             let names = schema.views().iter().flat_map(|view| view.tree_names(schema.name()));
@@ -76,7 +80,7 @@ impl Mending<'_> {
         Ok(())
     }
 
-    /// Documents of collections without an entry can be read, and nobody knows what they are.
+    /// Renames the documents of collections without an entry: they can be read, but their meaning is unknown.
     fn rename_unknown(&mut self, schemas: &[Schema]) -> Result<()> {
         let known: BTreeSet<String> = schemas.iter().map(|schema| rows_tree(schema.name())).collect();
         let state = self.db.snapshot()?;
@@ -101,7 +105,7 @@ impl Mending<'_> {
         Ok(())
     }
 
-    /// Leaves out documents that are not what their collection says.
+    /// Leaves out documents that do not fit their collection.
     pub(crate) fn documents(&mut self, schema: &Schema) -> Result<()> {
         let state = self.db.snapshot()?;
         let Some(tree) = state.source().tree(&rows_tree(schema.name()))? else { return Ok(()) };
@@ -131,7 +135,7 @@ impl Mending<'_> {
         };
         let states = self.db.documents(collection).views()?;
         let (ready, unready): (Vec<_>, Vec<_>) = states.into_iter().partition(ViewState::is_ready);
-        // Where every view is built and the collection is not done, it waits for a program that migrates it.
+        // If every view is built and the collection still fails, it waits for a program that migrates it.
         let of_all = if unready.is_empty() && why.is_some() { ready.as_slice() } else { &unready };
         for state in of_all {
             let why = match (&state.failed, &why) {
@@ -159,7 +163,9 @@ fn waits(error: &Error) -> bool {
     )
 }
 
-/// Gives an entry the trees it lacks, and says of its views that they are to be built. Returns what became of views that cannot be.
+/// Creates the trees that an entry lacks, and marks its views as to be built.
+///
+/// Returns the views that cannot be built, with the reasons.
 fn fit(tx: &Shared<'_>, schema: &mut Schema) -> Result<Vec<(String, String)>> {
     if tx.tree(&rows_tree(schema.name()))?.is_none() {
         let reducer = schema.reducer()?;
@@ -181,7 +187,7 @@ fn fit(tx: &Shared<'_>, schema: &mut Schema) -> Result<Vec<(String, String)>> {
     Ok(gone)
 }
 
-/// The trees of a view, made anew unless all of them are there.
+/// Creates the trees of a view anew unless all of them exist.
 fn fit_view(tx: &Shared<'_>, collection: &str, view: &ViewSpec) -> Result<()> {
     let names = view.tree_names(collection);
     let there = names.iter().map(|name| tx.tree(name)).collect::<Result<Vec<Option<TreeId>>>>()?;

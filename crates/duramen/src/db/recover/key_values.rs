@@ -1,4 +1,4 @@
-//! Key-values of a recovered database: those that read as ones, and the expiry index made anew of them.
+//! Key-values of a repaired database: those that decode, and an expiry index made anew from them.
 
 use super::batch::Batch;
 use super::report::Store;
@@ -10,7 +10,7 @@ use crate::store::Direction;
 use crate::store::error::Result;
 
 impl Mending<'_> {
-    /// Looks at every value of a namespace.
+    /// Checks every value of a namespace.
     pub(crate) fn key_values(&mut self, namespace: &str) -> Result<()> {
         let state = self.db.snapshot()?;
         let Some(tree) = state.source().tree(&rows_tree(namespace))? else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! What a recovery tells: how far it is, and in the end what is there and what is lost.
+//! The reports of a repair: its progress and, at the end, what was kept and what is lost.
 
 use std::collections::BTreeMap;
 
@@ -14,30 +14,30 @@ use crate::store::CommitSeq;
 use crate::store::error::Result;
 use crate::store::{LostCommits, LostRange, Salvage};
 
-/// So many rows that were left out are named, and the others counted.
+/// Rows left out beyond this many are counted but not named.
 const LEFT_OUT_MAX: usize = 1000;
 
-/// What a recovery does.
+/// The stages of a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecoverStage {
-    /// Reads the damaged database.
+    /// Reads the corrupt database.
     Reading,
-    /// Looks at everything that was read, and leaves out what cannot be kept.
+    /// Checks everything that was read, and leaves out what cannot be kept.
     Mending,
     /// Builds views.
     Views,
-    /// Reads the new database and checks it.
+    /// Reads and checks the new database.
     Checking,
 }
 
-/// How far a recovery is.
+/// The progress of a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecoverProgress {
-    /// What is being done.
+    /// The current stage.
     pub stage: RecoverStage,
     /// Entries of this stage that are done.
     pub done: u64,
-    /// Entries there are, as far as that is known.
+    /// Entries of this stage, as far as that is known.
     pub of: u64,
 }
 
@@ -51,23 +51,23 @@ impl RecoverProgress {
     }
 }
 
-/// What something in a database is stored as.
+/// The kinds of stores in a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Store {
     /// A collection of documents.
     Collection,
     /// A namespace of key-values.
     KeyValues,
-    /// A namespace of blobs; the contents of all of them have no name.
+    /// A namespace of blobs. The contents of all namespaces are one nameless store.
     Blobs,
     /// A tree of bytes.
     Bytes,
-    /// What the database keeps for itself: the catalogue, bounds of assigned ids, positions of consumers.
+    /// The database's own data: the catalogue, bounds of assigned ids, positions of consumers.
     Own,
 }
 
 impl Store {
-    /// In a word or two.
+    /// The kind in a word or two.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -80,7 +80,7 @@ impl Store {
     }
 }
 
-/// What was recovered of one collection, namespace or tree, and what it has lost.
+/// What was kept of one collection, namespace or tree, and what it has lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovered {
     /// What it is.
@@ -89,37 +89,37 @@ pub struct Recovered {
     pub name: String,
     /// Rows that are in the new database.
     pub rows: u64,
-    /// Stretches of it that cannot be read.
+    /// Ranges of it that cannot be read.
     pub ranges: u64,
-    /// About so many rows were in these.
+    /// About how many rows these ranges had.
     pub lost: u64,
-    /// Of some stretch nothing says how many rows it had.
+    /// Some range has an unknown number of rows.
     pub may_be_more: bool,
 }
 
-/// A stretch that cannot be read.
+/// A range that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lost {
-    /// What it was part of.
+    /// The kind of store it was part of.
     pub store: Store,
-    /// The name of that.
+    /// The name of that store.
     pub name: String,
-    /// The last key before it; `None` if it begins with the first. The same as `before` where one row alone is lost.
+    /// The last key before it; `None` if it begins with the first. Equal to `before` if a single row is lost.
     pub after: Option<Vec<u8>>,
-    /// The first key behind it; `None` if it ends with the last.
+    /// The first key after it; `None` if it ends with the last.
     pub before: Option<Vec<u8>>,
-    /// About so many rows were in it, as the node above says; `None` where nothing says it.
+    /// About how many rows it had, from the node above; `None` if that is unknown.
     pub rows: Option<u64>,
-    /// What is damaged, with file and offset.
+    /// What is corrupt, with file and offset.
     pub why: String,
 }
 
-/// A row that could be read, and cannot be kept: a document that does not decode, a blob of which a piece is lost.
+/// A row that could be read but cannot be kept: a document that does not decode, a blob that lacks a piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
-    /// What it was part of.
+    /// The kind of store it was part of.
     pub store: Store,
-    /// The name of that.
+    /// The name of that store.
     pub name: String,
     /// Its key.
     pub key: Vec<u8>,
@@ -127,52 +127,53 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// A view that does not hold every document yet.
+/// A view that does not cover every document yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingView {
     /// The collection.
     pub collection: String,
     /// The view.
     pub view: String,
-    /// What it waits for, in words.
+    /// What it waits for, as text.
     pub why: String,
 }
 
-/// What a recovery came to.
+/// The result of a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecoverReport {
-    /// The commit of the damaged database whose state this is, less what is lost.
+    /// The commit of the corrupt database whose state this is, less what is lost.
     pub seq: CommitSeq,
     /// The commit of the checkpoint that was read.
     pub checkpoint: CommitSeq,
-    /// Commits applied from the log behind it.
+    /// Commits applied from the log after the checkpoint.
     pub log_commits: u64,
-    /// Superblocks that can be read, of two.
+    /// How many of the two superblocks can be read.
     pub superblocks: u64,
     /// Whether the checkpoint is the newest that can be found.
     pub is_newest: bool,
     /// Commits that are lost; `None` if the log is whole.
     pub lost_commits: Option<LostCommits>,
-    /// What is there, and how much of each is lost.
+    /// What was kept, and how much of each is lost.
     pub recovered: Vec<Recovered>,
-    /// The first stretches that cannot be read.
+    /// The first ranges that cannot be read.
     pub lost: Vec<Lost>,
-    /// The first rows that could be read and cannot be kept.
+    /// The first rows that could be read but cannot be kept.
     pub left_out: Vec<LeftOut>,
-    /// How many of these there are.
+    /// How many such rows there are in all.
     pub left_out_count: u64,
-    /// Blobs of which contents are there, and what they are called is lost. They were left out.
+    /// Blobs whose contents were found but whose names are lost. They were left out.
     pub unnamed_blobs: u64,
-    /// What could be read and not be told apart any more, each as a tree of bytes under a name of its own.
+    /// Collections without a known meaning, each renamed to a tree of bytes.
     pub renamed: Vec<String>,
     /// Views that were built.
     pub views_built: u64,
-    /// Views that are not, each with the reason. What they hold can be had from documents that are there: nothing is missing for it.
+    /// Views that are not built, each with the reason. No data is lost: their documents are there.
     pub views_waiting: Vec<WaitingView>,
     /// Consumers of the change feed. They get `FeedGap` when they read.
     pub consumers: Vec<String>,
-    /// Assigned ids may be given again: commits are lost that may have given some, or something is of what says which were given.
+    /// Whether assigned ids may be given again: lost commits may have given some, or the stored bounds of ids
+    /// are lost.
     pub ids_may_repeat: bool,
     names_lost: bool,
     totals: Vec<TreeLoss>,
@@ -202,7 +203,7 @@ impl RecoverReport {
         }
     }
 
-    /// Whether nothing is missing of what programs stored. Views that are not built are none of that: see `views_waiting`.
+    /// Whether no data of the program is missing. Views that are not built do not count: see `views_waiting`.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.lost_commits.is_none()
@@ -230,7 +231,7 @@ impl RecoverReport {
         }
     }
 
-    /// Counts what is there, and sets beside it what is lost.
+    /// Counts what was kept, and adds what is lost.
     pub(crate) fn count_rows(&mut self, db: &Db) -> Result<()> {
         let snapshot = db.snapshot()?;
         let source = snapshot.source();
@@ -270,7 +271,7 @@ impl Lost {
     }
 }
 
-/// What a tree is part of that a program stores, and its name; without a name, the contents of blobs.
+/// The store and name that a tree of the program belongs to; without a name, the contents of blobs.
 pub(crate) fn origin_of(tree: &str) -> Option<(Store, String)> {
     if tree == PIECES {
         return Some((Store::Blobs, String::new()));
@@ -285,7 +286,7 @@ pub(crate) fn origin_of(tree: &str) -> Option<(Store, String)> {
     })
 }
 
-/// The same of any tree; those of the engine have names that belong to Duramen, too.
+/// The store and name of any tree. Trees of the engine have reserved names too.
 fn store_of(tree: &str) -> (Store, String) {
     let own = || (Store::Own, tree.trim_start_matches("duramen/").to_owned());
     origin_of(tree).unwrap_or_else(own)

@@ -1,5 +1,5 @@
-//! Whether blobs are whole: each has as many pieces as its length says, and every piece belongs to a blob or is on its way out or in.
-//! Contents are the engine's business, which holds every page against its checksum.
+//! Checks that blobs are whole: each has as many pieces as its length requires, and every piece belongs to a
+//! blob, or is listed as orphaned. The engine verifies contents, by the checksum of every page.
 
 use super::{DocumentReport, is_of_disk, shown};
 use crate::access::reads::sealed::Readable;
@@ -10,7 +10,7 @@ use crate::store::{Direction, KeyRange, Source, TreeId};
 
 const ALL: KeyRange = KeyRange { from: Vec::new(), to: None };
 
-/// Looks at every blob of every namespace.
+/// Checks every blob of every namespace.
 pub(crate) fn blobs(snapshot: &Snapshot, report: &mut DocumentReport) -> Result<()> {
     match read(snapshot.source(), report) {
         Err(error) if is_of_disk(&error) => {

@@ -1,5 +1,5 @@
-//! Whether key-values are what they should be: each is stored as one, and the expiry index has a row for each that expires and no
-//! other.
+//! Checks key-values: each decodes, and the expiry index has a row for each value that expires, and no
+//! others.
 
 use super::{DocumentReport, is_of_disk, shown};
 use crate::access::reads::Reads;
@@ -75,7 +75,7 @@ fn read(snapshot: &Snapshot, namespace: &str, report: &mut DocumentReport) -> Re
     Ok(())
 }
 
-/// The key-value, or what is wrong with it.
+/// The key-value, or the problem with it.
 pub(crate) fn problem_of(key: &[u8], stored: &[u8]) -> std::result::Result<Row, String> {
     let row = Row::decode(stored.to_vec()).map_err(|error| error.message().to_owned())?;
     decode(key).map_err(|error| error.message().to_owned())?;

@@ -1,4 +1,4 @@
-//! Whether views are what their documents say: each row of a document is there, and as many as there are belong to one.
+//! Checks views against their documents: each row of a document exists, and no other rows do.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::catalog::rows::rows;
 use crate::store::KeyRange;
 use crate::store::error::{Error, Result};
 
-/// The views of one collection, and the rows that its documents made so far.
+/// The views of one collection, and the rows that its documents have made so far.
 pub(crate) struct Views {
     entry: Arc<Entry>,
-    /// By view; a view that does not hold every document is passed over.
+    /// Counts per view. An incomplete view is skipped.
     made: Vec<Option<u64>>,
 }
 
@@ -28,14 +28,14 @@ impl Views {
         Ok(Views { entry, made })
     }
 
-    /// Views that are ready and cannot be checked, because their code is not here.
+    /// Views that are ready but cannot be checked, because this program lacks their code.
     pub(crate) fn unchecked(&self, snapshot: &Snapshot) -> Result<Vec<String>> {
         let states = states(snapshot, &self.entry)?.into_iter();
         let unchecked = states.filter(|state| state.is_ready() && !state.has_code);
         Ok(unchecked.map(|state| state.view.name().to_owned()).collect())
     }
 
-    /// The rows of a document in a view, as its fields or its code say.
+    /// The rows that a document should have in a view, from its fields or the view's code.
     fn rows(&self, snapshot: &Snapshot, view: &OpenView, key: &[u8], stored: &[u8]) -> Result<ViewRows> {
         let Some(trees) = view.coded else {
             return rows(&view.spec, &self.entry.schema, key, stored);
@@ -57,7 +57,7 @@ impl Views {
         Ok(rows)
     }
 
-    /// What is wrong with the rows of a document.
+    /// The problem with the rows of a document.
     pub(crate) fn problem_of(
         &mut self,
         snapshot: &Snapshot,
@@ -81,7 +81,7 @@ impl Views {
         Ok(None)
     }
 
-    /// Views with rows that no document made; to be asked once every document was looked at.
+    /// Views with rows that no document made. Call it after all documents were checked.
     pub(crate) fn surplus(&self, snapshot: &Snapshot) -> Result<Vec<String>> {
         let all = KeyRange { from: Vec::new(), to: None };
         let mut problems = Vec::new();

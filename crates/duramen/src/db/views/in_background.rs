@@ -1,4 +1,4 @@
-//! Building views while nobody waits for them: one step of one view at a time.
+//! Building views in the background: one step of one view at a time.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(crate) struct Unbuilt {
 }
 
 impl Unbuilt {
-    /// Does a little for it. Returns how far the walk has come, if it was a step of one.
+    /// Runs one small step for it. Returns the progress of the walk, if it was a step of one.
     pub(crate) fn step(&self, db: &Db) -> Result<Option<Progress>> {
         if self.spec.ready {
             db.map_step(&self.collection, &self.spec)?;
@@ -32,7 +32,7 @@ impl Unbuilt {
         Ok(db.build_step(&self.collection, &self.spec)?.map(|walked| walked.progress))
     }
 
-    /// Notes why it could not be built.
+    /// Notes the error that stopped its build.
     pub(crate) fn note(&self, db: &Db, error: &Error, now_ns: Option<u64>) {
         if is_at_end(error) || error.code() == Code::Unsupported {
             return;
@@ -40,25 +40,25 @@ impl Unbuilt {
         let Unbuilt { collection, spec, tree } = self;
         db.open_state().builds.failures.note(&spec.tree_name(collection), *tree, error, now_ns);
         if failures::is_of_documents(error) {
-            // What cannot be stored is told by this program all the same.
+            // If the failure cannot be stored, this program still reports it from memory.
             drop(db.write(|tx| tx.note_failure(collection, spec, error.message())));
         }
     }
 
-    /// When it is to be tried again, if it failed.
+    /// When to retry, if it failed.
     fn again_ns(&self, db: &Db) -> Option<u64> {
         db.open_state().builds.failures.again_ns(&self.spec.tree_name(&self.collection), self.tree)
     }
 }
 
-/// Takes a step of a view that is to be built, if there is one. A view that failed is left alone for a while, and the others go on.
+/// Runs a step of a view that is to be built, if there is one. A failed view pauses, and the others continue.
 ///
 /// # Errors
-/// What kept it from looking, or from working at all. What is wrong with a single view is noted with it.
+/// Errors that kept it from working at all. Errors of a single view are noted with the view.
 pub(crate) fn step(db: &Db, now_ns: u64) -> Result<Outlook> {
     let mut again_ns = None;
     for view in unbuilt(&db.snapshot()?)? {
-        // What waits for code that is not here is nobody's work.
+        // A view whose code this program lacks cannot be built here.
         if !db.open_state().can_make_rows(&view.collection, &view.spec) {
             continue;
         }
@@ -82,7 +82,7 @@ pub(crate) fn step(db: &Db, now_ns: u64) -> Result<Outlook> {
     })
 }
 
-/// Whether there is anything to do.
+/// Whether there is anything to build.
 pub(crate) fn has_work(db: &Db) -> Result<bool> {
     let unbuilt = unbuilt(&db.snapshot()?)?;
     Ok(unbuilt.iter().any(|view| db.open_state().can_make_rows(&view.collection, &view.spec)))
@@ -108,12 +108,12 @@ pub(crate) fn unbuilt_of(state: &Snapshot, collection: &str) -> Result<Vec<Unbui
     Ok(found)
 }
 
-/// Whether an error is about a view, so that others may go well.
+/// Whether an error is about one view, so that others may still succeed.
 pub(crate) fn is_of_a_view(error: &Error) -> bool {
     (failures::is_of_documents(error) || error.code() == Code::Rebuilding) && !is_at_end(error)
 }
 
-/// Whether no step can go well any more.
+/// Whether no further step can succeed.
 fn is_at_end(error: &Error) -> bool {
     matches!(error.code(), Code::Closed | Code::ForkedHandle | Code::ReadOnly)
         || error.kind() == ErrorKind::Poisoned

@@ -1,4 +1,4 @@
-//! The bytes of views: they are in files, and must stay as they are (docs/format.md).
+//! Pinned bytes of views: they are on disk and must not change (docs/format.md).
 #![allow(clippy::unwrap_used)]
 
 mod cost;
@@ -21,7 +21,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// As JSON.
+/// The value as JSON.
 fn text(value: &Value) -> String {
     let text = crate::value::json::from_stored(&doc! { "v": value.clone() }.to_bytes().unwrap()).unwrap();
     text[5..text.len() - 1].to_owned()
@@ -91,7 +91,7 @@ fn reductions_are_as_the_format_says() {
     }
 }
 
-// Where pages are split must not show: any grouping of the joins gives the same bytes.
+// Page splits must not matter: any grouping of the joins gives the same bytes.
 #[test]
 fn joining_is_associative_bit_for_bit() {
     let reductions = reducer(&spec());
@@ -160,7 +160,7 @@ fn views_in_code_are_stored_as_the_format_says() {
     }
 }
 
-// Every kind is in the catalogue entry and in the parameters of the tree's reducer: both are in files.
+// Every kind is stored, in the catalogue entry and in the parameters of the tree's reducer.
 #[test]
 fn every_kind_of_reduction_has_its_stored_forms() {
     let code = Reduce::Code { value: 1, name: "mine".to_owned(), version: 7, bytes_max: 64 };
@@ -203,7 +203,8 @@ fn a_view_that_could_outgrow_its_nodes_is_refused() {
     refused(&[Reduce::Code { value: 0, name: "x".to_owned(), version: 1, bytes_max: 9999 }], "1 to 2048");
 }
 
-// Sketches beside numbers, through every way of joining: entry by entry in memory, and stored part by stored part.
+// Sketches beside numbers, through every kind of join: entry by entry in memory, and stored part by stored
+// part.
 #[test]
 fn a_running_join_is_the_join_of_its_parts() {
     let reduce =
@@ -242,7 +243,7 @@ fn a_running_join_is_the_join_of_its_parts() {
     assert_eq!(shown[2], "32");
     assert!(shown[3].starts_with(r#"{"min":-50"#) && shown[3].contains("relative_error"), "{}", shown[3]);
     assert_eq!(shown[4], r#""t1""#);
-    // What cannot be read stays so, and is no panic.
+    // An unreadable value stays unreadable and does not panic.
     let mut unreadable = Vec::new();
     reducer.join(&out, b"\x01\x00", &mut unreadable);
     assert_eq!(unreadable, [0xff]);

@@ -1,4 +1,4 @@
-//! Building views while somebody waits for them.
+//! Building views while the caller waits.
 
 use std::collections::BTreeSet;
 
@@ -15,14 +15,17 @@ use crate::db::views::in_background::{Unbuilt, is_of_a_view, unbuilt_of};
 use crate::view::spec::ViewSpec;
 
 impl Db {
-    /// Builds the views of a collection that do not hold every document yet, and returns once they do. They would be built in the
-    /// background as well, unless that is switched off: this is the way to wait for it. Others may read and write meanwhile; a view
-    /// that is being built answers `Rebuilding`. After a restart it goes on where it was. Reductions in code that are not on disk, because a
-    /// program without their code wrote documents, are brought there.
+    /// Builds the incomplete views of a collection, and returns once they are complete.
+    ///
+    /// The background builds them as well, unless it is switched off: call this to wait for it. Readers and
+    /// writers continue meanwhile; a view that is being built answers `Rebuilding`. After a restart the build
+    /// continues where it was. Reductions in code that are missing on disk, because a program without their
+    /// code wrote documents, are written to disk.
     ///
     /// # Errors
-    /// `UniqueViolation` naming two documents with the same key of a unique view: change one, and build again. What is wrong with one
-    /// view is said once the others are built. What `progress` returned: the walk stops there. Those of a commit.
+    /// `UniqueViolation` with two documents that have the same key in a unique view: change one, and build
+    /// again. An error of one view is returned once the others are built. An error from `progress` stops the
+    /// walk. Errors of a commit.
     pub fn build_views<C: Collection>(&self, progress: impl FnMut(&Progress) -> Result<()>) -> Result<()> {
         let asked = Asked::of::<C>();
         self.seen_by_all().transact(|tx| tx.fitted(asked))?;
@@ -42,13 +45,13 @@ impl Db {
         }
     }
 
-    /// Builds what is unready in a collection.
+    /// Builds the incomplete views of a collection.
     fn build_all(&self, collection: &str, mut progress: impl FnMut(&Progress) -> Result<()>) -> Result<()> {
         let (mut failed, mut first) = (BTreeSet::new(), None);
         loop {
             let unbuilt = unbuilt_of(&self.snapshot()?, collection)?;
             let can_build = |view: &&Unbuilt| self.open_state().can_make_rows(collection, &view.spec);
-            // What can be built is built before anybody hears of what cannot.
+            // Views that can be built are built before an error of the others is returned.
             let left = || unbuilt.iter().filter(|view| !failed.contains(&view.tree));
             let Some(view) = left().find(can_build).or(left().next()) else {
                 if let Some(error) = first {
@@ -77,8 +80,9 @@ impl Db {
 }
 
 impl Documents {
-    /// Builds the views of this collection that do not hold every document yet, and returns once they do: see
-    /// [`Db::build_views`].
+    /// Builds the incomplete views of this collection, and returns once they are complete.
+    ///
+    /// See [`Db::build_views`].
     ///
     /// # Errors
     /// As [`Db::build_views`]; `NoSuchTree` if the collection is not there.

@@ -1,4 +1,4 @@
-//! Documents come back as they went in.
+//! Documents are read back as they were written.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;

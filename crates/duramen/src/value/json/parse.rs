@@ -1,12 +1,13 @@
-//! From JSON text (RFC 8259, strict) to values.
+//! Parses JSON text (RFC 8259, strict).
 //!
-//! Owns the grammar. Refuses what would lose something: integers beyond 64 bits, floats that overflow, repeated names.
+//! Owns the grammar. Rejects what would lose data: integers beyond 64 bits, floats that overflow, repeated
+//! names.
 
 use crate::store::error::{Error, Result};
 use crate::value::document::{Document, Value};
 use crate::value::msgpack::DEPTH_MAX;
 
-/// One JSON value and nothing behind it but space.
+/// One JSON value, followed by nothing but white space.
 ///
 /// # Errors
 /// `InvalidArgument`, naming the byte, for anything else.

@@ -142,7 +142,7 @@ fn json_like() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
 
-/// Digits and exponent taken one after the other, as some readers do, give a neighbour of the nearest float.
+/// Readers that convert digits and exponent separately return a neighbour of the nearest float.
 #[test]
 fn a_number_reads_as_the_nearest_float() {
     let text = "-2.51e31";

@@ -56,7 +56,7 @@ fn every_form_of_a_time_is_read() {
     assert!(Reader::new(&[0xc7, 12, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0]).next().is_err());
 }
 
-/// A length that is a lie costs nothing.
+/// A wrong length must cost nothing.
 #[test]
 fn claimed_lengths_are_not_believed() {
     for bytes in [

@@ -1,4 +1,5 @@
-//! Times in typed documents: the timestamp extension of MessagePack, and RFC 3339 text in formats that people read.
+//! Times in typed documents: the timestamp extension of MessagePack, and RFC 3339 text in human-readable
+//! formats.
 
 use std::fmt;
 
@@ -14,10 +15,10 @@ const EXTENSION: &str = "_ExtStruct";
 /// The extension type of times.
 const TIMESTAMP: i8 = -1;
 
-/// Before the payload: that it is an extension, its length, its type.
+/// The bytes before the payload: extension marker, length, type.
 const HEAD_BYTES: usize = 3;
 
-/// Bytes, and not a list of numbers.
+/// Bytes, not a list of numbers.
 struct Bytes<'a>(&'a [u8]);
 
 impl Serialize for Bytes<'_> {
@@ -39,7 +40,7 @@ impl Serialize for Time {
 
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
-        // What serde holds between (flattened, tagged) says that people read it, whatever it came from.
+        // Serde's intermediate values (flattened, tagged) claim to be human-readable, whatever their source.
         if deserializer.is_human_readable() {
             deserializer.deserialize_any(TimeVisitor)
         } else {
@@ -80,7 +81,7 @@ impl<'de> Visitor<'de> for TimeVisitor {
     }
 }
 
-/// The bytes of an extension, lent or given.
+/// The bytes of an extension, borrowed or owned.
 struct Payload(Vec<u8>);
 
 impl<'de> Deserialize<'de> for Payload {

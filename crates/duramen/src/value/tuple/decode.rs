@@ -1,7 +1,7 @@
-//! From key bytes to typed elements, for bytes of any origin.
+//! Decodes key bytes of any origin into typed elements.
 //!
-//! Owns the reading half of the tuple encoding. Accepts exactly what the encoder writes: a shorter or longer form of
-//! the same value is an error, so equal keys are equal bytes.
+//! Owns the reading half of the tuple encoding. Accepts exactly what the encoder writes: a shorter or longer
+//! form of the same value is an error, so equal keys are equal bytes.
 
 use crate::store::limits::KEY_BYTES_MAX;
 
@@ -14,7 +14,7 @@ use crate::value::time::Time;
 /// # Errors
 /// `KeyTooLong` beyond 1,024 bytes; `InvalidArgument`, naming the byte, for bytes that no key has.
 pub fn decode(bytes: &[u8]) -> Result<Vec<Element>> {
-    // The bound on the length is the bound on the depth: each level takes a byte at least.
+    // The limit on the length also limits the depth: each level takes at least one byte.
     const _: () = assert!(KEY_BYTES_MAX <= 4096, "recursion is bounded by the length of a key");
     check_length(bytes)?;
     let mut reader = Reader { bytes, at: 0 };

@@ -1,7 +1,7 @@
-//! From typed elements to key bytes.
+//! Encodes typed elements as key bytes.
 //!
-//! Owns the writing half of the tuple encoding and the traits by which Rust values become keys. Never allocates but
-//! in the caller's buffer.
+//! Owns the writing half of the tuple encoding and the traits by which Rust values become keys. Allocates
+//! only in the caller's buffer.
 
 use super::{Element, code};
 use crate::store::error::{Error, Result};
@@ -67,7 +67,7 @@ impl<'a> Encoder<'a> {
         self.out.extend_from_slice(&(!magnitude).to_be_bytes()[usize::from(8 - length)..]);
     }
 
-    /// Appends a float; every bit pattern keeps its place in the total order.
+    /// Appends a float. Every bit pattern keeps its position in the total order.
     pub fn float(&mut self, value: f64) {
         const SIGN: u64 = 1 << 63;
         let bits = value.to_bits();
@@ -88,7 +88,7 @@ impl<'a> Encoder<'a> {
         self.escaped(value);
     }
 
-    /// A NUL becomes `00 ff` and the end is `00`: so "a" < "a\0" < "a\u{1}" with anything behind them.
+    /// A NUL becomes `00 ff` and the end is `00`: so "a" < "a\0" < "a\u{1}", whatever follows.
     fn escaped(&mut self, value: &[u8]) {
         if value.contains(&0) {
             for &byte in value {

@@ -1,22 +1,23 @@
-//! Keys of typed collections: what can be read back, and which values may stand for which.
+//! Keys of typed collections: which types can be decoded, and which values may stand for which types.
 //!
-//! Owns no encoding: [`encode`](super::encode) writes, [`decode`](super::decode) reads, and the traits here say which
-//! Rust types go with which. All integers are one kind of element, so any integer may be asked for by any other.
+//! Owns no encoding: [`encode`](super::encode) writes, [`decode`](super::decode) reads. The traits here
+//! define which Rust types correspond. All integers are one kind of element, so any integer type may stand
+//! for any other.
 
 use super::{AsElement, Element, Key};
 use crate::store::error::{Error, Result};
 use crate::value::column::ColumnType;
 use crate::value::time::Time;
 
-/// An element of a key that can be read back from it.
+/// An element of a key that can be decoded.
 ///
-/// `#[derive(Key)]` makes a struct around one such element, or an enum without fields, another.
+/// `#[derive(Key)]` implements it for a struct around one such element, and for an enum without fields.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be part of a collection's key",
     note = "integers up to 64 bits, f64, bool, String and `Time` can, and types with #[derive(Key)]"
 )]
 pub trait OwnedElement: AsElement + ElementFor<Self> + Sized {
-    /// What a column of such elements holds.
+    /// The column type of such elements.
     const COLUMN: ColumnType;
 
     /// The value of an element.
@@ -26,7 +27,7 @@ pub trait OwnedElement: AsElement + ElementFor<Self> + Sized {
     fn from_element(element: Element) -> Result<Self>;
 }
 
-/// A whole key that can be read back: an element, or a tuple of up to eight.
+/// A whole key that can be decoded: an element, or a tuple of up to eight.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a collection's key",
     note = "an element can (an integer, String, `Time`, ...), and a tuple of up to eight elements"
@@ -38,7 +39,7 @@ pub trait OwnedKey: KeyFor<Self> + PrefixFor<Self> + Sized {
     /// The key of these elements.
     ///
     /// # Errors
-    /// `InvalidArgument` if they are not as many, or one of them has another type.
+    /// `InvalidArgument` if their number is wrong, or one of them has another type.
     fn from_elements(elements: Vec<Element>) -> Result<Self>;
 }
 
@@ -86,7 +87,7 @@ impl<T: OwnedElement> OwnedElement for Option<T> {
     }
 }
 
-/// What every element can do besides: be a key by itself, and the beginning of a tuple. For `#[derive(Key)]`.
+/// The other traits of every element: it is a key by itself, and a prefix of tuples. For `#[derive(Key)]`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! key_element {
@@ -120,7 +121,7 @@ macro_rules! __key_element {
     };
 }
 
-/// An element that stands for another does so as a whole key, too.
+/// An element that stands for another also does so as a whole key.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __key_stands_for {
@@ -130,7 +131,7 @@ macro_rules! __key_stands_for {
     };
 }
 
-/// An element begins every tuple that has such a one first.
+/// An element is a prefix of every tuple whose first element it can be.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __key_begins {
@@ -257,7 +258,7 @@ tuples! {
     (A P, B Q, C R, D S, E T, F U, G V, H W) 8;
 }
 
-/// A tuple begins every longer one, and itself.
+/// A tuple is a prefix of every longer one, and of itself.
 macro_rules! beginnings {
     ([$($name:ident $asked:ident),+] [$($rest:ident),*]) => {
         impl<$($name, $asked: ElementFor<$name>,)+ $($rest),*> PrefixFor<($($name,)+ $($rest,)*)>

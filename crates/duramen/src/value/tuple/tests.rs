@@ -131,7 +131,7 @@ fn golden(key: &(impl Key + ?Sized), hex: &str) {
     assert_eq!(encode(&decode(&bytes).unwrap()).unwrap(), bytes);
 }
 
-/// These bytes are in files that exist: a change here is a change of format.
+/// These bytes exist on disk: a change here is a change of format.
 #[test]
 fn golden_vectors() {
     golden(&(), "");
@@ -206,7 +206,7 @@ fn deep_nesting_is_survived() {
     assert!(decode(&[5_u8; 1024]).is_err());
 }
 
-/// A key has `KEY_BYTES_MAX` bytes as encoded, not one more.
+/// An encoded key has at most `KEY_BYTES_MAX` bytes.
 #[test]
 fn a_key_of_1024_bytes_is_the_longest() {
     let fits = "x".repeat(1022);
@@ -223,7 +223,7 @@ fn integers_beyond_64_bits_are_refused() {
     }
 }
 
-/// Before anything random: the order a person would write down.
+/// Before the random tests: the order as written by hand.
 #[test]
 fn the_order_on_one_page() {
     let ordered: Vec<Vec<u8>> = [

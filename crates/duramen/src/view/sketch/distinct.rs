@@ -1,14 +1,16 @@
-//! About how many different values there are: HyperLogLog with 2,048 registers.
+//! The approximate number of distinct values: HyperLogLog with 2,048 registers.
 //!
-//! A value's element of a key is hashed (XXH3, 64 bits, with a seed of its own); the first 11 bits say which register, and a
-//! register keeps the largest number of zero bits, and one, before the first set bit of the rest. The registers are a function of the
-//! set of values, and joining takes the larger of each. Its bytes are the shortest of three forms of the registers, the first of
-//! equals, so that they are a function of the set, too:
+//! A value's element of a key is hashed (XXH3, 64 bits, with its own seed). The first 11 bits select a
+//! register. A register keeps the maximum of one plus the number of zero bits before the first set bit of the
+//! rest. The registers are a function of the set of values, and joining takes the maximum of each. The stored
+//! bytes are the shortest of three forms of the registers, the first among equals, so they too are a function
+//! of the set:
 //!
-//! - `00`: those that are not zero, in order, each as the varint of its distance from the one before (of the first, from -1) times 64,
-//!   plus what it keeps;
-//! - `01`, a base: every register as so many one bits and a zero bit, the number being the zigzag of its difference from the base;
-//!   the lowest bits of a byte first; the base that gives the fewest bits, the smallest of equals;
+//! - `00`: the nonzero registers in order. Each is the varint of its distance from the previous one (of the
+//!   first, from -1) times 64, plus its content.
+//! - `01`, a base: every register as a number of one bits and a zero bit. The number is the zigzag of its
+//!   difference from the base; the lowest bits of a byte come first. The base gives the fewest bits; among
+//!   equals it is the smallest.
 //! - `02`: every register in six bits, the lowest first.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -19,10 +21,10 @@ use crate::view::sums::{append_varint, read_varint};
 const INDEX_BITS: u32 = 11;
 const REGISTERS: usize = 1 << INDEX_BITS;
 
-/// The largest that a register keeps: 53 bits follow the index.
+/// The maximum of a register: 53 bits follow the index.
 const RANK_MAX: u8 = 64 - 11 + 1;
 
-/// Part of the format: other bits would count the same value twice.
+/// Part of the format: another seed would count the same value twice.
 const SEED: u64 = 0x4475_7261_6d65_6e21;
 
 const LIST: u8 = 0;
@@ -31,7 +33,7 @@ const PACKED: u8 = 2;
 
 const PACKED_BYTES: usize = 1 + REGISTERS * 6 / 8;
 
-/// The set of values, as far as it is remembered.
+/// The set of values, as far as the registers represent it.
 pub(crate) struct Distinct {
     registers: Box<[u8; REGISTERS]>,
 }
@@ -43,13 +45,13 @@ impl Default for Distinct {
 }
 
 impl Distinct {
-    /// Bytes it writes at most.
+    /// The maximum length of its output.
     pub(crate) const BYTES_MAX: usize = PACKED_BYTES;
 
     fn add(&mut self, element: &[u8]) {
         let hash = xxh3_64_with_seed(element, SEED);
         let index = usize::try_from(hash >> (64 - INDEX_BITS)).expect("eleven bits");
-        // The bit behind the last one ends every count.
+        // A set bit after the last one ends every count.
         let rest = (hash << INDEX_BITS) | (1 << (INDEX_BITS - 1));
         self.keep(index, u8::try_from(rest.leading_zeros() + 1).expect("at most 54"));
     }
@@ -58,8 +60,9 @@ impl Distinct {
         self.registers[index] = self.registers[index].max(rank);
     }
 
-    /// How many different values there were, about: what is most often right for such registers (Ertl 2017, the improved
-    /// estimator), rounded. The standard error is 2.3 %, and far smaller for up to some hundred.
+    /// The approximate number of distinct values: the improved estimator of Ertl (2017), rounded.
+    ///
+    /// The standard error is 2.3 %, and far smaller for up to some hundred values.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub(crate) fn estimate(bytes: &[u8]) -> Option<u64> {
         let mut all = Distinct::default();
@@ -89,12 +92,12 @@ impl Distinct {
         count
     }
 
-    /// Registers that are not zero.
+    /// The nonzero registers.
     fn set(&self) -> impl Iterator<Item = (usize, u8)> {
         self.registers.iter().copied().enumerate().filter(|(_, rank)| *rank > 0)
     }
 
-    /// The base that gives the fewest bits, and their number.
+    /// The base with the fewest bits, and their number.
     fn base(&self) -> (u8, usize) {
         let mut counts = [0; RANK_MAX as usize + 1];
         self.registers.iter().for_each(|rank| counts[usize::from(*rank)] += 1);
@@ -196,7 +199,7 @@ impl Sketch for Distinct {
     }
 }
 
-/// An entry of a list, and goes on to it.
+/// An entry of a list; moves `before` to it.
 fn entry(before: &mut i64, index: usize, rank: u8) -> u128 {
     let index = i64::try_from(index).expect("eleven bits");
     let distance = (index - *before).cast_unsigned();
@@ -208,13 +211,13 @@ fn rank_of(rank: u8) -> Option<u8> {
     (rank <= RANK_MAX).then_some(rank)
 }
 
-/// One bits before the zero bit.
+/// The number of one bits before the zero bit.
 fn ones(rank: u8, base: u8) -> usize {
     let difference = i32::from(rank) - i32::from(base);
     (if difference < 0 { -2 * difference - 1 } else { 2 * difference }).unsigned_abs() as usize
 }
 
-/// The part of registers that are full, as the estimator weighs them.
+/// The weight of full registers in the estimator.
 fn tau(mut x: f64) -> f64 {
     if x == 0.0 || x == 1.0 {
         return 0.0;
@@ -231,7 +234,7 @@ fn tau(mut x: f64) -> f64 {
     }
 }
 
-/// And of those that are empty.
+/// The weight of empty registers in the estimator.
 fn sigma(mut x: f64) -> f64 {
     if x >= 1.0 {
         return f64::INFINITY;

@@ -1,20 +1,28 @@
-//! About where the parts of values end: how many values fall into each of some hundred buckets whose width is a part of what lies in
-//! them, so that the answer is wrong by at most a part of itself (the idea of DDSketch).
+//! Approximate quantiles: counts of values in buckets whose width is relative to their values, as in
+//! DDSketch.
 //!
-//! A value is taken as a 64-bit float. Its bucket is the sign, and the magnitude's bits without the lowest `shift` ones, plus one; zero is
-//! bucket 0. Buckets are in the order of values. With the shift one larger, two neighbours become one: so the buckets of a shift follow
-//! from those of a smaller one.
+//! So an answer has at most a given relative error.
 //!
-//! Its bytes: the shift (one byte), then each bucket that holds anything, in order: twice its count (varint), plus one if its
-//! number follows, which it does unless it is the one before's plus one; that number is a varint: of the first bucket the
-//! zigzag of its number, of others how far it is from the one before.
+//! A value is taken as a 64-bit float. Its bucket is the sign, and the magnitude's bits without the lowest
+//! `shift` ones, plus one; zero is bucket 0. Buckets are in the order of values. Increasing the shift by one
+//! merges pairs of neighbours, so the buckets of a shift follow from those of a smaller one.
 //!
-//! **Why grouping does not show.** The shift is the smallest, from 45 on, with which the buckets of all values fit into 1,024
-//! bytes. More values never take fewer bytes (a bucket more costs at least the byte of its count, which is what a distance can save; a larger
-//! count is no shorter), and a larger shift never takes more (two buckets become one, whose count has at most one bit more than the larger of both;
-//! distances shrink). So of two parts neither has a shift larger than the whole's; the buckets of both with the larger of their shifts are those
-//! of all values with that shift; and going on from there to the first shift that fits ends where all values together would have ended.
-//! What is written is thus a function of the values alone.
+//! The stored bytes are the shift (one byte), then each nonempty bucket in order. A bucket is twice its count
+//! (varint), plus one if its number follows. The number follows unless it is the previous one plus one. It is
+//! a varint: for the first bucket the zigzag of its number, for the others the distance from the previous
+//! one.
+//!
+//! **Why grouping makes no difference.** The shift is the smallest one, from 45 on, with which the buckets of
+//! all values fit into 1,024 bytes.
+//!
+//! - More values never take fewer bytes: a new bucket costs at least the byte of its count, which is all that
+//!   a shorter distance can save. A larger count is no shorter.
+//! - A larger shift never takes more bytes: two buckets become one, whose count has at most one bit more than
+//!   the larger of both, and distances shrink.
+//!
+//! So no part has a larger shift than the whole. The buckets of two parts, with the larger of their shifts,
+//! are those of all values with that shift. Continuing from there to the first shift that fits ends where all
+//! values together would have ended. So the output is a function of the values alone.
 
 use std::collections::BTreeMap;
 
@@ -23,10 +31,10 @@ use crate::value::document::Value;
 use crate::view::reducer::{unzigzag, zigzag};
 use crate::view::sums::{append_varint, read_varint};
 
-/// Seven bits of the mantissa stay: answers are off by at most 1/257.
+/// Seven bits of the mantissa remain: the relative error is at most 1/257.
 const SHIFT_MIN: u8 = 45;
 
-/// One bucket for each sign: it always fits.
+/// One bucket for each sign, which always fits.
 const SHIFT_MAX: u8 = 63;
 
 const BYTES_MAX: usize = 1024;
@@ -45,18 +53,18 @@ impl Default for Quantiles {
 }
 
 impl Quantiles {
-    /// Bytes it writes at most.
+    /// The maximum length of its output.
     pub(crate) const BYTES_MAX: usize = BYTES_MAX;
 
     fn add(&mut self, value: f64) {
         *self.buckets.entry(bucket(value, self.shift)).or_default() += 1;
-        // Each takes at least one byte: the buckets of all that is to come will not fit either.
+        // Each bucket takes at least one byte: the buckets of more values will not fit either.
         if self.buckets.len() > BYTES_MAX {
             self.fit();
         }
     }
 
-    /// Larger buckets, until they fit.
+    /// Widens the buckets until they fit.
     fn fit(&mut self) {
         while self.buckets.len() > BYTES_MAX || self.bytes() > BYTES_MAX {
             assert!(self.shift < SHIFT_MAX, "three buckets fit");
@@ -65,7 +73,7 @@ impl Quantiles {
         }
     }
 
-    /// Buckets of a larger shift, by so much.
+    /// Increases the shift.
     fn widen(&mut self, by: u8) {
         if by > 0 {
             let mut wider = BTreeMap::<i64, u64>::new();
@@ -180,8 +188,8 @@ fn widened(bucket: i64, by: u8) -> i64 {
     }
 }
 
-/// What [`Quantiles`](crate::view::reduce::Quantiles) answers: where the values of a range lie, each answer with at most a stated
-/// part of itself wrong.
+/// The answer of [`Quantiles`](crate::view::reduce::Quantiles): the distribution of a range's values, with a
+/// maximum relative error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Distribution {
     sketch: Quantiles,
@@ -198,8 +206,10 @@ impl Distribution {
         self.sketch.buckets.values().fold(0, |sum, count| sum.wrapping_add(*count))
     }
 
-    /// By what part of itself a quantile may be off: 0.0039 at best, and twice that or more where the values are spread over so many
-    /// different sizes that their buckets do not fit into 1,024 bytes. Beside zero, below 2.3e-308, it is not kept.
+    /// The maximum relative error of a quantile: 0.0039 at best.
+    ///
+    /// It doubles, or more, if magnitudes vary so widely that their buckets do not fit into 1,024 bytes. It
+    /// does not hold near zero, below 2.3e-308.
     #[must_use]
     pub fn relative_error(&self) -> f64 {
         match 52_i32 - i32::from(self.sketch.shift) {
@@ -208,8 +218,10 @@ impl Distribution {
         }
     }
 
-    /// The value that the part `q` of all values is not above, or about: of `n` values in order the one with `q * (n - 1)` others
-    /// before it, rounded down. `None` if there are none, or `q` is not from 0 to 1.
+    /// The approximate `q`-quantile: of `n` values in order, the one with `q * (n - 1)` others before it,
+    /// rounded down.
+    ///
+    /// `None` if there are no values, or `q` is not from 0 to 1.
     #[must_use]
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn quantile(&self, q: f64) -> Option<f64> {
@@ -227,14 +239,14 @@ impl Distribution {
         None
     }
 
-    /// The middle value, about.
+    /// The approximate median.
     #[must_use]
     pub fn median(&self) -> Option<f64> {
         self.quantile(0.5)
     }
 }
 
-/// The number that is nearest to all of a bucket, measured in parts of them.
+/// The number with the smallest maximum relative distance to all values of a bucket.
 fn middle(bucket: i64, shift: u8) -> f64 {
     if bucket == 0 {
         return 0.0;

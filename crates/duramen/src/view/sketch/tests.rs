@@ -1,4 +1,4 @@
-//! Sketches: their bytes are in files and say the same however values were grouped; their answers are as exact as they say.
+//! Sketches: their bytes are stored and do not depend on grouping; their errors are as documented.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -35,7 +35,8 @@ fn of(make: Make, values: &[Value]) -> Vec<u8> {
     out
 }
 
-/// Values cut into groups, and those into groups, until one is left; joined as nodes are: by what was written.
+/// Values cut into groups, and those into groups, until one is left. Groups are joined by their output, as
+/// nodes are.
 fn grouped(make: Make, values: &[Value], cuts: &[usize]) -> Vec<u8> {
     let [cut, rest @ ..] = cuts else { return of(make, values) };
     if values.len() < 2 {
@@ -64,7 +65,7 @@ fn numbers(kind: u8) -> BoxedStrategy<Value> {
     match kind {
         0 => (-50_i64..1500).prop_map(|number| Value::Int(i128::from(number))).boxed(),
         1 => any::<i64>().prop_map(|number| Value::Int(i128::from(number))).boxed(),
-        // Of every size there is: buckets must become wider.
+        // Of every magnitude: buckets must become wider.
         _ => any::<f64>().prop_filter("a number", |number| !number.is_nan()).prop_map(Value::Float).boxed(),
     }
 }
@@ -76,7 +77,7 @@ fn many() -> impl Strategy<Value = Vec<Value>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    // Pages are split where they are split, and rows come in any order: what nodes say must be the same, bit for bit.
+    // Page splits are arbitrary and rows come in any order: nodes must hold the same bits.
     #[test]
     fn grouping_and_order_do_not_show(
         values in many(),
@@ -91,7 +92,7 @@ proptest! {
             prop_assert_eq!(&whole, &grouped(make, &turned, &cuts));
             turned.reverse();
             prop_assert_eq!(&whole, &of(make, &turned));
-            // Read and written again they are the same.
+            // Decoded and encoded again, they are the same.
             let mut again = make();
             again.merge(&whole).unwrap();
             let mut out = Vec::new();
@@ -142,7 +143,7 @@ proptest! {
     }
 }
 
-// What the documentation says of the error must be true of small and of large numbers.
+// The documented error must hold for small and for large numbers.
 #[test]
 fn distinct_counts_are_within_their_error() {
     let mut squares = 0.0;
@@ -168,14 +169,14 @@ fn distinct_counts_are_within_their_error() {
     assert!(deviation <= 0.025, "{deviation}");
 }
 
-// Each of the three forms of the registers is taken where it is the shortest.
+// Each of the three forms of the registers is used where it is the shortest.
 #[test]
 fn registers_are_written_in_their_shortest_form() {
     let form = |count: i128| of(ALL[2], &(0..count).map(Value::Int).collect::<Vec<_>>());
     let forms: BTreeSet<u8> = [1, 40, 1000, 100_000].map(|count| form(count)[0]).into();
     assert_eq!(forms, BTreeSet::from([0, 1]));
     assert!(form(40).len() <= 90 && form(350).len() <= 430 && form(100_000).len() <= 900);
-    // No values come to these: every other register is full.
+    // No values produce these registers: every other one is full.
     let mut packed = vec![2];
     packed.extend([0b1101_1011, 0b0110_0000, 0b0000_0011].repeat(512));
     let mut sketch = Distinct::default();

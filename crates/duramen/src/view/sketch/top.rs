@@ -1,4 +1,4 @@
-//! The largest values, or the smallest: as many as were asked for, each as often as it is there.
+//! The largest or the smallest values, as many as requested, with repetitions.
 //!
 //! Its bytes: elements of a key, the best first, each with its length (one byte, for it is at most 40).
 
@@ -8,7 +8,7 @@ use crate::value::tuple::{Element, decode};
 use crate::view::kinds::ELEMENT_BYTES_MAX;
 use crate::view::reducer::unreadable;
 
-/// The best values of those it has seen, the best first. What it keeps of two parts is the best of what it keeps of each.
+/// The best values seen, the best first. The best of two parts are the best among those that each part keeps.
 pub(crate) struct Top {
     is_largest: bool,
     at_most: usize,
@@ -36,10 +36,10 @@ impl Top {
         }
     }
 
-    /// The elements that it wrote, the best first.
+    /// Decodes its output: the elements, the best first.
     ///
     /// # Errors
-    /// `DamagedData` if it did not write these bytes.
+    /// `DamagedData` for invalid bytes.
     pub(crate) fn elements(bytes: &[u8]) -> Result<Vec<Element>> {
         let mut elements = Vec::new();
         for element in split(bytes).ok_or_else(unreadable)? {

@@ -1,4 +1,4 @@
-//! A reducer that is not associative bit for bit gives answers that depend on page splits.
+//! A reducer that is not associative bit for bit would give answers that depend on page splits.
 #![allow(clippy::unwrap_used)]
 
 use crate::store::{Reducer, ReducerSpec};
@@ -59,7 +59,7 @@ fn what_is_no_integer_is_refused_by_name() {
     assert!(sums.one(b"", b"\x05", &mut Vec::new()).is_err());
 }
 
-/// These bytes are in files that exist.
+/// These bytes exist on disk.
 #[test]
 fn golden_reductions() {
     let sums = sums(&["a", "b"]);

@@ -1,4 +1,5 @@
-//! Random work on key-values against a map, with a clock that jumps forward, backward and over reopenings: every answer the same.
+//! Random work on key-values against a map. The clock jumps forward, backward and over reopenings; every
+//! answer is the same.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +66,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What there is, when it expires, and what time it is.
+/// The values, their expiry, and the time.
 #[derive(Default)]
 struct Model {
     values: BTreeMap<(usize, usize), (i64, Option<u64>)>,
@@ -171,21 +172,22 @@ fn compare(db: &Db, model: &Model) {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
-    /// Whatever the verbs, their order and the clock: key-values are a map whose entries end.
+    /// For any methods, order and clock, key-values are a map whose entries expire.
     #[test]
     fn key_values_are_a_map_whose_entries_end(steps in prop::collection::vec(step(), 1..60)) {
         let disk = MemDisk::new(1);
         let mut db = open_on(&disk);
         let mut model = Model { now: START / MS, ..Model::default() };
         let mut wall = START / MS;
-        // A clock counts from when it is first asked.
+        // A clock counts from its first reading.
         disk.set_wall_clock(wall * MS);
         assert!(db.snapshot().unwrap().time().seconds() > 0);
         for step in &steps {
             match step {
                 Step::Clock(ms) => wall = wall.saturating_add_signed(*ms),
                 Step::Reopen => {
-                    // A clock that stands earlier at an opening would bring back what was not swept.
+                    // A clock that shows an earlier time at an opening would bring back values that were not
+                    // swept.
                     wall = wall.max(model.now);
                     db.close().unwrap();
                     drop(db);
@@ -194,7 +196,7 @@ proptest! {
                 _ => {}
             }
             model.now = model.now.max(wall);
-            // The disk's clock moves with every look at it: less than a millisecond in a step.
+            // The disk's clock advances with every reading: less than a millisecond in a step.
             disk.set_wall_clock(wall * MS);
             run(&db, &mut model, step);
             compare(&db, &model);

@@ -1,5 +1,5 @@
-//! Rows as bytes: numbers little-endian, a length before everything that has one. Keys are big-endian numbers, so that
-//! their order is the order of bytes.
+//! Encodes rows as bytes: numbers little-endian, with a length before texts and lists. Keys are big-endian
+//! numbers, so that their order is the order of bytes.
 
 use crate::commerce::model::{CategoryId, CustomerId, Order, Product, ProductId, Rating};
 
@@ -32,20 +32,20 @@ pub fn read_key(bytes: &[u8]) -> Option<u32> {
 pub struct Writer(Vec<u8>);
 
 impl Writer {
-    /// With a number at its end.
+    /// Appends a number.
     pub fn number(mut self, number: u32) -> Writer {
         self.0.extend_from_slice(&number.to_le_bytes());
         self
     }
 
-    /// With a text at its end.
+    /// Appends a text.
     pub fn text(self, text: &str) -> Writer {
         let mut longer = self.number(length(text.len()));
         longer.0.extend_from_slice(text.as_bytes());
         longer
     }
 
-    /// With a list of numbers at its end.
+    /// Appends a list of numbers.
     pub fn numbers(self, numbers: impl ExactSizeIterator<Item = u32>) -> Writer {
         let counted = self.number(length(numbers.len()));
         numbers.fold(counted, Writer::number)
@@ -91,7 +91,7 @@ pub fn product(product: &Product) -> Vec<u8> {
     Writer::default().text(&product.name).numbers(product.categories.iter().map(|id| id.0)).bytes()
 }
 
-/// The product of bytes.
+/// Decodes a product.
 pub fn read_product(bytes: &[u8]) -> Option<Product> {
     let mut row = Reader(bytes);
     Some(Product { name: row.text()?, categories: row.numbers(CategoryId)? })
@@ -102,18 +102,18 @@ pub fn order(customer: CustomerId, products: &[ProductId]) -> Vec<u8> {
     Writer::default().number(customer.0).numbers(products.iter().map(|id| id.0)).bytes()
 }
 
-/// The order of bytes.
+/// Decodes an order.
 pub fn read_order(bytes: &[u8]) -> Option<Order> {
     let mut row = Reader(bytes);
     Some(Order { customer: CustomerId(row.number()?), products: row.numbers(ProductId)? })
 }
 
-/// What lies in a cart, as bytes.
+/// The contents of a cart as bytes.
 pub fn cart(products: &[ProductId]) -> Vec<u8> {
     Writer::default().numbers(products.iter().map(|id| id.0)).bytes()
 }
 
-/// What lies in the cart of bytes.
+/// Decodes the contents of a cart.
 pub fn read_cart(bytes: &[u8]) -> Option<Vec<ProductId>> {
     Reader(bytes).numbers(ProductId)
 }
@@ -124,7 +124,7 @@ pub fn review(rating: u8, text: Option<&str>) -> Vec<u8> {
     text.map_or(row.0.clone(), |text| row.text(text).bytes())
 }
 
-/// Rating and text of a review's bytes.
+/// Decodes rating and text of a review.
 pub fn read_review(bytes: &[u8]) -> Option<(u8, Option<String>)> {
     let mut row = Reader(bytes);
     let rating = u8::try_from(row.number()?).ok()?;
@@ -140,7 +140,7 @@ pub fn rating(rating: Rating) -> [u8; 16] {
     bytes
 }
 
-/// The ratings of bytes.
+/// Decodes ratings.
 pub fn read_rating(bytes: &[u8]) -> Option<Rating> {
     let (sum, count) = bytes.split_first_chunk::<8>()?;
     Some(Rating { sum: u64::from_le_bytes(*sum), count: u64::from_le_bytes(count.try_into().ok()?) })

@@ -1,4 +1,4 @@
-//! Rows into PostgreSQL by COPY, and out of it.
+//! Writes rows to PostgreSQL by COPY, and reads them.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -101,7 +101,7 @@ pub fn show(client: &mut Client, see: &mut dyn FnMut(Item) -> Result<()>) -> Res
 
 type Read = fn(&Row) -> Result<Item>;
 
-/// How each table's rows are read.
+/// The decoders of each table's rows.
 const READERS: [(&str, Read); 8] = [
     ("SELECT id, name FROM categories", |row| Ok(Item::Category(CategoryId::read(row.get(0))?, row.get(1)))),
     (

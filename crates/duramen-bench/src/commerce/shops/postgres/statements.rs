@@ -1,6 +1,6 @@
-//! The tables of `postgres-view` and `postgres-table`, and every statement that is run on them.
+//! The tables of `postgres-view` and `postgres-table`, and all statements on them.
 
-/// All tables but that of the ratings. No foreign keys: nobody else has them.
+/// All tables except that of the ratings. No foreign keys, because the other engines have none.
 pub const TABLES: &str = "
     CREATE TABLE categories (id bigint PRIMARY KEY, name text NOT NULL);
     CREATE TABLE products (id bigint PRIMARY KEY, name text NOT NULL UNIQUE);
@@ -19,7 +19,7 @@ pub const TABLES: &str = "
     CREATE INDEX ON product_reviews (product_id);
     CREATE TABLE stock (product_id bigint PRIMARY KEY, units bigint NOT NULL);";
 
-/// Ratings as a view; the index serves its readers.
+/// The ratings as a view; the index serves its readers.
 pub const RATINGS_VIEW: &str = "
     CREATE MATERIALIZED VIEW product_ratings AS SELECT product_id, sum(rating)::bigint AS sum, count(*) AS count
         FROM product_reviews GROUP BY product_id;
@@ -28,12 +28,14 @@ pub const RATINGS_VIEW: &str = "
 /// Ratings as a table.
 pub const RATINGS_TABLE: &str = "CREATE TABLE product_ratings (product_id bigint PRIMARY KEY, sum bigint NOT NULL, count bigint NOT NULL)";
 
-/// Brings the view up to date. A refresh sees what was there when it began to wait for the view's lock, so that of two that
-/// wait the older could come last and take newer reviews back: the other lock keeps them in order.
+/// Refreshes the view.
+///
+/// A refresh sees the state from when it began to wait for the view's lock. Of two waiting refreshes the
+/// older could come last and remove newer reviews: the additional lock orders them.
 pub const REFRESH: &str =
     "BEGIN; SELECT pg_advisory_xact_lock(1); REFRESH MATERIALIZED VIEW product_ratings; COMMIT";
 
-/// Once all reviews are loaded: their ratings, and the trigger that keeps them from then on.
+/// After all reviews are loaded: their ratings, and the trigger that maintains them from then on.
 pub const RATINGS_KEPT: &str = "
     INSERT INTO product_ratings SELECT product_id, sum(rating), count(*) FROM product_reviews GROUP BY product_id;
     CREATE FUNCTION keep_rating() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -48,7 +50,7 @@ pub const RATINGS_KEPT: &str = "
     CREATE TRIGGER keep_rating AFTER INSERT OR UPDATE ON product_reviews FOR EACH ROW EXECUTE FUNCTION keep_rating();
     ANALYZE product_ratings;";
 
-/// Once all rows are loaded.
+/// After all rows are loaded.
 pub const LOADED: &str = "SELECT setval(pg_get_serial_sequence('orders', 'id'), (SELECT count(*) + 1 FROM orders), false); ANALYZE";
 
 /// A product with its categories and ratings.
@@ -66,14 +68,14 @@ pub const CREATE_CART: &str = "INSERT INTO carts DEFAULT VALUES RETURNING id";
 /// AddProductToCart.
 pub const ADD: &str = "INSERT INTO cart_products VALUES ($1, $2)";
 
-/// Checkout: the cart and its lines are gone, the order and its lines are there; one statement, so one transaction.
+/// Checkout: removes the cart and its lines, adds the order and its lines. One statement, so one transaction.
 pub const CHECKOUT: &str = "
     WITH gone AS (DELETE FROM carts WHERE id = $1 RETURNING id),
         placed AS (INSERT INTO orders (customer_id) SELECT $2 FROM gone RETURNING id),
         moved AS (DELETE FROM cart_products WHERE cart_id = $1 RETURNING product_id)
     INSERT INTO order_products SELECT placed.id, moved.product_id FROM placed, moved RETURNING order_id, product_id";
 
-/// Takes what was sold from the stock; rows are locked in the order of products, so that no two wait for each other.
+/// Takes sold units from the stock. Rows are locked in the order of products, so that there is no deadlock.
 pub const TAKE_STOCK: &str = "
     WITH sold AS (SELECT product_id, count(*) AS units FROM unnest($1::bigint[]) AS product_id GROUP BY product_id),
         locked AS MATERIALIZED (SELECT stock.product_id, sold.units FROM stock JOIN sold USING (product_id)

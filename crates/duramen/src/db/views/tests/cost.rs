@@ -1,5 +1,5 @@
-//! What views cost, counted and not timed: nodes that a question looks into, and bytes that a change writes, for few rows and for
-//! a hundred times as many.
+//! The cost of views, counted and not timed: nodes that a query reads, and bytes that a change writes, for
+//! few rows and for a hundred times as many.
 
 use std::sync::Arc;
 
@@ -14,12 +14,13 @@ use crate::view::kinds::Reduce;
 use crate::view::spec::ViewSpec;
 use crate::{Db, Reads, Schema, doc};
 
-/// What one view costs with so many rows.
+/// The cost of one view with a given number of rows.
 #[derive(Debug)]
 struct Cost {
-    /// Most nodes that a question looked into.
+    /// The most nodes that a query read.
     nodes: u64,
-    /// Bytes written to the data file for a change of one document, the checkpoint's own among them; mean of several.
+    /// Bytes written to the data file for a change of one document, including the checkpoint's own; mean of
+    /// several.
     bytes_written: u64,
 }
 
@@ -38,7 +39,7 @@ fn view(db: &Db) -> OpenView {
     db.snapshot().unwrap().entry("flights").unwrap().views[0].clone()
 }
 
-/// Bytes that went to the data file while `run` ran and the database was then closed.
+/// Bytes written to the data file while `run` ran and the database was then closed.
 fn written(memory: &MemDisk, disk: &Arc<dyn Disk>, run: impl FnOnce(&Db)) -> u64 {
     let db = open(disk);
     memory.record();
@@ -86,17 +87,19 @@ fn cost(rows: u64, reduce: &[Reduce]) -> Cost {
     Cost { nodes, bytes_written }
 }
 
-// A question looks into two paths, and a change writes one, however long the reductions are; a hundred times the rows add levels
-// and nothing else.
+// A query reads two paths, and a change writes one, however long the reductions are. A hundred times the rows
+// add levels and nothing else.
 #[test]
 fn questions_and_changes_cost_by_the_height_of_the_tree() {
     let sketches = [Reduce::Distinct(1), Reduce::Quantiles(0), Reduce::TopK(0, 5)];
     let [few, many] = [1000, 100_000].map(|rows| cost(rows, &sketches));
     let plain = cost(100_000, &[Reduce::Sum(0)]);
-    // One level above the leaves for few rows, two for many; at most two nodes a level, the first one of both paths.
+    // One level above the leaves for few rows, two for many; at most two nodes a level, the first one of both
+    // paths.
     assert!(few.nodes <= 3 && many.nodes <= 5, "{few:?} {many:?}");
     let node = crate::store::limits::INNER_BYTES_MAX as u64;
-    // One more inner node on the way to the document and on the way to its row; each may be a little larger than it should.
+    // One more inner node on the way to the document and on the way to its row; each may be a little larger
+    // than it should.
     assert!(many.bytes_written <= few.bytes_written + 3 * node, "{few:?} {many:?}");
     // Long reductions cost a level, no more.
     assert!(many.bytes_written <= plain.bytes_written + 2 * node, "{many:?} {plain:?}");
