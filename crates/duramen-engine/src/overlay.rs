@@ -162,6 +162,14 @@ impl Overlay {
         self.forks.lock().expect(POISON).clear();
     }
 
+    /// Runs with what [`Overlay::drained`] needs last locked: in a test, nothing that follows it happens
+    /// meanwhile.
+    #[cfg(test)]
+    pub(crate) fn while_forks_are_locked<T>(&self, run: impl FnOnce() -> T) -> T {
+        let _locked = self.forks.lock().expect(POISON);
+        run()
+    }
+
     /// The root with all changes in it, once there is one.
     pub fn drained_root(&self) -> Option<&Arc<Root>> {
         self.drained.get().map(Registration::root)

@@ -99,6 +99,12 @@ impl Draining {
         self.failed.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
+    /// The overlay, until its changes are in the trees.
+    #[cfg(test)]
+    pub(super) fn overlay(&self) -> Option<Arc<Overlay>> {
+        self.overlay.lock().expect(POISON).clone()
+    }
+
     /// Registers the newest root. Returns with it the overlay, if the root lacks the changes.
     pub fn hold(&self, register: impl Fn() -> Registration) -> (Registration, Option<Arc<Overlay>>) {
         loop {
@@ -171,8 +177,10 @@ impl Draining {
         match served {
             Served::Committer(committer) => {
                 let root = root(committer.published().position.clone());
-                overlay.drained(store.registry.register_root(&root).0);
+                let held = store.registry.register_root(&root).0;
                 committer.replayed(&root);
+                // From here on a transaction that began over the overlay can commit.
+                overlay.drained(held);
             }
             Served::Readers(newest) => {
                 let root = root(OnceLock::new());

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use duramen_disk::MemDisk;
 use duramen_disk::memory::SyncGate;
@@ -47,6 +47,47 @@ fn nobody_touches_the_log_while_its_writer_is_at_work() {
     });
     assert_eq!(early, [false; 3], "the commit, the work, and nothing before its time");
     assert!(ran.load(Ordering::SeqCst), "its turn came");
+}
+
+/// D1, I1: a transaction that began over the log's tail writes as soon as the tail is in the trees. It was
+/// ordered behind the checkpoint, under the number of a commit that the log has; the log refused it.
+#[test]
+fn a_commit_waits_until_the_tail_of_the_log_is_what_commits_go_on_from() {
+    let disk = MemDisk::new(3);
+    let open = || {
+        let background = Background::Stepped;
+        let options = Options { background, answer_before_replay: Some(true), ..Options::default() };
+        Engine::open(Arc::new(disk.clone()), Path::new("/db"), options, Hooks::default()).unwrap()
+    };
+    let engine = open();
+    let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap().0;
+    let (_, last) = engine.transact(Durability::Disk, |tx| tx.put(tree, b"before", b"v")).unwrap();
+    engine.abandon();
+    let engine = open();
+    let overlay = engine.inner.draining.overlay().expect("the log has a tail");
+    let early = Mutex::new(Some(engine.begin().unwrap()));
+    let is_locked = AtomicBool::new(false);
+    let until = |is_so: &dyn Fn() -> bool| {
+        while !is_so() {
+            std::thread::yield_now();
+        }
+    };
+    let committed = side_by_side(&[0, 1], |role| {
+        if role == 0 {
+            until(&|| is_locked.load(Ordering::SeqCst));
+            engine.inner.draining.wait().unwrap();
+            return None;
+        }
+        overlay.while_forks_are_locked(|| {
+            is_locked.store(true, Ordering::SeqCst);
+            until(&|| overlay.drained_root().is_some());
+            let mut early = early.lock().unwrap().take().unwrap();
+            early.put(tree, b"after", b"v").unwrap();
+            Some(early.commit(Durability::Disk).unwrap().seq())
+        })
+    });
+    assert_eq!(committed, [None, Some(last.seq().next())]);
+    assert_eq!(engine.get(tree, b"after").unwrap().as_deref(), Some(&b"v"[..]));
 }
 
 /// A row taken for a missing one would drop the tree of that name with all entries. A later release may write
