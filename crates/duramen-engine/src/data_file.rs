@@ -140,8 +140,8 @@ impl DataFile {
         }
     }
 
-    /// Reads the page a location points at and checks it (D4). One that reads damaged is read once more: a read can go wrong while
-    /// what is stored is whole, and what is taken for damaged is let go of for good.
+    /// Reads the page a location points at and checks it (D4). A page whose check fails is read a second time: a single read can
+    /// fail although the stored bytes are right, and corruption has lasting consequences (a value is reported as lost).
     ///
     /// # Errors
     /// `Corrupt` with file and offset if the bytes are not those that were written; `Io` if reading failed.

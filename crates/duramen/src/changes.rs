@@ -185,8 +185,8 @@ impl sealed::Delivered for AnyChange {
 /// The tree and the schema of the collection of a name.
 pub(crate) type Described<'a> = dyn FnMut(&str, bool) -> Result<(TreeId, Schema)> + 'a;
 
-/// A change as a reader without types gets it. `described` says what the catalogue has of a collection, and the second time, if that does not
-/// fit, what it has now.
+/// A change as a reader without types gets it. `described` gives the tree and the schema that the catalogue has for a
+/// collection. If those do not fit, it is called once more for what the catalogue has now.
 pub(crate) fn any_change(
     seq: CommitSeq,
     time: Time,

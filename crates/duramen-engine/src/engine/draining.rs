@@ -99,8 +99,7 @@ impl Draining {
         self.failed.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// What lies over the trees until they have everything.
-    #[cfg(test)]
+    /// The overlay, until its changes are in the trees.
     pub(super) fn overlay(&self) -> Option<Arc<Overlay>> {
         self.overlay.lock().expect(POISON).clone()
     }
@@ -112,7 +111,7 @@ impl Draining {
             if held.root().seq >= self.seq {
                 return (held, None);
             }
-            let overlay = self.overlay.lock().expect(POISON).clone();
+            let overlay = self.overlay();
             // None: it was drained in between, and there is a newer root.
             if overlay.is_some() {
                 return (held, overlay);
@@ -171,7 +170,7 @@ impl Draining {
     }
 
     fn finish(&self, store: &Arc<Store>, served: &Served, trees: TreeTable) {
-        let overlay = self.overlay.lock().expect(POISON).clone().expect("it is there until it is drained");
+        let overlay = self.overlay().expect("it is there until it is drained");
         let root = |position| Arc::new(Root { seq: self.seq, lineage: 0, trees, position });
         match served {
             Served::Committer(committer) => {

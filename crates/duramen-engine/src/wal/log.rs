@@ -263,8 +263,8 @@ impl Log {
             self.workshop().give_up(&unfinished);
         }
         let taken = self.state().take_spares_beyond_wanted();
-        // What was written there is on the disk before it is emptied: behind that, a header of its last use would stand in a file
-        // of another length, and opening would call it corruption (D1).
+        // Segments are synced before they are emptied. Otherwise a power cut can write a pending header behind the emptying: it
+        // stands in a file of another length then, which opening reports as corruption (D1).
         taken.iter().for_each(|segment| self.state().add_unsynced(segment));
         self.sync()?;
         for segment in &taken {

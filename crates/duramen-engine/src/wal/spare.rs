@@ -110,10 +110,9 @@ impl Workshop<'_> {
         let mode = if is_new { OpenMode::CreateNew } else { OpenMode::Write };
         let open = || -> io::Result<Arc<dyn File>> {
             let file = self.disk.open(&path, Access { mode, sync: self.sync })?;
-            // What was written is on the disk before the file is emptied, and that before it has another length: after a power cut
-            // the header of its last use must not stand in a file of another length (D1).
+            // The file is empty on the disk before it gets another length. Otherwise a power cut can leave the header of its last
+            // use in a file of another length, which opening reports as corruption (D1).
             if !is_new && file.len()? != order.bytes {
-                file.sync_data()?;
                 file.set_len(0)?;
                 file.sync_data()?;
             }

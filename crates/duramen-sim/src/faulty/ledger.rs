@@ -24,13 +24,13 @@ pub struct Excuses {
     pub full: bool,
     /// The fault in force tells calls of another error.
     pub io: bool,
-    /// A fault that is over was met since the database was opened. Where it met the writing out of pages, the sync after that tells
-    /// of it, and poisons.
+    /// A call has met a fault since the database was opened, and the fault is over. If the call was a write-out, the next sync
+    /// reports the error and poisons the engine.
     pub is_past: bool,
     /// The medium lied since it was made.
     pub lie: bool,
-    /// The fault in force makes the medium lie, or a read, once a call has met it: also within the event that began before.
-    pub lies_if_met: bool,
+    /// The fault in force makes an answer wrong as soon as a call meets it, possibly within the event under way.
+    pub corrupts_if_met: bool,
     /// A read was flipped, or pages may read old, since the database was opened.
     pub misread: bool,
 }
@@ -94,6 +94,7 @@ impl Ledger {
         let poisoned = engine.posture().poisoned.is_some();
         let mut notes = self.notes();
         let excuses = notes.excuses;
+        let is_corrupted = excuses.corrupts_if_met && self.disk.fault_hit_count() > 0;
         let came = match error.kind() {
             ErrorKind::Conflict => return Ok(()),
             ErrorKind::Full if excuses.full => Consequence::RefusedFull,
@@ -101,13 +102,7 @@ impl Ledger {
             ErrorKind::Full | ErrorKind::Io if excuses.is_past && poisoned => Consequence::RefusedIo,
             ErrorKind::InDoubt if poisoned => Consequence::InDoubt,
             ErrorKind::Poisoned if poisoned => return Ok(()),
-            ErrorKind::Corrupt
-                if excuses.lie
-                    || excuses.misread
-                    || excuses.lies_if_met && self.disk.fault_hit_count() > 0 =>
-            {
-                Consequence::NamedLater
-            }
+            ErrorKind::Corrupt if excuses.lie || excuses.misread || is_corrupted => Consequence::NamedLater,
             kind => return Err(format!("{doing} says {kind:?}: {} {error}", error.code())),
         };
         notes.tally.came(came);

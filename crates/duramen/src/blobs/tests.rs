@@ -91,7 +91,8 @@ fn uploads_that_were_not_finished_leak_nothing() -> Result<()> {
     Ok(())
 }
 
-/// An upload stores pieces and is given up while the sweeper looks at an older state. What it stored last belonged to no blob and was never deleted.
+/// An upload stores pieces and is given up while the sweeper looks at an older state. What it stored last belonged to no blob
+/// and was never deleted.
 #[test]
 fn an_upload_given_up_while_the_sweeper_looks_leaks_nothing() -> Result<()> {
     let db = open(&MemDisk::new(1));
