@@ -162,8 +162,8 @@ impl Overlay {
         self.forks.lock().expect(POISON).clear();
     }
 
-    /// Runs with what [`Overlay::drained`] needs last locked: in a test, nothing that follows it happens
-    /// meanwhile.
+    /// Runs with the forks locked. In a test, [`Overlay::drained`] sets the root and does not return before
+    /// this does.
     #[cfg(test)]
     pub(crate) fn while_forks_are_locked<T>(&self, run: impl FnOnce() -> T) -> T {
         let _locked = self.forks.lock().expect(POISON);

@@ -100,7 +100,6 @@ impl Draining {
     }
 
     /// The overlay, until its changes are in the trees.
-    #[cfg(test)]
     pub(super) fn overlay(&self) -> Option<Arc<Overlay>> {
         self.overlay.lock().expect(POISON).clone()
     }
@@ -112,8 +111,8 @@ impl Draining {
             if held.root().seq >= self.seq {
                 return (held, None);
             }
-            let overlay = self.overlay.lock().expect(POISON).clone();
-            // Without an overlay the redo ended in between, and there is a newer root.
+            let overlay = self.overlay();
+            // None: it was drained in between, and there is a newer root.
             if overlay.is_some() {
                 return (held, overlay);
             }
@@ -172,7 +171,7 @@ impl Draining {
     }
 
     fn finish(&self, store: &Arc<Store>, served: &Served, trees: TreeTable) {
-        let overlay = self.overlay.lock().expect(POISON).clone().expect("it is there until it is drained");
+        let overlay = self.overlay().expect("it is there until it is drained");
         let root = |position| Arc::new(Root { seq: self.seq, lineage: 0, trees, position });
         match served {
             Served::Committer(committer) => {

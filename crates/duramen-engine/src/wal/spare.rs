@@ -112,11 +112,10 @@ impl Workshop<'_> {
         let mode = if is_new { OpenMode::CreateNew } else { OpenMode::Write };
         let open = || -> io::Result<Arc<dyn File>> {
             let file = self.disk.open(&path, Access { mode, sync: self.sync })?;
-            // The file's writes are synced before it is emptied, and the emptying before the file gets
-            // another length. Otherwise a power cut could leave the header of its last use in a file of
-            // another length (D1).
+            // The file is empty on the disk before it gets another length. Otherwise a power cut can leave
+            // the header of its last use in a file of another length, which opening reports as corruption
+            // (D1).
             if !is_new && file.len()? != order.bytes {
-                file.sync_data()?;
                 file.set_len(0)?;
                 file.sync_data()?;
             }

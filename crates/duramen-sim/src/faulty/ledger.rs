@@ -25,15 +25,15 @@ pub struct Excuses {
     pub full: bool,
     /// The current fault makes calls fail with another error.
     pub io: bool,
-    /// A past fault was met since the database was opened. If it was met while pages were written, the next
-    /// sync reports it, and poisons the engine.
+    /// A call has met a fault since the database was opened, and the fault is over. If the call was a
+    /// write-out, the next sync reports the error and poisons the engine.
     pub is_past: bool,
     /// The medium lied since it was made.
     pub lie: bool,
-    /// The current fault makes the medium, or a read, lie once a call has met it: also within the event in
-    /// progress.
-    pub lies_if_met: bool,
-    /// A read was flipped, or pages may read as old ones, since the database was opened.
+    /// The fault in force makes an answer wrong as soon as a call meets it, possibly within the event under
+    /// way.
+    pub corrupts_if_met: bool,
+    /// A read was flipped, or pages may read old, since the database was opened.
     pub misread: bool,
 }
 
@@ -96,6 +96,7 @@ impl Ledger {
         let poisoned = engine.posture().poisoned.is_some();
         let mut notes = self.notes();
         let excuses = notes.excuses;
+        let is_corrupted = excuses.corrupts_if_met && self.disk.fault_hit_count() > 0;
         let came = match error.kind() {
             ErrorKind::Conflict => return Ok(()),
             ErrorKind::Full if excuses.full => Consequence::RefusedFull,
@@ -103,13 +104,7 @@ impl Ledger {
             ErrorKind::Full | ErrorKind::Io if excuses.is_past && poisoned => Consequence::RefusedIo,
             ErrorKind::InDoubt if poisoned => Consequence::InDoubt,
             ErrorKind::Poisoned if poisoned => return Ok(()),
-            ErrorKind::Corrupt
-                if excuses.lie
-                    || excuses.misread
-                    || excuses.lies_if_met && self.disk.fault_hit_count() > 0 =>
-            {
-                Consequence::NamedLater
-            }
+            ErrorKind::Corrupt if excuses.lie || excuses.misread || is_corrupted => Consequence::NamedLater,
             kind => return Err(format!("{doing} says {kind:?}: {} {error}", error.code())),
         };
         notes.tally.came(came);

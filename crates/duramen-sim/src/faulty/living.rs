@@ -201,7 +201,7 @@ impl Living {
         let mut notes = self.ledger.notes();
         notes.excuses.full = armed.error == Some(io::ErrorKind::StorageFull);
         notes.excuses.io = armed.error.is_some() && !notes.excuses.full;
-        notes.excuses.lies_if_met = armed.kind.lies() || armed.kind == FaultKind::FlippedRead;
+        notes.excuses.corrupts_if_met = armed.kind.corrupts();
         drop(notes);
         self.had_fault = true;
         self.disk().annotate(format!("armed: {}", armed.kind.name()));
@@ -220,7 +220,7 @@ impl Living {
         }
         armed.end();
         let mut notes = self.ledger.notes();
-        (notes.excuses.full, notes.excuses.io, notes.excuses.lies_if_met) = (false, false, false);
+        (notes.excuses.full, notes.excuses.io, notes.excuses.corrupts_if_met) = (false, false, false);
         drop(notes);
         self.disk().annotate(if is_met { "disarmed, was met" } else { "disarmed" });
         if !is_met {

@@ -60,7 +60,13 @@ kinds! {
 }
 
 impl FaultKind {
-    /// Whether the medium itself holds something other than it acknowledged.
+    /// Whether an answer of the disk is wrong without an error: the medium lies, or a read does.
+    #[must_use]
+    pub fn corrupts(self) -> bool {
+        self.lies() || self == FaultKind::FlippedRead
+    }
+
+    /// Whether the medium itself holds something else than it acknowledged.
     #[must_use]
     pub fn lies(self) -> bool {
         matches!(
@@ -86,11 +92,7 @@ pub struct Armed {
 impl Armed {
     /// Draws a fault other than a lie, and arms it.
     pub fn draw(disk: &MemDisk, random: &mut Random) -> Armed {
-        let honest: Vec<FaultKind> = FaultKind::ALL
-            .iter()
-            .copied()
-            .filter(|kind| !kind.lies() && *kind != FaultKind::FlippedRead)
-            .collect();
+        let honest: Vec<FaultKind> = FaultKind::ALL.iter().copied().filter(|kind| !kind.corrupts()).collect();
         Armed::arm(*random.pick(&honest), disk, random)
     }
 
