@@ -17,7 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that are never published.
-const UNPUBLISHED: &[&str] = &["duramen-sim", "duramen-bench"];
+const UNPUBLISHED: &[&str] = &["duramen-sim", "duramen-bench", "duramen-powercut"];
 
 /// Takes (path, text) of each crate's manifest.
 pub(crate) fn violations(manifests: &[(String, String)]) -> Vec<String> {

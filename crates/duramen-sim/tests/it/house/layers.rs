@@ -171,15 +171,18 @@ fn engine_named_outside_of_its_door(source: &Source) -> Vec<String> {
         .collect()
 }
 
-/// The names below the crate's root that code outside of tests uses, by `crate::` or enough `super::`.
+/// The names below the crate's root that code uses by `crate::` or enough `super::`, outside of tests and of
+/// exported macros.
 fn names_of_root(source: &Source, file_depth: usize) -> Vec<(usize, String)> {
     let code = source.code.as_str();
     let inline_modules: Vec<_> = source.modules().into_iter().filter_map(|module| module.body).collect();
+    let exported_macros = source.exported_macros();
+    let is_exported = |offset| exported_macros.iter().any(|item| item.contains(&offset));
     let mut found = Vec::new();
     let mut chain_end = 0;
     for (offset, word) in words(code) {
         // The later words of a chain `super::super::` were read with the first one.
-        if source.is_test_at(offset) || offset < chain_end {
+        if source.is_test_at(offset) || is_exported(offset) || offset < chain_end {
             continue;
         }
         let path = match word {
@@ -288,6 +291,7 @@ fn a_module_that_names_a_higher_layer_is_found() {
     check("wal/segment.rs", "use super::super::tree::Node;", &["names `tree`"]);
     check("wal/segment.rs", "mod x { use super::super::super::tree::Node; }", &["names `tree`"]);
     check("error.rs", "macro_rules! m { () => { $crate::wal::f() } }", &["names `wal`"]);
+    check("error.rs", "#[macro_export]\nmacro_rules! m { () => { $crate::wal::f() } }", &[]);
 }
 
 #[test]

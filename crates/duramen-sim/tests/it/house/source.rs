@@ -36,7 +36,7 @@ pub(crate) struct Module {
 impl Source {
     pub(crate) fn new(path: &str, text: &str) -> Source {
         let code = blank_literals(text);
-        let test_items = test_items(&code);
+        let test_items = items_with(&code, &["#[cfg(test)]", "#[cfg(all(test,"]);
         Source { path: path.to_owned(), text: text.to_owned(), code, test_items }
     }
 
@@ -73,6 +73,12 @@ impl Source {
 
     pub(crate) fn modules(&self) -> Vec<Module> {
         modules(&self.code)
+    }
+
+    /// Macros under `#[macro_export]`, attribute included. They expand in other crates, so their paths begin
+    /// with the crate's public names.
+    pub(crate) fn exported_macros(&self) -> Vec<Range<usize>> {
+        items_with(&self.code, &["#[macro_export]"])
     }
 
     /// Names of the functions under `#[test]`.
@@ -288,10 +294,10 @@ fn modules(code: &str) -> Vec<Module> {
     found
 }
 
-/// Items under `#[cfg(test)]` or `#[cfg(all(test, ...))]`, from the attribute to the end of the item.
-fn test_items(code: &str) -> Vec<Range<usize>> {
+/// Items under one of the attributes (or what they begin with), from the attribute to the end of the item.
+fn items_with(code: &str, attributes: &[&str]) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
-    for attribute in ["#[cfg(test)]", "#[cfg(all(test,"] {
+    for attribute in attributes {
         for (start, _) in code.match_indices(attribute) {
             if found.iter().any(|item| item.contains(&start)) {
                 continue;

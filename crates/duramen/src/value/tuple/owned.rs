@@ -203,7 +203,7 @@ owned! {
 }
 
 macro_rules! elements {
-    ($($kind:ty),*) => {$( $crate::__key_element!($kind); )*};
+    ($($kind:ty),*) => {$( __key_element!($kind); )*};
 }
 
 elements!(i8, i16, i32, i64, u8, u16, u32, u64, bool, f64, String, Time, Element);
@@ -211,7 +211,7 @@ elements!(i8, i16, i32, i64, u8, u16, u32, u64, bool, f64, String, Time, Element
 macro_rules! stand_for {
     ($($asked:ty),* => $kept:ty) => {$(
         impl ElementFor<$kept> for $asked {}
-        $crate::__key_stands_for!($asked, $kept);
+        __key_stands_for!($asked, $kept);
     )*};
 }
 
@@ -224,7 +224,7 @@ stand_for!(i8, i16, i32, i64, u8, u32, u64 => u16);
 stand_for!(i8, i16, i32, i64, u8, u16, u64 => u32);
 stand_for!(i8, i16, i32, i64, u8, u16, u32 => u64);
 stand_for!(str => String);
-crate::__key_begins!(str);
+__key_begins!(str);
 
 macro_rules! tuples {
     ($(($($name:ident $asked:ident),+) $count:literal;)*) => {$(
