@@ -4,6 +4,7 @@ pub(crate) mod background_work;
 pub(crate) mod bytes;
 pub(crate) mod codec;
 pub(crate) mod collection;
+pub(crate) mod commit_effects;
 pub(crate) mod document_writes;
 pub(crate) mod documents;
 pub(crate) mod documents_of;

@@ -11,11 +11,12 @@ use crate::store::{CheckReport, CopyProgress, Durability, Engine, Posture, Recei
 
 use crate::access::background_work::BackgroundWork;
 use crate::access::bytes::ByteTree;
+use crate::access::commit_effects::CommitEffects;
 use crate::access::documents::Documents;
 use crate::access::open_state::OpenState;
 use crate::access::reads::Reads;
 use crate::access::snapshot::Snapshot;
-use crate::access::transaction::{Committed, Transaction};
+use crate::access::transaction::Transaction;
 use crate::access::views::state::ViewState;
 use crate::catalog::schema::Schema;
 use crate::store::error::{Error, Result};
@@ -48,7 +49,7 @@ type Body<'r, T> = &'r mut dyn FnMut(&mut store::Transaction) -> Result<T>;
 pub(crate) struct UnderWay<T> {
     pub(crate) out: T,
     pub(crate) receipt: Receipt,
-    pub(crate) committed: Committed,
+    pub(crate) effects: CommitEffects,
 }
 
 impl Db {
@@ -178,8 +179,8 @@ impl Db {
         &self,
         run: impl FnMut(&mut Transaction<'_>) -> Result<T>,
     ) -> Result<(T, Receipt)> {
-        let (out, receipt, committed) = self.commit(run, |body| self.engine.transact(self.level, body))?;
-        self.finish(committed);
+        let (out, receipt, effects) = self.commit(run, |body| self.engine.transact(self.level, body))?;
+        self.finish(effects);
         Ok((out, receipt))
     }
 
@@ -192,42 +193,42 @@ impl Db {
         run: impl FnMut(&mut Transaction<'_>) -> Result<T>,
     ) -> Result<UnderWay<T>> {
         let later = |body: Body<'_, T>| self.engine.transact_and_wait_later(self.level, body);
-        let (out, receipt, committed) = self.commit(run, later)?;
-        Ok(UnderWay { out, receipt, committed })
+        let (out, receipt, effects) = self.commit(run, later)?;
+        Ok(UnderWay { out, receipt, effects })
     }
 
     fn commit<T>(
         &self,
         mut run: impl FnMut(&mut Transaction<'_>) -> Result<T>,
         transact: impl FnOnce(Body<'_, T>) -> Result<(T, Receipt)>,
-    ) -> Result<(T, Receipt, Committed)> {
-        let mut committed = Committed::default();
+    ) -> Result<(T, Receipt, CommitEffects)> {
+        let mut effects = CommitEffects::default();
         let (out, receipt) = transact(&mut |tx| {
             let mut transaction = Transaction::new(tx, &self.state);
             let out = run(&mut transaction);
             let failed = transaction.failed();
-            committed = transaction.into_committed();
+            effects = transaction.into_effects();
             failed.map_or(out, Err)
         })?;
-        Ok((out, receipt, committed))
+        Ok((out, receipt, effects))
     }
 
     /// The work after a commit: caches, callbacks, sweeps.
-    fn finish(&self, committed: Committed) {
-        let wrote_blobs = committed.wrote_blobs;
-        let kv_due = committed.done(&self.state, self.level);
+    fn finish(&self, effects: CommitEffects) {
+        let wrote_blobs = effects.wrote_blobs;
+        let kv_due = effects.apply(&self.state, self.level);
         (self.after_writes)(self, &kv_due, wrote_blobs);
     }
 
     /// As [`Db::finish`], but returns the part that is slow or calls the program, if any. The rest is done.
     #[cfg(feature = "async")]
-    pub(crate) fn finish_in_part(&self, committed: Committed) -> Option<Box<dyn FnOnce() + Send>> {
+    pub(crate) fn finish_in_part(&self, effects: CommitEffects) -> Option<Box<dyn FnOnce() + Send>> {
         let db = self.clone();
-        if committed.calls_program() {
-            return Some(Box::new(move || db.finish(committed)));
+        if effects.calls_program() {
+            return Some(Box::new(move || db.finish(effects)));
         }
-        let wrote_blobs = committed.wrote_blobs;
-        let kv_due = committed.done(&self.state, self.level);
+        let wrote_blobs = effects.wrote_blobs;
+        let kv_due = effects.apply(&self.state, self.level);
         if kv_due.is_empty() && !wrote_blobs {
             return None;
         }

@@ -1,20 +1,16 @@
 //! Transactions: reads and writes that commit together or not at all.
 //!
-//! Owns the changes of the catalogue and of single rows, and the work that follows a commit. Documents are
-//! written by document_writes.rs and typed_writes.rs.
+//! Owns the changes of the catalogue and of single rows. Documents are written by document_writes.rs and
+//! typed_writes.rs; commit_effects.rs has the work that follows a commit.
 
-use std::any::TypeId;
-use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::cell::{OnceCell, RefCell};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::store::Durability;
-
 use crate::access::collection::Collection;
+use crate::access::commit_effects::CommitEffects;
 use crate::access::open_state::OpenState;
 use crate::access::reads::{Reads, sealed};
-use crate::access::type_registry::Fits;
 use crate::access::typed::Asked;
 use crate::access::views::build;
 use crate::access::views::build::{Step, Walked};
@@ -23,7 +19,7 @@ use crate::access::views::maintain;
 use crate::access::views::mend;
 use crate::access::views::state;
 use crate::catalog::entries::{self, Entry, OpenView};
-use crate::catalog::ids::{self, IdCounter};
+use crate::catalog::ids;
 use crate::catalog::progress;
 use crate::catalog::schema::Schema;
 use crate::store::error::{Code, Error, Result};
@@ -40,71 +36,11 @@ use crate::view::spec::ViewSpec;
 pub struct Transaction<'e> {
     inner: Shared<'e>,
     state: &'e OpenState,
-    /// Collections looked up so far, kept up to date with this transaction's changes of the catalogue.
-    entries: RefCell<HashMap<String, Arc<Entry>>>,
-    /// Types that fit the catalogue as this transaction sees it.
-    fitting: RefCell<Vec<(TypeId, Arc<Entry>)>>,
-    bounds: RefCell<Vec<(Arc<IdCounter>, u64)>>,
-    after: Vec<AfterCommit>,
-    /// Whether the commit makes background work.
-    makes_work: Cell<bool>,
-    /// Whether a value with an expiry was written.
-    expires: Cell<bool>,
-    /// Writes of key-values, by namespace. Ordered, so that the sweep order is deterministic.
-    kv_writes: RefCell<BTreeMap<String, u64>>,
-    /// Whether blobs were added or removed.
-    blob_writes: Cell<bool>,
+    effects: RefCell<CommitEffects>,
     now: OnceCell<Millis>,
     /// Why a write stopped halfway. The transaction must then not commit, even if its closure discards the
     /// error.
     failed: RefCell<Option<Error>>,
-}
-
-/// A callback of the program after the commit.
-type AfterCommit = Box<dyn FnOnce() + Send>;
-
-/// The work that follows a commit.
-#[derive(Default)]
-pub(crate) struct Committed {
-    entries: HashMap<String, Arc<Entry>>,
-    fitting: Vec<(TypeId, Arc<Entry>)>,
-    bounds: Vec<(Arc<IdCounter>, u64)>,
-    after: Vec<AfterCommit>,
-    makes_work: bool,
-    expires: bool,
-    kv_writes: BTreeMap<String, u64>,
-    pub(crate) wrote_blobs: bool,
-}
-
-impl Committed {
-    /// Whether the program registered a callback.
-    #[cfg(feature = "async")]
-    pub(crate) fn calls_program(&self) -> bool {
-        !self.after.is_empty()
-    }
-
-    /// Updates the caches and runs the callbacks.
-    ///
-    /// Returns the namespaces of key-values that are due for a sweep, with their numbers of writes.
-    pub(crate) fn done(self, state: &OpenState, level: Durability) -> Vec<(String, u64)> {
-        self.entries.values().for_each(|entry| state.remember_entry(entry));
-        self.fitting
-            .iter()
-            .for_each(|(kind, entry)| state.types.remember_fitting(*kind, entry, Fits::Writes, None));
-        // A commit at level `Memory` may still be dropped, and the row of its id bound with it.
-        if level > Durability::Memory {
-            self.bounds.iter().for_each(|(counter, bound)| counter.bounded(*bound));
-        }
-        // Checked only now: a sweep that looked before this commit has already set itself to idle.
-        if self.makes_work || self.expires && state.expiry.is_sweeper_resting() {
-            state.wake();
-        }
-        self.after.into_iter().for_each(|run| run());
-        let due = |(namespace, count): (String, u64)| {
-            state.expiry.wrote(&namespace, count).map(|writes| (namespace, writes))
-        };
-        self.kv_writes.into_iter().filter_map(due).collect()
-    }
 }
 
 impl<'e> Transaction<'e> {
@@ -112,14 +48,7 @@ impl<'e> Transaction<'e> {
         Transaction {
             inner: Shared::new(inner),
             state,
-            entries: RefCell::default(),
-            fitting: RefCell::default(),
-            bounds: RefCell::default(),
-            after: Vec::new(),
-            makes_work: Cell::default(),
-            expires: Cell::default(),
-            kv_writes: RefCell::default(),
-            blob_writes: Cell::new(false),
+            effects: RefCell::default(),
             now: OnceCell::new(),
             failed: RefCell::default(),
         }
@@ -151,37 +80,22 @@ impl<'e> Transaction<'e> {
 
     /// Notes that a value with an expiry was written.
     pub(crate) fn gives_sweeper_work(&self) {
-        self.expires.set(true);
+        self.effects.borrow_mut().expires = true;
     }
 
     /// Counts a write of a key-value.
     pub(crate) fn wrote_kv(&self, namespace: &str) {
-        let mut writes = self.kv_writes.borrow_mut();
-        match writes.get_mut(namespace) {
-            Some(count) => *count += 1,
-            None => {
-                writes.insert(namespace.to_owned(), 1);
-            }
-        }
+        self.effects.borrow_mut().count_kv_write(namespace);
     }
 
     /// Notes that blobs are added or removed.
     pub(crate) fn wrote_blobs(&self) {
-        self.blob_writes.set(true);
+        self.effects.borrow_mut().wrote_blobs = true;
     }
 
     /// The work that is left once this transaction commits.
-    pub(crate) fn into_committed(self) -> Committed {
-        Committed {
-            entries: self.entries.into_inner(),
-            fitting: self.fitting.into_inner(),
-            bounds: self.bounds.into_inner(),
-            after: self.after,
-            makes_work: self.makes_work.get(),
-            expires: self.expires.get(),
-            kv_writes: self.kv_writes.into_inner(),
-            wrote_blobs: self.blob_writes.get(),
-        }
+    pub(crate) fn into_effects(self) -> CommitEffects {
+        self.effects.into_inner()
     }
 
     /// Calls `run` once this transaction has committed and reached its level.
@@ -193,7 +107,7 @@ impl<'e> Transaction<'e> {
     /// Work that must not be lost in a crash between the commit and the call belongs in the transaction
     /// instead.
     pub fn after_commit(&mut self, run: impl FnOnce() + Send + 'static) {
-        self.after.push(Box::new(run));
+        self.effects.get_mut().callbacks.push(Box::new(run));
     }
 
     /// Creates a collection.
@@ -232,8 +146,9 @@ impl<'e> Transaction<'e> {
     /// # Errors
     /// Errors of the engine.
     pub fn drop_collection(&mut self, collection: &str) -> Result<bool> {
-        self.entries.get_mut().remove(collection);
-        self.fitting.get_mut().clear();
+        let effects = self.effects.get_mut();
+        effects.entries.remove(collection);
+        effects.fitting.clear();
         self.all_or_nothing(entries::remove(&self.inner, collection))
     }
 
@@ -321,7 +236,7 @@ impl<'e> Transaction<'e> {
     /// are no documents.
     pub(crate) fn grow(&self, entry: &Entry, schema: Schema) -> Result<Arc<Entry>> {
         let grown = self.all_or_nothing(self.grown(entry, schema))?;
-        self.fitting.borrow_mut().clear();
+        self.effects.borrow_mut().fitting.clear();
         Ok(self.enter(grown))
     }
 
@@ -351,7 +266,7 @@ impl<'e> Transaction<'e> {
         }
         let stored = entries::store(&self.inner, &schema)?;
         let is_unready = |view: &OpenView| !view.spec.ready;
-        self.makes_work.set(self.makes_work.get() || views.iter().any(is_unready));
+        self.effects.borrow_mut().makes_work |= views.iter().any(is_unready);
         Ok(Entry { schema, tree: entry.tree, views, stored })
     }
 
@@ -414,17 +329,17 @@ impl<'e> Transaction<'e> {
 
     fn enter(&self, entry: Entry) -> Arc<Entry> {
         let entry = Arc::new(entry);
-        self.entries.borrow_mut().insert(entry.schema.name().to_owned(), Arc::clone(&entry));
+        self.effects.borrow_mut().entries.insert(entry.schema.name().to_owned(), Arc::clone(&entry));
         entry
     }
 
     fn find(&self, collection: &str) -> Result<Option<Arc<Entry>>> {
-        if let Some(entry) = self.entries.borrow().get(collection) {
+        if let Some(entry) = self.effects.borrow().entries.get(collection) {
             return Ok(Some(Arc::clone(entry)));
         }
         let found = entries::find(&self.inner, &self.state.catalog, collection)?;
         if let Some(entry) = &found {
-            self.entries.borrow_mut().insert(collection.to_owned(), Arc::clone(entry));
+            self.effects.borrow_mut().entries.insert(collection.to_owned(), Arc::clone(entry));
         }
         Ok(found)
     }
@@ -442,7 +357,7 @@ impl<'e> Transaction<'e> {
                 return Ok(Some(entry));
             }
         }
-        self.fitting.borrow_mut().push((asked.kind, Arc::clone(&entry)));
+        self.effects.borrow_mut().fitting.push((asked.kind, Arc::clone(&entry)));
         Ok(Some(entry))
     }
 
@@ -464,13 +379,12 @@ impl<'e> Transaction<'e> {
                 self.grow(&entry, schema)?
             }
         };
-        self.fitting.borrow_mut().push((asked.kind, Arc::clone(&entry)));
+        self.effects.borrow_mut().fitting.push((asked.kind, Arc::clone(&entry)));
         Ok(entry)
     }
 
     fn fitted_already(&self, asked: Asked) -> Option<Arc<Entry>> {
-        let fitting = self.fitting.borrow();
-        fitting.iter().find(|(kind, _)| *kind == asked.kind).map(|(_, entry)| Arc::clone(entry))
+        self.effects.borrow().fitting_entry(asked.kind)
     }
 
     /// What is stored under a key.
@@ -508,7 +422,7 @@ impl<'e> Transaction<'e> {
         let counter = self.state.ids.of(C::NAME);
         let new = counter.take(&self.inner, C::NAME, rows)?;
         if let Some(bound) = new.bound {
-            self.bounds.borrow_mut().push((counter, bound));
+            self.effects.borrow_mut().bounds.push((counter, bound));
         }
         Ok(new.id)
     }

@@ -29,11 +29,11 @@ pub(super) fn begin<S: Send + 'static, T: Send + 'static>(
     }
     match db.transact_and_wait_later(|tx| run(&mut state, tx)) {
         Err(error) => Step::Done(Err(error)),
-        Ok(UnderWay { out, receipt, committed }) => Step::Until(
+        Ok(UnderWay { out, receipt, effects }) => Step::Until(
             receipt,
             level,
             Box::new(move |waited| match waited {
-                Ok(receipt) => match db.finish_in_part(committed) {
+                Ok(receipt) => match db.finish_in_part(effects) {
                     None => Step::Done(Ok((state, out, receipt))),
                     Some(rest) => Step::Again(Box::new(move || {
                         rest();

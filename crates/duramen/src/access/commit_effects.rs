@@ -1,0 +1,81 @@
+//! What a transaction does besides its writes once it has committed: caches to update, callbacks to run,
+//! background work to wake.
+//!
+//! A transaction collects its effects in one value. A commit moves that value out whole; a rollback drops it.
+
+use std::any::TypeId;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::access::open_state::OpenState;
+use crate::access::type_registry::Fits;
+use crate::catalog::entries::Entry;
+use crate::catalog::ids::IdCounter;
+use crate::store::Durability;
+
+/// The effects of one transaction.
+#[derive(Default)]
+pub(crate) struct CommitEffects {
+    /// Collections looked up so far, kept up to date with the transaction's changes of the catalogue.
+    pub(crate) entries: HashMap<String, Arc<Entry>>,
+    /// Types that fit the catalogue as the transaction sees it.
+    pub(crate) fitting: Vec<(TypeId, Arc<Entry>)>,
+    /// Bounds of ids that the transaction stored.
+    pub(crate) bounds: Vec<(Arc<IdCounter>, u64)>,
+    /// Callbacks of the program, in the order of registration.
+    pub(crate) callbacks: Vec<Box<dyn FnOnce() + Send>>,
+    /// Whether the commit makes background work.
+    pub(crate) makes_work: bool,
+    /// Whether a value with an expiry was written.
+    pub(crate) expires: bool,
+    /// Whether blobs were added or removed.
+    pub(crate) wrote_blobs: bool,
+    /// Writes of key-values, by namespace. Ordered, so that expiry visits namespaces in a deterministic order.
+    kv_writes: BTreeMap<String, u64>,
+}
+
+impl CommitEffects {
+    /// The entry of a type that fits.
+    pub(crate) fn fitting_entry(&self, kind: TypeId) -> Option<Arc<Entry>> {
+        self.fitting.iter().find(|(known, _)| *known == kind).map(|(_, entry)| Arc::clone(entry))
+    }
+
+    /// Counts a write of a key-value.
+    pub(crate) fn count_kv_write(&mut self, namespace: &str) {
+        match self.kv_writes.get_mut(namespace) {
+            Some(count) => *count += 1,
+            None => {
+                self.kv_writes.insert(namespace.to_owned(), 1);
+            }
+        }
+    }
+
+    /// Whether the program registered a callback.
+    #[cfg(feature = "async")]
+    pub(crate) fn calls_program(&self) -> bool {
+        !self.callbacks.is_empty()
+    }
+
+    /// Updates the caches and runs the callbacks.
+    ///
+    /// Returns the namespaces of key-values that are due for expiry, with their numbers of writes.
+    pub(crate) fn apply(self, state: &OpenState, level: Durability) -> Vec<(String, u64)> {
+        self.entries.values().for_each(|entry| state.remember_entry(entry));
+        self.fitting
+            .iter()
+            .for_each(|(kind, entry)| state.types.remember_fitting(*kind, entry, Fits::Writes, None));
+        // A commit at level `Memory` may still be dropped, and the row of its id bound with it.
+        if level > Durability::Memory {
+            self.bounds.iter().for_each(|(counter, bound)| counter.bounded(*bound));
+        }
+        // Checked only now: an expiry that looked before this commit has already set itself to idle.
+        if self.makes_work || self.expires && state.expiry.is_sweeper_resting() {
+            state.wake();
+        }
+        self.callbacks.into_iter().for_each(|run| run());
+        let due = |(namespace, count): (String, u64)| {
+            state.expiry.wrote(&namespace, count).map(|writes| (namespace, writes))
+        };
+        self.kv_writes.into_iter().filter_map(due).collect()
+    }
+}
