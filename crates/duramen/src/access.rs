@@ -1,13 +1,14 @@
 //! Reading and writing: the handle, transactions, snapshots, documents and queries.
+//!
+//! `documents` and `typed` have the same parts: reads, writes within a transaction, and `auto_commit`, where
+//! each call is a transaction or a snapshot of its own.
 
 pub(crate) mod background_work;
 pub(crate) mod bytes;
 pub(crate) mod codec;
 pub(crate) mod collection;
 pub(crate) mod commit_effects;
-pub(crate) mod document_writes;
 pub(crate) mod documents;
-pub(crate) mod documents_of;
 pub(crate) mod expiry;
 pub(crate) mod explain;
 pub(crate) mod handle;
@@ -22,9 +23,8 @@ pub(crate) mod selection;
 pub(crate) mod snapshot;
 pub(crate) mod transaction;
 pub(crate) mod tree_shape;
+pub(crate) mod type_descriptor;
 pub(crate) mod type_registry;
 pub(crate) mod typed;
-pub(crate) mod typed_db;
-pub(crate) mod typed_writes;
 pub(crate) mod uploads;
 pub(crate) mod views;

@@ -107,8 +107,8 @@ pub use view::sums;
 
 pub use access::bytes::ByteTree;
 pub use access::collection::{AssignedKey, Collection, IdKey, IdOrder};
-pub use access::documents::Documents;
-pub use access::documents_of::{DocumentsOf, Reduction};
+pub use access::documents::auto_commit::Documents;
+pub use access::documents::{DocumentsOf, Reduction};
 pub use access::explain::{Explain, Part, Ran};
 pub use access::handle::Db;
 pub use access::page::{Page, PageToken};

@@ -12,7 +12,7 @@ use crate::store::{CheckReport, CopyProgress, Durability, Engine, Posture, Recei
 use crate::access::background_work::BackgroundWork;
 use crate::access::bytes::ByteTree;
 use crate::access::commit_effects::CommitEffects;
-use crate::access::documents::Documents;
+use crate::access::documents::auto_commit::Documents;
 use crate::access::open_state::OpenState;
 use crate::access::reads::Reads;
 use crate::access::snapshot::Snapshot;

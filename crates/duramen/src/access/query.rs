@@ -11,7 +11,7 @@ use crate::access::collection::Collection;
 use crate::access::explain::{Explain, Part, show_range};
 use crate::access::page::{Page, PageToken};
 use crate::access::selection::{Of, Selected, Selection};
-use crate::access::typed::Asked;
+use crate::access::type_descriptor::TypeDescriptor;
 use crate::catalog::entries::Entry;
 use crate::store::error::Result;
 use crate::store::{KeyRange, Source};
@@ -188,7 +188,7 @@ impl<'s, C: Collection> Query<'s, C> {
     /// Runs `ask` on the collection's tree; `None` if the collection does not exist yet.
     fn in_tree<T>(&self, ask: impl FnOnce(&dyn Source, &Entry) -> Result<T>) -> Result<Option<T>> {
         self.selection.ask(|state| {
-            let entry = state.fitting(Asked::of::<C>())?;
+            let entry = state.fitting(TypeDescriptor::of::<C>())?;
             entry.map(|entry| ask(state.source(), &entry)).transpose()
         })
     }

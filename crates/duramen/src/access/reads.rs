@@ -1,20 +1,20 @@
 //! The reads that snapshots and transactions share.
 //!
 //! Owns the list of collections, reads of single typed documents and of trees of bytes. Reads of many typed
-//! documents are in query.rs, reads of dynamic documents in documents_of.rs.
+//! documents are in query.rs, reads of dynamic documents in documents.rs.
 
 use std::sync::Arc;
 
 use crate::access::codec;
 use crate::access::collection::Collection;
-use crate::access::documents_of::DocumentsOf;
+use crate::access::documents::DocumentsOf;
 use crate::access::open_state::OpenState;
 use crate::access::query::Query;
 use crate::access::revision::Versioned;
 use crate::access::rows::Rows;
 use crate::access::select::Select;
 use crate::access::selection::Of;
-use crate::access::typed::Asked;
+use crate::access::type_descriptor::TypeDescriptor;
 use crate::access::views::View;
 use crate::access::views::query::ViewQuery;
 use crate::blobs::{self, BlobsOf};
@@ -28,7 +28,7 @@ use crate::value::time::Time;
 use crate::value::tuple::{KeyFor, encode};
 
 pub(crate) mod sealed {
-    use super::{Arc, Asked, Entry, Millis, OpenState, Result, Source};
+    use super::{Arc, Entry, Millis, OpenState, Result, Source, TypeDescriptor};
 
     /// Sealed: the sources of reads, implemented only in this crate.
     pub trait Readable {
@@ -42,11 +42,11 @@ pub(crate) mod sealed {
         ///
         /// Only the tree is certain to be that of this state; the rest of the entry may be of another.
         #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
-        fn fitting(&self, asked: Asked) -> Result<Option<Arc<Entry>>>;
+        fn fitting(&self, descriptor: TypeDescriptor) -> Result<Option<Arc<Entry>>>;
 
         /// As `fitting`, but the entry is that of this state's catalogue.
         #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
-        fn fitting_now(&self, asked: Asked) -> Result<Option<Arc<Entry>>>;
+        fn fitting_now(&self, descriptor: TypeDescriptor) -> Result<Option<Arc<Entry>>>;
 
         /// State that the handles of the database share.
         #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
@@ -72,7 +72,7 @@ pub trait Reads: sealed::Readable {
     /// The typed document under a key.
     fn get<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<Option<C>> {
         let key = encode(&key)?;
-        let Some(entry) = self.fitting(Asked::of::<C>())? else { return Ok(None) };
+        let Some(entry) = self.fitting(TypeDescriptor::of::<C>())? else { return Ok(None) };
         let stored = self.source().get(entry.tree, &key)?;
         stored.map(|stored| codec::from_bytes(&key, &stored)).transpose()
     }
@@ -80,7 +80,7 @@ pub trait Reads: sealed::Readable {
     /// The typed document under a key, and its revision.
     fn get_versioned<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<Option<Versioned<C>>> {
         let key = encode(&key)?;
-        let Some(entry) = self.fitting(Asked::of::<C>())? else { return Ok(None) };
+        let Some(entry) = self.fitting(TypeDescriptor::of::<C>())? else { return Ok(None) };
         let Some(stored) = self.source().get(entry.tree, &key)? else { return Ok(None) };
         let (document, revision) = (codec::from_bytes(&key, &stored)?, codec::revision::<C>(&key, &stored)?);
         Ok(Some(Versioned { document, revision }))

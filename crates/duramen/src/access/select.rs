@@ -17,7 +17,7 @@ use crate::access::handle::Db;
 use crate::access::page::{Page, PageToken};
 use crate::access::reads::sealed::Readable;
 use crate::access::selection::{Held, Of};
-use crate::access::typed::Asked;
+use crate::access::type_descriptor::TypeDescriptor;
 use crate::access::views::View;
 use crate::access::views::found;
 use crate::access::views::query;
@@ -281,7 +281,7 @@ impl<'s, C: Collection> Select<'s, C> {
     fn found(&self, bound: Bound) -> Result<Found<'s>> {
         let terms = self.terms.clone()?;
         let held = self.of.hold()?;
-        let entry = held.state().fitting_now(Asked::of::<C>())?;
+        let entry = held.state().fitting_now(TypeDescriptor::of::<C>())?;
         let merge = match &entry {
             Some(entry) => Some(self.plan(&held, entry, &terms)?),
             None => None,

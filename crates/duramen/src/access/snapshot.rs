@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use crate::access::open_state::OpenState;
 use crate::access::reads::{Reads, sealed};
+use crate::access::type_descriptor::TypeDescriptor;
 use crate::access::type_registry::Fits;
-use crate::access::typed::Asked;
 use crate::catalog::entries::{self, Entry, OpenView};
 use crate::store::error::Result;
 use crate::store::{self, Source, TreeId, TreeInfo, TreeShape};
@@ -72,30 +72,33 @@ impl sealed::Readable for Snapshot {
     }
 
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
-    fn fitting(&self, asked: Asked) -> Result<Option<Arc<Entry>>> {
+    fn fitting(&self, descriptor: TypeDescriptor) -> Result<Option<Arc<Entry>>> {
         // Ids of trees are never reused: if the tree exists here, the documents are this entry's.
         if let Some(entry) =
-            self.state.types.readable(asked.kind).filter(|entry| self.inner.has_tree(entry.tree))
+            self.state.types.readable(descriptor.kind).filter(|entry| self.inner.has_tree(entry.tree))
         {
             return Ok(Some(entry));
         }
-        self.fitting_now(asked)
+        self.fitting_now(descriptor)
     }
 
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
-    fn fitting_now(&self, asked: Asked) -> Result<Option<Arc<Entry>>> {
-        if let Some(entry) = self.state.types.readable_in(asked.kind, |seen| self.inner.is_as_marked(seen)) {
+    fn fitting_now(&self, descriptor: TypeDescriptor) -> Result<Option<Arc<Entry>>> {
+        if let Some(entry) =
+            self.state.types.readable_in(descriptor.kind, |seen| self.inner.is_as_marked(seen))
+        {
             return Ok(Some(entry));
         }
-        let Some(entry) = self.find(asked.name)? else { return Ok(None) };
+        let Some(entry) = self.find(descriptor.name)? else { return Ok(None) };
         let is_this = |known: Arc<Entry>| Arc::ptr_eq(&known, &entry);
-        let is_known = self.state.types.readable(asked.kind).is_some_and(is_this);
-        if !is_known && self.state.types.declare(asked) && !asked.codes().is_empty() {
+        let is_known = self.state.types.readable(descriptor.kind).is_some_and(is_this);
+        if !is_known && self.state.types.declare(descriptor) && !descriptor.codes().is_empty() {
             self.state.wake();
         }
-        let fits = if is_known || asked.fit(&mut entry.schema.clone())? { Fits::Reads } else { Fits::Writes };
+        let fits =
+            if is_known || descriptor.fit(&mut entry.schema.clone())? { Fits::Reads } else { Fits::Writes };
         let seen = entries::tree(&self.inner)?.and_then(|tree| self.inner.mark(tree));
-        self.state.types.remember_fitting(asked.kind, &entry, fits, seen);
+        self.state.types.remember_fitting(descriptor.kind, &entry, fits, seen);
         Ok(Some(entry))
     }
 

@@ -1,7 +1,7 @@
 //! Transactions: reads and writes that commit together or not at all.
 //!
-//! Owns the changes of the catalogue and of single rows. Documents are written by document_writes.rs and
-//! typed_writes.rs; commit_effects.rs has the work that follows a commit.
+//! Owns the changes of the catalogue and of single rows. Documents are written by documents/writes.rs
+//! and typed/writes.rs; commit_effects.rs has the work that follows a commit.
 
 use std::cell::{OnceCell, RefCell};
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::access::collection::Collection;
 use crate::access::commit_effects::CommitEffects;
 use crate::access::open_state::OpenState;
 use crate::access::reads::{Reads, sealed};
-use crate::access::typed::Asked;
+use crate::access::type_descriptor::TypeDescriptor;
 use crate::access::views::build;
 use crate::access::views::build::{Step, Walked};
 use crate::access::views::failures;
@@ -316,8 +316,8 @@ impl<'e> Transaction<'e> {
 
     /// Registers a type's declarations, and wakes the background work that waited for its code. A rollback
     /// does not undo it.
-    fn declare(&self, asked: Asked) {
-        if self.state.types.declare(asked) && !asked.codes().is_empty() {
+    fn declare(&self, descriptor: TypeDescriptor) {
+        if self.state.types.declare(descriptor) && !descriptor.codes().is_empty() {
             self.state.wake();
         }
     }
@@ -345,46 +345,46 @@ impl<'e> Transaction<'e> {
     }
 
     /// The entry of a type's collection, for reading; `None` if it does not exist.
-    pub(crate) fn fits(&self, asked: Asked) -> Result<Option<Arc<Entry>>> {
-        if let Some(entry) = self.fitted_already(asked) {
+    pub(crate) fn fits(&self, descriptor: TypeDescriptor) -> Result<Option<Arc<Entry>>> {
+        if let Some(entry) = self.fitted_already(descriptor) {
             return Ok(Some(entry));
         }
-        let Some(entry) = self.find(asked.name)? else { return Ok(None) };
-        if self.state.types.fitting(asked.kind).is_none_or(|known| !Arc::ptr_eq(&known, &entry)) {
-            self.declare(asked);
-            let grew = asked.fit(&mut entry.schema.clone())?;
+        let Some(entry) = self.find(descriptor.name)? else { return Ok(None) };
+        if self.state.types.fitting(descriptor.kind).is_none_or(|known| !Arc::ptr_eq(&known, &entry)) {
+            self.declare(descriptor);
+            let grew = descriptor.fit(&mut entry.schema.clone())?;
             if grew {
                 return Ok(Some(entry));
             }
         }
-        self.effects.borrow_mut().fitting.push((asked.kind, Arc::clone(&entry)));
+        self.effects.borrow_mut().fitting.push((descriptor.kind, Arc::clone(&entry)));
         Ok(Some(entry))
     }
 
     /// The entry of a type's collection, for writing. Creates the collection, or adds the type's columns, if
     /// needed.
-    pub(crate) fn fitted(&self, asked: Asked) -> Result<Arc<Entry>> {
-        if let Some(entry) = self.fitted_already(asked) {
+    pub(crate) fn fitted(&self, descriptor: TypeDescriptor) -> Result<Arc<Entry>> {
+        if let Some(entry) = self.fitted_already(descriptor) {
             return Ok(entry);
         }
-        let entry = match self.fits(asked)? {
+        let entry = match self.fits(descriptor)? {
             None => {
-                self.declare(asked);
-                self.enter(self.all_or_nothing(entries::create(&self.inner, &asked.schema()))?)
+                self.declare(descriptor);
+                self.enter(self.all_or_nothing(entries::create(&self.inner, &descriptor.schema()))?)
             }
-            Some(entry) if self.fitted_already(asked).is_some() => return Ok(entry),
+            Some(entry) if self.fitted_already(descriptor).is_some() => return Ok(entry),
             Some(entry) => {
                 let mut schema = entry.schema.clone();
-                asked.fit(&mut schema)?;
+                descriptor.fit(&mut schema)?;
                 self.grow(&entry, schema)?
             }
         };
-        self.effects.borrow_mut().fitting.push((asked.kind, Arc::clone(&entry)));
+        self.effects.borrow_mut().fitting.push((descriptor.kind, Arc::clone(&entry)));
         Ok(entry)
     }
 
-    fn fitted_already(&self, asked: Asked) -> Option<Arc<Entry>> {
-        self.effects.borrow().fitting_entry(asked.kind)
+    fn fitted_already(&self, descriptor: TypeDescriptor) -> Option<Arc<Entry>> {
+        self.effects.borrow().fitting_entry(descriptor.kind)
     }
 
     /// What is stored under a key.
@@ -450,13 +450,13 @@ impl sealed::Readable for Transaction<'_> {
     }
 
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
-    fn fitting(&self, asked: Asked) -> Result<Option<Arc<Entry>>> {
-        self.fits(asked)
+    fn fitting(&self, descriptor: TypeDescriptor) -> Result<Option<Arc<Entry>>> {
+        self.fits(descriptor)
     }
 
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
-    fn fitting_now(&self, asked: Asked) -> Result<Option<Arc<Entry>>> {
-        self.fits(asked)
+    fn fitting_now(&self, descriptor: TypeDescriptor) -> Result<Option<Arc<Entry>>> {
+        self.fits(descriptor)
     }
 
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]

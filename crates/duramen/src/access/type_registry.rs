@@ -6,7 +6,7 @@ use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::access::typed::Asked;
+use crate::access::type_descriptor::TypeDescriptor;
 use crate::access::views::coded::{Code, RowsOf};
 use crate::catalog::entries::Entry;
 use crate::store::TreeMark;
@@ -98,14 +98,14 @@ impl TypeRegistry {
     }
 
     /// Registers the declarations of a type. Returns whether they are new.
-    pub(crate) fn declare(&self, asked: Asked) -> bool {
+    pub(crate) fn declare(&self, descriptor: TypeDescriptor) -> bool {
         let mut declared = lock(&self.declared);
-        if declared.contains_key(&asked.kind) {
+        if declared.contains_key(&descriptor.kind) {
             return false;
         }
-        let views = asked.schema().views().to_vec();
-        let (collection, version, codes) = (asked.name, asked.version, asked.codes());
-        declared.insert(asked.kind, Declared { collection, version, views, codes });
+        let views = descriptor.schema().views().to_vec();
+        let (collection, version, codes) = (descriptor.name, descriptor.version, descriptor.codes());
+        declared.insert(descriptor.kind, Declared { collection, version, views, codes });
         true
     }
 

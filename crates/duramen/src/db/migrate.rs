@@ -56,7 +56,7 @@ use crate::access::handle::Db;
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
 use crate::access::transaction::Transaction;
-use crate::access::typed::Asked;
+use crate::access::type_descriptor::TypeDescriptor;
 use crate::catalog::entries::Entry;
 use crate::catalog::progress::MIGRATIONS;
 use crate::store::error::{Code, Error, Result};
@@ -145,7 +145,7 @@ impl Db {
     /// `InvalidArgument` if the type could not read every document, with the change to make; errors of a
     /// commit.
     pub fn register<C: Collection>(&self) -> Result<()> {
-        self.transact(|tx| tx.fitted(Asked::of::<C>()).map(drop))
+        self.transact(|tx| tx.fitted(TypeDescriptor::of::<C>()).map(drop))
     }
 
     /// Converts all documents of earlier versions, some per transaction.
@@ -166,7 +166,7 @@ impl Db {
 
     /// One step of a migration, in a transaction of its own; `None` if nothing is left to convert.
     pub(crate) fn migrate_step<C: Collection>(&self) -> Result<Option<Progress>> {
-        let entry = self.transact(|tx| tx.fitted(Asked::of::<C>()))?;
+        let entry = self.transact(|tx| tx.fitted(TypeDescriptor::of::<C>()))?;
         if !entry.schema.is_migrating() {
             return Ok(None);
         }
@@ -247,7 +247,7 @@ impl Transaction<'_> {
     /// The last step ends the migration in the same transaction. It has read the collection to its end, and
     /// so conflicts with writers there.
     fn migrate_step<C: Collection>(&self, step: &Step) -> Result<()> {
-        let entry = self.fitted(Asked::of::<C>())?;
+        let entry = self.fitted(TypeDescriptor::of::<C>())?;
         let shared = self.shared();
         let walks = match shared.tree(MIGRATIONS)? {
             Some(tree) => tree,

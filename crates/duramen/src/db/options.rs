@@ -12,7 +12,7 @@ use crate::access::collection::Collection;
 use crate::access::handle::Db;
 use crate::access::open_state::OpenState;
 use crate::access::reads::sealed::Readable;
-use crate::access::typed::Asked;
+use crate::access::type_descriptor::TypeDescriptor;
 use crate::db::recover::{self, RecoverProgress, RecoverReport};
 use crate::db::sweep_after;
 use crate::feed::positions::Rule;
@@ -183,7 +183,7 @@ impl DbOptions {
     pub fn collection<C: Collection>(mut self) -> Self {
         self.opened.push(|db, read_only| {
             if read_only {
-                db.snapshot()?.fitting_now(Asked::of::<C>()).map(drop)
+                db.snapshot()?.fitting_now(TypeDescriptor::of::<C>()).map(drop)
             } else {
                 db.register::<C>()
             }

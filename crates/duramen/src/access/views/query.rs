@@ -8,7 +8,7 @@ use crate::access::explain::{Explain, Part, show_range};
 use crate::access::page::{Page, PageToken};
 use crate::access::reads::sealed::Readable;
 use crate::access::selection::{Of, Selection};
-use crate::access::typed::Asked;
+use crate::access::type_descriptor::TypeDescriptor;
 use crate::access::views::View;
 use crate::access::views::found::{Groups, ViewDocs, ViewEntry, ViewGroups, ViewIter, entry_of, reduced};
 use crate::access::views::state;
@@ -134,7 +134,7 @@ impl<'s, V: View> ViewQuery<'s, V> {
 
     fn docs_of(&self, range: KeyRange) -> Result<ViewDocs<'s, V>> {
         let held = self.selection.hold()?;
-        let found = asked::<V, _>(held.state(), |source, entry, view| {
+        let found = in_ready_view::<V, _>(held.state(), |source, entry, view| {
             Ok((self.selection.rows(source, view.tree, range)?, entry.tree))
         })?;
         Ok(ViewDocs::new(held, found))
@@ -184,7 +184,7 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// As [`ViewQuery`]; `InvalidArgument` if `G` has more elements than the view's key.
     pub fn iter_groups<G: OwnedKey + PrefixFor<V::Key>>(&self) -> Result<ViewGroups<'s, V, G>> {
         let (held, walk) = (self.selection.hold()?, self.selection.groups()?);
-        let view = asked::<V, _>(held.state(), |_, _, view| Ok(view.clone()))?;
+        let view = in_ready_view::<V, _>(held.state(), |_, _, view| Ok(view.clone()))?;
         Ok(ViewGroups::new(held, view, walk))
     }
 
@@ -214,16 +214,16 @@ impl<'s, V: View> ViewQuery<'s, V> {
 
     /// Runs `ask` on the view's tree; `None` if the collection does not exist yet.
     fn in_view<T>(&self, ask: impl FnOnce(&dyn Source, &Entry, &OpenView) -> Result<T>) -> Result<Option<T>> {
-        self.selection.ask(|state| asked::<V, T>(state, ask))
+        self.selection.ask(|state| in_ready_view::<V, T>(state, ask))
     }
 }
 
 /// Runs a closure on a view's tree in a state; `None` if the collection does not exist yet.
-fn asked<V: View, T>(
+fn in_ready_view<V: View, T>(
     state: &dyn Readable,
     ask: impl FnOnce(&dyn Source, &Entry, &OpenView) -> Result<T>,
 ) -> Result<Option<T>> {
-    let Some(entry) = state.fitting_now(Asked::of::<V::Collection>())? else { return Ok(None) };
+    let Some(entry) = state.fitting_now(TypeDescriptor::of::<V::Collection>())? else { return Ok(None) };
     ask(state.source(), &entry, ready::<V>(state, &entry)?).map(Some)
 }
 

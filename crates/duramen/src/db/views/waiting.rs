@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use crate::access::collection::Collection;
-use crate::access::documents::Documents;
+use crate::access::documents::auto_commit::Documents;
 use crate::access::handle::Db;
 use crate::access::reads::sealed::Readable;
-use crate::access::typed::Asked;
+use crate::access::type_descriptor::TypeDescriptor;
 use crate::store::error::{Error, Result};
 
 use crate::access::views::build::Progress;
@@ -27,11 +27,11 @@ impl Db {
     /// again. An error of one view is returned once the others are built. An error from `progress` stops the
     /// walk. Errors of a commit.
     pub fn build_views<C: Collection>(&self, progress: impl FnMut(&Progress) -> Result<()>) -> Result<()> {
-        let asked = Asked::of::<C>();
-        self.seen_by_all().transact(|tx| tx.fitted(asked))?;
+        let descriptor = TypeDescriptor::of::<C>();
+        self.seen_by_all().transact(|tx| tx.fitted(descriptor))?;
         self.build_all(C::NAME, progress)?;
         let entry = self.snapshot()?.entry(C::NAME)?;
-        let own = asked.schema();
+        let own = descriptor.schema();
         let there =
             |spec: &ViewSpec| entry.views.iter().any(|view| view.spec.ready && view.spec.same_terms(spec));
         match own.views().iter().find(|spec| !there(spec)) {

@@ -4,13 +4,13 @@
 
 use std::fmt::Write as _;
 
-use super::Asked;
+use super::TypeDescriptor;
 use super::fields::Problems;
 use crate::catalog::schema::{ColumnType, Field, Older, Schema};
 use crate::store::error::{Error, Result};
 use crate::value::version;
 
-impl Asked {
+impl TypeDescriptor {
     /// Returns an error if a type has problems with the documents of its own version.
     pub(crate) fn refuse(&self, problems: Problems, stored: &Schema) -> Result<()> {
         if problems.what.is_empty() {

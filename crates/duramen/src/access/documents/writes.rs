@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::access::documents_of::DocumentsOf;
+use crate::access::documents::DocumentsOf;
 use crate::access::reads::sealed::Readable;
 use crate::access::rows::RowBatch;
 use crate::access::transaction::Transaction;

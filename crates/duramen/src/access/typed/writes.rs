@@ -1,15 +1,15 @@
 //! Writes of typed documents.
 //!
 //! Owns the typed methods of a [`Transaction`]: which of them read before they write, and what they return.
-//! The shorthands of [`Db`](crate::Db) are in typed_db.rs.
+//! The shorthands of [`Db`](crate::Db) are in typed/auto_commit.rs.
 
 use crate::access::codec::{self, Stored};
 use crate::access::collection::{AssignedKey, Collection, IdKey, IdOrder};
-use crate::access::document_writes::already_there;
+use crate::access::documents::writes::already_there;
 use crate::access::reads::Reads;
 use crate::access::revision::{ReplaceError, Revision, Versioned};
 use crate::access::transaction::Transaction;
-use crate::access::typed::Asked;
+use crate::access::type_descriptor::TypeDescriptor;
 use crate::catalog::ids;
 use crate::store::error::{Code, Error, Result};
 use crate::value::range::IntoSpan;
@@ -24,7 +24,7 @@ impl Transaction<'_> {
     /// `KeyTooLong`; `TooLarge`.
     pub fn put<C: Collection>(&mut self, document: &C) -> Result<()> {
         let Stored { key, document } = codec::store(document)?;
-        let entry = self.fitted(Asked::of::<C>())?;
+        let entry = self.fitted(TypeDescriptor::of::<C>())?;
         self.write(&entry, &key, Some(&document))
     }
 
@@ -34,7 +34,7 @@ impl Transaction<'_> {
     /// As [`Transaction::put`], and `AlreadyExists`.
     pub fn insert<C: Collection>(&mut self, document: &C) -> Result<()> {
         let Stored { key, document } = codec::store(document)?;
-        let entry = self.fitted(Asked::of::<C>())?;
+        let entry = self.fitted(TypeDescriptor::of::<C>())?;
         if self.stored(&entry, &key)?.is_some() {
             return Err(already_there(C::NAME, &key));
         }
@@ -47,7 +47,7 @@ impl Transaction<'_> {
     /// As [`Transaction::put`], and `NoSuchKey` if there is none.
     pub fn update<C: Collection>(&mut self, document: &C) -> Result<()> {
         let Stored { key, document } = codec::store(document)?;
-        let entry = self.fitted(Asked::of::<C>())?;
+        let entry = self.fitted(TypeDescriptor::of::<C>())?;
         if self.stored(&entry, &key)?.is_none() {
             return Err(Error::new(Code::NoSuchKey, format!("{} has no document {}", C::NAME, show(&key)))
                 .with_hint("put() stores it whether or not there is one"));
@@ -69,7 +69,7 @@ impl Transaction<'_> {
         revision: Revision,
     ) -> std::result::Result<Revision, ReplaceError<C>> {
         let Stored { key, document } = codec::store(document)?;
-        let entry = self.fitted(Asked::of::<C>())?;
+        let entry = self.fitted(TypeDescriptor::of::<C>())?;
         let stored = self.stored(&entry, &key)?;
         let now = stored.as_deref().map(|stored| codec::revision::<C>(&key, stored)).transpose()?;
         if now != Some(revision) {
@@ -94,10 +94,10 @@ impl Transaction<'_> {
         change: impl FnOnce(&mut C) -> Result<()>,
     ) -> Result<Option<C>> {
         let key = encode(&key)?;
-        if self.fits(Asked::of::<C>())?.is_none() {
+        if self.fits(TypeDescriptor::of::<C>())?.is_none() {
             return Ok(None);
         }
-        let entry = self.fitted(Asked::of::<C>())?;
+        let entry = self.fitted(TypeDescriptor::of::<C>())?;
         let Some(stored) = self.stored(&entry, &key)? else { return Ok(None) };
         let mut document: C = codec::from_bytes(&key, &stored)?;
         change(&mut document)?;
@@ -143,7 +143,7 @@ impl Transaction<'_> {
 
     /// As [`Transaction::push`], but borrows the document, which a retry of the transaction needs again.
     pub(crate) fn push_in<C: AssignedKey>(&mut self, document: &mut C) -> Result<()> {
-        let entry = self.fitted(Asked::of::<C>())?;
+        let entry = self.fitted(TypeDescriptor::of::<C>())?;
         loop {
             let id = match C::ORDER {
                 IdOrder::Spread => self.spread_id::<C>(entry.tree)?,
@@ -167,7 +167,7 @@ impl Transaction<'_> {
     /// `InvalidArgument` if the collection in the database does not fit the type; `KeyTooLong`.
     pub fn delete<C: Collection>(&mut self, key: impl KeyFor<C::Key>) -> Result<bool> {
         let key = encode(&key)?;
-        let Some(entry) = self.fits(Asked::of::<C>())? else { return Ok(false) };
+        let Some(entry) = self.fits(TypeDescriptor::of::<C>())? else { return Ok(false) };
         if self.stored(&entry, &key)?.is_none() {
             return Ok(false);
         }
@@ -195,7 +195,7 @@ impl Transaction<'_> {
     /// As [`Transaction::delete`], and `TooLarge` for more than a transaction can hold.
     pub fn delete_range<C: Collection>(&mut self, range: impl IntoSpan<C::Key>, at_most: u64) -> Result<u64> {
         let span = range.into_span()?;
-        let Some(entry) = self.fits(Asked::of::<C>())? else { return Ok(0) };
+        let Some(entry) = self.fits(TypeDescriptor::of::<C>())? else { return Ok(0) };
         self.delete_span(&entry, span, at_most)
     }
 }
