@@ -3,11 +3,11 @@
 //! `documents` and `typed` have the same parts: reads, writes within a transaction, and `auto_commit`, where
 //! each call is a transaction or a snapshot of its own.
 
+pub(crate) mod after_commit;
 pub(crate) mod background_work;
 pub(crate) mod bytes;
 pub(crate) mod codec;
 pub(crate) mod collection;
-pub(crate) mod commit_effects;
 pub(crate) mod documents;
 pub(crate) mod expiry;
 pub(crate) mod explain;

@@ -1,5 +1,5 @@
-//! Repair of the engine's own trees: lost names, entries that a reducer refuses. The sweep over corruptions
-//! is in duramen-sim.
+//! Repair of the engine's own trees: lost names, entries that a reducer refuses. The tests over all
+//! corruptions is in duramen-sim.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use crate::store::{CheckReport, CopyProgress, Durability, Engine, Posture, Receipt, Stats};
 
+use crate::access::after_commit::AfterCommit;
 use crate::access::background_work::BackgroundWork;
 use crate::access::bytes::ByteTree;
-use crate::access::commit_effects::CommitEffects;
 use crate::access::documents::auto_commit::Documents;
 use crate::access::open_state::OpenState;
 use crate::access::reads::Reads;
@@ -49,7 +49,7 @@ type Body<'r, T> = &'r mut dyn FnMut(&mut store::Transaction) -> Result<T>;
 pub(crate) struct UnderWay<T> {
     pub(crate) out: T,
     pub(crate) receipt: Receipt,
-    pub(crate) effects: CommitEffects,
+    pub(crate) effects: AfterCommit,
 }
 
 impl Db {
@@ -201,8 +201,8 @@ impl Db {
         &self,
         mut run: impl FnMut(&mut Transaction<'_>) -> Result<T>,
         transact: impl FnOnce(Body<'_, T>) -> Result<(T, Receipt)>,
-    ) -> Result<(T, Receipt, CommitEffects)> {
-        let mut effects = CommitEffects::default();
+    ) -> Result<(T, Receipt, AfterCommit)> {
+        let mut effects = AfterCommit::default();
         let (out, receipt) = transact(&mut |tx| {
             let mut transaction = Transaction::new(tx, &self.state);
             let out = run(&mut transaction);
@@ -214,7 +214,7 @@ impl Db {
     }
 
     /// The work after a commit: caches, callbacks, sweeps.
-    fn finish(&self, effects: CommitEffects) {
+    fn finish(&self, effects: AfterCommit) {
         let wrote_blobs = effects.wrote_blobs;
         let kv_due = effects.apply(&self.state, self.level);
         (self.after_writes)(self, &kv_due, wrote_blobs);
@@ -222,7 +222,7 @@ impl Db {
 
     /// As [`Db::finish`], but returns the part that is slow or calls the program, if any. The rest is done.
     #[cfg(feature = "async")]
-    pub(crate) fn finish_in_part(&self, effects: CommitEffects) -> Option<Box<dyn FnOnce() + Send>> {
+    pub(crate) fn finish_in_part(&self, effects: AfterCommit) -> Option<Box<dyn FnOnce() + Send>> {
         let db = self.clone();
         if effects.calls_program() {
             return Some(Box::new(move || db.finish(effects)));

@@ -1,14 +1,14 @@
 //! Transactions: reads and writes that commit together or not at all.
 //!
 //! Owns the changes of the catalogue and of single rows. Documents are written by documents/writes.rs
-//! and typed/writes.rs; commit_effects.rs has the work that follows a commit.
+//! and typed/writes.rs; after_commit.rs has the work that follows a commit.
 
 use std::cell::{OnceCell, RefCell};
 use std::fmt;
 use std::sync::Arc;
 
+use crate::access::after_commit::AfterCommit;
 use crate::access::collection::Collection;
-use crate::access::commit_effects::CommitEffects;
 use crate::access::open_state::OpenState;
 use crate::access::reads::{Reads, sealed};
 use crate::access::type_descriptor::TypeDescriptor;
@@ -36,7 +36,7 @@ use crate::view::spec::ViewSpec;
 pub struct Transaction<'e> {
     inner: Shared<'e>,
     state: &'e OpenState,
-    effects: RefCell<CommitEffects>,
+    effects: RefCell<AfterCommit>,
     now: OnceCell<Millis>,
     /// Why a write stopped halfway. The transaction must then not commit, even if its closure discards the
     /// error.
@@ -94,7 +94,7 @@ impl<'e> Transaction<'e> {
     }
 
     /// The work that is left once this transaction commits.
-    pub(crate) fn into_effects(self) -> CommitEffects {
+    pub(crate) fn into_effects(self) -> AfterCommit {
         self.effects.into_inner()
     }
 

@@ -15,7 +15,7 @@ use crate::store::Durability;
 
 /// The effects of one transaction.
 #[derive(Default)]
-pub(crate) struct CommitEffects {
+pub(crate) struct AfterCommit {
     /// Collections looked up so far, kept up to date with the transaction's changes of the catalogue.
     pub(crate) entries: HashMap<String, Arc<Entry>>,
     /// Types that fit the catalogue as the transaction sees it.
@@ -30,11 +30,12 @@ pub(crate) struct CommitEffects {
     pub(crate) expires: bool,
     /// Whether blobs were added or removed.
     pub(crate) wrote_blobs: bool,
-    /// Writes of key-values, by namespace. Ordered, so that expiry visits namespaces in a deterministic order.
+    /// Writes of key-values, by namespace. Ordered, so that expiry visits namespaces in a deterministic
+    /// order.
     kv_writes: BTreeMap<String, u64>,
 }
 
-impl CommitEffects {
+impl AfterCommit {
     /// The entry of a type that fits.
     pub(crate) fn fitting_entry(&self, kind: TypeId) -> Option<Arc<Entry>> {
         self.fitting.iter().find(|(known, _)| *known == kind).map(|(_, entry)| Arc::clone(entry))
