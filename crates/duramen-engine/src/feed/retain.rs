@@ -68,6 +68,7 @@ impl Retained {
     pub fn retain(&self, job: &Retaining<'_>) -> std::result::Result<Letting, CheckpointError> {
         let begun_ns = self.disk.monotonic_ns();
         let mut letting = Letting::default();
+        self.remove_junk();
         let (needs, from) = self.plan(job)?;
         let Some(mut from) = from else {
             self.sync_removals().map_err(CheckpointError::Poison)?;
@@ -104,6 +105,18 @@ impl Retained {
         letting.through = self.oldest();
         self.sync_removals().map_err(CheckpointError::Poison)?;
         Ok(letting)
+    }
+
+    /// Removes files that nothing relied on, before a checkpoint covers the commits in them: without their headers they would look
+    /// like files that it relied on. If that fails, it is tried again at the next checkpoint.
+    fn remove_junk(&self) {
+        // One after the other, so that a crash leaves no hole.
+        if self.sync_removals().is_err() {
+            return;
+        }
+        let mut junk = std::mem::take(&mut self.state().junk);
+        junk.retain(|path| self.disk.remove(path).and_then(|()| self.disk.sync_dir(&self.dir)).is_err());
+        self.state().junk.append(&mut junk);
     }
 
     /// Notes a failure of a try that began at `begun_ns`; says whether tries have failed, one soon after the other, for so long that what
@@ -237,10 +250,6 @@ impl Retained {
         {
             return FileWriter::reopen(&*self.disk, &self.dir, header, end);
         }
-        let junk = std::mem::take(&mut self.state().junk);
-        for path in junk {
-            drop(self.disk.remove(&path).and_then(|()| self.disk.sync_dir(&self.dir)));
-        }
         match self.disk.create_dir(&self.dir) {
             Ok(()) => {}
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -336,7 +345,7 @@ impl Retained {
             *writer = None;
         }
         drop(writer);
-        // One after the other, so that a crash leaves no hole. What cannot be removed is tried again with the next file.
+        // One after the other, so that a crash leaves no hole. What cannot be removed is tried again at the next checkpoint.
         if self.sync_removals().is_err() || self.disk.remove(&gone.path).is_err() {
             self.state().junk.push(gone.path);
             return true;

@@ -99,6 +99,25 @@ pub struct Covered {
     pub is_alone: bool,
 }
 
+impl Covered {
+    /// The files are believed up to this commit.
+    fn believed(self) -> CommitSeq {
+        if self.is_alone { CommitSeq(u64::MAX) } else { self.boundary }
+    }
+}
+
+/// Files that opened, oldest first.
+type Readers = VecDeque<(PathBuf, FileReader)>;
+
+/// A file whose header does not read.
+struct Headless {
+    number: u64,
+    path: PathBuf,
+    error: Error,
+    /// Where it ended, if anything relied on it.
+    until: CommitSeq,
+}
+
 /// Keeps changes for a reader of this process; gives them up when dropped.
 #[derive(Debug)]
 pub struct FeedHold {
@@ -149,38 +168,59 @@ impl Retained {
         Ok(numbers)
     }
 
+    /// What the files hold, as far as what follows the trees confirms it.
     fn look_at(&self, numbers: &[u64], covered: Covered) -> Result<State> {
         let boundary = covered.boundary;
-        let believed = if covered.is_alone { CommitSeq(u64::MAX) } else { boundary };
         let mut state = State { next_number: numbers[numbers.len() - 1] + 1, ..State::default() };
-        let mut readers: VecDeque<(PathBuf, FileReader)> = VecDeque::new();
-        let mut headless = Vec::new();
+        let (mut readers, headless) = self.open_files(numbers, covered, &mut state)?;
+        self.find_tail(&mut readers, covered, &mut state)?;
+        join_older(readers, &mut state);
+        for file in headless {
+            self.judge(file, &mut state)?;
+        }
+        let is_current = state.files.back().is_some_and(|file| file.through >= boundary);
+        let oldest = state.files.front().map(|file| file.after);
+        state.oldest = oldest.filter(|_| is_current).unwrap_or(boundary);
+        state.found_through = state.files.back().filter(|_| is_current).map_or(boundary, |file| file.through);
+        Ok(state)
+    }
+
+    /// Opens the files, oldest first. Those without contents go to `state`.
+    fn open_files(
+        &self,
+        numbers: &[u64],
+        covered: Covered,
+        state: &mut State,
+    ) -> Result<(Readers, Vec<Headless>)> {
+        let mut readers = Readers::new();
+        let mut corrupt = Vec::new();
         for number in numbers {
             let path = file_path(&self.dir, *number);
             match FileReader::open(&*self.disk, &path, self.identity) {
-                Ok(Some(reader)) if reader.header().after >= believed => state.unproven.push(path),
+                Ok(Some(reader)) if reader.header().after >= covered.believed() => state.unproven.push(path),
                 Ok(Some(reader)) => readers.push_back((path, reader)),
                 Ok(None) => state.junk.push(path),
-                Err(error) if error.is_damage() => headless.push((*number, path, error)),
+                Err(error) if error.is_damage() => corrupt.push((*number, path, error)),
                 Err(error) => return Err(error),
             }
         }
-        for (number, path, error) in headless {
-            let of = (self.identity, number, u64::from(self.block_bytes));
-            if was_relied_on(&*self.disk, &path, of, end_of(number, &readers, boundary))? {
-                state.damage = Some(error.message().to_owned());
-            }
-            state.junk.push(path);
-        }
-        // The newest one that holds anything: it alone may be torn, and a crash before the first frame leaves one without.
+        let until = |number| end_of(number, &readers, covered.boundary);
+        let headless = |(number, path, error)| Headless { number, path, error, until: until(number) };
+        let headless = corrupt.into_iter().map(headless).collect();
+        Ok((readers, headless))
+    }
+
+    /// Finds the newest file with contents. Only that one may be torn; a crash before the first frame leaves files without.
+    fn find_tail(&self, readers: &mut Readers, covered: Covered, state: &mut State) -> Result<()> {
+        let boundary = covered.boundary;
         while let Some((path, reader)) = readers.pop_back() {
             let header = *reader.header();
-            let (end, flaw) = reader.scan(believed)?;
+            let (end, flaw) = reader.scan(covered.believed())?;
             if covered.is_alone
                 && header.after >= boundary
                 && self.goes_beyond(readers.back(), end.through)?
             {
-                // A copy of what follows the boundary that was cut off: what it was to be made of is there still.
+                // A copy of what follows the boundary that was cut short. Its source still exists.
                 state.unproven.insert(0, path);
                 continue;
             }
@@ -197,27 +237,22 @@ impl Retained {
             }
             state.tail = Some((header, end));
             state.files.push_front(part_of(path, &header, &end));
-            break;
+            return Ok(());
         }
-        while let Some((path, reader)) = readers.pop_back() {
-            let header = *reader.header();
-            let next = &state.files[0];
-            if header.after >= next.after {
-                // The next one is a copy, and has all of it.
-                state.unproven.insert(0, path);
-                continue;
-            }
-            // Where the next one begins, this one ends: whoever reads it finds out whether that is so, or one between is missing.
-            let end = FileEnd { offset: u64::MAX, previous: 0, through: next.after, time_ns: next.time_ns };
-            let mut part = part_of(path, &header, &end);
-            part.end_offset = reader.file_bytes();
-            state.files.push_front(part);
+        Ok(())
+    }
+
+    /// Decides whether a file without a header is corrupt. It is not where nothing relied on it: where its frames are for a
+    /// checkpoint that did not come, or where an older file was gone on with and has what a checkpoint covers.
+    fn judge(&self, file: Headless, state: &mut State) -> Result<()> {
+        let Headless { number, path, error, until } = file;
+        let has_all = |(header, end): &(FileHeader, FileEnd)| header.number < number && end.through >= until;
+        let of = (self.identity, number, u64::from(self.block_bytes));
+        if !state.tail.as_ref().is_some_and(has_all) && was_relied_on(&*self.disk, &path, of, until)? {
+            state.damage = Some(error.message().to_owned());
         }
-        let is_current = state.files.back().is_some_and(|file| file.through >= boundary);
-        let oldest = state.files.front().map(|file| file.after);
-        state.oldest = oldest.filter(|_| is_current).unwrap_or(boundary);
-        state.found_through = state.files.back().filter(|_| is_current).map_or(boundary, |file| file.through);
-        Ok(state)
+        state.junk.push(path);
+        Ok(())
     }
 
     /// Whether a file reaches further than a commit.
@@ -379,9 +414,27 @@ impl State {
 }
 
 /// Where a file ended: at the boundary, or where the next one begins. One that overlaps it was given up, and could not be removed.
-fn end_of(number: u64, readers: &VecDeque<(PathBuf, FileReader)>, boundary: CommitSeq) -> CommitSeq {
+fn end_of(number: u64, readers: &Readers, boundary: CommitSeq) -> CommitSeq {
     let mut headers = readers.iter().map(|(_, reader)| reader.header());
     headers.find(|header| header.number > number).map_or(boundary, |next| next.after.min(boundary))
+}
+
+/// Puts the older files in front of the newest one.
+fn join_older(mut older: Readers, state: &mut State) {
+    while let Some((path, reader)) = older.pop_back() {
+        let header = *reader.header();
+        let next = &state.files[0];
+        if header.after >= next.after {
+            // The next file is a copy, and contains all of this one.
+            state.unproven.insert(0, path);
+            continue;
+        }
+        // This file must end where the next begins. A reader of it finds out whether it does, or whether a file is missing.
+        let end = FileEnd { offset: u64::MAX, previous: 0, through: next.after, time_ns: next.time_ns };
+        let mut part = part_of(path, &header, &end);
+        part.end_offset = reader.file_bytes();
+        state.files.push_front(part);
+    }
 }
 
 pub(super) fn part_of(path: PathBuf, header: &FileHeader, end: &FileEnd) -> RetainedPart {
