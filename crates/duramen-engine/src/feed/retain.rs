@@ -69,6 +69,7 @@ impl Retained {
     pub fn retain(&self, job: &Retaining<'_>) -> std::result::Result<Letting, CheckpointError> {
         let begun_ns = self.disk.monotonic_ns();
         let mut letting = Letting::default();
+        self.remove_junk();
         let (needs, from) = self.plan(job)?;
         let Some(mut from) = from else {
             self.sync_removals().map_err(CheckpointError::Poison)?;
@@ -105,6 +106,19 @@ impl Retained {
         letting.through = self.oldest();
         self.sync_removals().map_err(CheckpointError::Poison)?;
         Ok(letting)
+    }
+
+    /// Removes files that no checkpoint relied on, before the next checkpoint covers the commits in them.
+    /// Without their headers they would then look like files it relied on. A removal that fails is retried at
+    /// the next checkpoint.
+    fn remove_junk(&self) {
+        // One at a time, so that a crash leaves no gap.
+        if self.sync_removals().is_err() {
+            return;
+        }
+        let mut junk = std::mem::take(&mut self.state().junk);
+        junk.retain(|path| self.disk.remove(path).and_then(|()| self.disk.sync_dir(&self.dir)).is_err());
+        self.state().junk.append(&mut junk);
     }
 
     /// Notes a failure of an attempt that began at `begun_ns`. Returns whether attempts in close succession
@@ -239,10 +253,6 @@ impl Retained {
         {
             return FileWriter::reopen(&*self.disk, &self.dir, header, end);
         }
-        let junk = std::mem::take(&mut self.state().junk);
-        for path in junk {
-            drop(self.disk.remove(&path).and_then(|()| self.disk.sync_dir(&self.dir)));
-        }
         match self.disk.create_dir(&self.dir) {
             Ok(()) => {}
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -339,7 +349,8 @@ impl Retained {
             *writer = None;
         }
         drop(writer);
-        // One at a time, so that a crash leaves no gap. A removal that fails is retried with the next file.
+        // One at a time, so that a crash leaves no gap. A removal that fails is retried at the next
+        // checkpoint.
         if self.sync_removals().is_err() || self.disk.remove(&gone.path).is_err() {
             self.state().junk.push(gone.path);
             return true;

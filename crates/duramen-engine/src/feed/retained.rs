@@ -114,6 +114,15 @@ impl Covered {
 /// Files that opened, oldest first.
 type Readers = VecDeque<(PathBuf, FileReader)>;
 
+/// A file whose header does not read.
+struct Headless {
+    number: u64,
+    path: PathBuf,
+    error: Error,
+    /// Where it ended, if anything relied on it.
+    until: CommitSeq,
+}
+
 /// Keeps changes for a reader of this process until it is dropped.
 #[derive(Debug)]
 pub struct FeedHold {
@@ -169,9 +178,12 @@ impl Retained {
     fn look_at(&self, numbers: &[u64], covered: Covered) -> Result<State> {
         let boundary = covered.boundary;
         let mut state = State { next_number: numbers[numbers.len() - 1] + 1, ..State::default() };
-        let mut readers = self.open_files(numbers, covered, &mut state)?;
+        let (mut readers, headless) = self.open_files(numbers, covered, &mut state)?;
         self.find_tail(&mut readers, covered, &mut state)?;
         join_older(readers, &mut state);
+        for file in headless {
+            self.judge(file, &mut state)?;
+        }
         let is_current = state.files.back().is_some_and(|file| file.through >= boundary);
         let oldest = state.files.front().map(|file| file.after);
         state.oldest = oldest.filter(|_| is_current).unwrap_or(boundary);
@@ -179,28 +191,29 @@ impl Retained {
         Ok(state)
     }
 
-    /// Opens the files, oldest first. Those without contents go to `state`: unproven, junk, or corruption.
-    fn open_files(&self, numbers: &[u64], covered: Covered, state: &mut State) -> Result<Readers> {
+    /// Opens the files, oldest first. Those without contents go to `state`.
+    fn open_files(
+        &self,
+        numbers: &[u64],
+        covered: Covered,
+        state: &mut State,
+    ) -> Result<(Readers, Vec<Headless>)> {
         let mut readers = Readers::new();
-        let mut headless = Vec::new();
+        let mut corrupt = Vec::new();
         for number in numbers {
             let path = file_path(&self.dir, *number);
             match FileReader::open(&*self.disk, &path, self.identity) {
                 Ok(Some(reader)) if reader.header().after >= covered.believed() => state.unproven.push(path),
                 Ok(Some(reader)) => readers.push_back((path, reader)),
                 Ok(None) => state.junk.push(path),
-                Err(error) if error.is_damage() => headless.push((*number, path, error)),
+                Err(error) if error.is_damage() => corrupt.push((*number, path, error)),
                 Err(error) => return Err(error),
             }
         }
-        for (number, path, error) in headless {
-            let of = (self.identity, number, u64::from(self.block_bytes));
-            if was_relied_on(&*self.disk, &path, of, end_of(number, &readers, covered.boundary))? {
-                state.damage = Some(error.message().to_owned());
-            }
-            state.junk.push(path);
-        }
-        Ok(readers)
+        let until = |number| end_of(number, &readers, covered.boundary);
+        let headless = |(number, path, error)| Headless { number, path, error, until: until(number) };
+        let headless = corrupt.into_iter().map(headless).collect();
+        Ok((readers, headless))
     }
 
     /// Finds the newest file with contents. Only that one may be torn; a crash before the first frame leaves
@@ -233,6 +246,20 @@ impl Retained {
             state.files.push_front(part_of(path, &header, &end));
             return Ok(());
         }
+        Ok(())
+    }
+
+    /// Decides whether a file without a readable header is corruption. It is not if no checkpoint relied on
+    /// the file: its frames are for a checkpoint that did not come, or an older file was continued instead
+    /// and reaches as far.
+    fn judge(&self, file: Headless, state: &mut State) -> Result<()> {
+        let Headless { number, path, error, until } = file;
+        let has_all = |(header, end): &(FileHeader, FileEnd)| header.number < number && end.through >= until;
+        let of = (self.identity, number, u64::from(self.block_bytes));
+        if !state.tail.as_ref().is_some_and(has_all) && was_relied_on(&*self.disk, &path, of, until)? {
+            state.damage = Some(error.message().to_owned());
+        }
+        state.junk.push(path);
         Ok(())
     }
 

@@ -116,6 +116,65 @@ fn a_file_that_was_given_up_is_no_damage_whatever_its_header_holds() {
     }
 }
 
+/// A power cut while a second file is written tears its header and leaves its frames whole. The database
+/// continues the first file, and the next checkpoint covers the same commits.
+///
+/// No checkpoint relied on the second file, so it is not corruption (D4). The same holds without a first
+/// file, if the consumer has ended.
+#[test]
+fn a_file_begun_for_a_checkpoint_that_did_not_come_is_no_damage_after_the_next() {
+    for (has_one_before, is_removed) in [(true, true), (true, false), (false, true)] {
+        let when = format!("a file before: {has_one_before}, can be removed: {is_removed}");
+        let disk = MemDisk::new(25);
+        let (engine, mut model) = (open(&disk), Vec::new());
+        set_position(&engine, "slow", CommitSeq(0), false);
+        work(&engine, 0, &mut model);
+        if has_one_before {
+            engine.checkpoint().unwrap();
+            work(&engine, 1, &mut model);
+            disk.set_faults(Fault::new(CallKind::WriteOut, 0, Effect::EIO).on("feed"));
+            engine.checkpoint().unwrap_err();
+            assert_eq!(disk.fault_hit_count(), 1);
+            disk.set_faults(FaultPlan::none());
+        }
+        disk.record();
+        engine.checkpoint().unwrap();
+        engine.abandon();
+        let trace = disk.stop_recording();
+        let newest = disk.files().into_iter().filter(|path| path.starts_with("/db/feed")).max().unwrap();
+        let number = if has_one_before { 2 } else { 1 };
+        assert_eq!(newest, Path::new(&format!("/db/feed/{number:012}.feed")));
+        let is_synced = |index: &usize| {
+            let op = trace.op(*index);
+            op.kind == OpKind::Sync && op.path == newest
+        };
+        let synced = (0..trace.len()).find(is_synced).expect("the file was synced");
+        let cut = trace.crash_image(synced, &CrashChoice::All);
+        let mut bytes = cut.read_file(&newest).unwrap();
+        assert!(bytes.len() > 512, "a frame stands behind the header");
+        bytes[..96].fill(0x5a);
+        cut.write_file(&newest, &bytes).unwrap();
+
+        let engine = open(&cut);
+        check_is_clean(&engine, &when);
+        if !has_one_before {
+            set_position(&engine, "slow", CommitSeq(u64::MAX), false);
+        }
+        if !is_removed {
+            cut.set_faults(Fault::new(CallKind::Remove, 0, Effect::EIO).on("feed").for_good());
+        }
+        engine.checkpoint().unwrap();
+        assert_eq!(cut.read_file(&newest).is_ok_and(|now| now == bytes), !is_removed, "{when}");
+        engine.abandon();
+        let engine = open(&cut.crash(&CrashChoice::All));
+        check_is_clean(&engine, &when);
+        if has_one_before {
+            assert_eq!(all(&engine, &when), model, "{when}");
+        }
+        engine.abandon();
+    }
+}
+
 /// A file found the disk full during creation and was removed; the checkpoint went on without it (D7).
 ///
 /// A power cut may bring part of it back beside a superblock that does not cover it: that is not corruption.
