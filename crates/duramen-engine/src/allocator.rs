@@ -43,7 +43,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use crate::data_file::{DataFile, Location, PAGE_HEADER_BYTES, first_free_block};
+use crate::data_file::{DataFile, PAGE_HEADER_BYTES, PagePointer, first_free_block};
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::options::GiveBack;
@@ -54,7 +54,7 @@ use sound::Soundness;
 
 /// An extent that newer roots do not use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RetiredExtent {
+pub struct DeferredExtent {
     /// First block.
     pub block: u64,
     /// Blocks.
@@ -62,7 +62,7 @@ pub struct RetiredExtent {
     /// The first commit with a root that uses it.
     pub birth: CommitSeq,
     /// The first commit with a root that does not.
-    pub retired: CommitSeq,
+    pub unused_since: CommitSeq,
 }
 
 /// Use of the space, in blocks.
@@ -118,7 +118,7 @@ struct State {
     hole_refused: bool,
     /// Blocks handed out since the last checkpoint.
     taken_blocks: u64,
-    waiting: Vec<RetiredExtent>,
+    waiting: Vec<DeferredExtent>,
     /// Extents of big values that no checkpoint contains yet, with their commit once there is one.
     unrooted: BTreeMap<u64, (u32, Option<CommitSeq>)>,
     persisted: PersistedMap,
@@ -225,7 +225,7 @@ impl Space {
     }
 
     /// Notes the sequence of the transaction that wrote this value.
-    pub fn value_committed(&self, pages: &[Location], seq: CommitSeq) {
+    pub fn value_committed(&self, pages: &[PagePointer], seq: CommitSeq) {
         let mut state = self.lock();
         for page in pages {
             state.name_value(page.block, page.block_count, seq);
@@ -233,7 +233,7 @@ impl Space {
     }
 
     /// Frees a value after its transaction was given up without a sequence, or its group was dropped.
-    pub fn value_aborted(&self, pages: &[Location]) {
+    pub fn value_aborted(&self, pages: &[PagePointer]) {
         let mut state = self.lock();
         for page in pages {
             state.free_value(page.block, page.block_count);
@@ -244,7 +244,7 @@ impl Space {
     ///
     /// # Errors
     /// `Corrupt` if they lie outside the file, or if a page or another value lies there.
-    pub fn value_replayed(&self, pages: &[Location], seq: CommitSeq) -> Result<()> {
+    pub fn value_replayed(&self, pages: &[PagePointer], seq: CommitSeq) -> Result<()> {
         let file_bytes = self.data.file().len().unwrap_or(0);
         for page in pages {
             let offset = self.data.offset(page.block);
@@ -271,7 +271,7 @@ impl Space {
     ///
     /// Readers of the log need them. If an earlier replay left them free and they were reused, they are left
     /// alone.
-    pub fn replaced_in_log(&self, pages: &[Location], retired: CommitSeq) {
+    pub fn replaced_in_log(&self, pages: &[PagePointer], unused_since: CommitSeq) {
         let mut state = self.lock();
         if !pages.iter().all(|page| state.is_free(page.block, page.block_count)) {
             return;
@@ -279,23 +279,23 @@ impl Space {
         for page in pages {
             state.own(page.block, page.block_count);
             let (block, block_count) = page.extent();
-            state.waiting.push(RetiredExtent { block, block_count, birth: CommitSeq(0), retired });
+            state.waiting.push(DeferredExtent { block, block_count, birth: CommitSeq(0), unused_since });
         }
     }
 
     /// Defers the free of these extents.
-    pub fn retire(&self, extents: impl IntoIterator<Item = RetiredExtent>) {
+    pub fn defer_free(&self, extents: impl IntoIterator<Item = DeferredExtent>) {
         self.lock().waiting.extend(extents);
     }
 
-    /// Defers the free of a value's pages that commit `retired` replaced. The commit that wrote the value is
+    /// Defers the free of a value's pages that commit `unused_since` replaced. The commit that wrote the value is
     /// unknown: any older snapshot may hold it.
-    pub fn retire_pages(&self, pages: &[Location], retired: CommitSeq) {
-        self.retire(pages.iter().map(|page| RetiredExtent {
+    pub fn defer_free_pages(&self, pages: &[PagePointer], unused_since: CommitSeq) {
+        self.defer_free(pages.iter().map(|page| DeferredExtent {
             block: page.block,
             block_count: page.block_count,
             birth: CommitSeq(0),
-            retired,
+            unused_since,
         }));
     }
 
@@ -305,15 +305,15 @@ impl Space {
     pub fn release(&self, boundary: CommitSeq, snapshots: impl FnOnce() -> Vec<CommitSeq>) -> u64 {
         let mut held = snapshots();
         held.sort_unstable();
-        let needed = |extent: &RetiredExtent| {
+        let needed = |extent: &DeferredExtent| {
             let first = held.partition_point(|seq| *seq < extent.birth);
-            held.get(first).is_some_and(|seq| *seq < extent.retired)
+            held.get(first).is_some_and(|seq| *seq < extent.unused_since)
         };
         let mut state = self.lock();
         let mut waiting = std::mem::take(&mut state.waiting);
         let mut held_blocks = 0;
         waiting.retain(|extent| {
-            let is_reached = extent.retired > boundary;
+            let is_reached = extent.unused_since > boundary;
             let is_held = !is_reached && needed(extent);
             if is_held {
                 held_blocks += u64::from(extent.block_count);
@@ -466,7 +466,7 @@ impl State {
     }
 
     fn unreached(&self, seq: CommitSeq) -> Vec<(u64, u32)> {
-        let waiting = self.waiting.iter().filter(|extent| extent.retired <= seq);
+        let waiting = self.waiting.iter().filter(|extent| extent.unused_since <= seq);
         let waiting = waiting.map(|extent| (extent.block, extent.block_count));
         waiting.chain(self.stale.iter().copied()).chain(self.persisted.extents()).collect()
     }

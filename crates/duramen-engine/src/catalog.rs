@@ -77,7 +77,7 @@ pub struct Root {
     pub seq: CommitSeq,
     /// The rollback epoch: counts how often commits were dropped because the log had no room. Roots of
     /// different epochs are no successors of each other.
-    pub lineage: u64,
+    pub rollback_epoch: u64,
     /// The trees.
     pub trees: TreeTable,
     /// The log frame with the last commit; set once it is written.
@@ -88,6 +88,6 @@ impl Root {
     /// A root whose log position is known.
     #[must_use]
     pub fn at(seq: CommitSeq, trees: TreeTable, position: LogPosition) -> Root {
-        Root { seq, lineage: 0, trees, position: OnceLock::from(position) }
+        Root { seq, rollback_epoch: 0, trees, position: OnceLock::from(position) }
     }
 }

@@ -4,7 +4,7 @@
 //! only then free blocks and recycle the log. See [`make_durable`] and the module `allocator`.
 
 mod output;
-mod reap;
+mod reclaim;
 mod store;
 
 use std::collections::BTreeMap;
@@ -16,11 +16,11 @@ use crate::catalog::{CATALOG, Root, RootEntry, TreeState, TreeTable};
 use crate::data_file::{Page, SUPERBLOCK_OFFSETS, Superblock};
 use crate::error::{Error, Result};
 use crate::ids::{CommitSeq, Generation, TreeId};
-use crate::tree::{Apply, Change, Loading, Node, Place, Slot, Stop, StoredValue, write_tree};
+use crate::tree::{Apply, ApplyError, Change, Loading, Node, Place, Slot, StoredValue, write_tree};
 use crate::wal::LogPosition;
 
 use output::Output;
-use reap::reap;
+use reclaim::reclaim;
 pub use store::{Store, UnreadValues, make_durable, read_superblocks, superblocks_left, whole_superblocks};
 
 const POISON: &str = "nothing panics while a checkpoint is locked";
@@ -94,7 +94,7 @@ pub struct CheckpointAim {
     /// It is the last one of a clean close.
     pub clean: bool,
     /// The list of warm pages.
-    pub hot: Option<crate::data_file::Location>,
+    pub hot: Option<crate::data_file::PagePointer>,
 }
 
 impl Checkpointer {
@@ -215,7 +215,7 @@ impl Checkpointer {
     ///
     /// # Errors
     /// `Full` or `Io`.
-    pub fn spill(&self, root: &Root, between: &mut dyn FnMut()) -> Result<()> {
+    pub fn write_back(&self, root: &Root, between: &mut dyn FnMut()) -> Result<()> {
         let _one_at_a_time = self.turn();
         self.begun.fetch_add(1, Ordering::SeqCst);
         let mut output = Output::new(&self.store, between);
@@ -287,8 +287,8 @@ impl Checkpointer {
         output.begin_roots();
         let mut apply = Apply::new(pages, &self.store.geometry, root.seq, Loading::Allowed);
         let roots = apply.tree(newest.roots.as_ref(), &changes).map_err(|stop| match stop {
-            Stop::Failed(error) => error,
-            Stop::Missing => unreachable!("loading is allowed"),
+            ApplyError::Failed(error) => error,
+            ApplyError::Missing => unreachable!("loading is allowed"),
         })?;
         let replaced = apply.replaced;
         let place = roots.as_ref().map(|slot| write_tree(pages, slot, None, output)).transpose()?;
@@ -314,7 +314,7 @@ impl Checkpointer {
             // this commit, and one commit reclaims one slice.
             let next = match start {
                 Some(start) if root.seq > newest.superblock.replay.seq => {
-                    reap(&self.store, slot, &start, tree.has_big_values, root.seq)?
+                    reclaim(&self.store, slot, &start, tree.has_big_values, root.seq)?
                 }
                 start => start,
             };
@@ -333,7 +333,7 @@ impl Checkpointer {
     }
 
     /// Dropped trees that are reclaimed completely: the roots may forget them.
-    pub fn reaped(&self) -> Vec<TreeId> {
+    pub fn reclaimed(&self) -> Vec<TreeId> {
         self.turn().iter().filter(|(_, next)| next.is_none()).map(|(id, _)| *id).collect()
     }
 

@@ -1,7 +1,7 @@
 //! Commits: many writers, one order, one log, and one sync for all commits that arrived during the last sync.
 //!
 //! Stage one runs under the order lock, in the committing thread, without the disk. It validates, takes a
-//! sequence, applies the changes to the latest root (`sealed`), and joins the forming group. Stage two runs
+//! sequence, applies the changes to the latest root (`latest`), and joins the forming group. Stage two runs
 //! in one leader at a time, with no lock held. It writes the group, syncs if a member wants it, publishes,
 //! hands leadership on, and wakes the members.
 //!
@@ -25,7 +25,7 @@ use std::sync::{Arc, OnceLock, RwLock};
 
 use crate::catalog::Root;
 use crate::checkpoint::Store;
-use crate::data_file::Location;
+use crate::data_file::PagePointer;
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
 use crate::options::Durability;
@@ -55,7 +55,7 @@ pub struct Committer {
     /// The published root: what new snapshots read.
     published: Newest,
     /// The latest root: every ordered commit, published or not. New transactions start from it.
-    sealed: Newest,
+    latest: Newest,
     order: Mutex<Order>,
     /// The leadership condition: signalled when leadership changes or something becomes durable.
     turn: Condvar,
@@ -85,12 +85,12 @@ pub struct Committer {
 }
 
 /// A position in the commit order. Sequences of a group dropped for want of room are reused; the rollback
-/// epoch (`lineage`) tells the two uses apart.
+/// epoch (`rollback_epoch`) tells the two uses apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ordered {
     /// The sequence.
     pub seq: CommitSeq,
-    lineage: u64,
+    rollback_epoch: u64,
 }
 
 #[derive(Debug)]
@@ -98,7 +98,7 @@ struct Order {
     forming: Forming,
     recent: Recent,
     leading: bool,
-    lineage: u64,
+    rollback_epoch: u64,
     /// Threads that wait on [`Committer::turn`]. At zero, no thread is notified.
     turn_waiters: usize,
 }
@@ -115,7 +115,7 @@ pub struct Submission {
     /// The memory charged for its writes.
     pub buffered: Buffered,
     /// Pages of the big values it wrote, already durable.
-    pub values: Vec<Location>,
+    pub values: Vec<PagePointer>,
     /// The level that it waits for.
     pub level: Durability,
     /// It advances a consumer of the feed, and is accepted while other writers are refused.
@@ -162,7 +162,7 @@ impl Ordered {
     /// The position of the last commit of a root.
     #[must_use]
     pub fn of(root: &Root) -> Ordered {
-        Ordered { seq: root.seq, lineage: root.lineage }
+        Ordered { seq: root.seq, rollback_epoch: root.rollback_epoch }
     }
 }
 
@@ -177,12 +177,12 @@ impl Committer {
             store,
             log,
             published: Newest::new(Arc::clone(&root)),
-            sealed: Newest::new(root),
+            latest: Newest::new(root),
             order: Mutex::new(Order {
                 forming: Forming::default(),
                 recent: Recent::new(seq, recent_bytes),
                 leading: false,
-                lineage: 0,
+                rollback_epoch: 0,
                 turn_waiters: 0,
             }),
             turn: Condvar::new(),
@@ -224,19 +224,19 @@ impl Committer {
     }
 
     /// The latest root, on which a new transaction builds.
-    pub fn sealed(&self) -> Arc<Root> {
-        self.sealed.get()
+    pub fn latest(&self) -> Arc<Root> {
+        self.latest.get()
     }
 
     /// Registers the latest root.
-    pub fn hold_sealed(&self) -> Registration {
-        self.store.registry.register(&self.sealed)
+    pub fn hold_latest(&self) -> Registration {
+        self.store.registry.register(&self.latest)
     }
 
-    /// As [`Committer::hold_sealed`], for a caller that holds the order lock: it drops the second value after
+    /// As [`Committer::hold_latest`], for a caller that holds the order lock: it drops the second value after
     /// unlocking.
-    fn hold_sealed_and_leave(&self) -> (Registration, Idle) {
-        self.store.registry.register_and_leave(&self.sealed)
+    fn hold_latest_and_leave(&self) -> (Registration, Idle) {
+        self.store.registry.register_and_leave(&self.latest)
     }
 
     /// The log.
@@ -377,11 +377,11 @@ impl Committer {
 
     /// Whether a root is free of dropped commits.
     pub fn is_kept(&self, root: &Root) -> bool {
-        self.store.registry.is_kept(root.seq, root.lineage)
+        self.store.registry.is_kept(root.seq, root.rollback_epoch)
     }
 
     fn still_there(&self, ordered: Ordered) -> Result<()> {
-        if self.store.registry.is_kept(ordered.seq, ordered.lineage) {
+        if self.store.registry.is_kept(ordered.seq, ordered.rollback_epoch) {
             return Ok(());
         }
         Err(Error::new(
@@ -473,13 +473,13 @@ impl Committer {
             let mut trees = root.trees.clone();
             ids.iter().for_each(|id| trees.set(*id, None));
             let position = root.position.clone();
-            Arc::new(Root { seq: root.seq, lineage: root.lineage, trees, position })
+            Arc::new(Root { seq: root.seq, rollback_epoch: root.rollback_epoch, trees, position })
         };
         if order.leading || !order.forming.is_empty() {
             return;
         }
-        let root = without(&self.sealed());
-        self.sealed.set(Arc::clone(&root));
+        let root = without(&self.latest());
+        self.latest.set(Arc::clone(&root));
         self.published.set(root);
     }
 
@@ -488,7 +488,7 @@ impl Committer {
     pub fn replayed(&self, root: &Arc<Root>) {
         let mut order = self.lock();
         order.recent = Recent::new(root.seq, self.throttle.memory_bytes() / 32);
-        self.sealed.set(Arc::clone(root));
+        self.latest.set(Arc::clone(root));
         self.published.set(Arc::clone(root));
     }
 

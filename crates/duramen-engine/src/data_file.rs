@@ -5,8 +5,8 @@
 //! checksum in its page pointer.
 
 mod buffers;
-mod location;
 mod page;
+mod page_pointer;
 mod superblock;
 mod sync_choice;
 #[cfg(test)]
@@ -24,8 +24,8 @@ use crate::error::{Code, Error, Result};
 use crate::ids::DatabaseId;
 
 pub use buffers::Buffers;
-pub use location::{INNER_FLAG, LOCATION_BYTES, Location};
 pub use page::{INDEX_SLACK_BYTES, PAGE_HEADER_BYTES, Page, PageKind};
+pub use page_pointer::{INNER_FLAG, LOCATION_BYTES, PagePointer};
 pub use superblock::{
     FORMAT_VERSION, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockError, first_free_block,
 };
@@ -129,9 +129,9 @@ impl DataFile {
 
     /// The pointer to `page` at `block`: its checksum is bound to database, address and generation.
     #[must_use]
-    pub fn locate(&self, page: &Page, block: u64) -> Location {
+    pub fn locate(&self, page: &Page, block: u64) -> PagePointer {
         let raw_bytes = u32::try_from(page.bytes().len()).expect("pages are at most a mebibyte and a bit");
-        Location {
+        PagePointer {
             block,
             block_count: self.blocks_of(page.bytes().len()),
             raw_bytes,
@@ -146,7 +146,7 @@ impl DataFile {
     /// # Errors
     /// `DamagedData` (E0501) with file and offset if the bytes differ from those written; `System` (E1001) if
     /// reading failed.
-    pub fn read(&self, location: &Location, kind: PageKind) -> Result<Page> {
+    pub fn read(&self, location: &PagePointer, kind: PageKind) -> Result<Page> {
         self.check(location, kind)?;
         match self.read_once(location, kind) {
             Err(error) if error.is_damage() => self.read_once(location, kind),
@@ -154,7 +154,7 @@ impl DataFile {
         }
     }
 
-    fn read_once(&self, location: &Location, kind: PageKind) -> Result<Page> {
+    fn read_once(&self, location: &PagePointer, kind: PageKind) -> Result<Page> {
         let offset = self.offset(location.block);
         let mut page = Page::unread(&self.buffers, location.raw_bytes as usize);
         self.file.read_at(page.bytes_mut(), offset).map_err(|error| self.read_error(offset, &error))?;
@@ -175,9 +175,9 @@ impl DataFile {
     ///
     /// # Errors
     /// `DamagedData` (E0501) with file and offset; `System` (E1001) if the file cannot be measured.
-    pub fn check(&self, location: &Location, kind: PageKind) -> Result<()> {
+    pub fn check(&self, location: &PagePointer, kind: PageKind) -> Result<()> {
         let offset = self.offset(location.block);
-        let Location { block_count, raw_bytes, flags, .. } = *location;
+        let PagePointer { block_count, raw_bytes, flags, .. } = *location;
         let bytes = raw_bytes as usize;
         if flags & !INNER_FLAG != 0 {
             return Err(Error::damaged_data(&self.path, offset, "a pointer that this build cannot follow"));

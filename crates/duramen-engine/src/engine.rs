@@ -4,12 +4,12 @@
 //! and released after the last was written.
 
 mod copy;
+mod deferred_redo;
 mod directory;
-mod draining;
 mod event;
 mod feed;
 mod feeding;
-mod keeper;
+mod maintenance;
 mod method;
 mod observe;
 mod open;
@@ -43,10 +43,10 @@ use crate::verify::{Check, CheckReport};
 use crate::wal::{LogIdentity, read_through};
 
 pub use copy::CopyProgress;
-use draining::Draining;
+use deferred_redo::DeferredRedo;
 pub use event::{Event, EventHook};
 pub use feed::{FeedReader, FeedStop, Wants};
-use keeper::Keeper;
+use maintenance::Maintenance;
 pub use observe::{ObserveFrom, Observed, Observer};
 pub use recover::{Keep, LostCommits, RecoverProgress, Salvage, TreeLoss};
 pub use stats::{Posture, RecoveryStats, Stats};
@@ -77,7 +77,7 @@ struct Inner {
     store: Arc<Store>,
     mode: Mode,
     /// The deferred redo of what opening found in the log.
-    draining: Arc<Draining>,
+    deferred_redo: Arc<DeferredRedo>,
     disk: Arc<dyn Disk>,
     path: PathBuf,
     wal_dir: PathBuf,
@@ -97,7 +97,7 @@ struct Inner {
 
 #[derive(Debug)]
 enum Mode {
-    Write { committer: Arc<Committer>, keeper: Arc<Keeper> },
+    Write { committer: Arc<Committer>, maintenance: Arc<Maintenance> },
     Read { root: Arc<Newest>, roots: Option<Slot>, catalogue: Option<Slot>, superblock: Box<Superblock> },
 }
 
@@ -135,9 +135,9 @@ impl Engine {
     /// `DamagedData` (E0501) or `System` (E1001) if the log could not be applied to the trees after opening.
     pub fn begin(&self) -> Result<Transaction> {
         let (committer, _) = self.parts()?;
-        self.inner.draining.not_failed()?;
+        self.inner.deferred_redo.not_failed()?;
         committer.usable()?;
-        let (held, overlay) = self.inner.draining.hold(|| committer.hold_sealed());
+        let (held, overlay) = self.inner.deferred_redo.hold(|| committer.hold_latest());
         Ok(Transaction::begin(committer, held, overlay))
     }
 
@@ -263,7 +263,7 @@ impl Engine {
     /// `ForkedHandle` (E0206) in a process that was forked after the database was opened.
     pub fn snapshot(&self) -> Result<Snapshot> {
         self.same_process()?;
-        let (held, overlay) = self.inner.draining.hold(|| match &self.inner.mode {
+        let (held, overlay) = self.inner.deferred_redo.hold(|| match &self.inner.mode {
             Mode::Write { committer, .. } => committer.hold_published(),
             Mode::Read { root, .. } => self.inner.store.registry.register(root),
         });
@@ -292,8 +292,8 @@ impl Engine {
     /// # Errors
     /// As [`Engine::checkpoint`].
     pub fn checkpoint_with(&self, between: &mut dyn FnMut()) -> Result<()> {
-        let (_, keeper) = self.writer()?;
-        keeper.checkpoint(between).map(|_| ())
+        let (_, maintenance) = self.writer()?;
+        maintenance.checkpoint(between).map(|_| ())
     }
 
     /// Runs the background work that is due, once. For databases opened with [`Background::Stepped`].
@@ -301,19 +301,19 @@ impl Engine {
     /// # Errors
     /// As [`Engine::checkpoint`]: the first failure of the steps.
     pub fn step(&self) -> Result<()> {
-        let (committer, keeper) = self.writer()?;
-        let logged = keeper.log_step();
+        let (committer, maintenance) = self.writer()?;
+        let logged = maintenance.log_step();
         if committer.poison_cause().is_some() {
             return logged;
         }
         // All steps run, as in threads: the checkpoint must not wait for a log without room, since it makes
         // that room.
-        keeper.sweep();
-        let spilled = keeper.spill_snapshots();
-        let written = keeper.checkpoint_when_due();
-        let reviewed = keeper.review_feed();
-        let reaped = keeper.reap_when_quiet();
-        logged.and(spilled).and(written).and(reviewed).and(reaped)
+        maintenance.evict();
+        let written_back = maintenance.write_back_snapshots();
+        let written = maintenance.checkpoint_when_due();
+        let reviewed = maintenance.review_feed();
+        let reclaimed = maintenance.reclaim_when_quiet();
+        logged.and(written_back).and(written).and(reviewed).and(reclaimed)
     }
 
     /// Reads and checks everything. Of the data file: each page of the newest state, order, counts,
@@ -329,10 +329,10 @@ impl Engine {
     /// process. Shortly after opening `DamagedData` (E0501) or `System` (E1001) if the log could not be
     /// applied to the trees. Everything else that cannot be read is in the report.
     pub fn check(&self) -> Result<CheckReport> {
-        self.inner.draining.wait()?;
+        self.inner.deferred_redo.wait()?;
         let store = &self.inner.store;
         let newest = || match &self.inner.mode {
-            Mode::Write { keeper, .. } => keeper.checkpointer().superblock().generation,
+            Mode::Write { maintenance, .. } => maintenance.checkpointer().superblock().generation,
             Mode::Read { superblock, .. } => superblock.generation,
         };
         let begin = |roots: Option<&Slot>, reaping: &BTreeMap<TreeId, Option<Vec<u8>>>| {
@@ -348,11 +348,11 @@ impl Engine {
         };
         let feed = self.inner.feed.check()?;
         let begun = || match &self.inner.mode {
-            Mode::Write { keeper, .. } => keeper.checkpointer().begun(),
+            Mode::Write { maintenance, .. } => maintenance.checkpointer().begun(),
             Mode::Read { .. } => 0,
         };
         let ((check, snapshot), before) = match &self.inner.mode {
-            Mode::Write { keeper, .. } => keeper
+            Mode::Write { maintenance, .. } => maintenance
                 .checkpointer()
                 .at_rest(|roots, reaping| Ok::<_, Error>((begin(roots, reaping)?, begun())))?,
             Mode::Read { roots, .. } => (begin(roots.as_ref(), &BTreeMap::new())?, begun()),
@@ -367,7 +367,7 @@ impl Engine {
     /// Reads the log from the newest checkpoint on.
     fn read_log(&self) -> Result<(CommitSeq, u64)> {
         let superblock = match &self.inner.mode {
-            Mode::Write { keeper, .. } => keeper.checkpointer().superblock(),
+            Mode::Write { maintenance, .. } => maintenance.checkpointer().superblock(),
             Mode::Read { superblock, .. } => Superblock::clone(superblock),
         };
         let inner = &self.inner;
@@ -412,24 +412,24 @@ impl Engine {
     /// Writes two checkpoints to free space on a full disk (D7). They release the pages that only the older
     /// checkpoint needs, and log that is no longer needed. They write into the room kept back for them.
     fn give_up_old_space(&self) -> Result<()> {
-        let (_, keeper) = self.writer()?;
+        let (_, maintenance) = self.writer()?;
         for _ in 0..2 {
-            keeper.checkpoint(&mut || ())?;
+            maintenance.checkpoint(&mut || ())?;
         }
         Ok(())
     }
 
-    /// The committer and its maintenance (`Keeper`), after the deferred redo is done.
-    fn writer(&self) -> Result<(&Arc<Committer>, &Arc<Keeper>)> {
+    /// The committer and its maintenance (`Maintenance`), after the deferred redo is done.
+    fn writer(&self) -> Result<(&Arc<Committer>, &Arc<Maintenance>)> {
         let parts = self.parts()?;
-        self.inner.draining.wait()?;
+        self.inner.deferred_redo.wait()?;
         Ok(parts)
     }
 
-    fn parts(&self) -> Result<(&Arc<Committer>, &Arc<Keeper>)> {
+    fn parts(&self) -> Result<(&Arc<Committer>, &Arc<Maintenance>)> {
         self.same_process()?;
         match &self.inner.mode {
-            Mode::Write { committer, keeper } => Ok((committer, keeper)),
+            Mode::Write { committer, maintenance } => Ok((committer, maintenance)),
             Mode::Read { .. } => Err(Error::new(Code::ReadOnly, "the database was opened read-only")),
         }
     }
@@ -441,31 +441,31 @@ impl Engine {
 
 impl Inner {
     fn stop_threads(&self) {
-        if let Mode::Write { keeper, .. } = &self.mode {
-            keeper.end_preparing();
+        if let Mode::Write { maintenance, .. } = &self.mode {
+            maintenance.end_preparing();
         }
         drop(self.threads.lock().expect(POISON).take());
     }
 
     fn finish(&self) -> Result<()> {
         self.stop_threads();
-        let Mode::Write { committer, keeper } = &self.mode else { return Ok(()) };
+        let Mode::Write { committer, maintenance } = &self.mode else { return Ok(()) };
         if self.process != duramen_disk::process_id() {
             return Ok(());
         }
-        let finished = self.finish_writing(committer, keeper);
+        let finished = self.finish_writing(committer, maintenance);
         // Reported here: no later step of the background would.
-        keeper.tell_dropped();
+        maintenance.tell_dropped();
         finished
     }
 
-    fn finish_writing(&self, committer: &Committer, keeper: &Keeper) -> Result<()> {
-        self.draining.wait()?;
+    fn finish_writing(&self, committer: &Committer, maintenance: &Maintenance) -> Result<()> {
+        self.deferred_redo.wait()?;
         if committer.poison_cause().is_some() {
             return Ok(());
         }
         committer.close();
-        keeper.close()
+        maintenance.close()
     }
 }
 
@@ -491,27 +491,27 @@ impl Inner {
             return;
         }
         if let Err(error) = self.finish()
-            && let Mode::Write { keeper, .. } = &self.mode
+            && let Mode::Write { maintenance, .. } = &self.mode
         {
-            keeper.tell(&Event::CloseFailed(error));
+            maintenance.tell(&Event::CloseFailed(error));
         }
     }
 }
 
 fn start_threads(
-    keeper: &Arc<Keeper>,
-    draining: &Arc<Draining>,
+    maintenance: &Arc<Maintenance>,
+    deferred_redo: &Arc<DeferredRedo>,
     options: &Options,
 ) -> Result<Option<Threads>> {
     if options.background == Background::Stepped {
         // The clock does not advance during a rest of a simulation.
-        keeper.hurry();
+        maintenance.hurry();
         return Ok(None);
     }
     // Ahead of the first commit. On a full disk that commit fails with the same error.
-    drop(keeper.make_room());
+    drop(maintenance.make_room());
     let mut threads = Threads::new();
-    let log = Arc::clone(keeper);
+    let log = Arc::clone(maintenance);
     threads.start(
         "duramen-log",
         move || {
@@ -522,42 +522,42 @@ fn start_threads(
                 log.failed(error);
             }
         },
-        gave_up(keeper),
+        gave_up(maintenance),
     )?;
-    let space = Arc::clone(keeper);
-    let draining = Arc::clone(draining);
+    let space = Arc::clone(maintenance);
+    let deferred_redo = Arc::clone(deferred_redo);
     threads.start(
         "duramen-space",
         move || {
             // A failure poisons the engine, which the next line reports.
-            drop(draining.run());
+            drop(deferred_redo.run());
             if space.is_poisoned() {
                 return;
             }
             space.let_go_of_old_roots();
             space.store().pages.meter().free_evicted();
-            space.store().pages.meter().sweep_anew();
-            space.sweep();
-            let spilled = space.spill_snapshots();
+            space.store().pages.meter().evict_again();
+            space.evict();
+            let written_back = space.write_back_snapshots();
             let written = space.checkpoint_when_due();
             let reviewed = space.review_feed();
-            let reaped = space.reap_when_quiet();
+            let reclaimed = space.reclaim_when_quiet();
             let room = space.make_room();
-            if let Err(error) = spilled.and(written).and(reviewed).and(reaped).and(room) {
+            if let Err(error) = written_back.and(written).and(reviewed).and(reclaimed).and(room) {
                 space.failed(error);
             }
         },
-        gave_up(keeper),
+        gave_up(maintenance),
     )?;
     Ok(Some(threads))
 }
 
 /// Poisons the engine if one of its threads ends.
-fn gave_up(keeper: &Arc<Keeper>) -> impl FnOnce(Error) + Send + use<> {
-    let keeper = Arc::downgrade(keeper);
+fn gave_up(maintenance: &Arc<Maintenance>) -> impl FnOnce(Error) + Send + use<> {
+    let maintenance = Arc::downgrade(maintenance);
     move |error| {
-        if let Some(keeper) = keeper.upgrade() {
-            keeper.give_up(error);
+        if let Some(maintenance) = maintenance.upgrade() {
+            maintenance.give_up(error);
         }
     }
 }

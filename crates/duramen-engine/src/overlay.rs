@@ -2,7 +2,7 @@
 //!
 //! Opening reads, checks and sorts the log, and applies only its catalogue rows: names, ids and reducers must
 //! come from the root. Until the other changes are in the trees, a read uses the root of the newest
-//! checkpoint with the sorted changes, the overlay, over it. `engine::draining` applies them with the code
+//! checkpoint with the sorted changes, the overlay, over it. `engine::deferred_redo` applies them with the code
 //! that replays at open. The states:
 //!
 //! - Pending: point reads look at the changes first, and cursors merge both. Counts, ranks, entries by index
@@ -14,15 +14,15 @@
 //! - Done: `drained_root` is set, and all views read that root, those taken before included.
 //! - Failed: a page could not be read. The engine is poisoned, and reads through the overlay go on.
 //!
-//! `Draining::finish` ends the redo in this order:
+//! `DeferredRedo::finish` ends the redo in this order:
 //!
 //! 1. Register the new root for the overlay. Snapshots with the overlay read it from now on. If it were
 //!    published first, a commit could replace its pages, and a checkpoint reuse them, before they are held
 //!    (D3, I1).
 //! 2. Publish it, and make it the latest root.
 //! 3. Remove the overlay. If this came first, a reader could find the checkpoint's root and no overlay.
-//!    `Draining::hold` registers again then, and would repeat that until step 2.
-//! 4. Set `is_done`. If this came earlier, `Draining::wait` would let writers through to the checkpoint's
+//!    `DeferredRedo::hold` registers again then, and would repeat that until step 2.
+//! 4. Set `is_done`. If this came earlier, `DeferredRedo::wait` would let writers through to the checkpoint's
 //!    root, and their commits would lose the log's changes.
 //!
 //! Pages that the redo replaces are freed as of the log's last commit. The checkpoint's root is registered
@@ -49,7 +49,7 @@ use crate::ids::{CommitSeq, TreeId};
 use crate::options::Geometry;
 use crate::page_cache::{Buffered, Pages};
 use crate::snapshot::Registration;
-use crate::tree::{Apply, KeyRange, Loading, Slot, Stop};
+use crate::tree::{Apply, ApplyError, KeyRange, Loading, Slot};
 
 pub use cursor::OverlaidCursor;
 pub use notes::RecordNotes;
@@ -222,7 +222,7 @@ impl Overlay {
             .reduced_by(state.reducer.as_deref())
             .in_bulk(self.limit.threads)
             .in_private();
-        apply.tree(state.slot.as_ref(), &changes.to_list()).map_err(Stop::into_error)
+        apply.tree(state.slot.as_ref(), &changes.to_list()).map_err(ApplyError::into_error)
     }
 }
 

@@ -2,7 +2,7 @@
 //! and the reading of pages from disk.
 //!
 //! A node in memory is owned by the slots that lead to it (see `tree`), so there is no page table. This
-//! module counts, reads and verifies. It never chooses what to evict; `tree::sweep` does. The bounds for
+//! module counts, reads and verifies. It never chooses what to evict; `tree::evict` does. The bounds for
 //! writers are described at [`DirtyBounds`].
 
 mod epochs;
@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::data_file::{DataFile, Location, Page, PageKind};
+use crate::data_file::{DataFile, Page, PageKind, PagePointer};
 use crate::error::Result;
 use crate::limits::{QUEUE_MEMORY_PART, WRITES_BYTES_FREE, WRITES_MEMORY_PART};
 
@@ -42,20 +42,20 @@ const WAIT_AT_PERCENT: usize = 109;
 const SHARED_PERCENT: usize = 85;
 const NODES_PERCENT_MIN: usize = 10;
 
-/// Buffers on shelves, ready for the next page, may take this part, in percent: about what one sweep frees.
+/// Buffers on shelves, ready for the next page, may take this part, in percent: about what one eviction frees.
 const IDLE_PERCENT: usize = 6;
 
-/// Memory is swept from this part of the bound on, in percent.
-const SWEEP_FROM_PERCENT: usize = 90;
+/// Nodes are evicted from this part of the bound on, in percent.
+const EVICT_FROM_PERCENT: usize = 90;
 
 /// Nothing is evicted while more than this part of the bound was evicted and not freed, in percent.
 ///
 /// More eviction would free nothing, and what is read again would be in memory twice. It is more than one
-/// sweep evicts.
+/// eviction frees.
 const WAITING_PERCENT_MAX: usize = 25;
 
-/// After a sweep that found little, this part of the bound may be read in before the next sweep.
-const SWEEP_STEP_PART: usize = 32;
+/// After an eviction that found little, this part of the bound may be read in before the next eviction.
+const EVICT_STEP_PART: usize = 32;
 
 /// Bytes of nodes in memory, and the bytes that dirty nodes will take on disk.
 pub struct Meter {
@@ -71,9 +71,9 @@ pub struct Meter {
     memory_bytes: usize,
     nodes_bytes_max: usize,
     dirty_bounds: DirtyBounds,
-    /// A sweep by a thread that reads a page is worthwhile from here on.
-    sweep_from_bytes: AtomicUsize,
-    sweeper: OnceLock<Sweeper>,
+    /// An eviction by a thread that reads a page is worthwhile from here on.
+    evict_from_bytes: AtomicUsize,
+    evictor: OnceLock<Evictor>,
     epochs: Epochs,
 }
 
@@ -88,7 +88,7 @@ impl fmt::Debug for Meter {
 }
 
 /// Frees memory; called by a thread that finds too much of it in use.
-type Sweeper = Box<dyn Fn() + Send + Sync>;
+type Evictor = Box<dyn Fn() + Send + Sync>;
 
 /// Bounds for the bytes of memory that only a checkpoint can free: the throttle of writers.
 ///
@@ -101,7 +101,7 @@ type Sweeper = Box<dyn Fn() + Send + Sync>;
 /// - `wait_at`: commits wait in steps of 5 ms until less is dirty. If the last checkpoint failed, they fail
 ///   with its error.
 ///
-/// A commit first sweeps ([`Meter::make_room`]), which may be enough. Then it passes the throttle, and only
+/// A commit first evicts ([`Meter::make_room`]), which may be enough. Then it passes the throttle, and only
 /// then takes the order lock: the checkpoint that ends the wait needs that lock, too. A commit of deletes
 /// alone is not delayed, nor is any commit of a stepped engine. A transaction with many leaves to change
 /// waits until all of them fit (`Throttle::wait_for_room`), but for two checkpoints at most: other commits
@@ -156,8 +156,8 @@ impl Meter {
             waiting_bytes: AtomicUsize::new(0),
             dirty_bytes: AtomicUsize::new(0),
             pages_read: AtomicU64::new(0),
-            sweep_from_bytes: AtomicUsize::new(bytes_max / 100 * SWEEP_FROM_PERCENT),
-            sweeper: OnceLock::new(),
+            evict_from_bytes: AtomicUsize::new(bytes_max / 100 * EVICT_FROM_PERCENT),
+            evictor: OnceLock::new(),
             epochs: Epochs::default(),
         }
     }
@@ -247,40 +247,40 @@ impl Meter {
     }
 
     /// Sets the function that frees memory, once.
-    pub fn set_sweeper(&self, sweeper: Sweeper) {
-        assert!(self.sweeper.set(sweeper).is_ok(), "one sweeper an engine");
+    pub fn set_evictor(&self, evictor: Evictor) {
+        assert!(self.evictor.set(evictor).is_ok(), "one evictor an engine");
     }
 
-    /// Sweeps before more memory is taken, if too much is in use. After a sweep that found little to evict
+    /// Evicts before more memory is taken, if too much is in use. After an eviction that found little to evict
     /// (all is dirty, or in use), the next one waits until more was read in. Memory then exceeds its bound,
     /// but reads do not each walk the whole cache.
     pub fn make_room(&self) {
-        if self.sweep_due()
-            && let Some(sweep) = self.sweeper.get()
+        if self.eviction_due()
+            && let Some(evict) = self.evictor.get()
         {
-            sweep();
+            evict();
         }
     }
 
-    /// Whether a sweep may find something to evict.
-    pub fn sweep_due(&self) -> bool {
-        self.resident_bytes() > self.sweep_from_bytes.load(Ordering::Relaxed)
+    /// Whether an eviction may find something to evict.
+    pub fn eviction_due(&self) -> bool {
+        self.resident_bytes() > self.evict_from_bytes.load(Ordering::Relaxed)
     }
 
-    /// Notes that a sweep has ended.
-    pub fn swept(&self) {
+    /// Notes that an eviction has ended.
+    pub fn evicted(&self) {
         self.free_evicted();
-        let next = self.sweep_floor().max(self.resident_bytes() + self.bytes_max() / SWEEP_STEP_PART);
-        self.sweep_from_bytes.store(next, Ordering::Relaxed);
+        let next = self.eviction_floor().max(self.resident_bytes() + self.bytes_max() / EVICT_STEP_PART);
+        self.evict_from_bytes.store(next, Ordering::Relaxed);
     }
 
-    /// Allows the next sweep: something has become clean, or time has passed.
-    pub fn sweep_anew(&self) {
-        self.sweep_from_bytes.store(self.sweep_floor(), Ordering::Relaxed);
+    /// Allows the next eviction: something has become clean, or time has passed.
+    pub fn evict_again(&self) {
+        self.evict_from_bytes.store(self.eviction_floor(), Ordering::Relaxed);
     }
 
-    fn sweep_floor(&self) -> usize {
-        self.bytes_max() / 100 * SWEEP_FROM_PERCENT
+    fn eviction_floor(&self) -> usize {
+        self.bytes_max() / 100 * EVICT_FROM_PERCENT
     }
 
     /// Bytes of all nodes in memory.
@@ -444,7 +444,7 @@ impl Buffered {
         if bytes > self.bytes {
             self.counter().fetch_add(bytes - self.bytes, Ordering::Relaxed);
             if self.meter.nodes_give_way() {
-                self.meter.sweep_anew();
+                self.meter.evict_again();
             }
         } else {
             self.counter().fetch_sub(self.bytes - bytes, Ordering::Relaxed);
@@ -490,7 +490,7 @@ impl Pages {
     ///
     /// # Errors
     /// As [`DataFile::read`].
-    pub fn read(&self, location: &Location, kind: PageKind) -> Result<Page> {
+    pub fn read(&self, location: &PagePointer, kind: PageKind) -> Result<Page> {
         self.meter.pages_read.fetch_add(1, Ordering::Relaxed);
         self.meter.make_room();
         self.data.read(location, kind)

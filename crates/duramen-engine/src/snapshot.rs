@@ -134,7 +134,7 @@ impl Registry {
     pub fn held(&self) -> Vec<CommitSeq> {
         let expired = self.expired_before.load(Ordering::SeqCst);
         let roots = self.roots();
-        let holds = |root: &&Arc<Root>| root.seq.0 >= expired && self.is_kept(root.seq, root.lineage);
+        let holds = |root: &&Arc<Root>| root.seq.0 >= expired && self.is_kept(root.seq, root.rollback_epoch);
         roots.iter().filter(holds).map(|root| root.seq).collect()
     }
 
@@ -145,8 +145,8 @@ impl Registry {
     }
 
     /// Whether the commit with this sequence and rollback epoch was not dropped.
-    pub fn is_kept(&self, seq: CommitSeq, lineage: u64) -> bool {
-        let since = usize::try_from(lineage).expect("64-bit targets only");
+    pub fn is_kept(&self, seq: CommitSeq, rollback_epoch: u64) -> bool {
+        let since = usize::try_from(rollback_epoch).expect("64-bit targets only");
         self.kept.read().expect(POISON)[since..].iter().all(|kept| *kept >= seq)
     }
 
@@ -156,7 +156,7 @@ impl Registry {
         for shard in &self.shards {
             for entry in shard.entries.lock().expect(POISON).iter().filter(|entry| entry.users > 0) {
                 let root = &entry.hold.root;
-                roots.entry((root.seq, root.lineage)).or_insert_with(|| Arc::clone(root));
+                roots.entry((root.seq, root.rollback_epoch)).or_insert_with(|| Arc::clone(root));
             }
         }
         roots.into_values().collect()
@@ -212,7 +212,7 @@ impl Registration {
     /// Whether its commits were dropped. Nothing keeps its pages then.
     pub fn is_dropped(&self) -> bool {
         let Hold { registry, root, .. } = &*self.hold;
-        !registry.is_kept(root.seq, root.lineage)
+        !registry.is_kept(root.seq, root.rollback_epoch)
     }
 
     fn shard(&self) -> &Shard {

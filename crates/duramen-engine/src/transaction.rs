@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::allocator::Space;
 use crate::catalog::{CATALOG, CatalogRow, TreeState};
 use crate::commit::{Changes, Committer, Ordered, OwnedValue, Reads, Submission, Wait};
-use crate::data_file::Location;
+use crate::data_file::PagePointer;
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
 use crate::limits::{KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_MEMORY_PART};
@@ -37,9 +37,9 @@ pub struct Transaction {
     reads: Reads,
     changes: Changes,
     /// Page pointers of the big values written so far, by the block that the reference to the value names.
-    values: BTreeMap<u64, Vec<Location>>,
+    values: BTreeMap<u64, Vec<PagePointer>>,
     /// Page pointers of big values that this transaction wrote and then replaced.
-    superseded: Vec<Location>,
+    superseded: Vec<PagePointer>,
     /// Trees created by this transaction.
     created: BTreeMap<TreeId, TreeState>,
     /// Trees with this transaction's own writes applied, for queries that need a tree.
@@ -552,7 +552,7 @@ impl Transaction {
         let mut apply = Apply::new(&store.pages, &store.geometry, self.base_seq(), Loading::Allowed)
             .reduced_by(state.reducer.as_deref())
             .in_private();
-        let forked = apply.tree(root.as_ref(), &changes).map_err(crate::tree::Stop::into_error);
+        let forked = apply.tree(root.as_ref(), &changes).map_err(crate::tree::ApplyError::into_error);
         let forked = self.view.still_held(forked)?;
         // Only after success: otherwise they are still to be applied.
         self.unforked.remove(&tree);
@@ -574,7 +574,7 @@ impl Drop for Transaction {
 /// transaction may go on without the value, and they would leak until the next open.
 struct UnnamedValue<'a> {
     space: &'a Space,
-    pages: Vec<Location>,
+    pages: Vec<PagePointer>,
 }
 
 impl Drop for UnnamedValue<'_> {

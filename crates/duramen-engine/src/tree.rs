@@ -7,6 +7,7 @@
 mod apply;
 mod big;
 mod cursor;
+mod evict;
 mod heads;
 mod inner;
 mod leaf;
@@ -21,17 +22,17 @@ mod separators;
 mod shape;
 mod slot;
 mod stale;
-mod sweep;
 #[cfg(test)]
 mod tests;
 mod write;
 
-pub use apply::{Apply, Change, Loading, Stop};
+pub use apply::{Apply, ApplyError, Change, Loading};
 pub use big::{BigReader, BigRef};
 pub use cursor::{Cursor, Direction};
+pub use evict::{evict, warm_keys};
 pub use inner::page_bytes_max as inner_page_bytes_max;
 pub use leaf::{Leaf, StoredValue};
-pub use node::{Body, Node, RetiredPage};
+pub use node::{Body, DeferredPage, Node};
 pub use place::{Place, Reduction};
 pub use range::KeyRange;
 pub use read::{count, find, nth};
@@ -41,5 +42,4 @@ pub use reducer::{Builtin, Combined, Reducer, ReducerFactory, ReducerSpec, Reduc
 pub use shape::{LevelShape, Sizes, TreeShape, shape};
 pub use slot::Slot;
 pub use stale::stale_keys;
-pub use sweep::{sweep, warm_keys};
 pub use write::{NodeSink, write_tree};

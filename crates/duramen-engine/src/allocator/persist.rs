@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use super::bitmap::{Bitmap, Bits, PAGE_WORDS};
-use super::{RetiredExtent, Space, State};
+use super::{DeferredExtent, Space, State};
 use crate::data_file::{
-    DataFile, INDEX_SLACK_BYTES, LOCATION_BYTES, Location, PAGE_HEADER_BYTES, Page, PageKind,
+    DataFile, INDEX_SLACK_BYTES, LOCATION_BYTES, PAGE_HEADER_BYTES, Page, PageKind, PagePointer,
     first_free_block,
 };
 use crate::error::{Error, Result};
@@ -21,8 +21,8 @@ type Extents = Vec<(u64, u32)>;
 /// The space map of the newest durable checkpoint.
 #[derive(Debug, Default, Clone)]
 pub struct PersistedMap {
-    pages: Vec<(Bits, Location)>,
-    index: Option<Location>,
+    pages: Vec<(Bits, PagePointer)>,
+    index: Option<PagePointer>,
 }
 
 impl PersistedMap {
@@ -40,7 +40,7 @@ pub struct MapDraft {
     stale: Vec<(u64, u32)>,
     boundary: CommitSeq,
     /// The list of pages, for the superblock.
-    pub index: Location,
+    pub index: PagePointer,
     /// One after the last block in use.
     pub end_block: u64,
 }
@@ -50,7 +50,7 @@ impl Space {
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page of it cannot be read.
-    pub fn load(data: DataFile, index: &Location, give_back: GiveBack) -> Result<Space> {
+    pub fn load(data: DataFile, index: &PagePointer, give_back: GiveBack) -> Result<Space> {
         let pages = read_pages(&data, index)?;
         let used = Bitmap::from_pages(pages.iter().map(|(bits, _)| bits.clone()));
         let first =
@@ -69,12 +69,12 @@ impl Space {
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page of the older map cannot be read.
-    pub fn hold(&self, older: &Location, seq: CommitSeq) -> Result<()> {
+    pub fn hold(&self, older: &PagePointer, seq: CommitSeq) -> Result<()> {
         let older = Bitmap::from_pages(read_pages(&self.data, older)?.into_iter().map(|(bits, _)| bits));
         let mut state = self.lock();
         for (block, block_count) in older.runs_not_in(&state.used.without(&state.holes)) {
             state.own(block, block_count);
-            state.waiting.push(RetiredExtent { block, block_count, birth: seq, retired: seq });
+            state.waiting.push(DeferredExtent { block, block_count, birth: seq, unused_since: seq });
         }
         Ok(())
     }
@@ -89,7 +89,7 @@ impl Space {
         boundary: CommitSeq,
         generation: Generation,
         gone: Vec<(u64, u32)>,
-        put: &mut dyn FnMut(&Page, u64) -> Result<Location>,
+        put: &mut dyn FnMut(&Page, u64) -> Result<PagePointer>,
     ) -> Result<MapDraft> {
         let mut draft = self.plan(boundary, gone)?;
         let written = self.write_draft(&mut draft, generation, put);
@@ -141,7 +141,7 @@ impl Space {
         stale.iter().for_each(|(block, count)| target.clear(*block, *count));
         let index_blocks = self.index_blocks(&target);
         let index = self.take_page(&mut state, &mut target, index_blocks, fresh)?;
-        let mut places: BTreeMap<usize, Location> = BTreeMap::new();
+        let mut places: BTreeMap<usize, PagePointer> = BTreeMap::new();
         loop {
             let changed = |page: &usize| !places.contains_key(page) && differs(&state, &target, *page);
             let Some(page) = (0..target.page_count()).find(changed) else { break };
@@ -173,18 +173,18 @@ impl Space {
         target: &mut Bitmap,
         block_count: u32,
         fresh: &mut Vec<(u64, u32)>,
-    ) -> Result<Location> {
+    ) -> Result<PagePointer> {
         let block = self.take(state, block_count)?;
         target.set(block, block_count);
         fresh.push((block, block_count));
-        Ok(Location { block, block_count, raw_bytes: 0, flags: 0, tag: [0; 16] })
+        Ok(PagePointer { block, block_count, raw_bytes: 0, flags: 0, tag: [0; 16] })
     }
 
     fn write_draft(
         &self,
         draft: &mut MapDraft,
         generation: Generation,
-        put: &mut dyn FnMut(&Page, u64) -> Result<Location>,
+        put: &mut dyn FnMut(&Page, u64) -> Result<PagePointer>,
     ) -> Result<()> {
         for (bits, location) in &mut draft.map.pages {
             if location.raw_bytes == 0 {
@@ -199,7 +199,7 @@ impl Space {
             draft.map.pages.iter().for_each(|(_, location)| location.encode(out));
         });
         // The index keeps all its blocks, even if its list does not fill them.
-        let location = Location { block_count: draft.index.block_count, ..put(&list, draft.index.block)? };
+        let location = PagePointer { block_count: draft.index.block_count, ..put(&list, draft.index.block)? };
         draft.index = location;
         draft.map.index = Some(location);
         Ok(())
@@ -207,7 +207,7 @@ impl Space {
 }
 
 /// The pages of a map.
-fn read_pages(data: &DataFile, index: &Location) -> Result<Vec<(Bits, Location)>> {
+fn read_pages(data: &DataFile, index: &PagePointer) -> Result<Vec<(Bits, PagePointer)>> {
     let list = data.read(index, PageKind::SpaceIndex)?;
     let entries = list.payload().len() / LOCATION_BYTES;
     let file_bytes = data.file().len().map_err(|e| Error::io("measure", data.path(), &e))?;
@@ -220,7 +220,7 @@ fn read_pages(data: &DataFile, index: &Location) -> Result<Vec<(Bits, Location)>
     }
     let mut pages = Vec::with_capacity(entries);
     for entry in list.payload().chunks_exact(LOCATION_BYTES) {
-        let location = Location::decode(entry).expect("the chunk is as long as a location");
+        let location = PagePointer::decode(entry).expect("the chunk is as long as a location");
         let page = data.read(&location, PageKind::SpaceMap)?;
         let bits = decode_bits(page.payload()).ok_or_else(|| {
             let offset = data.offset(location.block);
@@ -234,7 +234,7 @@ fn read_pages(data: &DataFile, index: &Location) -> Result<Vec<(Bits, Location)>
 /// What the root of `boundary` reaches: everything used except holes, deferred extents and later values.
 pub(super) fn reachable(state: &State, boundary: CommitSeq) -> Bitmap {
     let mut target = state.used.without(&state.holes);
-    for extent in state.waiting.iter().filter(|extent| extent.retired <= boundary) {
+    for extent in state.waiting.iter().filter(|extent| extent.unused_since <= boundary) {
         target.clear(extent.block, extent.block_count);
     }
     for (block, block_count) in &state.stale {

@@ -9,7 +9,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{MutexGuard, OnceLock};
 
-use super::{POISON, RetiredExtent, Space, State};
+use super::{DeferredExtent, POISON, Space, State};
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 
@@ -154,7 +154,7 @@ impl State {
                 let (from, to) = (extent.block, extent.block + u64::from(extent.block_count));
                 let parts = [(from, to.min(block)), (from.max(end), to)];
                 self.waiting.extend(
-                    parts.into_iter().filter(|(from, to)| from < to).map(|part| RetiredExtent {
+                    parts.into_iter().filter(|(from, to)| from < to).map(|part| DeferredExtent {
                         block: part.0,
                         block_count: blocks(part),
                         ..extent

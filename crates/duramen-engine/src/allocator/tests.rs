@@ -93,7 +93,7 @@ fn space(disk: &MemDisk) -> Space {
     Space::new(DataFile::new(file, Path::new("/data"), DatabaseId(1), 512), SMALL)
 }
 
-fn checkpoint(space: &Space, boundary: u64) -> Location {
+fn checkpoint(space: &Space, boundary: u64) -> PagePointer {
     let data = space.data.clone();
     let draft = space
         .draft(CommitSeq(boundary), Generation(boundary), Vec::new(), &mut |page, block| {
@@ -111,7 +111,12 @@ fn checkpoint(space: &Space, boundary: u64) -> Location {
 fn an_extent_is_free_again_only_when_superblocks_and_snapshots_have_let_go() {
     let space = space(&MemDisk::new(1));
     let block = space.allocate(3).unwrap();
-    space.retire([RetiredExtent { block, block_count: 3, birth: CommitSeq(2), retired: CommitSeq(5) }]);
+    space.defer_free([DeferredExtent {
+        block,
+        block_count: 3,
+        birth: CommitSeq(2),
+        unused_since: CommitSeq(5),
+    }]);
     space.release(CommitSeq(4), Vec::new);
     assert!(space.is_used(block, 3), "the older superblock's root uses it");
     assert_eq!(space.release(CommitSeq(5), || vec![CommitSeq(4)]), 3, "a snapshot alone uses it");
@@ -128,11 +133,11 @@ fn a_map_read_back_holds_what_its_root_reaches_and_no_more() {
     let kept = space.allocate(2).unwrap();
     let replaced = space.allocate(2).unwrap();
     let value = space.allocate_value(4).unwrap();
-    space.retire([RetiredExtent {
+    space.defer_free([DeferredExtent {
         block: replaced,
         block_count: 2,
         birth: CommitSeq(0),
-        retired: CommitSeq(3),
+        unused_since: CommitSeq(3),
     }]);
     let index = checkpoint(&space, 3);
     let again = Space::load(space.data.clone(), &index, SMALL).unwrap();
@@ -169,8 +174,8 @@ fn an_extent_freed_twice_stays_with_its_new_owner_and_the_engine_is_told() {
     }
     assert!(space.is_used(block, 3));
     assert_eq!(told.lock().unwrap().len(), 1, "once: {told:?}");
-    let value = Written { block, block_count: 3, byte: 0, birth: 0, retired: 0 };
-    let elsewhere = Location { block: block + 1, ..value.page() };
+    let value = Written { block, block_count: 3, byte: 0, birth: 0, unused_since: 0 };
+    let elsewhere = PagePointer { block: block + 1, ..value.page() };
     space.value_committed(&[elsewhere], CommitSeq(1));
     space.value_committed(&[value.page()], CommitSeq(1));
     space.value_aborted(&[value.page(), value.page()]);
@@ -208,7 +213,7 @@ fn no_map_has_the_blocks_of_a_value_that_is_being_allocated() {
     assert!(space.soundness.on_release.set(Box::new(look)).is_ok());
     for block_count in [1, 3] {
         let block = space.allocate_value(block_count).unwrap();
-        let page = Location { block, block_count, raw_bytes: 512, flags: 0, tag: [0; 16] };
+        let page = PagePointer { block, block_count, raw_bytes: 512, flags: 0, tag: [0; 16] };
         space.value_aborted(&[page]);
     }
     assert!(release_count.load(Ordering::Relaxed) >= 4, "each moment without the lock was looked at");
@@ -228,8 +233,8 @@ fn many_checkpoints_write_what_changed_and_lose_no_block() {
         for _ in 0..random.below(20).min(live.len() as u64) {
             let (block, block_count) =
                 live.swap_remove(usize::try_from(random.below(live.len() as u64)).unwrap());
-            let (birth, retired) = (CommitSeq(0), CommitSeq(round));
-            space.retire([RetiredExtent { block, block_count, birth, retired }]);
+            let (birth, unused_since) = (CommitSeq(0), CommitSeq(round));
+            space.defer_free([DeferredExtent { block, block_count, birth, unused_since }]);
         }
         let index = checkpoint(&space, round);
         space.release(CommitSeq(round - 1), Vec::new);
@@ -270,9 +275,9 @@ fn file_blocks(space: &Space) -> u64 {
     space.data.file().len().unwrap() / BLOCK
 }
 
-fn retire(space: &Space, block: u64, block_count: u32, retired: u64) {
-    let (birth, retired) = (CommitSeq(0), CommitSeq(retired));
-    space.retire([RetiredExtent { block, block_count, birth, retired }]);
+fn defer_free(space: &Space, block: u64, block_count: u32, unused_since: u64) {
+    let (birth, unused_since) = (CommitSeq(0), CommitSeq(unused_since));
+    space.defer_free([DeferredExtent { block, block_count, birth, unused_since }]);
 }
 
 /// A long free extent between two others in use; all were written.
@@ -310,7 +315,7 @@ fn only_what_nobody_needs_is_punched() {
     space.allocate(LONG).unwrap();
     space.punch(0).unwrap();
     let full = disk.used_bytes();
-    retire(&space, middle, LONG, 5);
+    defer_free(&space, middle, LONG, 5);
     let punch = |boundary, snapshots: &[u64]| {
         space.release(CommitSeq(boundary), || snapshots.iter().map(|seq| CommitSeq(*seq)).collect());
         space.punch(0).unwrap();
@@ -429,7 +434,7 @@ fn the_map_on_disk_calls_holes_free_and_opening_finds_them() {
     assert!(disk.used_bytes() > before);
 
     let again = load();
-    let page = Location { block: last - 9, block_count: 9, raw_bytes: 9 * 512, flags: 0, tag: [0; 16] };
+    let page = PagePointer { block: last - 9, block_count: 9, raw_bytes: 9 * 512, flags: 0, tag: [0; 16] };
     again.value_replayed(&[page], CommitSeq(3)).unwrap();
     assert!(again.is_used(page.block, 9) && !again.is_used(page.block - 1, 1));
     while again.allocate(1).unwrap() < last {}
@@ -611,13 +616,13 @@ struct Written {
     block_count: u32,
     byte: u8,
     birth: u64,
-    retired: u64,
+    unused_since: u64,
 }
 
 impl Written {
-    fn page(&self) -> Location {
+    fn page(&self) -> PagePointer {
         let Written { block, block_count, .. } = *self;
-        Location { block, block_count, raw_bytes: block_count * 512, flags: 0, tag: [0; 16] }
+        PagePointer { block, block_count, raw_bytes: block_count * 512, flags: 0, tag: [0; 16] }
     }
 }
 
@@ -630,7 +635,7 @@ struct Life {
     values: Vec<Written>,
     /// Extents that only the older checkpoint needs.
     old: Vec<Written>,
-    older: Option<(Location, u64)>,
+    older: Option<(PagePointer, u64)>,
     punched_bytes: u64,
     taken_back_blocks: u64,
     refused_count: u64,
@@ -653,20 +658,20 @@ impl Life {
         self.taken_back_blocks += holes - self.hole_blocks();
         let byte = u8::try_from(1 + self.random.below(255)).unwrap();
         fill(&self.space, block, block_count, byte);
-        self.live.push(Written { block, block_count, byte, birth: round, retired: u64::MAX });
+        self.live.push(Written { block, block_count, byte, birth: round, unused_since: u64::MAX });
     }
 
-    fn retire(&mut self, round: u64) {
+    fn defer_free(&mut self, round: u64) {
         if self.live.is_empty() {
             return;
         }
         let which = usize::try_from(self.random.below(self.live.len() as u64)).unwrap();
-        let gone = Written { retired: round, ..self.live.swap_remove(which) };
-        retire(&self.space, gone.block, gone.block_count, round);
+        let gone = Written { unused_since: round, ..self.live.swap_remove(which) };
+        defer_free(&self.space, gone.block, gone.block_count, round);
         self.old.push(gone);
     }
 
-    fn checkpoint(&mut self, round: u64) -> Option<Location> {
+    fn checkpoint(&mut self, round: u64) -> Option<PagePointer> {
         let space = &self.space;
         let put = &mut |page: &_, block| {
             let location = space.data.locate(page, block);
@@ -684,7 +689,7 @@ impl Life {
     fn give_space_back(&mut self) {
         let boundary = self.older.map_or(0, |(_, seq)| seq);
         self.space.release(CommitSeq(boundary), Vec::new);
-        self.old.retain(|extent| extent.retired > boundary);
+        self.old.retain(|extent| extent.unused_since > boundary);
         let spare = self.random.below(40) * BLOCK;
         if self.random.below(2) == 0 {
             self.space.cut_tail(spare).unwrap();
@@ -697,14 +702,14 @@ impl Life {
     /// Commits a big value that the newest checkpoint does not contain.
     fn value(&mut self, round: u64) {
         let Ok(block) = self.space.allocate_value(9) else { return };
-        let value = Written { block, block_count: 9, byte: 0x55, birth: round + 1, retired: u64::MAX };
+        let value = Written { block, block_count: 9, byte: 0x55, birth: round + 1, unused_since: u64::MAX };
         fill(&self.space, block, 9, 0x55);
         self.space.value_committed(&[value.page()], CommitSeq(round + 1));
         self.values.push(value);
     }
 
     /// Opens again from the newest checkpoint, the older one, and the log.
-    fn open_again(&mut self, round: u64, newest: &Location) {
+    fn open_again(&mut self, round: u64, newest: &PagePointer) {
         self.space = Space::load(self.space.data.clone(), newest, SMALL).unwrap();
         if let Some((older, seq)) = &self.older {
             self.space.hold(older, CommitSeq(round)).unwrap();
@@ -756,7 +761,7 @@ fn random_lives_lose_no_block_and_no_byte() {
             let room = life.is_full.then(|| life.disk.used_bytes() + life.random.below(20) * 4096);
             life.disk.set_capacity(room);
             (0..life.random.below(more)).for_each(|_| life.allocate(round));
-            (0..life.random.below(less)).for_each(|_| life.retire(round));
+            (0..life.random.below(less)).for_each(|_| life.defer_free(round));
             let values = std::mem::take(&mut life.values);
             life.live.extend(values);
             let newest = life.checkpoint(round);

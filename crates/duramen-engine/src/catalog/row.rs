@@ -1,6 +1,6 @@
 //! The rows of the catalogue and of the tree of roots. Pure codecs.
 
-use crate::data_file::{LOCATION_BYTES, Location};
+use crate::data_file::{LOCATION_BYTES, PagePointer};
 use crate::ids::{CommitSeq, TreeId};
 use crate::limits::{KEY_BYTES_MAX, REDUCTION_BYTES_MAX};
 use crate::tree::{Place, ReducerSpec, Reduction};
@@ -97,7 +97,7 @@ impl RootEntry {
         let count = u64::from_le_bytes(rest.array()?);
         let spec = if flags & HAS_SPEC != 0 { Some(rest.spec()?) } else { None };
         let location = if flags & HAS_PLACE != 0 {
-            Some(Location::decode(&rest.array::<LOCATION_BYTES>()?)?)
+            Some(PagePointer::decode(&rest.array::<LOCATION_BYTES>()?)?)
         } else {
             None
         };

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::data_file::Location;
+use crate::data_file::PagePointer;
 use crate::tree::{Place, Reduction};
 
 fn spec() -> ReducerSpec {
@@ -11,7 +11,7 @@ fn spec() -> ReducerSpec {
 
 #[test]
 fn rows_read_back_and_cut_short_are_refused() {
-    let location = Location { block: 9, block_count: 1, raw_bytes: 100, flags: 0, tag: [7; 16] };
+    let location = PagePointer { block: 9, block_count: 1, raw_bytes: 100, flags: 0, tag: [7; 16] };
     let entry = RootEntry {
         spec: Some(spec()),
         place: Some(Place { location, reduction: Reduction::of(&[4, 5]) }),
@@ -108,7 +108,7 @@ fn hostile_rows_are_refused() {
     for id in [0, 1 << 62, u64::MAX] {
         assert_eq!(CatalogRow::decode(&CatalogRow { id: TreeId(id), spec: None }.encode()), None, "{id}");
     }
-    let location = Location { block: 9, block_count: 1, raw_bytes: 100, flags: 0, tag: [7; 16] };
+    let location = PagePointer { block: 9, block_count: 1, raw_bytes: 100, flags: 0, tag: [7; 16] };
     let entry = RootEntry {
         spec: None,
         place: Some(Place { location, reduction: Reduction::of(&[4, 5]) }),

@@ -4,10 +4,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::allocator::RetiredExtent;
-use crate::data_file::{Location, Page};
+use crate::allocator::DeferredExtent;
+use crate::data_file::{Page, PagePointer};
 use crate::error::{Error, Result};
-use crate::tree::{Node, NodeSink, Place, Reduction, RetiredPage, inner_page_bytes_max};
+use crate::tree::{DeferredPage, Node, NodeSink, Place, Reduction, inner_page_bytes_max};
 
 use super::Store;
 
@@ -86,7 +86,7 @@ impl<'a> Output<'a> {
     ///
     /// # Errors
     /// The error of writing an earlier slice.
-    pub fn put_at(&mut self, page: &Page, block: u64) -> Result<Location> {
+    pub fn put_at(&mut self, page: &Page, block: u64) -> Result<PagePointer> {
         let data = self.store.pages.data();
         let location = data.locate(page, block);
         let block_bytes = data.block_bytes();
@@ -126,7 +126,7 @@ impl<'a> Output<'a> {
         self.slice.clear();
         for (node, place) in self.pending.drain(..) {
             if let Some(page) = node.set_place(place) {
-                self.store.space.retire([page.into()]);
+                self.store.space.defer_free([page.into()]);
             }
         }
         (self.between)();
@@ -179,9 +179,9 @@ impl Drop for Output<'_> {
     }
 }
 
-impl From<RetiredPage> for RetiredExtent {
-    fn from(page: RetiredPage) -> RetiredExtent {
+impl From<DeferredPage> for DeferredExtent {
+    fn from(page: DeferredPage) -> DeferredExtent {
         let (block, block_count) = page.location.extent();
-        RetiredExtent { block, block_count, birth: page.birth, retired: page.retired }
+        DeferredExtent { block, block_count, birth: page.birth, unused_since: page.unused_since }
     }
 }

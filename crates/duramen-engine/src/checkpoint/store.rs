@@ -40,14 +40,14 @@ pub struct Store {
 pub struct UnreadValues(Mutex<Vec<(CommitSeq, Vec<u8>)>>);
 
 impl Store {
-    /// Defers the free of the extents of a big value that commit `retired` dropped. If its list cannot be
+    /// Defers the free of the extents of a big value that commit `unused_since` dropped. If its list cannot be
     /// read, the next checkpoint tries again. The extents of a corrupt list stay used: space is lost, no
     /// data, and `check` reports them.
-    pub fn retire_value(&self, value: &[u8], retired: CommitSeq) {
+    pub fn defer_free_value(&self, value: &[u8], unused_since: CommitSeq) {
         match BigRef::decode(value).and_then(|value| value.pages(&self.pages)) {
-            Ok(pages) => self.space.retire_pages(&pages, retired),
+            Ok(pages) => self.space.defer_free_pages(&pages, unused_since),
             Err(error) if error.is_damage() => {}
-            Err(_) => self.unread.lock().push((retired, value.to_vec())),
+            Err(_) => self.unread.lock().push((unused_since, value.to_vec())),
         }
     }
 
@@ -58,7 +58,7 @@ impl Store {
     /// first without such a map.
     pub fn retire_unread(&self, root: CommitSeq) {
         let unread: Vec<_> = self.unread.lock().extract_if(.., |(dropped, _)| *dropped <= root).collect();
-        unread.iter().for_each(|(_, value)| self.retire_value(value, root));
+        unread.iter().for_each(|(_, value)| self.defer_free_value(value, root));
     }
 }
 

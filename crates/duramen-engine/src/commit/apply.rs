@@ -7,7 +7,7 @@ use crate::checkpoint::Store;
 use crate::error::{Code, Error};
 use crate::ids::{CommitSeq, TreeId};
 use crate::page_cache::Pages;
-use crate::tree::{Apply, Change, Loading, Node, RetiredPage, Slot, Stop, find};
+use crate::tree::{Apply, ApplyError, Change, DeferredPage, Loading, Node, Slot, find};
 
 /// The trees after a transaction, and what they no longer reference.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct Applied {
     /// Nodes that the new trees do not reference.
     pub replaced: Vec<Arc<Node>>,
     /// Pages of nodes that the new trees do not reference. Replay does not keep the nodes themselves.
-    pub retired: Vec<RetiredPage>,
+    pub deferred: Vec<DeferredPage>,
     /// References to big values that the new trees do not hold.
     pub dropped_values: Vec<Vec<u8>>,
 }
@@ -38,18 +38,18 @@ pub enum Applying {
 /// first.
 ///
 /// # Errors
-/// [`Stop`]; then nothing changed.
+/// [`ApplyError`]; then nothing changed.
 pub fn apply_changes(
     store: &Store,
     trees: &TreeTable,
     changes: &[(TreeId, Vec<Change<'_>>)],
     seq: CommitSeq,
     applying: Applying,
-) -> Result<Applied, Stop> {
+) -> Result<Applied, ApplyError> {
     let mut applied = Applied {
         trees: trees.clone(),
         replaced: Vec::new(),
-        retired: Vec::new(),
+        deferred: Vec::new(),
         dropped_values: Vec::new(),
     };
     for (id, changes) in changes.iter().filter(|(_, changes)| !changes.is_empty()) {
@@ -67,14 +67,14 @@ fn one_tree(
     (id, changes): (TreeId, &[Change<'_>]),
     seq: CommitSeq,
     applying: Applying,
-) -> Result<(), Stop> {
+) -> Result<(), ApplyError> {
     let known = applied.trees.get(id).filter(|tree| tree.dropped_at.is_none());
     let tree = match (known, applying) {
         (Some(tree), _) => Arc::clone(tree),
         (None, Applying::Replay { .. }) => return Ok(()),
         (None, Applying::Commit(_)) => {
             let message = format!("tree {id} was dropped or never created");
-            return Err(Stop::Failed(Error::new(Code::NoSuchTree, message)));
+            return Err(ApplyError::Failed(Error::new(Code::NoSuchTree, message)));
         }
     };
     let reducer = tree.reducer.as_deref();
@@ -85,7 +85,7 @@ fn one_tree(
     };
     let slot = apply.tree(tree.slot.as_ref(), changes)?;
     applied.replaced.append(&mut apply.replaced);
-    applied.retired.append(&mut apply.retired);
+    applied.deferred.append(&mut apply.deferred);
     applied.dropped_values.append(&mut apply.dropped_values);
     let has_big_values = tree.has_big_values || changes.iter().any(|c| c.value.is_some_and(|v| v.big));
     applied.trees.set(id, Some(TreeState { slot, has_big_values, ..(*tree).clone() }));
@@ -113,7 +113,7 @@ fn catalogue(
     trees: &mut TreeTable,
     changes: &[Change<'_>],
     seq: CommitSeq,
-) -> Result<(), Stop> {
+) -> Result<(), ApplyError> {
     let slot = trees.get(CATALOG).and_then(|tree| tree.slot.clone());
     for change in changes {
         let old = named(&store.pages, slot.as_ref(), change.key)?;

@@ -13,7 +13,7 @@
 //!    commits.
 //! 2. Write and sync. Check for poison afterwards, too: a sync of the data file may have failed meanwhile
 //!    (D6).
-//! 3. `retire`: put replaced pages on the pending-free list. Otherwise a checkpoint of the new root would
+//! 3. `defer_free`: put replaced pages on the pending-free list. Otherwise a checkpoint of the new root would
 //!    persist them as used, and a crash after it would leak them.
 //! 4. Publish, then note durability. A thread woken for a commit must find it in a snapshot.
 //! 5. After a failure, `drop_group` instead of 3 and 4: it rolls back the group and all commits built on it.
@@ -35,11 +35,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::wait::{GroupOutcome, Waiter, Word};
+use super::wait::{GroupOutcome, Waiter, WakeReason};
 use super::{Committer, Order, POISON};
-use crate::allocator::RetiredExtent;
+use crate::allocator::DeferredExtent;
 use crate::catalog::Root;
-use crate::data_file::Location;
+use crate::data_file::PagePointer;
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::page_cache::Buffered;
@@ -51,7 +51,7 @@ use crate::wal::{Group, LogPosition, LogWriteError, Record, SyncFailure};
 #[derive(Debug, Default)]
 pub struct Forming {
     records: Vec<Record>,
-    members: Vec<Left>,
+    members: Vec<CommitEffects>,
     pub(super) waiters: Vec<Arc<Waiter>>,
     pub(super) wants_sync: bool,
     /// Whether a member puts something. A group that only frees space may use the segment reserved for a full
@@ -61,7 +61,7 @@ pub struct Forming {
 
 /// What a transaction leaves to the group until it is published.
 #[derive(Debug)]
-pub struct Left {
+pub struct CommitEffects {
     /// Its sequence.
     pub seq: CommitSeq,
     /// Nodes that only older roots reference.
@@ -69,7 +69,7 @@ pub struct Left {
     /// References to big values that only older roots hold.
     pub dropped_values: Vec<Vec<u8>>,
     /// Pages of the big values that it wrote.
-    pub values: Vec<Location>,
+    pub values: Vec<PagePointer>,
     /// The memory charged for its record until the group is written.
     pub _buffered: Buffered,
     /// Its call has returned for good, at level `Memory`. If the group is dropped, no caller is left to
@@ -90,10 +90,10 @@ pub struct Dropped {
 
 impl Forming {
     /// Adds a transaction that was ordered and applied.
-    pub fn join(&mut self, mut record: Record, left: Left) {
-        record.seq = left.seq;
+    pub fn join(&mut self, mut record: Record, effects: CommitEffects) {
+        record.seq = effects.seq;
         self.records.push(record);
-        self.members.push(left);
+        self.members.push(effects);
     }
 
     /// Notes that the call of the newest member returns for good before the group is written.
@@ -121,7 +121,7 @@ impl Committer {
     pub(super) fn lead(&self) -> Result<()> {
         let (group, root) = {
             let mut order = self.lock();
-            (std::mem::take(&mut order.forming), self.sealed())
+            (std::mem::take(&mut order.forming), self.latest())
         };
         let result = self.write_group(&group, &root);
         if let Err(error) = &result {
@@ -155,7 +155,7 @@ impl Committer {
         if let Some(cause) = self.poison.get() {
             return Err(self.in_doubt(cause.clone()));
         }
-        self.retire(group);
+        self.defer_free(group);
         root.position.set(written).expect("a root is written once");
         self.groups.fetch_add(1, Ordering::Relaxed);
         self.published.set(Arc::clone(root));
@@ -226,12 +226,17 @@ impl Committer {
         let mut order = self.lock();
         let built_on_it = std::mem::take(&mut order.forming);
         let published = self.published();
-        if self.sealed().seq > published.seq {
-            order.lineage += 1;
+        if self.latest().seq > published.seq {
+            order.rollback_epoch += 1;
             self.store.registry.drop_after(published.seq);
             order.recent.rewind(published.seq);
             let (trees, position) = (published.trees.clone(), published.position.clone());
-            self.sealed.set(Arc::new(Root { seq: published.seq, lineage: order.lineage, trees, position }));
+            self.latest.set(Arc::new(Root {
+                seq: published.seq,
+                rollback_epoch: order.rollback_epoch,
+                trees,
+                position,
+            }));
         }
         let is_clean = self.poison.get().is_none();
         if is_clean {
@@ -290,7 +295,7 @@ impl Committer {
         let mut order = self.lock();
         if order.forming.is_unwaited() {
             let group = std::mem::take(&mut order.forming);
-            let root = self.sealed();
+            let root = self.latest();
             drop(order);
             if let Err(error) = self.write_group(&group, &root) {
                 self.drop_group(&group, &error);
@@ -305,7 +310,7 @@ impl Committer {
         match take_first_waiter(&mut order) {
             Some(next) => {
                 self.call_turn(order);
-                next.tell(Word::Lead);
+                next.wake(WakeReason::Lead);
             }
             None => {
                 order.leading = false;
@@ -361,18 +366,22 @@ impl Committer {
     }
 
     /// Defers the free of the pages that a published group replaced: puts them on the pending-free list.
-    fn retire(&self, group: &Forming) {
-        let mut extents: Vec<RetiredExtent> = Vec::new();
+    fn defer_free(&self, group: &Forming) {
+        let mut extents: Vec<DeferredExtent> = Vec::new();
         for member in &group.members {
             extents.extend(
-                member.replaced.iter().filter_map(|node| node.retire(member.seq)).map(RetiredExtent::from),
+                member
+                    .replaced
+                    .iter()
+                    .filter_map(|node| node.defer_free(member.seq))
+                    .map(DeferredExtent::from),
             );
             for value in &member.dropped_values {
-                self.store.retire_value(value, member.seq);
+                self.store.defer_free_value(value, member.seq);
             }
         }
         if !extents.is_empty() {
-            self.store.space.retire(extents);
+            self.store.space.defer_free(extents);
         }
     }
 }

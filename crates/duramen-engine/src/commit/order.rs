@@ -38,19 +38,19 @@ use std::sync::{Arc, OnceLock};
 
 use super::apply::{Applying, apply_changes};
 use super::changes::{WrittenKeys, record_lists};
-use super::group::Left;
+use super::group::CommitEffects;
 use super::recent::Verdict;
-use super::wait::{Waiter, Word};
+use super::wait::{Waiter, WakeReason};
 use super::{Changes, Committer, Order, Ordered, Reads, Submission, Throttle, Wait};
 use crate::catalog::Root;
-use crate::data_file::Location;
+use crate::data_file::PagePointer;
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::options::Durability;
 use crate::page_cache::Buffered;
 use crate::snapshot::Registration;
 use crate::sync::MutexGuard;
-use crate::tree::{Apply, Loading, Stop};
+use crate::tree::{Apply, ApplyError, Loading};
 use crate::wal::Record;
 
 /// After so many rounds a commit loads missing nodes under the order lock.
@@ -63,7 +63,7 @@ const ROOM_ROUNDS_MAX: u32 = 16;
 const FEW_LEAVES_PART: usize = 8;
 
 /// Why a transaction did not enter the order.
-enum Halt {
+enum EnterError {
     /// A node is not in memory, or the recent commits do not reach back to the base.
     Missing,
     /// This many bytes must be free for the next checkpoint.
@@ -72,18 +72,18 @@ enum Halt {
     Failed(Error),
 }
 
-impl From<Stop> for Halt {
-    fn from(stop: Stop) -> Halt {
+impl From<ApplyError> for EnterError {
+    fn from(stop: ApplyError) -> EnterError {
         match stop {
-            Stop::Missing => Halt::Missing,
-            Stop::Failed(error) => Halt::Failed(error),
+            ApplyError::Missing => EnterError::Missing,
+            ApplyError::Failed(error) => EnterError::Failed(error),
         }
     }
 }
 
-impl From<Error> for Halt {
-    fn from(error: Error) -> Halt {
-        Halt::Failed(error)
+impl From<Error> for EnterError {
+    fn from(error: Error) -> EnterError {
+        EnterError::Failed(error)
     }
 }
 
@@ -152,13 +152,13 @@ impl Committer {
             };
             drop(order);
             let again = match halt {
-                Halt::Failed(error) => Err(error),
-                Halt::Missing => {
+                EnterError::Failed(error) => Err(error),
+                EnterError::Missing => {
                     warm_rounds += 1;
                     self.warm(&prepared, warm_rounds)
                 }
-                Halt::NoRoom(_) if room_rounds == ROOM_ROUNDS_MAX => Err(Throttle::no_room()),
-                Halt::NoRoom(bytes) => {
+                EnterError::NoRoom(_) if room_rounds == ROOM_ROUNDS_MAX => Err(Throttle::no_room()),
+                EnterError::NoRoom(bytes) => {
                     room_rounds += 1;
                     self.throttle.ensure_room(&self.store, bytes)
                 }
@@ -175,7 +175,7 @@ impl Committer {
     /// As [`Committer::submit`].
     pub fn submit_nothing(&self) -> Result<Ordered> {
         let submitted = self.submit(Submission {
-            base: self.hold_sealed(),
+            base: self.hold_latest(),
             reads: Reads::default(),
             changes: Changes::default(),
             buffered: Buffered::new(self.store.pages.meter()),
@@ -200,7 +200,7 @@ impl Committer {
         self.throttle.wait(&self.store, &|| self.usable())?;
         let mut order = self.lock();
         let alone = Alone::enter();
-        let built = catch_unwind(AssertUnwindSafe(|| build(self.sealed())));
+        let built = catch_unwind(AssertUnwindSafe(|| build(self.latest())));
         drop(alone);
         let built = match built {
             Ok(built) => built,
@@ -223,9 +223,9 @@ impl Committer {
                 Err(halt) => halt,
             };
             let again = match halt {
-                Halt::Failed(error) => Err(error),
-                Halt::Missing => unreachable!("loading is allowed"),
-                Halt::NoRoom(bytes) => self.throttle.ensure_room(&self.store, bytes),
+                EnterError::Failed(error) => Err(error),
+                EnterError::Missing => unreachable!("loading is allowed"),
+                EnterError::NoRoom(bytes) => self.throttle.ensure_room(&self.store, bytes),
             };
             if let Err(error) = again {
                 return Err(self.abandon(error, &prepared.values));
@@ -284,7 +284,7 @@ impl Committer {
     /// Makes sure that the leaves a transaction changes fit into memory. It waits for a checkpoint here,
     /// before other commits would have to wait for it.
     fn make_memory(&self, prepared: &Prepared) -> Result<()> {
-        let more_bytes = self.fit_memory(prepared, &self.hold_sealed())?;
+        let more_bytes = self.fit_memory(prepared, &self.hold_latest())?;
         if more_bytes == 0 || prepared.only_deletes {
             return Ok(());
         }
@@ -319,7 +319,7 @@ impl Committer {
         Ok(bytes)
     }
 
-    fn abandon(&self, error: Error, values: &[Location]) -> Error {
+    fn abandon(&self, error: Error, values: &[PagePointer]) -> Error {
         self.store.space.value_aborted(values);
         if error.is_retryable() {
             self.conflicts.fetch_add(1, Ordering::Relaxed);
@@ -334,12 +334,12 @@ impl Committer {
             return Ok(());
         }
         let base = prepared.base.root();
-        let (recent, (held, idle), lineage) = {
+        let (recent, (held, idle), rollback_epoch) = {
             let order = self.lock();
-            (order.recent.after(base.seq), self.hold_sealed_and_leave(), order.lineage)
+            (order.recent.after(base.seq), self.hold_latest_and_leave(), order.rollback_epoch)
         };
         drop(idle);
-        let changed = base.lineage != lineage
+        let changed = base.rollback_epoch != rollback_epoch
             || prepared.reads.see_other_trees(base, held.root())
             || match recent {
                 Some(commits) => commits.iter().any(|keys| prepared.reads.touch(keys)),
@@ -359,7 +359,7 @@ impl Committer {
         let base = &prepared.base;
         self.compared.fetch_add(1, Ordering::Relaxed);
         let differs = prepared.reads.differ(&self.store.pages, base.root(), new);
-        let is_there = |root: &Root| self.store.registry.is_kept(root.seq, root.lineage);
+        let is_there = |root: &Root| self.store.registry.is_kept(root.seq, root.rollback_epoch);
         if base.is_expired() || !is_there(base.root()) || !is_there(new) { Err(conflict()) } else { differs }
     }
 
@@ -369,38 +369,43 @@ impl Committer {
         order: &mut Order,
         prepared: &mut Prepared,
         loading: Loading,
-    ) -> std::result::Result<CommitSeq, Halt> {
+    ) -> std::result::Result<CommitSeq, EnterError> {
         self.usable()?;
-        let sealed = self.sealed();
+        let latest = self.latest();
         if !prepared.reads.is_empty() {
             let base = prepared.base.root();
-            let unchanged = base.lineage == order.lineage
-                && !prepared.reads.see_other_trees(base, &sealed)
+            let unchanged = base.rollback_epoch == order.rollback_epoch
+                && !prepared.reads.see_other_trees(base, &latest)
                 && match order.recent.check(base.seq, &prepared.reads) {
                     Verdict::Unchanged => true,
                     Verdict::Changed => false,
-                    Verdict::TooOld if loading == Loading::ResidentOnly => return Err(Halt::Missing),
-                    Verdict::TooOld => !self.differ(prepared, &sealed)?,
+                    Verdict::TooOld if loading == Loading::ResidentOnly => return Err(EnterError::Missing),
+                    Verdict::TooOld => !self.differ(prepared, &latest)?,
                 };
             if !unchanged {
-                return Err(Halt::Failed(conflict()));
+                return Err(EnterError::Failed(conflict()));
             }
         }
-        let seq = sealed.seq.next();
+        let seq = latest.seq.next();
         let lists = record_lists(prepared.record.bytes());
-        let applied = apply_changes(&self.store, &sealed.trees, &lists, seq, Applying::Commit(loading))
+        let applied = apply_changes(&self.store, &latest.trees, &lists, seq, Applying::Commit(loading))
             .map_err(dropped_is_conflict)?;
         // The room for the next checkpoint is reserved before anything is ordered (D7). The nodes just
         // applied are counted, and no root references them yet.
         if let Some(wanted) = self.throttle.lacks_room(&self.store, prepared.only_deletes) {
-            return Err(Halt::NoRoom(wanted));
+            return Err(EnterError::NoRoom(wanted));
         }
         order.recent.push(seq, std::mem::take(&mut prepared.keys));
-        let root = Root { seq, lineage: order.lineage, trees: applied.trees, position: OnceLock::new() };
+        let root = Root {
+            seq,
+            rollback_epoch: order.rollback_epoch,
+            trees: applied.trees,
+            position: OnceLock::new(),
+        };
         let values = std::mem::take(&mut prepared.values);
         self.store.space.value_committed(&values, seq);
         order.forming.puts |= !prepared.only_deletes;
-        let left = Left {
+        let effects = CommitEffects {
             seq,
             replaced: applied.replaced,
             dropped_values: applied.dropped_values,
@@ -408,8 +413,8 @@ impl Committer {
             _buffered: prepared.buffered.take(),
             has_returned: false,
         };
-        order.forming.join(std::mem::take(&mut prepared.record), left);
-        self.sealed.set(Arc::new(root));
+        order.forming.join(std::mem::take(&mut prepared.record), effects);
+        self.latest.set(Arc::new(root));
         Ok(seq)
     }
 
@@ -421,7 +426,7 @@ impl Committer {
         prepared: &Prepared,
     ) -> Result<Ordered> {
         self.commits.fetch_add(1, Ordering::Relaxed);
-        let ordered = Ordered { seq, lineage: order.lineage };
+        let ordered = Ordered { seq, rollback_epoch: order.rollback_epoch };
         order.forming.wants_sync |= prepared.level == Durability::Disk;
         // Commits at level `Memory` block too once the write queue exceeds its limit.
         let queues_much = self.store.pages.meter().queues_much();
@@ -444,8 +449,8 @@ impl Committer {
         order.forming.waiters.push(Arc::clone(&waiter));
         drop(order);
         match waiter.wait() {
-            Word::Lead => self.lead().map(|()| ordered),
-            Word::Done(outcome, index) => {
+            WakeReason::Lead => self.lead().map(|()| ordered),
+            WakeReason::Done(outcome, index) => {
                 outcome.pass_on(index);
                 outcome.result.clone().map(|()| ordered)
             }
@@ -455,7 +460,7 @@ impl Committer {
     /// Loads what the changes touch, without the lock. The first round loads the paths to the keys. Later
     /// rounds also load the neighbours that nodes are merged with.
     fn warm(&self, prepared: &Prepared, round: u32) -> Result<()> {
-        let held = self.hold_sealed();
+        let held = self.hold_latest();
         match self.warm_in(held.root(), prepared, round) {
             // Its pages may have been reused. The next round uses the root that replaced it.
             Err(_) if held.is_dropped() => Ok(()),
@@ -487,15 +492,15 @@ struct Prepared {
     keys: WrittenKeys,
     only_deletes: bool,
     buffered: Buffered,
-    values: Vec<Location>,
+    values: Vec<PagePointer>,
     level: Durability,
     wait: Wait,
 }
 
 /// Maps a missing tree to a conflict: the tree was there when the transaction wrote to it.
-fn dropped_is_conflict(stop: Stop) -> Stop {
+fn dropped_is_conflict(stop: ApplyError) -> ApplyError {
     match stop {
-        Stop::Failed(error) if error.code() == Code::NoSuchTree => Stop::Failed(conflict()),
+        ApplyError::Failed(error) if error.code() == Code::NoSuchTree => ApplyError::Failed(conflict()),
         stop => stop,
     }
 }

@@ -10,13 +10,13 @@ const POISON: &str = "nothing panics while a waiter is locked";
 /// A waiting committer.
 #[derive(Debug, Default)]
 pub struct Waiter {
-    word: Mutex<Option<Word>>,
-    said: Condvar,
+    reason: Mutex<Option<WakeReason>>,
+    changed: Condvar,
 }
 
 /// Why a waiter wakes.
 #[derive(Debug, Clone)]
-pub enum Word {
+pub enum WakeReason {
     /// It leads: it writes the forming group.
     Lead,
     /// The group is done.
@@ -34,19 +34,19 @@ pub struct GroupOutcome {
 
 impl Waiter {
     /// Wakes the waiter with a reason.
-    pub fn tell(&self, word: Word) {
-        *self.word.lock().expect(POISON) = Some(word);
-        self.said.notify_one();
+    pub fn wake(&self, reason: WakeReason) {
+        *self.reason.lock().expect(POISON) = Some(reason);
+        self.changed.notify_one();
     }
 
     /// Waits for a reason to wake.
-    pub fn wait(&self) -> Word {
-        let mut word = self.word.lock().expect(POISON);
+    pub fn wait(&self) -> WakeReason {
+        let mut reason = self.reason.lock().expect(POISON);
         loop {
-            if let Some(word) = word.take() {
-                return word;
+            if let Some(reason) = reason.take() {
+                return reason;
             }
-            word = self.said.wait(word).expect(POISON);
+            reason = self.changed.wait(reason).expect(POISON);
         }
     }
 }
@@ -65,7 +65,7 @@ impl GroupOutcome {
 
     fn tell(self: &Arc<GroupOutcome>, index: usize) {
         if let Some(waiter) = self.waiters.get(index) {
-            waiter.tell(Word::Done(Arc::clone(self), index));
+            waiter.wake(WakeReason::Done(Arc::clone(self), index));
         }
     }
 }

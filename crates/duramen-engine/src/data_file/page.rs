@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::buffers::Buffers;
-use super::location::LOCATION_BYTES;
+use super::page_pointer::LOCATION_BYTES;
 use crate::limits::BIG_VALUE_EXTENT_BYTES;
 
 /// The space map's list of pages gets its blocks before its length is known. It may grow by this much.

@@ -5,7 +5,7 @@
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::location::{LOCATION_BYTES, Location};
+use super::page_pointer::{LOCATION_BYTES, PagePointer};
 use super::sync_choice::{self, SyncChoice};
 use crate::ids::{CommitSeq, DatabaseId, Generation, LogId, TreeId};
 use crate::options::Geometry;
@@ -46,11 +46,11 @@ pub struct Superblock {
     /// The log must reach at least this sequence, else part of it is missing.
     pub marked: CommitSeq,
     /// Root of the tree of roots.
-    pub roots: Option<Location>,
+    pub roots: Option<PagePointer>,
     /// List of the space map's pages.
-    pub space: Option<Location>,
+    pub space: Option<PagePointer>,
     /// The hot-page list of a clean shutdown.
-    pub hot: Option<Location>,
+    pub hot: Option<PagePointer>,
     /// Blocks from here on were unused at the checkpoint.
     pub end_block: u64,
     /// The least id of the next tree.
@@ -79,7 +79,7 @@ impl Writer<'_> {
         self.put(&value.to_le_bytes());
     }
 
-    fn location(&mut self, location: Option<&Location>) {
+    fn location(&mut self, location: Option<&PagePointer>) {
         let mut bytes = vec![u8::from(location.is_some())];
         match location {
             Some(location) => location.encode(&mut bytes),
@@ -114,10 +114,10 @@ impl<'a> Reader<'a> {
         u128::from_le_bytes(self.take())
     }
 
-    fn location(&mut self) -> Option<Location> {
+    fn location(&mut self) -> Option<PagePointer> {
         let present = self.take::<1>()[0] != 0;
         let bytes: [u8; LOCATION_BYTES] = self.take();
-        if present { Location::decode(&bytes) } else { None }
+        if present { PagePointer::decode(&bytes) } else { None }
     }
 }
 

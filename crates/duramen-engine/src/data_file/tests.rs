@@ -43,14 +43,16 @@ fn a_page_of_another_place_kind_or_database_is_an_error() {
     for block in [4, 8] {
         data_file.file().write_at(page(9).bytes(), data_file.offset(block)).unwrap();
     }
-    assert!(data_file.read(&Location { block: 8, ..location }, PageKind::Leaf).unwrap_err().is_damage());
+    assert!(data_file.read(&PagePointer { block: 8, ..location }, PageKind::Leaf).unwrap_err().is_damage());
     assert!(data_file.read(&location, PageKind::Inner).unwrap_err().is_damage());
     assert!(data(&disk, 2).read(&location, PageKind::Leaf).unwrap_err().is_damage());
-    assert!(data_file.read(&Location { block: 4000, ..location }, PageKind::Leaf).unwrap_err().is_damage());
+    assert!(
+        data_file.read(&PagePointer { block: 4000, ..location }, PageKind::Leaf).unwrap_err().is_damage()
+    );
 }
 
 fn superblock() -> Superblock {
-    let location = Location { block: 70, block_count: 2, raw_bytes: 900, flags: 1, tag: [5; 16] };
+    let location = PagePointer { block: 70, block_count: 2, raw_bytes: 900, flags: 1, tag: [5; 16] };
     Superblock {
         write_features: 2,
         database: DatabaseId(11),
@@ -125,24 +127,24 @@ fn a_pointer_that_no_page_can_have_is_refused_before_a_byte_is_read() {
     data.read(&right, PageKind::Leaf).unwrap();
     disk.reset_call_counts();
     let hostile = [
-        Location { raw_bytes: u32::MAX, block_count: u32::MAX / 512 + 1, ..right },
-        Location { raw_bytes: 1 << 20, block_count: 1 << 11, ..right },
-        Location { raw_bytes: 0, block_count: 0, ..right },
-        Location { raw_bytes: 47, block_count: 1, ..right },
-        Location { block_count: u32::MAX, ..right },
-        Location { block_count: right.block_count + 1, ..right },
-        Location { block_count: right.block_count - 1, ..right },
-        Location { block: u64::MAX, ..right },
-        Location { block: u64::MAX / 512, ..right },
-        Location { block: 1 << 50, ..right },
-        Location { block: 5, ..right },
-        Location { flags: 2, ..right },
+        PagePointer { raw_bytes: u32::MAX, block_count: u32::MAX / 512 + 1, ..right },
+        PagePointer { raw_bytes: 1 << 20, block_count: 1 << 11, ..right },
+        PagePointer { raw_bytes: 0, block_count: 0, ..right },
+        PagePointer { raw_bytes: 47, block_count: 1, ..right },
+        PagePointer { block_count: u32::MAX, ..right },
+        PagePointer { block_count: right.block_count + 1, ..right },
+        PagePointer { block_count: right.block_count - 1, ..right },
+        PagePointer { block: u64::MAX, ..right },
+        PagePointer { block: u64::MAX / 512, ..right },
+        PagePointer { block: 1 << 50, ..right },
+        PagePointer { block: 5, ..right },
+        PagePointer { flags: 2, ..right },
     ];
     for location in hostile {
         let error = data.read(&location, PageKind::Leaf).unwrap_err();
         assert!(error.is_damage() && error.message().contains("/data @"), "{location:?}: {error}");
     }
-    let list = Location { raw_bytes: 1 << 31, block_count: 1 << 22, ..right };
+    let list = PagePointer { raw_bytes: 1 << 31, block_count: 1 << 22, ..right };
     for kind in [PageKind::ValueList, PageKind::SpaceIndex] {
         assert!(data.read(&list, kind).unwrap_err().is_damage(), "longer than the file");
     }

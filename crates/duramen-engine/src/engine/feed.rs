@@ -107,7 +107,7 @@ impl Engine {
 
     /// Newest commit that survives a power cut.
     fn durable_seq(&self) -> CommitSeq {
-        let found = self.inner.draining.seq();
+        let found = self.inner.deferred_redo.seq();
         match &self.inner.mode {
             Mode::Write { committer, .. } => committer.durable().max(found),
             Mode::Read { .. } => found,
@@ -117,7 +117,7 @@ impl Engine {
     fn newest_seq(&self) -> CommitSeq {
         let durable = self.durable_seq();
         match &self.inner.mode {
-            Mode::Write { committer, .. } => committer.sealed().seq.max(durable),
+            Mode::Write { committer, .. } => committer.latest().seq.max(durable),
             Mode::Read { .. } => durable,
         }
     }
@@ -125,7 +125,7 @@ impl Engine {
     /// The replay position of the newest checkpoint, and the catalogue there. The log is complete behind it.
     fn feed_boundary(&self) -> (LogPosition, Option<Slot>) {
         match &self.inner.mode {
-            Mode::Write { keeper, .. } => keeper.checkpointer().boundary(),
+            Mode::Write { maintenance, .. } => maintenance.checkpointer().boundary(),
             Mode::Read { superblock, catalogue, .. } => (superblock.replay, catalogue.clone()),
         }
     }

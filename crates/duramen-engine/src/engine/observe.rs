@@ -97,7 +97,7 @@ pub struct Observed {
 }
 
 /// Why reading stopped.
-enum Halt {
+enum ObserveError {
     /// A newer checkpoint exists, and the log no longer begins at the one that was read.
     Moved,
     /// Changes are gone. Everything after this commit can be read.
@@ -105,9 +105,9 @@ enum Halt {
     Failed(Error),
 }
 
-impl From<Error> for Halt {
-    fn from(error: Error) -> Halt {
-        Halt::Failed(error)
+impl From<Error> for ObserveError {
+    fn from(error: Error) -> ObserveError {
+        ObserveError::Failed(error)
     }
 }
 
@@ -243,7 +243,7 @@ impl Observer {
     /// As [`Observer::next`].
     pub fn look(&mut self) -> Result<Observed> {
         let durable = self.again(Observer::durable)?;
-        let newest = self.again(|this| this.newest().map_err(Halt::from))?;
+        let newest = self.again(|this| this.newest().map_err(ObserveError::from))?;
         let superblock = &newest.superblock;
         Ok(Observed {
             durable: durable.max(superblock.replay.seq),
@@ -276,7 +276,7 @@ impl Observer {
 
     /// The newest durable commit in the log behind what was read. The log declares it durable, or the newest
     /// checkpoint does.
-    fn durable(&mut self) -> std::result::Result<CommitSeq, Halt> {
+    fn durable(&mut self) -> std::result::Result<CommitSeq, ObserveError> {
         let newest = read_superblocks(&data_file(&*self.disk, &self.path)?, &self.path.join(DATA))?.0;
         let geometry = &self.seen.loaded.store.geometry;
         let place = place(&*self.disk, &self.wal_dir, self.seen.identity, geometry);
@@ -286,17 +286,20 @@ impl Observer {
         // The checkpoint is ahead, and the log behind what was read has been reused.
         let is_cut_off = newest.replay.seq > reach.whole && durable <= self.read;
         if is_cut_off {
-            return Err(Halt::Moved);
+            return Err(ObserveError::Moved);
         }
         if reach.whole < self.position && self.position < CommitSeq(u64::MAX) {
-            return Err(Halt::Gap(set_back(&self.path, self.position, durable), durable));
+            return Err(ObserveError::Gap(set_back(&self.path, self.position, durable), durable));
         }
         (self.seen.durable, self.seen.whole) = (durable, reach.whole);
         Ok(durable)
     }
 
     /// Runs a step again if the writer interfered.
-    fn again<T>(&mut self, mut run: impl FnMut(&mut Observer) -> std::result::Result<T, Halt>) -> Result<T> {
+    fn again<T>(
+        &mut self,
+        mut run: impl FnMut(&mut Observer) -> std::result::Result<T, ObserveError>,
+    ) -> Result<T> {
         let (mut still, mut moving, mut failed) = (0, 0, None);
         loop {
             if self.is_stale {
@@ -317,12 +320,12 @@ impl Observer {
             self.batch.clear();
             self.read = self.position;
             match halt {
-                Halt::Gap(error, goes_on) => {
+                ObserveError::Gap(error, goes_on) => {
                     (self.read, self.position) = (goes_on, goes_on);
                     return Err(error);
                 }
-                Halt::Moved => {}
-                Halt::Failed(error) => failed = Some(error),
+                ObserveError::Moved => {}
+                ObserveError::Failed(error) => failed = Some(error),
             }
             self.is_stale = true;
             if still >= LOOKS_STILL || moving >= LOOKS_MOVING {
@@ -331,7 +334,7 @@ impl Observer {
         }
     }
 
-    fn fill(&mut self) -> std::result::Result<(), Halt> {
+    fn fill(&mut self) -> std::result::Result<(), ObserveError> {
         let files_end = self.files_end()?;
         if self.read < files_end {
             return self.fill_from_files(files_end);
@@ -352,7 +355,7 @@ impl Observer {
         let is_gone = live.saw_damage && !self.believes_damage;
         live.saw_damage = false;
         if live.seq() == before || is_gone {
-            return Err(Halt::Moved);
+            return Err(ObserveError::Moved);
         }
         self.read = self.read.max(live.seq());
         Ok(())
@@ -368,14 +371,14 @@ impl Observer {
         Ok(ends.max(self.files()?.found_through()))
     }
 
-    fn fill_from_files(&mut self, ends: CommitSeq) -> std::result::Result<(), Halt> {
+    fn fill_from_files(&mut self, ends: CommitSeq) -> std::result::Result<(), ObserveError> {
         if self.only_log {
-            return Err(Halt::Gap(gap(self.read, ends), ends));
+            return Err(ObserveError::Gap(gap(self.read, ends), ends));
         }
         let files = self.files()?;
         let Some(part) = files.part_after(self.read) else {
             let goes_on = Some(files.oldest()).filter(|oldest| *oldest > self.read).unwrap_or(ends);
-            return Err(Halt::Gap(files.gap(self.read), goes_on));
+            return Err(ObserveError::Gap(files.gap(self.read), goes_on));
         };
         let file = match &mut self.seen.file {
             Some((number, file)) if *number == part.number => file,

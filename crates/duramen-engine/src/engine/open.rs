@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex};
 
 use duramen_disk::{Access, Disk, File, SyncMethod};
 
+use super::deferred_redo::{DeferredRedo, Served, give_memory_back};
 use super::directory::{
     DATA, DATA_NEW, LOCK, WAL, check_file_systems, data_lost, directory_of, kind, lock, lock_log,
     of_a_database, prepare_directory, prepare_log_directory, refuse_later_readers, without_data,
 };
-use super::draining::{Draining, Served, give_memory_back};
 use super::event::{Event, Events};
 use super::feeding::Feeding;
-use super::keeper::Keeper;
+use super::maintenance::Maintenance;
 use super::stats::RecoveryStats;
 use super::{Engine, Hooks, Inner, Mode, method, start_threads};
 use crate::catalog::{CATALOG, Root};
@@ -31,7 +31,7 @@ use crate::overlay::ForkLimit;
 use crate::recovery::{Loaded, Replay, Replayed, load, replay};
 use crate::snapshot::{Locks, Newest};
 use crate::threads::processors;
-use crate::tree::sweep;
+use crate::tree::evict;
 use crate::wal::{Continued, Log, LogIdentity};
 
 /// A log of at most this part of the memory is read into it at once, and its redo may be deferred.
@@ -104,19 +104,19 @@ fn assemble(
     events.tell(&recovered.event());
     warn_of_worthless_syncs(&*disk, path, &wal_dir, &options, &events);
     let sync = method::in_use(&*disk, &wal_dir, &options, loaded.superblock.sync.as_ref())?;
-    let (mode, draining, threads) = if options.read_only {
+    let (mode, deferred_redo, threads) = if options.read_only {
         let Replayed { trees, seq, tail, .. } = replayed;
         let position = std::sync::OnceLock::new();
-        let root = Arc::new(Newest::new(Arc::new(Root { seq, lineage: 0, trees, position })));
-        sweep_when_full(&store, &root);
+        let root = Arc::new(Newest::new(Arc::new(Root { seq, rollback_epoch: 0, trees, position })));
+        evict_when_full(&store, &root);
         let served = Served::Readers(Arc::clone(&root));
-        let draining = match tail {
-            Some(tail) => Draining::of(tail, &store, threads_of(&options), served),
-            None => Draining::done(seq),
+        let deferred_redo = match tail {
+            Some(tail) => DeferredRedo::of(tail, &store, threads_of(&options), served),
+            None => DeferredRedo::done(seq),
         };
         let catalogue = loaded.trees.get(CATALOG).and_then(|tree| tree.slot.clone());
         let superblock = Box::new(loaded.superblock);
-        (Mode::Read { root, roots: loaded.roots, catalogue, superblock }, draining, None)
+        (Mode::Read { root, roots: loaded.roots, catalogue, superblock }, deferred_redo, None)
     } else {
         make_durable(&loaded.superblock, loaded.leads_nowhere, store.pages.data())?;
         // After `make_durable`: a superblock that was misread once may lead to files that this one does not
@@ -124,15 +124,15 @@ fn assemble(
         feed.settle(covered_by(&loaded))?;
         make_names_durable(&*disk, (path, &wal_dir), &loaded)?;
         let feeding = Feeding::new(&feed, feed_rule.as_ref(), &disk, &wal_dir, log_identity);
-        let (committer, keeper, draining) =
+        let (committer, maintenance, deferred_redo) =
             writer(&disk, &wal_dir, loaded, replayed, (&options, sync.0), (events, feeding))?;
-        let threads = start_threads(&keeper, &draining, &options)?;
-        (Mode::Write { committer, keeper }, draining, threads)
+        let threads = start_threads(&maintenance, &deferred_redo, &options)?;
+        (Mode::Write { committer, maintenance }, deferred_redo, threads)
     };
     let inner = Inner {
         store,
         mode,
-        draining,
+        deferred_redo,
         disk,
         path: path.to_owned(),
         wal_dir,
@@ -205,7 +205,7 @@ fn writer(
     replayed: Replayed,
     (options, sync): (&Options, SyncMethod),
     (events, feeding): (Events, Feeding),
-) -> Result<(Arc<Committer>, Arc<Keeper>, Arc<Draining>)> {
+) -> Result<(Arc<Committer>, Arc<Maintenance>, Arc<DeferredRedo>)> {
     let superblock = &loaded.superblock;
     let identity = LogIdentity { database: superblock.database, log: superblock.log };
     let geometry = superblock.geometry;
@@ -237,19 +237,19 @@ fn writer(
         }
     })?;
     let served = Served::Committer(Arc::clone(&committer));
-    let draining = match replayed.tail {
-        Some(tail) => Draining::of(tail, committer.store(), threads_of(options), served),
-        None => Draining::done(seq),
+    let deferred_redo = match replayed.tail {
+        Some(tail) => DeferredRedo::of(tail, committer.store(), threads_of(options), served),
+        None => DeferredRedo::done(seq),
     };
-    let keeper = Arc::new(Keeper::new(&committer, checkpointer, disk, options, events, feeding));
-    keeper.warm(hot);
-    let sweeper = Arc::downgrade(&keeper);
-    keeper.store().pages.meter().set_sweeper(Box::new(move || {
-        if let Some(keeper) = sweeper.upgrade() {
-            keeper.sweep();
+    let maintenance = Arc::new(Maintenance::new(&committer, checkpointer, disk, options, events, feeding));
+    maintenance.warm(hot);
+    let evictor = Arc::downgrade(&maintenance);
+    maintenance.store().pages.meter().set_evictor(Box::new(move || {
+        if let Some(maintenance) = evictor.upgrade() {
+            maintenance.evict();
         }
     }));
-    Ok((committer, keeper, draining))
+    Ok((committer, maintenance, deferred_redo))
 }
 
 /// Reports syncs that mean nothing (D1).
@@ -266,20 +266,20 @@ fn warn_of_worthless_syncs(disk: &dyn Disk, path: &Path, wal_dir: &Path, options
 }
 
 /// Lets a read-only database evict nodes, as maintenance does for a writer.
-fn sweep_when_full(store: &Arc<Store>, newest: &Arc<Newest>) {
+fn evict_when_full(store: &Arc<Store>, newest: &Arc<Newest>) {
     // Weak references: nodes hold the meter, and the root holds the nodes.
     let (store, newest) = (Arc::downgrade(store), Arc::downgrade(newest));
     let pages = store.upgrade().expect("just given");
-    pages.pages.meter().set_sweeper(Box::new(move || {
+    pages.pages.meter().set_evictor(Box::new(move || {
         let (Some(store), Some(newest)) = (store.upgrade(), newest.upgrade()) else { return };
         let root = newest.get();
         let meter = store.pages.meter();
         let enough = || meter.eviction_target(80) == 0;
         // Two rounds: the first clears the use bits.
         for slot in root.trees.iter().chain(root.trees.iter()).filter_map(|tree| tree.slot.as_ref()) {
-            sweep(slot, &[], &enough);
+            evict(slot, &[], &enough);
         }
-        meter.swept();
+        meter.evicted();
     }));
 }
 

@@ -117,17 +117,17 @@ impl Engine {
         let inner = &self.inner;
         let meter = inner.store.pages.meter();
         let (mut commit, log, checkpoints, delayed_us) = match &inner.mode {
-            Mode::Write { committer, keeper } => (
+            Mode::Write { committer, maintenance } => (
                 committer.stats(),
                 committer.log().stats(),
-                keeper.checkpoint_count(),
+                maintenance.checkpoint_count(),
                 committer.throttle.delayed_us(),
             ),
             Mode::Read { .. } => (CommitStats::default(), LogStats::default(), 0, 0),
         };
         // What opening found is durable and visible before it is in the trees.
-        commit.durable = commit.durable.max(inner.draining.seq());
-        commit.published = commit.published.max(inner.draining.seq());
+        commit.durable = commit.durable.max(inner.deferred_redo.seq());
+        commit.published = commit.published.max(inner.deferred_redo.seq());
         Stats {
             commit,
             log,

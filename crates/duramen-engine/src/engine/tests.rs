@@ -64,7 +64,7 @@ fn a_commit_waits_until_the_tail_of_the_log_is_what_commits_go_on_from() {
     let (_, last) = engine.transact(Durability::Disk, |tx| tx.put(tree, b"before", b"v")).unwrap();
     engine.abandon();
     let engine = open();
-    let overlay = engine.inner.draining.overlay().expect("the log has a tail");
+    let overlay = engine.inner.deferred_redo.overlay().expect("the log has a tail");
     let early = Mutex::new(Some(engine.begin().unwrap()));
     let is_locked = AtomicBool::new(false);
     let until = |is_so: &dyn Fn() -> bool| {
@@ -75,7 +75,7 @@ fn a_commit_waits_until_the_tail_of_the_log_is_what_commits_go_on_from() {
     let committed = side_by_side(&[0, 1], |role| {
         if role == 0 {
             until(&|| is_locked.load(Ordering::SeqCst));
-            engine.inner.draining.wait().unwrap();
+            engine.inner.deferred_redo.wait().unwrap();
             return None;
         }
         overlay.while_forks_are_locked(|| {
@@ -157,7 +157,7 @@ fn little_is_evicted_while_nothing_evicted_is_freed() {
     assert!(twice.evicted_bytes > 0 && twice.evicted_bytes < 1 << 18, "{} bytes wait", twice.evicted_bytes);
     drop(pin);
     // As the background does at each tick.
-    engine.inner.store.pages.meter().sweep_anew();
+    engine.inner.store.pages.meter().evict_again();
     engine.step().unwrap();
     let after = engine.stats();
     assert!(after.resident_bytes < 1 << 20 && after.evicted_bytes < 1 << 18, "{after:?}");

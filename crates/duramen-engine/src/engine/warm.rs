@@ -1,7 +1,7 @@
 //! The hot-page list: the first keys of the leaves in memory at a clean close, read again at the next open.
 
-use super::keeper::Keeper;
-use crate::data_file::{Location, Page, PageKind};
+use super::maintenance::Maintenance;
+use crate::data_file::{Page, PageKind, PagePointer};
 use crate::error::{Error, Result};
 use crate::ids::TreeId;
 use crate::tree::{find, warm_keys};
@@ -9,7 +9,7 @@ use crate::tree::{find, warm_keys};
 /// Largest size of the list: an open reads ahead a few thousand leaves at most.
 const LIST_BYTES_MAX: usize = 256 * 1024;
 
-impl Keeper {
+impl Maintenance {
     /// Writes the last checkpoint, with the hot-page list.
     pub(super) fn close(&self) -> Result<()> {
         self.write_pending()?;
@@ -19,7 +19,7 @@ impl Keeper {
     }
 
     /// Reads the leaves of the hot-page list, while memory allows. An unreadable list is no loss.
-    pub(super) fn warm(&self, hot: Option<Location>) {
+    pub(super) fn warm(&self, hot: Option<PagePointer>) {
         let pages = &self.store().pages;
         let Some(list) = hot.and_then(|location| pages.read(&location, PageKind::HotPages).ok()) else {
             return;
@@ -38,7 +38,7 @@ impl Keeper {
         }
     }
 
-    fn write_hot_list(&self) -> Result<Option<Location>> {
+    fn write_hot_list(&self) -> Result<Option<PagePointer>> {
         let root = self.published_root();
         let mut list = Vec::new();
         for tree in root.trees.iter() {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::names::{Names, Told};
+use super::names::{LoggedChange, Names};
 use super::{FeedChange, FeedCommit, FeedWhat};
 use crate::error::Result;
 use crate::ids::{CommitSeq, TreeId};
@@ -83,12 +83,12 @@ impl LiveReader {
                 FeedCommit { seq: record.seq, time_ns: record.commit_time_ns, changes: Vec::new() };
             names.pass(&record, &wants, &mut |tree, name, told| {
                 let what = match told {
-                    Told::Tree(what) => what,
-                    Told::Key(key, None) => FeedWhat::Deleted { key: key.to_vec() },
-                    Told::Key(key, Some(value)) if !value.big => {
+                    LoggedChange::Tree(what) => what,
+                    LoggedChange::Key(key, None) => FeedWhat::Deleted { key: key.to_vec() },
+                    LoggedChange::Key(key, Some(value)) if !value.big => {
                         FeedWhat::Put { key: key.to_vec(), value: value.bytes.to_vec() }
                     }
-                    Told::Key(key, Some(value)) => {
+                    LoggedChange::Key(key, Some(value)) => {
                         match BigRef::decode(value.bytes).and_then(|value| value.read(pages)) {
                             Ok(value) => FeedWhat::Put { key: key.to_vec(), value },
                             Err(error) if error.is_damage() => {

@@ -24,7 +24,7 @@ pub struct Names {
 
 /// A change in a record, as the log holds it.
 #[derive(Debug)]
-pub enum Told<'a> {
+pub enum LoggedChange<'a> {
     /// To a tree.
     Tree(FeedWhat),
     /// To a key: its new value; `None` if it was deleted.
@@ -32,7 +32,7 @@ pub enum Told<'a> {
 }
 
 /// Called with each change, and the id and name of its tree.
-pub type Tell<'t> = dyn FnMut(TreeId, &Arc<str>, Told<'_>) -> Result<()> + 't;
+pub type ChangeSink<'t> = dyn FnMut(TreeId, &Arc<str>, LoggedChange<'_>) -> Result<()> + 't;
 
 impl Names {
     /// Reads the names in a catalogue.
@@ -78,7 +78,7 @@ impl Names {
         &mut self,
         record: &ReplayedRecord,
         wants: &dyn Fn(&str) -> bool,
-        tell: &mut Tell<'_>,
+        tell: &mut ChangeSink<'_>,
     ) -> Result<()> {
         let mut changes: Vec<RecordChange<'_>> = Vec::new();
         let bad = |what: &str| {
@@ -102,7 +102,7 @@ impl Names {
                 of = Some((change.tree, Arc::clone(name), wants(name)));
             }
             if let Some((id, name, true)) = &of {
-                tell(*id, name, Told::Key(change.key, change.value))?;
+                tell(*id, name, LoggedChange::Key(change.key, change.value))?;
             }
         }
         Ok(())
@@ -113,7 +113,7 @@ impl Names {
         &mut self,
         change: &RecordChange<'_>,
         wants: &dyn Fn(&str) -> bool,
-        tell: &mut Tell<'_>,
+        tell: &mut ChangeSink<'_>,
     ) -> std::result::Result<(), Option<Error>> {
         let (name, row) = change.naming().map_err(|_| None)?;
         let (name, id): (Arc<str>, _) = (Arc::from(name), row.map(|row| row.id));
@@ -123,10 +123,10 @@ impl Names {
             return Ok(());
         }
         if let Some(gone) = gone {
-            tell(gone, &name, Told::Tree(FeedWhat::Dropped))?;
+            tell(gone, &name, LoggedChange::Tree(FeedWhat::Dropped))?;
         }
         if let Some(id) = id.filter(|_| is_new) {
-            tell(id, &name, Told::Tree(FeedWhat::Created))?;
+            tell(id, &name, LoggedChange::Tree(FeedWhat::Created))?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 use super::file::FileWriter;
 use super::frame::FileHeader;
 use super::items;
-use super::names::{Names, Told};
+use super::names::{LoggedChange, Names};
 use super::retained::{Retained, part_of};
 use super::{FeedNeed, FeedRule, FeedWhat};
 use crate::checkpoint::CheckpointError;
@@ -401,10 +401,10 @@ fn copy_record(
             of = Some(tree);
         }
         match told {
-            Told::Tree(FeedWhat::Dropped) => writer.push(&items::dropped()),
-            Told::Tree(_) => writer.push(&items::created()),
-            Told::Key(key, None) => writer.push(&items::deleted(key)),
-            Told::Key(key, Some(value)) => copy_value(key, value, pages, writer),
+            LoggedChange::Tree(FeedWhat::Dropped) => writer.push(&items::dropped()),
+            LoggedChange::Tree(_) => writer.push(&items::created()),
+            LoggedChange::Key(key, None) => writer.push(&items::deleted(key)),
+            LoggedChange::Key(key, Some(value)) => copy_value(key, value, pages, writer),
         }
     })?;
     if of.is_some() { writer.push(&items::end()) } else { Ok(()) }

@@ -1,7 +1,7 @@
 //! Epochs: when an evicted node may be freed, while readers use nodes without counting references.
 //!
 //! The algorithm, its memory ordering and the interleavings are described in `tree/slot.rs`. Freeing never
-//! waits: a reader that leaves, a sweep, or the background thread frees what can be freed.
+//! waits: a reader that leaves, an eviction, or the background thread frees what can be freed.
 
 use std::any::Any;
 use std::collections::VecDeque;

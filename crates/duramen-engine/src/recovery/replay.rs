@@ -14,7 +14,7 @@ use crate::commit::{Applied, Applying, RecordChange, apply_changes, decode_recor
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
 use crate::overlay::{ForkLimit, Gathered, Overlay, RecordNotes, SortedChanges};
-use crate::tree::{BigRef, RetiredPage, Stop};
+use crate::tree::{ApplyError, BigRef, DeferredPage};
 use crate::wal::{LogIdentity, Reading, Recovered, ReplayedRecord, recover};
 
 /// Changes applied at a time. After each part, memory is given back and the number of threads is read again.
@@ -105,7 +105,7 @@ pub fn replay(loaded: &Loaded, how: &mut Replay<'_>) -> Result<Replayed> {
         trees: loaded.trees.clone(),
         seq: log.last_seq,
         superseded: std::mem::take(&mut first.superseded),
-        retired: Vec::new(),
+        deferred: Vec::new(),
         dropped: Vec::new(),
     };
     let next_tree = first.next_tree;
@@ -138,11 +138,11 @@ pub fn replay(loaded: &Loaded, how: &mut Replay<'_>) -> Result<Replayed> {
 fn keep_replaced<'a>(
     loaded: &Loaded,
     values: impl Iterator<Item = &'a Vec<u8>>,
-    retired: CommitSeq,
+    unused_since: CommitSeq,
 ) -> Result<()> {
     for value in values {
         match BigRef::decode(value).and_then(|value| value.pages(&loaded.store.pages)) {
-            Ok(pages) => loaded.store.space.replaced_in_log(&pages, retired),
+            Ok(pages) => loaded.store.space.replaced_in_log(&pages, unused_since),
             Err(error) if error.is_damage() => {}
             Err(error) => return Err(error),
         }
@@ -276,7 +276,7 @@ struct Applier {
     seq: CommitSeq,
     /// Big values of the log that are in no tree.
     superseded: HashSet<Vec<u8>>,
-    retired: Vec<RetiredPage>,
+    deferred: Vec<DeferredPage>,
     dropped: Vec<Vec<u8>>,
 }
 
@@ -310,9 +310,9 @@ impl Applier {
             let lists = [(tree, part.to_list())];
             let applying = Applying::Replay { threads: threads() };
             let applied = apply_changes(&self.store, &self.trees, &lists, self.seq, applying);
-            let Applied { trees, retired, dropped_values, .. } = applied.map_err(Stop::into_error)?;
+            let Applied { trees, deferred, dropped_values, .. } = applied.map_err(ApplyError::into_error)?;
             self.trees = trees;
-            self.retired.extend(retired);
+            self.deferred.extend(deferred);
             self.dropped.extend(dropped_values);
             between(&self.trees);
         }
@@ -321,10 +321,10 @@ impl Applier {
 
     /// Defers the free of what the checkpoint's trees used and the new ones do not.
     fn finish(self) -> Result<TreeTable> {
-        self.store.space.retire(self.retired.into_iter().map(Into::into));
+        self.store.space.defer_free(self.deferred.into_iter().map(Into::into));
         for value in self.dropped.iter().filter(|value| !self.superseded.contains(*value)) {
             let pages = BigRef::decode(value)?.pages(&self.store.pages)?;
-            self.store.space.retire_pages(&pages, self.seq);
+            self.store.space.defer_free_pages(&pages, self.seq);
         }
         Ok(self.trees)
     }

@@ -4,7 +4,7 @@
 //! the tree's size.
 
 use super::LostRange;
-use crate::data_file::Location;
+use crate::data_file::PagePointer;
 use crate::error::{Error, Result};
 use crate::page_cache::Pages;
 use crate::tree::{Body, Node, Place, StoredValue};
@@ -78,7 +78,7 @@ impl Walk<'_> {
         }
     }
 
-    fn damaged(&self, location: &Location, what: &str) -> Error {
+    fn damaged(&self, location: &PagePointer, what: &str) -> Error {
         let data = self.pages.data();
         Error::damaged_data(data.path(), data.offset(location.block), what)
     }

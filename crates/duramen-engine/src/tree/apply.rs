@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::inner::{Changed, Inner, Piece, child_cost};
 use super::leaf::{Entry, StoredValue};
-use super::node::{Body, Node, RetiredPage};
+use super::node::{Body, DeferredPage, Node};
 use super::reduce::node_reduction;
 use super::reducer::Reducer;
 use super::separators::Separators;
@@ -41,27 +41,27 @@ pub enum Loading {
 
 /// Why changes were not applied.
 #[derive(Debug)]
-pub enum Stop {
+pub enum ApplyError {
     /// A node is not in memory, and loading was not allowed.
     Missing,
     /// An operation failed.
     Failed(Error),
 }
 
-impl Stop {
+impl ApplyError {
     /// The error behind it, where loading was allowed.
     #[must_use]
     pub fn into_error(self) -> Error {
         match self {
-            Stop::Failed(error) => error,
-            Stop::Missing => Error::invalid("a node is missing although it may be read"),
+            ApplyError::Failed(error) => error,
+            ApplyError::Missing => Error::invalid("a node is missing although it may be read"),
         }
     }
 }
 
-impl From<Error> for Stop {
-    fn from(error: Error) -> Stop {
-        Stop::Failed(error)
+impl From<Error> for ApplyError {
+    fn from(error: Error) -> ApplyError {
+        ApplyError::Failed(error)
     }
 }
 
@@ -83,7 +83,7 @@ pub struct Apply<'a> {
     /// Nodes of the old root that the new one no longer uses.
     pub replaced: Vec<Arc<Node>>,
     /// Their pages, where the nodes themselves are not kept ([`Loading::PassThrough`]).
-    pub retired: Vec<RetiredPage>,
+    pub deferred: Vec<DeferredPage>,
     /// References to big values that the new root no longer uses, encoded.
     pub dropped_values: Vec<Vec<u8>>,
 }
@@ -107,7 +107,7 @@ impl<'a> Apply<'a> {
             bulk: false,
             private: false,
             replaced: Vec::new(),
-            retired: Vec::new(),
+            deferred: Vec::new(),
             dropped_values: Vec::new(),
         }
     }
@@ -139,8 +139,8 @@ impl<'a> Apply<'a> {
     /// Applies `changes`, sorted by key and without duplicates, and returns the new root.
     ///
     /// # Errors
-    /// [`Stop`]; the tree is as before.
-    pub fn tree(&mut self, root: Option<&Slot>, changes: &[Change<'_>]) -> Result<Option<Slot>, Stop> {
+    /// [`ApplyError`]; the tree is as before.
+    pub fn tree(&mut self, root: Option<&Slot>, changes: &[Change<'_>]) -> Result<Option<Slot>, ApplyError> {
         debug_assert!(changes.is_sorted_by(|a, b| a.key < b.key), "changes are sorted and unique");
         let mut pieces = match root {
             None => self.leaf_pieces(&inserted(changes), true),
@@ -201,7 +201,7 @@ impl<'a> Apply<'a> {
     }
 
     /// Replaces a root with one child by that child.
-    fn collapse(&mut self, mut root: Slot) -> Result<Slot, Stop> {
+    fn collapse(&mut self, mut root: Slot) -> Result<Slot, ApplyError> {
         loop {
             let only = {
                 let node = self.load(&root)?;
@@ -218,24 +218,24 @@ impl<'a> Apply<'a> {
         Ok(root)
     }
 
-    fn load(&self, slot: &Slot) -> Result<Arc<Node>, Stop> {
+    fn load(&self, slot: &Slot) -> Result<Arc<Node>, ApplyError> {
         match self.loading {
             Loading::Allowed => Ok(slot.load(self.pages, false)?),
             Loading::PassThrough => Ok(slot.pass_through(self.pages)?),
-            Loading::ResidentOnly => slot.peek().ok_or(Stop::Missing),
+            Loading::ResidentOnly => slot.peek().ok_or(ApplyError::Missing),
         }
     }
 
     /// Notes that the new root does not use this node.
     fn replace(&mut self, node: &Arc<Node>) {
         if self.loading == Loading::PassThrough {
-            self.retired.extend(node.retire(self.birth));
+            self.deferred.extend(node.defer_free(self.birth));
         } else {
             self.replaced.push(Arc::clone(node));
         }
     }
 
-    fn node(&mut self, slot: &Slot, changes: &[Change<'_>]) -> Result<Outcome, Stop> {
+    fn node(&mut self, slot: &Slot, changes: &[Change<'_>]) -> Result<Outcome, ApplyError> {
         let node = self.load(slot)?;
         let outcome = match node.body() {
             Body::Leaf(leaf) => {
@@ -258,7 +258,7 @@ impl<'a> Apply<'a> {
         Ok(outcome)
     }
 
-    fn inner(&mut self, inner: &Inner, changes: &[Change<'_>]) -> Result<Outcome, Stop> {
+    fn inner(&mut self, inner: &Inner, changes: &[Change<'_>]) -> Result<Outcome, ApplyError> {
         let mut work = Vec::new();
         let mut rest = changes;
         while let Some((child, here, later)) = next_child(inner, rest) {
@@ -284,12 +284,12 @@ impl<'a> Apply<'a> {
         {
             return Ok(Outcome::Pieces(vec![self.inner_piece(Vec::new(), inner)]));
         }
-        let pieces = self.mend_small(splice(inner, changed))?;
+        let pieces = self.merge_underfull(splice(inner, changed))?;
         Ok(Outcome::Pieces(self.inner_pieces(inner.level, pieces)))
     }
 
     /// Applies changes to the children they belong to; returns the children that changed.
-    fn children(&mut self, inner: &Inner, work: &[(usize, &[Change<'_>])]) -> Result<Changed, Stop> {
+    fn children(&mut self, inner: &Inner, work: &[(usize, &[Change<'_>])]) -> Result<Changed, ApplyError> {
         let mut changed = Vec::with_capacity(work.len());
         for (child, changes) in work {
             if let Outcome::Pieces(pieces) = self.node(inner.slot(*child), changes)? {
@@ -300,7 +300,7 @@ impl<'a> Apply<'a> {
     }
 
     /// As [`Apply::children`], with the children shared among threads.
-    fn share(&mut self, inner: &Inner, work: &[(usize, &[Change<'_>])]) -> Result<Changed, Stop> {
+    fn share(&mut self, inner: &Inner, work: &[(usize, &[Change<'_>])]) -> Result<Changed, ApplyError> {
         let parts: Vec<_> = work.chunks(work.len().div_ceil(self.threads)).collect();
         let (pages, geometry, reducer) = (self.pages, self.geometry, self.reducer);
         let (birth, loading, private) = (self.birth, self.loading, self.private);
@@ -314,14 +314,14 @@ impl<'a> Apply<'a> {
             let (changed, apply) = part?;
             all.extend(changed);
             self.replaced.extend(apply.replaced);
-            self.retired.extend(apply.retired);
+            self.deferred.extend(apply.deferred);
             self.dropped_values.extend(apply.dropped_values);
         }
         Ok(all)
     }
 
     /// Merges each underfull piece with a neighbour, once.
-    fn mend_small(&mut self, mut pieces: Vec<Piece>) -> Result<Vec<Piece>, Stop> {
+    fn merge_underfull(&mut self, mut pieces: Vec<Piece>) -> Result<Vec<Piece>, ApplyError> {
         let mut index = 0;
         while index < pieces.len() {
             if !pieces[index].small || pieces.len() == 1 {
@@ -340,7 +340,7 @@ impl<'a> Apply<'a> {
         Ok(pieces)
     }
 
-    fn join(&mut self, left: &Piece, right: &Piece) -> Result<Vec<Piece>, Stop> {
+    fn join(&mut self, left: &Piece, right: &Piece) -> Result<Vec<Piece>, ApplyError> {
         let left_node = self.load(&left.slot)?;
         let right_node = self.load(&right.slot)?;
         let mut pieces = match (left_node.body(), right_node.body()) {

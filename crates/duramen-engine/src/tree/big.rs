@@ -5,7 +5,7 @@
 
 use std::io::Read;
 
-use crate::data_file::{LOCATION_BYTES, Location, PAGE_HEADER_BYTES, Page, PageKind};
+use crate::data_file::{LOCATION_BYTES, PAGE_HEADER_BYTES, Page, PageKind, PagePointer};
 use crate::error::{Code, Error, Result};
 use crate::limits::REDUCTION_BYTES_MAX;
 use crate::page_cache::Pages;
@@ -20,7 +20,7 @@ pub struct BigRef {
     /// Whether `location` is a list of extents and not the only extent.
     pub list: bool,
     /// The extent, or the list.
-    pub location: Location,
+    pub location: PagePointer,
     /// The value's own reduction, computed while its bytes were at hand.
     pub one: Option<Vec<u8>>,
 }
@@ -48,7 +48,7 @@ impl BigRef {
     pub fn decode(bytes: &[u8]) -> Result<BigRef> {
         let bad = || Error::new(Code::DamagedData, "a reference to a big value cannot be read");
         let (head, rest) = bytes.split_at_checked(9 + LOCATION_BYTES + 2).ok_or_else(bad)?;
-        let location = Location::decode(&head[9..]).ok_or_else(bad)?;
+        let location = PagePointer::decode(&head[9..]).ok_or_else(bad)?;
         let one_bytes = u16::from_le_bytes([head[9 + LOCATION_BYTES], head[10 + LOCATION_BYTES]]);
         let one = match one_bytes {
             NO_REDUCTION if rest.is_empty() => None,
@@ -69,7 +69,7 @@ impl BigRef {
     pub fn write(
         source: &mut dyn Read,
         extent_bytes: usize,
-        put: &mut dyn FnMut(&Page) -> Result<Location>,
+        put: &mut dyn FnMut(&Page) -> Result<PagePointer>,
     ) -> Result<BigRef> {
         let mut len = 0;
         let mut extents = Vec::new();
@@ -103,10 +103,10 @@ impl BigRef {
     ///
     /// # Errors
     /// `Corrupt` or `Io` if the list cannot be read.
-    pub fn extents(&self, pages: &Pages) -> Result<Vec<Location>> {
+    pub fn extents(&self, pages: &Pages) -> Result<Vec<PagePointer>> {
         let extents = if self.list {
             let page = pages.read(&self.location, PageKind::ValueList)?;
-            page.payload().chunks_exact(LOCATION_BYTES).filter_map(Location::decode).collect()
+            page.payload().chunks_exact(LOCATION_BYTES).filter_map(PagePointer::decode).collect()
         } else {
             vec![self.location]
         };
@@ -117,7 +117,7 @@ impl BigRef {
     /// Checks that the extents lie in the file, do not overlap, and add up to the value's length.
     ///
     /// So a value takes no more memory, and frees no more blocks, than its length accounts for.
-    fn check(&self, pages: &Pages, extents: &[Location]) -> Result<()> {
+    fn check(&self, pages: &Pages, extents: &[PagePointer]) -> Result<()> {
         let data = pages.data();
         let mut bytes = 0;
         for extent in extents {
@@ -127,7 +127,7 @@ impl BigRef {
         if bytes != self.len {
             return Err(self.wrong_length(pages, bytes));
         }
-        let mut runs: Vec<(u64, u32)> = extents.iter().map(Location::extent).collect();
+        let mut runs: Vec<(u64, u32)> = extents.iter().map(PagePointer::extent).collect();
         runs.extend(self.list.then(|| self.location.extent()));
         runs.sort_unstable();
         let overlap = runs.windows(2).find(|pair| pair[0].0 + u64::from(pair[0].1) > pair[1].0);
@@ -144,7 +144,7 @@ impl BigRef {
     ///
     /// # Errors
     /// `Corrupt` or `Io` if the list cannot be read.
-    pub fn pages(&self, pages: &Pages) -> Result<Vec<Location>> {
+    pub fn pages(&self, pages: &Pages) -> Result<Vec<PagePointer>> {
         let mut all = self.extents(pages)?;
         all.extend(self.list.then_some(self.location));
         Ok(all)
@@ -177,7 +177,7 @@ impl BigRef {
 #[derive(Debug)]
 pub struct BigReader {
     pages: Pages,
-    extents: std::vec::IntoIter<Location>,
+    extents: std::vec::IntoIter<PagePointer>,
     piece: Option<Page>,
     at: usize,
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use super::place::{Place, Reduction};
 use super::separators::Separators;
 use super::slot::Slot;
-use crate::data_file::{LOCATION_BYTES, Location, PAGE_HEADER_BYTES, Page, PageKind};
+use crate::data_file::{LOCATION_BYTES, PAGE_HEADER_BYTES, Page, PageKind, PagePointer};
 use crate::limits::{INNER_CHILDREN_MIN, KEY_BYTES_MAX, REDUCTION_BYTES_MAX};
 use crate::page_cache::Meter;
 
@@ -342,7 +342,7 @@ pub fn child_cost(reduction: Option<&[u8]>) -> usize {
 }
 
 fn read_child(meter: &Arc<Meter>, rest: &mut Bytes<'_>, level: u8) -> Result<Slot, &'static str> {
-    let location = Location::decode(rest.take(LOCATION_BYTES)?).ok_or("inner node cut short")?;
+    let location = PagePointer::decode(rest.take(LOCATION_BYTES)?).ok_or("inner node cut short")?;
     if location.is_inner() != (level > 1) {
         return Err("inner node with a child of another height");
     }

@@ -9,13 +9,13 @@ use super::inner::Inner;
 use super::leaf::{Entry, Leaf};
 use super::place::{Place, Reduction};
 use super::slot::Slot;
-use crate::data_file::{Location, PageKind};
+use crate::data_file::{PageKind, PagePointer};
 use crate::error::{Error, Result};
 use crate::ids::CommitSeq;
 use crate::page_cache::{Charge, Pages};
 
 const PLACED: u8 = 1;
-const RETIRED: u8 = 2;
+const UNUSED: u8 = 2;
 
 /// What a node holds.
 #[derive(Debug)]
@@ -37,19 +37,19 @@ pub struct Node {
     birth: CommitSeq,
     reduction: OnceLock<Reduction>,
     place: OnceLock<Place>,
-    retired_at: AtomicU64,
+    unused_since: AtomicU64,
     charge: Charge,
 }
 
-/// A page that a newer version of its tree does not use: snapshots from `birth` to before `retired` do.
+/// A page that a newer version of its tree does not use: snapshots from `birth` to before `unused_since` do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RetiredPage {
+pub struct DeferredPage {
     /// The page.
-    pub location: Location,
+    pub location: PagePointer,
     /// The commit that made it.
     pub birth: CommitSeq,
     /// The commit that replaced it.
-    pub retired: CommitSeq,
+    pub unused_since: CommitSeq,
 }
 
 impl Node {
@@ -87,7 +87,7 @@ impl Node {
             reduction: OnceLock::new(),
             state: AtomicU8::new(if dirty { 0 } else { PLACED }),
             place: place.map_or_else(OnceLock::new, OnceLock::from),
-            retired_at: AtomicU64::new(0),
+            unused_since: AtomicU64::new(0),
             recent: AtomicBool::new(dirty),
             charge: Charge::new(pages.meter(), bytes + size_of::<Node>(), dirty_bytes),
         }
@@ -176,28 +176,28 @@ impl Node {
 
     /// Sets the page pointer, once. If the node was replaced before, its page is freed later: it is returned
     /// for the pending-free list.
-    pub fn set_place(&self, place: Place) -> Option<RetiredPage> {
+    pub fn set_place(&self, place: Place) -> Option<DeferredPage> {
         let location = place.location;
         self.place.set(place).expect("a node is written once");
         self.charge.clean();
         let before = self.state.fetch_or(PLACED, Ordering::AcqRel);
-        (before & RETIRED != 0).then(|| self.retired_page(location))
+        (before & UNUSED != 0).then(|| self.deferred_page(location))
     }
 
     /// Notes that commit `at` replaced the node. If it has a page, that is returned for the pending-free
     /// list. Otherwise [`Node::set_place`] returns it, if the node is ever written.
-    pub fn retire(&self, at: CommitSeq) -> Option<RetiredPage> {
-        self.retired_at.store(at.0, Ordering::Release);
-        let before = self.state.fetch_or(RETIRED, Ordering::AcqRel);
+    pub fn defer_free(&self, at: CommitSeq) -> Option<DeferredPage> {
+        self.unused_since.store(at.0, Ordering::Release);
+        let before = self.state.fetch_or(UNUSED, Ordering::AcqRel);
         if before & PLACED == 0 {
             return None;
         }
         let place = self.place.get().expect("the flag follows the place");
-        Some(self.retired_page(place.location))
+        Some(self.deferred_page(place.location))
     }
 
-    fn retired_page(&self, location: Location) -> RetiredPage {
-        let retired = CommitSeq(self.retired_at.load(Ordering::Acquire));
-        RetiredPage { location, birth: self.birth, retired }
+    fn deferred_page(&self, location: PagePointer) -> DeferredPage {
+        let unused_since = CommitSeq(self.unused_since.load(Ordering::Acquire));
+        DeferredPage { location, birth: self.birth, unused_since }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::data_file::Location;
+use crate::data_file::PagePointer;
 
 /// Longest reduction kept without an allocation. A slot stays as small with this as without.
 const SHORT_BYTES: usize = 22;
@@ -12,7 +12,7 @@ const SHORT_BYTES: usize = 22;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// The page.
-    pub location: Location,
+    pub location: PagePointer,
     /// The reduction of everything below, if it was known when the page was written.
     pub reduction: Reduction,
 }

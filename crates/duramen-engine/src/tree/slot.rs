@@ -43,7 +43,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::node::Node;
 use super::place::{Place, Reduction};
-use crate::data_file::Location;
+use crate::data_file::PagePointer;
 use crate::error::{Error, Result};
 use crate::page_cache::{Charge, Meter, Pages, Pin};
 
@@ -115,7 +115,7 @@ impl Slot {
     ///
     /// # Errors
     /// `Corrupt` or `Io`.
-    pub fn of_unknown_count(pages: &Pages, location: Location) -> Result<Slot> {
+    pub fn of_unknown_count(pages: &Pages, location: PagePointer) -> Result<Slot> {
         let place = Place { location, reduction: Reduction::UNKNOWN };
         let node = Arc::new(Node::read(pages, &place, false)?);
         Ok(Slot::new(pages.meter(), node.count(), Some(node), Some(place), OF_ANY_HEIGHT))

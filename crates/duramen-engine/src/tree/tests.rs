@@ -11,7 +11,7 @@ use duramen_disk::{Access, Disk, MemDisk};
 
 use super::node::Node;
 use super::*;
-use crate::data_file::{DataFile, Location, Page, PageKind};
+use crate::data_file::{DataFile, Page, PageKind, PagePointer};
 use crate::ids::{CommitSeq, DatabaseId};
 use crate::options::Geometry;
 use crate::page_cache::Pages;
@@ -57,7 +57,7 @@ impl NodeSink for Sequential<'_> {
         self.next_block += u64::from(location.block_count);
         data.file().write_at(page.bytes(), data.offset(location.block)).unwrap();
         let place = Place { location, reduction };
-        assert!(node.set_place(place.clone()).is_none(), "nothing was retired");
+        assert!(node.set_place(place.clone()).is_none(), "nothing was deferred");
         self.nodes.push(Arc::clone(node));
         Ok(place)
     }
@@ -172,7 +172,7 @@ fn a_tree_equals_a_map_through_growth_shrinkage_writing_and_eviction() {
                 // One pass to clear the marks of recent use, and one for each level.
                 let level = slot.peek().unwrap().level();
                 for _ in 0..level + 2 {
-                    sweep(slot, &[], &|| false);
+                    evict(slot, &[], &|| false);
                 }
                 assert!(slot.peek().is_none(), "a written tree leaves memory whole");
             }
@@ -222,12 +222,12 @@ fn changes_stop_where_a_node_is_not_in_memory_and_change_nothing() {
     let put = (0..2000u16).map(|n| (n.to_be_bytes().to_vec(), Some(vec![1; 16]))).collect();
     let root = apply(&pages, None, &put).unwrap();
     write_tree(&pages, &root, None, &mut Sequential::new(&pages, 0)).unwrap();
-    sweep(&root, &[], &|| false);
-    sweep(&root, &[], &|| false);
+    evict(&root, &[], &|| false);
+    evict(&root, &[], &|| false);
     let key = 700u16.to_be_bytes();
     let change = [Change { key: &key, value: None }];
     let mut resident = Apply::new(&pages, &TINY, CommitSeq(2), Loading::ResidentOnly);
-    assert!(matches!(resident.tree(Some(&root), &change), Err(Stop::Missing)));
+    assert!(matches!(resident.tree(Some(&root), &change), Err(ApplyError::Missing)));
     Apply::warm(&pages, &root, &change).unwrap();
     assert!(resident.tree(Some(&root), &change).is_ok());
 }
@@ -271,10 +271,10 @@ fn changes_in_bulk_make_the_same_tree() {
         let mut apply = apply.reduced_by(Some(&Builtin::Sum)).in_bulk(threads);
         let bulk = apply.tree(Some(&root), &changes).unwrap();
         assert!(root.peek().is_none() && apply.replaced.is_empty(), "nothing of the old root was kept");
-        let mut retired: Vec<u64> = apply.retired.iter().map(|page| page.location.block).collect();
-        retired.sort_unstable();
-        assert!(retired.is_sorted_by(|a, b| a < b) && retired.len() > 100, "each page once");
-        (bulk, retired)
+        let mut deferred: Vec<u64> = apply.deferred.iter().map(|page| page.location.block).collect();
+        deferred.sort_unstable();
+        assert!(deferred.is_sorted_by(|a, b| a < b) && deferred.len() > 100, "each page once");
+        (bulk, deferred)
     };
     let plain = self::apply(&pages, Some(&root), &second);
     let expected = rows(&pages, plain.as_ref(), KeyRange::all(), Direction::Forward);
@@ -306,7 +306,7 @@ fn readers_look_at_nodes_that_others_evict() {
         // Until some nodes were read again after an eviction by another thread.
         while pages.meter().pages_read() < reads {
             if role == 3 {
-                sweep(&root, &[], &|| false);
+                evict(&root, &[], &|| false);
                 std::thread::yield_now();
                 continue;
             }
@@ -328,7 +328,7 @@ fn readers_look_at_nodes_that_others_evict() {
     let resident_bytes = pages.meter().resident_bytes();
     let pin = pages.meter().pin();
     while root.is_resident() {
-        sweep(&root, &[], &|| false);
+        evict(&root, &[], &|| false);
     }
     let left = pages.meter().resident_bytes();
     assert!(left < 300 && left < resident_bytes / 8, "{left} of {resident_bytes} bytes");
@@ -499,7 +499,7 @@ fn inner_nodes_leave_room_for_long_reductions() {
         .nodes
         .iter()
         .map(|node| node.place().unwrap().location)
-        .filter(Location::is_inner)
+        .filter(PagePointer::is_inner)
         .map(|location| location.raw_bytes)
         .collect();
     let longest = inner.iter().max().copied().unwrap_or_default();
@@ -587,7 +587,7 @@ fn hostile_pages_are_refused_or_read_without_a_panic() {
 }
 
 /// A page accepted when read takes changes, or refuses them: no panic, no overflow.
-fn change_some(pages: &Pages, location: Location, random: &mut Random) {
+fn change_some(pages: &Pages, location: PagePointer, random: &mut Random) {
     let Ok(root) = Slot::of_unknown_count(pages, location) else { return };
     let edits: Edits = (0..40)
         .map(|_| {
@@ -616,7 +616,7 @@ fn a_child_that_is_no_lower_than_its_parent_is_refused() {
     let mut sink = Sequential::new(&pages, 0);
     write_tree(&pages, &root, None, &mut sink).unwrap();
     let node = root.load(&pages, false).unwrap();
-    let above = |level: u8, child: &Location| {
+    let above = |level: u8, child: &PagePointer| {
         let page = Page::build(PageKind::Inner, 0, 8 + 2 + 36 + 8 + 2, |out| {
             out.extend_from_slice(&[1, 0, level, 0, 0, 0, 0, 0, 0, 0]);
             child.encode(out);
@@ -627,7 +627,7 @@ fn a_child_that_is_no_lower_than_its_parent_is_refused() {
         pages.data().file().write_at(page.bytes(), pages.data().offset(location.block)).unwrap();
         location
     };
-    let read = |location: Location| {
+    let read = |location: PagePointer| {
         let slot = Slot::of_unknown_count(&pages, location).unwrap();
         let mut cursor = Cursor::new(Some(&slot), KeyRange::all(), Direction::Forward);
         let mut rows = 0;
@@ -663,14 +663,14 @@ fn hostile_references_to_big_values_are_refused() {
     let whole = BigRef::write(&mut &[5; 2000][..], 400, &mut put).unwrap();
     let extents = whole.extents(&pages).unwrap();
     assert_eq!(BigRef::decode(&whole.encode()).unwrap().read(&pages).unwrap(), [5; 2000]);
-    let mut listed = |extents: &[Location], len: u64| {
+    let mut listed = |extents: &[PagePointer], len: u64| {
         let list = Page::build(PageKind::ValueList, 0, extents.len() * 36, |out| {
             extents.iter().for_each(|extent| extent.encode(out));
         });
         BigRef { len, list: true, location: put(&list).unwrap(), one: None }
     };
-    let beyond = Location { block: 1 << 40, ..extents[0] };
-    let huge = Location { raw_bytes: u32::MAX, block_count: 1 << 23, ..extents[0] };
+    let beyond = PagePointer { block: 1 << 40, ..extents[0] };
+    let huge = PagePointer { raw_bytes: u32::MAX, block_count: 1 << 23, ..extents[0] };
     let hostile = [
         BigRef { len: 2001, ..whole.clone() },
         BigRef { len: u64::MAX, ..whole.clone() },
@@ -694,7 +694,7 @@ fn hostile_references_to_big_values_are_refused() {
     assert!(BigRef::decode(&[&whole.encode()[..], &[1]].concat()).is_err(), "bytes left over");
 }
 
-fn read_all(pages: &Pages, location: Location) {
+fn read_all(pages: &Pages, location: PagePointer) {
     let place = Place { location, reduction: Reduction::UNKNOWN };
     let Ok(node) = Node::read(pages, &place, true) else { return };
     match node.body() {

@@ -2,7 +2,7 @@
 
 use super::CheckReport;
 use crate::checkpoint::Store;
-use crate::data_file::Location;
+use crate::data_file::PagePointer;
 use crate::error::Result;
 use crate::ids::TreeId;
 use crate::tree::{BigReader, BigRef, Body, Leaf, Node, Reducer, Slot, fresh_reduction};
@@ -32,7 +32,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Something leads to a page: its blocks must be in use.
-    fn reach(&mut self, location: &Location) {
+    fn reach(&mut self, location: &PagePointer) {
         let (block, block_count) = location.extent();
         if self.store.space.is_used(block, block_count) {
             self.reached.push((block, block_count));
@@ -128,7 +128,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn leaf(&mut self, leaf: &Leaf, location: Option<&Location>, within: &Within<'_>) {
+    fn leaf(&mut self, leaf: &Leaf, location: Option<&PagePointer>, within: &Within<'_>) {
         let (mut before, mut key) = (Vec::new(), Vec::new());
         for index in 0..leaf.len() {
             leaf.key_into(index, &mut key);
@@ -166,7 +166,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn problem_at(&mut self, location: Option<&Location>, within: &Within<'_>, what: &str) {
+    fn problem_at(&mut self, location: Option<&PagePointer>, within: &Within<'_>, what: &str) {
         let data = self.store.pages.data();
         let place = match location {
             Some(location) => format!("{} @ {:#x}", data.path().display(), data.offset(location.block)),

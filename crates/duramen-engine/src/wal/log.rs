@@ -15,7 +15,7 @@ use duramen_disk::{Disk, SyncMethod};
 use super::buffer::AlignedBuffer;
 use super::place::{Place, place};
 use super::segment::Segment;
-use super::spare::{HURRIED_SLICE_BYTES, Making, SLICE_BYTES, Workshop, check_geometry};
+use super::spare::{HURRIED_SLICE_BYTES, Making, SLICE_BYTES, SegmentFactory, check_geometry};
 use super::state::{Head, State, spare_order};
 use super::survey;
 use super::writing::{Outcome, Writing, check_group, draw, failure_of};
@@ -69,8 +69,8 @@ impl Log {
     ) -> Result<(Log, LogPosition)> {
         check_geometry(&geometry, sync)?;
         survey::clear_unborn(&**disk, dir)?;
-        let workshop = Workshop { disk: &**disk, dir, identity, geometry, sync };
-        let segment = workshop.make(spare_order(SegmentSlot(1), &geometry))?;
+        let factory = SegmentFactory { disk: &**disk, dir, identity, geometry, sync };
+        let segment = factory.make(spare_order(SegmentSlot(1), &geometry))?;
         let head = Head {
             epoch: Epoch(0),
             incarnation: draw(&**disk),
@@ -84,19 +84,19 @@ impl Log {
         // usual.
         state.used.clear();
         state.ready.push_back(segment);
-        let log = Log::assemble(disk, &workshop, state);
+        let log = Log::assemble(disk, &factory, state);
         let written = log.write_mark(CommitSeq(0)).map_err(|error| error.error().clone())?;
         log.sync().map_err(|failure| failure.0)?;
         Ok((log, written.position))
     }
 
-    pub(super) fn assemble(disk: &Arc<dyn Disk>, workshop: &Workshop<'_>, state: State) -> Log {
+    pub(super) fn assemble(disk: &Arc<dyn Disk>, factory: &SegmentFactory<'_>, state: State) -> Log {
         Log {
             disk: Arc::clone(disk),
-            dir: workshop.dir.to_owned(),
-            identity: workshop.identity,
-            geometry: workshop.geometry,
-            sync: workshop.sync,
+            dir: factory.dir.to_owned(),
+            identity: factory.identity,
+            geometry: factory.geometry,
+            sync: factory.sync,
             state: Mutex::new(state),
             buffer: Mutex::new(AlignedBuffer::default()),
             syncing: Mutex::new(()),
@@ -266,7 +266,7 @@ impl Log {
     pub fn trim(&self) -> std::result::Result<(), SyncFailure> {
         let mut making = lock(&self.preparing);
         if let Some(unfinished) = making.take() {
-            self.workshop().give_up(&unfinished);
+            self.factory().give_up(&unfinished);
         }
         let taken = self.state().take_spares_beyond_wanted();
         // Writes to a file are synced before it is emptied. Otherwise the header of its last use could land
@@ -300,9 +300,9 @@ impl Log {
     }
 
     fn witness_in(&self, spare: &Arc<Segment>, durable: CommitSeq) {
-        let workshop = self.workshop();
-        let header = workshop.unused_header(spare.slot, spare.bytes, durable);
-        if spare.file.write_at(&workshop.first_block(&header), 0).is_ok() {
+        let factory = self.factory();
+        let header = factory.unused_header(spare.slot, spare.bytes, durable);
+        if spare.file.write_at(&factory.first_block(&header), 0).is_ok() {
             let mut state = self.state();
             state.stats.write_count += 1;
             state.add_unsynced(spare);
@@ -328,7 +328,7 @@ impl Log {
         check_group(group, head.last.seq).map_err(LogWriteError::Refused)?;
         let (places, rooms) = self.plan(&head, group)?;
         let mut writing = Writing {
-            workshop: self.workshop(),
+            factory: self.factory(),
             group,
             durable: durable && places.len() == 1,
             fresh: Vec::new(),
@@ -405,10 +405,10 @@ impl Log {
             state.check()?;
             state.next_spare(&self.geometry)
         };
-        let workshop = self.workshop();
+        let factory = self.factory();
         let made = match making {
-            Some(making) => workshop.go_on(making, slice_bytes),
-            None => workshop.begin(order).and_then(|begun| workshop.go_on(making.insert(begun), slice_bytes)),
+            Some(making) => factory.go_on(making, slice_bytes),
+            None => factory.begin(order).and_then(|begun| factory.go_on(making.insert(begun), slice_bytes)),
         };
         let mut state = self.state();
         match made {
@@ -426,8 +426,8 @@ impl Log {
         }
     }
 
-    pub(super) fn workshop(&self) -> Workshop<'_> {
-        Workshop {
+    pub(super) fn factory(&self) -> SegmentFactory<'_> {
+        SegmentFactory {
             disk: &*self.disk,
             dir: &self.dir,
             identity: self.identity,

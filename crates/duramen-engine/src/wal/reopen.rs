@@ -17,7 +17,7 @@ use super::chain::{Chain, ReplayedRecord};
 use super::log::Log;
 use super::recover::Recovered;
 use super::segment::Segment;
-use super::spare::{Workshop, check_geometry};
+use super::spare::{SegmentFactory, check_geometry};
 use super::state::{Head, State, UsedSegment};
 use super::survey::Content;
 use super::writing::{draw, header_of};
@@ -60,10 +60,10 @@ impl Log {
     ) -> Result<Log> {
         let recovered = continued.recovered;
         check_geometry(&geometry, sync)?;
-        let workshop = Workshop { disk: &**disk, dir, identity, geometry, sync };
+        let factory = SegmentFactory { disk: &**disk, dir, identity, geometry, sync };
         // A process killed while it made a segment may have left a file name only in the kernel's cache (D1).
         disk.sync_dir(dir).map_err(|error| Error::io("sync", dir, &error))?;
-        let sorted = sort_files(&workshop, continued)?;
+        let sorted = sort_files(&factory, continued)?;
         for segment in &sorted.replayed {
             segment.file.sync_data().map_err(|error| Error::io("sync", &segment.path, &error))?;
         }
@@ -80,11 +80,11 @@ impl Log {
         state.ready = sorted.ready;
         state.unfinished = sorted.unfinished;
         state.slot_last = state.slot_last.max(sorted.slot_last);
-        let log = Log::assemble(disk, &workshop, state);
+        let log = Log::assemble(disk, &factory, state);
         log.copy_unmarked(continued)?;
 
-        let header = header_of(&workshop, &first, recovered.last_seq);
-        let write = first.segment.file.write_at(&workshop.first_block(&header), 0);
+        let header = header_of(&factory, &first, recovered.last_seq);
+        let write = first.segment.file.write_at(&factory.first_block(&header), 0);
         write.map_err(|error| Error::io("write", &first.segment.path, &error.source))?;
         first.segment.file.sync_data().map_err(|error| Error::io("sync", &first.segment.path, &error))?;
         log.state().ready.extend(sorted.superseded);
@@ -180,7 +180,7 @@ struct Sorted {
     slot_last: super::SegmentSlot,
 }
 
-fn sort_files(workshop: &Workshop<'_>, continued: Continued<'_>) -> Result<Sorted> {
+fn sort_files(factory: &SegmentFactory<'_>, continued: Continued<'_>) -> Result<Sorted> {
     let Continued { recovered, keep_from, give_room } = continued;
     let needed_from = keep_from.epoch.min(recovered.from.epoch);
     let mut replayed = Vec::new();
@@ -192,22 +192,22 @@ fn sort_files(workshop: &Workshop<'_>, continued: Continued<'_>) -> Result<Sorte
     for (file, &on_chain) in recovered.survey.files.iter().zip(&recovered.on_chain) {
         match &file.content {
             Content::Headless(_) | Content::Misfit { .. } => unfinished.push_back(file.slot),
-            Content::Unused { .. } => ready.push_back(workshop.open(file.slot, file.bytes)?),
+            Content::Unused { .. } => ready.push_back(factory.open(file.slot, file.bytes)?),
             // Newer than the newest durable frame and not on the chain. The segment that replaced it may have
             // a header that never reached the disk; after a power cut this one would be the log (D1).
             Content::Used(header) if !on_chain && header.epoch > recovered.anchor.position.epoch => {
-                superseded.push(workshop.open(file.slot, file.bytes)?);
+                superseded.push(factory.open(file.slot, file.bytes)?);
             }
             // Newer than the start and not on the chain: left over from a crash. No superblock needs it.
             Content::Used(header) if !on_chain && header.epoch > recovered.from.epoch => {
-                ready.push_back(workshop.open(file.slot, file.bytes)?);
+                ready.push_back(factory.open(file.slot, file.bytes)?);
             }
             Content::Used(header) if header.epoch < needed_from => {
-                outdated.push(workshop.open(file.slot, file.bytes)?);
+                outdated.push(factory.open(file.slot, file.bytes)?);
             }
             // Older than the start: the older superblock may need it.
             Content::Used(header) => {
-                let segment = workshop.open(file.slot, file.bytes)?;
+                let segment = factory.open(file.slot, file.bytes)?;
                 if on_chain {
                     replayed.push(Arc::clone(&segment));
                 }
@@ -223,12 +223,12 @@ fn sort_files(workshop: &Workshop<'_>, continued: Continued<'_>) -> Result<Sorte
         None => {
             let slot = unfinished.pop_front().unwrap_or(super::SegmentSlot(slot_last.0 + 1));
             slot_last = slot_last.max(slot);
-            let order = super::state::spare_order(slot, &workshop.geometry);
-            match workshop.make(order) {
+            let order = super::state::spare_order(slot, &factory.geometry);
+            match factory.make(order) {
                 Err(error)
-                    if error.code() == Code::DiskFull && give_room(workshop.geometry.segment_bytes_min)? =>
+                    if error.code() == Code::DiskFull && give_room(factory.geometry.segment_bytes_min)? =>
                 {
-                    workshop.make(order)?
+                    factory.make(order)?
                 }
                 made => made?,
             }

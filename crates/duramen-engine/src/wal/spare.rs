@@ -28,7 +28,7 @@ pub(super) const HURRIED_SLICE_BYTES: u64 = 1024 * 1024;
 
 /// The segment factory: where and how segments are made.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Workshop<'a> {
+pub(super) struct SegmentFactory<'a> {
     pub(super) disk: &'a dyn Disk,
     pub(super) dir: &'a Path,
     pub(super) identity: LogIdentity,
@@ -47,7 +47,7 @@ pub(super) struct Making {
     zeroed: u64,
 }
 
-impl Workshop<'_> {
+impl SegmentFactory<'_> {
     /// Creates or finishes a segment file: all zeroes but for the header of an unused segment. It is durable,
     /// name included. If a segment of that size does not fit, a smaller one is made.
     pub(super) fn make(&self, order: SpareOrder) -> Result<Arc<Segment>> {

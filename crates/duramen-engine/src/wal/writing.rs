@@ -14,7 +14,7 @@ use super::frame::{self, FrameHeader, FrameKind, Part};
 use super::layout::to_usize;
 use super::place::{Piece, Place};
 use super::segment::{Segment, SegmentHeader};
-use super::spare::{Workshop, block_bytes};
+use super::spare::{SegmentFactory, block_bytes};
 use super::state::{Head, UsedSegment};
 use super::{Group, LogPosition, LogWriteError};
 use crate::error::{Error, ErrorKind};
@@ -30,7 +30,7 @@ pub(super) enum Outcome {
 
 /// A group while it is written.
 pub(super) struct Writing<'a> {
-    pub(super) workshop: Workshop<'a>,
+    pub(super) factory: SegmentFactory<'a>,
     pub(super) group: &'a Group<'a>,
     /// Use one durable write if the group needs only one write.
     pub(super) durable: bool,
@@ -76,10 +76,10 @@ impl Writing<'_> {
         fresh: Option<&Arc<Segment>>,
         buffer: &mut AlignedBuffer,
     ) -> Result<bool, DurableWriteError> {
-        let block = self.workshop.geometry.block_bytes;
+        let block = self.factory.geometry.block_bytes;
         let first_block = fresh.map(|segment| self.begin_segment(segment));
         let (header, parts) = self.describe(pieces);
-        let (head, checksum) = frame::encode(&header, &parts, &self.workshop.identity);
+        let (head, checksum) = frame::encode(&header, &parts, &self.factory.identity);
         let frame_bytes = header.frame_bytes().next_multiple_of(block as u64);
         let segment = Arc::clone(&self.head.segment);
         if self.touched.last().is_none_or(|last| last.slot != segment.slot) {
@@ -113,10 +113,10 @@ impl Writing<'_> {
     fn begin_segment(&mut self, segment: &Arc<Segment>) -> Vec<u8> {
         self.head.epoch = self.head.epoch.next();
         self.head.segment = Arc::clone(segment);
-        self.head.offset = self.workshop.geometry.block_bytes as u64;
+        self.head.offset = self.factory.geometry.block_bytes as u64;
         self.fresh.push(UsedSegment { epoch: self.head.epoch, segment: Arc::clone(segment) });
-        let header = header_of(&self.workshop, &self.head, self.group.durable);
-        self.workshop.first_block(&header)
+        let header = header_of(&self.factory, &self.head, self.group.durable);
+        self.factory.first_block(&header)
     }
 
     /// Header and table of the next frame.
@@ -170,14 +170,14 @@ fn send(
 }
 
 /// The header of the segment that `head` has just moved to.
-pub(super) fn header_of(workshop: &Workshop<'_>, head: &Head, durable: CommitSeq) -> SegmentHeader {
+pub(super) fn header_of(factory: &SegmentFactory<'_>, head: &Head, durable: CommitSeq) -> SegmentHeader {
     SegmentHeader {
-        identity: workshop.identity,
+        identity: factory.identity,
         slot: head.segment.slot,
         epoch: head.epoch,
         incarnation: head.incarnation,
         segment_bytes: head.segment.bytes,
-        block_bytes: block_bytes(&workshop.geometry),
+        block_bytes: block_bytes(&factory.geometry),
         first_seq: head.last.seq.next(),
         durable_seq: durable,
         previous: head.last.into(),

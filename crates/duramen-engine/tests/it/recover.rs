@@ -1,4 +1,4 @@
-//! Repair of the engine's own trees: lost names, entries that a reducer refuses. The sweep over corruptions
+//! Repair of the engine's own trees: lost names, entries that a reducer refuses. The search over all corruptions
 //! is in duramen-sim.
 
 use std::path::Path;

@@ -1,171 +1,183 @@
-//! The documents of one collection, where each call is a transaction or a snapshot of its own.
+//! The documents of one collection, as a snapshot or a transaction sees them.
+//!
+//! Owns the reads of documents. Counts, ranks and reductions are computed from the nodes of the tree in O(log
+//! n), never by a scan. The writes are in document_writes.rs.
 
-use crate::store::Receipt;
-
-use crate::access::documents_of::Reduction;
-use crate::access::handle::Db;
 use crate::access::reads::Reads;
-use crate::access::rows::DocumentIter;
+use crate::access::rows::{DocumentIter, Rows};
 use crate::access::selection::Of;
 use crate::access::views::by_name::DocumentView;
+use crate::access::views::state;
 use crate::access::views::state::ViewState;
+use crate::catalog::compact;
 use crate::catalog::schema::Schema;
-use crate::store::error::Result;
+use crate::store::Direction;
+use crate::store::error::{Code, Error, Result};
 use crate::value::document::Document;
 use crate::value::span::Span;
-use crate::value::tuple::Key;
-use crate::view::spec::ViewSpec;
+use crate::value::tuple::{Key, encode};
+use crate::view::sums::FieldSum;
 
-/// The documents of a collection of a [`Db`].
+/// The documents of a collection in a [`Snapshot`](crate::Snapshot) or a [`Transaction`](crate::Transaction).
 ///
-/// Each call is a transaction or a snapshot of its own. Inside a transaction or a snapshot use
-/// [`DocumentsOf`](crate::DocumentsOf), which has the same methods.
-#[derive(Debug, Clone)]
-pub struct Documents {
-    db: Db,
-    name: String,
+/// It comes from [`Reads::documents`]. In a transaction it also has the writes.
+///
+/// It consists of two borrows and costs nothing to make. Each call looks up the collection by name. In a
+/// snapshot each lookup reads the catalogue; in a transaction only the first one does, through any handle.
+/// Writes take `&self`, so handles of several collections can be held at a time. Calls that create or drop a
+/// collection need the transaction exclusively, so no handle can be held across them.
+///
+/// # Errors
+/// Those of a [read](crate::Error#reads); `NoSuchTree` (E0901) for an unknown collection;
+/// `KeyTooLong` (E0202) for a key beyond 1,024 bytes; `InvalidArgument` (E0201) for an integer in a key that
+/// does not fit in 64 bits.
+#[derive(Debug)]
+pub struct DocumentsOf<'a, S> {
+    pub(crate) within: &'a S,
+    pub(crate) name: &'a str,
 }
 
-impl Documents {
-    pub(crate) fn new(db: Db, name: String) -> Documents {
-        Documents { db, name }
-    }
-
-    /// Its name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
+impl<S: Reads> DocumentsOf<'_, S> {
     /// The collection's schema, from the catalogue.
     ///
     /// # Errors
-    /// As [`DocumentsOf`](crate::DocumentsOf).
+    /// As [`DocumentsOf`].
     pub fn schema(&self) -> Result<Schema> {
-        self.db.snapshot()?.documents(&self.name).schema()
-    }
-
-    pub(crate) fn db(&self) -> &Db {
-        &self.db
-    }
-
-    /// Adds a view and builds it in the background. Returns whether no view with the same definition existed.
-    ///
-    /// [`Documents::build_views`] waits for the build. An existing view of the same name with another
-    /// definition answers until then, and is dropped. The view is data in the catalogue: every program that
-    /// opens the database maintains it.
-    ///
-    /// # Errors
-    /// As [`Transaction::add_view`](crate::Transaction::add_view), and those of a
-    /// [commit](crate::Error#commits).
-    pub fn add_view(&self, view: ViewSpec) -> Result<bool> {
-        self.db.transact(|tx| tx.add_view(&self.name, &view))
-    }
-
-    /// Drops a view with all its rows. Returns whether it was there.
-    ///
-    /// # Errors
-    /// As [`Transaction::drop_view`](crate::Transaction::drop_view), and those of a
-    /// [commit](crate::Error#commits).
-    pub fn drop_view(&self, view: &str) -> Result<bool> {
-        self.db.transact(|tx| tx.drop_view(&self.name, view))
-    }
-
-    /// Builds a view anew in the background. The existing one answers until the new one is complete, and is
-    /// then dropped.
-    ///
-    /// # Errors
-    /// As [`Transaction::rebuild_view`](crate::Transaction::rebuild_view), and those of a
-    /// [commit](crate::Error#commits).
-    pub fn rebuild_view(&self, view: &str) -> Result<()> {
-        self.db.transact(|tx| tx.rebuild_view(&self.name, view))
+        Ok(self.within.entry(self.name)?.schema.clone())
     }
 
     /// The collection's views and their build progress.
     ///
     /// # Errors
-    /// As [`DocumentsOf`](crate::DocumentsOf).
+    /// As [`DocumentsOf`].
     pub fn views(&self) -> Result<Vec<ViewState>> {
-        self.db.snapshot()?.documents(&self.name).views()
+        state::states(self.within, &*self.within.entry(self.name)?)
     }
 
-    /// The rows of one of its views. Each query reads the newest state.
+    /// The rows of one of its views. Each call checks that the view exists.
     #[must_use]
     pub fn view(&self, name: &str) -> DocumentView<'_> {
-        DocumentView::new(Of::Db(&self.db), &self.name, name)
-    }
-
-    /// Stores a document under its key columns, replacing any document under that key.
-    ///
-    /// # Errors
-    /// As [`DocumentsOf::put`](crate::DocumentsOf::put), and those of a [commit](crate::Error#commits).
-    pub fn put(&self, document: impl Into<Document>) -> Result<Receipt> {
-        let document = document.into();
-        self.db.write(|tx| tx.documents(&self.name).put(document.clone()))
-    }
-
-    /// Stores a document whose key must not exist yet.
-    ///
-    /// # Errors
-    /// As [`DocumentsOf::insert`](crate::DocumentsOf::insert), and those of a [commit](crate::Error#commits).
-    pub fn insert(&self, document: impl Into<Document>) -> Result<Receipt> {
-        let document = document.into();
-        self.db.write(|tx| tx.documents(&self.name).insert(document.clone()))
-    }
-
-    /// Deletes the document under a key. Returns whether it was there.
-    ///
-    /// # Errors
-    /// As [`DocumentsOf::delete`](crate::DocumentsOf::delete), and those of a [commit](crate::Error#commits).
-    pub fn delete(&self, key: impl Key) -> Result<bool> {
-        self.db.transact(|tx| tx.documents(&self.name).delete(&key))
+        DocumentView::new(Of::State(self.within), self.name, name)
     }
 
     /// The document under a key.
     ///
     /// # Errors
-    /// As [`DocumentsOf`](crate::DocumentsOf).
+    /// As [`DocumentsOf`].
     pub fn get(&self, key: impl Key) -> Result<Option<Document>> {
-        self.db.snapshot()?.documents(&self.name).get(key)
+        let entry = self.within.entry(self.name)?;
+        let stored = self.within.source().get(entry.tree, &encode(&key)?)?;
+        stored.as_deref().map(|stored| compact::document(&entry.schema, stored)).transpose()
     }
 
-    /// The documents of a range as of one snapshot, in key order.
+    /// The documents of a range, in order of their keys.
     ///
     /// # Errors
-    /// As [`DocumentsOf`](crate::DocumentsOf).
+    /// As [`DocumentsOf`].
     pub fn scan(&self, span: Span) -> Result<DocumentIter> {
-        self.db.snapshot()?.documents(&self.name).scan(span)
+        Ok(DocumentIter::new(self.rows(span, Direction::Forward)?))
+    }
+
+    /// The stored documents of a range, in either direction, lent one at a time.
+    ///
+    /// # Errors
+    /// As [`DocumentsOf`].
+    pub fn rows(&self, span: Span, direction: Direction) -> Result<Rows> {
+        let entry = self.within.entry(self.name)?;
+        Ok(Rows::of(self.within.source().cursor(entry.tree, span.into_bytes(), direction)?, entry))
+    }
+
+    /// All rows as they are stored, compact ones without names.
+    pub(crate) fn stored_rows(&self, direction: Direction) -> Result<Rows> {
+        let entry = self.within.entry(self.name)?;
+        Ok(Rows::new(self.within.source().cursor(entry.tree, Span::all().into_bytes(), direction)?))
     }
 
     /// How many documents a range holds, in O(log n).
     ///
     /// # Errors
-    /// As [`DocumentsOf`](crate::DocumentsOf).
+    /// As [`DocumentsOf`].
     pub fn count(&self, span: Span) -> Result<u64> {
-        self.db.snapshot()?.documents(&self.name).count(span)
+        let tree = self.within.entry(self.name)?.tree;
+        self.within.source().count(tree, &span.into_bytes())
     }
 
     /// Count and sums over a range, in O(log n).
     ///
     /// # Errors
-    /// As [`DocumentsOf::reduce`](crate::DocumentsOf::reduce).
+    /// As [`DocumentsOf`]; `Rebuilding` (E0802) while the documents are migrated.
     pub fn reduce(&self, span: Span) -> Result<Reduction> {
-        self.db.snapshot()?.documents(&self.name).reduce(span)
+        let entry = self.within.entry(self.name)?;
+        let range = span.into_bytes();
+        let reducer = entry.schema.reducer()?;
+        if reducer.fields().is_empty() {
+            return Ok(Reduction {
+                count: self.within.source().count(entry.tree, &range)?,
+                sums: Vec::new(),
+            });
+        }
+        if entry.schema.is_migrating() {
+            let name = self.name;
+            return Err(Error::new(Code::Rebuilding, format!("the documents of {name} are being migrated"))
+                .with_hint("its sums are those of one version once the program that has the type has called Db::migrate"));
+        }
+        let reduced = self.within.source().reduce(entry.tree, &range)?;
+        let sums = reducer.decode(&reduced.value.unwrap_or_default())?;
+        Ok(Reduction { count: reduced.count, sums: reducer.fields().iter().cloned().zip(sums).collect() })
     }
 
-    /// How many documents have a smaller key, in O(log n).
+    /// How many documents have a smaller key, in O(log n): the index at which the key is or would be.
     ///
     /// # Errors
-    /// As [`DocumentsOf`](crate::DocumentsOf).
+    /// As [`DocumentsOf`].
     pub fn rank(&self, key: impl Key) -> Result<u64> {
-        self.db.snapshot()?.documents(&self.name).rank(key)
+        let tree = self.within.entry(self.name)?.tree;
+        self.within.source().rank(tree, &encode(&key)?)
     }
 
     /// The document at a position in key order, counted from 0, in O(log n).
     ///
     /// # Errors
-    /// As [`DocumentsOf`](crate::DocumentsOf).
+    /// As [`DocumentsOf`].
     pub fn nth(&self, index: u64) -> Result<Option<Document>> {
-        self.db.snapshot()?.documents(&self.name).nth(index)
+        let entry = self.within.entry(self.name)?;
+        let found = self.within.source().nth(entry.tree, index)?;
+        found.map(|(_, stored)| compact::document(&entry.schema, &stored)).transpose()
+    }
+}
+
+/// The reductions of a range: how many documents, and the sums of the collection's summed columns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reduction {
+    count: u64,
+    sums: Vec<(String, FieldSum)>,
+}
+
+impl Reduction {
+    /// Documents in the range.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The exact sum of a column; `None` if the collection does not sum it.
+    #[must_use]
+    pub fn sum(&self, column: &str) -> Option<i128> {
+        self.field(column).map(|field| field.sum)
+    }
+
+    /// Documents whose column is null or absent; `None` if the collection does not sum it.
+    #[must_use]
+    pub fn nulls(&self, column: &str) -> Option<u64> {
+        self.field(column).map(|field| field.nulls)
+    }
+
+    /// Every summed column, in the collection's order.
+    pub fn sums(&self) -> impl ExactSizeIterator<Item = (&str, FieldSum)> {
+        self.sums.iter().map(|(name, sum)| (name.as_str(), *sum))
+    }
+
+    fn field(&self, column: &str) -> Option<FieldSum> {
+        self.sums.iter().find(|(name, _)| name == column).map(|(_, sum)| *sum)
     }
 }

@@ -18,13 +18,13 @@ use crate::store::{Rest, Worker};
 const POISON: &str = "nothing panics while the flusher is locked";
 
 /// The completion of a commit, called once in the flusher's thread.
-type Told = Box<dyn FnOnce(&Arc<Pool>, Result<Receipt>) + Send>;
+type Completion = Box<dyn FnOnce(&Arc<Pool>, Result<Receipt>) + Send>;
 
 /// A commit, the level it must reach, and its completion.
 pub(super) struct Waiting {
     pub(super) receipt: Receipt,
     pub(super) level: Durability,
-    pub(super) then: Told,
+    pub(super) then: Completion,
 }
 
 /// The queue of the flusher.

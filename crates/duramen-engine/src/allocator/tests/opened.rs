@@ -3,7 +3,7 @@
 
 use super::*;
 
-fn put_page(space: &Space, page: &crate::data_file::Page, block: u64) -> Location {
+fn put_page(space: &Space, page: &crate::data_file::Page, block: u64) -> PagePointer {
     let location = space.data.locate(page, block);
     space.data.file().write_at(page.bytes(), space.data.offset(block)).unwrap();
     location
@@ -20,7 +20,7 @@ fn a_hostile_space_map_is_refused() {
             (0..PAGE_WORDS).for_each(|_| out.extend_from_slice(&word.to_le_bytes()));
         })
     };
-    let list = |entries: &[Location], more: usize| {
+    let list = |entries: &[PagePointer], more: usize| {
         let bytes = entries.len() * crate::data_file::LOCATION_BYTES + more;
         Page::build(PageKind::SpaceIndex, 1, bytes, |out| {
             entries.iter().for_each(|entry| entry.encode(out));
@@ -41,8 +41,8 @@ fn a_hostile_space_map_is_refused() {
         ("one page again and again", list(&vec![used; 3000], 0)),
         ("half an entry", list(&[used], 5)),
         ("a short page", list(&[put_page(&space, &short, 140)], 0)),
-        ("a page beyond the file", list(&[used, Location { block: 1 << 40, ..used }], 0)),
-        ("a huge extent", list(&[used, Location { block_count: u32::MAX, ..used }], 0)),
+        ("a page beyond the file", list(&[used, PagePointer { block: 1 << 40, ..used }], 0)),
+        ("a huge extent", list(&[used, PagePointer { block_count: u32::MAX, ..used }], 0)),
     ];
     for (what, page) in hostile {
         assert!(load(&page).unwrap_err().is_damage(), "{what}");
@@ -61,13 +61,13 @@ fn a_value_of_the_log_in_blocks_of_a_page_is_refused() {
     fill(&space, page + 100, 4, 7);
     for block in page - 3..=page + 3 {
         let again = Space::load(space.data.clone(), &newest, GiveBack::default()).unwrap();
-        let value = Written { block, block_count: 4, byte: 7, birth: 2, retired: u64::MAX };
+        let value = Written { block, block_count: 4, byte: 7, birth: 2, unused_since: u64::MAX };
         let refused = again.value_replayed(&[value.page()], CommitSeq(2)).unwrap_err();
         assert!(refused.is_damage() && refused.message().contains("commit 2"), "{refused}");
     }
     // Two values of the log in the same block.
     let again = Space::load(space.data.clone(), &newest, GiveBack::default()).unwrap();
-    let value = |block| Written { block, block_count: 4, byte: 7, birth: 2, retired: u64::MAX }.page();
+    let value = |block| Written { block, block_count: 4, byte: 7, birth: 2, unused_since: u64::MAX }.page();
     again.value_replayed(&[value(page + 60)], CommitSeq(2)).unwrap();
     assert!(again.value_replayed(&[value(page + 63)], CommitSeq(3)).unwrap_err().is_damage());
     again.value_replayed(&[value(page + 64)], CommitSeq(3)).unwrap();
@@ -90,7 +90,7 @@ fn a_value_of_the_log_keeps_its_blocks_when_the_older_map_lets_go_of_them() {
     fill(&space, stale + 40, 4, 7);
     let again = Space::load(space.data.clone(), &newest, SMALL).unwrap();
     again.hold(&older, CommitSeq(2)).unwrap();
-    let value = Written { block: stale + 40, block_count: 4, byte: 7, birth: 3, retired: u64::MAX };
+    let value = Written { block: stale + 40, block_count: 4, byte: 7, birth: 3, unused_since: u64::MAX };
     again.value_replayed(&[value.page()], CommitSeq(3)).unwrap();
     checkpoint(&again, 3);
     again.release(CommitSeq(2), Vec::new);

@@ -222,7 +222,7 @@ impl<'a> Writing<'a> {
             let reader = BigReader::open(&self.source.pages, big).inspect_err(|error| {
                 failed = Some(error.message().to_owned());
             })?;
-            let mut told = Told { reader, failed: &mut failed };
+            let mut told = NotingReader { reader, failed: &mut failed };
             let len = tx.put_stream(made.id, key, &mut told)?;
             if len != big.len {
                 failed = Some(format!("a value of {len} bytes, want {}", big.len));
@@ -361,12 +361,12 @@ impl Meets for OfTree<'_, '_> {
 }
 
 /// A reader of a value that notes its failure.
-struct Told<'t> {
+struct NotingReader<'t> {
     reader: BigReader,
     failed: &'t mut Option<String>,
 }
 
-impl Read for Told<'_> {
+impl Read for NotingReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         self.reader.read(buffer).inspect_err(|error| *self.failed = Some(error.to_string()))
     }

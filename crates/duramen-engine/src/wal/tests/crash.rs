@@ -8,7 +8,7 @@ use duramen_disk::{Access, OpenMode};
 
 use super::*;
 use crate::wal::segment::segment_path;
-use crate::wal::spare::Workshop;
+use crate::wal::spare::SegmentFactory;
 use crate::wal::state::SpareOrder;
 
 /// What was promised from one operation of the recording on.
@@ -271,7 +271,7 @@ fn a_used_segment_is_empty_on_the_disk_before_it_has_another_length() {
     let access = Access { mode: OpenMode::Write, sync: SyncMethod::Fdatasync };
     disk.open(&path, access).unwrap().set_len(0).unwrap();
     disk.record();
-    let workshop = Workshop {
+    let factory = SegmentFactory {
         disk: &disk,
         dir: dir(),
         identity: identity(),
@@ -279,7 +279,7 @@ fn a_used_segment_is_empty_on_the_disk_before_it_has_another_length() {
         sync: SyncMethod::Fdatasync,
     };
     let bytes = 2 * used.len() as u64;
-    workshop.make(SpareOrder { slot, bytes }).unwrap();
+    factory.make(SpareOrder { slot, bytes }).unwrap();
     let trace = disk.stop_recording();
     let mut cursor = trace.cursor();
     let mut longer_count = 0;

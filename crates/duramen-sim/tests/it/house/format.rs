@@ -182,12 +182,12 @@ pub(crate) fn layout_violations(document: &str) -> Vec<String> {
 fn superblock_violations(document: &str) -> Vec<String> {
     use duramen_disk::SyncMethod;
     use duramen_engine::Geometry;
-    use duramen_engine::data_file::{Location, Measured, Superblock, SyncChoice};
+    use duramen_engine::data_file::{Measured, PagePointer, Superblock, SyncChoice};
     use duramen_engine::ids::{CommitSeq, DatabaseId, Generation, LogId, TreeId};
     use duramen_engine::wal::LogPosition;
 
-    let at = |block| Location { block, block_count: 2, raw_bytes: 3, flags: 1, tag: [0x5a; 16] };
-    let encode = |location: Location| {
+    let at = |block| PagePointer { block, block_count: 2, raw_bytes: 3, flags: 1, tag: [0x5a; 16] };
+    let encode = |location: PagePointer| {
         let mut bytes = Vec::new();
         location.encode(&mut bytes);
         bytes
@@ -255,7 +255,7 @@ fn superblock_violations(document: &str) -> Vec<String> {
 }
 
 fn page_violations(document: &str) -> Vec<String> {
-    use duramen_engine::data_file::{Location, Page, PageKind};
+    use duramen_engine::data_file::{Page, PageKind, PagePointer};
 
     let page = Page::build(PageKind::SpaceMap, 0x0102, 5, |out| out.extend_from_slice(b"bytes"));
     let header: &[(&str, &[u8])] = &[
@@ -268,7 +268,7 @@ fn page_violations(document: &str) -> Vec<String> {
         ("reserved", &[0; 8]),
     ];
     let mut found = encoded_violations(document, "Page header", page.bytes(), header);
-    let location = Location { block: 0x0708, block_count: 2, raw_bytes: 3, flags: 1, tag: [0x5a; 16] };
+    let location = PagePointer { block: 0x0708, block_count: 2, raw_bytes: 3, flags: 1, tag: [0x5a; 16] };
     let mut encoded = Vec::new();
     location.encode(&mut encoded);
     let fields: &[(&str, &[u8])] = &[
@@ -278,7 +278,7 @@ fn page_violations(document: &str) -> Vec<String> {
         ("flags", &location.flags.to_le_bytes()),
         ("tag", &location.tag),
     ];
-    found.extend(encoded_violations(document, "Location", &encoded, fields));
+    found.extend(encoded_violations(document, "PagePointer", &encoded, fields));
     found
 }
 

@@ -1,6 +1,6 @@
 //! A page pointer: block, length and checksum of a page. A pure codec.
 
-/// Encoded length of a [`Location`].
+/// Encoded length of a [`PagePointer`].
 pub const LOCATION_BYTES: usize = 36;
 
 /// Set on a pointer to an inner node; clear on one to a leaf.
@@ -8,7 +8,7 @@ pub const INNER_FLAG: u32 = 1;
 
 /// A page pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Location {
+pub struct PagePointer {
     /// First block, counted from the start of the file.
     pub block: u64,
     /// Blocks taken.
@@ -21,7 +21,7 @@ pub struct Location {
     pub tag: [u8; 16],
 }
 
-impl Location {
+impl PagePointer {
     /// Appends the encoded form.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.block.to_le_bytes());
@@ -33,10 +33,10 @@ impl Location {
 
     /// Reads the encoded form; `None` if there are too few bytes.
     #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<Location> {
+    pub fn decode(bytes: &[u8]) -> Option<PagePointer> {
         let bytes: &[u8; LOCATION_BYTES] = bytes.get(..LOCATION_BYTES)?.try_into().ok()?;
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        Some(Location {
+        Some(PagePointer {
             block: u64::from_le_bytes(bytes[0..8].try_into().expect("eight bytes")),
             block_count: word(8),
             raw_bytes: word(12),

@@ -7,7 +7,7 @@ use super::slot::Slot;
 ///
 /// Inner nodes are evicted only after all nodes below them. Returns where to go on; `None` at the end of the
 /// tree.
-pub fn sweep(root: &Slot, start: &[u8], enough: &dyn Fn() -> bool) -> Option<Vec<u8>> {
+pub fn evict(root: &Slot, start: &[u8], enough: &dyn Fn() -> bool) -> Option<Vec<u8>> {
     let node = root.peek()?;
     if let Body::Inner(inner) = node.body() {
         let first = inner.separators().child_of(start);
@@ -16,7 +16,7 @@ pub fn sweep(root: &Slot, start: &[u8], enough: &dyn Fn() -> bool) -> Option<Vec
                 return Some(if child == 0 { Vec::new() } else { inner.separators().get(child - 1) });
             }
             let start = if child == first { start } else { &[] };
-            if let Some(resume) = sweep(inner.slot(child), start, enough) {
+            if let Some(resume) = evict(inner.slot(child), start, enough) {
                 return Some(resume);
             }
         }

@@ -11,17 +11,17 @@ use super::feeding::Feeding;
 use crate::catalog::Root;
 use crate::checkpoint::{CheckpointAim, CheckpointError, CheckpointReport, Checkpointer, Store};
 use crate::commit::{Committer, Dropped};
-use crate::data_file::Location;
+use crate::data_file::PagePointer;
 use crate::error::{Error, Result};
 use crate::feed::Letting;
 use crate::ids::{CommitSeq, TreeId};
 use crate::limits::{MARK_IDLE_MS, PROCESS_SYNC_BYTES_MAX, PROCESS_SYNC_MS_MAX};
 use crate::options::Options;
 use crate::snapshot::Registration;
-use crate::tree::sweep;
+use crate::tree::evict;
 use crate::wal::SyncFailure;
 
-const POISON: &str = "nothing panics while the keeper is locked";
+const POISON: &str = "nothing panics while the maintenance is locked";
 
 /// A checkpoint starts when the log since the last one exceeds this part of the memory, or this many bytes.
 /// Opening must read that log.
@@ -45,9 +45,9 @@ const SPILL_FROM_PERCENT: usize = 90;
 /// Pages reclaimed by one checkpoint are free once the second checkpoint after it is durable.
 const SETTLING_CHECKPOINTS: u64 = 3;
 
-/// Runs the maintenance of an open database (`Keeper`).
+/// Runs the maintenance of an open database (`Maintenance`).
 #[derive(Debug)]
-pub struct Keeper {
+pub struct Maintenance {
     store: Arc<Store>,
     committer: Arc<Committer>,
     checkpointer: Checkpointer,
@@ -57,7 +57,7 @@ pub struct Keeper {
     checkpoint_log_bytes: u64,
     snapshot_space_bytes_max: Option<u64>,
     /// The eviction lock, and the position where the next eviction starts: a tree and a key in it.
-    hand: Mutex<(TreeId, Vec<u8>)>,
+    eviction: Mutex<(TreeId, Vec<u8>)>,
     /// The newest commit seen last, and since when it has been the newest.
     idle_since: Mutex<(CommitSeq, u64)>,
     unsynced_since_ns: AtomicU64,
@@ -85,13 +85,13 @@ struct Aim {
     /// It is the last one, of a clean close.
     clean: bool,
     /// The list of hot pages.
-    hot: Option<Location>,
+    hot: Option<PagePointer>,
     /// The other superblock names this checkpoint, too. This many bytes are then kept free ahead in the data
     /// file.
     twin_spare_bytes: Option<u64>,
 }
 
-impl Keeper {
+impl Maintenance {
     /// Maintenance over the parts of an open database.
     pub fn new(
         committer: &Arc<Committer>,
@@ -100,8 +100,8 @@ impl Keeper {
         options: &Options,
         events: Events,
         feeding: Feeding,
-    ) -> Keeper {
-        Keeper {
+    ) -> Maintenance {
+        Maintenance {
             store: Arc::clone(committer.store()),
             committer: Arc::clone(committer),
             checkpointer,
@@ -112,7 +112,7 @@ impl Keeper {
                 .checkpoint_log_bytes
                 .unwrap_or(LOG_BYTES_MAX.min(options.memory_bytes as u64 / LOG_MEMORY_PART)),
             snapshot_space_bytes_max: options.snapshot_space_bytes_max,
-            hand: Mutex::new((TreeId(0), Vec::new())),
+            eviction: Mutex::new((TreeId(0), Vec::new())),
             idle_since: Mutex::new((CommitSeq(0), 0)),
             unsynced_since_ns: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
@@ -292,7 +292,7 @@ impl Keeper {
     /// it replaced can then be reused at once.
     ///
     /// # Errors
-    /// As [`Keeper::checkpoint`].
+    /// As [`Maintenance::checkpoint`].
     pub fn checkpoint_when_due(&self) -> Result<()> {
         if !self.checkpoint_due() {
             return Ok(());
@@ -305,8 +305,8 @@ impl Keeper {
     /// previous checkpoint held, room kept ahead, and log segments.
     ///
     /// # Errors
-    /// As [`Keeper::checkpoint`].
-    pub fn last_checkpoint(&self, hot: Option<Location>) -> Result<()> {
+    /// As [`Maintenance::checkpoint`].
+    pub fn last_checkpoint(&self, hot: Option<PagePointer>) -> Result<()> {
         let rest = self.spare_bytes().min(REST_SPARE_BYTES + self.store.space.map_bytes());
         let aim = Aim { clean: true, hot, twin_spare_bytes: Some(rest) };
         self.tell_checkpoint(aim, &mut || ())?;
@@ -351,7 +351,7 @@ impl Keeper {
             }
         }
         drop(held);
-        self.store.pages.meter().sweep_anew();
+        self.store.pages.meter().evict_again();
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(report)
     }
@@ -396,11 +396,11 @@ impl Keeper {
         spare_bytes: u64,
         between: &mut dyn FnMut(),
     ) -> Result<CheckpointReport> {
-        let mut sweep_too = || {
-            self.sweep();
+        let mut evict_too = || {
+            self.evict();
             between();
         };
-        let report = match self.checkpointer.run(held.root(), aim, &mut sweep_too) {
+        let report = match self.checkpointer.run(held.root(), aim, &mut evict_too) {
             Ok(report) => report,
             Err(CheckpointError::Failed(error)) => return Err(error),
             Err(CheckpointError::Poison(error)) => {
@@ -409,11 +409,11 @@ impl Keeper {
             }
         };
         self.committer.log().recycle(&report.keep_log_from);
-        let reaped = self.checkpointer.reaped();
-        if !reaped.is_empty() {
-            self.committer.forget_trees(&reaped);
+        let reclaimed = self.checkpointer.reclaimed();
+        if !reclaimed.is_empty() {
+            self.committer.forget_trees(&reclaimed);
             let gone = |id: &TreeId| self.committer.published().trees.get(*id).is_none();
-            self.checkpointer.forgotten(&reaped.into_iter().filter(gone).collect::<Vec<_>>());
+            self.checkpointer.forgotten(&reclaimed.into_iter().filter(gone).collect::<Vec<_>>());
         }
         self.give_space_back(spare_bytes)?;
         Ok(report)
@@ -425,7 +425,7 @@ impl Keeper {
     ///
     /// # Errors
     /// Any error of the commit or the checkpoint.
-    pub fn reap_when_quiet(&self) -> Result<()> {
+    pub fn reclaim_when_quiet(&self) -> Result<()> {
         let root = self.published_root();
         if root.seq > self.checkpointer.superblock().replay.seq
             || self.idle_ms(self.disk.monotonic_ns(), root.seq) < MARK_IDLE_MS
@@ -474,36 +474,36 @@ impl Keeper {
     }
 
     /// Evicts nodes that were not used lately, until memory is within its bound.
-    pub fn sweep(&self) {
+    pub fn evict(&self) {
         let meter = self.store.pages.meter();
-        if !meter.sweep_due() {
+        if !meter.eviction_due() {
             return;
         }
         let root = self.published_root();
         // A thread that finds an eviction running goes on without one.
-        let Ok(mut hand) = self.hand.try_lock() else { return };
+        let Ok(mut hand) = self.eviction.try_lock() else { return };
         self.store.registry.let_go_before(root.seq);
         if self.store.registry.roots().iter().all(|held| held.seq >= root.seq) {
             self.checkpointer.let_go_of_replaced(&root);
         }
         // Two rounds: the first clears the use bits.
         for _ in 0..2 {
-            self.sweep_root(&root, &mut hand);
+            self.evict_from(&root, &mut hand);
             if meter.eviction_target(SWEEP_TO_PERCENT) == 0 {
                 break;
             }
-            self.sweep_older_roots(root.seq);
+            self.evict_from_older_roots(root.seq);
         }
-        meter.swept();
+        meter.evicted();
     }
 
     /// Evicts from older registered roots. Nodes replaced since then stay in memory only through them.
-    fn sweep_older_roots(&self, newest: CommitSeq) {
+    fn evict_from_older_roots(&self, newest: CommitSeq) {
         let meter = self.store.pages.meter();
         let enough = || meter.eviction_target(SWEEP_TO_PERCENT) == 0;
         for root in self.store.registry.roots().iter().filter(|root| root.seq < newest) {
             for slot in root.trees.iter().filter_map(|tree| tree.slot.as_ref()) {
-                if sweep(slot, &[], &enough).is_some() {
+                if evict(slot, &[], &enough).is_some() {
                     return;
                 }
             }
@@ -519,7 +519,7 @@ impl Keeper {
     ///
     /// # Errors
     /// `Full` or `Io`.
-    pub fn spill_snapshots(&self) -> Result<()> {
+    pub fn write_back_snapshots(&self) -> Result<()> {
         // Nodes that only older roots hold count as dirty, and no checkpoint writes them. Without this,
         // commits could wait for ever.
         let commits_are_delayed = self.committer.throttle.delays(&self.store);
@@ -535,14 +535,14 @@ impl Keeper {
             if !self.committer.is_kept(root) {
                 continue;
             }
-            self.checkpointer.spill(root, &mut || ())?;
+            self.checkpointer.write_back(root, &mut || ())?;
         }
-        self.store.pages.meter().sweep_anew();
-        self.sweep();
+        self.store.pages.meter().evict_again();
+        self.evict();
         Ok(())
     }
 
-    fn sweep_root(&self, root: &Root, hand: &mut (TreeId, Vec<u8>)) {
+    fn evict_from(&self, root: &Root, hand: &mut (TreeId, Vec<u8>)) {
         let meter = self.store.pages.meter();
         let enough = || meter.eviction_target(SWEEP_TO_PERCENT) == 0;
         let start_tree = hand.0;
@@ -555,7 +555,7 @@ impl Keeper {
                 *hand = (tree.id, start);
                 return;
             }
-            let resume = sweep(slot, &start, &enough);
+            let resume = evict(slot, &start, &enough);
             let stopped = resume.is_some();
             *hand = (tree.id, resume.unwrap_or_default());
             if stopped {
@@ -563,7 +563,7 @@ impl Keeper {
             }
         }
         if let Some(roots) = self.checkpointer.roots() {
-            sweep(&roots, &[], &enough);
+            evict(&roots, &[], &enough);
         }
         *hand = (TreeId(0), Vec::new());
     }

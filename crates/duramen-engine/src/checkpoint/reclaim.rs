@@ -1,36 +1,36 @@
 //! Reclaims the pages of dropped trees, a slice per checkpoint. Dropping a huge tree is one small commit.
 
 use super::Store;
-use crate::allocator::RetiredExtent;
-use crate::data_file::Location;
+use crate::allocator::DeferredExtent;
+use crate::data_file::PagePointer;
 use crate::error::Result;
 use crate::ids::CommitSeq;
 use crate::tree::{BigRef, Body, Slot};
 
-struct Reaper<'a> {
+struct Reclaimer<'a> {
     store: &'a Store,
     has_big_values: bool,
-    extents: Vec<RetiredExtent>,
-    retired: CommitSeq,
+    extents: Vec<DeferredExtent>,
+    unused_since: CommitSeq,
 }
 
 /// Defers the free of a dropped tree's pages from key `start` on. Returns where to go on; `None` at the end.
-pub fn reap(
+pub fn reclaim(
     store: &Store,
     root: &Slot,
     start: &[u8],
     has_big_values: bool,
-    retired: CommitSeq,
+    unused_since: CommitSeq,
 ) -> Result<Option<Vec<u8>>> {
-    let mut reaper = Reaper { store, has_big_values, extents: Vec::new(), retired };
-    let next = reaper.slot(root, start)?;
-    store.space.retire(reaper.extents);
+    let mut reclaimer = Reclaimer { store, has_big_values, extents: Vec::new(), unused_since };
+    let next = reclaimer.slot(root, start)?;
+    store.space.defer_free(reclaimer.extents);
     Ok(next)
 }
 
-impl Reaper<'_> {
+impl Reclaimer<'_> {
     fn slot(&mut self, slot: &Slot, start: &[u8]) -> Result<Option<Vec<u8>>> {
-        let place = slot.place().expect("a dropped tree was written before it is reaped");
+        let place = slot.place().expect("a dropped tree was written before it is reclaimed");
         if place.location.is_inner() {
             let node = slot.load(&self.store.pages, true)?;
             let Body::Inner(inner) = node.body() else {
@@ -64,10 +64,10 @@ impl Reaper<'_> {
         Ok(())
     }
 
-    fn page(&mut self, location: &Location) {
+    fn page(&mut self, location: &PagePointer) {
         let (block, block_count) = location.extent();
         // The commit that made the page is unknown without reading it: any older snapshot may hold it.
         let birth = CommitSeq(0);
-        self.extents.push(RetiredExtent { block, block_count, birth, retired: self.retired });
+        self.extents.push(DeferredExtent { block, block_count, birth, unused_since: self.unused_since });
     }
 }

@@ -16,13 +16,13 @@ use crate::ids::CommitSeq;
 use crate::overlay::Overlay;
 use crate::recovery::Tail;
 use crate::snapshot::{Newest, Registration};
-use crate::tree::sweep;
+use crate::tree::evict;
 
 const POISON: &str = "nothing panics while the overlay is handed out";
 
 /// The deferred redo of one database.
 #[derive(Debug)]
-pub struct Draining {
+pub struct DeferredRedo {
     /// The last commit that opening found.
     seq: CommitSeq,
     is_done: AtomicBool,
@@ -54,10 +54,10 @@ pub enum Served {
     Readers(Arc<Newest>),
 }
 
-impl Draining {
+impl DeferredRedo {
     /// A redo with nothing to do: everything up to `seq` is in the trees.
-    pub fn done(seq: CommitSeq) -> Arc<Draining> {
-        Arc::new(Draining {
+    pub fn done(seq: CommitSeq) -> Arc<DeferredRedo> {
+        Arc::new(DeferredRedo {
             seq,
             is_done: AtomicBool::new(true),
             waiting: AtomicUsize::new(0),
@@ -69,10 +69,10 @@ impl Draining {
     }
 
     /// A redo of `tail` into the trees of a store, by at most `threads` threads.
-    pub fn of(tail: Tail, store: &Arc<Store>, threads: usize, served: Served) -> Arc<Draining> {
+    pub fn of(tail: Tail, store: &Arc<Store>, threads: usize, served: Served) -> Arc<DeferredRedo> {
         let overlay = Arc::clone(tail.overlay());
         let work = Work { tail, store: Arc::clone(store), threads, served };
-        let draining = Arc::new(Draining {
+        let deferred_redo = Arc::new(DeferredRedo {
             seq: overlay.seq(),
             is_done: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
@@ -81,9 +81,10 @@ impl Draining {
             work: Mutex::new(Some(work)),
             process: duramen_disk::process_id(),
         });
-        let weak = Arc::downgrade(&draining);
-        overlay.drain_by(Box::new(move || weak.upgrade().map_or(Ok(()), |draining| draining.wait())));
-        draining
+        let weak = Arc::downgrade(&deferred_redo);
+        overlay
+            .drain_by(Box::new(move || weak.upgrade().map_or(Ok(()), |deferred_redo| deferred_redo.wait())));
+        deferred_redo
     }
 
     /// The last commit that opening found. It was durable before the first read was answered.
@@ -140,7 +141,7 @@ impl Draining {
     /// Does the work in the background. One processor is left to readers.
     ///
     /// # Errors
-    /// As [`Draining::wait`].
+    /// As [`DeferredRedo::wait`].
     pub fn run(&self) -> Result<()> {
         if self.is_done.load(Ordering::Acquire) {
             return Ok(());
@@ -172,7 +173,7 @@ impl Draining {
 
     fn finish(&self, store: &Arc<Store>, served: &Served, trees: TreeTable) {
         let overlay = self.overlay().expect("it is there until it is drained");
-        let root = |position| Arc::new(Root { seq: self.seq, lineage: 0, trees, position });
+        let root = |position| Arc::new(Root { seq: self.seq, rollback_epoch: 0, trees, position });
         match served {
             Served::Committer(committer) => {
                 let root = root(committer.published().position.clone());
@@ -201,7 +202,7 @@ pub fn give_memory_back(store: &Store, trees: &TreeTable) {
     }
     for slot in trees.iter().filter_map(|tree| tree.slot.as_ref()) {
         if !enough() {
-            sweep(slot, &[], &enough);
+            evict(slot, &[], &enough);
         }
     }
 }
