@@ -73,7 +73,7 @@ impl DataFile {
     /// only once, to the next sync. A later sync would succeed wrongly.
     ///
     /// # Errors
-    /// `Io`, at the first failure and at every call after it.
+    /// `System` (E1001) if the sync fails, then and at every call after it.
     pub fn sync(&self) -> Result<()> {
         let mut failed = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = &*failed {
@@ -144,7 +144,8 @@ impl DataFile {
     /// can go wrong while the stored bytes are fine, and a corrupt page is given up for good.
     ///
     /// # Errors
-    /// `Corrupt` with file and offset if the bytes differ from those written; `Io` if reading failed.
+    /// `DamagedData` (E0501) with file and offset if the bytes differ from those written; `System` (E1001) if
+    /// reading failed.
     pub fn read(&self, location: &PagePointer, kind: PageKind) -> Result<Page> {
         self.check(location, kind)?;
         match self.read_once(location, kind) {
@@ -173,7 +174,7 @@ impl DataFile {
     /// right checksum may still be wrong: a hostile program can write both.
     ///
     /// # Errors
-    /// `Corrupt` with file and offset; `Io` if the file cannot be measured.
+    /// `DamagedData` (E0501) with file and offset; `System` (E1001) if the file cannot be measured.
     pub fn check(&self, location: &PagePointer, kind: PageKind) -> Result<()> {
         let offset = self.offset(location.block);
         let PagePointer { block_count, raw_bytes, flags, .. } = *location;

@@ -116,8 +116,7 @@ impl Engine {
     /// parent included.
     ///
     /// # Errors
-    /// `NotFound`, `Invalid` (not a database, another format, a network file system), `Locked`, `Corrupt`,
-    /// `Full`, `Io`.
+    /// Those of [opening](crate::Error#opening).
     pub fn open(
         disk: Arc<dyn Disk>,
         path: impl AsRef<Path>,
@@ -131,7 +130,9 @@ impl Engine {
     /// Begins a transaction on the latest root.
     ///
     /// # Errors
-    /// `Invalid` if the database was opened read-only, is closed, or this process was forked; `Poisoned`.
+    /// `ReadOnly` (E0204) if the database was opened read-only; `Closed` (E0207) after a close;
+    /// `ForkedHandle` (E0206) in a forked process; `EnginePoisoned` (E0601) after a failed sync.
+    /// `DamagedData` (E0501) or `System` (E1001) if the log could not be applied to the trees after opening.
     pub fn begin(&self) -> Result<Transaction> {
         let (committer, _) = self.parts()?;
         self.inner.deferred_redo.not_failed()?;
@@ -144,9 +145,10 @@ impl Engine {
     /// conflicts it runs alone. On a full disk it makes room once and tries again.
     ///
     /// # Errors
-    /// Any error of `body`: nothing is written then, and nothing is waited for, so what it read may not be in
-    /// the log yet. If it read commits that were dropped meanwhile, it runs again instead. Any error of
-    /// [`Transaction::commit`]. `Conflict` only if the commits that it read were dropped in every run.
+    /// Those of a [commit](crate::Error#commits), and any error of `body`: nothing is written then, and
+    /// nothing is waited for, so what it read may not be in the log yet. If it read commits that were dropped
+    /// meanwhile, it runs again instead. `WriteConflict` (E0101) only if the commits that it read were
+    /// dropped in every run.
     pub fn transact<T>(
         &self,
         level: Durability,
@@ -162,8 +164,8 @@ impl Engine {
     /// durable yet: do not act on what it returned before the receipt has waited.
     ///
     /// # Errors
-    /// As [`Engine::transact`], as far as known on return. The receipt reports the rest: `Full` if the
-    /// commit, or what it read, was dropped. It may run again then.
+    /// As [`Engine::transact`], as far as known on return. The receipt reports the rest: `DiskFull` (E0301)
+    /// if the commit, or what it read, was dropped. It may run again then.
     pub fn transact_and_wait_later<T>(
         &self,
         level: Durability,
@@ -248,7 +250,8 @@ impl Engine {
     /// in a closure that runs alone.
     ///
     /// # Errors
-    /// `Invalid`.
+    /// `ReadOnly` (E0204) if the database was opened read-only; `ForkedHandle` (E0206) in a forked process;
+    /// `InvalidArgument` (E0201) in an event hook or a closure that runs alone.
     pub fn may_commit(&self) -> Result<()> {
         let (committer, _) = self.parts()?;
         committer.not_alone()
@@ -257,7 +260,7 @@ impl Engine {
     /// Registers the published root. Works after [`Engine::close`] too, which ends commits and not reads.
     ///
     /// # Errors
-    /// `Invalid` if this process was forked.
+    /// `ForkedHandle` (E0206) in a process that was forked after the database was opened.
     pub fn snapshot(&self) -> Result<Snapshot> {
         self.same_process()?;
         let (held, overlay) = self.inner.deferred_redo.hold(|| match &self.inner.mode {
@@ -270,7 +273,7 @@ impl Engine {
     /// The newest published value of a key, read from its own [snapshot](Engine::snapshot).
     ///
     /// # Errors
-    /// `NotFound` if there is no such tree; `Corrupt` or `Io` if a page cannot be read.
+    /// Those of a [read](crate::Error#reads); `NoSuchTree` (E0901) if there is no such tree.
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.snapshot()?.get(tree, key)
     }
@@ -278,7 +281,8 @@ impl Engine {
     /// Writes a checkpoint now. The log before it is no longer needed then.
     ///
     /// # Errors
-    /// `Full`, `Io`, `Poisoned`.
+    /// Those of a [checkpoint](crate::Error#checkpoints); `ReadOnly` (E0204) if the database was opened
+    /// read-only; `ForkedHandle` (E0206) in a forked process.
     pub fn checkpoint(&self) -> Result<()> {
         self.checkpoint_with(&mut || ())
     }
@@ -295,7 +299,7 @@ impl Engine {
     /// Runs the background work that is due, once. For databases opened with [`Background::Stepped`].
     ///
     /// # Errors
-    /// The first failure.
+    /// As [`Engine::checkpoint`]: the first failure of the steps.
     pub fn step(&self) -> Result<()> {
         let (committer, maintenance) = self.writer()?;
         let logged = maintenance.log_step();
@@ -320,8 +324,10 @@ impl Engine {
     /// Commits go on meanwhile. A checkpoint waits while the log and the tree of roots are read.
     ///
     /// # Errors
-    /// `Io` if something could not be read at all; `Expired` if the snapshot that was checked was ended to
-    /// free its space. Corruption is in the report.
+    /// `SnapshotExpired` (E0801) if the snapshot that is checked was ended to free its space;
+    /// `System` (E1001) if a file of the change feed cannot be read; `ForkedHandle` (E0206) in a forked
+    /// process. Shortly after opening `DamagedData` (E0501) or `System` (E1001) if the log could not be
+    /// applied to the trees. Everything else that cannot be read is in the report.
     pub fn check(&self) -> Result<CheckReport> {
         self.inner.deferred_redo.wait()?;
         let store = &self.inner.store;
@@ -385,7 +391,8 @@ impl Engine {
     /// read.
     ///
     /// # Errors
-    /// Any error of the last checkpoint. Everything acknowledged is safe in the log all the same.
+    /// Those of a [checkpoint](crate::Error#checkpoints). Everything acknowledged is safe in the log all the
+    /// same. None in a poisoned database or a forked process, where nothing is written.
     pub fn close(&self) -> Result<()> {
         if let Mode::Write { committer, .. } = &self.inner.mode {
             committer.not_alone()?;

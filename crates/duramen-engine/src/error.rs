@@ -9,6 +9,82 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why an operation failed. [`Error::kind`] is what to do about it, [`Error::code`] names it, [`Error::hint`]
 /// helps.
+///
+/// The section "Errors" of a function names codes: a variant of [`Code`] and its number, such as `NoSuchTree`
+/// (E0901). Codes that many functions share are listed here. A function refers to such a list, and adds its
+/// own codes.
+///
+/// # Reads
+/// - `DamagedData` (E0501): a page is corrupt.
+/// - `System` (E1001): the operating system cannot read it.
+/// - `SnapshotExpired` (E0801): the snapshot was ended to free what it held.
+/// - `WriteConflict` (E0101): commits that the transaction reads were dropped.
+/// - `ForkedHandle` (E0206): this process was forked after the database was opened.
+/// - `Closed` (E0207): the last handle was dropped before the log was applied to the trees after opening.
+/// - `Unsupported` (E0211): a later release wrote a catalogue entry, a blob or a consumer.
+/// - `InvalidArgument` (E0201): the stored bytes of a document or key are none. Their page is not corrupt.
+///
+/// # Writes
+/// Those of a read, and these.
+/// - `TooLarge` (E0203): the transaction has written as much as it may.
+/// - `WritersHoldMemory` (E0102): other transactions hold the memory that is for writes.
+/// - `DiskFull` (E0301): there is no room for a value of 32 KiB or more.
+///
+/// # Documents
+/// Writing a document also changes its rows in views. It can return those of a write, and these. An error
+/// that came after a part of the rows was written makes the transaction fail.
+/// - `UniqueViolation` (E0214): another document has the same key in a unique view.
+/// - `KeyTooLong` (E0202): the key of a row is too long.
+/// - `InvalidArgument` (E0201): a view, a sum or a reducer cannot take the document.
+/// - `Unreadable` (E0213): the code of a view cannot read the document.
+/// - `ReducerPanicked` (E0208): the code of a view or a reducer panicked.
+///
+/// # Commits
+/// Those of a write, and these. Calls that run a closure run it again after `WriteConflict` and
+/// `WritersHoldMemory`, and once after `DiskFull`.
+/// - `WriteConflict` (E0101): something that the transaction read has changed. Nothing was changed.
+/// - `DiskFull` (E0301): there is no room for the transaction. Nothing was changed.
+/// - `FeedFull` (E0302): a consumer of the change feed refuses writers. Nothing was changed.
+/// - `OutcomeUnknown` (E0401): the transaction may or may not survive.
+/// - `EnginePoisoned` (E0601): a sync failed earlier.
+/// - `ReadOnly` (E0204): the database was opened read-only.
+/// - `Closed` (E0207): the database is closed.
+/// - `InvalidArgument` (E0201): the call is inside an event hook, or inside a closure that runs alone.
+///
+/// # Checkpoints
+/// - `DiskFull` (E0301): there is no room for the checkpoint, or for what the change feed keeps.
+/// - `System` (E1001): the operating system refused a write or a sync.
+/// - `OutcomeUnknown` (E0401): the log could not be synced first.
+/// - `EnginePoisoned` (E0601): a sync failed earlier.
+/// - `DamagedData` (E0501), `DamagedSuperblock` (E0504): what the checkpoint reads is corrupt.
+/// - `DamagedLog` (E0502), `LogMissing` (E0503), `DamagedFeed` (E0505): the change feed cannot be kept.
+/// - `InvalidArgument` (E0201): the call is inside an event hook, or inside a closure that runs alone.
+///
+/// # Opening
+/// - `NoSuchDatabase` (E0902): the path does not exist, and nothing is to be created.
+/// - `NotADatabase` (E0209): something else is at the path, or a creation that was cut short.
+/// - `UnfinishedCopy` (E0215): it is an unfinished copy.
+/// - `DatabaseLocked` (E0701): another process holds the database or its log.
+/// - `NetworkFileSystem` (E0212): the file system is on a network or unknown.
+/// - `ReadOnly` (E0204): the file system is read-only, and the database is opened to write.
+/// - `Unsupported` (E0211): a later release wrote it.
+/// - `DamagedSuperblock` (E0504), `DamagedData` (E0501), `DamagedLog` (E0502): it is corrupt.
+/// - `LogMissing` (E0503): the log is not there, or is older than the data.
+/// - `DiskFull` (E0301): there is no room for the log.
+/// - `InvalidArgument` (E0201): the options do not fit together.
+/// - `System` (E1001): the operating system refused.
+///
+/// # Changes
+/// Reading the change feed can return these:
+/// - `FeedGap` (E0804): changes are no longer kept.
+/// - `DamagedFeed` (E0505), `DamagedLog` (E0502), `DamagedData` (E0501): they are corrupt.
+/// - `LogMissing` (E0503): a part of the log is not there.
+/// - `Unsupported` (E0211): a later release wrote them.
+/// - `System` (E1001): the operating system cannot read them.
+///
+/// An observer can also return these:
+/// - `NoSuchDatabase` (E0902), `NotADatabase` (E0209): the database was removed or replaced.
+/// - `DamagedSuperblock` (E0504): no superblock can be read.
 #[derive(Debug, Clone)]
 pub struct Error {
     code: Code,

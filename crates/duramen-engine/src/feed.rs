@@ -93,7 +93,8 @@ pub trait FeedRule: Send + Sync {
     /// Which consumers need which changes, as of a snapshot.
     ///
     /// # Errors
-    /// Errors of reading it; the checkpoint that called it fails.
+    /// Those of a [read](crate::Error#reads). The checkpoint that called it fails with the error, unless it
+    /// is corruption: nothing is kept for consumers then.
     fn needs(&self, at: &Snapshot) -> Result<Vec<FeedNeed>>;
 }
 

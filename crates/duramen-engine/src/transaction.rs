@@ -90,8 +90,10 @@ impl Receipt {
     /// Waits until the transaction has reached a level.
     ///
     /// # Errors
-    /// `InDoubt` or `Poisoned` if a sync fails. `Full` if the commit was dropped because the log had no room
-    /// for it: it never happened.
+    /// `OutcomeUnknown` (E0401) or `EnginePoisoned` (E0601) if a sync fails. `DiskFull` (E0301) if the commit
+    /// was dropped: it never happened. `System` (E1001) if this thread writes the log and cannot.
+    /// `InvalidArgument` (E0201) inside an event hook or a closure that runs alone; `ForkedHandle` (E0206) in
+    /// a forked process.
     pub fn wait(&self, level: Durability) -> Result<()> {
         let waited = match level {
             Durability::Memory => Ok(()),
@@ -104,8 +106,8 @@ impl Receipt {
     /// As [`Receipt::wait`], and returns the receipt at the level reached.
     ///
     /// # Errors
-    /// As [`Receipt::wait`]. For a transaction that wrote nothing, `Full` means that the commits it read were
-    /// dropped.
+    /// As [`Receipt::wait`]. For a transaction that wrote nothing, `DiskFull` (E0301) means that the commits
+    /// it read were dropped.
     pub fn waited(self, level: Durability) -> Result<Receipt> {
         self.wait(level)?;
         Ok(Receipt { durability: self.durability.max(level), is_under_way: false, ..self })
@@ -184,7 +186,7 @@ impl Transaction {
     /// The id of a tree by name.
     ///
     /// # Errors
-    /// `Corrupt` or `Io` if the catalogue cannot be read.
+    /// Those of a [read](crate::Error#reads).
     pub fn tree(&mut self, name: &str) -> Result<Option<TreeId>> {
         Ok(self.catalog_row(name)?.map(|row| row.id))
     }
@@ -192,7 +194,9 @@ impl Transaction {
     /// Creates a tree, with a reducer if one is given. Others see it once the transaction commits.
     ///
     /// # Errors
-    /// `Invalid` if the name is taken, empty or longer than a key, or the reducer is not registered.
+    /// Those of a [write](crate::Error#writes); `AlreadyExists` (E0210) if the name is taken;
+    /// `InvalidArgument` (E0201) if it is empty; `KeyTooLong` (E0202) if it is longer than a key;
+    /// `ReducerMissing` (E0205) if the reducer is not registered.
     pub fn create_tree(&mut self, name: &str, reducer: Option<ReducerSpec>) -> Result<TreeId> {
         let reducers = &self.committer.store().reducers;
         if let Some(spec) = &reducer
@@ -231,7 +235,7 @@ impl Transaction {
     /// Drops a tree with its entries, in one small commit. Its space is reclaimed in the background.
     ///
     /// # Errors
-    /// `NotFound` if there is no tree of that name.
+    /// Those of a [write](crate::Error#writes); `NoSuchTree` (E0901) if there is no tree of that name.
     pub fn drop_tree(&mut self, name: &str) -> Result<()> {
         let Some(row) = self.catalog_row(name)? else {
             return Err(Error::new(Code::NoSuchTree, format!("there is no tree named {name:?}")));
@@ -248,7 +252,7 @@ impl Transaction {
     /// The names of all trees, sorted.
     ///
     /// # Errors
-    /// `Corrupt` or `Io` if the catalogue cannot be read.
+    /// Those of a [read](crate::Error#reads).
     pub fn trees(&mut self) -> Result<Vec<(String, TreeId)>> {
         self.reads.range(CATALOG, &KeyRange::all());
         let slot = self.fork(CATALOG)?;
@@ -258,7 +262,7 @@ impl Transaction {
     /// The value of a key.
     ///
     /// # Errors
-    /// `NotFound` if there is no such tree; `Corrupt` or `Io` if a page cannot be read.
+    /// Those of a [read](crate::Error#reads); `NoSuchTree` (E0901) if there is no such tree.
     pub fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         if let Some(own) = self.changes.get(tree, key) {
             return own.as_ref().map(|value| self.view.resolve(value.stored())).transpose();
@@ -274,9 +278,10 @@ impl Transaction {
     /// once and do not count against the transaction's memory.
     ///
     /// # Errors
-    /// `Invalid` if the key is longer than [`KEY_BYTES_MAX`], the tree's reducer refuses the value, or the
-    /// transaction grows beyond a quarter of the memory. An unregistered reducer refuses nothing; its
-    /// reductions are computed once it is registered. `Full` if there is no room for a big value.
+    /// Those of a [write](crate::Error#writes); `NoSuchTree` (E0901) if there is no such tree;
+    /// `KeyTooLong` (E0202) if the key is longer than [`KEY_BYTES_MAX`]; `InvalidArgument` (E0201) if the
+    /// tree's reducer refuses the value, `ReducerPanicked` (E0208) if it panics. An unregistered reducer
+    /// refuses nothing; its reductions are computed once it is registered.
     pub fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
         check_key(key)?;
         let one = self.one(tree, key, value)?;
@@ -294,7 +299,9 @@ impl Transaction {
     /// Puts a value of any length, read from `source` in pieces and in constant memory.
     ///
     /// # Errors
-    /// As [`Transaction::put`]; and `Invalid` if the tree has a reducer, which would need the whole value.
+    /// Those of a [write](crate::Error#writes); `NoSuchTree` (E0901); `KeyTooLong` (E0202);
+    /// `InvalidArgument` (E0201) if the tree has a reducer, which would need the whole value;
+    /// `System` (E1001) if the source fails.
     pub fn put_stream(&mut self, tree: TreeId, key: &[u8], source: &mut dyn Read) -> Result<u64> {
         check_key(key)?;
         if self.known(tree)?.spec.is_some() {
@@ -312,7 +319,8 @@ impl Transaction {
     /// Deletes a key, whether it exists or not. A delete conflicts with no other write.
     ///
     /// # Errors
-    /// `Invalid` if the key is too long or the transaction too large.
+    /// Those of a [write](crate::Error#writes); `NoSuchTree` (E0901) if there is no such tree;
+    /// `KeyTooLong` (E0202) if the key is too long.
     pub fn delete(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
         check_key(key)?;
         self.known(tree)?;
@@ -322,7 +330,8 @@ impl Transaction {
     /// Reads a value piece by piece.
     ///
     /// # Errors
-    /// As [`Transaction::get`].
+    /// As [`Transaction::get`]; `NoSuchTree` (E0901) also for a tree that this transaction created, unless it
+    /// put the key.
     pub fn open_value(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Box<dyn Read + Send>>> {
         if let Some(own) = self.changes.get(tree, key) {
             return own.as_ref().map(|value| self.view.open(value.stored())).transpose();
@@ -365,7 +374,8 @@ impl Transaction {
     /// The reduction of a range. O(log n).
     ///
     /// # Errors
-    /// As [`Transaction::get`]; `Invalid` if the tree has no reducer or it is not registered.
+    /// As [`Transaction::get`]; `InvalidArgument` (E0201) if the tree has no reducer or it refuses a value;
+    /// `ReducerMissing` (E0205) if it is not registered; `ReducerPanicked` (E0208) if it panics.
     pub fn reduce(&mut self, tree: TreeId, range: &KeyRange) -> Result<Reduced> {
         self.reads.range(tree, range);
         let slot = self.fork(tree)?;
@@ -385,9 +395,8 @@ impl Transaction {
     /// Commits: validates, orders, and waits for `level`.
     ///
     /// # Errors
-    /// `Conflict` if something read has changed, or a tree written to was dropped: run it again. `Full`:
-    /// nothing was changed. `InDoubt`: it may or may not survive; reopen and look. `Poisoned`: an earlier
-    /// sync failed.
+    /// Those of a [commit](crate::Error#commits). After `WriteConflict` (E0101) run it again: something read
+    /// has changed, or a tree written to was dropped.
     pub fn commit(self, level: Durability) -> Result<Receipt> {
         self.commit_and(level, Wait::Here)
     }

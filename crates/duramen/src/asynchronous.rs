@@ -81,6 +81,9 @@ use task::{Step, submit};
 /// had been awaited: durable, in order. A cancelled call does not report whether it took place; read the
 /// database to find out.
 ///
+/// # Errors
+/// Each call also returns `System` (E1001) if the system gives no thread for it.
+///
 /// # Panics
 /// A closure that panics does so where it is awaited, as with the blocking calls. The threads continue.
 #[derive(Clone)]
@@ -167,7 +170,7 @@ impl AsyncDb {
     /// If dropped before the closure began, nothing happens; if dropped later, the closure runs to its end.
     ///
     /// # Errors
-    /// What the closure returned.
+    /// What the closure returned; `System` (E1001) if the system gives no thread for it.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Db) -> Result<T> + Send + 'static,
@@ -188,7 +191,8 @@ impl AsyncDb {
     /// ```
     ///
     /// # Errors
-    /// What the closure returned, and as [`Db::snapshot`].
+    /// What the closure returned; `ForkedHandle` (E0206) in a forked process; `System` (E1001) if the system
+    /// gives no thread.
     pub async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Snapshot) -> Result<T> + Send + 'static,
@@ -227,7 +231,7 @@ impl AsyncDb {
     /// Runs a transaction and returns its receipt. Dropping behaves as for [`AsyncDb::transact`].
     ///
     /// # Errors
-    /// As [`Db::write`].
+    /// As [`Db::transact`].
     pub async fn write(
         &self,
         run: impl FnMut(&mut Transaction<'_>) -> Result<()> + Send + 'static,
@@ -238,7 +242,7 @@ impl AsyncDb {
     /// As [`AsyncDb::transact`], with the receipt. Dropping behaves the same.
     ///
     /// # Errors
-    /// As [`Db::transact_with_receipt`].
+    /// As [`Db::transact`].
     pub async fn transact_with_receipt<T: Send + 'static>(
         &self,
         mut run: impl FnMut(&mut Transaction<'_>) -> Result<T> + Send + 'static,

@@ -71,7 +71,7 @@ pub const PIECE_BYTES_MIN: usize = 1024;
 /// blobs are collected by the next write of a blob, or by [`Db::sweep_blobs`].
 ///
 /// # Errors
-/// Those of [`BlobsOf`], and of a commit.
+/// As [`BlobsOf`], and those of a [commit](crate::Error#commits) for a write.
 #[derive(Debug, Clone)]
 pub struct Blobs {
     db: Db,
@@ -86,7 +86,7 @@ impl Blobs {
     /// their piece size.
     ///
     /// # Errors
-    /// `InvalidArgument` unless it is from [`PIECE_BYTES_MIN`] to [`PIECE_BYTES_MAX`].
+    /// `InvalidArgument` (E0201) unless it is from [`PIECE_BYTES_MIN`] to [`PIECE_BYTES_MAX`].
     pub fn piece_bytes(mut self, bytes: usize) -> Result<Blobs> {
         if !(PIECE_BYTES_MIN..=PIECE_BYTES_MAX).contains(&bytes) {
             return Err(Error::invalid(format!(
@@ -100,7 +100,8 @@ impl Blobs {
     /// Stores everything that a source yields, in constant memory, replacing any blob under the key.
     ///
     /// # Errors
-    /// As [`BlobWriter::finish`]; `System` if the source fails.
+    /// Those of a [commit](crate::Error#commits); `InvalidArgument` (E0201) for an invalid namespace;
+    /// `KeyTooLong` (E0202); `System` (E1001) if the source fails.
     pub fn put(&self, key: impl Key, mut source: impl Read) -> Result<BlobInfo> {
         let mut writer = self.writer(key)?;
         writer.copy_from(&mut source)?;
@@ -110,7 +111,7 @@ impl Blobs {
     /// Opens a writer for a blob that is written piece by piece.
     ///
     /// # Errors
-    /// As [`BlobsOf`].
+    /// `InvalidArgument` (E0201) for an invalid namespace; `KeyTooLong` (E0202).
     pub fn writer(&self, key: impl Key) -> Result<BlobWriter> {
         records_tree(&self.namespace)?;
         let key = encode(&key)?;
@@ -120,7 +121,8 @@ impl Blobs {
     /// Stores everything that a source yields, for a transaction to attach.
     ///
     /// # Errors
-    /// As [`Blobs::put`].
+    /// Those of a [commit](crate::Error#commits); `InvalidArgument` (E0201) for an invalid namespace;
+    /// `System` (E1001) if the source fails.
     pub fn upload(&self, mut source: impl Read) -> Result<Upload> {
         let mut writer = self.writer(())?;
         writer.copy_from(&mut source)?;
@@ -170,7 +172,7 @@ impl Blobs {
     /// Deletes a blob. Returns whether it was there.
     ///
     /// # Errors
-    /// As [`BlobsOf`], and errors of a commit.
+    /// As [`BlobsOf`], and those of a [commit](crate::Error#commits).
     pub fn delete(&self, key: impl Key) -> Result<bool> {
         self.db.transact(|tx| tx.blobs(&self.namespace).delete(&key))
     }
@@ -178,7 +180,7 @@ impl Blobs {
     /// Gives a blob another key, replacing any blob under that key. Returns whether there was one to rename.
     ///
     /// # Errors
-    /// As [`BlobsOf`], and errors of a commit.
+    /// As [`BlobsOf`], and those of a [commit](crate::Error#commits).
     pub fn rename(&self, from: impl Key, to: impl Key) -> Result<bool> {
         self.db.transact(|tx| tx.blobs(&self.namespace).rename(&from, &to))
     }
@@ -202,7 +204,7 @@ impl Db {
     /// Returns how many pieces they had. Writes of blobs do the same on their own, step by step.
     ///
     /// # Errors
-    /// Errors of a commit; errors of reading the disk.
+    /// Those of a [commit](crate::Error#commits).
     pub fn sweep_blobs(&self) -> Result<u64> {
         let mut freed = 0;
         loop {

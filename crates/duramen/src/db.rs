@@ -20,7 +20,7 @@ impl Db {
     /// Opens the database in this directory, or creates it. A commit is then on disk when it returns.
     ///
     /// # Errors
-    /// `NotADatabase`, `DatabaseLocked`, corruption, and errors of the operating system.
+    /// Those of [opening](crate::Error#opening).
     pub fn open(path: impl AsRef<Path>) -> Result<Db> {
         Db::options().open(path)
     }
@@ -34,7 +34,7 @@ impl Db {
     /// Opens an empty database on a disk in memory; for tests.
     ///
     /// # Errors
-    /// None in practice.
+    /// `System` (E1001) if the system gives no thread.
     pub fn in_memory() -> Result<Db> {
         Db::options().in_memory()
     }
@@ -47,7 +47,7 @@ impl Db {
     /// - Each blob has as many pieces as its length requires.
     ///
     /// # Errors
-    /// Errors that prevented the check. Unreadable parts and wrong documents are in the report instead.
+    /// Those of a [read](crate::Error#reads). Unreadable parts and wrong documents are in the report instead.
     pub fn check_documents(&self) -> Result<DocumentReport> {
         verify::documents(&self.snapshot()?)
     }

@@ -76,7 +76,7 @@ impl Db {
     /// Every consumer: its position, and whether changes it has not read are still kept.
     ///
     /// # Errors
-    /// Errors of reading the disk.
+    /// Those of a [read](crate::Error#reads).
     pub fn consumers(&self) -> Result<Vec<ConsumerState>> {
         let FeedStats { oldest, newest, .. } = self.feed();
         let state = |(name, cursor): (String, positions::Cursor)| ConsumerState {

@@ -76,7 +76,7 @@ pub use write::CompareAndSet;
 /// clock shows an earlier time at the next opening.
 ///
 /// # Errors
-/// Those of [`KvOf`], and of a commit.
+/// As [`KvOf`], and those of a [commit](crate::Error#commits) for a write.
 #[derive(Debug, Clone)]
 pub struct Kv {
     db: Db,
@@ -162,7 +162,7 @@ impl Kv {
     /// Stores a value that never expires, replacing any value under the key.
     ///
     /// # Errors
-    /// As [`KvOf::put`], and errors of a commit.
+    /// As [`KvOf::put`], and those of a [commit](crate::Error#commits).
     pub fn put<T: Serialize + ?Sized>(&self, key: impl Key, value: &T) -> Result<Receipt> {
         self.put_with(key, value, Ttl::forever())
     }
@@ -202,7 +202,7 @@ impl Kv {
     /// Stores a value with a lifetime, and returns the previous one.
     ///
     /// # Errors
-    /// As [`KvOf::replace`], and errors of a commit.
+    /// As [`KvOf::replace`], and those of a [commit](crate::Error#commits).
     pub fn replace<T: Serialize + DeserializeOwned>(
         &self,
         key: impl Key,
@@ -223,7 +223,7 @@ impl Kv {
     /// Deletes a value. Returns whether it was there.
     ///
     /// # Errors
-    /// As [`Kv::put`].
+    /// As [`KvOf::delete`], and those of a [commit](crate::Error#commits).
     pub fn delete(&self, key: impl Key) -> Result<bool> {
         self.db.transact(|tx| tx.kv(&self.namespace).delete(&key))
     }
@@ -273,7 +273,7 @@ impl Kv {
     /// Adds to an integer and returns the sum. An absent value counts as 0. The expiry does not change.
     ///
     /// # Errors
-    /// As [`KvOf::increment`], and errors of a commit.
+    /// As [`KvOf::increment`], and those of a [commit](crate::Error#commits).
     pub fn increment(&self, key: impl Key, by: i64) -> Result<i64> {
         self.db.transact(|tx| tx.kv(&self.namespace).increment(&key, by))
     }
@@ -305,7 +305,7 @@ impl Kv {
     /// Sets the lifetime of a value, counted from now. Returns whether there was a value.
     ///
     /// # Errors
-    /// As [`Kv::put`].
+    /// As [`KvOf::touch`], and those of a [commit](crate::Error#commits).
     pub fn touch(&self, key: impl Key, ttl: Ttl) -> Result<bool> {
         self.db.transact(|tx| tx.kv(&self.namespace).touch(&key, ttl))
     }
@@ -314,7 +314,7 @@ impl Kv {
     /// was there.
     ///
     /// # Errors
-    /// As [`Kv::put`].
+    /// As [`KvOf::clear`], and those of a [commit](crate::Error#commits).
     pub fn clear(&self) -> Result<bool> {
         self.db.transact(|tx| tx.kv(&self.namespace).clear())
     }
@@ -339,7 +339,7 @@ impl Db {
     /// it already; call this for namespaces that receive no more writes.
     ///
     /// # Errors
-    /// Errors of a commit; errors of reading the disk.
+    /// Those of a [commit](crate::Error#commits).
     pub fn sweep_expired(&self) -> Result<u64> {
         let mut freed = 0;
         let end = self.snapshot()?.time();
@@ -356,7 +356,7 @@ impl Db {
     /// The lag of the expiry sweep over all namespaces: O(log n) for each.
     ///
     /// # Errors
-    /// Errors of reading the disk.
+    /// Those of a [read](crate::Error#reads).
     pub fn kv_stats(&self) -> Result<KvStats> {
         let snapshot = self.snapshot()?;
         sweep::stats(&snapshot, &snapshot.kv_namespaces()?)

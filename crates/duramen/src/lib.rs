@@ -80,10 +80,16 @@
 //! | handling each change once, across crashes | [`Consumer`], [`Consuming`] |
 //! | observing a database that another process has open | [`Observer`] |
 //! | repairing a corrupt database | [`recover`], [`RecoverReport`] |
-//! | errors | [`Error`], [`ErrorKind`] |
+//! | errors | [`Error`], [`Code`], [`ErrorKind`] |
 //!
 //! [`cookbook`] has recipes. docs/tutorial.md in the repository grows one program from the first put to
 //! views.
+//!
+//! # Errors
+//!
+//! Every function with a [`Result`] names the codes that it can return, such as `NoSuchTree` (E0901). A
+//! [`Code`] is one cause, with a number that stays. Its [`ErrorKind`] is what a caller can do about it. Codes
+//! that many functions share are listed at [`Error`].
 
 mod access;
 #[cfg(feature = "async")]

@@ -162,7 +162,7 @@ impl Superblock {
     /// Reads the encoded form.
     ///
     /// # Errors
-    /// What is wrong with the bytes.
+    /// [`SuperblockError`]: what is wrong with the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
         if bytes.len() < SUPERBLOCK_BYTES || bytes[..8] != MAGIC {
             return Err(SuperblockError::NotOne);

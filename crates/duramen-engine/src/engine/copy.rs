@@ -53,8 +53,10 @@ impl Engine {
     /// addition.
     ///
     /// # Errors
-    /// `AlreadyExists` if there is something at the path; any error of `progress`; `Full`, `Io`; `Corrupt` if
-    /// the original cannot be read. The partial copy then stays, and opens as `UnfinishedCopy`.
+    /// `AlreadyExists` (E0210) if there is something at the path; `ReducerMissing` (E0205) if a tree's
+    /// reducer is not registered; any error of `progress`. Those of a [read](crate::Error#reads) of the
+    /// original; those of [opening](crate::Error#opening) and a [commit](crate::Error#commits) of the copy.
+    /// The partial copy stays, and opens as `UnfinishedCopy` (E0215).
     pub fn copy_to(
         &self,
         path: &Path,

@@ -65,8 +65,8 @@ impl Engine {
     /// Reads the changes after a commit, of trees with wanted names.
     ///
     /// # Errors
-    /// `FeedGap` if some of them are no longer kept; `Invalid` if there is no such commit yet, or this
-    /// process was forked.
+    /// `FeedGap` (E0804) if some of them are no longer kept, `DamagedFeed` (E0505) if they are corrupt;
+    /// `InvalidArgument` (E0201) if there is no such commit yet; `ForkedHandle` (E0206) in a forked process.
     pub fn feed(&self, after: CommitSeq, wants: Wants) -> Result<FeedReader> {
         let hold = self.hold_feed(after)?;
         let stop = FeedStop { engine: self.clone(), asked: Arc::default() };
@@ -160,7 +160,8 @@ impl FeedReader {
     /// The next commit that changed something wanted. `None` if there is none yet; it never waits.
     ///
     /// # Errors
-    /// `FeedGap` if this reader fell behind what may be kept; `Corrupt` or `Io`. It can be called again.
+    /// Those of [reading changes](crate::Error#changes); `FeedGap` (E0804) if this reader fell behind what
+    /// may be kept. It can be called again.
     #[allow(clippy::should_implement_trait, reason = "an iterator that ends and goes on again")]
     pub fn next(&mut self) -> Result<Option<FeedCommit>> {
         if self.batch.is_empty() {

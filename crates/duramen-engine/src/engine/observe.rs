@@ -127,8 +127,10 @@ impl Observer {
     /// It reads the newest checkpoint and the log behind it, and takes about 16 MiB of memory.
     ///
     /// # Errors
-    /// `NotFound`, `Invalid` (not a database, a later format, a network file system), `Corrupt`, `Io`. If the
-    /// starting point is no longer kept, the first [`Observer::next`] fails.
+    /// Those of [reading changes](crate::Error#changes); `UnfinishedCopy` (E0215);
+    /// `NetworkFileSystem` (E0212); `InvalidArgument` (E0201) for a commit that does not exist yet;
+    /// `FeedGap` (E0804) if the writer changes the database too fast to be read. If the starting point is no
+    /// longer kept, the first [`Observer::next`] fails.
     pub fn open(
         disk: Arc<dyn Disk>,
         path: impl AsRef<Path>,
@@ -183,8 +185,8 @@ impl Observer {
     /// The next commit that changed something wanted. `None` if there is none yet; it never waits.
     ///
     /// # Errors
-    /// `FeedGap` if changes were released before they were read: the next call continues behind them.
-    /// `Corrupt`, `Io`; the next call tries again.
+    /// Those of [reading changes](crate::Error#changes). After `FeedGap` (E0804) the next call continues
+    /// behind the changes that are gone. After another error it tries again.
     #[allow(clippy::should_implement_trait, reason = "an iterator that ends and goes on again")]
     pub fn next(&mut self) -> Result<Option<FeedCommit>> {
         if self.batch.is_empty() {
@@ -207,7 +209,8 @@ impl Observer {
     /// Every row of a small tree as of the checkpoint where reading began.
     ///
     /// # Errors
-    /// `Corrupt` or `Io`, also if the writer has released that checkpoint meanwhile: open a new observer.
+    /// `DamagedData` (E0501) or `System` (E1001) if it cannot be read, also if the writer has released that
+    /// checkpoint meanwhile: open a new observer.
     pub fn rows(&self, tree: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let Loaded { store, trees, .. } = &self.seen.loaded;
         let catalogue = trees.get(CATALOG).and_then(|tree| tree.slot.as_ref());
@@ -237,7 +240,7 @@ impl Observer {
     /// newer one.
     ///
     /// # Errors
-    /// `Corrupt`, `Io`.
+    /// As [`Observer::next`].
     pub fn look(&mut self) -> Result<Observed> {
         let durable = self.again(Observer::durable)?;
         let newest = self.again(|this| this.newest().map_err(ObserveError::from))?;

@@ -123,10 +123,10 @@ impl Engine {
     /// would be opened.
     ///
     /// # Errors
-    /// `AlreadyExists` if there is something at the new path; `Corrupt` if no superblock can be read;
-    /// `LogMissing` if there is no log of this database, unless `options` allow to go on without it;
-    /// `Unsupported` for what a later release wrote; `Locked`; `Full` or `Io` of the new database; any error
-    /// of `progress`. Corruption is listed in the result.
+    /// `AlreadyExists` (E0210) if there is something at the new path; `InvalidArgument` (E0201) if that path
+    /// lies in the corrupt database. Those of [opening](crate::Error#opening) for either, of these
+    /// `LogMissing` (E0503) unless `options` allow to go on without a log; those of a
+    /// [commit](crate::Error#commits); any error of `progress`. Corruption is listed in the result.
     pub fn recover(
         disk: &Arc<dyn Disk>,
         (from, to): (&Path, &Path),
@@ -184,7 +184,8 @@ impl Engine {
     /// Closes a database made by [`Engine::recover`] and marks it as finished, so that it opens.
     ///
     /// # Errors
-    /// Any error of the last checkpoint: the database is unfinished then.
+    /// As [`Engine::close`]: the database is unfinished then. `System` (E1001) or `ReadOnly` (E0204) if the
+    /// mark cannot be removed.
     pub fn finish_recovery(&self) -> Result<()> {
         self.close()?;
         finish(&*self.inner.disk, &self.inner.path)

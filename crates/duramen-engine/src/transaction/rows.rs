@@ -51,7 +51,7 @@ impl Rows {
     /// The next entry, or `None` at the end of the range.
     ///
     /// # Errors
-    /// `Corrupt` or `Io` if a page cannot be read; `Expired` if the snapshot was ended.
+    /// Those of a [read](crate::Error#reads).
     #[expect(clippy::should_implement_trait, reason = "it lends, which an Iterator cannot; see `into_iter`")]
     pub fn next(&mut self) -> Result<Option<Row<'_>>> {
         let view = &self.view;
@@ -82,7 +82,7 @@ impl<'a> Row<'a> {
     /// The value: borrowed from its page, or read from its extents.
     ///
     /// # Errors
-    /// `Corrupt` or `Io` if an extent cannot be read.
+    /// Those of a [read](crate::Error#reads).
     pub fn value(&self) -> Result<Cow<'a, [u8]>> {
         if self.value.big {
             self.view.resolve(self.value).map(Cow::Owned)

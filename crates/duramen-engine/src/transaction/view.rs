@@ -277,7 +277,7 @@ impl Snapshot {
     /// The id of a tree by name.
     ///
     /// # Errors
-    /// `Corrupt` or `Io` if the catalogue cannot be read.
+    /// Those of a [read](crate::Error#reads).
     pub fn tree(&self, name: &str) -> Result<Option<TreeId>> {
         let bytes = self.view.get(CATALOG, name.as_bytes())?;
         let row = bytes.map(|bytes| CatalogRow::decode(&bytes).ok_or_else(|| bad_row(name))).transpose()?;
@@ -313,7 +313,7 @@ impl Snapshot {
     /// The names of all trees, sorted.
     ///
     /// # Errors
-    /// `Corrupt` or `Io` if the catalogue cannot be read.
+    /// Those of a [read](crate::Error#reads).
     pub fn trees(&self) -> Result<Vec<(String, TreeId)>> {
         self.view.names(self.view.state(CATALOG)?.slot.as_ref(), KeyRange::all())
     }
@@ -321,7 +321,7 @@ impl Snapshot {
     /// The names with this prefix, sorted. Reads only pages that may hold them.
     ///
     /// # Errors
-    /// As [`Snapshot::trees`].
+    /// Those of a [read](crate::Error#reads).
     pub fn trees_from(&self, prefix: &str) -> Result<Vec<(String, TreeId)>> {
         let slot = self.view.state(CATALOG)?.slot.as_ref();
         self.view.names(slot, KeyRange::prefix(prefix.as_bytes()))
@@ -330,7 +330,8 @@ impl Snapshot {
     /// Properties of a tree.
     ///
     /// # Errors
-    /// `NotFound`; shortly after opening also as [`Snapshot::get`].
+    /// `NoSuchTree` (E0901) if there is no such tree; shortly after opening also those of a
+    /// [read](crate::Error#reads).
     pub fn tree_info(&self, tree: TreeId) -> Result<TreeInfo> {
         let asked = self.view.asked(tree, &KeyRange::all())?;
         let len = asked.slot().map_or(0, |slot| slot.count);
@@ -356,7 +357,7 @@ impl Snapshot {
     /// The value of a key.
     ///
     /// # Errors
-    /// `NotFound` if there is no such tree; `Corrupt` or `Io` if a page cannot be read; `Expired`.
+    /// Those of a [read](crate::Error#reads); `NoSuchTree` (E0901) if there is no such tree.
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.view.get(tree, key)
     }
@@ -410,7 +411,8 @@ impl Snapshot {
     /// The reduction of a range. O(log n).
     ///
     /// # Errors
-    /// As [`Snapshot::get`]; `Invalid` if the tree has no reducer or it is not registered.
+    /// As [`Snapshot::get`]; `InvalidArgument` (E0201) if the tree has no reducer or it refuses a value;
+    /// `ReducerMissing` (E0205) if it is not registered; `ReducerPanicked` (E0208) if it panics.
     pub fn reduce(&self, tree: TreeId, range: &KeyRange) -> Result<Reduced> {
         let asked = self.view.asked(tree, range)?;
         self.view.reduce_in(asked.state(), asked.slot(), range)
@@ -435,7 +437,8 @@ impl Snapshot {
     /// The entries of a range in order.
     ///
     /// # Errors
-    /// `NotFound` if there is no such tree.
+    /// `NoSuchTree` (E0901) if there is no such tree. Those of a [read](crate::Error#reads) come from the
+    /// rows.
     pub fn rows(&self, tree: TreeId, range: KeyRange, direction: Direction) -> Result<Rows> {
         self.view.rows(tree, range, direction)
     }

@@ -17,7 +17,7 @@ pub trait Reducer: Send + Sync {
     /// Appends the reduction of one entry to `out` (which is empty).
     ///
     /// # Errors
-    /// The reason why the entry has none; the transaction that wrote it fails.
+    /// The reason why the entry has none. The call that puts the entry fails with `InvalidArgument` (E0201).
     fn one(&self, key: &[u8], value: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), String>;
 
     /// Appends the reduction of `left` followed by `right` to `out` (which is empty).
@@ -42,7 +42,7 @@ pub trait Running {
     /// Adds one entry on the right.
     ///
     /// # Errors
-    /// As [`Reducer::one`].
+    /// The reason, as for [`Reducer::one`].
     fn entry(&mut self, key: &[u8], value: &[u8]) -> std::result::Result<(), String>;
 
     /// Adds a reduction on the right.

@@ -58,7 +58,8 @@ impl Log {
     /// other process has a log open there.
     ///
     /// # Errors
-    /// `AlreadyExists` if the directory holds a log with commits; `DiskFull`; I/O errors.
+    /// `AlreadyExists` (E0210) if the directory holds a log with commits; `InvalidArgument` (E0201) for sizes
+    /// that no log can have; `DiskFull` (E0301); `System` (E1001).
     pub fn create(
         disk: &Arc<dyn Disk>,
         dir: &Path,
@@ -116,7 +117,7 @@ impl Log {
     /// takes several writes, one larger than a segment several frames.
     ///
     /// # Errors
-    /// See [`LogWriteError`]. After `Full` and `Refused` the log ends where it ended before.
+    /// [`LogWriteError`]. After `Full` and `Refused` the log ends where it ended before.
     pub fn write(&self, group: &Group<'_>) -> std::result::Result<Written, LogWriteError> {
         self.write_at_time(group, self.disk.wall_ns(), false).map(|(written, _)| written)
     }
@@ -125,7 +126,7 @@ impl Log {
     /// sync; with the other methods one durable write, if nothing else is unsynced.
     ///
     /// # Errors
-    /// See [`LogWriteError`]; a failed sync is `InDoubt`.
+    /// [`LogWriteError`]; a failed sync is `InDoubt`.
     pub fn write_and_sync(&self, group: &Group<'_>) -> std::result::Result<Written, LogWriteError> {
         let now = self.disk.wall_ns();
         if self.sync != SyncMethod::Fdatasync {
@@ -146,7 +147,7 @@ impl Log {
     /// newest segment is gone or shows an older state.
     ///
     /// # Errors
-    /// See [`LogWriteError`].
+    /// [`LogWriteError`].
     pub fn write_mark(&self, durable: CommitSeq) -> std::result::Result<Written, LogWriteError> {
         let written = self.write(&Group { records: &[], durable, use_reserve: true })?;
         self.write_witness(durable);
@@ -202,7 +203,8 @@ impl Log {
     /// rest. On a slow disk a segment takes many seconds; work that must not wait that long is done there.
     ///
     /// # Errors
-    /// `DiskFull`: nothing has changed, and the last ready segment is now reserved.
+    /// `DiskFull` (E0301): nothing has changed, and the last ready segment is now reserved. `System` (E1001)
+    /// if a segment cannot be made.
     pub fn prepare_spare(&self, between: &mut dyn FnMut(u64)) -> Result<()> {
         while let Some(busy_ns) = self.prepare_slice()? {
             between(busy_ns * REST_PARTS);
@@ -260,7 +262,7 @@ impl Log {
     /// would keep the segment for the older superblock. A full disk has no room for another one (D7).
     ///
     /// # Errors
-    /// As [`Log::sync`].
+    /// [`SyncFailure`], as for [`Log::sync`].
     pub fn trim(&self) -> std::result::Result<(), SyncFailure> {
         let mut making = lock(&self.preparing);
         if let Some(unfinished) = making.take() {

@@ -80,9 +80,9 @@ pub fn read_through(
 /// received.
 ///
 /// # Errors
-/// `LogMissing` naming the path if the log, a file of it or the starting frame is missing or belongs to
-/// another log; `DamagedLog` naming file and offset if something durable is lost (nothing is cut);
-/// `Unsupported` for a later format; I/O errors, and what `visit` returned.
+/// `LogMissing` (E0503) naming the path if the log, a file of it or the starting frame is missing or belongs
+/// to another log; `DamagedLog` (E0502) naming file and offset if something durable is lost (nothing is cut);
+/// `Unsupported` (E0211) for a later format; `System` (E1001); what `visit` returned.
 pub fn recover<N: Send>(
     disk: &dyn Disk,
     dir: &Path,

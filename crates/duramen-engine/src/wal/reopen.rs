@@ -48,8 +48,8 @@ impl Log {
     /// Costs a sync for each replayed segment, a copy of the groups not known durable, and two syncs.
     ///
     /// # Errors
-    /// `DiskFull` if no segment can be prepared; I/O errors. The log on disk remains as recoverable as
-    /// before.
+    /// `DiskFull` (E0301) if no segment can be prepared; `System` (E1001). The log on disk remains as
+    /// recoverable as before.
     pub fn reopen(
         disk: &Arc<dyn Disk>,
         dir: &Path,

@@ -50,8 +50,9 @@ const ELSEWHERE: &str =
 /// Checks that `dir` holds some part of this log, before all of it is taken for lost.
 ///
 /// # Errors
-/// `LogMissing` if there is no directory, no segment in it, or only segments of other logs; `Unsupported` if
-/// one is of a later release. A corrupt segment with a valid header counts as part of the log.
+/// `LogMissing` (E0503) if there is no directory, no segment in it, or only segments of other logs;
+/// `Unsupported` (E0211) if one is of a later release; `System` (E1001). A corrupt segment with a valid
+/// header counts as part of the log.
 pub fn refuse_no_log(disk: &dyn Disk, dir: &Path, identity: LogIdentity, geometry: &Geometry) -> Result<()> {
     let (survey, wrong) = Survey::load_readable(disk, dir, identity, geometry)?;
     let is_ours = |file: &FoundFile| !matches!(file.content, Content::Headless(_));
@@ -67,8 +68,8 @@ pub fn refuse_no_log(disk: &dyn Disk, dir: &Path, identity: LogIdentity, geometr
 /// have been in the log.
 ///
 /// # Errors
-/// What `visit` returned; `Unsupported` for a segment of a later release. What is wrong with the log is in
-/// the result.
+/// What `visit` returned; `Unsupported` (E0211) for a segment of a later release; `System` (E1001) if the
+/// directory cannot be listed. What is wrong with the log is in the result.
 pub fn salvage(
     disk: &dyn Disk,
     dir: &Path,

@@ -4,6 +4,7 @@
 //! it can fail. The tests here run the rules on the real files, and check that these were found.
 
 mod arrows;
+mod errors_sections;
 mod errors_table;
 mod format;
 mod layers;
@@ -173,4 +174,11 @@ fn the_format_document_is_pinned_to_the_code() {
 #[test]
 fn the_table_of_errors_is_the_one_in_the_code() {
     assert_none(&errors_table::violations(&read("docs/durability.md")));
+}
+
+#[test]
+fn public_functions_name_the_codes_of_their_errors() {
+    let sources = sources();
+    assert!(errors_sections::count(&sources) > 300, "public functions are not found");
+    assert_none(&errors_sections::violations(&sources));
 }

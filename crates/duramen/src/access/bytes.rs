@@ -23,7 +23,8 @@ impl ByteTree {
     /// Stores a value.
     ///
     /// # Errors
-    /// `KeyTooLong`, `TooLarge`, and errors of a commit.
+    /// Those of a [commit](crate::Error#commits); `KeyTooLong` (E0202) for a key of more than 1,024 bytes;
+    /// `InvalidArgument` (E0201) for a reserved name.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Receipt> {
         self.db.write(|tx| tx.put_bytes(&self.name, key.as_ref(), value.as_ref()))
     }
@@ -31,7 +32,7 @@ impl ByteTree {
     /// Deletes a key. Returns whether it was there.
     ///
     /// # Errors
-    /// Errors of a commit.
+    /// Those of a [commit](crate::Error#commits); `InvalidArgument` (E0201) for a reserved name.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.db.transact(|tx| tx.delete_bytes(&self.name, key.as_ref()))
     }
@@ -39,7 +40,7 @@ impl ByteTree {
     /// The value under a key.
     ///
     /// # Errors
-    /// Errors of reading the disk.
+    /// Those of a [read](crate::Error#reads); `InvalidArgument` (E0201) for a reserved name.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         self.db.snapshot()?.get_bytes(&self.name, key.as_ref())
     }
@@ -47,7 +48,8 @@ impl ByteTree {
     /// Keys and values of a range as of one snapshot, lent one at a time.
     ///
     /// # Errors
-    /// `NoSuchTree` before the first put; errors of reading the disk.
+    /// Those of a [read](crate::Error#reads); `NoSuchTree` (E0901) before the first put;
+    /// `InvalidArgument` (E0201) for a reserved name.
     pub fn scan(&self, range: KeyRange, direction: Direction) -> Result<Rows> {
         self.db.snapshot()?.scan_bytes(&self.name, range, direction)
     }
@@ -55,7 +57,7 @@ impl ByteTree {
     /// How many keys a range holds, in O(log n).
     ///
     /// # Errors
-    /// Errors of reading the disk.
+    /// Those of a [read](crate::Error#reads); `InvalidArgument` (E0201) for a reserved name.
     pub fn count(&self, range: &KeyRange) -> Result<u64> {
         self.db.snapshot()?.count_bytes(&self.name, range)
     }

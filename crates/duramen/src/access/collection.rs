@@ -94,7 +94,7 @@ pub trait Collection: Serialize + DeserializeOwned + 'static {
     /// Appends the key of this document.
     ///
     /// # Errors
-    /// `InvalidArgument` for an element that cannot be in a key.
+    /// `InvalidArgument` (E0201) for an element that cannot be in a key.
     fn write_key(&self, encoder: &mut Encoder<'_>) -> Result<()>;
 
     /// Its entry in the catalogue: name, key columns, and the column types as far as the Rust types determine
@@ -116,8 +116,8 @@ pub trait Collection: Serialize + DeserializeOwned + 'static {
     /// Decodes a document of an earlier version.
     ///
     /// # Errors
-    /// `Unreadable` for an unknown version, and for a document that does not decode as its type or cannot be
-    /// converted.
+    /// `Unreadable` (E0213) for an unknown version, and for a document that does not decode as its type or
+    /// cannot be converted.
     fn from_version(version: u32, document: &[u8]) -> Result<Self> {
         let _ = document;
         Err(unknown_version(version))

@@ -31,8 +31,9 @@ use crate::view::sums::FieldSum;
 /// collection need the transaction exclusively, so no handle can be held across them.
 ///
 /// # Errors
-/// Each call fails with `NoSuchTree` for an unknown collection, `KeyTooLong` for a key beyond 1,024 bytes,
-/// and with errors of reading the disk.
+/// Those of a [read](crate::Error#reads); `NoSuchTree` (E0901) for an unknown collection;
+/// `KeyTooLong` (E0202) for a key beyond 1,024 bytes; `InvalidArgument` (E0201) for an integer in a key that
+/// does not fit in 64 bits.
 #[derive(Debug)]
 pub struct DocumentsOf<'a, S> {
     pub(crate) within: &'a S,
@@ -107,7 +108,7 @@ impl<S: Reads> DocumentsOf<'_, S> {
     /// Count and sums over a range, in O(log n).
     ///
     /// # Errors
-    /// As [`DocumentsOf`].
+    /// As [`DocumentsOf`]; `Rebuilding` (E0802) while the documents are migrated.
     pub fn reduce(&self, span: Span) -> Result<Reduction> {
         let entry = self.within.entry(self.name)?;
         let range = span.into_bytes();

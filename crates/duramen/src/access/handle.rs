@@ -102,7 +102,8 @@ impl Db {
     /// releases the lock.
     ///
     /// # Errors
-    /// Errors of the last writes. Dropping the last clone closes as well, but cannot return an error.
+    /// Those of a [checkpoint](crate::Error#checkpoints); `InvalidArgument` (E0201) inside an event hook.
+    /// Dropping the last clone closes as well, but cannot return an error.
     pub fn close(&self) -> Result<()> {
         // The engine first: it fails inside a transaction, and the background work then ends soon.
         self.engine.close()?;
@@ -137,7 +138,7 @@ impl Db {
     /// was about a state that never was.
     ///
     /// # Errors
-    /// What the closure returned; `Full`, `InDoubt`, `Poisoned` and the other kinds of a commit.
+    /// What the closure returned, and those of a [commit](crate::Error#commits).
     pub fn transact<T>(&self, run: impl FnMut(&mut Transaction<'_>) -> Result<T>) -> Result<T> {
         Ok(self.transact_with_receipt(run)?.0)
     }
@@ -145,7 +146,7 @@ impl Db {
     /// As [`Db::transact`], for a closure with an error type of its own.
     ///
     /// # Errors
-    /// What the closure returned, or the error of the commit converted into `E`.
+    /// What the closure returned, or those of a [commit](crate::Error#commits), converted into `E`.
     pub fn try_transact<T, E: From<Error>>(
         &self,
         mut run: impl FnMut(&mut Transaction<'_>) -> std::result::Result<T, E>,
@@ -238,7 +239,7 @@ impl Db {
     /// A snapshot of the newest state. It stays readable after [`Db::close`], and can be taken after it too.
     ///
     /// # Errors
-    /// `ForkedHandle` in a process that was forked after the database was opened.
+    /// `ForkedHandle` (E0206) in a process that was forked after the database was opened.
     pub fn snapshot(&self) -> Result<Snapshot> {
         Ok(Snapshot::new(self.engine.snapshot()?, Arc::clone(&self.state)))
     }
@@ -252,7 +253,7 @@ impl Db {
     /// Creates a collection, or opens an existing one with the same definition.
     ///
     /// # Errors
-    /// `InvalidArgument` if it exists with another key, other sums or another type for a column.
+    /// As [`Transaction::ensure`], and those of a [commit](crate::Error#commits).
     pub fn ensure(&self, schema: &Schema) -> Result<Documents> {
         self.transact(|tx| tx.ensure(schema))?;
         Ok(self.documents(schema.name()))
@@ -261,7 +262,7 @@ impl Db {
     /// Every collection, by name.
     ///
     /// # Errors
-    /// Errors of reading the disk.
+    /// Those of a [read](crate::Error#reads).
     pub fn collections(&self) -> Result<Vec<Schema>> {
         self.snapshot()?.collections()
     }
@@ -269,7 +270,7 @@ impl Db {
     /// Every view of every collection, and its build progress.
     ///
     /// # Errors
-    /// Errors of reading the disk.
+    /// Those of a [read](crate::Error#reads).
     pub fn view_states(&self) -> Result<Vec<ViewState>> {
         let snapshot = self.snapshot()?;
         let mut states = Vec::new();
@@ -306,7 +307,10 @@ impl Db {
     /// Opening checks more: whether any segment contains evidence of commits that are missing.
     ///
     /// # Errors
-    /// Errors that prevented the check. Corruption that was found is in the report.
+    /// `SnapshotExpired` (E0801) if the snapshot that is checked was ended to free its space;
+    /// `System` (E1001) if a file of the change feed cannot be read; `ForkedHandle` (E0206) in a forked
+    /// process. Shortly after opening `DamagedData` (E0501) or `System` (E1001) if the log could not be
+    /// applied to the trees. Everything else that cannot be read is in the report.
     pub fn check(&self) -> Result<CheckReport> {
         self.engine.check()
     }

@@ -41,9 +41,9 @@ use crate::value::tuple::{KeyFor, OwnedKey, PrefixFor, decode, encode, successor
 /// ```
 ///
 /// # Errors
-/// Every method that runs the query can fail: with `KeyTooLong` if a bound was too long; with
-/// `InvalidArgument` if the stored collection does not fit the type or a document does not decode as it; and
-/// with errors of reading the disk.
+/// Every method that runs the query can return those of a [read](crate::Error#reads); `KeyTooLong` (E0202) if
+/// a bound is too long; `InvalidArgument` (E0201) if the stored collection does not fit the type;
+/// `Unreadable` (E0213) if a document does not decode as it.
 pub struct Query<'s, C> {
     selection: Selection<'s>,
     kind: PhantomData<fn() -> C>,

@@ -59,17 +59,19 @@ pub(crate) mod sealed {
 }
 
 /// The reads of [`Snapshot`](crate::Snapshot) and [`Transaction`](crate::Transaction).
-///
-/// # Errors
-/// Unless noted otherwise each method can fail: with `NoSuchTree` for a tree of bytes that does not exist;
-/// with `InvalidArgument` for a reserved name; and with errors of reading the disk.
 pub trait Reads: sealed::Readable {
     /// Every collection, by name.
+    ///
+    /// # Errors
+    /// Those of a [read](crate::Error#reads).
     fn collections(&self) -> Result<Vec<Schema>> {
         entries::all(self.source())
     }
 
     /// The typed document under a key.
+    ///
+    /// # Errors
+    /// As [`Query`].
     fn get<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<Option<C>> {
         let key = encode(&key)?;
         let Some(entry) = self.fitting(TypeDescriptor::of::<C>())? else { return Ok(None) };
@@ -78,6 +80,9 @@ pub trait Reads: sealed::Readable {
     }
 
     /// The typed document under a key, and its revision.
+    ///
+    /// # Errors
+    /// As [`Query`].
     fn get_versioned<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<Option<Versioned<C>>> {
         let key = encode(&key)?;
         let Some(entry) = self.fitting(TypeDescriptor::of::<C>())? else { return Ok(None) };
@@ -132,6 +137,9 @@ pub trait Reads: sealed::Readable {
     }
 
     /// The namespaces of key-values, by name.
+    ///
+    /// # Errors
+    /// Those of a [read](crate::Error#reads).
     fn kv_namespaces(&self) -> Result<Vec<String>> {
         kv::namespaces(self.source())
     }
@@ -146,6 +154,9 @@ pub trait Reads: sealed::Readable {
     }
 
     /// The namespaces of blobs, by name.
+    ///
+    /// # Errors
+    /// Those of a [read](crate::Error#reads).
     fn blob_namespaces(&self) -> Result<Vec<String>> {
         blobs::namespaces(self.source())
     }
@@ -156,12 +167,18 @@ pub trait Reads: sealed::Readable {
     }
 
     /// The names of the trees of bytes.
+    ///
+    /// # Errors
+    /// Those of a [read](crate::Error#reads).
     fn byte_trees(&self) -> Result<Vec<String>> {
         let names = self.source().tree_names()?;
         Ok(names.into_iter().filter(|name| entries::is_users(name)).collect())
     }
 
     /// The value under a key of a tree of bytes; `None` also if the tree does not exist.
+    ///
+    /// # Errors
+    /// Those of a [read](crate::Error#reads); `InvalidArgument` (E0201) for a reserved name.
     fn get_bytes(&self, tree: &str, key: &[u8]) -> Result<Option<Vec<u8>>> {
         entries::check_users_name(tree)?;
         match self.source().tree(tree)? {
@@ -171,6 +188,10 @@ pub trait Reads: sealed::Readable {
     }
 
     /// Keys and values of a range of a tree of bytes, lent one at a time.
+    ///
+    /// # Errors
+    /// Those of a [read](crate::Error#reads); `NoSuchTree` (E0901) if there is no such tree;
+    /// `InvalidArgument` (E0201) for a reserved name.
     fn scan_bytes(&self, tree: &str, range: KeyRange, direction: Direction) -> Result<Rows> {
         entries::check_users_name(tree)?;
         let tree = self.source().tree(tree)?.ok_or_else(|| {
@@ -181,6 +202,9 @@ pub trait Reads: sealed::Readable {
     }
 
     /// How many keys of a range a tree of bytes holds; zero also if the tree does not exist.
+    ///
+    /// # Errors
+    /// Those of a [read](crate::Error#reads); `InvalidArgument` (E0201) for a reserved name.
     fn count_bytes(&self, tree: &str, range: &KeyRange) -> Result<u64> {
         entries::check_users_name(tree)?;
         match self.source().tree(tree)? {

@@ -36,7 +36,7 @@ impl Rows {
     /// The next key and stored document, valid until the next call; `None` after the last.
     ///
     /// # Errors
-    /// Errors of reading the disk.
+    /// Those of a [read](crate::Error#reads).
     #[expect(clippy::should_implement_trait, reason = "it lends, which an Iterator cannot")]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         let Some((key, stored)) = self.cursor.next()? else { return Ok(None) };
@@ -106,7 +106,8 @@ impl RowBatch {
     /// Adds a document and makes it fit the schema. The schema grows with new fields.
     ///
     /// # Errors
-    /// As [`Schema::admit`]; the batch is then as it was.
+    /// `InvalidArgument` (E0201) if the document does not fit the schema or has no key; `KeyTooLong` (E0202).
+    /// The batch is then as it was; the schema may have new fields.
     pub fn push_document(&mut self, schema: &mut Schema, mut document: Document) -> Result<bool> {
         let grew = schema.admit(&mut document)?;
         let mut key = Vec::new();

@@ -56,9 +56,9 @@ use merge::{Bound, Merge, Work};
 /// view keys are not supported: their rows are not in document order.
 ///
 /// # Errors
-/// Every method that runs the query can fail: with `KeyTooLong` if a key was too long; with `Rebuilding`
-/// while a view is incomplete; with `InvalidArgument` if the stored collection does not fit the type; and
-/// with errors of reading the disk.
+/// Every method that runs the query can return those of a [read](crate::Error#reads); `KeyTooLong` (E0202) if
+/// a key is too long; `Rebuilding` (E0802) while a view is incomplete or the documents are migrated;
+/// `InvalidArgument` (E0201) if the stored collection does not fit the type.
 pub struct Select<'s, C> {
     of: Of<'s>,
     terms: Result<Terms>,
@@ -172,7 +172,7 @@ impl<'s, C: Collection> Select<'s, C> {
     /// The documents, in order, as of one snapshot. The iterator finds them as it advances.
     ///
     /// # Errors
-    /// As [`Select`]; `Unreadable` for a document that does not read as its type.
+    /// As [`Select`]; `Unreadable` (E0213) for a document that does not read as its type.
     pub fn iter(&self) -> Result<SelectIter<'s, C>> {
         Ok(SelectIter { found: self.found(Bound::Start)?, kind: PhantomData })
     }

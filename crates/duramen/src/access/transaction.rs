@@ -113,7 +113,9 @@ impl<'e> Transaction<'e> {
     /// Creates a collection.
     ///
     /// # Errors
-    /// `AlreadyExists`; `InvalidArgument` for an invalid schema.
+    /// Those of a [write](crate::Error#writes); `AlreadyExists` (E0210) if there is one of that name;
+    /// `InvalidArgument` (E0201) for an invalid schema; `ReducerMissing` (E0205) if a view is reduced by code
+    /// that is not registered.
     pub fn create(&mut self, schema: &Schema) -> Result<()> {
         schema.validate()?;
         if entries::find(&self.inner, &self.state.catalog, schema.name())?.is_some() {
@@ -127,7 +129,9 @@ impl<'e> Transaction<'e> {
     /// Creates a collection, or adds the new columns to an existing one. Returns the resulting schema.
     ///
     /// # Errors
-    /// `InvalidArgument` if it exists with another key, other sums or another type for a column.
+    /// Those of a [write](crate::Error#writes); `InvalidArgument` (E0201) for an invalid schema, or if it
+    /// exists with another key, other sums or another type for a column; `ReducerMissing` (E0205) if a view
+    /// is reduced by code that is not registered.
     pub fn ensure(&mut self, schema: &Schema) -> Result<Schema> {
         schema.validate()?;
         let Some(entry) = entries::find(&self.inner, &self.state.catalog, schema.name())? else {
@@ -144,7 +148,7 @@ impl<'e> Transaction<'e> {
     /// Drops a collection with all its documents. Returns whether it was there.
     ///
     /// # Errors
-    /// Errors of the engine.
+    /// Those of a [write](crate::Error#writes).
     pub fn drop_collection(&mut self, collection: &str) -> Result<bool> {
         let effects = self.effects.get_mut();
         effects.entries.remove(collection);
@@ -158,7 +162,9 @@ impl<'e> Transaction<'e> {
     /// with another definition answers until the new one is complete, and is then dropped.
     ///
     /// # Errors
-    /// `NoSuchTree` if the collection does not exist; `InvalidArgument` for an invalid view.
+    /// Those of a [write](crate::Error#writes); `NoSuchTree` (E0901) if the collection does not exist;
+    /// `InvalidArgument` (E0201) for an invalid view; `ReducerMissing` (E0205) if it is reduced by code that
+    /// is not registered.
     pub fn add_view(&mut self, collection: &str, view: &ViewSpec) -> Result<bool> {
         view.validate()?;
         let entry = sealed::Readable::entry(self, collection)?;
@@ -174,8 +180,9 @@ impl<'e> Transaction<'e> {
     /// Builds a view anew. The existing one answers until the new one is complete, and is then dropped.
     ///
     /// # Errors
-    /// `NoSuchTree` if the collection or the view does not exist; `InvalidArgument` if the collection has no
-    /// room for another view.
+    /// Those of a [write](crate::Error#writes); `NoSuchTree` (E0901) if the collection or the view does not
+    /// exist; `InvalidArgument` (E0201) if the collection has no room for another view;
+    /// `ReducerMissing` (E0205) if it is reduced by code that is not registered.
     pub fn rebuild_view(&mut self, collection: &str, view: &str) -> Result<()> {
         let entry = sealed::Readable::entry(self, collection)?;
         let mut schema = entry.schema.clone();
@@ -192,7 +199,7 @@ impl<'e> Transaction<'e> {
     /// The next write through a type that still declares the view creates it again.
     ///
     /// # Errors
-    /// `NoSuchTree` if the collection is not there.
+    /// Those of a [write](crate::Error#writes); `NoSuchTree` (E0901) if the collection is not there.
     pub fn drop_view(&mut self, collection: &str, view: &str) -> Result<bool> {
         let entry = sealed::Readable::entry(self, collection)?;
         let mut schema = entry.schema.clone();
@@ -209,7 +216,8 @@ impl<'e> Transaction<'e> {
     /// Stores a value in a tree of bytes. Creates the tree if it does not exist.
     ///
     /// # Errors
-    /// `InvalidArgument` for a reserved name; `KeyTooLong`; `TooLarge`.
+    /// Those of a [write](crate::Error#writes); `InvalidArgument` (E0201) for a reserved name;
+    /// `KeyTooLong` (E0202) for a key of more than 1,024 bytes.
     pub fn put_bytes(&mut self, tree: &str, key: &[u8], value: &[u8]) -> Result<()> {
         entries::check_users_name(tree)?;
         let tree = match self.inner.tree(tree)? {
@@ -222,7 +230,7 @@ impl<'e> Transaction<'e> {
     /// Deletes a key of a tree of bytes. Returns whether it was there.
     ///
     /// # Errors
-    /// `InvalidArgument` for a reserved name.
+    /// Those of a [write](crate::Error#writes); `InvalidArgument` (E0201) for a reserved name.
     pub fn delete_bytes(&mut self, tree: &str, key: &[u8]) -> Result<bool> {
         if self.get_bytes(tree, key)?.is_none() {
             return Ok(false);

@@ -65,7 +65,7 @@ impl Snapshot {
     /// Every tree, in this order: collections, their views, all others.
     ///
     /// # Errors
-    /// Errors of reading the disk.
+    /// Those of a [read](crate::Error#reads).
     pub fn trees(&self) -> Result<Vec<NamedTree>> {
         let mut trees = Vec::new();
         for schema in self.collections()? {
@@ -103,7 +103,7 @@ impl Snapshot {
     /// it stops the walk.
     ///
     /// # Errors
-    /// `NoSuchTree`; errors of reading the disk; errors of `told`.
+    /// Those of a [read](crate::Error#reads); `NoSuchTree` (E0901) if it is not there; errors of `told`.
     pub fn tree_shape(
         &self,
         tree: &NamedTree,

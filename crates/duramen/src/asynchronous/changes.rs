@@ -113,6 +113,10 @@ impl<T: Delivered + Send + 'static> AsyncChangeIter<T> {
     ///
     /// Dropping the future consumes no change: the next call returns the one that this call would have
     /// returned.
+    ///
+    /// # Errors
+    /// As [`ChangeIter::next_within`](crate::ChangeIter::next_within); `System` (E1001) if the system gives
+    /// no thread.
     pub async fn next(&mut self) -> Option<Result<T>> {
         loop {
             if let Some(next) = self.read_ahead() {

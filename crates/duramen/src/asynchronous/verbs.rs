@@ -15,7 +15,7 @@ impl AsyncDb {
     /// The document under a key, of the newest state. Dropping the future changes nothing.
     ///
     /// # Errors
-    /// As [`Db::get`](crate::Db::get).
+    /// As [`Query`](crate::Query).
     pub async fn get<C: Collection + Send>(
         &self,
         key: impl KeyFor<C::Key> + Send + 'static,

@@ -16,8 +16,8 @@ impl BlobsOf<'_, Transaction<'_>> {
     /// commits.
     ///
     /// # Errors
-    /// As [`BlobsOf`]; `InvalidArgument` for an upload that already has a key, or belongs to another
-    /// database.
+    /// Those of a [write](crate::Error#writes); `KeyTooLong` (E0202); `InvalidArgument` (E0201) for an
+    /// invalid namespace, or an upload that already has a key or belongs to another database.
     pub fn attach(&self, key: impl Key, upload: &Upload) -> Result<()> {
         let key = encode(&key)?;
         let id = upload.record().id;
@@ -37,7 +37,8 @@ impl BlobsOf<'_, Transaction<'_>> {
     /// Deletes a blob. Returns whether it was there. Its space is freed after the commit.
     ///
     /// # Errors
-    /// As [`BlobsOf`].
+    /// Those of a [write](crate::Error#writes); `KeyTooLong` (E0202); `InvalidArgument` (E0201) for an
+    /// invalid namespace.
     pub fn delete(&self, key: impl Key) -> Result<bool> {
         let key = encode(&key)?;
         let Some(record) = self.record(&key)? else { return Ok(false) };
@@ -50,7 +51,8 @@ impl BlobsOf<'_, Transaction<'_>> {
     /// Gives a blob another key, replacing any blob under that key. Returns whether there was one to rename.
     ///
     /// # Errors
-    /// As [`BlobsOf`].
+    /// Those of a [write](crate::Error#writes); `KeyTooLong` (E0202); `InvalidArgument` (E0201) for an
+    /// invalid namespace.
     pub fn rename(&self, from: impl Key, to: impl Key) -> Result<bool> {
         let (from, to) = (encode(&from)?, encode(&to)?);
         let Some(record) = self.record(&from)? else { return Ok(false) };

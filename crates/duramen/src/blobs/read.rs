@@ -44,8 +44,9 @@ impl BlobInfo {
 /// A transaction can attach, rename and delete them. Contents are read from a snapshot.
 ///
 /// # Errors
-/// Each call fails with `InvalidArgument` for a namespace without a name or with one beyond 1,010 bytes,
-/// `KeyTooLong` for a key beyond 1,024 bytes as encoded, and with errors of reading the disk.
+/// Each call can return those of a [read](crate::Error#reads); `InvalidArgument` (E0201) for a namespace
+/// without a name or with one beyond 1,010 bytes; `KeyTooLong` (E0202) for a key beyond 1,024 bytes as
+/// encoded.
 #[derive(Debug)]
 pub struct BlobsOf<'a, S> {
     pub(crate) within: &'a S,
@@ -160,7 +161,7 @@ impl BlobReader {
     /// too.
     ///
     /// # Errors
-    /// `DamagedData` if the hash differs; errors of reading the disk.
+    /// Those of a [read](crate::Error#reads); `DamagedData` (E0501) also if the hash differs.
     pub fn verify(&mut self) -> Result<()> {
         let mut hash = Sha256::new();
         for index in 0..self.record.piece_count() {

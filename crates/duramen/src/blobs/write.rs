@@ -87,7 +87,7 @@ impl BlobWriter {
     /// Stores the rest, and the blob under its key, in one transaction. Replaces any blob under the key.
     ///
     /// # Errors
-    /// Errors of a commit; `InvalidArgument` after a write that failed.
+    /// Those of a [commit](crate::Error#commits); `InvalidArgument` (E0201) after a write that failed.
     pub fn finish(mut self) -> Result<BlobInfo> {
         let record = self.record()?;
         let (namespace, key, was_loose) = (&self.namespace, &self.key, self.stored > 0);

@@ -240,7 +240,7 @@ impl Schema {
     /// Checks that the schema is valid for a collection.
     ///
     /// # Errors
-    /// `InvalidArgument` with what is missing or wrong.
+    /// `InvalidArgument` (E0201) with what is missing or wrong.
     pub fn validate(&self) -> Result<()> {
         if self.name.is_empty() || self.name.len() > NAME_BYTES_MAX || self.name.chars().any(char::is_control)
         {
@@ -300,7 +300,7 @@ impl Schema {
     /// anything changed.
     ///
     /// # Errors
-    /// `InvalidArgument` for a column of another type, naming both.
+    /// `InvalidArgument` (E0201) for a column of another type, naming both.
     pub fn merge(&mut self, other: &Schema) -> Result<bool> {
         let mut grew = false;
         for theirs in &other.columns {
@@ -343,8 +343,8 @@ impl Schema {
     /// exist, and summed columns must be integers. New fields become columns.
     ///
     /// # Errors
-    /// `InvalidArgument` with the field, its value's type and its column's type. The document may be changed
-    /// in part.
+    /// `InvalidArgument` (E0201) with the field, its value's type and its column's type. The document may be
+    /// changed in part.
     pub fn admit(&mut self, document: &mut Document) -> Result<bool> {
         let mut grew = false;
         for (index, (name, value)) in document.iter_mut().enumerate() {
@@ -379,7 +379,8 @@ impl Schema {
     /// Appends the key of a document that fits.
     ///
     /// # Errors
-    /// `InvalidArgument` for a missing key column or a map in one; `KeyTooLong`.
+    /// `InvalidArgument` (E0201) for a missing key column, a map in one, or an integer that does not fit in
+    /// 64 bits; `KeyTooLong` (E0202).
     pub fn write_key(&self, document: &Document, out: &mut Vec<u8>) -> Result<()> {
         let mut encoder = Encoder::new(out);
         for column in &self.key {
@@ -397,7 +398,7 @@ impl Schema {
     /// Checks that another import or call may use the collection with the same definition.
     ///
     /// # Errors
-    /// `InvalidArgument` if `other` names another key or other sums.
+    /// `InvalidArgument` (E0201) if `other` names another key or other sums.
     pub fn check_same_terms(&self, other: &Schema) -> Result<()> {
         for (what, flag, stored, asked) in
             [("key", "--key", &self.key, &other.key), ("sums", "--sum", &self.sums, &other.sums)]

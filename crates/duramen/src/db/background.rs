@@ -152,7 +152,8 @@ impl Db {
     /// a simulation takes the steps itself.
     ///
     /// # Errors
-    /// Errors that kept a job from working at all.
+    /// Those of a [commit](crate::Error#commits) and of [writing a document](crate::Error#documents), if they
+    /// kept a job from working at all.
     pub fn step_background(&self) -> Result<bool> {
         let mut more = false;
         for job in &JOBS {

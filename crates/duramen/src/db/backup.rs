@@ -37,7 +37,10 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `AlreadyExists` if there is something at the path; `Full`, `Io`; corruption in what was read.
+    /// `AlreadyExists` (E0210) if there is something at the path; `ReducerMissing` (E0205) if a view is
+    /// reduced by code that is not registered. Those of a [read](crate::Error#reads) of this database; those
+    /// of [opening](crate::Error#opening) and a [commit](crate::Error#commits) of the copy;
+    /// `DamagedData` (E0501) if it reads otherwise than it was written.
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<CopyProgress> {
         self.backup_with(path, |_| Ok(()))
     }

@@ -83,7 +83,7 @@ pub trait MigratesFrom<Old>: Sized {
     /// Converts a document.
     ///
     /// # Errors
-    /// `Unreadable`, with the error of the conversion.
+    /// `Unreadable` (E0213), with the error of the conversion.
     fn migrate_from(old: Old) -> Result<Self>;
 }
 
@@ -113,7 +113,7 @@ impl<Old: Collection, New: Collection<Key = Old::Key>> SameKey<Old> for New {}
 /// For `#[derive(Collection)]`.
 ///
 /// # Errors
-/// `Unreadable` if it does not decode as its type, or cannot be converted.
+/// `Unreadable` (E0213) if it does not decode as its type, or cannot be converted.
 pub fn convert<Old: Collection, New: MigratesFrom<Old> + SameKey<Old>>(
     version: u32,
     document: &[u8],
@@ -142,8 +142,9 @@ impl Db {
     /// [`DbOptions::collection`](crate::DbOptions::collection) does the same at opening.
     ///
     /// # Errors
-    /// `InvalidArgument` if the type could not read every document, with the change to make; errors of a
-    /// commit.
+    /// Those of a [commit](crate::Error#commits); `InvalidArgument` (E0201) if the type could not read every
+    /// document, with the change to make; `ReducerMissing` (E0205) if a new view is reduced by code that is
+    /// not registered.
     pub fn register<C: Collection>(&self) -> Result<()> {
         self.transact(|tx| tx.fitted(TypeDescriptor::of::<C>()).map(drop))
     }
@@ -154,9 +155,10 @@ impl Db {
     /// nothing is left to convert, it costs one read.
     ///
     /// # Errors
-    /// `Unreadable` with the key of a document that cannot be converted. `UniqueViolation` with the keys of
-    /// two documents that would have the same key in a unique view: change or delete one, and call again. An
-    /// error from `progress` stops the walk. Errors of [`Db::register`].
+    /// As [`Db::register`], and those of [writing a document](crate::Error#documents). `Unreadable` (E0213)
+    /// with the key of a document that cannot be converted. `UniqueViolation` (E0214) with the keys of two
+    /// documents that would have the same key in a unique view: change or delete one, and call again. An
+    /// error from `progress` stops the walk.
     pub fn migrate<C: Collection>(&self, mut progress: impl FnMut(&Progress) -> Result<()>) -> Result<()> {
         while let Some(done) = self.migrate_step::<C>()? {
             progress(&done)?;

@@ -194,8 +194,8 @@ impl DbOptions {
     /// Opens the database in this directory, or creates it.
     ///
     /// # Errors
-    /// `NoSuchDatabase`, `NotADatabase`, `DatabaseLocked`, corruption, and errors of the operating system;
-    /// `InvalidArgument` for a reducer that breaks its promises.
+    /// Those of [opening](crate::Error#opening); `InvalidArgument` (E0201) for a reducer that breaks its
+    /// promises. With [`DbOptions::collection`] also as [`Db::register`].
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         self.open_on(Arc::new(OsDisk::default()), path)
     }
@@ -256,10 +256,10 @@ impl DbOptions {
     /// ```
     ///
     /// # Errors
-    /// `AlreadyExists` if there is something at `to`. `DamagedSuperblock` if no superblock can be read.
-    /// `LogMissing` if the log is not where these options point ([`DbOptions::wal_dir`],
-    /// [`DbOptions::recover_without_log`]). `Unsupported` for data of a later release. `DatabaseLocked`,
-    /// `NoSuchDatabase`. `Full` and `Io` of the new database. Errors of `progress`.
+    /// `AlreadyExists` (E0210) if there is something at `to`; `InvalidArgument` (E0201) if `to` lies in
+    /// `from`. Those of [opening](crate::Error#opening) for either, of these `LogMissing` (E0503) unless
+    /// [allowed](DbOptions::recover_without_log); those of a [commit](crate::Error#commits); errors of
+    /// `progress`. `DamagedData` (E0501) also if the new database reads otherwise than it was written.
     pub fn recover(
         self,
         from: impl AsRef<Path>,
@@ -298,7 +298,7 @@ impl DbOptions {
     /// Opens an empty database on a disk in memory; for tests.
     ///
     /// # Errors
-    /// None in practice.
+    /// As [`DbOptions::open`].
     pub fn in_memory(self) -> Result<Db> {
         self.open_on(Arc::new(MemDisk::new(0)), "/memory.duramen")
     }

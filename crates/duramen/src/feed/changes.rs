@@ -116,7 +116,7 @@ impl AnyChange {
     /// The elements of a document's key.
     ///
     /// # Errors
-    /// `InvalidArgument` if this is not a change of a document.
+    /// `InvalidArgument` (E0201) if this is not a change of a document.
     pub fn key_elements(&self) -> Result<Vec<Element>> {
         match (&self.origin, self.key()) {
             (Origin::Collection(_), Some(key)) => tuple::decode(key),
@@ -127,7 +127,7 @@ impl AnyChange {
     /// The document that was stored; `None` if this is not a put of one.
     ///
     /// # Errors
-    /// `InvalidArgument` for bytes that are not a document.
+    /// `InvalidArgument` (E0201) for bytes that are not a document.
     pub fn document(&self) -> Result<Option<Document>> {
         match (&self.origin, &self.what) {
             (Origin::Collection(_), AnyChanged::Put { value, .. }) => Document::from_bytes(value).map(Some),
@@ -360,6 +360,12 @@ impl<T: Delivered> ChangeIter<T> {
     }
 
     /// The next change; waits for one, for at most `at_most`.
+    ///
+    /// # Errors
+    /// An item can be one of [reading changes](crate::Error#changes); `FeedGap` (E0804) ends the iterator.
+    /// `Unreadable` (E0213) if a change does not decode as `T`; `DamagedFeed` (E0505) if its value is lost.
+    /// The last item is `EnginePoisoned` (E0601) if a sync failed; `ForkedHandle` (E0206) and
+    /// `InvalidArgument` (E0201) for a commit that does not exist yet come first.
     pub fn next_within(&mut self, at_most: Duration) -> Option<Result<T>> {
         self.next_or_wait(Some(at_most))
     }

@@ -102,7 +102,9 @@ impl ConsumerOptions {
     /// Registers the consumer. An existing one keeps its position, and gets this policy.
     ///
     /// # Errors
-    /// [`FeedGap`](Code::FeedGap) if its first changes are no longer kept; errors of a commit.
+    /// Those of a [commit](crate::Error#commits); `FeedGap` (E0804) if its first changes are no longer kept,
+    /// `DamagedFeed` (E0505) if they are corrupt; `InvalidArgument` (E0201) for an empty name, or a commit
+    /// that does not exist yet; `KeyTooLong` (E0202) for a long name.
     pub fn register(self) -> Result<Consumer> {
         let ConsumerOptions { db, name, start, refuses_writers } = self;
         if name.is_empty() {
@@ -155,7 +157,7 @@ impl Consumer {
     /// Changes handled at level `Memory` may be missing for a moment.
     ///
     /// # Errors
-    /// `NoSuchKey` if it is no longer registered.
+    /// Those of a [read](crate::Error#reads); `NoSuchKey` (E0903) if it is no longer registered.
     pub fn position(&self) -> Result<CommitSeq> {
         Ok(self.cursor()?.position)
     }
@@ -163,8 +165,9 @@ impl Consumer {
     /// Moves the position: back to changes that are still kept, or forward past changes that it will not see.
     ///
     /// # Errors
-    /// [`FeedGap`](Code::FeedGap) if changes after that commit are no longer kept; `NoSuchKey`; errors of a
-    /// commit.
+    /// Those of a [commit](crate::Error#commits); `FeedGap` (E0804) if changes after that commit are no
+    /// longer kept, `DamagedFeed` (E0505) if they are corrupt; `InvalidArgument` (E0201) if there is no such
+    /// commit yet; `NoSuchKey` (E0903) if it is no longer registered.
     pub fn seek(&self, after: CommitSeq) -> Result<()> {
         let _hold = self.db.hold_feed(after)?;
         self.db.transact(|tx| {
@@ -178,7 +181,7 @@ impl Consumer {
     /// This succeeds even while writers are refused because of it.
     ///
     /// # Errors
-    /// Errors of a commit.
+    /// Those of a [commit](crate::Error#commits).
     pub fn unregister(self) -> Result<bool> {
         self.db.transact(|tx| positions::forget(tx.shared(), &self.name))
     }
@@ -186,8 +189,10 @@ impl Consumer {
     /// Reads changes as `T`: [`Change`](crate::Change) of a type, or [`AnyChange`](crate::AnyChange).
     ///
     /// # Errors
-    /// [`FeedGap`](Code::FeedGap) if unread changes are gone: the hint names the position to
-    /// [continue](Consumer::seek) from. `NoSuchKey` if it is no longer registered.
+    /// Those of a [commit](crate::Error#commits): it looks up the position in a transaction.
+    /// `FeedGap` (E0804) if unread changes are gone: the hint names the position to
+    /// [continue](Consumer::seek) from. `DamagedFeed` (E0505) if they are corrupt; `NoSuchKey` (E0903) if it
+    /// is no longer registered.
     pub fn read<T: Delivered>(&self) -> Result<Consuming<T>> {
         // In a transaction: a snapshot does not yet see positions that were just stored at level `Memory`.
         let newest =
@@ -262,9 +267,10 @@ impl<T: Delivered> Consuming<T> {
     /// that the consumer was registered with. `handle` runs again after a conflict.
     ///
     /// # Errors
-    /// An error from `handle`: the next step delivers the same batch. [`FeedGap`](Code::FeedGap).
-    /// `WriteConflict` if another process consumed under the same name meanwhile: the next step continues
-    /// after it. Errors of a commit.
+    /// An error from `handle`: the next step delivers the same batch. Those of
+    /// [reading changes](crate::Error#changes) and of a [commit](crate::Error#commits); after
+    /// `WriteConflict` (E0101) the next step continues behind another process. `Unreadable` (E0213) if a
+    /// change does not decode; `NoSuchKey` (E0903) if it is no longer registered.
     pub fn step(
         &mut self,
         mut handle: impl FnMut(&mut Transaction<'_>, &[T]) -> Result<()>,
@@ -356,7 +362,8 @@ impl<T: Delivered> Consuming<T> {
     /// Ends when it is [stopped](Consuming::stopper) or the database is closed.
     ///
     /// # Errors
-    /// As [`Consuming::step`]; `Poisoned` if a sync failed while it waited.
+    /// As [`Consuming::step`], but `Closed` (E0207) ends it without an error; `EnginePoisoned` (E0601) if a
+    /// sync failed while it waited.
     pub fn follow(
         &mut self,
         mut handle: impl FnMut(&mut Transaction<'_>, &[T]) -> Result<()>,

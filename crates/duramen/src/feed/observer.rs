@@ -128,8 +128,9 @@ impl Observer {
     /// Watches every collection, namespace and tree of the database in this directory.
     ///
     /// # Errors
-    /// `NoSuchDatabase`, `NotADatabase`, corruption, and errors of the operating system; `InvalidArgument`
-    /// for a commit that does not exist yet. Never `DatabaseLocked`.
+    /// Those of [reading changes](crate::Error#changes); `UnfinishedCopy` (E0215);
+    /// `NetworkFileSystem` (E0212); `InvalidArgument` (E0201) for a commit that does not exist yet. Never
+    /// `DatabaseLocked` (E0701).
     pub fn open(path: impl AsRef<Path>, from: ObserveFrom) -> Result<Observer> {
         Observer::options().open(path, from)
     }
@@ -143,9 +144,9 @@ impl Observer {
     /// The next change; `None` if there is none yet. It never waits: call again a little later.
     ///
     /// # Errors
-    /// `FeedGap` if changes were released before they were read here; the next call continues after them. An
-    /// undecodable change is an error that names it; the next call continues after it. Corruption, and errors
-    /// of the operating system.
+    /// Those of [reading changes](crate::Error#changes). After `FeedGap` (E0804) the next call continues
+    /// behind the changes that are gone. `Unreadable` (E0213) names a change that cannot be decoded,
+    /// `DamagedFeed` (E0505) one whose value is lost; the next call continues after it.
     #[allow(clippy::should_implement_trait, reason = "an iterator that ends and goes on again")]
     pub fn next(&mut self) -> Result<Option<AnyChange>> {
         loop {
@@ -174,7 +175,7 @@ impl Observer {
     /// The current figures of the database. Cheap enough for once a second.
     ///
     /// # Errors
-    /// Corruption, and errors of the operating system.
+    /// Those of [reading changes](crate::Error#changes).
     pub fn look(&mut self) -> Result<Observed> {
         self.inner.look()
     }
@@ -189,7 +190,7 @@ impl Observer {
     /// The current collections, by name. Costs a scan of the log since the newest checkpoint.
     ///
     /// # Errors
-    /// Corruption, and errors of the operating system.
+    /// As [`Observer::open`].
     pub fn collections(&self) -> Result<Vec<Schema>> {
         Ok(self.catalogue()?.by_name.into_values().map(|(_, schema)| schema).collect())
     }

@@ -27,8 +27,9 @@ use crate::value::tuple::{self, Key, OwnedKey, decode};
 /// transaction: that of the first call that needs it.
 ///
 /// # Errors
-/// Each call fails with `InvalidArgument` for a namespace without a name or with one beyond 1,006 bytes,
-/// `KeyTooLong` for a key beyond 1,015 bytes as encoded, and with errors of reading the disk.
+/// Each call can return those of a [read](crate::Error#reads); `InvalidArgument` (E0201) for a namespace
+/// without a name or with one beyond 1,006 bytes; `KeyTooLong` (E0202) for a key beyond 1,015 bytes as
+/// encoded.
 #[derive(Debug)]
 pub struct KvOf<'a, S> {
     pub(crate) within: &'a S,
@@ -39,7 +40,7 @@ impl<S: Reads> KvOf<'_, S> {
     /// The value under a key.
     ///
     /// # Errors
-    /// As [`KvOf`]; `Unreadable` with namespace and key if the value is of another type.
+    /// As [`KvOf`]; `Unreadable` (E0213) with namespace and key if the value is of another type.
     pub fn get<T: DeserializeOwned>(&self, key: impl Key) -> Result<Option<T>> {
         let key = row::key_bytes(&key)?;
         let found = self.live(&key)?;
@@ -98,7 +99,8 @@ impl<S: Reads> KvOf<'_, S> {
     /// ```
     ///
     /// # Errors
-    /// As [`KvOf`]. An entry of another type is an error of that item.
+    /// As [`KvOf`]. An item is `Unreadable` (E0213) if its value is of another type,
+    /// `InvalidArgument` (E0201) if its key is.
     pub fn scan<K: OwnedKey, T: DeserializeOwned>(&self, span: Span) -> Result<KvIter<K, T>> {
         let source = self.within.source();
         let rows = self.tree(&row::rows_tree(self.namespace))?;

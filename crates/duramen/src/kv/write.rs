@@ -38,8 +38,9 @@ impl KvOf<'_, Transaction<'_>> {
     /// Stores a value that never expires, replacing any value under the key.
     ///
     /// # Errors
-    /// As [`KvOf`]; `InvalidArgument` for a value that cannot be serialised, has map keys that cannot be
-    /// field names, or nests more than 64 deep; `TooLarge`.
+    /// Those of a [write](crate::Error#writes); `KeyTooLong` (E0202); `InvalidArgument` (E0201) for an
+    /// invalid namespace, and for a value that cannot be serialised, has map keys that cannot be field names,
+    /// or nests more than 64 deep.
     pub fn put<T: Serialize + ?Sized>(&self, key: impl Key, value: &T) -> Result<()> {
         self.put_with(key, value, Ttl::forever())
     }
@@ -83,7 +84,7 @@ impl KvOf<'_, Transaction<'_>> {
     /// Stores a value with a lifetime, and returns the previous one.
     ///
     /// # Errors
-    /// As [`KvOf::put`]; `Unreadable` if the previous value is of another type.
+    /// As [`KvOf::put`]; `Unreadable` (E0213) if the previous value is of another type.
     pub fn replace<T: Serialize + DeserializeOwned>(
         &self,
         key: impl Key,
@@ -112,7 +113,8 @@ impl KvOf<'_, Transaction<'_>> {
     /// Deletes a value. Returns whether it was there.
     ///
     /// # Errors
-    /// As [`KvOf`].
+    /// Those of a [write](crate::Error#writes); `KeyTooLong` (E0202); `InvalidArgument` (E0201) for an
+    /// invalid namespace.
     pub fn delete(&self, key: impl Key) -> Result<bool> {
         let key = row::key_bytes(&key)?;
         let stored = self.stored(&key)?;
@@ -163,8 +165,8 @@ impl KvOf<'_, Transaction<'_>> {
     /// Adds to an integer and returns the sum. An absent value counts as 0. The expiry does not change.
     ///
     /// # Errors
-    /// As [`KvOf`]; `Unreadable` if the value is not a 64-bit integer; `InvalidArgument` if the sum
-    /// overflows.
+    /// Those of a [write](crate::Error#writes); `KeyTooLong` (E0202); `Unreadable` (E0213) if the value is
+    /// not a 64-bit integer; `InvalidArgument` (E0201) for an invalid namespace, or if the sum overflows.
     pub fn increment(&self, key: impl Key, by: i64) -> Result<i64> {
         self.calculate(&key, |now| now.checked_add(by))
     }
@@ -196,7 +198,7 @@ impl KvOf<'_, Transaction<'_>> {
     /// Sets the lifetime of a value, counted from now. Returns whether there was a value.
     ///
     /// # Errors
-    /// As [`KvOf`].
+    /// As [`KvOf::delete`].
     pub fn touch(&self, key: impl Key, ttl: Ttl) -> Result<bool> {
         let key = row::key_bytes(&key)?;
         let stored = self.stored(&key)?;
@@ -211,7 +213,7 @@ impl KvOf<'_, Transaction<'_>> {
     /// was there.
     ///
     /// # Errors
-    /// As [`KvOf`].
+    /// Those of a [write](crate::Error#writes); `InvalidArgument` (E0201) for an invalid namespace.
     pub fn clear(&self) -> Result<bool> {
         row::check_namespace(self.namespace)?;
         let tx = self.within.shared();

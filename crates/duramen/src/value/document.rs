@@ -119,7 +119,7 @@ impl Document {
     /// The document as it is stored.
     ///
     /// # Errors
-    /// `InvalidArgument` for an integer beyond 64 bits or nesting beyond 64 levels.
+    /// `InvalidArgument` (E0201) for an integer beyond 64 bits or nesting beyond 64 levels.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut out = Vec::with_capacity(32 * self.fields.len() + 8);
         self.write(&mut out, DEPTH_MAX)?;
@@ -129,7 +129,7 @@ impl Document {
     /// A document from its stored form.
     ///
     /// # Errors
-    /// `InvalidArgument`, naming the byte, for bytes that are not a document.
+    /// `InvalidArgument` (E0201), naming the byte, for bytes that are not a document.
     pub fn from_bytes(bytes: &[u8]) -> Result<Document> {
         let mut reader = Reader::new(bytes);
         let count = reader.map()?;
@@ -143,7 +143,7 @@ impl Document {
     /// A document from a JSON object. Integers must fit in 64 bits: they are never rounded.
     ///
     /// # Errors
-    /// `InvalidArgument`, naming the place, for text that is not one JSON object.
+    /// `InvalidArgument` (E0201), naming the place, for text that is not one JSON object.
     pub fn from_json(text: &str) -> Result<Document> {
         match json::parse(text)? {
             Value::Map(document) => Ok(document),
@@ -154,7 +154,7 @@ impl Document {
     /// The document as one line of JSON.
     ///
     /// # Errors
-    /// As [`Document::to_bytes`].
+    /// `InvalidArgument` (E0201) for an integer beyond 64 bits or nesting beyond 64 levels.
     pub fn to_json(&self) -> Result<String> {
         json::from_stored(&self.to_bytes()?)
     }

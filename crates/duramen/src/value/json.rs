@@ -19,7 +19,7 @@ use crate::value::msgpack::{DEPTH_MAX, Reader, Token};
 /// One stored document as one line of JSON.
 ///
 /// # Errors
-/// `InvalidArgument` for bytes that are not a document.
+/// `InvalidArgument` (E0201) for bytes that are not a document.
 pub fn from_stored(document: &[u8]) -> Result<String> {
     let mut out = Vec::with_capacity(document.len() * 2);
     write_stored(document, &mut out)?;
@@ -29,7 +29,7 @@ pub fn from_stored(document: &[u8]) -> Result<String> {
 /// Appends one stored document as JSON, without a line end and without building it in memory.
 ///
 /// # Errors
-/// `InvalidArgument` for bytes that are not a document; `out` then ends with a part of it.
+/// `InvalidArgument` (E0201) for bytes that are not a document; `out` then ends with a part of it.
 pub fn write_stored(document: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let mut reader = Reader::new(document);
     let first = reader.next()?;

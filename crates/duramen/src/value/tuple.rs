@@ -129,7 +129,8 @@ fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
 /// The bytes of a key.
 ///
 /// # Errors
-/// `KeyTooLong` beyond 1,024 bytes; `InvalidArgument` for an integer that does not fit in 64 bits.
+/// `KeyTooLong` (E0202) beyond 1,024 bytes; `InvalidArgument` (E0201) for an integer that does not fit in 64
+/// bits.
 pub fn encode(key: &(impl Key + ?Sized)) -> Result<Vec<u8>> {
     let mut out = Vec::with_capacity(64);
     key.write(&mut Encoder::new(&mut out))?;

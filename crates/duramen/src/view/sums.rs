@@ -54,7 +54,7 @@ impl Sums {
     /// The sums of these fields, in this order.
     ///
     /// # Errors
-    /// `InvalidArgument` for more than 16 fields or one named twice.
+    /// `InvalidArgument` (E0201) for more than 16 fields or one named twice.
     pub fn new(fields: &[String]) -> Result<Sums> {
         if fields.len() > FIELDS_MAX {
             return Err(Error::invalid(format!(
@@ -71,7 +71,7 @@ impl Sums {
     /// The spec in the engine's catalogue.
     ///
     /// # Errors
-    /// `InvalidArgument` for names beyond 4 GiB.
+    /// `InvalidArgument` (E0201) for names beyond 4 GiB.
     pub fn spec(&self) -> Result<ReducerSpec> {
         let mut params = Vec::new();
         write::list(&mut params, self.fields.len())?;
@@ -108,7 +108,7 @@ impl Sums {
     /// The sums in a reduction, in the order of the fields. The reduction of no documents is empty: all zero.
     ///
     /// # Errors
-    /// `DamagedData` for bytes that are not a reduction over this many fields.
+    /// `DamagedData` (E0501) for bytes that are not a reduction over this many fields.
     pub fn decode(&self, reduction: &[u8]) -> Result<Vec<FieldSum>> {
         if reduction.is_empty() {
             return Ok(vec![FieldSum::default(); self.fields.len()]);

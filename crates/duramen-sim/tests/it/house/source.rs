@@ -24,6 +24,18 @@ pub(crate) struct Function {
     pub(crate) line_count: usize,
 }
 
+/// A function as it is declared, with a body or without.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Declared<'a> {
+    pub(crate) name: &'a str,
+    /// The offset of its `fn`.
+    pub(crate) offset: usize,
+    /// Attributes and visibility.
+    pub(crate) before: &'a str,
+    /// The type behind `->`.
+    pub(crate) returned: Option<&'a str>,
+}
+
 /// `mod name;` or `mod name { ... }`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Module {
@@ -73,6 +85,52 @@ impl Source {
 
     pub(crate) fn modules(&self) -> Vec<Module> {
         modules(&self.code)
+    }
+
+    /// Every function, with those of traits that have no body.
+    pub(crate) fn declared(&self) -> Vec<Declared<'_>> {
+        let functions = words(&self.code).into_iter().filter(|(_, word)| *word == "fn");
+        functions.filter_map(|(offset, _)| self.declared_at(offset)).collect()
+    }
+
+    fn declared_at(&self, offset: usize) -> Option<Declared<'_>> {
+        let (name_offset, name) = name_after(&self.code, offset + 2)?;
+        let after = parameters_end(&self.code, name_offset + name.len())?;
+        let end = body_or_end(&self.code, after)?;
+        let tail = &self.code[after..end];
+        let bounds = words(tail).into_iter().find(|(_, word)| *word == "where");
+        let tail = &tail[..bounds.map_or(tail.len(), |(at, _)| at)];
+        let returned = tail.trim().strip_prefix("->").map(str::trim);
+        let before = &self.code[self.item_start(offset)..offset];
+        Some(Declared { name, offset, before, returned })
+    }
+
+    /// Where the item of an offset begins, with its attributes and comments.
+    fn item_start(&self, offset: usize) -> usize {
+        self.code[..offset].rfind(['}', ';', '{']).map_or(0, |at| at + 1)
+    }
+
+    /// The lines of an item's `///` comment, without the slashes.
+    pub(crate) fn doc(&self, offset: usize) -> Vec<&str> {
+        let lines = self.text[self.item_start(offset)..offset].lines();
+        lines.filter_map(|line| line.trim().strip_prefix("///")).map(str::trim).collect()
+    }
+
+    /// Every `impl` and `trait` with its braces: what stands before them, and the range between them.
+    pub(crate) fn blocks(&self) -> Vec<(&str, Range<usize>)> {
+        let starts = words(&self.code).into_iter().filter(|(_, word)| matches!(*word, "impl" | "trait"));
+        let block = |(offset, _): (usize, &str)| {
+            // `impl Trait` in a type does not begin a line.
+            let line = self.code[..offset].rfind('\n').map_or(0, |at| at + 1);
+            let mut leading = words(&self.code[line..offset]).into_iter();
+            if !leading.all(|(_, word)| matches!(word, "pub" | "crate" | "super" | "unsafe")) {
+                return None;
+            }
+            let open = body_or_end(&self.code, offset)?;
+            let is_block = self.code.as_bytes()[open] == b'{';
+            is_block.then(|| (self.code[line..open].trim(), open..block_end(&self.code, open)))
+        };
+        starts.filter_map(block).collect()
     }
 
     /// Macros under `#[macro_export]`, attribute included. They expand in other crates, so their paths begin
@@ -251,6 +309,24 @@ fn body_or_end(code: &str, from: usize) -> Option<usize> {
     None
 }
 
+/// The offset behind a function's parameters, from behind its name. An arrow's `>` closes no bracket.
+fn parameters_end(code: &str, from: usize) -> Option<usize> {
+    let (mut angles, mut depth, mut previous) = (0usize, 0usize, b' ');
+    for (at, byte) in code.bytes().enumerate().skip(from) {
+        match byte {
+            b'<' => angles += 1,
+            b'>' if previous != b'-' => angles = angles.saturating_sub(1),
+            b'(' => depth += 1,
+            b')' if depth == 1 && angles == 0 => return Some(at + 1),
+            b')' => depth = depth.saturating_sub(1),
+            b'{' | b';' if depth == 0 => return None,
+            _ => {}
+        }
+        previous = byte;
+    }
+    None
+}
+
 /// The word after a keyword and blanks; a macro's `$name` counts.
 fn name_after(code: &str, keyword_end: usize) -> Option<(usize, &str)> {
     let rest = &code[keyword_end..];
@@ -331,6 +407,20 @@ fn functions_are_measured_by_their_braces_not_by_those_in_strings() {
     let measured: Vec<_> =
         found.iter().map(|function| (function.name.as_str(), function.line_count)).collect();
     assert_eq!(measured, [("a", 3), ("c", 1)]);
+}
+
+#[test]
+fn a_declared_function_has_its_comment_and_what_it_returns() {
+    let text = "/// A.\n#[must_use]\npub fn a<F: Fn() -> u8>(f: F, b: impl Fn() -> u8) -> Result<(u8, u8)>\nwhere\n    F: X,\n{ }\ntrait T {\n    /// B.\n    ///\n    /// # Errors\n    fn b(x: [u8; 3]);\n}\n";
+    let source = Source::new("x.rs", text);
+    let found = source.declared();
+    let returned: Vec<_> = found.iter().map(|function| (function.name, function.returned)).collect();
+    assert_eq!(returned, [("a", Some("Result<(u8, u8)>")), ("b", None)]);
+    assert_eq!(found[0].before.trim(), "#[must_use]\npub");
+    assert_eq!(source.doc(found[0].offset), ["A."]);
+    assert_eq!(source.doc(found[1].offset), ["B.", "", "# Errors"]);
+    let blocks: Vec<_> = source.blocks().into_iter().map(|(head, _)| head).collect();
+    assert_eq!(blocks, ["trait T"]);
 }
 
 #[test]

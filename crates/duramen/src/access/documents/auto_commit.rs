@@ -40,7 +40,7 @@ impl Documents {
     /// The collection's schema, from the catalogue.
     ///
     /// # Errors
-    /// `NoSuchTree` if it is not there.
+    /// As [`DocumentsOf`](crate::DocumentsOf).
     pub fn schema(&self) -> Result<Schema> {
         self.db.snapshot()?.documents(&self.name).schema()
     }
@@ -56,7 +56,8 @@ impl Documents {
     /// opens the database maintains it.
     ///
     /// # Errors
-    /// As [`Transaction::add_view`](crate::Transaction::add_view), and errors of a commit.
+    /// As [`Transaction::add_view`](crate::Transaction::add_view), and those of a
+    /// [commit](crate::Error#commits).
     pub fn add_view(&self, view: ViewSpec) -> Result<bool> {
         self.db.transact(|tx| tx.add_view(&self.name, &view))
     }
@@ -64,7 +65,8 @@ impl Documents {
     /// Drops a view with all its rows. Returns whether it was there.
     ///
     /// # Errors
-    /// As [`Transaction::drop_view`](crate::Transaction::drop_view), and errors of a commit.
+    /// As [`Transaction::drop_view`](crate::Transaction::drop_view), and those of a
+    /// [commit](crate::Error#commits).
     pub fn drop_view(&self, view: &str) -> Result<bool> {
         self.db.transact(|tx| tx.drop_view(&self.name, view))
     }
@@ -73,7 +75,8 @@ impl Documents {
     /// then dropped.
     ///
     /// # Errors
-    /// As [`Transaction::rebuild_view`](crate::Transaction::rebuild_view), and errors of a commit.
+    /// As [`Transaction::rebuild_view`](crate::Transaction::rebuild_view), and those of a
+    /// [commit](crate::Error#commits).
     pub fn rebuild_view(&self, view: &str) -> Result<()> {
         self.db.transact(|tx| tx.rebuild_view(&self.name, view))
     }
@@ -81,7 +84,7 @@ impl Documents {
     /// The collection's views and their build progress.
     ///
     /// # Errors
-    /// `NoSuchTree` if the collection is not there.
+    /// As [`DocumentsOf`](crate::DocumentsOf).
     pub fn views(&self) -> Result<Vec<ViewState>> {
         self.db.snapshot()?.documents(&self.name).views()
     }
@@ -95,7 +98,7 @@ impl Documents {
     /// Stores a document under its key columns, replacing any document under that key.
     ///
     /// # Errors
-    /// As [`DocumentsOf::put`](crate::DocumentsOf::put), and errors of a commit.
+    /// As [`DocumentsOf::put`](crate::DocumentsOf::put), and those of a [commit](crate::Error#commits).
     pub fn put(&self, document: impl Into<Document>) -> Result<Receipt> {
         let document = document.into();
         self.db.write(|tx| tx.documents(&self.name).put(document.clone()))
@@ -104,7 +107,7 @@ impl Documents {
     /// Stores a document whose key must not exist yet.
     ///
     /// # Errors
-    /// As [`Documents::put`], and `AlreadyExists`.
+    /// As [`DocumentsOf::insert`](crate::DocumentsOf::insert), and those of a [commit](crate::Error#commits).
     pub fn insert(&self, document: impl Into<Document>) -> Result<Receipt> {
         let document = document.into();
         self.db.write(|tx| tx.documents(&self.name).insert(document.clone()))
@@ -113,7 +116,7 @@ impl Documents {
     /// Deletes the document under a key. Returns whether it was there.
     ///
     /// # Errors
-    /// Errors of a commit.
+    /// As [`DocumentsOf::delete`](crate::DocumentsOf::delete), and those of a [commit](crate::Error#commits).
     pub fn delete(&self, key: impl Key) -> Result<bool> {
         self.db.transact(|tx| tx.documents(&self.name).delete(&key))
     }
@@ -145,7 +148,7 @@ impl Documents {
     /// Count and sums over a range, in O(log n).
     ///
     /// # Errors
-    /// As [`DocumentsOf`](crate::DocumentsOf).
+    /// As [`DocumentsOf::reduce`](crate::DocumentsOf::reduce).
     pub fn reduce(&self, span: Span) -> Result<Reduction> {
         self.db.snapshot()?.documents(&self.name).reduce(span)
     }

@@ -18,7 +18,9 @@ impl DocumentsOf<'_, Transaction<'_>> {
     /// Stores a document under its key columns, replacing any document under that key.
     ///
     /// # Errors
-    /// `NoSuchTree`; `InvalidArgument` if it does not fit, naming the field; `KeyTooLong`; `TooLarge`.
+    /// Those of [writing a document](crate::Error#documents); `NoSuchTree` (E0901); `InvalidArgument` (E0201)
+    /// if it does not fit, naming the field; `KeyTooLong` (E0202); `Rebuilding` (E0802) while the documents
+    /// are migrated.
     pub fn put(&self, document: impl Into<Document>) -> Result<()> {
         let (entry, key, stored) = self.fit(document.into())?;
         self.within.write(&entry, &key, Some(&stored))
@@ -27,7 +29,7 @@ impl DocumentsOf<'_, Transaction<'_>> {
     /// Stores a document whose key must not exist yet.
     ///
     /// # Errors
-    /// As [`DocumentsOf::put`], and `AlreadyExists`.
+    /// As [`DocumentsOf::put`]; `AlreadyExists` (E0210) if there is one.
     pub fn insert(&self, document: impl Into<Document>) -> Result<()> {
         let (entry, key, stored) = self.fit(document.into())?;
         if self.within.stored(&entry, &key)?.is_some() {
@@ -39,7 +41,9 @@ impl DocumentsOf<'_, Transaction<'_>> {
     /// Deletes the document under a key. Returns whether it was there.
     ///
     /// # Errors
-    /// `NoSuchTree`; `KeyTooLong`.
+    /// Those of a [write](crate::Error#writes); `NoSuchTree` (E0901) for an unknown collection;
+    /// `KeyTooLong` (E0202); `InvalidArgument` (E0201) for an integer in the key that does not fit in 64
+    /// bits.
     pub fn delete(&self, key: impl Key) -> Result<bool> {
         let entry = self.within.entry(self.name)?;
         let key = encode(&key)?;
@@ -53,7 +57,8 @@ impl DocumentsOf<'_, Transaction<'_>> {
     /// Deletes every document of a range. Returns how many there were.
     ///
     /// # Errors
-    /// `NoSuchTree`; `TooLarge` for more than a transaction can hold: see [`DocumentsOf::delete_first`].
+    /// Those of a [write](crate::Error#writes), of these `TooLarge` (E0203) for more than a transaction can
+    /// hold: see [`DocumentsOf::delete_first`]. `NoSuchTree` (E0901) for an unknown collection.
     pub fn delete_span(&self, span: Span) -> Result<u64> {
         self.delete_first(span, u64::MAX)
     }

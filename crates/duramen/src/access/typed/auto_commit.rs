@@ -49,7 +49,7 @@ impl Db {
     /// Stores a document, replacing any with its key.
     ///
     /// # Errors
-    /// As [`Transaction::put`](crate::Transaction::put), and errors of a commit.
+    /// As [`Transaction::put`](crate::Transaction::put), and those of a [commit](crate::Error#commits).
     pub fn put<C: Collection>(&self, document: &C) -> Result<Receipt> {
         self.write(|tx| tx.put(document))
     }
@@ -57,7 +57,7 @@ impl Db {
     /// Stores a document whose key must not exist yet.
     ///
     /// # Errors
-    /// As [`Db::put`], and `AlreadyExists`.
+    /// As [`Db::put`]; `AlreadyExists` (E0210) if there is one.
     pub fn insert<C: Collection>(&self, document: &C) -> Result<Receipt> {
         self.write(|tx| tx.insert(document))
     }
@@ -65,7 +65,7 @@ impl Db {
     /// Replaces the document with the same key, which must exist.
     ///
     /// # Errors
-    /// As [`Db::put`], and `NoSuchKey` if there is none.
+    /// As [`Db::put`]; `NoSuchKey` (E0903) if there is none.
     pub fn update<C: Collection>(&self, document: &C) -> Result<Receipt> {
         self.write(|tx| tx.update(document))
     }
@@ -89,7 +89,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`ReplaceError::Changed`] with the document as it is now; else as [`Db::put`].
+    /// [`ReplaceError::Changed`] with the document as it is now; else as [`Db::put`], also
+    /// `Unreadable` (E0213) if that document does not decode as its type.
     pub fn replace<C: Collection>(
         &self,
         document: &C,
@@ -116,7 +117,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// What `change` returned; `InvalidArgument` if it changed the key; else as [`Db::put`].
+    /// What `change` returned; `InvalidArgument` (E0201) if it changed the key; `Unreadable` (E0213) if the
+    /// document does not decode as its type; else as [`Db::put`].
     pub fn modify<C: Collection>(
         &self,
         key: impl KeyFor<C::Key>,
@@ -156,7 +158,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::put`]; `InvalidArgument` when the ids have run out.
+    /// As [`Db::put`]; `InvalidArgument` (E0201) when the ids have run out.
     pub fn push<C: AssignedKey>(&self, mut document: C) -> Result<C> {
         self.transact(|tx| tx.push_in(&mut document))?;
         Ok(document)
@@ -165,7 +167,7 @@ impl Db {
     /// Deletes a document. Returns whether it was there.
     ///
     /// # Errors
-    /// As [`Transaction::delete`](crate::Transaction::delete), and errors of a commit.
+    /// As [`Transaction::delete`](crate::Transaction::delete), and those of a [commit](crate::Error#commits).
     pub fn delete<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<bool> {
         self.transact(|tx| tx.delete::<C>(&key))
     }

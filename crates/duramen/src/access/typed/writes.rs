@@ -20,8 +20,9 @@ impl Transaction<'_> {
     /// Stores a document, replacing any with its key.
     ///
     /// # Errors
-    /// `InvalidArgument` if it cannot be stored, or the collection in the database does not fit its type;
-    /// `KeyTooLong`; `TooLarge`.
+    /// Those of [writing a document](crate::Error#documents); `InvalidArgument` (E0201) if it cannot be
+    /// stored, or the collection in the database does not fit its type; `KeyTooLong` (E0202);
+    /// `ReducerMissing` (E0205) if a new view is reduced by code that is not registered.
     pub fn put<C: Collection>(&mut self, document: &C) -> Result<()> {
         let Stored { key, document } = codec::store(document)?;
         let entry = self.fitted(TypeDescriptor::of::<C>())?;
@@ -31,7 +32,7 @@ impl Transaction<'_> {
     /// Stores a document whose key must not exist yet.
     ///
     /// # Errors
-    /// As [`Transaction::put`], and `AlreadyExists`.
+    /// As [`Transaction::put`]; `AlreadyExists` (E0210) if there is one.
     pub fn insert<C: Collection>(&mut self, document: &C) -> Result<()> {
         let Stored { key, document } = codec::store(document)?;
         let entry = self.fitted(TypeDescriptor::of::<C>())?;
@@ -44,7 +45,7 @@ impl Transaction<'_> {
     /// Replaces the document with the same key, which must exist.
     ///
     /// # Errors
-    /// As [`Transaction::put`], and `NoSuchKey` if there is none.
+    /// As [`Transaction::put`]; `NoSuchKey` (E0903) if there is none.
     pub fn update<C: Collection>(&mut self, document: &C) -> Result<()> {
         let Stored { key, document } = codec::store(document)?;
         let entry = self.fitted(TypeDescriptor::of::<C>())?;
@@ -62,7 +63,8 @@ impl Transaction<'_> {
     /// Returns the new revision.
     ///
     /// # Errors
-    /// [`ReplaceError::Changed`] with the document as it is now; else as [`Transaction::put`].
+    /// [`ReplaceError::Changed`] with the document as it is now; else as [`Transaction::put`], also
+    /// `Unreadable` (E0213) if that document does not decode as its type.
     pub fn replace<C: Collection>(
         &mut self,
         document: &C,
@@ -87,7 +89,8 @@ impl Transaction<'_> {
     /// Changes a document in place and returns the new document; `None` if there is none.
     ///
     /// # Errors
-    /// What `change` returned; `InvalidArgument` if it changed the key; else as [`Transaction::put`].
+    /// What `change` returned; `InvalidArgument` (E0201) if it changed the key; `Unreadable` (E0213) if the
+    /// document does not decode as its type; else as [`Transaction::put`].
     pub fn modify<C: Collection>(
         &mut self,
         key: impl KeyFor<C::Key>,
@@ -135,7 +138,7 @@ impl Transaction<'_> {
     /// Assigns a new key to a document, stores it, and returns it. The key was never assigned before.
     ///
     /// # Errors
-    /// As [`Transaction::put`]; `InvalidArgument` when the ids have run out.
+    /// As [`Transaction::put`]; `InvalidArgument` (E0201) when the ids have run out.
     pub fn push<C: AssignedKey>(&mut self, mut document: C) -> Result<C> {
         self.push_in(&mut document)?;
         Ok(document)
@@ -164,7 +167,8 @@ impl Transaction<'_> {
     /// Deletes a document. Returns whether it was there.
     ///
     /// # Errors
-    /// `InvalidArgument` if the collection in the database does not fit the type; `KeyTooLong`.
+    /// Those of a [write](crate::Error#writes); `InvalidArgument` (E0201) if the collection in the database
+    /// does not fit the type; `KeyTooLong` (E0202).
     pub fn delete<C: Collection>(&mut self, key: impl KeyFor<C::Key>) -> Result<bool> {
         let key = encode(&key)?;
         let Some(entry) = self.fits(TypeDescriptor::of::<C>())? else { return Ok(false) };
@@ -178,7 +182,7 @@ impl Transaction<'_> {
     /// Deletes a document and returns it.
     ///
     /// # Errors
-    /// As [`Transaction::delete`], and if the document does not decode as its type.
+    /// As [`Transaction::delete`]; `Unreadable` (E0213) if the document does not decode as its type.
     pub fn take<C: Collection>(&mut self, key: impl KeyFor<C::Key>) -> Result<Option<C>> {
         let taken = self.get::<C>(&key)?;
         if taken.is_some() {
@@ -192,7 +196,7 @@ impl Transaction<'_> {
     /// Fewer than `at_most` means that none is left. Delete large ranges in several transactions this way.
     ///
     /// # Errors
-    /// As [`Transaction::delete`], and `TooLarge` for more than a transaction can hold.
+    /// As [`Transaction::delete`]; `TooLarge` (E0203) for more than a transaction can hold.
     pub fn delete_range<C: Collection>(&mut self, range: impl IntoSpan<C::Key>, at_most: u64) -> Result<u64> {
         let span = range.into_span()?;
         let Some(entry) = self.fits(TypeDescriptor::of::<C>())? else { return Ok(0) };

@@ -37,9 +37,9 @@ use crate::view::spec::ViewSpec;
 /// The newest complete view of the name answers.
 ///
 /// # Errors
-/// Every method that runs the query can fail: with `NoSuchTree` if the collection or the view does not exist;
-/// with `KeyTooLong` if a bound was too long; with `Rebuilding` while the view is incomplete; and with errors
-/// of reading the disk.
+/// Every method that runs the query can return those of a [read](crate::Error#reads); `NoSuchTree` (E0901) if
+/// the collection or the view does not exist; `KeyTooLong` (E0202) if a bound is too long;
+/// `Rebuilding` (E0802) while the view is incomplete or the documents are migrated.
 #[derive(Clone)]
 pub struct DocumentView<'s> {
     selection: Selection<'s>,
@@ -138,7 +138,8 @@ impl<'s> DocumentView<'s> {
     /// The reductions of the rows, in O(log n).
     ///
     /// # Errors
-    /// As [`DocumentView`].
+    /// As [`DocumentView`]; `ReducerMissing` (E0205) if the view is reduced by code that is not registered,
+    /// `ReducerPanicked` (E0208) if that code panics.
     pub fn reduce(&self) -> Result<ViewReduction> {
         let range = self.selection.range()?;
         self.ask(|source, _, view| reduced(source, view, &range))
@@ -149,7 +150,7 @@ impl<'s> DocumentView<'s> {
     /// Each group costs O(log n), however many rows it has.
     ///
     /// # Errors
-    /// As [`DocumentView`]; `InvalidArgument` for more elements than a row has.
+    /// As [`DocumentView::reduce`]; `InvalidArgument` (E0201) for more elements than a row has.
     pub fn group_by(&self, elements: usize) -> Result<Vec<(Vec<Element>, ViewReduction)>> {
         self.ask(|source, _, view| {
             let (mut walk, mut groups) = (self.selection.groups()?, Vec::new());
@@ -209,7 +210,7 @@ impl<'s> DocumentView<'s> {
     /// Calls `each` with every row and its document, in row order, as of one snapshot. Memory stays constant.
     ///
     /// # Errors
-    /// As [`DocumentView`]. An error from `each` stops the iteration.
+    /// As [`DocumentView`], and any error of `each`, which stops the iteration.
     pub fn for_each(&self, mut each: impl FnMut(ViewRow, Document) -> Result<()>) -> Result<()> {
         let range = self.selection.range()?;
         self.ask(|source, entry, view| {

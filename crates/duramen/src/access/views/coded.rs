@@ -174,7 +174,7 @@ pub trait RowValue {
     /// Appends the values in stored form.
     ///
     /// # Errors
-    /// `InvalidArgument` for a value that cannot be stored.
+    /// `InvalidArgument` (E0201) for a value that cannot be stored.
     fn write(&self, out: &mut Vec<u8>) -> Result<()>;
 }
 

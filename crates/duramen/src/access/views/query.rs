@@ -30,9 +30,9 @@ pub(crate) type Answer<V> = <<V as View>::Reduce as crate::view::reduce::Reducti
 /// A row is the view's key followed by the document's; rows are ordered by both.
 ///
 /// # Errors
-/// Every method that runs the query can fail: with `KeyTooLong` if a bound was too long; with `Rebuilding`
-/// while the view is incomplete; with `InvalidArgument` if the stored collection does not fit its type; and
-/// with errors of reading the disk.
+/// Every method that runs the query can return those of a [read](crate::Error#reads); `KeyTooLong` (E0202) if
+/// a bound is too long; `Rebuilding` (E0802) while the view is incomplete or the documents are migrated;
+/// `InvalidArgument` (E0201) if the stored collection does not fit its type.
 pub struct ViewQuery<'s, V> {
     selection: Selection<'s>,
     kind: PhantomData<fn() -> V>,
@@ -80,7 +80,8 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// The reductions of the rows, in O(log n).
     ///
     /// # Errors
-    /// As [`ViewQuery`].
+    /// As [`ViewQuery`]; `ReducerMissing` (E0205) if the view is reduced by code that is not registered,
+    /// `ReducerPanicked` (E0208) if that code panics.
     pub fn reduce(&self) -> Result<Answer<V>> {
         let range = self.selection.range()?;
         self.in_view(|source, _, view| reduced::<V>(source, view, &range))?.map_or_else(nothing::<V>, Ok)
@@ -127,7 +128,7 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// more get.
     ///
     /// # Errors
-    /// As [`ViewQuery`]; `Unreadable` for a document that does not read as its type.
+    /// As [`ViewQuery`]; `Unreadable` (E0213) for a document that does not read as its type.
     pub fn iter_docs(&self) -> Result<ViewDocs<'s, V>> {
         self.docs_of(self.selection.range()?)
     }
@@ -181,7 +182,7 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// O(log n), however many rows it has.
     ///
     /// # Errors
-    /// As [`ViewQuery`]; `InvalidArgument` if `G` has more elements than the view's key.
+    /// As [`ViewQuery::reduce`]; `InvalidArgument` (E0201) if `G` has more elements than the view's key.
     pub fn iter_groups<G: OwnedKey + PrefixFor<V::Key>>(&self) -> Result<ViewGroups<'s, V, G>> {
         let (held, walk) = (self.selection.hold()?, self.selection.groups()?);
         let view = in_ready_view::<V, _>(held.state(), |_, _, view| Ok(view.clone()))?;

@@ -70,8 +70,8 @@ impl RowEncoder {
     /// Cells equal to a null marker are null. A column whose type the schema does not know accepts only null.
     ///
     /// # Errors
-    /// `InvalidArgument` if a key column or a summed one is not among the columns, or a column is listed
-    /// twice.
+    /// `InvalidArgument` (E0201) if a key column or a summed one is not among the columns, or a column is
+    /// listed twice.
     pub fn new(schema: &Schema, header: &[String], null_markers: &[String]) -> Result<RowEncoder> {
         if let Some(i) = (1..header.len()).find(|&i| header[..i].contains(&header[i])) {
             return Err(Error::invalid(format!("the column {:?} is there twice", header[i])));

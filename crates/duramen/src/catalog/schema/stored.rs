@@ -22,7 +22,7 @@ impl Schema {
     /// The entry as it is stored.
     ///
     /// # Errors
-    /// `InvalidArgument` for names beyond 4 GiB.
+    /// `InvalidArgument` (E0201) for names beyond 4 GiB.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let columns = self.columns.iter().map(|column| {
             Value::Map(Document::new().with("name", column.name.as_str()).with("type", column.kind.name()))
@@ -80,7 +80,8 @@ impl Schema {
     /// An entry from its stored form.
     ///
     /// # Errors
-    /// `Unsupported` for an entry of a later version; `DamagedData` for bytes that are no entry.
+    /// `Unsupported` (E0211) for an entry of a later version; `DamagedData` (E0501) for bytes that are no
+    /// entry.
     pub fn from_bytes(bytes: &[u8]) -> Result<Schema> {
         let document = Document::from_bytes(bytes).map_err(|error| damaged(error.message()))?;
         match document.get("v") {

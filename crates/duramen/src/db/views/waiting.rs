@@ -22,10 +22,13 @@ impl Db {
     /// continues where it was. Reductions in code that are missing on disk, because a program without their
     /// code wrote documents, are written to disk.
     ///
+    /// An error of one view is returned once the others are built. An error from `progress` stops the walk.
+    ///
     /// # Errors
-    /// `UniqueViolation` with two documents that have the same key in a unique view: change one, and build
-    /// again. An error of one view is returned once the others are built. An error from `progress` stops the
-    /// walk. Errors of a commit.
+    /// As [`Db::register`], and those of [writing a document](crate::Error#documents); after
+    /// `UniqueViolation` (E0214) change one of the two documents, and build again. `Unsupported` (E0211) if
+    /// this program lacks the code of a view; `Rebuilding` (E0802) while the documents are migrated;
+    /// `InvalidArgument` (E0201) if a view was dropped meanwhile.
     pub fn build_views<C: Collection>(&self, progress: impl FnMut(&Progress) -> Result<()>) -> Result<()> {
         let descriptor = TypeDescriptor::of::<C>();
         self.seen_by_all().transact(|tx| tx.fitted(descriptor))?;
@@ -85,7 +88,7 @@ impl Documents {
     /// See [`Db::build_views`].
     ///
     /// # Errors
-    /// As [`Db::build_views`]; `NoSuchTree` if the collection is not there.
+    /// As [`Db::build_views`]; `NoSuchTree` (E0901) if the collection is not there.
     pub fn build_views(&self, progress: impl FnMut(&Progress) -> Result<()>) -> Result<()> {
         self.db().build_all(self.name(), progress)
     }

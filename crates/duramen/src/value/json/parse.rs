@@ -10,7 +10,7 @@ use crate::value::msgpack::DEPTH_MAX;
 /// One JSON value, followed by nothing but white space.
 ///
 /// # Errors
-/// `InvalidArgument`, naming the byte, for anything else.
+/// `InvalidArgument` (E0201), naming the byte, for anything else.
 pub fn parse(text: &str) -> Result<Value> {
     let mut parser = Parser { text, bytes: text.as_bytes(), at: 0 };
     parser.space();

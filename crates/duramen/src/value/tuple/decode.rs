@@ -12,7 +12,8 @@ use crate::value::time::Time;
 /// The elements of a key.
 ///
 /// # Errors
-/// `KeyTooLong` beyond 1,024 bytes; `InvalidArgument`, naming the byte, for bytes that no key has.
+/// `KeyTooLong` (E0202) beyond 1,024 bytes; `InvalidArgument` (E0201), naming the byte, for bytes that no key
+/// has.
 pub fn decode(bytes: &[u8]) -> Result<Vec<Element>> {
     // The limit on the length also limits the depth: each level takes at least one byte.
     const _: () = assert!(KEY_BYTES_MAX <= 4096, "recursion is bounded by the length of a key");

@@ -36,7 +36,7 @@ impl<'a> Encoder<'a> {
     /// Appends an integer of any sign.
     ///
     /// # Errors
-    /// `InvalidArgument` outside of `i64::MIN..=u64::MAX`.
+    /// `InvalidArgument` (E0201) outside of `i64::MIN..=u64::MAX`.
     pub fn int(&mut self, value: i128) -> Result<()> {
         if let Ok(positive) = u64::try_from(value) {
             self.uint(positive);
@@ -135,7 +135,7 @@ impl<'a> Encoder<'a> {
     /// Appends an element of any type.
     ///
     /// # Errors
-    /// `InvalidArgument` for an integer that does not fit in 64 bits.
+    /// `InvalidArgument` (E0201) for an integer that does not fit in 64 bits.
     pub fn element(&mut self, element: &Element) -> Result<()> {
         match element {
             Element::Null => self.null(),
@@ -167,7 +167,7 @@ pub trait AsElement {
     /// Appends itself.
     ///
     /// # Errors
-    /// `InvalidArgument` for an integer that does not fit in 64 bits.
+    /// `InvalidArgument` (E0201) for an integer that does not fit in 64 bits.
     fn append(&self, encoder: &mut Encoder<'_>) -> Result<()>;
 }
 
@@ -180,7 +180,7 @@ pub trait Key {
     /// Appends its elements.
     ///
     /// # Errors
-    /// `InvalidArgument` for an integer that does not fit in 64 bits.
+    /// `InvalidArgument` (E0201) for an integer that does not fit in 64 bits.
     fn write(&self, encoder: &mut Encoder<'_>) -> Result<()>;
 }
 

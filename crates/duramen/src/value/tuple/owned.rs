@@ -23,7 +23,7 @@ pub trait OwnedElement: AsElement + ElementFor<Self> + Sized {
     /// The value of an element.
     ///
     /// # Errors
-    /// `InvalidArgument` for an element of another type, or an integer that does not fit.
+    /// `InvalidArgument` (E0201) for an element of another type, or an integer that does not fit.
     fn from_element(element: Element) -> Result<Self>;
 }
 
@@ -39,7 +39,7 @@ pub trait OwnedKey: KeyFor<Self> + PrefixFor<Self> + Sized {
     /// The key of these elements.
     ///
     /// # Errors
-    /// `InvalidArgument` if their number is wrong, or one of them has another type.
+    /// `InvalidArgument` (E0201) if their number is wrong, or one of them has another type.
     fn from_elements(elements: Vec<Element>) -> Result<Self>;
 }
 
