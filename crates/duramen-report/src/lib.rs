@@ -7,7 +7,8 @@
 //! ```
 //! use duramen_report::{Axis, Line, Lines, Page, Section, Table, Tone, Unit};
 //!
-//! let curve = Lines::new("Syncs a second by threads", Axis::log("threads", Unit::Count), Axis::linear("", Unit::PerSecond))
+//! let (x, y) = (Axis::log("threads", Unit::Count), Axis::linear("", Unit::PerSecond));
+//! let curve = Lines::new("Syncs a second by threads", x, y)
 //!     .line(Line::new("one file", [(1.0, 2_100.0), (2.0, 2_900.0), (4.0, 4_400.0)]))
 //!     .line(Line::new("a file each", [(1.0, 2_050.0), (2.0, 3_800.0), (4.0, 5_900.0)]).dashed())
 //!     .mark(4.0, "more threads stop paying");

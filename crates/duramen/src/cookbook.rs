@@ -113,7 +113,11 @@
 //! # fn main() -> Result<()> {
 //! # let db = Db::in_memory()?;
 //! for (at, day, millimetres) in
-//!     [("2026-11-20T06:00:00Z", 20261120, 3), ("2026-11-20T18:00:00Z", 20261120, 9), ("2026-11-21T06:00:00Z", 20261121, 1)]
+//!     [
+//!         ("2026-11-20T06:00:00Z", 20261120, 3),
+//!         ("2026-11-20T18:00:00Z", 20261120, 9),
+//!         ("2026-11-21T06:00:00Z", 20261121, 1),
+//!     ]
 //! {
 //!     let at = Time::parse(at).expect("a time");
 //!     db.put(&Rain { place: "Bergen".into(), at, day, millimetres })?;
@@ -366,7 +370,8 @@
 //! # use tower::ServiceExt;
 //! # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
 //! # runtime.block_on(async {
-//! // In `main`: `axum::serve(listener, shop(AsyncDb::open("shop.duramen").await?)).await`, and `db.close().await` behind it.
+//! // In `main`: `axum::serve(listener, shop(AsyncDb::open("shop.duramen").await?)).await`, and then
+//! // `db.close().await`.
 //! # let db = Db::in_memory().expect("a database").into_async();
 //! # let shop = shop(db.clone());
 //! # let order = r#"{"id":1,"city":"Oslo","cents":1250}"#;
@@ -376,7 +381,8 @@
 //! # };
 //! # assert_eq!(post().await.expect("an answer").status(), StatusCode::CREATED);
 //! # assert_eq!(post().await.expect("an answer").status(), StatusCode::CONFLICT);
-//! # for (path, want) in [("/sales/Oslo", "1 order(s), 1250 cents"), ("/orders/1", order), ("/orders/2", "")] {
+//! # let wanted = [("/sales/Oslo", "1 order(s), 1250 cents"), ("/orders/1", order), ("/orders/2", "")];
+//! # for (path, want) in wanted {
 //! #     let request = Request::get(path).body(Body::empty()).expect("a request");
 //! #     let answer = shop.clone().oneshot(request).await.expect("an answer");
 //! #     assert_eq!(to_bytes(answer.into_body(), 1_000).await.expect("a body"), want);

@@ -10,6 +10,7 @@ mod format;
 mod layers;
 mod limits_table;
 mod promises;
+mod prose;
 mod reach;
 mod shape;
 mod source;
@@ -66,6 +67,26 @@ fn sources() -> Vec<Source> {
     ] {
         assert!(found.iter().any(|source| source.path == known), "the walk did not find {known}");
     }
+    found
+}
+
+/// Every document of the repository: the pages at its root and those below `docs/`.
+fn documents() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![String::new(), "docs".to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root().join(&folder)).expect("a folder of the repository can be listed") {
+            let entry = entry.expect("an entry can be read");
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+            if path.ends_with(".md") {
+                found.push((path.clone(), read(&path)));
+            } else if !folder.is_empty() && entry.path().is_dir() {
+                folders.push(path);
+            }
+        }
+    }
+    found.sort();
     found
 }
 
@@ -181,4 +202,18 @@ fn public_functions_name_the_codes_of_their_errors() {
     let sources = sources();
     assert!(errors_sections::count(&sources) > 300, "public functions are not found");
     assert_none(&errors_sections::violations(&sources));
+}
+
+#[test]
+fn lines_are_short_and_comments_name_things() {
+    let sources = sources();
+    let (persons, all) = prose::persons(&sources);
+    assert!(all > 50_000, "only {all} words of comments were found");
+    println!("{persons} words for persons in {all} words of comments");
+    let documents = documents();
+    assert!(documents.len() > 20, "found only {} documents", documents.len());
+    assert_none(&prose::comment_length_violations(&sources));
+    assert_none(&prose::markdown_length_violations(&documents));
+    assert_none(&prose::person_violations(&sources));
+    assert_none(&prose::glossary_violations(&read("ARCHITECTURE.md")));
 }

@@ -243,7 +243,8 @@ impl DbOptions {
     /// # use duramen::prelude::*;
     /// # fn main() -> Result<()> {
     /// # let directory = tempfile::tempdir().expect("a place for the example");
-    /// # let (from, to) = (directory.path().join("shop.duramen"), directory.path().join("recovered.duramen"));
+    /// # let from = directory.path().join("shop.duramen");
+    /// # let to = directory.path().join("recovered.duramen");
     /// # let db = Db::open(&from)?;
     /// # db.bytes("notes").put("a", "1")?;
     /// # db.close()?;

@@ -278,7 +278,7 @@ fn page_violations(document: &str) -> Vec<String> {
         ("flags", &location.flags.to_le_bytes()),
         ("tag", &location.tag),
     ];
-    found.extend(encoded_violations(document, "PagePointer", &encoded, fields));
+    found.extend(encoded_violations(document, "Page pointer", &encoded, fields));
     found
 }
 
