@@ -81,9 +81,10 @@ pub(crate) enum Command {
     /// Show how a database is doing that another process has open: commits a second, checkpoints, space, what
     /// is written to
     Top(TopArgs),
-    /// Make a new, sound database of everything that can still be read of a damaged one. Only reads the
-    /// damaged one
-    Recover(RecoverArgs),
+    /// Make a new, sound database from everything that can still be read of a corrupt one. Only reads the
+    /// corrupt one
+    #[command(alias = "recover")]
+    Repair(RepairArgs),
     /// Look at the disk under a directory: what it promises, what a durable commit costs there, what to do
     /// about it
     Doctor(DoctorArgs),
@@ -166,7 +167,7 @@ pub(crate) struct BackupArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct RecoverArgs {
+pub(crate) struct RepairArgs {
     #[command(flatten)]
     pub(crate) database: DatabaseArgs,
 
@@ -453,7 +454,7 @@ impl Command {
             Command::Backup(args) => &mut args.database,
             Command::Watch(args) => &mut args.database,
             Command::Top(args) => &mut args.database,
-            Command::Recover(args) => &mut args.database,
+            Command::Repair(args) => &mut args.database,
             Command::Doctor(_)
             | Command::Bench(_)
             | Command::Demo(_)

@@ -84,7 +84,7 @@ pub(crate) fn show(facts: &Document, out: Output) -> Result<()> {
 }
 
 fn facts(db: &Db, snapshot: &Snapshot) -> Result<Document> {
-    let (stats, posture) = (db.stats(), db.posture());
+    let (stats, status) = (db.stats(), db.durability_status());
     let (mut collections, mut views) = (Document::new(), Document::new());
     for schema in snapshot.collections()? {
         let documents = snapshot.documents(schema.name());
@@ -104,22 +104,22 @@ fn facts(db: &Db, snapshot: &Snapshot) -> Result<Document> {
         let keys = snapshot.count_bytes(&name, &KeyRange::all())?;
         byte_trees.set(name, keys);
     }
-    let geometry = &posture.geometry;
+    let geometry = &status.geometry;
     Ok(doc! {
-        "path": posture.path.display().to_string(),
-        "database": posture.database.to_string(),
-        "seq": posture.published.0,
-        "file_system": posture.file_system,
+        "path": status.path.display().to_string(),
+        "database": status.database.to_string(),
+        "seq": status.published.0,
+        "file_system": status.file_system,
         "data": doc! {
-            "file_bytes": file_bytes(&posture.path.join("data")),
+            "file_bytes": file_bytes(&status.path.join("data")),
             "used_bytes": stats.space.used_blocks * stats.block_bytes,
             "block_bytes": stats.block_bytes,
         },
         "log": doc! {
-            "path": posture.wal_dir.display().to_string(),
-            "bytes": directory_bytes(&posture.wal_dir),
-            "sync_call": posture.sync_call,
-            "sync_reason": posture.sync_reason.as_str(),
+            "path": status.wal_dir.display().to_string(),
+            "bytes": directory_bytes(&status.wal_dir),
+            "sync_call": status.sync_call,
+            "sync_reason": status.sync_reason.as_str(),
         },
         "recovery": doc! {
             "records": stats.recovery.record_count,
@@ -197,7 +197,7 @@ pub(crate) fn check(args: &CheckArgs, out: Output) -> Result<()> {
         return if out.is_json() { Ok(()) } else { out.line("nothing is wrong") };
     }
     out.note(&format!(
-        "{} found; restore a backup, or `duramen recover {} NEW` for what can still be read",
+        "{} found; restore a backup, or `duramen repair {} NEW` for what can still be read",
         counted(problem_count, "problem"),
         shell_word(&args.database.db.display().to_string()),
     ));

@@ -26,7 +26,7 @@ mod man;
 mod numbers;
 mod output;
 mod read;
-mod recover;
+mod repair;
 mod shell;
 mod signals;
 mod space;
@@ -91,7 +91,7 @@ pub(crate) fn run(command: &Command, out: Output) -> Result<()> {
         Command::Watch(args) => watch::run(args, out),
         Command::Top(args) => top::run(args, out),
         Command::Backup(args) => backup::run(args, out),
-        Command::Recover(args) => recover::run(args, out),
+        Command::Repair(args) => repair::run(args, out),
         Command::Doctor(args) => doctor::doctor(args, out),
         Command::Bench(args) => match &args.what {
             BenchCommand::Sync(args) => bench::sync(args, out),

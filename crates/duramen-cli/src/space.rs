@@ -36,14 +36,14 @@ pub(crate) fn inspect(args: &DatabaseArgs, out: Output) -> Result<()> {
 }
 
 fn facts(db: &Db) -> Result<Document> {
-    let (stats, posture) = (db.stats(), db.posture());
+    let (stats, status) = (db.stats(), db.durability_status());
     Ok(doc! {
         "data": doc! {
-            "file_bytes": file_bytes(&posture.path.join("data")),
+            "file_bytes": file_bytes(&status.path.join("data")),
             "used_bytes": stats.space.used_blocks * stats.block_bytes,
             "waiting_bytes": stats.space.waiting_blocks * stats.block_bytes,
         },
-        "log": doc! { "bytes": directory_bytes(&posture.wal_dir) },
+        "log": doc! { "bytes": directory_bytes(&status.wal_dir) },
         "feed": doc! {
             "files": stats.feed.file_count,
             "bytes": stats.feed.file_bytes,

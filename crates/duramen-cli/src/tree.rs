@@ -25,7 +25,7 @@ pub(crate) fn inspect(args: &DatabaseArgs, name: &str, out: Output) -> Result<()
     let snapshot = db.snapshot()?;
     let tree = find(&snapshot, name)?;
     let shape = look(&snapshot, &tree, out)?;
-    let geometry = db.posture().geometry;
+    let geometry = db.durability_status().geometry;
     let page_bytes_max =
         |height: usize| (if height == 0 { geometry.leaf_bytes_max } else { geometry.inner_bytes_max }) as u64;
     let reductions = snapshot.tree_reductions(&tree)?.into_iter().map(|kept| match kept.field {
@@ -33,7 +33,7 @@ pub(crate) fn inspect(args: &DatabaseArgs, name: &str, out: Output) -> Result<()
         None => kept.reduce,
     });
     let reductions: Vec<String> = reductions.collect();
-    let seq = db.posture().published.0;
+    let seq = db.durability_status().published.0;
     if out.is_json() {
         let levels = shape.levels.iter().enumerate();
         let levels = levels.map(|(height, level)| level_json(height, level, page_bytes_max(height)));

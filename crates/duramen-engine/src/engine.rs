@@ -13,7 +13,7 @@ mod maintenance;
 mod method;
 mod observe;
 mod open;
-mod recover;
+mod repair;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -48,8 +48,8 @@ pub use event::{Event, EventHook};
 pub use feed::{FeedReader, FeedStop, Wants};
 use maintenance::Maintenance;
 pub use observe::{ObserveFrom, Observed, Observer};
-pub use recover::{Keep, LostCommits, RecoverProgress, Salvage, TreeLoss};
-pub use stats::{Posture, RecoveryStats, Stats};
+pub use repair::{Keep, LostCommits, Repair, RepairProgress, TreeLoss};
+pub use stats::{DurabilityStatus, RecoveryStats, Stats};
 
 const POISON: &str = "nothing panics while the threads are locked";
 

@@ -302,7 +302,7 @@ fn default_hint(kind: ErrorKind) -> &'static str {
             "open the database again and look whether the change is there before repeating it"
         }
         ErrorKind::Corrupt => {
-            "run `duramen check DB`; restore a backup, or `duramen recover DB NEW` for what can still be read"
+            "run `duramen check DB`; restore a backup, or `duramen repair DB NEW` for what can still be read"
         }
         ErrorKind::Poisoned => "look at the disk (dmesg), then close and open the database again",
         ErrorKind::Locked => "wait for the other process, or end it",

@@ -29,7 +29,7 @@ mod overlay;
 
 mod feed;
 mod recovery;
-mod salvage;
+mod repair;
 mod transaction;
 
 mod engine;
@@ -37,9 +37,9 @@ mod engine;
 pub use allocator::SpaceStats;
 pub use commit::CommitStats;
 pub use duramen_disk::{Disk, SyncMethod};
-pub use engine::{CopyProgress, Engine, Event, EventHook, Hooks, Posture, RecoveryStats, Stats};
+pub use engine::{CopyProgress, DurabilityStatus, Engine, Event, EventHook, Hooks, RecoveryStats, Stats};
 pub use engine::{FeedReader, FeedStop, Wants, Woken};
-pub use engine::{Keep, LostCommits, RecoverProgress, Salvage, TreeLoss};
+pub use engine::{Keep, LostCommits, Repair, RepairProgress, TreeLoss};
 pub use engine::{ObserveFrom, Observed, Observer};
 pub use error::{Code, Error, ErrorKind, Result};
 pub use feed::{FeedChange, FeedCommit, FeedHold, FeedNeed, FeedRule, FeedStats, FeedWhat};
@@ -47,7 +47,7 @@ pub use ids::{CommitSeq, TreeId};
 #[doc(hidden)]
 pub use options::GiveBack;
 pub use options::{Background, Durability, Geometry, Options};
-pub use salvage::LostRange;
+pub use repair::LostRange;
 pub use threads::{Rest, Worker, processors};
 pub use transaction::{Receipt, Row, Rows, Snapshot, Transaction, TreeInfo, TreeMark};
 pub use tree::{

@@ -143,9 +143,9 @@ pub struct Options {
     pub create: bool,
     /// Never write: replay in memory. Works on a read-only mount.
     pub read_only: bool,
-    /// Lets `Engine::recover` go on without a log of the database, whose commits are lost then. Opening never
+    /// Lets `Engine::repair` go on without a log of the database, whose commits are lost then. Opening never
     /// does.
-    pub recover_without_log: bool,
+    pub repair_without_log: bool,
     /// Open on a network file system, or on one of a type not known to be local.
     pub allow_network_fs: bool,
     /// Sizes; stored in the superblock at creation.
@@ -182,7 +182,7 @@ impl Default for Options {
             wal_dir: None,
             create: true,
             read_only: false,
-            recover_without_log: false,
+            repair_without_log: false,
             allow_network_fs: false,
             geometry: Geometry::default(),
             give_back: GiveBack::default(),

@@ -18,7 +18,7 @@ mod log;
 mod place;
 mod recover;
 mod reopen;
-mod salvage;
+mod repair;
 mod segment;
 mod spare;
 mod state;
@@ -40,7 +40,7 @@ pub use chain::ReplayedRecord;
 pub use log::Log;
 pub use recover::{Recovered, read_through, recover};
 pub use reopen::Continued;
-pub use salvage::{LogLoss, Salvaged, refuse_no_log, salvage};
+pub use repair::{LogLoss, Repaired, refuse_no_log, repair};
 pub use survey::missing;
 pub use tail::{Enough, LogPlace, Stretch};
 

@@ -5,7 +5,7 @@ mod damage;
 mod faulty;
 mod fuzz;
 mod product;
-mod recover;
+mod repair;
 mod replay;
 mod search;
 mod trace;
@@ -24,7 +24,7 @@ pub enum Command {
     Product(product::Product),
     Trace(trace::Trace),
     Damage(damage::Damage),
-    Recover(recover::Recover),
+    Repair(repair::Repair),
     Faulty(faulty::Faulty),
     Fuzz(fuzz::Fuzz),
 }
@@ -42,7 +42,7 @@ impl Command {
             Command::Product(command) => command.run(),
             Command::Trace(command) => command.run(),
             Command::Damage(command) => command.run(),
-            Command::Recover(command) => command.run(),
+            Command::Repair(command) => command.run(),
             Command::Faulty(command) => command.run(),
             Command::Fuzz(command) => command.run(),
         }

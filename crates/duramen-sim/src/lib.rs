@@ -11,6 +11,6 @@ pub mod history;
 pub mod lives;
 pub mod part;
 pub mod product;
-pub mod salvage;
+pub mod repair;
 pub mod search;
 pub mod seeds;

@@ -4,7 +4,7 @@ pub(crate) mod background;
 pub(crate) mod backup;
 pub mod migrate;
 pub(crate) mod options;
-pub(crate) mod recover;
+pub(crate) mod repair;
 pub(crate) mod verify;
 pub(crate) mod views;
 

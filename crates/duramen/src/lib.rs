@@ -79,7 +79,7 @@
 //! | the change feed: every change once and in order | [`Changes`], [`Change`], [`AnyChange`] |
 //! | handling each change once, across crashes | [`Consumer`], [`Consuming`] |
 //! | observing a database that another process has open | [`Observer`] |
-//! | repairing a corrupt database | [`recover`], [`RecoverReport`] |
+//! | repairing a corrupt database | [`repair`], [`RepairReport`] |
 //! | errors | [`Error`], [`Code`], [`ErrorKind`] |
 //!
 //! [`cookbook`] has recipes. docs/tutorial.md in the repository grows one program from the first put to
@@ -98,6 +98,7 @@ pub mod blobs;
 mod catalog;
 pub mod cookbook;
 mod db;
+mod deprecated;
 mod feed;
 pub mod kv;
 pub mod prelude;
@@ -133,8 +134,8 @@ pub use catalog::entries::Origin;
 pub use catalog::schema::Schema;
 pub use db::backup::CopyProgress;
 pub use db::options::DbOptions;
-pub use db::recover::{
-    LeftOut, Lost, RecoverProgress, RecoverReport, RecoverStage, Recovered, Store, WaitingView, recover,
+pub use db::repair::{
+    LeftOut, Lost, RepairProgress, RepairReport, RepairStage, Repaired, Store, WaitingView, repair,
 };
 pub use db::verify::{DocumentReport, Unreadable};
 pub use feed::changes::{AnyChange, AnyChanged, Change, ChangeIter, ChangeStop, Changed, Changes, Delivered};
@@ -149,13 +150,16 @@ pub use value::time::Time;
 pub use value::tuple::Key;
 pub use view::{DocumentView, View, ViewPhase, ViewQuery, ViewSpec, ViewState};
 
+#[allow(deprecated, reason = "they are here to be found under their old names")]
+pub use deprecated::{Posture, RecoverProgress, RecoverReport, RecoverStage, Recovered, recover};
+
 pub use duramen_derive::{Collection, Key};
 pub use duramen_disk::{Disk, FileSystem, MemDisk, OsDisk, PathKind, SyncMethod, measure, probe};
 pub use duramen_engine::ids::{CommitSeq, DatabaseId};
 pub use duramen_engine::{
-    CheckReport, CommitStats, Direction, Durability, Event, FeedStats, Geometry, KeyRange, LevelShape,
-    LogStats, LostCommits, Posture, Receipt, RecoveryStats, Reducer, ReducerSpec, Sizes, SpaceStats, Stats,
-    TreeShape,
+    CheckReport, CommitStats, Direction, Durability, DurabilityStatus, Event, FeedStats, Geometry, KeyRange,
+    LevelShape, LogStats, LostCommits, Receipt, RecoveryStats, Reducer, ReducerSpec, Sizes, SpaceStats,
+    Stats, TreeShape,
 };
 
 /// Compiles the example of the README. A packaged crate has no README and runs no doctests of its own.

@@ -14,11 +14,11 @@ pub(crate) use duramen_engine::limits;
 #[cfg(feature = "async")]
 pub(crate) use duramen_engine::processors;
 pub use duramen_engine::{
-    Background, CheckReport, CommitSeq, CopyProgress, Direction, Durability, Engine, Event, EventHook,
-    FeedChange, FeedCommit, FeedHold, FeedNeed, FeedReader, FeedRule, FeedStats, FeedStop, FeedWhat, Hooks,
-    Keep, KeyRange, LostCommits, LostRange, ObserveFrom, Observed, Observer, Options, Posture, Receipt,
-    RecoverProgress, Reduced, Reducer, ReducerSpec, Rest, Running, Salvage, Snapshot, Stats, Transaction,
-    TreeInfo, TreeLoss, TreeMark, TreeShape, Worker,
+    Background, CheckReport, CommitSeq, CopyProgress, Direction, Durability, DurabilityStatus, Engine, Event,
+    EventHook, FeedChange, FeedCommit, FeedHold, FeedNeed, FeedReader, FeedRule, FeedStats, FeedStop,
+    FeedWhat, Hooks, Keep, KeyRange, LostCommits, LostRange, ObserveFrom, Observed, Observer, Options,
+    Receipt, Reduced, Reducer, ReducerSpec, Repair, RepairProgress, Rest, Running, Snapshot, Stats,
+    Transaction, TreeInfo, TreeLoss, TreeMark, TreeShape, Worker,
 };
 
 use crate::store::error::{Error, ErrorKind, Result};

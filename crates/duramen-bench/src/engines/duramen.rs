@@ -112,8 +112,8 @@ impl Engine for Duramen {
     }
 
     fn note(&self) -> Option<String> {
-        let posture = self.engine.posture();
-        Some(format!("a commit waits for {}: {}", posture.sync_call, posture.sync_reason))
+        let status = self.engine.durability_status();
+        Some(format!("a commit waits for {}: {}", status.sync_call, status.sync_reason))
     }
 
     fn close(self: Box<Self>) -> Result<()> {

@@ -18,7 +18,7 @@ mod laboratory;
 mod levels;
 mod loop_device;
 mod ranges;
-mod recovering;
+mod repairing;
 mod round_trip;
 mod runner;
 mod shell;

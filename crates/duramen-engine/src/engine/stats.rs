@@ -48,7 +48,7 @@ pub struct Stats {
 
 /// The durability status: what the database promises now, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Posture {
+pub struct DurabilityStatus {
     /// Identity of the database.
     pub database: DatabaseId,
     /// Its directory.
@@ -148,7 +148,7 @@ impl Engine {
 
     /// The durability status now.
     #[must_use]
-    pub fn posture(&self) -> Posture {
+    pub fn durability_status(&self) -> DurabilityStatus {
         let inner = &self.inner;
         let stats = self.stats();
         let poisoned = match &inner.mode {
@@ -157,7 +157,7 @@ impl Engine {
         };
         let file_system =
             inner.disk.file_system(&inner.path).map_or_else(|_| "unknown".to_owned(), |f| f.name);
-        Posture {
+        DurabilityStatus {
             database: inner.store.pages.data().database(),
             path: inner.path.clone(),
             wal_dir: inner.wal_dir.clone(),

@@ -86,7 +86,7 @@ pub fn replay(loaded: &Loaded, how: &mut Replay<'_>) -> Result<Replayed> {
             superblock.marked
         );
         return Err(Error::new(Code::LogMissing, message)
-            .with_hint("the log was lost or set back: restore the log directory that belongs to the data, or `duramen recover DB NEW` without it"));
+            .with_hint("the log was lost or set back: restore the log directory that belongs to the data, or `duramen repair DB NEW` without it"));
     }
     let space = &loaded.store.space;
     // No tree holds the values of trees that are dropped by the end of the log.

@@ -43,7 +43,7 @@ pub struct Continued<'a> {
 }
 
 impl Log {
-    /// Continues a log where [`recover`](super::recover) ended. Afterwards everything recovered is durable.
+    /// Continues a log where [`repair`](super::recover) ended. Afterwards everything recovered is durable.
     ///
     /// Costs a sync for each replayed segment, a copy of the groups not known durable, and two syncs.
     ///

@@ -285,7 +285,7 @@ impl Survey {
 /// The error for a log, or a file of it, that does not exist.
 pub fn missing(path: &Path, what: &str) -> Error {
     Error::new(Code::LogMissing, format!("{}: log missing: {what} is not there", path.display())).with_hint(
-        "mount the disk of the log, or put its directory back where it was; without it commits are lost, and `duramen recover DB NEW` has the others",
+        "mount the disk of the log, or put its directory back where it was; without it commits are lost, and `duramen repair DB NEW` has the others",
     )
 }
 

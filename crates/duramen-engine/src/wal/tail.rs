@@ -46,7 +46,7 @@ impl LogPlace<'_> {
     /// Cost: reads each segment's header, and the frames of the range.
     ///
     /// # Errors
-    /// As [`recover`](super::recover), but the end of the chain is not judged.
+    /// As [`repair`](super::recover), but the end of the chain is not judged.
     pub fn read(
         &self,
         stretch: &Stretch,
@@ -76,7 +76,7 @@ impl LogPlace<'_> {
     /// Cost: reads each segment's header, and the frames behind `from`.
     ///
     /// # Errors
-    /// As [`recover`](super::recover), but the end of the chain is not judged.
+    /// As [`repair`](super::recover), but the end of the chain is not judged.
     pub fn reach(&self, from: &LogPosition) -> Result<Reach> {
         let survey = Survey::load(self.disk, self.dir, self.identity, self.geometry)?;
         let mut chain = Chain::start(&survey, from)?;

@@ -17,6 +17,6 @@ mod memory;
 #[cfg(not(feature = "shuttle"))]
 mod observe;
 #[cfg(not(feature = "shuttle"))]
-mod recover;
+mod repair;
 #[cfg(all(not(feature = "shuttle"), debug_assertions))]
 mod space;

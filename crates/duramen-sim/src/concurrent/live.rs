@@ -125,14 +125,14 @@ pub fn live(seed: u64) -> Result<Lived, String> {
     let opened = Engine::open(Arc::new(disk.clone()), Path::new(PATH), options.clone(), Hooks::default());
     let engine = opened.map_err(|error| format!("open: {} {error}", error.code()))?;
     let created_at = disk.recorded_len();
-    let database = engine.posture().database.to_string();
+    let database = engine.durability_status().database.to_string();
     disk.set_blocker(Some(others_go_on(seed)));
     let heard = Heard { disk: disk.clone(), engine: engine.clone(), places: Mutex::default() };
     let events = in_company(&engine, options.background, || run_heard(&engine, plan, &heard));
     disk.set_blocker(None);
     let Heard { engine: other, places, .. } = heard;
     drop(other);
-    if let Some(cause) = engine.posture().poisoned {
+    if let Some(cause) = engine.durability_status().poisoned {
         return Err(format!("poisoned on a disk that never fails: {cause}"));
     }
     let events = events.map_err(|error| format!("{} {error}", error.code()))?;

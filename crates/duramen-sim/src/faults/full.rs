@@ -165,7 +165,7 @@ impl Filling {
         if let Some(error) = comparison.errors.first() {
             self.violation(format!("{when}: a read fails: {error}"));
         }
-        if let Some(cause) = self.engine.posture().poisoned {
+        if let Some(cause) = self.engine.durability_status().poisoned {
             self.violation(format!("{when}: poisoned: {cause}"));
         }
     }

@@ -207,7 +207,7 @@ impl Work {
         match error.kind() {
             ErrorKind::InDoubt => {
                 self.book.in_doubt = next;
-                if self.engine().posture().poisoned.is_none() {
+                if self.engine().durability_status().poisoned.is_none() {
                     self.violation(format!("in doubt and not poisoned: {error}"));
                 }
             }
@@ -215,7 +215,7 @@ impl Work {
             ErrorKind::Io | ErrorKind::Poisoned => {}
             kind => self.violation(format!("a storage call failed and the error is {kind:?}: {error}")),
         }
-        if self.engine().posture().poisoned.is_some() {
+        if self.engine().durability_status().poisoned.is_some() {
             self.probe();
             return Err(Stopped);
         }
@@ -236,7 +236,8 @@ impl Work {
         if self.engine().checkpoint().is_ok() {
             self.violation("poisoned, and a checkpoint succeeds".to_owned());
         }
-        let weak = self.weak.take().filter(|receipt| receipt.seq() > self.engine().posture().durable);
+        let weak =
+            self.weak.take().filter(|receipt| receipt.seq() > self.engine().durability_status().durable);
         if let Some(weak) = weak
             && (weak.wait(Durability::Disk).is_ok() || weak.durability() == Durability::Disk)
         {
@@ -293,7 +294,7 @@ impl Work {
 
     fn close(&mut self) -> Going {
         let result = self.engine().close();
-        let poisoned = self.engine().posture().poisoned.is_some();
+        let poisoned = self.engine().durability_status().poisoned.is_some();
         self.weak = None;
         if poisoned {
             self.book.poisoned = true;

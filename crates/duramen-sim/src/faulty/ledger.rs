@@ -93,7 +93,7 @@ impl Ledger {
     /// # Errors
     /// What is wrong with it.
     pub fn excused(&self, engine: &Engine, doing: &str, error: &Error) -> Result<(), String> {
-        let poisoned = engine.posture().poisoned.is_some();
+        let poisoned = engine.durability_status().poisoned.is_some();
         let mut notes = self.notes();
         let excuses = notes.excuses;
         let is_corrupted = excuses.corrupts_if_met && self.disk.fault_hit_count() > 0;

@@ -13,9 +13,9 @@ use duramen::{Error, ErrorKind, ObserveFrom, Observer, doc};
 use duramen_disk::MemDisk;
 
 use super::reseal::{Image, Kind};
-use crate::salvage::specimen::{DATABASE, RECOVERED, Specimen, Stored, closed, killed, open, options};
+use crate::repair::specimen::{DATABASE, REPAIRED, Specimen, Stored, closed, killed, open, options};
 
-pub(super) use crate::salvage::specimen::BLOCK_BYTES;
+pub(super) use crate::repair::specimen::BLOCK_BYTES;
 
 /// Edits of one input.
 const EDITS_MAX: usize = 6;
@@ -46,7 +46,7 @@ fn assert_sound(image: &Image) {
     let report = db.check_documents().expect("it is read");
     assert!(report.is_clean(), "a database without edits: {report:?}");
     Stored::of(&db).expect("everything in it is read");
-    let recovered = options().recover_on(Arc::new(again), DATABASE, RECOVERED, |_| Ok(()));
+    let recovered = options().repair_on(Arc::new(again), DATABASE, REPAIRED, |_| Ok(()));
     let report = recovered.expect("a database without edits is recovered");
     assert!(report.is_whole(), "a database without edits: {report:?}");
 }
@@ -191,9 +191,9 @@ pub(super) fn use_it(disk: &MemDisk) {
             answered("close", db.close());
         }
     }
-    let recovered = options().recover_on(Arc::new(again.clone()), DATABASE, RECOVERED, |_| Ok(()));
+    let recovered = options().repair_on(Arc::new(again.clone()), DATABASE, REPAIRED, |_| Ok(()));
     if answered("recover", recovered).is_some() {
-        let db = open(&again, RECOVERED).expect("what was recovered opens");
+        let db = open(&again, REPAIRED).expect("what was recovered opens");
         let report = db.check().expect("what was recovered is read");
         assert!(report.is_clean(), "what was recovered is not sound: {report:?}");
         // A value may have another type than the program expects: edits can produce anything that is sound.

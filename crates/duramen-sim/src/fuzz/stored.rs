@@ -8,7 +8,7 @@ use duramen::{Document, tuple};
 use duramen_engine::{Engine, Hooks, TreeId};
 
 use super::database::{disk_of, specimens, use_it};
-use crate::salvage::specimen::DATABASE;
+use crate::repair::specimen::DATABASE;
 
 /// Trees whose rows inputs replace.
 const NAMES: [&str; 8] = [

@@ -30,7 +30,7 @@ const AFTERMATH_MAX: usize = 5;
 const CHECKED_EVERY: usize = 3;
 
 /// One image of so many is repaired as if it were corrupt.
-const RECOVERED_EVERY: usize = 10;
+const REPAIRED_EVERY: usize = 10;
 
 /// For one image of so many the backups are compared.
 const COPIES_EVERY: usize = 3;
@@ -94,7 +94,7 @@ fn judge(recorded: &Recorded, op: usize, image: &MemDisk) -> Result<Survival, St
         answer_before_replay: Some(random.chance(1, 2)),
         ..recorded.ended.options.clone()
     };
-    let copy = random.chance(1, RECOVERED_EVERY).then(|| image.deep_clone());
+    let copy = random.chance(1, REPAIRED_EVERY).then(|| image.deep_clone());
     let mut tally = copies_are_whole(recorded, op, image, &mut random)?;
     let Found { db, seq, state, views } = recovered(image, &options, &recorded.ended, op, &mut random)?;
     tally.views += views;

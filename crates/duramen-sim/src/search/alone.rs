@@ -31,7 +31,7 @@ pub fn commit_alone(
     random: &mut Random,
     hook: Option<Blocker>,
 ) -> Result<(), String> {
-    let geometry = engine.posture().geometry;
+    let geometry = engine.durability_status().geometry;
     let mut attempts = 0;
     let outcome = engine.transact(level, |transaction| {
         attempts += 1;

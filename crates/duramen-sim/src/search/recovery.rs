@@ -115,7 +115,7 @@ fn judge(recorded: &Recorded, case: &Case, image: &MemDisk) -> Result<Survival, 
     }
     let opened_at = image.recorded_len();
     let state = history.at(seq).cloned().unwrap_or_default();
-    let database = engine.posture().database.to_string();
+    let database = engine.durability_status().database.to_string();
     let writer = Writer::new(image.clone(), History::starting(seq, state));
     aftermath(&writer, &engine, &mut random)?;
     held_still_equals(held, &demand, &mut random)?;
@@ -143,7 +143,7 @@ fn recovered(
         let (floor, ceiling) = (demand.floor, demand.ceiling);
         return Err(format!("recovered commit {seq}; {floor} was promised, {ceiling} had begun"));
     }
-    let found = engine.posture().database.to_string();
+    let found = engine.durability_status().database.to_string();
     if demand.database.is_some_and(|wanted| wanted != found) {
         return Err(format!("the database {found} was made in place of the one that was there"));
     }

@@ -127,7 +127,7 @@ pub fn run(seed: u64) -> Result<Recorded, String> {
     disk.record();
     let engine = open(&disk, &options)?;
     let created_at = disk.recorded_len();
-    let database = engine.posture().database.to_string();
+    let database = engine.durability_status().database.to_string();
     let history = History::starting(0, State::default());
     let writer = Arc::new(Writer::new(disk.clone(), history));
     let mut run =

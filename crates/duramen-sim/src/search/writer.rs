@@ -50,7 +50,7 @@ impl Draft {
     /// The engine's error.
     pub fn begin(engine: &Engine) -> Result<Draft, String> {
         let transaction = engine.begin().map_err(failed("begin"))?;
-        Ok(Draft { transaction, geometry: engine.posture().geometry, effects: Vec::new() })
+        Ok(Draft { transaction, geometry: engine.durability_status().geometry, effects: Vec::new() })
     }
 
     /// A view of the transaction for filling it.

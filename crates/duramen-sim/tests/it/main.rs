@@ -22,5 +22,5 @@ mod house;
 mod overlay;
 mod product;
 mod protections;
-mod salvage;
+mod repair;
 mod search;

@@ -198,7 +198,7 @@ fn damage_below_the_overlay_ends_commits_and_not_reads() {
             "whoever writes is told"
         );
         assert_eq!(engine.checkpoint().unwrap_err().message(), error.message());
-        assert!(engine.posture().poisoned.is_some());
+        assert!(engine.durability_status().poisoned.is_some());
         let before = disk.image_hash();
         assert_eq!(engine.close().unwrap_err().message(), error.message());
         assert_eq!(disk.image_hash(), before, "closing writes nothing");

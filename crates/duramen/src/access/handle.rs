@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::store::{CheckReport, CopyProgress, Durability, Engine, Posture, Receipt, Stats};
+use crate::store::{CheckReport, CopyProgress, Durability, DurabilityStatus, Engine, Receipt, Stats};
 
 use crate::access::after_commit::AfterCommit;
 use crate::access::background_work::BackgroundWork;
@@ -294,8 +294,8 @@ impl Db {
 
     /// How durable this database is, and why.
     #[must_use]
-    pub fn posture(&self) -> Posture {
-        self.engine.posture()
+    pub fn durability_status(&self) -> DurabilityStatus {
+        self.engine.durability_status()
     }
 
     /// Reads and verifies every page of the newest state, and the log after the newest checkpoint.
@@ -316,8 +316,8 @@ impl Db {
     }
 
     /// Writes a checkpoint, marks the repair as finished, and allows the database to be opened.
-    pub(crate) fn finish_recovery(&self) -> Result<()> {
-        self.engine.finish_recovery()
+    pub(crate) fn finish_repair(&self) -> Result<()> {
+        self.engine.finish_repair()
     }
 
     pub(crate) fn checkpoint(&self) -> Result<()> {

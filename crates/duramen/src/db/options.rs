@@ -13,7 +13,7 @@ use crate::access::handle::Db;
 use crate::access::open_state::OpenState;
 use crate::access::reads::sealed::Readable;
 use crate::access::type_descriptor::TypeDescriptor;
-use crate::db::recover::{self, RecoverProgress, RecoverReport};
+use crate::db::repair::{self, RepairProgress, RepairReport};
 use crate::db::sweep_after;
 use crate::feed::positions::Rule;
 use crate::store::Background;
@@ -55,7 +55,7 @@ impl DbOptions {
     /// system.
     ///
     /// A method that the file system accepts and ignores loses acknowledged commits in a power cut.
-    /// [`Db::posture`] reports where the method is not proven.
+    /// [`Db::durability_status`] reports where the method is not proven.
     #[must_use]
     pub fn sync_method(mut self, method: SyncMethod) -> Self {
         self.engine.sync = Some(method);
@@ -100,14 +100,14 @@ impl DbOptions {
         self
     }
 
-    /// Whether [`DbOptions::recover`] continues without a log. By default a missing log is the error
+    /// Whether [`DbOptions::repair`] continues without a log. By default a missing log is the error
     /// `LogMissing`.
     ///
     /// Commits that are only in the log are then lost, and reported as lost. If the log exists it is read all
     /// the same. [`DbOptions::open`] never continues without a log.
     #[must_use]
-    pub fn recover_without_log(mut self, without: bool) -> Self {
-        self.engine.recover_without_log = without;
+    pub fn repair_without_log(mut self, without: bool) -> Self {
+        self.engine.repair_without_log = without;
         self
     }
 
@@ -244,12 +244,12 @@ impl DbOptions {
     /// # fn main() -> Result<()> {
     /// # let directory = tempfile::tempdir().expect("a place for the example");
     /// # let from = directory.path().join("shop.duramen");
-    /// # let to = directory.path().join("recovered.duramen");
+    /// # let to = directory.path().join("repaired.duramen");
     /// # let db = Db::open(&from)?;
     /// # db.bytes("notes").put("a", "1")?;
     /// # db.close()?;
     /// # drop(db);
-    /// let report = Db::options().recover(&from, &to, |_| Ok(()))?;
+    /// let report = Db::options().repair(&from, &to, |_| Ok(()))?;
     /// assert!(report.is_whole(), "{report:?}");
     /// let db = Db::open(&to)?;
     /// # assert_eq!(db.bytes("notes").get("a")?, Some(b"1".to_vec()));
@@ -259,28 +259,28 @@ impl DbOptions {
     /// # Errors
     /// `AlreadyExists` (E0210) if there is something at `to`; `InvalidArgument` (E0201) if `to` lies in
     /// `from`. Those of [opening](crate::Error#opening) for either, of these `LogMissing` (E0503) unless
-    /// [allowed](DbOptions::recover_without_log); those of a [commit](crate::Error#commits); errors of
+    /// [allowed](DbOptions::repair_without_log); those of a [commit](crate::Error#commits); errors of
     /// `progress`. `DamagedData` (E0501) also if the new database reads otherwise than it was written.
-    pub fn recover(
+    pub fn repair(
         self,
         from: impl AsRef<Path>,
         to: impl AsRef<Path>,
-        progress: impl FnMut(&RecoverProgress) -> Result<()>,
-    ) -> Result<RecoverReport> {
-        self.recover_on(Arc::new(OsDisk::default()), from, to, progress)
+        progress: impl FnMut(&RepairProgress) -> Result<()>,
+    ) -> Result<RepairReport> {
+        self.repair_on(Arc::new(OsDisk::default()), from, to, progress)
     }
 
-    /// As [`DbOptions::recover`], on a given disk.
+    /// As [`DbOptions::repair`], on a given disk.
     ///
     /// # Errors
-    /// As [`DbOptions::recover`].
-    pub fn recover_on(
+    /// As [`DbOptions::repair`].
+    pub fn repair_on(
         self,
         disk: Arc<dyn Disk>,
         from: impl AsRef<Path>,
         to: impl AsRef<Path>,
-        mut progress: impl FnMut(&RecoverProgress) -> Result<()>,
-    ) -> Result<RecoverReport> {
+        mut progress: impl FnMut(&RepairProgress) -> Result<()>,
+    ) -> Result<RepairReport> {
         if let Some(refused) = self.refused {
             return Err(refused);
         }
@@ -288,12 +288,12 @@ impl DbOptions {
         let state = OpenState::new(Clock::new(Arc::clone(&disk)), is_stepped);
         let on_event = self.hooks.on_event.clone();
         let paths = (from.as_ref(), to.as_ref());
-        let told = &mut |at: &crate::store::RecoverProgress| progress(&RecoverProgress::reading(at));
+        let told = &mut |at: &crate::store::RepairProgress| progress(&RepairProgress::reading(at));
         // The change feed of the new database is not read before it is finished.
         let hooks = with_reducers(self.hooks, self.codes);
-        let (engine, salvage) = Engine::recover(&disk, paths, &self.engine, hooks, &recover::keep, told)?;
+        let (engine, repair) = Engine::repair(&disk, paths, &self.engine, hooks, &repair::keep, told)?;
         let db = Db::new(engine, Durability::Process, state, on_event, sweep_after);
-        recover::make_sound(&db, salvage, &mut progress)
+        repair::make_sound(&db, repair, &mut progress)
     }
 
     /// Opens an empty database on a disk in memory; for tests.

@@ -19,7 +19,7 @@ fn a_method_is_measured_at_creation_kept_and_can_be_overruled() {
         options.open_on(Arc::new(OsDisk::default()), &path).unwrap()
     };
     let db = open(None);
-    let measured = db.posture();
+    let measured = db.durability_status();
     // The default is kept if too little could be measured, and on a file system where no other method is
     // proven.
     let reasons = ["measured at creation, medians: fdatasync ", "the default: nothing was measured"];
@@ -29,9 +29,9 @@ fn a_method_is_measured_at_creation_kept_and_can_be_overruled() {
     let left = std::fs::read_dir(path.join("wal")).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("calibration")));
 
-    let asked = open(Some(SyncMethod::Dsync)).posture();
+    let asked = open(Some(SyncMethod::Dsync)).durability_status();
     assert!(asked.sync_reason.starts_with("the options ask for it"), "{asked:?}");
-    let again = open(None).posture();
+    let again = open(None).durability_status();
     assert_eq!((again.sync_call, &again.sync_reason), (measured.sync_call, &measured.sync_reason));
 }
 
@@ -42,7 +42,7 @@ fn a_database_that_waits_for_no_disk_measures_none() {
     let path = directory.path().join("db");
     let options = Db::options().durability(Durability::Process);
     let db = options.open_on(Arc::new(OsDisk::default()), &path).unwrap();
-    assert!(db.posture().sync_reason.starts_with("the default"), "{:?}", db.posture());
+    assert!(db.durability_status().sync_reason.starts_with("the default"), "{:?}", db.durability_status());
 }
 
 /// D1: a program that uses level `Disk` where syncs are worthless gets an event.

@@ -104,7 +104,7 @@ impl Store for Duramen {
     fn note(&self) -> Option<String> {
         Some(format!(
             "a commit waits for {}, the fastest when the database was created",
-            self.engine.posture().sync_call
+            self.engine.durability_status().sync_call
         ))
     }
 

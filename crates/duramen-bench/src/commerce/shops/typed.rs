@@ -115,7 +115,7 @@ impl Store for Typed {
     fn note(&self) -> Option<String> {
         Some(format!(
             "a commit waits for {}, the fastest when the database was created",
-            self.db.posture().sync_call
+            self.db.durability_status().sync_call
         ))
     }
 

@@ -159,7 +159,7 @@ impl Life<'_> {
         self.told += &format!("acknowledged {} batches, {} rows; ", ended.acks, ended.rows);
         self.look(&ended);
         if stage == Stage::ReplacingWhatIsThere {
-            self.recover_in_this_process();
+            self.repair_in_this_process();
         }
         let counts = if ended.killed { "" } else { ", but the import ended before the kill" };
         println!("{}as promised{counts}", self.told);
@@ -277,7 +277,7 @@ impl Life<'_> {
     }
 
     /// Opens for writing, which ends recovery, and closes: the next import begins on a clean database.
-    fn recover_in_this_process(&self) {
+    fn repair_in_this_process(&self) {
         let _alone = no_child_starts();
         let db = open_to_write(&self.scratch().path("db"));
         check_by_library(&db, self.ledger);

@@ -124,7 +124,7 @@ impl Living {
             let came = if seq >= doubt { Consequence::DoubtKept } else { Consequence::DoubtLost };
             self.ledger.notes().tally.came(came);
         }
-        let database = self.engine().posture().database.to_string();
+        let database = self.engine().durability_status().database.to_string();
         if self.database.as_ref().is_some_and(|known| *known != database) {
             return Err(format!("the database {database} was made in place of the one that was there"));
         }

@@ -74,7 +74,7 @@ impl Living {
             return Ok(going);
         }
         self.ledger.note_durable(self.engine());
-        if self.engine().posture().poisoned.is_some() {
+        if self.engine().durability_status().poisoned.is_some() {
             if !self.is_poisoned {
                 self.probe_poisoned()?;
             }
@@ -181,7 +181,7 @@ impl Living {
         if !self.is_poisoned {
             // An empty commit may have been in progress; it changes nothing.
             let now = self.disk().recorded_len();
-            let is_in_doubt = engine.posture().poisoned.is_some();
+            let is_in_doubt = engine.durability_status().poisoned.is_some();
             let mut notes = self.ledger.notes();
             let seq = notes.book.begin(&[], began_at);
             if !is_in_doubt {
@@ -234,7 +234,7 @@ impl Living {
             return Err("poisoned, and a checkpoint succeeds".to_owned());
         }
         let weak = self.ledger.notes().weak.take();
-        let durable = self.engine().posture().durable;
+        let durable = self.engine().durability_status().durable;
         if let Some(weak) = weak.filter(|receipt| receipt.seq() > durable)
             && weak.wait(Durability::Disk).is_ok()
         {
@@ -251,7 +251,7 @@ impl Living {
         self.ledger.notes().weak = None;
         if cleanly {
             let closed = engine.close();
-            let is_poisoned = engine.posture().poisoned.is_some();
+            let is_poisoned = engine.durability_status().poisoned.is_some();
             match closed {
                 Ok(()) if !is_poisoned => {
                     let now = self.disk().recorded_len();

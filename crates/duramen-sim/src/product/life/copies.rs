@@ -19,7 +19,7 @@ use crate::search::random::Random;
 
 /// Where backups are written, and repaired databases.
 const COPY: &str = "/copy";
-pub(super) const RECOVERED: &str = "/recovered";
+pub(super) const REPAIRED: &str = "/recovered";
 
 /// A copy of the database, by a backup or a repair.
 #[derive(Debug, Clone)]
@@ -72,7 +72,7 @@ impl Life {
     /// Repairs the closed database into a new one, as if it were corrupt. Returns whether it did: once in
     /// each life.
     pub(super) fn recover(&mut self) -> Result<bool, String> {
-        let to = format!("{RECOVERED}{}", self.copy_suffix);
+        let to = format!("{REPAIRED}{}", self.copy_suffix);
         if self.copies.iter().any(|copied| copied.path == to) {
             return Ok(false);
         }
@@ -122,6 +122,6 @@ impl Life {
 /// What is missing.
 pub fn recover(disk: &MemDisk, options: &Options, to: &str) -> Result<(), String> {
     let own = Release::options().engine(|own| *own = options.clone());
-    let report = own.recover_on(Arc::new(disk.clone()), PATH, to, |_| Ok(())).map_err(failed("recover"))?;
+    let report = own.repair_on(Arc::new(disk.clone()), PATH, to, |_| Ok(())).map_err(failed("recover"))?;
     if report.is_whole() { Ok(()) } else { Err(format!("a recovery found something missing: {report:?}")) }
 }

@@ -10,7 +10,7 @@ use duramen::view::{Reduce, ViewSpec};
 use duramen::{Error, Span, Value};
 use duramen_engine::Options;
 
-use super::copies::RECOVERED;
+use super::copies::REPAIRED;
 use super::{BEFORE_MS, BY_CENTS, Life, NS_A_MS, PATH, START_MS, open};
 use crate::product::feed::{MIRROR, consumer_equals, feed_equals, work};
 use crate::product::judge::{checks_are_clean, database_equals, failed, same, stored_values};
@@ -51,7 +51,7 @@ impl Life {
         }
         self.look(seq)?;
         if recovered {
-            self.copied(RECOVERED, began)?;
+            self.copied(REPAIRED, began)?;
         }
         self.set_clock();
         Ok(())

@@ -31,7 +31,7 @@ const ENGINE: Layered = Layered {
         &["tree", "allocator"],
         &["catalog", "snapshot", "checkpoint", "verify"],
         &["commit", "overlay"],
-        &["transaction", "recovery", "salvage", "feed"],
+        &["transaction", "recovery", "repair", "feed"],
         &["engine"],
     ],
     above: &["lib.rs"],
@@ -52,7 +52,7 @@ const DURAMEN: Layered = Layered {
         &["db"],
         &["asynchronous"],
     ],
-    above: &["lib.rs", "prelude.rs", "cookbook.rs"],
+    above: &["lib.rs", "prelude.rs", "cookbook.rs", "deprecated.rs"],
     exceptions: &[
         Exception {
             file: "view.rs",

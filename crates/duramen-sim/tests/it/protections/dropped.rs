@@ -190,14 +190,14 @@ fn a_recovery_on_a_disk_that_fills_up_for_a_moment_loses_nothing() {
     let filled = FilledUp::on(&disk, "/new/wal");
     let on: Arc<dyn Disk> = Arc::new(disk.clone());
     let paths = (Path::new("/db"), Path::new("/new"));
-    let recovered = Engine::recover(&on, paths, &options, Hooks::default(), &|_| Keep::Entries, &mut |_| {
+    let recovered = Engine::repair(&on, paths, &options, Hooks::default(), &|_| Keep::Entries, &mut |_| {
         filled.batch();
         Ok(())
     });
     disk.set_blocker(None);
-    let (new, salvage) = recovered.unwrap();
+    let (new, repair) = recovered.unwrap();
     assert_eq!(disk.fault_hit_count(), 1, "the disk was full in the middle");
-    assert!(salvage.is_whole(), "{salvage:?}");
+    assert!(repair.is_whole(), "{repair:?}");
     assert_eq!(rows(&new), 20_000);
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use duramen_disk::{MemDisk, SyncMethod};
-use duramen_engine::{Code, Durability, Engine, Hooks, Options, Posture, Result};
+use duramen_engine::{Code, Durability, DurabilityStatus, Engine, Hooks, Options, Result};
 
 use super::watched::WatchedDisk;
 
@@ -15,7 +15,7 @@ fn open(disk: &WatchedDisk, options: Options) -> Result<Engine> {
 }
 
 /// Commits once, and returns how the log was synced.
-fn use_once(disk: &WatchedDisk, options: Options) -> (Posture, Vec<SyncMethod>) {
+fn use_once(disk: &WatchedDisk, options: Options) -> (DurabilityStatus, Vec<SyncMethod>) {
     disk.take_methods();
     let engine = open(disk, options).unwrap();
     // The files of the measurement at creation are not segments.
@@ -26,9 +26,9 @@ fn use_once(disk: &WatchedDisk, options: Options) -> (Posture, Vec<SyncMethod>) 
             None => tx.create_tree("t", None).map(drop),
         })
         .unwrap();
-    let posture = engine.posture();
+    let status = engine.durability_status();
     engine.close().unwrap();
-    (posture, methods)
+    (status, methods)
 }
 
 /// D1: a DSYNC write that does nothing is the fastest, so a measurement must not decide where DSYNC is not
@@ -37,15 +37,15 @@ fn use_once(disk: &WatchedDisk, options: Options) -> (Posture, Vec<SyncMethod>) 
 fn a_file_system_where_dsync_is_not_proven_is_synced_by_fdatasync() {
     for name in ["zfs", "f2fs", "bcachefs", "overlay", "unknown (this system does not say)"] {
         let disk = WatchedDisk::named(&MemDisk::new(1), name, None);
-        let (posture, methods) = use_once(&disk, Options::default());
+        let (status, methods) = use_once(&disk, Options::default());
         assert!(methods.iter().all(|method| *method == SyncMethod::Fdatasync), "{name}: {methods:?}");
-        assert_eq!(posture.sync_reason, "the default: nothing was measured at creation", "{name}");
+        assert_eq!(status.sync_reason, "the default: nothing was measured at creation", "{name}");
     }
     for name in ["ext4", "xfs", "btrfs"] {
         let disk = WatchedDisk::named(&MemDisk::new(1), name, Some(false));
-        let (posture, methods) = use_once(&disk, Options::default());
+        let (status, methods) = use_once(&disk, Options::default());
         assert!(methods.contains(&SyncMethod::Dsync), "{name}: the fastest of the proven ones: {methods:?}");
-        assert!(posture.sync_reason.starts_with("measured at creation, medians: fdatasync 1"), "{posture:?}");
+        assert!(status.sync_reason.starts_with("measured at creation, medians: fdatasync 1"), "{status:?}");
     }
 }
 
@@ -58,20 +58,20 @@ fn the_choice_of_a_proven_file_system_is_left_behind_on_another() {
     let (_, methods) = use_once(&disk("ext4"), Options::default());
     assert!(methods.contains(&SyncMethod::Dsync), "{methods:?}");
 
-    let (posture, methods) = use_once(&disk("zfs"), Options::default());
+    let (status, methods) = use_once(&disk("zfs"), Options::default());
     assert!(!methods.is_empty(), "the log goes on in a segment");
     assert!(methods.iter().all(|method| *method == SyncMethod::Fdatasync), "{methods:?}");
     let why = "the one chosen at creation is not proven on zfs, where the log lies now";
-    assert_eq!(posture.sync_reason, why);
+    assert_eq!(status.sync_reason, why);
 
     // A read-only handle reports what a writer would use.
     let reader = open(&disk("zfs"), Options { read_only: true, ..Options::default() }).unwrap();
-    assert_eq!(reader.posture().sync_reason, why);
+    assert_eq!(reader.durability_status().sync_reason, why);
     drop(reader);
 
-    let (posture, methods) = use_once(&disk("xfs"), Options::default());
+    let (status, methods) = use_once(&disk("xfs"), Options::default());
     assert!(methods.contains(&SyncMethod::Dsync), "moved on to where it is proven: {methods:?}");
-    assert!(posture.sync_reason.starts_with("measured at creation"), "{posture:?}");
+    assert!(status.sync_reason.starts_with("measured at creation"), "{status:?}");
 }
 
 /// An option is a decision of the program, as `allow_network_fs` is. An unproven method is used, and
@@ -80,9 +80,9 @@ fn the_choice_of_a_proven_file_system_is_left_behind_on_another() {
 fn an_option_for_a_method_that_is_not_proven_is_obeyed_and_said() {
     let reason = |name, method| {
         let disk = WatchedDisk::named(&MemDisk::new(3), name, Some(false));
-        let (posture, methods) = use_once(&disk, Options { sync: Some(method), ..Options::default() });
+        let (status, methods) = use_once(&disk, Options { sync: Some(method), ..Options::default() });
         assert!(methods.contains(&method), "{name}: {methods:?}");
-        posture.sync_reason
+        status.sync_reason
     };
     assert_eq!(reason("zfs", SyncMethod::Dsync), "the options ask for it, though it is not proven on zfs");
     assert_eq!(reason("zfs", SyncMethod::Fdatasync), "the options ask for it");

@@ -41,7 +41,7 @@ fn a_checkpoint_whose_write_fails_gives_each_extent_back_once() {
         let outcome = engine.checkpoint();
         disk.set_faults(FaultPlan::none());
         let Err(error) = outcome else { break };
-        let poisoned = engine.posture().poisoned;
+        let poisoned = engine.durability_status().poisoned;
         if poisoned.is_some() {
             assert!(error.message().contains("superblock"), "write {nth}: {error}, {poisoned:?}");
             engine.abandon();

@@ -1,16 +1,16 @@
-//! `duramen recover`: repairs a corrupt database into a new one, and reports what was lost.
+//! `duramen repair`: repairs a corrupt database into a new one, and reports what was lost.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use duramen::tuple::decode;
 use duramen::{
-    Document, Error, LeftOut, Lost, LostCommits, RecoverProgress, RecoverReport, RecoverStage, Recovered,
-    Store, Value, doc,
+    Document, Error, LeftOut, Lost, LostCommits, RepairProgress, RepairReport, RepairStage, Repaired, Store,
+    Value, doc,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::RecoverArgs;
+use crate::args::RepairArgs;
 use crate::database;
 use crate::failure::{DAMAGE, FAILED, Failure, Result};
 use crate::keys;
@@ -25,16 +25,16 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const STOPPED: &str = "stopped by a signal";
 
 /// Runs the command.
-pub(crate) fn run(args: &RecoverArgs, out: Output) -> Result<()> {
+pub(crate) fn run(args: &RepairArgs, out: Output) -> Result<()> {
     let db = &args.database.db;
     database::check_path(db)?;
     refuse_inside(args)?;
     let signals = Signals::watch()?;
     let begun = Instant::now();
     let mut bar = Bar::default();
-    let options = database::options(&args.database).recover_without_log(args.without_log);
+    let options = database::options(&args.database).repair_without_log(args.without_log);
     let mut stopped = false;
-    let recovered = options.recover(db, &args.new, |progress| {
+    let repaired = options.repair(db, &args.new, |progress| {
         if out.shows_progress() && begun.elapsed() > PATIENCE {
             bar.show(progress);
         }
@@ -47,14 +47,14 @@ pub(crate) fn run(args: &RecoverArgs, out: Output) -> Result<()> {
         }
     });
     bar.clear();
-    let report = match (recovered, signals.received()) {
+    let report = match (repaired, signals.received()) {
         // Progress is reported only once the new directory has contents, so these are of this run.
         (Err(error), Some(number)) if stopped && error.message() == STOPPED => {
             let new = args.new.display();
             out.note(&format!("stopped by signal {number}: what is in {new} opens for nobody; remove it"));
             return Err(Failure::signal(number));
         }
-        (recovered, _) => recovered.map_err(failed)?,
+        (repaired, _) => repaired.map_err(failed)?,
     };
     if out.is_json() {
         out.object("recover", as_json(&report, args, begun.elapsed()))?;
@@ -74,12 +74,12 @@ pub(crate) fn run(args: &RecoverArgs, out: Output) -> Result<()> {
 
 /// Refuses a new database inside of the corrupt one or its log, by any path: the corrupt one must not be
 /// written to.
-fn refuse_inside(args: &RecoverArgs) -> Result<()> {
+fn refuse_inside(args: &RepairArgs) -> Result<()> {
     let Some(new) = resolved(&args.new) else { return Ok(()) };
     let db = &args.database.db;
     let log = args.database.wal.clone().unwrap_or_else(|| db.join("wal"));
     for (place, what) in
-        [(db, "the database to be recovered"), (&log, "the log of the database to be recovered")]
+        [(db, "the database to be repaired"), (&log, "the log of the database to be repaired")]
     {
         if place.canonicalize().is_ok_and(|place| new.starts_with(place)) {
             return Err(Failure::usage(
@@ -114,19 +114,19 @@ fn failed(error: Error) -> Failure {
 /// A bar for each stage.
 #[derive(Default)]
 struct Bar {
-    bar: Option<(RecoverStage, ProgressBar)>,
+    bar: Option<(RepairStage, ProgressBar)>,
 }
 
 impl Bar {
-    fn show(&mut self, progress: &RecoverProgress) {
+    fn show(&mut self, progress: &RepairProgress) {
         if self.bar.as_ref().is_none_or(|(stage, _)| *stage != progress.stage) {
             self.clear();
             let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}");
             let bar = ProgressBar::new(progress.of).with_message(match progress.stage {
-                RecoverStage::Reading => "reading",
-                RecoverStage::Mending => "looking at rows",
-                RecoverStage::Views => "building views",
-                RecoverStage::Checking => "checking",
+                RepairStage::Reading => "reading",
+                RepairStage::Mending => "looking at rows",
+                RepairStage::Views => "building views",
+                RepairStage::Checking => "checking",
             });
             if let Ok(style) = style {
                 bar.set_style(style);
@@ -146,9 +146,9 @@ impl Bar {
     }
 }
 
-fn show(report: &RecoverReport, args: &RecoverArgs, took: Duration, out: Output) -> Result<()> {
+fn show(report: &RepairReport, args: &RepairArgs, took: Duration, out: Output) -> Result<()> {
     let mut table = new_table(&["what", "name", "rows", "lost", "stretches"]);
-    for one in &report.recovered {
+    for one in &report.repaired {
         table.add_row([
             one.store.name().to_owned(),
             if one.name.is_empty() { "(contents)".to_owned() } else { printable(&one.name) },
@@ -158,7 +158,7 @@ fn show(report: &RecoverReport, args: &RecoverArgs, took: Duration, out: Output)
         ]);
     }
     align_right(&mut table, [2, 3, 4]);
-    if !report.recovered.is_empty() {
+    if !report.repaired.is_empty() {
         out.table(&table)?;
     }
     for lost in &report.lost {
@@ -177,7 +177,7 @@ fn show(report: &RecoverReport, args: &RecoverArgs, took: Duration, out: Output)
         rows => format!("about {} lost", counted(rows, "row")),
     };
     out.line(&format!(
-        "recovered seq {} (checkpoint {}, and {} of the log) to {} in {}: {}; {lost}; read back and checked",
+        "repaired seq {} (checkpoint {}, and {} of the log) to {} in {}: {}; {lost}; read back and checked",
         report.seq,
         report.checkpoint,
         counted(report.log_commits, "commit"),
@@ -188,7 +188,7 @@ fn show(report: &RecoverReport, args: &RecoverArgs, took: Duration, out: Output)
 }
 
 /// How many rows were lost, as far as that is known.
-fn about(one: &Recovered) -> String {
+fn about(one: &Repaired) -> String {
     match (one.ranges, one.lost, one.may_be_more) {
         (0, ..) => "0".to_owned(),
         (_, 0, true) => "unknown".to_owned(),
@@ -211,7 +211,7 @@ fn stretch(lost: &Lost) -> String {
 }
 
 /// Further remarks.
-fn remarks(report: &RecoverReport) -> Vec<String> {
+fn remarks(report: &RepairReport) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(lost) = &report.lost_commits {
         let until =
@@ -279,7 +279,7 @@ fn key_json(store: Store, key: Option<&Vec<u8>>) -> Value {
     elements_of(store, key).map_or_else(|| Value::Bytes(key.clone()), Value::from)
 }
 
-fn as_json(report: &RecoverReport, args: &RecoverArgs, took: Duration) -> Document {
+fn as_json(report: &RepairReport, args: &RepairArgs, took: Duration) -> Document {
     let texts = |all: &[String]| all.iter().map(|one| Value::from(one.as_str())).collect::<Vec<_>>();
     let waiting = report.views_waiting.iter().map(|view| {
         Value::Map(doc! {
@@ -297,7 +297,7 @@ fn as_json(report: &RecoverReport, args: &RecoverArgs, took: Duration) -> Docume
         "lost_commits": report.lost_commits.as_ref().map(lost_commits_json),
         "rows": report.rows(),
         "lost_rows": report.lost_rows(),
-        "recovered": report.recovered.iter().map(recovered_json).collect::<Vec<_>>(),
+        "recovered": report.repaired.iter().map(repaired_json).collect::<Vec<_>>(),
         "lost": report.lost.iter().map(lost_json).collect::<Vec<_>>(),
         "left_out_count": report.left_out_count,
         "left_out": report.left_out.iter().map(left_out_json).collect::<Vec<_>>(),
@@ -318,7 +318,7 @@ fn lost_commits_json(lost: &LostCommits) -> Value {
     })
 }
 
-fn recovered_json(one: &Recovered) -> Value {
+fn repaired_json(one: &Repaired) -> Value {
     Value::Map(doc! {
         "store": one.store.name(), "name": one.name.as_str(), "rows": one.rows, "stretches": one.ranges,
         "lost": one.lost, "may_be_more": one.may_be_more,

@@ -19,7 +19,7 @@ use crate::search::shapes::GEOMETRY;
 pub const DATABASE: &str = "/db";
 
 /// Where they are repaired to.
-pub const RECOVERED: &str = "/new";
+pub const REPAIRED: &str = "/new";
 
 pub(super) const DATA: &str = "/db/data";
 pub(crate) const BLOCK_BYTES: usize = GEOMETRY.block_bytes;
@@ -142,7 +142,7 @@ struct Story {
 
 impl Story {
     fn note(&mut self) {
-        let seq = self.db.posture().published;
+        let seq = self.db.durability_status().published;
         self.states.insert(seq, Stored::of(&self.db).expect("whole"));
     }
 
@@ -248,7 +248,7 @@ pub fn killed(seed: u64) -> Specimen {
     story.values(8..12, true);
     story.bytes(21..23, 950);
     story.bytes(5..7, 40);
-    let floor = story.db.posture().published;
+    let floor = story.db.durability_status().published;
     // Nothing in the log calls the last group durable yet.
     story.bytes(7..8, 50);
     story.finish("killed", floor)

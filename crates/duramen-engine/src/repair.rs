@@ -2,7 +2,7 @@
 //!
 //! It owns the choice of the checkpoint to read from, and the account of what is lost with a page. It only
 //! reads, and takes from no page what its checksum does not cover (D4). Of a tree it holds one path in
-//! memory. It does not decide what to keep; `engine::recover`, which writes the new database, does.
+//! memory. It does not decide what to keep; `engine::repair`, which writes the new database, does.
 
 mod walk;
 
@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::ids::{CommitSeq, TreeId};
 use crate::page_cache::Pages;
 use crate::tree::{Place, Reduction, StoredValue};
-use crate::wal::{LogIdentity, salvage};
+use crate::wal::{LogIdentity, repair};
 
 pub use walk::{Meets, walk};
 
@@ -106,7 +106,7 @@ impl Source {
 fn leads_to(disk: &dyn Disk, wal_dir: &Path, superblock: &Superblock, seq: CommitSeq) -> Result<bool> {
     let identity = LogIdentity { database: superblock.database, log: superblock.log };
     let from = (identity, &superblock.geometry);
-    let read = salvage(disk, wal_dir, from, &superblock.replay, CommitSeq(0), &mut |_| Ok(()))?;
+    let read = repair(disk, wal_dir, from, &superblock.replay, CommitSeq(0), &mut |_| Ok(()))?;
     Ok(read.last_seq >= seq)
 }
 

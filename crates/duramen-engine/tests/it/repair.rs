@@ -7,15 +7,15 @@ use std::sync::Arc;
 use duramen_disk::memory::CrashChoice;
 use duramen_disk::{Disk, MemDisk};
 use duramen_engine::{
-    Durability, Engine, Hooks, Keep, KeyRange, Reducer, ReducerSpec, Reducers, Result, Salvage,
+    Durability, Engine, Hooks, Keep, KeyRange, Reducer, ReducerSpec, Reducers, Repair, Result,
 };
 
 use crate::basics::{open, tiny};
 
-fn recover(disk: &MemDisk, hooks: Hooks) -> Result<(Engine, Salvage)> {
+fn repair(disk: &MemDisk, hooks: Hooks) -> Result<(Engine, Repair)> {
     let on: Arc<dyn Disk> = Arc::new(disk.clone());
     let paths = (Path::new("/db"), Path::new("/new"));
-    Engine::recover(&on, paths, &tiny(), hooks, &|_| Keep::Entries, &mut |_| Ok(()))
+    Engine::repair(&on, paths, &tiny(), hooks, &|_| Keep::Entries, &mut |_| Ok(()))
 }
 
 /// Counts entries; may refuse entries with the value `bad`.
@@ -65,15 +65,15 @@ fn an_entry_that_is_refused_does_not_leave_an_older_one() {
     let killed = disk.crash(&CrashChoice::All);
     drop(engine);
 
-    let (new, salvage) = recover(&killed, picky(true)).unwrap();
+    let (new, repair) = repair(&killed, picky(true)).unwrap();
     let snapshot = new.snapshot().unwrap();
     let tree = snapshot.tree("t").unwrap().unwrap();
     let get = |key: &[u8]| snapshot.get(tree, key).unwrap().map(|value| value.to_vec());
     assert_eq!(get(b"a"), None);
     assert_eq!(get(b"b"), Some(b"new".to_vec()));
     assert_eq!(get(b"c"), Some(b"old".to_vec()));
-    let lost: Vec<_> = salvage.ranges.iter().map(|range| range.after.clone()).collect();
-    assert_eq!(lost, [Some(b"a".to_vec())], "what was replaced is not lost: {salvage:?}");
+    let lost: Vec<_> = repair.ranges.iter().map(|range| range.after.clone()).collect();
+    assert_eq!(lost, [Some(b"a".to_vec())], "what was replaced is not lost: {repair:?}");
 }
 
 // Memory is bounded, and a loss is named: a key beyond the bound is reported as lost at once, whatever
@@ -103,11 +103,11 @@ fn keys_that_were_missed_are_held_up_to_a_bound_and_told_as_lost_beyond_it() {
     let killed = disk.crash(&CrashChoice::All);
     drop(engine);
 
-    let (new, salvage) = recover(&killed, picky(true)).unwrap();
+    let (new, repair) = repair(&killed, picky(true)).unwrap();
     let snapshot = new.snapshot().unwrap();
     let tree = snapshot.tree("t").unwrap().unwrap();
     assert_eq!(snapshot.count(tree, &KeyRange::all()).unwrap(), KEYS as u64, "all were replaced");
-    let lost: Vec<_> = salvage.ranges.iter().map(|range| range.after.clone().unwrap()).collect();
+    let lost: Vec<_> = repair.ranges.iter().map(|range| range.after.clone().unwrap()).collect();
     assert_eq!(lost, (HELD..KEYS).map(key).collect::<Vec<_>>());
 }
 
@@ -137,13 +137,13 @@ fn a_new_tree_in_the_log_takes_no_nameless_one_away() {
     for block in (0..blocks).rev() {
         let damaged = killed.deep_clone();
         damaged.flip_bit("/db/data", block * 512 + 200, 3).unwrap();
-        let Ok((new, salvage)) = recover(&damaged, Hooks::default()) else { continue };
-        let names = salvage.ranges.iter().filter(|range| range.tree.contains("names of trees"));
+        let Ok((new, repair)) = repair(&damaged, Hooks::default()) else { continue };
+        let names = repair.ranges.iter().filter(|range| range.tree.contains("names of trees"));
         // One leaf of the names, and not the last one.
         if names.clone().count() == 1 && names.clone().all(|range| range.before.is_some()) {
-            assert!(!salvage.nameless.is_empty(), "{salvage:?}");
+            assert!(!repair.nameless.is_empty(), "{repair:?}");
             let snapshot = new.snapshot().unwrap();
-            for name in &salvage.nameless {
+            for name in &repair.nameless {
                 let tree = snapshot.tree(name).unwrap().unwrap();
                 assert_eq!(snapshot.count(tree, &KeyRange::all()).unwrap(), 1, "{name}");
             }

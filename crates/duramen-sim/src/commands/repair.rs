@@ -1,13 +1,13 @@
-//! `recover`: corrupt databases, each repaired into a sound copy with a report of the losses.
+//! `repair`: corrupt databases, each repaired into a sound copy with a report of the losses.
 
 use clap::Args;
-use duramen_sim::salvage;
+use duramen_sim::repair;
 
 use super::Sweep;
 
-/// Corrupts every byte of small databases, or one of N, and recovers what is left
+/// Corrupts every byte of small databases, or one of N, and repairs what is left
 #[derive(Debug, Args)]
-pub struct Recover {
+pub struct Repair {
     #[command(flatten)]
     sweep: Sweep,
     /// Corrupts one byte of so many
@@ -15,13 +15,13 @@ pub struct Recover {
     every: u64,
 }
 
-impl Recover {
+impl Repair {
     pub fn run(&self) -> Result<(), String> {
         let (seed, part, threads) = (self.sweep.seed, self.sweep.part, self.sweep.threads());
         let (mut trials, mut violations) = (0, Vec::new());
-        for specimen in [salvage::closed(seed), salvage::killed(seed)] {
-            let blocks = part.is_first().then(|| salvage::blocks(&specimen));
-            let flips = salvage::flips(&specimen, seed, self.every, part, threads);
+        for specimen in [repair::closed(seed), repair::killed(seed)] {
+            let blocks = part.is_first().then(|| repair::blocks(&specimen));
+            let flips = repair::flips(&specimen, seed, self.every, part, threads);
             for report in blocks.into_iter().chain([flips]) {
                 println!("{}: {report}", specimen.name);
                 trials += report.trial_count;

@@ -12,14 +12,14 @@ use crate::catalog::entries::Origin;
 use crate::catalog::ids::BOUNDS;
 use crate::store::CommitSeq;
 use crate::store::error::Result;
-use crate::store::{LostCommits, LostRange, Salvage};
+use crate::store::{LostCommits, LostRange, Repair};
 
 /// Rows left out beyond this many are counted but not named.
 const LEFT_OUT_MAX: usize = 1000;
 
 /// The stages of a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RecoverStage {
+pub enum RepairStage {
     /// Reads the corrupt database.
     Reading,
     /// Checks everything that was read, and leaves out what cannot be kept.
@@ -32,22 +32,22 @@ pub enum RecoverStage {
 
 /// The progress of a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RecoverProgress {
+pub struct RepairProgress {
     /// The current stage.
-    pub stage: RecoverStage,
+    pub stage: RepairStage,
     /// Entries of this stage that are done.
     pub done: u64,
     /// Entries of this stage, as far as that is known.
     pub of: u64,
 }
 
-impl RecoverProgress {
-    pub(crate) fn of_stage(stage: RecoverStage) -> RecoverProgress {
-        RecoverProgress { stage, done: 0, of: 0 }
+impl RepairProgress {
+    pub(crate) fn of_stage(stage: RepairStage) -> RepairProgress {
+        RepairProgress { stage, done: 0, of: 0 }
     }
 
-    pub(crate) fn reading(at: &crate::store::RecoverProgress) -> RecoverProgress {
-        RecoverProgress { stage: RecoverStage::Reading, done: at.entries, of: at.of.max(at.entries) }
+    pub(crate) fn reading(at: &crate::store::RepairProgress) -> RepairProgress {
+        RepairProgress { stage: RepairStage::Reading, done: at.entries, of: at.of.max(at.entries) }
     }
 }
 
@@ -82,7 +82,7 @@ impl Store {
 
 /// What was kept of one collection, namespace or tree, and what it has lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Recovered {
+pub struct Repaired {
     /// What it is.
     pub store: Store,
     /// Its name.
@@ -141,7 +141,7 @@ pub struct WaitingView {
 /// The result of a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct RecoverReport {
+pub struct RepairReport {
     /// The commit of the corrupt database whose state this is, less what is lost.
     pub seq: CommitSeq,
     /// The commit of the checkpoint that was read.
@@ -155,7 +155,7 @@ pub struct RecoverReport {
     /// Commits that are lost; `None` if the log is whole.
     pub lost_commits: Option<LostCommits>,
     /// What was kept, and how much of each is lost.
-    pub recovered: Vec<Recovered>,
+    pub repaired: Vec<Repaired>,
     /// The first ranges that cannot be read.
     pub lost: Vec<Lost>,
     /// The first rows that could be read but cannot be kept.
@@ -179,27 +179,27 @@ pub struct RecoverReport {
     totals: Vec<TreeLoss>,
 }
 
-impl RecoverReport {
-    pub(crate) fn new(salvage: Salvage) -> RecoverReport {
-        RecoverReport {
-            seq: salvage.seq,
-            checkpoint: salvage.checkpoint,
-            log_commits: salvage.log_commits,
-            superblocks: salvage.superblocks,
-            is_newest: salvage.is_newest,
-            lost_commits: salvage.lost_commits,
-            recovered: Vec::new(),
-            lost: salvage.ranges.into_iter().map(Lost::of).collect(),
+impl RepairReport {
+    pub(crate) fn new(repair: Repair) -> RepairReport {
+        RepairReport {
+            seq: repair.seq,
+            checkpoint: repair.checkpoint,
+            log_commits: repair.log_commits,
+            superblocks: repair.superblocks,
+            is_newest: repair.is_newest,
+            lost_commits: repair.lost_commits,
+            repaired: Vec::new(),
+            lost: repair.ranges.into_iter().map(Lost::of).collect(),
             left_out: Vec::new(),
             left_out_count: 0,
             unnamed_blobs: 0,
-            renamed: salvage.nameless,
+            renamed: repair.nameless,
             views_built: 0,
             views_waiting: Vec::new(),
             consumers: Vec::new(),
             ids_may_repeat: false,
-            names_lost: salvage.names_lost,
-            totals: salvage.trees,
+            names_lost: repair.names_lost,
+            totals: repair.trees,
         }
     }
 
@@ -215,13 +215,13 @@ impl RecoverReport {
     /// Rows that are in the new database.
     #[must_use]
     pub fn rows(&self) -> u64 {
-        self.recovered.iter().map(|one| one.rows).sum()
+        self.repaired.iter().map(|one| one.rows).sum()
     }
 
     /// Rows that are lost, as far as that is known.
     #[must_use]
     pub fn lost_rows(&self) -> u64 {
-        self.recovered.iter().map(|one| one.lost).sum::<u64>() + self.left_out_count
+        self.repaired.iter().map(|one| one.lost).sum::<u64>() + self.left_out_count
     }
 
     pub(crate) fn leave_out(&mut self, one: LeftOut) {
@@ -236,7 +236,7 @@ impl RecoverReport {
         let snapshot = db.snapshot()?;
         let source = snapshot.source();
         let mut all = BTreeMap::new();
-        let new = |(store, name): &(Store, String)| Recovered {
+        let new = |(store, name): &(Store, String)| Repaired {
             store: *store,
             name: name.clone(),
             rows: 0,
@@ -255,7 +255,7 @@ impl RecoverReport {
             one.lost += loss.entries;
             one.may_be_more |= loss.may_be_more;
         }
-        self.recovered = all.into_values().collect();
+        self.repaired = all.into_values().collect();
         let bounds_lost = self.totals.iter().any(|loss| loss.tree == BOUNDS)
             || (self.names_lost && source.tree(BOUNDS)?.is_none());
         self.ids_may_repeat = bounds_lost || self.lost_commits.is_some();

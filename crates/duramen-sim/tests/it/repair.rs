@@ -9,8 +9,8 @@ use duramen_disk::memory::CrashChoice;
 use duramen_sim::contents::Dice;
 use duramen_sim::damage::files_of;
 use duramen_sim::part::Part;
-use duramen_sim::salvage::{
-    DATABASE, RECOVERED, Report, Specimen, Stored, blocks, closed, flips, killed, open, options,
+use duramen_sim::repair::{
+    DATABASE, REPAIRED, Report, Specimen, Stored, blocks, closed, flips, killed, open, options,
 };
 
 const SEED: u64 = 35;
@@ -28,13 +28,13 @@ fn check(specimen: &Specimen, report: &Report) {
 // Rows invented by a repair, or lost without a report, are noticed only when the corrupt database is long
 // gone.
 #[test]
-fn a_closed_database_with_a_flipped_bit_is_recovered_but_for_what_is_named() {
+fn a_closed_database_with_a_flipped_bit_is_repaired_but_for_what_is_named() {
     let specimen = closed(SEED);
     check(&specimen, &flips(&specimen, SEED, EVERY, Part::ALL, 1));
 }
 
 #[test]
-fn a_killed_database_with_a_flipped_bit_is_recovered_but_for_what_is_named() {
+fn a_killed_database_with_a_flipped_bit_is_repaired_but_for_what_is_named() {
     let specimen = killed(SEED);
     let report = flips(&specimen, SEED, EVERY, Part::ALL, 1);
     check(&specimen, &report);
@@ -50,14 +50,14 @@ fn zeroed_blocks_a_file_cut_short_and_reads_that_fail_cost_what_is_named() {
 
 /// A repair under power cuts: the trace is that of a complete one.
 #[test]
-fn a_recovery_is_whole_or_does_not_open() {
+fn a_repair_is_whole_or_does_not_open() {
     let specimen = killed(SEED);
     let disk = specimen.disk.deep_clone();
     disk.record();
-    let told = options().recover_on(Arc::new(disk.clone()), DATABASE, RECOVERED, |_| Ok(())).unwrap();
+    let told = options().repair_on(Arc::new(disk.clone()), DATABASE, REPAIRED, |_| Ok(())).unwrap();
     assert!(told.is_whole(), "{told:?}");
     let acknowledged = disk.recorded_len();
-    let whole = Stored::of(&open(&disk, RECOVERED).unwrap()).unwrap();
+    let whole = Stored::of(&open(&disk, REPAIRED).unwrap()).unwrap();
     let (trace, mut dice) = (disk.trace(), Dice::new(SEED));
     let (mut there, mut not) = (0, 0);
     for at in (0..=acknowledged).filter(|at| *at < 60 || at % 11 == 0 || *at + 60 > acknowledged) {
@@ -65,10 +65,10 @@ fn a_recovery_is_whole_or_does_not_open() {
         let random = (0..random).map(|_| CrashChoice::Random { seed: dice.below(u64::MAX) });
         for choice in [CrashChoice::None, CrashChoice::All].into_iter().chain(random.collect::<Vec<_>>()) {
             let after = trace.crash_image(at, &choice);
-            match duramen::Db::options().create(false).open_on(Arc::new(after.clone()), RECOVERED) {
+            match duramen::Db::options().create(false).open_on(Arc::new(after.clone()), REPAIRED) {
                 Ok(new) => {
                     let found = Stored::of(&new).unwrap();
-                    assert!(found == whole, "less passes for the recovery after {at}, {choice:?}");
+                    assert!(found == whole, "less passes for the repair after {at}, {choice:?}");
                     there += 1;
                 }
                 Err(error) => {
@@ -83,7 +83,7 @@ fn a_recovery_is_whole_or_does_not_open() {
                 files.retain(|(path, _)| path.starts_with("/db/"));
                 files
             };
-            assert_eq!(old(&after), old(&specimen.disk), "what was recovered from is what it was");
+            assert_eq!(old(&after), old(&specimen.disk), "what was repaired from is what it was");
         }
     }
     assert!(there > 0 && not > 0, "{there} there, {not} not");

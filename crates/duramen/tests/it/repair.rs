@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use duramen::prelude::*;
 use duramen::view::{CodedView, Emitter, reduce};
-use duramen::{Change, Code, Disk, KeyRange, LeftOut, MemDisk, RecoverReport, Store};
+use duramen::{Change, Code, Disk, KeyRange, LeftOut, MemDisk, RepairReport, Store};
 use duramen_engine::{Engine, Hooks, Options};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
@@ -75,8 +75,8 @@ fn filled(disk: &Arc<MemDisk>) -> Db {
     db
 }
 
-fn recover(disk: &Arc<MemDisk>) -> Result<RecoverReport> {
-    Db::options().recover_on(Arc::clone(disk) as Arc<dyn Disk>, "/db", "/new", |_| Ok(()))
+fn repair(disk: &Arc<MemDisk>) -> Result<RepairReport> {
+    Db::options().repair_on(Arc::clone(disk) as Arc<dyn Disk>, "/db", "/new", |_| Ok(()))
 }
 
 fn old_files(disk: &MemDisk) -> BTreeMap<String, Vec<u8>> {
@@ -87,13 +87,13 @@ fn old_files(disk: &MemDisk) -> BTreeMap<String, Vec<u8>> {
 
 // Repairing a sound database, as a precaution, must lose nothing.
 #[test]
-fn a_sound_database_is_recovered_whole() {
+fn a_sound_database_is_repaired_whole() {
     let disk = Arc::new(MemDisk::new(1));
     let db = filled(&disk);
     db.close().unwrap();
     drop(db);
     let before = old_files(&disk);
-    let report = recover(&disk).unwrap();
+    let report = repair(&disk).unwrap();
     assert!(report.is_whole(), "{report:?}");
     assert_eq!(old_files(&disk), before, "what reads never writes");
     assert_eq!((report.views_built, report.views_waiting.len()), (2, 1), "{report:?}");
@@ -129,7 +129,7 @@ fn a_consumer_is_told_that_changes_are_gone() {
     db.put(&order(3_000)).unwrap();
     db.close().unwrap();
     drop(db);
-    assert_eq!(recover(&disk).unwrap().consumers, ["mailer"]);
+    assert_eq!(repair(&disk).unwrap().consumers, ["mailer"]);
     let new = open(&disk, "/new");
     let state = &new.consumers().unwrap()[0];
     assert!(state.has_gap && state.refuses_writers, "{state:?}");
@@ -150,13 +150,13 @@ fn a_consumer_is_told_that_changes_are_gone() {
 
 // An interrupted repair must not look like a complete one.
 #[test]
-fn half_a_recovery_does_not_open() {
+fn half_a_repair_does_not_open() {
     let disk = Arc::new(MemDisk::new(3));
     filled(&disk).close().unwrap();
     let before = old_files(&disk);
     let mut stages = Vec::new();
     let on = || Arc::clone(&disk) as Arc<dyn Disk>;
-    let done = Db::options().recover_on(on(), "/db", "/whole", |progress| {
+    let done = Db::options().repair_on(on(), "/db", "/whole", |progress| {
         if stages.last() != Some(&progress.stage) {
             stages.push(progress.stage);
         }
@@ -165,7 +165,7 @@ fn half_a_recovery_does_not_open() {
     assert!(done.unwrap().is_whole());
     for stage in stages {
         let path = format!("/half {stage:?}");
-        let stopped = Db::options().recover_on(on(), "/db", &path, |progress| {
+        let stopped = Db::options().repair_on(on(), "/db", &path, |progress| {
             if progress.stage == stage { Err(Error::invalid("stopped")) } else { Ok(()) }
         });
         assert_eq!(stopped.unwrap_err().message(), "stopped", "{stage:?}");
@@ -173,23 +173,23 @@ fn half_a_recovery_does_not_open() {
             let opened = Db::options().read_only(read_only).open_on(on(), Path::new(&path));
             assert_eq!(opened.unwrap_err().code(), Code::UnfinishedCopy, "{stage:?}");
         }
-        let again = Db::options().recover_on(on(), &path, "/of half", |_| Ok(()));
+        let again = Db::options().repair_on(on(), &path, "/of half", |_| Ok(()));
         assert_eq!(again.unwrap_err().code(), Code::UnfinishedCopy);
-        let over = Db::options().recover_on(on(), "/db", &path, |_| Ok(()));
+        let over = Db::options().repair_on(on(), "/db", &path, |_| Ok(()));
         assert_eq!(over.unwrap_err().code(), Code::AlreadyExists);
     }
-    let inside = Db::options().recover_on(on(), "/db", "/db/new", |_| Ok(()));
+    let inside = Db::options().repair_on(on(), "/db", "/db/new", |_| Ok(()));
     assert_eq!(inside.unwrap_err().code(), Code::InvalidArgument);
     assert_eq!(old_files(&disk), before, "what reads never writes");
 }
 
 #[test]
-fn a_database_that_is_written_to_is_not_recovered_meanwhile() {
+fn a_database_that_is_written_to_is_not_repaired_meanwhile() {
     let disk = Arc::new(MemDisk::new(4));
     let db = filled(&disk);
-    assert_eq!(recover(&disk).unwrap_err().code(), Code::DatabaseLocked);
+    assert_eq!(repair(&disk).unwrap_err().code(), Code::DatabaseLocked);
     drop(db);
-    assert!(recover(&disk).unwrap().is_whole());
+    assert!(repair(&disk).unwrap().is_whole());
 }
 
 /// Flips a bit in the first run of this byte that is longer than any node.
@@ -210,7 +210,7 @@ fn a_damaged_value_costs_its_own_row() {
     drop(db);
     damage(&disk, 9);
     damage(&disk, 7);
-    let report = recover(&disk).unwrap();
+    let report = repair(&disk).unwrap();
     let lost: Vec<_> = report.lost.iter().map(|lost| (lost.store, lost.name.as_str(), lost.rows)).collect();
     assert!(lost.contains(&(Store::Bytes, "pictures", Some(1))), "{lost:?}");
     let [LeftOut { store: Store::Blobs, name, key, why }] = &report.left_out[..] else {
@@ -243,7 +243,7 @@ fn a_document_that_does_not_decode_is_left_out_and_named() {
         .unwrap();
     engine.close().unwrap();
     drop(engine);
-    let report = recover(&disk).unwrap();
+    let report = repair(&disk).unwrap();
     assert_eq!((report.left_out_count, &report.left_out[0].key), (1, &key), "{report:?}");
     let new = open(&disk, "/new");
     assert_eq!(new.collection::<Order>().count().unwrap(), 1_999);
@@ -280,7 +280,7 @@ fn a_view_that_cannot_be_built_keeps_no_other_from_it() {
     db.put(&Order { mail: "5@example.org".to_owned(), ..order(9_000) }).unwrap();
     db.close().unwrap();
     drop(db);
-    let report = recover(&disk).unwrap();
+    let report = repair(&disk).unwrap();
     let waiting: Vec<_> = report.views_waiting.iter().map(|one| (&*one.collection, &*one.view)).collect();
     assert_eq!(waiting, [("notes", "by_word"), ("orders", "by_mail")], "{report:?}");
     assert!(report.views_waiting[1].why.contains("9000"), "{report:?}");
@@ -291,14 +291,14 @@ fn a_view_that_cannot_be_built_keeps_no_other_from_it() {
 
 // Data of a later release is intact: leaving it out would lose it.
 #[test]
-fn a_blob_of_a_later_release_ends_the_recovery() {
+fn a_blob_of_a_later_release_ends_the_repair() {
     let disk = Arc::new(MemDisk::new(10));
     filled(&disk).close().unwrap();
     underneath(&disk, |tx| {
         let tree = tx.tree("duramen/blobs/files")?.unwrap();
         tx.put(tree, &duramen::tuple::encode("later").unwrap(), &[99; 80])
     });
-    assert_eq!(recover(&disk).unwrap_err().code(), Code::Unsupported);
+    assert_eq!(repair(&disk).unwrap_err().code(), Code::Unsupported);
 }
 
 /// A database whose newest commits are in its log only.
@@ -329,23 +329,23 @@ fn a_log_that_is_not_there_is_asked_for() {
         foreign.write_file(&path, &other.read_file(&path).unwrap()).unwrap();
     }
     for disk in [absent, foreign] {
-        let refused = recover(&disk).unwrap_err();
+        let refused = repair(&disk).unwrap_err();
         assert_eq!(refused.code(), Code::LogMissing, "{refused}");
         assert!(refused.hint().contains("--wal DIR"), "{refused}");
         assert!(!disk.files().iter().any(|path| path.starts_with("/new")), "nothing was begun");
-        let without = Db::options().recover_without_log(true);
+        let without = Db::options().repair_without_log(true);
         let on = Arc::clone(&disk) as Arc<dyn Disk>;
-        let report = without.recover_on(on, "/db", "/new", |_| Ok(())).unwrap();
+        let report = without.repair_on(on, "/db", "/new", |_| Ok(())).unwrap();
         let lost = report.lost_commits.as_ref().expect("the newest commit");
         assert!(lost.why.contains("--wal DIR"), "{lost:?}");
         assert!(report.ids_may_repeat && !report.is_whole(), "{report:?}");
         assert_eq!(open(&disk, "/new").collection::<Order>().count().unwrap(), 2_000);
     }
     let whole = killed(11);
-    let without = Db::options().recover_without_log(true);
-    let report = without.recover_on(Arc::clone(&whole) as Arc<dyn Disk>, "/db", "/new", |_| Ok(())).unwrap();
+    let without = Db::options().repair_without_log(true);
+    let report = without.repair_on(Arc::clone(&whole) as Arc<dyn Disk>, "/db", "/new", |_| Ok(())).unwrap();
     assert!(report.is_whole() && !report.ids_may_repeat, "a log that is there is read: {report:?}");
-    let inside = Db::options().wal_dir("/log").recover_on(whole, "/db", "/log/new", |_| Ok(()));
+    let inside = Db::options().wal_dir("/log").repair_on(whole, "/db", "/log/new", |_| Ok(()));
     assert_eq!(inside.unwrap_err().code(), Code::InvalidArgument);
 }
 
@@ -361,8 +361,8 @@ fn a_log_of_a_later_release_is_no_damage() {
     bytes[240..256].copy_from_slice(&checksum.to_le_bytes());
     disk.write_file(&path, &bytes).unwrap();
     for without in [false, true] {
-        let options = Db::options().recover_without_log(without);
-        let ran = options.recover_on(Arc::clone(&disk) as Arc<dyn Disk>, "/db", "/new", |_| Ok(()));
+        let options = Db::options().repair_without_log(without);
+        let ran = options.repair_on(Arc::clone(&disk) as Arc<dyn Disk>, "/db", "/new", |_| Ok(()));
         assert_eq!(ran.unwrap_err().code(), Code::Unsupported);
     }
 }
@@ -383,7 +383,7 @@ fn documents_whose_collection_is_lost_become_bytes() {
         .unwrap();
     engine.close().unwrap();
     drop(engine);
-    let report = recover(&disk).unwrap();
+    let report = repair(&disk).unwrap();
     assert_eq!(report.renamed, ["recovered/orders"]);
     assert!(!report.is_whole());
     let new = open(&disk, "/new");

@@ -21,29 +21,27 @@ use crate::db::options::DbOptions;
 use crate::feed::positions;
 use crate::kv::namespace_of_expiries;
 use crate::store::error::{Code, Error, Result};
-use crate::store::{Keep, KeyRange, Salvage, Source};
+use crate::store::{Keep, KeyRange, Repair, Source};
 use crate::view::spec::TREES as VIEW_TREES;
 
 use report::origin_of;
-pub use report::{
-    LeftOut, Lost, RecoverProgress, RecoverReport, RecoverStage, Recovered, Store, WaitingView,
-};
+pub use report::{LeftOut, Lost, RepairProgress, RepairReport, RepairStage, Repaired, Store, WaitingView};
 
 const ALL: KeyRange = KeyRange { from: Vec::new(), to: None };
 
 /// Repairs a corrupt database: makes a new, sound one at `to` from what can still be read at `from`.
 ///
-/// See [`DbOptions::recover`].
+/// See [`DbOptions::repair`].
 ///
 /// # Errors
-/// As [`DbOptions::recover`].
-pub fn recover(
+/// As [`DbOptions::repair`].
+pub fn repair(
     from: impl AsRef<Path>,
     to: impl AsRef<Path>,
     options: DbOptions,
-    progress: impl FnMut(&RecoverProgress) -> Result<()>,
-) -> Result<RecoverReport> {
-    options.recover(from, to, progress)
+    progress: impl FnMut(&RepairProgress) -> Result<()>,
+) -> Result<RepairReport> {
+    options.repair(from, to, progress)
 }
 
 /// What a tree becomes in the new database. View rows, the expiry index and build progress are derived from
@@ -63,28 +61,28 @@ pub(crate) fn keep(tree: &str) -> Keep {
 /// The state that the steps of a repair share.
 pub(crate) struct Mending<'a> {
     db: &'a Db,
-    report: RecoverReport,
-    progress: &'a mut dyn FnMut(&RecoverProgress) -> Result<()>,
-    at: RecoverProgress,
+    report: RepairReport,
+    progress: &'a mut dyn FnMut(&RepairProgress) -> Result<()>,
+    at: RepairProgress,
 }
 
 /// Makes the data that was read consistent, checks the new database, and allows it to be opened.
 pub(crate) fn make_sound(
     db: &Db,
-    salvage: Salvage,
-    progress: &mut dyn FnMut(&RecoverProgress) -> Result<()>,
-) -> Result<RecoverReport> {
+    repair: Repair,
+    progress: &mut dyn FnMut(&RepairProgress) -> Result<()>,
+) -> Result<RepairReport> {
     let mut mending = Mending {
         db,
-        report: RecoverReport::new(salvage),
+        report: RepairReport::new(repair),
         progress,
-        at: RecoverProgress::of_stage(RecoverStage::Mending),
+        at: RepairProgress::of_stage(RepairStage::Mending),
     };
     mending.stores()?;
     mending.views()?;
     mending.report.consumers = db.transact(|tx| positions::set_back(tx.shared()))?;
     mending.check()?;
-    db.finish_recovery()?;
+    db.finish_repair()?;
     Ok(mending.report)
 }
 
@@ -108,7 +106,7 @@ impl Mending<'_> {
     }
 
     fn views(&mut self) -> Result<()> {
-        self.at = RecoverProgress::of_stage(RecoverStage::Views);
+        self.at = RepairProgress::of_stage(RepairStage::Views);
         for schema in self.db.collections()? {
             if !schema.views().is_empty() {
                 self.views_of(schema.name())?;
@@ -119,7 +117,7 @@ impl Mending<'_> {
 
     /// Reads the whole new database, as its later users would.
     fn check(&mut self) -> Result<()> {
-        self.at = RecoverProgress::of_stage(RecoverStage::Checking);
+        self.at = RepairProgress::of_stage(RepairStage::Checking);
         (self.progress)(&self.at)?;
         self.db.checkpoint()?;
         let pages = self.db.check()?;
@@ -131,7 +129,7 @@ impl Mending<'_> {
         let problems = pages.problems.iter().chain(&documents.problems);
         let first = problems.chain(documents.unreadable.iter().map(|stretch| &stretch.why)).next();
         let message = format!(
-            "the recovered database reads otherwise than it was written: {}",
+            "the repaired database reads otherwise than it was written: {}",
             first.map_or("something is wrong", String::as_str)
         );
         Err(Error::new(Code::DamagedData, message)

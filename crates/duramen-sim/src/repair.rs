@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use duramen::{Code, RecoverReport, Store};
+use duramen::{Code, RepairReport, Store};
 use duramen_disk::MemDisk;
 use duramen_disk::memory::{CallKind, Effect, Fault};
 
@@ -19,7 +19,7 @@ use crate::contents::Dice;
 use crate::damage::files_of;
 use crate::part::Part;
 
-pub use specimen::{DATABASE, RECOVERED, Rows, Specimen, Stored, closed, killed, open, options};
+pub use specimen::{DATABASE, REPAIRED, Rows, Specimen, Stored, closed, killed, open, options};
 
 /// Violations beyond these are only counted.
 const VIOLATIONS_TOLD_MAX: usize = 20;
@@ -165,11 +165,11 @@ fn trial(specimen: &Specimen, disk: &MemDisk, (what, is_one_page): (&str, bool),
 /// Repairs a corrupt disk, and compares the new database with what was stored.
 fn judge(specimen: &Specimen, disk: &MemDisk, is_one_page: bool, report: &mut Report) -> Result<(), String> {
     let before = old_files(disk);
-    let recovered = options().recover_on(Arc::new(disk.clone()), DATABASE, RECOVERED, |_| Ok(()));
+    let repaired = options().repair_on(Arc::new(disk.clone()), DATABASE, REPAIRED, |_| Ok(()));
     if old_files(disk) != before {
         return Err("the damaged database was written to".to_owned());
     }
-    let told = match recovered {
+    let told = match repaired {
         Ok(told) => told,
         // Cut so short that not even one superblock is left.
         Err(error)
@@ -178,9 +178,9 @@ fn judge(specimen: &Specimen, disk: &MemDisk, is_one_page: bool, report: &mut Re
         {
             return Ok(());
         }
-        Err(error) => return Err(format!("not recovered: {} {error}", error.code())),
+        Err(error) => return Err(format!("not repaired: {} {error}", error.code())),
     };
-    let new = specimen::open(disk, RECOVERED).map_err(|error| format!("it does not open: {error}"))?;
+    let new = specimen::open(disk, REPAIRED).map_err(|error| format!("it does not open: {error}"))?;
     let found = Stored::of(&new).map_err(|error| format!("it cannot be read: {error}"))?;
     let states = new.view_states().map_err(|error| format!("its views: {error}"))?;
     drop(new);
@@ -221,12 +221,12 @@ fn old_files(disk: &MemDisk) -> Vec<(String, Vec<u8>)> {
 }
 
 /// Whether anything was lost that identifies trees.
-fn has_lost_names(told: &RecoverReport) -> bool {
+fn has_lost_names(told: &RepairReport) -> bool {
     !told.renamed.is_empty() || told.lost.iter().any(|lost| lost.store == Store::Own)
 }
 
 /// Compares each row with what was stored; returns how many are missing. Each missing row must be explained.
-fn compare(told: &RecoverReport, wanted: &Stored, found: &Stored) -> Result<u64, String> {
+fn compare(told: &RepairReport, wanted: &Stored, found: &Stored) -> Result<u64, String> {
     for ((store, name), rows) in &found.rows {
         // These hold rows of another tree, and it is unknown which one.
         if told.renamed.contains(name) {
@@ -263,7 +263,7 @@ fn compare(told: &RecoverReport, wanted: &Stored, found: &Stored) -> Result<u64,
     Ok(missing)
 }
 
-fn is_explained(told: &RecoverReport, store: Store, name: &str, key: &[u8]) -> bool {
+fn is_explained(told: &RepairReport, store: Store, name: &str, key: &[u8]) -> bool {
     let left_out =
         || told.left_out.iter().any(|one| (one.store, one.name.as_str(), &one.key[..]) == (store, name, key));
     let lost = told.lost.iter().filter(|lost| lost.store == store && lost.name == name).any(|lost| {

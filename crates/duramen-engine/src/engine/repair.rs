@@ -1,7 +1,7 @@
 //! Repair: makes a new database out of everything that can still be read of a corrupt one.
 //!
 //! It owns the order: the mark that the new database is unfinished, the trees of a checkpoint, then the log
-//! behind it as far as it can be read. The mark stays until the caller calls [`Engine::finish_recovery`]. The
+//! behind it as far as it can be read. The mark stays until the caller calls [`Engine::finish_repair`]. The
 //! corrupt database is never written; its lock is shared with other readers. D2 rests here: the result is the
 //! state after one commit, except for what is listed as lost. D4 too: nothing is taken that does not match
 //! its checksum.
@@ -25,7 +25,7 @@ use crate::catalog::CATALOG;
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
 use crate::options::{Durability, Options};
-use crate::salvage::{LostRange, Source, walk};
+use crate::repair::{LostRange, Source, walk};
 use crate::tree::ReducerSpec;
 use crate::wal::{LogIdentity, refuse_no_log};
 
@@ -50,7 +50,7 @@ pub enum Keep {
 
 /// The progress of a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RecoverProgress {
+pub struct RepairProgress {
     /// Entries read or lost.
     pub entries: u64,
     /// Entries to read, as far as known.
@@ -76,7 +76,7 @@ pub struct LostCommits {
 
 /// What a repair has read, and what is lost.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Salvage {
+pub struct Repair {
     /// The last commit of the repaired state.
     pub seq: CommitSeq,
     /// The commit of the checkpoint that was read.
@@ -100,7 +100,7 @@ pub struct Salvage {
     pub trees: Vec<TreeLoss>,
 }
 
-impl Salvage {
+impl Repair {
     /// Whether nothing is missing.
     #[must_use]
     pub fn is_whole(&self) -> bool {
@@ -111,12 +111,12 @@ impl Salvage {
 /// The caller's choice of trees, and its progress callback.
 pub(super) struct Caller<'a> {
     keep: &'a dyn Fn(&str) -> Keep,
-    progress: &'a mut dyn FnMut(&RecoverProgress) -> Result<()>,
+    progress: &'a mut dyn FnMut(&RepairProgress) -> Result<()>,
 }
 
 impl Engine {
     /// Makes a new database at the second path of what can be read of the one at the first, and opens it. For
-    /// any other open it is unfinished until [`Engine::finish_recovery`]. `keep` selects trees by name.
+    /// any other open it is unfinished until [`Engine::finish_repair`]. `keep` selects trees by name.
     ///
     /// It takes the memory of `options` and a few MiB, whatever the size of the database. The names and
     /// pointers of all trees come on top of that. The other options are those with which the corrupt database
@@ -127,17 +127,17 @@ impl Engine {
     /// lies in the corrupt database. Those of [opening](crate::Error#opening) for either, of these
     /// `LogMissing` (E0503) unless `options` allow to go on without a log; those of a
     /// [commit](crate::Error#commits); any error of `progress`. Corruption is listed in the result.
-    pub fn recover(
+    pub fn repair(
         disk: &Arc<dyn Disk>,
         (from, to): (&Path, &Path),
         options: &Options,
         hooks: Hooks,
         keep: &dyn Fn(&str) -> Keep,
-        progress: &mut dyn FnMut(&RecoverProgress) -> Result<()>,
-    ) -> Result<(Engine, Salvage)> {
+        progress: &mut dyn FnMut(&RepairProgress) -> Result<()>,
+    ) -> Result<(Engine, Repair)> {
         let wal_dir = options.wal_dir.clone().unwrap_or_else(|| from.join(WAL));
         if to.starts_with(from) || to.starts_with(&wal_dir) {
-            return Err(Error::invalid(format!("{} lies in the database to be recovered", to.display()))
+            return Err(Error::invalid(format!("{} lies in the database to be repaired", to.display()))
                 .with_hint("name a directory beside it, or on another disk"));
         }
         // Before reading the source, which may take long.
@@ -149,7 +149,7 @@ impl Engine {
             read_only: false,
             create: true,
             wal_dir: None,
-            recover_without_log: false,
+            repair_without_log: false,
             geometry: source.superblock.geometry,
             // Consumers start behind the repaired state: building the new database is no change to report.
             feed_retain_bytes: 0,
@@ -166,7 +166,7 @@ impl Engine {
         let Losses { ranges, trees } = writing.into_losses()?;
         // A snapshot taken from here on contains everything.
         engine.transact(Durability::Process, |_| Ok(()))?;
-        let salvage = Salvage {
+        let repair = Repair {
             seq: log.last_seq,
             checkpoint: source.superblock.replay.seq,
             log_commits: log.commits,
@@ -178,15 +178,15 @@ impl Engine {
             ranges,
             trees,
         };
-        Ok((engine, salvage))
+        Ok((engine, repair))
     }
 
-    /// Closes a database made by [`Engine::recover`] and marks it as finished, so that it opens.
+    /// Closes a database made by [`Engine::repair`] and marks it as finished, so that it opens.
     ///
     /// # Errors
     /// As [`Engine::close`]: the database is unfinished then. `System` (E1001) or `ReadOnly` (E0204) if the
     /// mark cannot be removed.
-    pub fn finish_recovery(&self) -> Result<()> {
+    pub fn finish_repair(&self) -> Result<()> {
         self.close()?;
         finish(&*self.inner.disk, &self.inner.path)
     }
@@ -219,7 +219,7 @@ fn open_damaged(
     refuse_no_log(disk, wal_dir, identity, &superblock.geometry)
         // A log of a later release exists: going on without it would lose whole commits.
         .or_else(|error| match error.code() {
-            Code::LogMissing if options.recover_without_log => Ok(()),
+            Code::LogMissing if options.repair_without_log => Ok(()),
             _ => Err(error),
         })?;
     Ok((source, locked))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::salvage::LostRange;
+use crate::repair::LostRange;
 
 /// So many ranges are listed. Beyond them only the totals count.
 const RANGES_MAX: usize = 1000;

@@ -14,8 +14,8 @@ use crate::catalog::{CATALOG, CatalogRow};
 use crate::commit::decode_record;
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
-use crate::salvage::Source;
-use crate::wal::{LogIdentity, ReplayedRecord, salvage};
+use crate::repair::Source;
+use crate::wal::{LogIdentity, ReplayedRecord, repair};
 
 /// The result of replaying the log.
 pub(super) struct Log {
@@ -63,7 +63,7 @@ pub(super) fn replay(
     };
     let mut visit = |record: ReplayedRecord| replaying.record(&record);
     let of = (identity, &superblock.geometry);
-    let read = salvage(disk, wal_dir, of, &superblock.replay, source.durable, &mut visit)?;
+    let read = repair(disk, wal_dir, of, &superblock.replay, source.durable, &mut visit)?;
     replaying.writing.flush()?;
     let after = read.last_seq;
     Ok(Log {

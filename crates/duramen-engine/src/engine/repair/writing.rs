@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
 use super::losses::{Losses, Noted};
-use super::{Caller, Keep, Made, RecoverProgress, nameless};
+use super::{Caller, Keep, Made, RepairProgress, nameless};
 use crate::engine::Engine;
 use crate::error::{Code, Error, Result};
 use crate::ids::TreeId;
 use crate::options::Durability;
-use crate::salvage::{LostRange, Meets, Source};
+use crate::repair::{LostRange, Meets, Source};
 use crate::transaction::Transaction;
 use crate::tree::{BigReader, BigRef, ReducerSpec, StoredValue};
 
@@ -43,7 +43,7 @@ pub(super) struct Writing<'a> {
     made: BTreeMap<TreeId, Made>,
     batch: Vec<Change>,
     batch_bytes: usize,
-    done: RecoverProgress,
+    done: RepairProgress,
     noted: Noted,
     /// Keys whose values could not be read, until something replaces them.
     missed: BTreeMap<TreeId, Missed>,
@@ -84,7 +84,7 @@ impl<'a> Writing<'a> {
             made: BTreeMap::new(),
             batch: Vec::new(),
             batch_bytes: 0,
-            done: RecoverProgress::default(),
+            done: RepairProgress::default(),
             noted: Noted::default(),
             missed: BTreeMap::new(),
             missed_bytes: 0,

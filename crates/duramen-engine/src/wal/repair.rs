@@ -1,7 +1,7 @@
 //! Reads a corrupt log: every commit up to the corruption, and how much lies behind it.
 //!
 //! Counts what is lost. chain.rs decides what a frame is and which one follows; evidence.rs decides whether
-//! the end is a torn tail. What this delivers is therefore a prefix, as in recovery (D2): no frame behind a
+//! the end is a torn tail. What this delivers is therefore a prefix, as in repair (D2): no frame behind a
 //! gap. Reads only.
 
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::options::Geometry;
 
 /// How far a log could be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Salvaged {
+pub struct Repaired {
     /// The last commit delivered; that of the starting position if there was none.
     pub last_seq: CommitSeq,
     /// Commits delivered.
@@ -58,7 +58,7 @@ pub fn refuse_no_log(disk: &dyn Disk, dir: &Path, identity: LogIdentity, geometr
     let is_ours = |file: &FoundFile| !matches!(file.content, Content::Headless(_));
     match wrong.filter(|error| error.code() == Code::LogMissing) {
         Some(error) if !survey.files.iter().any(is_ours) => Err(error.with_hint(format!(
-            "{ELSEWHERE}; if it is lost, `duramen recover --without-log DB NEW` (`DbOptions::recover_without_log`) goes on without its commits"
+            "{ELSEWHERE}; if it is lost, `duramen repair --without-log DB NEW` (`DbOptions::repair_without_log`) goes on without its commits"
         ))),
         _ => Ok(()),
     }
@@ -70,37 +70,37 @@ pub fn refuse_no_log(disk: &dyn Disk, dir: &Path, identity: LogIdentity, geometr
 /// # Errors
 /// What `visit` returned; `Unsupported` (E0211) for a segment of a later release; `System` (E1001) if the
 /// directory cannot be listed. What is wrong with the log is in the result.
-pub fn salvage(
+pub fn repair(
     disk: &dyn Disk,
     dir: &Path,
     (identity, geometry): (LogIdentity, &Geometry),
     from: &LogPosition,
     durable: CommitSeq,
     visit: &mut dyn FnMut(ReplayedRecord) -> Result<()>,
-) -> Result<Salvaged> {
+) -> Result<Repaired> {
     let (survey, unread) = Survey::load_readable(disk, dir, identity, geometry)?;
-    let mut salvaged = Salvaged { last_seq: from.seq, record_count: 0, lost: None };
+    let mut repaired = Repaired { last_seq: from.seq, record_count: 0, lost: None };
     let mut chain = match Chain::start(&survey, from) {
         Ok(chain) => chain,
         Err(error) => {
             let nowhere = vec![None; survey.files.len()];
             let damage = unread.unwrap_or(error);
-            salvaged.lost = Some(behind(&survey, &nowhere, from.seq.max(durable), from.seq, &damage));
-            return Ok(salvaged);
+            repaired.lost = Some(behind(&survey, &nowhere, from.seq.max(durable), from.seq, &damage));
+            return Ok(repaired);
         }
     };
     let mut refused = None;
     let mut deliver = |record: ReplayedRecord, ()| {
         let seq = record.seq;
         visit(record).inspect_err(|error| refused = Some(error.clone()))?;
-        (salvaged.last_seq, salvaged.record_count) = (seq, salvaged.record_count + 1);
+        (repaired.last_seq, repaired.record_count) = (seq, repaired.record_count + 1);
         Ok(())
     };
     let ran = chain.run(&Reading::IN_TURN, &mut deliver);
     if let Some(refused) = refused {
         return Err(refused);
     }
-    let last = salvaged.last_seq;
+    let last = repaired.last_seq;
     let too_short = || {
         (last < durable).then(|| {
             let what = format!("the log ends after commit {last}, and {durable} was durable");
@@ -109,8 +109,8 @@ pub fn salvage(
     };
     let damage = ran.err().or_else(|| evidence::search(&survey, &chain, 1).err()).or_else(too_short);
     let damage = damage.or(unread);
-    salvaged.lost = damage.map(|damage| behind(&survey, &chain.ends, last.max(durable), last, &damage));
-    Ok(salvaged)
+    repaired.lost = damage.map(|damage| behind(&survey, &chain.ends, last.max(durable), last, &damage));
+    Ok(repaired)
 }
 
 /// Counts the complete frames of commits after `last` behind the end of the chain.

@@ -1,4 +1,4 @@
-//! `recover`: what is left of a corrupt database becomes a database, and losses are named. `inspect --tree`:
+//! `repair`: what is left of a corrupt database becomes a database, and losses are named. `inspect --tree`:
 //! its shape on disk.
 #![cfg(unix)]
 
@@ -34,10 +34,10 @@ fn rows() -> Scratch {
 }
 
 #[test]
-fn a_sound_database_is_recovered_whole() {
+fn a_sound_database_is_repaired_whole() {
     let scratch = rows();
     let before = contents(&scratch, "db");
-    let said = scratch.ok(&["recover", "db", "new"]);
+    let said = scratch.ok(&["repair", "db", "new"]);
     assert!(said.contains("nothing is lost") && said.contains("1 view built anew"), "{said}");
     assert_eq!(contents(&scratch, "db"), before, "what reads never writes");
     let export = |db: &str| scratch.ok(&["export", db, "-c", "rows", "--format", "ndjson"]);
@@ -45,16 +45,16 @@ fn a_sound_database_is_recovered_whole() {
     let reduced = |db: &str| scratch.ok(&["reduce", db, "-c", "rows", "--view", "by_n", "--json"]);
     assert_eq!(reduced("new"), reduced("db"));
     assert!(scratch.ok(&["check", "new", "--deep"]).contains("nothing is wrong"));
-    let again = scratch.run(&["recover", "db", "new"]);
+    let again = scratch.run(&["repair", "db", "new"]);
     assert_eq!(again.code, Some(1));
     assert!(again.stderr.contains("E0210"), "{}", again.stderr);
-    let nowhere = scratch.run(&["recover", "bd", "other"]);
+    let nowhere = scratch.run(&["repair", "bd", "other"]);
     assert!(nowhere.code == Some(1) && nowhere.stderr.contains("E0902"), "{}", nowhere.stderr);
 }
 
 // The whole procedure that the hint of E0501 recommends.
 #[test]
-fn around_a_bad_page_everything_is_recovered() {
+fn around_a_bad_page_everything_is_repaired() {
     let scratch = Scratch::with_january();
     let path = scratch.path("db/data");
     let data = std::fs::read(&path).unwrap();
@@ -74,7 +74,7 @@ fn around_a_bad_page_everything_is_recovered() {
         file.write_all_at(&bytes.map(|byte| !byte), offset + 100).unwrap();
         if scratch.run(&["check", "db", "--json"]).code == Some(3) {
             let new = format!("new{number}");
-            let ran = scratch.run(&["recover", "db", &new, "--json"]);
+            let ran = scratch.run(&["repair", "db", &new, "--json"]);
             let found = json(&ran.stdout);
             if ran.code == Some(3) && is_of_flights(&found) {
                 return hold_against(&scratch, &new, &found, &all, &export(&new));
@@ -91,17 +91,17 @@ fn hold_against(
     new: &str,
     found: &Value,
     all: &HashSet<String>,
-    recovered: &HashSet<String>,
+    repaired: &HashSet<String>,
 ) {
     assert_eq!(found["whole"], false);
     assert_eq!(found["lost"].as_array().unwrap().len(), 1, "{found}");
-    assert!(recovered.is_subset(all), "no row was made up");
-    assert_eq!((all.len() - recovered.len()) as u64, found["lost_rows"].as_u64().unwrap(), "{found}");
+    assert!(repaired.is_subset(all), "no row was made up");
+    assert_eq!((all.len() - repaired.len()) as u64, found["lost_rows"].as_u64().unwrap(), "{found}");
     assert!(found["lost"][0]["why"].as_str().unwrap().contains("checksum"), "{found}");
     assert!(scratch.ok(&["check", new, "--deep"]).contains("nothing is wrong"));
     let told = scratch.run(&["check", "db"]);
-    assert!(told.stderr.contains("`duramen recover db NEW`"), "{}", told.stderr);
-    let told = scratch.run(&["recover", "db", "told"]);
+    assert!(told.stderr.contains("`duramen repair db NEW`"), "{}", told.stderr);
+    let told = scratch.run(&["repair", "db", "told"]);
     assert_eq!(told.code, Some(3));
     assert!(told.stdout.contains("cannot be read: ") && told.stdout.contains("about"), "{}", told.stdout);
     assert!(told.stderr.contains("told is sound, and rows are missing"), "{}", told.stderr);
@@ -109,32 +109,32 @@ fn hold_against(
 
 // Exit code 3 is for a sound new database: a script that continues with it must find one.
 #[test]
-fn a_recovery_that_fails_exits_with_1() {
+fn a_repair_that_fails_exits_with_1() {
     let scratch = rows();
     let path = scratch.path("db/data");
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     file.write_all_at(&[0; 32 * 1024], 0).unwrap();
-    let ran = scratch.run(&["recover", "db", "new"]);
+    let ran = scratch.run(&["repair", "db", "new"]);
     assert!(ran.code == Some(1) && ran.stderr.contains("E0504"), "{:?} {}", ran.code, ran.stderr);
     assert!(ran.stderr.contains("restore a backup"), "{}", ran.stderr);
     assert!(!scratch.path("new").exists());
     // An existing directory is left alone, whatever is wrong with the database.
     std::fs::create_dir(scratch.path("new")).unwrap();
     scratch.write("new/mine", "");
-    let taken = scratch.run(&["recover", "db", "new"]);
+    let taken = scratch.run(&["repair", "db", "new"]);
     assert!(taken.code == Some(1) && taken.stderr.contains("E0210"), "{}", taken.stderr);
     std::fs::remove_file(path).unwrap();
-    let ran = scratch.run(&["recover", "db", "other"]);
+    let ran = scratch.run(&["repair", "db", "other"]);
     assert!(ran.code == Some(1) && ran.stderr.contains("E0501"), "{:?} {}", ran.code, ran.stderr);
 }
 
 // ^C ends it soon, with the usual exit code. Nothing opens what it leaves, and it prints what to remove.
 #[test]
-fn a_signal_ends_a_recovery_and_leaves_nothing_that_opens() {
+fn a_signal_ends_a_repair_and_leaves_nothing_that_opens() {
     let scratch = Scratch::with_january();
     let before = contents(&scratch, "db");
     for (signal, number, code) in [("-INT", 2, 130), ("-TERM", 15, 143)] {
-        let mut child = scratch.spawn(&["recover", "db", "new"]);
+        let mut child = scratch.spawn(&["repair", "db", "new"]);
         // It watches for signals before it creates anything.
         while !scratch.path("new").exists() {
             assert_eq!(child.try_wait().unwrap(), None);
@@ -151,12 +151,12 @@ fn a_signal_ends_a_recovery_and_leaves_nothing_that_opens() {
         );
         let opened = scratch.run(&["count", "new", "-c", "flights"]);
         assert_eq!(opened.code, Some(1), "{}{}", opened.stdout, opened.stderr);
-        let again = scratch.run(&["recover", "db", "new"]);
+        let again = scratch.run(&["repair", "db", "new"]);
         assert!(again.code == Some(1) && again.stderr.contains("E0210"), "{}", again.stderr);
         std::fs::remove_dir_all(scratch.path("new")).unwrap();
     }
     assert_eq!(contents(&scratch, "db"), before, "what reads never writes");
-    assert!(scratch.ok(&["recover", "db", "new"]).contains("nothing is lost"));
+    assert!(scratch.ok(&["repair", "db", "new"]).contains("nothing is lost"));
 }
 
 // By any path: the corrupt database is only read.
@@ -172,11 +172,11 @@ fn a_new_database_inside_of_the_damaged_one_is_refused() {
         let said = String::from_utf8(ran.stderr).unwrap();
         assert!(ran.status.code() == Some(2) && said.contains("lies in"), "{at} {args:?}: {said}");
     };
-    inside("db", &["recover", ".", "new"]);
-    inside(".", &["recover", "db", "link/new"]);
-    inside(".", &["recover", "link", "./db/wal/new"]);
-    inside(".", &["recover", "db", "log/../db/new"]);
-    inside(".", &["recover", "db", "log/new", "--wal", "./log"]);
+    inside("db", &["repair", ".", "new"]);
+    inside(".", &["repair", "db", "link/new"]);
+    inside(".", &["repair", "link", "./db/wal/new"]);
+    inside(".", &["repair", "db", "log/../db/new"]);
+    inside(".", &["repair", "db", "log/new", "--wal", "./log"]);
     assert_eq!(contents(&scratch, "db"), before);
 }
 
@@ -186,24 +186,24 @@ fn a_log_elsewhere_is_asked_for() {
     let scratch = Scratch::new();
     scratch.write("rows.csv", ROWS);
     scratch.ok(&["import", "db", "rows.csv", "--wal", "log", "-c", "rows", "--key", "town,id"]);
-    let refused = scratch.run(&["recover", "db", "new"]);
+    let refused = scratch.run(&["repair", "db", "new"]);
     assert!(refused.code == Some(1) && refused.stderr.contains("E0503"), "{}", refused.stderr);
     assert!(
         refused.stderr.contains("--wal DIR") && refused.stderr.contains("--without-log"),
         "{}",
         refused.stderr
     );
-    assert!(scratch.ok(&["recover", "db", "new", "--wal", "log"]).contains("nothing is lost"));
-    let without = scratch.run(&["recover", "db", "less", "--without-log"]);
+    assert!(scratch.ok(&["repair", "db", "new", "--wal", "log"]).contains("nothing is lost"));
+    let without = scratch.run(&["repair", "db", "less", "--without-log"]);
     assert_eq!(without.code, Some(3), "{}", without.stderr);
     assert!(without.stdout.contains("--wal DIR"), "{}", without.stdout);
     assert!(without.stdout.contains("ids that were assigned may be given again"), "{}", without.stdout);
 }
 
 #[test]
-fn half_a_recovery_is_refused() {
+fn half_a_repair_is_refused() {
     let scratch = rows();
-    scratch.ok(&["recover", "db", "new"]);
+    scratch.ok(&["repair", "db", "new"]);
     scratch.write("new/unfinished-copy", "");
     let refused = scratch.run(&["count", "new", "-c", "rows"]);
     assert_eq!(refused.code, Some(1));
@@ -233,11 +233,11 @@ fn golden_files() {
     let scratch = rows();
     if scratch.lies_in_memory() {
         return skipped(
-            "golden files of recover — the target directory lies in memory, and they say level disk",
+            "golden files of repair — the target directory lies in memory, and they say level disk",
         );
     }
     for (name, args) in [
-        ("recover", &["recover", "db", "new", "--json"][..]),
+        ("recover", &["repair", "db", "new", "--json"][..]),
         ("tree", &["inspect", "db", "--tree", "rows", "--json"]),
     ] {
         let mut printed = json(&scratch.ok(args));
