@@ -9,6 +9,7 @@ pub(crate) mod documents;
 pub(crate) mod documents_of;
 pub(crate) mod expiry;
 pub(crate) mod explain;
+pub mod find;
 pub(crate) mod handle;
 pub(crate) mod open_state;
 pub(crate) mod page;
