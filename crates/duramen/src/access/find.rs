@@ -323,12 +323,12 @@ fn key_of(entry: &Entry) -> Index {
 /// A view as an index.
 fn index_of(view: &OpenView) -> Index {
     let spec = &view.spec;
-    Index {
-        view: Some(spec.name().to_owned()),
-        tree: view.tree,
-        elements: spec.key_elements(),
-        fields: spec.key_fields().to_vec(),
+    let mut fields = spec.key_fields().to_vec();
+    if spec.is_each() {
+        // Its rows have an item of the list, and a condition compares the whole list.
+        fields.pop();
     }
+    Index { view: Some(spec.name().to_owned()), tree: view.tree, elements: spec.key_elements(), fields }
 }
 
 /// The complete views with at most one row for a document.

@@ -141,6 +141,25 @@ fn a_given_view_or_range_is_read_and_nothing_else() {
     assert_eq!(plan.path_shown(), "a range of the key");
 }
 
+// The rows of such a view have single items; a condition on the list must not be looked up among them.
+#[test]
+fn a_view_of_the_items_of_a_list_finds_by_the_whole_list() {
+    let db = Db::options().background(false).in_memory().unwrap();
+    let notes = Schema::new("notes").key(["id"]).view(ViewSpec::new("by_tag", ["town", "tags"]).each());
+    let notes = db.ensure(&notes).unwrap();
+    let tags = |tags: &[&str]| tags.iter().map(|tag| Value::from(*tag)).collect::<Vec<_>>();
+    for (id, list) in [(1, tags(&["a", "b"])), (2, tags(&["b"])), (3, tags(&["a", "b"]))] {
+        notes.put(doc! { "id": id, "town": if id < 3 { "Oslo" } else { "Voss" }, "tags": list }).unwrap();
+    }
+    let find = notes.find(conditions(&notes, &["town=Oslo", "tags:=[\"a\",\"b\"]"]));
+    assert_eq!(ids(&find), [1]);
+    let by_tag = find.view("by_tag");
+    assert_eq!(ids(&by_tag), [1, 1], "a row for each item");
+    let plan = by_tag.plan().unwrap();
+    assert_eq!((plan.path.fields(), plan.read_count, plan.is_exact), (&names(&["town"])[..], 3, false));
+    assert_eq!(ids(&by_tag.range(Span::prefix(("Oslo", "b")).unwrap())), [1]);
+}
+
 /// By whichever access path, a find returns what a filter of all documents does.
 #[test]
 fn every_pair_of_conditions_finds_what_a_filter_finds() {
