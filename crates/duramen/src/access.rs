@@ -11,6 +11,7 @@ pub(crate) mod collection;
 pub(crate) mod documents;
 pub(crate) mod expiry;
 pub(crate) mod explain;
+pub mod find;
 pub(crate) mod handle;
 pub(crate) mod open_state;
 pub(crate) mod page;

@@ -63,6 +63,7 @@
 //! | opening, transactions, snapshots | [`Db`], [`DbOptions`], [`Transaction`], [`Snapshot`], [`Reads`] |
 //! | storing a struct | [`Collection`](trait@Collection), [`Key`](macro@Key), [`AssignedKey`] |
 //! | querying documents | [`Query`], [`Page`], [`IntoSpan`] |
+//! | finding documents by conditions on their fields | [`find`], [`Documents::find`] |
 //! | querying several views at once, and what a query costs | [`Select`], [`Explain`] |
 //! | views and their reductions | [`View`], [`ViewQuery`], [`view::reduce`] |
 //! | views without a type, and their progress | [`DocumentView`], [`ViewSpec`], [`ViewState`], [`Documents::add_view`] |
@@ -106,6 +107,7 @@ mod store;
 mod value;
 pub mod view;
 
+pub use access::find;
 pub use catalog::{cell, schema};
 pub use db::migrate;
 pub use store::error;

@@ -1,0 +1,353 @@
+//! The access path for some conditions: the key, a view, or a full scan.
+//!
+//! Pure: an index is its fields in order. The best index leaves the fewest rows as far as the conditions
+//! show: most fields with one value, then a range on the next. At a tie the first wins.
+
+use std::fmt;
+
+use super::condition::{Condition, Restriction};
+use crate::store::TreeId;
+use crate::store::error::Result;
+use crate::value::span::Span;
+use crate::value::tuple::Element;
+
+/// How a [`Find`](crate::find::Find) will read, and how much. From [`Find::plan`](crate::find::Find::plan).
+///
+/// The counts are the trees' own: exact for the state that was planned on, and found in O(log n).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FindPlan {
+    /// The collection.
+    pub collection: String,
+    /// The conditions.
+    pub conditions: Vec<Condition>,
+    /// The access path.
+    pub path: AccessPath,
+    /// How many documents lie along the access path, each of which is read. Along a view with a row for each
+    /// item of a list, a document counts once for each item.
+    pub read_count: u64,
+    /// How many documents the collection holds.
+    pub document_count: u64,
+    /// Whether every condition restricts the access path. Each document read is then a result, except for
+    /// conditions that contradict each other and columns with values of several types.
+    pub is_exact: bool,
+    /// The key fields of a view that would restrict the access path further, at most eight. Empty if the path
+    /// is exact, if no view would help, or if the path was given by [`Find::view`](crate::find::Find::view)
+    /// or [`Find::range`](crate::find::Find::range).
+    pub helpful_view: Vec<String>,
+}
+
+/// Which documents a [`Find`](crate::find::Find) reads, in which order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AccessPath {
+    /// A range of the collection's key.
+    Key {
+        /// The leading fields that the conditions restrict, in the order of the key.
+        fields: Vec<String>,
+    },
+    /// A range of a view. Each document costs one more get.
+    View {
+        /// The view's name.
+        name: String,
+        /// The leading fields that the conditions restrict, in the order of the view's key.
+        fields: Vec<String>,
+    },
+    /// All documents, in the order of the key.
+    Scan,
+}
+
+impl AccessPath {
+    /// The leading fields of the index that the conditions restrict; none for a scan.
+    #[must_use]
+    pub fn fields(&self) -> &[String] {
+        match self {
+            AccessPath::Key { fields } | AccessPath::View { fields, .. } => fields,
+            AccessPath::Scan => &[],
+        }
+    }
+
+    /// The name of the view, if the path is one.
+    #[must_use]
+    pub fn view(&self) -> Option<&str> {
+        match self {
+            AccessPath::View { name, .. } => Some(name),
+            AccessPath::Key { .. } | AccessPath::Scan => None,
+        }
+    }
+}
+
+impl FindPlan {
+    /// The access path with the conditions on its fields, as text: `the key: carrier = UA`.
+    #[must_use]
+    pub fn path_shown(&self) -> String {
+        let index = match &self.path {
+            AccessPath::Key { fields } if fields.is_empty() => return "a range of the key".to_owned(),
+            AccessPath::View { name, fields } if fields.is_empty() => return format!("the view {name}"),
+            AccessPath::Scan => return "a scan of all".to_owned(),
+            AccessPath::Key { .. } => "the key".to_owned(),
+            AccessPath::View { name, .. } => format!("the view {name}"),
+        };
+        let is_used = |condition: &&Condition| has(self.path.fields(), condition);
+        let used: Vec<String> = self.conditions.iter().filter(is_used).map(ToString::to_string).collect();
+        format!("{index}: {}", used.join(", "))
+    }
+}
+
+impl fmt::Display for FindPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FindPlan { collection, read_count, document_count, .. } = self;
+        let path = self.path_shown();
+        write!(f, "{collection}, by {path}: reads {read_count} of {document_count} document(s)")?;
+        f.write_str(if self.is_exact {
+            ", all of them results"
+        } else {
+            ", and returns those that satisfy the conditions"
+        })
+    }
+}
+
+/// An order of documents: the key, or a view.
+#[derive(Debug, Clone)]
+pub(super) struct Index {
+    /// The view's name; `None` for the key.
+    pub(super) view: Option<String>,
+    /// The fields that conditions can restrict, in order.
+    pub(super) fields: Vec<String>,
+    /// The tree of its rows.
+    pub(super) tree: TreeId,
+    /// How many elements its key has.
+    pub(super) elements: usize,
+}
+
+/// A range of an index.
+#[derive(Debug, Clone)]
+pub(super) struct IndexRange {
+    pub(super) index: Index,
+    /// The number of leading fields with one value.
+    equal_count: usize,
+    /// Whether a range of the next field is used.
+    is_range: bool,
+    pub(super) span: Span,
+}
+
+impl IndexRange {
+    /// The fields that select the rows.
+    pub(super) fn fields(&self) -> &[String] {
+        &self.index.fields[..self.equal_count + usize::from(self.is_range)]
+    }
+
+    /// Whether all of its rows satisfy the conditions, so that none is read in vain.
+    pub(super) fn is_exact(&self, conditions: &[Condition]) -> bool {
+        conditions
+            .iter()
+            .all(|condition| condition.restriction() != Restriction::None && has(self.fields(), condition))
+    }
+
+    /// The same range as the public access path.
+    pub(super) fn path(&self) -> AccessPath {
+        let fields = self.fields().to_vec();
+        match &self.index.view {
+            Some(name) => AccessPath::View { name: name.clone(), fields },
+            None if fields.is_empty() && self.span == Span::all() => AccessPath::Scan,
+            None => AccessPath::Key { fields },
+        }
+    }
+
+    /// More is better.
+    fn rank(&self) -> (usize, bool) {
+        (self.equal_count, self.is_range)
+    }
+}
+
+/// The best range of the key or of one of the views.
+///
+/// A view has no row for a document without one of its fields. So it is only used if the conditions exclude
+/// such documents, or if `is_complete` finds a row for every document. That counts the whole collection, and
+/// a transaction that has done so conflicts with every write of it. So only a view that could be better is
+/// checked for completeness.
+pub(super) fn choose(
+    key: &Index,
+    views: &[Index],
+    conditions: &[Condition],
+    mut is_complete: impl FnMut(&Index) -> Result<bool>,
+) -> Result<IndexRange> {
+    let mut best = range(key, conditions)?;
+    for view in views {
+        let is_restricted = |field: &String| {
+            conditions
+                .iter()
+                .any(|condition| field == condition.field() && condition.restriction() != Restriction::None)
+        };
+        let excludes_null = |field: &String| {
+            conditions.iter().any(|condition| field == condition.field() && condition.excludes_null())
+        };
+        // Without a restriction of its first field a view is no better than the key.
+        if !view.fields.first().is_some_and(is_restricted) {
+            continue;
+        }
+        if !view.fields.iter().all(excludes_null) && !is_complete(view)? {
+            continue;
+        }
+        let range = range(view, conditions)?;
+        if best.rank() < range.rank() {
+            best = range;
+        }
+    }
+    Ok(best)
+}
+
+/// The range of a named index, within a span of it.
+pub(super) fn along(index: &Index, conditions: &[Condition], span: Span) -> Result<IndexRange> {
+    let range = range(index, conditions)?;
+    Ok(IndexRange { span: range.span.and(span), ..range })
+}
+
+/// The range of an index that the conditions leave.
+fn range(index: &Index, conditions: &[Condition]) -> Result<IndexRange> {
+    let one = |field: &String| {
+        conditions
+            .iter()
+            .find(|condition| field == condition.field() && condition.restriction() == Restriction::One)
+    };
+    let prefix: Vec<Element> =
+        index.fields.iter().map_while(one).map(|condition| condition.value().clone()).collect();
+    let equal_count = prefix.len();
+    let mut span = if prefix.is_empty() { Span::all() } else { Span::prefix(prefix.clone())? };
+    let mut is_range = false;
+    let next = index.fields.get(equal_count);
+    for condition in conditions.iter().filter(|condition| next.is_some_and(|next| next == condition.field()))
+    {
+        let with = |element: Element| [prefix.as_slice(), &[element]].concat();
+        let part = match condition.restriction() {
+            Restriction::From(element) => Span::from(with(element))?,
+            Restriction::Before(element) => Span::to(with(element))?,
+            Restriction::One | Restriction::None => continue,
+        };
+        span = span.and(part);
+        is_range = true;
+    }
+    Ok(IndexRange { index: index.clone(), equal_count, is_range, span })
+}
+
+/// The fields of a view that would select the documents: those with one value, then one with a range.
+pub(super) fn helpful_view(conditions: &[Condition]) -> Vec<String> {
+    const FIELDS_MAX: usize = 8;
+    let of = |wanted: fn(&Restriction) -> bool| {
+        conditions
+            .iter()
+            .filter(move |condition| wanted(&condition.restriction()) && condition.excludes_null())
+            .map(|condition| condition.field().to_owned())
+    };
+    let mut fields: Vec<String> = Vec::new();
+    for field in of(|restriction| *restriction == Restriction::One) {
+        if !fields.contains(&field) {
+            fields.push(field);
+        }
+    }
+    let is_range =
+        |restriction: &Restriction| matches!(restriction, Restriction::From(_) | Restriction::Before(_));
+    let range = of(is_range).find(|field| !fields.contains(field));
+    fields.extend(range);
+    fields.truncate(FIELDS_MAX);
+    fields
+}
+
+/// Whether a condition is on one of the fields.
+fn has(fields: &[String], condition: &Condition) -> bool {
+    fields.iter().any(|field| field == condition.field())
+}
+
+#[cfg(test)]
+mod tests {
+    //! A view that lacks documents must not be used for them, and the best index must be chosen.
+    use super::*;
+    use crate::catalog::schema::{ColumnType, Schema};
+
+    fn conditions(texts: &[&str]) -> Vec<Condition> {
+        let schema = ["a", "b", "c", "d"]
+            .into_iter()
+            .fold(Schema::new("x"), |schema, name| schema.column(name, ColumnType::Int));
+        texts.iter().map(|text| Condition::parse(&schema, text).unwrap()).collect()
+    }
+
+    fn index(view: Option<&str>, fields: &[&str]) -> Index {
+        Index {
+            view: view.map(ToOwned::to_owned),
+            fields: fields.iter().map(ToString::to_string).collect(),
+            tree: TreeId(1),
+            elements: fields.len(),
+        }
+    }
+
+    fn chosen(conditions: &[Condition]) -> IndexRange {
+        let views = [index(Some("partial"), &["c", "d"]), index(Some("whole"), &["d", "a"])];
+        let is_complete = |index: &Index| Ok(index.view.as_deref() == Some("whole"));
+        choose(&index(None, &["a", "b"]), &views, conditions, is_complete).unwrap()
+    }
+
+    fn check(texts: &[&str], view: Option<&str>, fields: &[&str], exact: bool) {
+        let conditions = conditions(texts);
+        let range = chosen(&conditions);
+        assert_eq!(range.index.view.as_deref(), view, "{texts:?}");
+        assert_eq!(range.fields(), fields, "{texts:?}");
+        assert_eq!(range.is_exact(&conditions), exact, "{texts:?}");
+    }
+
+    #[test]
+    fn the_index_with_most_leading_fields_is_taken() {
+        check(&["a=1"], None, &["a"], true);
+        check(&["a=1", "b>=2", "b<9"], None, &["a", "b"], true);
+        check(&["b=1"], None, &[], false);
+        check(&["a>1", "b=1"], None, &["a"], false);
+        check(&["d=1", "a=1"], Some("whole"), &["d", "a"], true);
+        check(&["a=1", "d!=2"], None, &["a"], false);
+    }
+
+    #[test]
+    fn an_index_that_may_lack_documents_needs_a_condition_on_each_field() {
+        check(&["c=1"], None, &[], false);
+        check(&["c=1", "d=2"], Some("partial"), &["c", "d"], true);
+        check(&["c=1", "d!=2"], None, &[], false);
+        check(&["c=1", "d:=null"], Some("whole"), &["d"], false);
+    }
+
+    // To count a collection is to depend on every write of it.
+    #[test]
+    fn documents_are_counted_only_for_a_view_that_could_be_better() {
+        let views = [index(Some("by_c"), &["c", "d"])];
+        for (texts, counts) in
+            [(&["a=1"][..], 0), (&["d=1"], 0), (&["c=1", "d=2"], 0), (&["c=1"], 1), (&["a=1", "c>=1"], 1)]
+        {
+            let mut count = 0;
+            let is_complete = |_: &Index| {
+                count += 1;
+                Ok(true)
+            };
+            choose(&index(None, &["a", "b"]), &views, &conditions(texts), is_complete).unwrap();
+            assert_eq!(count, counts, "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn the_view_that_would_help_has_the_range_last() {
+        for (texts, fields) in [
+            (&["b>1", "c=1", "d=2"][..], &["c", "d", "b"][..]),
+            (&["c!=1"], &[]),
+            (&["c:=null"], &[]),
+            (&["b>1", "c<2"], &["b"]),
+        ] {
+            assert_eq!(helpful_view(&conditions(texts)), fields, "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn the_span_holds_what_the_conditions_leave() {
+        let span = range(&index(None, &["a", "b"]), &conditions(&["a=1", "b>2", "b<=9"])).unwrap().span;
+        let key = |a: i64, b: i64| crate::tuple::encode(&(a, b)).unwrap();
+        let range = span.into_bytes();
+        let holds =
+            |key: &[u8]| key >= range.from.as_slice() && range.to.as_deref().is_none_or(|to| key < to);
+        let found: Vec<i64> = (0..12).filter(|b| holds(&key(1, *b))).collect();
+        assert_eq!(found, [3, 4, 5, 6, 7, 8, 9]);
+        assert!(!holds(&key(0, 5)) && !holds(&key(2, 5)));
+    }
+}
