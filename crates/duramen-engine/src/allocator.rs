@@ -146,12 +146,13 @@ impl Space {
         used.set(0, u32::try_from(first).expect("the superblock area is small"));
         // After a crash before the first checkpoint, the log may name extents anywhere in the file.
         let file_blocks = data.file().len().unwrap_or(0) / data.block_bytes() as u64;
-        Space::with((data, give_back), used, PersistedMap::default(), file_blocks)
+        Space::with(data, give_back, used, PersistedMap::default(), file_blocks)
     }
 
     /// Begins with the used blocks of a map. The rest may be holes.
     fn with(
-        (data, give_back): (DataFile, GiveBack),
+        data: DataFile,
+        give_back: GiveBack,
         mut used: Bitmap,
         persisted: PersistedMap,
         file_blocks: u64,

@@ -267,7 +267,7 @@ impl Checkpointer {
             let entry = root
                 .trees
                 .get(id)
-                .map(|tree| self.write_entry((newest, root), reaping, tree, output))
+                .map(|tree| self.write_entry(newest, root, reaping, tree, output))
                 .transpose()?
                 .flatten();
             rows.push((id.0.to_be_bytes().to_vec(), entry.map(|entry| entry.encode())));
@@ -298,7 +298,8 @@ impl Checkpointer {
     /// Writes one tree and returns its entry; `None` once a dropped tree is reclaimed completely.
     fn write_entry(
         &self,
-        (newest, root): (&Newest, &Root),
+        newest: &Newest,
+        root: &Root,
         reaping: &mut Reaping,
         tree: &TreeState,
         output: &mut Output<'_>,

@@ -79,7 +79,8 @@ impl Source {
     pub fn load(
         disk: &dyn Disk,
         file: Arc<dyn File>,
-        (path, wal_dir): (&Path, &Path),
+        path: &Path,
+        wal_dir: &Path,
         memory_bytes: usize,
     ) -> Result<Source> {
         let mut left = superblocks_left(&file, path)?;
@@ -105,8 +106,10 @@ impl Source {
 /// Whether the log behind a checkpoint can be read up to a commit.
 fn leads_to(disk: &dyn Disk, wal_dir: &Path, superblock: &Superblock, seq: CommitSeq) -> Result<bool> {
     let identity = LogIdentity { database: superblock.database, log: superblock.log };
-    let from = (identity, &superblock.geometry);
-    let read = repair(disk, wal_dir, from, &superblock.replay, CommitSeq(0), &mut |_| Ok(()))?;
+    let read =
+        repair(disk, wal_dir, identity, &superblock.geometry, &superblock.replay, CommitSeq(0), &mut |_| {
+            Ok(())
+        })?;
     Ok(read.last_seq >= seq)
 }
 

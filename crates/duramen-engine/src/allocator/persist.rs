@@ -61,7 +61,7 @@ impl Space {
         }
         let file_bytes = data.file().len().map_err(|e| Error::io("measure", data.path(), &e))?;
         let file_blocks = file_bytes / data.block_bytes() as u64;
-        Ok(Space::with((data, give_back), used, PersistedMap { pages, index: Some(*index) }, file_blocks))
+        Ok(Space::with(data, give_back, used, PersistedMap { pages, index: Some(*index) }, file_blocks))
     }
 
     /// Defers the free of what an older map uses and this one does not until the next checkpoint. The older

@@ -56,7 +56,7 @@ pub fn apply_changes(
         if *id == CATALOG {
             catalogue(store, &mut applied.trees, changes, seq)?;
         }
-        one_tree(store, &mut applied, (*id, changes), seq, applying)?;
+        one_tree(store, &mut applied, *id, changes, seq, applying)?;
     }
     Ok(applied)
 }
@@ -64,7 +64,8 @@ pub fn apply_changes(
 fn one_tree(
     store: &Store,
     applied: &mut Applied,
-    (id, changes): (TreeId, &[Change<'_>]),
+    id: TreeId,
+    changes: &[Change<'_>],
     seq: CommitSeq,
     applying: Applying,
 ) -> Result<(), ApplyError> {

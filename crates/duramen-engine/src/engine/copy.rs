@@ -71,7 +71,7 @@ impl Engine {
         let of = trees.iter().map(|(_, id)| state.count(*id, &KeyRange::all())).sum::<Result<u64>>()?;
         let mut done = CopyProgress { seq: state.seq(), entries: 0, of, bytes: 0 };
         for (name, id) in trees {
-            copy_tree(&state, (&name, id), &copy, &mut done, progress)?;
+            copy_tree(&state, &name, id, &copy, &mut done, progress)?;
         }
         check(&copy, done)?;
         copy.close()?;
@@ -137,7 +137,8 @@ pub(super) fn finish(disk: &dyn Disk, path: &Path) -> Result<()> {
 
 fn copy_tree(
     state: &Snapshot,
-    (name, id): (&str, TreeId),
+    name: &str,
+    id: TreeId,
     copy: &Engine,
     done: &mut CopyProgress,
     progress: &mut dyn FnMut(&CopyProgress) -> Result<()>,

@@ -122,10 +122,10 @@ fn assemble(
         // After `make_durable`: a superblock that was misread once may lead to files that this one does not
         // use.
         feed.settle(covered_by(&loaded))?;
-        make_names_durable(&*disk, (path, &wal_dir), &loaded)?;
+        make_names_durable(&*disk, path, &wal_dir, &loaded)?;
         let feeding = Feeding::new(&feed, feed_rule.as_ref(), &disk, &wal_dir, log_identity);
-        let (committer, maintenance, deferred_redo) =
-            writer(&disk, &wal_dir, loaded, replayed, (&options, sync.0), (events, feeding))?;
+        let setup = WriterSetup { options: &options, sync: sync.0, events, feeding };
+        let (committer, maintenance, deferred_redo) = writer(&disk, &wal_dir, loaded, replayed, setup)?;
         let threads = start_threads(&maintenance, &deferred_redo, &options)?;
         (Mode::Write { committer, maintenance }, deferred_redo, threads)
     };
@@ -168,7 +168,7 @@ fn open_feed(
     Ok((feed, identity))
 }
 
-fn make_names_durable(disk: &dyn Disk, (path, wal_dir): (&Path, &Path), loaded: &Loaded) -> Result<()> {
+fn make_names_durable(disk: &dyn Disk, path: &Path, wal_dir: &Path, loaded: &Loaded) -> Result<()> {
     if loaded.superblock.generation <= CREATED_GENERATION {
         return sync_names(disk, path, wal_dir);
     }
@@ -198,14 +198,22 @@ fn threads_of(options: &Options) -> usize {
     if options.background == Background::Stepped { 1 } else { processors() }
 }
 
+/// What a database that is opened for writing has besides its files.
+struct WriterSetup<'o> {
+    options: &'o Options,
+    sync: SyncMethod,
+    events: Events,
+    feeding: Feeding,
+}
+
 fn writer(
     disk: &Arc<dyn Disk>,
     wal_dir: &Path,
     loaded: Loaded,
     replayed: Replayed,
-    (options, sync): (&Options, SyncMethod),
-    (events, feeding): (Events, Feeding),
+    setup: WriterSetup<'_>,
 ) -> Result<(Arc<Committer>, Arc<Maintenance>, Arc<DeferredRedo>)> {
+    let WriterSetup { options, sync, events, feeding } = setup;
     let superblock = &loaded.superblock;
     let identity = LogIdentity { database: superblock.database, log: superblock.log };
     let geometry = superblock.geometry;

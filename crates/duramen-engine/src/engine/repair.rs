@@ -115,8 +115,8 @@ pub(super) struct Caller<'a> {
 }
 
 impl Engine {
-    /// Makes a new database at the second path of what can be read of the one at the first, and opens it. For
-    /// any other open it is unfinished until [`Engine::finish_repair`]. `keep` selects trees by name.
+    /// Makes a new database at `to` of what can be read of the one at `from`, and opens it. For any other
+    /// open it is unfinished until [`Engine::finish_repair`]. `keep` selects trees by name.
     ///
     /// It takes the memory of `options` and a few MiB, whatever the size of the database. The names and
     /// pointers of all trees come on top of that. The other options are those with which the corrupt database
@@ -129,7 +129,8 @@ impl Engine {
     /// [commit](crate::Error#commits); any error of `progress`. Corruption is listed in the result.
     pub fn repair(
         disk: &Arc<dyn Disk>,
-        (from, to): (&Path, &Path),
+        from: &Path,
+        to: &Path,
         options: &Options,
         hooks: Hooks,
         keep: &dyn Fn(&str) -> Keep,
@@ -143,7 +144,7 @@ impl Engine {
         // Before reading the source, which may take long.
         refuse_taken(&**disk, to)?;
         let reading = Options { read_only: true, create: false, ..options.clone() };
-        let (source, _lock) = open_damaged(&**disk, (from, &wal_dir), &reading)?;
+        let (source, _lock) = open_damaged(&**disk, from, &wal_dir, &reading)?;
         begin(&**disk, to)?;
         let into = Options {
             read_only: false,
@@ -195,7 +196,8 @@ impl Engine {
 /// Takes the lock and loads a checkpoint.
 fn open_damaged(
     disk: &dyn Disk,
-    (from, wal_dir): (&Path, &Path),
+    from: &Path,
+    wal_dir: &Path,
     options: &Options,
 ) -> Result<(Source, Box<dyn Lock>)> {
     refuse_unfinished(disk, from)?;
@@ -207,7 +209,7 @@ fn open_damaged(
         return Err(without_data(disk, from, wal_dir, options));
     }
     let file = disk.open(&data, Access::READ).map_err(|e| Error::io("open", &data, &e))?;
-    let loaded = Source::load(disk, file, (&data, wal_dir), options.memory_bytes);
+    let loaded = Source::load(disk, file, &data, wal_dir, options.memory_bytes);
     let source = loaded.map_err(|error| of_a_database(error, disk, wal_dir, options)).map_err(|error| {
         if error.code() != Code::DamagedSuperblock {
             return error;

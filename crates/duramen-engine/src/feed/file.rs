@@ -249,7 +249,8 @@ impl FileReader {
     /// `Corrupt`, also if the file ends before `through`; `Io`.
     pub fn next(
         &mut self,
-        (after, through): (CommitSeq, CommitSeq),
+        after: CommitSeq,
+        through: CommitSeq,
         wants: &dyn Fn(&str) -> bool,
     ) -> Result<Option<FeedCommit>> {
         loop {
@@ -281,7 +282,7 @@ impl FileReader {
     ) -> Result<()> {
         let mut bytes = 0;
         while bytes < wanted.bytes_max {
-            let Some(commit) = self.next((*read, wanted.through), wanted.wants)? else {
+            let Some(commit) = self.next(*read, wanted.through, wanted.wants)? else {
                 *read = wanted.through;
                 break;
             };
@@ -405,7 +406,9 @@ impl Source for FileReader {
 pub fn was_relied_on(
     disk: &dyn Disk,
     path: &Path,
-    (identity, number, block_bytes): (LogIdentity, u64, u64),
+    identity: LogIdentity,
+    number: u64,
+    block_bytes: u64,
     until: CommitSeq,
 ) -> Result<bool> {
     let file = disk.open(path, Access::READ).map_err(|e| Error::io("open", path, &e))?;

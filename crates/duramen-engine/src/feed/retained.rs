@@ -255,8 +255,9 @@ impl Retained {
     fn judge(&self, file: Headless, state: &mut State) -> Result<()> {
         let Headless { number, path, error, until } = file;
         let has_all = |(header, end): &(FileHeader, FileEnd)| header.number < number && end.through >= until;
-        let of = (self.identity, number, u64::from(self.block_bytes));
-        if !state.tail.as_ref().is_some_and(has_all) && was_relied_on(&*self.disk, &path, of, until)? {
+        let block_bytes = u64::from(self.block_bytes);
+        let relied = || was_relied_on(&*self.disk, &path, self.identity, number, block_bytes, until);
+        if !state.tail.as_ref().is_some_and(has_all) && relied()? {
             state.damage = Some(error.message().to_owned());
         }
         state.junk.push(path);

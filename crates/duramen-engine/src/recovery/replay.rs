@@ -127,7 +127,7 @@ pub fn replay(loaded: &Loaded, how: &mut Replay<'_>) -> Result<Replayed> {
             applier.catalogue(&changes)?;
             applier.rest(&changes, &|| how.threads, how.between)
         };
-        in_batches(loaded, (how.disk, how.wal_dir, how.batch_bytes, how.threads), &mut visit)?;
+        in_batches(loaded, how.disk, how.wal_dir, how.batch_bytes, how.threads, &mut visit)?;
     }
     let trees = applier.finish()?;
     Ok(Replayed { trees, seq: log.last_seq, next_tree, log, tail: None })
@@ -153,7 +153,10 @@ fn keep_replaced<'a>(
 /// Reads the log again and delivers its changes in batches that fit in memory.
 fn in_batches(
     loaded: &Loaded,
-    (disk, wal_dir, batch_bytes, threads): (&dyn Disk, &Path, usize, usize),
+    disk: &dyn Disk,
+    wal_dir: &Path,
+    batch_bytes: usize,
+    threads: usize,
     visit: &mut dyn FnMut(Gathered) -> Result<()>,
 ) -> Result<()> {
     let superblock = &loaded.superblock;

@@ -40,7 +40,8 @@ impl Rows {
     pub(super) fn overlaid(
         view: View,
         slot: Option<&Slot>,
-        (overlay, tree): (&Arc<Overlay>, TreeId),
+        overlay: &Arc<Overlay>,
+        tree: TreeId,
         range: KeyRange,
         direction: Direction,
     ) -> Rows {

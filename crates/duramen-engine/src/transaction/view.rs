@@ -175,7 +175,7 @@ impl View {
         let slot = state.slot.as_ref();
         Ok(match overlay {
             None => self.rows_in(slot, range, direction),
-            Some(overlay) => Rows::overlaid(self.clone(), slot, (overlay, tree), range, direction),
+            Some(overlay) => Rows::overlaid(self.clone(), slot, overlay, tree, range, direction),
         })
     }
 

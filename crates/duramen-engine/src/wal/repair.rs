@@ -73,7 +73,8 @@ pub fn refuse_no_log(disk: &dyn Disk, dir: &Path, identity: LogIdentity, geometr
 pub fn repair(
     disk: &dyn Disk,
     dir: &Path,
-    (identity, geometry): (LogIdentity, &Geometry),
+    identity: LogIdentity,
+    geometry: &Geometry,
     from: &LogPosition,
     durable: CommitSeq,
     visit: &mut dyn FnMut(ReplayedRecord) -> Result<()>,

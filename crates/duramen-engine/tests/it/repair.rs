@@ -14,8 +14,8 @@ use crate::basics::{open, tiny};
 
 fn repair(disk: &MemDisk, hooks: Hooks) -> Result<(Engine, Repair)> {
     let on: Arc<dyn Disk> = Arc::new(disk.clone());
-    let paths = (Path::new("/db"), Path::new("/new"));
-    Engine::repair(&on, paths, &tiny(), hooks, &|_| Keep::Entries, &mut |_| Ok(()))
+    let (from, to) = (Path::new("/db"), Path::new("/new"));
+    Engine::repair(&on, from, to, &tiny(), hooks, &|_| Keep::Entries, &mut |_| Ok(()))
 }
 
 /// Counts entries; may refuse entries with the value `bad`.

@@ -18,7 +18,7 @@ use crate::access::views::failures;
 use crate::access::views::maintain;
 use crate::access::views::mend;
 use crate::access::views::state;
-use crate::catalog::entries::{self, Entry, OpenView};
+use crate::catalog::entries::{self, Entry, OpenView, ViewOf};
 use crate::catalog::ids;
 use crate::catalog::progress;
 use crate::catalog::schema::Schema;
@@ -292,8 +292,7 @@ impl<'e> Transaction<'e> {
     pub(crate) fn build_step(&self, step: &Step, documents_max: u64) -> Result<Option<Walked>> {
         let Some(entry) = self.find(step.collection())? else { return Ok(None) };
         let Some(view) = entry.views.iter().find(|view| step.is_of(view)) else { return Ok(None) };
-        let walked =
-            self.all_or_nothing(step.walk((&self.inner, self.state), (&entry, view), documents_max))?;
+        let walked = self.all_or_nothing(step.walk(self, ViewOf { entry: &entry, view }, documents_max))?;
         if walked.as_ref().is_some_and(|walked| walked.at_end) {
             let mut schema = entry.schema.clone();
             self.all_or_nothing(self.swap(&mut schema, &view.spec))?;
@@ -317,7 +316,7 @@ impl<'e> Transaction<'e> {
         let Some(entry) = self.find(collection)? else { return Ok(()) };
         let Some(view) = entry.views.iter().find(|view| view.spec.same_rows(spec)) else { return Ok(()) };
         let document = self.inner.get(entry.tree, key)?;
-        let put = build::put_rows((&self.inner, self.state), (&entry, view), key, document.as_deref());
+        let put = build::put_rows(self, ViewOf { entry: &entry, view }, key, document.as_deref());
         self.all_or_nothing(put)?;
         progress::forget_failure(&self.inner, collection, spec)
     }
@@ -404,7 +403,7 @@ impl<'e> Transaction<'e> {
     pub(crate) fn write(&self, entry: &Entry, key: &[u8], document: Option<&[u8]>) -> Result<()> {
         let marked = document.map(|document| version::join(entry.schema.version(), document));
         let document = marked.as_deref();
-        let changes = maintain::Changes::of((&self.inner, self.state), entry, key, document)?;
+        let changes = maintain::Changes::of(self, entry, key, document)?;
         let written = changes.apply(&self.inner).and_then(|()| match document {
             Some(document) => self.inner.put(entry.tree, key, document),
             None => self.inner.delete(entry.tree, key),

@@ -45,6 +45,13 @@ pub(crate) struct OpenView {
     pub(crate) asked_as: OnceLock<TypeId>,
 }
 
+/// A view of a collection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ViewOf<'e> {
+    pub(crate) entry: &'e Entry,
+    pub(crate) view: &'e OpenView,
+}
+
 impl OpenView {
     /// A view, with trees that `tree` finds or creates, by their names and whether it is the tree of the
     /// rows.

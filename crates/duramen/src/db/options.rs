@@ -287,11 +287,11 @@ impl DbOptions {
         let is_stepped = self.engine.background == Background::Stepped;
         let state = OpenState::new(Clock::new(Arc::clone(&disk)), is_stepped);
         let on_event = self.hooks.on_event.clone();
-        let paths = (from.as_ref(), to.as_ref());
+        let (from, to) = (from.as_ref(), to.as_ref());
         let told = &mut |at: &crate::store::RepairProgress| progress(&RepairProgress::reading(at));
         // The change feed of the new database is not read before it is finished.
         let hooks = with_reducers(self.hooks, self.codes);
-        let (engine, repair) = Engine::repair(&disk, paths, &self.engine, hooks, &repair::keep, told)?;
+        let (engine, repair) = Engine::repair(&disk, from, to, &self.engine, hooks, &repair::keep, told)?;
         let db = Db::new(engine, Durability::Process, state, on_event, sweep_after);
         repair::make_sound(&db, repair, &mut progress)
     }

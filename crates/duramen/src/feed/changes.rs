@@ -204,7 +204,7 @@ pub(crate) fn any_change(
         (FeedWhat::Deleted { key }, _) => AnyChanged::Deleted { key },
         (FeedWhat::Lost { key }, _) => return Err(lost(&tuple::show(&key), origin.name(), seq)),
         (FeedWhat::Put { key, value }, Origin::Collection(name)) => {
-            AnyChanged::Put { value: named((change.tree, name), &key, value, described)?, key }
+            AnyChanged::Put { value: named(change.tree, name, &key, value, described)?, key }
         }
         (FeedWhat::Put { key, value }, _) => AnyChanged::Put { key, value },
     };
@@ -216,7 +216,8 @@ pub(crate) fn any_change(
 /// The names are the catalogue's for its version, since fields are only ever added at the end. A collection
 /// that took the name of a dropped one has another tree, and does not describe the other's documents.
 fn named(
-    (tree, collection): (TreeId, &str),
+    tree: TreeId,
+    collection: &str,
     key: &[u8],
     value: Vec<u8>,
     described: &mut Described<'_>,

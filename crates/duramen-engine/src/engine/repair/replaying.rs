@@ -62,8 +62,8 @@ pub(super) fn replay(
         unknown_drops: 0,
     };
     let mut visit = |record: ReplayedRecord| replaying.record(&record);
-    let of = (identity, &superblock.geometry);
-    let read = repair(disk, wal_dir, of, &superblock.replay, source.durable, &mut visit)?;
+    let (geometry, from) = (&superblock.geometry, &superblock.replay);
+    let read = repair(disk, wal_dir, identity, geometry, from, source.durable, &mut visit)?;
     replaying.writing.flush()?;
     let after = read.last_seq;
     Ok(Log {

@@ -73,7 +73,7 @@ impl Taking<'_, '_> {
                 one.clear();
                 refused(guard.ask(|| reducer.one(key, value, one)))?;
                 check_length(one)?;
-                join(*reducer, guard, empty, (sum, next), one)
+                join(*reducer, guard, empty, sum, next, one)
             }
         }
     }
@@ -87,7 +87,7 @@ impl Taking<'_, '_> {
                 guard.ask(|| running.reduction(right));
                 Ok(())
             }
-            Joined::Bytes { sum, next, .. } => join(*reducer, guard, empty, (sum, next), right),
+            Joined::Bytes { sum, next, .. } => join(*reducer, guard, empty, sum, next, right),
         }
     }
 }
@@ -142,7 +142,8 @@ fn join(
     reducer: &dyn Reducer,
     guard: &Guard,
     empty: &mut bool,
-    (sum, next): (&mut Vec<u8>, &mut Vec<u8>),
+    sum: &mut Vec<u8>,
+    next: &mut Vec<u8>,
     right: &[u8],
 ) -> Result<()> {
     if std::mem::take(empty) {

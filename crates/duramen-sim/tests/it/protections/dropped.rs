@@ -189,11 +189,12 @@ fn a_recovery_on_a_disk_that_fills_up_for_a_moment_loses_nothing() {
     let (disk, options) = source();
     let filled = FilledUp::on(&disk, "/new/wal");
     let on: Arc<dyn Disk> = Arc::new(disk.clone());
-    let paths = (Path::new("/db"), Path::new("/new"));
-    let recovered = Engine::repair(&on, paths, &options, Hooks::default(), &|_| Keep::Entries, &mut |_| {
-        filled.batch();
-        Ok(())
-    });
+    let (from, to) = (Path::new("/db"), Path::new("/new"));
+    let recovered =
+        Engine::repair(&on, from, to, &options, Hooks::default(), &|_| Keep::Entries, &mut |_| {
+            filled.batch();
+            Ok(())
+        });
     disk.set_blocker(None);
     let (new, repair) = recovered.unwrap();
     assert_eq!(disk.fault_hit_count(), 1, "the disk was full in the middle");

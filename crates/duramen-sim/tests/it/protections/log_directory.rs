@@ -139,7 +139,7 @@ fn a_log_on_a_network_is_refused() {
     let recover = |allow, to: &str| {
         let (from, to) = (Path::new("/db"), Path::new(to));
         let options = options(allow, false);
-        Engine::repair(&shared, (from, to), &options, Hooks::default(), &|_| Keep::Entries, &mut |_| Ok(()))
+        Engine::repair(&shared, from, to, &options, Hooks::default(), &|_| Keep::Entries, &mut |_| Ok(()))
     };
     disk.create_dir(Path::new("/net")).unwrap();
     disk.set_network(Some(Path::new("/net")));

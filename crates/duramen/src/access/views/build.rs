@@ -7,12 +7,12 @@
 //! and in_background.rs run the steps.
 
 use crate::access::handle::Db;
-use crate::access::open_state::OpenState;
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
-use crate::catalog::entries::{Entry, OpenView};
+use crate::access::transaction::Transaction;
+use crate::catalog::entries::{Entry, OpenView, ViewOf};
 use crate::store::error::{Code, Error, Result};
-use crate::store::{Direction, KeyRange, Shared, Source};
+use crate::store::{Direction, KeyRange, Source};
 use crate::value::tuple::{show, successor};
 
 use crate::access::views::maintain::Changes;
@@ -120,10 +120,11 @@ impl Step {
     /// Puts the rows of the step's documents; `None` if another thread advanced the walk meanwhile.
     pub(crate) fn walk(
         &self,
-        (tx, state): (&Shared<'_>, &OpenState),
-        (entry, view): (&Entry, &OpenView),
+        within: &Transaction<'_>,
+        of: ViewOf<'_>,
         documents_max: u64,
     ) -> Result<Option<Walked>> {
+        let tx = within.shared();
         let walks = match tx.tree(WALKS)? {
             Some(tree) => tree,
             None => tx.create_tree(WALKS, None)?,
@@ -133,10 +134,10 @@ impl Step {
             return Ok(None);
         }
         let range = self.range(documents_max)?;
-        let mut cursor = tx.cursor(entry.tree, range.clone(), Direction::Forward)?;
+        let mut cursor = tx.cursor(of.entry.tree, range.clone(), Direction::Forward)?;
         let (mut last, mut bytes, mut documents) = (None, 0, self.passed);
         while let Some((key, document)) = cursor.next()? {
-            bytes += put_rows((tx, state), (entry, view), key, Some(document))?;
+            bytes += put_rows(within, of, key, Some(document))?;
             documents += 1;
             last = Some(key.to_vec());
             if bytes >= STEP_BYTES {
@@ -158,20 +159,21 @@ impl Step {
 
 /// Puts the rows of one document. Returns their bytes.
 pub(crate) fn put_rows(
-    (tx, state): (&Shared<'_>, &OpenState),
-    (entry, view): (&Entry, &OpenView),
+    tx: &Transaction<'_>,
+    of: ViewOf<'_>,
     key: &[u8],
     document: Option<&[u8]>,
 ) -> Result<usize> {
-    let changes = Changes::of_view((tx, state), (entry, view), key, document).map_err(|error| {
+    let changes = Changes::of_view(tx, of, key, document).map_err(|error| {
         if matches!(error.code(), Code::UniqueViolation | Code::Unreadable) || error.is_retryable() {
             return error;
         }
         let hint = error.hint();
-        let message = format!("the document {} of {}: {}", show(key), entry.schema.name(), error.message());
+        let message =
+            format!("the document {} of {}: {}", show(key), of.entry.schema.name(), error.message());
         Error::new(error.code(), message).with_hint(hint)
     })?;
-    changes.apply(tx)?;
+    changes.apply(tx.shared())?;
     Ok(changes.bytes())
 }
 

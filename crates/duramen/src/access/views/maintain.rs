@@ -4,8 +4,8 @@
 //! it is computed before anything is written. The transaction notes what it read for this, so two
 //! transactions that decide on the same key conflict.
 
-use crate::access::open_state::OpenState;
-use crate::catalog::entries::{Entry, OpenView};
+use crate::access::transaction::Transaction;
+use crate::catalog::entries::{Entry, OpenView, ViewOf};
 use crate::store::error::{Code, Error, Result};
 use crate::store::{Direction, KeyRange, Shared, Source, TreeId};
 use crate::value::tuple::{prefix_end, show};
@@ -33,7 +33,7 @@ impl<'e> Changes<'e> {
     /// `UniqueViolation`; `KeyTooLong` and `InvalidArgument` for a document that a view cannot hold. Nothing
     /// was written.
     pub(crate) fn of(
-        (tx, state): (&Shared<'_>, &OpenState),
+        tx: &Transaction<'_>,
         entry: &'e Entry,
         key: &[u8],
         document: Option<&[u8]>,
@@ -42,14 +42,14 @@ impl<'e> Changes<'e> {
         if entry.views.is_empty() {
             return Ok(changes);
         }
-        let stored = tx.get(entry.tree, key)?;
+        let shared = tx.shared();
+        let stored = shared.get(entry.tree, key)?;
         if stored.as_deref() == document {
             return Ok(changes);
         }
         for view in &entry.views {
             if let Some(trees) = view.coded {
-                let code = state.types.code(entry.schema.name(), entry.schema.version(), &view.spec);
-                changes.rows.extend(mapped::changes(tx, (entry, view, trees), code, key, document)?);
+                changes.rows.extend(mapped::changes(tx, ViewOf { entry, view }, trees, key, document)?);
                 continue;
             }
             // A document that the view cannot hold has no rows in it.
@@ -65,7 +65,7 @@ impl<'e> Changes<'e> {
             }
             for (row, value) in after {
                 if before.get(&row) != Some(&value) {
-                    check_unique(tx, entry, view, &row, key)?;
+                    check_unique(shared, entry, view, &row, key)?;
                     changes.rows.push(Change { view, tree: view.tree, row, value: Some(value) });
                 }
             }
@@ -90,20 +90,20 @@ impl<'e> Changes<'e> {
     /// # Errors
     /// As [`Changes::of`].
     pub(crate) fn of_view(
-        (tx, state): (&Shared<'_>, &OpenState),
-        (entry, view): (&'e Entry, &'e OpenView),
+        tx: &Transaction<'_>,
+        of: ViewOf<'e>,
         key: &[u8],
         document: Option<&[u8]>,
     ) -> Result<Self> {
+        let ViewOf { entry, view } = of;
         if let Some(trees) = view.coded {
-            let code = state.types.code(entry.schema.name(), entry.schema.version(), &view.spec);
-            let rows = mapped::changes(tx, (entry, view, trees), code, key, document)?;
+            let rows = mapped::changes(tx, of, trees, key, document)?;
             return Ok(Changes { rows });
         }
         let mut changes = Changes { rows: Vec::new() };
         let Some(document) = document else { return Ok(changes) };
         for (row, value) in rows(&view.spec, &entry.schema, key, document)? {
-            check_unique(tx, entry, view, &row, key)?;
+            check_unique(tx.shared(), entry, view, &row, key)?;
             changes.rows.push(Change { view, tree: view.tree, row, value: Some(value) });
         }
         Ok(changes)

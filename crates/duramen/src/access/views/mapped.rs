@@ -7,14 +7,14 @@
 
 use crate::access::handle::Db;
 use crate::access::reads::sealed::Readable;
-use crate::catalog::entries::{CodedTrees, Entry, OpenView};
+use crate::access::transaction::Transaction;
+use crate::catalog::entries::{CodedTrees, Entry, OpenView, ViewOf};
 use crate::store::error::{Code, Error, Result};
-use crate::store::{Direction, KeyRange, Shared, Source};
+use crate::store::{Direction, KeyRange, Source};
 use crate::value::tuple::{show, split};
 use crate::value::version;
 
 use crate::access::views::build::without_code;
-use crate::access::views::coded::RowsOf;
 use crate::access::views::maintain::{Change, check_unique};
 use crate::catalog::rows::ViewRows;
 use crate::view::spec::ViewSpec;
@@ -29,12 +29,15 @@ const STEP_DOCUMENTS: usize = 200;
 /// # Errors
 /// `UniqueViolation`; errors of the code; errors of reading. Nothing was written.
 pub(crate) fn changes<'e>(
-    tx: &Shared<'_>,
-    (entry, view, trees): (&'e Entry, &'e OpenView, CodedTrees),
-    code: Option<RowsOf>,
+    tx: &Transaction<'_>,
+    of: ViewOf<'e>,
+    trees: CodedTrees,
     key: &[u8],
     document: Option<&[u8]>,
 ) -> Result<Vec<Change<'e>>> {
+    let ViewOf { entry, view } = of;
+    let code = tx.open_state().types.code(entry.schema.name(), entry.schema.version(), &view.spec);
+    let tx = tx.shared();
     let change = |tree, row: Vec<u8>, value| Change { view, tree, row, value };
     let mapped = tx.get(trees.mapped, key)?;
     let before = row_keys(&view.spec, mapped.as_deref().unwrap_or_default(), key)?;
