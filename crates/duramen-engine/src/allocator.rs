@@ -49,12 +49,12 @@ use crate::ids::CommitSeq;
 use crate::options::GiveBack;
 
 use bitmap::{Bitmap, PAGE_BLOCKS, PAGE_WORDS};
-pub use persist::{MapDraft, PersistedMap};
+pub(crate) use persist::{MapDraft, PersistedMap};
 use sound::Soundness;
 
 /// An extent that newer roots do not use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DeferredExtent {
+pub(crate) struct DeferredExtent {
     /// First block.
     pub block: u64,
     /// Blocks.
@@ -80,24 +80,24 @@ pub struct SpaceStats {
 
 /// Blocks that only the trees of one root can use.
 #[derive(Debug)]
-pub struct TreeBlocks(Bitmap);
+pub(crate) struct TreeBlocks(Bitmap);
 
 impl TreeBlocks {
     /// Removes extents that something else leads to.
-    pub fn remove(&mut self, extents: &[(u64, u32)]) {
+    pub(crate) fn remove(&mut self, extents: &[(u64, u32)]) {
         extents.iter().for_each(|(block, block_count)| self.0.clear(*block, *block_count));
     }
 
     /// The blocks in none of these extents: nothing leads to them.
     #[must_use]
-    pub fn not_in(&self, reached: &[(u64, u32)]) -> Vec<(u64, u32)> {
+    pub(crate) fn not_in(&self, reached: &[(u64, u32)]) -> Vec<(u64, u32)> {
         self.0.runs_not_in(&Bitmap::of_extents(reached))
     }
 }
 
 /// The blocks of the data file.
 #[derive(Debug)]
-pub struct Space {
+pub(crate) struct Space {
     data: DataFile,
     give_back: GiveBack,
     state: Mutex<State>,
@@ -140,7 +140,7 @@ const POISON: &str = "nothing panics while the space map is locked";
 impl Space {
     /// An empty data file: only the superblocks' blocks are used.
     #[must_use]
-    pub fn new(data: DataFile, give_back: GiveBack) -> Space {
+    pub(crate) fn new(data: DataFile, give_back: GiveBack) -> Space {
         let mut used = Bitmap::default();
         let first = first_free_block(data.block_bytes());
         used.set(0, u32::try_from(first).expect("the superblock area is small"));
@@ -183,7 +183,7 @@ impl Space {
     ///
     /// # Errors
     /// `Full` if the file would have to grow and the file system has no room.
-    pub fn allocate(&self, block_count: u32) -> Result<u64> {
+    pub(crate) fn allocate(&self, block_count: u32) -> Result<u64> {
         self.take(&mut self.lock(), block_count)
     }
 
@@ -203,7 +203,7 @@ impl Space {
     }
 
     /// Frees blocks at once. Nothing durable and no reader may ever have led to them.
-    pub fn give_back(&self, block: u64, block_count: u32) {
+    pub(crate) fn give_back(&self, block: u64, block_count: u32) {
         self.lock().free(block, block_count);
     }
 
@@ -211,7 +211,7 @@ impl Space {
     ///
     /// # Errors
     /// As [`Space::allocate`]; `TooLarge` if that is longer than an extent can be.
-    pub fn allocate_value(&self, block_count: u32) -> Result<u64> {
+    pub(crate) fn allocate_value(&self, block_count: u32) -> Result<u64> {
         if u64::from(block_count) > PAGE_BLOCKS {
             let message = format!(
                 "the value is too large: its list of extents takes {block_count} blocks, {PAGE_BLOCKS} are the most"
@@ -226,7 +226,7 @@ impl Space {
     }
 
     /// Notes the sequence of the transaction that wrote this value.
-    pub fn value_committed(&self, pages: &[PagePointer], seq: CommitSeq) {
+    pub(crate) fn value_committed(&self, pages: &[PagePointer], seq: CommitSeq) {
         let mut state = self.lock();
         for page in pages {
             state.name_value(page.block, page.block_count, seq);
@@ -234,7 +234,7 @@ impl Space {
     }
 
     /// Frees a value after its transaction was given up without a sequence, or its group was dropped.
-    pub fn value_aborted(&self, pages: &[PagePointer]) {
+    pub(crate) fn value_aborted(&self, pages: &[PagePointer]) {
         let mut state = self.lock();
         for page in pages {
             state.free_value(page.block, page.block_count);
@@ -245,7 +245,7 @@ impl Space {
     ///
     /// # Errors
     /// `Corrupt` if they lie outside the file, or if a page or another value lies there.
-    pub fn value_replayed(&self, pages: &[PagePointer], seq: CommitSeq) -> Result<()> {
+    pub(crate) fn value_replayed(&self, pages: &[PagePointer], seq: CommitSeq) -> Result<()> {
         let file_bytes = self.data.file().len().unwrap_or(0);
         for page in pages {
             let offset = self.data.offset(page.block);
@@ -272,7 +272,7 @@ impl Space {
     ///
     /// Readers of the log need them. If an earlier replay left them free and they were reused, they are left
     /// alone.
-    pub fn replaced_in_log(&self, pages: &[PagePointer], unused_since: CommitSeq) {
+    pub(crate) fn replaced_in_log(&self, pages: &[PagePointer], unused_since: CommitSeq) {
         let mut state = self.lock();
         if !pages.iter().all(|page| state.is_free(page.block, page.block_count)) {
             return;
@@ -285,13 +285,13 @@ impl Space {
     }
 
     /// Defers the free of these extents.
-    pub fn defer_free(&self, extents: impl IntoIterator<Item = DeferredExtent>) {
+    pub(crate) fn defer_free(&self, extents: impl IntoIterator<Item = DeferredExtent>) {
         self.lock().waiting.extend(extents);
     }
 
     /// Defers the free of a value's pages that commit `unused_since` replaced. The commit that wrote the
     /// value is unknown: any older snapshot may hold it.
-    pub fn defer_free_pages(&self, pages: &[PagePointer], unused_since: CommitSeq) {
+    pub(crate) fn defer_free_pages(&self, pages: &[PagePointer], unused_since: CommitSeq) {
         self.defer_free(pages.iter().map(|page| DeferredExtent {
             block: page.block,
             block_count: page.block_count,
@@ -303,7 +303,7 @@ impl Space {
     /// Frees extents that neither superblock nor any snapshot reaches: see the module's rule of release.
     /// `boundary` is the commit of the older superblock's root; `snapshots` lists the registered ones.
     /// Returns the number of blocks that only snapshots still hold.
-    pub fn release(&self, boundary: CommitSeq, snapshots: impl FnOnce() -> Vec<CommitSeq>) -> u64 {
+    pub(crate) fn release(&self, boundary: CommitSeq, snapshots: impl FnOnce() -> Vec<CommitSeq>) -> u64 {
         let mut held = snapshots();
         held.sort_unstable();
         let needed = |extent: &DeferredExtent| {
@@ -335,7 +335,7 @@ impl Space {
     /// # Errors
     /// `Full` if there is no room. Holes were then taken back as far as possible, for deletes and
     /// checkpoints.
-    pub fn keep_back(&self, bytes: u64) -> Result<()> {
+    pub(crate) fn keep_back(&self, bytes: u64) -> Result<()> {
         let mut state = self.lock();
         let blocks = bytes.div_ceil(self.data.block_bytes() as u64);
         let wanted = state.used.end() + blocks;
@@ -350,17 +350,17 @@ impl Space {
     }
 
     /// Bytes that can be written beyond the last used block without a new reservation.
-    pub fn kept_back_bytes(&self) -> u64 {
+    pub(crate) fn kept_back_bytes(&self) -> u64 {
         self.lock().kept_back_blocks() * self.data.block_bytes() as u64
     }
 
     /// Bytes of free blocks between used ones, without holes.
-    pub fn free_between_bytes(&self) -> u64 {
+    pub(crate) fn free_between_bytes(&self) -> u64 {
         self.lock().free_between_blocks() * self.data.block_bytes() as u64
     }
 
     /// Bytes of the whole space map.
-    pub fn map_bytes(&self) -> u64 {
+    pub(crate) fn map_bytes(&self) -> u64 {
         let pages = self.lock().used.page_count() as u64;
         let page_blocks = u64::from(self.data.blocks_of(PAGE_HEADER_BYTES + PAGE_WORDS * 8));
         // One more page if the file grows, and the list of pages.
@@ -368,7 +368,7 @@ impl Space {
     }
 
     /// Statistics of the space.
-    pub fn stats(&self) -> SpaceStats {
+    pub(crate) fn stats(&self) -> SpaceStats {
         let state = self.lock();
         SpaceStats {
             used_blocks: state.used.used() - state.holes.used(),
@@ -380,7 +380,7 @@ impl Space {
     }
 
     /// Used extents that the root of commit `seq` does not reach: deferred ones, and the maps. For `check`.
-    pub fn unreached(&self, seq: CommitSeq) -> Vec<(u64, u32)> {
+    pub(crate) fn unreached(&self, seq: CommitSeq) -> Vec<(u64, u32)> {
         self.lock().unreached(seq)
     }
 
@@ -388,7 +388,7 @@ impl Space {
     ///
     /// Without deferred extents, maps, superblocks, and values of later commits or of none. If no checkpoint
     /// runs, each of them belongs to a node or value of that root, or is leaked.
-    pub fn of_trees(&self, seq: CommitSeq) -> TreeBlocks {
+    pub(crate) fn of_trees(&self, seq: CommitSeq) -> TreeBlocks {
         let state = self.lock();
         let elsewhere = state.unreached(CommitSeq(u64::MAX));
         let mut blocks = state.used.without(&state.holes);
@@ -405,7 +405,7 @@ impl Space {
     }
 
     /// Whether every block of an extent is in use.
-    pub fn is_used(&self, block: u64, block_count: u32) -> bool {
+    pub(crate) fn is_used(&self, block: u64, block_count: u32) -> bool {
         let state = self.lock();
         state.used.all_set(block, block_count) && state.holes.none_set(block, block_count)
     }

@@ -16,15 +16,15 @@ use crate::ids::{CommitSeq, TreeId};
 use crate::tree::{Reducer, ReducerSpec, Reducers, Slot};
 use crate::wal::LogPosition;
 
-pub use row::{CatalogRow, RootEntry};
-pub use table::TreeTable;
+pub(crate) use row::{CatalogRow, RootEntry};
+pub(crate) use table::TreeTable;
 
 /// The id of the catalogue, the tree of names.
-pub const CATALOG: TreeId = TreeId(0);
+pub(crate) const CATALOG: TreeId = TreeId(0);
 
 /// One tree in one state.
 #[derive(Clone)]
-pub struct TreeState {
+pub(crate) struct TreeState {
     /// Its id.
     pub id: TreeId,
     /// Its root node; `None` while it is empty.
@@ -50,7 +50,7 @@ impl fmt::Debug for TreeState {
 impl TreeState {
     /// An empty tree.
     #[must_use]
-    pub fn empty(id: TreeId, spec: Option<ReducerSpec>, reducers: &Reducers) -> TreeState {
+    pub(crate) fn empty(id: TreeId, spec: Option<ReducerSpec>, reducers: &Reducers) -> TreeState {
         let reducer = spec.as_ref().and_then(|spec| reducers.find(spec));
         TreeState {
             id,
@@ -65,14 +65,14 @@ impl TreeState {
 
     /// Number of entries.
     #[must_use]
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.slot.as_ref().map_or(0, |slot| slot.count)
     }
 }
 
 /// One state of the database: what a snapshot reads.
 #[derive(Debug)]
-pub struct Root {
+pub(crate) struct Root {
     /// The last commit in it.
     pub seq: CommitSeq,
     /// The rollback epoch: counts how often commits were dropped because the log had no room. Roots of
@@ -87,7 +87,7 @@ pub struct Root {
 impl Root {
     /// A root whose log position is known.
     #[must_use]
-    pub fn at(seq: CommitSeq, trees: TreeTable, position: LogPosition) -> Root {
+    pub(crate) fn at(seq: CommitSeq, trees: TreeTable, position: LogPosition) -> Root {
         Root { seq, rollback_epoch: 0, trees, position: OnceLock::from(position) }
     }
 }

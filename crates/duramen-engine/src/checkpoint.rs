@@ -21,13 +21,15 @@ use crate::wal::LogPosition;
 
 use output::Output;
 use reclaim::reclaim;
-pub use store::{Store, UnreadValues, make_durable, read_superblocks, superblocks_left, whole_superblocks};
+pub(crate) use store::{
+    Store, UnreadValues, make_durable, read_superblocks, superblocks_left, whole_superblocks,
+};
 
 const POISON: &str = "nothing panics while a checkpoint is locked";
 
 /// Writes checkpoints, one at a time.
 #[derive(Debug)]
-pub struct Checkpointer {
+pub(crate) struct Checkpointer {
     store: Arc<Store>,
     /// Held while a checkpoint or a write back runs. Contains where the reclaiming of each dropped tree goes
     /// on; `None` when all of the tree is reclaimed.
@@ -62,7 +64,7 @@ struct NewRoots {
 
 /// The result of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CheckpointReport {
+pub(crate) struct CheckpointReport {
     /// The commit of the root that is now durable.
     pub seq: CommitSeq,
     /// The log before this frame is no longer needed.
@@ -73,7 +75,7 @@ pub struct CheckpointReport {
 
 /// Why a checkpoint did not happen.
 #[derive(Debug)]
-pub enum CheckpointError {
+pub(crate) enum CheckpointError {
     /// Nothing durable changed and a retry is possible (no room, a page that cannot be read).
     Failed(Error),
     /// A sync or the write of a superblock failed: the engine is poisoned (D6).
@@ -88,7 +90,7 @@ impl From<Error> for CheckpointError {
 
 /// Arguments of a checkpoint besides the root.
 #[derive(Debug, Clone, Copy)]
-pub struct CheckpointAim {
+pub(crate) struct CheckpointAim {
     /// The least id for trees created from now on.
     pub next_tree: TreeId,
     /// It is the last one of a clean close.
@@ -100,7 +102,7 @@ pub struct CheckpointAim {
 impl Checkpointer {
     /// Continues from the superblock that a database was opened with.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         store: Arc<Store>,
         superblock: Superblock,
         older: LogPosition,
@@ -112,17 +114,17 @@ impl Checkpointer {
     }
 
     /// The newest durable superblock.
-    pub fn superblock(&self) -> Superblock {
+    pub(crate) fn superblock(&self) -> Superblock {
         self.newest().superblock.clone()
     }
 
     /// The tree of roots on disk.
-    pub fn roots(&self) -> Option<Slot> {
+    pub(crate) fn roots(&self) -> Option<Slot> {
         self.newest().roots.clone()
     }
 
     /// The end of the newest durable checkpoint in the log, and its catalogue.
-    pub fn boundary(&self) -> (LogPosition, Option<Slot>) {
+    pub(crate) fn boundary(&self) -> (LogPosition, Option<Slot>) {
         let newest = self.newest();
         let catalogue = newest.trees.get(CATALOG).and_then(|tree| tree.slot.clone());
         (newest.superblock.replay, catalogue)
@@ -132,7 +134,7 @@ impl Checkpointer {
     ///
     /// What only they hold leaves memory too. The checkpoint keeps those trees only to compare them with
     /// newer ones; nothing reads them.
-    pub fn let_go_of_replaced(&self, newest: &Root) {
+    pub(crate) fn let_go_of_replaced(&self, newest: &Root) {
         let trees = self.newest().trees.clone();
         for id in newest.trees.changed_since(&trees) {
             if let Some(slot) = trees.get(id).and_then(|tree| tree.slot.as_ref()) {
@@ -142,14 +144,14 @@ impl Checkpointer {
     }
 
     /// Calls `look` while no checkpoint runs, with the tree of roots and the progress of reclaiming.
-    pub fn at_rest<T>(&self, look: impl FnOnce(Option<&Slot>, &Reaping) -> T) -> T {
+    pub(crate) fn at_rest<T>(&self, look: impl FnOnce(Option<&Slot>, &Reaping) -> T) -> T {
         let reaping = self.turn();
         let roots = self.roots();
         look(roots.as_ref(), &reaping)
     }
 
     /// The number of checkpoints and write backs begun. While it is unchanged, no node got a page pointer.
-    pub fn begun(&self) -> u64 {
+    pub(crate) fn begun(&self) -> u64 {
         self.begun.load(Ordering::SeqCst)
     }
 
@@ -158,7 +160,7 @@ impl Checkpointer {
     ///
     /// # Errors
     /// [`CheckpointError`].
-    pub fn run(
+    pub(crate) fn run(
         &self,
         root: &Root,
         aim: CheckpointAim,
@@ -205,7 +207,7 @@ impl Checkpointer {
 
     /// Frees extents that snapshots no longer hold. Returns the number of blocks that only snapshots still
     /// hold.
-    pub fn release(&self) -> u64 {
+    pub(crate) fn release(&self) -> u64 {
         let older = self.newest().older;
         let registry = &self.store.registry;
         self.store.space.release(older.seq, || registry.held())
@@ -215,7 +217,7 @@ impl Checkpointer {
     ///
     /// # Errors
     /// `Full` or `Io`.
-    pub fn write_back(&self, root: &Root, between: &mut dyn FnMut()) -> Result<()> {
+    pub(crate) fn write_back(&self, root: &Root, between: &mut dyn FnMut()) -> Result<()> {
         let _one_at_a_time = self.turn();
         self.begun.fetch_add(1, Ordering::SeqCst);
         let mut output = Output::new(&self.store, between);
@@ -334,12 +336,12 @@ impl Checkpointer {
     }
 
     /// Dropped trees that are reclaimed completely: the roots may forget them.
-    pub fn reclaimed(&self) -> Vec<TreeId> {
+    pub(crate) fn reclaimed(&self) -> Vec<TreeId> {
         self.turn().iter().filter(|(_, next)| next.is_none()).map(|(id, _)| *id).collect()
     }
 
     /// Forgets the progress of trees that the roots have forgotten.
-    pub fn forgotten(&self, ids: &[TreeId]) {
+    pub(crate) fn forgotten(&self, ids: &[TreeId]) {
         let mut reaping = self.turn();
         for id in ids {
             reaping.remove(id);

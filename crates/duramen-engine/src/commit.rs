@@ -34,12 +34,13 @@ use crate::snapshot::{Idle, Newest, Registration};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wal::Log;
 
-pub use apply::{Applied, Applying, apply_changes, named};
-pub use changes::{Changes, OwnedValue, RecordChange, decode_record};
-pub use group::Dropped;
-pub use reads::Reads;
-pub use throttle::Throttle;
-pub use watch::{Watch, Woken};
+pub(crate) use apply::{Applied, Applying, apply_changes, named};
+pub(crate) use changes::{Changes, OwnedValue, RecordChange, decode_record};
+pub(crate) use group::Dropped;
+pub(crate) use reads::Reads;
+pub(crate) use throttle::Throttle;
+pub(crate) use watch::Watch;
+pub use watch::Woken;
 
 use group::Forming;
 use order::conflict;
@@ -49,7 +50,7 @@ const POISON: &str = "nothing panics while the order is locked";
 
 /// The commit pipeline of an open database.
 #[derive(Debug)]
-pub struct Committer {
+pub(crate) struct Committer {
     store: Arc<Store>,
     log: Log,
     /// The published root: what new snapshots read.
@@ -87,7 +88,7 @@ pub struct Committer {
 /// A position in the commit order. Sequences of a group dropped for want of room are reused; the rollback
 /// epoch (`rollback_epoch`) tells the two uses apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ordered {
+pub(crate) struct Ordered {
     /// The sequence.
     pub seq: CommitSeq,
     rollback_epoch: u64,
@@ -105,7 +106,7 @@ struct Order {
 
 /// A transaction ready to commit.
 #[derive(Debug)]
-pub struct Submission {
+pub(crate) struct Submission {
     /// The registered root that it read. Validation may have to read it again.
     pub base: Registration,
     /// What it read there.
@@ -126,7 +127,7 @@ pub struct Submission {
 
 /// Where a commit waits for its durability level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
+pub(crate) enum Wait {
     /// Inside the committing call.
     Here,
     /// Nowhere until its receipt is waited on. The group is written by the next leader, at the latest at the
@@ -161,7 +162,7 @@ pub struct CommitStats {
 impl Ordered {
     /// The position of the last commit of a root.
     #[must_use]
-    pub fn of(root: &Root) -> Ordered {
+    pub(crate) fn of(root: &Root) -> Ordered {
         Ordered { seq: root.seq, rollback_epoch: root.rollback_epoch }
     }
 }
@@ -169,7 +170,13 @@ impl Ordered {
 impl Committer {
     /// Continues after `root`, which is durable and published.
     #[must_use]
-    pub fn new(store: Arc<Store>, log: Log, root: Root, next_tree: TreeId, throttle: Throttle) -> Committer {
+    pub(crate) fn new(
+        store: Arc<Store>,
+        log: Log,
+        root: Root,
+        next_tree: TreeId,
+        throttle: Throttle,
+    ) -> Committer {
         let seq = root.seq;
         let recent_bytes = throttle.memory_bytes() / 32;
         let root = Arc::new(root);
@@ -209,27 +216,27 @@ impl Committer {
     }
 
     /// The data file and the state that belongs to it.
-    pub fn store(&self) -> &Arc<Store> {
+    pub(crate) fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
     /// The published root, which new snapshots read.
-    pub fn published(&self) -> Arc<Root> {
+    pub(crate) fn published(&self) -> Arc<Root> {
         self.published.get()
     }
 
     /// Registers the published root.
-    pub fn hold_published(&self) -> Registration {
+    pub(crate) fn hold_published(&self) -> Registration {
         self.store.registry.register(&self.published)
     }
 
     /// The latest root, on which a new transaction builds.
-    pub fn latest(&self) -> Arc<Root> {
+    pub(crate) fn latest(&self) -> Arc<Root> {
         self.latest.get()
     }
 
     /// Registers the latest root.
-    pub fn hold_latest(&self) -> Registration {
+    pub(crate) fn hold_latest(&self) -> Registration {
         self.store.registry.register(&self.latest)
     }
 
@@ -240,40 +247,40 @@ impl Committer {
     }
 
     /// The log.
-    pub fn log(&self) -> &Log {
+    pub(crate) fn log(&self) -> &Log {
         &self.log
     }
 
     /// Newest commit that survives a power cut.
-    pub fn durable(&self) -> CommitSeq {
+    pub(crate) fn durable(&self) -> CommitSeq {
         CommitSeq(self.durable.load(Ordering::SeqCst))
     }
 
     /// Bytes written to the log since the last checkpoint began.
-    pub fn log_bytes(&self) -> u64 {
+    pub(crate) fn log_bytes(&self) -> u64 {
         self.log_bytes.load(Ordering::Relaxed)
     }
 
     /// Starts counting for the next checkpoint. Returns what was counted for the one that begins now.
-    pub fn restart_log_bytes(&self) -> u64 {
+    pub(crate) fn restart_log_bytes(&self) -> u64 {
         self.log_bytes.swap(0, Ordering::Relaxed)
     }
 
     /// Adds log bytes behind the newest checkpoint: those of a checkpoint that failed, or those found at
     /// open.
-    pub fn add_log_bytes(&self, bytes: u64) {
+    pub(crate) fn add_log_bytes(&self, bytes: u64) {
         self.log_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Opening found the log durable up to a commit, which may not be in the trees yet.
-    pub fn found_durable(&self, seq: CommitSeq) {
+    pub(crate) fn found_durable(&self, seq: CommitSeq) {
         self.durable.fetch_max(seq.0, Ordering::SeqCst);
         self.watch.wake();
     }
 
     /// Refuses writers, or accepts them again. Writers are refused while the change feed must keep more than
     /// its bound.
-    pub fn refuse_writers(&self, why: Option<Error>) {
+    pub(crate) fn refuse_writers(&self, why: Option<Error>) {
         self.refuses.store(why.is_some(), Ordering::Release);
         *self.feed_refusal.write().expect(POISON) = why;
     }
@@ -294,17 +301,17 @@ impl Committer {
     }
 
     /// A new tree id. An id is never used twice.
-    pub fn new_tree_id(&self) -> TreeId {
+    pub(crate) fn new_tree_id(&self) -> TreeId {
         TreeId(self.next_tree.fetch_add(1, Ordering::Relaxed))
     }
 
     /// A lower bound for the ids of new trees.
-    pub fn next_tree(&self) -> TreeId {
+    pub(crate) fn next_tree(&self) -> TreeId {
         TreeId(self.next_tree.load(Ordering::Relaxed))
     }
 
     /// The counters.
-    pub fn stats(&self) -> CommitStats {
+    pub(crate) fn stats(&self) -> CommitStats {
         CommitStats {
             commits: self.commits.load(Ordering::Relaxed),
             conflicts: self.conflicts.load(Ordering::Relaxed),
@@ -321,7 +328,7 @@ impl Committer {
     ///
     /// # Errors
     /// `Invalid`.
-    pub fn same_process(&self) -> Result<()> {
+    pub(crate) fn same_process(&self) -> Result<()> {
         if self.process == duramen_disk::process_id() { Ok(()) } else { Err(Error::forked()) }
     }
 
@@ -329,7 +336,7 @@ impl Committer {
     ///
     /// # Errors
     /// `Poisoned` after a failed sync; `Invalid` after a close.
-    pub fn usable(&self) -> Result<()> {
+    pub(crate) fn usable(&self) -> Result<()> {
         if let Some(cause) = self.poison.get() {
             return Err(Error::poisoned(cause.message()));
         }
@@ -340,12 +347,12 @@ impl Committer {
     }
 
     /// The first failure that poisoned the engine, if one did.
-    pub fn poison_cause(&self) -> Option<&Error> {
+    pub(crate) fn poison_cause(&self) -> Option<&Error> {
         self.poison.get()
     }
 
     /// Poisons the engine after a failed sync: nothing is acknowledged from now on (D6).
-    pub fn poison(&self, cause: Error) {
+    pub(crate) fn poison(&self, cause: Error) {
         drop(self.poison.set(cause));
         self.throttle.wake();
         self.turn.notify_all();
@@ -353,14 +360,14 @@ impl Committer {
     }
 
     /// Refuses all further commits.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.throttle.wake();
         self.watch.wake();
     }
 
     /// Whether a commit survives a power cut.
-    pub fn reached_disk(&self, ordered: Ordered) -> bool {
+    pub(crate) fn reached_disk(&self, ordered: Ordered) -> bool {
         // `durable` must be read first. A commit that reuses a dropped sequence becomes durable only after
         // the drop.
         self.durable() >= ordered.seq && self.still_there(ordered).is_ok()
@@ -370,13 +377,13 @@ impl Committer {
     ///
     /// # Errors
     /// `Full` if it was dropped because the log had no room; `InDoubt` or `Poisoned` if the sync fails.
-    pub fn wait_disk(&self, ordered: Ordered) -> Result<()> {
+    pub(crate) fn wait_disk(&self, ordered: Ordered) -> Result<()> {
         self.wait_written(ordered)?;
         self.sync_through(ordered.seq)
     }
 
     /// Whether a root is free of dropped commits.
-    pub fn is_kept(&self, root: &Root) -> bool {
+    pub(crate) fn is_kept(&self, root: &Root) -> bool {
         self.store.registry.is_kept(root.seq, root.rollback_epoch)
     }
 
@@ -395,7 +402,7 @@ impl Committer {
     ///
     /// # Errors
     /// As [`Committer::wait_disk`].
-    pub fn finish_read(&self, root: &Root, level: Durability) -> Result<Ordered> {
+    pub(crate) fn finish_read(&self, root: &Root, level: Durability) -> Result<Ordered> {
         let read = Ordered::of(root);
         self.wait_written(read)
             .map_err(|error| if error.code() == Code::DiskFull { conflict() } else { error })?;
@@ -409,7 +416,7 @@ impl Committer {
     ///
     /// # Errors
     /// `InDoubt` or `Poisoned` if the sync fails.
-    pub fn sync_through(&self, seq: CommitSeq) -> Result<()> {
+    pub(crate) fn sync_through(&self, seq: CommitSeq) -> Result<()> {
         self.same_process()?;
         self.not_alone()?;
         loop {
@@ -441,7 +448,7 @@ impl Committer {
     ///
     /// # Errors
     /// As [`Committer::sync_through`].
-    pub fn mark(&self) -> Result<bool> {
+    pub(crate) fn mark(&self) -> Result<bool> {
         self.not_alone()?;
         let durable = self.durable();
         if CommitSeq(self.marked.load(Ordering::Relaxed)) >= durable {
@@ -467,7 +474,7 @@ impl Committer {
 
     /// Removes fully reclaimed dropped trees from the roots. This is no commit: no reader can see the
     /// difference.
-    pub fn forget_trees(&self, ids: &[TreeId]) {
+    pub(crate) fn forget_trees(&self, ids: &[TreeId]) {
         let order = self.lock();
         let without = |root: &Root| {
             let mut trees = root.trees.clone();
@@ -485,7 +492,7 @@ impl Committer {
 
     /// Installs the root of the deferred redo, with the log's tail in its trees. Nothing was ordered before
     /// it.
-    pub fn replayed(&self, root: &Arc<Root>) {
+    pub(crate) fn replayed(&self, root: &Arc<Root>) {
         let mut order = self.lock();
         order.recent = Recent::new(root.seq, self.throttle.memory_bytes() / 32);
         self.latest.set(Arc::clone(root));
@@ -500,7 +507,7 @@ impl Committer {
     ///
     /// # Errors
     /// `Full` if it was dropped because the log had no room; `Poisoned`.
-    pub fn wait_written(&self, ordered: Ordered) -> Result<()> {
+    pub(crate) fn wait_written(&self, ordered: Ordered) -> Result<()> {
         self.same_process()?;
         self.not_alone()?;
         let mut order = self.lock();

@@ -30,10 +30,11 @@ use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
 use crate::transaction::Snapshot;
 
-pub use file::FileReader;
-pub use live::{LiveReader, Wanted};
-pub use retain::{Letting, Retaining, is_source};
-pub use retained::{Covered, FEED_DIR, FeedHold, Retained};
+pub(crate) use file::FileReader;
+pub(crate) use live::{LiveReader, Wanted};
+pub(crate) use retain::{Letting, Retaining, is_source};
+pub use retained::FeedHold;
+pub(crate) use retained::{Covered, FEED_DIR, Retained};
 
 /// One commit of the feed: its changes to the requested trees, at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,7 +112,7 @@ pub struct FeedNeed {
 
 /// What the feed keeps, and how much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FeedBounds {
+pub(crate) struct FeedBounds {
     /// The newest changes of this many bytes are kept, needed or not.
     pub retain_bytes: u64,
     /// Younger changes than this are kept, needed or not.
@@ -141,7 +142,7 @@ pub struct FeedStats {
 
 /// The error for changes that are no longer kept.
 #[must_use]
-pub fn gap(after: CommitSeq, oldest: CommitSeq) -> Error {
+pub(crate) fn gap(after: CommitSeq, oldest: CommitSeq) -> Error {
     let message = format!(
         "changes after commit {after} are no longer kept: the feed begins after commit {oldest}, and what lies between is gone"
     );

@@ -11,8 +11,16 @@ pub mod options;
 mod sync;
 mod threads;
 
+#[cfg(feature = "testing")]
 pub mod data_file;
+#[cfg(not(feature = "testing"))]
+#[allow(unreachable_pub, reason = "public with the feature `testing`: tests pin the format of the files")]
+mod data_file;
+#[cfg(feature = "testing")]
 pub mod wal;
+#[cfg(not(feature = "testing"))]
+#[allow(unreachable_pub, reason = "public with the feature `testing`: tests pin the format of the files")]
+mod wal;
 
 mod page_cache;
 

@@ -51,9 +51,9 @@ use crate::page_cache::{Buffered, Pages};
 use crate::snapshot::Registration;
 use crate::tree::{Apply, ApplyError, KeyRange, Loading, Slot};
 
-pub use cursor::OverlaidCursor;
-pub use notes::RecordNotes;
-pub use sorted::{ChangesOf, Gathered, SortedChanges};
+pub(crate) use cursor::OverlaidCursor;
+pub(crate) use notes::RecordNotes;
+pub(crate) use sorted::{ChangesOf, Gathered, SortedChanges};
 
 const POISON: &str = "nothing panics while forks are locked";
 
@@ -62,7 +62,7 @@ type Drain = Box<dyn Fn() -> Result<()> + Send + Sync>;
 
 /// Limits of a fork.
 #[derive(Debug, Clone, Copy)]
-pub struct ForkLimit {
+pub(crate) struct ForkLimit {
     /// A query over more changes than this waits for the redo.
     pub changes_max: usize,
     /// Threads that share the work.
@@ -70,7 +70,7 @@ pub struct ForkLimit {
 }
 
 /// Sorted changes over the trees of a root.
-pub struct Overlay {
+pub(crate) struct Overlay {
     seq: CommitSeq,
     changes: SortedChanges,
     geometry: Geometry,
@@ -92,7 +92,7 @@ impl fmt::Debug for Overlay {
 }
 
 /// A tree in the form that a query needs.
-pub enum Asked<'a> {
+pub(crate) enum Asked<'a> {
     /// As it is in a root.
     Rooted(&'a TreeState),
     /// With changes applied for this query.
@@ -101,14 +101,14 @@ pub enum Asked<'a> {
 
 impl Asked<'_> {
     /// The state of the tree.
-    pub fn state(&self) -> &TreeState {
+    pub(crate) fn state(&self) -> &TreeState {
         match self {
             Asked::Rooted(state) | Asked::Forked(state, _) => state,
         }
     }
 
     /// Its root node.
-    pub fn slot(&self) -> Option<&Slot> {
+    pub(crate) fn slot(&self) -> Option<&Slot> {
         match self {
             Asked::Rooted(state) => state.slot.as_ref(),
             Asked::Forked(_, slot) => slot.as_ref(),
@@ -119,7 +119,7 @@ impl Asked<'_> {
 impl Overlay {
     /// An overlay of changes up to the commit `seq`.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         seq: CommitSeq,
         changes: SortedChanges,
         bytes: usize,
@@ -142,22 +142,22 @@ impl Overlay {
     }
 
     /// The last commit in it.
-    pub fn seq(&self) -> CommitSeq {
+    pub(crate) fn seq(&self) -> CommitSeq {
         self.seq
     }
 
     /// The changes.
-    pub fn changes(&self) -> &SortedChanges {
+    pub(crate) fn changes(&self) -> &SortedChanges {
         &self.changes
     }
 
     /// Sets, once, the function that applies the changes to the trees.
-    pub fn drain_by(&self, drain: Drain) {
+    pub(crate) fn drain_by(&self, drain: Drain) {
         assert!(self.drain.set(drain).is_ok(), "an overlay is drained in one way");
     }
 
     /// Sets the root with all changes in it. It is registered before anything newer can replace it.
-    pub fn drained(&self, held: Registration) {
+    pub(crate) fn drained(&self, held: Registration) {
         assert!(self.drained.set(held).is_ok(), "an overlay is drained once");
         self.forks.lock().expect(POISON).clear();
     }
@@ -171,7 +171,7 @@ impl Overlay {
     }
 
     /// The root with all changes in it, once there is one.
-    pub fn drained_root(&self) -> Option<&Arc<Root>> {
+    pub(crate) fn drained_root(&self) -> Option<&Arc<Root>> {
         self.drained.get().map(Registration::root)
     }
 
@@ -179,7 +179,7 @@ impl Overlay {
     ///
     /// # Errors
     /// Any error of the redo; `Invalid` if nothing runs it.
-    pub fn wait(&self) -> Result<&Registration> {
+    pub(crate) fn wait(&self) -> Result<&Registration> {
         if self.drained.get().is_none() {
             self.drain.get().map_or(Ok(()), |drain| drain())?;
         }
@@ -192,7 +192,12 @@ impl Overlay {
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page cannot be read, by this query or by the redo that it waits for.
-    pub fn asked<'a>(&'a self, pages: &Pages, state: &'a TreeState, range: &KeyRange) -> Result<Asked<'a>> {
+    pub(crate) fn asked<'a>(
+        &'a self,
+        pages: &Pages,
+        state: &'a TreeState,
+        range: &KeyRange,
+    ) -> Result<Asked<'a>> {
         let changes = self.changes.of_tree(state.id).within(range);
         if changes.is_empty() {
             return Ok(Asked::Rooted(state));

@@ -17,7 +17,7 @@ use crate::limits::{QUEUE_MEMORY_PART, WRITES_BYTES_FREE, WRITES_MEMORY_PART};
 
 use epochs::{Epochs, Evicted};
 
-pub use epochs::Pin;
+pub(crate) use epochs::Pin;
 
 /// Nodes may take this part of `memory_bytes`, in percent; the rest is for buffers and write sets.
 ///
@@ -59,7 +59,7 @@ const WAITING_PERCENT_MAX: usize = 25;
 const EVICT_STEP_PART: usize = 32;
 
 /// Bytes of nodes in memory, and the bytes that dirty nodes will take on disk.
-pub struct Meter {
+pub(crate) struct Meter {
     resident_bytes: AtomicUsize,
     /// Nodes that were evicted and that readers may still use.
     waiting_bytes: AtomicUsize,
@@ -122,7 +122,7 @@ type Evictor = Box<dyn Fn() + Send + Sync>;
 /// ([`Buffered`]). Beyond `QUEUE_MEMORY_PART`, commits at level `Memory` wait for their group
 /// ([`Meter::queues_much`]). Both kinds of bytes reduce what nodes may take.
 #[derive(Debug, Clone, Copy)]
-pub struct DirtyBounds {
+pub(crate) struct DirtyBounds {
     /// From here on a checkpoint begins.
     pub checkpoint_from: usize,
     /// From here on commits are delayed.
@@ -165,38 +165,38 @@ impl Meter {
 
     /// Pins a reader: what it finds in memory stays until the pin is dropped, even if evicted. For one lookup
     /// at most.
-    pub fn pin(&self) -> Pin<'_> {
+    pub(crate) fn pin(&self) -> Pin<'_> {
         self.epochs.pin()
     }
 
     /// As [`Meter::pin`], for a thread that may hold a lock: dropping the pin frees nothing.
-    pub fn pin_under_locks(&self) -> Pin<'_> {
+    pub(crate) fn pin_under_locks(&self) -> Pin<'_> {
         self.epochs.pin_under_locks()
     }
 
     /// Whether a pin protects what is charged to this meter.
-    pub fn keeps(&self, pin: &Pin<'_>) -> bool {
+    pub(crate) fn keeps(&self, pin: &Pin<'_>) -> bool {
         pin.is_of(&self.epochs)
     }
 
     /// Frees an evicted object once no reader that may have found it is pinned.
-    pub fn free_later(&self, evicted: Evicted) {
+    pub(crate) fn free_later(&self, evicted: Evicted) {
         self.epochs.free_later(evicted);
     }
 
     /// Frees the evicted objects that no reader can use any more.
-    pub fn free_evicted(&self) {
+    pub(crate) fn free_evicted(&self) {
         self.epochs.free();
     }
 
     /// Bytes by which nodes exceed a part of their bound.
-    pub fn excess(&self, percent: usize) -> usize {
+    pub(crate) fn excess(&self, percent: usize) -> usize {
         self.resident_bytes().saturating_sub(self.bytes_max() / 100 * percent)
     }
 
     /// Bytes to evict until nodes take that part of their bound. Zero while much that was evicted is not
     /// freed yet: more eviction would free nothing now.
-    pub fn eviction_target(&self, percent: usize) -> usize {
+    pub(crate) fn eviction_target(&self, percent: usize) -> usize {
         let waits_much = || self.waiting_bytes() > self.bytes_max() / 100 * WAITING_PERCENT_MAX;
         if waits_much() {
             self.free_evicted();
@@ -216,17 +216,17 @@ impl Meter {
     ///
     /// Patched leaves share their pages, so that what they will take on disk may be more than what they take
     /// in memory.
-    pub fn unfreeable_bytes(&self) -> usize {
+    pub(crate) fn unfreeable_bytes(&self) -> usize {
         self.dirty_bytes().min(self.resident_bytes())
     }
 
     /// The bounds that [`Meter::unfreeable_bytes`] is compared with.
-    pub fn dirty_bounds(&self) -> DirtyBounds {
+    pub(crate) fn dirty_bounds(&self) -> DirtyBounds {
         self.dirty_bounds
     }
 
     /// The bytes that nodes may take while little is buffered.
-    pub fn nodes_bytes_max(&self) -> usize {
+    pub(crate) fn nodes_bytes_max(&self) -> usize {
         self.nodes_bytes_max
     }
 
@@ -238,24 +238,24 @@ impl Meter {
     }
 
     /// Bytes of writes that are not committed yet, or not written to the log.
-    pub fn buffered_bytes(&self) -> usize {
+    pub(crate) fn buffered_bytes(&self) -> usize {
         self.written_bytes.load(Ordering::Relaxed) + self.queued_bytes.load(Ordering::Relaxed)
     }
 
     /// Whether so many ordered commits are not in the log that every further commit must wait for its group.
-    pub fn queues_much(&self) -> bool {
+    pub(crate) fn queues_much(&self) -> bool {
         self.queued_bytes.load(Ordering::Relaxed) > self.memory_bytes / QUEUE_MEMORY_PART
     }
 
     /// Sets the function that frees memory, once.
-    pub fn set_evictor(&self, evictor: Evictor) {
+    pub(crate) fn set_evictor(&self, evictor: Evictor) {
         assert!(self.evictor.set(evictor).is_ok(), "one evictor an engine");
     }
 
     /// Evicts before more memory is taken, if too much is in use. After an eviction that found little to
     /// evict (all is dirty, or in use), the next one waits until more was read in. Memory then exceeds its
     /// bound, but reads do not each walk the whole cache.
-    pub fn make_room(&self) {
+    pub(crate) fn make_room(&self) {
         if self.eviction_due()
             && let Some(evict) = self.evictor.get()
         {
@@ -264,19 +264,19 @@ impl Meter {
     }
 
     /// Whether an eviction may find something to evict.
-    pub fn eviction_due(&self) -> bool {
+    pub(crate) fn eviction_due(&self) -> bool {
         self.resident_bytes() > self.evict_from_bytes.load(Ordering::Relaxed)
     }
 
     /// Notes that an eviction has ended.
-    pub fn evicted(&self) {
+    pub(crate) fn evicted(&self) {
         self.free_evicted();
         let next = self.eviction_floor().max(self.resident_bytes() + self.bytes_max() / EVICT_STEP_PART);
         self.evict_from_bytes.store(next, Ordering::Relaxed);
     }
 
     /// Allows the next eviction: something has become clean, or time has passed.
-    pub fn evict_again(&self) {
+    pub(crate) fn evict_again(&self) {
         self.evict_from_bytes.store(self.eviction_floor(), Ordering::Relaxed);
     }
 
@@ -285,12 +285,12 @@ impl Meter {
     }
 
     /// Bytes of all nodes in memory.
-    pub fn resident_bytes(&self) -> usize {
+    pub(crate) fn resident_bytes(&self) -> usize {
         self.resident_bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes of evicted nodes, in memory until the readers that may have found them have left.
-    pub fn waiting_bytes(&self) -> usize {
+    pub(crate) fn waiting_bytes(&self) -> usize {
         // `Charge::stay` may run between the two steps of `Charge::leave`: for that moment the sum is below
         // zero.
         let bytes = self.waiting_bytes.load(Ordering::Relaxed);
@@ -298,12 +298,12 @@ impl Meter {
     }
 
     /// Bytes that dirty nodes will take on disk, in whole blocks.
-    pub fn dirty_bytes(&self) -> usize {
+    pub(crate) fn dirty_bytes(&self) -> usize {
         self.dirty_bytes.load(Ordering::Relaxed)
     }
 
     /// Pages read from disk since the engine was opened.
-    pub fn pages_read(&self) -> u64 {
+    pub(crate) fn pages_read(&self) -> u64 {
         self.pages_read.load(Ordering::Relaxed)
     }
 }
@@ -313,7 +313,7 @@ const LEFT: usize = 1 << (usize::BITS - 1);
 
 /// One node's share of the meter; returned when the node is dropped.
 #[derive(Debug)]
-pub struct Charge {
+pub(crate) struct Charge {
     meter: Arc<Meter>,
     /// With [`LEFT`] if charged to `waiting_bytes`.
     bytes: AtomicUsize,
@@ -323,7 +323,7 @@ pub struct Charge {
 impl Charge {
     /// Charges `bytes` of memory to the meter, and the bytes that a checkpoint will write for them.
     #[must_use]
-    pub fn new(meter: &Arc<Meter>, bytes: usize, dirty_bytes: usize) -> Charge {
+    pub(crate) fn new(meter: &Arc<Meter>, bytes: usize, dirty_bytes: usize) -> Charge {
         meter.resident_bytes.fetch_add(bytes, Ordering::Relaxed);
         if dirty_bytes > 0 {
             meter.dirty_bytes.fetch_add(dirty_bytes, Ordering::Relaxed);
@@ -336,12 +336,12 @@ impl Charge {
     }
 
     /// The meter that is charged.
-    pub fn meter(&self) -> &Arc<Meter> {
+    pub(crate) fn meter(&self) -> &Arc<Meter> {
         &self.meter
     }
 
     /// The node was evicted, but its page stays in use.
-    pub fn stay(&self) {
+    pub(crate) fn stay(&self) {
         // Loaded first: it nearly always never left, and other threads read the same cache line.
         if self.bytes.load(Ordering::Relaxed) & LEFT != 0 {
             let before = self.bytes.fetch_and(!LEFT, Ordering::Relaxed);
@@ -353,7 +353,7 @@ impl Charge {
     }
 
     /// The node was evicted: it is charged to `waiting_bytes` until it is freed.
-    pub fn leave(&self) {
+    pub(crate) fn leave(&self) {
         let before = self.bytes.fetch_or(LEFT, Ordering::Relaxed);
         if before & LEFT == 0 {
             self.meter.waiting_bytes.fetch_add(before, Ordering::Relaxed);
@@ -362,7 +362,7 @@ impl Charge {
     }
 
     /// The node has a page on disk now.
-    pub fn clean(&self) {
+    pub(crate) fn clean(&self) {
         if self.dirty.load(Ordering::Relaxed) > 0 {
             let dirty_bytes = self.dirty.swap(0, Ordering::Relaxed);
             self.meter.dirty_bytes.fetch_sub(dirty_bytes, Ordering::Relaxed);
@@ -382,7 +382,7 @@ impl Drop for Charge {
 
 /// One transaction's share of the meter: writes that are neither in a tree nor in the log yet.
 #[derive(Debug)]
-pub struct Buffered {
+pub(crate) struct Buffered {
     meter: Arc<Meter>,
     bytes: usize,
     /// The commit is ordered, and waits for the log alone.
@@ -394,13 +394,13 @@ pub struct Buffered {
 impl Buffered {
     /// Holds no bytes yet.
     #[must_use]
-    pub fn new(meter: &Arc<Meter>) -> Buffered {
+    pub(crate) fn new(meter: &Arc<Meter>) -> Buffered {
         Buffered { meter: Arc::clone(meter), bytes: 0, is_queued: false, is_alone: false }
     }
 
     /// For a transaction that runs alone: what others hold does not limit it.
     #[must_use]
-    pub fn alone(meter: &Arc<Meter>) -> Buffered {
+    pub(crate) fn alone(meter: &Arc<Meter>) -> Buffered {
         let mut buffered = Buffered::new(meter);
         buffered.is_alone = true;
         buffered
@@ -410,7 +410,7 @@ impl Buffered {
     ///
     /// Bytes are charged in steps, so that small transactions write no shared counter.
     #[must_use]
-    pub fn may_grow_to(&mut self, bytes: usize) -> bool {
+    pub(crate) fn may_grow_to(&mut self, bytes: usize) -> bool {
         if bytes <= self.bytes.max(WRITES_BYTES_FREE) {
             return true;
         }
@@ -424,14 +424,14 @@ impl Buffered {
 
     /// Moves the share out.
     #[must_use]
-    pub fn take(&mut self) -> Buffered {
+    pub(crate) fn take(&mut self) -> Buffered {
         let bytes = std::mem::take(&mut self.bytes);
         let (is_queued, is_alone) = (self.is_queued, self.is_alone);
         Buffered { meter: Arc::clone(&self.meter), bytes, is_queued, is_alone }
     }
 
     /// From now on the share is a record of so many bytes, on its way to the log.
-    pub fn queue(&mut self, bytes: usize) {
+    pub(crate) fn queue(&mut self, bytes: usize) {
         self.set(0);
         self.is_queued = true;
         self.set(bytes);
@@ -462,7 +462,7 @@ impl Drop for Buffered {
 
 /// The data file and the meter: all that is needed to read a page into memory.
 #[derive(Debug, Clone)]
-pub struct Pages {
+pub(crate) struct Pages {
     data: DataFile,
     meter: Arc<Meter>,
 }
@@ -470,20 +470,20 @@ pub struct Pages {
 impl Pages {
     /// Over an open data file, with a memory target.
     #[must_use]
-    pub fn new(data: DataFile, memory_bytes: usize) -> Pages {
+    pub(crate) fn new(data: DataFile, memory_bytes: usize) -> Pages {
         data.buffers().keep_at_most(memory_bytes / 100 * IDLE_PERCENT);
         Pages { data, meter: Arc::new(Meter::new(memory_bytes)) }
     }
 
     /// The data file.
     #[must_use]
-    pub fn data(&self) -> &DataFile {
+    pub(crate) fn data(&self) -> &DataFile {
         &self.data
     }
 
     /// The meter that nodes are charged to.
     #[must_use]
-    pub fn meter(&self) -> &Arc<Meter> {
+    pub(crate) fn meter(&self) -> &Arc<Meter> {
         &self.meter
     }
 
@@ -491,7 +491,7 @@ impl Pages {
     ///
     /// # Errors
     /// As [`DataFile::read`].
-    pub fn read(&self, location: &PagePointer, kind: PageKind) -> Result<Page> {
+    pub(crate) fn read(&self, location: &PagePointer, kind: PageKind) -> Result<Page> {
         self.meter.pages_read.fetch_add(1, Ordering::Relaxed);
         self.meter.make_room();
         self.data.read(location, kind)

@@ -24,11 +24,11 @@ use crate::snapshot::Registry;
 use crate::tree::{Cursor, Direction, KeyRange, Reducers, Slot};
 use crate::wal::LogPosition;
 
-pub use replay::{Replay, Replayed, Tail, replay};
+pub(crate) use replay::{Replay, Replayed, Tail, replay};
 
 /// The newest checkpoint of a database, in memory.
 #[derive(Debug)]
-pub struct Loaded {
+pub(crate) struct Loaded {
     /// The data file with its allocator, readers and reducers.
     pub store: Arc<Store>,
     /// The newest superblock.
@@ -51,7 +51,12 @@ pub struct Loaded {
 ///
 /// # Errors
 /// `NotADatabase`, `Unsupported`, `Corrupt`, `Io`.
-pub fn load(file: Arc<dyn File>, path: &Path, options: &Options, reducers: &Reducers) -> Result<Loaded> {
+pub(crate) fn load(
+    file: Arc<dyn File>,
+    path: &Path,
+    options: &Options,
+    reducers: &Reducers,
+) -> Result<Loaded> {
     let (superblock, older) = read_superblocks(&file, path)?;
     check_features(&superblock, path, options)?;
     check_length(&file, &superblock, path)?;

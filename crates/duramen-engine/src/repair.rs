@@ -21,7 +21,7 @@ use crate::page_cache::Pages;
 use crate::tree::{Place, Reduction, StoredValue};
 use crate::wal::{LogIdentity, repair};
 
-pub use walk::{Meets, walk};
+pub(crate) use walk::{Meets, walk};
 
 /// A range of keys that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct LostRange {
 
 /// A corrupt database, as far as its trees can be found.
 #[derive(Debug)]
-pub struct Source {
+pub(crate) struct Source {
     /// Where pages come from.
     pub pages: Pages,
     /// The superblock of the checkpoint that is read.
@@ -57,7 +57,7 @@ pub struct Source {
 
 /// The trees of a checkpoint, as far as they can be read.
 #[derive(Debug, Default)]
-pub struct Trees {
+pub(crate) struct Trees {
     /// Their rows in the tree of roots.
     pub roots: BTreeMap<TreeId, RootEntry>,
     /// Their names.
@@ -76,7 +76,7 @@ impl Source {
     ///
     /// # Errors
     /// `NotADatabase`, `Unsupported`; `Corrupt` if no superblock can be read.
-    pub fn load(
+    pub(crate) fn load(
         disk: &dyn Disk,
         file: Arc<dyn File>,
         path: &Path,
@@ -116,7 +116,7 @@ fn leads_to(disk: &dyn Disk, wal_dir: &Path, superblock: &Superblock, seq: Commi
 impl Trees {
     /// Whether this name may have been in an unreadable part of the catalogue.
     #[must_use]
-    pub fn may_have_lost(&self, name: &str) -> bool {
+    pub(crate) fn may_have_lost(&self, name: &str) -> bool {
         let name = name.as_bytes();
         let of_names = self.lost.iter().filter(|range| range.tree == NAMES);
         of_names.map(|range| (range.after.as_deref(), range.before.as_deref())).any(|(after, before)| {

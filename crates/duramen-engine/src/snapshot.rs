@@ -17,17 +17,17 @@ use crate::catalog::Root;
 use crate::ids::CommitSeq;
 use crate::page_cache::Pages;
 
-pub use newest::Newest;
+pub(crate) use newest::Newest;
 
 const SHARD_COUNT: usize = 16;
 const POISON: &str = "nothing panics while a shard of snapshots is locked";
 
 /// The locks that keep other processes out of a database.
-pub type Locks = Vec<Box<dyn Lock>>;
+pub(crate) type Locks = Vec<Box<dyn Lock>>;
 
 /// The registered roots of readers.
 #[derive(Debug)]
-pub struct Registry {
+pub(crate) struct Registry {
     pages: Pages,
     shards: [Shard; SHARD_COUNT],
     /// Snapshots of commits before this one were ended to free their space.
@@ -64,11 +64,11 @@ struct Hold {
 /// Holds without readers that were replaced by another. Dropping the last hold of a root frees all that only
 /// it has, which may be much. Drop it outside locks that others wait for.
 #[derive(Debug, Default)]
-pub struct Idle(#[expect(dead_code, reason = "kept to be dropped")] Vec<Entry>);
+pub(crate) struct Idle(#[expect(dead_code, reason = "kept to be dropped")] Vec<Entry>);
 
 /// One registered reader; dropping it ends the registration.
 #[derive(Debug)]
-pub struct Registration {
+pub(crate) struct Registration {
     hold: Arc<Hold>,
 }
 
@@ -82,29 +82,29 @@ thread_local! {
 impl Registry {
     /// A registry without readers.
     #[must_use]
-    pub fn new(pages: Pages) -> Arc<Registry> {
+    pub(crate) fn new(pages: Pages) -> Arc<Registry> {
         let (shards, expired_before, locks, kept, ended) = Default::default();
         Arc::new(Registry { pages, shards, expired_before, locks, kept, ended })
     }
 
     /// Lets registrations made from now on keep other processes out, too.
-    pub fn share_locks(&self, locks: &Arc<Locks>) {
+    pub(crate) fn share_locks(&self, locks: &Arc<Locks>) {
         self.locks.set(Arc::downgrade(locks)).expect("a database is locked once");
     }
 
     /// Registers the newest root, which is read while the shard is locked. A thread that frees pages sees
     /// this registration, or has freed only what a root read later does not use.
-    pub fn register(self: &Arc<Registry>, newest: &Newest) -> Registration {
+    pub(crate) fn register(self: &Arc<Registry>, newest: &Newest) -> Registration {
         self.register_and_leave(newest).0
     }
 
     /// The same for a caller that holds a lock: it must drop the second value after releasing that lock.
-    pub fn register_and_leave(self: &Arc<Registry>, newest: &Newest) -> (Registration, Idle) {
+    pub(crate) fn register_and_leave(self: &Arc<Registry>, newest: &Newest) -> (Registration, Idle) {
         self.register_one(|root| newest.is(root), || newest.get())
     }
 
     /// Registers a root that is the newest, while nothing can replace it.
-    pub fn register_root(self: &Arc<Registry>, root: &Arc<Root>) -> (Registration, Idle) {
+    pub(crate) fn register_root(self: &Arc<Registry>, root: &Arc<Root>) -> (Registration, Idle) {
         self.register_one(|known| Arc::ptr_eq(known, root), || Arc::clone(root))
     }
 
@@ -131,7 +131,7 @@ impl Registry {
 
     /// The sequences of all registered roots with pages that must stay. A root of dropped commits needs none:
     /// its sequence was reused, and its readers get `Conflict`.
-    pub fn held(&self) -> Vec<CommitSeq> {
+    pub(crate) fn held(&self) -> Vec<CommitSeq> {
         let expired = self.expired_before.load(Ordering::SeqCst);
         let roots = self.roots();
         let holds = |root: &&Arc<Root>| root.seq.0 >= expired && self.is_kept(root.seq, root.rollback_epoch);
@@ -140,18 +140,18 @@ impl Registry {
 
     /// Drops every commit after this one and begins a new rollback epoch. Readers of the dropped roots fail
     /// from here on.
-    pub fn drop_after(&self, kept: CommitSeq) {
+    pub(crate) fn drop_after(&self, kept: CommitSeq) {
         self.kept.write().expect(POISON).push(kept);
     }
 
     /// Whether the commit with this sequence and rollback epoch was not dropped.
-    pub fn is_kept(&self, seq: CommitSeq, rollback_epoch: u64) -> bool {
+    pub(crate) fn is_kept(&self, seq: CommitSeq, rollback_epoch: u64) -> bool {
         let since = usize::try_from(rollback_epoch).expect("64-bit targets only");
         self.kept.read().expect(POISON)[since..].iter().all(|kept| *kept >= seq)
     }
 
     /// All registered roots, oldest first, each once.
-    pub fn roots(&self) -> Vec<Arc<Root>> {
+    pub(crate) fn roots(&self) -> Vec<Arc<Root>> {
         let mut roots: BTreeMap<(CommitSeq, u64), Arc<Root>> = BTreeMap::new();
         for shard in &self.shards {
             for entry in shard.entries.lock().expect(POISON).iter().filter(|entry| entry.users > 0) {
@@ -163,7 +163,7 @@ impl Registry {
     }
 
     /// Drops roots without readers in every shard where one of them is no longer the newest.
-    pub fn let_go_before(&self, newest: CommitSeq) {
+    pub(crate) fn let_go_before(&self, newest: CommitSeq) {
         for shard in &self.shards {
             let mut entries = shard.entries.lock().expect(POISON);
             let outdated = entries.iter().any(|entry| entry.users == 0 && entry.hold.root.seq < newest);
@@ -174,7 +174,7 @@ impl Registry {
     }
 
     /// Ends with the engine: from now on a root is kept only while a reader holds it.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
         for shard in &self.shards {
             let idle = take_idle(&mut shard.entries.lock().expect(POISON));
@@ -184,7 +184,7 @@ impl Registry {
     }
 
     /// Ends every snapshot of a commit before `seq`.
-    pub fn expire_before(&self, seq: CommitSeq) {
+    pub(crate) fn expire_before(&self, seq: CommitSeq) {
         self.expired_before.fetch_max(seq.0, Ordering::SeqCst);
     }
 }
@@ -195,22 +195,22 @@ fn take_idle(entries: &mut Vec<Entry>) -> Idle {
 
 impl Registration {
     /// The registered root.
-    pub fn root(&self) -> &Arc<Root> {
+    pub(crate) fn root(&self) -> &Arc<Root> {
         &self.hold.root
     }
 
     /// The store of its pages.
-    pub fn pages(&self) -> &Pages {
+    pub(crate) fn pages(&self) -> &Pages {
         &self.hold.registry.pages
     }
 
     /// Whether it was ended to free its space.
-    pub fn is_expired(&self) -> bool {
+    pub(crate) fn is_expired(&self) -> bool {
         self.hold.root.seq.0 < self.hold.registry.expired_before.load(Ordering::Relaxed)
     }
 
     /// Whether its commits were dropped. Nothing keeps its pages then.
-    pub fn is_dropped(&self) -> bool {
+    pub(crate) fn is_dropped(&self) -> bool {
         let Hold { registry, root, .. } = &*self.hold;
         !registry.is_kept(root.seq, root.rollback_epoch)
     }

@@ -4,7 +4,7 @@
 //! taken under them, are those of the standard library everywhere: they have no interleavings to try.
 
 #[cfg(not(feature = "shuttle"))]
-pub use std::sync::{Condvar, Mutex, MutexGuard};
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 
 #[cfg(feature = "shuttle")]
 pub use shuttle::sync::{Condvar, Mutex, MutexGuard};

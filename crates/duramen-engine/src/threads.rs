@@ -15,7 +15,7 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// Background threads. Dropping this stops and joins them.
 #[derive(Debug)]
-pub struct Threads {
+pub(crate) struct Threads {
     stop: Arc<Stop>,
     handles: Vec<JoinHandle<()>>,
 }
@@ -41,7 +41,7 @@ impl Stop {
 impl Threads {
     /// No threads yet.
     #[must_use]
-    pub fn new() -> Threads {
+    pub(crate) fn new() -> Threads {
         Threads { stop: Arc::new(Stop::default()), handles: Vec::new() }
     }
 
@@ -51,7 +51,7 @@ impl Threads {
     /// # Errors
     /// `Io` if the system gives no thread.
     #[allow(clippy::disallowed_methods, reason = "threads start here and nowhere else")]
-    pub fn start(
+    pub(crate) fn start(
         &mut self,
         name: &str,
         mut step: impl FnMut() + Send + 'static,
@@ -278,7 +278,7 @@ impl Workplace {
 /// # Panics
 /// As `work` does.
 #[allow(clippy::disallowed_methods, reason = "threads start here and nowhere else")]
-pub fn side_by_side<P: Copy + Send, T: Send>(parts: &[P], work: impl Fn(P) -> T + Sync) -> Vec<T> {
+pub(crate) fn side_by_side<P: Copy + Send, T: Send>(parts: &[P], work: impl Fn(P) -> T + Sync) -> Vec<T> {
     let work = &work;
     std::thread::scope(|scope| {
         let start = |part: &P| {

@@ -66,7 +66,7 @@ impl CheckReport {
 ///
 /// It has two parts, so that checkpoints wait only for the first, short one. The root's registration keeps
 /// its pages for the second.
-pub struct Check<'a> {
+pub(crate) struct Check<'a> {
     walk: Walk<'a>,
     /// The blocks that the root's trees must account for, as of the beginning.
     of_trees: TreeBlocks,
@@ -77,7 +77,7 @@ impl<'a> Check<'a> {
     /// the pending-free list. `reaping` holds the key at which reclaiming each dropped tree continues; `None`
     /// if nothing is left.
     #[must_use]
-    pub fn begin(
+    pub(crate) fn begin(
         store: &'a Store,
         root: &Root,
         roots: Option<&Slot>,
@@ -108,7 +108,7 @@ impl<'a> Check<'a> {
 
     /// Adds the result of reading the log: its last commit, which must not be before `durable`, and the
     /// number of commits.
-    pub fn log(&mut self, read: Result<(CommitSeq, u64)>, durable: CommitSeq) {
+    pub(crate) fn log(&mut self, read: Result<(CommitSeq, u64)>, durable: CommitSeq) {
         let report = &mut self.walk.report;
         match read {
             Ok((last, commits)) => {
@@ -122,7 +122,7 @@ impl<'a> Check<'a> {
     }
 
     /// Checks the superblocks, while no checkpoint runs. The newest has the generation `newest`.
-    pub fn superblocks(&mut self, newest: Generation) {
+    pub(crate) fn superblocks(&mut self, newest: Generation) {
         let data = self.walk.store().pages.data();
         let report = &mut self.walk.report;
         match whole_superblocks(&**data.file(), data.path()) {
@@ -141,7 +141,7 @@ impl<'a> Check<'a> {
     /// checkpoint or a write-back has begun since, nodes of the root may have got blocks that belonged to
     /// other pages at the beginning; only the trees are compared with each other then.
     #[must_use]
-    pub fn finish(self, root: &Root, is_at_rest: &dyn Fn() -> bool) -> CheckReport {
+    pub(crate) fn finish(self, root: &Root, is_at_rest: &dyn Fn() -> bool) -> CheckReport {
         let Check { mut walk, of_trees } = self;
         let begun = walk.reached.len();
         for tree in root.trees.iter().filter(|tree| tree.dropped_at.is_none()) {

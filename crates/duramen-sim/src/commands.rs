@@ -17,7 +17,7 @@ use duramen_sim::part::Part;
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     Search(search::Search),
     Concurrent(concurrent::Concurrent),
     Replay(replay::Replay),
@@ -34,7 +34,7 @@ impl Command {
     ///
     /// # Errors
     /// The first violation, with the command that reproduces it.
-    pub fn run(self) -> Result<(), String> {
+    pub(crate) fn run(self) -> Result<(), String> {
         match self {
             Command::Search(command) => command.run(),
             Command::Concurrent(command) => command.run(),
@@ -51,7 +51,7 @@ impl Command {
 
 /// How long a search runs, and from which seed on.
 #[derive(Debug, Args)]
-pub struct Length {
+pub(crate) struct Length {
     /// Minutes to run
     #[arg(long, default_value_t = 1, conflicts_with = "seconds")]
     minutes: u64,
@@ -68,19 +68,19 @@ pub struct Length {
 
 impl Length {
     /// The time to run.
-    pub fn time(&self) -> Duration {
+    pub(crate) fn time(&self) -> Duration {
         Duration::from_secs(self.seconds.unwrap_or(self.minutes.saturating_mul(60)))
     }
 
     /// Threads to run on.
-    pub fn threads(&self) -> usize {
+    pub(crate) fn threads(&self) -> usize {
         usize::from(self.threads)
     }
 }
 
 /// How a sweep over the bytes of small databases runs.
 #[derive(Debug, Args)]
-pub struct Sweep {
+pub(crate) struct Sweep {
     /// The seed of the databases
     #[arg(long, default_value_t = 35)]
     pub seed: u64,
@@ -94,7 +94,7 @@ pub struct Sweep {
 
 impl Sweep {
     /// Threads to run on.
-    pub fn threads(&self) -> usize {
+    pub(crate) fn threads(&self) -> usize {
         usize::from(self.threads)
     }
 }

@@ -34,7 +34,7 @@ fn main() -> Result<()> {
 }
 
 /// Everything that the tutorial does, on any database.
-pub fn run(db: &Db) -> Result<()> {
+pub(crate) fn run(db: &Db) -> Result<()> {
     stock(db)?;
     look(db)?;
     for (day, city, product) in [(20, "Oslo", "saw"), (20, "Bergen", "axe"), (21, "Oslo", "axe")] {

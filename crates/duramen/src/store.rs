@@ -13,13 +13,14 @@ pub(crate) use duramen_engine::ids::TreeId;
 pub(crate) use duramen_engine::limits;
 #[cfg(feature = "async")]
 pub(crate) use duramen_engine::processors;
-pub use duramen_engine::{
-    Background, CheckReport, CommitSeq, CopyProgress, Direction, Durability, DurabilityStatus, Engine, Event,
-    EventHook, FeedChange, FeedCommit, FeedHold, FeedNeed, FeedReader, FeedRule, FeedStats, FeedStop,
-    FeedWhat, Hooks, Keep, KeyRange, LostCommits, LostRange, ObserveFrom, Observed, Observer, Options,
-    Receipt, Reduced, Reducer, ReducerSpec, Repair, RepairProgress, Rest, Running, Snapshot, Stats,
-    Transaction, TreeInfo, TreeLoss, TreeMark, TreeShape, Worker,
+pub(crate) use duramen_engine::{
+    Background, CheckReport, CommitSeq, Direction, Durability, DurabilityStatus, Engine, Event, EventHook,
+    FeedChange, FeedCommit, FeedHold, FeedNeed, FeedReader, FeedRule, FeedStats, FeedStop, FeedWhat, Hooks,
+    Keep, KeyRange, LostCommits, LostRange, Observer, Options, Receipt, Reduced, Reducer, ReducerSpec,
+    Repair, RepairProgress, Rest, Running, Snapshot, Stats, Transaction, TreeInfo, TreeLoss, TreeMark,
+    TreeShape, Worker,
 };
+pub use duramen_engine::{CopyProgress, ObserveFrom, Observed};
 
 use crate::store::error::{Error, ErrorKind, Result};
 

@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 /// Words of one page.
-pub const PAGE_WORDS: usize = 504;
+pub(super) const PAGE_WORDS: usize = 504;
 
 /// Blocks covered by one page.
-pub const PAGE_BLOCKS: u64 = PAGE_WORDS as u64 * 64;
+pub(super) const PAGE_BLOCKS: u64 = PAGE_WORDS as u64 * 64;
 
 /// The bits of one page.
-pub type Bits = Box<[u64; PAGE_WORDS]>;
+pub(super) type Bits = Box<[u64; PAGE_WORDS]>;
 
 #[derive(Debug, Clone)]
 struct Page {
@@ -28,7 +28,7 @@ impl Page {
 
 /// Which blocks are used. A run of blocks never crosses a page.
 #[derive(Debug, Clone, Default)]
-pub struct Bitmap {
+pub(super) struct Bitmap {
     pages: Vec<Page>,
     used: u64,
     /// One after the last used block.
@@ -37,7 +37,7 @@ pub struct Bitmap {
 
 impl Bitmap {
     /// Makes a map of the bits of its pages.
-    pub fn from_pages(pages: impl IntoIterator<Item = Bits>) -> Bitmap {
+    pub(super) fn from_pages(pages: impl IntoIterator<Item = Bits>) -> Bitmap {
         let pages: Vec<Page> = pages.into_iter().map(|bits| Page { bits, ..Page::empty() }).collect();
         let used = pages.iter().flat_map(|p| p.bits.iter()).map(|word| u64::from(word.count_ones())).sum();
         let mut map = Bitmap { pages, used, end: 0 };
@@ -46,27 +46,27 @@ impl Bitmap {
     }
 
     /// Number of pages.
-    pub fn page_count(&self) -> usize {
+    pub(super) fn page_count(&self) -> usize {
         self.pages.len()
     }
 
     /// The bits of page `index`.
-    pub fn bits(&self, index: usize) -> &Bits {
+    pub(super) fn bits(&self, index: usize) -> &Bits {
         &self.pages[index].bits
     }
 
     /// The number of used blocks.
-    pub fn used(&self) -> u64 {
+    pub(super) fn used(&self) -> u64 {
         self.used
     }
 
     /// One after the last used block.
-    pub fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.end
     }
 
     /// One after the last block that is used here and free in another map.
-    pub fn end_not_in(&self, other: &Bitmap) -> u64 {
+    pub(super) fn end_not_in(&self, other: &Bitmap) -> u64 {
         self.end_in(0..self.pages.len(), other)
     }
 
@@ -83,7 +83,7 @@ impl Bitmap {
     }
 
     /// Finds the first run of `count` free blocks; extends the map if there is none.
-    pub fn find(&mut self, count: u32) -> u64 {
+    pub(super) fn find(&mut self, count: u32) -> u64 {
         let count = u64::from(count);
         assert!(count > 0 && count <= PAGE_BLOCKS, "an extent is between one block and a page of the map");
         for (index, page) in self.pages.iter_mut().enumerate() {
@@ -100,7 +100,7 @@ impl Bitmap {
     }
 
     /// Marks blocks as used; used ones stay used.
-    pub fn set(&mut self, block: u64, count: u32) {
+    pub(super) fn set(&mut self, block: u64, count: u32) {
         self.for_words(block, count, |word, mask| {
             let before = *word;
             *word |= mask;
@@ -112,7 +112,7 @@ impl Bitmap {
     }
 
     /// Marks blocks as free.
-    pub fn clear(&mut self, block: u64, count: u32) {
+    pub(super) fn clear(&mut self, block: u64, count: u32) {
         // Blocks beyond the map are free already.
         let end = block.saturating_add(u64::from(count)).min(self.pages.len() as u64 * PAGE_BLOCKS);
         let Ok(count) = u32::try_from(end.saturating_sub(block)) else { return };
@@ -134,7 +134,7 @@ impl Bitmap {
     }
 
     /// Marks every block from this one on as free.
-    pub fn clear_from(&mut self, block: u64) {
+    pub(super) fn clear_from(&mut self, block: u64) {
         let mut at = block;
         while at < self.pages.len() as u64 * PAGE_BLOCKS {
             let count = PAGE_BLOCKS - at % PAGE_BLOCKS;
@@ -144,12 +144,12 @@ impl Bitmap {
     }
 
     /// Whether every block is used.
-    pub fn all_set(&self, block: u64, count: u32) -> bool {
+    pub(super) fn all_set(&self, block: u64, count: u32) -> bool {
         (block..block.saturating_add(u64::from(count))).all(|block| self.is_set(block))
     }
 
     /// Whether every block is free.
-    pub fn none_set(&self, block: u64, count: u32) -> bool {
+    pub(super) fn none_set(&self, block: u64, count: u32) -> bool {
         !(block..block.saturating_add(u64::from(count))).any(|block| self.is_set(block))
     }
 
@@ -158,14 +158,14 @@ impl Bitmap {
     }
 
     /// A map with just these extents used.
-    pub fn of_extents(extents: &[(u64, u32)]) -> Bitmap {
+    pub(super) fn of_extents(extents: &[(u64, u32)]) -> Bitmap {
         let mut map = Bitmap::default();
         extents.iter().for_each(|(block, count)| map.set(*block, *count));
         map
     }
 
     /// A map with what is used here and free in another one.
-    pub fn without(&self, other: &Bitmap) -> Bitmap {
+    pub(super) fn without(&self, other: &Bitmap) -> Bitmap {
         let mut map = self.clone();
         for (ours, theirs) in map.pages.iter_mut().zip(&other.pages) {
             for (bits, gone) in ours.bits.iter_mut().zip(theirs.bits.iter()) {
@@ -179,18 +179,18 @@ impl Bitmap {
     }
 
     /// Runs of used blocks, from about this block on.
-    pub fn runs_from(&self, block: u64) -> impl Iterator<Item = (u64, u32)> {
+    pub(super) fn runs_from(&self, block: u64) -> impl Iterator<Item = (u64, u32)> {
         let first = usize::try_from(block / 64).unwrap_or(usize::MAX);
         runs(first..self.pages.len() * PAGE_WORDS, |word| self.word(word))
     }
 
     /// Runs of blocks used here and free in another map.
-    pub fn runs_not_in(&self, other: &Bitmap) -> Vec<(u64, u32)> {
+    pub(super) fn runs_not_in(&self, other: &Bitmap) -> Vec<(u64, u32)> {
         runs(0..self.pages.len() * PAGE_WORDS, |word| self.word(word) & !other.word(word)).collect()
     }
 
     /// Runs of at least this many free blocks before the last used one.
-    pub fn free_runs(&self, count_min: u32) -> Vec<(u64, u32)> {
+    pub(super) fn free_runs(&self, count_min: u32) -> Vec<(u64, u32)> {
         let end = self.end();
         let all = runs(0..self.pages.len() * PAGE_WORDS, |word| !self.word(word));
         all.take_while(|(block, _)| *block < end).filter(|(_, count)| *count >= count_min).collect()

@@ -20,7 +20,7 @@ impl Space {
     ///
     /// # Errors
     /// `Io`.
-    pub fn cut_tail(&self, spare_bytes: u64) -> Result<()> {
+    pub(crate) fn cut_tail(&self, spare_bytes: u64) -> Result<()> {
         let block_bytes = self.data.block_bytes() as u64;
         let mut state = self.lock();
         let end = state.used.end_not_in(&state.holes);
@@ -56,7 +56,7 @@ impl Space {
     ///
     /// # Errors
     /// `Io`.
-    pub fn give_up_ahead(&self, bytes: u64) -> Result<bool> {
+    pub(crate) fn give_up_ahead(&self, bytes: u64) -> Result<bool> {
         let block_bytes = self.data.block_bytes() as u64;
         let mut state = self.lock();
         let Some(keep) = state.file_blocks.checked_sub(bytes.div_ceil(block_bytes)) else { return Ok(false) };
@@ -82,7 +82,7 @@ impl Space {
     ///
     /// # Errors
     /// `Io`; the run stays marked as a hole.
-    pub fn punch(&self, spare_bytes: u64) -> Result<()> {
+    pub(crate) fn punch(&self, spare_bytes: u64) -> Result<()> {
         let block_bytes = self.data.block_bytes() as u64;
         for (block, block_count) in self.runs_to_punch(spare_bytes.div_ceil(block_bytes)) {
             {

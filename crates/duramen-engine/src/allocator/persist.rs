@@ -20,21 +20,21 @@ type Extents = Vec<(u64, u32)>;
 
 /// The space map of the newest durable checkpoint.
 #[derive(Debug, Default, Clone)]
-pub struct PersistedMap {
+pub(crate) struct PersistedMap {
     pages: Vec<(Bits, PagePointer)>,
     index: Option<PagePointer>,
 }
 
 impl PersistedMap {
     /// The extents of the map itself.
-    pub fn extents(&self) -> impl Iterator<Item = (u64, u32)> {
+    pub(crate) fn extents(&self) -> impl Iterator<Item = (u64, u32)> {
         self.pages.iter().map(|(_, location)| location.extent()).chain(self.index.map(|l| l.extent()))
     }
 }
 
 /// A space map being written by a checkpoint.
 #[derive(Debug)]
-pub struct MapDraft {
+pub(crate) struct MapDraft {
     map: PersistedMap,
     fresh: Vec<(u64, u32)>,
     stale: Vec<(u64, u32)>,
@@ -50,7 +50,7 @@ impl Space {
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page of it cannot be read.
-    pub fn load(data: DataFile, index: &PagePointer, give_back: GiveBack) -> Result<Space> {
+    pub(crate) fn load(data: DataFile, index: &PagePointer, give_back: GiveBack) -> Result<Space> {
         let pages = read_pages(&data, index)?;
         let used = Bitmap::from_pages(pages.iter().map(|(bits, _)| bits.clone()));
         let first =
@@ -69,7 +69,7 @@ impl Space {
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page of the older map cannot be read.
-    pub fn hold(&self, older: &PagePointer, seq: CommitSeq) -> Result<()> {
+    pub(crate) fn hold(&self, older: &PagePointer, seq: CommitSeq) -> Result<()> {
         let older = Bitmap::from_pages(read_pages(&self.data, older)?.into_iter().map(|(bits, _)| bits));
         let mut state = self.lock();
         for (block, block_count) in older.runs_not_in(&state.used.without(&state.holes)) {
@@ -84,7 +84,7 @@ impl Space {
     ///
     /// # Errors
     /// What allocation or `put` returned; nothing stays allocated then.
-    pub fn draft(
+    pub(crate) fn draft(
         &self,
         boundary: CommitSeq,
         generation: Generation,
@@ -101,7 +101,7 @@ impl Space {
     }
 
     /// To be called once the superblock that names the draft is durable.
-    pub fn adopt(&self, draft: MapDraft) {
+    pub(crate) fn adopt(&self, draft: MapDraft) {
         let mut state = self.lock();
         state.unrooted.retain(|_, (_, seq)| seq.is_none_or(|seq| seq > draft.boundary));
         for (block, block_count) in std::mem::replace(&mut state.stale, draft.stale) {
@@ -111,7 +111,7 @@ impl Space {
     }
 
     /// Undoes a draft after its checkpoint failed, before its superblock was written.
-    pub fn discard(&self, draft: &MapDraft) {
+    pub(crate) fn discard(&self, draft: &MapDraft) {
         draft.fresh.iter().for_each(|(block, block_count)| self.give_back(*block, *block_count));
     }
 

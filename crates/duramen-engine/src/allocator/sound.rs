@@ -84,7 +84,7 @@ impl Space {
     ///
     /// # Errors
     /// `Corrupt`: which blocks were freed or handed out twice.
-    pub fn is_sound(&self) -> Result<()> {
+    pub(crate) fn is_sound(&self) -> Result<()> {
         self.soundness.first.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
@@ -92,7 +92,7 @@ impl Space {
     ///
     /// # Errors
     /// As [`Space::is_sound`].
-    pub fn on_contradiction(&self, hook: impl Fn(Error) + Send + Sync + 'static) -> Result<()> {
+    pub(crate) fn on_contradiction(&self, hook: impl Fn(Error) + Send + Sync + 'static) -> Result<()> {
         assert!(self.soundness.hook.set(Box::new(hook)).is_ok(), "one hook an engine");
         self.is_sound()
     }

@@ -15,7 +15,7 @@ const ALL_FLAGS: u8 = 31;
 
 /// What the catalogue says about a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CatalogRow {
+pub(crate) struct CatalogRow {
     /// The tree.
     pub id: TreeId,
     /// Its reducer.
@@ -24,7 +24,7 @@ pub struct CatalogRow {
 
 /// What the tree of roots says about a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RootEntry {
+pub(crate) struct RootEntry {
     /// Its reducer.
     pub spec: Option<ReducerSpec>,
     /// Where its root node lies, and the reduction of all of it.
@@ -42,7 +42,7 @@ pub struct RootEntry {
 impl CatalogRow {
     /// The encoded form.
     #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![ROW_VERSION, if self.spec.is_some() { HAS_SPEC } else { 0 }];
         out.extend_from_slice(&self.id.0.to_le_bytes());
         encode_spec(self.spec.as_ref(), &mut out);
@@ -51,7 +51,7 @@ impl CatalogRow {
 
     /// Reads the encoded form; `None` if it is not one.
     #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<CatalogRow> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<CatalogRow> {
         let mut rest = Rest(bytes);
         let [ROW_VERSION, flags @ 0..=HAS_SPEC] = rest.array()? else { return None };
         let id = TreeId(u64::from_le_bytes(rest.array()?));
@@ -65,7 +65,7 @@ impl CatalogRow {
 impl RootEntry {
     /// The encoded form.
     #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let reduction = self.place.as_ref().and_then(|place| place.reduction.bytes());
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         let flags = flag(self.spec.is_some(), HAS_SPEC)
@@ -91,7 +91,7 @@ impl RootEntry {
 
     /// Reads the encoded form; `None` if it is not one.
     #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<RootEntry> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<RootEntry> {
         let mut rest = Rest(bytes);
         let [ROW_VERSION, flags @ 0..=ALL_FLAGS] = rest.array()? else { return None };
         let count = u64::from_le_bytes(rest.array()?);

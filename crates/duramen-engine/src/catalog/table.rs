@@ -21,7 +21,7 @@ enum Branch {
 /// All trees by id. A copy shares everything; changing one tree of it copies a path of O(log of the largest
 /// id).
 #[derive(Debug, Clone, Default)]
-pub struct TreeTable {
+pub(crate) struct TreeTable {
     top: Option<Arc<Branch>>,
     /// Levels above the trees' own.
     height: u32,
@@ -30,7 +30,7 @@ pub struct TreeTable {
 impl TreeTable {
     /// The tree with this id.
     #[must_use]
-    pub fn get(&self, id: TreeId) -> Option<&Arc<TreeState>> {
+    pub(crate) fn get(&self, id: TreeId) -> Option<&Arc<TreeState>> {
         let mut branch = self.top.as_deref().filter(|_| id.0 <= last_id(self.height))?;
         let mut height = self.height;
         loop {
@@ -43,7 +43,7 @@ impl TreeTable {
     }
 
     /// Puts a tree in, or takes one out.
-    pub fn set(&mut self, id: TreeId, tree: Option<TreeState>) {
+    pub(crate) fn set(&mut self, id: TreeId, tree: Option<TreeState>) {
         while id.0 > last_id(self.height) {
             *self = self.raised();
         }
@@ -54,14 +54,14 @@ impl TreeTable {
     }
 
     /// All trees in order of id.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<TreeState>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<TreeState>> {
         Iter { path: self.top.as_deref().map(|top| (top, 0)).into_iter().collect() }
     }
 
     /// The ids whose state differs from an older table's, in order. Branches that both share are not looked
     /// into.
     #[must_use]
-    pub fn changed_since(&self, older: &TreeTable) -> Vec<TreeId> {
+    pub(crate) fn changed_since(&self, older: &TreeTable) -> Vec<TreeId> {
         let (mut mine, mut theirs) = (self.clone(), older.clone());
         while mine.height < theirs.height {
             mine = mine.raised();

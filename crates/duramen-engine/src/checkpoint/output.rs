@@ -32,7 +32,7 @@ impl Behind {
 }
 
 /// Pages being written to the data file.
-pub struct Output<'a> {
+pub(super) struct Output<'a> {
     store: &'a Store,
     between: &'a mut dyn FnMut(),
     slice: Vec<u8>,
@@ -47,7 +47,7 @@ pub struct Output<'a> {
 
 impl<'a> Output<'a> {
     /// Calls `between` after each slice.
-    pub fn new(store: &'a Store, between: &'a mut dyn FnMut()) -> Output<'a> {
+    pub(super) fn new(store: &'a Store, between: &'a mut dyn FnMut()) -> Output<'a> {
         Output {
             store,
             between,
@@ -62,7 +62,7 @@ impl<'a> Output<'a> {
 
     /// Later nodes belong to the tree of roots. No root leads to them before the checkpoint is written, so
     /// the output owns their extents until [`Output::finish`].
-    pub fn begin_roots(&mut self) {
+    pub(super) fn begin_roots(&mut self) {
         assert!(self.pending.is_empty(), "nodes of other trees are written, and own their extents");
         self.roots = Some(Vec::new());
     }
@@ -71,14 +71,14 @@ impl<'a> Output<'a> {
     ///
     /// # Errors
     /// `Full` or `Io`.
-    pub fn finish(&mut self) -> Result<()> {
+    pub(super) fn finish(&mut self) -> Result<()> {
         self.flush()?;
         self.roots = None;
         Ok(())
     }
 
     /// Bytes given to write calls.
-    pub fn written_bytes(&self) -> u64 {
+    pub(super) fn written_bytes(&self) -> u64 {
         self.written_bytes
     }
 
@@ -86,7 +86,7 @@ impl<'a> Output<'a> {
     ///
     /// # Errors
     /// The error of writing an earlier slice.
-    pub fn put_at(&mut self, page: &Page, block: u64) -> Result<PagePointer> {
+    pub(super) fn put_at(&mut self, page: &Page, block: u64) -> Result<PagePointer> {
         let data = self.store.pages.data();
         let location = data.locate(page, block);
         let block_bytes = data.block_bytes();
@@ -107,7 +107,7 @@ impl<'a> Output<'a> {
     ///
     /// # Errors
     /// `Full` or `Io`.
-    pub fn flush(&mut self) -> Result<()> {
+    pub(super) fn flush(&mut self) -> Result<()> {
         if self.slice.is_empty() {
             return Ok(());
         }

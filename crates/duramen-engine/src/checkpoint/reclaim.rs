@@ -15,7 +15,7 @@ struct Reclaimer<'a> {
 }
 
 /// Defers the free of a dropped tree's pages from key `start` on. Returns where to go on; `None` at the end.
-pub fn reclaim(
+pub(super) fn reclaim(
     store: &Store,
     root: &Slot,
     start: &[u8],

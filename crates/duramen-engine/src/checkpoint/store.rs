@@ -18,7 +18,7 @@ use crate::tree::{BigRef, Reducers};
 
 /// Pages, space, readers and reducers of one open database.
 #[derive(Debug)]
-pub struct Store {
+pub(crate) struct Store {
     /// Nodes and pages: reads and memory accounting.
     pub pages: Pages,
     /// Which blocks are used, and for what.
@@ -37,13 +37,13 @@ pub struct Store {
 
 /// Dropped big values with a list of extents that could not be read, each with the commit that dropped it.
 #[derive(Debug, Default)]
-pub struct UnreadValues(Mutex<Vec<(CommitSeq, Vec<u8>)>>);
+pub(crate) struct UnreadValues(Mutex<Vec<(CommitSeq, Vec<u8>)>>);
 
 impl Store {
     /// Defers the free of the extents of a big value that commit `unused_since` dropped. If its list cannot
     /// be read, the next checkpoint tries again. The extents of a corrupt list stay used: space is lost, no
     /// data, and `check` reports them.
-    pub fn defer_free_value(&self, value: &[u8], unused_since: CommitSeq) {
+    pub(crate) fn defer_free_value(&self, value: &[u8], unused_since: CommitSeq) {
         match BigRef::decode(value).and_then(|value| value.pages(&self.pages)) {
             Ok(pages) => self.space.defer_free_pages(&pages, unused_since),
             Err(error) if error.is_damage() => {}
@@ -56,7 +56,7 @@ impl Store {
     ///
     /// The maps of earlier checkpoints call the extents used, so they count as dropped by commit `root`, the
     /// first without such a map.
-    pub fn retire_unread(&self, root: CommitSeq) {
+    pub(crate) fn retire_unread(&self, root: CommitSeq) {
         let unread: Vec<_> = self.unread.lock().extract_if(.., |(dropped, _)| *dropped <= root).collect();
         unread.iter().for_each(|(_, value)| self.defer_free_value(value, root));
     }
@@ -73,7 +73,7 @@ impl UnreadValues {
 ///
 /// # Errors
 /// `Io`.
-pub fn whole_superblocks(file: &dyn File, path: &Path) -> Result<Vec<Generation>> {
+pub(crate) fn whole_superblocks(file: &dyn File, path: &Path) -> Result<Vec<Generation>> {
     let mut whole = Vec::new();
     for offset in SUPERBLOCK_OFFSETS {
         let mut bytes = vec![0; SUPERBLOCK_BYTES];
@@ -87,7 +87,10 @@ pub fn whole_superblocks(file: &dyn File, path: &Path) -> Result<Vec<Generation>
 ///
 /// # Errors
 /// `NotADatabase` if neither is one, `Unsupported` for another format, `Corrupt` if neither can be read.
-pub fn read_superblocks(file: &Arc<dyn File>, path: &Path) -> Result<(Superblock, Option<Superblock>)> {
+pub(crate) fn read_superblocks(
+    file: &Arc<dyn File>,
+    path: &Path,
+) -> Result<(Superblock, Option<Superblock>)> {
     let io = |e| Error::io("read", path, &e);
     let [first, second] = SUPERBLOCK_OFFSETS.map(|offset| read_superblock(&**file, offset));
     let mut found = newest_first(path, [first.map_err(io)?, second.map_err(io)?])?.into_iter();
@@ -99,7 +102,7 @@ pub fn read_superblocks(file: &Arc<dyn File>, path: &Path) -> Result<(Superblock
 ///
 /// # Errors
 /// As [`read_superblocks`], but a superblock that the disk fails to read counts as corrupt.
-pub fn superblocks_left(file: &Arc<dyn File>, path: &Path) -> Result<Vec<Superblock>> {
+pub(crate) fn superblocks_left(file: &Arc<dyn File>, path: &Path) -> Result<Vec<Superblock>> {
     let read = |offset| read_superblock(&**file, offset).unwrap_or(Err(SuperblockError::Damaged));
     newest_first(path, SUPERBLOCK_OFFSETS.map(read))
 }
@@ -134,7 +137,7 @@ pub fn superblocks_left(file: &Arc<dyn File>, path: &Path) -> Result<Vec<Superbl
 ///
 /// # Errors
 /// `Io`; `DamagedSuperblock` if the superblock now reads otherwise: the database is unchanged.
-pub fn make_durable(newest: &Superblock, other_leads_nowhere: bool, data: &DataFile) -> Result<()> {
+pub(crate) fn make_durable(newest: &Superblock, other_leads_nowhere: bool, data: &DataFile) -> Result<()> {
     let mut bytes = [vec![0; SUPERBLOCK_BYTES], vec![0; SUPERBLOCK_BYTES]];
     for (bytes, offset) in bytes.iter_mut().zip(SUPERBLOCK_OFFSETS) {
         data.file().read_at(bytes, offset).map_err(|e| Error::io("read", data.path(), &e))?;

@@ -11,7 +11,7 @@ use crate::tree::{Apply, ApplyError, Change, DeferredPage, Loading, Node, Slot, 
 
 /// The trees after a transaction, and what they no longer reference.
 #[derive(Debug)]
-pub struct Applied {
+pub(crate) struct Applied {
     /// The new table.
     pub trees: TreeTable,
     /// Nodes that the new trees do not reference.
@@ -24,7 +24,7 @@ pub struct Applied {
 
 /// The source of the changes that are applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Applying {
+pub(crate) enum Applying {
     /// One transaction. Writing to a tree that does not exist is an error.
     Commit(Loading),
     /// Many transactions, shared among threads. A tree that does not exist was dropped later in the log.
@@ -39,7 +39,7 @@ pub enum Applying {
 ///
 /// # Errors
 /// [`ApplyError`]; then nothing changed.
-pub fn apply_changes(
+pub(crate) fn apply_changes(
     store: &Store,
     trees: &TreeTable,
     changes: &[(TreeId, Vec<Change<'_>>)],
@@ -97,7 +97,11 @@ fn one_tree(
 ///
 /// # Errors
 /// `DamagedData` if its row cannot be decoded. Any error from reading the catalogue.
-pub fn named(pages: &Pages, catalogue: Option<&Slot>, name: &[u8]) -> Result<Option<CatalogRow>, Error> {
+pub(crate) fn named(
+    pages: &Pages,
+    catalogue: Option<&Slot>,
+    name: &[u8],
+) -> Result<Option<CatalogRow>, Error> {
     let row = find(pages, catalogue, name, |value| CatalogRow::decode(value.bytes))?;
     row.map(|row| row.ok_or_else(|| bad_row(name))).transpose()
 }

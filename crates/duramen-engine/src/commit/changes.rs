@@ -18,7 +18,7 @@ const PUT_BIG: u8 = 2;
 
 /// A value on its way into a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnedValue {
+pub(crate) struct OwnedValue {
     /// Whether `bytes` are a reference to the extents of a big value.
     pub big: bool,
     /// The value, or the reference.
@@ -27,14 +27,14 @@ pub struct OwnedValue {
 
 impl OwnedValue {
     /// As a tree stores it.
-    pub fn stored(&self) -> StoredValue<'_> {
+    pub(crate) fn stored(&self) -> StoredValue<'_> {
         StoredValue { big: self.big, bytes: &self.bytes }
     }
 }
 
 /// The newest write to each key of each tree; `None` deletes.
 #[derive(Debug, Default)]
-pub struct Changes {
+pub(crate) struct Changes {
     trees: BTreeMap<TreeId, BTreeMap<Vec<u8>, Option<OwnedValue>>>,
     bytes: usize,
 }
@@ -48,7 +48,12 @@ const ENTRY_BYTES: usize = 80;
 
 impl Changes {
     /// Records a write. Returns the write recorded for the key before.
-    pub fn set(&mut self, tree: TreeId, key: &[u8], value: Option<OwnedValue>) -> Option<Option<OwnedValue>> {
+    pub(crate) fn set(
+        &mut self,
+        tree: TreeId,
+        key: &[u8],
+        value: Option<OwnedValue>,
+    ) -> Option<Option<OwnedValue>> {
         let size = |value: &Option<OwnedValue>| value.as_ref().map_or(0, |v| v.bytes.len());
         self.bytes += size(&value);
         let before = match self.trees.entry(tree).or_default().entry(key.to_vec()) {
@@ -64,22 +69,22 @@ impl Changes {
     }
 
     /// The write recorded for a key.
-    pub fn get(&self, tree: TreeId, key: &[u8]) -> Option<&Option<OwnedValue>> {
+    pub(crate) fn get(&self, tree: TreeId, key: &[u8]) -> Option<&Option<OwnedValue>> {
         self.trees.get(&tree)?.get(key)
     }
 
     /// The write recorded for a key; without one, a delete.
-    pub fn of_key<'a>(&'a self, tree: TreeId, key: &'a [u8]) -> Change<'a> {
+    pub(crate) fn of_key<'a>(&'a self, tree: TreeId, key: &'a [u8]) -> Change<'a> {
         Change { key, value: self.get(tree, key).and_then(Option::as_ref).map(OwnedValue::stored) }
     }
 
     /// The writes recorded for one tree, in order of key.
-    pub fn of_tree(&self, tree: TreeId) -> Vec<Change<'_>> {
+    pub(crate) fn of_tree(&self, tree: TreeId) -> Vec<Change<'_>> {
         self.trees.get(&tree).into_iter().flatten().map(as_change).collect()
     }
 
     /// Discards the writes recorded for a tree. Returns their values.
-    pub fn forget_tree(&mut self, tree: TreeId) -> Vec<OwnedValue> {
+    pub(crate) fn forget_tree(&mut self, tree: TreeId) -> Vec<OwnedValue> {
         let forgotten = self.trees.remove(&tree).unwrap_or_default();
         let bytes = |(key, value): (&Vec<u8>, &Option<OwnedValue>)| {
             key.len() + ENTRY_BYTES + value.as_ref().map_or(0, |value| value.bytes.len())
@@ -89,28 +94,28 @@ impl Changes {
     }
 
     /// The keys alone, for comparison with what other transactions read.
-    pub fn into_keys(self) -> WrittenKeys {
+    pub(crate) fn into_keys(self) -> WrittenKeys {
         let keys = |changes: BTreeMap<Vec<u8>, _>| changes.into_keys().map(Vec::into_boxed_slice).collect();
         WrittenKeys { trees: self.trees.into_iter().map(|(id, changes)| (id, keys(changes))).collect() }
     }
 
     /// Whether no write is recorded.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.trees.values().all(BTreeMap::is_empty)
     }
 
     /// Approximate bytes of memory.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Whether it only deletes. Such a transaction may use the room kept back for a full disk.
-    pub fn only_deletes(&self) -> bool {
+    pub(crate) fn only_deletes(&self) -> bool {
         self.trees.values().all(|changes| changes.values().all(Option::is_none))
     }
 
     /// The log record.
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.bytes + 16);
         out.push(RECORD_VERSION);
         let count = |n: usize| u32::try_from(n).expect("a transaction is bounded by memory");
@@ -138,7 +143,7 @@ impl Changes {
 }
 
 /// The changes of a record that this process encoded: sorted by tree and key, each key once.
-pub fn record_lists(record: &[u8]) -> Vec<(TreeId, Vec<Change<'_>>)> {
+pub(super) fn record_lists(record: &[u8]) -> Vec<(TreeId, Vec<Change<'_>>)> {
     let mut lists: Vec<(TreeId, Vec<Change<'_>>)> = Vec::new();
     decode_record(record, &mut |change| {
         if lists.last().is_none_or(|(tree, _)| *tree != change.tree) {
@@ -153,30 +158,30 @@ pub fn record_lists(record: &[u8]) -> Vec<(TreeId, Vec<Change<'_>>)> {
 
 /// The sorted keys a transaction wrote.
 #[derive(Debug, Default)]
-pub struct WrittenKeys {
+pub(crate) struct WrittenKeys {
     trees: BTreeMap<TreeId, Vec<Box<[u8]>>>,
 }
 
 impl WrittenKeys {
     /// The keys written in a tree.
-    pub fn of_tree(&self, tree: TreeId) -> &[Box<[u8]>] {
+    pub(crate) fn of_tree(&self, tree: TreeId) -> &[Box<[u8]>] {
         self.trees.get(&tree).map_or(&[], Vec::as_slice)
     }
 
     /// The number of keys.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.trees.values().map(Vec::len).sum()
     }
 
     /// Approximate bytes of memory.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.trees.values().flatten().map(|key| key.len() + 16).sum::<usize>() + 64
     }
 }
 
 /// One change of a log record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RecordChange<'a> {
+pub(crate) struct RecordChange<'a> {
     /// The tree.
     pub tree: TreeId,
     /// The key.
@@ -191,7 +196,7 @@ impl<'a> RecordChange<'a> {
     /// # Errors
     /// What is wrong with it. A row that cannot be decoded must not count as deleted: its tree would be
     /// dropped.
-    pub fn naming(&self) -> Result<(&'a str, Option<CatalogRow>), &'static str> {
+    pub(crate) fn naming(&self) -> Result<(&'a str, Option<CatalogRow>), &'static str> {
         let name = std::str::from_utf8(self.key).map_err(|_| "the name of a tree is no text")?;
         let row = self
             .value
@@ -201,7 +206,7 @@ impl<'a> RecordChange<'a> {
 }
 
 /// Decodes a log record and passes each change to `visit`. The error describes what is wrong with the record.
-pub fn decode_record<'a>(
+pub(crate) fn decode_record<'a>(
     bytes: &'a [u8],
     visit: &mut dyn FnMut(RecordChange<'a>),
 ) -> Result<(), &'static str> {

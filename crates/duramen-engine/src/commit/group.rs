@@ -49,7 +49,7 @@ use crate::wal::{Group, LogPosition, LogWriteError, Record, SyncFailure};
 
 /// Transactions that will share one write.
 #[derive(Debug, Default)]
-pub struct Forming {
+pub(super) struct Forming {
     records: Vec<Record>,
     members: Vec<CommitEffects>,
     pub(super) waiters: Vec<Arc<Waiter>>,
@@ -61,7 +61,7 @@ pub struct Forming {
 
 /// What a transaction leaves to the group until it is published.
 #[derive(Debug)]
-pub struct CommitEffects {
+pub(super) struct CommitEffects {
     /// Its sequence.
     pub seq: CommitSeq,
     /// Nodes that only older roots reference.
@@ -79,7 +79,7 @@ pub struct CommitEffects {
 
 /// Commits that had returned at level `Memory` before their group was dropped.
 #[derive(Debug, Clone)]
-pub struct Dropped {
+pub(crate) struct Dropped {
     /// Number of commits.
     pub count: u64,
     /// The last commit before them, which was kept.
@@ -90,7 +90,7 @@ pub struct Dropped {
 
 impl Forming {
     /// Adds a transaction that was ordered and applied.
-    pub fn join(&mut self, mut record: Record, effects: CommitEffects) {
+    pub(super) fn join(&mut self, mut record: Record, effects: CommitEffects) {
         record.seq = effects.seq;
         self.records.push(record);
         self.members.push(effects);
@@ -111,7 +111,7 @@ impl Forming {
     }
 
     /// Whether no transaction joined.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 }
@@ -217,7 +217,7 @@ impl Committer {
     }
 
     /// Bytes of the log that were written and not synced.
-    pub fn unsynced_bytes(&self) -> u64 {
+    pub(crate) fn unsynced_bytes(&self) -> u64 {
         self.unsynced_bytes.load(Ordering::Relaxed)
     }
 
@@ -272,7 +272,7 @@ impl Committer {
     }
 
     /// Takes the count of commits dropped after their calls had returned, since the last call.
-    pub fn take_dropped(&self) -> Option<Dropped> {
+    pub(crate) fn take_dropped(&self) -> Option<Dropped> {
         self.unreported.lock().expect(POISON).take()
     }
 
@@ -324,7 +324,7 @@ impl Committer {
     ///
     /// # Errors
     /// What writing it returned; its transactions never happened then.
-    pub fn write_pending(&self) -> Result<()> {
+    pub(crate) fn write_pending(&self) -> Result<()> {
         {
             let mut order = self.lock();
             if order.leading || order.forming.is_empty() {
@@ -340,7 +340,7 @@ impl Committer {
     ///
     /// # Errors
     /// What writing returned; `Poisoned`.
-    pub fn while_nobody_writes<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
+    pub(crate) fn while_nobody_writes<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
         self.not_alone()?;
         let mut order = self.lock();
         loop {

@@ -130,7 +130,7 @@ impl Committer {
     ///
     /// # Errors
     /// `Conflict`, `Full`, `InDoubt`, `Poisoned`, or any error from reading a page.
-    pub fn submit(&self, submission: Submission) -> Result<Ordered> {
+    pub(crate) fn submit(&self, submission: Submission) -> Result<Ordered> {
         if let Err(error) = self.not_alone().and_then(|()| self.slow_down(&submission)) {
             return Err(self.abandon(error, &submission.values));
         }
@@ -173,7 +173,7 @@ impl Committer {
     ///
     /// # Errors
     /// As [`Committer::submit`].
-    pub fn submit_nothing(&self) -> Result<Ordered> {
+    pub(crate) fn submit_nothing(&self) -> Result<Ordered> {
         let submitted = self.submit(Submission {
             base: self.hold_latest(),
             reads: Reads::default(),
@@ -192,7 +192,7 @@ impl Committer {
     ///
     /// # Errors
     /// As [`Committer::submit`], without `Conflict`; and any error from `build`.
-    pub fn submit_alone<T>(
+    pub(crate) fn submit_alone<T>(
         &self,
         build: impl FnOnce(Arc<Root>) -> Result<(T, Option<Submission>)>,
     ) -> Result<(T, Option<Ordered>)> {
@@ -234,7 +234,7 @@ impl Committer {
     }
 
     /// Runs an event hook of the program. The calling thread may be one that commits wait for.
-    pub fn while_telling(&self, hook: impl FnOnce()) {
+    pub(crate) fn while_telling(&self, hook: impl FnOnce()) {
         let _telling = Telling::enter(self);
         hook();
     }
@@ -244,7 +244,7 @@ impl Committer {
     ///
     /// # Errors
     /// `Invalid`.
-    pub fn not_alone(&self) -> Result<()> {
+    pub(crate) fn not_alone(&self) -> Result<()> {
         if TELLING.with_borrow(|telling| telling.contains(&std::ptr::from_ref(self))) {
             let what = "commits, waits, checkpoints and close are not allowed inside an event hook";
             return Err(Error::invalid(what).with_hint("send the event to another thread and write there"));
@@ -505,6 +505,6 @@ fn dropped_is_conflict(stop: ApplyError) -> ApplyError {
     }
 }
 
-pub fn conflict() -> Error {
+pub(super) fn conflict() -> Error {
     Error::new(Code::WriteConflict, "another transaction changed what this one read")
 }

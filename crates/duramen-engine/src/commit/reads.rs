@@ -14,7 +14,7 @@ const NOTES_PER_TREE_MAX: usize = 4096;
 
 /// The read set of a transaction.
 #[derive(Debug, Default)]
-pub struct Reads {
+pub(crate) struct Reads {
     trees: BTreeMap<TreeId, TreeReads>,
 }
 
@@ -27,7 +27,7 @@ struct TreeReads {
 
 impl Reads {
     /// Notes the lookup of a key, found or not.
-    pub fn point(&mut self, tree: TreeId, key: &[u8]) {
+    pub(crate) fn point(&mut self, tree: TreeId, key: &[u8]) {
         let reads = self.of(tree);
         if !reads.covers(key) && reads.points.insert(key.to_vec()) {
             reads.escalate();
@@ -35,7 +35,7 @@ impl Reads {
     }
 
     /// Notes that a range was read, counted or reduced, even if not to its end.
-    pub fn range(&mut self, tree: TreeId, range: &KeyRange) {
+    pub(crate) fn range(&mut self, tree: TreeId, range: &KeyRange) {
         if range.is_empty() {
             return;
         }
@@ -45,12 +45,12 @@ impl Reads {
     }
 
     /// Whether nothing was read.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.trees.is_empty()
     }
 
     /// Whether a tree that was read exists in only one of the roots.
-    pub fn see_other_trees(&self, old: &Root, new: &Root) -> bool {
+    pub(crate) fn see_other_trees(&self, old: &Root, new: &Root) -> bool {
         let is_there =
             |root: &Root, id: TreeId| root.trees.get(id).is_some_and(|tree| tree.dropped_at.is_none());
         self.trees.keys().any(|id| is_there(old, *id) != is_there(new, *id))
@@ -63,7 +63,7 @@ impl Reads {
     }
 
     /// Whether any of these keys was read.
-    pub fn touch(&self, written: &WrittenKeys) -> bool {
+    pub(crate) fn touch(&self, written: &WrittenKeys) -> bool {
         self.trees.iter().any(|(tree, reads)| reads.touch(written.of_tree(*tree)))
     }
 
@@ -72,7 +72,7 @@ impl Reads {
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page cannot be read.
-    pub fn differ(&self, pages: &Pages, old: &Root, new: &Root) -> Result<bool> {
+    pub(crate) fn differ(&self, pages: &Pages, old: &Root, new: &Root) -> Result<bool> {
         for (tree, reads) in &self.trees {
             let slot = |root: &Root| root.trees.get(*tree).and_then(|tree| tree.slot.clone());
             let (before, after) = (slot(old), slot(new));

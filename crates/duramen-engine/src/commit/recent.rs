@@ -9,7 +9,7 @@ use crate::ids::CommitSeq;
 
 /// The keys that recent commits wrote, bounded by bytes.
 #[derive(Debug)]
-pub struct Recent {
+pub(super) struct Recent {
     commits: VecDeque<(CommitSeq, Arc<WrittenKeys>)>,
     bytes: usize,
     bytes_max: usize,
@@ -19,7 +19,7 @@ pub struct Recent {
 
 /// The result of comparing a read set with the recent commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub(super) enum Verdict {
     /// Nothing that was read has changed.
     Unchanged,
     /// Something that was read has changed.
@@ -30,12 +30,12 @@ pub enum Verdict {
 
 impl Recent {
     /// Knows no commit up to `from`, and keeps at most about `bytes_max` bytes of keys.
-    pub fn new(from: CommitSeq, bytes_max: usize) -> Recent {
+    pub(super) fn new(from: CommitSeq, bytes_max: usize) -> Recent {
         Recent { commits: VecDeque::new(), bytes: 0, bytes_max, forgotten: from }
     }
 
     /// Adds a commit, and forgets the oldest while there are too many bytes.
-    pub fn push(&mut self, seq: CommitSeq, keys: WrittenKeys) {
+    pub(super) fn push(&mut self, seq: CommitSeq, keys: WrittenKeys) {
         self.bytes += keys.bytes();
         self.commits.push_back((seq, Arc::new(keys)));
         while self.bytes > self.bytes_max {
@@ -46,7 +46,7 @@ impl Recent {
     }
 
     /// Removes the commits after `seq`, which were dropped.
-    pub fn rewind(&mut self, seq: CommitSeq) {
+    pub(super) fn rewind(&mut self, seq: CommitSeq) {
         while self.commits.back().is_some_and(|(newest, _)| *newest > seq) {
             let (_, keys) = self.commits.pop_back().expect("there is a newest one");
             self.bytes -= keys.bytes();
@@ -55,7 +55,7 @@ impl Recent {
     }
 
     /// The commits after `since`, to be compared without the lock. `None` if some are forgotten.
-    pub fn after(&self, since: CommitSeq) -> Option<Vec<Arc<WrittenKeys>>> {
+    pub(super) fn after(&self, since: CommitSeq) -> Option<Vec<Arc<WrittenKeys>>> {
         if since < self.forgotten {
             return None;
         }
@@ -64,7 +64,7 @@ impl Recent {
     }
 
     /// Compares a read set with the commits after `since`.
-    pub fn check(&self, since: CommitSeq, reads: &Reads) -> Verdict {
+    pub(super) fn check(&self, since: CommitSeq, reads: &Reads) -> Verdict {
         if since < self.forgotten {
             return Verdict::TooOld;
         }

@@ -16,7 +16,7 @@ const AHEAD_BYTES_MIN: usize = 1024 * 1024;
 
 /// Keeps dirty memory and disk space within their bounds.
 #[derive(Debug)]
-pub struct Throttle {
+pub(crate) struct Throttle {
     memory_bytes: usize,
     stepped: bool,
     state: Mutex<()>,
@@ -31,7 +31,7 @@ pub struct Throttle {
 impl Throttle {
     /// For a memory target. With `stepped` it never waits.
     #[must_use]
-    pub fn new(memory_bytes: usize, stepped: bool) -> Throttle {
+    pub(crate) fn new(memory_bytes: usize, stepped: bool) -> Throttle {
         Throttle {
             memory_bytes,
             stepped,
@@ -45,28 +45,28 @@ impl Throttle {
     }
 
     /// The memory target.
-    pub fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         self.memory_bytes
     }
 
     /// Microseconds that commits were delayed so far.
-    pub fn delayed_us(&self) -> u64 {
+    pub(crate) fn delayed_us(&self) -> u64 {
         self.delayed_us.load(Ordering::Relaxed)
     }
 
     /// Takes the request for a checkpoint, if there is one.
-    pub fn take_request(&self) -> bool {
+    pub(crate) fn take_request(&self) -> bool {
         self.asked.swap(false, Ordering::Relaxed)
     }
 
     /// Requests a checkpoint, which releases log.
-    pub fn ask(&self) {
+    pub(crate) fn ask(&self) {
         self.asked.store(true, Ordering::Relaxed);
     }
 
     /// Requests a checkpoint after a commit found no room on the disk. It releases log and pages for later
     /// commits.
-    pub fn ask_for_room(&self, error: &Error) {
+    pub(crate) fn ask_for_room(&self, error: &Error) {
         if error.code() == Code::DiskFull {
             self.ask();
         }
@@ -75,7 +75,7 @@ impl Throttle {
     /// Notes that a checkpoint ended, with its error if it failed. Requests made while it ran end with it:
     /// those commits counted two versions of what it wrote. A commit that still finds too much dirty requests
     /// another.
-    pub fn checkpoint_ended(&self, failure: Option<Error>) {
+    pub(crate) fn checkpoint_ended(&self, failure: Option<Error>) {
         self.asked.store(false, Ordering::Relaxed);
         self.ended.fetch_add(1, Ordering::Relaxed);
         *self.last_failure.lock().expect(POISON) = failure;
@@ -83,12 +83,12 @@ impl Throttle {
     }
 
     /// Wakes all waiting commits to check again.
-    pub fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.changed.notify_all();
     }
 
     /// Whether so much is dirty that commits are delayed.
-    pub fn delays(&self, store: &Store) -> bool {
+    pub(crate) fn delays(&self, store: &Store) -> bool {
         let meter = store.pages.meter();
         meter.unfreeable_bytes() >= meter.dirty_bounds().delay_from
     }
@@ -98,7 +98,7 @@ impl Throttle {
     ///
     /// # Errors
     /// As [`Throttle::wait`].
-    pub fn wait_for_room(
+    pub(crate) fn wait_for_room(
         &self,
         store: &Store,
         more_bytes: usize,
@@ -120,7 +120,7 @@ impl Throttle {
     ///
     /// # Errors
     /// `Full` if checkpoints fail for want of room, or the error with which they fail; any error of `usable`.
-    pub fn wait(&self, store: &Store, usable: &dyn Fn() -> Result<()>) -> Result<()> {
+    pub(crate) fn wait(&self, store: &Store, usable: &dyn Fn() -> Result<()>) -> Result<()> {
         let meter = store.pages.meter();
         let (bytes, bounds) = (meter.unfreeable_bytes(), meter.dirty_bounds());
         if bytes < bounds.delay_from || self.stepped {
@@ -143,7 +143,7 @@ impl Throttle {
 
     /// The bytes that must be kept back for the next checkpoint, if they are not. Transactions that only
     /// delete may use the reserve and half of the free blocks between used ones.
-    pub fn lacks_room(&self, store: &Store, only_deletes: bool) -> Option<u64> {
+    pub(crate) fn lacks_room(&self, store: &Store, only_deletes: bool) -> Option<u64> {
         let wanted = room_wanted(store, 0);
         let kept_back = store.space.kept_back_bytes();
         let there = if only_deletes {
@@ -158,7 +158,7 @@ impl Throttle {
     ///
     /// # Errors
     /// `Full`.
-    pub fn ensure_room(&self, store: &Store, bytes: u64) -> Result<()> {
+    pub(crate) fn ensure_room(&self, store: &Store, bytes: u64) -> Result<()> {
         store.space.keep_back(bytes).map_err(|error| match error.code() {
             Code::DiskFull => Throttle::no_room(),
             _ => error,
@@ -166,7 +166,7 @@ impl Throttle {
     }
 
     /// The error of a transaction that found no room.
-    pub fn no_room() -> Error {
+    pub(crate) fn no_room() -> Error {
         Error::new(Code::DiskFull, "no room for the transaction and the checkpoint after it")
     }
 
@@ -174,13 +174,13 @@ impl Throttle {
     ///
     /// # Errors
     /// As [`Throttle::ensure_room`]. Commits meet the same error later.
-    pub fn make_room_ahead(&self, store: &Store) -> Result<()> {
+    pub(crate) fn make_room_ahead(&self, store: &Store) -> Result<()> {
         let ahead = (store.pages.meter().dirty_bytes() / 4).max(AHEAD_BYTES_MIN);
         store.space.keep_back(room_wanted(store, ahead))
     }
 
     /// Pauses, so that other transactions can release memory.
-    pub fn let_others_end(&self) {
+    pub(crate) fn let_others_end(&self) {
         if !self.stepped {
             self.pause(DELAY_US_MAX);
         }

@@ -9,14 +9,14 @@ const POISON: &str = "nothing panics while a waiter is locked";
 
 /// A waiting committer.
 #[derive(Debug, Default)]
-pub struct Waiter {
+pub(super) struct Waiter {
     reason: Mutex<Option<WakeReason>>,
     changed: Condvar,
 }
 
 /// Why a waiter wakes.
 #[derive(Debug, Clone)]
-pub enum WakeReason {
+pub(super) enum WakeReason {
     /// It leads: it writes the forming group.
     Lead,
     /// The group is done.
@@ -25,7 +25,7 @@ pub enum WakeReason {
 
 /// The outcome of a group, and its waiters.
 #[derive(Debug)]
-pub struct GroupOutcome {
+pub(super) struct GroupOutcome {
     /// The result for every member.
     pub result: Result<()>,
     /// The members that wait.
@@ -34,13 +34,13 @@ pub struct GroupOutcome {
 
 impl Waiter {
     /// Wakes the waiter with a reason.
-    pub fn wake(&self, reason: WakeReason) {
+    pub(super) fn wake(&self, reason: WakeReason) {
         *self.reason.lock().expect(POISON) = Some(reason);
         self.changed.notify_one();
     }
 
     /// Waits for a reason to wake.
-    pub fn wait(&self) -> WakeReason {
+    pub(super) fn wait(&self) -> WakeReason {
         let mut reason = self.reason.lock().expect(POISON);
         loop {
             if let Some(reason) = reason.take() {
@@ -53,12 +53,12 @@ impl Waiter {
 
 impl GroupOutcome {
     /// Wakes the first waiter. Each waiter wakes two more, so that no thread wakes them all.
-    pub fn announce(self: &Arc<GroupOutcome>) {
+    pub(super) fn announce(self: &Arc<GroupOutcome>) {
         self.tell(0);
     }
 
     /// Wakes the next two waiters after the one with this index.
-    pub fn pass_on(self: &Arc<GroupOutcome>, index: usize) {
+    pub(super) fn pass_on(self: &Arc<GroupOutcome>, index: usize) {
         self.tell(2 * index + 1);
         self.tell(2 * index + 2);
     }

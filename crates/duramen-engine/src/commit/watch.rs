@@ -16,7 +16,7 @@ pub type Woken = Box<dyn FnOnce() + Send>;
 
 /// Wakes readers that wait for newer durable commits.
 #[derive(Default)]
-pub struct Watch {
+pub(crate) struct Watch {
     waiting: AtomicUsize,
     /// At most one entry per reader.
     calls: Mutex<Vec<(u64, Woken)>>,
@@ -33,7 +33,7 @@ impl fmt::Debug for Watch {
 impl Watch {
     /// Wakes all waiting readers. Call it after the change that they wait for, with sequentially consistent
     /// ordering.
-    pub fn wake(&self) {
+    pub(crate) fn wake(&self) {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;
         }
@@ -51,7 +51,7 @@ impl Watch {
     }
 
     /// Waits until `is_done`, or for a time limit by a clock in nanoseconds. Returns whether it is done.
-    pub fn wait(
+    pub(crate) fn wait(
         &self,
         is_done: &dyn Fn() -> bool,
         at_most: Option<Duration>,
@@ -94,13 +94,13 @@ impl Watch {
     }
 
     /// A number for a reader that will register a [callback](Watch::call).
-    pub fn new_reader(&self) -> u64 {
+    pub(crate) fn new_reader(&self) -> u64 {
         self.next_reader.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Registers `woken` for the next change, in place of the reader's previous one. Calls it at once if it
     /// `is_done` already.
-    pub fn call(&self, reader: u64, is_done: &dyn Fn() -> bool, woken: Woken) {
+    pub(crate) fn call(&self, reader: u64, is_done: &dyn Fn() -> bool, woken: Woken) {
         // Dropped outside the lock: dropping a closure may run any code.
         let replaced = {
             let mut calls = self.calls.lock().expect(POISON);
@@ -120,7 +120,7 @@ impl Watch {
     }
 
     /// Removes a reader with its callback.
-    pub fn forget(&self, reader: u64) {
+    pub(crate) fn forget(&self, reader: u64) {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;
         }

@@ -22,7 +22,7 @@ const POISON: &str = "nothing panics while the overlay is handed out";
 
 /// The deferred redo of one database.
 #[derive(Debug)]
-pub struct DeferredRedo {
+pub(super) struct DeferredRedo {
     /// The last commit that opening found.
     seq: CommitSeq,
     is_done: AtomicBool,
@@ -47,7 +47,7 @@ struct Work {
 
 /// What receives the root with all changes in it.
 #[derive(Debug)]
-pub enum Served {
+pub(super) enum Served {
     /// A committer, which continues from it.
     Committer(Arc<Committer>),
     /// Readers of a database opened read-only.
@@ -56,7 +56,7 @@ pub enum Served {
 
 impl DeferredRedo {
     /// A redo with nothing to do: everything up to `seq` is in the trees.
-    pub fn done(seq: CommitSeq) -> Arc<DeferredRedo> {
+    pub(super) fn done(seq: CommitSeq) -> Arc<DeferredRedo> {
         Arc::new(DeferredRedo {
             seq,
             is_done: AtomicBool::new(true),
@@ -69,7 +69,7 @@ impl DeferredRedo {
     }
 
     /// A redo of `tail` into the trees of a store, by at most `threads` threads.
-    pub fn of(tail: Tail, store: &Arc<Store>, threads: usize, served: Served) -> Arc<DeferredRedo> {
+    pub(super) fn of(tail: Tail, store: &Arc<Store>, threads: usize, served: Served) -> Arc<DeferredRedo> {
         let overlay = Arc::clone(tail.overlay());
         let work = Work { tail, store: Arc::clone(store), threads, served };
         let deferred_redo = Arc::new(DeferredRedo {
@@ -88,7 +88,7 @@ impl DeferredRedo {
     }
 
     /// The last commit that opening found. It was durable before the first read was answered.
-    pub fn seq(&self) -> CommitSeq {
+    pub(super) fn seq(&self) -> CommitSeq {
         self.seq
     }
 
@@ -96,7 +96,7 @@ impl DeferredRedo {
     ///
     /// # Errors
     /// The error of the redo.
-    pub fn not_failed(&self) -> Result<()> {
+    pub(super) fn not_failed(&self) -> Result<()> {
         self.failed.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
@@ -106,7 +106,7 @@ impl DeferredRedo {
     }
 
     /// Registers the newest root. Returns with it the overlay, if the root lacks the changes.
-    pub fn hold(&self, register: impl Fn() -> Registration) -> (Registration, Option<Arc<Overlay>>) {
+    pub(super) fn hold(&self, register: impl Fn() -> Registration) -> (Registration, Option<Arc<Overlay>>) {
         loop {
             let held = register();
             if held.root().seq >= self.seq {
@@ -125,7 +125,7 @@ impl DeferredRedo {
     /// # Errors
     /// `Corrupt` or `Io` if a page could not be read, now or before. Commits have ended then, and reads
     /// through the overlay go on.
-    pub fn wait(&self) -> Result<()> {
+    pub(super) fn wait(&self) -> Result<()> {
         if self.is_done.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -142,7 +142,7 @@ impl DeferredRedo {
     ///
     /// # Errors
     /// As [`DeferredRedo::wait`].
-    pub fn run(&self) -> Result<()> {
+    pub(super) fn run(&self) -> Result<()> {
         if self.is_done.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -194,7 +194,7 @@ impl DeferredRedo {
 }
 
 /// Evicts clean nodes until memory is within its bound. Dirty nodes stay until a checkpoint writes them.
-pub fn give_memory_back(store: &Store, trees: &TreeTable) {
+pub(super) fn give_memory_back(store: &Store, trees: &TreeTable) {
     let meter = store.pages.meter();
     let enough = || meter.eviction_target(80) == 0;
     if enough() {

@@ -65,7 +65,7 @@ pub type EventHook = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// The hook, if there is one. It is called outside locks.
 #[derive(Clone, Default)]
-pub struct Events(pub(super) Option<EventHook>);
+pub(super) struct Events(pub(super) Option<EventHook>);
 
 impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -75,7 +75,7 @@ impl fmt::Debug for Events {
 
 impl Events {
     /// Calls the hook.
-    pub fn tell(&self, event: &Event) {
+    pub(super) fn tell(&self, event: &Event) {
         if let Some(hook) = &self.0 {
             hook(event);
         }

@@ -18,7 +18,7 @@ use crate::wal::{LogIdentity, LogPlace};
 const POISON: &str = "nothing panics while the feed is looked after";
 
 /// Maintains the feed of a database opened for writing.
-pub struct Feeding {
+pub(super) struct Feeding {
     /// The retained files.
     pub retained: Arc<Retained>,
     rule: Option<Arc<dyn FeedRule>>,
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Feeding {
 
 impl Feeding {
     /// Over the retained files and the log of an open database.
-    pub fn new(
+    pub(super) fn new(
         retained: &Arc<Retained>,
         rule: Option<&Arc<dyn FeedRule>>,
         disk: &Arc<dyn Disk>,
@@ -58,7 +58,7 @@ impl Feeding {
     ///
     /// # Errors
     /// As [`Retained::retain`]: the checkpoint must not go on.
-    pub fn retain(
+    pub(super) fn retain(
         &self,
         store: &Store,
         checkpointer: &Checkpointer,
@@ -96,7 +96,7 @@ impl Feeding {
     ///
     /// # Errors
     /// `Corrupt` or `Io`.
-    pub fn review(&self, committer: &Committer) -> Result<()> {
+    pub(super) fn review(&self, committer: &Committer) -> Result<()> {
         let held = committer.hold_published();
         let seq = held.root().seq;
         // A crash returns to the durable state, with the consumer positions in it.

@@ -47,7 +47,7 @@ const SETTLING_CHECKPOINTS: u64 = 3;
 
 /// Runs the maintenance of an open database (`Maintenance`).
 #[derive(Debug)]
-pub struct Maintenance {
+pub(super) struct Maintenance {
     store: Arc<Store>,
     committer: Arc<Committer>,
     checkpointer: Checkpointer,
@@ -93,7 +93,7 @@ struct Aim {
 
 impl Maintenance {
     /// Maintenance over the parts of an open database.
-    pub fn new(
+    pub(super) fn new(
         committer: &Arc<Committer>,
         checkpointer: Checkpointer,
         disk: &Arc<dyn Disk>,
@@ -127,17 +127,17 @@ impl Maintenance {
     }
 
     /// The checkpointer of this database.
-    pub fn checkpointer(&self) -> &Checkpointer {
+    pub(super) fn checkpointer(&self) -> &Checkpointer {
         &self.checkpointer
     }
 
     /// The data file and the state that belongs to it.
-    pub fn store(&self) -> &Arc<Store> {
+    pub(super) fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
     /// The published root.
-    pub fn published_root(&self) -> Arc<Root> {
+    pub(super) fn published_root(&self) -> Arc<Root> {
         self.committer.published()
     }
 
@@ -145,7 +145,7 @@ impl Maintenance {
     ///
     /// # Errors
     /// Any error of the log.
-    pub fn log_mark(&self) -> Result<()> {
+    pub(super) fn log_mark(&self) -> Result<()> {
         self.committer.mark().map(|_| ())
     }
 
@@ -153,14 +153,14 @@ impl Maintenance {
     ///
     /// # Errors
     /// Any error of writing a group.
-    pub fn write_pending(&self) -> Result<()> {
+    pub(super) fn write_pending(&self) -> Result<()> {
         let written = self.committer.write_pending();
         self.tell_dropped();
         written
     }
 
     /// Reports dropped commits that were not reported yet.
-    pub fn tell_dropped(&self) {
+    pub(super) fn tell_dropped(&self) {
         if let Some(Dropped { count, after, why }) = self.committer.take_dropped() {
             self.tell(&Event::CommitsDropped { count, after, why });
         }
@@ -168,22 +168,22 @@ impl Maintenance {
 
     /// Sends an event to the hook. The hook must not wait for work of the calling thread: such calls fail
     /// inside it.
-    pub fn tell(&self, event: &Event) {
+    pub(super) fn tell(&self, event: &Event) {
         self.committer.while_telling(|| self.events.tell(event));
     }
 
     /// Number of checkpoints since the database was opened.
-    pub fn checkpoint_count(&self) -> u64 {
+    pub(super) fn checkpoint_count(&self) -> u64 {
         self.checkpoints.load(Ordering::Relaxed)
     }
 
     /// Stops work on the log that can be done later.
-    pub fn end_preparing(&self) {
+    pub(super) fn end_preparing(&self) {
         self.committer.log().end_preparing();
     }
 
     /// Lets work on the log run without rests.
-    pub fn hurry(&self) {
+    pub(super) fn hurry(&self) {
         self.committer.log().hurry();
     }
 
@@ -191,7 +191,7 @@ impl Maintenance {
     ///
     /// # Errors
     /// Any error of the log. A failed sync has poisoned the engine.
-    pub fn log_step(&self) -> Result<()> {
+    pub(super) fn log_step(&self) -> Result<()> {
         self.do_what_is_due()?;
         let log = self.committer.log();
         if !log.needs_spare() {
@@ -256,7 +256,7 @@ impl Maintenance {
     }
 
     /// Whether a checkpoint should start now.
-    pub fn checkpoint_due(&self) -> bool {
+    pub(super) fn checkpoint_due(&self) -> bool {
         let meter = self.store.pages.meter();
         let asked = self.committer.throttle.take_request();
         let behind = self.committer.published().seq > self.checkpointer.superblock().replay.seq;
@@ -271,7 +271,7 @@ impl Maintenance {
     ///
     /// # Errors
     /// Any error of writing it. A failed sync has poisoned the engine; otherwise it can be tried again.
-    pub fn checkpoint(&self, between: &mut dyn FnMut()) -> Result<CheckpointReport> {
+    pub(super) fn checkpoint(&self, between: &mut dyn FnMut()) -> Result<CheckpointReport> {
         self.tell_checkpoint(Aim { clean: false, hot: None, twin_spare_bytes: None }, between)
     }
 
@@ -293,7 +293,7 @@ impl Maintenance {
     ///
     /// # Errors
     /// As [`Maintenance::checkpoint`].
-    pub fn checkpoint_when_due(&self) -> Result<()> {
+    pub(super) fn checkpoint_when_due(&self) -> Result<()> {
         if !self.checkpoint_due() {
             return Ok(());
         }
@@ -306,7 +306,7 @@ impl Maintenance {
     ///
     /// # Errors
     /// As [`Maintenance::checkpoint`].
-    pub fn last_checkpoint(&self, hot: Option<PagePointer>) -> Result<()> {
+    pub(super) fn last_checkpoint(&self, hot: Option<PagePointer>) -> Result<()> {
         let rest = self.spare_bytes().min(REST_SPARE_BYTES + self.store.space.map_bytes());
         let aim = Aim { clean: true, hot, twin_spare_bytes: Some(rest) };
         self.tell_checkpoint(aim, &mut || ())?;
@@ -378,7 +378,7 @@ impl Maintenance {
     ///
     /// # Errors
     /// `Corrupt` or `Io`; nothing is lost.
-    pub fn review_feed(&self) -> Result<()> {
+    pub(super) fn review_feed(&self) -> Result<()> {
         if self.feeding.retained.is_empty() {
             return Ok(());
         }
@@ -425,7 +425,7 @@ impl Maintenance {
     ///
     /// # Errors
     /// Any error of the commit or the checkpoint.
-    pub fn reclaim_when_quiet(&self) -> Result<()> {
+    pub(super) fn reclaim_when_quiet(&self) -> Result<()> {
         let root = self.published_root();
         if root.seq > self.checkpointer.superblock().replay.seq
             || self.idle_ms(self.disk.monotonic_ns(), root.seq) < MARK_IDLE_MS
@@ -469,12 +469,12 @@ impl Maintenance {
     ///
     /// # Errors
     /// `Full`. Commits fail with the same error later.
-    pub fn make_room(&self) -> Result<()> {
+    pub(super) fn make_room(&self) -> Result<()> {
         self.committer.throttle.make_room_ahead(&self.store)
     }
 
     /// Evicts nodes that were not used lately, until memory is within its bound.
-    pub fn evict(&self) {
+    pub(super) fn evict(&self) {
         let meter = self.store.pages.meter();
         if !meter.eviction_due() {
             return;
@@ -511,7 +511,7 @@ impl Maintenance {
     }
 
     /// Drops roots that are kept only for the next reader.
-    pub fn let_go_of_old_roots(&self) {
+    pub(super) fn let_go_of_old_roots(&self) {
         self.store.registry.let_go_before(self.committer.published().seq);
     }
 
@@ -519,7 +519,7 @@ impl Maintenance {
     ///
     /// # Errors
     /// `Full` or `Io`.
-    pub fn write_back_snapshots(&self) -> Result<()> {
+    pub(super) fn write_back_snapshots(&self) -> Result<()> {
         // Nodes that only older roots hold count as dirty, and no checkpoint writes them. Without this,
         // commits could wait for ever.
         let commits_are_delayed = self.committer.throttle.delays(&self.store);
@@ -570,7 +570,7 @@ impl Maintenance {
 
     /// Reports a failure of the background. A step that fails repeatedly for the same reason is reported
     /// once.
-    pub fn failed(&self, error: Error) {
+    pub(super) fn failed(&self, error: Error) {
         let told = self.told.lock().expect(POISON).replace(error.message().to_owned());
         if told.as_deref() != Some(error.message()) {
             self.tell(&Event::BackgroundFailed(error));
@@ -578,13 +578,13 @@ impl Maintenance {
     }
 
     /// Ends commits, since maintenance cannot go on.
-    pub fn give_up(&self, error: Error) {
+    pub(super) fn give_up(&self, error: Error) {
         self.committer.poison(error);
         self.is_poisoned();
     }
 
     /// Returns whether the engine is poisoned, and reports that once.
-    pub fn is_poisoned(&self) -> bool {
+    pub(super) fn is_poisoned(&self) -> bool {
         let Some(cause) = self.committer.poison_cause() else { return false };
         if !self.told_poisoned.swap(true, Ordering::Relaxed) {
             self.tell(&Event::Poisoned(cause.clone()));

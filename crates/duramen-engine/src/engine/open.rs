@@ -47,7 +47,7 @@ const CHAIN_SEGMENTS_MAX: usize = 8;
 /// The generation of the second superblock that a creation writes.
 const CREATED_GENERATION: Generation = Generation(2);
 
-pub fn open(disk: Arc<dyn Disk>, path: &Path, options: Options, hooks: Hooks) -> Result<Engine> {
+pub(super) fn open(disk: Arc<dyn Disk>, path: &Path, options: Options, hooks: Hooks) -> Result<Engine> {
     check_options(&options)?;
     let wal_dir = options.wal_dir.clone().unwrap_or_else(|| path.join(WAL));
     let may_create = options.create && !options.read_only;

@@ -18,7 +18,7 @@ use crate::wal::LogIdentity;
 
 /// The end of the complete part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileEnd {
+pub(crate) struct FileEnd {
     /// Offset of the next frame.
     pub offset: u64,
     /// Checksum of the last frame, or of the header.
@@ -31,7 +31,7 @@ pub struct FileEnd {
 
 /// A retained file being written.
 #[derive(Debug)]
-pub struct FileWriter {
+pub(crate) struct FileWriter {
     file: Arc<dyn File>,
     path: PathBuf,
     header: FileHeader,
@@ -43,7 +43,7 @@ pub struct FileWriter {
 
 impl FileWriter {
     /// Creates a file. Its name is durable once its directory is synced.
-    pub fn create(disk: &dyn Disk, dir: &Path, header: FileHeader) -> Result<FileWriter> {
+    pub(crate) fn create(disk: &dyn Disk, dir: &Path, header: FileHeader) -> Result<FileWriter> {
         let path = frame::file_path(dir, header.number);
         let file = disk.open(&path, Access::CREATE).map_err(|e| Error::io("create", &path, &e))?;
         let (mut bytes, previous) = header.encode();
@@ -59,7 +59,12 @@ impl FileWriter {
     }
 
     /// Continues behind the complete part of a file, and cuts off a torn end.
-    pub fn reopen(disk: &dyn Disk, dir: &Path, header: FileHeader, end: FileEnd) -> Result<FileWriter> {
+    pub(crate) fn reopen(
+        disk: &dyn Disk,
+        dir: &Path,
+        header: FileHeader,
+        end: FileEnd,
+    ) -> Result<FileWriter> {
         let path = frame::file_path(dir, header.number);
         let file = disk.open(&path, Access::WRITE).map_err(|e| Error::io("open", &path, &e))?;
         file.set_len(end.offset).map_err(|e| Error::io("cut", &path, &e))?;
@@ -67,28 +72,28 @@ impl FileWriter {
     }
 
     /// Its end.
-    pub fn end(&self) -> FileEnd {
+    pub(crate) fn end(&self) -> FileEnd {
         self.end
     }
 
     /// Its header.
-    pub fn header(&self) -> &FileHeader {
+    pub(crate) fn header(&self) -> &FileHeader {
         &self.header
     }
 
     /// Its path.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Whether none of it is durable yet.
-    pub fn is_new(&self) -> bool {
+    pub(crate) fn is_new(&self) -> bool {
         self.durable.is_none()
     }
 
     /// Undoes what was written since the last sync. Returns the file as it was then, if it existed and can be
     /// cut.
-    pub fn undone(mut self, disk: &dyn Disk) -> Option<FileWriter> {
+    pub(crate) fn undone(mut self, disk: &dyn Disk) -> Option<FileWriter> {
         let Some(end) = self.durable else {
             // A full disk needs its blocks. It is not in the list of files, so it is never read.
             drop(disk.remove(&self.path));
@@ -100,7 +105,7 @@ impl FileWriter {
     }
 
     /// Adds bytes of a commit.
-    pub fn push(&mut self, mut bytes: &[u8]) -> Result<()> {
+    pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             let room = FEED_FRAME_BYTES - self.payload.len();
             let (now, later) = bytes.split_at(room.min(bytes.len()));
@@ -114,18 +119,18 @@ impl FileWriter {
     }
 
     /// Notes the commit time of the next bytes.
-    pub fn at_time(&mut self, time_ns: u64) {
+    pub(crate) fn at_time(&mut self, time_ns: u64) {
         self.end.time_ns = self.end.time_ns.max(time_ns);
     }
 
     /// Ends with a commit: everything up to it is in the file.
-    pub fn end_with(&mut self, through: CommitSeq) -> Result<()> {
+    pub(crate) fn end_with(&mut self, through: CommitSeq) -> Result<()> {
         self.end.through = through;
         self.write_frame(true)
     }
 
     /// Makes what was written durable.
-    pub fn sync(&mut self) -> Result<()> {
+    pub(crate) fn sync(&mut self) -> Result<()> {
         self.file.sync_data().map_err(|e| Error::io("sync", &self.path, &e))?;
         self.durable = Some(self.end);
         Ok(())
@@ -153,7 +158,7 @@ impl FileWriter {
 
 /// A retained file being read, from its beginning.
 #[derive(Debug)]
-pub struct FileReader {
+pub(crate) struct FileReader {
     file: Arc<dyn File>,
     path: PathBuf,
     header: FileHeader,
@@ -171,7 +176,7 @@ impl FileReader {
     ///
     /// # Errors
     /// `Corrupt` if it is not the file of this number and database; `Unsupported` for a later format; `Io`.
-    pub fn open(disk: &dyn Disk, path: &Path, identity: LogIdentity) -> Result<Option<FileReader>> {
+    pub(crate) fn open(disk: &dyn Disk, path: &Path, identity: LogIdentity) -> Result<Option<FileReader>> {
         let file = disk.open(path, Access::READ).map_err(|e| Error::io("open", path, &e))?;
         let file_bytes = file.len().map_err(|e| Error::io("measure", path, &e))?;
         let mut bytes = vec![0; FILE_HEADER_BYTES];
@@ -206,12 +211,12 @@ impl FileReader {
     }
 
     /// Its header.
-    pub fn header(&self) -> &FileHeader {
+    pub(crate) fn header(&self) -> &FileHeader {
         &self.header
     }
 
     /// Its length when it was opened.
-    pub fn file_bytes(&self) -> u64 {
+    pub(crate) fn file_bytes(&self) -> u64 {
         self.file_bytes
     }
 
@@ -221,7 +226,7 @@ impl FileReader {
     ///
     /// # Errors
     /// `Io`.
-    pub fn scan(mut self, through: CommitSeq) -> Result<(FileEnd, Option<String>)> {
+    pub(crate) fn scan(mut self, through: CommitSeq) -> Result<(FileEnd, Option<String>)> {
         loop {
             let whole = self.whole;
             if whole.through == through {
@@ -247,7 +252,7 @@ impl FileReader {
     ///
     /// # Errors
     /// `Corrupt`, also if the file ends before `through`; `Io`.
-    pub fn next(
+    pub(crate) fn next(
         &mut self,
         after: CommitSeq,
         through: CommitSeq,
@@ -274,7 +279,7 @@ impl FileReader {
     ///
     /// # Errors
     /// As [`FileReader::next`].
-    pub fn read(
+    pub(crate) fn read(
         &mut self,
         wanted: &Wanted<'_>,
         out: &mut VecDeque<FeedCommit>,
@@ -297,7 +302,12 @@ impl FileReader {
     ///
     /// # Errors
     /// `Corrupt`, also if no frame ends with `after`; `Io`, `Full`.
-    pub fn copy_to(mut self, writer: &mut FileWriter, after: CommitSeq, through: CommitSeq) -> Result<()> {
+    pub(crate) fn copy_to(
+        mut self,
+        writer: &mut FileWriter,
+        after: CommitSeq,
+        through: CommitSeq,
+    ) -> Result<()> {
         while self.whole.through < through || self.whole != self.end {
             let begins_at = self.whole.through;
             self.read_frame()?;
@@ -403,7 +413,7 @@ impl Source for FileReader {
 ///
 /// # Errors
 /// `Io`.
-pub fn was_relied_on(
+pub(super) fn was_relied_on(
     disk: &dyn Disk,
     path: &Path,
     identity: LogIdentity,
@@ -439,6 +449,6 @@ pub fn was_relied_on(
 }
 
 /// Corruption in a retained file.
-pub fn damaged(path: &Path, offset: u64, what: &str) -> Error {
+pub(super) fn damaged(path: &Path, offset: u64, what: &str) -> Error {
     Error::new(Code::DamagedFeed, format!("{} @ {offset:#x}: {what}", path.display()))
 }

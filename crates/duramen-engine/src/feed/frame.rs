@@ -11,10 +11,10 @@ use crate::ids::{CommitSeq, DatabaseId, LogId};
 use crate::wal::LogIdentity;
 
 /// Bytes of a file's header; zeroes fill its block.
-pub const FILE_HEADER_BYTES: usize = 96;
+pub(super) const FILE_HEADER_BYTES: usize = 96;
 
 /// Bytes of a frame's header.
-pub const FRAME_HEADER_BYTES: usize = 64;
+pub(super) const FRAME_HEADER_BYTES: usize = 64;
 
 const FILE_MAGIC: [u8; 8] = *b"DURAMFED";
 const FRAME_MAGIC: [u8; 4] = *b"DuFe";
@@ -24,7 +24,7 @@ const CHECKSUM_AT: usize = FILE_HEADER_BYTES - 16;
 
 /// The header of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileHeader {
+pub(crate) struct FileHeader {
     /// The database and log of the changes.
     pub identity: LogIdentity,
     /// Its number, from 1.
@@ -37,7 +37,7 @@ pub struct FileHeader {
 
 /// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FrameHeader {
+pub(super) struct FrameHeader {
     /// Bytes behind the header.
     pub payload_bytes: u32,
     /// Whether it ends a commit.
@@ -52,7 +52,7 @@ pub struct FrameHeader {
 
 /// Why bytes are not a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// Intact, but of a later release.
     Later(u32),
     /// Anything else.
@@ -60,12 +60,12 @@ pub enum Fault {
 }
 
 /// The path of a file number.
-pub fn file_path(dir: &Path, number: u64) -> PathBuf {
+pub(super) fn file_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:012}.feed"))
 }
 
 /// The number that a file name stands for, if it is the name of a retained file.
-pub fn number_of(path: &Path) -> Option<u64> {
+pub(super) fn number_of(path: &Path) -> Option<u64> {
     let name = path.file_name()?.to_str()?;
     let digits = name.strip_suffix(".feed")?;
     let number = digits.parse().ok()?;
@@ -86,7 +86,7 @@ fn u128_at(bytes: &[u8], offset: usize) -> u128 {
 
 impl FileHeader {
     /// The header's bytes, and its checksum.
-    pub fn encode(&self) -> (Vec<u8>, u128) {
+    pub(crate) fn encode(&self) -> (Vec<u8>, u128) {
         let mut out = Vec::with_capacity(FILE_HEADER_BYTES);
         out.extend_from_slice(&FILE_MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
@@ -105,7 +105,7 @@ impl FileHeader {
     }
 
     /// Reads a header and its checksum. The caller checks whether it belongs to this database.
-    pub fn decode(bytes: &[u8]) -> Result<(FileHeader, u128), Fault> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<(FileHeader, u128), Fault> {
         if bytes.len() < FILE_HEADER_BYTES || bytes[..8] != FILE_MAGIC {
             return Err(Fault::Bad("no header of a feed file".to_owned()));
         }
@@ -137,7 +137,7 @@ impl FileHeader {
 
 /// The position of a frame: part of its checksum.
 #[derive(Debug, Clone, Copy)]
-pub struct FramePlace {
+pub(super) struct FramePlace {
     /// Database and log.
     pub identity: LogIdentity,
     /// Number of the file.
@@ -159,7 +159,7 @@ impl FramePlace {
 
 impl FrameHeader {
     /// Header and payload as bytes, and their checksum.
-    pub fn encode(&self, payload: &[u8], place: &FramePlace) -> (Vec<u8>, u128) {
+    pub(super) fn encode(&self, payload: &[u8], place: &FramePlace) -> (Vec<u8>, u128) {
         let mut out = Vec::with_capacity(FRAME_HEADER_BYTES + payload.len());
         out.extend_from_slice(&[0; 16]);
         out.extend_from_slice(&FRAME_MAGIC);
@@ -177,7 +177,7 @@ impl FrameHeader {
 
     /// Reads a frame's header; its payload must not exceed `payload_bytes_max`. [`FrameHeader::verify`]
     /// checks the rest.
-    pub fn decode(bytes: &[u8], payload_bytes_max: u64) -> Result<FrameHeader, String> {
+    pub(super) fn decode(bytes: &[u8], payload_bytes_max: u64) -> Result<FrameHeader, String> {
         if bytes.len() < FRAME_HEADER_BYTES || bytes[16..20] != FRAME_MAGIC {
             return Err("no frame begins here".to_owned());
         }
@@ -196,7 +196,7 @@ impl FrameHeader {
     }
 
     /// Checks a whole frame, header and payload, and returns its checksum.
-    pub fn verify(bytes: &[u8], place: &FramePlace) -> Result<u128, String> {
+    pub(super) fn verify(bytes: &[u8], place: &FramePlace) -> Result<u128, String> {
         let (found, wanted) = (u128_at(bytes, 0), place.checksum(&bytes[16..]));
         if found == wanted {
             Ok(found)

@@ -19,17 +19,17 @@ const DELETED: u8 = 5;
 const LOST: u8 = 6;
 
 /// The beginning of a commit.
-pub fn begin(seq: CommitSeq, time_ns: u64) -> Vec<u8> {
+pub(super) fn begin(seq: CommitSeq, time_ns: u64) -> Vec<u8> {
     [seq.0.to_le_bytes(), time_ns.to_le_bytes()].concat()
 }
 
 /// The end of a commit.
-pub const fn end() -> [u8; 1] {
+pub(super) const fn end() -> [u8; 1] {
     [END]
 }
 
 /// The items after this one are about this tree.
-pub fn tree(id: TreeId, name: &str) -> Vec<u8> {
+pub(super) fn tree(id: TreeId, name: &str) -> Vec<u8> {
     let mut out = vec![TREE];
     out.extend_from_slice(&id.0.to_le_bytes());
     sized(name.as_bytes(), &mut out);
@@ -37,29 +37,29 @@ pub fn tree(id: TreeId, name: &str) -> Vec<u8> {
 }
 
 /// The tree was created.
-pub const fn created() -> [u8; 1] {
+pub(super) const fn created() -> [u8; 1] {
     [CREATED]
 }
 
 /// The tree was dropped.
-pub const fn dropped() -> [u8; 1] {
+pub(super) const fn dropped() -> [u8; 1] {
     [DROPPED]
 }
 
 /// A value of this many bytes was put; its bytes follow.
-pub fn put(key: &[u8], value_bytes: u64) -> Vec<u8> {
+pub(super) fn put(key: &[u8], value_bytes: u64) -> Vec<u8> {
     let mut out = keyed(PUT, key);
     out.extend_from_slice(&value_bytes.to_le_bytes());
     out
 }
 
 /// A key was deleted.
-pub fn deleted(key: &[u8]) -> Vec<u8> {
+pub(super) fn deleted(key: &[u8]) -> Vec<u8> {
     keyed(DELETED, key)
 }
 
 /// A value was put and cannot be read.
-pub fn lost(key: &[u8]) -> Vec<u8> {
+pub(super) fn lost(key: &[u8]) -> Vec<u8> {
     keyed(LOST, key)
 }
 
@@ -76,7 +76,7 @@ fn sized(bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 /// A source of items.
-pub trait Source {
+pub(super) trait Source {
     /// Reads the next `count` bytes.
     fn take(&mut self, count: u64) -> Result<Vec<u8>>;
 
@@ -88,7 +88,7 @@ pub trait Source {
 }
 
 /// Reads one commit with the changes of the wanted trees, possibly none.
-pub fn read(source: &mut dyn Source, wants: &dyn Fn(&str) -> bool) -> Result<FeedCommit> {
+pub(super) fn read(source: &mut dyn Source, wants: &dyn Fn(&str) -> bool) -> Result<FeedCommit> {
     let seq = CommitSeq(number(source, 8)?);
     let time_ns = number(source, 8)?;
     let mut commit = FeedCommit { seq, time_ns, changes: Vec::new() };

@@ -12,7 +12,7 @@ use crate::wal::{Enough, LogPlace, LogPosition, Stretch};
 
 /// How far the log was read, and the names of the trees at that position.
 #[derive(Debug)]
-pub struct LiveReader {
+pub(crate) struct LiveReader {
     names: Names,
     position: LogPosition,
     /// Everything up to this commit was read.
@@ -22,7 +22,7 @@ pub struct LiveReader {
 }
 
 /// What to read of the log.
-pub struct Wanted<'a> {
+pub(crate) struct Wanted<'a> {
     /// Commits after this one.
     pub after: CommitSeq,
     /// As far as this one.
@@ -38,23 +38,27 @@ impl LiveReader {
     ///
     /// # Errors
     /// `Corrupt` or `Io` if its catalogue cannot be read.
-    pub fn begin(pages: &Pages, position: LogPosition, catalogue: Option<&Slot>) -> Result<LiveReader> {
+    pub(crate) fn begin(
+        pages: &Pages,
+        position: LogPosition,
+        catalogue: Option<&Slot>,
+    ) -> Result<LiveReader> {
         let names = Names::load(pages, catalogue)?;
         Ok(LiveReader { names, position, seq: position.seq, saw_damage: false })
     }
 
     /// Everything up to this commit was read.
-    pub fn seq(&self) -> CommitSeq {
+    pub(crate) fn seq(&self) -> CommitSeq {
         self.seq
     }
 
     /// The tree of this name at that position.
-    pub fn tree(&self, name: &str) -> Option<TreeId> {
+    pub(crate) fn tree(&self, name: &str) -> Option<TreeId> {
         self.names.tree(name)
     }
 
     /// Where the next read begins: behind a frame that stays on the chain.
-    pub fn position(&self) -> LogPosition {
+    pub(crate) fn position(&self) -> LogPosition {
         self.position
     }
 
@@ -62,7 +66,7 @@ impl LiveReader {
     ///
     /// # Errors
     /// As [`LogPlace::read`].
-    pub fn read(
+    pub(crate) fn read(
         &mut self,
         log: &LogPlace<'_>,
         pages: &Pages,

@@ -17,14 +17,14 @@ use crate::wal::ReplayedRecord;
 
 /// Names of trees at one position of the log.
 #[derive(Debug, Clone, Default)]
-pub struct Names {
+pub(super) struct Names {
     by_id: HashMap<TreeId, Arc<str>>,
     by_name: BTreeMap<Arc<str>, TreeId>,
 }
 
 /// A change in a record, as the log holds it.
 #[derive(Debug)]
-pub enum LoggedChange<'a> {
+pub(super) enum LoggedChange<'a> {
     /// To a tree.
     Tree(FeedWhat),
     /// To a key: its new value; `None` if it was deleted.
@@ -32,14 +32,14 @@ pub enum LoggedChange<'a> {
 }
 
 /// Called with each change, and the id and name of its tree.
-pub type ChangeSink<'t> = dyn FnMut(TreeId, &Arc<str>, LoggedChange<'_>) -> Result<()> + 't;
+pub(super) type ChangeSink<'t> = dyn FnMut(TreeId, &Arc<str>, LoggedChange<'_>) -> Result<()> + 't;
 
 impl Names {
     /// Reads the names in a catalogue.
     ///
     /// # Errors
     /// `Corrupt` or `Io` if it cannot be read.
-    pub fn load(pages: &Pages, catalogue: Option<&Slot>) -> Result<Names> {
+    pub(super) fn load(pages: &Pages, catalogue: Option<&Slot>) -> Result<Names> {
         let mut names = Names::default();
         let mut rows = Cursor::new(catalogue, KeyRange::all(), Direction::Forward);
         while let Some((key, value)) = rows.next(pages)? {
@@ -53,7 +53,7 @@ impl Names {
     }
 
     /// The tree that has this name.
-    pub fn tree(&self, name: &str) -> Option<TreeId> {
+    pub(super) fn tree(&self, name: &str) -> Option<TreeId> {
         self.by_name.get(name).copied()
     }
 
@@ -74,7 +74,7 @@ impl Names {
     ///
     /// # Errors
     /// `Corrupt` if the record makes no sense; what `tell` returned.
-    pub fn pass(
+    pub(super) fn pass(
         &mut self,
         record: &ReplayedRecord,
         wants: &dyn Fn(&str) -> bool,

@@ -25,7 +25,7 @@ const POISON: &str = "nothing panics while the feed's writer is locked";
 const COPY_BYTES: usize = 64 * 1024;
 
 /// The part of the log about to be released, and what is needed of it.
-pub struct Retaining<'a> {
+pub(crate) struct Retaining<'a> {
     /// The log.
     pub log: LogPlace<'a>,
     /// The end of the newest checkpoint. The log behind it is complete.
@@ -47,7 +47,7 @@ pub struct Retaining<'a> {
 
 /// Needed changes that were given up.
 #[derive(Debug, Clone, Default)]
-pub struct Letting {
+pub(crate) struct Letting {
     /// Why; `None` if none were.
     pub why: Option<Error>,
     /// Everything up to this commit is no longer kept.
@@ -55,7 +55,7 @@ pub struct Letting {
 }
 
 /// Whether a tree's changes belong to the feed.
-pub fn is_source(rule: Option<&dyn FeedRule>, name: &str) -> bool {
+pub(crate) fn is_source(rule: Option<&dyn FeedRule>, name: &str) -> bool {
     rule.is_none_or(|rule| rule.is_source(name))
 }
 
@@ -66,7 +66,7 @@ impl Retained {
     /// Fails if changes cannot be retained, and the failure may be temporary or a consumer refuses writers
     /// rather than lose them. `Full` without room; else the error of reading the log or writing the file.
     /// Also what `needs` returned; a failed sync is `Poison`. The checkpoint must not go on after an error.
-    pub fn retain(&self, job: &Retaining<'_>) -> std::result::Result<Letting, CheckpointError> {
+    pub(crate) fn retain(&self, job: &Retaining<'_>) -> std::result::Result<Letting, CheckpointError> {
         let begun_ns = self.disk.monotonic_ns();
         let mut letting = Letting::default();
         self.remove_junk();
@@ -139,7 +139,7 @@ impl Retained {
     ///
     /// # Errors
     /// What `needs` returned; nothing is lost then.
-    pub fn review(&self, needs: &dyn Fn() -> Result<Vec<FeedNeed>>, now_ns: u64) -> Result<()> {
+    pub(crate) fn review(&self, needs: &dyn Fn() -> Result<Vec<FeedNeed>>, now_ns: u64) -> Result<()> {
         let _turn = self.turn.lock().expect(POISON);
         let held = self.state().held_from();
         let needs = needs()?;

@@ -26,14 +26,14 @@ use crate::wal::LogIdentity;
 const POISON: &str = "nothing panics while the feed is locked";
 
 /// The name of the directory inside the database.
-pub const FEED_DIR: &str = "feed";
+pub(crate) const FEED_DIR: &str = "feed";
 
 /// A file holds at most this part of all that may be kept, so that dropping the oldest drops little.
 const FILE_PART: u64 = 8;
 
 /// The retained files of an open database.
 #[derive(Debug)]
-pub struct Retained {
+pub(crate) struct Retained {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) database_dir: PathBuf,
     pub(super) dir: PathBuf,
@@ -49,7 +49,7 @@ pub struct Retained {
 
 /// A retained file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RetainedPart {
+pub(crate) struct RetainedPart {
     /// Its number.
     pub number: u64,
     /// Its name.
@@ -95,7 +95,7 @@ pub(super) struct State {
 
 /// What the superblocks prove about the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Covered {
+pub(crate) struct Covered {
     /// The end of the newest checkpoint: files were synced up to there before its superblock was written.
     pub boundary: CommitSeq,
     /// The other superblock cannot be read, or became a copy; it may have been the newer one. Then the log
@@ -136,7 +136,7 @@ impl Retained {
     /// # Errors
     /// `Unsupported` if a file is of a later format; `Io`. Corruption is reported to readers that need what
     /// is corrupt.
-    pub fn open(
+    pub(crate) fn open(
         disk: &Arc<dyn Disk>,
         database_dir: &Path,
         identity: LogIdentity,
@@ -277,7 +277,7 @@ impl Retained {
     }
 
     /// The file with the changes after a commit, if there is one.
-    pub fn part_after(&self, after: CommitSeq) -> Option<RetainedPart> {
+    pub(crate) fn part_after(&self, after: CommitSeq) -> Option<RetainedPart> {
         let state = self.state();
         state.files.iter().find(|file| file.after <= after && after < file.through).cloned()
     }
@@ -287,7 +287,7 @@ impl Retained {
     /// If only the older superblock is left, the files reach beyond it. The log behind it still exists. But
     /// values that it replaced before the newer checkpoint may have lost their extents, since that
     /// checkpoint's space map lacks them.
-    pub fn found_through(&self) -> CommitSeq {
+    pub(crate) fn found_through(&self) -> CommitSeq {
         self.state().found_through
     }
 
@@ -295,13 +295,13 @@ impl Retained {
     ///
     /// # Errors
     /// As [`FileReader::open`].
-    pub fn read(&self, part: &RetainedPart) -> Result<FileReader> {
+    pub(crate) fn read(&self, part: &RetainedPart) -> Result<FileReader> {
         let reader = FileReader::open(&*self.disk, &part.path, self.identity)?;
         reader.ok_or_else(|| damaged(&part.path, 0, "the file is empty"))
     }
 
     /// The error for a reader that needs changes after a commit that are kept nowhere.
-    pub fn gap(&self, after: CommitSeq) -> Error {
+    pub(crate) fn gap(&self, after: CommitSeq) -> Error {
         let state = self.state();
         match &state.damage {
             Some(damage) => {
@@ -314,7 +314,7 @@ impl Retained {
     }
 
     /// Everything after this commit can be read.
-    pub fn oldest(&self) -> CommitSeq {
+    pub(crate) fn oldest(&self) -> CommitSeq {
         self.state().oldest
     }
 
@@ -322,7 +322,7 @@ impl Retained {
     ///
     /// # Errors
     /// `FeedGap` if they are gone already; `DamagedFeed`.
-    pub fn hold(self: &Arc<Retained>, after: CommitSeq) -> Result<FeedHold> {
+    pub(crate) fn hold(self: &Arc<Retained>, after: CommitSeq) -> Result<FeedHold> {
         let _turn = self.turn.lock().expect(POISON);
         let mut state = self.state();
         if after < state.oldest {
@@ -336,7 +336,7 @@ impl Retained {
     }
 
     /// The files and the holds on them. The caller fills in the other fields of [`FeedStats`].
-    pub fn stats(&self) -> FeedStats {
+    pub(crate) fn stats(&self) -> FeedStats {
         let state = self.state();
         let mut held: Vec<CommitSeq> = state.holds.values().copied().collect();
         held.sort_unstable();
@@ -351,12 +351,12 @@ impl Retained {
     }
 
     /// Why writers are refused; `None` if they are not.
-    pub fn refusal(&self) -> Option<String> {
+    pub(crate) fn refusal(&self) -> Option<String> {
         self.state().refusal.clone()
     }
 
     /// Whether there is nothing that could be removed.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         let state = self.state();
         state.files.is_empty() && state.refusal.is_none()
     }
@@ -365,7 +365,7 @@ impl Retained {
     ///
     /// # Errors
     /// `Io`.
-    pub fn check(&self) -> Result<Vec<String>> {
+    pub(crate) fn check(&self) -> Result<Vec<String>> {
         let (files, mut problems) = {
             let state = self.state();
             (state.files.clone(), state.damage.iter().cloned().collect::<Vec<_>>())

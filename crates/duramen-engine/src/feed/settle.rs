@@ -16,7 +16,7 @@ impl Retained {
     /// # Errors
     /// `Io` if the copy cannot be written or synced. Without room for it, or if the source is corrupt, that
     /// part is no longer believed: the log has those changes, though perhaps not all values.
-    pub fn settle(&self, covered: Covered) -> Result<()> {
+    pub(crate) fn settle(&self, covered: Covered) -> Result<()> {
         // A failure is retried before the next file is written.
         drop(self.remove_unproven());
         if !covered.is_alone {

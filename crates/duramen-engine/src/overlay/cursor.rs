@@ -10,7 +10,7 @@ use crate::tree::{Cursor, Direction, KeyRange, Slot, StoredValue};
 
 /// Iterates over a range of one tree, merged with an overlay's changes.
 #[derive(Debug)]
-pub struct OverlaidCursor {
+pub(crate) struct OverlaidCursor {
     below: Cursor,
     overlay: Arc<Overlay>,
     tree: TreeId,
@@ -49,7 +49,7 @@ enum Turn {
 impl OverlaidCursor {
     /// A cursor before the first entry of a range.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         below: Option<&Slot>,
         overlay: &Arc<Overlay>,
         tree: TreeId,
@@ -73,7 +73,7 @@ impl OverlaidCursor {
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page cannot be read; the cursor then stays where it is.
-    pub fn next(&mut self, pages: &Pages) -> Result<Option<(&[u8], StoredValue<'_>)>> {
+    pub(crate) fn next(&mut self, pages: &Pages) -> Result<Option<(&[u8], StoredValue<'_>)>> {
         loop {
             self.look_ahead(pages)?;
             match self.turn() {

@@ -33,7 +33,7 @@ pub(super) enum Kind {
 
 /// The changes of one record, in its order.
 #[derive(Debug)]
-pub struct RecordNotes {
+pub(crate) struct RecordNotes {
     pub(super) runs: Vec<Run>,
     /// The offset of some change does not fit into a note.
     pub(super) overflowed: bool,
@@ -54,7 +54,7 @@ impl RecordNotes {
     ///
     /// # Errors
     /// What is wrong with the record.
-    pub fn of(bytes: &[u8]) -> Result<RecordNotes, &'static str> {
+    pub(crate) fn of(bytes: &[u8]) -> Result<RecordNotes, &'static str> {
         let mut notes = RecordNotes { runs: Vec::new(), overflowed: false, is_plain: true };
         decode_record(bytes, &mut |change| notes.add(bytes, &change))?;
         Ok(notes)
@@ -62,7 +62,7 @@ impl RecordNotes {
 
     /// Whether it holds neither a change of the catalogue nor a big value.
     #[must_use]
-    pub fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         self.is_plain
     }
 

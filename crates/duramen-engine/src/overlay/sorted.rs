@@ -26,7 +26,7 @@ const CHUNK_CHANGES_MAX: usize = 1024;
 
 /// Changes of records in the order of commits, not sorted yet.
 #[derive(Debug, Default)]
-pub struct Gathered {
+pub(crate) struct Gathered {
     records: Vec<Vec<u8>>,
     trees: BTreeMap<TreeId, Gathering>,
     bytes: usize,
@@ -42,14 +42,14 @@ struct Gathering {
 
 /// The changes of one log, sorted.
 #[derive(Debug, Default)]
-pub struct SortedChanges {
+pub(crate) struct SortedChanges {
     records: Vec<Vec<u8>>,
     trees: Vec<(TreeId, Vec<Spot>)>,
 }
 
 /// The changes of one tree, or of a range of it, in order of key.
 #[derive(Debug, Clone, Copy)]
-pub struct ChangesOf<'a> {
+pub(crate) struct ChangesOf<'a> {
     records: &'a [Vec<u8>],
     spots: &'a [Spot],
 }
@@ -58,7 +58,7 @@ impl Gathered {
     /// Takes a record with its notes. Returns `false` if notes cannot hold it; nothing may be read from this
     /// then.
     #[must_use]
-    pub fn record(&mut self, bytes: Vec<u8>, notes: RecordNotes) -> bool {
+    pub(crate) fn record(&mut self, bytes: Vec<u8>, notes: RecordNotes) -> bool {
         let Ok(record) = u32::try_from(self.records.len()) else { return false };
         for mut run in notes.runs {
             run.spots.iter_mut().for_each(|spot| spot.record = record);
@@ -73,13 +73,13 @@ impl Gathered {
 
     /// Bytes of the records taken, and of the notes.
     #[must_use]
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Sorts the changes, except those of the trees in `without`.
     #[must_use]
-    pub fn sorted(self, without: &HashSet<TreeId>, threads: usize) -> SortedChanges {
+    pub(crate) fn sorted(self, without: &HashSet<TreeId>, threads: usize) -> SortedChanges {
         let Gathered { records, trees, .. } = self;
         let kept = trees.into_iter().filter(|(id, _)| !without.contains(id));
         let trees = kept.map(|(id, tree)| (id, tree.sorted(&records, threads))).collect();
@@ -231,14 +231,14 @@ fn key_of<'a>(records: &'a [Vec<u8>], spot: &Spot) -> &'a [u8] {
 impl SortedChanges {
     /// The changes of a tree.
     #[must_use]
-    pub fn of_tree(&self, tree: TreeId) -> ChangesOf<'_> {
+    pub(crate) fn of_tree(&self, tree: TreeId) -> ChangesOf<'_> {
         let found = self.trees.binary_search_by_key(&tree, |(id, _)| *id);
         let spots = found.map_or(&[][..], |index| &self.trees[index].1);
         ChangesOf { records: &self.records, spots }
     }
 
     /// The ids of the changed trees, in order.
-    pub fn trees(&self) -> impl Iterator<Item = TreeId> {
+    pub(crate) fn trees(&self) -> impl Iterator<Item = TreeId> {
         self.trees.iter().map(|(id, _)| *id)
     }
 }
@@ -246,19 +246,19 @@ impl SortedChanges {
 impl<'a> ChangesOf<'a> {
     /// How many there are.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.spots.len()
     }
 
     /// Whether there is none.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.spots.is_empty()
     }
 
     /// The change at an index.
     #[must_use]
-    pub fn get(&self, index: usize) -> Change<'a> {
+    pub(crate) fn get(&self, index: usize) -> Change<'a> {
         let spot = &self.spots[index];
         let record = &self.records[spot.record as usize];
         let value_at = spot.key_at as usize + usize::from(spot.key_bytes);
@@ -270,20 +270,20 @@ impl<'a> ChangesOf<'a> {
 
     /// The change to a key.
     #[must_use]
-    pub fn find(&self, key: &[u8]) -> Option<Change<'a>> {
+    pub(crate) fn find(&self, key: &[u8]) -> Option<Change<'a>> {
         let index = self.lower_bound(key);
         (index < self.len()).then(|| self.get(index)).filter(|change| change.key == key)
     }
 
     /// The number of changes to keys before this one.
     #[must_use]
-    pub fn lower_bound(&self, key: &[u8]) -> usize {
+    pub(crate) fn lower_bound(&self, key: &[u8]) -> usize {
         self.spots.partition_point(|spot| key_of(self.records, spot) < key)
     }
 
     /// The indexes of the changes to keys of a range, the second excluded.
     #[must_use]
-    pub fn bounds(&self, range: &KeyRange) -> (usize, usize) {
+    pub(crate) fn bounds(&self, range: &KeyRange) -> (usize, usize) {
         let from = self.lower_bound(&range.from);
         let to = range.to.as_ref().map_or(self.len(), |to| self.lower_bound(to));
         (from, to.max(from))
@@ -291,19 +291,19 @@ impl<'a> ChangesOf<'a> {
 
     /// The changes to keys of a range.
     #[must_use]
-    pub fn within(&self, range: &KeyRange) -> ChangesOf<'a> {
+    pub(crate) fn within(&self, range: &KeyRange) -> ChangesOf<'a> {
         let (from, to) = self.bounds(range);
         ChangesOf { spots: &self.spots[from..to], ..*self }
     }
 
     /// The changes in parts of at most `count_max`.
-    pub fn parts(self, count_max: usize) -> impl Iterator<Item = ChangesOf<'a>> {
+    pub(crate) fn parts(self, count_max: usize) -> impl Iterator<Item = ChangesOf<'a>> {
         self.spots.chunks(count_max).map(move |spots| ChangesOf { spots, ..self })
     }
 
     /// As a list, the form that trees take.
     #[must_use]
-    pub fn to_list(self) -> Vec<Change<'a>> {
+    pub(crate) fn to_list(self) -> Vec<Change<'a>> {
         (0..self.len()).map(|index| self.get(index)).collect()
     }
 }

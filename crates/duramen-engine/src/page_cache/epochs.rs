@@ -12,11 +12,11 @@ const SHARD_COUNT: usize = 32;
 const POISON: &str = "nothing panics while the list of what was evicted is locked";
 
 /// An evicted object that readers may still use.
-pub type Evicted = Arc<dyn Any + Send + Sync>;
+pub(super) type Evicted = Arc<dyn Any + Send + Sync>;
 
 /// Counters of readers, and evicted objects that are not freed yet.
 #[derive(Default)]
-pub struct Epochs {
+pub(crate) struct Epochs {
     epoch: AtomicUsize,
     shards: [Shard; SHARD_COUNT],
     /// In order of the epochs in which they were evicted.
@@ -33,7 +33,7 @@ pub struct Epochs {
 struct Shard([AtomicUsize; 3]);
 
 /// A pinned reader: what it finds is not freed until the pin is dropped, even if it is evicted.
-pub struct Pin<'a> {
+pub(crate) struct Pin<'a> {
     epochs: &'a Epochs,
     readers: &'a AtomicUsize,
     /// Whether dropping the pin frees what can be freed.
@@ -49,12 +49,12 @@ thread_local! {
 
 impl Epochs {
     /// Pins a reader. For one lookup at most: nothing evicted meanwhile can be freed.
-    pub fn pin(&self) -> Pin<'_> {
+    pub(crate) fn pin(&self) -> Pin<'_> {
         Pin { epochs: self, readers: self.count_in(), frees: true }
     }
 
     /// As [`Epochs::pin`], for a thread that may hold a lock: dropping the pin frees nothing.
-    pub fn pin_under_locks(&self) -> Pin<'_> {
+    pub(crate) fn pin_under_locks(&self) -> Pin<'_> {
         Pin { epochs: self, readers: self.count_in(), frees: false }
     }
 
@@ -73,14 +73,14 @@ impl Epochs {
     }
 
     /// Keeps an object that new readers cannot find, until the readers that may have found it have left.
-    pub fn free_later(&self, what: Evicted) {
+    pub(crate) fn free_later(&self, what: Evicted) {
         let mut evicted = self.evicted.lock().expect(POISON);
         evicted.push_back((self.epoch.load(Ordering::SeqCst), what));
         self.waits.store(true, Ordering::SeqCst);
     }
 
     /// Frees the objects that no reader can use any more.
-    pub fn free(&self) {
+    pub(crate) fn free(&self) {
         if !self.waits.load(Ordering::SeqCst) {
             return;
         }
@@ -114,7 +114,7 @@ impl Epochs {
 
 impl Pin<'_> {
     /// Whether the pin belongs to these epochs.
-    pub fn is_of(&self, epochs: &Epochs) -> bool {
+    pub(crate) fn is_of(&self, epochs: &Epochs) -> bool {
         std::ptr::eq(self.epochs, epochs)
     }
 }

@@ -27,7 +27,7 @@ const AHEAD_PART: usize = 16;
 type Notes = std::result::Result<RecordNotes, &'static str>;
 
 /// Arguments of [`replay`].
-pub struct Replay<'a> {
+pub(crate) struct Replay<'a> {
     /// The disk the log lies on.
     pub disk: &'a dyn Disk,
     /// The log's directory.
@@ -44,7 +44,7 @@ pub struct Replay<'a> {
 
 /// The state after replay.
 #[derive(Debug)]
-pub struct Replayed {
+pub(crate) struct Replayed {
     /// The trees. With a tail: those of the checkpoint, but with the catalogue of the log applied.
     pub trees: TreeTable,
     /// The last commit in the trees.
@@ -59,7 +59,7 @@ pub struct Replayed {
 
 /// Deferred redo: changes of the log that an overlay serves until they are in the trees.
 #[derive(Debug)]
-pub struct Tail {
+pub(crate) struct Tail {
     overlay: Arc<Overlay>,
     applier: Applier,
 }
@@ -69,7 +69,7 @@ pub struct Tail {
 /// # Errors
 /// `Corrupt` if the log is corrupt, missing, or ends before a commit that the superblock knows to be durable;
 /// `Io`.
-pub fn replay(loaded: &Loaded, how: &mut Replay<'_>) -> Result<Replayed> {
+pub(crate) fn replay(loaded: &Loaded, how: &mut Replay<'_>) -> Result<Replayed> {
     let superblock = &loaded.superblock;
     let identity = LogIdentity { database: superblock.database, log: superblock.log };
     let from = superblock.replay;
@@ -335,7 +335,7 @@ impl Applier {
 
 impl Tail {
     /// The overlay that serves reads until the trees do.
-    pub fn overlay(&self) -> &Arc<Overlay> {
+    pub(crate) fn overlay(&self) -> &Arc<Overlay> {
         &self.overlay
     }
 
@@ -343,7 +343,7 @@ impl Tail {
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page cannot be read. Reads through the overlay are not affected.
-    pub fn drain(
+    pub(crate) fn drain(
         mut self,
         threads: &dyn Fn() -> usize,
         between: &mut dyn FnMut(&TreeTable),

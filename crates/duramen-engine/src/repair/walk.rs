@@ -10,7 +10,7 @@ use crate::page_cache::Pages;
 use crate::tree::{Body, Node, Place, StoredValue};
 
 /// Receives entries and lost ranges, in order of keys.
-pub trait Meets {
+pub(crate) trait Meets {
     /// An entry. A big value is still a reference.
     fn entry(&mut self, key: &[u8], value: StoredValue<'_>) -> Result<()>;
 
@@ -22,7 +22,7 @@ pub trait Meets {
 ///
 /// # Errors
 /// Any error of `meets`.
-pub fn walk(pages: &Pages, root: &Place, count: Option<u64>, meets: &mut dyn Meets) -> Result<()> {
+pub(crate) fn walk(pages: &Pages, root: &Place, count: Option<u64>, meets: &mut dyn Meets) -> Result<()> {
     let mut walk = Walk { pages, meets, last: None, open: None, key: Vec::new() };
     walk.node(root, count, None)?;
     walk.close(None)

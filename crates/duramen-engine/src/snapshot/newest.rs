@@ -9,7 +9,7 @@ const POISON: &str = "nothing panics while the newest root is locked";
 
 /// A root that gives way to a newer one.
 #[derive(Debug)]
-pub struct Newest {
+pub(crate) struct Newest {
     /// Where the root lies: to be compared with, never to be followed.
     address: AtomicPtr<Root>,
     root: Mutex<Arc<Root>>,
@@ -18,18 +18,18 @@ pub struct Newest {
 impl Newest {
     /// Beginning with a root.
     #[must_use]
-    pub fn new(root: Arc<Root>) -> Newest {
+    pub(crate) fn new(root: Arc<Root>) -> Newest {
         Newest { address: AtomicPtr::new(Arc::as_ptr(&root).cast_mut()), root: Mutex::new(root) }
     }
 
     /// The root.
     #[must_use]
-    pub fn get(&self) -> Arc<Root> {
+    pub(crate) fn get(&self) -> Arc<Root> {
         Arc::clone(&self.root.lock().expect(POISON))
     }
 
     /// Replaces it.
-    pub fn set(&self, root: Arc<Root>) {
+    pub(crate) fn set(&self, root: Arc<Root>) {
         let mut newest = self.root.lock().expect(POISON);
         let address = Arc::as_ptr(&root).cast_mut();
         let before = std::mem::replace(&mut *newest, root);
@@ -41,7 +41,7 @@ impl Newest {
 
     /// Whether it is this one, which the caller holds: so no other root can lie where it does.
     #[must_use]
-    pub fn is(&self, root: &Arc<Root>) -> bool {
+    pub(crate) fn is(&self, root: &Arc<Root>) -> bool {
         Arc::as_ptr(root) == self.address.load(Ordering::Acquire).cast_const()
     }
 }

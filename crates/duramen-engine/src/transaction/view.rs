@@ -25,23 +25,23 @@ pub struct TreeMark {
 
 /// A root and the store of its pages. For a while after opening, the overlay of deferred redo lies over it.
 #[derive(Debug, Clone)]
-pub struct View {
+pub(super) struct View {
     held: Registration,
     overlay: Option<Arc<Overlay>>,
 }
 
 impl View {
-    pub fn new(held: Registration, overlay: Option<Arc<Overlay>>) -> View {
+    pub(super) fn new(held: Registration, overlay: Option<Arc<Overlay>>) -> View {
         View { held, overlay }
     }
 
     /// The last commit that it shows.
-    pub fn seq(&self) -> CommitSeq {
+    pub(super) fn seq(&self) -> CommitSeq {
         self.overlay.as_ref().map_or(self.root().seq, |overlay| overlay.seq())
     }
 
     /// The same view without an overlay, if this one has one. Waits for the deferred redo.
-    pub fn settled(&self) -> Result<Option<View>> {
+    pub(super) fn settled(&self) -> Result<Option<View>> {
         let held = self.overlay.as_ref().map(|overlay| overlay.wait()).transpose()?;
         Ok(held.map(|held| View::new(held.clone(), None)))
     }
@@ -63,26 +63,26 @@ impl View {
     }
 
     /// A tree in the form that a query about a range needs.
-    pub fn asked(&self, id: TreeId, range: &KeyRange) -> Result<Asked<'_>> {
+    pub(super) fn asked(&self, id: TreeId, range: &KeyRange) -> Result<Asked<'_>> {
         match self.layers(id)? {
             (state, None) => Ok(Asked::Rooted(state)),
             (state, Some(overlay)) => self.still_held(overlay.asked(self.pages(), state, range)),
         }
     }
 
-    pub fn pages(&self) -> &Pages {
+    pub(super) fn pages(&self) -> &Pages {
         self.held.pages()
     }
 
-    pub fn registration(&self) -> &Registration {
+    pub(super) fn registration(&self) -> &Registration {
         &self.held
     }
 
-    pub fn root(&self) -> &Arc<Root> {
+    pub(super) fn root(&self) -> &Arc<Root> {
         self.held.root()
     }
 
-    pub fn state(&self, id: TreeId) -> Result<&Arc<TreeState>> {
+    pub(super) fn state(&self, id: TreeId) -> Result<&Arc<TreeState>> {
         self.layers(id).map(|(state, _)| state)
     }
 
@@ -100,11 +100,11 @@ impl View {
         self.still_held(tree::find(self.pages(), state.slot.as_ref(), key, use_value))
     }
 
-    pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(super) fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.get_with(tree, key, <[u8]>::to_vec)
     }
 
-    pub fn get_with<T>(
+    pub(super) fn get_with<T>(
         &self,
         tree: TreeId,
         key: &[u8],
@@ -124,14 +124,14 @@ impl View {
         }
     }
 
-    pub fn resolve(&self, value: StoredValue<'_>) -> Result<Vec<u8>> {
+    pub(super) fn resolve(&self, value: StoredValue<'_>) -> Result<Vec<u8>> {
         if !value.big {
             return Ok(value.bytes.to_vec());
         }
         self.still_held(BigRef::decode(value.bytes).and_then(|big| big.read(self.pages())))
     }
 
-    pub fn open(&self, value: StoredValue<'_>) -> Result<Box<dyn Read + Send>> {
+    pub(super) fn open(&self, value: StoredValue<'_>) -> Result<Box<dyn Read + Send>> {
         if !value.big {
             return Ok(Box::new(std::io::Cursor::new(value.bytes.to_vec())));
         }
@@ -140,16 +140,16 @@ impl View {
         Ok(Box::new(HeldReader { reader, held: self.held.clone() }))
     }
 
-    pub fn open_value(&self, tree: TreeId, key: &[u8]) -> Result<Option<Box<dyn Read + Send>>> {
+    pub(super) fn open_value(&self, tree: TreeId, key: &[u8]) -> Result<Option<Box<dyn Read + Send>>> {
         let found = self.find(tree, key, |value| (value.big, value.bytes.to_vec()))?;
         found.map(|(big, bytes)| self.open(StoredValue { big, bytes: &bytes })).transpose()
     }
 
-    pub fn count_in(&self, slot: Option<&Slot>, range: &KeyRange) -> Result<u64> {
+    pub(super) fn count_in(&self, slot: Option<&Slot>, range: &KeyRange) -> Result<u64> {
         self.still_held(tree::count(self.pages(), slot, range))
     }
 
-    pub fn nth_in(&self, slot: Option<&Slot>, index: u64) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    pub(super) fn nth_in(&self, slot: Option<&Slot>, index: u64) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         let entry = |key, value: StoredValue<'_>| (key, value.big, value.bytes.to_vec());
         match self.still_held(tree::nth(self.pages(), slot, index, entry))? {
             None => Ok(None),
@@ -157,7 +157,12 @@ impl View {
         }
     }
 
-    pub fn reduce_in(&self, state: &TreeState, slot: Option<&Slot>, range: &KeyRange) -> Result<Reduced> {
+    pub(super) fn reduce_in(
+        &self,
+        state: &TreeState,
+        slot: Option<&Slot>,
+        range: &KeyRange,
+    ) -> Result<Reduced> {
         match (&state.spec, &state.reducer) {
             (_, Some(reducer)) => self.still_held(tree::reduce(self.pages(), slot, &**reducer, range)),
             (Some(spec), None) => Err(reducer_missing(spec)),
@@ -166,11 +171,11 @@ impl View {
         }
     }
 
-    pub fn rows_in(&self, slot: Option<&Slot>, range: KeyRange, direction: Direction) -> Rows {
+    pub(super) fn rows_in(&self, slot: Option<&Slot>, range: KeyRange, direction: Direction) -> Rows {
         Rows::new(self.clone(), slot, range, direction)
     }
 
-    pub fn rows(&self, tree: TreeId, range: KeyRange, direction: Direction) -> Result<Rows> {
+    pub(super) fn rows(&self, tree: TreeId, range: KeyRange, direction: Direction) -> Result<Rows> {
         let (state, overlay) = self.layers(tree)?;
         let slot = state.slot.as_ref();
         Ok(match overlay {
@@ -180,7 +185,7 @@ impl View {
     }
 
     /// The names in the catalogue. An overlay never changes them: opening applies catalogue changes at once.
-    pub fn names(&self, slot: Option<&Slot>, range: KeyRange) -> Result<Vec<(String, TreeId)>> {
+    pub(super) fn names(&self, slot: Option<&Slot>, range: KeyRange) -> Result<Vec<(String, TreeId)>> {
         let mut rows = self.rows_in(slot, range, Direction::Forward);
         let mut names = Vec::new();
         while let Some(row) = rows.next()? {
@@ -193,7 +198,7 @@ impl View {
 
     /// Replaces an error by the reason why the state has ended, if it has. Its pages may have been reused:
     /// that is not corruption.
-    pub fn still_held<T>(&self, result: Result<T>) -> Result<T> {
+    pub(super) fn still_held<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|error| why_ended(&self.held).unwrap_or(error))
     }
 
@@ -201,17 +206,17 @@ impl View {
     ///
     /// # Errors
     /// `Expired`; `Conflict` if the commits that it shows were dropped.
-    pub fn not_ended(&self) -> Result<()> {
+    pub(super) fn not_ended(&self) -> Result<()> {
         why_ended(&self.held).map_or(Ok(()), Err)
     }
 }
 
-pub fn bad_row(name: &str) -> Error {
+pub(super) fn bad_row(name: &str) -> Error {
     Error::new(Code::DamagedData, format!("the catalogue's row for {name:?} cannot be read"))
 }
 
 /// The reason why the pages of a state are no longer kept, if so.
-pub fn why_ended(held: &Registration) -> Option<Error> {
+pub(super) fn why_ended(held: &Registration) -> Option<Error> {
     let seq = held.root().seq;
     if held.is_expired() {
         let message = format!("the snapshot of commit {seq} was ended to free what it held");

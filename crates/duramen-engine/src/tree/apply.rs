@@ -21,7 +21,7 @@ use crate::threads::side_by_side;
 
 /// One change: a value to put, or `None` to delete the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change<'a> {
+pub(crate) struct Change<'a> {
     /// The key.
     pub key: &'a [u8],
     /// The new value, or `None` to delete the key.
@@ -30,7 +30,7 @@ pub struct Change<'a> {
 
 /// Whether pages may be read on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Loading {
+pub(crate) enum Loading {
     /// Read what is missing.
     Allowed,
     /// Read what is missing, and keep nothing of the old root in memory: it will not be read again.
@@ -41,7 +41,7 @@ pub enum Loading {
 
 /// Why changes were not applied.
 #[derive(Debug)]
-pub enum ApplyError {
+pub(crate) enum ApplyError {
     /// A node is not in memory, and loading was not allowed.
     Missing,
     /// An operation failed.
@@ -51,7 +51,7 @@ pub enum ApplyError {
 impl ApplyError {
     /// The error behind it, where loading was allowed.
     #[must_use]
-    pub fn into_error(self) -> Error {
+    pub(crate) fn into_error(self) -> Error {
         match self {
             ApplyError::Failed(error) => error,
             ApplyError::Missing => Error::invalid("a node is missing although it may be read"),
@@ -69,7 +69,7 @@ impl From<Error> for ApplyError {
 const SHARED_CHANGES_MIN: usize = 512;
 
 /// Applies changes for one commit and collects what they replace.
-pub struct Apply<'a> {
+pub(crate) struct Apply<'a> {
     pages: &'a Pages,
     geometry: &'a Geometry,
     birth: CommitSeq,
@@ -96,7 +96,12 @@ enum Outcome {
 impl<'a> Apply<'a> {
     /// For the commit with sequence `birth`.
     #[must_use]
-    pub fn new(pages: &'a Pages, geometry: &'a Geometry, birth: CommitSeq, loading: Loading) -> Apply<'a> {
+    pub(crate) fn new(
+        pages: &'a Pages,
+        geometry: &'a Geometry,
+        birth: CommitSeq,
+        loading: Loading,
+    ) -> Apply<'a> {
         Apply {
             pages,
             geometry,
@@ -114,14 +119,14 @@ impl<'a> Apply<'a> {
 
     /// For a tree with this reducer: inner nodes leave room for its reductions.
     #[must_use]
-    pub fn reduced_by(mut self, reducer: Option<&'a dyn Reducer>) -> Apply<'a> {
+    pub(crate) fn reduced_by(mut self, reducer: Option<&'a dyn Reducer>) -> Apply<'a> {
         self.reducer = reducer;
         self
     }
 
     /// For a root that one transaction reads and that is never written.
     #[must_use]
-    pub fn in_private(mut self) -> Apply<'a> {
+    pub(crate) fn in_private(mut self) -> Apply<'a> {
         self.private = true;
         self
     }
@@ -131,7 +136,7 @@ impl<'a> Apply<'a> {
     ///
     /// For many changes at once; the resulting tree is the same.
     #[must_use]
-    pub fn in_bulk(mut self, threads: usize) -> Apply<'a> {
+    pub(crate) fn in_bulk(mut self, threads: usize) -> Apply<'a> {
         (self.bulk, self.threads) = (true, threads);
         self
     }
@@ -140,7 +145,11 @@ impl<'a> Apply<'a> {
     ///
     /// # Errors
     /// [`ApplyError`]; the tree is as before.
-    pub fn tree(&mut self, root: Option<&Slot>, changes: &[Change<'_>]) -> Result<Option<Slot>, ApplyError> {
+    pub(crate) fn tree(
+        &mut self,
+        root: Option<&Slot>,
+        changes: &[Change<'_>],
+    ) -> Result<Option<Slot>, ApplyError> {
         debug_assert!(changes.is_sorted_by(|a, b| a.key < b.key), "changes are sorted and unique");
         let mut pieces = match root {
             None => self.leaf_pieces(&inserted(changes), true),
@@ -161,7 +170,7 @@ impl<'a> Apply<'a> {
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page cannot be read.
-    pub fn warm(pages: &Pages, root: &Slot, changes: &[Change<'_>]) -> Result<(), Error> {
+    pub(crate) fn warm(pages: &Pages, root: &Slot, changes: &[Change<'_>]) -> Result<(), Error> {
         let node = root.load(pages, false)?;
         let Body::Inner(inner) = node.body() else { return Ok(()) };
         let mut rest = changes;
@@ -178,7 +187,7 @@ impl<'a> Apply<'a> {
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page cannot be read.
-    pub fn leaf_bytes(
+    pub(crate) fn leaf_bytes(
         pages: &Pages,
         root: &Slot,
         changes: &[Change<'_>],

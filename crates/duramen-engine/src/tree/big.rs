@@ -14,7 +14,7 @@ const NO_REDUCTION: u16 = u16::MAX;
 
 /// A reference to a big value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BigRef {
+pub(crate) struct BigRef {
     /// Bytes of the value.
     pub len: u64,
     /// Whether `location` is a list of extents and not the only extent.
@@ -28,7 +28,7 @@ pub struct BigRef {
 impl BigRef {
     /// The encoded form, as leaves and log records hold it.
     #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(9 + LOCATION_BYTES + 2 + self.one.as_ref().map_or(0, Vec::len));
         out.extend_from_slice(&self.len.to_le_bytes());
         out.push(u8::from(self.list));
@@ -45,7 +45,7 @@ impl BigRef {
     ///
     /// # Errors
     /// `Corrupt` if it is not one.
-    pub fn decode(bytes: &[u8]) -> Result<BigRef> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<BigRef> {
         let bad = || Error::new(Code::DamagedData, "a reference to a big value cannot be read");
         let (head, rest) = bytes.split_at_checked(9 + LOCATION_BYTES + 2).ok_or_else(bad)?;
         let location = PagePointer::decode(&head[9..]).ok_or_else(bad)?;
@@ -66,7 +66,7 @@ impl BigRef {
     ///
     /// # Errors
     /// Those of `source` and `put`. What was written until then is not referenced; the caller frees it.
-    pub fn write(
+    pub(crate) fn write(
         source: &mut dyn Read,
         extent_bytes: usize,
         put: &mut dyn FnMut(&Page) -> Result<PagePointer>,
@@ -103,7 +103,7 @@ impl BigRef {
     ///
     /// # Errors
     /// `Corrupt` or `Io` if the list cannot be read.
-    pub fn extents(&self, pages: &Pages) -> Result<Vec<PagePointer>> {
+    pub(crate) fn extents(&self, pages: &Pages) -> Result<Vec<PagePointer>> {
         let extents = if self.list {
             let page = pages.read(&self.location, PageKind::ValueList)?;
             page.payload().chunks_exact(LOCATION_BYTES).filter_map(PagePointer::decode).collect()
@@ -144,7 +144,7 @@ impl BigRef {
     ///
     /// # Errors
     /// `Corrupt` or `Io` if the list cannot be read.
-    pub fn pages(&self, pages: &Pages) -> Result<Vec<PagePointer>> {
+    pub(crate) fn pages(&self, pages: &Pages) -> Result<Vec<PagePointer>> {
         let mut all = self.extents(pages)?;
         all.extend(self.list.then_some(self.location));
         Ok(all)
@@ -154,7 +154,7 @@ impl BigRef {
     ///
     /// # Errors
     /// `Corrupt` or `Io` if an extent cannot be read.
-    pub fn read(&self, pages: &Pages) -> Result<Vec<u8>> {
+    pub(crate) fn read(&self, pages: &Pages) -> Result<Vec<u8>> {
         let mut value = Vec::new();
         for extent in self.extents(pages)? {
             value.extend_from_slice(pages.read(&extent, PageKind::ValueExtent)?.payload());
@@ -175,7 +175,7 @@ impl BigRef {
 
 /// Reads a big value piece by piece, in constant memory.
 #[derive(Debug)]
-pub struct BigReader {
+pub(crate) struct BigReader {
     pages: Pages,
     extents: std::vec::IntoIter<PagePointer>,
     piece: Option<Page>,
@@ -187,7 +187,7 @@ impl BigReader {
     ///
     /// # Errors
     /// `Corrupt` or `Io` if its list cannot be read.
-    pub fn open(pages: &Pages, value: &BigRef) -> Result<BigReader> {
+    pub(crate) fn open(pages: &Pages, value: &BigRef) -> Result<BigReader> {
         let extents = value.extents(pages)?.into_iter();
         Ok(BigReader { pages: pages.clone(), extents, piece: None, at: 0 })
     }

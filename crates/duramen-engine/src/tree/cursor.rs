@@ -21,7 +21,7 @@ pub enum Direction {
 
 /// Walks a range of one root. Holds its current leaf and the path to it, nothing else.
 #[derive(Debug)]
-pub struct Cursor {
+pub(crate) struct Cursor {
     root: Option<Slot>,
     range: KeyRange,
     direction: Direction,
@@ -44,7 +44,7 @@ struct Standing {
 impl Cursor {
     /// A cursor before the first entry of `range`.
     #[must_use]
-    pub fn new(root: Option<&Slot>, range: KeyRange, direction: Direction) -> Cursor {
+    pub(crate) fn new(root: Option<&Slot>, range: KeyRange, direction: Direction) -> Cursor {
         let root = root.filter(|_| !range.is_empty()).cloned();
         Cursor { root, range, direction, path: Vec::new(), leaf: None, key: Vec::new() }
     }
@@ -55,7 +55,7 @@ impl Cursor {
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page cannot be read; the cursor then stays where it is.
-    pub fn next(&mut self, pages: &Pages) -> Result<Option<(&[u8], StoredValue<'_>)>> {
+    pub(crate) fn next(&mut self, pages: &Pages) -> Result<Option<(&[u8], StoredValue<'_>)>> {
         loop {
             if let Some(standing) = &self.leaf {
                 if standing.from < standing.to {

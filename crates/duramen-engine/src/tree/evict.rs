@@ -7,7 +7,7 @@ use super::slot::Slot;
 ///
 /// Inner nodes are evicted only after all nodes below them. Returns where to go on; `None` at the end of the
 /// tree.
-pub fn evict(root: &Slot, start: &[u8], enough: &dyn Fn() -> bool) -> Option<Vec<u8>> {
+pub(crate) fn evict(root: &Slot, start: &[u8], enough: &dyn Fn() -> bool) -> Option<Vec<u8>> {
     let node = root.peek()?;
     if let Body::Inner(inner) = node.body() {
         let first = inner.separators().child_of(start);
@@ -32,7 +32,7 @@ pub fn evict(root: &Slot, start: &[u8], enough: &dyn Fn() -> bool) -> Option<Vec
 }
 
 /// First keys of the recently used leaves in memory, until they fill `bytes_max`.
-pub fn warm_keys(root: &Slot, bytes_max: usize) -> Vec<Vec<u8>> {
+pub(crate) fn warm_keys(root: &Slot, bytes_max: usize) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     let mut left = bytes_max;
     collect_warm(root, &mut left, &mut keys);

@@ -10,16 +10,16 @@ const COUNTED: usize = 64;
 
 /// The first four bytes of each of some sorted keys; shorter keys are padded with zeroes.
 #[derive(Debug, Default)]
-pub struct Heads(Box<[u32]>);
+pub(super) struct Heads(Box<[u32]>);
 
 impl Heads {
     /// Heads of keys in order.
-    pub fn of<'a>(keys: impl Iterator<Item = &'a [u8]>) -> Heads {
+    pub(super) fn of<'a>(keys: impl Iterator<Item = &'a [u8]>) -> Heads {
         Heads(keys.map(head).collect())
     }
 
     /// The heads after sorted edits.
-    pub fn edited(&self, edits: &[Edit<'_>]) -> Heads {
+    pub(super) fn edited(&self, edits: &[Edit<'_>]) -> Heads {
         let mut heads = Vec::with_capacity(self.0.len() + edits.len());
         let mut next = 0;
         for edit in edits {
@@ -33,23 +33,23 @@ impl Heads {
     }
 
     /// Whether each key is larger than the one before it; `is_larger` compares keys with equal heads.
-    pub fn are_ordered(&self, is_larger: impl Fn(usize) -> bool) -> bool {
+    pub(super) fn are_ordered(&self, is_larger: impl Fn(usize) -> bool) -> bool {
         let mut pairs = self.0.windows(2).enumerate();
         pairs.all(|(index, pair)| pair[0] < pair[1] || pair[0] == pair[1] && is_larger(index + 1))
     }
 
     /// Number of heads.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Bytes of memory.
-    pub fn heap_bytes(&self) -> usize {
+    pub(super) fn heap_bytes(&self) -> usize {
         size_of_val(&*self.0)
     }
 
     /// The range of keys that may equal `key`: keys before it are smaller, keys after it are larger.
-    pub fn candidates(&self, key: &[u8]) -> Range<usize> {
+    pub(super) fn candidates(&self, key: &[u8]) -> Range<usize> {
         let wanted = head(key);
         let (mut from, mut to) = (0, self.0.len());
         while to - from > COUNTED {

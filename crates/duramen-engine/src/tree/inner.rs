@@ -30,7 +30,7 @@ const CHUNK_SLOTS: usize = 16;
 
 /// An inner node in memory.
 #[derive(Debug)]
-pub struct Inner {
+pub(crate) struct Inner {
     /// Height: 1 directly above the leaves.
     pub level: u8,
     separators: Arc<Separators>,
@@ -53,7 +53,7 @@ struct Chunk {
 
 /// A subtree to be put into a parent, and the separator before it.
 #[derive(Debug)]
-pub struct Piece {
+pub(crate) struct Piece {
     /// The separator. Ignored for the first of the pieces that replace a child: the separator before the
     /// child stays.
     pub separator: Vec<u8>,
@@ -64,13 +64,18 @@ pub struct Piece {
 }
 
 /// Replaced children, by index.
-pub type Changed = Vec<(usize, Vec<Piece>)>;
+pub(super) type Changed = Vec<(usize, Vec<Piece>)>;
 
 impl Inner {
     /// Builds a node from separators and slots, one slot more than separators.
     ///
     /// A child's reduction takes about `reduction_bytes`.
-    pub fn build(level: u8, separators: Separators, slots: Vec<Slot>, reduction_bytes: usize) -> Inner {
+    pub(crate) fn build(
+        level: u8,
+        separators: Separators,
+        slots: Vec<Slot>,
+        reduction_bytes: usize,
+    ) -> Inner {
         assert_eq!(separators.len() + 1, slots.len(), "one more child than separators");
         let child_count = slots.len();
         let mut chunks = Vec::with_capacity(child_count.div_ceil(CHUNK_SLOTS));
@@ -86,12 +91,12 @@ impl Inner {
     }
 
     /// The longest known reduction of a child; 0 if none is known.
-    pub fn reduction_bytes(&self) -> usize {
+    pub(crate) fn reduction_bytes(&self) -> usize {
         self.reduction_bytes.load(Ordering::Relaxed)
     }
 
     /// Notes that a child's reduction takes, or will take, so many bytes.
-    pub fn note_reduction_bytes(&self, bytes: usize) {
+    pub(crate) fn note_reduction_bytes(&self, bytes: usize) {
         self.reduction_bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 
@@ -99,7 +104,7 @@ impl Inner {
     /// shared.
     ///
     /// `None` if the node would be larger than `bytes_max`, or if a new separator lacks the common prefix.
-    pub fn with_pieces(&self, changed: &Changed, bytes_max: usize) -> Option<Inner> {
+    pub(crate) fn with_pieces(&self, changed: &Changed, bytes_max: usize) -> Option<Inner> {
         let more: usize = changed.iter().map(|(_, pieces)| pieces.len() - 1).sum();
         let separators =
             if more == 0 { Arc::clone(&self.separators) } else { self.separators_with(changed)? };
@@ -138,12 +143,12 @@ impl Inner {
     }
 
     /// Number of children.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.child_count
     }
 
     /// Child `index`.
-    pub fn slot(&self, index: usize) -> &Slot {
+    pub(crate) fn slot(&self, index: usize) -> &Slot {
         let chunk = &self.chunks[self.chunk_of(index)];
         &chunk.slots[index - chunk.first]
     }
@@ -160,7 +165,7 @@ impl Inner {
     /// The children of the chunk that begins at child `index`, and the cell for their reduction.
     ///
     /// `None` if no chunk begins there, or if the chunk does not end before child `end`.
-    pub fn chunk_from(&self, index: usize, end: usize) -> Option<(&[Slot], &OnceLock<Reduction>)> {
+    pub(crate) fn chunk_from(&self, index: usize, end: usize) -> Option<(&[Slot], &OnceLock<Reduction>)> {
         let number = self.chunk_of(index);
         let chunk = Some(&self.chunks[number]).filter(|chunk| chunk.first == index && chunk.end() <= end)?;
         let cells = || self.chunks.iter().map(|_| OnceLock::new()).collect();
@@ -168,32 +173,32 @@ impl Inner {
     }
 
     /// All children in order.
-    pub fn slots(&self) -> impl Iterator<Item = &Slot> {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot> {
         self.chunks.iter().flat_map(|chunk| chunk.slots.iter())
     }
 
     /// The children that no other version of this node shares. Approximate: another version may be dropped
     /// concurrently.
-    pub fn slots_of_its_own(&self) -> impl Iterator<Item = &Slot> {
+    pub(crate) fn slots_of_its_own(&self) -> impl Iterator<Item = &Slot> {
         let own = self.chunks.iter().filter(|chunk| Arc::strong_count(&chunk.slots) == 1);
         own.flat_map(|chunk| chunk.slots.iter())
     }
 
     /// The separators between the children.
-    pub fn separators(&self) -> &Separators {
+    pub(crate) fn separators(&self) -> &Separators {
         &self.separators
     }
 
     /// Approximate bytes in memory. Bytes shared with other versions are counted; what slots hold is charged
     /// by itself.
-    pub fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         let chunk = size_of::<Chunk>() + size_of::<OnceLock<Reduction>>();
         let chunks = self.chunks.len() * chunk + self.child_count * size_of::<Slot>();
         self.separators.heap_bytes() + chunks
     }
 
     /// Approximate bytes of its page: reductions may not be known yet.
-    pub fn page_bytes_about(&self) -> usize {
+    pub(crate) fn page_bytes_about(&self) -> usize {
         let reduction = self.reduction_bytes().max(USUAL_REDUCTION_BYTES);
         let separators = self.separators.prefix().len() + self.separators.suffix_bytes();
         PAGE_HEADER_BYTES + FIXED_BYTES + separators + self.child_count * (child_cost(None) + reduction)
@@ -208,7 +213,7 @@ impl Inner {
     }
 
     /// The page image; every child must have a page pointer.
-    pub fn to_page(&self, generation: u64, places: &[Place]) -> Page {
+    pub(crate) fn to_page(&self, generation: u64, places: &[Place]) -> Page {
         assert_eq!(places.len(), self.child_count, "every child has a place before its parent is written");
         let longest = places.iter().filter_map(|place| Some(place.reduction.bytes()?.len())).max();
         self.note_reduction_bytes(longest.unwrap_or_default());
@@ -243,7 +248,7 @@ impl Inner {
     }
 
     /// Reads a page image; returns what is wrong with its structure otherwise.
-    pub fn from_page(meter: &Arc<Meter>, page: &Page) -> Result<Inner, &'static str> {
+    pub(crate) fn from_page(meter: &Arc<Meter>, page: &Page) -> Result<Inner, &'static str> {
         let mut rest = Bytes(page.payload());
         let count = rest.short()? as usize;
         let level = rest.take(1)?[0];
@@ -332,12 +337,12 @@ fn push(chunks: &mut Vec<Chunk>, first: usize, slots: Arc<[Slot]>) -> usize {
 ///
 /// It is four times `bytes_max`, for reductions that grew since the split, plus the largest children that
 /// cannot be split.
-pub fn page_bytes_max(bytes_max: usize) -> usize {
+pub(crate) fn page_bytes_max(bytes_max: usize) -> usize {
     4 * bytes_max + 2 * INNER_CHILDREN_MIN * (KEY_BYTES_MAX + REDUCTION_BYTES_MAX + CHILD_BYTES_MAX)
 }
 
 /// Bytes of a child in a page, without its separator.
-pub fn child_cost(reduction: Option<&[u8]>) -> usize {
+pub(super) fn child_cost(reduction: Option<&[u8]>) -> usize {
     2 + LOCATION_BYTES + 8 + 2 + reduction.map_or(0, <[u8]>::len)
 }
 

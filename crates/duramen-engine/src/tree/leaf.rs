@@ -27,14 +27,14 @@ const LENGTH_BITS: usize = 0x7fff;
 const PATCH_PART: usize = 8;
 
 /// Entries whose reduction is cached together.
-pub const RUN_ENTRIES: usize = 16;
+pub(super) const RUN_ENTRIES: usize = 16;
 
 /// Bytes of an entry's offset in the page's table.
 const START_BYTES: usize = 2;
 
 /// A value as a tree stores it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StoredValue<'a> {
+pub(crate) struct StoredValue<'a> {
     /// Whether `bytes` are a reference to extents (see `tree::big`) instead of the value itself.
     pub big: bool,
     /// The value, or the reference.
@@ -44,7 +44,7 @@ pub struct StoredValue<'a> {
 /// One entry to be put into a leaf. Its key has two parts, so that nothing is copied before the leaf is
 /// built.
 #[derive(Debug, Clone, Copy)]
-pub struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     /// First part of the key.
     pub head: &'a [u8],
     /// Second part of the key.
@@ -59,12 +59,12 @@ impl Entry<'_> {
     }
 
     /// Bytes that the entry takes in a leaf without prefix compression.
-    pub fn cost(&self) -> usize {
+    pub(crate) fn cost(&self) -> usize {
         ENTRY_FIXED_BYTES + self.key_bytes() + self.value.bytes.len()
     }
 
     /// Appends the entry as it is stored, without the first `prefix` bytes of its key.
-    pub fn encode(&self, prefix: usize, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, prefix: usize, out: &mut Vec<u8>) {
         let suffix_bytes =
             u16::try_from(self.key_bytes() - prefix).expect("a key is below 2 KiB (limits.rs)");
         let flag = if self.value.big { BIG_BIT } else { 0 };
@@ -84,14 +84,14 @@ impl Entry<'_> {
     }
 
     /// The whole key.
-    pub fn key(&self) -> Vec<u8> {
+    pub(crate) fn key(&self) -> Vec<u8> {
         [self.head, self.tail].concat()
     }
 }
 
 /// A leaf in memory: a page and a patch, until the patch is large enough for a new page.
 #[derive(Debug)]
-pub struct Leaf {
+pub(crate) struct Leaf {
     base: Arc<Base>,
     /// First bytes of the keys behind the prefix.
     heads: Heads,
@@ -117,7 +117,7 @@ impl Base {
 
 impl Leaf {
     /// Builds a leaf from sorted entries; `generation` is the commit that makes it.
-    pub fn build(pages: &Pages, entries: &[Entry<'_>], generation: u64) -> Leaf {
+    pub(crate) fn build(pages: &Pages, entries: &[Entry<'_>], generation: u64) -> Leaf {
         let prefix = common_prefix(entries);
         let payload: usize = FIXED_BYTES + prefix + entries.iter().map(|e| e.cost() - prefix).sum::<usize>();
         let short = |n: usize| u16::try_from(n).expect("a leaf is below 64 KiB (limits.rs)");
@@ -142,7 +142,7 @@ impl Leaf {
     }
 
     /// Takes a page from disk; returns what is wrong with its structure otherwise.
-    pub fn from_page(meter: &Arc<Meter>, page: Page) -> Result<Leaf, &'static str> {
+    pub(crate) fn from_page(meter: &Arc<Meter>, page: Page) -> Result<Leaf, &'static str> {
         let payload = page.payload();
         if payload.len() < FIXED_BYTES {
             return Err("leaf without a header");
@@ -199,7 +199,7 @@ impl Leaf {
     /// than a quarter of it.
     ///
     /// References to big values that the new leaf does not hold are added to `dropped`.
-    pub fn patched(
+    pub(crate) fn patched(
         &self,
         changes: &[Change<'_>],
         bytes_max: usize,
@@ -236,7 +236,7 @@ impl Leaf {
     }
 
     /// The cell for the reduction of the run that begins at entry `index`, if a whole run begins there.
-    pub fn run_from(&self, index: usize) -> Option<&OnceLock<Reduction>> {
+    pub(crate) fn run_from(&self, index: usize) -> Option<&OnceLock<Reduction>> {
         let runs = self.len() / RUN_ENTRIES;
         let cells = || (0..runs).map(|_| OnceLock::new()).collect();
         let is_one = index.is_multiple_of(RUN_ENTRIES) && index / RUN_ENTRIES < runs;
@@ -244,32 +244,32 @@ impl Leaf {
     }
 
     /// The page, if there is no patch.
-    pub fn page(&self) -> Option<&Page> {
+    pub(crate) fn page(&self) -> Option<&Page> {
         self.patch.is_none().then_some(&self.base.page)
     }
 
     /// The same entries on a page without a patch.
-    pub fn rebuilt(&self, pages: &Pages, generation: u64) -> Leaf {
+    pub(crate) fn rebuilt(&self, pages: &Pages, generation: u64) -> Leaf {
         let entries: Vec<Entry<'_>> = (0..self.len()).map(|index| self.entry(index)).collect();
         Leaf::build(pages, &entries, generation)
     }
 
     /// The leaf was evicted: unless another version shares its page, the page is no longer charged as
     /// resident.
-    pub fn leave_memory(&self) {
+    pub(crate) fn leave_memory(&self) {
         if Arc::strong_count(&self.base) == 1 {
             self.base.charge.leave();
         }
     }
 
     /// Bytes of memory besides the page, which is charged by itself.
-    pub fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         let reductions = self.len() / RUN_ENTRIES * size_of::<OnceLock<Reduction>>();
         self.heads.heap_bytes() + self.patch.as_ref().map_or(0, |patch| patch.heap_bytes()) + reductions
     }
 
     /// Upper bound for the bytes of its page, built or not.
-    pub fn page_bytes_max(&self) -> usize {
+    pub(crate) fn page_bytes_max(&self) -> usize {
         PAGE_HEADER_BYTES + FIXED_BYTES + self.base.prefix_bytes + self.entry_bytes()
     }
 
@@ -280,27 +280,27 @@ impl Leaf {
     }
 
     /// Number of entries.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.heads.len()
     }
 
     /// The prefix of every key.
-    pub fn prefix(&self) -> &[u8] {
+    pub(crate) fn prefix(&self) -> &[u8] {
         &self.base.page.payload()[FIXED_BYTES..FIXED_BYTES + self.base.prefix_bytes]
     }
 
     /// The key of entry `index` behind the prefix.
-    pub fn suffix(&self, index: usize) -> &[u8] {
+    pub(crate) fn suffix(&self, index: usize) -> &[u8] {
         self.suffix_and_value(index).0
     }
 
     /// The value of entry `index`.
-    pub fn value(&self, index: usize) -> StoredValue<'_> {
+    pub(crate) fn value(&self, index: usize) -> StoredValue<'_> {
         self.suffix_and_value(index).1
     }
 
     /// The key of entry `index` behind the prefix, and its value.
-    pub fn suffix_and_value(&self, index: usize) -> (&[u8], StoredValue<'_>) {
+    pub(crate) fn suffix_and_value(&self, index: usize) -> (&[u8], StoredValue<'_>) {
         let entry = self.raw(index);
         let word = short_at(entry, 0);
         let (suffix, bytes) = entry[2..].split_at(word & LENGTH_BITS);
@@ -325,20 +325,20 @@ impl Leaf {
     }
 
     /// Entry `index`, as input for another leaf.
-    pub fn entry(&self, index: usize) -> Entry<'_> {
+    pub(crate) fn entry(&self, index: usize) -> Entry<'_> {
         let (tail, value) = self.suffix_and_value(index);
         Entry { head: self.prefix(), tail, value }
     }
 
     /// Writes the whole key of entry `index` into `key`.
-    pub fn key_into(&self, index: usize, key: &mut Vec<u8>) {
+    pub(crate) fn key_into(&self, index: usize, key: &mut Vec<u8>) {
         key.clear();
         key.extend_from_slice(self.prefix());
         key.extend_from_slice(self.suffix(index));
     }
 
     /// Where `key` is (`Ok`), or where it would be (`Err`).
-    pub fn find(&self, key: &[u8]) -> Result<usize, usize> {
+    pub(crate) fn find(&self, key: &[u8]) -> Result<usize, usize> {
         let prefix = self.prefix();
         let shared = key.len().min(prefix.len());
         match key[..shared].cmp(&prefix[..shared]) {
@@ -361,7 +361,7 @@ impl Leaf {
     }
 
     /// The first entry at or after `key`.
-    pub fn lower_bound(&self, key: &[u8]) -> usize {
+    pub(crate) fn lower_bound(&self, key: &[u8]) -> usize {
         match self.find(key) {
             Ok(index) | Err(index) => index,
         }

@@ -19,7 +19,7 @@ const UNUSED: u8 = 2;
 
 /// What a node holds.
 #[derive(Debug)]
-pub enum Body {
+pub(crate) enum Body {
     /// Entries.
     Leaf(Leaf),
     /// Children.
@@ -29,7 +29,7 @@ pub enum Body {
 /// A node of a tree. Fields that lookups read come first, to touch few cache lines.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Node {
+pub(crate) struct Node {
     recent: AtomicBool,
     state: AtomicU8,
     body: Body,
@@ -43,7 +43,7 @@ pub struct Node {
 
 /// A page that a newer version of its tree does not use: snapshots from `birth` to before `unused_since` do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DeferredPage {
+pub(crate) struct DeferredPage {
     /// The page.
     pub location: PagePointer,
     /// The commit that made it.
@@ -56,17 +56,22 @@ impl Node {
     /// A leaf of sorted entries, made by commit `birth`.
     ///
     /// A node that will never be written is not charged as dirty.
-    pub fn new_leaf(pages: &Pages, entries: &[Entry<'_>], birth: CommitSeq, to_be_written: bool) -> Node {
+    pub(crate) fn new_leaf(
+        pages: &Pages,
+        entries: &[Entry<'_>],
+        birth: CommitSeq,
+        to_be_written: bool,
+    ) -> Node {
         Node::of_leaf(pages, Leaf::build(pages, entries, birth.0), birth, to_be_written)
     }
 
     /// A leaf that commit `birth` made from another one; `to_be_written` as in [`Node::new_leaf`].
-    pub fn of_leaf(pages: &Pages, leaf: Leaf, birth: CommitSeq, to_be_written: bool) -> Node {
+    pub(crate) fn of_leaf(pages: &Pages, leaf: Leaf, birth: CommitSeq, to_be_written: bool) -> Node {
         Node::new(pages, Body::Leaf(leaf), birth, None, to_be_written)
     }
 
     /// An inner node made by commit `birth`; `to_be_written` as in [`Node::new_leaf`].
-    pub fn new_inner(pages: &Pages, inner: Inner, birth: CommitSeq, to_be_written: bool) -> Node {
+    pub(crate) fn new_inner(pages: &Pages, inner: Inner, birth: CommitSeq, to_be_written: bool) -> Node {
         Node::new(pages, Body::Inner(inner), birth, None, to_be_written)
     }
 
@@ -94,7 +99,7 @@ impl Node {
     }
 
     /// Reads a node and verifies its checksum and structure (D4).
-    pub fn read(pages: &Pages, place: &Place, cold: bool) -> Result<Node> {
+    pub(crate) fn read(pages: &Pages, place: &Place, cold: bool) -> Result<Node> {
         let location = &place.location;
         let damaged =
             |what: &str| Error::damaged_data(pages.data().path(), pages.data().offset(location.block), what);
@@ -116,22 +121,22 @@ impl Node {
     }
 
     /// The entries or children.
-    pub fn body(&self) -> &Body {
+    pub(crate) fn body(&self) -> &Body {
         &self.body
     }
 
     /// Entries below it.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
     /// The commit that made the node.
-    pub fn birth(&self) -> CommitSeq {
+    pub(crate) fn birth(&self) -> CommitSeq {
         self.birth
     }
 
     /// Height above the leaves; a leaf is 0.
-    pub fn level(&self) -> u8 {
+    pub(crate) fn level(&self) -> u8 {
         match &self.body {
             Body::Leaf(_) => 0,
             Body::Inner(inner) => inner.level,
@@ -139,29 +144,29 @@ impl Node {
     }
 
     /// The cell that keeps its reduction once it is computed.
-    pub fn reduction(&self) -> &OnceLock<Reduction> {
+    pub(crate) fn reduction(&self) -> &OnceLock<Reduction> {
         &self.reduction
     }
 
     /// Marks the node as used recently. Writes only when the mark is not set.
-    pub fn touch(&self) {
+    pub(crate) fn touch(&self) {
         if !self.recent.load(Ordering::Relaxed) {
             self.recent.store(true, Ordering::Relaxed);
         }
     }
 
     /// Whether the node was used recently.
-    pub fn is_touched(&self) -> bool {
+    pub(crate) fn is_touched(&self) -> bool {
         self.recent.load(Ordering::Relaxed)
     }
 
     /// Clears the mark of recent use; returns whether it was set.
-    pub fn take_touch(&self) -> bool {
+    pub(crate) fn take_touch(&self) -> bool {
         self.recent.load(Ordering::Relaxed) && self.recent.swap(false, Ordering::Relaxed)
     }
 
     /// The node was evicted: it is no longer charged as resident while the last readers use it.
-    pub fn leave_memory(&self) {
+    pub(crate) fn leave_memory(&self) {
         self.charge.leave();
         match &self.body {
             Body::Leaf(leaf) => leaf.leave_memory(),
@@ -170,13 +175,13 @@ impl Node {
     }
 
     /// Where the node lies on disk.
-    pub fn place(&self) -> Option<&Place> {
+    pub(crate) fn place(&self) -> Option<&Place> {
         self.place.get()
     }
 
     /// Sets the page pointer, once. If the node was replaced before, its page is freed later: it is returned
     /// for the pending-free list.
-    pub fn set_place(&self, place: Place) -> Option<DeferredPage> {
+    pub(crate) fn set_place(&self, place: Place) -> Option<DeferredPage> {
         let location = place.location;
         self.place.set(place).expect("a node is written once");
         self.charge.clean();
@@ -186,7 +191,7 @@ impl Node {
 
     /// Notes that commit `at` replaced the node. If it has a page, that is returned for the pending-free
     /// list. Otherwise [`Node::set_place`] returns it, if the node is ever written.
-    pub fn defer_free(&self, at: CommitSeq) -> Option<DeferredPage> {
+    pub(crate) fn defer_free(&self, at: CommitSeq) -> Option<DeferredPage> {
         self.unused_since.store(at.0, Ordering::Release);
         let before = self.state.fetch_or(UNUSED, Ordering::AcqRel);
         if before & PLACED == 0 {

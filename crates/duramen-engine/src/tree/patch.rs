@@ -9,7 +9,7 @@ const PATCHED: u16 = 0x8000;
 
 /// One change to a leaf.
 #[derive(Debug)]
-pub struct Edit<'a> {
+pub(super) struct Edit<'a> {
     /// The index of the entry (`Ok`), or where it would be inserted (`Err`).
     pub at: Result<usize, usize>,
     /// Its key behind the leaf's prefix.
@@ -20,7 +20,7 @@ pub struct Edit<'a> {
 
 /// Changes to a leaf since its page was built.
 #[derive(Debug)]
-pub struct Patch {
+pub(super) struct Patch {
     /// For each entry of the leaf, in key order, where it is; then for each entry of the patch where it ends.
     index: Box<[u16]>,
     /// Entries of the leaf.
@@ -32,7 +32,7 @@ pub struct Patch {
 
 impl Edit<'_> {
     /// Bytes that the edit adds to a page.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.value.map_or(0, |value| self.entry(value).cost())
     }
 
@@ -44,7 +44,7 @@ impl Edit<'_> {
 impl Patch {
     /// A patch and heads after sorted edits to a leaf with these heads and perhaps a patch. `None` if the
     /// patch would exceed `bytes_max`. `entry_bytes` is what all entries of the leaf will take in a page.
-    pub fn of(
+    pub(super) fn of(
         before: Option<&Patch>,
         heads: &Heads,
         edits: &[Edit<'_>],
@@ -91,7 +91,7 @@ impl Patch {
     }
 
     /// The bytes of entry `index` of the leaf; its index on the page if it is there (`Err`).
-    pub fn entry(&self, index: usize) -> Result<&[u8], usize> {
+    pub(super) fn entry(&self, index: usize) -> Result<&[u8], usize> {
         let place = self.index[index];
         if place & PATCHED == 0 {
             return Err(place.into());
@@ -102,12 +102,12 @@ impl Patch {
     }
 
     /// Bytes that all entries of the leaf take in a page.
-    pub fn entry_bytes(&self) -> usize {
+    pub(super) fn entry_bytes(&self) -> usize {
         self.entry_bytes
     }
 
     /// Bytes of memory on the heap.
-    pub fn heap_bytes(&self) -> usize {
+    pub(super) fn heap_bytes(&self) -> usize {
         2 * self.index.len() + self.bytes.len()
     }
 }

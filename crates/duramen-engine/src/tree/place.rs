@@ -10,7 +10,7 @@ const SHORT_BYTES: usize = 22;
 
 /// Where a node lies on disk, and its reduction, as its parent's page holds them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub(crate) struct Place {
     /// The page.
     pub location: PagePointer,
     /// The reduction of everything below, if it was known when the page was written.
@@ -21,7 +21,7 @@ pub struct Place {
 ///
 /// There is one for each child of each inner node in memory, so a short one is kept inline.
 #[derive(Clone, Default)]
-pub struct Reduction(Kept);
+pub(crate) struct Reduction(Kept);
 
 #[derive(Clone, Default)]
 enum Kept {
@@ -33,10 +33,10 @@ enum Kept {
 
 impl Reduction {
     /// Not known.
-    pub const UNKNOWN: Reduction = Reduction(Kept::Unknown);
+    pub(crate) const UNKNOWN: Reduction = Reduction(Kept::Unknown);
 
     /// A known one.
-    pub fn of(bytes: &[u8]) -> Reduction {
+    pub(crate) fn of(bytes: &[u8]) -> Reduction {
         match u8::try_from(bytes.len()) {
             Ok(length) if bytes.len() <= SHORT_BYTES => {
                 let mut short = [0; SHORT_BYTES];
@@ -48,7 +48,7 @@ impl Reduction {
     }
 
     /// Its bytes, if it is known.
-    pub fn bytes(&self) -> Option<&[u8]> {
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
         match &self.0 {
             Kept::Unknown => None,
             Kept::Short(length, bytes) => Some(&bytes[..usize::from(*length)]),
@@ -57,7 +57,7 @@ impl Reduction {
     }
 
     /// Approximate bytes of memory on the heap.
-    pub fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         match &self.0 {
             Kept::Unknown | Kept::Short(..) => 0,
             Kept::Long(bytes) => bytes.len() + 2 * size_of::<usize>(),

@@ -13,7 +13,7 @@ use crate::page_cache::Pages;
 ///
 /// # Errors
 /// `Corrupt` or `Io` if a page on the way cannot be read.
-pub fn find<T>(
+pub(crate) fn find<T>(
     pages: &Pages,
     root: Option<&Slot>,
     key: &[u8],
@@ -39,7 +39,7 @@ fn leaf_of(pages: &Pages, root: &Slot, key: &[u8]) -> Result<Arc<Node>> {
 ///
 /// # Errors
 /// `Corrupt` or `Io` if a page on the way cannot be read.
-pub fn rank(pages: &Pages, root: Option<&Slot>, key: &[u8]) -> Result<u64> {
+pub(super) fn rank(pages: &Pages, root: Option<&Slot>, key: &[u8]) -> Result<u64> {
     let Some(root) = root else { return Ok(0) };
     let pin = pages.meter().pin();
     let mut node = root.load_in(pages, false, &pin)?;
@@ -60,7 +60,7 @@ pub fn rank(pages: &Pages, root: Option<&Slot>, key: &[u8]) -> Result<u64> {
 ///
 /// # Errors
 /// `Corrupt` or `Io` if a page on the way cannot be read.
-pub fn count(pages: &Pages, root: Option<&Slot>, range: &KeyRange) -> Result<u64> {
+pub(crate) fn count(pages: &Pages, root: Option<&Slot>, range: &KeyRange) -> Result<u64> {
     let Some(slot) = root else { return Ok(0) };
     if range.is_empty() {
         return Ok(0);
@@ -77,7 +77,7 @@ pub fn count(pages: &Pages, root: Option<&Slot>, range: &KeyRange) -> Result<u64
 ///
 /// # Errors
 /// `Corrupt` or `Io` if a page on the way cannot be read.
-pub fn nth<T>(
+pub(crate) fn nth<T>(
     pages: &Pages,
     root: Option<&Slot>,
     index: u64,

@@ -53,7 +53,7 @@ impl<'a> Walk<'a> {
 ///
 /// # Errors
 /// `Corrupt` or `Io` if a page cannot be read; `Invalid` if the reducer refuses or panics.
-pub fn reduce(
+pub(crate) fn reduce(
     pages: &Pages,
     root: Option<&Slot>,
     reducer: &dyn Reducer,
@@ -71,7 +71,7 @@ pub fn reduce(
 ///
 /// # Errors
 /// As [`reduce`].
-pub fn node_reduction<'n>(pages: &Pages, node: &'n Node, reducer: &dyn Reducer) -> Result<&'n [u8]> {
+pub(super) fn node_reduction<'n>(pages: &Pages, node: &'n Node, reducer: &dyn Reducer) -> Result<&'n [u8]> {
     if let Some(known) = node.reduction().get() {
         return Ok(known.bytes().unwrap_or_default());
     }
@@ -85,7 +85,7 @@ pub fn node_reduction<'n>(pages: &Pages, node: &'n Node, reducer: &dyn Reducer) 
 ///
 /// # Errors
 /// As [`reduce`].
-pub fn fresh_reduction(pages: &Pages, node: &Node, reducer: &dyn Reducer) -> Result<Vec<u8>> {
+pub(crate) fn fresh_reduction(pages: &Pages, node: &Node, reducer: &dyn Reducer) -> Result<Vec<u8>> {
     let mut walk = Walk { remembers: false, ..Walk::new(pages, reducer) };
     walk.inside(node, None, None)?;
     walk.fold.finish()?.ok_or_else(|| Error::invalid("an empty node has no reduction"))

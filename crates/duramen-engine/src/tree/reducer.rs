@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use combined::Combined;
-pub use fold::{Fold, one};
+pub(crate) use fold::{Fold, one};
 
 /// Turns entries into small values that can be joined, so that a range is computed from the nodes above it.
 ///

@@ -7,7 +7,7 @@ use super::heads::Heads;
 
 /// Sorted separators: child `i` holds keys at or after separator `i - 1` and before separator `i`.
 #[derive(Debug, Default)]
-pub struct Separators {
+pub(crate) struct Separators {
     prefix: Box<[u8]>,
     bytes: Box<[u8]>,
     /// Where each separator ends in `bytes`.
@@ -17,7 +17,7 @@ pub struct Separators {
 
 impl Separators {
     /// Packs sorted keys.
-    pub fn pack(keys: &[Vec<u8>]) -> Separators {
+    pub(crate) fn pack(keys: &[Vec<u8>]) -> Separators {
         let shared = match keys {
             [] => 0,
             [only] => only.len(),
@@ -34,7 +34,7 @@ impl Separators {
     }
 
     /// Separators from the bytes behind a common prefix.
-    pub fn of(prefix: &[u8], bytes: Vec<u8>, ends: Vec<u32>) -> Separators {
+    pub(crate) fn of(prefix: &[u8], bytes: Vec<u8>, ends: Vec<u32>) -> Separators {
         let starts = std::iter::once(&0).chain(&ends);
         let heads = Heads::of(starts.zip(&ends).map(|(from, to)| &bytes[*from as usize..*to as usize]));
         Separators { prefix: prefix.into(), bytes: bytes.into(), ends: ends.into(), heads }
@@ -42,7 +42,7 @@ impl Separators {
 
     /// The separators with more keys. Each comes with the number of existing keys before it, in order. `None`
     /// if one lacks the common prefix.
-    pub fn with(&self, added: &[(usize, &[u8])]) -> Option<Separators> {
+    pub(crate) fn with(&self, added: &[(usize, &[u8])]) -> Option<Separators> {
         let mut bytes =
             Vec::with_capacity(self.bytes.len() + added.iter().map(|(_, key)| key.len()).sum::<usize>());
         let mut ends = Vec::with_capacity(self.len() + added.len());
@@ -70,32 +70,32 @@ impl Separators {
     }
 
     /// Whether each separator is larger than the one before it.
-    pub fn are_ordered(&self) -> bool {
+    pub(crate) fn are_ordered(&self) -> bool {
         self.heads.are_ordered(|index| self.suffix(index - 1) < self.suffix(index))
     }
 
     /// The prefix of all separators.
-    pub fn prefix(&self) -> &[u8] {
+    pub(crate) fn prefix(&self) -> &[u8] {
         &self.prefix
     }
 
     /// Bytes of all separators behind the prefix.
-    pub fn suffix_bytes(&self) -> usize {
+    pub(crate) fn suffix_bytes(&self) -> usize {
         self.bytes.len()
     }
 
     /// Number of separators.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
     /// Separator `index` behind the prefix.
-    pub fn suffix(&self, index: usize) -> &[u8] {
+    pub(crate) fn suffix(&self, index: usize) -> &[u8] {
         &self.bytes[self.start(index) as usize..self.ends[index] as usize]
     }
 
     /// Whether `key` is before separator `index`.
-    pub fn is_before(&self, key: &[u8], index: usize) -> bool {
+    pub(crate) fn is_before(&self, key: &[u8], index: usize) -> bool {
         match key.strip_prefix(&*self.prefix) {
             Some(rest) => rest < self.suffix(index),
             None => key < &*self.prefix,
@@ -103,12 +103,12 @@ impl Separators {
     }
 
     /// Separator `index`, with the prefix.
-    pub fn get(&self, index: usize) -> Vec<u8> {
+    pub(crate) fn get(&self, index: usize) -> Vec<u8> {
         [&self.prefix, self.suffix(index)].concat()
     }
 
     /// The child that holds `key`: the number of separators at or before it.
-    pub fn child_of(&self, key: &[u8]) -> usize {
+    pub(crate) fn child_of(&self, key: &[u8]) -> usize {
         let shared = key.len().min(self.prefix.len());
         match key[..shared].cmp(&self.prefix[..shared]) {
             std::cmp::Ordering::Less => return 0,
@@ -126,7 +126,7 @@ impl Separators {
     }
 
     /// Bytes of memory.
-    pub fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         self.prefix.len() + self.bytes.len() + 4 * self.ends.len() + self.heads.heap_bytes()
     }
 }

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::page_cache::Pages;
 
 /// Sizes up to 2^(n + 1) - 1 bytes are counted in class n; larger ones in the last class.
-pub const SIZE_CLASSES: usize = 40;
+pub(super) const SIZE_CLASSES: usize = 40;
 
 /// The nodes of a tree at one height above its leaves, which are at 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -80,7 +80,7 @@ pub struct TreeShape {
 ///
 /// # Errors
 /// `Corrupt` or `Io` if a page cannot be read; the error of `told`.
-pub fn shape(
+pub(crate) fn shape(
     pages: &Pages,
     root: Option<&Slot>,
     told: &mut dyn FnMut(&TreeShape) -> Result<()>,

@@ -52,7 +52,7 @@ const OF_ANY_HEIGHT: u8 = 0;
 
 /// A parent's pointer to one child. Clones share it: reading or evicting the child through one affects all.
 #[derive(Clone)]
-pub struct Slot {
+pub(crate) struct Slot {
     /// Entries below.
     pub count: u64,
     hold: Arc<Hold>,
@@ -97,17 +97,17 @@ impl Slot {
     }
 
     /// A child just built.
-    pub fn resident(meter: &Arc<Meter>, node: Arc<Node>) -> Slot {
+    pub(crate) fn resident(meter: &Arc<Meter>, node: Arc<Node>) -> Slot {
         Slot::new(meter, node.count(), Some(node), None, OF_ANY_HEIGHT)
     }
 
     /// A child known only by its page pointer.
-    pub fn on_disk(meter: &Arc<Meter>, count: u64, place: Place) -> Slot {
+    pub(crate) fn on_disk(meter: &Arc<Meter>, count: u64, place: Place) -> Slot {
         Slot::new(meter, count, None, Some(place), OF_ANY_HEIGHT)
     }
 
     /// A child known only by its page pointer, found in the page of a node of height `above`.
-    pub fn below(meter: &Arc<Meter>, count: u64, place: Place, above: u8) -> Slot {
+    pub(crate) fn below(meter: &Arc<Meter>, count: u64, place: Place, above: u8) -> Slot {
         Slot::new(meter, count, None, Some(place), above)
     }
 
@@ -115,24 +115,24 @@ impl Slot {
     ///
     /// # Errors
     /// `Corrupt` or `Io`.
-    pub fn of_unknown_count(pages: &Pages, location: PagePointer) -> Result<Slot> {
+    pub(crate) fn of_unknown_count(pages: &Pages, location: PagePointer) -> Result<Slot> {
         let place = Place { location, reduction: Reduction::UNKNOWN };
         let node = Arc::new(Node::read(pages, &place, false)?);
         Ok(Slot::new(pages.meter(), node.count(), Some(node), Some(place), OF_ANY_HEIGHT))
     }
 
     /// Whether the child is in memory. If it is not, its page pointer is visible: eviction stores that first.
-    pub fn is_resident(&self) -> bool {
+    pub(crate) fn is_resident(&self) -> bool {
         !self.hold.child.load(Ordering::Acquire).is_null()
     }
 
     /// The child, if it is in memory, for as long as pin and slot are borrowed.
-    pub fn peek_in<'a>(&'a self, pin: &'a Pin<'_>) -> Option<&'a Node> {
+    pub(crate) fn peek_in<'a>(&'a self, pin: &'a Pin<'_>) -> Option<&'a Node> {
         self.child(pin)?.lent()
     }
 
     /// The child, if it is in memory.
-    pub fn peek(&self) -> Option<Arc<Node>> {
+    pub(crate) fn peek(&self) -> Option<Arc<Node>> {
         if !self.is_resident() {
             return None;
         }
@@ -143,7 +143,7 @@ impl Slot {
     /// The child for as long as pin and slot are borrowed, read from disk if need be.
     ///
     /// After a `cold` read (a scan) it is first in line for eviction.
-    pub fn load_in<'a>(&'a self, pages: &Pages, cold: bool, pin: &'a Pin<'_>) -> Result<&'a Node> {
+    pub(crate) fn load_in<'a>(&'a self, pages: &Pages, cold: bool, pin: &'a Pin<'_>) -> Result<&'a Node> {
         if let Some(node) = self.peek_in(pin) {
             if !cold {
                 node.touch();
@@ -154,12 +154,12 @@ impl Slot {
     }
 
     /// A counted reference to the child, read from disk again if it was evicted just now.
-    pub fn share_in(&self, pages: &Pages, pin: &Pin<'_>) -> Result<Arc<Node>> {
+    pub(crate) fn share_in(&self, pages: &Pages, pin: &Pin<'_>) -> Result<Arc<Node>> {
         self.child(pin).map_or_else(|| self.load(pages, false), |found| Ok(found.shared()))
     }
 
     /// The child, read from disk if need be.
-    pub fn load(&self, pages: &Pages, cold: bool) -> Result<Arc<Node>> {
+    pub(crate) fn load(&self, pages: &Pages, cold: bool) -> Result<Arc<Node>> {
         if let Some(node) = self.peek() {
             if !cold {
                 node.touch();
@@ -195,7 +195,7 @@ impl Slot {
     }
 
     /// The child for one use: read from disk if need be, and not kept.
-    pub fn pass_through(&self, pages: &Pages) -> Result<Arc<Node>> {
+    pub(crate) fn pass_through(&self, pages: &Pages) -> Result<Arc<Node>> {
         match self.peek() {
             Some(node) => Ok(node),
             None => self.read(pages, true),
@@ -217,19 +217,19 @@ impl Slot {
     }
 
     /// Whether a node that was read is lower than its parent: no path is then longer than there are heights.
-    pub fn may_lead_to(&self, node: &Node) -> bool {
+    pub(crate) fn may_lead_to(&self, node: &Node) -> bool {
         self.hold.above == OF_ANY_HEIGHT || node.level() < self.hold.above
     }
 
     /// The child's page pointer, if it has one.
-    pub fn place(&self) -> Option<Place> {
+    pub(crate) fn place(&self) -> Option<Place> {
         let own = || self.hold.place.get().cloned();
         // Read again at the end: an eviction in between has stored the page pointer here first.
         own().or_else(|| self.peek().and_then(|node| node.place().cloned())).or_else(own)
     }
 
     /// Hands the child's reduction to `use_it`, if it is known without reading the child.
-    pub fn with_reduction<T>(&self, use_it: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    pub(crate) fn with_reduction<T>(&self, use_it: impl FnOnce(&[u8]) -> T) -> Option<T> {
         if let Some(known) = self.hold.place.get().and_then(|place| place.reduction.bytes()) {
             return Some(use_it(known));
         }
@@ -238,7 +238,7 @@ impl Slot {
     }
 
     /// Evicts the child if it can be read again.
-    pub fn evict(&self) {
+    pub(crate) fn evict(&self) {
         let Some(node) = self.peek() else { return };
         if self.hold.place.get().is_none() {
             match node.place() {
@@ -256,19 +256,19 @@ impl Slot {
 
     /// The parent was evicted: unless another version of the parent shares this slot, it is no longer charged
     /// as resident.
-    pub fn leave_memory(&self) {
+    pub(crate) fn leave_memory(&self) {
         if Arc::strong_count(&self.hold) == 1 {
             self.hold.charge.leave();
         }
     }
 
     /// The length of the child's reduction, if that is known.
-    pub fn reduction_bytes(&self) -> Option<usize> {
+    pub(crate) fn reduction_bytes(&self) -> Option<usize> {
         self.with_reduction(<[u8]>::len)
     }
 
     /// Whether the two lead to the very same node.
-    pub fn same_as(&self, other: &Slot) -> bool {
+    pub(crate) fn same_as(&self, other: &Slot) -> bool {
         if Arc::ptr_eq(&self.hold, &other.hold) {
             return true;
         }

@@ -15,7 +15,7 @@ use crate::page_cache::Pages;
 ///
 /// # Errors
 /// `Corrupt` or `Io` if a page cannot be read.
-pub fn stale_keys(pages: &Pages, root: &Slot, from: &[u8], keys_max: usize) -> Result<Vec<Vec<u8>>> {
+pub(crate) fn stale_keys(pages: &Pages, root: &Slot, from: &[u8], keys_max: usize) -> Result<Vec<Vec<u8>>> {
     let mut keys = Vec::new();
     collect(pages, root, from, keys_max, &mut keys)?;
     Ok(keys)

@@ -13,7 +13,7 @@ use crate::error::{ErrorKind, Result};
 use crate::page_cache::Pages;
 
 /// Where pages are written.
-pub trait NodeSink {
+pub(crate) trait NodeSink {
     /// Allocates room for a node's page and returns where it is.
     ///
     /// The node gets its page pointer only after the page was really written, so that it cannot be evicted
@@ -39,7 +39,7 @@ pub trait NodeSink {
 ///
 /// # Errors
 /// Those of the sink; another call goes on where this one stopped.
-pub fn write_tree(
+pub(crate) fn write_tree(
     pages: &Pages,
     root: &Slot,
     reducer: Option<&dyn Reducer>,

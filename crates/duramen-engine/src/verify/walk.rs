@@ -8,7 +8,7 @@ use crate::ids::TreeId;
 use crate::tree::{BigReader, BigRef, Body, Leaf, Node, Reducer, Slot, fresh_reduction};
 
 /// A walk over trees: what it found and which blocks it saw.
-pub struct Walk<'a> {
+pub(super) struct Walk<'a> {
     store: &'a Store,
     pub report: CheckReport,
     /// Extents that something leads to.
@@ -22,12 +22,12 @@ struct Within<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub fn new(store: &'a Store) -> Walk<'a> {
+    pub(super) fn new(store: &'a Store) -> Walk<'a> {
         Walk { store, report: CheckReport::default(), reached: Vec::new() }
     }
 
     /// The store that is walked.
-    pub fn store(&self) -> &'a Store {
+    pub(super) fn store(&self) -> &'a Store {
         self.store
     }
 
@@ -42,12 +42,12 @@ impl<'a> Walk<'a> {
     }
 
     /// Checks all of a tree.
-    pub fn tree(&mut self, tree: TreeId, root: &Slot, reducer: Option<&dyn Reducer>) {
+    pub(super) fn tree(&mut self, tree: TreeId, root: &Slot, reducer: Option<&dyn Reducer>) {
         self.slot(root, &Within { tree, from: None, to: None }, reducer);
     }
 
     /// Counts the pages of a dropped tree that have not been given back.
-    pub fn dropped(&mut self, slot: &Slot, from: &[u8]) {
+    pub(super) fn dropped(&mut self, slot: &Slot, from: &[u8]) {
         if let Some(place) = slot.place() {
             self.reach(&place.location);
         }

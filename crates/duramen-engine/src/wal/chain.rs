@@ -99,7 +99,6 @@ pub(super) struct Chain<'a> {
     /// The newest frame proven durable that the log can go on from.
     pub(super) anchor: Anchor,
     unmarked: VecDeque<Unmarked>,
-    pub(super) frame_count: u64,
     pub(super) record_count: u64,
     pub(super) record_bytes: u64,
 }
@@ -156,7 +155,6 @@ impl<'a> Chain<'a> {
             proven_seq: from.seq,
             anchor,
             unmarked: VecDeque::new(),
-            frame_count: 0,
             record_count: 0,
             record_bytes: 0,
         })
@@ -350,7 +348,6 @@ impl<'a> Chain<'a> {
         self.next_offset = frame.end_offset;
         self.ends[self.file_index] = Some(frame.end_offset);
         self.commit_time_ns = header.commit_time_ns;
-        self.frame_count += 1;
         self.unmarked.push_back(Unmarked {
             anchor: Anchor { position: self.last, commit_time_ns: header.commit_time_ns },
             is_group: header.kind == FrameKind::Group,

@@ -24,17 +24,14 @@ pub struct Recovered {
     /// The last commit delivered; that of the starting position if there was none.
     pub last_seq: CommitSeq,
     /// The durable watermark: the newest commit that the log calls durable.
+    #[cfg(test)]
     pub marked_seq: CommitSeq,
     /// Groups after the watermark. Only corruption in these could pass for a torn tail (D5).
     pub unmarked_group_count: u64,
-    /// Frames replayed.
-    pub frame_count: u64,
     /// Records delivered.
     pub record_count: u64,
     /// Bytes of the records delivered.
     pub record_bytes: u64,
-    /// Commit time of the last frame, wall clock in nanoseconds.
-    pub last_commit_time_ns: u64,
     /// Pieces of an unfinished write lie behind the end: the last run ended in a crash.
     pub torn: bool,
     /// Where replay began.
@@ -98,12 +95,11 @@ pub fn recover<N: Send>(
     let leftovers = evidence::search(&survey, &chain, reading.threads)?;
     Ok(Recovered {
         last_seq: chain.last.seq,
+        #[cfg(test)]
         marked_seq: chain.marked_seq,
         unmarked_group_count: chain.unmarked_group_count(),
-        frame_count: chain.frame_count,
         record_count: chain.record_count,
         record_bytes: chain.record_bytes,
-        last_commit_time_ns: chain.commit_time_ns,
         torn: leftovers.torn,
         from: *from,
         anchor: chain.anchor,

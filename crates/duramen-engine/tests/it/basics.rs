@@ -11,7 +11,7 @@ use duramen_engine::{
 };
 
 /// Tiny blocks and nodes, so that few rows pass every boundary.
-pub fn tiny() -> Options {
+pub(crate) fn tiny() -> Options {
     Options {
         geometry: Geometry {
             block_bytes: 512,
@@ -28,7 +28,7 @@ pub fn tiny() -> Options {
     }
 }
 
-pub fn open(disk: &MemDisk, options: Options) -> Engine {
+pub(crate) fn open(disk: &MemDisk, options: Options) -> Engine {
     Engine::open(Arc::new(disk.clone()), Path::new("/db"), options, Hooks::default()).unwrap()
 }
 

@@ -9,7 +9,7 @@ use super::Length;
 
 /// Cuts the power at any disk call while real threads commit, and checks their answers for an order
 #[derive(Debug, Args)]
-pub struct Concurrent {
+pub(crate) struct Concurrent {
     #[command(flatten)]
     length: Length,
     /// As much for each life as `cargo test` tries, so that more lives are seen
@@ -22,7 +22,7 @@ pub struct Concurrent {
 }
 
 impl Concurrent {
-    pub fn run(&self) -> Result<(), String> {
+    pub(crate) fn run(&self) -> Result<(), String> {
         let budget = if self.quick { QUICK } else { LONG };
         let seeds = self.length.seed..u64::MAX;
         let time = Some(self.length.time());

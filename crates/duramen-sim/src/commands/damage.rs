@@ -7,7 +7,7 @@ use super::Sweep;
 
 /// Corrupts every byte of small databases, and puts old, swapped and foreign parts in place
 #[derive(Debug, Args)]
-pub struct Damage {
+pub(crate) struct Damage {
     #[command(flatten)]
     sweep: Sweep,
     /// Flips all eight bits of each byte, not one of them
@@ -16,7 +16,7 @@ pub struct Damage {
 }
 
 impl Damage {
-    pub fn run(&self) -> Result<(), String> {
+    pub(crate) fn run(&self) -> Result<(), String> {
         let bits = if self.all_bits { Bits::All } else { Bits::OnePerByte };
         let (seed, part, threads) = (self.sweep.seed, self.sweep.part, self.sweep.threads());
         let (mut trials, mut violations) = (0, Vec::new());

@@ -8,7 +8,7 @@ use super::Length;
 
 /// Cuts the power at every operation of lives in which calls of the disk fail or lie
 #[derive(Debug, Args)]
-pub struct Faulty {
+pub(crate) struct Faulty {
     #[command(flatten)]
     length: Length,
     /// As much for each life as `cargo test` tries, so that more lives are seen
@@ -29,7 +29,7 @@ pub struct Faulty {
 }
 
 impl Faulty {
-    pub fn run(&self) -> Result<(), String> {
+    pub(crate) fn run(&self) -> Result<(), String> {
         if self.again {
             return self.make_again();
         }

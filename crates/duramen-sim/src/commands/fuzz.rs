@@ -18,7 +18,7 @@ const HANG: Duration = Duration::from_secs(60);
 
 /// Gives hostile bytes to everything that decodes; the time is divided among the targets
 #[derive(Debug, Args)]
-pub struct Fuzz {
+pub(crate) struct Fuzz {
     #[command(flatten)]
     length: Length,
     /// Only this target
@@ -35,7 +35,7 @@ fn target(name: &str) -> Result<Target, String> {
 }
 
 impl Fuzz {
-    pub fn run(&self) -> Result<(), String> {
+    pub(crate) fn run(&self) -> Result<(), String> {
         if let (Some(path), Some(target)) = (&self.input, self.target) {
             let input = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
             target.run(&input);

@@ -9,7 +9,7 @@ use super::Length;
 /// Cuts the power in seeded lives of a database that holds everything a program can store; with `--op`, makes
 /// one such cut again
 #[derive(Debug, Args)]
-pub struct Product {
+pub(crate) struct Product {
     #[command(flatten)]
     length: Length,
     /// As much for each life as `cargo test` tries, so that more lives are seen
@@ -28,7 +28,7 @@ pub struct Product {
 }
 
 impl Product {
-    pub fn run(&self) -> Result<(), String> {
+    pub(crate) fn run(&self) -> Result<(), String> {
         if self.trace {
             return self.print_trace();
         }

@@ -7,7 +7,7 @@ use super::Sweep;
 
 /// Corrupts every byte of small databases, or one of N, and repairs what is left
 #[derive(Debug, Args)]
-pub struct Repair {
+pub(crate) struct Repair {
     #[command(flatten)]
     sweep: Sweep,
     /// Corrupts one byte of so many
@@ -16,7 +16,7 @@ pub struct Repair {
 }
 
 impl Repair {
-    pub fn run(&self) -> Result<(), String> {
+    pub(crate) fn run(&self) -> Result<(), String> {
         let (seed, part, threads) = (self.sweep.seed, self.sweep.part, self.sweep.threads());
         let (mut trials, mut violations) = (0, Vec::new());
         for specimen in [repair::closed(seed), repair::killed(seed)] {

@@ -11,7 +11,7 @@ use duramen_sim::search::{record, replay};
 ///
 /// Without `--op`, only runs the life of the seed.
 #[derive(Debug, Args)]
-pub struct Replay {
+pub(crate) struct Replay {
     /// The life
     #[arg(long, required_unless_present = "trace")]
     seed: Option<u64>,
@@ -28,7 +28,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    pub fn run(&self) -> Result<(), String> {
+    pub(crate) fn run(&self) -> Result<(), String> {
         match (&self.trace, self.seed, self.op) {
             (Some(file), _, op) => self.record(file, op.unwrap_or_default()),
             (None, Some(seed), Some(op)) => {

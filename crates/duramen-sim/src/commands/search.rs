@@ -7,7 +7,7 @@ use super::Length;
 
 /// Cuts the power at every operation of seeded lives of a database, and again after each recovery
 #[derive(Debug, Args)]
-pub struct Search {
+pub(crate) struct Search {
     #[command(flatten)]
     length: Length,
     /// As much for each life as `cargo test` tries, so that more lives are seen
@@ -16,7 +16,7 @@ pub struct Search {
 }
 
 impl Search {
-    pub fn run(&self) -> Result<(), String> {
+    pub(crate) fn run(&self) -> Result<(), String> {
         let budget = if self.quick { QUICK } else { LONG };
         let seeds = self.length.seed..u64::MAX;
         let found = search(seeds, &budget, self.length.threads(), Some(self.length.time()));

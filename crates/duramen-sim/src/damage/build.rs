@@ -17,7 +17,7 @@ use crate::contents::{Contents, Dice};
 use crate::search::shapes::GEOMETRY;
 
 /// Where the databases lie.
-pub const DATABASE: &str = "/db";
+pub(super) const DATABASE: &str = "/db";
 
 /// The files of one specimen together are no larger.
 const BYTES_MAX: usize = 128 * 1024;
@@ -70,7 +70,7 @@ pub fn files_of(disk: &MemDisk) -> Vec<(String, Vec<u8>)> {
 
 /// Tiny blocks, nodes and segments, so that few bytes have many parts.
 #[must_use]
-pub fn options() -> Options {
+pub(super) fn options() -> Options {
     Options {
         geometry: Geometry { segment_bytes_max: GEOMETRY.segment_bytes_min, ..GEOMETRY },
         memory_bytes: 4 * 1024 * 1024,
@@ -84,7 +84,7 @@ pub fn options() -> Options {
 ///
 /// # Errors
 /// As [`Engine::open`].
-pub fn open(disk: &MemDisk, answer_before_replay: bool) -> Result<Engine> {
+pub(super) fn open(disk: &MemDisk, answer_before_replay: bool) -> Result<Engine> {
     let answer_before_replay = Some(answer_before_replay);
     let options = Options { create: false, answer_before_replay, ..options() };
     Engine::open(Arc::new(disk.clone()), Path::new(DATABASE), options, Hooks::default())

@@ -14,7 +14,7 @@ type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// All trees.
 #[derive(Debug, Clone, Default)]
-pub struct Model {
+pub(super) struct Model {
     names: BTreeMap<Arc<str>, TreeId>,
     trees: BTreeMap<TreeId, Arc<Rows>>,
 }
@@ -24,7 +24,7 @@ impl Model {
     ///
     /// # Errors
     /// The recorded answer and the right one.
-    pub fn replay(&mut self, step: &Step) -> Result<(), String> {
+    pub(super) fn replay(&mut self, step: &Step) -> Result<(), String> {
         let right = match step {
             Step::Put(tree, key, value) => {
                 self.rows_mut(*tree)?.insert(key.clone(), value.clone());

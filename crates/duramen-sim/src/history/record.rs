@@ -7,7 +7,7 @@ use std::sync::Arc;
 use duramen_engine::{CommitSeq, Direction, KeyRange, Result, Snapshot, Transaction, TreeId};
 
 /// An entry of a tree.
-pub type Entry = (Vec<u8>, Vec<u8>);
+pub(super) type Entry = (Vec<u8>, Vec<u8>);
 
 /// One step of a transaction.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,7 +78,7 @@ impl Event {
 }
 
 /// A transaction or a snapshot to be queried.
-pub trait Reader {
+pub(super) trait Reader {
     /// As [`Transaction::tree`].
     fn tree(&mut self, name: &str) -> Result<Option<TreeId>>;
     /// As [`Transaction::trees`].

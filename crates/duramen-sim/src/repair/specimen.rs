@@ -131,7 +131,7 @@ const BLOBS: u64 = 3;
 
 /// A value in a namespace that a killed database dropped after its checkpoint: it must not come back, under
 /// any name.
-pub const DOOMED: &str = "a value that was dropped";
+pub(crate) const DOOMED: &str = "a value that was dropped";
 
 /// A database being written, and what it held at each commit.
 struct Story {

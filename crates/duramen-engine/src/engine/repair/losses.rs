@@ -22,7 +22,7 @@ pub struct TreeLoss {
 
 /// What is lost.
 #[derive(Debug, Default)]
-pub struct Losses {
+pub(super) struct Losses {
     /// The first ranges.
     pub ranges: Vec<LostRange>,
     /// The totals of all ranges, by tree.

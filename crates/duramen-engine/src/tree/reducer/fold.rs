@@ -13,7 +13,7 @@ use crate::limits::REDUCTION_BYTES_MAX;
 /// Joins reductions from left to right.
 ///
 /// Its buffers are reused: folding many entries with a reducer that joins bytes allocates nothing.
-pub struct Fold<'a> {
+pub(crate) struct Fold<'a> {
     reducer: &'a dyn Reducer,
     guard: Guard,
     joined: Joined<'a>,
@@ -53,7 +53,7 @@ impl Guard {
 }
 
 /// A fold that accepts input.
-pub struct Taking<'f, 'a> {
+pub(crate) struct Taking<'f, 'a> {
     reducer: &'a dyn Reducer,
     guard: &'f Guard,
     joined: &'f mut Joined<'a>,
@@ -62,7 +62,7 @@ pub struct Taking<'f, 'a> {
 
 impl Taking<'_, '_> {
     /// Adds one entry on the right.
-    pub fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    pub(crate) fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let Taking { reducer, guard, joined, empty } = self;
         match joined {
             Joined::Running(running) => {
@@ -79,7 +79,7 @@ impl Taking<'_, '_> {
     }
 
     /// Adds a reduction on the right.
-    pub fn reduction(&mut self, right: &[u8]) -> Result<()> {
+    pub(crate) fn reduction(&mut self, right: &[u8]) -> Result<()> {
         let Taking { reducer, guard, joined, empty } = self;
         match joined {
             Joined::Running(running) => {
@@ -94,7 +94,7 @@ impl Taking<'_, '_> {
 
 impl<'a> Fold<'a> {
     /// An empty fold.
-    pub fn new(reducer: &'a dyn Reducer) -> Fold<'a> {
+    pub(crate) fn new(reducer: &'a dyn Reducer) -> Fold<'a> {
         let bytes = || Joined::Bytes { sum: Vec::new(), next: Vec::new(), one: Vec::new() };
         let joined = reducer.running().map_or_else(bytes, Joined::Running);
         Fold { reducer, guard: Guard::default(), joined, empty: true }
@@ -102,17 +102,17 @@ impl<'a> Fold<'a> {
 
     /// Whether the fold joins without encoding at every step. Joining a part separately first then costs more
     /// than it saves.
-    pub fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         matches!(self.joined, Joined::Running(_))
     }
 
     /// Adds a reduction on the right.
-    pub fn add(&mut self, right: &[u8]) -> Result<()> {
+    pub(crate) fn add(&mut self, right: &[u8]) -> Result<()> {
         self.add_all(|taking| taking.reduction(right))
     }
 
     /// Adds everything that `give` hands over.
-    pub fn add_all(&mut self, give: impl FnOnce(&mut Taking<'_, 'a>) -> Result<()>) -> Result<()> {
+    pub(crate) fn add_all(&mut self, give: impl FnOnce(&mut Taking<'_, 'a>) -> Result<()>) -> Result<()> {
         let Fold { reducer, guard, joined, empty } = self;
         guard.run(|| give(&mut Taking { reducer: *reducer, guard, joined, empty }))
     }
@@ -121,7 +121,7 @@ impl<'a> Fold<'a> {
     ///
     /// # Errors
     /// As for adding: an incremental join is encoded only now.
-    pub fn finish(self) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn finish(self) -> Result<Option<Vec<u8>>> {
         let Fold { guard, joined, empty, .. } = self;
         if empty {
             return Ok(None);
@@ -158,7 +158,7 @@ fn join(
 }
 
 /// The reduction of one entry.
-pub fn one(reducer: &dyn Reducer, key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn one(reducer: &dyn Reducer, key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
     let guard = Guard::default();
     guard.run(|| {
         let mut out = Vec::new();

@@ -24,7 +24,7 @@ struct Hook {
 
 /// The disk.
 #[derive(Clone)]
-pub struct WatchedDisk {
+pub(super) struct WatchedDisk {
     disk: MemDisk,
     hook: Arc<Mutex<Option<Hook>>>,
     /// Name of the file system, and whether it is known to be on a network.
@@ -44,27 +44,27 @@ struct WatchedFile {
 
 impl WatchedDisk {
     /// Wraps a disk.
-    pub fn new(disk: &MemDisk) -> WatchedDisk {
+    pub(super) fn new(disk: &MemDisk) -> WatchedDisk {
         WatchedDisk { disk: disk.clone(), hook: Arc::default(), file_system: None, methods: Arc::default() }
     }
 
     /// Wraps a disk, on a file system of this name with DSYNC writes ten times as fast as `fdatasync`.
-    pub fn named(disk: &MemDisk, name: &'static str, network: Option<bool>) -> WatchedDisk {
+    pub(super) fn named(disk: &MemDisk, name: &'static str, network: Option<bool>) -> WatchedDisk {
         WatchedDisk { file_system: Some((name, network)), ..WatchedDisk::new(disk) }
     }
 
     /// The methods by which log segments were opened for writing since the last call.
-    pub fn take_methods(&self) -> Vec<SyncMethod> {
+    pub(super) fn take_methods(&self) -> Vec<SyncMethod> {
         std::mem::take(&mut self.methods.lock().unwrap())
     }
 
     /// Sets the function that the next read calls.
-    pub fn before_next_read(&self, hook: impl FnOnce() + Send + 'static) {
+    pub(super) fn before_next_read(&self, hook: impl FnOnce() + Send + 'static) {
         self.before_read(|_, _| true, hook);
     }
 
     /// Sets the function called by the next read for which `is_it` returns true, given its path and offset.
-    pub fn before_read(
+    pub(super) fn before_read(
         &self,
         is_it: impl FnMut(&Path, u64) -> bool + Send + 'static,
         hook: impl FnOnce() + Send + 'static,
