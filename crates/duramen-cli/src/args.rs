@@ -25,94 +25,99 @@ pub(crate) use view::{ViewAddArgs, ViewArgs, ViewCommand, ViewListArgs, ViewName
 #[command(
     name = "duramen",
     version,
-    after_help = "Begin with `duramen demo`. `duramen DB` opens a shell on a database. Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 damage found, \
-                  4 locked by another process, 5 the disk cannot keep the asked level, 128+n ended by signal n."
+    after_help = "Begin with `duramen demo`. `duramen DB` opens a shell on a database. Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 corruption found, \
+                  4 locked by another process, 5 the file system cannot keep the requested level or is on a network, 128+n ended by signal n."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 
-    /// Print results as JSON, one object per command (`scan` and `export`: one document a line), errors too
+    /// Print results and errors as JSON: one object per command, for `scan` and `export` one document per
+    /// line
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// No progress and no notes on standard error
+    /// Print no progress and no notes on standard error
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Open a shell on a database: the other commands without its name, history and completion; `duramen DB`
-    /// for short
+    /// Open a shell on a database: the other commands without the database's name, with history and
+    /// completion. `duramen DB` does the same
     Shell(ShellArgs),
     /// Load rows from CSV or NDJSON into a collection
     Import(ImportArgs),
-    /// Write the documents of a collection, or of a range, as CSV or NDJSON to standard output
+    /// Write the documents of a collection or a range to standard output, as CSV or NDJSON
     Export(ExportArgs),
     /// Show the document under a key
     Get(GetArgs),
-    /// Store a document, in the place of any under its key
+    /// Store a document; it replaces any document under the same key
     Put(PutArgs),
-    /// Delete the document under a key, or those of a range: a large one in several transactions
+    /// Delete the document under a key, or the documents of a range; a large range takes several transactions
     Del(DelArgs),
-    /// Drop a collection: its documents, its key, its columns; needs `--yes`
+    /// Drop a collection with its documents, views and definition; needs confirmation or `--yes`
     Drop(DropArgs),
-    /// Show the documents of a range, in order of their keys
+    /// Show the documents of a range, in the order of their keys
     Scan(ScanArgs),
-    /// Show the documents whose fields are as asked, by the key or a view that fits
+    /// Show the documents that satisfy conditions on their fields, through the key or a suitable view
     Find(FindArgs),
     /// Count the documents of a range, without reading them
     Count(RangeArgs),
     /// Count and sum the documents of a range, without reading them
     Reduce(ReduceArgs),
-    /// Add, drop, rebuild and list views: a collection in another order, and what its documents come to
+    /// Add, drop, rebuild and list views: a collection's documents in another order, with counts, sums and
+    /// other reductions
     View(ViewArgs),
-    /// List the collections with their keys, columns and sums
+    /// List the collections with their keys, sums, views and columns
     Collections(DatabaseArgs),
-    /// Show what the database is made of: sizes, trees, file system, what opening found in the log
+    /// Show the state of the database: sizes, trees, file system, what recovery found in the log
     Inspect(InspectArgs),
-    /// Read and verify pages, reductions, extents, and the log behind the newest checkpoint. Changes nothing
+    /// Read and verify all pages, reductions and extents, and the log after the newest checkpoint. Changes
+    /// nothing
     Check(CheckArgs),
-    /// Copy one state of the database into a new directory, read it back and check it
+    /// Copy one state of the database into a new directory, read the copy back and verify it
     Backup(BackupArgs),
-    /// Show what others commit, a line each, while they commit it; beside whoever has the database open
+    /// Show changes as other processes commit them, one per line. Works while another process has the
+    /// database open
     Watch(WatchArgs),
-    /// Show how a database is doing that another process has open: commits a second, checkpoints, space, what
-    /// is written to
+    /// Show the activity of a database that another process has open: commits per second, checkpoints, space,
+    /// the collections most written to
     Top(TopArgs),
-    /// Make a new, sound database from everything that can still be read of a corrupt one. Only reads the
+    /// Repair a corrupt database: write everything that can still be read to a new, sound one. Only reads the
     /// corrupt one
     #[command(alias = "recover")]
     Repair(RepairArgs),
-    /// Look at the disk under a directory: what it promises, what a durable commit costs there, what to do
-    /// about it
+    /// Examine the disk under a directory: what survives a power cut, the cost of a durable commit, what to
+    /// improve
     Doctor(DoctorArgs),
-    /// Measure
+    /// Measure the disk: the cost of a durable write
     Bench(BenchArgs),
-    /// Make a database of 27,004 flights, ask it questions, kill a writer and look for what it was promised
+    /// Create a database of 27,004 flights, query it, kill a writer, and check that every acknowledged row is
+    /// there
     Demo(DemoArgs),
-    /// Show the page of an error code, or list all codes
+    /// Explain an error code, or list all codes
     Explain(ExplainArgs),
     /// Print the manual page, or write one for each command
     Man(ManArgs),
-    /// Print the completions of a shell
+    /// Print the completion script of a shell
     Completions(CompletionsArgs),
-    /// Writes with acknowledgements until it is killed; the demo's child
+    /// Write with acknowledgements until killed; the demo's child process
     #[command(hide = true)]
     DemoWriter(DatabaseArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DatabaseArgs {
-    /// The database, a directory; `import` creates it if it is not there
+    /// The directory of the database; `import` creates it if it does not exist
     pub(crate) db: PathBuf,
 
-    /// Where the log lies, if not in the database; to be named at every command
+    /// The directory of the log, if it is not inside the database; needed at every command
     #[arg(long, value_name = "DIR")]
     pub(crate) wal: Option<PathBuf>,
 
-    /// The shell's, which has it open.
+    /// The shell's session, which has the database open.
     #[arg(skip)]
     pub(crate) session: Option<Session>,
 }
@@ -122,11 +127,11 @@ pub(crate) struct ShellArgs {
     #[command(flatten)]
     pub(crate) database: DatabaseArgs,
 
-    /// Run this line instead of asking for some; may be said again
+    /// Run this line instead of reading lines; may be repeated
     #[arg(long, short = 'e', value_name = "LINE")]
     pub(crate) execute: Vec<String>,
 
-    /// Go on behind a line that fails, and end with the exit code of the first that did
+    /// Continue after a line that fails; the exit code is that of the first failure
     #[arg(long)]
     pub(crate) keep_going: bool,
 }
@@ -136,12 +141,13 @@ pub(crate) struct InspectArgs {
     #[command(flatten)]
     pub(crate) database: DatabaseArgs,
 
-    /// Show what takes space instead, and who holds it: data, log, changes kept for consumers
+    /// Show what uses the space instead: data, log, and changes kept for consumers, with each consumer's
+    /// position
     #[arg(long, conflicts_with = "tree")]
     pub(crate) space: bool,
 
-    /// Show one tree instead: a collection, a view as `collection.view`, or any other by its own name. Reads
-    /// all of it
+    /// Show the shape of one tree instead: a collection, a view as `collection.view`, or another tree by its
+    /// name. Reads the whole tree
     #[arg(long, value_name = "TREE")]
     pub(crate) tree: Option<String>,
 }
@@ -151,8 +157,8 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) database: DatabaseArgs,
 
-    /// Look into every document too: its key, its columns' types, its rows in views; done anyway where damage
-    /// is found
+    /// Verify every document too: its key, the types of its columns, its rows in views. Always done if
+    /// corruption is found
     #[arg(long)]
     pub(crate) deep: bool,
 }
@@ -162,7 +168,7 @@ pub(crate) struct BackupArgs {
     #[command(flatten)]
     pub(crate) database: DatabaseArgs,
 
-    /// The copy, a directory that is not there yet; it is a database like any other
+    /// The directory of the copy, which must not exist or be empty; the copy is a database like any other
     pub(crate) out: PathBuf,
 }
 
@@ -171,10 +177,11 @@ pub(crate) struct RepairArgs {
     #[command(flatten)]
     pub(crate) database: DatabaseArgs,
 
-    /// The new database, a directory that is not there yet
+    /// The directory of the new database, which must not exist or be empty
     pub(crate) new: PathBuf,
 
-    /// Go on if the log is lost: what is in no checkpoint is lost with it, and told
+    /// Continue if the log is lost: the commits after the newest checkpoint are then lost, and reported as
+    /// lost
     #[arg(long)]
     pub(crate) without_log: bool,
 }
@@ -184,34 +191,34 @@ pub(crate) struct ImportArgs {
     #[command(flatten)]
     pub(crate) database: DatabaseArgs,
 
-    /// What to read, gzip or not; `-` for standard input
+    /// The file to read, plain or gzipped; `-` for standard input
     pub(crate) file: PathBuf,
 
-    /// The collection to load into; created if it is not there
+    /// The collection to load into; created if it does not exist
     #[arg(long, short, value_name = "NAME", value_parser = collection_name)]
     pub(crate) collection: String,
 
-    /// Form of the input; told from the file's name if left out
+    /// Format of the input; by default the ending of the file's name decides
     #[arg(long, value_enum)]
     pub(crate) format: Option<Format>,
 
-    /// Columns that make the key, in order; needed for a new collection
+    /// Columns of the key, in order; required for a new collection
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',', value_parser = column_name)]
     pub(crate) key: Vec<String>,
 
-    /// Integer columns whose exact sums are kept for every range
+    /// Keep the exact sums of these integer columns for every range
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',', value_parser = column_name)]
     pub(crate) sum: Vec<String>,
 
-    /// Type of a column that is not to be inferred: int, float, text, bool, time or any
+    /// Type of a column, instead of the inferred one: int, float, text, bool, time or any
     #[arg(long = "type", value_name = "COLUMN=TYPE", value_delimiter = ',')]
     pub(crate) types: Vec<String>,
 
-    /// Text that stands for null in CSV; the empty cell if left out
+    /// Text that stands for null in CSV; by default that of the collection, else the empty cell
     #[arg(long, value_name = "TEXT")]
     pub(crate) null: Vec<String>,
 
-    /// Rows in one transaction
+    /// Rows per transaction
     #[arg(long, value_name = "ROWS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) batch: u32,
 
@@ -219,15 +226,15 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_enum, default_value_t = Level::Disk)]
     pub(crate) durability: Level,
 
-    /// Transactions that commit at the same time
+    /// Transactions that commit concurrently
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) threads: u16,
 
-    /// Replace documents whose key is there already, instead of failing
+    /// Replace documents whose key exists already, instead of failing
     #[arg(long)]
     pub(crate) replace: bool,
 
-    /// Print `ack BATCH ROWS_TOTAL SEQ` on standard output after each commit
+    /// Print `ack BATCH ROWS_TOTAL SEQ` to standard output after each commit
     #[arg(long)]
     pub(crate) ack: bool,
 }
@@ -240,11 +247,11 @@ pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) range: RangeFlags,
 
-    /// Form of the output
+    /// Format of the output
     #[arg(long, value_enum)]
     pub(crate) format: Format,
 
-    /// Text that stands for null in CSV; what the import was told if left out
+    /// Text that stands for null in CSV; by default that of the collection, else the empty cell
     #[arg(long, value_name = "TEXT")]
     pub(crate) null: Option<String>,
 }
@@ -275,10 +282,11 @@ pub(crate) struct PutArgs {
     #[command(flatten)]
     pub(crate) target: Target,
 
-    /// The document, a JSON object; read from standard input if left out or `-`
+    /// The document, a JSON object; if omitted or `-`, read from standard input
     pub(crate) document: Option<String>,
 
-    /// Key columns the document leaves out: one CSV record, or a JSON array
+    /// The whole key, for key columns that the document omits: one CSV record in the order of the key
+    /// columns, or a JSON array
     #[arg(long, value_name = "VALUE,...", allow_negative_numbers = true)]
     pub(crate) key: Option<String>,
 
@@ -300,15 +308,15 @@ pub(crate) struct DelArgs {
     #[command(flatten)]
     pub(crate) range: RangeFlags,
 
-    /// Delete every document, in one transaction; needs `--yes`
+    /// Delete every document, in one transaction (in several on a full disk); needs confirmation or `--yes`
     #[arg(long, conflicts_with_all = ["prefix", "from", "to"])]
     pub(crate) all: bool,
 
-    /// Do not ask
+    /// Skip the confirmation; required without a terminal and with `--json`
     #[arg(long)]
     pub(crate) yes: bool,
 
-    /// Rows in one transaction: a range of more is deleted in several, and ^C ends it between two
+    /// Rows per transaction; a larger range takes several transactions, and ^C stops between two of them
     #[arg(long, value_name = "ROWS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) batch: u32,
 
@@ -322,7 +330,7 @@ pub(crate) struct DropArgs {
     #[command(flatten)]
     pub(crate) target: Target,
 
-    /// Do not ask
+    /// Skip the confirmation; required without a terminal and with `--json`
     #[arg(long)]
     pub(crate) yes: bool,
 
@@ -339,11 +347,11 @@ pub(crate) struct ScanArgs {
     #[command(flatten)]
     pub(crate) range: RangeFlags,
 
-    /// Largest key first
+    /// Show the largest key first
     #[arg(long)]
     pub(crate) reverse: bool,
 
-    /// Show at most this many
+    /// Show at most this many documents
     #[arg(long, value_name = "COUNT")]
     pub(crate) limit: Option<u64>,
 }
@@ -356,7 +364,7 @@ pub(crate) struct RangeArgs {
     #[command(flatten)]
     pub(crate) range: RangeFlags,
 
-    /// Count rows of this view; the range is one of its key
+    /// Count the rows of this view; the range then applies to the view's key
     #[arg(long, value_name = "NAME")]
     pub(crate) view: Option<String>,
 }
@@ -369,11 +377,11 @@ pub(crate) struct ReduceArgs {
     #[command(flatten)]
     pub(crate) range: RangeFlags,
 
-    /// Reduce rows of this view; the range is one of its key
+    /// Reduce the rows of this view; the range then applies to the view's key
     #[arg(long, value_name = "NAME")]
     pub(crate) view: Option<String>,
 
-    /// Reduce each group of the view's rows whose keys begin with the same so many elements
+    /// Reduce the view's rows in groups: one group for each value of the first COUNT elements of the key
     #[arg(long, value_name = "COUNT", requires = "view")]
     pub(crate) group: Option<usize>,
 }
@@ -381,26 +389,26 @@ pub(crate) struct ReduceArgs {
 /// Which keys: all, a prefix, or a half-open range.
 #[derive(Debug, Args, Default)]
 pub(crate) struct RangeFlags {
-    /// Keys whose leading elements are these, whole: `UA` is not met by `U`
+    /// Keys that begin with these whole elements: `U` does not match `UA`
     #[arg(long, value_name = "VALUE,...", allow_negative_numbers = true, conflicts_with_all = ["from", "to"])]
     pub(crate) prefix: Option<String>,
 
-    /// Keys from this one on; may leave trailing elements out
+    /// Keys from this one on, inclusive; trailing elements may be omitted
     #[arg(long, value_name = "VALUE,...", allow_negative_numbers = true)]
     pub(crate) from: Option<String>,
 
-    /// Keys before this one, itself left out; may leave trailing elements out
+    /// Keys before this one, exclusive; trailing elements may be omitted
     #[arg(long, value_name = "VALUE,...", allow_negative_numbers = true)]
     pub(crate) to: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Where to put the database
+    /// The directory of the demo's database
     #[arg(long, value_name = "DIR", default_value = "duramen-demo")]
     pub(crate) dir: PathBuf,
 
-    /// Use a file system that lives in memory, which survives no power cut
+    /// Allow a file system in memory, which survives no power cut
     #[arg(long)]
     pub(crate) allow_tmpfs: bool,
 }
@@ -420,7 +428,7 @@ pub(crate) struct ExplainArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Write a page for each command into this directory
+    /// Write one page per command into this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }
@@ -479,23 +487,23 @@ fn column_name(text: &str) -> Result<String, &'static str> {
     if text.is_empty() { Err("a column has a name") } else { Ok(text.to_owned()) }
 }
 
-/// Forms of documents outside of a database.
+/// Formats of documents outside a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Comma-separated values with a line of column names
+    /// Comma-separated values, with column names in the first line
     Csv,
-    /// One JSON object a line
+    /// One JSON object per line
     Ndjson,
 }
 
 /// What a commit waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Level {
-    /// Nothing; lost if the process ends before
+    /// Nothing: the commit may be lost if the process ends
     Memory,
-    /// The kernel has it; survives kill -9, not a power cut
+    /// The write to the log: survives kill -9, not a power cut
     Process,
-    /// The disk has it; survives a power cut
+    /// The sync of the log: survives a power cut
     Disk,
 }
 

@@ -122,7 +122,7 @@ fn load(db: &Db, is_on_disk: bool, out: Output) -> Result<Loaded> {
         Failure::said(
             FAILED,
             Code::System,
-            format!("the sample inside this binary is damaged: {error}"),
+            format!("the sample inside this binary is corrupt: {error}"),
             "install it again",
         )
     };

@@ -239,7 +239,7 @@ fn stretch(unreadable: &Unreadable) -> String {
     let after = unreadable.after.as_deref().map_or("the start".to_owned(), keys::listed);
     let before = unreadable.before.as_deref().map_or("the end".to_owned(), keys::listed);
     let name = &unreadable.collection;
-    format!("{name}: what lies between {after} and {before} cannot be read: {}", unreadable.why)
+    format!("{name}: what is between {after} and {before} cannot be read: {}", unreadable.why)
 }
 
 /// What was checked, in one sentence.

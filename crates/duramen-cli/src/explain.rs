@@ -56,7 +56,7 @@ fn list(out: Output) -> Result<()> {
         table.add_row([code.to_string(), format!("{code:?}"), kind, code.summary().to_owned()]);
     }
     out.table(&table)?;
-    out.note("`duramen explain CODE` says why it happens and what to do");
+    out.note("`duramen explain CODE` explains why it happens and what to do");
     Ok(())
 }
 

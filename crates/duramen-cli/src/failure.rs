@@ -49,7 +49,7 @@ impl Failure {
 
     /// An error of the system on a file that is not the database's.
     pub(crate) fn io(doing: &str, path: &Path, error: &io::Error) -> Failure {
-        Failure::from(Error::io(doing, path, error)).when_full("make room where it lies, and repeat")
+        Failure::from(Error::io(doing, path, error)).when_full("make room there, and repeat")
     }
 
     /// Any failure.

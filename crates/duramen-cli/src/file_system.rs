@@ -27,7 +27,7 @@ pub(crate) fn check(path: &Path, hint: &str) -> Result<()> {
     match report.weaknesses.first() {
         Some(weakness) if weakness.effect() == Effect::SyncIsWorthless => {
             let message = format!(
-                "{} survives no power cut: {}; `duramen doctor {}` tells more",
+                "{} survives no power cut: {}; `duramen doctor {}` explains it",
                 path.display(),
                 weakness.reason,
                 place.display()

@@ -279,7 +279,7 @@ fn left(loaded: &Loaded, threads: u16) -> String {
         0 => "nothing of this import is stored".to_owned(),
         _ if threads == 1 => format!("what came before is stored: {rows} in {batches}{doubt}"),
         _ => format!(
-            "stored are {rows} in {batches}, with {threads} threads perhaps of later lines too{doubt}: once the cause is mended, the same command with --replace completes them"
+            "stored are {rows} in {batches}, with {threads} threads perhaps of later lines too{doubt}: once the cause is fixed, the same command with --replace completes them"
         ),
     }
 }

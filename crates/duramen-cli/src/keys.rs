@@ -71,7 +71,7 @@ pub(crate) fn nothing(schema: &Schema, flags: &RangeFlags) -> String {
             format!("no key of {} begins with {} = {text}", schema.name(), columns[..count].join(","))
         }
         None if flags.from.is_some() || flags.to.is_some() => {
-            format!("no key of {} lies in that range", schema.name())
+            format!("no key of {} is in that range", schema.name())
         }
         None => format!("{} is empty", schema.name()),
     }

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &RepairArgs, out: Output) -> Result<()> {
         // Progress is reported only once the new directory has contents, so these are of this run.
         (Err(error), Some(number)) if stopped && error.message() == STOPPED => {
             let new = args.new.display();
-            out.note(&format!("stopped by signal {number}: what is in {new} opens for nobody; remove it"));
+            out.note(&format!("stopped by signal {number}: {new} is unfinished and cannot be opened; remove it"));
             return Err(Failure::signal(number));
         }
         (repaired, _) => repaired.map_err(failed)?,
@@ -83,7 +83,7 @@ fn refuse_inside(args: &RepairArgs) -> Result<()> {
     {
         if place.canonicalize().is_ok_and(|place| new.starts_with(place)) {
             return Err(Failure::usage(
-                format!("{} lies in {what}", args.new.display()),
+                format!("{} is inside {what}", args.new.display()),
                 "name a directory beside it, or on another disk",
             ));
         }
@@ -217,7 +217,7 @@ fn remarks(report: &RepairReport) -> Vec<String> {
         let until =
             if lost.until > lost.after { format!("up to {} at least ", lost.until) } else { String::new() };
         lines.push(format!(
-            "commits after {} are lost, {until}({} of whole frames lie behind the damage and were not applied): {}",
+            "commits after {} are lost, {until}({} of whole frames behind the corruption were not applied): {}",
             lost.after,
             bytes(lost.bytes),
             lost.why
@@ -249,12 +249,12 @@ fn remarks(report: &RepairReport) -> Vec<String> {
         waiting.map(|view| format!("the view {}.{} is not built: {}", view.collection, view.view, view.why)),
     );
     if report.ids_may_repeat {
-        let why = "what tells which were given is lost in part";
+        let why = "the record of given ids is lost in part";
         lines.push(format!("ids that were assigned may be given again: {why}"));
     }
     if !report.consumers.is_empty() {
         let names = report.consumers.join(", ");
-        lines.push(format!("consumers of the change feed are told that there is a gap (E0804): {names}"));
+        lines.push(format!("consumers of the change feed get a gap (E0804): {names}"));
     }
     lines
 }

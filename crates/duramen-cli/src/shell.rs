@@ -155,7 +155,7 @@ impl<'a> Shell<'a> {
         }
         table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic).set_width(110);
         self.out.table(&table)?;
-        self.out.note("the database is left out, and the collection after `use`; `help COMMAND` says more");
+        self.out.note("the database is left out, and the collection after `use`; `help COMMAND` has more");
         Ok(())
     }
 }

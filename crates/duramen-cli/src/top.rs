@@ -166,10 +166,10 @@ fn as_text(db: &Path, look: &Look) -> String {
     let now = &look.now;
     let block = |count: u64| bytes(count * now.block_bytes);
     let holder = match (&look.holder, now.clean) {
-        (_, true) => "closed; nobody has written since".to_owned(),
+        (_, true) => "closed; no writes since".to_owned(),
         (Some(holder), false) if is_gone(holder) => format!("left unclosed by {holder}, which has ended"),
         (Some(holder), false) => format!("last opened to write by {holder}"),
-        (None, false) => "nobody says who has it open".to_owned(),
+        (None, false) => "the process that has it open is unknown".to_owned(),
     };
     let last = age(now).map_or(String::new(), |age| format!(", the last {} ago", time(age)));
     let mut text = format!(

@@ -63,7 +63,7 @@ fn fill_key(schema: &Schema, key: &[Element], document: &mut Document) -> Result
             let kind = schema.kind(column).unwrap_or_default();
             if !kind.admit(&mut found) || found != value {
                 return Err(Failure::usage(
-                    format!("--key says {element} for {column}, and the document something else"),
+                    format!("--key has {element} for {column}, and the document another value"),
                     "leave one of them out",
                 ));
             }

@@ -17,7 +17,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// # Reads
 /// - `DamagedData` (E0501): a page is corrupt.
 /// - `System` (E1001): the operating system cannot read it.
-/// - `SnapshotExpired` (E0801): the snapshot was ended to free what it held.
+/// - `SnapshotExpired` (E0801): the snapshot was ended to free its space.
 /// - `WriteConflict` (E0101): commits that the transaction reads were dropped.
 /// - `ForkedHandle` (E0206): this process was forked after the database was opened.
 /// - `Closed` (E0207): the last handle was dropped before the log was applied to the trees after opening.
@@ -27,7 +27,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// # Writes
 /// Those of a read, and these.
 /// - `TooLarge` (E0203): the transaction has written as much as it may.
-/// - `WritersHoldMemory` (E0102): other transactions hold the memory that is for writes.
+/// - `WritersHoldMemory` (E0102): other transactions use up the memory for writes.
 /// - `DiskFull` (E0301): there is no room for a value of 32 KiB or more.
 ///
 /// # Documents
@@ -64,7 +64,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// - `NoSuchDatabase` (E0902): the path does not exist, and nothing is to be created.
 /// - `NotADatabase` (E0209): something else is at the path, or a creation that was cut short.
 /// - `UnfinishedCopy` (E0215): it is an unfinished copy.
-/// - `DatabaseLocked` (E0701): another process holds the database or its log.
+/// - `DatabaseLocked` (E0701): another process has the database or its log open.
 /// - `NetworkFileSystem` (E0212): the file system is on a network or unknown.
 /// - `ReadOnly` (E0204): the file system is read-only, and the database is opened to write.
 /// - `Unsupported` (E0211): a later release wrote it.
@@ -72,7 +72,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// - `LogMissing` (E0503): the log is not there, or is older than the data.
 /// - `DiskFull` (E0301): there is no room for the log.
 /// - `InvalidArgument` (E0201): the options do not fit together.
-/// - `System` (E1001): the operating system refused.
+/// - `System` (E1001): the operating system reported an error.
 ///
 /// # Changes
 /// Reading the change feed can return these:
@@ -146,7 +146,7 @@ macro_rules! codes {
 
 codes! {
     WriteConflict = 101, Conflict, "another transaction changed what this one read";
-    WritersHoldMemory = 102, Conflict, "other transactions hold the memory that is for writes";
+    WritersHoldMemory = 102, Conflict, "other transactions use up the memory for writes";
     InvalidArgument = 201, Invalid, "the call is wrong";
     KeyTooLong = 202, Invalid, "the key is longer than a key may be";
     TooLarge = 203, Invalid, "the transaction's writes do not fit in memory";
@@ -154,32 +154,32 @@ codes! {
     ReducerMissing = 205, Invalid, "the tree's reducer is not registered";
     ForkedHandle = 206, Invalid, "the handle was used in a process forked after it was opened";
     Closed = 207, Invalid, "the database is closed";
-    ReducerPanicked = 208, Invalid, "code of the user panicked inside a reducer or a view";
+    ReducerPanicked = 208, Invalid, "the program's code panicked inside a reducer or a view";
     NotADatabase = 209, Invalid, "the path is not a Duramen database";
-    AlreadyExists = 210, Invalid, "what was to be created exists";
+    AlreadyExists = 210, Invalid, "it exists already";
     Unsupported = 211, Invalid, "this build cannot do this with this file";
     NetworkFileSystem = 212, Invalid, "the file system is on a network or unknown";
-    Unreadable = 213, Invalid, "a document does not read as the type that was asked for";
+    Unreadable = 213, Invalid, "a document does not decode as the requested type";
     UniqueViolation = 214, Invalid, "another document has the key of a unique view";
     UnfinishedCopy = 215, Invalid, "the database is a copy that was not finished";
     DiskFull = 301, Full, "there is no room for the transaction";
-    FeedFull = 302, Full, "the change feed holds as much as it may for a consumer that wants nothing to be lost";
+    FeedFull = 302, Full, "the change feed is full, and a consumer may not lose changes";
     OutcomeUnknown = 401, InDoubt, "the transaction may or may not survive";
-    DamagedData = 501, Corrupt, "bytes in the data file are not what was written";
-    DamagedLog = 502, Corrupt, "bytes in the log are not what was written";
-    LogMissing = 503, Corrupt, "the log that belongs to the data is not there";
+    DamagedData = 501, Corrupt, "the data file is corrupt";
+    DamagedLog = 502, Corrupt, "the log is corrupt";
+    LogMissing = 503, Corrupt, "the log of this database is missing";
     DamagedSuperblock = 504, Corrupt, "no superblock can be read";
-    DamagedFeed = 505, Corrupt, "bytes in a file of the change feed are not what was written";
-    EnginePoisoned = 601, Poisoned, "a sync failed and nothing is acknowledged any more";
-    DatabaseLocked = 701, Locked, "another process holds the database";
-    SnapshotExpired = 801, Expired, "the snapshot was ended to free what it held";
+    DamagedFeed = 505, Corrupt, "a file of the change feed is corrupt";
+    EnginePoisoned = 601, Poisoned, "a sync failed, and no commit is acknowledged any more";
+    DatabaseLocked = 701, Locked, "another process has the database open";
+    SnapshotExpired = 801, Expired, "the snapshot was ended to free its space";
     Rebuilding = 802, Expired, "the reduction is being rebuilt";
-    DocumentChanged = 803, Expired, "the document has changed since the revision that was given";
-    FeedGap = 804, Expired, "changes that were asked for are no longer kept";
-    NoSuchTree = 901, NotFound, "there is no tree of that name";
+    DocumentChanged = 803, Expired, "the document has changed since the given revision";
+    FeedGap = 804, Expired, "the requested changes are no longer kept";
+    NoSuchTree = 901, NotFound, "there is no tree with that name";
     NoSuchDatabase = 902, NotFound, "there is no database at the path";
-    NoSuchKey = 903, NotFound, "there is nothing under the key";
-    System = 1001, Io, "the operating system refused";
+    NoSuchKey = 903, NotFound, "the key does not exist";
+    System = 1001, Io, "the operating system reported an error";
 }
 
 impl fmt::Display for Code {

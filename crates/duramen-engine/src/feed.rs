@@ -144,7 +144,7 @@ pub struct FeedStats {
 #[must_use]
 pub(crate) fn gap(after: CommitSeq, oldest: CommitSeq) -> Error {
     let message = format!(
-        "changes after commit {after} are no longer kept: the feed begins after commit {oldest}, and what lies between is gone"
+        "changes after commit {after} are no longer kept: the feed begins after commit {oldest}, and the changes between are gone"
     );
     Error::new(Code::FeedGap, message).with_hint(format!(
         "read what the collection holds now, and go on from {oldest} or from now; register a consumer, or raise feed_retain_bytes, \

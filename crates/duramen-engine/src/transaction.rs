@@ -235,7 +235,7 @@ impl Transaction {
     /// Drops a tree with its entries, in one small commit. Its space is reclaimed in the background.
     ///
     /// # Errors
-    /// Those of a [write](crate::Error#writes); `NoSuchTree` (E0901) if there is no tree of that name.
+    /// Those of a [write](crate::Error#writes); `NoSuchTree` (E0901) if there is no tree with that name.
     pub fn drop_tree(&mut self, name: &str) -> Result<()> {
         let Some(row) = self.catalog_row(name)? else {
             return Err(Error::new(Code::NoSuchTree, format!("there is no tree named {name:?}")));

@@ -15,74 +15,74 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// The sync laboratory: what a durable write costs in a directory, each call timed by itself
+    /// Measure the cost of a durable write in a directory; each call is timed by itself
     #[command(
-        long_about = "The sync laboratory: what a durable write costs in a directory, each call timed by itself.\n\n\
-                      Without a mode it times eight ways to make a record durable, in interleaved rounds. --every asks how \
-                      often to sync, --parallel how many threads share syncs, --mix runs a job of reads and writes, and \
-                      --html writes a report of it all. Device writes are what the disks below counted meanwhile: the work \
-                      of other programs is in them."
+        long_about = "Measure the cost of a durable write in a directory; each call is timed by itself.\n\n\
+                      Without a mode it times eight ways to make a record durable, in interleaved rounds. --every compares \
+                      sync intervals, --parallel compares numbers of threads, and --mix runs a job of reads and writes. --html \
+                      writes a report of all but the job. Device writes are those that the disks counted meanwhile, which \
+                      include the work of other programs."
     )]
     Sync(BenchSyncArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchSyncArgs {
-    /// Where to measure; files are made there and removed
+    /// The directory to measure in; files are created there and removed
     pub(crate) dir: PathBuf,
 
     /// Bytes of a record, a multiple of 512; direct writes need a multiple of 4096
     #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = record_bytes, conflicts_with = "mix")]
     pub(crate) record: usize,
 
-    /// Rounds, in each of which everything that is compared has one turn; 7, with `--parallel` 5
+    /// Number of rounds; in each round every candidate has one turn. Default 7, with `--parallel` 5
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with = "mix")]
     pub(crate) rounds: Option<u32>,
 
-    /// How long a turn lasts, in milliseconds; 500
+    /// Duration of a turn, in milliseconds; default 500
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=600_000), conflicts_with = "mix")]
     pub(crate) turn_ms: Option<u64>,
 
-    /// Records after which a turn of one way ends early; 100000
+    /// Number of records after which a turn ends early; default 100000
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000_000), conflicts_with = "mix")]
     pub(crate) turn_records: Option<u32>,
 
-    /// Measure how long a file takes to write, by how often it is synced: never, at the end, every 100 MiB to
-    /// 4 KiB
+    /// Measure the time to write a file, by sync interval: never, at the end, every 100 MiB down to 4 KiB
     #[arg(long, conflicts_with = "mix")]
     pub(crate) every: bool,
 
-    /// With `--every`: MiB of the file; 1024, and in a whole report as many as take about a minute, at most
-    /// 64
+    /// With `--every`: size of the file in MiB. Default 1024; in a whole report what takes about a minute, 64
+    /// at most
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 20), conflicts_with = "mix")]
     pub(crate) total_mib: Option<u64>,
 
-    /// With `--every`: trials of each interval; 3
+    /// With `--every`: number of trials of each interval; default 3
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100), conflicts_with = "mix")]
     pub(crate) trials: Option<u32>,
 
-    /// Measure syncs a second by how many threads make them, in one file for all and in a file for each
+    /// Measure syncs per second by number of threads, with one shared file and with one file per thread
     #[arg(long, conflicts_with = "mix")]
     pub(crate) parallel: bool,
 
-    /// Threads: with `--parallel` all numbers to compare (1,2,4,8,16,32,64), with `--mix` one (1)
+    /// Number of threads: with `--parallel` a list to compare (default 1,2,4,8,16,32,64), with `--mix` one
+    /// number (default 1)
     #[arg(long, value_name = "COUNT,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) threads: Vec<u32>,
 
-    /// Write a report with charts to this file, for a browser: of `--every` and `--parallel` if they are
-    /// said, else of all
+    /// Write a report with charts to this HTML file: of `--every` and `--parallel` if given, else of all
+    /// measurements
     #[arg(long, value_name = "FILE", conflicts_with = "mix")]
     pub(crate) html: Option<PathBuf>,
 
-    /// Run a job of reads and writes; by default writes of 4 KiB in random places, one at a time, each
-    /// durable
+    /// Run a job of reads and writes; by default writes of 4 KiB at random offsets, one at a time, each
+    /// synced
     #[arg(long)]
     pub(crate) mix: bool,
 
     #[command(flatten)]
     pub(crate) job: MixFlags,
 
-    /// Measure also where nothing survives a power cut, such as tmpfs
+    /// Measure even where nothing survives a power cut, such as tmpfs
     #[arg(long)]
     pub(crate) anyway: bool,
 }
@@ -91,11 +91,11 @@ pub(crate) struct BenchSyncArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "With --mix")]
 pub(crate) struct MixFlags {
-    /// Bytes of an operation, a multiple of 512, of 4096 with `--direct`
+    /// Bytes per operation, a multiple of 512; with `--direct` of 4096
     #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = block_bytes, requires = "mix")]
     pub(crate) block: usize,
 
-    /// Reads of a hundred operations. Without `--direct` the kernel's cache answers most of them
+    /// Percentage of reads. Without `--direct` most reads come from the kernel's cache
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100), requires = "mix")]
     pub(crate) reads: u8,
 
@@ -103,7 +103,7 @@ pub(crate) struct MixFlags {
     #[arg(long, value_enum, default_value_t = PatternWord::Random, requires = "mix")]
     pub(crate) pattern: PatternWord,
 
-    /// Operations that each thread has in flight; each is a blocking call in a thread of its own
+    /// Operations in flight per thread; each is a blocking call in a thread of its own
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256), requires = "mix")]
     pub(crate) outstanding: u32,
 
@@ -111,20 +111,21 @@ pub(crate) struct MixFlags {
     #[arg(long, value_enum, default_value_t = SyncWord::Each, requires = "mix")]
     pub(crate) sync: SyncWord,
 
-    /// Read and write past the kernel's cache (`O_DIRECT`)
+    /// Bypass the kernel's cache (`O_DIRECT`)
     #[arg(long, requires = "mix")]
     pub(crate) direct: bool,
 
-    /// Bytes of the file, which is filled first; refused if that much is not free
+    /// Bytes of the file, which is filled first; fails if that much space is not free
     #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = size, requires = "mix")]
     pub(crate) size: u64,
 
-    /// How long the job lasts
+    /// Duration of the job, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400), requires = "mix")]
     pub(crate) seconds: u64,
 
-    /// Repeat the job for this long, ten times at least, a line each time, and end with exit code 1 if at the
-    /// end it is slower than the first repetitions lead to expect, by the median or the 99th percentile
+    /// Repeat the job for this long, which must allow ten repetitions, and print a line each time. The exit
+    /// code is 1 if the last repetitions are slower than the first ones predict, by the median or the 99th
+    /// percentile
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "mix")]
     pub(crate) watch: Option<Duration>,
 }
@@ -132,18 +133,18 @@ pub(crate) struct MixFlags {
 /// Which block comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PatternWord {
-    /// Any
+    /// A random block
     Random,
-    /// The one after the last; each thread begins in a part of the file of its own
+    /// The block after the last one; each thread begins in its own part of the file
     Sequential,
 }
 
 /// When a write is made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SyncWord {
-    /// Before the next operation: by `fdatasync`, with `--direct` by `RWF_DSYNC`
+    /// Before the next operation: with `fdatasync`, or with `RWF_DSYNC` if `--direct` is given
     Each,
-    /// Never: what is measured is the kernel's cache, or with `--direct` that of the device
+    /// Never: this measures the kernel's cache, or with `--direct` the cache of the device
     Never,
 }
 
@@ -164,7 +165,7 @@ fn block_bytes(text: &str) -> Result<usize, String> {
 
 /// `4096`, `4k`, `1g`.
 fn size(text: &str) -> Result<u64, String> {
-    let wrong = || "a size is a number of bytes, or one with k, m, g or t behind it".to_owned();
+    let wrong = || "a size is a number of bytes, or one followed by k, m, g or t".to_owned();
     let lower = text.to_ascii_lowercase();
     let digits = lower.trim_end_matches(|letter: char| !letter.is_ascii_digit());
     let shift = match &lower[digits.len()..] {
@@ -181,7 +182,7 @@ fn size(text: &str) -> Result<u64, String> {
 
 /// `90`, `90s`, `5m`, `2h`.
 fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || "a time is a number of seconds, or one with s, m or h behind it, at most 168h".to_owned();
+    let wrong = || "a time is a number of seconds, or one followed by s, m or h, at most 168h".to_owned();
     let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
     let times = match &text[digits.len()..] {
         "" | "s" => 1,

@@ -6,35 +6,35 @@ use super::Target;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A condition is FIELD, an operator and a value: = != < <= > >=, the value read by the type of the field's \
-                        column; or := and a JSON value, `tailnum:=null` for documents without one. All must hold."
+    after_help = "A condition is a field, an operator (= != < <= > >=) and a value of the field's type. With the operator := \
+                        the value is JSON: `tailnum:=null` finds documents without the field. All conditions must hold."
 )]
 pub(crate) struct FindArgs {
     #[command(flatten)]
     pub(crate) target: Target,
 
-    /// What the fields must be: `carrier=UA 'delay>=60'`; with `--view` the start of its key may stand first:
-    /// `UA,EWR`
+    /// Conditions on fields: `carrier=UA 'delay>=60'`. With `--view` the start of the view's key may come
+    /// first: `UA,EWR`
     #[arg(value_name = "CONDITION")]
     pub(crate) conditions: Vec<String>,
 
-    /// Go along this view
+    /// Use this view
     #[arg(long, value_name = "NAME")]
     pub(crate) view: Option<String>,
 
-    /// Last first, in the order of the way that is taken
+    /// Reverse the order, which is that of the access path
     #[arg(long)]
     pub(crate) reverse: bool,
 
-    /// Show at most this many
+    /// Show at most this many documents
     #[arg(long, value_name = "COUNT")]
     pub(crate) limit: Option<u64>,
 
-    /// Read as many documents as it takes; without, more than 100,000 are refused
+    /// Read as many documents as necessary; without this flag a query that reads more than 100,000 fails
     #[arg(long)]
     pub(crate) scan: bool,
 
-    /// Say which way would be taken and how many documents it reads, and read none
+    /// Show the access path and the number of documents it would read, without reading any
     #[arg(long)]
     pub(crate) explain: bool,
 }

@@ -12,19 +12,19 @@ const INTERVAL_MAX: f64 = 86_400.0;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Takes no lock, writes nothing, and shows only what survives a power cut: a commit is shown once the log says that it is \
-                  durable, a tenth of a second later at most. Nothing is kept for it: where the database keeps no changes, one that \
-                  writes much between two looks leaves a gap, which is told."
+    after_help = "Takes no lock and writes nothing. A commit is shown once the log records it as durable, which takes at most a tenth \
+                  of a second. No changes are retained for this command. If the database retains none either, a fast writer can reuse its \
+                  log before the changes are read. Such a gap is reported."
 )]
 pub(crate) struct WatchArgs {
     #[command(flatten)]
     pub(crate) database: DatabaseArgs,
 
-    /// The collection; without, everything that is stored
+    /// The collection; by default everything that is stored
     #[arg(value_name = "COLLECTION", id = "watched")]
     pub(crate) collection: Option<String>,
 
-    /// Begin with what was committed after this commit
+    /// Begin after this commit
     #[arg(long, value_name = "SEQ", conflicts_with = "oldest")]
     pub(crate) since: Option<u64>,
 
@@ -32,28 +32,28 @@ pub(crate) struct WatchArgs {
     #[arg(long)]
     pub(crate) oldest: bool,
 
-    /// End after so many changes
+    /// End after this many changes
     #[arg(long, value_name = "COUNT")]
     pub(crate) limit: Option<u64>,
 
-    /// Wait for more at the end; `--follow=false` ends there
+    /// Wait for more changes at the end; `--follow=false` ends there
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
     pub(crate) follow: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Looks from outside: takes no lock, writes nothing, and asks nothing of the process that has the database open."
+    after_help = "Reads the files only: takes no lock, writes nothing, and does not contact the process that has the database open."
 )]
 pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) database: DatabaseArgs,
 
-    /// Seconds between two looks
+    /// Seconds between two samples
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     pub(crate) interval: Duration,
 
-    /// End after so many looks
+    /// End after this many samples
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 }

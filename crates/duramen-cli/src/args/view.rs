@@ -12,13 +12,13 @@ pub(crate) struct ViewArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ViewCommand {
-    /// Add a view to a collection and build it; every program that opens the database keeps it current
+    /// Add a view to a collection and build it; every program that writes to the database keeps it current
     Add(ViewAddArgs),
-    /// Drop a view with its rows; the documents stay
+    /// Drop a view and its rows; the documents stay
     Drop(ViewNamedArgs),
-    /// Build a view anew beside the one there is, which answers meanwhile
+    /// Rebuild a view; the existing one answers queries meanwhile
     Rebuild(ViewNamedArgs),
-    /// List the views of a collection, or of all, and how far they are
+    /// List the views of one or all collections, with their progress
     List(ViewListArgs),
 }
 
@@ -37,46 +37,47 @@ pub(crate) struct ViewAddArgs {
     #[command(flatten)]
     pub(crate) target: Target,
 
-    /// The view's name
+    /// The name of the view
     pub(crate) name: String,
 
-    /// Fields that make its key, in order; a document without one of them has no row
+    /// Fields of the view's key, in order; a document without one of them has no row
     #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = column_name, required = true)]
     pub(crate) key: Vec<String>,
 
-    /// The last field of the key is a list: a row for each of its items
+    /// The last field of the key is a list: store one row for each of its items
     #[arg(long)]
     pub(crate) each: bool,
 
-    /// Integer fields whose exact sums are kept for every range
+    /// Keep the exact sums of these integer fields for every range
     #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = column_name)]
     pub(crate) sum: Vec<String>,
 
-    /// Fields whose smallest value is kept for every range
+    /// Keep the smallest values of these fields for every range
     #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = column_name)]
     pub(crate) min: Vec<String>,
 
-    /// Fields whose largest value is kept for every range
+    /// Keep the largest values of these fields for every range
     #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = column_name)]
     pub(crate) max: Vec<String>,
 
-    /// Fields whose five largest values are kept
+    /// Keep the five largest values of each of these fields for every range
     #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = super::column_name)]
     pub(crate) top: Vec<String>,
 
-    /// Fields whose different values are counted, within a few percent
+    /// Count the distinct values of these fields for every range, within a few percent
     #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = super::column_name)]
     pub(crate) distinct: Vec<String>,
 
-    /// Number fields whose quantiles are kept, within half a percent
+    /// Keep the quantiles of these number fields for every range, within half a percent
     #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = super::column_name)]
     pub(crate) quantiles: Vec<String>,
 
-    /// Refuse two documents with the same key
+    /// Refuse two documents with the same key in this view
     #[arg(long)]
     pub(crate) unique: bool,
 
-    /// Take the place of a view of this name with other terms, which answers until this one is built
+    /// Replace a view of this name with another definition; the old one answers queries until this one is
+    /// built
     #[arg(long)]
     pub(crate) replace: bool,
 
@@ -90,7 +91,7 @@ pub(crate) struct ViewNamedArgs {
     #[command(flatten)]
     pub(crate) target: Target,
 
-    /// The view
+    /// The name of the view
     pub(crate) name: String,
 
     /// What the commit waits for
@@ -103,7 +104,7 @@ pub(crate) struct ViewListArgs {
     #[command(flatten)]
     pub(crate) database: DatabaseArgs,
 
-    /// The collection; all if left out
+    /// The collection; by default all
     #[arg(long, short, value_name = "NAME", value_parser = collection_name)]
     pub(crate) collection: Option<String>,
 }

@@ -27,7 +27,7 @@ pub(super) fn check(args: &BenchSyncArgs) -> Result<()> {
         ),
     ] {
         if is_said && !is_used {
-            let text = format!("{word} says nothing to what is measured here");
+            let text = format!("{word} has no effect on what is measured here");
             return Err(Failure::usage(text, format!("{advice}, or leave {word} out")));
         }
     }

@@ -116,7 +116,7 @@ fn listen(child: &mut Child) -> Result<Acks> {
             Failure::said(
                 FAILED,
                 Code::System,
-                format!("the child said {line:?} after {count} rows"),
+                format!("the child printed {line:?} after {count} rows"),
                 "this is a bug: please report it",
             )
         })?;

@@ -88,7 +88,7 @@ fn for_worthless(kind: WeaknessKind, place: &Place) -> Remedy {
             "nothing that was promised",
         ),
         WeaknessKind::HiddenCache => (hidden_cache(place), "each sync waits for the cache to be written"),
-        _ => (steps(&["put the database on a file system that lies on a disk"]), "nothing"),
+        _ => (steps(&["put the database on a file system on a disk"]), "nothing"),
     }
 }
 
@@ -104,12 +104,12 @@ fn for_unseen(kind: WeaknessKind, place: &Place) -> Remedy {
         WeaknessKind::SyncPropertyHidden => (
             vec![
                 format!("look: zfs get sync,logbias,recordsize {from}"),
-                format!("if it says disabled: zfs set sync=standard {from}"),
+                format!("if it is disabled: zfs set sync=standard {from}"),
             ],
             "with sync=standard each sync waits for the intent log; a separate log device makes that faster",
         ),
         WeaknessKind::RemoteDisk => (
-            steps(&["ask whoever runs the storage whether it keeps a flush when its own power fails"]),
+            steps(&["ask the operator of the storage whether flushed data survives a power failure there"]),
             "nothing",
         ),
         _ => (
@@ -168,7 +168,7 @@ fn for_costly(kind: WeaknessKind, place: &Place) -> Remedy {
         ),
         WeaknessKind::CopyOnWrite => (
             steps(&[
-                "on btrfs Duramen asks for its own new files to be written in place (chattr +C); older ones stay as they are",
+                "on btrfs Duramen has its own new files written in place (chattr +C); older ones stay as they are",
                 "to have it for a directory: mkdir DIR && chattr +C DIR, before the database is made",
             ]),
             "files written in place have no checksums of btrfs; Duramen has its own",

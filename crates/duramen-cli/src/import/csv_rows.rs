@@ -95,15 +95,15 @@ impl RowSource for CsvRows {
 fn bad_cell(line: u64, bad: &BadCell, collection_existed: bool) -> Failure {
     let (column, wanted) = (&bad.column, bad.wanted);
     let hint = match bad.why {
-        Misfit::NotUtf8 => "mend the line, or convert the input to UTF-8".to_owned(),
-        Misfit::NullInKey => "mend the line, or choose another key".to_owned(),
-        Misfit::KeyTooLong => "mend the line, or choose shorter columns as the key".to_owned(),
+        Misfit::NotUtf8 => "fix the line, or convert the input to UTF-8".to_owned(),
+        Misfit::NullInKey => "fix the line, or choose another key".to_owned(),
+        Misfit::KeyTooLong => "fix the line, or choose shorter columns as the key".to_owned(),
         Misfit::TooLarge => "leave that cell out".to_owned(),
         Misfit::OtherType if wanted == ColumnType::Unknown => {
             format!("the input has changed while it was read: import it again, or say --type {column}=TYPE")
         }
         Misfit::OtherType if collection_existed => format!(
-            "the collection holds {wanted} there: mend the line, or import into a new collection with --type {column}=text"
+            "the collection holds {wanted} there: fix the line, or import into a new collection with --type {column}=text"
         ),
         Misfit::OtherType => {
             format!("if the column is text, import into a new collection with --type {column}=text")
@@ -180,7 +180,7 @@ impl Inference {
         }
         if !settled.is_empty() {
             progress.note(&format!(
-                "without a value in the first {} rows, and text from now on: {}; --type COLUMN=TYPE says otherwise",
+                "without a value in the first {} rows, and text from now on: {}; --type COLUMN=TYPE changes that",
                 grouped(SAMPLE_ROWS as u64),
                 settled.join(", ")
             ));

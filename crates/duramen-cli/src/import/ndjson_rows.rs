@@ -90,7 +90,7 @@ impl RowSource for NdjsonRows {
             }
             Err(error) => Err(Failure::data(
                 format!("line {line}: {}", error.message()),
-                "mend the line, or import into a new collection with --type COLUMN=any",
+                "fix the line, or import into a new collection with --type COLUMN=any",
             )),
         }
     }

@@ -234,7 +234,7 @@ fn acks_unread() -> Failure {
     Failure::said(
         FAILED,
         Code::System,
-        "nobody reads the acknowledgements any more",
+        "the acknowledgements are no longer read",
         "keep standard output open, or leave --ack out",
     )
 }
@@ -355,7 +355,7 @@ impl Writer {
             in_the_way = documents.insert_rows(&batch.rows)?;
             match in_the_way {
                 None => Ok(()),
-                Some(_) => Err(duramen::Error::new(Code::AlreadyExists, "a key is there already")),
+                Some(_) => Err(duramen::Error::new(Code::AlreadyExists, "a key exists already")),
             }
         });
         match (stored, in_the_way) {

@@ -146,7 +146,7 @@ pub(super) fn read_failure(name: &str, error: &io::Error) -> Failure {
             "the file was cut: fetch it again",
         ),
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
-            Failure::data(format!("{name} is a damaged gzip stream: {error}"), "fetch the file again")
+            Failure::data(format!("{name} is a corrupt gzip stream: {error}"), "fetch the file again")
         }
         _ => Failure::io("read", Path::new(name), error),
     }

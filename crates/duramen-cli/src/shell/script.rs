@@ -33,7 +33,7 @@ pub(super) fn from_standard_input(shell: &mut Shell<'_>, keep_going: bool) -> Re
     loop {
         let read = input.read_line(&mut pending).map_err(|error| match error.kind() {
             std::io::ErrorKind::InvalidData => {
-                Failure::data(format!("line {} is not UTF-8", number + 1), "mend the line")
+                Failure::data(format!("line {} is not UTF-8", number + 1), "fix the line")
             }
             _ => Failure::io("read", Path::new("standard input"), &error),
         })?;

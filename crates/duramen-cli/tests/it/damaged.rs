@@ -56,7 +56,7 @@ fn what_is_around_a_bad_page_can_be_exported() {
     };
     damaged(&told, &[&problems, "restore a backup, or `duramen repair db NEW` for what can still be read"]);
     let (after, before) = (unreadable["after"].as_str().unwrap(), unreadable["before"].as_str().unwrap());
-    assert!(told.stdout.contains(&format!("flights: what lies between {after} and {before} cannot be read")));
+    assert!(told.stdout.contains(&format!("flights: what is between {after} and {before} cannot be read")));
     assert!(told.stdout.contains("documents that can be read"), "{}", told.stdout);
 
     let first = scratch.run(EXPORT);

@@ -100,7 +100,7 @@ pub(super) fn refuse_taken(disk: &dyn Disk, path: &Path) -> Result<bool> {
     match kind(disk, path)? {
         None => Ok(false),
         Some(_) if disk.list(path).is_ok_and(|names| names.is_empty()) => Ok(true),
-        Some(_) => Err(Error::new(Code::AlreadyExists, format!("{} is there already", path.display()))
+        Some(_) => Err(Error::new(Code::AlreadyExists, format!("{} exists already", path.display()))
             .with_hint("name a directory that does not exist, or is empty")),
     }
 }

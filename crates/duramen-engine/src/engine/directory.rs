@@ -197,7 +197,7 @@ pub(super) fn refuse_later_readers(disk: &dyn Disk, path: &Path) -> Result<()> {
         return Ok(());
     }
     let message = format!(
-        "{} says that readers of a later release look at this database; space cannot be reused safely",
+        "{} records that readers of a later release use this database; space cannot be reused safely",
         readers.display()
     );
     Err(Error::new(Code::Unsupported, message)
@@ -235,7 +235,7 @@ fn check_file_system(disk: &dyn Disk, path: &Path, options: &Options) -> Result<
     let system = disk.file_system(path).map_err(|e| Error::io("look at", path, &e))?;
     if system.network == Some(true) && !options.allow_network_fs {
         let message =
-            format!("{} lies on {}, where locks and syncs cannot be trusted", path.display(), system.name);
+            format!("{} is on {}, where locks and syncs cannot be trusted", path.display(), system.name);
         return Err(Error::new(Code::NetworkFileSystem, message).with_hint(
             "use a local file system, or allow_network_fs if you know that this one keeps its promises",
         ));
@@ -267,7 +267,7 @@ pub(super) fn lock(disk: &dyn Disk, path: &Path, options: &Options) -> Result<Bo
         }
         Err(LockError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
             Err(not_a_database(path.parent().unwrap_or(path), "its file `lock` is not there").with_hint(
-                "it may be half of a copy; if nobody writes to it, make an empty file of that name in it",
+                "it may be half of a copy; if nothing writes to it, create an empty file of that name in it",
             ))
         }
         Err(LockError::Io(error)) => Err(Error::io("lock", path, &error)),

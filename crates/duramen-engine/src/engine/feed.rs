@@ -93,7 +93,7 @@ impl Engine {
         let newest = self.newest_seq();
         if after > newest {
             return Err(Error::invalid(format!("there is no commit {after} yet: the newest is {newest}"))
-                .with_hint("give a sequence that a receipt, a change or a snapshot of this database told"));
+                .with_hint("use a sequence from a receipt, a change or a snapshot of this database"));
         }
         self.inner.feed.hold(after)
     }

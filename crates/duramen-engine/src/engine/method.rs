@@ -169,12 +169,12 @@ pub(super) fn in_use(
     };
     if !is_proven(chosen.method, &file_system) {
         let why =
-            format!("the one chosen at creation is not proven on {file_system}, where the log lies now");
+            format!("the one chosen at creation is not proven on {file_system}, where the log is now");
         return Ok((SyncMethod::Fdatasync, why));
     }
     // A read-only open reports what a writer would use. It opens nothing for writing.
     if !options.read_only && !is_offered(disk, wal_dir, chosen.method)? {
-        let why = "the one chosen at creation is not offered where the log lies now";
+        let why = "the one chosen at creation is not offered where the log is now";
         return Ok((SyncMethod::Fdatasync, why.to_owned()));
     }
     Ok((chosen.method, format!("measured at creation, medians: {}", chosen.measured)))

@@ -138,7 +138,7 @@ impl Engine {
     ) -> Result<(Engine, Repair)> {
         let wal_dir = options.wal_dir.clone().unwrap_or_else(|| from.join(WAL));
         if to.starts_with(from) || to.starts_with(&wal_dir) {
-            return Err(Error::invalid(format!("{} lies in the database to be repaired", to.display()))
+            return Err(Error::invalid(format!("{} is inside the database to be repaired", to.display()))
                 .with_hint("name a directory beside it, or on another disk"));
         }
         // Before reading the source, which may take long.
@@ -214,7 +214,7 @@ fn open_damaged(
         if error.code() != Code::DamagedSuperblock {
             return error;
         }
-        error.with_hint("without a superblock nothing tells where anything lies: restore a backup")
+        error.with_hint("without a superblock nothing can be found in the file: restore a backup")
     })?;
     let superblock = &source.superblock;
     let identity = LogIdentity { database: superblock.database, log: superblock.log };
@@ -239,7 +239,7 @@ fn begin_trees(source: &Source, writing: &mut Writing<'_>) -> Result<Vec<(TreeId
                 after: None,
                 before: None,
                 entries: None,
-                why: "where it lies is lost".to_owned(),
+                why: "its location is lost".to_owned(),
             });
         }
     }

@@ -383,7 +383,7 @@ fn cannot_keep_for(refuser: &FeedNeed, error: &Error) -> Error {
     let (code, mend) = if is_full {
         (Code::DiskFull, "free some space on the disk")
     } else {
-        (error.code(), "mend what keeps the feed from being written")
+        (error.code(), "fix what keeps the feed from being written")
     };
     let message = format!(
         "cannot retain changes for the consumer {:?}, which has read up to commit {} and wants nothing to be lost: {}",

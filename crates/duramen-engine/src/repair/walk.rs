@@ -72,7 +72,7 @@ impl Walk<'_> {
         match count.filter(|count| *count != node.count()) {
             None => Ok(node),
             Some(count) => {
-                let what = format!("{} entries below this node, its parent says {count}", node.count());
+                let what = format!("{} entries below this node, its parent records {count}", node.count());
                 Err(self.damaged(&place.location, &what))
             }
         }

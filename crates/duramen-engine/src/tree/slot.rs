@@ -206,7 +206,7 @@ impl Slot {
         let place = self.hold.place.get().expect("a child that is not in memory has a place");
         let node = Node::read(pages, place, cold)?;
         let what = if node.count() != self.count {
-            format!("{} entries below this node, its parent says {}", node.count(), self.count)
+            format!("{} entries below this node, its parent records {}", node.count(), self.count)
         } else if !self.may_lead_to(&node) {
             "a node that is no lower than its parent".to_owned()
         } else {

@@ -46,7 +46,7 @@ pub(super) fn search(survey: &Survey, chain: &Chain<'_>, threads: usize) -> Resu
     }
     let Some(proof) = proof else { return Ok(leftovers) };
     let what = format!(
-        "the chain of frames ends after commit {}, and {} @ {:#x} says that commit {} was durable",
+        "the chain of frames ends after commit {}, and {} @ {:#x} records that commit {} was durable",
         chain.last.seq,
         proof.path.display(),
         proof.offset,

@@ -45,7 +45,7 @@ pub struct LogLoss {
 
 /// The hint for a log that is not in the directory given.
 const ELSEWHERE: &str =
-    "if the log lies elsewhere, name its directory (`--wal DIR`, `DbOptions::wal_dir`), or mount its disk";
+    "if the log is elsewhere, name its directory (`--wal DIR`, `DbOptions::wal_dir`), or mount its disk";
 
 /// Checks that `dir` holds some part of this log, before all of it is taken for lost.
 ///
@@ -58,7 +58,7 @@ pub fn refuse_no_log(disk: &dyn Disk, dir: &Path, identity: LogIdentity, geometr
     let is_ours = |file: &FoundFile| !matches!(file.content, Content::Headless(_));
     match wrong.filter(|error| error.code() == Code::LogMissing) {
         Some(error) if !survey.files.iter().any(is_ours) => Err(error.with_hint(format!(
-            "{ELSEWHERE}; if it is lost, `duramen repair --without-log DB NEW` (`DbOptions::repair_without_log`) goes on without its commits"
+            "{ELSEWHERE}; if it is lost, `duramen repair --without-log DB NEW` (`DbOptions::repair_without_log`) continues without its commits"
         ))),
         _ => Ok(()),
     }

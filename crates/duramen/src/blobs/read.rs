@@ -171,7 +171,7 @@ impl BlobReader {
         if hash.finalize()[..] == self.record.sha256 {
             return Ok(());
         }
-        Err(Error::new(Code::DamagedData, "a blob is not what its SHA-256 says"))
+        Err(Error::new(Code::DamagedData, "a blob does not match its SHA-256"))
     }
 
     fn load(&mut self, index: u64) -> Result<()> {

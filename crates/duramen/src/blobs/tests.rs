@@ -147,7 +147,7 @@ fn check_finds_pieces_that_do_not_fit() -> Result<()> {
             },
             "there are 4 pieces of blobs, and 3 belong to one",
         ),
-        (|tx, id| crate::Reads::blobs(tx, "b").loosen(id), "blobs b k: it is to be swept as well"),
+        (|tx, id| crate::Reads::blobs(tx, "b").loosen(id), "blobs b k: it is also listed for collection"),
     ];
     for (broken, wanted) in cases {
         let db = Db::in_memory()?;

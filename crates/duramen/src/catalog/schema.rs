@@ -314,7 +314,7 @@ impl Schema {
                 grew = true;
             } else if theirs.kind != ColumnType::Unknown && ours.kind != theirs.kind {
                 return Err(Error::invalid(format!(
-                    "the column {} of {} holds {}, and {} was asked for",
+                    "the column {} of {} holds {}, not {} as requested",
                     ours.name, self.name, ours.kind, theirs.kind
                 )));
             }
@@ -324,7 +324,7 @@ impl Schema {
         }
         if !other.compact.is_empty() && self.compact != other.compact {
             return Err(Error::invalid(format!(
-                "the collection {} holds compact documents of ({}), and of ({}) was asked for",
+                "the collection {} holds compact documents of ({}), not of ({}) as requested",
                 self.name,
                 self.compact.join(", "),
                 other.compact.join(", ")
@@ -405,7 +405,7 @@ impl Schema {
         {
             if stored != asked {
                 return Err(Error::invalid(format!(
-                    "the collection {} has the {what} ({}), and ({}) was asked for",
+                    "the collection {} has the {what} ({}), not ({}) as requested",
                     self.name,
                     stored.join(","),
                     asked.join(",")

@@ -75,7 +75,7 @@ const STEP_BYTES: usize = 256 * 1024;
 
 /// Conversion of documents of an older type, by `From` or `TryFrom`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` says #[migrate_from({Old})], and nothing makes one of the other",
+    message = "`{Self}` has #[migrate_from({Old})], and there is no `From<{Old}>` for it",
     label = "no conversion from `{Old}`",
     note = "write `impl From<{Old}> for {Self}`, or `TryFrom` with an error that is `Display` where it may fail"
 )]
@@ -99,7 +99,7 @@ impl<Old, New: TryFrom<Old, Error: Display>> MigratesFrom<Old> for New {
 
 /// A type with the same key as an older one.
 #[diagnostic::on_unimplemented(
-    message = "the key of `{Self}` is not that of `{Old}`, from which it says #[migrate_from]",
+    message = "the key of `{Self}` is not that of `{Old}`, which it names in #[migrate_from]",
     label = "another key",
     note = "a conversion leaves the key as it is; for a new key copy the documents to a collection of another name"
 )]

@@ -133,7 +133,7 @@ impl Mending<'_> {
             first.map_or("something is wrong", String::as_str)
         );
         Err(Error::new(Code::DamagedData, message)
-            .with_hint("look at the disk of the new database; the damaged one was only read"))
+            .with_hint("check the disk of the new database; the corrupt one was only read"))
     }
 
     /// Counts one more entry.

@@ -204,7 +204,7 @@ pub(crate) fn problem_of(schema: &Schema, key: &[u8], stored: &[u8]) -> Option<S
         return Some(error.message().to_owned());
     }
     if own_key != key {
-        return Some(format!("it lies under a key that is not its own, {}", shown(&own_key)));
+        return Some(format!("it is stored under a key that is not its own, {}", shown(&own_key)));
     }
     // The columns describe only documents of this version.
     if version != schema.version() {

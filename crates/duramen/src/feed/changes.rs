@@ -256,7 +256,7 @@ fn named(
 
 fn lost(key: &str, name: &str, seq: CommitSeq) -> Error {
     let message = format!(
-        "the value that commit {seq} stored under {key} in {name} was damaged before it could be kept"
+        "the value that commit {seq} stored under {key} in {name} was corrupt before it could be kept"
     );
     Error::new(Code::DamagedFeed, message)
         .with_hint("go on with the next change; look at what is under the key now")

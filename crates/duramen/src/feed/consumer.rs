@@ -452,7 +452,7 @@ impl<T: Delivered> Consuming<T> {
             return error;
         }
         let message =
-            format!("the consumer {:?} was moved to commit {position} by somebody else", self.consumer.name);
+            format!("the consumer {:?} was moved to commit {position} by another program", self.consumer.name);
         Error::new(Code::WriteConflict, message)
             .with_hint("step again to go on from there; let one process run a consumer")
     }

@@ -222,7 +222,7 @@ pub(crate) fn stored<M: Monoid>(state: &M::State) -> std::result::Result<Vec<u8>
         .map_err(|error| format!("{}: a state cannot be stored: {error}", M::NAME))?;
     if bytes.len() > M::BYTES_MAX {
         return Err(format!(
-            "{}: a state of {} bytes, and it says that none has more than {}",
+            "{}: a state of {} bytes, and BYTES_MAX is {}",
             M::NAME,
             bytes.len(),
             M::BYTES_MAX

@@ -108,11 +108,11 @@ pub(super) fn place<'a>(
 /// The database was replaced by an older state: reported commits were durable and do not vanish otherwise.
 pub(super) fn set_back(path: &Path, told: CommitSeq, durable: CommitSeq) -> Error {
     let message = format!(
-        "{} was put back to commit {durable} by somebody, and changes up to commit {told} were told",
+        "{} was set back to commit {durable}, and changes up to commit {told} were already reported",
         path.display()
     );
     Error::new(Code::FeedGap, message)
-        .with_hint("read what it holds now; what is committed from here on is told")
+        .with_hint("read the current state; later commits will be reported")
 }
 
 /// The database, in its present state, has no such commit.

@@ -61,7 +61,7 @@ fn the_choice_of_a_proven_file_system_is_left_behind_on_another() {
     let (status, methods) = use_once(&disk("zfs"), Options::default());
     assert!(!methods.is_empty(), "the log goes on in a segment");
     assert!(methods.iter().all(|method| *method == SyncMethod::Fdatasync), "{methods:?}");
-    let why = "the one chosen at creation is not proven on zfs, where the log lies now";
+    let why = "the one chosen at creation is not proven on zfs, where the log is now";
     assert_eq!(status.sync_reason, why);
 
     // A read-only handle reports what a writer would use.

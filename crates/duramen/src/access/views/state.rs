@@ -144,7 +144,7 @@ pub(crate) fn answering_by_name<'e>(
 pub(crate) fn migrating(collection: &str, view: &str) -> Error {
     let message =
         format!("the view {view} does not hold every document: those of {collection} are to be migrated");
-    Error::new(Code::Rebuilding, message).with_hint("Db::migrate converts them, and says how far it is")
+    Error::new(Code::Rebuilding, message).with_hint("Db::migrate converts them and reports its progress")
 }
 
 #[cold]
@@ -176,7 +176,7 @@ fn not_ready(state: &dyn Readable, entry: &Entry, name: &str, view: Option<&Open
                 .with_hint("they are being mapped in the background; Db::build_views waits until they are")
         }
         (_, Some(why)) => error(&format!("building it failed: {why}"))
-            .with_hint("once that is mended it is built in the background; Db::build_views builds it now"),
+            .with_hint("once that is fixed it is built in the background; Db::build_views builds it now"),
         (ViewPhase::Building { documents, of }, None) => error(&format!("it has {documents} of {of}"))
             .with_hint("it is being built in the background; Db::build_views waits until it is"),
         (ViewPhase::Ready, None) => error("it just became ready").with_hint("ask again"),

@@ -47,7 +47,7 @@ fn read(source: &dyn Source, report: &mut DocumentReport) -> Result<()> {
                 ));
             }
             if loose.map_or(Ok(None), |loose| source.get(loose, &record.id.0))?.is_some() {
-                report.problem(format!("blobs {namespace} {}: it is to be swept as well", shown(key)));
+                report.problem(format!("blobs {namespace} {}: it is also listed for collection", shown(key)));
             }
         }
     }

@@ -44,7 +44,7 @@ impl Db {
                 spec.name(),
                 own.name()
             ))
-            .with_hint("somebody else works on the views of this collection: ask who, or build again")),
+            .with_hint("another program changes the views of this collection: build again")),
         }
     }
 
