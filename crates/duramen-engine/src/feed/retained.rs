@@ -82,6 +82,8 @@ pub(super) struct State {
     pub(super) names_synced: bool,
     /// What is wrong with the files found.
     damage: Option<String>,
+    /// Files that a checkpoint relied on and whose header does not read, with where they ended.
+    corrupt: Vec<(CommitSeq, PathBuf)>,
     pub(super) refusal: Option<String>,
     /// Retaining has failed since, and failed last at, on the clock of the disk, if it has not succeeded since then.
     pub(super) failing_ns: Option<(u64, u64)>,
@@ -196,10 +198,13 @@ impl Retained {
         let mut corrupt = Vec::new();
         for number in numbers {
             let path = file_path(&self.dir, *number);
-            match FileReader::open(&*self.disk, &path, self.identity) {
+            match self.open_file(&path) {
                 Ok(Some(reader)) if reader.header().after >= covered.believed() => state.unproven.push(path),
                 Ok(Some(reader)) => readers.push_back((path, reader)),
-                Ok(None) => state.junk.push(path),
+                Ok(None) => {
+                    let error = damaged(&path, 0, "the file has no header");
+                    corrupt.push((*number, path, error));
+                }
                 Err(error) if error.is_damage() => corrupt.push((*number, path, error)),
                 Err(error) => return Err(error),
             }
@@ -210,12 +215,37 @@ impl Retained {
         Ok((readers, headless))
     }
 
+    /// Opens a file, a second time where its header does not read: one read can go wrong although the file is whole.
+    fn open_file(&self, path: &Path) -> Result<Option<FileReader>> {
+        let open = || FileReader::open(&*self.disk, path, self.identity);
+        match open() {
+            Ok(Some(reader)) => Ok(Some(reader)),
+            Err(error) if !error.is_damage() => Err(error),
+            _ => open(),
+        }
+    }
+
+    /// Where the whole part of a file ends, and what is behind it. Read a second time where it ends too early.
+    fn end_of_file(
+        &self,
+        path: &Path,
+        reader: FileReader,
+        covered: Covered,
+    ) -> Result<(FileEnd, Option<String>)> {
+        let (end, flaw) = reader.scan(covered.believed())?;
+        let is_suspect = end.through < covered.boundary || covered.is_alone && flaw.is_some();
+        match is_suspect.then(|| self.open_file(path)).transpose() {
+            Ok(Some(Some(reader))) => reader.scan(covered.believed()),
+            _ => Ok((end, flaw)),
+        }
+    }
+
     /// Finds the newest file with contents. Only that one may be torn; a crash before the first frame leaves files without.
     fn find_tail(&self, readers: &mut Readers, covered: Covered, state: &mut State) -> Result<()> {
         let boundary = covered.boundary;
         while let Some((path, reader)) = readers.pop_back() {
             let header = *reader.header();
-            let (end, flaw) = reader.scan(covered.believed())?;
+            let (end, flaw) = self.end_of_file(&path, reader, covered)?;
             if covered.is_alone
                 && header.after >= boundary
                 && self.goes_beyond(readers.back(), end.through)?
@@ -243,15 +273,16 @@ impl Retained {
     }
 
     /// Decides whether a file without a header is corrupt. It is not where nothing relied on it: where its frames are for a
-    /// checkpoint that did not come, or where an older file was gone on with and has what a checkpoint covers.
+    /// checkpoint that did not come. A corrupt one is kept, for it may be all that is left of what somebody needs.
     fn judge(&self, file: Headless, state: &mut State) -> Result<()> {
         let Headless { number, path, error, until } = file;
-        let has_all = |(header, end): &(FileHeader, FileEnd)| header.number < number && end.through >= until;
         let of = (self.identity, number, u64::from(self.block_bytes));
-        if !state.tail.as_ref().is_some_and(has_all) && was_relied_on(&*self.disk, &path, of, until)? {
+        if was_relied_on(&*self.disk, &path, of, until)? {
             state.damage = Some(error.message().to_owned());
+            state.corrupt.push((until, path));
+        } else {
+            state.junk.push(path);
         }
-        state.junk.push(path);
         Ok(())
     }
 
@@ -400,6 +431,15 @@ impl State {
     pub(super) fn needed_from(&self, needs: &[FeedNeed], held: Option<CommitSeq>) -> Option<CommitSeq> {
         let needs = needs.iter().map(|need| need.after);
         needs.chain(held).filter(|after| *after >= self.oldest).min()
+    }
+
+    /// Lets go of corrupt files that end before everything that is needed.
+    pub(super) fn let_go_of_corrupt(&mut self, needed_from: Option<CommitSeq>) {
+        let is_needed = |until: CommitSeq| needed_from.is_some_and(|from| from < until);
+        let (kept, gone) =
+            std::mem::take(&mut self.corrupt).into_iter().partition(|(until, _)| is_needed(*until));
+        self.corrupt = kept;
+        self.junk.extend(Vec::into_iter(gone).map(|(_, path)| path));
     }
 
     /// Takes the oldest file out.
