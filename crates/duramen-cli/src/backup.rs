@@ -36,7 +36,9 @@ pub(crate) fn run(args: &BackupArgs, out: Output) -> Result<()> {
     let copy = match (copied, signals.received()) {
         (Err(_), Some(number)) => {
             let path = args.out.display();
-            out.note(&format!("stopped by signal {number}: {path} is unfinished and cannot be opened; remove it"));
+            out.note(&format!(
+                "stopped by signal {number}: {path} is unfinished and cannot be opened; remove it"
+            ));
             return Err(Failure::signal(number));
         }
         (copied, _) => copied?,

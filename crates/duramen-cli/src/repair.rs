@@ -51,7 +51,9 @@ pub(crate) fn run(args: &RepairArgs, out: Output) -> Result<()> {
         // Progress is reported only once the new directory has contents, so these are of this run.
         (Err(error), Some(number)) if stopped && error.message() == STOPPED => {
             let new = args.new.display();
-            out.note(&format!("stopped by signal {number}: {new} is unfinished and cannot be opened; remove it"));
+            out.note(&format!(
+                "stopped by signal {number}: {new} is unfinished and cannot be opened; remove it"
+            ));
             return Err(Failure::signal(number));
         }
         (repaired, _) => repaired.map_err(failed)?,

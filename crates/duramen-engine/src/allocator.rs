@@ -412,10 +412,9 @@ impl Space {
 
     fn grow(&self, state: &mut State, wanted_blocks: u64) -> Result<()> {
         let file_blocks = state.file_blocks;
-        if state.room_blocks < file_blocks && self.reserve(state.room_blocks, file_blocks).is_ok() {
-            // The blocks the file had when it was opened, holes or not.
-            state.room_blocks = file_blocks;
-            if wanted_blocks <= file_blocks {
+        if state.room_blocks < file_blocks {
+            state.room_blocks = self.reserve_found(state.room_blocks, file_blocks);
+            if wanted_blocks <= state.room_blocks {
                 return Ok(());
             }
         }
@@ -442,6 +441,23 @@ impl Space {
                 }
             }
         }
+    }
+
+    /// Reserves the blocks that the file had when it was opened, holes or not. Returns how far that reaches.
+    ///
+    /// On a disk with less room than the whole range takes, it is reserved in pieces. xfs needs as much free
+    /// room as a range is long, even if the range has its blocks already.
+    fn reserve_found(&self, from: u64, to: u64) -> u64 {
+        const PIECE_BYTES: u64 = 1024 * 1024;
+        if self.reserve(from, to).is_ok() {
+            return to;
+        }
+        let piece_blocks = PIECE_BYTES / self.data.block_bytes() as u64;
+        let mut reached = from;
+        while reached < to && self.reserve(reached, to.min(reached + piece_blocks)).is_ok() {
+            reached = to.min(reached + piece_blocks);
+        }
+        reached
     }
 
     /// Reserves the blocks from one to before another in the file system.

@@ -168,8 +168,7 @@ pub(super) fn in_use(
         return Ok((SyncMethod::Fdatasync, "the default: nothing was measured at creation".to_owned()));
     };
     if !is_proven(chosen.method, &file_system) {
-        let why =
-            format!("the one chosen at creation is not proven on {file_system}, where the log is now");
+        let why = format!("the one chosen at creation is not proven on {file_system}, where the log is now");
         return Ok((SyncMethod::Fdatasync, why));
     }
     // A read-only open reports what a writer would use. It opens nothing for writing.

@@ -423,6 +423,9 @@ pub(super) fn was_relied_on(
 ) -> Result<bool> {
     let file = disk.open(path, Access::READ).map_err(|e| Error::io("open", path, &e))?;
     let file_bytes = file.len().map_err(|e| Error::io("measure", path, &e))?;
+    if file_bytes < FILE_HEADER_BYTES as u64 {
+        return Ok(false);
+    }
     let read = |offset: u64, count: usize| {
         let mut bytes = vec![0; count];
         file.read_at(&mut bytes, offset).map_err(|e| Error::io("read", path, &e)).map(|()| bytes)
@@ -446,6 +449,22 @@ pub(super) fn was_relied_on(
         offset += block_bytes;
     }
     Ok(false)
+}
+
+/// Removes a file, or empties it durably if its name cannot be removed. An empty file is never trusted.
+///
+/// # Errors
+/// `Io` if it can be neither removed nor emptied.
+pub(super) fn discard(disk: &dyn Disk, path: &Path) -> Result<()> {
+    let Err(error) = disk.remove(path) else { return Ok(()) };
+    if error.kind() == std::io::ErrorKind::NotFound {
+        return Ok(());
+    }
+    let emptied = disk.open(path, Access::WRITE).and_then(|file| {
+        file.set_len(0)?;
+        file.sync_data()
+    });
+    emptied.map_err(|_| Error::io("remove", path, &error))
 }
 
 /// Corruption in a retained file.

@@ -4,7 +4,7 @@
 //! returns. Only then the superblock may be written behind which the log, and the extents of values that it
 //! names, are reused. At any power cut the copy therefore holds at least what was released.
 
-use super::file::FileWriter;
+use super::file::{FileWriter, discard};
 use super::frame::FileHeader;
 use super::items;
 use super::names::{LoggedChange, Names};
@@ -69,10 +69,11 @@ impl Retained {
     pub(crate) fn retain(&self, job: &Retaining<'_>) -> std::result::Result<Letting, CheckpointError> {
         let begun_ns = self.disk.monotonic_ns();
         let mut letting = Letting::default();
-        self.remove_junk();
+        // First, because it takes room that a full disk needs.
+        self.leave_nothing_useless(begun_ns)?;
         let (needs, from) = self.plan(job)?;
         let Some(mut from) = from else {
-            self.sync_removals().map_err(CheckpointError::Poison)?;
+            self.leave_nothing_useless(begun_ns)?;
             return Ok(letting);
         };
         while from < job.through {
@@ -104,21 +105,20 @@ impl Retained {
             letting.why.get_or_insert(bound);
         }
         letting.through = self.oldest();
-        self.sync_removals().map_err(CheckpointError::Poison)?;
+        self.leave_nothing_useless(begun_ns)?;
         Ok(letting)
     }
 
-    /// Removes files that no checkpoint relied on, before the next checkpoint covers the commits in them.
-    /// Without their headers they would then look like files it relied on. A removal that fails is retried at
-    /// the next checkpoint.
-    fn remove_junk(&self) {
-        // One at a time, so that a crash leaves no gap.
-        if self.sync_removals().is_err() {
-            return;
+    /// As [`Retained::remove_useless`]. A failure that lasts does not hold checkpoints back (D7); a file that
+    /// is left may then be reported as corrupt later.
+    fn leave_nothing_useless(&self, begun_ns: u64) -> std::result::Result<(), CheckpointError> {
+        match self.remove_useless() {
+            Err(CheckpointError::Failed(error)) if !self.has_failed_for_long(begun_ns) => {
+                Err(CheckpointError::Failed(cannot_keep_yet(&error)))
+            }
+            Err(CheckpointError::Failed(_)) => Ok(()),
+            done => done,
         }
-        let mut junk = std::mem::take(&mut self.state().junk);
-        junk.retain(|path| self.disk.remove(path).and_then(|()| self.disk.sync_dir(&self.dir)).is_err());
-        self.state().junk.append(&mut junk);
     }
 
     /// Notes a failure of an attempt that began at `begun_ns`. Returns whether attempts in close succession
@@ -159,9 +159,12 @@ impl Retained {
         }
         self.remove_unneeded(&needs, held, job.now_ns);
         let mut state = self.state();
+        let needed = state.needed_from(&needs, held);
         let copied = state.files.back().map(|file| file.through);
         let keeps_all = self.bounds.retain_bytes > 0 || self.bounds.retain_age_ns > 0;
-        let needed = state.needed_from(&needs, held);
+        if !keeps_all {
+            state.let_go_of_corrupt(needs.iter().map(|need| need.after).chain(held).min());
+        }
         let all = keeps_all.then(|| copied.unwrap_or(job.boundary.seq));
         let floor = needed.into_iter().chain(all).min().filter(|floor| *floor < job.through);
         // The files follow each other without a gap, so what lies between two needs is kept too.
@@ -260,7 +263,7 @@ impl Retained {
         }
         self.state().next_number += 1;
         let header = FileHeader { identity: self.identity, number, block_bytes: self.block_bytes, after };
-        FileWriter::create(&*self.disk, &self.dir, header).inspect_err(|_| self.note_removal())
+        self.create_file(header)
     }
 
     /// Ends the file with a commit, makes it and its name durable, and shows it to readers.
@@ -349,9 +352,9 @@ impl Retained {
             *writer = None;
         }
         drop(writer);
-        // One at a time, so that a crash leaves no gap. A removal that fails is retried at the next
-        // checkpoint.
-        if self.sync_removals().is_err() || self.disk.remove(&gone.path).is_err() {
+        // One at a time, so that a crash leaves no gap. A removal that fails is retried before the next
+        // superblock.
+        if self.sync_removals().is_err() || discard(&*self.disk, &gone.path).is_err() {
             self.state().junk.push(gone.path);
             return true;
         }

@@ -86,6 +86,8 @@ pub(super) struct State {
     pub(super) names_synced: bool,
     /// What is wrong with the files found.
     damage: Option<String>,
+    /// Files that a checkpoint relied on and whose header does not read, with where they ended.
+    corrupt: Vec<(CommitSeq, PathBuf)>,
     pub(super) refusal: Option<String>,
     /// While retaining fails: the times of the first and the last failure, on the disk's clock.
     pub(super) failing_ns: Option<(u64, u64)>,
@@ -202,10 +204,13 @@ impl Retained {
         let mut corrupt = Vec::new();
         for number in numbers {
             let path = file_path(&self.dir, *number);
-            match FileReader::open(&*self.disk, &path, self.identity) {
+            match self.open_file(&path) {
                 Ok(Some(reader)) if reader.header().after >= covered.believed() => state.unproven.push(path),
                 Ok(Some(reader)) => readers.push_back((path, reader)),
-                Ok(None) => state.junk.push(path),
+                Ok(None) => {
+                    let error = damaged(&path, 0, "the file has no header");
+                    corrupt.push((*number, path, error));
+                }
                 Err(error) if error.is_damage() => corrupt.push((*number, path, error)),
                 Err(error) => return Err(error),
             }
@@ -216,13 +221,40 @@ impl Retained {
         Ok((readers, headless))
     }
 
+    /// Opens a file; a second time if its header is corrupt. A single read can fail although the stored bytes
+    /// are right.
+    fn open_file(&self, path: &Path) -> Result<Option<FileReader>> {
+        let open = || FileReader::open(&*self.disk, path, self.identity);
+        match open() {
+            Ok(Some(reader)) => Ok(Some(reader)),
+            Err(error) if !error.is_damage() => Err(error),
+            _ => open(),
+        }
+    }
+
+    /// Where the whole part of a file ends, and what is wrong after it. Reads a second time if it ends too
+    /// early.
+    fn end_of_file(
+        &self,
+        path: &Path,
+        reader: FileReader,
+        covered: Covered,
+    ) -> Result<(FileEnd, Option<String>)> {
+        let (end, flaw) = reader.scan(covered.believed())?;
+        let is_suspect = end.through < covered.boundary || covered.is_alone && flaw.is_some();
+        match is_suspect.then(|| self.open_file(path)).transpose() {
+            Ok(Some(Some(reader))) => reader.scan(covered.believed()),
+            _ => Ok((end, flaw)),
+        }
+    }
+
     /// Finds the newest file with contents. Only that one may be torn; a crash before the first frame leaves
     /// files without.
     fn find_tail(&self, readers: &mut Readers, covered: Covered, state: &mut State) -> Result<()> {
         let boundary = covered.boundary;
         while let Some((path, reader)) = readers.pop_back() {
             let header = *reader.header();
-            let (end, flaw) = reader.scan(covered.believed())?;
+            let (end, flaw) = self.end_of_file(&path, reader, covered)?;
             if covered.is_alone
                 && header.after >= boundary
                 && self.goes_beyond(readers.back(), end.through)?
@@ -250,17 +282,17 @@ impl Retained {
     }
 
     /// Decides whether a file without a readable header is corruption. It is not if no checkpoint relied on
-    /// the file: its frames are for a checkpoint that did not come, or an older file was continued instead
-    /// and reaches as far.
+    /// the file: its frames are for a checkpoint that did not come. A corrupt file is kept: a consumer may
+    /// need it.
     fn judge(&self, file: Headless, state: &mut State) -> Result<()> {
         let Headless { number, path, error, until } = file;
-        let has_all = |(header, end): &(FileHeader, FileEnd)| header.number < number && end.through >= until;
         let block_bytes = u64::from(self.block_bytes);
-        let relied = || was_relied_on(&*self.disk, &path, self.identity, number, block_bytes, until);
-        if !state.tail.as_ref().is_some_and(has_all) && relied()? {
+        if was_relied_on(&*self.disk, &path, self.identity, number, block_bytes, until)? {
             state.damage = Some(error.message().to_owned());
+            state.corrupt.push((until, path));
+        } else {
+            state.junk.push(path);
         }
-        state.junk.push(path);
         Ok(())
     }
 
@@ -410,6 +442,15 @@ impl State {
     pub(super) fn needed_from(&self, needs: &[FeedNeed], held: Option<CommitSeq>) -> Option<CommitSeq> {
         let needs = needs.iter().map(|need| need.after);
         needs.chain(held).filter(|after| *after >= self.oldest).min()
+    }
+
+    /// Releases corrupt files that end before everything that is needed.
+    pub(super) fn let_go_of_corrupt(&mut self, needed_from: Option<CommitSeq>) {
+        let is_needed = |until: CommitSeq| needed_from.is_some_and(|from| from < until);
+        let (kept, gone) =
+            std::mem::take(&mut self.corrupt).into_iter().partition(|(until, _)| is_needed(*until));
+        self.corrupt = kept;
+        self.junk.extend(Vec::into_iter(gone).map(|(_, path)| path));
     }
 
     /// Removes the oldest file from the list.

@@ -3,9 +3,10 @@
 //! D6 rests here. Bytes that no superblock covers may be in the page cache alone; after a failed sync,
 //! another sync does not write them. They are removed, or written again to another file.
 
-use super::file::FileWriter;
-use super::frame::FileHeader;
+use super::file::{FileWriter, discard};
+use super::frame::{FileHeader, file_path};
 use super::retained::{Covered, Retained, RetainedPart, State, part_of};
+use crate::checkpoint::CheckpointError;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::CommitSeq;
 
@@ -17,12 +18,21 @@ impl Retained {
     /// `Io` if the copy cannot be written or synced. Without room for it, or if the source is corrupt, that
     /// part is no longer believed: the log has those changes, though perhaps not all values.
     pub(crate) fn settle(&self, covered: Covered) -> Result<()> {
-        // A failure is retried before the next file is written.
+        // A killed process may have removed files without a sync.
+        if self.disk.list(&self.dir).is_ok() {
+            self.note_removal();
+        }
+        // A failure is retried before the next superblock is written.
         drop(self.remove_unproven());
         if !covered.is_alone {
             return Ok(());
         }
-        match self.write_anew(covered.boundary) {
+        // One read can go wrong although the file is whole.
+        let copied = self.write_anew(covered.boundary).or_else(|error| match error.is_damage() {
+            true => self.write_anew(covered.boundary),
+            false => Err(error),
+        });
+        match copied {
             Err(error) if error.kind() == ErrorKind::Full || error.is_damage() => {
                 self.state().let_go_behind(covered.boundary);
             }
@@ -45,7 +55,7 @@ impl Retained {
             state.next_number - 1
         };
         let header = FileHeader { identity: self.identity, number, block_bytes: self.block_bytes, after };
-        let mut writer = FileWriter::create(&*self.disk, &self.dir, header)?;
+        let mut writer = self.create_file(header)?;
         if let Err(error) = self.copy_files(&parts, &mut writer) {
             drop(self.undo(writer));
             return Err(error);
@@ -79,12 +89,7 @@ impl Retained {
     pub(super) fn remove_unproven(&self) -> Result<()> {
         let unproven = self.state().unproven.clone();
         for path in unproven.iter().rev() {
-            match self.disk.remove(path) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Error::io("remove", path, &e));
-                }
-                _ => {}
-            }
+            discard(&*self.disk, path)?;
         }
         if !unproven.is_empty() {
             self.disk.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, &e))?;
@@ -93,11 +98,20 @@ impl Retained {
         Ok(())
     }
 
+    /// Creates a file. If the creation fails, the file is removed; a power cut may bring it back in part.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn create_file(&self, header: FileHeader) -> Result<FileWriter> {
+        let created = FileWriter::create(&*self.disk, &self.dir, header);
+        created.inspect_err(|_| self.state().junk.push(file_path(&self.dir, header.number)))
+    }
+
     /// Drops what was written to a file since its last sync. A new file is removed; a power cut may bring it
     /// back in part.
     pub(super) fn undo(&self, writer: FileWriter) -> Option<FileWriter> {
         if writer.is_new() {
-            self.note_removal();
+            self.state().junk.push(writer.path().to_owned());
         }
         writer.undone(&*self.disk)
     }
@@ -105,6 +119,27 @@ impl Retained {
     /// Notes that a file was removed and its directory not synced.
     pub(super) fn note_removal(&self) {
         self.state().removal_unsynced = true;
+    }
+
+    /// Removes the files that no checkpoint relied on, durably, before a superblock is written that covers
+    /// the commits in them. They would then look like files that it relied on.
+    ///
+    /// # Errors
+    /// `Failed` if one can be neither removed nor emptied; `Poison` if a directory cannot be synced.
+    pub(super) fn remove_useless(&self) -> std::result::Result<(), CheckpointError> {
+        // One at a time, so that a crash leaves no gap.
+        self.sync_removals().map_err(CheckpointError::Poison)?;
+        self.remove_unproven()?;
+        let mut junk = std::mem::take(&mut self.state().junk);
+        if junk.is_empty() {
+            return Ok(());
+        }
+        let mut failed = None;
+        junk.retain(|path| discard(&*self.disk, path).map_err(|error| failed = Some(error)).is_err());
+        self.state().junk.append(&mut junk);
+        self.note_removal();
+        self.sync_removals().map_err(CheckpointError::Poison)?;
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Syncs removals of files, before a superblock is written that does without them. A removed file that

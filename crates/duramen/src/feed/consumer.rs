@@ -451,8 +451,10 @@ impl<T: Delivered> Consuming<T> {
         if let Err(error) = self.read_again(position) {
             return error;
         }
-        let message =
-            format!("the consumer {:?} was moved to commit {position} by another program", self.consumer.name);
+        let message = format!(
+            "the consumer {:?} was moved to commit {position} by another program",
+            self.consumer.name
+        );
         Error::new(Code::WriteConflict, message)
             .with_hint("step again to go on from there; let one process run a consumer")
     }

@@ -85,8 +85,7 @@ fn join<M: Monoid>(left: &[u8], right: &[u8]) -> Result<Vec<u8>, String> {
 
 fn pairs<M: Monoid>(a: &[u8], b: &[u8]) -> Result<(), String> {
     if M::IS_COMMUTATIVE && join::<M>(a, b)? != join::<M>(b, a)? {
-        return Err("`join` of two samples depends on their order, although IS_COMMUTATIVE is set"
-            .to_owned());
+        return Err("`join` of two samples depends on their order, although IS_COMMUTATIVE is set".to_owned());
     }
     Ok(())
 }
@@ -119,10 +118,7 @@ fn random_rows<M: Monoid>(ones: &[Vec<u8>], seed: u64) -> Result<(), String> {
     if M::IS_COMMUTATIVE {
         (1..rows.len()).rev().for_each(|last| rows.swap(last, random.index(last + 1)));
         if fold::<M>(&rows)? != one_by_one {
-            return Err(format!(
-                "`join` depends on the order of {}, although IS_COMMUTATIVE is set",
-                of()
-            ));
+            return Err(format!("`join` depends on the order of {}, although IS_COMMUTATIVE is set", of()));
         }
     }
     Ok(())

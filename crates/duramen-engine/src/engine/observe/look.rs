@@ -111,8 +111,7 @@ pub(super) fn set_back(path: &Path, told: CommitSeq, durable: CommitSeq) -> Erro
         "{} was set back to commit {durable}, and changes up to commit {told} were already reported",
         path.display()
     );
-    Error::new(Code::FeedGap, message)
-        .with_hint("read the current state; later commits will be reported")
+    Error::new(Code::FeedGap, message).with_hint("read the current state; later commits will be reported")
 }
 
 /// The database, in its present state, has no such commit.

@@ -86,22 +86,29 @@ fn a_file_that_was_let_go_of_does_not_come_back() {
 fn a_file_that_was_given_up_is_no_damage_whatever_its_header_holds() {
     for relied_on in [false, true] {
         let disk = MemDisk::new(24);
+        let path = "/db/feed/000000000001.feed";
         let (engine, mut model) = (open(&disk), Vec::new());
         set_position(&engine, "slow", CommitSeq(0), false);
         work(&engine, 0, &mut model);
+        let mut given_up = None;
         if !relied_on {
             let plan = FaultPlan::from(Fault::new(CallKind::WriteOut, 0, Effect::EIO).on("feed"));
             disk.set_faults(plan.with(Fault::new(CallKind::Remove, 0, Effect::EIO).on("feed")));
             engine.checkpoint().unwrap_err();
             assert_eq!(disk.fault_hit_count(), 2);
             disk.set_faults(FaultPlan::none());
+            given_up = Some(disk.read_file(path).unwrap());
             work(&engine, 1, &mut model);
         }
         engine.checkpoint().unwrap();
         engine.abandon();
+        assert_eq!(
+            disk.read_file(path).is_ok(),
+            relied_on,
+            "what was given up is removed before the superblock"
+        );
         let disk = disk.crash(&CrashChoice::All);
-        let path = "/db/feed/000000000001.feed";
-        let mut bytes = disk.read_file(path).unwrap();
+        let mut bytes = given_up.unwrap_or_else(|| disk.read_file(path).unwrap());
         assert!(bytes.len() > 512, "a frame stands behind the header");
         bytes[..96].fill(0x5a);
         disk.write_file(path, &bytes).unwrap();
@@ -123,8 +130,8 @@ fn a_file_that_was_given_up_is_no_damage_whatever_its_header_holds() {
 /// file, if the consumer has ended.
 #[test]
 fn a_file_begun_for_a_checkpoint_that_did_not_come_is_no_damage_after_the_next() {
-    for (has_one_before, is_removed) in [(true, true), (true, false), (false, true)] {
-        let when = format!("a file before: {has_one_before}, can be removed: {is_removed}");
+    for (has_one_before, can_remove) in [(true, true), (true, false), (false, true), (false, false)] {
+        let when = format!("a file before: {has_one_before}, can be removed: {can_remove}");
         let disk = MemDisk::new(25);
         let (engine, mut model) = (open(&disk), Vec::new());
         set_position(&engine, "slow", CommitSeq(0), false);
@@ -160,11 +167,12 @@ fn a_file_begun_for_a_checkpoint_that_did_not_come_is_no_damage_after_the_next()
         if !has_one_before {
             set_position(&engine, "slow", CommitSeq(u64::MAX), false);
         }
-        if !is_removed {
+        if !can_remove {
             cut.set_faults(Fault::new(CallKind::Remove, 0, Effect::EIO).on("feed").for_good());
         }
         engine.checkpoint().unwrap();
-        assert_eq!(cut.read_file(&newest).is_ok_and(|now| now == bytes), !is_removed, "{when}");
+        let left = cut.read_file(&newest).unwrap_or_default();
+        assert!(left != bytes, "{when}: it is removed, emptied or written anew");
         engine.abandon();
         let engine = open(&cut.crash(&CrashChoice::All));
         check_is_clean(&engine, &when);
@@ -173,6 +181,92 @@ fn a_file_begun_for_a_checkpoint_that_did_not_come_is_no_damage_after_the_next()
         }
         engine.abandon();
     }
+}
+
+/// A header that is read wrongly once at opening is read again. Otherwise the file would be called corrupt.
+#[test]
+fn a_header_that_reads_wrong_once_loses_no_change() {
+    for effect in [Effect::FlippedRead(40), Effect::FlippedRead(700)] {
+        let disk = MemDisk::new(26);
+        let (engine, mut model) = (open(&disk), Vec::new());
+        set_position(&engine, "slow", CommitSeq(0), false);
+        for round in 0..3 {
+            work(&engine, round, &mut model);
+            engine.checkpoint().unwrap();
+        }
+        engine.abandon();
+        let mut hit_count = 0;
+        for nth in 0..12 {
+            let disk = disk.crash(&CrashChoice::All);
+            disk.set_faults(Fault::new(CallKind::Read, nth, effect).on("/db/feed"));
+            let engine = open(&disk);
+            hit_count += disk.fault_hit_count();
+            disk.set_faults(FaultPlan::none());
+            let when = format!("{effect:?}, read {nth}");
+            check_is_clean(&engine, &when);
+            assert_eq!(all(&engine, &when), model, "{when}");
+            engine.checkpoint().unwrap();
+            assert_eq!(all(&engine, &when), model, "{when}, after a checkpoint");
+            engine.abandon();
+        }
+        assert!(hit_count > 1, "{hit_count} reads went wrong");
+    }
+}
+
+/// A file that a checkpoint relied on loses its header. It is kept, and the corruption is reported, while a
+/// consumer needs its changes (D4).
+#[test]
+fn a_corrupt_file_is_kept_and_reported_while_it_is_needed() {
+    for header in [0x5a, 0] {
+        let disk = MemDisk::new(27);
+        let (engine, mut model) = (open(&disk), Vec::new());
+        set_position(&engine, "slow", CommitSeq(0), false);
+        work(&engine, 0, &mut model);
+        engine.checkpoint().unwrap();
+        engine.abandon();
+        let path = "/db/feed/000000000001.feed";
+        let mut bytes = disk.read_file(path).unwrap();
+        bytes[..96].fill(header);
+        disk.write_file(path, &bytes).unwrap();
+        for round in 1..3 {
+            let engine = open(&disk);
+            assert!(!engine.check().unwrap().is_clean(), "round {round}, header {header}");
+            assert_eq!(reader(&engine, CommitSeq(0)).unwrap_err().code(), Code::DamagedFeed);
+            work(&engine, round, &mut model);
+            engine.checkpoint().unwrap();
+            assert_eq!(disk.read_file(path).unwrap(), bytes, "round {round}: it is kept");
+            engine.abandon();
+        }
+        let engine = open(&disk);
+        set_position(&engine, "slow", CommitSeq(u64::MAX), false);
+        engine.checkpoint().unwrap();
+        assert!(disk.read_file(path).is_err(), "nothing needs it any more");
+        engine.abandon();
+        let engine = open(&disk);
+        check_is_clean(&engine, "it is gone");
+        engine.abandon();
+    }
+}
+
+/// A process is killed after it removed a file, before it synced the directory. The next process takes a
+/// checkpoint that does without the file, and the power is cut: the file must not come back.
+#[test]
+fn a_removal_by_a_process_that_was_killed_does_not_come_back() {
+    let disk = MemDisk::new(28);
+    let (engine, mut model) = (open(&disk), Vec::new());
+    set_position(&engine, "slow", CommitSeq(0), false);
+    work(&engine, 0, &mut model);
+    engine.checkpoint().unwrap();
+    set_position(&engine, "slow", CommitSeq(u64::MAX), false);
+    engine.abandon();
+    duramen_disk::Disk::remove(&disk, Path::new("/db/feed/000000000001.feed")).unwrap();
+    let engine = open(&disk);
+    work(&engine, 1, &mut model);
+    engine.checkpoint().unwrap();
+    engine.abandon();
+    let engine = open(&disk.crash(&CrashChoice::None));
+    check_is_clean(&engine, "the power was cut");
+    engine.abandon();
 }
 
 /// A file found the disk full during creation and was removed; the checkpoint went on without it (D7).
