@@ -386,7 +386,7 @@ impl Space {
     fn grow(&self, state: &mut State, wanted_blocks: u64) -> Result<()> {
         let file_blocks = state.file_blocks;
         if state.room_blocks < file_blocks {
-            state.room_blocks = self.reserve_found(state.room_blocks, file_blocks);
+            state.room_blocks = self.reserve_found(state.room_blocks, file_blocks, wanted_blocks);
             if wanted_blocks <= state.room_blocks {
                 return Ok(());
             }
@@ -418,15 +418,15 @@ impl Space {
 
     /// Asks for what the file had when it was opened, holes or not; returns how far it reaches.
     ///
-    /// Piece by piece on a disk with less room than the whole takes: xfs wants as much as a range is long, also where the range has
-    /// its blocks already.
-    fn reserve_found(&self, from: u64, to: u64) -> u64 {
+    /// Piece by piece, up to what is wanted, on a disk with less room than the whole takes: xfs wants as much as a range is long, also
+    /// where the range has its blocks already.
+    fn reserve_found(&self, from: u64, to: u64, wanted: u64) -> u64 {
         const PIECE_BYTES: u64 = 1024 * 1024;
         if self.reserve(from, to).is_ok() {
             return to;
         }
         let piece_blocks = PIECE_BYTES / self.data.block_bytes() as u64;
-        let mut reached = from;
+        let (to, mut reached) = (to.min(wanted), from);
         while reached < to && self.reserve(reached, to.min(reached + piece_blocks)).is_ok() {
             reached = to.min(reached + piece_blocks);
         }

@@ -69,10 +69,10 @@ impl Retained {
         let begun_ns = self.disk.monotonic_ns();
         let mut letting = Letting::default();
         // First, for it takes room that a full disk needs.
-        self.leave_nothing_useless(begun_ns)?;
+        self.leave_nothing_useless()?;
         let (needs, from) = self.plan(job)?;
         let Some(mut from) = from else {
-            self.leave_nothing_useless(begun_ns)?;
+            self.leave_nothing_useless()?;
             return Ok(letting);
         };
         while from < job.through {
@@ -104,16 +104,14 @@ impl Retained {
             letting.why.get_or_insert(bound);
         }
         letting.through = self.oldest();
-        self.leave_nothing_useless(begun_ns)?;
+        self.leave_nothing_useless()?;
         Ok(letting)
     }
 
-    /// As [`Retained::remove_useless`]. What fails for long holds no checkpoint back (D7): what is left may be called corrupt later.
-    fn leave_nothing_useless(&self, begun_ns: u64) -> std::result::Result<(), CheckpointError> {
+    /// As [`Retained::remove_useless`]. What cannot be removed holds no checkpoint back (D7): it is tried again at the next one, and may
+    /// be called corrupt if the power is cut before.
+    fn leave_nothing_useless(&self) -> std::result::Result<(), CheckpointError> {
         match self.remove_useless() {
-            Err(CheckpointError::Failed(error)) if !self.has_failed_for_long(begun_ns) => {
-                Err(CheckpointError::Failed(cannot_keep_yet(&error)))
-            }
             Err(CheckpointError::Failed(_)) => Ok(()),
             done => done,
         }

@@ -235,7 +235,10 @@ impl Retained {
         let (end, flaw) = reader.scan(covered.believed())?;
         let is_suspect = end.through < covered.boundary || covered.is_alone && flaw.is_some();
         match is_suspect.then(|| self.open_file(path)).transpose() {
-            Ok(Some(Some(reader))) => reader.scan(covered.believed()),
+            Ok(Some(Some(reader))) => {
+                let again = reader.scan(covered.believed())?;
+                Ok(if again.0.through > end.through { again } else { (end, flaw) })
+            }
             _ => Ok((end, flaw)),
         }
     }

@@ -88,6 +88,9 @@ impl Retained {
     /// `Io`.
     pub(super) fn remove_unproven(&self) -> Result<()> {
         let unproven = self.state().unproven.clone();
+        if !unproven.is_empty() {
+            self.note_removal();
+        }
         for path in unproven.iter().rev() {
             discard(&*self.disk, path)?;
         }
@@ -124,33 +127,43 @@ impl Retained {
     /// covers the commits in them: they would look like files that it relied on.
     ///
     /// # Errors
-    /// `Failed` if one can be neither removed nor emptied; `Poison` if a directory cannot be synced.
+    /// `Failed` if one can be neither removed nor emptied, or the directory cannot be opened; `Poison` if its sync failed.
     pub(super) fn remove_useless(&self) -> std::result::Result<(), CheckpointError> {
         // One after the other, so that a crash leaves no hole.
-        self.sync_removals().map_err(CheckpointError::Poison)?;
-        self.remove_unproven()?;
+        self.sync_removals()?;
+        let unproven = self.remove_unproven();
         let mut junk = std::mem::take(&mut self.state().junk);
-        if junk.is_empty() {
-            return Ok(());
+        if !junk.is_empty() {
+            self.note_removal();
         }
         let mut failed = None;
         junk.retain(|path| discard(&*self.disk, path).map_err(|error| failed = Some(error)).is_err());
         self.state().junk.append(&mut junk);
-        self.note_removal();
-        self.sync_removals().map_err(CheckpointError::Poison)?;
-        failed.map_or(Ok(()), |error| Err(error.into()))
+        self.sync_removals()?;
+        failed.map_or(unproven, Err).map_err(CheckpointError::Failed)
     }
 
     /// Makes sure that files which were removed stay so. Before a superblock is written that does without them: one that came back
     /// would seem to be all there is, and to end too early.
     ///
     /// # Errors
-    /// `Io`.
-    pub(super) fn sync_removals(&self) -> Result<()> {
-        if self.state().removal_unsynced {
-            self.disk.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, &e))?;
-            self.state().removal_unsynced = false;
+    /// As [`Retained::remove_useless`].
+    pub(super) fn sync_removals(&self) -> std::result::Result<(), CheckpointError> {
+        if !self.state().removal_unsynced {
+            return Ok(());
         }
+        match self.disk.list(&self.dir) {
+            Ok(_) => {
+                let synced = self.disk.sync_dir(&self.dir);
+                synced.map_err(|e| CheckpointError::Poison(Error::io("sync", &self.dir, &e)))?;
+            }
+            // Nothing was synced, and nothing is known to be wrong: there may be no file descriptor for it.
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::io("list", &self.dir, &e).into());
+            }
+            Err(_) => {}
+        }
+        self.state().removal_unsynced = false;
         Ok(())
     }
 }

@@ -263,6 +263,29 @@ fn a_removal_by_a_process_that_was_killed_does_not_come_back() {
     engine.abandon();
 }
 
+/// The directory of the files cannot be opened for a while: a process that has no file descriptor left gets that error. No sync has
+/// failed, so nothing is poisoned, and checkpoints go on.
+#[test]
+fn a_directory_that_cannot_be_opened_poisons_nothing() {
+    let disk = MemDisk::new(29);
+    let (engine, mut model) = (open(&disk), Vec::new());
+    set_position(&engine, "slow", CommitSeq(0), false);
+    work(&engine, 0, &mut model);
+    engine.checkpoint().unwrap();
+    engine.abandon();
+    let engine = open(&disk);
+    work(&engine, 1, &mut model);
+    disk.set_faults(Fault::new(CallKind::List, 0, Effect::EIO).on("feed").for_good());
+    engine.checkpoint().unwrap();
+    assert!(disk.fault_hit_count() > 0);
+    disk.set_faults(FaultPlan::none());
+    assert!(engine.posture().poisoned.is_none());
+    work(&engine, 2, &mut model);
+    engine.checkpoint().unwrap();
+    assert_eq!(all(&engine, "at the end"), model);
+    engine.abandon();
+}
+
 /// A file found the disk full while it was made, and was removed; the checkpoint went on without it (D7). A power cut brought a part
 /// of it back, beside a superblock that does without it: the check called that damage.
 #[test]
