@@ -416,10 +416,10 @@ impl Space {
         }
     }
 
-    /// Asks for what the file had when it was opened, holes or not; returns how far it reaches.
+    /// Reserves the blocks that the file had when it was opened, holes or not. Returns how far that reaches.
     ///
-    /// Piece by piece, up to what is wanted, on a disk with less room than the whole takes: xfs wants as much as a range is long, also
-    /// where the range has its blocks already.
+    /// On a disk with less room than the whole range takes, pieces are reserved, up to `wanted`. xfs needs as much free room as a range
+    /// is long, even if the range has its blocks already.
     fn reserve_found(&self, from: u64, to: u64, wanted: u64) -> u64 {
         const PIECE_BYTES: u64 = 1024 * 1024;
         if self.reserve(from, to).is_ok() {

@@ -434,7 +434,7 @@ pub fn was_relied_on(
     Ok(false)
 }
 
-/// Removes a file, or empties it durably where its name cannot be removed. An empty file holds nothing to believe.
+/// Removes a file, or empties it durably if its name cannot be removed. An empty file is never trusted.
 ///
 /// # Errors
 /// `Io` if it can be neither removed nor emptied.

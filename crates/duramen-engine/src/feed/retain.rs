@@ -68,7 +68,7 @@ impl Retained {
     pub fn retain(&self, job: &Retaining<'_>) -> std::result::Result<Letting, CheckpointError> {
         let begun_ns = self.disk.monotonic_ns();
         let mut letting = Letting::default();
-        // First, for it takes room that a full disk needs.
+        // First, because these files take room that a full disk needs.
         self.leave_nothing_useless()?;
         let (needs, from) = self.plan(job)?;
         let Some(mut from) = from else {
@@ -108,8 +108,8 @@ impl Retained {
         Ok(letting)
     }
 
-    /// As [`Retained::remove_useless`]. What cannot be removed holds no checkpoint back (D7): it is tried again at the next one, and may
-    /// be called corrupt if the power is cut before.
+    /// As [`Retained::remove_useless`], but a file that cannot be removed does not hold the checkpoint back (D7). The next checkpoint tries
+    /// again. After a power cut before that, the file may be reported as corrupt.
     fn leave_nothing_useless(&self) -> std::result::Result<(), CheckpointError> {
         match self.remove_useless() {
             Err(CheckpointError::Failed(_)) => Ok(()),
@@ -346,7 +346,7 @@ impl Retained {
             *writer = None;
         }
         drop(writer);
-        // One after the other, so that a crash leaves no hole. What cannot be removed is tried again before the next superblock.
+        // One at a time, so that a crash leaves no gap. A removal that fails is retried before the next superblock.
         if self.sync_removals().is_err() || discard(&*self.disk, &gone.path).is_err() {
             self.state().junk.push(gone.path);
             return true;

@@ -82,7 +82,7 @@ pub(super) struct State {
     pub(super) names_synced: bool,
     /// What is wrong with the files found.
     damage: Option<String>,
-    /// Files that a checkpoint relied on and whose header does not read, with where they ended.
+    /// Files that a checkpoint relied on and whose header is corrupt, with the commit they ended with.
     corrupt: Vec<(CommitSeq, PathBuf)>,
     pub(super) refusal: Option<String>,
     /// Retaining has failed since, and failed last at, on the clock of the disk, if it has not succeeded since then.
@@ -111,7 +111,7 @@ impl Covered {
 /// Files that opened, oldest first.
 type Readers = VecDeque<(PathBuf, FileReader)>;
 
-/// A file whose header does not read.
+/// A file whose header is corrupt or missing.
 struct Headless {
     number: u64,
     path: PathBuf,
@@ -215,7 +215,7 @@ impl Retained {
         Ok((readers, headless))
     }
 
-    /// Opens a file, a second time where its header does not read: one read can go wrong although the file is whole.
+    /// Opens a file; a second time if its header is corrupt. A single read can fail although the stored bytes are right.
     fn open_file(&self, path: &Path) -> Result<Option<FileReader>> {
         let open = || FileReader::open(&*self.disk, path, self.identity);
         match open() {
@@ -225,7 +225,7 @@ impl Retained {
         }
     }
 
-    /// Where the whole part of a file ends, and what is behind it. Read a second time where it ends too early.
+    /// Where the whole part of a file ends, and what is wrong after it. Reads a second time if the file ends too early.
     fn end_of_file(
         &self,
         path: &Path,
@@ -275,8 +275,8 @@ impl Retained {
         Ok(())
     }
 
-    /// Decides whether a file without a header is corrupt. It is not where nothing relied on it: where its frames are for a
-    /// checkpoint that did not come. A corrupt one is kept, for it may be all that is left of what somebody needs.
+    /// Decides whether a file without a readable header is corruption. It is not if no checkpoint relied on the file: its frames are
+    /// for a checkpoint that did not come. A corrupt file is kept, because a consumer may need it.
     fn judge(&self, file: Headless, state: &mut State) -> Result<()> {
         let Headless { number, path, error, until } = file;
         let of = (self.identity, number, u64::from(self.block_bytes));
@@ -436,7 +436,7 @@ impl State {
         needs.chain(held).filter(|after| *after >= self.oldest).min()
     }
 
-    /// Lets go of corrupt files that end before everything that is needed.
+    /// Releases corrupt files that end before everything that is needed.
     pub(super) fn let_go_of_corrupt(&mut self, needed_from: Option<CommitSeq>) {
         let is_needed = |until: CommitSeq| needed_from.is_some_and(|from| from < until);
         let (kept, gone) =

@@ -18,7 +18,7 @@ impl Retained {
     /// `Io` if the copy cannot be written or synced. Where there is no room for it, or what is to be copied does not read, it is not
     /// believed any longer: the log has those changes, though maybe not all values.
     pub fn settle(&self, covered: Covered) -> Result<()> {
-        // A process that was killed may have removed files without a sync.
+        // A killed process may have removed files without a sync.
         if self.disk.list(&self.dir).is_ok() {
             self.note_removal();
         }
@@ -27,7 +27,7 @@ impl Retained {
         if !covered.is_alone {
             return Ok(());
         }
-        // One read can go wrong although the file is whole.
+        // A single read can fail although the stored bytes are right.
         let copied = self.write_anew(covered.boundary).or_else(|error| match error.is_damage() {
             true => self.write_anew(covered.boundary),
             false => Err(error),
@@ -101,7 +101,7 @@ impl Retained {
         Ok(())
     }
 
-    /// Creates a file. One whose creation fails is removed, and a power cut may bring it back in part.
+    /// Creates a file. If the creation fails, the file is removed; a power cut may bring it back in part.
     ///
     /// # Errors
     /// `Io`.
@@ -123,13 +123,13 @@ impl Retained {
         self.state().removal_unsynced = true;
     }
 
-    /// Makes sure that no file is left which nothing relied on, and that removed ones stay removed. Before a superblock is written that
-    /// covers the commits in them: they would look like files that it relied on.
+    /// Removes the files that no checkpoint relied on, durably, before a superblock is written that covers the commits in them. They would
+    /// then look like files that it relied on.
     ///
     /// # Errors
     /// `Failed` if one can be neither removed nor emptied, or the directory cannot be opened; `Poison` if its sync failed.
     pub(super) fn remove_useless(&self) -> std::result::Result<(), CheckpointError> {
-        // One after the other, so that a crash leaves no hole.
+        // One at a time, so that a crash leaves no gap.
         self.sync_removals()?;
         let unproven = self.remove_unproven();
         let mut junk = std::mem::take(&mut self.state().junk);
@@ -157,7 +157,7 @@ impl Retained {
                 let synced = self.disk.sync_dir(&self.dir);
                 synced.map_err(|e| CheckpointError::Poison(Error::io("sync", &self.dir, &e)))?;
             }
-            // Nothing was synced, and nothing is known to be wrong: there may be no file descriptor for it.
+            // No sync was attempted, so none has failed: the process may be out of file descriptors.
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                 return Err(Error::io("list", &self.dir, &e).into());
             }

@@ -14,6 +14,16 @@ fn check_is_clean(engine: &Engine, when: &str) {
     assert!(report.is_clean(), "{when}: {:?}", report.problems);
 }
 
+/// A database with a consumer that has read nothing, and one file with what was committed for it.
+fn with_one_file(seed: u64) -> (MemDisk, Engine, Vec<(u64, String)>) {
+    let disk = MemDisk::new(seed);
+    let (engine, mut model) = (open(&disk), Vec::new());
+    set_position(&engine, "slow", CommitSeq(0), false);
+    work(&engine, 0, &mut model);
+    engine.checkpoint().unwrap();
+    (disk, engine, model)
+}
+
 /// The power is cut while a file is made: the sectors of its header may hold anything. Nothing relied on it.
 #[test]
 fn a_file_that_was_being_made_is_no_damage_whatever_its_header_holds() {
@@ -119,9 +129,9 @@ fn a_file_that_was_given_up_is_no_damage_whatever_its_header_holds() {
     }
 }
 
-/// A file could not be gone on with, and the next one was being made when the power was cut: its frames were whole, its header was
-/// not. The database went on with the file before and took another checkpoint, which covers the same commits: the check called the
-/// file that was never relied on corrupt (D4). The same without a file before, where the consumer has ended.
+/// A power cut while a second file is written tears its header and leaves its frames whole. The database continues the first file, and
+/// the next checkpoint covers the same commits. No checkpoint relied on the second file, so it is not corruption (D4). The same holds
+/// without a first file, if the consumer has ended.
 #[test]
 fn a_file_begun_for_a_checkpoint_that_did_not_come_is_no_damage_after_the_next() {
     for (has_one_before, can_remove) in [(true, true), (true, false), (false, true), (false, false)] {
@@ -177,7 +187,7 @@ fn a_file_begun_for_a_checkpoint_that_did_not_come_is_no_damage_after_the_next()
     }
 }
 
-/// A header that is read wrongly once at opening is read again: the file was called corrupt, and a consumer lost its changes.
+/// A header that is read wrongly once at opening is read again. Otherwise the file would be called corrupt.
 #[test]
 fn a_header_that_reads_wrong_once_loses_no_change() {
     for effect in [Effect::FlippedRead(40), Effect::FlippedRead(700)] {
@@ -207,16 +217,12 @@ fn a_header_that_reads_wrong_once_loses_no_change() {
     }
 }
 
-/// A file that a checkpoint relied on loses its header. It stays where it is, and is reported, for as long as a consumer needs it:
-/// the next checkpoint removed it, and nothing told of the corruption any more (D4).
+/// A file that a checkpoint relied on loses its header. It is kept, and the corruption is reported, while a consumer needs its changes
+/// (D4).
 #[test]
 fn a_corrupt_file_is_kept_and_reported_while_it_is_needed() {
     for header in [0x5a, 0] {
-        let disk = MemDisk::new(27);
-        let (engine, mut model) = (open(&disk), Vec::new());
-        set_position(&engine, "slow", CommitSeq(0), false);
-        work(&engine, 0, &mut model);
-        engine.checkpoint().unwrap();
+        let (disk, engine, mut model) = with_one_file(27);
         engine.abandon();
         let path = "/db/feed/000000000001.feed";
         let mut bytes = disk.read_file(path).unwrap();
@@ -242,15 +248,11 @@ fn a_corrupt_file_is_kept_and_reported_while_it_is_needed() {
     }
 }
 
-/// A process is killed behind the removal of a file that nothing needs, before its directory is synced. The next one takes a
-/// checkpoint that does without the file, and the power is cut: the file came back, and the check called it corrupt.
+/// A process is killed after it removed a file, before it synced the directory. The next process takes a checkpoint that does without
+/// the file, and the power is cut: the file must not come back.
 #[test]
 fn a_removal_by_a_process_that_was_killed_does_not_come_back() {
-    let disk = MemDisk::new(28);
-    let (engine, mut model) = (open(&disk), Vec::new());
-    set_position(&engine, "slow", CommitSeq(0), false);
-    work(&engine, 0, &mut model);
-    engine.checkpoint().unwrap();
+    let (disk, engine, mut model) = with_one_file(28);
     set_position(&engine, "slow", CommitSeq(u64::MAX), false);
     engine.abandon();
     duramen_disk::Disk::remove(&disk, Path::new("/db/feed/000000000001.feed")).unwrap();
@@ -263,15 +265,11 @@ fn a_removal_by_a_process_that_was_killed_does_not_come_back() {
     engine.abandon();
 }
 
-/// The directory of the files cannot be opened for a while: a process that has no file descriptor left gets that error. No sync has
-/// failed, so nothing is poisoned, and checkpoints go on.
+/// The feed's directory cannot be opened for a while, as in a process without free file descriptors. No sync has failed, so the engine
+/// is not poisoned, and checkpoints go on.
 #[test]
 fn a_directory_that_cannot_be_opened_poisons_nothing() {
-    let disk = MemDisk::new(29);
-    let (engine, mut model) = (open(&disk), Vec::new());
-    set_position(&engine, "slow", CommitSeq(0), false);
-    work(&engine, 0, &mut model);
-    engine.checkpoint().unwrap();
+    let (disk, engine, mut model) = with_one_file(29);
     engine.abandon();
     let engine = open(&disk);
     work(&engine, 1, &mut model);
