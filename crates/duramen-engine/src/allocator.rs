@@ -425,10 +425,14 @@ impl Space {
         if self.reserve(from, to).is_ok() {
             return to;
         }
-        let piece_blocks = PIECE_BYTES / self.data.block_bytes() as u64;
+        let mut piece_blocks = PIECE_BYTES / self.data.block_bytes() as u64;
         let (to, mut reached) = (to.min(wanted), from);
-        while reached < to && self.reserve(reached, to.min(reached + piece_blocks)).is_ok() {
-            reached = to.min(reached + piece_blocks);
+        while reached < to && piece_blocks > 0 {
+            let piece_end = to.min(reached + piece_blocks);
+            match self.reserve(reached, piece_end) {
+                Ok(()) => reached = piece_end,
+                Err(_) => piece_blocks /= 2,
+            }
         }
         reached
     }

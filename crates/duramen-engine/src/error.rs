@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use crate::ids::CommitSeq;
+
 /// The result of everything in Duramen.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -13,6 +15,7 @@ pub struct Error {
     code: Code,
     message: String,
     hint: Option<String>,
+    goes_on_after: Option<CommitSeq>,
 }
 
 /// What a caller can do about an [`Error`].
@@ -115,7 +118,7 @@ impl Error {
     /// An error with a message of its own.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Error {
-        Error { code, message: message.into(), hint: None }
+        Error { code, message: message.into(), hint: None, goes_on_after: None }
     }
 
     /// Adds what the user can do.
@@ -123,6 +126,17 @@ impl Error {
     pub fn with_hint(mut self, hint: impl Into<String>) -> Error {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// Names the commit behind which a feed can be read on.
+    pub(crate) fn goes_on(self, after: CommitSeq) -> Error {
+        Error { goes_on_after: Some(after), ..self }
+    }
+
+    /// Where changes are missing from the feed (`FeedGap`, `DamagedFeed`): the commit after which it can be read on.
+    #[must_use]
+    pub fn goes_on_after(&self) -> Option<CommitSeq> {
+        self.goes_on_after
     }
 
     /// Its stable number.

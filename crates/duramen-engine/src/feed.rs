@@ -30,7 +30,7 @@ use crate::transaction::Snapshot;
 pub use file::FileReader;
 pub use live::{LiveReader, Wanted};
 pub use retain::{Letting, Retaining, is_source};
-pub use retained::{Covered, FEED_DIR, FeedHold, Retained};
+pub use retained::{Covered, FEED_DIR, FeedHold, Retained, RetainedPart};
 
 /// One commit of the feed: its changes to the trees that were asked for, and never none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,6 +133,13 @@ pub struct FeedStats {
     pub refusal: Option<String>,
 }
 
+/// The error of who reads on after a commit, and finds what follows it corrupt.
+pub fn cannot_read(after: CommitSeq, flaw: &str, goes_on: CommitSeq) -> Error {
+    Error::new(Code::DamagedFeed, format!("changes after commit {after} cannot be read: {flaw}"))
+        .with_hint(format!("read what the collections hold now, and go on from {goes_on}"))
+        .goes_on(goes_on)
+}
+
 /// The error of who asks for changes that are gone.
 #[must_use]
 pub fn gap(after: CommitSeq, oldest: CommitSeq) -> Error {
@@ -143,4 +150,5 @@ pub fn gap(after: CommitSeq, oldest: CommitSeq) -> Error {
         "read what the collection holds now, and go on from {oldest} or from now; register a consumer, or raise feed_retain_bytes, \
          to have changes kept"
     ))
+    .goes_on(oldest)
 }

@@ -271,8 +271,8 @@ impl<T: Delivered> Changes<T> {
     /// Every change after a commit, oldest first; the iterator ends at the newest durable one, and goes on where it ended when it is
     /// asked again. A database that was poisoned by a failed sync is one last error behind it. While it lives, what it has not told is kept for it, within `feed_bytes_max`.
     ///
-    /// If changes after that commit are no longer kept, its first item is the error [`FeedGap`](Code::FeedGap), and it ends. An item
-    /// that does not read as the type is an error that names it; the next item is the next change.
+    /// If changes after that commit are no longer kept, its first item is the error [`FeedGap`](Code::FeedGap), and it ends. Where what is
+    /// kept is corrupt, it ends with [`DamagedFeed`](Code::DamagedFeed). [`Error::goes_on_after`] says where to go on. An item that does not read as the type is an error that names it; the next item is the next change.
     ///
     /// Costs one look at the log since the newest checkpoint to begin with.
     #[must_use]
@@ -418,7 +418,7 @@ impl<T: Delivered> ChangeIter<T> {
                 Ok(Some(commit)) => self.queue.extend(changes_of(&self.db, commit)),
                 Ok(None) => return false,
                 Err(error) => {
-                    if error.code() == Code::FeedGap {
+                    if matches!(error.code(), Code::FeedGap | Code::DamagedFeed) {
                         self.reader = None;
                     }
                     self.queue.push_back(Err(error));

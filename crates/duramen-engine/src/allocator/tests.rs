@@ -6,7 +6,7 @@ mod opened;
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use duramen_disk::{Access, Disk, DurableWriteError, File, MemDisk, WriteError};
@@ -523,6 +523,8 @@ struct Watched {
     inside: Box<dyn Fn() + Send + Sync>,
     /// The disk has no room for longer ranges, also where the file has them.
     reserve_bytes_max: u64,
+    /// Where the reserved ranges end.
+    reserved_to: Arc<AtomicU64>,
 }
 
 impl std::fmt::Debug for Watched {
@@ -560,6 +562,7 @@ impl File for Watched {
         if bytes > self.reserve_bytes_max {
             return Err(std::io::ErrorKind::StorageFull.into());
         }
+        self.reserved_to.fetch_max(offset + bytes, Ordering::SeqCst);
         self.file.reserve(offset, bytes)
     }
 
@@ -590,7 +593,7 @@ fn nothing_is_put_into_a_hole_while_it_is_punched() {
             WRITTEN.lock().unwrap().push(block);
         }
     });
-    let watched = Watched { file, inside, reserve_bytes_max: u64::MAX };
+    let watched = Watched { file, inside, reserve_bytes_max: u64::MAX, reserved_to: Arc::default() };
     let space = Space::new(DataFile::new(Arc::new(watched), Path::new("/data"), DatabaseId(1), 512), SMALL);
     let space = SPACE.get_or_init(|| space);
     let blocks = [0; 9].map(|_| space.allocate(LONG / 2).unwrap());

@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use super::{Engine, Mode};
 use crate::commit::{Watch, Woken};
-use crate::error::{Code, Error, Result};
-use crate::feed::{FeedCommit, FeedHold, FeedStats, FileReader, LiveReader, Wanted, is_source};
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::feed::{
+    FeedCommit, FeedHold, FeedStats, FileReader, LiveReader, RetainedPart, Wanted, cannot_read, is_source,
+};
 use crate::ids::CommitSeq;
 use crate::tree::Slot;
 use crate::wal::{LogPlace, LogPosition};
@@ -312,9 +314,22 @@ impl FeedReader {
         self.live = None;
         let feed = &self.engine.inner.feed;
         let Some(part) = feed.part_after(self.read) else { return Err(feed.gap(self.read)) };
+        let Err(error) = self.read_file(&part) else { return Ok(()) };
+        self.file = None;
+        // What was read before it is handed out first.
+        let is_first = self.batch.is_empty();
+        match error.kind() {
+            _ if !is_first => Ok(()),
+            ErrorKind::Corrupt => Err(cannot_read(self.read, error.message(), part.through)),
+            // It may read another time.
+            _ => Err(error.goes_on(part.through)),
+        }
+    }
+
+    fn read_file(&mut self, part: &RetainedPart) -> Result<()> {
         let file = match &mut self.file {
             Some((number, file)) if *number == part.number => file,
-            _ => &mut self.file.insert((part.number, feed.read(&part)?)).1,
+            _ => &mut self.file.insert((part.number, self.engine.inner.feed.read(part)?)).1,
         };
         let wanted =
             Wanted { after: self.read, through: part.through, bytes_max: BATCH_BYTES, wants: &*self.wants };

@@ -11,7 +11,7 @@ use duramen_disk::{Access, Disk, File};
 use super::frame::{FILE_HEADER_BYTES, FRAME_HEADER_BYTES, Fault, FileHeader, FrameHeader, FramePlace};
 use super::items::{self, Source};
 use super::{FeedCommit, Wanted, frame};
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, ErrorKind, Result};
 use crate::ids::CommitSeq;
 use crate::limits::FEED_FRAME_BYTES;
 use crate::wal::LogIdentity;
@@ -213,29 +213,25 @@ impl FileReader {
         self.file_bytes
     }
 
-    /// Goes to the frame that ends with the commit `through`, or else to the last whole one before it, and tells where that is, and what
-    /// kept it from going on.
-    ///
-    /// # Errors
-    /// `Io`.
-    pub fn scan(mut self, through: CommitSeq) -> Result<(FileEnd, Option<String>)> {
+    /// Goes to the frame that ends with the commit `through`, or else to the last whole one before it. Tells where that is, and the error
+    /// that kept it from going on: `Corrupt` or `Io`.
+    pub fn scan(mut self, through: CommitSeq) -> (FileEnd, Option<Error>) {
         loop {
             let whole = self.whole;
             if whole.through == through {
-                return Ok((whole, None));
+                return (whole, None);
             }
             if self.end.offset + FRAME_HEADER_BYTES as u64 > self.file_bytes {
                 let rest = self.end.offset < self.file_bytes || self.end.offset > whole.offset;
-                return Ok((whole, rest.then(|| "a frame is cut off".to_owned())));
+                return (whole, rest.then(|| self.bad("a frame is cut off")));
             }
             match self.read_frame() {
                 Ok(()) if self.whole.through > through => {
                     let what = format!("no frame ends with commit {through}");
-                    return Ok((whole, Some(damaged(&self.path, whole.offset, &what).message().to_owned())));
+                    return (whole, Some(damaged(&self.path, whole.offset, &what)));
                 }
                 Ok(()) => self.payload.clear(),
-                Err(error) if error.is_damage() => return Ok((whole, Some(error.message().to_owned()))),
-                Err(error) => return Err(error),
+                Err(error) => return (whole, Some(error)),
             }
         }
     }
@@ -258,6 +254,10 @@ impl FileReader {
                 self.read_frame()?;
             }
             let commit = items::read(self, wants)?;
+            // The next file has it, and tells it once more.
+            if commit.seq > through {
+                return Ok(None);
+            }
             // What lies in two places is told once: the sequence tells that it is the same.
             if commit.seq > after && !commit.changes.is_empty() {
                 return Ok(Some(commit));
@@ -279,7 +279,7 @@ impl FileReader {
         let mut bytes = 0;
         while bytes < wanted.bytes_max {
             let Some(commit) = self.next((*read, wanted.through), wanted.wants)? else {
-                *read = wanted.through;
+                *read = wanted.through.max(*read);
                 break;
             };
             *read = commit.seq;
@@ -292,11 +292,11 @@ impl FileReader {
     /// Copies the frames behind the one that ends with the commit `after`, up to that which ends with `through`, to another file.
     ///
     /// # Errors
-    /// `Corrupt`, also if no frame ends with `after`; `Io`, `Full`.
+    /// `Corrupt`, also if no frame ends with `after` or the file cannot be read; `Io` and `Full` from writing.
     pub fn copy_to(mut self, writer: &mut FileWriter, after: CommitSeq, through: CommitSeq) -> Result<()> {
         while self.whole.through < through || self.whole != self.end {
             let begins_at = self.whole.through;
-            self.read_frame()?;
+            self.read_frame().map_err(|error| unreadable(&self.path, error))?;
             let payload = std::mem::take(&mut self.payload);
             if begins_at < after && self.whole.through > after {
                 return Err(damaged(
@@ -392,31 +392,33 @@ impl Source for FileReader {
     }
 }
 
-/// Whether a file whose header does not read holds what a checkpoint let go of: a whole frame that ends with the commit `until` or
-/// before, where the newest checkpoint ends or the next file begins. Where a file was being made when the power was cut, its frames
-/// are for a checkpoint that never came, and whatever is in the sectors of its header is no damage.
+/// As far as a checkpoint relied on a file whose header does not read: to its newest whole frame that ends with the commit `until` or
+/// before, where the newest checkpoint ends or the next file begins. `None` if there is no such frame: the power was cut while the file
+/// was being made, its frames are for a checkpoint that never came, and whatever is in the sectors of its header is no damage.
 ///
 /// # Errors
 /// `Io`.
-pub fn was_relied_on(
+pub fn relied_on_through(
     disk: &dyn Disk,
     path: &Path,
     (identity, number, block_bytes): (LogIdentity, u64, u64),
     until: CommitSeq,
-) -> Result<bool> {
+) -> Result<Option<CommitSeq>> {
     let file = disk.open(path, Access::READ).map_err(|e| Error::io("open", path, &e))?;
     let file_bytes = file.len().map_err(|e| Error::io("measure", path, &e))?;
     if file_bytes < FILE_HEADER_BYTES as u64 {
-        return Ok(false);
+        return Ok(None);
     }
     let read = |offset: u64, count: usize| {
         let mut bytes = vec![0; count];
         file.read_at(&mut bytes, offset).map_err(|e| Error::io("read", path, &e)).map(|()| bytes)
     };
-    if FileHeader::decode(&read(0, FILE_HEADER_BYTES)?).is_ok() {
-        // Another database's, or another file's.
-        return Ok(true);
+    if let Ok((header, _)) = FileHeader::decode(&read(0, FILE_HEADER_BYTES)?) {
+        // Another database's, another file's, or one that reads by now.
+        let is_beyond = header.identity == identity && header.number == number && header.after >= until;
+        return Ok((!is_beyond).then_some(until));
     }
+    let mut newest = None;
     let mut offset = block_bytes.max(FILE_HEADER_BYTES as u64);
     while offset + FRAME_HEADER_BYTES as u64 <= file_bytes {
         let frame = FrameHeader::decode(&read(offset, FRAME_HEADER_BYTES)?, FEED_FRAME_BYTES as u64);
@@ -426,12 +428,13 @@ pub fn was_relied_on(
             if offset + count as u64 <= file_bytes
                 && FrameHeader::verify(&read(offset, count)?, &place).is_ok()
             {
-                return Ok(true);
+                newest = newest.max(Some(frame.through));
+                offset += (count as u64).next_multiple_of(block_bytes) - block_bytes;
             }
         }
         offset += block_bytes;
     }
-    Ok(false)
+    Ok(newest)
 }
 
 /// Removes a file, or empties it durably if its name cannot be removed. An empty file is never trusted.
@@ -448,6 +451,11 @@ pub fn discard(disk: &dyn Disk, path: &Path) -> Result<()> {
         file.sync_data()
     });
     emptied.map_err(|_| Error::io("remove", path, &error))
+}
+
+/// An error of reading, where bytes that cannot be read are as good as corrupt.
+pub fn unreadable(path: &Path, error: Error) -> Error {
+    if error.kind() == ErrorKind::Io { damaged(path, 0, error.message()) } else { error }
 }
 
 /// Damage in a retained file.

@@ -148,18 +148,13 @@ impl Retained {
         let _turn = self.turn.lock().expect(POISON);
         let held = self.state().held_from();
         let needs = (job.needs)()?;
-        // Files that end before the log begins are damaged: what follows them cannot be added to them.
-        while self.newest_end().is_some_and(|end| end < job.boundary.seq) {
-            self.drop_oldest();
-        }
         self.remove_unneeded(&needs, held, job.now_ns);
         let mut state = self.state();
         let needed = state.needed_from(&needs, held);
         let copied = state.files.back().map(|file| file.through);
+        let oldest_need = needs.iter().map(|need| need.after).chain(held).min();
+        state.let_go_of_corrupt(oldest_need, &self.bounds, job.now_ns);
         let keeps_all = self.bounds.retain_bytes > 0 || self.bounds.retain_age_ns > 0;
-        if !keeps_all {
-            state.let_go_of_corrupt(needs.iter().map(|need| need.after).chain(held).min());
-        }
         let all = keeps_all.then(|| copied.unwrap_or(job.boundary.seq));
         let floor = needed.into_iter().chain(all).min().filter(|floor| *floor < job.through);
         // Files follow each other without a hole: what comes between two needs is kept too.
@@ -197,6 +192,10 @@ impl Retained {
         const WRITING: &str = "one is being written";
         let mut names = Names::load(job.pages, job.catalogue)?;
         let mut poison = false;
+        let mut failed = |failure| {
+            poison = matches!(failure, CheckpointError::Poison(_));
+            into_error(failure)
+        };
         let stretch = Stretch { from: job.boundary, through: job.through };
         let mut last = job.boundary.seq;
         let read = job.log.read(&stretch, &mut |record| {
@@ -206,6 +205,9 @@ impl Retained {
             }
             let is_new = record.seq > from;
             let current = writer.as_mut().expect(WRITING);
+            if is_new {
+                current.at_time(record.commit_time_ns);
+            }
             copy_record(
                 &record,
                 &mut names,
@@ -214,11 +216,8 @@ impl Retained {
                 current,
             )?;
             if is_new && record.seq < job.through && current.end().offset >= self.file_bytes_wanted() {
-                self.finish_file(current, record.seq).map_err(|failure| {
-                    poison = matches!(failure, CheckpointError::Poison(_));
-                    into_error(failure)
-                })?;
-                *writer = Some(self.begin_file(record.seq)?);
+                self.finish_file(current, record.seq).map_err(&mut failed)?;
+                *writer = Some(self.begin_file(record.seq).map_err(&mut failed)?);
             }
             Ok(Enough::No)
         });
@@ -238,27 +237,31 @@ impl Retained {
         self.finish_file(writer.as_mut().expect(WRITING), job.through)
     }
 
-    /// A new file for what follows a commit.
-    fn begin_file(&self, after: CommitSeq) -> Result<FileWriter> {
-        self.remove_unproven()?;
+    /// A file for what follows a commit: the tail, or a new one.
+    fn begin_file(&self, after: CommitSeq) -> std::result::Result<FileWriter, CheckpointError> {
+        let is_last = match self.remove_unproven() {
+            Err(CheckpointError::Failed(_)) => false,
+            done => done.map(|()| true)?,
+        };
         let (tail, number) = {
             let mut state = self.state();
             (state.tail.take(), state.next_number)
         };
-        if let Some((header, end)) = tail
+        // What cannot be removed would seem to follow the tail, and is passed over in front of a new file.
+        if let Some((header, end)) = tail.filter(|_| is_last)
             && end.through == after
             && end.offset < self.file_bytes_wanted()
         {
-            return FileWriter::reopen(&*self.disk, &self.dir, header, end);
+            return Ok(FileWriter::reopen(&*self.disk, &self.dir, header, end)?);
         }
         match self.disk.create_dir(&self.dir) {
             Ok(()) => {}
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(Error::io("create", &self.dir, &e)),
+            Err(e) => return Err(Error::io("create", &self.dir, &e).into()),
         }
         self.state().next_number += 1;
         let header = FileHeader { identity: self.identity, number, block_bytes: self.block_bytes, after };
-        self.create_file(header)
+        Ok(self.create_file(header)?)
     }
 
     /// Ends the file with a commit, makes it durable with its name, and tells readers of it.
@@ -329,13 +332,9 @@ impl Retained {
 
     /// Somebody who needs what follows a commit before `through`, and refuses writers rather than lose it.
     fn refuser<'a>(&self, needs: &'a [FeedNeed], through: CommitSeq) -> Option<&'a FeedNeed> {
-        let oldest = self.oldest();
-        needs.iter().find(|need| need.refuses_writers && need.after >= oldest && need.after < through)
-    }
-
-    /// Where the newest file ends.
-    fn newest_end(&self) -> Option<CommitSeq> {
-        self.state().files.back().map(|file| file.through)
+        let state = self.state();
+        let is_before = |need: &FeedNeed| state.reads_from(need.after).is_some_and(|after| after < through);
+        needs.iter().find(|need| need.refuses_writers && is_before(need))
     }
 
     /// Removes the oldest file; says whether there was one.
@@ -400,7 +399,6 @@ fn copy_record(
     let mut of = None;
     names.pass(record, wants, &mut |tree, name, told| {
         if of.is_none() {
-            writer.at_time(record.commit_time_ns);
             writer.push(&items::begin(record.seq, record.commit_time_ns))?;
         }
         if of != Some(tree) {

@@ -1,7 +1,8 @@
 //! The retained files together: which there are, what they cover, who holds what of them.
 //!
 //! Invariants: the files cover one stretch of commits without a hole, the newest of them at least to where the newest checkpoint
-//! ends, and are removed oldest first. Where they are found otherwise, what they hold before the hole is not believed to be all.
+//! ends, and are removed oldest first. Where one is found to end too early or is missing, the file before the hole is taken to reach to
+//! its end: who reads it is told of the damage there, and of where to go on.
 //!
 //! D6 rests here: what is found behind the place that the newest superblock names was copied for a checkpoint that never came, and may
 //! be in the page cache alone, where a failed sync leaves it marked clean. The log has it still, and it is copied anew from there.
@@ -11,12 +12,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use duramen_disk::Disk;
+use duramen_disk::{Access, Disk};
 
-use super::file::{FileEnd, FileReader, FileWriter, damaged, was_relied_on};
+use super::file::{FileEnd, FileReader, FileWriter, damaged, relied_on_through};
 use super::frame::{FileHeader, file_path, number_of};
-use super::{FeedBounds, FeedNeed, FeedStats, gap};
-use crate::error::{Code, Error, Result};
+use super::{FeedBounds, FeedNeed, FeedStats, cannot_read, gap};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ids::CommitSeq;
 use crate::limits::FEED_FILE_BYTES;
 use crate::wal::LogIdentity;
@@ -65,7 +66,7 @@ pub struct RetainedPart {
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) files: VecDeque<RetainedPart>,
-    /// Everything after this commit can be read, from files or from the log.
+    /// Everything after this commit can be read, from files or from the log, as far as these are whole.
     pub(super) oldest: CommitSeq,
     /// As far as files were found to reach when the database was opened, if they can be believed.
     pub(super) found_through: CommitSeq,
@@ -80,10 +81,8 @@ pub(super) struct State {
     pub(super) tail: Option<(FileHeader, FileEnd)>,
     /// The directories were synced since the database was opened.
     pub(super) names_synced: bool,
-    /// What is wrong with the files found.
-    damage: Option<String>,
-    /// Files that a checkpoint relied on and whose header is corrupt, with the commit they ended with.
-    corrupt: Vec<(CommitSeq, PathBuf)>,
+    /// Files that a checkpoint relied on and whose header is corrupt.
+    corrupt: Vec<CorruptFile>,
     pub(super) refusal: Option<String>,
     /// Retaining has failed since, and failed last at, on the clock of the disk, if it has not succeeded since then.
     pub(super) failing_ns: Option<(u64, u64)>,
@@ -111,11 +110,13 @@ impl Covered {
 /// Files that opened, oldest first.
 type Readers = VecDeque<(PathBuf, FileReader)>;
 
-/// A file whose header is corrupt or missing.
-struct Headless {
+/// A file whose header is corrupt or missing, or cannot be read.
+#[derive(Debug)]
+struct CorruptFile {
     number: u64,
     path: PathBuf,
-    error: Error,
+    /// What is wrong with it.
+    flaw: String,
     /// Where it ended, if anything relied on it.
     until: CommitSeq,
 }
@@ -174,16 +175,20 @@ impl Retained {
     fn look_at(&self, numbers: &[u64], covered: Covered) -> Result<State> {
         let boundary = covered.boundary;
         let mut state = State { next_number: numbers[numbers.len() - 1] + 1, ..State::default() };
-        let (mut readers, headless) = self.open_files(numbers, covered, &mut state)?;
+        let (mut readers, corrupt) = self.open_files(numbers, covered, &mut state)?;
         self.find_tail(&mut readers, covered, &mut state)?;
         join_older(readers, &mut state);
-        for file in headless {
-            self.judge(file, &mut state)?;
+        for file in corrupt {
+            self.judge(file, &mut state);
         }
-        let is_current = state.files.back().is_some_and(|file| file.through >= boundary);
-        let oldest = state.files.front().map(|file| file.after);
-        state.oldest = oldest.filter(|_| is_current).unwrap_or(boundary);
-        state.found_through = state.files.back().filter(|_| is_current).map_or(boundary, |file| file.through);
+        if let Some((tail, _)) = &state.tail
+            && state.corrupt.iter().any(|file| file.number > tail.number)
+        {
+            // What is added to the tail would be told again by that file if it can be read another time.
+            state.tail = None;
+        }
+        state.oldest = state.files.front().map_or(boundary, |file| file.after);
+        state.found_through = state.files.back().map_or(boundary, |file| file.through);
         Ok(state)
     }
 
@@ -193,83 +198,83 @@ impl Retained {
         numbers: &[u64],
         covered: Covered,
         state: &mut State,
-    ) -> Result<(Readers, Vec<Headless>)> {
+    ) -> Result<(Readers, Vec<CorruptFile>)> {
         let mut readers = Readers::new();
         let mut corrupt = Vec::new();
         for number in numbers {
             let path = file_path(&self.dir, *number);
-            match self.open_file(&path) {
-                Ok(Some(reader)) if reader.header().after >= covered.believed() => state.unproven.push(path),
-                Ok(Some(reader)) => readers.push_back((path, reader)),
-                Ok(None) => {
-                    let error = damaged(&path, 0, "the file has no header");
-                    corrupt.push((*number, path, error));
+            match self.open_file(&path)? {
+                Ok(reader) if reader.header().after >= covered.believed() => state.unproven.push(path),
+                Ok(reader) => readers.push_back((path, reader)),
+                Err(flaw) => {
+                    corrupt.push(CorruptFile { number: *number, path, flaw, until: covered.boundary });
                 }
-                Err(error) if error.is_damage() => corrupt.push((*number, path, error)),
+            }
+        }
+        for file in &mut corrupt {
+            file.until = end_of(file.number, &readers, covered.boundary);
+        }
+        Ok((readers, corrupt))
+    }
+
+    /// Opens a file, or tells what is wrong with its header. Reads that twice: a single read can fail although the stored bytes are right.
+    ///
+    /// # Errors
+    /// `Unsupported` for a later format; `Io` if the file cannot be opened. Bytes that cannot be read count as corrupt: the database opens
+    /// all the same.
+    fn open_file(&self, path: &Path) -> Result<std::result::Result<FileReader, String>> {
+        let mut flaw = String::new();
+        for _ in 0..2 {
+            flaw = match FileReader::open(&*self.disk, path, self.identity) {
+                Ok(Some(reader)) => return Ok(Ok(reader)),
+                Ok(None) => damaged(path, 0, "the file has no header").message().to_owned(),
+                Err(error) if error.is_damage() || error.kind() == ErrorKind::Io => {
+                    error.message().to_owned()
+                }
                 Err(error) => return Err(error),
-            }
+            };
         }
-        let until = |number| end_of(number, &readers, covered.boundary);
-        let headless = |(number, path, error)| Headless { number, path, error, until: until(number) };
-        let headless = corrupt.into_iter().map(headless).collect();
-        Ok((readers, headless))
+        self.disk.open(path, Access::READ).map_err(|e| Error::io("open", path, &e))?;
+        Ok(Err(flaw))
     }
 
-    /// Opens a file; a second time if its header is corrupt. A single read can fail although the stored bytes are right.
-    fn open_file(&self, path: &Path) -> Result<Option<FileReader>> {
-        let open = || FileReader::open(&*self.disk, path, self.identity);
-        match open() {
-            Ok(Some(reader)) => Ok(Some(reader)),
-            Err(error) if !error.is_damage() => Err(error),
-            _ => open(),
+    /// Where the whole part of a file ends. Reads a second time if the file ends too early.
+    fn end_of_file(&self, path: &Path, reader: FileReader, covered: Covered) -> Result<FileEnd> {
+        let (end, flaw) = reader.scan(covered.believed());
+        let is_suspect = flaw.is_some() && (covered.is_alone || end.through < covered.boundary);
+        if let Some(Ok(reader)) = is_suspect.then(|| self.open_file(path)).transpose()? {
+            let (again, _) = reader.scan(covered.believed());
+            return Ok(if again.through > end.through { again } else { end });
         }
-    }
-
-    /// Where the whole part of a file ends, and what is wrong after it. Reads a second time if the file ends too early.
-    fn end_of_file(
-        &self,
-        path: &Path,
-        reader: FileReader,
-        covered: Covered,
-    ) -> Result<(FileEnd, Option<String>)> {
-        let (end, flaw) = reader.scan(covered.believed())?;
-        let is_suspect = end.through < covered.boundary || covered.is_alone && flaw.is_some();
-        match is_suspect.then(|| self.open_file(path)).transpose() {
-            Ok(Some(Some(reader))) => {
-                let again = reader.scan(covered.believed())?;
-                Ok(if again.0.through > end.through { again } else { (end, flaw) })
-            }
-            _ => Ok((end, flaw)),
-        }
+        Ok(end)
     }
 
     /// Finds the newest file with contents. Only that one may be torn; a crash before the first frame leaves files without.
     fn find_tail(&self, readers: &mut Readers, covered: Covered, state: &mut State) -> Result<()> {
         let boundary = covered.boundary;
         while let Some((path, reader)) = readers.pop_back() {
-            let header = *reader.header();
-            let (end, flaw) = self.end_of_file(&path, reader, covered)?;
-            if covered.is_alone
-                && header.after >= boundary
-                && self.goes_beyond(readers.back(), end.through)?
+            let (header, file_bytes) = (*reader.header(), reader.file_bytes());
+            let end = self.end_of_file(&path, reader, covered)?;
+            // Without contents; or a copy of what follows the boundary that was cut short, and whose source still exists.
+            if header.after >= boundary
+                && (end.through == header.after
+                    || covered.is_alone && self.goes_beyond(readers, covered, end.through)?)
             {
-                // A copy of what follows the boundary that was cut short. Its source still exists.
                 state.unproven.insert(0, path);
                 continue;
             }
+            let mut part = part_of(path, &header, &end);
+            if end.time_ns == 0 {
+                // It is not known, and the older files are taken to be no newer.
+                part.time_ns = self.disk.wall_ns();
+            }
             if end.through < boundary {
-                let flaw = flaw.unwrap_or_else(|| format!("{}: the file ends early", path.display()));
-                state.damage = Some(format!("{flaw}; it reaches to commit {}, want {boundary}", end.through));
+                // Nothing is added to it.
+                (part.through, part.end_offset) = (boundary, file_bytes);
+            } else {
+                state.tail = Some((header, end));
             }
-            if end.through == header.after {
-                match end.through < boundary {
-                    true => state.junk.push(path),
-                    false => state.unproven.insert(0, path),
-                }
-                continue;
-            }
-            state.tail = Some((header, end));
-            state.files.push_front(part_of(path, &header, &end));
+            state.files.push_front(part);
             return Ok(());
         }
         Ok(())
@@ -277,24 +282,34 @@ impl Retained {
 
     /// Decides whether a file without a readable header is corruption. It is not if no checkpoint relied on the file: its frames are
     /// for a checkpoint that did not come. A corrupt file is kept, because a consumer may need it.
-    fn judge(&self, file: Headless, state: &mut State) -> Result<()> {
-        let Headless { number, path, error, until } = file;
-        let of = (self.identity, number, u64::from(self.block_bytes));
-        if was_relied_on(&*self.disk, &path, of, until)? {
-            state.damage = Some(error.message().to_owned());
-            state.corrupt.push((until, path));
-        } else {
-            state.junk.push(path);
+    fn judge(&self, mut file: CorruptFile, state: &mut State) {
+        let of = (self.identity, file.number, u64::from(self.block_bytes));
+        let judge = || relied_on_through(&*self.disk, &file.path, of, file.until);
+        match judge().or_else(|_| judge()) {
+            Ok(None) => state.junk.push(file.path),
+            Ok(Some(through)) => {
+                file.until = through;
+                state.corrupt.push(file);
+            }
+            // It cannot be read, and may be corrupt.
+            Err(_) => state.corrupt.push(file),
         }
-        Ok(())
     }
 
-    /// Whether a file reaches further than a commit.
-    fn goes_beyond(&self, file: Option<&(PathBuf, FileReader)>, through: CommitSeq) -> Result<bool> {
-        let Some((path, _)) = file else { return Ok(false) };
-        let reader = FileReader::open(&*self.disk, path, self.identity)?;
-        let end = reader.map(|reader| reader.scan(CommitSeq(u64::MAX))).transpose()?;
-        Ok(end.is_some_and(|(end, _)| end.through > through))
+    /// Whether any of these files reaches further than a commit beyond the boundary.
+    fn goes_beyond(&self, files: &Readers, covered: Covered, through: CommitSeq) -> Result<bool> {
+        for (path, reader) in files.iter().rev() {
+            let is_last = reader.header().after < covered.boundary;
+            if let Ok(reader) = self.open_file(path)?
+                && self.end_of_file(path, reader, covered)?.through > through
+            {
+                return Ok(true);
+            }
+            if is_last {
+                break;
+            }
+        }
+        Ok(false)
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -327,12 +342,8 @@ impl Retained {
     /// The error of who needs what follows a commit and can read it nowhere.
     pub fn gap(&self, after: CommitSeq) -> Error {
         let state = self.state();
-        match &state.damage {
-            Some(damage) => {
-                let message = format!("changes after commit {after} cannot be read: {damage}");
-                let hint = format!("read what the collections hold now, and go on from {}", state.oldest);
-                Error::new(Code::DamagedFeed, message).with_hint(hint)
-            }
+        match state.corrupt.iter().find(|file| after < file.until) {
+            Some(file) => cannot_read(after, &file.flaw, state.oldest),
             None => gap(after, state.oldest),
         }
     }
@@ -385,33 +396,31 @@ impl Retained {
         state.files.is_empty() && state.refusal.is_none()
     }
 
-    /// Reads every file and says what is wrong with them, given where the newest checkpoint ends.
-    ///
-    /// # Errors
-    /// `Io`.
-    pub fn check(&self) -> Result<Vec<String>> {
+    /// Reads every file and says what is wrong with them. What cannot be read is a problem like what is corrupt.
+    pub fn check(&self) -> Vec<String> {
         let (files, mut problems) = {
             let state = self.state();
-            (state.files.clone(), state.damage.iter().cloned().collect::<Vec<_>>())
+            let corrupt = state.corrupt.iter().map(|file| file.flaw.clone());
+            (state.files.clone(), corrupt.collect::<Vec<_>>())
         };
         for part in files {
             let reader = match self.read(&part) {
                 Ok(reader) => reader,
                 // Somebody has let go of it meanwhile.
                 Err(_) if self.part_after(part.after).is_none_or(|now| now.number != part.number) => continue,
-                Err(error) if error.is_damage() => {
+                Err(error) => {
                     problems.push(error.message().to_owned());
                     continue;
                 }
-                Err(error) => return Err(error),
             };
-            let (end, flaw) = reader.scan(part.through)?;
+            let (end, flaw) = reader.scan(part.through);
             if end.through < part.through {
-                let flaw = flaw.unwrap_or_else(|| format!("{}: the file ends early", part.path.display()));
+                let flaw = flaw.unwrap_or_else(|| damaged(&part.path, end.offset, "the file ends early"));
+                let flaw = flaw.message();
                 problems.push(format!("{flaw}; it reaches to commit {}, want {}", end.through, part.through));
             }
         }
-        Ok(problems)
+        problems
     }
 
     /// Bytes that one file is to hold, about.
@@ -433,16 +442,34 @@ impl State {
     /// The oldest position that anybody needs, among those that are not lost already.
     pub(super) fn needed_from(&self, needs: &[FeedNeed], held: Option<CommitSeq>) -> Option<CommitSeq> {
         let needs = needs.iter().map(|need| need.after);
-        needs.chain(held).filter(|after| *after >= self.oldest).min()
+        needs.chain(held).filter_map(|after| self.reads_from(after)).min()
     }
 
-    /// Releases corrupt files that end before everything that is needed.
-    pub(super) fn let_go_of_corrupt(&mut self, needed_from: Option<CommitSeq>) {
-        let is_needed = |until: CommitSeq| needed_from.is_some_and(|from| from < until);
-        let (kept, gone) =
-            std::mem::take(&mut self.corrupt).into_iter().partition(|(until, _)| is_needed(*until));
+    /// From where somebody at this position reads on: behind a corrupt file, if it is at one. Nothing if what follows is lost.
+    pub(super) fn reads_from(&self, after: CommitSeq) -> Option<CommitSeq> {
+        let corrupt_until = self.corrupt.iter().map(|file| file.until).max();
+        let goes_on = corrupt_until.filter(|until| after < self.oldest && after < *until).unwrap_or(after);
+        (goes_on >= self.oldest).then_some(goes_on)
+    }
+
+    /// Releases corrupt files that end before everything that is needed and still there, and that no bound keeps.
+    pub(super) fn let_go_of_corrupt(
+        &mut self,
+        needed_from: Option<CommitSeq>,
+        bounds: &FeedBounds,
+        now_ns: u64,
+    ) {
+        let is_kept = |file: &CorruptFile| {
+            let newer = || self.files.iter().filter(|newer| newer.after >= file.until);
+            let newer_bytes: u64 = newer().map(|newer| newer.end_offset).sum();
+            let time_ns = newer().map(|newer| newer.time_ns).next().unwrap_or(now_ns);
+            needed_from.is_some_and(|from| from < file.until) && file.until >= self.oldest
+                || newer_bytes < bounds.retain_bytes
+                || now_ns.saturating_sub(time_ns) < bounds.retain_age_ns
+        };
+        let (kept, gone) = std::mem::take(&mut self.corrupt).into_iter().partition(is_kept);
         self.corrupt = kept;
-        self.junk.extend(Vec::into_iter(gone).map(|(_, path)| path));
+        self.junk.extend(Vec::into_iter(gone).map(|file| file.path));
     }
 
     /// Takes the oldest file out.

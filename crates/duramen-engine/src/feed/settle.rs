@@ -3,7 +3,7 @@
 //! D6 rests here: bytes that no superblock covers may be in the page cache alone, and a sync writes nothing of them after one that
 //! failed. They are removed, or written again to another file.
 
-use super::file::{FileWriter, discard};
+use super::file::{FileWriter, discard, unreadable};
 use super::frame::{FileHeader, file_path};
 use super::retained::{Covered, Retained, RetainedPart, State, part_of};
 use crate::checkpoint::CheckpointError;
@@ -22,24 +22,34 @@ impl Retained {
         if self.disk.list(&self.dir).is_ok() {
             self.note_removal();
         }
-        // Where that fails it is tried again before the next superblock is written.
-        drop(self.remove_unproven());
-        if !covered.is_alone {
-            return Ok(());
+        if covered.is_alone {
+            self.copy_beyond(covered.boundary)?;
         }
-        // A single read can fail although the stored bytes are right.
-        let copied = self.write_anew(covered.boundary).or_else(|error| match error.is_damage() {
-            true => self.write_anew(covered.boundary),
-            false => Err(error),
+        // Only now: these may be what was copied, and all that the disk has. What fails is tried again before the next superblock.
+        match self.remove_unproven() {
+            Err(CheckpointError::Poison(error)) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn copy_beyond(&self, boundary: CommitSeq) -> Result<()> {
+        let copied = self.write_anew(boundary).or_else(|error| {
+            match error.kind() {
+                // The files that are not believed take room.
+                ErrorKind::Full => drop(self.remove_unproven()),
+                // A single read can fail although the stored bytes are right.
+                _ if error.is_damage() => {}
+                _ => return Err(error),
+            }
+            self.write_anew(boundary)
         });
         match copied {
             Err(error) if error.kind() == ErrorKind::Full || error.is_damage() => {
-                self.state().let_go_behind(covered.boundary);
+                self.state().let_go_behind(boundary);
+                Ok(())
             }
-            written => written?,
+            written => written,
         }
-        drop(self.remove_unproven());
-        Ok(())
     }
 
     /// Copies what the files hold behind the boundary to a file of its own, durably. What they held before is not touched: it may be
@@ -73,7 +83,8 @@ impl Retained {
     fn copy_files(&self, parts: &[RetainedPart], writer: &mut FileWriter) -> Result<()> {
         for part in parts {
             let after = writer.end().through;
-            self.read(part)?.copy_to(writer, after, part.through)?;
+            let reader = self.read(part).map_err(|error| unreadable(&part.path, error))?;
+            reader.copy_to(writer, after, part.through)?;
         }
         writer.sync()?;
         for directory in [&self.dir, &self.database_dir] {
@@ -82,23 +93,23 @@ impl Retained {
         Ok(())
     }
 
-    /// Removes the files that are not believed, the newest first: a crash leaves no hole between them.
+    /// Removes the files that are not believed, durably; the newest first, so that a crash leaves no hole between them.
     ///
     /// # Errors
-    /// `Io`.
-    pub(super) fn remove_unproven(&self) -> Result<()> {
-        let unproven = self.state().unproven.clone();
-        if !unproven.is_empty() {
-            self.note_removal();
+    /// As [`Retained::remove_useless`]; the other files are removed all the same.
+    pub(super) fn remove_unproven(&self) -> std::result::Result<(), CheckpointError> {
+        let mut unproven = std::mem::take(&mut self.state().unproven);
+        if unproven.is_empty() {
+            return Ok(());
         }
-        for path in unproven.iter().rev() {
-            discard(&*self.disk, path)?;
-        }
-        if !unproven.is_empty() {
-            self.disk.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, &e))?;
-            self.state().unproven.clear();
-        }
-        Ok(())
+        self.note_removal();
+        let mut failed = None;
+        unproven.reverse();
+        unproven.retain(|path| discard(&*self.disk, path).map_err(|error| failed = Some(error)).is_err());
+        unproven.reverse();
+        self.state().unproven = unproven;
+        self.sync_removals()?;
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Creates a file. If the creation fails, the file is removed; a power cut may bring it back in part.
@@ -131,16 +142,19 @@ impl Retained {
     pub(super) fn remove_useless(&self) -> std::result::Result<(), CheckpointError> {
         // One at a time, so that a crash leaves no gap.
         self.sync_removals()?;
-        let unproven = self.remove_unproven();
+        let unproven = match self.remove_unproven() {
+            Err(CheckpointError::Failed(error)) => Some(error),
+            done => done.map(|()| None)?,
+        };
         let mut junk = std::mem::take(&mut self.state().junk);
         if !junk.is_empty() {
             self.note_removal();
         }
-        let mut failed = None;
+        let mut failed = unproven;
         junk.retain(|path| discard(&*self.disk, path).map_err(|error| failed = Some(error)).is_err());
         self.state().junk.append(&mut junk);
         self.sync_removals()?;
-        failed.map_or(unproven, Err).map_err(CheckpointError::Failed)
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Makes sure that files which were removed stay so. Before a superblock is written that does without them: one that came back

@@ -1,5 +1,6 @@
 //! The change feed from outside: everything durable, once, in order, wherever it lies by then; and nothing for nobody.
 
+mod damaged;
 mod found;
 
 use std::path::Path;

@@ -4,18 +4,18 @@ use duramen_disk::memory::OpKind;
 
 use super::*;
 
-fn all(engine: &Engine, when: &str) -> Vec<(u64, String)> {
+pub(super) fn all(engine: &Engine, when: &str) -> Vec<(u64, String)> {
     let mut reader = reader(engine, CommitSeq(0)).unwrap_or_else(|error| panic!("{when}: {error}"));
     told(&rest(&mut reader))
 }
 
-fn check_is_clean(engine: &Engine, when: &str) {
+pub(super) fn check_is_clean(engine: &Engine, when: &str) {
     let report = engine.check().unwrap();
     assert!(report.is_clean(), "{when}: {:?}", report.problems);
 }
 
 /// A database with a consumer that has read nothing, and one file with what was committed for it.
-fn with_one_file(seed: u64) -> (MemDisk, Engine, Vec<(u64, String)>) {
+pub(super) fn with_one_file(seed: u64) -> (MemDisk, Engine, Vec<(u64, String)>) {
     let disk = MemDisk::new(seed);
     let (engine, mut model) = (open(&disk), Vec::new());
     set_position(&engine, "slow", CommitSeq(0), false);
