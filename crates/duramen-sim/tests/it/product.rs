@@ -23,6 +23,10 @@ fn no_cut_loses_or_halves_anything_that_a_program_stored() {
     let mut report = searched(1..17);
     report.add(&searched(fresh.range));
     println!("{report}");
-    assert_eq!(report.unseen(), Vec::<String>::new(), "no cut fell into these events, or was of these kinds");
+    assert_eq!(
+        report.counts().unseen(),
+        Vec::<&str>::new(),
+        "no cut fell into these events, or was of these kinds"
+    );
     assert!(report.distinct() >= DISTINCT_CUTS_MIN, "{} distinct cuts", report.distinct());
 }

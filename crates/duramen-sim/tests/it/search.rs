@@ -28,6 +28,10 @@ fn no_cut_loses_what_was_promised_or_leaves_half_of_anything() {
     let mut report = searched(1..35);
     report.add(&searched(fresh.range));
     println!("{report}");
-    assert_eq!(report.unseen(), Vec::<&str>::new(), "no cut fell into these phases, or was of these kinds");
+    assert_eq!(
+        report.counts().unseen(),
+        Vec::<&str>::new(),
+        "no cut fell into these phases, or was of these kinds"
+    );
     assert!(report.distinct() >= DISTINCT_CUTS_MIN, "{} distinct cuts", report.distinct());
 }
