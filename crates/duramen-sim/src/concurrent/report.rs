@@ -89,7 +89,8 @@ impl Report {
         counts
     }
 
-    pub(super) fn add(&mut self, other: &Report) {
+    /// Adds another's figures.
+    pub fn add(&mut self, other: &Report) {
         self.seeds += other.seeds;
         self.operations += other.operations;
         self.commits += other.commits;

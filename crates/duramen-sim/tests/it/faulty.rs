@@ -31,10 +31,10 @@ fn no_fault_loses_what_was_promised_and_no_lie_is_served() {
     let fresh = seeds::of_this_commit("faulty", FRESH_SEEDS);
     println!("{fresh}");
     let mut report = searched(1..17);
-    report.add(&searched(fresh.range));
+    report.add(&searched(fresh.range.clone()));
     println!("{report}");
-    assert!(report.distinct() >= DISTINCT_CUTS_MIN, "{} distinct cuts", report.distinct());
+    assert!(report.distinct() >= DISTINCT_CUTS_MIN, "{} distinct cuts; {fresh}", report.distinct());
     let counts = report.counts();
     let unseen = counts.unseen();
-    assert!(unseen.len() <= UNSEEN_MAX, "no cut fell into: {unseen:?}");
+    assert!(unseen.len() <= UNSEEN_MAX, "no cut fell into: {unseen:?}; {fresh}");
 }
