@@ -63,7 +63,7 @@ pub(super) fn message_pack(input: &[u8]) {
 }
 
 /// A record that puts one row.
-fn put(tree: u64, key: &[u8], value: &[u8]) -> Vec<u8> {
+pub(super) fn put(tree: u64, key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut record = vec![1];
     record.extend(1u32.to_le_bytes());
     record.extend(tree.to_le_bytes());
@@ -78,7 +78,7 @@ fn put(tree: u64, key: &[u8], value: &[u8]) -> Vec<u8> {
 }
 
 /// The id of a tree of the killed specimen.
-fn tree_id(name: &str) -> u64 {
+pub(super) fn tree_id(name: &str) -> u64 {
     static IDS: OnceLock<BTreeMap<String, TreeId>> = OnceLock::new();
     let ids = IDS.get_or_init(|| {
         let disk = Arc::new(disk_of(&specimens()[1]));
