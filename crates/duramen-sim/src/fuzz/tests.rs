@@ -1,10 +1,11 @@
-//! Positive controls of resealing: without them a fuzzer that only ever saw checksums refuse would look the same.
+//! Positive controls of resealing: without them a fuzzer that only ever saw checksums refuse would look the
+//! same.
 
 use duramen_engine::data_file::Superblock;
 
 use super::database::{BLOCK_BYTES, disk_of, specimens};
 use super::reseal::{Image, Kind};
-use super::stored::{put, tree_id};
+use super::stored::{engine_of, put, tree_id};
 use crate::salvage::specimen::{DATABASE, open};
 
 /// Pages that must be noticed to be corrupt, or the test says nothing.
@@ -79,4 +80,43 @@ fn a_resealed_record_is_replayed() {
         None,
         "a record with a wrong checksum is no record"
     );
+}
+
+/// A record that drops the tree `raw` and puts one more big value into it, `block_count` blocks from `block`
+/// on.
+fn dropped_value(block: u64, block_count: u32) -> Vec<u8> {
+    const DELETE: u8 = 0;
+    const PUT_BIG: u8 = 2;
+    let raw_bytes = block_count.saturating_mul(u32::try_from(BLOCK_BYTES).unwrap());
+    let mut value = u64::from(raw_bytes - 48).to_le_bytes().to_vec();
+    // The only extent: its location without flags, with a checksum of zeroes. No reduction.
+    value.push(0);
+    value.extend(block.to_le_bytes());
+    [block_count, raw_bytes, 0].iter().for_each(|number| value.extend(number.to_le_bytes()));
+    value.extend([0; 16]);
+    value.extend(u16::MAX.to_le_bytes());
+    let change = |tree: u64, kind: u8, key: &[u8], value: &[u8]| {
+        let mut record = put(tree, key, value);
+        record[18] = kind;
+        // Behind the version and the count of trees.
+        record.split_off(5)
+    };
+    [&[1, 2, 0, 0, 0][..], &change(0, DELETE, b"raw", b""), &change(tree_id("raw"), PUT_BIG, b"k", &value)]
+        .concat()
+}
+
+/// D4: the log names blocks of values that it replaced itself. They are kept for the feed, and only if they
+/// lie in the file: the end of a run at the last of all numbers is no number.
+#[test]
+fn blocks_of_a_replaced_value_beyond_all_numbers_are_left_alone() {
+    for block in [u64::MAX, u64::MAX - 1, u64::MAX / BLOCK_BYTES as u64, 1 << 40] {
+        for block_count in [1, 2, u32::MAX] {
+            let mut image = specimens()[1].clone();
+            assert!(image.replace_last_record(&dropped_value(block, block_count)));
+            let engine = engine_of(&image);
+            assert!(engine.snapshot().unwrap().tree("raw").unwrap().is_none(), "the record was replayed");
+            let report = engine.check().unwrap();
+            assert!(report.is_clean(), "{block_count} blocks from {block} on: {report:?}");
+        }
+    }
 }
