@@ -14,6 +14,7 @@ use duramen_disk::memory::{Blocker, Trace};
 use duramen_disk::{Disk, MemDisk};
 use duramen_engine::{Background, Durability, Engine, Hooks, Options, Receipt};
 
+use super::coverage::Levels;
 use crate::contents::Dice;
 use crate::history::{Event, Fate, Listener, Manner, Run, Step, Verdict, check, run_heard};
 use crate::search::cuts::{LOG_DIR, LOG_DISK};
@@ -59,6 +60,8 @@ pub struct Lived {
     pub compared: u64,
     /// Commits of nothing among the threads' own.
     pub empty: u64,
+    /// Commits whose calls returned with each level, in the order of [`Durability`].
+    pub levels: Levels,
     /// The newest commit that the feed told while the database was open; `None` of a life that keeps none.
     pub told: Option<u64>,
 }
@@ -125,16 +128,22 @@ pub fn live(seed: u64) -> Result<Lived, String> {
     let created_at = disk.recorded_len();
     let database = engine.posture().database.to_string();
     disk.set_blocker(Some(others_go_on(seed)));
-    let heard = Heard { disk: disk.clone(), engine: engine.clone(), places: Mutex::default() };
+    let heard = Heard {
+        disk: disk.clone(),
+        engine: engine.clone(),
+        places: Mutex::default(),
+        levels: Mutex::default(),
+    };
     let events = in_company(&engine, options.background, || run_heard(&engine, plan, &heard));
     disk.set_blocker(None);
-    let Heard { engine: other, places, .. } = heard;
+    let Heard { engine: other, places, levels, .. } = heard;
     drop(other);
     if let Some(cause) = engine.posture().poisoned {
         return Err(format!("poisoned on a disk that never fails: {cause}"));
     }
     let events = events.map_err(|error| format!("{} {error}", error.code()))?;
     let places = places.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let levels = levels.into_inner().unwrap_or_else(PoisonError::into_inner);
     let commits = commits_of(&events, &places);
     let told = match options.feed_retain_bytes {
         0 => None,
@@ -155,7 +164,7 @@ pub fn live(seed: u64) -> Result<Lived, String> {
     let verdict = check(&events);
     let options = Options { background: Background::Stepped, ..options };
     let life = Life { seed, trace, commits, options, created_at, database };
-    Ok(Lived { life, verdict, groups: stats.groups, compared: stats.compared, empty, told })
+    Ok(Lived { life, verdict, groups: stats.groups, compared: stats.compared, empty, levels, told })
 }
 
 /// What the feed tells is a prefix of the order of the receipts, with everything in it that is durable.
@@ -205,6 +214,7 @@ struct Heard {
     engine: Engine,
     /// Sequences, and the operations before which their calls began.
     places: Mutex<Vec<(u64, usize)>>,
+    levels: Mutex<Levels>,
 }
 
 impl Heard {
@@ -225,6 +235,8 @@ impl Listener for Heard {
         }
         if let Some(began_at) = began_at {
             self.places.lock().unwrap_or_else(PoisonError::into_inner).push((seq, began_at));
+            let level = receipt.durability() as usize;
+            self.levels.lock().unwrap_or_else(PoisonError::into_inner)[level] += 1;
         }
     }
 
