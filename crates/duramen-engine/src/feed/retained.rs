@@ -238,10 +238,10 @@ impl Retained {
         Ok(Err(flaw))
     }
 
-    /// Where the whole part of a file ends. Reads a second time if the file ends too early.
+    /// Where the whole part of a file ends. Reads a second time what would be given up behind its end: a single read can fail.
     fn end_of_file(&self, path: &Path, reader: FileReader, covered: Covered) -> Result<FileEnd> {
         let (end, flaw) = reader.scan(covered.believed());
-        let is_suspect = flaw.is_some() && (covered.is_alone || end.through < covered.boundary);
+        let is_suspect = covered.is_alone && flaw.is_some();
         if let Some(Ok(reader)) = is_suspect.then(|| self.open_file(path)).transpose()? {
             let (again, _) = reader.scan(covered.believed());
             return Ok(if again.through > end.through { again } else { end });
