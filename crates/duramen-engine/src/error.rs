@@ -133,7 +133,8 @@ impl Error {
         Error { goes_on_after: Some(after), ..self }
     }
 
-    /// Where changes are missing from the feed (`FeedGap`, `DamagedFeed`): the commit after which it can be read on.
+    /// Where changes are missing from the feed (`FeedGap`, `DamagedFeed`), or a file of it cannot be read (`System`, which may pass): the
+    /// commit after which it can be read on.
     #[must_use]
     pub fn goes_on_after(&self) -> Option<CommitSeq> {
         self.goes_on_after

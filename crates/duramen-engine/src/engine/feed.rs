@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::{Engine, Mode};
 use crate::commit::{Watch, Woken};
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::feed::{
     FeedCommit, FeedHold, FeedStats, FileReader, LiveReader, RetainedPart, Wanted, cannot_read, is_source,
 };
@@ -312,18 +312,24 @@ impl FeedReader {
 
     fn fill_from_files(&mut self) -> Result<()> {
         self.live = None;
-        let feed = &self.engine.inner.feed;
-        let Some(part) = feed.part_after(self.read) else { return Err(feed.gap(self.read)) };
-        let Err(error) = self.read_file(&part) else { return Ok(()) };
-        self.file = None;
-        // What was read before it is handed out first.
-        let is_first = self.batch.is_empty();
-        match error.kind() {
-            _ if !is_first => Ok(()),
-            ErrorKind::Corrupt => Err(cannot_read(self.read, error.message(), part.through)),
-            // It may read another time.
-            _ => Err(error.goes_on(part.through)),
+        // A single read can fail, and the file may have been let go of since it was looked up.
+        for is_last_try in [false, true] {
+            let feed = &self.engine.inner.feed;
+            let Some(part) = feed.part_after(self.read) else { return Err(feed.gap(self.read)) };
+            let Err(error) = self.read_file(&part) else { return Ok(()) };
+            self.file = None;
+            // What was read before it is handed out first.
+            if !self.batch.is_empty() {
+                return Ok(());
+            }
+            if is_last_try {
+                return Err(match error.is_damage() {
+                    true => cannot_read(self.read, error.message(), part.through),
+                    false => error.goes_on(part.through),
+                });
+            }
         }
+        Ok(())
     }
 
     fn read_file(&mut self, part: &RetainedPart) -> Result<()> {

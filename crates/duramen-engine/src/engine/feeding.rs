@@ -94,8 +94,8 @@ impl Feeding {
     /// Lets go of what was read since, without a checkpoint.
     ///
     /// # Errors
-    /// `Corrupt` or `Io`.
-    pub fn review(&self, committer: &Committer) -> Result<()> {
+    /// As [`Retained::review`].
+    pub fn review(&self, committer: &Committer) -> std::result::Result<(), CheckpointError> {
         let held = committer.hold_published();
         let seq = held.root().seq;
         // A crash goes back to what is durable, and so do those who read.

@@ -356,11 +356,7 @@ impl Keeper {
                 Ok(())
             }
             Ok(_) => Ok(()),
-            Err(CheckpointError::Failed(error)) => Err(error),
-            Err(CheckpointError::Poison(error)) => {
-                self.committer.poison(error.clone());
-                Err(error)
-            }
+            Err(failure) => Err(self.poison_if_a_sync_failed(failure)),
         }
     }
 
@@ -374,7 +370,17 @@ impl Keeper {
         }
         // A checkpoint looks itself.
         let Ok(_alone) = self.one_at_a_time.try_lock() else { return Ok(()) };
-        self.feeding.review(&self.committer)
+        self.feeding.review(&self.committer).map_err(|failure| self.poison_if_a_sync_failed(failure))
+    }
+
+    fn poison_if_a_sync_failed(&self, failure: CheckpointError) -> Error {
+        match failure {
+            CheckpointError::Failed(error) => error,
+            CheckpointError::Poison(error) => {
+                self.committer.poison(error.clone());
+                error
+            }
+        }
     }
 
     /// Writes a checkpoint of a root. One of the root that the newest checkpoint has already costs its superblock, a few pages of
@@ -390,14 +396,8 @@ impl Keeper {
             self.sweep();
             between();
         };
-        let report = match self.checkpointer.run(held.root(), aim, &mut sweep_too) {
-            Ok(report) => report,
-            Err(CheckpointError::Failed(error)) => return Err(error),
-            Err(CheckpointError::Poison(error)) => {
-                self.committer.poison(error.clone());
-                return Err(error);
-            }
-        };
+        let written = self.checkpointer.run(held.root(), aim, &mut sweep_too);
+        let report = written.map_err(|failure| self.poison_if_a_sync_failed(failure))?;
         self.committer.log().recycle(&report.keep_log_from);
         let reaped = self.checkpointer.reaped();
         if !reaped.is_empty() {

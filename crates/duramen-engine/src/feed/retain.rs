@@ -4,7 +4,7 @@
 //! only then may the superblock be written behind which the log, and the extents of values that it names, are used again. So the
 //! copy is at least as long as what was let go, whatever moment the power fails at.
 
-use super::file::{FileWriter, discard};
+use super::file::FileWriter;
 use super::frame::FileHeader;
 use super::items;
 use super::names::{Names, Told};
@@ -68,13 +68,10 @@ impl Retained {
     pub fn retain(&self, job: &Retaining<'_>) -> std::result::Result<Letting, CheckpointError> {
         let begun_ns = self.disk.monotonic_ns();
         let mut letting = Letting::default();
-        // First, because these files take room that a full disk needs.
-        self.leave_nothing_useless()?;
         let (needs, from) = self.plan(job)?;
-        let Some(mut from) = from else {
-            self.leave_nothing_useless()?;
-            return Ok(letting);
-        };
+        // These files take room that a full disk needs.
+        self.leave_nothing_useless()?;
+        let Some(mut from) = from else { return Ok(letting) };
         while from < job.through {
             match self.append(job, from) {
                 Ok(()) => {
@@ -95,6 +92,7 @@ impl Retained {
                         self.state().oldest = job.through;
                         break;
                     }
+                    self.leave_nothing_useless()?;
                 }
                 Err(poison) => return Err(poison),
             }
@@ -133,14 +131,18 @@ impl Retained {
     /// Removes files that nobody needs any more, without a checkpoint, and looks anew whether writers must be refused.
     ///
     /// # Errors
-    /// What `needs` said; nothing is lost then.
-    pub fn review(&self, needs: &dyn Fn() -> Result<Vec<FeedNeed>>, now_ns: u64) -> Result<()> {
+    /// What `needs` said, or a file cannot be removed; nothing is lost then. A failed sync is `Poison`.
+    pub fn review(
+        &self,
+        needs: &dyn Fn() -> Result<Vec<FeedNeed>>,
+        now_ns: u64,
+    ) -> std::result::Result<(), CheckpointError> {
         let _turn = self.turn.lock().expect(POISON);
         let held = self.state().held_from();
         let needs = needs()?;
         self.remove_unneeded(&needs, held, now_ns);
         self.keep_bound(&needs);
-        Ok(())
+        self.remove_dropped()
     }
 
     /// Who needs what, and from where the log must be copied; nothing if nobody needs it.
@@ -152,9 +154,10 @@ impl Retained {
         let mut state = self.state();
         let needed = state.needed_from(&needs, held);
         let copied = state.files.back().map(|file| file.through);
-        let oldest_need = needs.iter().map(|need| need.after).chain(held).min();
-        state.let_go_of_corrupt(oldest_need, &self.bounds, job.now_ns);
         let keeps_all = self.bounds.retain_bytes > 0 || self.bounds.retain_age_ns > 0;
+        if !keeps_all {
+            state.let_go_of_corrupt(needs.iter().map(|need| need.after).chain(held).min());
+        }
         let all = keeps_all.then(|| copied.unwrap_or(job.boundary.seq));
         let floor = needed.into_iter().chain(all).min().filter(|floor| *floor < job.through);
         // Files follow each other without a hole: what comes between two needs is kept too.
@@ -288,7 +291,7 @@ impl Retained {
         Ok(())
     }
 
-    /// Removes from the oldest on what neither a reader nor a bound keeps.
+    /// Lets go, from the oldest on, of what neither a reader nor a bound keeps.
     fn remove_unneeded(&self, needs: &[FeedNeed], held: Option<CommitSeq>, now_ns: u64) {
         loop {
             let state = self.state();
@@ -337,21 +340,13 @@ impl Retained {
         needs.iter().find(|need| need.refuses_writers && is_before(need))
     }
 
-    /// Removes the oldest file; says whether there was one.
+    /// Lets go of the oldest file; says whether there was one.
     fn drop_oldest(&self) -> bool {
         let Some(gone) = self.state().let_go_of_oldest() else { return false };
         let mut writer = self.writer.lock().expect(POISON);
         if writer.as_ref().is_some_and(|writer| writer.header().number == gone.number) {
             *writer = None;
         }
-        drop(writer);
-        // One at a time, so that a crash leaves no gap. A removal that fails is retried before the next superblock.
-        if self.sync_removals().is_err() || discard(&*self.disk, &gone.path).is_err() {
-            self.state().junk.push(gone.path);
-            return true;
-        }
-        self.state().removal_unsynced = true;
-        drop(self.sync_removals());
         true
     }
 }

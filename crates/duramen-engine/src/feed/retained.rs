@@ -71,7 +71,9 @@ pub(super) struct State {
     /// As far as files were found to reach when the database was opened, if they can be believed.
     pub(super) found_through: CommitSeq,
     pub(super) next_number: u64,
-    /// Files of no use whose removal is still to be tried.
+    /// Files that were let go of and are still to be removed, oldest first.
+    pub(super) dropped: VecDeque<PathBuf>,
+    /// Files of no use whose removal is still to be tried, in any order.
     pub(super) junk: Vec<PathBuf>,
     /// Files behind what is believed, in order: before a file is written to they must be gone, or they would seem to follow it.
     pub(super) unproven: Vec<PathBuf>,
@@ -255,10 +257,11 @@ impl Retained {
         while let Some((path, reader)) = readers.pop_back() {
             let (header, file_bytes) = (*reader.header(), reader.file_bytes());
             let end = self.end_of_file(&path, reader, covered)?;
-            // Without contents; or a copy of what follows the boundary that was cut short, and whose source still exists.
+            // Without contents; or a copy of what follows the boundary, while what it was made of still exists: the copy may be in the
+            // page cache alone.
             if header.after >= boundary
                 && (end.through == header.after
-                    || covered.is_alone && self.goes_beyond(readers, covered, end.through)?)
+                    || covered.is_alone && self.is_copy(readers, covered, end.through)?)
             {
                 state.unproven.insert(0, path);
                 continue;
@@ -296,12 +299,12 @@ impl Retained {
         }
     }
 
-    /// Whether any of these files reaches further than a commit beyond the boundary.
-    fn goes_beyond(&self, files: &Readers, covered: Covered, through: CommitSeq) -> Result<bool> {
+    /// Whether any of these files reaches to this commit beyond the boundary.
+    fn is_copy(&self, files: &Readers, covered: Covered, through: CommitSeq) -> Result<bool> {
         for (path, reader) in files.iter().rev() {
             let is_last = reader.header().after < covered.boundary;
             if let Ok(reader) = self.open_file(path)?
-                && self.end_of_file(path, reader, covered)?.through > through
+                && self.end_of_file(path, reader, covered)?.through >= through
             {
                 return Ok(true);
             }
@@ -342,7 +345,7 @@ impl Retained {
     /// The error of who needs what follows a commit and can read it nowhere.
     pub fn gap(&self, after: CommitSeq) -> Error {
         let state = self.state();
-        match state.corrupt.iter().find(|file| after < file.until) {
+        match state.corrupt_after(after) {
             Some(file) => cannot_read(after, &file.flaw, state.oldest),
             None => gap(after, state.oldest),
         }
@@ -445,28 +448,25 @@ impl State {
         needs.chain(held).filter_map(|after| self.reads_from(after)).min()
     }
 
-    /// From where somebody at this position reads on: behind a corrupt file, if it is at one. Nothing if what follows is lost.
+    /// From where somebody at this position reads on: behind a corrupt file, if that is what it has come to. Nothing if what follows is lost.
     pub(super) fn reads_from(&self, after: CommitSeq) -> Option<CommitSeq> {
-        let corrupt_until = self.corrupt.iter().map(|file| file.until).max();
-        let goes_on = corrupt_until.filter(|until| after < self.oldest && after < *until).unwrap_or(after);
+        let goes_on = self.corrupt_after(after).map_or(after, |_| self.oldest);
         (goes_on >= self.oldest).then_some(goes_on)
     }
 
-    /// Releases corrupt files that end before everything that is needed and still there, and that no bound keeps.
-    pub(super) fn let_go_of_corrupt(
-        &mut self,
-        needed_from: Option<CommitSeq>,
-        bounds: &FeedBounds,
-        now_ns: u64,
-    ) {
-        let is_kept = |file: &CorruptFile| {
-            let newer = || self.files.iter().filter(|newer| newer.after >= file.until);
-            let newer_bytes: u64 = newer().map(|newer| newer.end_offset).sum();
-            let time_ns = newer().map(|newer| newer.time_ns).next().unwrap_or(now_ns);
-            needed_from.is_some_and(|from| from < file.until) && file.until >= self.oldest
-                || newer_bytes < bounds.retain_bytes
-                || now_ns.saturating_sub(time_ns) < bounds.retain_age_ns
-        };
+    /// The corrupt file that keeps somebody at this position from reading on to where everything can be read.
+    fn corrupt_after(&self, after: CommitSeq) -> Option<&CorruptFile> {
+        self.corrupt.iter().find(|file| after < file.until && file.until == self.oldest)
+    }
+
+    /// Releases corrupt files that end before everything that is needed and still there.
+    pub(super) fn let_go_of_corrupt(&mut self, needed_from: Option<CommitSeq>) {
+        let oldest = self.oldest;
+        let is_needed = |until: CommitSeq| until >= oldest && needed_from.is_some_and(|from| from < until);
+        self.keep_corrupt(|file| is_needed(file.until));
+    }
+
+    fn keep_corrupt(&mut self, is_kept: impl Fn(&CorruptFile) -> bool) {
         let (kept, gone) = std::mem::take(&mut self.corrupt).into_iter().partition(is_kept);
         self.corrupt = kept;
         self.junk.extend(Vec::into_iter(gone).map(|file| file.path));
@@ -475,6 +475,9 @@ impl State {
     /// Takes the oldest file out.
     pub(super) fn let_go_of_oldest(&mut self) -> Option<RetainedPart> {
         let gone = self.files.pop_front()?;
+        self.dropped.push_back(gone.path.clone());
+        // What kept this one has kept those before it.
+        self.keep_corrupt(|file| file.until > gone.after);
         self.oldest = self.oldest.max(self.files.front().map_or(gone.through, |file| file.after));
         if self.files.is_empty() {
             self.tail = None;

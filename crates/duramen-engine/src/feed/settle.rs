@@ -3,11 +3,13 @@
 //! D6 rests here: bytes that no superblock covers may be in the page cache alone, and a sync writes nothing of them after one that
 //! failed. They are removed, or written again to another file.
 
+use std::path::Path;
+
 use super::file::{FileWriter, discard, unreadable};
 use super::frame::{FileHeader, file_path};
 use super::retained::{Covered, Retained, RetainedPart, State, part_of};
 use crate::checkpoint::CheckpointError;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, ErrorKind, Result};
 use crate::ids::CommitSeq;
 
 impl Retained {
@@ -22,26 +24,20 @@ impl Retained {
         if self.disk.list(&self.dir).is_ok() {
             self.note_removal();
         }
+        // Where that fails it is tried again before the next superblock is written.
+        unless_poison(self.remove_unproven())?;
         if covered.is_alone {
             self.copy_beyond(covered.boundary)?;
+            unless_poison(self.remove_unproven())?;
         }
-        // Only now: these may be what was copied, and all that the disk has. What fails is tried again before the next superblock.
-        match self.remove_unproven() {
-            Err(CheckpointError::Poison(error)) => Err(error),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     fn copy_beyond(&self, boundary: CommitSeq) -> Result<()> {
-        let copied = self.write_anew(boundary).or_else(|error| {
-            match error.kind() {
-                // The files that are not believed take room.
-                ErrorKind::Full => drop(self.remove_unproven()),
-                // A single read can fail although the stored bytes are right.
-                _ if error.is_damage() => {}
-                _ => return Err(error),
-            }
-            self.write_anew(boundary)
+        // A single read can fail although the stored bytes are right.
+        let copied = self.write_anew(boundary).or_else(|error| match error.is_damage() {
+            true => self.write_anew(boundary),
+            false => Err(error),
         });
         match copied {
             Err(error) if error.kind() == ErrorKind::Full || error.is_damage() => {
@@ -86,30 +82,45 @@ impl Retained {
             let reader = self.read(part).map_err(|error| unreadable(&part.path, error))?;
             reader.copy_to(writer, after, part.through)?;
         }
-        writer.sync()?;
+        // A failed sync is never tried again, and never taken for a full disk.
+        let failed = |error: Error| Error::new(Code::System, error.message());
+        writer.sync().map_err(failed)?;
         for directory in [&self.dir, &self.database_dir] {
-            self.disk.sync_dir(directory).map_err(|e| Error::io("sync", directory, &e))?;
+            self.disk.sync_dir(directory).map_err(|e| failed(Error::io("sync", directory, &e)))?;
         }
         Ok(())
     }
 
-    /// Removes the files that are not believed, durably; the newest first, so that a crash leaves no hole between them.
+    /// Removes the files that are not believed: the newest first, and each durably before the next. Those that a copy was made of must not
+    /// lose one in the middle while the newest is there: it would seem that the copy is not needed.
     ///
     /// # Errors
-    /// As [`Retained::remove_useless`]; the other files are removed all the same.
+    /// As [`Retained::remove_useless`].
     pub(super) fn remove_unproven(&self) -> std::result::Result<(), CheckpointError> {
-        let mut unproven = std::mem::take(&mut self.state().unproven);
-        if unproven.is_empty() {
-            return Ok(());
+        loop {
+            let Some(path) = self.state().unproven.last().cloned() else { return Ok(()) };
+            self.remove_durably(&path)?;
+            self.state().unproven.pop();
         }
+    }
+
+    /// Removes the files that were let go of: the oldest first, and each durably before the next. A crash leaves no hole between those that
+    /// are left.
+    ///
+    /// # Errors
+    /// As [`Retained::remove_useless`].
+    pub(super) fn remove_dropped(&self) -> std::result::Result<(), CheckpointError> {
+        loop {
+            let Some(path) = self.state().dropped.front().cloned() else { return Ok(()) };
+            self.remove_durably(&path)?;
+            self.state().dropped.pop_front();
+        }
+    }
+
+    fn remove_durably(&self, path: &Path) -> std::result::Result<(), CheckpointError> {
         self.note_removal();
-        let mut failed = None;
-        unproven.reverse();
-        unproven.retain(|path| discard(&*self.disk, path).map_err(|error| failed = Some(error)).is_err());
-        unproven.reverse();
-        self.state().unproven = unproven;
-        self.sync_removals()?;
-        failed.map_or(Ok(()), |error| Err(error.into()))
+        discard(&*self.disk, path)?;
+        self.sync_removals()
     }
 
     /// Creates a file. If the creation fails, the file is removed; a power cut may bring it back in part.
@@ -140,17 +151,18 @@ impl Retained {
     /// # Errors
     /// `Failed` if one can be neither removed nor emptied, or the directory cannot be opened; `Poison` if its sync failed.
     pub(super) fn remove_useless(&self) -> std::result::Result<(), CheckpointError> {
-        // One at a time, so that a crash leaves no gap.
         self.sync_removals()?;
-        let unproven = match self.remove_unproven() {
-            Err(CheckpointError::Failed(error)) => Some(error),
-            done => done.map(|()| None)?,
-        };
+        let mut failed = None;
+        for removed in [self.remove_dropped(), self.remove_unproven()] {
+            match removed {
+                Err(CheckpointError::Failed(error)) => failed = Some(error),
+                done => done?,
+            }
+        }
         let mut junk = std::mem::take(&mut self.state().junk);
         if !junk.is_empty() {
             self.note_removal();
         }
-        let mut failed = unproven;
         junk.retain(|path| discard(&*self.disk, path).map_err(|error| failed = Some(error)).is_err());
         self.state().junk.append(&mut junk);
         self.sync_removals()?;
@@ -179,6 +191,14 @@ impl Retained {
         }
         self.state().removal_unsynced = false;
         Ok(())
+    }
+}
+
+/// The error of a sync. Any other failure passes: it is tried again.
+fn unless_poison(done: std::result::Result<(), CheckpointError>) -> Result<()> {
+    match done {
+        Err(CheckpointError::Poison(error)) => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -66,26 +66,6 @@ fn a_file_that_was_being_made_is_no_damage_whatever_its_header_holds() {
     }
 }
 
-/// A file was removed and the sync of that failed. A checkpoint that does without the file must not be durable before the removal is:
-/// the file would come back, and end too early.
-#[test]
-fn a_file_that_was_let_go_of_does_not_come_back() {
-    let disk = MemDisk::new(19);
-    let (engine, mut model) = (open(&disk), Vec::new());
-    set_position(&engine, "slow", CommitSeq(0), false);
-    work(&engine, 0, &mut model);
-    engine.checkpoint().unwrap();
-    let positions = tree(&engine, POSITIONS);
-    engine.transact(Durability::Disk, |tx| tx.delete(positions, b"slow")).unwrap();
-    disk.set_faults(Fault::new(CallKind::SyncDir, 0, Effect::EIO).on("feed"));
-    engine.checkpoint().unwrap();
-    assert_eq!(disk.fault_hit_count(), 1, "the removal of the file was synced");
-    engine.abandon();
-    let engine = open(&disk.crash(&CrashChoice::None));
-    check_is_clean(&engine, "after a cut");
-    assert_eq!(engine.feed_stats().file_count, 0);
-}
-
 /// A file was given up while it was made, and could not be removed; the next checkpoint made another one, which holds the same changes.
 /// After a power cut the sectors of the first one's header may hold anything: the check called that damage.
 #[test]
