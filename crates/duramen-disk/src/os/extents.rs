@@ -11,7 +11,8 @@ const FS_IOC_FIEMAP: libc::Ioctl = 0xc020_660b_u32 as libc::Ioctl;
 /// `UNKNOWN`, `DELALLOC`, `ENCODED`, `DATA_INLINE`, `SHARED`.
 const NOT_IN_PLACE: u32 = 0x2 | 0x4 | 0x8 | 0x200 | 0x2000;
 
-const EXTENTS: usize = 32;
+/// Extents asked for at once.
+const EXTENTS: u32 = 32;
 
 /// `struct fiemap`, with room for extents.
 #[repr(C)]
@@ -23,7 +24,7 @@ struct Map {
     mapped_extents: u32,
     extent_count: u32,
     reserved: u32,
-    extents: [Extent; EXTENTS],
+    extents: [Extent; EXTENTS as usize],
 }
 
 /// `struct fiemap_extent`.
@@ -46,8 +47,7 @@ pub(super) fn has_blocks(file: &fs::File, offset: u64, bytes: u64) -> io::Result
     let end = offset.saturating_add(bytes);
     let mut reached = offset;
     while reached < end {
-        let mut map =
-            Map { start: reached, length: end - reached, extent_count: EXTENTS as u32, ..Map::default() };
+        let mut map = Map { start: reached, length: end - reached, extent_count: EXTENTS, ..Map::default() };
         call_fiemap(file, &mut map)?;
         let before = reached;
         for extent in map.extents.iter().take(map.mapped_extents as usize) {
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn the_map_is_laid_out_as_the_kernel_has_it() {
         assert_eq!(size_of::<Extent>(), 56);
-        assert_eq!(size_of::<Map>(), 32 + EXTENTS * 56);
+        assert_eq!(size_of::<Map>(), 32 + EXTENTS as usize * 56);
         assert_eq!(std::mem::offset_of!(Map, extents), 32);
         assert_eq!(std::mem::offset_of!(Extent, flags), 40);
     }
@@ -104,7 +104,7 @@ mod tests {
         let end = 204 * BLOCK;
         file.set_len(end).unwrap();
         for at in (4..204).step_by(2) {
-            file.write_all_at(&[1; BLOCK as usize], at * BLOCK).unwrap();
+            file.write_all_at(&[1; 64 * 1024], at * BLOCK).unwrap();
         }
         file.sync_all().unwrap();
         assert!(has_blocks(&file, 0, 5 * BLOCK).unwrap(), "written");

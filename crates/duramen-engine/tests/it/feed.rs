@@ -224,15 +224,19 @@ pub(crate) fn only_the_older_superblock_left(disk: &MemDisk) -> Vec<(u64, String
     work(&engine, 0, &mut model);
     engine.checkpoint().unwrap();
     engine.abandon();
-    // No space map reaches the replaced values: after a crash their extents are free.
-    let engine = open(disk);
-    let id = tree(&engine, "others");
-    for n in 0..20 {
-        put(&engine, id, &format!("k{n}"), &[b'x'; 800]).unwrap();
-    }
-    engine.abandon();
-    damage_newer_superblock(disk);
+    lose_newer_superblock(disk, open(disk));
     model
+}
+
+/// Uses the extents of values that the log replaced, and damages the newer superblock.
+fn lose_newer_superblock(disk: &MemDisk, reopened: Engine) {
+    // No space map reaches the replaced values: after a crash their extents are free.
+    let id = tree(&reopened, "others");
+    for n in 0..20 {
+        put(&reopened, id, &format!("k{n}"), &[b'x'; 800]).unwrap();
+    }
+    reopened.abandon();
+    damage_newer_superblock(disk);
 }
 
 /// With the newer superblock damaged the feed must still be whole: the retained files have what the log only names.

@@ -211,9 +211,9 @@ fn what_was_copied_is_removed_only_once_the_copy_is_durable() {
 #[test]
 fn what_cannot_be_removed_keeps_nothing_from_being_retained() {
     let (disk, not_believed, model) = killed_before_the_superblock(44);
-    for stuck in 0..not_believed.len() {
+    for stuck in &not_believed {
         let (disk, mut model) = (disk.deep_clone(), model.clone());
-        let name = not_believed[stuck].to_str().unwrap();
+        let name = stuck.to_str().unwrap();
         let plan = FaultPlan::from(Fault::new(CallKind::Remove, 0, Effect::EIO).on(name).for_good());
         disk.set_faults(plan.with(Fault::new(CallKind::SetLen, 0, Effect::EIO).on(name).for_good()));
         let engine = with_one_big_file(&disk);
@@ -289,13 +289,7 @@ fn lost_superblock_before_several_files(disk: &MemDisk) -> Vec<(u64, String)> {
     work(&engine, 1, &mut model);
     engine.checkpoint().unwrap();
     engine.abandon();
-    let engine = with_bigger_files(disk);
-    let id = tree(&engine, "others");
-    for n in 0..20 {
-        put(&engine, id, &format!("k{n}"), &[b'x'; 800]).unwrap();
-    }
-    engine.abandon();
-    damage_newer_superblock(disk);
+    lose_newer_superblock(disk, with_bigger_files(disk));
     model
 }
 
