@@ -11,6 +11,8 @@
 )]
 
 mod aligned;
+#[cfg(target_os = "linux")]
+mod extents;
 mod lock;
 #[cfg(target_os = "linux")]
 #[path = "os/linux.rs"]

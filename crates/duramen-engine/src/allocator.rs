@@ -413,7 +413,7 @@ impl Space {
     fn grow(&self, state: &mut State, wanted_blocks: u64) -> Result<()> {
         let file_blocks = state.file_blocks;
         if state.room_blocks < file_blocks {
-            state.room_blocks = self.reserve_found(state.room_blocks, file_blocks);
+            state.room_blocks = self.reserve_found(state.room_blocks, file_blocks, wanted_blocks);
             if wanted_blocks <= state.room_blocks {
                 return Ok(());
             }
@@ -445,17 +445,21 @@ impl Space {
 
     /// Reserves the blocks that the file had when it was opened, holes or not. Returns how far that reaches.
     ///
-    /// On a disk with less room than the whole range takes, it is reserved in pieces. xfs needs as much free
-    /// room as a range is long, even if the range has its blocks already.
-    fn reserve_found(&self, from: u64, to: u64) -> u64 {
+    /// On a disk with less room than the whole range takes, pieces are reserved, up to `wanted`. xfs needs as
+    /// much free room as a range is long, even if the range has its blocks already.
+    fn reserve_found(&self, from: u64, to: u64, wanted: u64) -> u64 {
         const PIECE_BYTES: u64 = 1024 * 1024;
         if self.reserve(from, to).is_ok() {
             return to;
         }
-        let piece_blocks = PIECE_BYTES / self.data.block_bytes() as u64;
-        let mut reached = from;
-        while reached < to && self.reserve(reached, to.min(reached + piece_blocks)).is_ok() {
-            reached = to.min(reached + piece_blocks);
+        let mut piece_blocks = PIECE_BYTES / self.data.block_bytes() as u64;
+        let (to, mut reached) = (to.min(wanted), from);
+        while reached < to && piece_blocks > 0 {
+            let piece_end = to.min(reached + piece_blocks);
+            match self.reserve(reached, piece_end) {
+                Ok(()) => reached = piece_end,
+                Err(_) => piece_blocks /= 2,
+            }
         }
         reached
     }

@@ -346,7 +346,7 @@ impl Engine {
             check.log(self.read_log(), durable);
             Ok((check, snapshot))
         };
-        let feed = self.inner.feed.check()?;
+        let feed = self.inner.feed.check();
         let begun = || match &self.inner.mode {
             Mode::Write { maintenance, .. } => maintenance.checkpointer().begun(),
             Mode::Read { .. } => 0,

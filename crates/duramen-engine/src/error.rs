@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use crate::ids::CommitSeq;
+
 /// The result of everything in Duramen.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -90,6 +92,7 @@ pub struct Error {
     code: Code,
     message: String,
     hint: Option<String>,
+    goes_on_after: Option<CommitSeq>,
 }
 
 /// What a caller can do about an [`Error`].
@@ -192,7 +195,7 @@ impl Error {
     /// An error with a message of its own.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Error {
-        Error { code, message: message.into(), hint: None }
+        Error { code, message: message.into(), hint: None, goes_on_after: None }
     }
 
     /// Adds what the user can do.
@@ -200,6 +203,18 @@ impl Error {
     pub fn with_hint(mut self, hint: impl Into<String>) -> Error {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// Adds the commit after which the feed can be read further.
+    pub(crate) fn goes_on(self, after: CommitSeq) -> Error {
+        Error { goes_on_after: Some(after), ..self }
+    }
+
+    /// The commit after which the feed can be read further, if changes before it are missing (`FeedGap`,
+    /// `DamagedFeed`) or cannot be read (`System`, which may be temporary).
+    #[must_use]
+    pub fn goes_on_after(&self) -> Option<CommitSeq> {
+        self.goes_on_after
     }
 
     /// The stable code.

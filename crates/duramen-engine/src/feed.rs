@@ -34,7 +34,7 @@ pub(crate) use file::FileReader;
 pub(crate) use live::{LiveReader, Wanted};
 pub(crate) use retain::{Letting, Retaining, is_source};
 pub use retained::FeedHold;
-pub(crate) use retained::{Covered, FEED_DIR, Retained};
+pub(crate) use retained::{Covered, FEED_DIR, Retained, RetainedPart};
 
 /// One commit of the feed: its changes to the requested trees, at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,6 +140,13 @@ pub struct FeedStats {
     pub refusal: Option<String>,
 }
 
+/// The error for changes that are corrupt.
+pub(crate) fn cannot_read(after: CommitSeq, flaw: &str, goes_on: CommitSeq) -> Error {
+    Error::new(Code::DamagedFeed, format!("changes after commit {after} cannot be read: {flaw}"))
+        .with_hint(format!("read what the collections hold now, and go on from {goes_on}"))
+        .goes_on(goes_on)
+}
+
 /// The error for changes that are no longer kept.
 #[must_use]
 pub(crate) fn gap(after: CommitSeq, oldest: CommitSeq) -> Error {
@@ -150,4 +157,5 @@ pub(crate) fn gap(after: CommitSeq, oldest: CommitSeq) -> Error {
         "read what the collection holds now, and go on from {oldest} or from now; register a consumer, or raise feed_retain_bytes, \
          to have changes kept"
     ))
+    .goes_on(oldest)
 }

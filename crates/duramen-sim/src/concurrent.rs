@@ -9,6 +9,7 @@
 //! the lives has transactions older than the ring of recent commits. Threads are not repeatable: a life that
 //! fails is kept as a file, and [`replay`] cuts that.
 
+mod coverage;
 mod kept;
 pub mod live;
 mod report;
@@ -27,6 +28,7 @@ use self::live::{Life, Lived, live};
 use crate::lives;
 use crate::search::case::{Case, Choice};
 use crate::search::cuts;
+use crate::search::kinds::Kind;
 use crate::search::model::History;
 use crate::search::random::{Random, joined};
 use crate::search::recovery::survive;
@@ -141,7 +143,8 @@ pub fn search_seed(seed: u64, budget: &Budget, stop: &(dyn Fn() -> bool + Sync))
             for choice in all.into_iter().take(budget.images_per_boundary) {
                 let image = cuts::image(&cursor, &choice);
                 let case = Case { seed, op, choice };
-                judge(&recorded, &case, &image, &mut seen, &mut report).map_err(|what| Failure {
+                let kind = Kind::of(&choice, cursor.pending_len());
+                judge(&recorded, (&case, kind), &image, &mut seen, &mut report).map_err(|what| Failure {
                     case: Some(case),
                     around: crate::search::around(&recorded, op, &choice),
                     what,
@@ -167,7 +170,7 @@ struct Seen {
 /// Judges an image, unless the same bytes were judged before.
 fn judge(
     recorded: &Recorded,
-    case: &Case,
+    (case, kind): (&Case, Kind),
     image: &MemDisk,
     seen: &mut Seen,
     report: &mut Report,
@@ -185,8 +188,14 @@ fn judge(
     let survival = survive(recorded, case, image)?;
     seen.first.insert(hash, survival.seq);
     report.cuts += 1;
-    let second = survival.second.image;
-    report.second_cuts += u64::from(!seen.first.contains_key(&second) && seen.second.insert(second));
+    let last = case.op.checked_sub(1).map(|at| recorded.trace.op(at));
+    let separate = recorded.options.wal_dir.is_some();
+    report.coverage.cut(recorded.options.sync.unwrap_or_default(), separate, last.as_ref(), kind);
+    let second = survival.second;
+    if !seen.first.contains_key(&second.image) && seen.second.insert(second.image) {
+        report.second_cuts += 1;
+        report.coverage.second_cut(second.kind);
+    }
     report.lost += u64::from(survival.seq < ceiling);
     report.kept += u64::from(survival.seq > floor);
     Ok(())

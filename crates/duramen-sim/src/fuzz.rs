@@ -11,6 +11,8 @@ mod mutate;
 mod reseal;
 mod rows;
 mod stored;
+#[cfg(test)]
+mod tests;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};

@@ -8,6 +8,7 @@ pub mod faults;
 pub mod faulty;
 pub mod fuzz;
 pub mod history;
+pub mod kind_counts;
 pub mod lives;
 pub mod part;
 pub mod product;

@@ -48,6 +48,9 @@ pub struct Budget {
     pub boundary_stride: usize,
 }
 
+/// Random subsets among the choices of a boundary: about a third of them.
+const RANDOM_CHOICES: usize = 10;
+
 /// The budget of `cargo test`.
 pub const QUICK: Budget = Budget { images_per_boundary: 3, boundary_stride: 5 };
 
@@ -147,7 +150,7 @@ pub fn search_seed(seed: u64, budget: &Budget, stop: &(dyn Fn() -> bool + Sync))
             // Events that may do nothing are examined, too.
             false => usize::from(begins.contains(&op)),
         };
-        let found = choices(cursor.pending_len(), budget.images_per_boundary, apart, &mut random);
+        let found = choices(cursor.pending_len(), RANDOM_CHOICES, apart, &mut random);
         let mut all: Vec<Choice> = found.plain;
         all.extend(found.random);
         random.shuffle(&mut all);

@@ -1,11 +1,14 @@
 //! Seeds that change with every commit of the repository: each `cargo test` searches where no earlier one
 //! has.
 //!
-//! Owns how a commit becomes a number. Reads the repository's files only, and runs no program. The same
-//! commit has the same seeds, so that a failure is repeatable; a seed that fails becomes a named test.
+//! Owns how a commit becomes a number. Reads the repository's files, and runs no program. The same commit has
+//! the same seeds, so that a failure is met again; a seed that fails becomes a named test. The output of a
+//! test that passes is not shown, so that seeds are also appended to the file that `DURAMEN_TEST_SEEDS`
+//! names, for `.ci/run` to print.
 
 use std::fmt;
 use std::fs;
+use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +23,8 @@ const SPREAD: u64 = 1_000_000_000;
 /// Seeds of this commit, and where they come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seeds {
+    /// The search that they are for.
+    pub search: String,
     /// The seeds.
     pub range: Range<u64>,
     /// The commit, or what was used in its place.
@@ -28,14 +33,29 @@ pub struct Seeds {
 
 impl fmt::Display for Seeds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "seeds {}..{} of {}", self.range.start, self.range.end, self.origin)
+        write!(f, "{}: seeds {}..{} of {}", self.search, self.range.start, self.range.end, self.origin)
     }
 }
 
-/// So many seeds for the commit that is checked out. Without a checkout, the sources themselves are hashed.
-/// Each search passes its name, and so has seeds of its own.
+/// So many seeds for the commit that is checked out, noted in the file that `DURAMEN_TEST_SEEDS` names.
+/// Without a checkout, the sources themselves are hashed. Each search passes its name, and so has seeds of
+/// its own.
+///
+/// # Panics
+/// If that file cannot be written.
 #[must_use]
 pub fn of_this_commit(search: &str, count: u64) -> Seeds {
+    let seeds = drawn(search, count);
+    if let Some(path) = std::env::var_os("DURAMEN_TEST_SEEDS") {
+        let file = fs::OpenOptions::new().append(true).create(true).open(path);
+        // One write a line: tests of many threads and processes append.
+        let line = format!("{seeds}\n");
+        file.and_then(|mut file| file.write_all(line.as_bytes())).expect("the list of seeds is writable");
+    }
+    seeds
+}
+
+fn drawn(search: &str, count: u64) -> Seeds {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let (text, origin) = match commit(&root) {
         Some(commit) => (commit.clone(), format!("commit {commit}")),
@@ -45,7 +65,7 @@ pub fn of_this_commit(search: &str, count: u64) -> Seeds {
         }
     };
     let start = FIRST + hash_of([text.as_bytes(), search.as_bytes()].concat().as_slice(), 0) % SPREAD;
-    Seeds { range: start..start + count, origin }
+    Seeds { search: search.to_owned(), range: start..start + count, origin }
 }
 
 /// The hash of the commit that is checked out.
@@ -138,9 +158,9 @@ mod tests {
 
     #[test]
     fn the_same_commit_has_the_same_seeds_and_each_search_its_own() {
-        let seeds = of_this_commit("a search", 3);
-        assert_eq!(seeds, of_this_commit("a search", 3));
+        let seeds = drawn("a search", 3);
+        assert_eq!(seeds, drawn("a search", 3));
         assert_eq!(seeds.range.end - seeds.range.start, 3);
-        assert_ne!(seeds.range, of_this_commit("another", 3).range);
+        assert_ne!(seeds.range, drawn("another", 3).range);
     }
 }

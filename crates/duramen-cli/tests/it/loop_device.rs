@@ -1,5 +1,5 @@
-//! A real file system that is full, and one that is mounted read-only: ext4 on a loop device, where root has
-//! one.
+//! A real file system that is full, and one that is mounted read-only: ext4 and xfs on a loop device, where
+//! root has one.
 //!
 //! D7: a full disk refuses writes, loses nothing, still deletes, and works again when there is room.
 
@@ -97,8 +97,12 @@ fn a_full_disk_refuses_keeps_everything_deletes_and_works_again() {
 }
 
 /// A full disk, with a database of January's flights.
-fn filled(scratch: &Scratch) -> Option<(Mounted, String)> {
-    let mounted = mount(scratch, 160)?;
+fn filled(scratch: &Scratch, kind: &str) -> Option<(Mounted, String)> {
+    let mounted = match kind {
+        // The smallest xfs that can be made.
+        "xfs" => mount_a(scratch, "xfs", &["-q", "-f"], 320)?,
+        _ => mount(scratch, 160)?,
+    };
     let db = mounted.at.join("db").to_str().unwrap().to_owned();
     scratch.ok(&[&["import", &db, JANUARY], FLIGHTS].concat());
     let mut filler = std::fs::File::create(mounted.at.join("filler")).unwrap();
@@ -111,18 +115,20 @@ fn filled(scratch: &Scratch) -> Option<(Mounted, String)> {
 /// D7: creating the collection again needs room; deleting alone does not.
 #[test]
 fn all_can_be_deleted_from_a_full_disk() {
-    let scratch = Scratch::new();
-    let Some((_mounted, db)) = filled(&scratch) else { return };
-    let said = scratch.ok(&["del", &db, "-c", "flights", "--all", "--yes"]);
-    assert!(said.starts_with("deleted 27,004 documents of flights"), "{said}");
-    assert_eq!(scratch.ok(&["count", &db, "-c", "flights"]), "0\n");
-    scratch.ok(&["check", &db, "--deep"]);
+    for kind in ["ext4", "xfs"] {
+        let scratch = Scratch::new();
+        let Some((_mounted, db)) = filled(&scratch, kind) else { continue };
+        let said = scratch.ok(&["del", &db, "-c", "flights", "--all", "--yes"]);
+        assert!(said.starts_with("deleted 27,004 documents of flights"), "{kind}: {said}");
+        assert_eq!(scratch.ok(&["count", &db, "-c", "flights"]), "0\n", "{kind}");
+        scratch.ok(&["check", &db, "--deep"]);
+    }
 }
 
 #[test]
 fn a_collection_can_be_dropped_from_a_full_disk_and_none_created() {
     let scratch = Scratch::new();
-    let Some((mounted, db)) = filled(&scratch) else { return };
+    let Some((mounted, db)) = filled(&scratch, "ext4") else { return };
     let new = mounted.at.join("new");
     let refused = scratch.run(&[&["import", new.to_str().unwrap(), JANUARY], FLIGHTS].concat());
     assert_eq!(refused.code, Some(1), "{}", refused.stderr);

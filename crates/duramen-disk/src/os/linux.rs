@@ -12,6 +12,7 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, IFlags, OFlags, StatVfsMountFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::extents::has_blocks;
 use crate::FileSystem;
 
 const BTRFS_MAGIC: u64 = 0x9123_683e;
@@ -115,7 +116,22 @@ pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
 }
 
 pub(super) fn reserve(file: &fs::File, offset: u64, bytes: u64) -> io::Result<()> {
-    allocate(file, FallocateFlags::empty(), offset, bytes)
+    let reserved = allocate(file, FallocateFlags::empty(), offset, bytes);
+    // xfs needs room even for a range that has its blocks already.
+    match reserved {
+        Err(error) if is_full(&error) && has_already(file, offset, bytes) => Ok(()),
+        reserved => reserved,
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Whether the file has this range, and blocks for it.
+fn has_already(file: &fs::File, offset: u64, bytes: u64) -> bool {
+    let is_inside = file.metadata().is_ok_and(|file| offset.saturating_add(bytes) <= file.len());
+    is_inside && has_blocks(file, offset, bytes).unwrap_or(false)
 }
 
 pub(super) fn punch(file: &fs::File, offset: u64, bytes: u64) -> io::Result<()> {

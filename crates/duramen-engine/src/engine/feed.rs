@@ -13,7 +13,9 @@ use std::time::Duration;
 use super::{Engine, Mode};
 use crate::commit::{Watch, Woken};
 use crate::error::{Code, Error, Result};
-use crate::feed::{FeedCommit, FeedHold, FeedStats, FileReader, LiveReader, Wanted, is_source};
+use crate::feed::{
+    FeedCommit, FeedHold, FeedStats, FileReader, LiveReader, RetainedPart, Wanted, cannot_read, is_source,
+};
 use crate::ids::CommitSeq;
 use crate::tree::Slot;
 use crate::wal::{LogPlace, LogPosition};
@@ -315,11 +317,30 @@ impl FeedReader {
 
     fn fill_from_files(&mut self) -> Result<()> {
         self.live = None;
-        let feed = &self.engine.inner.feed;
-        let Some(part) = feed.part_after(self.read) else { return Err(feed.gap(self.read)) };
+        // A single read can fail, and the file may have been let go of since it was looked up.
+        for is_last_try in [false, true] {
+            let feed = &self.engine.inner.feed;
+            let Some(part) = feed.part_after(self.read) else { return Err(feed.gap(self.read)) };
+            let Err(error) = self.read_file(&part) else { return Ok(()) };
+            self.file = None;
+            // What was read before it is handed out first.
+            if !self.batch.is_empty() {
+                return Ok(());
+            }
+            if is_last_try {
+                return Err(match error.is_damage() {
+                    true => cannot_read(self.read, error.message(), part.through),
+                    false => error.goes_on(part.through),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn read_file(&mut self, part: &RetainedPart) -> Result<()> {
         let file = match &mut self.file {
             Some((number, file)) if *number == part.number => file,
-            _ => &mut self.file.insert((part.number, feed.read(&part)?)).1,
+            _ => &mut self.file.insert((part.number, self.engine.inner.feed.read(part)?)).1,
         };
         let wanted =
             Wanted { after: self.read, through: part.through, bytes_max: BATCH_BYTES, wants: &*self.wants };

@@ -95,8 +95,8 @@ impl Feeding {
     /// Releases changes that were read since, without a checkpoint.
     ///
     /// # Errors
-    /// `Corrupt` or `Io`.
-    pub(super) fn review(&self, committer: &Committer) -> Result<()> {
+    /// As [`Retained::review`].
+    pub(super) fn review(&self, committer: &Committer) -> std::result::Result<(), CheckpointError> {
         let held = committer.hold_published();
         let seq = held.root().seq;
         // A crash returns to the durable state, with the consumer positions in it.

@@ -365,11 +365,7 @@ impl Maintenance {
                 Ok(())
             }
             Ok(_) => Ok(()),
-            Err(CheckpointError::Failed(error)) => Err(error),
-            Err(CheckpointError::Poison(error)) => {
-                self.committer.poison(error.clone());
-                Err(error)
-            }
+            Err(failure) => Err(self.poison_if_a_sync_failed(failure)),
         }
     }
 
@@ -384,7 +380,17 @@ impl Maintenance {
         }
         // A running checkpoint reviews the feed itself.
         let Ok(_alone) = self.one_at_a_time.try_lock() else { return Ok(()) };
-        self.feeding.review(&self.committer)
+        self.feeding.review(&self.committer).map_err(|failure| self.poison_if_a_sync_failed(failure))
+    }
+
+    fn poison_if_a_sync_failed(&self, failure: CheckpointError) -> Error {
+        match failure {
+            CheckpointError::Failed(error) => error,
+            CheckpointError::Poison(error) => {
+                self.committer.poison(error.clone());
+                error
+            }
+        }
     }
 
     /// Writes a checkpoint of a root. If the newest checkpoint already has that root, it costs a superblock,
@@ -400,14 +406,8 @@ impl Maintenance {
             self.evict();
             between();
         };
-        let report = match self.checkpointer.run(held.root(), aim, &mut evict_too) {
-            Ok(report) => report,
-            Err(CheckpointError::Failed(error)) => return Err(error),
-            Err(CheckpointError::Poison(error)) => {
-                self.committer.poison(error.clone());
-                return Err(error);
-            }
-        };
+        let written = self.checkpointer.run(held.root(), aim, &mut evict_too);
+        let report = written.map_err(|failure| self.poison_if_a_sync_failed(failure))?;
         self.committer.log().recycle(&report.keep_log_from);
         let reclaimed = self.checkpointer.reclaimed();
         if !reclaimed.is_empty() {

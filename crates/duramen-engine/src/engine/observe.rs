@@ -22,7 +22,9 @@ use crate::allocator::SpaceStats;
 use crate::catalog::{CATALOG, CatalogRow};
 use crate::checkpoint::read_superblocks;
 use crate::error::{Error, Result};
-use crate::feed::{Covered, FEED_DIR, FeedBounds, FeedCommit, Retained, Wanted, gap};
+use crate::feed::{
+    Covered, FEED_DIR, FeedBounds, FeedCommit, Retained, RetainedPart, Wanted, cannot_read, gap,
+};
 use crate::ids::{CommitSeq, TreeId};
 use crate::limits::MEMORY_BYTES_MIN;
 use crate::options::Options;
@@ -380,13 +382,27 @@ impl Observer {
             let goes_on = Some(files.oldest()).filter(|oldest| *oldest > self.read).unwrap_or(ends);
             return Err(ObserveError::Gap(files.gap(self.read), goes_on));
         };
+        match self.read_file(&files, &part) {
+            // Also where it cannot be read at all: what comes behind it is wanted.
+            Err(error) if self.believes_damage => {
+                self.seen.file = None;
+                // What was read before it is handed out first.
+                let is_first = self.batch.is_empty();
+                let error = cannot_read(self.read, error.message(), part.through);
+                if is_first { Err(Halt::Gap(error, part.through)) } else { Ok(()) }
+            }
+            read => Ok(read?),
+        }
+    }
+
+    fn read_file(&mut self, files: &Retained, part: &RetainedPart) -> Result<()> {
         let file = match &mut self.seen.file {
             Some((number, file)) if *number == part.number => file,
-            _ => &mut self.seen.file.insert((part.number, files.read(&part)?)).1,
+            _ => &mut self.seen.file.insert((part.number, files.read(part)?)).1,
         };
         let wanted =
             Wanted { after: self.read, through: part.through, bytes_max: BATCH_BYTES, wants: &*self.wants };
-        Ok(file.read(&wanted, &mut self.batch, &mut self.read)?)
+        file.read(&wanted, &mut self.batch, &mut self.read)
     }
 
     /// The retained files as they were when the checkpoint was read.

@@ -11,7 +11,7 @@ use duramen_disk::{Access, Disk, File};
 use super::frame::{FILE_HEADER_BYTES, FRAME_HEADER_BYTES, Fault, FileHeader, FrameHeader, FramePlace};
 use super::items::{self, Source};
 use super::{FeedCommit, Wanted, frame};
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, ErrorKind, Result};
 use crate::ids::CommitSeq;
 use crate::limits::FEED_FRAME_BYTES;
 use crate::wal::LogIdentity;
@@ -222,28 +222,24 @@ impl FileReader {
 
     /// Goes to the frame that ends with commit `through`, or to the last before it that ends a commit.
     ///
-    /// Returns that position, and why it could not go on.
-    ///
-    /// # Errors
-    /// `Io`.
-    pub(crate) fn scan(mut self, through: CommitSeq) -> Result<(FileEnd, Option<String>)> {
+    /// Returns that position, and the error (`Corrupt` or `Io`) that kept it from going on.
+    pub(crate) fn scan(mut self, through: CommitSeq) -> (FileEnd, Option<Error>) {
         loop {
             let whole = self.whole;
             if whole.through == through {
-                return Ok((whole, None));
+                return (whole, None);
             }
             if self.end.offset + FRAME_HEADER_BYTES as u64 > self.file_bytes {
                 let rest = self.end.offset < self.file_bytes || self.end.offset > whole.offset;
-                return Ok((whole, rest.then(|| "a frame is cut off".to_owned())));
+                return (whole, rest.then(|| self.bad("a frame is cut off")));
             }
             match self.read_frame() {
                 Ok(()) if self.whole.through > through => {
                     let what = format!("no frame ends with commit {through}");
-                    return Ok((whole, Some(damaged(&self.path, whole.offset, &what).message().to_owned())));
+                    return (whole, Some(damaged(&self.path, whole.offset, &what)));
                 }
                 Ok(()) => self.payload.clear(),
-                Err(error) if error.is_damage() => return Ok((whole, Some(error.message().to_owned()))),
-                Err(error) => return Err(error),
+                Err(error) => return (whole, Some(error)),
             }
         }
     }
@@ -267,6 +263,10 @@ impl FileReader {
                 self.read_frame()?;
             }
             let commit = items::read(self, wants)?;
+            // It is in the next file too, and is delivered from there.
+            if commit.seq > through {
+                return Ok(None);
+            }
             // A change in two places is delivered once, by its sequence.
             if commit.seq > after && !commit.changes.is_empty() {
                 return Ok(Some(commit));
@@ -288,7 +288,7 @@ impl FileReader {
         let mut bytes = 0;
         while bytes < wanted.bytes_max {
             let Some(commit) = self.next(*read, wanted.through, wanted.wants)? else {
-                *read = wanted.through;
+                *read = wanted.through.max(*read);
                 break;
             };
             *read = commit.seq;
@@ -301,7 +301,8 @@ impl FileReader {
     /// Copies frames to another file: from behind commit `after` to the one that ends with `through`.
     ///
     /// # Errors
-    /// `Corrupt`, also if no frame ends with `after`; `Io`, `Full`.
+    /// `Corrupt`, also if no frame ends with `after` or the file cannot be read; `Io` and `Full` from
+    /// writing.
     pub(crate) fn copy_to(
         mut self,
         writer: &mut FileWriter,
@@ -310,7 +311,7 @@ impl FileReader {
     ) -> Result<()> {
         while self.whole.through < through || self.whole != self.end {
             let begins_at = self.whole.through;
-            self.read_frame()?;
+            self.read_frame().map_err(|error| unreadable(&self.path, error))?;
             let payload = std::mem::take(&mut self.payload);
             if begins_at < after && self.whole.through > after {
                 return Err(damaged(
@@ -406,34 +407,38 @@ impl Source for FileReader {
     }
 }
 
-/// Whether a file with a corrupt header holds changes that a checkpoint relied on. It does if a complete
-/// frame ends with commit `until` or earlier. `until` is the end of the newest checkpoint, or the beginning
-/// of the next file. If the power was cut while the file was created, its frames belong to a checkpoint that
-/// never completed. Its header is then not corruption.
+/// The newest commit up to which a checkpoint relied on a file with a corrupt header: the end of its last
+/// complete frame that ends with commit `until` or earlier. `until` is the end of the newest checkpoint, or
+/// the beginning of the next file.
+///
+/// `None` if there is no such frame. The power was cut while the file was created, and its frames belong to a
+/// checkpoint that never completed. Its header is then not corruption.
 ///
 /// # Errors
 /// `Io`.
-pub(super) fn was_relied_on(
+pub(super) fn relied_on_through(
     disk: &dyn Disk,
     path: &Path,
     identity: LogIdentity,
     number: u64,
     block_bytes: u64,
     until: CommitSeq,
-) -> Result<bool> {
+) -> Result<Option<CommitSeq>> {
     let file = disk.open(path, Access::READ).map_err(|e| Error::io("open", path, &e))?;
     let file_bytes = file.len().map_err(|e| Error::io("measure", path, &e))?;
     if file_bytes < FILE_HEADER_BYTES as u64 {
-        return Ok(false);
+        return Ok(None);
     }
     let read = |offset: u64, count: usize| {
         let mut bytes = vec![0; count];
         file.read_at(&mut bytes, offset).map_err(|e| Error::io("read", path, &e)).map(|()| bytes)
     };
-    if FileHeader::decode(&read(0, FILE_HEADER_BYTES)?).is_ok() {
-        // A valid header: of another database or of another file.
-        return Ok(true);
+    if let Ok((header, _)) = FileHeader::decode(&read(0, FILE_HEADER_BYTES)?) {
+        // A valid header: of another database, of another file, or of this file, which can be read again.
+        let is_beyond = header.identity == identity && header.number == number && header.after >= until;
+        return Ok((!is_beyond).then_some(until));
     }
+    let mut newest = None;
     let mut offset = block_bytes.max(FILE_HEADER_BYTES as u64);
     while offset + FRAME_HEADER_BYTES as u64 <= file_bytes {
         let frame = FrameHeader::decode(&read(offset, FRAME_HEADER_BYTES)?, FEED_FRAME_BYTES as u64);
@@ -443,12 +448,13 @@ pub(super) fn was_relied_on(
             if offset + count as u64 <= file_bytes
                 && FrameHeader::verify(&read(offset, count)?, &place).is_ok()
             {
-                return Ok(true);
+                newest = newest.max(Some(frame.through));
+                offset += (count as u64).next_multiple_of(block_bytes) - block_bytes;
             }
         }
         offset += block_bytes;
     }
-    Ok(false)
+    Ok(newest)
 }
 
 /// Removes a file, or empties it durably if its name cannot be removed. An empty file is never trusted.
@@ -465,6 +471,11 @@ pub(super) fn discard(disk: &dyn Disk, path: &Path) -> Result<()> {
         file.sync_data()
     });
     emptied.map_err(|_| Error::io("remove", path, &error))
+}
+
+/// Treats a failed read as corruption.
+pub(super) fn unreadable(path: &Path, error: Error) -> Error {
+    if error.kind() == ErrorKind::Io { damaged(path, 0, error.message()) } else { error }
 }
 
 /// Corruption in a retained file.

@@ -69,7 +69,7 @@ pub(super) fn number_of(path: &Path) -> Option<u64> {
     let name = path.file_name()?.to_str()?;
     let digits = name.strip_suffix(".feed")?;
     let number = digits.parse().ok()?;
-    (number > 0 && format!("{number:012}") == digits).then_some(number)
+    (number > 0 && number < u64::MAX / 2 && format!("{number:012}") == digits).then_some(number)
 }
 
 fn u32_at(bytes: &[u8], offset: usize) -> u32 {

@@ -4,7 +4,7 @@
 //! returns. Only then the superblock may be written behind which the log, and the extents of values that it
 //! names, are reused. At any power cut the copy therefore holds at least what was released.
 
-use super::file::{FileWriter, discard};
+use super::file::FileWriter;
 use super::frame::FileHeader;
 use super::items;
 use super::names::{LoggedChange, Names};
@@ -69,13 +69,10 @@ impl Retained {
     pub(crate) fn retain(&self, job: &Retaining<'_>) -> std::result::Result<Letting, CheckpointError> {
         let begun_ns = self.disk.monotonic_ns();
         let mut letting = Letting::default();
-        // First, because it takes room that a full disk needs.
-        self.leave_nothing_useless(begun_ns)?;
         let (needs, from) = self.plan(job)?;
-        let Some(mut from) = from else {
-            self.leave_nothing_useless(begun_ns)?;
-            return Ok(letting);
-        };
+        // These files take room that a full disk needs.
+        self.leave_nothing_useless()?;
+        let Some(mut from) = from else { return Ok(letting) };
         while from < job.through {
             match self.append(job, from) {
                 Ok(()) => {
@@ -96,6 +93,7 @@ impl Retained {
                         self.state().oldest = job.through;
                         break;
                     }
+                    self.leave_nothing_useless()?;
                 }
                 Err(poison) => return Err(poison),
             }
@@ -105,17 +103,16 @@ impl Retained {
             letting.why.get_or_insert(bound);
         }
         letting.through = self.oldest();
-        self.leave_nothing_useless(begun_ns)?;
+        self.leave_nothing_useless()?;
         Ok(letting)
     }
 
-    /// As [`Retained::remove_useless`]. A failure that lasts does not hold checkpoints back (D7); a file that
-    /// is left may then be reported as corrupt later.
-    fn leave_nothing_useless(&self, begun_ns: u64) -> std::result::Result<(), CheckpointError> {
+    /// As [`Retained::remove_useless`], but a file that cannot be removed does not hold the checkpoint back
+    /// (D7).
+    ///
+    /// The next checkpoint tries again. After a power cut before that, the file may be reported as corrupt.
+    fn leave_nothing_useless(&self) -> std::result::Result<(), CheckpointError> {
         match self.remove_useless() {
-            Err(CheckpointError::Failed(error)) if !self.has_failed_for_long(begun_ns) => {
-                Err(CheckpointError::Failed(cannot_keep_yet(&error)))
-            }
             Err(CheckpointError::Failed(_)) => Ok(()),
             done => done,
         }
@@ -138,14 +135,19 @@ impl Retained {
     /// writers.
     ///
     /// # Errors
-    /// What `needs` returned; nothing is lost then.
-    pub(crate) fn review(&self, needs: &dyn Fn() -> Result<Vec<FeedNeed>>, now_ns: u64) -> Result<()> {
+    /// What `needs` returned, or that a file cannot be removed; nothing is lost then. A failed sync is
+    /// `Poison`.
+    pub(crate) fn review(
+        &self,
+        needs: &dyn Fn() -> Result<Vec<FeedNeed>>,
+        now_ns: u64,
+    ) -> std::result::Result<(), CheckpointError> {
         let _turn = self.turn.lock().expect(POISON);
         let held = self.state().held_from();
         let needs = needs()?;
         self.remove_unneeded(&needs, held, now_ns);
         self.keep_bound(&needs);
-        Ok(())
+        self.remove_dropped()
     }
 
     /// The consumers' needs, and the commit to copy the log from; `None` if no copy is needed.
@@ -153,10 +155,6 @@ impl Retained {
         let _turn = self.turn.lock().expect(POISON);
         let held = self.state().held_from();
         let needs = (job.needs)()?;
-        // Files that end before the log begins are corrupt: later changes cannot be appended to them.
-        while self.newest_end().is_some_and(|end| end < job.boundary.seq) {
-            self.drop_oldest();
-        }
         self.remove_unneeded(&needs, held, job.now_ns);
         let mut state = self.state();
         let needed = state.needed_from(&needs, held);
@@ -202,6 +200,10 @@ impl Retained {
         const WRITING: &str = "one is being written";
         let mut names = Names::load(job.pages, job.catalogue)?;
         let mut poison = false;
+        let mut failed = |failure| {
+            poison = matches!(failure, CheckpointError::Poison(_));
+            into_error(failure)
+        };
         let stretch = Stretch { from: job.boundary, through: job.through };
         let mut last = job.boundary.seq;
         let read = job.log.read(&stretch, &mut |record| {
@@ -211,6 +213,9 @@ impl Retained {
             }
             let is_new = record.seq > from;
             let current = writer.as_mut().expect(WRITING);
+            if is_new {
+                current.at_time(record.commit_time_ns);
+            }
             copy_record(
                 &record,
                 &mut names,
@@ -219,11 +224,8 @@ impl Retained {
                 current,
             )?;
             if is_new && record.seq < job.through && current.end().offset >= self.file_bytes_wanted() {
-                self.finish_file(current, record.seq).map_err(|failure| {
-                    poison = matches!(failure, CheckpointError::Poison(_));
-                    into_error(failure)
-                })?;
-                *writer = Some(self.begin_file(record.seq)?);
+                self.finish_file(current, record.seq).map_err(&mut failed)?;
+                *writer = Some(self.begin_file(record.seq).map_err(&mut failed)?);
             }
             Ok(Enough::No)
         });
@@ -244,26 +246,30 @@ impl Retained {
     }
 
     /// Begins a new file for the changes after a commit, or continues the last file found.
-    fn begin_file(&self, after: CommitSeq) -> Result<FileWriter> {
-        self.remove_unproven()?;
+    fn begin_file(&self, after: CommitSeq) -> std::result::Result<FileWriter, CheckpointError> {
+        let is_last = match self.remove_unproven() {
+            Err(CheckpointError::Failed(_)) => false,
+            done => done.map(|()| true)?,
+        };
         let (tail, number) = {
             let mut state = self.state();
             (state.tail.take(), state.next_number)
         };
-        if let Some((header, end)) = tail
+        // What cannot be removed would seem to follow the tail, and is passed over in front of a new file.
+        if let Some((header, end)) = tail.filter(|_| is_last)
             && end.through == after
             && end.offset < self.file_bytes_wanted()
         {
-            return FileWriter::reopen(&*self.disk, &self.dir, header, end);
+            return Ok(FileWriter::reopen(&*self.disk, &self.dir, header, end)?);
         }
         match self.disk.create_dir(&self.dir) {
             Ok(()) => {}
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(Error::io("create", &self.dir, &e)),
+            Err(e) => return Err(Error::io("create", &self.dir, &e).into()),
         }
         self.state().next_number += 1;
         let header = FileHeader { identity: self.identity, number, block_bytes: self.block_bytes, after };
-        self.create_file(header)
+        Ok(self.create_file(header)?)
     }
 
     /// Ends the file with a commit, makes it and its name durable, and shows it to readers.
@@ -290,7 +296,7 @@ impl Retained {
         Ok(())
     }
 
-    /// Removes files, oldest first, that neither a reader nor a bound keeps.
+    /// Lets go of files, oldest first, that neither a reader nor a bound keeps.
     fn remove_unneeded(&self, needs: &[FeedNeed], held: Option<CommitSeq>, now_ns: u64) {
         loop {
             let state = self.state();
@@ -335,31 +341,18 @@ impl Retained {
 
     /// A consumer that needs changes from before `through` and refuses writers rather than lose them.
     fn refuser<'a>(&self, needs: &'a [FeedNeed], through: CommitSeq) -> Option<&'a FeedNeed> {
-        let oldest = self.oldest();
-        needs.iter().find(|need| need.refuses_writers && need.after >= oldest && need.after < through)
+        let state = self.state();
+        let is_before = |need: &FeedNeed| state.reads_from(need.after).is_some_and(|after| after < through);
+        needs.iter().find(|need| need.refuses_writers && is_before(need))
     }
 
-    /// The last commit in the newest file.
-    fn newest_end(&self) -> Option<CommitSeq> {
-        self.state().files.back().map(|file| file.through)
-    }
-
-    /// Removes the oldest file. Returns whether there was one.
+    /// Lets go of the oldest file. Returns whether there was one.
     fn drop_oldest(&self) -> bool {
         let Some(gone) = self.state().let_go_of_oldest() else { return false };
         let mut writer = self.writer.lock().expect(POISON);
         if writer.as_ref().is_some_and(|writer| writer.header().number == gone.number) {
             *writer = None;
         }
-        drop(writer);
-        // One at a time, so that a crash leaves no gap. A removal that fails is retried before the next
-        // superblock.
-        if self.sync_removals().is_err() || discard(&*self.disk, &gone.path).is_err() {
-            self.state().junk.push(gone.path);
-            return true;
-        }
-        self.state().removal_unsynced = true;
-        drop(self.sync_removals());
         true
     }
 }
@@ -407,7 +400,6 @@ fn copy_record(
     let mut of = None;
     names.pass(record, wants, &mut |tree, name, told| {
         if of.is_none() {
-            writer.at_time(record.commit_time_ns);
             writer.push(&items::begin(record.seq, record.commit_time_ns))?;
         }
         if of != Some(tree) {

@@ -1,8 +1,8 @@
 //! The set of retained files: which exist, what they cover, and which readers hold what.
 //!
 //! Invariants: the files cover one range of commits without a gap, at least up to the end of the newest
-//! checkpoint, and are removed oldest first. If the files found have a gap, those before it are not taken to
-//! be complete.
+//! checkpoint, and are removed oldest first. If a file ends too early or is missing, the file before the gap
+//! is taken to cover it. A reader gets the corruption there, and the commit to continue from.
 //!
 //! D6 rests here. Changes behind the position in the newest superblock were copied for a checkpoint that
 //! never completed. They may be in the page cache alone, where a failed sync leaves them marked clean. The
@@ -13,12 +13,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use duramen_disk::Disk;
+use duramen_disk::{Access, Disk};
 
-use super::file::{FileEnd, FileReader, FileWriter, damaged, was_relied_on};
+use super::file::{FileEnd, FileReader, FileWriter, damaged, relied_on_through};
 use super::frame::{FileHeader, file_path, number_of};
-use super::{FeedBounds, FeedNeed, FeedStats, gap};
-use crate::error::{Code, Error, Result};
+use super::{FeedBounds, FeedNeed, FeedStats, cannot_read, gap};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ids::CommitSeq;
 use crate::limits::FEED_FILE_BYTES;
 use crate::wal::LogIdentity;
@@ -67,12 +67,14 @@ pub(crate) struct RetainedPart {
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) files: VecDeque<RetainedPart>,
-    /// Everything after this commit can be read, from files or from the log.
+    /// Everything after this commit can be read, from files or from the log, as far as these are whole.
     pub(super) oldest: CommitSeq,
     /// How far the believable files reached when the database was opened.
     pub(super) found_through: CommitSeq,
     pub(super) next_number: u64,
-    /// Useless files still to be removed.
+    /// Files to be removed, oldest first.
+    pub(super) dropped: VecDeque<PathBuf>,
+    /// Useless files still to be removed, in any order.
     pub(super) junk: Vec<PathBuf>,
     /// Files behind those that are believed, in order. They must be removed before a file is written, or they
     /// would seem to follow it.
@@ -84,10 +86,8 @@ pub(super) struct State {
     pub(super) tail: Option<(FileHeader, FileEnd)>,
     /// The directories were synced since the database was opened.
     pub(super) names_synced: bool,
-    /// What is wrong with the files found.
-    damage: Option<String>,
-    /// Files that a checkpoint relied on and whose header does not read, with where they ended.
-    corrupt: Vec<(CommitSeq, PathBuf)>,
+    /// Files that a checkpoint relied on and whose header is corrupt.
+    corrupt: Vec<CorruptFile>,
     pub(super) refusal: Option<String>,
     /// While retaining fails: the times of the first and the last failure, on the disk's clock.
     pub(super) failing_ns: Option<(u64, u64)>,
@@ -116,11 +116,13 @@ impl Covered {
 /// Files that opened, oldest first.
 type Readers = VecDeque<(PathBuf, FileReader)>;
 
-/// A file whose header does not read.
-struct Headless {
+/// A file whose header is corrupt or missing, or cannot be read.
+#[derive(Debug)]
+struct CorruptFile {
     number: u64,
     path: PathBuf,
-    error: Error,
+    /// What is wrong with it.
+    flaw: String,
     /// Where it ended, if anything relied on it.
     until: CommitSeq,
 }
@@ -180,16 +182,20 @@ impl Retained {
     fn look_at(&self, numbers: &[u64], covered: Covered) -> Result<State> {
         let boundary = covered.boundary;
         let mut state = State { next_number: numbers[numbers.len() - 1] + 1, ..State::default() };
-        let (mut readers, headless) = self.open_files(numbers, covered, &mut state)?;
+        let (mut readers, corrupt) = self.open_files(numbers, covered, &mut state)?;
         self.find_tail(&mut readers, covered, &mut state)?;
         join_older(readers, &mut state);
-        for file in headless {
-            self.judge(file, &mut state)?;
+        for file in corrupt {
+            self.judge(file, &mut state);
         }
-        let is_current = state.files.back().is_some_and(|file| file.through >= boundary);
-        let oldest = state.files.front().map(|file| file.after);
-        state.oldest = oldest.filter(|_| is_current).unwrap_or(boundary);
-        state.found_through = state.files.back().filter(|_| is_current).map_or(boundary, |file| file.through);
+        if let Some((tail, _)) = &state.tail
+            && state.corrupt.iter().any(|file| file.number > tail.number)
+        {
+            // That file may be readable again later. It would deliver what is appended to the tail once more.
+            state.tail = None;
+        }
+        state.oldest = state.files.front().map_or(boundary, |file| file.after);
+        state.found_through = state.files.back().map_or(boundary, |file| file.through);
         Ok(state)
     }
 
@@ -199,53 +205,57 @@ impl Retained {
         numbers: &[u64],
         covered: Covered,
         state: &mut State,
-    ) -> Result<(Readers, Vec<Headless>)> {
+    ) -> Result<(Readers, Vec<CorruptFile>)> {
         let mut readers = Readers::new();
         let mut corrupt = Vec::new();
         for number in numbers {
             let path = file_path(&self.dir, *number);
-            match self.open_file(&path) {
-                Ok(Some(reader)) if reader.header().after >= covered.believed() => state.unproven.push(path),
-                Ok(Some(reader)) => readers.push_back((path, reader)),
-                Ok(None) => {
-                    let error = damaged(&path, 0, "the file has no header");
-                    corrupt.push((*number, path, error));
+            match self.open_file(&path)? {
+                Ok(reader) if reader.header().after >= covered.believed() => state.unproven.push(path),
+                Ok(reader) => readers.push_back((path, reader)),
+                Err(flaw) => {
+                    corrupt.push(CorruptFile { number: *number, path, flaw, until: covered.boundary });
                 }
-                Err(error) if error.is_damage() => corrupt.push((*number, path, error)),
-                Err(error) => return Err(error),
             }
         }
-        let until = |number| end_of(number, &readers, covered.boundary);
-        let headless = |(number, path, error)| Headless { number, path, error, until: until(number) };
-        let headless = corrupt.into_iter().map(headless).collect();
-        Ok((readers, headless))
+        for file in &mut corrupt {
+            file.until = end_of(file.number, &readers, covered.boundary);
+        }
+        Ok((readers, corrupt))
     }
 
-    /// Opens a file; a second time if its header is corrupt. A single read can fail although the stored bytes
-    /// are right.
-    fn open_file(&self, path: &Path) -> Result<Option<FileReader>> {
-        let open = || FileReader::open(&*self.disk, path, self.identity);
-        match open() {
-            Ok(Some(reader)) => Ok(Some(reader)),
-            Err(error) if !error.is_damage() => Err(error),
-            _ => open(),
+    /// Opens a file, or returns what is wrong with its header. Reads the header twice, since a single read
+    /// can fail although the stored bytes are right.
+    ///
+    /// # Errors
+    /// `Unsupported` for a later format; `Io` if the file cannot be opened. Bytes that cannot be read count
+    /// as corrupt, so that the database opens all the same.
+    fn open_file(&self, path: &Path) -> Result<std::result::Result<FileReader, String>> {
+        let mut flaw = String::new();
+        for _ in 0..2 {
+            flaw = match FileReader::open(&*self.disk, path, self.identity) {
+                Ok(Some(reader)) => return Ok(Ok(reader)),
+                Ok(None) => damaged(path, 0, "the file has no header").message().to_owned(),
+                Err(error) if error.is_damage() || error.kind() == ErrorKind::Io => {
+                    error.message().to_owned()
+                }
+                Err(error) => return Err(error),
+            };
         }
+        self.disk.open(path, Access::READ).map_err(|e| Error::io("open", path, &e))?;
+        Ok(Err(flaw))
     }
 
-    /// Where the whole part of a file ends, and what is wrong after it. Reads a second time if it ends too
-    /// early.
-    fn end_of_file(
-        &self,
-        path: &Path,
-        reader: FileReader,
-        covered: Covered,
-    ) -> Result<(FileEnd, Option<String>)> {
-        let (end, flaw) = reader.scan(covered.believed())?;
-        let is_suspect = end.through < covered.boundary || covered.is_alone && flaw.is_some();
-        match is_suspect.then(|| self.open_file(path)).transpose() {
-            Ok(Some(Some(reader))) => reader.scan(covered.believed()),
-            _ => Ok((end, flaw)),
+    /// Where the whole part of a file ends. If something would be given up behind that, reads a second time,
+    /// since a single read can fail.
+    fn end_of_file(&self, path: &Path, reader: FileReader, covered: Covered) -> Result<FileEnd> {
+        let (end, flaw) = reader.scan(covered.believed());
+        let is_suspect = covered.is_alone && flaw.is_some();
+        if let Some(Ok(reader)) = is_suspect.then(|| self.open_file(path)).transpose()? {
+            let (again, _) = reader.scan(covered.believed());
+            return Ok(if again.through > end.through { again } else { end });
         }
+        Ok(end)
     }
 
     /// Finds the newest file with contents. Only that one may be torn; a crash before the first frame leaves
@@ -253,29 +263,29 @@ impl Retained {
     fn find_tail(&self, readers: &mut Readers, covered: Covered, state: &mut State) -> Result<()> {
         let boundary = covered.boundary;
         while let Some((path, reader)) = readers.pop_back() {
-            let header = *reader.header();
-            let (end, flaw) = self.end_of_file(&path, reader, covered)?;
-            if covered.is_alone
-                && header.after >= boundary
-                && self.goes_beyond(readers.back(), end.through)?
+            let (header, file_bytes) = (*reader.header(), reader.file_bytes());
+            let end = self.end_of_file(&path, reader, covered)?;
+            // Without contents; or a copy of what follows the boundary, while what it was made of still
+            // exists: the copy may be in the page cache alone.
+            if header.after >= boundary
+                && (end.through == header.after
+                    || covered.is_alone && self.is_copy(readers, covered, end.through)?)
             {
-                // A copy of what follows the boundary that was cut short. Its source still exists.
                 state.unproven.insert(0, path);
                 continue;
             }
+            let mut part = part_of(path, &header, &end);
+            if end.time_ns == 0 {
+                // It is not known, and the older files are taken to be no newer.
+                part.time_ns = self.disk.wall_ns();
+            }
             if end.through < boundary {
-                let flaw = flaw.unwrap_or_else(|| format!("{}: the file ends early", path.display()));
-                state.damage = Some(format!("{flaw}; it reaches to commit {}, want {boundary}", end.through));
+                // Nothing is added to it.
+                (part.through, part.end_offset) = (boundary, file_bytes);
+            } else {
+                state.tail = Some((header, end));
             }
-            if end.through == header.after {
-                match end.through < boundary {
-                    true => state.junk.push(path),
-                    false => state.unproven.insert(0, path),
-                }
-                continue;
-            }
-            state.tail = Some((header, end));
-            state.files.push_front(part_of(path, &header, &end));
+            state.files.push_front(part);
             return Ok(());
         }
         Ok(())
@@ -284,24 +294,35 @@ impl Retained {
     /// Decides whether a file without a readable header is corruption. It is not if no checkpoint relied on
     /// the file: its frames are for a checkpoint that did not come. A corrupt file is kept: a consumer may
     /// need it.
-    fn judge(&self, file: Headless, state: &mut State) -> Result<()> {
-        let Headless { number, path, error, until } = file;
+    fn judge(&self, mut file: CorruptFile, state: &mut State) {
         let block_bytes = u64::from(self.block_bytes);
-        if was_relied_on(&*self.disk, &path, self.identity, number, block_bytes, until)? {
-            state.damage = Some(error.message().to_owned());
-            state.corrupt.push((until, path));
-        } else {
-            state.junk.push(path);
+        let (disk, number, until) = (&*self.disk, file.number, file.until);
+        let judge = || relied_on_through(disk, &file.path, self.identity, number, block_bytes, until);
+        match judge().or_else(|_| judge()) {
+            Ok(None) => state.junk.push(file.path),
+            Ok(Some(through)) => {
+                file.until = through;
+                state.corrupt.push(file);
+            }
+            // It cannot be read, and may be corrupt.
+            Err(_) => state.corrupt.push(file),
         }
-        Ok(())
     }
 
-    /// Whether a file reaches further than a commit.
-    fn goes_beyond(&self, file: Option<&(PathBuf, FileReader)>, through: CommitSeq) -> Result<bool> {
-        let Some((path, _)) = file else { return Ok(false) };
-        let reader = FileReader::open(&*self.disk, path, self.identity)?;
-        let end = reader.map(|reader| reader.scan(CommitSeq(u64::MAX))).transpose()?;
-        Ok(end.is_some_and(|(end, _)| end.through > through))
+    /// Whether any of these files reaches to this commit beyond the boundary.
+    fn is_copy(&self, files: &Readers, covered: Covered, through: CommitSeq) -> Result<bool> {
+        for (path, reader) in files.iter().rev() {
+            let is_last = reader.header().after < covered.boundary;
+            if let Ok(reader) = self.open_file(path)?
+                && self.end_of_file(path, reader, covered)?.through >= through
+            {
+                return Ok(true);
+            }
+            if is_last {
+                break;
+            }
+        }
+        Ok(false)
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -335,12 +356,8 @@ impl Retained {
     /// The error for a reader that needs changes after a commit that are kept nowhere.
     pub(crate) fn gap(&self, after: CommitSeq) -> Error {
         let state = self.state();
-        match &state.damage {
-            Some(damage) => {
-                let message = format!("changes after commit {after} cannot be read: {damage}");
-                let hint = format!("read what the collections hold now, and go on from {}", state.oldest);
-                Error::new(Code::DamagedFeed, message).with_hint(hint)
-            }
+        match state.corrupt_after(after) {
+            Some(file) => cannot_read(after, &file.flaw, state.oldest),
             None => gap(after, state.oldest),
         }
     }
@@ -393,33 +410,32 @@ impl Retained {
         state.files.is_empty() && state.refusal.is_none()
     }
 
-    /// Reads every file and returns what is wrong with them.
-    ///
-    /// # Errors
-    /// `Io`.
-    pub(crate) fn check(&self) -> Result<Vec<String>> {
+    /// Reads every file and returns what is wrong with them. A file that cannot be read is a problem like a
+    /// corrupt one.
+    pub(crate) fn check(&self) -> Vec<String> {
         let (files, mut problems) = {
             let state = self.state();
-            (state.files.clone(), state.damage.iter().cloned().collect::<Vec<_>>())
+            let corrupt = state.corrupt.iter().map(|file| file.flaw.clone());
+            (state.files.clone(), corrupt.collect::<Vec<_>>())
         };
         for part in files {
             let reader = match self.read(&part) {
                 Ok(reader) => reader,
                 // The file was removed in the meantime.
                 Err(_) if self.part_after(part.after).is_none_or(|now| now.number != part.number) => continue,
-                Err(error) if error.is_damage() => {
+                Err(error) => {
                     problems.push(error.message().to_owned());
                     continue;
                 }
-                Err(error) => return Err(error),
             };
-            let (end, flaw) = reader.scan(part.through)?;
+            let (end, flaw) = reader.scan(part.through);
             if end.through < part.through {
-                let flaw = flaw.unwrap_or_else(|| format!("{}: the file ends early", part.path.display()));
+                let flaw = flaw.unwrap_or_else(|| damaged(&part.path, end.offset, "the file ends early"));
+                let flaw = flaw.message();
                 problems.push(format!("{flaw}; it reaches to commit {}, want {}", end.through, part.through));
             }
         }
-        Ok(problems)
+        problems
     }
 
     /// The approximate size of a file.
@@ -441,21 +457,40 @@ impl State {
     /// The oldest position that is needed, among those that are not lost already.
     pub(super) fn needed_from(&self, needs: &[FeedNeed], held: Option<CommitSeq>) -> Option<CommitSeq> {
         let needs = needs.iter().map(|need| need.after);
-        needs.chain(held).filter(|after| *after >= self.oldest).min()
+        needs.chain(held).filter_map(|after| self.reads_from(after)).min()
     }
 
-    /// Releases corrupt files that end before everything that is needed.
+    /// The position from which a reader at this position continues: after a corrupt file if it is at one.
+    /// `None` if the changes after it are lost.
+    pub(super) fn reads_from(&self, after: CommitSeq) -> Option<CommitSeq> {
+        let goes_on = self.corrupt_after(after).map_or(after, |_| self.oldest);
+        (goes_on >= self.oldest).then_some(goes_on)
+    }
+
+    /// The corrupt file between this position and the first position from which everything can be read.
+    fn corrupt_after(&self, after: CommitSeq) -> Option<&CorruptFile> {
+        self.corrupt.iter().find(|file| after < file.until && file.until == self.oldest)
+    }
+
+    /// Releases corrupt files that end before everything that is needed and still there.
     pub(super) fn let_go_of_corrupt(&mut self, needed_from: Option<CommitSeq>) {
-        let is_needed = |until: CommitSeq| needed_from.is_some_and(|from| from < until);
-        let (kept, gone) =
-            std::mem::take(&mut self.corrupt).into_iter().partition(|(until, _)| is_needed(*until));
+        let oldest = self.oldest;
+        let is_needed = |until: CommitSeq| until >= oldest && needed_from.is_some_and(|from| from < until);
+        self.keep_corrupt(|file| is_needed(file.until));
+    }
+
+    fn keep_corrupt(&mut self, is_kept: impl Fn(&CorruptFile) -> bool) {
+        let (kept, gone) = std::mem::take(&mut self.corrupt).into_iter().partition(is_kept);
         self.corrupt = kept;
-        self.junk.extend(Vec::into_iter(gone).map(|(_, path)| path));
+        self.junk.extend(Vec::into_iter(gone).map(|file| file.path));
     }
 
     /// Removes the oldest file from the list.
     pub(super) fn let_go_of_oldest(&mut self) -> Option<RetainedPart> {
         let gone = self.files.pop_front()?;
+        self.dropped.push_back(gone.path.clone());
+        // What kept this one has kept those before it.
+        self.keep_corrupt(|file| file.until > gone.after);
         self.oldest = self.oldest.max(self.files.front().map_or(gone.through, |file| file.after));
         if self.files.is_empty() {
             self.tail = None;

@@ -3,11 +3,13 @@
 //! D6 rests here. Bytes that no superblock covers may be in the page cache alone; after a failed sync,
 //! another sync does not write them. They are removed, or written again to another file.
 
-use super::file::{FileWriter, discard};
+use std::path::Path;
+
+use super::file::{FileWriter, discard, unreadable};
 use super::frame::{FileHeader, file_path};
 use super::retained::{Covered, Retained, RetainedPart, State, part_of};
 use crate::checkpoint::CheckpointError;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, ErrorKind, Result};
 use crate::ids::CommitSeq;
 
 impl Retained {
@@ -23,23 +25,27 @@ impl Retained {
             self.note_removal();
         }
         // A failure is retried before the next superblock is written.
-        drop(self.remove_unproven());
-        if !covered.is_alone {
-            return Ok(());
+        unless_poison(self.remove_unproven())?;
+        if covered.is_alone {
+            self.copy_beyond(covered.boundary)?;
+            unless_poison(self.remove_unproven())?;
         }
-        // One read can go wrong although the file is whole.
-        let copied = self.write_anew(covered.boundary).or_else(|error| match error.is_damage() {
-            true => self.write_anew(covered.boundary),
+        Ok(())
+    }
+
+    fn copy_beyond(&self, boundary: CommitSeq) -> Result<()> {
+        // A single read can fail although the stored bytes are right.
+        let copied = self.write_anew(boundary).or_else(|error| match error.is_damage() {
+            true => self.write_anew(boundary),
             false => Err(error),
         });
         match copied {
             Err(error) if error.kind() == ErrorKind::Full || error.is_damage() => {
-                self.state().let_go_behind(covered.boundary);
+                self.state().let_go_behind(boundary);
+                Ok(())
             }
-            written => written?,
+            written => written,
         }
-        drop(self.remove_unproven());
-        Ok(())
     }
 
     /// Copies what the files hold behind the boundary to a new file, durably. Earlier contents are not
@@ -73,29 +79,49 @@ impl Retained {
     fn copy_files(&self, parts: &[RetainedPart], writer: &mut FileWriter) -> Result<()> {
         for part in parts {
             let after = writer.end().through;
-            self.read(part)?.copy_to(writer, after, part.through)?;
+            let reader = self.read(part).map_err(|error| unreadable(&part.path, error))?;
+            reader.copy_to(writer, after, part.through)?;
         }
-        writer.sync()?;
+        // A failed sync is never tried again, and never taken for a full disk.
+        let failed = |error: Error| Error::new(Code::System, error.message());
+        writer.sync().map_err(failed)?;
         for directory in [&self.dir, &self.database_dir] {
-            self.disk.sync_dir(directory).map_err(|e| Error::io("sync", directory, &e))?;
+            self.disk.sync_dir(directory).map_err(|e| failed(Error::io("sync", directory, &e)))?;
         }
         Ok(())
     }
 
-    /// Removes the files that are not believed, the newest first, so that a crash leaves no gap between them.
+    /// Removes the files that are not believed: the newest first, and each durably before the next.
+    ///
+    /// The newest of the files that were copied must not outlive one before it: the copy would seem unneeded.
     ///
     /// # Errors
-    /// `Io`.
-    pub(super) fn remove_unproven(&self) -> Result<()> {
-        let unproven = self.state().unproven.clone();
-        for path in unproven.iter().rev() {
-            discard(&*self.disk, path)?;
+    /// As [`Retained::remove_useless`].
+    pub(super) fn remove_unproven(&self) -> std::result::Result<(), CheckpointError> {
+        loop {
+            let Some(path) = self.state().unproven.last().cloned() else { return Ok(()) };
+            self.remove_durably(&path)?;
+            self.state().unproven.pop();
         }
-        if !unproven.is_empty() {
-            self.disk.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, &e))?;
-            self.state().unproven.clear();
+    }
+
+    /// Removes the files that were let go of: the oldest first, and each durably before the next. A crash
+    /// leaves no hole between those that are left.
+    ///
+    /// # Errors
+    /// As [`Retained::remove_useless`].
+    pub(super) fn remove_dropped(&self) -> std::result::Result<(), CheckpointError> {
+        loop {
+            let Some(path) = self.state().dropped.front().cloned() else { return Ok(()) };
+            self.remove_durably(&path)?;
+            self.state().dropped.pop_front();
         }
-        Ok(())
+    }
+
+    fn remove_durably(&self, path: &Path) -> std::result::Result<(), CheckpointError> {
+        self.note_removal();
+        discard(&*self.disk, path)?;
+        self.sync_removals()
     }
 
     /// Creates a file. If the creation fails, the file is removed; a power cut may bring it back in part.
@@ -125,20 +151,24 @@ impl Retained {
     /// the commits in them. They would then look like files that it relied on.
     ///
     /// # Errors
-    /// `Failed` if one can be neither removed nor emptied; `Poison` if a directory cannot be synced.
+    /// `Failed` if one can be neither removed nor emptied, or the directory cannot be opened; `Poison` if its
+    /// sync failed.
     pub(super) fn remove_useless(&self) -> std::result::Result<(), CheckpointError> {
-        // One at a time, so that a crash leaves no gap.
-        self.sync_removals().map_err(CheckpointError::Poison)?;
-        self.remove_unproven()?;
-        let mut junk = std::mem::take(&mut self.state().junk);
-        if junk.is_empty() {
-            return Ok(());
-        }
+        self.sync_removals()?;
         let mut failed = None;
+        for removed in [self.remove_dropped(), self.remove_unproven()] {
+            match removed {
+                Err(CheckpointError::Failed(error)) => failed = Some(error),
+                done => done?,
+            }
+        }
+        let mut junk = std::mem::take(&mut self.state().junk);
+        if !junk.is_empty() {
+            self.note_removal();
+        }
         junk.retain(|path| discard(&*self.disk, path).map_err(|error| failed = Some(error)).is_err());
         self.state().junk.append(&mut junk);
-        self.note_removal();
-        self.sync_removals().map_err(CheckpointError::Poison)?;
+        self.sync_removals()?;
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
@@ -146,13 +176,32 @@ impl Retained {
     /// came back would seem to be the only one, and would end too early.
     ///
     /// # Errors
-    /// `Io`.
-    pub(super) fn sync_removals(&self) -> Result<()> {
-        if self.state().removal_unsynced {
-            self.disk.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, &e))?;
-            self.state().removal_unsynced = false;
+    /// As [`Retained::remove_useless`].
+    pub(super) fn sync_removals(&self) -> std::result::Result<(), CheckpointError> {
+        if !self.state().removal_unsynced {
+            return Ok(());
         }
+        match self.disk.list(&self.dir) {
+            Ok(_) => {
+                let synced = self.disk.sync_dir(&self.dir);
+                synced.map_err(|e| CheckpointError::Poison(Error::io("sync", &self.dir, &e)))?;
+            }
+            // No sync was attempted, so none has failed: the process may be out of file descriptors.
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::io("list", &self.dir, &e).into());
+            }
+            Err(_) => {}
+        }
+        self.state().removal_unsynced = false;
         Ok(())
+    }
+}
+
+/// The error of a sync. Any other failure passes: it is tried again.
+fn unless_poison(done: std::result::Result<(), CheckpointError>) -> Result<()> {
+    match done {
+        Err(CheckpointError::Poison(error)) => Err(error),
+        _ => Ok(()),
     }
 }
 

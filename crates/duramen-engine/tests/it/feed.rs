@@ -1,6 +1,7 @@
 //! The change feed from outside: every durable change once and in order, wherever it lies, and no cost
 //! without readers.
 
+mod damaged;
 mod found;
 
 use std::path::Path;
@@ -226,15 +227,19 @@ pub(crate) fn only_the_older_superblock_left(disk: &MemDisk) -> Vec<(u64, String
     work(&engine, 0, &mut model);
     engine.checkpoint().unwrap();
     engine.abandon();
-    // No space map contains the replaced values: after a crash their extents are free.
-    let engine = open(disk);
-    let id = tree(&engine, "others");
-    for n in 0..20 {
-        put(&engine, id, &format!("k{n}"), &[b'x'; 800]).unwrap();
-    }
-    engine.abandon();
-    damage_newer_superblock(disk);
+    lose_newer_superblock(disk, open(disk));
     model
+}
+
+/// Uses the extents of values that the log replaced, and damages the newer superblock.
+fn lose_newer_superblock(disk: &MemDisk, reopened: Engine) {
+    // No space map contains the replaced values: after a crash their extents are free.
+    let id = tree(&reopened, "others");
+    for n in 0..20 {
+        put(&reopened, id, &format!("k{n}"), &[b'x'; 800]).unwrap();
+    }
+    reopened.abandon();
+    damage_newer_superblock(disk);
 }
 
 /// With the newer superblock corrupt, the feed must be complete: retained files hold the values that the log

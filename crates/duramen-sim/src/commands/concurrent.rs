@@ -31,7 +31,7 @@ impl Concurrent {
         println!("{report}");
         let (cuts, seeds, next_seed) = (report.distinct(), report.seeds, report.next_seed);
         println!("figures: cuts={cuts} seeds={seeds} next_seed={next_seed} answers={}", report.answers);
-        let unseen = report.unseen();
-        if unseen.is_empty() { Ok(()) } else { Err(format!("not seen: {}; run longer", unseen.join(", "))) }
+        println!("{}", report.counts());
+        report.counts().verdict()
     }
 }

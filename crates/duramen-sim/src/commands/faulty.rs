@@ -42,12 +42,8 @@ impl Faulty {
         let (cuts, seeds) = (report.distinct(), report.seeds);
         let faults = report.tally.faults.iter().sum::<u64>();
         println!("figures: cuts={cuts} faults={faults} seeds={seeds} next_seed={next_seed}");
-        let unseen = report.unseen();
-        if unseen.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("no cut fell into: {}; run longer", unseen.join(", ")))
-        }
+        println!("{}", report.counts());
+        report.counts().verdict()
     }
 
     fn make_again(&self) -> Result<(), String> {

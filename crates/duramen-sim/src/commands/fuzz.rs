@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use duramen_sim::fuzz::{Target, search};
+use duramen_sim::kind_counts::KindCounts;
 
 use super::Length;
 
@@ -45,7 +46,7 @@ impl Fuzz {
         bound_memory()?;
         let targets = self.target.map_or(Target::ALL.to_vec(), |target| vec![target]);
         let time = self.length.time() / u32::try_from(targets.len()).expect("few targets");
-        let mut inputs = 0;
+        let (mut inputs, mut counts) = (0, KindCounts::default());
         for target in targets {
             let name = target.name();
             let kept = std::env::temp_dir().join(format!("duramen-fuzz-{name}-{}", std::process::id()));
@@ -60,9 +61,11 @@ impl Fuzz {
             std::fs::remove_file(&kept).map_err(|error| format!("{path}: {error}"))?;
             println!("{name}: {count} inputs");
             inputs += count;
+            counts.extend([(count, name)]);
         }
         println!("figures: inputs={inputs} next_seed={}", self.length.seed + 1);
-        Ok(())
+        println!("{counts}");
+        counts.verdict()
     }
 }
 

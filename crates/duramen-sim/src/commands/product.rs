@@ -44,8 +44,8 @@ impl Product {
         let report = found.map_err(|failure| failure.to_string())?;
         print!("{report}");
         println!("{}", report.figures());
-        let unseen = report.unseen();
-        if unseen.is_empty() { Ok(()) } else { Err(format!("not seen: {}; run longer", unseen.join(", "))) }
+        println!("{}", report.counts());
+        report.counts().verdict()
     }
 
     fn print_trace(&self) -> Result<(), String> {

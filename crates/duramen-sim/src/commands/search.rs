@@ -24,11 +24,7 @@ impl Search {
         println!("{report}");
         let next_seed = self.length.seed + report.seeds + self.length.threads() as u64;
         println!("figures: cuts={} seeds={} next_seed={next_seed}", report.distinct(), report.seeds);
-        let unseen = report.unseen();
-        if unseen.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("no cut fell into: {}; run longer", unseen.join(", ")))
-        }
+        println!("{}", report.counts());
+        report.counts().verdict()
     }
 }

@@ -14,6 +14,7 @@ use duramen_disk::memory::{Blocker, Trace};
 use duramen_disk::{Disk, MemDisk};
 use duramen_engine::{Background, Durability, Engine, Hooks, Options, Receipt};
 
+use super::coverage::Levels;
 use crate::contents::Dice;
 use crate::history::{Event, Fate, Listener, Manner, Run, Step, Verdict, check, run_heard};
 use crate::search::cuts::{LOG_DIR, LOG_DISK};
@@ -59,6 +60,8 @@ pub struct Lived {
     pub compared: u64,
     /// Commits without changes among the threads' own.
     pub empty: u64,
+    /// Commits whose calls returned with each level, in the order of [`Durability`].
+    pub levels: Levels,
     /// The newest commit that the feed returned while the database was open; `None` if the life keeps no
     /// feed.
     pub told: Option<u64>,
@@ -127,16 +130,22 @@ pub fn live(seed: u64) -> Result<Lived, String> {
     let created_at = disk.recorded_len();
     let database = engine.durability_status().database.to_string();
     disk.set_blocker(Some(others_go_on(seed)));
-    let heard = Heard { disk: disk.clone(), engine: engine.clone(), places: Mutex::default() };
+    let heard = Heard {
+        disk: disk.clone(),
+        engine: engine.clone(),
+        places: Mutex::default(),
+        levels: Mutex::default(),
+    };
     let events = in_company(&engine, options.background, || run_heard(&engine, plan, &heard));
     disk.set_blocker(None);
-    let Heard { engine: other, places, .. } = heard;
+    let Heard { engine: other, places, levels, .. } = heard;
     drop(other);
     if let Some(cause) = engine.durability_status().poisoned {
         return Err(format!("poisoned on a disk that never fails: {cause}"));
     }
     let events = events.map_err(|error| format!("{} {error}", error.code()))?;
     let places = places.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let levels = levels.into_inner().unwrap_or_else(PoisonError::into_inner);
     let commits = commits_of(&events, &places);
     let told = match options.feed_retain_bytes {
         0 => None,
@@ -157,7 +166,7 @@ pub fn live(seed: u64) -> Result<Lived, String> {
     let verdict = check(&events);
     let options = Options { background: Background::Stepped, ..options };
     let life = Life { seed, trace, commits, options, created_at, database };
-    Ok(Lived { life, verdict, groups: stats.groups, compared: stats.compared, empty, told })
+    Ok(Lived { life, verdict, groups: stats.groups, compared: stats.compared, empty, levels, told })
 }
 
 /// The feed returns a prefix of the order of the receipts that contains everything durable.
@@ -207,6 +216,7 @@ struct Heard {
     engine: Engine,
     /// Sequences, each with the number of operations before its call began.
     places: Mutex<Vec<(u64, usize)>>,
+    levels: Mutex<Levels>,
 }
 
 impl Heard {
@@ -227,6 +237,8 @@ impl Listener for Heard {
         }
         if let Some(began_at) = began_at {
             self.places.lock().unwrap_or_else(PoisonError::into_inner).push((seq, began_at));
+            let level = receipt.durability() as usize;
+            self.levels.lock().unwrap_or_else(PoisonError::into_inner)[level] += 1;
         }
     }
 

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::coverage::Coverage;
 use super::live::Lived;
+use crate::kind_counts::KindCounts;
 
 /// Figures of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,13 +40,15 @@ pub struct Report {
     pub lost: u64,
     /// Cuts after which a commit was there that had not been acknowledged.
     pub kept: u64,
+    /// Kinds of lives and of cuts.
+    pub coverage: Coverage,
     /// Time taken.
     pub elapsed: Duration,
 }
 
 impl Report {
     pub(super) fn of_life(lived: &Lived) -> Report {
-        let Lived { life, verdict, groups, compared, empty, told } = lived;
+        let Lived { life, verdict, groups, compared, empty, levels, told } = lived;
         Report {
             seeds: 1,
             operations: life.trace.len() as u64,
@@ -56,6 +60,7 @@ impl Report {
             empty: *empty,
             told: told.unwrap_or(0),
             acknowledged: life.promises().len() as u64,
+            coverage: Coverage::of_life(life.seed, *levels),
             ..Report::default()
         }
     }
@@ -66,23 +71,26 @@ impl Report {
         self.cuts + self.second_cuts
     }
 
-    /// What a search must have met and has not, in words.
+    /// What a search must have met.
     #[must_use]
-    pub fn unseen(&self) -> Vec<&'static str> {
-        let seen = [
-            (self.groups < self.commits, "commits that share a write"),
-            (self.conflicts > 0, "a conflict"),
-            (self.compared > 0, "a validation by value"),
-            (self.told > 0, "a commit that a feed tells"),
-            (self.acknowledged > 0, "an acknowledged commit"),
-            (self.lost > 0, "a lost unacknowledged commit"),
-            (self.kept > 0, "a kept unacknowledged commit"),
-            (self.second_cuts > 0, "a second cut"),
-        ];
-        seen.into_iter().filter(|(is_seen, _)| !is_seen).map(|(_, what)| what).collect()
+    pub fn counts(&self) -> KindCounts {
+        let mut counts = KindCounts::default();
+        counts.extend([
+            (self.commits.saturating_sub(self.groups), "commits that share a write"),
+            (self.conflicts, "a conflict"),
+            (self.compared, "a validation by value"),
+            (self.told, "a commit that a feed tells"),
+            (self.acknowledged, "an acknowledged commit"),
+            (self.lost, "a lost unacknowledged commit"),
+            (self.kept, "a kept unacknowledged commit"),
+            (self.second_cuts, "a second cut"),
+        ]);
+        counts.extend(self.coverage.counts());
+        counts
     }
 
-    pub(super) fn add(&mut self, other: &Report) {
+    /// Adds another's figures.
+    pub fn add(&mut self, other: &Report) {
         self.seeds += other.seeds;
         self.operations += other.operations;
         self.commits += other.commits;
@@ -97,6 +105,7 @@ impl Report {
         self.second_cuts += other.second_cuts;
         self.lost += other.lost;
         self.kept += other.kept;
+        self.coverage.add(&other.coverage);
     }
 }
 
@@ -118,6 +127,9 @@ impl fmt::Display for Report {
             (self.lost, "lost an unacknowledged commit"),
             (self.kept, "kept an unacknowledged commit"),
         ] {
+            writeln!(f, "{count:>10} {what}")?;
+        }
+        for (count, what) in self.coverage.counts() {
             writeln!(f, "{count:>10} {what}")?;
         }
         write!(f, "{:>10} seconds", self.elapsed.as_secs())

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::tally::Tally;
+use crate::kind_counts::KindCounts;
 use crate::search::kinds::Kind;
 
 /// Figures of a search.
@@ -34,11 +35,13 @@ impl Report {
         self.cuts + self.second_cuts
     }
 
-    /// What was never met, in words.
+    /// Kinds of choices, of faults and of consequences.
     #[must_use]
-    pub fn unseen(&self) -> Vec<&'static str> {
-        let kinds = self.kinds.iter().zip(Kind::ALL).filter(|(count, _)| **count == 0);
-        kinds.map(|(_, kind)| kind.name()).chain(self.tally.unseen()).collect()
+    pub fn counts(&self) -> KindCounts {
+        let mut counts = KindCounts::default();
+        counts.extend(self.kinds.iter().zip(Kind::ALL).map(|(count, kind)| (*count, kind.name())));
+        counts.extend(self.tally.lines());
+        counts
     }
 
     /// Adds another's figures.
@@ -63,10 +66,6 @@ impl fmt::Display for Report {
         if seconds > 0.0 {
             writeln!(f, "{:>8.0} distinct cuts a second, {seconds:.1} s", self.distinct() as f64 / seconds)?;
         }
-        let kinds = self.kinds.iter().copied().zip(Kind::ALL.iter().map(|kind| kind.name()));
-        for (count, name) in kinds.chain(self.tally.lines()) {
-            writeln!(f, "{count:>8} {name}")?;
-        }
-        Ok(())
+        self.counts().iter().try_for_each(|(count, name)| writeln!(f, "{count:>8} {name}"))
     }
 }

@@ -79,12 +79,6 @@ impl Tally {
         }
     }
 
-    /// What was never met, in words.
-    #[must_use]
-    pub fn unseen(&self) -> Vec<&'static str> {
-        self.lines().filter(|(count, _)| *count == 0).map(|(_, name)| name).collect()
-    }
-
     /// Every count with its words.
     pub fn lines(&self) -> impl Iterator<Item = (u64, &'static str)> {
         let faults = self.faults.iter().zip(FaultKind::ALL).map(|(count, kind)| (*count, kind.name()));

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use duramen::{Document, tuple};
-use duramen_engine::{Engine, Hooks, TreeId};
+use duramen_engine::{Background, Engine, Hooks, Options, TreeId};
 
 use super::database::{disk_of, specimens, use_it};
+use super::reseal::Image;
 use crate::repair::specimen::DATABASE;
 
 /// Trees whose rows inputs replace.
@@ -63,7 +64,7 @@ pub(super) fn message_pack(input: &[u8]) {
 }
 
 /// A record that puts one row.
-fn put(tree: u64, key: &[u8], value: &[u8]) -> Vec<u8> {
+pub(super) fn put(tree: u64, key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut record = vec![1];
     record.extend(1u32.to_le_bytes());
     record.extend(tree.to_le_bytes());
@@ -77,17 +78,18 @@ fn put(tree: u64, key: &[u8], value: &[u8]) -> Vec<u8> {
     record
 }
 
+/// The database as its engine sees it, opened.
+pub(super) fn engine_of(image: &Image) -> Engine {
+    let options = Options { background: Background::Stepped, ..Options::default() };
+    let disk = Arc::new(disk_of(image));
+    Engine::open(disk, Path::new(DATABASE), options, Hooks::default()).expect("a sound database")
+}
+
 /// The id of a tree of the killed specimen.
-fn tree_id(name: &str) -> u64 {
+pub(super) fn tree_id(name: &str) -> u64 {
     static IDS: OnceLock<BTreeMap<String, TreeId>> = OnceLock::new();
     let ids = IDS.get_or_init(|| {
-        let disk = Arc::new(disk_of(&specimens()[1]));
-        let options = duramen_engine::Options {
-            background: duramen_engine::Background::Stepped,
-            ..duramen_engine::Options::default()
-        };
-        let engine =
-            Engine::open(disk, Path::new(DATABASE), options, Hooks::default()).expect("a sound database");
+        let engine = engine_of(&specimens()[1]);
         let trees = engine.snapshot().expect("open").trees().expect("a sound database");
         trees.into_iter().collect()
     });

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::life::Event;
 use super::tally::Tally;
+use crate::kind_counts::KindCounts;
 use crate::search::kinds::Kind;
 
 /// Figures of a search.
@@ -58,26 +59,19 @@ impl Report {
         self.kinds[kind as usize] += 1;
     }
 
-    /// What a search must have met and has not.
+    /// What a search must have met.
     #[must_use]
-    pub fn unseen(&self) -> Vec<String> {
-        let mut unseen = Vec::new();
-        for event in Event::ALL {
-            if self.cut_into[*event as usize] == 0 {
-                unseen.push(format!("a cut into: {}", event.name()));
-            }
-        }
-        for kind in Kind::ALL {
-            if self.kinds[*kind as usize] == 0 {
-                unseen.push(kind.name().to_owned());
-            }
-        }
-        if self.lost == 0 || self.kept == 0 {
-            unseen.push("an unacknowledged commit that was lost, and one that was kept".to_owned());
-        }
-        let tallied = self.tally.counts().into_iter().filter(|(count, _)| *count == 0);
-        unseen.extend(tallied.map(|(_, what)| what.to_owned()));
-        unseen
+    pub fn counts(&self) -> KindCounts {
+        let mut counts = KindCounts::default();
+        let cut_into = self.cut_into.iter().zip(Event::ALL);
+        counts.extend(cut_into.map(|(count, event)| (*count, format!("a cut into: {}", event.name()))));
+        counts.extend(self.kinds.iter().zip(Kind::ALL).map(|(count, kind)| (*count, kind.name())));
+        counts.extend([
+            (self.lost, "an unacknowledged commit that was lost"),
+            (self.kept, "an unacknowledged commit that was kept"),
+        ]);
+        counts.extend(self.tally.counts());
+        counts
     }
 
     /// Adds another's figures.

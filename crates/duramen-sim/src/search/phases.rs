@@ -274,14 +274,14 @@ impl Map<'_> {
     }
 }
 
-fn is_segment(op: &OpInfo) -> bool {
+pub(crate) fn is_segment(op: &OpInfo) -> bool {
     op.path.extension().is_some_and(|extension| extension == "wal")
 }
 
-fn is_data(op: &OpInfo) -> bool {
+pub(crate) fn is_data(op: &OpInfo) -> bool {
     op.path.ends_with("data")
 }
 
-fn is_superblock(op: &OpInfo) -> bool {
+pub(crate) fn is_superblock(op: &OpInfo) -> bool {
     is_data(op) && op.offset < PAGES_FROM
 }

@@ -7,9 +7,10 @@ use duramen_engine::SyncMethod;
 
 use super::kinds::Kind;
 use super::phases::Phase;
+use crate::kind_counts::KindCounts;
 
 /// The sync methods, and their names in a report.
-const METHODS: [(SyncMethod, &str); 3] = [
+pub(crate) const METHODS: [(SyncMethod, &str); 3] = [
     (SyncMethod::Fdatasync, "write and fdatasync"),
     (SyncMethod::Dsync, "DSYNC writes"),
     (SyncMethod::DirectDsync, "direct DSYNC writes"),
@@ -63,26 +64,20 @@ impl Report {
         self.kinds[kind as usize] += 1;
     }
 
-    /// Phases that no cut fell into, in words, and anything else a search must have met.
+    /// Phases that cuts fell into, and anything else a search must have met.
     #[must_use]
-    pub fn unseen(&self) -> Vec<&'static str> {
-        let is_unseen = |phase: &&Phase| phase.must_be_seen() && self.phases[**phase as usize] == 0;
-        let phases = Phase::ALL.iter().filter(is_unseen);
-        let mut unseen: Vec<&'static str> = phases.map(|phase| phase.name()).collect();
-        let methods = self.methods.iter().zip(METHODS).filter(|(count, _)| **count == 0);
-        unseen.extend(methods.map(|(_, (_, name))| name));
-        let kinds = self.kinds.iter().zip(Kind::ALL).filter(|(count, _)| **count == 0);
-        unseen.extend(kinds.map(|(_, kind)| kind.name()));
-        if self.separate == 0 {
-            unseen.push("a log on a disk of its own");
-        }
-        if self.lost == 0 {
-            unseen.push("a lost unacknowledged transaction");
-        }
-        if self.kept == 0 {
-            unseen.push("a kept unacknowledged transaction");
-        }
-        unseen
+    pub fn counts(&self) -> KindCounts {
+        let mut counts = KindCounts::default();
+        let phases = Phase::ALL.iter().filter(|phase| phase.must_be_seen());
+        counts.extend(phases.map(|phase| (self.phases[*phase as usize], phase.name())));
+        counts.extend(self.methods.iter().zip(METHODS).map(|(count, (_, name))| (*count, name)));
+        counts.extend(self.kinds.iter().zip(Kind::ALL).map(|(count, kind)| (*count, kind.name())));
+        counts.extend([
+            (self.separate, "a log on a disk of its own"),
+            (self.lost, "a lost unacknowledged transaction"),
+            (self.kept, "a kept unacknowledged transaction"),
+        ]);
+        counts
     }
 
     /// Adds another's figures.

@@ -15,6 +15,7 @@ use duramen_disk::memory::CrashChoice;
 use duramen_engine::Background;
 use duramen_sim::contents::Dice;
 use duramen_sim::search::shapes::GEOMETRY;
+use duramen_sim::seeds;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
 #[collection(name = "entries", view(All, key = id, reduce = Count))]
@@ -116,7 +117,8 @@ fn check_cut(run: &Run, at: usize, choice: &CrashChoice) {
 
 #[test]
 fn what_was_awaited_survives_power_cuts() {
-    for seed in [1, 2, 3] {
+    let fresh = seeds::of_this_commit("asynchronous", 1);
+    for seed in [1, 2, 3].into_iter().chain(fresh.range) {
         println!("seed {seed}");
         let run = run(seed);
         assert!(run.acknowledged.len() > 20, "{} acknowledged", run.acknowledged.len());

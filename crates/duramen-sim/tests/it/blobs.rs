@@ -16,6 +16,7 @@ use duramen_disk::memory::{Blocker, CallKind, CrashChoice, Effect, Fault};
 use duramen_engine::Background;
 use duramen_sim::contents::Dice;
 use duramen_sim::search::shapes::GEOMETRY;
+use duramen_sim::seeds;
 
 /// Stored data: each blob by its length and first byte, and the number of documents.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -146,7 +147,8 @@ fn check_cut(run: &Run, at: usize, choice: &CrashChoice) -> (bool, bool) {
 #[test]
 fn blobs_survive_power_cuts_whole_or_leave_nothing() {
     let (mut cuts, mut ahead, mut cut_short) = (0, 0, 0);
-    for seed in [1, 2, 3] {
+    let fresh = seeds::of_this_commit("blobs", 1);
+    for seed in [1, 2, 3].into_iter().chain(fresh.range) {
         println!("seed {seed}");
         let run = run(seed);
         let operations = run.disk.recorded_len();

@@ -14,6 +14,7 @@ use duramen_disk::memory::CrashChoice;
 use duramen_engine::Background;
 use duramen_sim::contents::Dice;
 use duramen_sim::search::shapes::GEOMETRY;
+use duramen_sim::seeds;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
 #[collection(name = "orders", view(ByCity, key = city, value = cents, reduce = (Count, Sum)))]
@@ -204,7 +205,8 @@ fn check_audit(db: &Db, wanted: &[(u64, String)], newest: u64, when: &str) {
 #[test]
 fn a_consumers_work_survives_power_cuts_exactly_once_and_in_order() {
     let (mut cuts, mut handled, mut files) = (0, 0, 0);
-    for seed in [1, 2] {
+    let fresh = seeds::of_this_commit("feed", 1);
+    for seed in [1, 2].into_iter().chain(fresh.range) {
         println!("seed {seed}");
         let run = run(seed);
         files += run.disk.files().iter().filter(|path| path.starts_with("/db/feed")).count();

@@ -440,7 +440,7 @@ impl<T: Delivered> ChangeIter<T> {
                 Ok(Some(commit)) => self.queue.extend(changes_of(&self.db, commit)),
                 Ok(None) => return false,
                 Err(error) => {
-                    if error.code() == Code::FeedGap {
+                    if matches!(error.code(), Code::FeedGap | Code::DamagedFeed) {
                         self.reader = None;
                     }
                     self.queue.push_back(Err(error));

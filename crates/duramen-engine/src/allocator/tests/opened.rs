@@ -98,3 +98,35 @@ fn a_value_of_the_log_keeps_its_blocks_when_the_older_map_lets_go_of_them() {
     assert!(!again.is_used(stale + 39, 1) && !again.is_used(stale + 44, 1), "the older map's alone");
     again.is_sound().unwrap();
 }
+
+/// D7: xfs refuses to reserve a range that is longer than the free room, even if the file has its blocks
+/// already. After a crash, a database that fills more than half of a disk must accept writes.
+#[test]
+fn what_the_file_has_already_is_used_on_a_disk_with_little_room() {
+    const MIB: u64 = 1024 * 1024;
+    for reserve_bytes_max in [2 * MIB, 8 * 1024] {
+        let file = MemDisk::new(1).open(Path::new("/data"), Access::CREATE).unwrap();
+        file.set_len(64 * MIB).unwrap();
+        let reserved_to = Arc::new(AtomicU64::new(0));
+        let inside = Box::new(|| ());
+        let watched = Watched { file, inside, reserve_bytes_max, reserved_to: Arc::clone(&reserved_to) };
+        let data = DataFile::new(Arc::new(watched), Path::new("/data"), DatabaseId(1), 512);
+        let space = Space::new(data, SMALL);
+        let first = first_free_block(512);
+        let value = |nth: u64| PagePointer {
+            block: first + nth * 2048,
+            block_count: 2048,
+            raw_bytes: 1,
+            flags: 0,
+            tag: [0; 16],
+        };
+        space.value_replayed(&(0..20).map(value).collect::<Vec<_>>(), CommitSeq(1)).unwrap();
+        assert_eq!(space.allocate(2048).unwrap(), first + 20 * 2048);
+        let asked = reserved_to.load(Ordering::SeqCst);
+        assert!(asked <= (first + 21 * 2048) * 512, "no more than is wanted is reserved: {asked}");
+        assert_eq!(space.stats().file_blocks, 64 * MIB / 512, "the file did not grow");
+        let beyond = [(); 12].map(|()| space.allocate(4 * 2048));
+        assert!(beyond[7].is_ok(), "what the file had is used: {beyond:?}");
+        assert!(beyond[11].is_err(), "there is no room for more than the file had: {beyond:?}");
+    }
+}

@@ -4,14 +4,24 @@ use duramen_disk::memory::OpKind;
 
 use super::*;
 
-fn all(engine: &Engine, when: &str) -> Vec<(u64, String)> {
+pub(super) fn all(engine: &Engine, when: &str) -> Vec<(u64, String)> {
     let mut reader = reader(engine, CommitSeq(0)).unwrap_or_else(|error| panic!("{when}: {error}"));
     told(&rest(&mut reader))
 }
 
-fn check_is_clean(engine: &Engine, when: &str) {
+pub(super) fn check_is_clean(engine: &Engine, when: &str) {
     let report = engine.check().unwrap();
     assert!(report.is_clean(), "{when}: {:?}", report.problems);
+}
+
+/// A database with a consumer that has read nothing, and one file with what was committed for it.
+pub(super) fn with_one_file(seed: u64) -> (MemDisk, Engine, Vec<(u64, String)>) {
+    let disk = MemDisk::new(seed);
+    let (engine, mut model) = (open(&disk), Vec::new());
+    set_position(&engine, "slow", CommitSeq(0), false);
+    work(&engine, 0, &mut model);
+    engine.checkpoint().unwrap();
+    (disk, engine, model)
 }
 
 /// The power is cut while a file is created: its header's sectors may hold anything. Nothing relied on the
@@ -55,28 +65,6 @@ fn a_file_that_was_being_made_is_no_damage_whatever_its_header_holds() {
             assert_eq!(all(&engine, &when), model, "{when}, opened again");
         }
     }
-}
-
-/// A file was removed, and the sync of the removal failed.
-///
-/// A checkpoint without the file must not be durable before the removal is: the file would come back, and end
-/// too early.
-#[test]
-fn a_file_that_was_let_go_of_does_not_come_back() {
-    let disk = MemDisk::new(19);
-    let (engine, mut model) = (open(&disk), Vec::new());
-    set_position(&engine, "slow", CommitSeq(0), false);
-    work(&engine, 0, &mut model);
-    engine.checkpoint().unwrap();
-    let positions = tree(&engine, POSITIONS);
-    engine.transact(Durability::Disk, |tx| tx.delete(positions, b"slow")).unwrap();
-    disk.set_faults(Fault::new(CallKind::SyncDir, 0, Effect::EIO).on("feed"));
-    engine.checkpoint().unwrap();
-    assert_eq!(disk.fault_hit_count(), 1, "the removal of the file was synced");
-    engine.abandon();
-    let engine = open(&disk.crash(&CrashChoice::None));
-    check_is_clean(&engine, "after a cut");
-    assert_eq!(engine.feed_stats().file_count, 0);
 }
 
 /// A file was abandoned during creation and could not be removed. The next checkpoint created another one
@@ -218,11 +206,7 @@ fn a_header_that_reads_wrong_once_loses_no_change() {
 #[test]
 fn a_corrupt_file_is_kept_and_reported_while_it_is_needed() {
     for header in [0x5a, 0] {
-        let disk = MemDisk::new(27);
-        let (engine, mut model) = (open(&disk), Vec::new());
-        set_position(&engine, "slow", CommitSeq(0), false);
-        work(&engine, 0, &mut model);
-        engine.checkpoint().unwrap();
+        let (disk, engine, mut model) = with_one_file(27);
         engine.abandon();
         let path = "/db/feed/000000000001.feed";
         let mut bytes = disk.read_file(path).unwrap();
@@ -252,11 +236,7 @@ fn a_corrupt_file_is_kept_and_reported_while_it_is_needed() {
 /// checkpoint that does without the file, and the power is cut: the file must not come back.
 #[test]
 fn a_removal_by_a_process_that_was_killed_does_not_come_back() {
-    let disk = MemDisk::new(28);
-    let (engine, mut model) = (open(&disk), Vec::new());
-    set_position(&engine, "slow", CommitSeq(0), false);
-    work(&engine, 0, &mut model);
-    engine.checkpoint().unwrap();
+    let (disk, engine, mut model) = with_one_file(28);
     set_position(&engine, "slow", CommitSeq(u64::MAX), false);
     engine.abandon();
     duramen_disk::Disk::remove(&disk, Path::new("/db/feed/000000000001.feed")).unwrap();
@@ -266,6 +246,25 @@ fn a_removal_by_a_process_that_was_killed_does_not_come_back() {
     engine.abandon();
     let engine = open(&disk.crash(&CrashChoice::None));
     check_is_clean(&engine, "the power was cut");
+    engine.abandon();
+}
+
+/// The feed's directory cannot be opened for a while, as in a process without free file descriptors. No sync
+/// has failed, so the engine is not poisoned, and checkpoints go on.
+#[test]
+fn a_directory_that_cannot_be_opened_poisons_nothing() {
+    let (disk, engine, mut model) = with_one_file(29);
+    engine.abandon();
+    let engine = open(&disk);
+    work(&engine, 1, &mut model);
+    disk.set_faults(Fault::new(CallKind::List, 0, Effect::EIO).on("feed").for_good());
+    engine.checkpoint().unwrap();
+    assert!(disk.fault_hit_count() > 0);
+    disk.set_faults(FaultPlan::none());
+    assert!(engine.durability_status().poisoned.is_none());
+    work(&engine, 2, &mut model);
+    engine.checkpoint().unwrap();
+    assert_eq!(all(&engine, "at the end"), model);
     engine.abandon();
 }
 
