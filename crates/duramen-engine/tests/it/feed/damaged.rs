@@ -325,8 +325,9 @@ fn copies_that_were_cut_short_replace_no_file() {
     let disk = MemDisk::new(46);
     let model = lost_superblock_before_several_files(&disk);
     let sources = feed_files(&disk).len();
-    for _ in 0..2 {
-        open_without_copying(&disk, Fault::new(CallKind::Write, 3, Effect::EIO));
+    // The second one reaches further than the first.
+    for nth in [3, 5] {
+        open_without_copying(&disk, Fault::new(CallKind::Write, nth, Effect::EIO));
     }
     assert_eq!(feed_files(&disk).len(), sources + 2, "two copies");
     opens_whole(&disk, &model, "beside two short copies");
