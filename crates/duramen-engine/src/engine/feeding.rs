@@ -103,8 +103,10 @@ impl Feeding {
             return Ok(());
         }
         let needs = || self.needs_now(&held, committer);
-        self.retained.review(&needs, self.disk.wall_ns())?;
+        let reviewed = self.retained.review(&needs, self.disk.wall_ns());
+        // Also where a file could not be removed: what a consumer has read keeps no writer out.
         self.refuse_writers(committer);
+        reviewed?;
         *self.looked_at.lock().expect(POISON) = seq;
         Ok(())
     }

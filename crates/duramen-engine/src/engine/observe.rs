@@ -327,8 +327,11 @@ impl Observer {
 
     fn fill(&mut self) -> std::result::Result<(), Halt> {
         let files_end = self.files_end()?;
-        if self.read < files_end {
-            return self.fill_from_files(files_end);
+        while self.read < files_end {
+            self.fill_from_files(files_end)?;
+            if !self.batch.is_empty() {
+                return Ok(());
+            }
         }
         // How far the log goes is found out once for all that is read of it: that costs a look at all of it.
         let durable = if self.seen.durable > self.read { self.seen.durable } else { self.durable()? };

@@ -339,7 +339,13 @@ impl Retained {
     /// As [`FileReader::open`].
     pub fn read(&self, part: &RetainedPart) -> Result<FileReader> {
         let reader = FileReader::open(&*self.disk, &part.path, self.identity)?;
-        reader.ok_or_else(|| damaged(&part.path, 0, "the file is empty"))
+        let reader = reader.ok_or_else(|| damaged(&part.path, 0, "the file is empty"))?;
+        // Beside a writer that had removed all files and begins again with the first number.
+        if reader.header().after != part.after {
+            let what = format!("the file begins after commit {}, want {}", reader.header().after, part.after);
+            return Err(damaged(&part.path, 0, &what));
+        }
+        Ok(reader)
     }
 
     /// The error of who needs what follows a commit and can read it nowhere.
@@ -396,7 +402,7 @@ impl Retained {
     /// Whether there is anything that could be let go of.
     pub fn is_empty(&self) -> bool {
         let state = self.state();
-        state.files.is_empty() && state.refusal.is_none()
+        state.files.is_empty() && state.dropped.is_empty() && state.refusal.is_none()
     }
 
     /// Reads every file and says what is wrong with them. What cannot be read is a problem like what is corrupt.
