@@ -104,8 +104,10 @@ impl Feeding {
             return Ok(());
         }
         let needs = || self.needs_now(&held, committer);
-        self.retained.review(&needs, self.disk.wall_ns())?;
+        let reviewed = self.retained.review(&needs, self.disk.wall_ns());
+        // Also if a file could not be removed: a consumer that has read on blocks no writer.
         self.refuse_writers(committer);
+        reviewed?;
         *self.looked_at.lock().expect(POISON) = seq;
         Ok(())
     }

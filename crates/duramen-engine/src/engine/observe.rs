@@ -338,8 +338,11 @@ impl Observer {
 
     fn fill(&mut self) -> std::result::Result<(), ObserveError> {
         let files_end = self.files_end()?;
-        if self.read < files_end {
-            return self.fill_from_files(files_end);
+        while self.read < files_end {
+            self.fill_from_files(files_end)?;
+            if !self.batch.is_empty() {
+                return Ok(());
+            }
         }
         // The durable end of the log is looked up once for all that is read up to it: each look-up reads the
         // whole log.

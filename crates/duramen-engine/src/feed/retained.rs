@@ -350,7 +350,13 @@ impl Retained {
     /// As [`FileReader::open`].
     pub(crate) fn read(&self, part: &RetainedPart) -> Result<FileReader> {
         let reader = FileReader::open(&*self.disk, &part.path, self.identity)?;
-        reader.ok_or_else(|| damaged(&part.path, 0, "the file is empty"))
+        let reader = reader.ok_or_else(|| damaged(&part.path, 0, "the file is empty"))?;
+        // A writer that had removed all files begins with the first number again.
+        if reader.header().after != part.after {
+            let what = format!("the file begins after commit {}, want {}", reader.header().after, part.after);
+            return Err(damaged(&part.path, 0, &what));
+        }
+        Ok(reader)
     }
 
     /// The error for a reader that needs changes after a commit that are kept nowhere.
@@ -407,7 +413,7 @@ impl Retained {
     /// Whether there is nothing that could be removed.
     pub(crate) fn is_empty(&self) -> bool {
         let state = self.state();
-        state.files.is_empty() && state.refusal.is_none()
+        state.files.is_empty() && state.dropped.is_empty() && state.refusal.is_none()
     }
 
     /// Reads every file and returns what is wrong with them. A file that cannot be read is a problem like a

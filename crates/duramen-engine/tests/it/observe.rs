@@ -33,6 +33,49 @@ fn drain(observer: &mut Observer) -> (Vec<(u64, String)>, Vec<Gap>) {
     }
 }
 
+/// All retained files are removed, and a later process creates one with the same number, before the observer
+/// has opened the first one. The observer reports the gap.
+#[test]
+fn a_file_number_that_is_used_again_hides_no_gap() {
+    let disk = MemDisk::new(36);
+    let (engine, mut model) = (open(&disk), Vec::new());
+    set_position(&engine, "slow", CommitSeq(0), false);
+    work(&engine, 0, &mut model);
+    engine.checkpoint().unwrap();
+    let mut observer = observe(&disk, ObserveFrom::Oldest);
+    set_position(&engine, "slow", CommitSeq(u64::MAX), false);
+    engine.close().unwrap();
+    drop(engine);
+    assert!(disk.files().iter().all(|path| !path.starts_with("/db/feed")), "{:?}", disk.files());
+    let engine = open(&disk);
+    set_position(&engine, "slow", engine.feed_stats().newest, false);
+    let begun = model.len();
+    work(&engine, 1, &mut model);
+    engine.checkpoint().unwrap();
+    assert!(disk.read_file("/db/feed/000000000001.feed").is_ok(), "the number is used again");
+    let (found, gaps) = drain(&mut observer);
+    assert_eq!(gaps.len(), 1, "{gaps:?}");
+    assert_eq!(gaps[0].0, 0, "the gap comes first");
+    assert_eq!(found, model[begun..]);
+}
+
+/// A retained file ends with commits of other trees, and more changes follow it. The observer returns them, not
+/// `None`.
+#[test]
+fn none_is_told_only_at_the_end() {
+    let disk = MemDisk::new(37);
+    let (engine, mut model) = (open(&disk), Vec::new());
+    set_position(&engine, "slow", CommitSeq(0), false);
+    work(&engine, 0, &mut model);
+    let last = model.last().unwrap().0;
+    set_position(&engine, "other", CommitSeq(0), false);
+    engine.checkpoint().unwrap();
+    work(&engine, 1, &mut model);
+    let mut observer = observe(&disk, ObserveFrom::After(CommitSeq(last)));
+    let next = observer.next().unwrap().map(|commit| commit.seq.0);
+    assert!(next.is_some_and(|seq| seq > last), "{next:?}");
+}
+
 /// Closed, killed, checkpointed under the observer: every change once and in order, since the feed retains
 /// them.
 ///

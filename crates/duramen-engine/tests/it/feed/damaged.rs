@@ -299,8 +299,9 @@ fn lost_superblock_before_several_files(disk: &MemDisk) -> Vec<(u64, String)> {
 
 /// Opens the database while the copy of those files cannot be completed, nor removed.
 fn open_without_copying(disk: &MemDisk, fault: Fault) {
-    let stuck = Fault::new(CallKind::Remove, 0, Effect::EIO).on("/db/feed").for_good();
-    disk.set_faults(FaultPlan::from(fault.on("/db/feed")).with(stuck));
+    let stuck = |kind| Fault::new(kind, 0, Effect::EIO).on("/db/feed").for_good();
+    let plan = FaultPlan::from(fault.on("/db/feed")).with(stuck(CallKind::Remove));
+    disk.set_faults(plan.with(stuck(CallKind::SetLen)));
     let hooks = Hooks { feed: Some(Arc::new(Positions)), ..Hooks::default() };
     let options = Options { feed_bytes_max: 2 << 20, ..tiny() };
     Engine::open(Arc::new(disk.clone()), Path::new("/db"), options, hooks).unwrap_err();
@@ -547,4 +548,34 @@ fn what_could_not_be_removed_at_opening_is_before_the_next_superblock() {
     engine.checkpoint().unwrap();
     engine.abandon();
     assert_eq!(feed_files(&disk), Vec::<PathBuf>::new());
+}
+
+/// A consumer that refused writers has read on, and the files that were kept for it cannot be removed for a
+/// while. Writers are admitted again, without a checkpoint.
+#[test]
+fn a_removal_that_fails_blocks_no_writer() {
+    for kind in [CallKind::List, CallKind::Remove] {
+        let disk = MemDisk::new(57);
+        let engine = open_with(&disk, Options { feed_bytes_max: 64 << 10, ..tiny() }).0;
+        let id = tree(&engine, "rows");
+        set_position(&engine, "strict", engine.feed_stats().newest, true);
+        let refused = (0..400).find_map(|n| {
+            let done = put(&engine, id, &format!("k{n}"), &[b'x'; 3000]);
+            if n % 5 == 4 {
+                engine.checkpoint().unwrap();
+            }
+            done.err()
+        });
+        assert_eq!(refused.map(|error| error.code()), Some(Code::FeedFull));
+        set_position(&engine, "strict", engine.feed_stats().newest, true);
+        let fault = Fault::new(kind, 0, Effect::EIO).on("feed");
+        disk.set_faults(FaultPlan::from(fault).with(Fault::new(CallKind::SetLen, 0, Effect::EIO).on("feed")));
+        drop(engine.step());
+        assert!(disk.fault_hit_count() > 0);
+        disk.set_faults(FaultPlan::none());
+        put(&engine, id, "let in", b"v").unwrap();
+        engine.step().unwrap();
+        assert_eq!(feed_files(&disk), Vec::<PathBuf>::new(), "{kind:?}");
+        engine.abandon();
+    }
 }
