@@ -1,11 +1,13 @@
 //! Giving back the pages of dropped trees, a slice per checkpoint, so that dropping a huge tree is one small commit.
 
+use std::sync::Arc;
+
 use super::Store;
 use crate::allocator::RetiredExtent;
 use crate::data_file::Location;
 use crate::error::Result;
 use crate::ids::CommitSeq;
-use crate::tree::{BigRef, Body, Slot};
+use crate::tree::{BigRef, Body, Node, Slot};
 
 struct Reaper<'a> {
     store: &'a Store,
@@ -32,7 +34,11 @@ impl Reaper<'_> {
     fn slot(&mut self, slot: &Slot, start: &[u8]) -> Result<Option<Vec<u8>>> {
         let place = slot.place().expect("a dropped tree was written before it is reaped");
         if place.location.is_inner() {
-            let node = slot.load(&self.store.pages, true)?;
+            let Some(node) = self.load(slot)? else {
+                // Space below it is lost, no data, and no checkpoint is held up.
+                self.page(&place.location);
+                return Ok(None);
+            };
             let Body::Inner(inner) = node.body() else {
                 unreachable!("the location says it is an inner node")
             };
@@ -53,12 +59,24 @@ impl Reaper<'_> {
         Ok(None)
     }
 
+    /// A node; nothing if it is corrupt.
+    fn load(&self, slot: &Slot) -> Result<Option<Arc<Node>>> {
+        match slot.load(&self.store.pages, true) {
+            Ok(node) => Ok(Some(node)),
+            Err(error) if error.is_damage() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn values(&mut self, slot: &Slot) -> Result<()> {
-        let node = slot.load(&self.store.pages, true)?;
+        let Some(node) = self.load(slot)? else { return Ok(()) };
         let Body::Leaf(leaf) = node.body() else { unreachable!("the location says it is a leaf") };
         for index in (0..leaf.len()).filter(|index| leaf.value(*index).big) {
-            for page in BigRef::decode(leaf.value(index).bytes)?.pages(&self.store.pages)? {
-                self.page(&page);
+            let value = BigRef::decode(leaf.value(index).bytes);
+            match value.and_then(|value| value.pages(&self.store.pages)) {
+                Ok(pages) => pages.iter().for_each(|page| self.page(page)),
+                Err(error) if error.is_damage() => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())

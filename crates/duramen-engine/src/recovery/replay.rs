@@ -322,8 +322,7 @@ impl Applier {
     fn finish(self) -> Result<TreeTable> {
         self.store.space.retire(self.retired.into_iter().map(Into::into));
         for value in self.dropped.iter().filter(|value| !self.superseded.contains(*value)) {
-            let pages = BigRef::decode(value)?.pages(&self.store.pages)?;
-            self.store.space.retire_pages(&pages, self.seq);
+            self.store.retire_value(value, self.seq);
         }
         Ok(self.trees)
     }
