@@ -6,7 +6,7 @@
 //! only then the segment's header is written, and synced, that makes the copy the log. Until then recovery finds
 //! the old tail, afterwards the copy, because a segment that continues a frame goes before what follows it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use super::survey::Content;
 use super::writing::{draw, header_of};
 use super::{Group, LogIdentity, LogPosition, LogWriteError, Record};
 use crate::error::{Code, Error, Result};
-use crate::ids::CommitSeq;
+use crate::ids::{CommitSeq, Epoch};
 use crate::options::Geometry;
 
 /// Records of one group are collected up to this many bytes before they are copied.
@@ -179,9 +179,29 @@ struct Sorted {
     slot_last: super::SegmentSlot,
 }
 
+/// The epochs of segments behind the newest frame known durable that headers lead to, whichever of these are durable. A copy that was
+/// interrupted leaves segments without one: the header of the segment before them is written last. They are used again at once, or each
+/// interrupted opening would need as much room once more.
+fn linked_beyond_anchor(recovered: &Recovered) -> BTreeSet<Epoch> {
+    let anchor = recovered.anchor.position.epoch;
+    let headers = recovered.survey.files.iter().filter_map(|file| match &file.content {
+        Content::Used(header) if header.epoch > anchor => Some((header.epoch, header.previous.epoch)),
+        _ => None,
+    });
+    let mut linked = BTreeSet::new();
+    // A segment continues an older one.
+    for (epoch, previous) in headers.collect::<BTreeMap<_, _>>() {
+        if previous <= anchor || linked.contains(&previous) {
+            linked.insert(epoch);
+        }
+    }
+    linked
+}
+
 fn sort_files(workshop: &Workshop<'_>, continued: Continued<'_>) -> Result<Sorted> {
     let Continued { recovered, keep_from, give_room } = continued;
     let needed_from = keep_from.epoch.min(recovered.from.epoch);
+    let linked = linked_beyond_anchor(recovered);
     let mut replayed = Vec::new();
     let mut used = Vec::new();
     let mut ready = VecDeque::new();
@@ -194,7 +214,7 @@ fn sort_files(workshop: &Workshop<'_>, continued: Continued<'_>) -> Result<Sorte
             Content::Unused { .. } => ready.push_back(workshop.open(file.slot, file.bytes)?),
             // Newer than the newest frame known durable and not on the chain: the segment that leads elsewhere may be one whose
             // header never reached the disk. Then this one is what a power cut leaves (D1).
-            Content::Used(header) if !on_chain && header.epoch > recovered.anchor.position.epoch => {
+            Content::Used(header) if !on_chain && linked.contains(&header.epoch) => {
                 superseded.push(workshop.open(file.slot, file.bytes)?);
             }
             // Newer than the start and not on the chain: left over from a crash, and of no use to any superblock.
