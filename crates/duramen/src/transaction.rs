@@ -541,6 +541,10 @@ impl sealed::Readable for Transaction<'_> {
         self.known
     }
 
+    fn may_change(&self) -> bool {
+        true
+    }
+
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
     fn now(&self) -> Millis {
         *self.now.get_or_init(|| self.known.clock().now())
