@@ -313,6 +313,8 @@ pub struct ChangeIter<T> {
     /// Why there is nothing to be read; told once.
     failed: Option<Error>,
     follows: bool,
+    /// Where the reader begins again, if the program's code panicked in what was read behind it.
+    astray: Option<CommitSeq>,
 }
 
 /// Ends the waiting of a [`ChangeIter`], from any thread.
@@ -338,7 +340,7 @@ impl<T: Delivered> ChangeIter<T> {
             Ok(reader) => (Some(reader), None),
             Err(error) => (None, Some(error)),
         };
-        ChangeIter { db, reader, queue: VecDeque::new(), failed, follows: false }
+        ChangeIter { db, reader, queue: VecDeque::new(), failed, follows: false, astray: None }
     }
 
     /// The same, but where it ends it waits for more: it ends when the database is closed, or is [stopped](ChangeIter::stopper). A
@@ -363,7 +365,7 @@ impl<T: Delivered> ChangeIter<T> {
     /// last commit of which all changes were handled.
     #[must_use]
     pub fn position(&self) -> Option<CommitSeq> {
-        self.reader.as_ref().map(FeedReader::position)
+        self.astray.or_else(|| self.reader.as_ref().map(FeedReader::position))
     }
 
     /// Calls `woken` once, when there may be a next change, or there will never be one; at once if that is so. A later call takes the
@@ -371,7 +373,9 @@ impl<T: Delivered> ChangeIter<T> {
     /// its work.
     pub fn call_when_more(&self, woken: impl FnOnce() + Send + 'static) {
         match &self.reader {
-            Some(reader) if self.queue.is_empty() => reader.call_when_more(Box::new(woken)),
+            Some(reader) if self.queue.is_empty() && self.astray.is_none() => {
+                reader.call_when_more(Box::new(woken))
+            }
             _ => woken(),
         }
     }
@@ -381,6 +385,7 @@ impl<T: Delivered> ChangeIter<T> {
     pub fn is_at_end(&self) -> bool {
         self.queue.is_empty()
             && self.failed.is_none()
+            && self.astray.is_none()
             && self.reader.as_ref().is_none_or(FeedReader::is_at_end)
     }
 
@@ -404,6 +409,9 @@ impl<T: Delivered> ChangeIter<T> {
     /// Reads until there is something to be told; `false` if there is nothing now.
     pub(crate) fn read_more(&mut self) -> bool {
         while self.queue.is_empty() {
+            if let Some(from) = self.astray.take() {
+                self.begin_again(from);
+            }
             let reader = match (&mut self.reader, self.failed.take()) {
                 (_, Some(error)) => {
                     self.queue.push_back(Err(error));
@@ -414,8 +422,14 @@ impl<T: Delivered> ChangeIter<T> {
             };
             // Who asks for the next one has done with those before.
             reader.done();
+            let before = reader.position();
             match reader.next() {
-                Ok(Some(commit)) => self.queue.extend(changes_of(&self.db, commit)),
+                Ok(Some(commit)) => {
+                    self.astray = Some(before);
+                    let of_commit: Vec<Result<T>> = changes_of(&self.db, commit).collect();
+                    self.queue.extend(of_commit);
+                    self.astray = None;
+                }
                 Ok(None) => return false,
                 Err(error) => {
                     if matches!(error.code(), Code::FeedGap | Code::DamagedFeed) {
@@ -426,6 +440,17 @@ impl<T: Delivered> ChangeIter<T> {
             }
         }
         true
+    }
+
+    /// Reads on from an earlier commit; where that cannot be, it ends with the error.
+    fn begin_again(&mut self, from: CommitSeq) {
+        let Some(reader) = self.reader.take() else { return };
+        // The old reader keeps the changes until the new one does.
+        match open::<T>(&self.db, from) {
+            // A stopper that was given out means this iterator, not its reader.
+            Ok(again) => self.reader = Some(again.with_stopper(reader.stopper())),
+            Err(error) => self.failed = Some(error),
+        }
     }
 
     /// Why there is nothing more to be read, if that is no end as it should be; told once.

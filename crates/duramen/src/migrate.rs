@@ -153,6 +153,9 @@ impl Db {
     /// Converts the documents of earlier versions, some in a transaction, and returns once there are none. Others may read and
     /// write meanwhile. After a restart, or an error, it goes on where it was. Done already, it costs one read.
     ///
+    /// Until it returns, a unique view does not refuse a second document with the key of one that is not
+    /// converted yet: run it before writers are let in.
+    ///
     /// # Errors
     /// `Unreadable` naming a document that cannot be converted, `UniqueViolation` naming two that would have the same key of a unique
     /// view: change or delete one, and go on. What `progress` returned: the walk stops there. Those of [`Db::register`].

@@ -50,6 +50,10 @@ pub(crate) mod sealed {
         #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
         fn known(&self) -> &Known;
 
+        /// Whether documents may go while the answer to a query is read: in a transaction, by its own
+        /// deletes.
+        fn may_change(&self) -> bool;
+
         /// What time it is here: one time, from the first question on.
         #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
         fn now(&self) -> Millis;

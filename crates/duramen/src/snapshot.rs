@@ -101,6 +101,10 @@ impl sealed::Readable for Snapshot {
         &self.known
     }
 
+    fn may_change(&self) -> bool {
+        false
+    }
+
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
     fn now(&self) -> Millis {
         *self.now.get_or_init(|| self.known.clock().now())

@@ -33,7 +33,7 @@ pub use by_name::{DocumentView, ReducedPart, ViewReduction, ViewRow, ViewRowIter
 pub(crate) use coded::RowsOf;
 pub use coded::{Code, CodedView, Emitter, RowValue};
 pub(crate) use failures::{FAILURES, Failures, forget as forget_failure, note as note_failure};
-pub(crate) use found::lost;
+pub(crate) use found::document_of;
 pub use found::{Groups, ViewDocs, ViewEntry, ViewGroups, ViewIter};
 pub(crate) use in_background::{has_work, step as background_step};
 pub use kinds::Reduce;

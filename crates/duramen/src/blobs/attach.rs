@@ -8,6 +8,7 @@ use super::record::{BlobId, LOOSE, Record, records_tree};
 use super::write::Upload;
 use crate::engine::{Source, TreeId};
 use crate::error::{Error, Result};
+use crate::reads::sealed::Readable;
 use crate::transaction::Transaction;
 use crate::tuple::{Key, encode};
 
@@ -16,18 +17,23 @@ impl BlobsOf<'_, Transaction<'_>> {
     /// transaction commits.
     ///
     /// # Errors
-    /// As [`BlobsOf`]; `InvalidArgument` for an upload that has a key already, or is another database's.
+    /// As [`BlobsOf`]; `InvalidArgument` for an upload that has a key already, is another database's, or was
+    /// made before this database was opened again.
     pub fn attach(&self, key: impl Key, upload: &Upload) -> Result<()> {
         let key = encode(&key)?;
         let id = upload.record().id;
+        // A row in `LOOSE` alone is not enough: an upload of an earlier opening is swept, also while this
+        // transaction runs, and a backup holds only the pieces that were stored when it was taken.
+        let is_live = self.within.known().uploads(|uploads| uploads.contains(&id));
         let tx = self.within.shared();
         let is_loose = match tx.tree(LOOSE)? {
             Some(loose) => tx.get(loose, &id.0)?.is_some(),
             None => false,
         };
-        if !is_loose {
-            return Err(Error::invalid("the upload is attached already, or was made in another database")
-                .with_hint("upload the bytes once for each key"));
+        if !is_live || !is_loose {
+            let what =
+                "the upload is attached already, or was made in another database or an earlier opening";
+            return Err(Error::invalid(what).with_hint("upload the bytes again, once for each key"));
         }
         let attached = self.tighten(id).and_then(|()| self.publish(&key, upload.record()));
         self.within.all_or_nothing(attached)

@@ -14,6 +14,7 @@ use crate::collection::Collection;
 use crate::engine::{KeyRange, Source, TreeId};
 use crate::error::{Code, Error, Result};
 use crate::page::{Page, PageToken};
+use crate::reads::sealed::Readable;
 use crate::selection::{GroupWalk, Held, Selected};
 use crate::tuple::{OwnedKey, decode, show, split};
 
@@ -81,12 +82,15 @@ impl<'s, V: View> ViewDocs<'s, V> {
 
     fn next_document(&mut self) -> Result<Option<V::Collection>> {
         let Some(documents) = self.documents else { return Ok(None) };
-        let Some(row) = self.rows.next_key()? else { return Ok(None) };
-        self.last.clear();
-        self.last.extend_from_slice(row);
-        let key = &row[split(row, V::Key::ELEMENTS)?..];
-        let stored = self.held.state().source().get(documents, key)?;
-        codec::from_bytes(key, &stored.ok_or_else(|| lost(V::Collection::NAME, key))?).map(Some)
+        while let Some(row) = self.rows.next_key()? {
+            self.last.clear();
+            self.last.extend_from_slice(row);
+            let key = &row[split(row, V::Key::ELEMENTS)?..];
+            if let Some(stored) = document_of(self.held.state(), documents, V::Collection::NAME, key)? {
+                return codec::from_bytes(key, &stored).map(Some);
+            }
+        }
+        Ok(None)
     }
 
     pub(super) fn page(mut self, size: usize) -> Result<Page<V::Collection>> {
@@ -141,8 +145,22 @@ impl<V: View, G: OwnedKey> Iterator for ViewGroups<'_, V, G> {
     }
 }
 
+/// The document that a row names; `None` if a transaction has deleted it since the query began.
+///
+/// # Errors
+/// `DamagedData` if it is not there in a snapshot, which never changes.
+pub(crate) fn document_of(
+    state: &dyn Readable,
+    documents: TreeId,
+    collection: &str,
+    key: &[u8],
+) -> Result<Option<Vec<u8>>> {
+    let stored = state.source().get(documents, key)?;
+    if stored.is_none() && !state.may_change() { Err(lost(collection, key)) } else { Ok(stored) }
+}
+
 #[cold]
-pub(crate) fn lost(collection: &str, key: &[u8]) -> Error {
+fn lost(collection: &str, key: &[u8]) -> Error {
     let document = show(key);
     Error::new(
         Code::DamagedData,

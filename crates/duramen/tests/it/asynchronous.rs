@@ -52,7 +52,7 @@ impl Signal {
 }
 
 /// The smallest executor: polls when it is woken and not before, so that a wake-up that is lost is a test that never ends.
-fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let signal = Arc::new(Signal::default());
     let waker = Waker::from(Arc::clone(&signal));
     let mut future = pin!(future);
