@@ -222,7 +222,7 @@ type WriteSome = fn(&fs::File, &[u8], u64) -> io::Result<usize>;
 
 impl OsFile {
     /// Writes all of `bytes`, from aligned memory if the file needs it.
-    fn write_all(&self, write_some: WriteSome, bytes: &[u8], offset: u64) -> Result<(), WriteError> {
+    fn write_all(&self, write_some: WriteSome, bytes: &[u8], offset: u64) -> Result<(), Unfinished> {
         let Some(pool) = &self.pool else {
             return write_loop(&self.file, write_some, bytes, offset, 1);
         };
@@ -248,7 +248,8 @@ impl OsFile {
     }
 
     fn sync_after_write(&self, bytes: &[u8], offset: u64) -> Result<(), DurableWriteError> {
-        self.write_all(platform::write_at, bytes, offset).map_err(DurableWriteError::Write)?;
+        let written = self.write_all(platform::write_at, bytes, offset);
+        written.map_err(|unfinished| DurableWriteError::Write(unfinished.error))?;
         platform::sync_data(&self.file).map_err(DurableWriteError::Sync)
     }
 }
@@ -273,12 +274,21 @@ fn is_untouched(error: &io::Error, direct: bool) -> bool {
 /// come from blocks that are allocated at write-back, `EROFS` from a file system that shut down meanwhile,
 /// `EOPNOTSUPP` and `EINVAL` from the device. Only a descriptor without the right to write is certain. If the
 /// call has worked before, the system does not lack it: the error is the device's, and is reported once (D6).
-fn dsync_failure(error: WriteError, has_worked: bool) -> Option<DurableWriteError> {
-    if error.source.kind() == io::ErrorKind::Unsupported && !error.may_be_partial && !has_worked {
+fn dsync_failure(unfinished: Unfinished, has_worked: bool) -> Option<DurableWriteError> {
+    let Unfinished { error, is_begun } = unfinished;
+    if error.source.kind() == io::ErrorKind::Unsupported && !is_begun && !has_worked {
         return None;
     }
     let is_refused = !error.may_be_partial && platform::is_bad_descriptor(&error.source);
     Some(if is_refused { DurableWriteError::Write(error) } else { DurableWriteError::Sync(error.source) })
+}
+
+/// A write that failed.
+#[derive(Debug)]
+struct Unfinished {
+    error: WriteError,
+    /// A call before the one that failed has written bytes.
+    is_begun: bool,
 }
 
 /// Repeats a partial write until all is written. An interrupted write resumes at a multiple of `step`.
@@ -288,10 +298,10 @@ fn write_loop(
     bytes: &[u8],
     offset: u64,
     step: usize,
-) -> Result<(), WriteError> {
+) -> Result<(), Unfinished> {
     let mut done = 0;
     while done < bytes.len() {
-        let failed = match write_some(file, &bytes[done..], offset + done as u64) {
+        let error = match write_some(file, &bytes[done..], offset + done as u64) {
             Ok(taken) if taken == bytes.len() - done => return Ok(()),
             // A direct write resumes at a block: it writes a partly written block again.
             Ok(taken) if taken >= step => {
@@ -308,7 +318,7 @@ fn write_loop(
                 WriteError { source, may_be_partial }
             }
         };
-        return Err(failed);
+        return Err(Unfinished { error, is_begun: done > 0 });
     }
     Ok(())
 }
@@ -358,7 +368,7 @@ impl File for OsFile {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), WriteError> {
         self.check_alignment(bytes, offset)?;
-        self.write_all(platform::write_at, bytes, offset)
+        self.write_all(platform::write_at, bytes, offset).map_err(|unfinished| unfinished.error)
     }
 
     fn write_durable_at(&self, bytes: &[u8], offset: u64) -> Result<(), DurableWriteError> {
@@ -367,11 +377,11 @@ impl File for OsFile {
         if self.sync == SyncMethod::Fdatasync || refused.load(Ordering::Relaxed) {
             return self.sync_after_write(bytes, offset);
         }
-        let Err(error) = self.write_all(platform::write_dsync_at, bytes, offset) else {
+        let Err(unfinished) = self.write_all(platform::write_dsync_at, bytes, offset) else {
             offered.store(true, Ordering::Relaxed);
             return Ok(());
         };
-        match dsync_failure(error, offered.load(Ordering::Relaxed)) {
+        match dsync_failure(unfinished, offered.load(Ordering::Relaxed)) {
             Some(failure) => Err(failure),
             None => {
                 refused.store(true, Ordering::Relaxed);

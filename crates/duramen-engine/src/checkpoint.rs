@@ -317,7 +317,9 @@ impl Checkpointer {
             // this commit, and one commit reclaims one slice.
             let next = match start {
                 Some(start) if root.seq > newest.superblock.replay.seq => {
-                    reclaim(&self.store, slot, &start, tree.has_big_values, root.seq)?
+                    let reclaimed = reclaim(&self.store, slot, &start, tree.has_big_values, root.seq);
+                    // A page that cannot be read does not end the checkpoint. The next one tries again.
+                    reclaimed.unwrap_or(Some(start))
                 }
                 start => start,
             };

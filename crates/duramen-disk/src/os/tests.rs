@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind};
 
 #[cfg(target_os = "linux")]
 use super::platform;
-use super::{WriteSome, dsync_failure, write_loop};
+use super::{Unfinished, WriteSome, dsync_failure, write_loop};
 use crate::{DurableWriteError, WriteError};
 
 /// The next result of the fake call: bytes taken, or an error.
@@ -35,7 +35,7 @@ fn run(bytes: usize, step: usize, answers: &[Answer]) -> (Result<(), WriteError>
     let call: WriteSome = answer;
     let result = write_loop(&file, call, &vec![0; bytes], 0, step);
     ANSWERS.with_borrow(|queue| assert!(queue.is_empty(), "all answers are used"));
-    (result, CALLS.take())
+    (result.map_err(|unfinished| unfinished.error), CALLS.take())
 }
 
 #[test]
@@ -86,8 +86,9 @@ fn failed_write_says_whether_bytes_may_have_been_taken() {
 /// after a restart.
 #[test]
 fn a_failed_write_and_sync_is_in_doubt() {
-    let failure = |kind, may_be_partial, has_worked| {
-        dsync_failure(WriteError { source: io::Error::from(kind), may_be_partial }, has_worked)
+    let failure = |kind, is_begun, has_worked| {
+        let error = WriteError { source: io::Error::from(kind), may_be_partial: true };
+        dsync_failure(Unfinished { error, is_begun }, has_worked)
     };
     let kinds = [
         ErrorKind::ReadOnlyFilesystem,
@@ -100,17 +101,29 @@ fn a_failed_write_and_sync_is_in_doubt() {
         ErrorKind::Other,
     ];
     for kind in kinds {
-        for (may_be_partial, has_worked) in [(false, false), (false, true), (true, true)] {
-            let failed = failure(kind, may_be_partial, has_worked);
+        for (is_begun, has_worked) in [(false, false), (false, true), (true, true)] {
+            let failed = failure(kind, is_begun, has_worked);
             assert!(matches!(failed, Some(DurableWriteError::Sync(_))), "{kind}: {failed:?}");
         }
     }
     assert!(failure(ErrorKind::Unsupported, false, false).is_none(), "done in two calls from then on");
     // Once it has worked, "not supported" is the device's error for the sync.
-    for (may_be_partial, has_worked) in [(false, true), (true, false)] {
-        let failed = failure(ErrorKind::Unsupported, may_be_partial, has_worked);
+    for (is_begun, has_worked) in [(false, true), (true, false)] {
+        let failed = failure(ErrorKind::Unsupported, is_begun, has_worked);
         assert!(matches!(failed, Some(DurableWriteError::Sync(_))), "{failed:?}");
     }
+}
+
+/// The first call shows that the system has no call that writes and syncs. Two calls are made from then on.
+#[test]
+fn a_system_without_a_write_that_syncs_is_served_by_two_calls() {
+    ANSWERS.with_borrow_mut(|queue| *queue = [Err(ErrorKind::Unsupported)].into());
+    let call: WriteSome = answer;
+    let refused = write_loop(&tempfile::tempfile().unwrap(), call, &[0; 10], 0, 1).unwrap_err();
+    assert!(dsync_failure(refused, false).is_none());
+    ANSWERS.with_borrow_mut(|queue| *queue = [Ok(4), Err(ErrorKind::Unsupported)].into());
+    let begun = write_loop(&tempfile::tempfile().unwrap(), call, &[0; 10], 0, 1).unwrap_err();
+    assert!(matches!(dsync_failure(begun, false), Some(DurableWriteError::Sync(_))));
 }
 
 /// D6: the device reports the loss of pages once, when they are written out. `EINVAL` and `EPERM` are also

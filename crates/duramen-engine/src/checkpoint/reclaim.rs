@@ -1,11 +1,13 @@
 //! Reclaims the pages of dropped trees, a slice per checkpoint. Dropping a huge tree is one small commit.
 
+use std::sync::Arc;
+
 use super::Store;
 use crate::allocator::DeferredExtent;
 use crate::data_file::PagePointer;
 use crate::error::Result;
 use crate::ids::CommitSeq;
-use crate::tree::{BigRef, Body, Slot};
+use crate::tree::{BigRef, Body, Node, Slot};
 
 struct Reclaimer<'a> {
     store: &'a Store,
@@ -32,7 +34,11 @@ impl Reclaimer<'_> {
     fn slot(&mut self, slot: &Slot, start: &[u8]) -> Result<Option<Vec<u8>>> {
         let place = slot.place().expect("a dropped tree was written before it is reclaimed");
         if place.location.is_inner() {
-            let node = slot.load(&self.store.pages, true)?;
+            let Some(node) = self.load(slot)? else {
+                // Corrupt: the space below it is lost, but no data, and the checkpoint completes.
+                self.page(&place.location);
+                return Ok(None);
+            };
             let Body::Inner(inner) = node.body() else {
                 unreachable!("the location says it is an inner node")
             };
@@ -53,12 +59,24 @@ impl Reclaimer<'_> {
         Ok(None)
     }
 
+    /// Loads a node; `None` if it is corrupt.
+    fn load(&self, slot: &Slot) -> Result<Option<Arc<Node>>> {
+        match slot.load(&self.store.pages, true) {
+            Ok(node) => Ok(Some(node)),
+            Err(error) if error.is_damage() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn values(&mut self, slot: &Slot) -> Result<()> {
-        let node = slot.load(&self.store.pages, true)?;
+        let Some(node) = self.load(slot)? else { return Ok(()) };
         let Body::Leaf(leaf) = node.body() else { unreachable!("the location says it is a leaf") };
         for index in (0..leaf.len()).filter(|index| leaf.value(*index).big) {
-            for page in BigRef::decode(leaf.value(index).bytes)?.pages(&self.store.pages)? {
-                self.page(&page);
+            let value = BigRef::decode(leaf.value(index).bytes);
+            match value.and_then(|value| value.pages(&self.store.pages)) {
+                Ok(pages) => pages.iter().for_each(|page| self.page(page)),
+                Err(error) if error.is_damage() => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())

@@ -326,8 +326,7 @@ impl Applier {
     fn finish(self) -> Result<TreeTable> {
         self.store.space.defer_free(self.deferred.into_iter().map(Into::into));
         for value in self.dropped.iter().filter(|value| !self.superseded.contains(*value)) {
-            let pages = BigRef::decode(value)?.pages(&self.store.pages)?;
-            self.store.space.defer_free_pages(&pages, self.seq);
+            self.store.defer_free_value(value, self.seq);
         }
         Ok(self.trees)
     }

@@ -6,7 +6,7 @@
 //! segment is written and synced, which links the copy. Before that, recovery finds the old tail; afterwards
 //! the copy (see chain.rs).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use super::survey::Content;
 use super::writing::{draw, header_of};
 use super::{Group, LogIdentity, LogPosition, LogWriteError, Record};
 use crate::error::{Code, Error, Result};
-use crate::ids::CommitSeq;
+use crate::ids::{CommitSeq, Epoch};
 use crate::options::Geometry;
 
 /// Records of one group are collected up to this many bytes before they are copied.
@@ -180,9 +180,31 @@ struct Sorted {
     slot_last: super::SegmentSlot,
 }
 
+/// The epochs of segments after the newest frame known durable that a segment header links to.
+///
+/// An interrupted copy leaves segments that no header links to, since the header of the segment before them
+/// is written last. They are reused at once. Otherwise each interrupted opening would need as much room
+/// again.
+fn linked_beyond_anchor(recovered: &Recovered) -> BTreeSet<Epoch> {
+    let anchor = recovered.anchor.position.epoch;
+    let headers = recovered.survey.files.iter().filter_map(|file| match &file.content {
+        Content::Used(header) if header.epoch > anchor => Some((header.epoch, header.previous.epoch)),
+        _ => None,
+    });
+    let mut linked = BTreeSet::new();
+    // A segment continues an older one.
+    for (epoch, previous) in headers.collect::<BTreeMap<_, _>>() {
+        if previous <= anchor || linked.contains(&previous) {
+            linked.insert(epoch);
+        }
+    }
+    linked
+}
+
 fn sort_files(factory: &SegmentFactory<'_>, continued: Continued<'_>) -> Result<Sorted> {
     let Continued { recovered, keep_from, give_room } = continued;
     let needed_from = keep_from.epoch.min(recovered.from.epoch);
+    let linked = linked_beyond_anchor(recovered);
     let mut replayed = Vec::new();
     let mut used = Vec::new();
     let mut ready = VecDeque::new();
@@ -195,7 +217,7 @@ fn sort_files(factory: &SegmentFactory<'_>, continued: Continued<'_>) -> Result<
             Content::Unused { .. } => ready.push_back(factory.open(file.slot, file.bytes)?),
             // Newer than the newest durable frame and not on the chain. The segment that replaced it may have
             // a header that never reached the disk; after a power cut this one would be the log (D1).
-            Content::Used(header) if !on_chain && header.epoch > recovered.anchor.position.epoch => {
+            Content::Used(header) if !on_chain && linked.contains(&header.epoch) => {
                 superseded.push(factory.open(file.slot, file.bytes)?);
             }
             // Newer than the start and not on the chain: left over from a crash. No superblock needs it.

@@ -18,7 +18,7 @@ use duramen_engine::{
 use crate::basics::{open, tiny};
 use crate::repair::picky;
 
-fn create(engine: &Engine, name: &str) -> TreeId {
+pub(crate) fn create(engine: &Engine, name: &str) -> TreeId {
     engine.transact(Durability::Disk, |tx| tx.create_tree(name, None)).unwrap().0
 }
 

@@ -7,6 +7,8 @@ mod awkward;
 #[cfg(not(feature = "shuttle"))]
 mod basics;
 #[cfg(not(feature = "shuttle"))]
+mod corrupt;
+#[cfg(not(feature = "shuttle"))]
 mod feed;
 #[cfg(not(feature = "shuttle"))]
 mod format;

@@ -59,8 +59,8 @@ fn a_file_number_that_is_used_again_hides_no_gap() {
     assert_eq!(found, model[begun..]);
 }
 
-/// A retained file ends with commits of other trees, and more changes follow it. The observer returns them, not
-/// `None`.
+/// A retained file ends with commits of other trees, and more changes follow it. The observer returns them,
+/// not `None`.
 #[test]
 fn none_is_told_only_at_the_end() {
     let disk = MemDisk::new(37);

@@ -52,6 +52,10 @@ pub(crate) mod sealed {
         #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
         fn open_state(&self) -> &OpenState;
 
+        /// Whether documents may be deleted while a query is read. In a transaction they may, by its own
+        /// writes.
+        fn may_change(&self) -> bool;
+
         /// The current time, read once: later calls return the same.
         #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
         fn now(&self) -> Millis;

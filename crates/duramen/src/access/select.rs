@@ -356,13 +356,13 @@ impl Found<'_> {
     }
 
     fn next_document<C: Collection>(&mut self) -> Result<Option<C>> {
-        if self.next_key()?.is_none() {
-            return Ok(None);
+        while self.next_key()?.is_some() {
+            let documents = self.documents.expect("a key was found, so the collection is there");
+            if let Some(stored) = found::document_of(self.held.state(), documents, C::NAME, &self.at)? {
+                return codec::from_bytes(&self.at, &stored).map(Some);
+            }
         }
-        let documents = self.documents.expect("a key was found, so the collection is there");
-        let stored = self.held.state().source().get(documents, &self.at)?;
-        let stored = stored.ok_or_else(|| found::lost(C::NAME, &self.at))?;
-        codec::from_bytes(&self.at, &stored).map(Some)
+        Ok(None)
     }
 
     /// The exact number of documents, if the tree's counts determine it.

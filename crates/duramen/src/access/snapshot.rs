@@ -61,6 +61,10 @@ impl Snapshot {
 }
 
 impl sealed::Readable for Snapshot {
+    fn may_change(&self) -> bool {
+        false
+    }
+
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
     fn source(&self) -> &dyn Source {
         &self.inner

@@ -29,6 +29,9 @@ use crate::value::span::Span;
 use crate::value::version;
 use crate::view::spec::ViewSpec;
 
+/// Documents of a range that are deleted at once.
+const DELETED_AT_ONCE: u64 = 1_000;
+
 /// A transaction: sees one state of the database and its own writes.
 ///
 /// Its reads are the methods of [`Reads`]. Typed documents are written by the methods here, dynamic ones
@@ -413,15 +416,25 @@ impl<'e> Transaction<'e> {
 
     /// Deletes the first documents of a range, at most `at_most`. Returns how many were deleted.
     pub(crate) fn delete_span(&self, entry: &Entry, span: Span, at_most: u64) -> Result<u64> {
-        let mut keys = Vec::new();
+        // The cursor reads a state of its own, which these deletes do not change.
         let mut cursor = self.inner.cursor(entry.tree, span.into_bytes(), Direction::Forward)?;
-        while (keys.len() as u64) < at_most
-            && let Some(key) = cursor.next_key()?
-        {
-            keys.push(key.to_vec());
+        let mut deleted = 0;
+        loop {
+            // Only one chunk of keys is in memory, and a range that is too large is refused before all of it
+            // is read.
+            let wanted = at_most.saturating_sub(deleted).min(DELETED_AT_ONCE);
+            let mut keys = Vec::new();
+            while (keys.len() as u64) < wanted
+                && let Some(key) = cursor.next_key()?
+            {
+                keys.push(key.to_vec());
+            }
+            keys.iter().try_for_each(|key| self.write(entry, key, None))?;
+            deleted += keys.len() as u64;
+            if (keys.len() as u64) < DELETED_AT_ONCE {
+                return Ok(deleted);
+            }
         }
-        keys.iter().try_for_each(|key| self.write(entry, key, None))?;
-        Ok(keys.len() as u64)
     }
 
     /// A new id from the counter.
@@ -446,6 +459,10 @@ impl<'e> Transaction<'e> {
 }
 
 impl sealed::Readable for Transaction<'_> {
+    fn may_change(&self) -> bool {
+        true
+    }
+
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
     fn source(&self) -> &dyn Source {
         &self.inner

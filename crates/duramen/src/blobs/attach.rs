@@ -6,6 +6,7 @@
 use super::read::BlobsOf;
 use super::record::{BlobId, LOOSE, Record, records_tree};
 use super::write::Upload;
+use crate::access::reads::sealed::Readable;
 use crate::access::transaction::Transaction;
 use crate::store::error::{Error, Result};
 use crate::store::{Source, TreeId};
@@ -17,18 +18,23 @@ impl BlobsOf<'_, Transaction<'_>> {
     ///
     /// # Errors
     /// Those of a [write](crate::Error#writes); `KeyTooLong` (E0202); `InvalidArgument` (E0201) for an
-    /// invalid namespace, or an upload that already has a key or belongs to another database.
+    /// invalid namespace, or an upload that already has a key, belongs to another database, or was made
+    /// before this database was opened again.
     pub fn attach(&self, key: impl Key, upload: &Upload) -> Result<()> {
         let key = encode(&key)?;
         let id = upload.record().id;
+        // A row in `LOOSE` alone is not enough: an upload of an earlier opening is collected, also while this
+        // transaction runs, and a backup holds only the pieces that were stored when it was taken.
+        let is_live = self.within.open_state().uploads.is_under_way(id);
         let tx = self.within.shared();
         let is_loose = match tx.tree(LOOSE)? {
             Some(loose) => tx.get(loose, &id.0)?.is_some(),
             None => false,
         };
-        if !is_loose {
-            return Err(Error::invalid("the upload is attached already, or was made in another database")
-                .with_hint("upload the bytes once for each key"));
+        if !is_live || !is_loose {
+            let what =
+                "the upload is attached already, or was made in another database or an earlier opening";
+            return Err(Error::invalid(what).with_hint("upload the bytes again, once for each key"));
         }
         let attached = self.tighten(id).and_then(|()| self.publish(&key, upload.record()));
         self.within.all_or_nothing(attached)

@@ -154,6 +154,9 @@ impl Db {
     /// Readers and writers continue meanwhile. After a restart or an error it continues where it was. If
     /// nothing is left to convert, it costs one read.
     ///
+    /// Until it returns, a unique view does not refuse a second document with the key of one that is not
+    /// converted yet: run it before writers are let in.
+    ///
     /// # Errors
     /// As [`Db::register`], and those of [writing a document](crate::Error#documents). `Unreadable` (E0213)
     /// with the key of a document that cannot be converted. `UniqueViolation` (E0214) with the keys of two

@@ -323,6 +323,8 @@ pub struct ChangeIter<T> {
     /// Why nothing can be read; returned once.
     failed: Option<Error>,
     follows: bool,
+    /// Where the reader begins again, if the program's code panicked in what was read behind it.
+    astray: Option<CommitSeq>,
 }
 
 /// Stops a waiting [`ChangeIter`], from any thread.
@@ -348,7 +350,7 @@ impl<T: Delivered> ChangeIter<T> {
             Ok(reader) => (Some(reader), None),
             Err(error) => (None, Some(error)),
         };
-        ChangeIter { db, reader, queue: VecDeque::new(), failed, follows: false }
+        ChangeIter { db, reader, queue: VecDeque::new(), failed, follows: false, astray: None }
     }
 
     /// Makes the iterator wait for more changes instead of ending.
@@ -382,7 +384,7 @@ impl<T: Delivered> ChangeIter<T> {
     /// To resume later, use the sequence of the last commit whose changes were all handled.
     #[must_use]
     pub fn position(&self) -> Option<CommitSeq> {
-        self.reader.as_ref().map(FeedReader::position)
+        self.astray.or_else(|| self.reader.as_ref().map(FeedReader::position))
     }
 
     /// Calls `woken` once, when a next change may exist or can never exist; immediately if that is already
@@ -392,7 +394,9 @@ impl<T: Delivered> ChangeIter<T> {
     /// return soon: it should wake a task, not do the task's work.
     pub fn call_when_more(&self, woken: impl FnOnce() + Send + 'static) {
         match &self.reader {
-            Some(reader) if self.queue.is_empty() => reader.call_when_more(Box::new(woken)),
+            Some(reader) if self.queue.is_empty() && self.astray.is_none() => {
+                reader.call_when_more(Box::new(woken))
+            }
             _ => woken(),
         }
     }
@@ -403,6 +407,7 @@ impl<T: Delivered> ChangeIter<T> {
     pub fn is_at_end(&self) -> bool {
         self.queue.is_empty()
             && self.failed.is_none()
+            && self.astray.is_none()
             && self.reader.as_ref().is_none_or(FeedReader::is_at_end)
     }
 
@@ -426,6 +431,9 @@ impl<T: Delivered> ChangeIter<T> {
     /// Reads until a change is queued; `false` if there is none now.
     pub(crate) fn read_more(&mut self) -> bool {
         while self.queue.is_empty() {
+            if let Some(from) = self.astray.take() {
+                self.begin_again(from);
+            }
             let reader = match (&mut self.reader, self.failed.take()) {
                 (_, Some(error)) => {
                     self.queue.push_back(Err(error));
@@ -436,8 +444,14 @@ impl<T: Delivered> ChangeIter<T> {
             };
             // The caller has handled all earlier changes, as it requests the next one.
             reader.done();
+            let before = reader.position();
             match reader.next() {
-                Ok(Some(commit)) => self.queue.extend(changes_of(&self.db, commit)),
+                Ok(Some(commit)) => {
+                    self.astray = Some(before);
+                    let of_commit: Vec<Result<T>> = changes_of(&self.db, commit).collect();
+                    self.queue.extend(of_commit);
+                    self.astray = None;
+                }
                 Ok(None) => return false,
                 Err(error) => {
                     if matches!(error.code(), Code::FeedGap | Code::DamagedFeed) {
@@ -448,6 +462,17 @@ impl<T: Delivered> ChangeIter<T> {
             }
         }
         true
+    }
+
+    /// Reads again after an earlier commit. If that is not possible, the iterator ends with the error.
+    fn begin_again(&mut self, from: CommitSeq) {
+        let Some(reader) = self.reader.take() else { return };
+        // The old reader keeps the changes until the new one does.
+        match open::<T>(&self.db, from) {
+            // An existing stopper stops this iterator, not only its first reader.
+            Ok(again) => self.reader = Some(again.with_stopper(reader.stopper())),
+            Err(error) => self.failed = Some(error),
+        }
     }
 
     /// Queues the reason why reading failed, once. `false` if it did not fail.

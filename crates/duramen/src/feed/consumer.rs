@@ -408,6 +408,9 @@ impl<T: Delivered> Consuming<T> {
         if self.astray {
             self.read_again(self.position)?;
         }
+        // Until the batch is whole: the program's code runs here, and may panic when the reader has gone on
+        // already.
+        self.astray = true;
         let (mut changes, mut last) = (Vec::new(), None);
         while changes.len() < self.batch_changes {
             let commit = match self.reader.next() {
@@ -415,10 +418,7 @@ impl<T: Delivered> Consuming<T> {
                 Ok(None) => break,
                 // Changes read before the error are handled first. The next step meets the error again.
                 Err(_) if last.is_some() => break,
-                Err(error) => {
-                    self.astray = true;
-                    return Err(error);
-                }
+                Err(error) => return Err(error),
             };
             let (before, commits_before) = (changes.len(), last.replace(commit.seq));
             let of_commit: Vec<Result<T>> = changes_of(&self.consumer.db, commit).collect();
@@ -427,7 +427,6 @@ impl<T: Delivered> Consuming<T> {
                     (Ok(change), _) => changes.push(change),
                     (Err(error), Some(told)) if is_of_the_change(&error) => told(&error),
                     (Err(error), _) => {
-                        self.astray = true;
                         let Some(last) = commits_before else { return Err(error) };
                         changes.truncate(before);
                         return Ok(Some((changes, last)));
@@ -435,6 +434,7 @@ impl<T: Delivered> Consuming<T> {
                 }
             }
         }
+        self.astray = false;
         Ok(last.map(|last| (changes, last)))
     }
 

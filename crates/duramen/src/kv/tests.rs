@@ -68,7 +68,10 @@ fn what_was_renewed_after_the_sweeper_looked_stays() -> Result<()> {
     assert_eq!(values.get("renewed")?, Some(2));
     assert_eq!(values.count(Span::all())?, 1);
     assert!(db.check_documents()?.is_clean());
+    let newest = db.write(|tx| tx.put_bytes("other", b"a", b"1"))?.seq();
     assert_eq!(free(&db, "s", &found)?, 0, "a second sweeper finds nothing");
+    let next = db.write(|tx| tx.put_bytes("other", b"a", b"2"))?.seq();
+    assert_eq!(next.0, newest.0 + 1, "and commits nothing");
     assert!(db.check_documents()?.is_clean());
     Ok(())
 }

@@ -339,8 +339,16 @@ impl KvOf<'_, Transaction<'_>> {
             }
             // Renewed meanwhile: it has another row in the index. A row left by corruption must not keep the
             // sweep running for ever.
-            _ => self.reindex(key, Some(at), None).map(|()| false),
+            _ => self.drop_index_row(&row::index_key(at, key)).map(|()| false),
         }
+    }
+
+    /// Writes nothing where the row is gone: a sweeper that looks at a state before its last step would
+    /// commit again and again.
+    fn drop_index_row(&self, indexed: &[u8]) -> Result<()> {
+        let tx = self.within.shared();
+        let Some(expiries) = tx.tree(&row::expiries_tree(self.namespace))? else { return Ok(()) };
+        if tx.get(expiries, indexed)?.is_some() { tx.delete(expiries, indexed) } else { Ok(()) }
     }
 }
 

@@ -52,7 +52,7 @@ impl Signal {
 }
 
 /// The smallest executor: it polls only when it is woken, so that a lost wake-up is a test that never ends.
-fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let signal = Arc::new(Signal::default());
     let waker = Waker::from(Arc::clone(&signal));
     let mut future = pin!(future);

@@ -4,7 +4,7 @@
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
-use duramen::blobs::{Blobs, PIECE_BYTES_MAX, PIECE_BYTES_MIN};
+use duramen::blobs::{Blobs, PIECE_BYTES_MAX, PIECE_BYTES_MIN, Upload};
 use duramen::prelude::*;
 use duramen::{Code, MemDisk};
 use duramen_engine::Background;
@@ -130,6 +130,46 @@ fn an_upload_is_attached_with_documents_or_not_at_all() -> Result<()> {
         tx.documents("users").delete(7)?;
         tx.blobs("b").delete(7_u64).map(|was_there| assert!(was_there))
     })?;
+    assert!(db.check_documents()?.is_clean());
+    Ok(())
+}
+
+/// An upload of an earlier opening may be swept already or soon: attached, its record would name pieces that
+/// are gone.
+#[test]
+fn an_upload_of_an_earlier_opening_is_refused() -> Result<()> {
+    let disk = MemDisk::new(1);
+    let db = open_on(&disk);
+    let upload = small(&db).upload(&pattern(20_000)[..])?;
+    db.close()?;
+    drop(db);
+    let db = open_on(&disk);
+    check_refused(&db, &upload)
+}
+
+/// A backup that is taken in the middle of an upload holds its first pieces only.
+#[test]
+fn an_upload_of_the_original_is_refused_in_a_backup() -> Result<()> {
+    let disk = MemDisk::new(1);
+    let db = open_on(&disk);
+    let mut writer = small(&db).writer("k")?;
+    writer.write_all(&pattern(20_000)).unwrap();
+    db.backup("/copy")?;
+    let upload = writer.finish_unattached()?;
+    let options = Db::options().engine(|engine| engine.background = Background::Stepped);
+    let copy = options.open_on(Arc::new(disk.clone()), "/copy")?;
+    check_refused(&copy, &upload)?;
+    db.transact(|tx| tx.blobs("b").attach("k", &upload))?;
+    assert_eq!(read(&small(&db), "k"), pattern(20_000));
+    Ok(())
+}
+
+fn check_refused(db: &Db, upload: &Upload) -> Result<()> {
+    let error = db.transact(|tx| tx.blobs("b").attach("k", upload)).unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+    assert!(error.hint().contains("again"), "{error}");
+    assert!(db.blobs("b").info("k")?.is_none());
+    db.sweep_blobs()?;
     assert!(db.check_documents()?.is_clean());
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! The change feed as programs see it: typed and untyped, followed, and handled by consumers with a stored
 //! position.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use duramen::prelude::*;
@@ -9,6 +10,8 @@ use duramen::tuple::Element;
 use duramen::{AnyChange, AnyChanged, Change, Changed, Code, CommitSeq, ErrorKind, MemDisk, Origin};
 use duramen_disk::memory::{CallKind, Effect, Fault, FaultPlan, SyncGate};
 use duramen_engine::Background;
+
+use crate::asynchronous::block_on;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
 #[collection(name = "orders", view(ByCity, key = city, reduce = Count))]
@@ -589,4 +592,83 @@ fn compact_changes_of_a_dropped_collection_take_no_names_from_another() {
     assert_eq!(shown(&db), ["Unreadable"]);
     db.put(&Pixel { id: 2, shade: 7 }).unwrap();
     assert_eq!(shown(&db), ["Unreadable", r#"{"id":2,"shade":7}"#]);
+}
+
+/// Panics once, at this document.
+static FUSE: AtomicU64 = AtomicU64::new(0);
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "fragile")]
+struct Fragile {
+    #[key]
+    id: u64,
+    fuse: Fuse,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Fuse(u64);
+
+impl<'de> Deserialize<'de> for Fuse {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Fuse, D::Error> {
+        let id = u64::deserialize(deserializer)?;
+        assert!(FUSE.compare_exchange(id, 0, Ordering::SeqCst, Ordering::SeqCst).is_err(), "the fuse burns");
+        Ok(Fuse(id))
+    }
+}
+
+/// The program's code runs while changes are read: where it panics, the changes that were read and never
+/// handed over come again.
+#[test]
+fn a_panic_of_the_programs_code_passes_over_no_change() {
+    let disk = MemDisk::new(23);
+    let db = open(&disk);
+    let consumer = db.consumer("mirror").register().unwrap();
+    let from = consumer.position().unwrap();
+    // Commits of three changes: the panic comes in the middle of one, behind whole ones.
+    for first in [1, 4, 7] {
+        db.transact(|tx| (first..first + 3).try_for_each(|id| tx.put(&Fragile { id, fuse: Fuse(id) })))
+            .unwrap();
+    }
+    let all: Vec<u64> = (1..10).collect();
+    let check = |next: &mut dyn FnMut(&mut Vec<u64>) -> bool, what: &str| {
+        let (mut found, mut panics) = (Vec::new(), 0);
+        FUSE.store(5, Ordering::SeqCst);
+        loop {
+            match catch_unwind(AssertUnwindSafe(|| next(&mut found))) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(_) => panics += 1,
+            }
+        }
+        assert_eq!((&found, panics), (&all, 1), "{what}");
+    };
+
+    let mut consuming = consumer.read::<Change<Fragile>>().unwrap();
+    let handled = &mut |found: &mut Vec<u64>| {
+        let step = consuming.step(|_, changes| {
+            found.extend(changes.iter().filter_map(Change::key));
+            Ok(())
+        });
+        step.unwrap() > 0
+    };
+    check(handled, "a consumer");
+
+    let mut changes = db.changes::<Fragile>().since(from);
+    let told = &mut |found: &mut Vec<u64>| {
+        let next = changes.next().map(|change| change.unwrap().key().unwrap());
+        found.extend(next);
+        next.is_some()
+    };
+    check(told, "an iterator");
+
+    let tasks = AsyncDb::with_threads(db.clone(), 1);
+    let mut changes = tasks.changes::<Fragile>().since(from);
+    let awaited = &mut |found: &mut Vec<u64>| {
+        if found.len() == all.len() {
+            return false;
+        }
+        found.push(block_on(changes.next()).unwrap().unwrap().key().unwrap());
+        true
+    };
+    check(awaited, "an iterator that is awaited");
 }

@@ -1,8 +1,12 @@
 //! Transactions over documents: atomic, retried, and with error types of the program.
 
+use std::sync::Arc;
 use std::thread;
 
 use duramen::prelude::*;
+use duramen::{Code, MemDisk};
+use duramen_disk::memory::CallKind;
+use duramen_engine::Background;
 
 fn accounts() -> Db {
     let db = Db::in_memory().unwrap();
@@ -107,6 +111,65 @@ fn a_transaction_sees_its_own_writes() {
     .unwrap();
     assert_eq!(db.documents("log").count(Span::all()).unwrap(), 1);
     assert_eq!(db.documents("accounts").count(Span::all()).unwrap(), 2);
+}
+
+/// Ranges are deleted in parts: what the transaction itself has written is deleted with the rest, and no
+/// document twice.
+#[test]
+fn a_range_of_many_documents_is_deleted_in_one_transaction() {
+    let db = accounts();
+    let many = |from: i64, tx: &Transaction<'_>| {
+        let accounts = tx.documents("accounts");
+        (from..5_000).step_by(2).try_for_each(|id| accounts.put(doc! { "id": id, "cents": 1 }))
+    };
+    db.transact(|tx| many(0, tx)).unwrap();
+    db.transact(|tx| {
+        many(1, tx)?;
+        let accounts = tx.documents("accounts");
+        assert_eq!(accounts.delete_first(Span::from(10)?, 2_000)?, 2_000);
+        assert_eq!(accounts.delete_first(Span::from(10)?, 0)?, 0);
+        assert_eq!(accounts.delete_span(Span::from(10)?)?, 2_990);
+        assert_eq!(accounts.count(Span::all())?, 10);
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(db.documents("accounts").count(Span::all()).unwrap(), 10);
+    assert!(db.check_documents().unwrap().is_clean());
+}
+
+/// A range that no transaction can delete is refused when the writes do not fit any more, not after all of it
+/// was read into memory.
+#[test]
+fn a_range_that_is_too_large_is_refused_in_time() {
+    let disk = MemDisk::new(1);
+    let open = || {
+        let options = Db::options().memory_bytes(8 << 20);
+        let options = options.engine(|engine| engine.background = Background::Stepped);
+        options.open_on(Arc::new(disk.clone()), "/db").unwrap()
+    };
+    let db = open();
+    db.ensure(&Schema::new("names").key(["name"])).unwrap();
+    for part in 0..40 {
+        db.transact(|tx| {
+            let names = tx.documents("names");
+            (part * 500..(part + 1) * 500).try_for_each(|id| names.put(doc! { "name": format!("{id:0900}") }))
+        })
+        .unwrap();
+    }
+    // From here on the documents have to be read.
+    db.close().unwrap();
+    drop(db);
+    let db = open();
+    let names = db.documents("names");
+    let reads = || disk.call_counts().of(CallKind::Read);
+    let before = reads();
+    assert_eq!(names.scan(Span::all()).unwrap().count(), 20_000);
+    let of_all = reads() - before;
+    let before = reads();
+    let error = db.transact(|tx| tx.documents("names").delete_span(Span::all())).unwrap_err();
+    assert_eq!(error.code(), Code::TooLarge, "{error}");
+    let of_deletes = reads() - before;
+    assert!(of_deletes * 2 < of_all, "{of_deletes} reads, {of_all} of the whole range");
 }
 
 #[test]

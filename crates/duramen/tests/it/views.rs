@@ -51,6 +51,48 @@ fn shop() -> Db {
     db
 }
 
+/// Reads in a transaction, and calls with each id it finds.
+type Reading = fn(&Transaction<'_>, &mut dyn FnMut(u64) -> Result<()>) -> Result<()>;
+
+/// A transaction may delete what a query of its own has still to come to: that is no damage.
+#[test]
+fn documents_are_deleted_while_a_view_of_the_transaction_is_read() {
+    let check = |deletes: Reading, left: u64, what: &str| {
+        let db = shop();
+        db.transact(|tx| {
+            let mut found = 0;
+            // Each that is found deletes another one, whether that is still to come or was found already.
+            deletes(tx, &mut |id| {
+                found += 1;
+                tx.documents("orders").delete(if id == 1 { 5 } else { 1 }).map(drop)
+            })?;
+            assert_eq!((found, tx.collection::<Order>().count()?), (2, left), "{what}");
+            Ok(())
+        })
+        .unwrap();
+        assert!(db.check_documents().unwrap().is_clean(), "{what}");
+    };
+    let docs = |tx: &Transaction<'_>, each: &mut dyn FnMut(u64) -> Result<()>| {
+        tx.view::<SalesByCity>().key("Oslo").iter_docs()?.try_for_each(|order| each(order?.id))
+    };
+    check(docs, 3, "typed");
+    let reversed = |tx: &Transaction<'_>, each: &mut dyn FnMut(u64) -> Result<()>| {
+        tx.view::<SalesByCity>().key("Oslo").reverse().iter_docs()?.try_for_each(|order| each(order?.id))
+    };
+    check(reversed, 4, "the other way");
+    let by_name = |tx: &Transaction<'_>, each: &mut dyn FnMut(u64) -> Result<()>| {
+        tx.documents("orders").view("sales_by_city").key("Oslo").for_each(|_, order| match order.get("id") {
+            Some(Value::Int(id)) => each(u64::try_from(*id).unwrap()),
+            other => panic!("{other:?}"),
+        })
+    };
+    check(by_name, 3, "by name");
+    let selected = |tx: &Transaction<'_>, each: &mut dyn FnMut(u64) -> Result<()>| {
+        tx.select::<Order>().by::<SalesByCity>("Oslo").iter()?.try_for_each(|order| each(order?.id))
+    };
+    check(selected, 3, "selected");
+}
+
 #[test]
 fn a_view_answers_by_key_and_by_range() {
     let db = shop();

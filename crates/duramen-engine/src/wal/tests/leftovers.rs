@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind as IoErrorKind;
 
-use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault, FaultPlan, SyncGate};
+use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault, FaultPlan, OpKind, SyncGate};
 use duramen_disk::{Access, Disk};
 
 use super::*;
@@ -188,6 +188,35 @@ fn a_copy_longer_than_the_fresh_segment_is_not_the_log_before_it_is_whole() {
             check_replay(&trace.crash_image(at, &CrashChoice::Random { seed }), &from, &wanted);
         }
     }
+}
+
+/// D7: an opening that copies more than one segment is killed several times before its copy is part of the
+/// log. The log grows once, not by a copy each time.
+#[test]
+fn copies_that_were_interrupted_do_not_pile_up() {
+    let geometry = Geometry { segment_bytes_max: 8192, ..geometry() };
+    let disk = disk(50);
+    let sync = SyncMethod::Fdatasync;
+    let (log, from) = Log::create(&shared(&disk), dir(), identity(), geometry, sync).unwrap();
+    let wanted = [vec![1; 30_000]];
+    commit(&log, 1, wanted[0].clone());
+    drop(log);
+    let mut disk = disk.crash(&CrashChoice::All);
+    let mut counts = Vec::new();
+    for _ in 0..12 {
+        let recovered = check_replay(&disk, &from, &wanted);
+        disk.record();
+        Log::reopen(&shared(&disk), dir(), identity(), geometry, sync, continued(&recovered)).unwrap();
+        let trace = disk.stop_recording();
+        // The first header of the copy is written last: it makes the copy part of the log.
+        let headers = |at: &usize| trace.op(*at).kind == OpKind::Write && trace.op(*at).offset == 0;
+        let last = (0..trace.len()).rfind(headers).expect("headers are written");
+        disk = trace.crash_image(last, &CrashChoice::All);
+        counts.push(disk.files().len());
+    }
+    assert!(counts[0] > 5, "the copy takes several segments: {counts:?}");
+    assert_eq!(counts[11], counts[1], "{counts:?}");
+    check_replay(&disk, &from, &wanted);
 }
 
 /// D1: an opening that failed during its copy leaves a segment whose header no sync covers. The next opening

@@ -156,8 +156,8 @@ fn the_observer_goes_on_behind_a_corrupt_place() {
     assert_eq!(found[before..], model[behind..]);
 }
 
-/// Sectors of a retained file cannot be read. The database opens, and nothing is missing once they can be read
-/// again.
+/// Sectors of a retained file cannot be read. The database opens, and nothing is missing once they can be
+/// read again.
 #[test]
 fn a_feed_that_cannot_be_read_keeps_no_database_from_opening() {
     let (disk, _, model) = with_files(42);

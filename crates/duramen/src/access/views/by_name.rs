@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::access::selection::{Of, Selected, Selection};
-use crate::access::views::found::lost;
+use crate::access::views::found::document_of;
 use crate::access::views::state::answering_by_name;
 use crate::catalog::compact;
 use crate::catalog::entries::{Entry, OpenView};
@@ -213,13 +213,16 @@ impl<'s> DocumentView<'s> {
     /// As [`DocumentView`], and any error of `each`, which stops the iteration.
     pub fn for_each(&self, mut each: impl FnMut(ViewRow, Document) -> Result<()>) -> Result<()> {
         let range = self.selection.range()?;
-        self.ask(|source, entry, view| {
-            let mut rows = self.selection.rows(source, view.tree, range)?;
+        self.selection.ask(|state| {
+            let entry = state.entry(self.collection)?;
+            let view = answering_by_name(state, &entry, &self.name)?;
+            let mut rows = self.selection.rows(state.source(), view.tree, range)?;
             let elements = view.spec.key_elements();
             while let Some((row, value)) = rows.next()? {
                 let key = &row[split(row, elements)?..];
-                let stored = source.get(entry.tree, key)?.ok_or_else(|| lost(self.collection, key))?;
-                each(row_of(elements, row, value)?, compact::document(&entry.schema, &stored)?)?;
+                if let Some(stored) = document_of(state, entry.tree, self.collection, key)? {
+                    each(row_of(elements, row, value)?, compact::document(&entry.schema, &stored)?)?;
+                }
             }
             Ok(())
         })

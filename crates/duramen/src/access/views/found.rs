@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use crate::access::codec;
 use crate::access::collection::Collection;
 use crate::access::page::{Page, PageToken};
+use crate::access::reads::sealed::Readable;
 use crate::access::selection::{GroupWalk, Held, Selected};
 use crate::access::views::View;
 use crate::access::views::query::Answer;
@@ -81,12 +82,15 @@ impl<'s, V: View> ViewDocs<'s, V> {
 
     fn next_document(&mut self) -> Result<Option<V::Collection>> {
         let Some(documents) = self.documents else { return Ok(None) };
-        let Some(row) = self.rows.next_key()? else { return Ok(None) };
-        self.last.clear();
-        self.last.extend_from_slice(row);
-        let key = &row[split(row, V::Key::ELEMENTS)?..];
-        let stored = self.held.state().source().get(documents, key)?;
-        codec::from_bytes(key, &stored.ok_or_else(|| lost(V::Collection::NAME, key))?).map(Some)
+        while let Some(row) = self.rows.next_key()? {
+            self.last.clear();
+            self.last.extend_from_slice(row);
+            let key = &row[split(row, V::Key::ELEMENTS)?..];
+            if let Some(stored) = document_of(self.held.state(), documents, V::Collection::NAME, key)? {
+                return codec::from_bytes(key, &stored).map(Some);
+            }
+        }
+        Ok(None)
     }
 
     pub(crate) fn page(mut self, size: usize) -> Result<Page<V::Collection>> {
@@ -139,6 +143,20 @@ impl<V: View, G: OwnedKey> Iterator for ViewGroups<'_, V, G> {
     fn next(&mut self) -> Option<Result<(G, Answer<V>)>> {
         self.next_group().transpose()
     }
+}
+
+/// The document that a row names; `None` if a transaction has deleted it since the query began.
+///
+/// # Errors
+/// `DamagedData` if it is not there in a snapshot, which never changes.
+pub(crate) fn document_of(
+    state: &dyn Readable,
+    documents: TreeId,
+    collection: &str,
+    key: &[u8],
+) -> Result<Option<Vec<u8>>> {
+    let stored = state.source().get(documents, key)?;
+    if stored.is_none() && !state.may_change() { Err(lost(collection, key)) } else { Ok(stored) }
 }
 
 #[cold]

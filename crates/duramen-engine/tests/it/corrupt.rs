@@ -1,0 +1,162 @@
+//! Corruption of what is no longer needed holds nothing up: dropped trees, deleted values, reductions that
+//! nobody asked for. One bit is flipped in each block of the data file in turn.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use duramen_disk::MemDisk;
+use duramen_disk::memory::{CallKind, Effect, Fault, FaultPlan};
+use duramen_engine::{Direction, Durability, Engine, Hooks, KeyRange, Options, ReducerSpec, Result};
+
+use crate::awkward::create;
+use crate::basics::{open, tiny};
+use crate::recover::picky;
+
+const BLOCK: usize = 512;
+
+/// The database with a bit of one block flipped, for each block behind the superblocks that holds something.
+fn each_block(disk: &MemDisk, mut then: impl FnMut(usize, MemDisk)) {
+    let bytes = disk.read_file("/db/data").unwrap();
+    for (block, content) in bytes.chunks(BLOCK).enumerate().skip(2 * 4096 / BLOCK) {
+        if content.iter().any(|byte| *byte != 0) {
+            let disk = disk.deep_clone();
+            disk.flip_bit("/db/data", (block * BLOCK + 100) as u64, 2).unwrap();
+            then(block, disk);
+        }
+    }
+}
+
+fn fill(engine: &Engine, name: &str, rows: u8) {
+    let tree = create(engine, name);
+    for row in 0..rows {
+        let value = vec![row; if row % 9 == 0 { 4000 } else { 60 }];
+        engine.transact(Durability::Disk, |tx| tx.put(tree, &row.to_be_bytes(), &value)).unwrap();
+    }
+}
+
+/// Commits and checkpoints, so that dropped trees give back what they have.
+fn reap(engine: &Engine, when: &str) {
+    for _ in 0..60 {
+        let other = create(engine, "more");
+        engine.transact(Durability::Disk, |tx| tx.put(other, b"k", b"v")).unwrap();
+        engine.checkpoint().unwrap_or_else(|error| panic!("{when}: {error}"));
+        engine.transact(Durability::Disk, |tx| tx.drop_tree("more")).unwrap();
+    }
+}
+
+/// D7: a page of a tree is corrupt, and the tree is dropped. Checkpoints go on, the other tree is whole, and
+/// the space of the dropped one comes back but for what was below that page.
+#[test]
+fn corruption_in_a_dropped_tree_ends_no_checkpoint() {
+    let disk = MemDisk::new(61);
+    let engine = open(&disk, tiny());
+    fill(&engine, "kept", 40);
+    fill(&engine, "dropped", 200);
+    engine.close().unwrap();
+    let (mut dropped_count, mut kept_back_count) = (0, 0);
+    each_block(&disk, |block, disk| {
+        let Ok(engine) = Engine::open(Arc::new(disk), Path::new("/db"), tiny(), Hooks::default()) else {
+            return;
+        };
+        let rows = |engine: &Engine| -> Result<usize> {
+            let snapshot = engine.snapshot()?;
+            let kept = snapshot.tree("kept")?.expect("it is there");
+            snapshot
+                .rows(kept, KeyRange::all(), Direction::Forward)?
+                .into_iter()
+                .try_fold(0, |count, row| row.map(|_| count + 1))
+        };
+        let kept = rows(&engine);
+        if kept.is_err() || engine.transact(Durability::Disk, |tx| tx.drop_tree("dropped")).is_err() {
+            engine.abandon();
+            return;
+        }
+        dropped_count += 1;
+        let used = engine.stats().space.used_blocks;
+        reap(&engine, &format!("block {block}"));
+        kept_back_count += usize::from(engine.stats().space.used_blocks > used / 2);
+        assert_eq!(rows(&engine).unwrap(), kept.unwrap(), "block {block}");
+        engine.close().unwrap_or_else(|error| panic!("block {block}: {error}"));
+    });
+    assert!(dropped_count > 100, "{dropped_count}");
+    assert!(kept_back_count < 5, "few pages have so much below them: {kept_back_count}");
+}
+
+/// A dropped tree cannot be read for a while: checkpoints go on, and its space comes back later.
+#[test]
+fn a_dropped_tree_that_cannot_be_read_ends_no_checkpoint() {
+    let disk = MemDisk::new(64);
+    let engine = open(&disk, tiny());
+    fill(&engine, "dropped", 200);
+    engine.close().unwrap();
+    drop(engine);
+    let engine = open(&disk, tiny());
+    engine.transact(Durability::Disk, |tx| tx.drop_tree("dropped")).unwrap();
+    let used = engine.stats().space.used_blocks;
+    disk.set_faults(Fault::new(CallKind::Read, 0, Effect::EIO).on("/db/data").for_good());
+    engine.checkpoint().unwrap();
+    assert!(disk.fault_hit_count() > 0, "the tree was not read");
+    disk.set_faults(FaultPlan::none());
+    reap(&engine, "readable again");
+    assert!(engine.stats().space.used_blocks < used / 2);
+}
+
+/// A big value is corrupt, and deleted; the process is killed before a checkpoint. The database opens, and is
+/// written to.
+#[test]
+fn corruption_in_a_deleted_value_ends_no_opening() {
+    let disk = MemDisk::new(62);
+    let engine = open(&disk, tiny());
+    let tree = create(&engine, "t");
+    engine.transact(Durability::Disk, |tx| tx.put(tree, b"big", &[7; 60_000])).unwrap();
+    engine.close().unwrap();
+    for answer_before_replay in [Some(false), Some(true)] {
+        let options = || Options { answer_before_replay, ..tiny() };
+        let mut deleted_count = 0;
+        each_block(&disk, |block, disk| {
+            let opened = Engine::open(Arc::new(disk.clone()), Path::new("/db"), options(), Hooks::default());
+            let Ok(engine) = opened else { return };
+            let deleted = engine.transact(Durability::Disk, |tx| tx.delete(tree, b"big"));
+            engine.abandon();
+            if deleted.is_err() {
+                return;
+            }
+            deleted_count += 1;
+            let engine = Engine::open(Arc::new(disk), Path::new("/db"), options(), Hooks::default())
+                .unwrap_or_else(|error| panic!("block {block}: {error}"));
+            let written = engine.transact(Durability::Disk, |tx| tx.put(tree, b"k", b"v"));
+            written.unwrap_or_else(|error| panic!("block {block}: {error}"));
+            engine.checkpoint().unwrap_or_else(|error| panic!("block {block}: {error}"));
+            engine.abandon();
+        });
+        assert!(deleted_count > 100, "{deleted_count}");
+    }
+}
+
+/// A value was written while the reducer was not registered, so that its reduction is calculated from its
+/// bytes; and these are corrupt. What is written beside it reaches a checkpoint all the same.
+#[test]
+fn corruption_in_a_value_without_a_reduction_ends_no_checkpoint() {
+    let disk = MemDisk::new(63);
+    let spec = ReducerSpec { name: "picky".to_owned(), version: 1, params: Vec::new() };
+    let engine = Engine::open(Arc::new(disk.clone()), Path::new("/db"), tiny(), picky(false)).unwrap();
+    let created = engine.transact(Durability::Disk, |tx| tx.create_tree("t", Some(spec.clone())));
+    let (tree, _) = created.unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    let engine = open(&disk, tiny());
+    engine.transact(Durability::Disk, |tx| tx.put(tree, b"big", &[7; 40_000])).unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    let mut written_count = 0;
+    each_block(&disk, |block, disk| {
+        let opened = Engine::open(Arc::new(disk), Path::new("/db"), tiny(), picky(false));
+        let Ok(engine) = opened else { return };
+        if engine.transact(Durability::Disk, |tx| tx.put(tree, b"beside", b"v")).is_ok() {
+            written_count += 1;
+            engine.checkpoint().unwrap_or_else(|error| panic!("block {block}: {error}"));
+        }
+        engine.abandon();
+    });
+    assert!(written_count > 50, "{written_count}");
+}
