@@ -1,5 +1,5 @@
-//! Corruption of what is no longer needed holds nothing up: dropped trees, deleted values, reductions that
-//! nobody asked for. One bit is flipped in each block of the data file in turn.
+//! Corrupt pages that are no longer needed block nothing: dropped trees, deleted values, unused reductions. One
+//! bit is flipped in each block of the data file in turn.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::recover::picky;
 
 const BLOCK: usize = 512;
 
-/// The database with a bit of one block flipped, for each block behind the superblocks that holds something.
+/// Calls `then` with the database with one bit flipped, for each block after the superblocks that is not zero.
 fn each_block(disk: &MemDisk, mut then: impl FnMut(usize, MemDisk)) {
     let bytes = disk.read_file("/db/data").unwrap();
     for (block, content) in bytes.chunks(BLOCK).enumerate().skip(2 * 4096 / BLOCK) {
@@ -34,7 +34,7 @@ fn fill(engine: &Engine, name: &str, rows: u8) {
     }
 }
 
-/// Commits and checkpoints, so that dropped trees give back what they have.
+/// Commits and takes checkpoints, so that the space of dropped trees is reclaimed.
 fn reap(engine: &Engine, when: &str) {
     for _ in 0..60 {
         let other = create(engine, "more");
@@ -44,8 +44,8 @@ fn reap(engine: &Engine, when: &str) {
     }
 }
 
-/// D7: a page of a tree is corrupt, and the tree is dropped. Checkpoints go on, the other tree is whole, and
-/// the space of the dropped one comes back but for what was below that page.
+/// D7: a page of a tree is corrupt, and the tree is dropped. Checkpoints complete, the other tree is whole, and
+/// the space of the dropped one is reclaimed except for the pages below the corrupt one.
 #[test]
 fn corruption_in_a_dropped_tree_ends_no_checkpoint() {
     let disk = MemDisk::new(61);
@@ -82,7 +82,7 @@ fn corruption_in_a_dropped_tree_ends_no_checkpoint() {
     assert!(kept_back_count < 5, "few pages have so much below them: {kept_back_count}");
 }
 
-/// A dropped tree cannot be read for a while: checkpoints go on, and its space comes back later.
+/// A dropped tree cannot be read for a while. Checkpoints complete, and its space is reclaimed later.
 #[test]
 fn a_dropped_tree_that_cannot_be_read_ends_no_checkpoint() {
     let disk = MemDisk::new(64);
@@ -101,8 +101,8 @@ fn a_dropped_tree_that_cannot_be_read_ends_no_checkpoint() {
     assert!(engine.stats().space.used_blocks < used / 2);
 }
 
-/// A big value is corrupt, and deleted; the process is killed before a checkpoint. The database opens, and is
-/// written to.
+/// A big value is corrupt and then deleted, and the process is killed before a checkpoint. The database opens
+/// and accepts writes.
 #[test]
 fn corruption_in_a_deleted_value_ends_no_opening() {
     let disk = MemDisk::new(62);
@@ -133,8 +133,8 @@ fn corruption_in_a_deleted_value_ends_no_opening() {
     }
 }
 
-/// A value was written while the reducer was not registered, so that its reduction is calculated from its
-/// bytes; and these are corrupt. What is written beside it reaches a checkpoint all the same.
+/// A value was written while the reducer was not registered, so its reduction is calculated from its bytes, and
+/// these are corrupt. A checkpoint with other writes to the same leaf completes.
 #[test]
 fn corruption_in_a_value_without_a_reduction_ends_no_checkpoint() {
     let disk = MemDisk::new(63);
