@@ -392,7 +392,7 @@ impl Observer {
                 // What was read before it is handed out first.
                 let is_first = self.batch.is_empty();
                 let error = cannot_read(self.read, error.message(), part.through);
-                if is_first { Err(Halt::Gap(error, part.through)) } else { Ok(()) }
+                if is_first { Err(ObserveError::Gap(error, part.through)) } else { Ok(()) }
             }
             read => Ok(read?),
         }

@@ -10,7 +10,7 @@ use duramen_engine::{Direction, Durability, Engine, Hooks, KeyRange, Options, Re
 
 use crate::awkward::create;
 use crate::basics::{open, tiny};
-use crate::recover::picky;
+use crate::repair::picky;
 
 const BLOCK: usize = 512;
 

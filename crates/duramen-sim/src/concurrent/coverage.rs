@@ -39,7 +39,7 @@ const MANNERS: [(Manner, &str); 3] = [
 const LEVELS: [&str; 3] = ["a commit at level Memory", "a commit at level Process", "a commit at level Disk"];
 
 /// Commits of each of `LEVELS`.
-pub type Levels = [u64; LEVELS.len()];
+pub(super) type Levels = [u64; LEVELS.len()];
 
 /// The counts of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
