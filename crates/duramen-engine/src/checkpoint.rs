@@ -310,7 +310,7 @@ impl Checkpointer {
             let next = match start {
                 Some(start) if root.seq > newest.superblock.replay.seq => {
                     let reaped = reap(&self.store, slot, &start, tree.has_big_values, root.seq);
-                    // What cannot be read holds no checkpoint up. The next one tries again.
+                    // A page that cannot be read does not end the checkpoint. The next one tries again.
                     reaped.unwrap_or(Some(start))
                 }
                 start => start,

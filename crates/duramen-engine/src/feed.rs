@@ -133,7 +133,7 @@ pub struct FeedStats {
     pub refusal: Option<String>,
 }
 
-/// The error of who reads on after a commit, and finds what follows it corrupt.
+/// The error of a reader at a commit after which the feed is corrupt. It can read on after `goes_on`.
 pub fn cannot_read(after: CommitSeq, flaw: &str, goes_on: CommitSeq) -> Error {
     Error::new(Code::DamagedFeed, format!("changes after commit {after} cannot be read: {flaw}"))
         .with_hint(format!("read what the collections hold now, and go on from {goes_on}"))

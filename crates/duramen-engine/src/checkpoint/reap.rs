@@ -35,7 +35,7 @@ impl Reaper<'_> {
         let place = slot.place().expect("a dropped tree was written before it is reaped");
         if place.location.is_inner() {
             let Some(node) = self.load(slot)? else {
-                // Space below it is lost, no data, and no checkpoint is held up.
+                // Corrupt: the space below it is lost, but no data, and the checkpoint completes.
                 self.page(&place.location);
                 return Ok(None);
             };
@@ -59,7 +59,7 @@ impl Reaper<'_> {
         Ok(None)
     }
 
-    /// A node; nothing if it is corrupt.
+    /// Loads a node; `None` if it is corrupt.
     fn load(&self, slot: &Slot) -> Result<Option<Arc<Node>>> {
         match slot.load(&self.store.pages, true) {
             Ok(node) => Ok(Some(node)),

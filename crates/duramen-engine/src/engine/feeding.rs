@@ -104,7 +104,7 @@ impl Feeding {
         }
         let needs = || self.needs_now(&held, committer);
         let reviewed = self.retained.review(&needs, self.disk.wall_ns());
-        // Also where a file could not be removed: what a consumer has read keeps no writer out.
+        // Also if a file could not be removed: a consumer that has read on blocks no writer.
         self.refuse_writers(committer);
         reviewed?;
         *self.looked_at.lock().expect(POISON) = seq;

@@ -2,7 +2,7 @@
 //!
 //! Invariants: the files cover one stretch of commits without a hole, the newest of them at least to where the newest checkpoint
 //! ends, and are removed oldest first. Where one is found to end too early or is missing, the file before the hole is taken to reach to
-//! its end: who reads it is told of the damage there, and of where to go on.
+//! its end: a reader gets the corruption there, and the commit to go on from.
 //!
 //! D6 rests here: what is found behind the place that the newest superblock names was copied for a checkpoint that never came, and may
 //! be in the page cache alone, where a failed sync leaves it marked clean. The log has it still, and it is copied anew from there.
@@ -340,7 +340,7 @@ impl Retained {
     pub fn read(&self, part: &RetainedPart) -> Result<FileReader> {
         let reader = FileReader::open(&*self.disk, &part.path, self.identity)?;
         let reader = reader.ok_or_else(|| damaged(&part.path, 0, "the file is empty"))?;
-        // Beside a writer that had removed all files and begins again with the first number.
+        // A writer that had removed all files begins with the first number again.
         if reader.header().after != part.after {
             let what = format!("the file begins after commit {}, want {}", reader.header().after, part.after);
             return Err(damaged(&part.path, 0, &what));
@@ -454,13 +454,14 @@ impl State {
         needs.chain(held).filter_map(|after| self.reads_from(after)).min()
     }
 
-    /// From where somebody at this position reads on: behind a corrupt file, if that is what it has come to. Nothing if what follows is lost.
+    /// The commit after which a reader at this position reads on: the end of a corrupt file, if one follows. `None` if the changes after it
+    /// are lost.
     pub(super) fn reads_from(&self, after: CommitSeq) -> Option<CommitSeq> {
         let goes_on = self.corrupt_after(after).map_or(after, |_| self.oldest);
         (goes_on >= self.oldest).then_some(goes_on)
     }
 
-    /// The corrupt file that keeps somebody at this position from reading on to where everything can be read.
+    /// The corrupt file between this position and the first one from which everything can be read.
     fn corrupt_after(&self, after: CommitSeq) -> Option<&CorruptFile> {
         self.corrupt.iter().find(|file| after < file.until && file.until == self.oldest)
     }

@@ -79,7 +79,7 @@ fn known_reduction(pages: &Pages, node: &Node, reducer: Option<&dyn Reducer>) ->
     let Some(reducer) = reducer else { return Ok(Reduction::UNKNOWN) };
     match node_reduction(pages, node, reducer) {
         Ok(reduction) => Ok(Reduction::of(reduction)),
-        // Also where a value that it needs is corrupt: whoever asks for the reduction is told, and no checkpoint is held up.
+        // Also if a value that it needs is corrupt: a query for the reduction fails, and the checkpoint completes.
         Err(error) if error.kind() == ErrorKind::Invalid || error.is_damage() => Ok(Reduction::UNKNOWN),
         Err(error) => Err(error),
     }

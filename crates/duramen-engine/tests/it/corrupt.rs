@@ -1,5 +1,5 @@
-//! Corruption of what is no longer needed holds nothing up: dropped trees, deleted values, reductions that nobody asked for. One bit is
-//! flipped in each block of the data file in turn.
+//! Corrupt pages that are no longer needed block nothing: dropped trees, deleted values, unused reductions. One bit is flipped in each
+//! block of the data file in turn.
 
 use std::path::Path;
 use std::sync::Arc;
