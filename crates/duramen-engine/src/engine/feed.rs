@@ -317,24 +317,21 @@ impl FeedReader {
 
     fn fill_from_files(&mut self) -> Result<()> {
         self.live = None;
-        // A single read can fail, and the file may have been let go of since it was looked up.
-        for is_last_try in [false, true] {
-            let feed = &self.engine.inner.feed;
-            let Some(part) = feed.part_after(self.read) else { return Err(feed.gap(self.read)) };
-            let Err(error) = self.read_file(&part) else { return Ok(()) };
-            self.file = None;
-            // What was read before it is handed out first.
-            if !self.batch.is_empty() {
-                return Ok(());
-            }
-            if is_last_try {
-                return Err(match error.is_damage() {
-                    true => cannot_read(self.read, error.message(), part.through),
-                    false => error.goes_on(part.through),
-                });
-            }
+        // A single read can fail, and the file may have been removed since it was looked up.
+        self.fill_from_file().or_else(|_| self.fill_from_file())
+    }
+
+    fn fill_from_file(&mut self) -> Result<()> {
+        let feed = &self.engine.inner.feed;
+        let Some(part) = feed.part_after(self.read) else { return Err(feed.gap(self.read)) };
+        let Err(error) = self.read_file(&part) else { return Ok(()) };
+        self.file = None;
+        match error.is_damage() {
+            // What was read before the error is returned first.
+            _ if !self.batch.is_empty() => Ok(()),
+            true => Err(cannot_read(self.read, error.message(), part.through)),
+            false => Err(error.goes_on(part.through)),
         }
-        Ok(())
     }
 
     fn read_file(&mut self, part: &RetainedPart) -> Result<()> {

@@ -386,10 +386,10 @@ impl Observer {
             return Err(ObserveError::Gap(files.gap(self.read), goes_on));
         };
         match self.read_file(&files, &part) {
-            // Also where it cannot be read at all: what comes behind it is wanted.
+            // Also if the file cannot be read at all: the changes after it are wanted.
             Err(error) if self.believes_damage => {
                 self.seen.file = None;
-                // What was read before it is handed out first.
+                // What was read before the error is returned first.
                 let is_first = self.batch.is_empty();
                 let error = cannot_read(self.read, error.message(), part.through);
                 if is_first { Err(ObserveError::Gap(error, part.through)) } else { Ok(()) }

@@ -509,6 +509,18 @@ fn a_failed_sync_of_a_removal_poisons() {
     }
 }
 
+/// Puts values, with checkpoints between, until a consumer refuses writers.
+fn fill_until_refused(engine: &Engine, id: TreeId) {
+    let refused = (0..400).find_map(|n| {
+        let done = put(engine, id, &format!("k{n}"), &[b'x'; 3000]);
+        if n % 5 == 4 {
+            engine.checkpoint().unwrap();
+        }
+        done.err()
+    });
+    assert_eq!(refused.map(|error| error.code()), Some(Code::FeedFull));
+}
+
 /// A consumer that refuses writers is at a corrupt file. It does not lose the changes after the corruption.
 #[test]
 fn a_consumer_at_a_corrupt_file_still_refuses_writers() {
@@ -523,14 +535,7 @@ fn a_consumer_at_a_corrupt_file_still_refuses_writers() {
     let engine = open(&disk);
     let error = reader(&engine, CommitSeq(0)).unwrap_err();
     let goes_on = error.goes_on_after().unwrap();
-    let refused = (0..400).find_map(|n| {
-        let done = put(&engine, id, &format!("k{n}"), &[b'x'; 3000]);
-        if n % 5 == 4 {
-            engine.checkpoint().unwrap();
-        }
-        done.err()
-    });
-    assert_eq!(refused.map(|error| error.code()), Some(Code::FeedFull));
+    fill_until_refused(&engine, id);
     reader(&engine, goes_on).unwrap();
 }
 
@@ -559,14 +564,7 @@ fn a_removal_that_fails_blocks_no_writer() {
         let engine = open_with(&disk, Options { feed_bytes_max: 64 << 10, ..tiny() }).0;
         let id = tree(&engine, "rows");
         set_position(&engine, "strict", engine.feed_stats().newest, true);
-        let refused = (0..400).find_map(|n| {
-            let done = put(&engine, id, &format!("k{n}"), &[b'x'; 3000]);
-            if n % 5 == 4 {
-                engine.checkpoint().unwrap();
-            }
-            done.err()
-        });
-        assert_eq!(refused.map(|error| error.code()), Some(Code::FeedFull));
+        fill_until_refused(&engine, id);
         set_position(&engine, "strict", engine.feed_stats().newest, true);
         let fault = Fault::new(kind, 0, Effect::EIO).on("feed");
         disk.set_faults(FaultPlan::from(fault).with(Fault::new(CallKind::SetLen, 0, Effect::EIO).on("feed")));
