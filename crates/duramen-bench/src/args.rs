@@ -14,7 +14,7 @@ const PLANS_PER_AGENT: usize = 100;
 /// Duramen beside its rivals, every one at full durability.
 #[derive(Debug, Parser)]
 #[command(name = "duramen-bench", version)]
-pub struct Words {
+pub(crate) struct Words {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -22,7 +22,7 @@ pub struct Words {
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Measures engines side by side and says who won.
     Compare(Compare),
     /// Lets agents shop in one shop, kept by each engine, and checks every answer.
@@ -43,7 +43,7 @@ pub enum Command {
 
 /// How to compare.
 #[derive(Debug, Args)]
-pub struct Compare {
+pub(crate) struct Compare {
     /// Shorter loops, fewer threads, one round where an engine is slow: under ten minutes.
     #[arg(long)]
     pub quick: bool,
@@ -75,7 +75,7 @@ pub struct Compare {
 
 /// How to shop.
 #[derive(Debug, Args)]
-pub struct Commerce {
+pub(crate) struct Commerce {
     /// What the shop holds before the run.
     #[arg(long, value_enum, default_value = "medium", value_name = "SIZE")]
     pub size: Size,
@@ -114,17 +114,17 @@ pub struct Commerce {
 
 impl Commerce {
     /// Agents, one at least.
-    pub fn agents(&self) -> usize {
+    pub(crate) fn agents(&self) -> usize {
         self.agents.max(1)
     }
 
     /// Plans in all.
-    pub fn plans(&self) -> usize {
+    pub(crate) fn plans(&self) -> usize {
         self.plans.unwrap_or(PLANS_PER_AGENT * self.agents())
     }
 
     /// Rounds, one at least.
-    pub fn rounds(&self) -> u32 {
+    pub(crate) fn rounds(&self) -> u32 {
         self.rounds.unwrap_or(if self.size == Size::Xlarge { 1 } else { 3 }).max(1)
     }
 }

@@ -21,7 +21,7 @@ use crate::job::{Job, Outcome};
 use crate::workloads::commits::VALUE_BYTES;
 
 /// The bounds: name, strategy of the raw loop, sync method of the log.
-pub const BOUNDS: [(&str, Strategy, SyncMethod); 3] = [
+pub(crate) const BOUNDS: [(&str, Strategy, SyncMethod); 3] = [
     ("fdatasync", Strategy::ZeroedFdatasync, SyncMethod::Fdatasync),
     ("dsync", Strategy::ZeroedDsync, SyncMethod::Dsync),
     ("direct", Strategy::ZeroedDirectDsync, SyncMethod::DirectDsync),
@@ -34,7 +34,7 @@ const FILE_BYTES: u64 = 64 << 20;
 const POISON: &str = "nothing panics under this lock";
 
 /// Bytes of a record of the raw loop.
-pub fn record_bytes(strategy: Strategy) -> usize {
+pub(crate) fn record_bytes(strategy: Strategy) -> usize {
     if strategy == Strategy::ZeroedDirectDsync { BLOCK_BYTES } else { VALUE_BYTES }
 }
 
@@ -43,7 +43,7 @@ pub fn record_bytes(strategy: Strategy) -> usize {
 /// # Errors
 /// Errors of the system; `Unsupported` if there is no such call.
 #[allow(clippy::cast_precision_loss, reason = "nanoseconds of a call are far below 2^53")]
-pub fn raw(job: &Job, strategy: Strategy) -> Result<Outcome> {
+pub(crate) fn raw(job: &Job, strategy: Strategy) -> Result<Outcome> {
     let mut lane = Lane::prepare(&job.dir, strategy, record_bytes(strategy), 1 << 20)?;
     let (mut samples, begun) = (Vec::new(), Instant::now());
     while begun.elapsed() < Duration::from_secs_f64(job.seconds) {
@@ -62,7 +62,7 @@ pub fn raw(job: &Job, strategy: Strategy) -> Result<Outcome> {
 ///
 /// # Errors
 /// Errors of the operating system.
-pub fn log(job: &Job, method: SyncMethod) -> Result<Outcome> {
+pub(crate) fn log(job: &Job, method: SyncMethod) -> Result<Outcome> {
     let log = Log::create(&job.dir.join("log"), &job.dir, method)?;
     let rows = Rows::new(job.seed, VALUE_BYTES);
     let plan = Plan {

@@ -18,7 +18,7 @@ const VERSIONS: [(&str, &str, &str); 2] = [
 
 /// A group without members. Removed when dropped, once its members have ended.
 #[derive(Debug)]
-pub struct Group {
+pub(crate) struct Group {
     folder: PathBuf,
     kills: &'static str,
 }
@@ -28,7 +28,7 @@ impl Group {
     ///
     /// # Errors
     /// Why no group can be created.
-    pub fn make(bytes: u64) -> Result<Group> {
+    pub(crate) fn make(bytes: u64) -> Result<Group> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let mut why = "this system has none".to_owned();
@@ -52,12 +52,12 @@ impl Group {
     }
 
     /// The file to which a process writes its id to join the group.
-    pub fn door(&self) -> PathBuf {
+    pub(crate) fn door(&self) -> PathBuf {
         self.folder.join("cgroup.procs")
     }
 
     /// A remark if the kernel killed a member for lack of memory; else empty.
-    pub fn why_killed(&self) -> &'static str {
+    pub(crate) fn why_killed(&self) -> &'static str {
         let said = fs::read_to_string(self.folder.join(self.kills)).unwrap_or_default();
         if counts_a_kill(&said) { "; it outgrew its memory cgroup" } else { "" }
     }

@@ -13,7 +13,7 @@ use crate::job::{Job, Outcome};
 use crate::output;
 
 /// The result of one child, and its duration.
-pub struct Ran {
+pub(crate) struct Ran {
     /// The outcome, or why there is none.
     pub outcome: Result<Outcome>,
     /// From start to end.
@@ -28,7 +28,7 @@ fn command(job: &Job) -> Result<Command> {
 }
 
 /// Runs one measurement.
-pub fn run(job: &Job) -> Ran {
+pub(crate) fn run(job: &Job) -> Ran {
     let begun = Instant::now();
     let outcome = command(job).and_then(|mut command| outcome_of(&mut command));
     Ran { outcome, took: begun.elapsed() }
@@ -38,14 +38,14 @@ pub fn run(job: &Job) -> Ran {
 ///
 /// # Errors
 /// Errors of the operating system, or how the child ended.
-pub fn run_inside(group: &Group, job: &Job) -> Result<Outcome> {
+pub(crate) fn run_inside(group: &Group, job: &Job) -> Result<Outcome> {
     // The shell joins the group and becomes the child, so the child's memory counts from its first byte on.
     let door = group.door();
     run_under("sh", &["-c", r#"echo $$ >"$0" && exec "$@""#, &door.to_string_lossy()], job)
 }
 
 /// Runs one measurement under another program, which gets the child's command as its last arguments.
-pub fn run_under(program: &str, arguments: &[&str], job: &Job) -> Result<Outcome> {
+pub(crate) fn run_under(program: &str, arguments: &[&str], job: &Job) -> Result<Outcome> {
     let mut under = Command::new(program);
     under.args(arguments).arg(std::env::current_exe()?).arg("child").arg(serde_json::to_string(job)?);
     under.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
@@ -62,7 +62,7 @@ fn outcome_of(command: &mut Command) -> Result<Outcome> {
 ///
 /// # Errors
 /// Errors of the system, or that the child ended before the kill.
-pub fn run_and_kill(job: &Job) -> Result<u64> {
+pub(crate) fn run_and_kill(job: &Job) -> Result<u64> {
     let mut child = command(job)?.spawn()?;
     let mut printed = BufReader::new(child.stdout.take().ok_or("the child has no output")?);
     let mut acknowledged = 0;
@@ -82,7 +82,7 @@ pub fn run_and_kill(job: &Job) -> Result<u64> {
 ///
 /// # Errors
 /// Errors of the operating system.
-pub fn fresh(dir: &Path) -> Result<()> {
+pub(crate) fn fresh(dir: &Path) -> Result<()> {
     remove(dir)?;
     Ok(fs::create_dir_all(dir)?)
 }
@@ -91,7 +91,7 @@ pub fn fresh(dir: &Path) -> Result<()> {
 ///
 /// # Errors
 /// Errors of the operating system.
-pub fn remove(dir: &Path) -> Result<()> {
+pub(crate) fn remove(dir: &Path) -> Result<()> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
         _ => Ok(()),

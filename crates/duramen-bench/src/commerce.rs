@@ -35,10 +35,10 @@ use crate::output;
 use crate::results::{Measured, Results};
 use shop::Entry;
 
-pub use generator::Size;
-pub use plans::Mix;
-pub use report::show;
-pub use turn::turn;
+pub(crate) use generator::Size;
+pub(crate) use plans::Mix;
+pub(crate) use report::show;
+pub(crate) use turn::turn;
 
 /// The workload name of figures over all operations.
 const WHOLE: &str = "all operations";
@@ -48,7 +48,7 @@ const SYNCS: &str = "syncs";
 
 /// Parameters of a child beside the rest of its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Setting {
+pub(crate) struct Setting {
     /// The size of the shop.
     pub size: Size,
     /// The mix of shoppers.
@@ -59,7 +59,7 @@ pub struct Setting {
 ///
 /// # Errors
 /// Also for a wrong answer, or a wrong row at the end: the figures of that engine would mean nothing.
-pub fn run(args: &args::Commerce) -> Result<Results> {
+pub(crate) fn run(args: &args::Commerce) -> Result<Results> {
     check_disk(&args.dir)?;
     let engines = shops::named(&args.engines)?;
     let dir = args.dir.join(format!("duramen-bench-{}", std::process::id()));

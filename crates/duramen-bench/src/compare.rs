@@ -2,7 +2,7 @@
 //! a different one first, in a process of its own.
 
 mod plan;
-pub mod syncs;
+pub(crate) mod syncs;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,13 +21,13 @@ use crate::results::{Measured, Results};
 use crate::verdict::OURS;
 use crate::workloads::{LOAD_ROWS, UPDATE_ROWS, UPDATE_THREADS};
 
-pub use plan::Plan;
+pub(crate) use plan::Plan;
 
 /// Runs everything that was requested.
 ///
 /// # Errors
 /// Errors that make the whole run impossible; a failing engine is a result.
-pub fn run(args: &Compare) -> Result<Results> {
+pub(crate) fn run(args: &Compare) -> Result<Results> {
     let plan = Plan::of(args)?;
     let dir = args.dir.join(format!("duramen-bench-{}", std::process::id()));
     child::fresh(&dir)?;
@@ -285,7 +285,7 @@ const QUICK_TURN_MAX: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// A name that is not in this build.
-pub fn engines_of(names: &[String]) -> Result<Vec<Entry>> {
+pub(crate) fn engines_of(names: &[String]) -> Result<Vec<Entry>> {
     if names.is_empty() {
         return Ok(engines::all());
     }
@@ -298,7 +298,7 @@ pub fn engines_of(names: &[String]) -> Result<Vec<Entry>> {
 ///
 /// # Errors
 /// That the directory is in memory; errors of the system.
-pub fn check_disk(dir: &Path) -> Result<()> {
+pub(crate) fn check_disk(dir: &Path) -> Result<()> {
     use duramen_disk::Disk;
     let found = duramen_disk::OsDisk::new().file_system(dir)?;
     if ["tmpfs", "ramfs", "memory"].contains(&found.name.as_str()) {

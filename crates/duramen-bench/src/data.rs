@@ -12,21 +12,21 @@ const KEY_BYTES_MAX: usize = 24;
 
 /// A key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Key {
+pub(crate) struct Key {
     bytes: [u8; KEY_BYTES_MAX],
     len: usize,
 }
 
 impl Key {
     /// Its bytes.
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
 
 /// The rows of one data set.
 #[derive(Debug, Clone, Copy)]
-pub struct Rows {
+pub(crate) struct Rows {
     seed: u64,
     value_bytes: usize,
     in_key_order: bool,
@@ -34,28 +34,28 @@ pub struct Rows {
 
 impl Rows {
     /// Rows with values of this many bytes.
-    pub fn new(seed: u64, value_bytes: usize) -> Rows {
+    pub(crate) fn new(seed: u64, value_bytes: usize) -> Rows {
         Rows { seed: mixed(seed ^ value_bytes as u64), value_bytes, in_key_order: false }
     }
 
     /// The same with keys in the order of the rows' numbers, of which there are at most 2^32.
-    pub fn in_key_order(self) -> Rows {
+    pub(crate) fn in_key_order(self) -> Rows {
         Rows { in_key_order: true, ..self }
     }
 
     /// The first eight bytes of a row's key as a big-endian number: unique, and in key order.
-    pub fn head(&self, row: u64) -> u64 {
+    pub(crate) fn head(&self, row: u64) -> u64 {
         let drawn = mixed(row.wrapping_add(self.seed).wrapping_mul(GOLDEN));
         if self.in_key_order { row << 32 | drawn >> 32 } else { drawn }
     }
 
     /// The upper bound of the heads of the first rows.
-    pub fn heads_end(&self, rows: u64) -> u64 {
+    pub(crate) fn heads_end(&self, rows: u64) -> u64 {
         if self.in_key_order { rows << 32 } else { u64::MAX }
     }
 
     /// A row's key.
-    pub fn key(&self, row: u64) -> Key {
+    pub(crate) fn key(&self, row: u64) -> Key {
         let head = self.head(row);
         let middle = mixed(head ^ self.seed);
         let tail = mixed(middle);
@@ -68,18 +68,18 @@ impl Rows {
     }
 
     /// The number in a row's value.
-    pub fn number(&self, row: u64) -> i64 {
+    pub(crate) fn number(&self, row: u64) -> i64 {
         let bits = mixed(row.wrapping_mul(GOLDEN) ^ self.seed.rotate_left(32));
         i64::try_from(bits >> 24).unwrap_or_default() - (1 << 39)
     }
 
     /// A row's value.
-    pub fn value(&self, row: u64, into: &mut Vec<u8>) {
+    pub(crate) fn value(&self, row: u64, into: &mut Vec<u8>) {
         self.value_with(row, self.number(row), into);
     }
 
     /// A row's value with another number in it.
-    pub fn value_with(&self, row: u64, number: i64, into: &mut Vec<u8>) {
+    pub(crate) fn value_with(&self, row: u64, number: i64, into: &mut Vec<u8>) {
         into.clear();
         into.extend_from_slice(&number.to_le_bytes());
         let mut state = self.head(row);
@@ -92,14 +92,14 @@ impl Rows {
     }
 
     /// Bytes of key and value of the first `rows` rows.
-    pub fn user_bytes(&self, rows: u64) -> u64 {
+    pub(crate) fn user_bytes(&self, rows: u64) -> u64 {
         (0..rows).map(|row| (self.key(row).bytes().len() + self.value_bytes) as u64).sum()
     }
 }
 
 /// A digest of rows read: it detects missing, repeated, changed and misordered rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Digest {
+pub(crate) struct Digest {
     rows: u64,
     mixed: u64,
     last: Option<u64>,
@@ -108,7 +108,7 @@ pub struct Digest {
 
 impl Digest {
     /// Adds the next row.
-    pub fn see(&mut self, key: &[u8], value: &[u8]) {
+    pub(crate) fn see(&mut self, key: &[u8], value: &[u8]) {
         let head = key.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
         self.out_of_order |= self.last.is_some_and(|last| head <= last);
         self.last = Some(head);
@@ -116,23 +116,23 @@ impl Digest {
     }
 
     /// Adds a row whose position in the order does not matter.
-    pub fn add(&mut self, head: u64, value: &[u8]) {
+    pub(crate) fn add(&mut self, head: u64, value: &[u8]) {
         self.rows += 1;
         self.mixed = self.mixed.wrapping_add(xxh3_64_with_seed(value, head));
     }
 
     /// How many rows.
-    pub fn rows(&self) -> u64 {
+    pub(crate) fn rows(&self) -> u64 {
         self.rows
     }
 
     /// The hash in results.
-    pub fn answer(&self) -> u64 {
+    pub(crate) fn answer(&self) -> u64 {
         mixed(self.mixed ^ mixed(self.rows) ^ u64::from(self.out_of_order))
     }
 
     /// The digest of the first rows of a data set, without an engine.
-    pub fn of_first(rows: &Rows, count: u64) -> Digest {
+    pub(crate) fn of_first(rows: &Rows, count: u64) -> Digest {
         let mut digest = Digest::default();
         let mut value = Vec::new();
         for row in 0..count {

@@ -15,7 +15,7 @@ const OVER: u8 = 2;
 
 /// Threads and durations.
 #[derive(Debug, Clone, Copy)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Threads.
     pub threads: usize,
     /// The time before measurements count.
@@ -25,7 +25,7 @@ pub struct Plan {
 }
 
 /// Controls when a thread stops, and records its times.
-pub struct Pace<'a> {
+pub(crate) struct Pace<'a> {
     phase: &'a AtomicU8,
     samples: Vec<u64>,
 }
@@ -35,7 +35,7 @@ impl Pace<'_> {
     ///
     /// # Errors
     /// The first error of `work`.
-    pub fn keep(&mut self, mut work: impl FnMut() -> Result<()>) -> Result<()> {
+    pub(crate) fn keep(&mut self, mut work: impl FnMut() -> Result<()>) -> Result<()> {
         loop {
             let phase = self.phase.load(Ordering::Relaxed);
             if phase == OVER {
@@ -51,7 +51,7 @@ impl Pace<'_> {
 }
 
 /// The results of all threads.
-pub struct Driven<T> {
+pub(crate) struct Driven<T> {
     /// Nanoseconds of each counted call.
     pub samples: Vec<u64>,
     /// How long they took together.
@@ -65,13 +65,13 @@ pub struct Driven<T> {
 impl<T> Driven<T> {
     /// Calls a second.
     #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^53 calls")]
-    pub fn rate(&self) -> f64 {
+    pub(crate) fn rate(&self) -> f64 {
         self.samples.len() as f64 / self.seconds
     }
 
     /// Rate, quantiles and processor time, with names derived from `what`.
     #[allow(clippy::cast_precision_loss, reason = "nanoseconds of a call are far below 2^53")]
-    pub fn figures(&self, what: &str) -> Vec<(String, f64)> {
+    pub(crate) fn figures(&self, what: &str) -> Vec<(String, f64)> {
         let Some(summary) = Summary::of(&self.samples) else { return Vec::new() };
         let us = |ns: u64| ns as f64 / 1e3;
         vec![
@@ -89,7 +89,7 @@ impl<T> Driven<T> {
 ///
 /// # Errors
 /// The first error of a thread.
-pub fn drive<T: Send>(
+pub(crate) fn drive<T: Send>(
     plan: Plan,
     work: impl Fn(usize, &mut Pace<'_>) -> Result<T> + Sync,
 ) -> Result<Driven<T>> {

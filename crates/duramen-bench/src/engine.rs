@@ -12,14 +12,14 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::data::Key;
 
 /// Any error of an engine.
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The result of every call here.
-pub type Result<T> = std::result::Result<T, Failure>;
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 /// The requirements for opening a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
+pub(crate) struct Shape {
     /// Collections in it, numbered from 0.
     pub collections: usize,
     /// Whether sums over ranges are queried: an engine that can maintain them may do so.
@@ -28,16 +28,16 @@ pub struct Shape {
 
 impl Shape {
     /// One collection of plain rows.
-    pub const ROWS: Shape = Shape { collections: 1, summed: false };
+    pub(crate) const ROWS: Shape = Shape { collections: 1, summed: false };
     /// One collection whose rows are summed.
-    pub const SUMMED: Shape = Shape { collections: 1, summed: true };
+    pub(crate) const SUMMED: Shape = Shape { collections: 1, summed: true };
     /// The five collections of W2b.
-    pub const FIVE: Shape = Shape { collections: 5, summed: false };
+    pub(crate) const FIVE: Shape = Shape { collections: 5, summed: false };
 }
 
 /// One record to write.
 #[derive(Debug, Clone, Copy)]
-pub struct Row<'a> {
+pub(crate) struct Row<'a> {
     /// Its key.
     pub key: &'a [u8],
     /// Its value; the first eight bytes are a little-endian `i64`.
@@ -46,7 +46,7 @@ pub struct Row<'a> {
 
 /// The location of a record of W2b.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub(crate) struct Place {
     /// The collection.
     pub collection: usize,
     /// The key.
@@ -55,7 +55,7 @@ pub struct Place {
 
 /// Keys from `from` on, before `to`, at most `limit` of them.
 #[derive(Debug, Clone, Copy)]
-pub struct Range<'a> {
+pub(crate) struct Range<'a> {
     /// The first key.
     pub from: &'a [u8],
     /// The first key after the range; `None` for no end.
@@ -66,17 +66,17 @@ pub struct Range<'a> {
 
 impl Range<'_> {
     /// Every row.
-    pub const ALL: Range<'static> = Range { from: &[], to: None, limit: usize::MAX };
+    pub(crate) const ALL: Range<'static> = Range { from: &[], to: None, limit: usize::MAX };
 
     /// Whether a key that is not before `from` lies in the range.
-    pub fn reaches(&self, key: &[u8]) -> bool {
+    pub(crate) fn reaches(&self, key: &[u8]) -> bool {
         self.to.is_none_or(|to| key < to)
     }
 }
 
 /// Count and sum of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Total {
+pub(crate) struct Total {
     /// Rows.
     pub count: u64,
     /// Sum of their numbers.
@@ -85,17 +85,17 @@ pub struct Total {
 
 impl Total {
     /// As a number for comparison.
-    pub fn answer(&self) -> u64 {
+    pub(crate) fn answer(&self) -> u64 {
         mixed(self.count ^ xxh3_64(&self.sum.to_le_bytes()))
     }
 }
 
 /// Receives rows one after the other.
-pub type See<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
+pub(crate) type See<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
 
 /// The number of checkpoints so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Checkpoints {
+pub(crate) struct Checkpoints {
     /// Begun.
     pub begun: u64,
     /// Durable checkpoints.
@@ -104,13 +104,13 @@ pub struct Checkpoints {
 
 impl Checkpoints {
     /// Whether one has begun and not ended.
-    pub fn are_running(self) -> bool {
+    pub(crate) fn are_running(self) -> bool {
         self.begun > self.ended
     }
 }
 
 /// An open database. Dropped without [`Engine::close`] it is left as it is.
-pub trait Engine: Send + Sync {
+pub(crate) trait Engine: Send + Sync {
     /// A session for one thread: a connection if the engine has such.
     fn session(&self) -> Result<Box<dyn Session + '_>>;
 
@@ -134,7 +134,7 @@ pub trait Engine: Send + Sync {
 }
 
 /// The operations of one thread.
-pub trait Session {
+pub(crate) trait Session {
     /// Writes new rows to a collection in one durable transaction.
     fn put(&mut self, collection: usize, rows: &[Row<'_>]) -> Result<()>;
 
@@ -168,11 +168,11 @@ pub trait Session {
 }
 
 /// Opens or creates an engine.
-pub type Open = fn(&Path, Shape) -> Result<Box<dyn Engine>>;
+pub(crate) type Open = fn(&Path, Shape) -> Result<Box<dyn Engine>>;
 
 /// Which workloads an engine runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
+pub(crate) enum Scope {
     /// W1 and W2.
     Commits,
     /// W1, W2 and W2b.
@@ -183,7 +183,7 @@ pub enum Scope {
 
 /// The description of an engine in every result.
 #[derive(Clone, Copy)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// Its name in commands and tables.
     pub name: &'static str,
     /// The fastest durable setting, with the reason.
@@ -199,13 +199,13 @@ pub struct Entry {
 }
 
 /// The number in the first eight bytes of a value.
-pub fn number_of(value: &[u8]) -> i64 {
+pub(crate) fn number_of(value: &[u8]) -> i64 {
     let bytes = value.first_chunk::<8>().copied().unwrap_or_default();
     i64::from_le_bytes(bytes)
 }
 
 /// A value with its number increased by one.
-pub fn raised(value: &[u8], into: &mut Vec<u8>) {
+pub(crate) fn raised(value: &[u8], into: &mut Vec<u8>) {
     into.clear();
     into.extend_from_slice(value);
     let number = number_of(value).wrapping_add(1);

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "canopydb")]
 mod canopydb;
-pub mod duramen;
+pub(crate) mod duramen;
 #[cfg(feature = "fjall")]
 mod fjall;
 #[cfg(feature = "lmdb")]
@@ -23,7 +23,7 @@ mod sqlite;
 use crate::engine::Entry;
 
 /// All of them, ours first.
-pub fn all() -> Vec<Entry> {
+pub(crate) fn all() -> Vec<Entry> {
     vec![
         duramen::ENTRY,
         #[cfg(feature = "canopydb")]
@@ -50,7 +50,7 @@ pub fn all() -> Vec<Entry> {
 }
 
 /// The engine with a name.
-pub fn find(name: &str) -> Option<Entry> {
+pub(crate) fn find(name: &str) -> Option<Entry> {
     all().into_iter().find(|entry| entry.name == name)
 }
 

@@ -4,7 +4,7 @@
 //! Owns the order of the points and their report; `workloads::growth` measures one, `page` draws them.
 
 mod page;
-pub mod plan;
+pub(crate) mod plan;
 
 use std::fs;
 use std::path::Path;
@@ -21,14 +21,14 @@ use crate::report;
 use crate::results::{Measured, Results};
 use crate::tables;
 
-pub use plan::Growth;
+pub(crate) use plan::Growth;
 use plan::Point;
 
 /// Runs everything that was requested, and reports it.
 ///
 /// # Errors
 /// Errors that make the whole run impossible; a failing point is a result.
-pub fn run(words: &Growth) -> Result<()> {
+pub(crate) fn run(words: &Growth) -> Result<()> {
     let points = words.points()?;
     let dir = words.dir.join(format!("duramen-growth-{}", std::process::id()));
     child::fresh(&dir)?;

@@ -9,7 +9,7 @@ use crate::commerce::Setting;
 
 /// What a child does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Step {
+pub(crate) enum Step {
     /// One record after the other into a zero-filled file, each synced.
     Raw,
     /// W1 and W2: one new record a transaction.
@@ -40,7 +40,7 @@ pub enum Step {
 
 /// One measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Job {
+pub(crate) struct Job {
     /// The engine.
     pub engine: String,
     /// The step.
@@ -59,7 +59,7 @@ pub struct Job {
 
 /// How a point of `growth` is loaded, and the limits of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Whether in key order; else in random order.
     pub in_key_order: bool,
     /// The maximum duration.
@@ -70,7 +70,7 @@ pub struct Limits {
 
 /// The outcome of a job.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// Named figures; the names carry the unit.
     pub figures: BTreeMap<String, f64>,
     /// The hash of the engine's answers.
@@ -83,31 +83,31 @@ pub struct Outcome {
 
 impl Outcome {
     /// Adds a figure.
-    pub fn with(mut self, name: &str, figure: f64) -> Outcome {
+    pub(crate) fn with(mut self, name: &str, figure: f64) -> Outcome {
         self.figures.insert(name.to_owned(), figure);
         self
     }
 
     /// Adds figures.
-    pub fn with_all(mut self, figures: impl IntoIterator<Item = (String, f64)>) -> Outcome {
+    pub(crate) fn with_all(mut self, figures: impl IntoIterator<Item = (String, f64)>) -> Outcome {
         self.figures.extend(figures);
         self
     }
 
     /// Sets the hash of the answers, and that of the right ones.
-    pub fn answering(mut self, answer: u64, expected: u64) -> Outcome {
+    pub(crate) fn answering(mut self, answer: u64, expected: u64) -> Outcome {
         (self.answer, self.expected) = (answer, expected);
         self
     }
 
     /// Adds a remark.
-    pub fn noting(mut self, note: impl Into<Option<String>>) -> Outcome {
+    pub(crate) fn noting(mut self, note: impl Into<Option<String>>) -> Outcome {
         self.notes.extend(note.into());
         self
     }
 
     /// Whether every answer was right.
-    pub fn is_right(&self) -> bool {
+    pub(crate) fn is_right(&self) -> bool {
         self.answer == self.expected
     }
 }

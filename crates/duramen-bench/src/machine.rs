@@ -15,7 +15,7 @@ const TICKS: f64 = 100.0;
 const SECTOR_BYTES: u64 = 512;
 
 /// Processor time of this process, all threads, user and system.
-pub fn cpu_seconds() -> f64 {
+pub(crate) fn cpu_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks: f64 =
@@ -24,12 +24,12 @@ pub fn cpu_seconds() -> f64 {
 }
 
 /// The peak resident memory of this process, in bytes.
-pub fn resident_bytes_max() -> Option<u64> {
+pub(crate) fn resident_bytes_max() -> Option<u64> {
     of_status("VmHWM:")
 }
 
 /// The anonymous memory of this process, in bytes.
-pub fn anonymous_bytes() -> Option<u64> {
+pub(crate) fn anonymous_bytes() -> Option<u64> {
     of_status("RssAnon:")
 }
 
@@ -41,13 +41,13 @@ fn of_status(name: &str) -> Option<u64> {
 }
 
 /// Bytes that this process has passed to write calls.
-pub fn written_bytes() -> Option<u64> {
+pub(crate) fn written_bytes() -> Option<u64> {
     let io = fs::read_to_string("/proc/self/io").ok()?;
     io.lines().find_map(|line| line.strip_prefix("wchar: "))?.parse().ok()
 }
 
 /// The block device under a directory, whole or part, by its folder in `/sys`.
-pub fn device_of(dir: &Path) -> Option<PathBuf> {
+pub(crate) fn device_of(dir: &Path) -> Option<PathBuf> {
     let dir = fs::canonicalize(dir).ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let rows = mounts.lines().filter_map(|line| {
@@ -68,7 +68,7 @@ pub fn device_of(dir: &Path) -> Option<PathBuf> {
 }
 
 /// Bytes that a device has written since the machine started, by any process.
-pub fn device_written_bytes(device: &Path) -> Option<u64> {
+pub(crate) fn device_written_bytes(device: &Path) -> Option<u64> {
     let stat = fs::read_to_string(device.join("stat")).ok()?;
     let sectors: u64 = stat.split_whitespace().nth(6)?.parse().ok()?;
     Some(sectors * SECTOR_BYTES)
@@ -76,12 +76,12 @@ pub fn device_written_bytes(device: &Path) -> Option<u64> {
 
 /// Syncs the file system of a directory, so that pending writes are counted now, and do not slow later
 /// measurements.
-pub fn settle(dir: &Path) {
+pub(crate) fn settle(dir: &Path) {
     let _ = Command::new("sync").arg("-f").arg(dir).status();
 }
 
 /// Bytes that the blocks of all files below a directory take.
-pub fn space_bytes(dir: &Path) -> u64 {
+pub(crate) fn space_bytes(dir: &Path) -> u64 {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let size = |path: PathBuf| match fs::symlink_metadata(&path) {
         Ok(found) if found.is_dir() => space_bytes(&path),
@@ -92,7 +92,7 @@ pub fn space_bytes(dir: &Path) -> u64 {
 }
 
 /// The machine in a line: processors, their model, memory, kernel.
-pub fn sentence() -> String {
+pub(crate) fn sentence() -> String {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or(": processor unknown");
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -104,7 +104,7 @@ pub fn sentence() -> String {
 }
 
 /// The load average over a minute.
-pub fn load() -> f64 {
+pub(crate) fn load() -> f64 {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     load.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0)
 }

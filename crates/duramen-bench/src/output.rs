@@ -12,18 +12,18 @@ const OUTCOME: &str = "outcome ";
 const ACKNOWLEDGED: &str = "acknowledged ";
 
 /// A line of the result.
-pub fn line(text: &str) {
+pub(crate) fn line(text: &str) {
     // If the reader is gone, the rest is not needed.
     let _ = writeln!(io::stdout().lock(), "{text}");
 }
 
 /// A table of the result.
-pub fn table(table: &Table) {
+pub(crate) fn table(table: &Table) {
     line(&table.to_string());
 }
 
 /// Prints progress on standard error.
-pub fn progress(text: &str) {
+pub(crate) fn progress(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
@@ -31,24 +31,24 @@ pub fn progress(text: &str) {
 ///
 /// # Errors
 /// Errors of the pipe.
-pub fn outcome(outcome: &Outcome) -> Result<()> {
+pub(crate) fn outcome(outcome: &Outcome) -> Result<()> {
     Ok(writeln!(io::stdout().lock(), "{OUTCOME}{}", serde_json::to_string(outcome)?)?)
 }
 
 /// Reports the acknowledged rows of a child that will be killed.
-pub fn acknowledged(rows: u64) {
+pub(crate) fn acknowledged(rows: u64) {
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{ACKNOWLEDGED}{rows}").and_then(|()| out.flush());
 }
 
 /// The outcome in a child's output.
-pub fn read_outcome(printed: &str) -> Option<Outcome> {
+pub(crate) fn read_outcome(printed: &str) -> Option<Outcome> {
     let line = printed.lines().rev().find_map(|line| line.strip_prefix(OUTCOME))?;
     serde_json::from_str(line).ok()
 }
 
 /// The next acknowledged count of a doomed child; `None` when it has ended.
-pub fn read_acknowledged(from: &mut impl BufRead) -> Option<u64> {
+pub(crate) fn read_acknowledged(from: &mut impl BufRead) -> Option<u64> {
     let mut line = String::new();
     from.read_line(&mut line).ok()?;
     // A line that was cut by the kill counts as absent.

@@ -3,7 +3,7 @@
 
 mod html;
 
-pub use html::goals as goals_section;
+pub(crate) use html::goals as goals_section;
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ use crate::verdict::{self, Verdict};
 ///
 /// # Errors
 /// Errors of writing a file.
-pub fn show(args: &Compare, results: &Results) -> Result<()> {
+pub(crate) fn show(args: &Compare, results: &Results) -> Result<()> {
     let facts = facts(args);
     for fact in &facts {
         output::line(fact);
@@ -64,7 +64,7 @@ fn json(facts: &[String], results: &Results, verdicts: &[Verdict]) -> Result<Str
 }
 
 /// A goal in a form for programs.
-pub fn goal_as_json(verdict: &Verdict) -> serde_json::Value {
+pub(crate) fn goal_as_json(verdict: &Verdict) -> serde_json::Value {
     json!({"goal": verdict.what, "ours": verdict.ours, "beside": verdict.beside,
            "ratio": verdict.ratio, "wanted": verdict.wanted, "won": verdict.won})
 }
@@ -81,7 +81,7 @@ fn facts(args: &Compare) -> Vec<String> {
 }
 
 /// The machine, the time, and the command.
-pub fn facts_of_machine() -> Vec<String> {
+pub(crate) fn facts_of_machine() -> Vec<String> {
     let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let words: Vec<String> = std::env::args().skip(1).collect();
     vec![
@@ -91,7 +91,7 @@ pub fn facts_of_machine() -> Vec<String> {
 }
 
 /// The file system and device, and whether the device has a volatile cache.
-pub fn fact_of_disk(dir: &Path) -> String {
+pub(crate) fn fact_of_disk(dir: &Path) -> String {
     let file_system = OsDisk::new().file_system(dir);
     let file_system = file_system.map_or_else(|_| "an unknown file system".to_owned(), |found| found.name);
     let device = machine::device_of(dir).and_then(|path| fs::canonicalize(path).ok());

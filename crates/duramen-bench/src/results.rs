@@ -8,7 +8,7 @@ use crate::job::Outcome;
 
 /// One child's result.
 #[derive(Debug, Clone, Serialize)]
-pub struct Measured {
+pub(crate) struct Measured {
     /// Workload, with its threads: `W2-16`.
     pub workload: String,
     /// The engine.
@@ -23,7 +23,7 @@ pub struct Measured {
 
 impl Measured {
     /// The result of a turn.
-    pub fn of(workload: &str, engine: &str, round: u32, outcome: Outcome) -> Measured {
+    pub(crate) fn of(workload: &str, engine: &str, round: u32, outcome: Outcome) -> Measured {
         let (workload, engine) = (workload.to_owned(), engine.to_owned());
         Measured { workload, engine, round, outcome: Some(outcome), failed: None }
     }
@@ -31,7 +31,7 @@ impl Measured {
 
 /// The median of a figure over the rounds, with its spread.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Middle {
+pub(crate) struct Middle {
     /// The median.
     pub median: f64,
     /// The smallest.
@@ -44,7 +44,7 @@ pub struct Middle {
 
 impl Middle {
     /// The median and spread of figures in any order.
-    pub fn of(figures: &[f64]) -> Option<Middle> {
+    pub(crate) fn of(figures: &[f64]) -> Option<Middle> {
         let mut sorted = figures.to_vec();
         sorted.sort_by(f64::total_cmp);
         let (least, most) = (*sorted.first()?, *sorted.last()?);
@@ -60,7 +60,7 @@ impl Middle {
 
 /// A whole run.
 #[derive(Debug, Default, Serialize)]
-pub struct Results {
+pub(crate) struct Results {
     /// In the order of measurement.
     pub measured: Vec<Measured>,
     /// What was left out, and why.
@@ -69,12 +69,12 @@ pub struct Results {
 
 impl Results {
     /// The workloads, in order.
-    pub fn workloads(&self) -> Vec<String> {
+    pub(crate) fn workloads(&self) -> Vec<String> {
         distinct(self.measured.iter().map(|measured| &measured.workload))
     }
 
     /// The engines of a workload, in order.
-    pub fn engines(&self, workload: &str) -> Vec<String> {
+    pub(crate) fn engines(&self, workload: &str) -> Vec<String> {
         distinct(self.of(workload).map(|measured| &measured.engine))
     }
 
@@ -83,7 +83,7 @@ impl Results {
     }
 
     /// A figure of all rounds. An engine with a wrong answer has none.
-    pub fn figures(&self, workload: &str, engine: &str, name: &str) -> Vec<f64> {
+    pub(crate) fn figures(&self, workload: &str, engine: &str, name: &str) -> Vec<f64> {
         if self.wrong(workload, engine).is_some() {
             return Vec::new();
         }
@@ -92,12 +92,12 @@ impl Results {
     }
 
     /// The median and spread of a figure.
-    pub fn middle(&self, workload: &str, engine: &str, name: &str) -> Option<Middle> {
+    pub(crate) fn middle(&self, workload: &str, engine: &str, name: &str) -> Option<Middle> {
         Middle::of(&self.figures(workload, engine, name))
     }
 
     /// Why an engine is excluded from a workload: it failed, or gave a wrong answer.
-    pub fn wrong(&self, workload: &str, engine: &str) -> Option<String> {
+    pub(crate) fn wrong(&self, workload: &str, engine: &str) -> Option<String> {
         self.of(workload).filter(|measured| measured.engine == engine).find_map(|measured| {
             if let Some(failed) = &measured.failed {
                 return Some(format!("failed in round {}: {failed}", measured.round + 1));
@@ -116,13 +116,13 @@ impl Results {
     }
 
     /// The hash of an engine's answers in the first round.
-    pub fn answer(&self, workload: &str, engine: &str) -> Option<u64> {
+    pub(crate) fn answer(&self, workload: &str, engine: &str) -> Option<u64> {
         let measured = self.of(workload).find(|measured| measured.engine == engine)?;
         measured.outcome.as_ref().map(|outcome| outcome.answer).filter(|answer| *answer != 0)
     }
 
     /// The remarks of children, each once.
-    pub fn notes_of(&self, workload: &str) -> BTreeMap<String, Vec<String>> {
+    pub(crate) fn notes_of(&self, workload: &str) -> BTreeMap<String, Vec<String>> {
         let mut notes: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for measured in self.of(workload) {
             let known = notes.entry(measured.engine.clone()).or_default();

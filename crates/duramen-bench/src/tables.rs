@@ -10,7 +10,7 @@ use crate::workloads::DEFINITIONS;
 const SPREAD_SHOWN: f64 = 0.05;
 
 /// The width of tables with sentences, in terminal columns.
-pub const WORDS_WIDTH: u16 = 140;
+pub(crate) const WORDS_WIDTH: u16 = 140;
 
 /// The figures of each workload in its table, in order. The JSON has all of them.
 const COLUMNS: &[(&str, &[&str])] = &[
@@ -71,7 +71,7 @@ const COLUMNS: &[(&str, &[&str])] = &[
 ];
 
 /// A table with a heading row.
-pub fn headed<'a>(columns: impl IntoIterator<Item = &'a str>) -> Table {
+pub(crate) fn headed<'a>(columns: impl IntoIterator<Item = &'a str>) -> Table {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::UTF8_FULL_CONDENSED);
     table.set_content_arrangement(ContentArrangement::Disabled);
@@ -80,7 +80,7 @@ pub fn headed<'a>(columns: impl IntoIterator<Item = &'a str>) -> Table {
 }
 
 /// The figures of one workload as text: for a terminal and for a page.
-pub struct Grid {
+pub(crate) struct Grid {
     /// The names of the columns; the first is the workload.
     pub head: Vec<String>,
     /// A row an engine.
@@ -89,7 +89,7 @@ pub struct Grid {
 
 impl Grid {
     /// Transposed, with a row per figure and a column per engine: for few engines and many figures.
-    pub fn turned(self) -> Grid {
+    pub(crate) fn turned(self) -> Grid {
         let all: Vec<Vec<String>> = [self.head].into_iter().chain(self.rows).collect();
         let column = |index: usize| all.iter().filter_map(|row| row.get(index).cloned()).collect();
         let mut rows: Vec<Vec<String>> = (0..all[0].len()).map(column).collect();
@@ -97,7 +97,7 @@ impl Grid {
     }
 
     /// As a table for a terminal: all columns but the first are figures.
-    pub fn table(self) -> Table {
+    pub(crate) fn table(self) -> Table {
         let mut table = headed(self.head.iter().map(String::as_str));
         for row in self.rows {
             table.add_row(row);
@@ -110,7 +110,7 @@ impl Grid {
 }
 
 /// The figures of one workload, such as `W2-16`.
-pub fn grid(results: &Results, workload: &str) -> Grid {
+pub(crate) fn grid(results: &Results, workload: &str) -> Grid {
     let engines = results.engines(workload);
     let has = |column: &str| engines.iter().any(|engine| results.middle(workload, engine, column).is_some());
     let shown: Vec<&str> = columns(workload).iter().copied().filter(|column| has(column)).collect();
@@ -128,13 +128,13 @@ pub fn grid(results: &Results, workload: &str) -> Grid {
 }
 
 /// The shown figures of a workload, the most important first.
-pub fn columns(workload: &str) -> &'static [&'static str] {
+pub(crate) fn columns(workload: &str) -> &'static [&'static str] {
     let kind = workload.split('-').next().unwrap_or(workload);
     COLUMNS.iter().find(|(name, _)| *name == kind).map_or(&[], |(_, columns)| columns)
 }
 
 /// The table of one workload.
-pub fn of(results: &Results, workload: &str) -> Table {
+pub(crate) fn of(results: &Results, workload: &str) -> Table {
     let mut table = grid(results, workload).table();
     // The last column may be a sentence.
     if let Some(column) = table.column_iter_mut().last() {
@@ -144,13 +144,13 @@ pub fn of(results: &Results, workload: &str) -> Table {
 }
 
 /// An engine's name, marked if it is not durable.
-pub fn titled(engine: &str) -> String {
+pub(crate) fn titled(engine: &str) -> String {
     let lies = engines::find(engine).is_some_and(|entry| entry.unsafe_because.is_some());
     if lies { format!("{engine} (not durable)") } else { engine.to_owned() }
 }
 
 /// A median, with the spread of the rounds if it is large.
-pub fn cell(middle: Middle) -> String {
+pub(crate) fn cell(middle: Middle) -> String {
     let apart = (middle.most - middle.least) > SPREAD_SHOWN * middle.median.abs();
     if apart {
         format!("{} [{} .. {}]", number(middle.median), number(middle.least), number(middle.most))
@@ -160,7 +160,7 @@ pub fn cell(middle: Middle) -> String {
 }
 
 /// A figure with at least three significant digits, and commas between thousands.
-pub fn number(figure: f64) -> String {
+pub(crate) fn number(figure: f64) -> String {
     let size = figure.abs();
     if size >= 1000.0 {
         let digits = format!("{figure:.0}");
@@ -182,7 +182,7 @@ pub fn number(figure: f64) -> String {
 }
 
 /// The workloads, exactly.
-pub fn workloads() -> Table {
+pub(crate) fn workloads() -> Table {
     let columns =
         ["", "operation", "rows", "bytes of key / value", "keys", "one state for", "warm-up", "check"];
     let mut table = headed(columns);
@@ -203,7 +203,7 @@ pub fn workloads() -> Table {
 }
 
 /// The engines of this build, and the setting of each.
-pub fn engines() -> Table {
+pub(crate) fn engines() -> Table {
     let mut table = headed(["engine", "setting, and why", "not durable because"]);
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WORDS_WIDTH);
     for entry in engines::all() {

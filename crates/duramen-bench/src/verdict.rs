@@ -9,7 +9,7 @@ use crate::results::Results;
 use crate::tables::{headed, number};
 
 /// The engine that is judged.
-pub const OURS: &str = "duramen";
+pub(crate) const OURS: &str = "duramen";
 
 /// Which side of the target is good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +82,7 @@ const GOALS: &[Goal] = &[
 
 /// The result of a goal.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     /// Workload and figure.
     pub what: String,
     /// Duramen's figure.
@@ -98,7 +98,7 @@ pub struct Verdict {
 }
 
 /// All goals for which both sides were measured.
-pub fn verdicts(results: &Results) -> Vec<Verdict> {
+pub(crate) fn verdicts(results: &Results) -> Vec<Verdict> {
     GOALS.iter().filter_map(|goal| verdict(results, goal)).collect()
 }
 
@@ -136,11 +136,11 @@ fn rivals(fits: impl Fn(&crate::engine::Entry) -> bool) -> Vec<String> {
 }
 
 /// The column names of a verdict.
-pub const HEAD: [&str; 6] = ["goal", "duramen", "beside", "ratio", "wanted", ""];
+pub(crate) const HEAD: [&str; 6] = ["goal", "duramen", "beside", "ratio", "wanted", ""];
 
 impl Verdict {
     /// As texts, one per column.
-    pub fn row(&self) -> [String; 6] {
+    pub(crate) fn row(&self) -> [String; 6] {
         let won = if self.won { "won" } else { "LOST" };
         [
             self.what.clone(),
@@ -154,7 +154,7 @@ impl Verdict {
 }
 
 /// The verdicts as a table.
-pub fn table(verdicts: &[Verdict]) -> Table {
+pub(crate) fn table(verdicts: &[Verdict]) -> Table {
     let mut table = headed(HEAD);
     for verdict in verdicts {
         table.add_row(verdict.row());

@@ -1,6 +1,6 @@
 //! The table of workloads, and the dispatch of jobs.
 
-pub mod commits;
+pub(crate) mod commits;
 mod gets;
 mod growth;
 mod load;
@@ -16,16 +16,16 @@ use crate::engines;
 use crate::job::{Job, Outcome, Step};
 
 /// Rows of W3, and so of W4 to W6.
-pub const LOAD_ROWS: u64 = 1_000_000;
+pub(crate) const LOAD_ROWS: u64 = 1_000_000;
 /// Records of each of the five collections of W2b.
-pub const UPDATE_ROWS: u64 = 100_000;
+pub(crate) const UPDATE_ROWS: u64 = 100_000;
 /// Threads of W2b.
-pub const UPDATE_THREADS: usize = 16;
+pub(crate) const UPDATE_THREADS: usize = 16;
 /// Seed of keys, values and order, unless another is given.
-pub const SEED: u64 = 20_261_121;
+pub(crate) const SEED: u64 = 20_261_121;
 
 /// One line of the table.
-pub struct Definition {
+pub(crate) struct Definition {
     /// Its name in commands.
     pub name: &'static str,
     /// The operation.
@@ -45,7 +45,7 @@ pub struct Definition {
 }
 
 /// All workloads. Defined before any tuning.
-pub const DEFINITIONS: [Definition; 9] = [
+pub(crate) const DEFINITIONS: [Definition; 9] = [
     Definition {
         name: "W1",
         operation: "1 thread: a durable transaction that writes one new record",
@@ -142,7 +142,7 @@ pub const DEFINITIONS: [Definition; 9] = [
 ///
 /// # Errors
 /// Errors of the engine or the system.
-pub fn run(job: &Job) -> Result<Outcome> {
+pub(crate) fn run(job: &Job) -> Result<Outcome> {
     for (name, strategy, method) in BOUNDS {
         match (job.engine.split_once('-'), job.step) {
             (Some(("raw", of)), Step::Raw) if of == name => return bound::raw(job, strategy),

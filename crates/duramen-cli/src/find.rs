@@ -125,10 +125,13 @@ fn explain(plan: &FindPlan, args: &FindArgs, out: Output) -> Result<()> {
         return out.object("find_plan", fields);
     }
     let mut table = new_table(&["", ""]);
-    table.add_row(["way".to_owned(), printable(&plan.path_shown())]);
+    table.add_row(["access path".to_owned(), printable(&plan.path_shown())]);
     let reads = format!("{} of {}", grouped(plan.read_count), counted(plan.document_count, "document"));
     table.add_row(["reads".to_owned(), reads]);
-    table.add_row(["shows", if plan.is_exact { "all of them" } else { "those that satisfy the conditions" }]);
+    table.add_row([
+        "returns",
+        if plan.is_exact { "all of them" } else { "those that satisfy the conditions" },
+    ]);
     out.table(&table)?;
     if let Some(command) = suggestion {
         out.note(&format!("a view would help: {command}"));

@@ -30,7 +30,8 @@ impl KindCounts {
     /// Whether every kind was seen.
     ///
     /// # Errors
-    /// The kinds with a count of zero. `scripts/prove` accepts that of one slice, but not of all slices together.
+    /// The kinds with a count of zero. `scripts/prove` accepts that of one slice, but not of all slices
+    /// together.
     pub fn verdict(&self) -> Result<(), String> {
         let unseen = self.unseen();
         if unseen.is_empty() { Ok(()) } else { Err(format!("not seen: {}; run longer", unseen.join(", "))) }

@@ -15,7 +15,7 @@ use crate::engine::Result;
 ///
 /// # Errors
 /// The first error of an agent.
-pub fn follow(
+pub(super) fn follow(
     store: &dyn Store,
     data: &Data,
     ratings: &Ratings,

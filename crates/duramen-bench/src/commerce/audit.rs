@@ -20,7 +20,7 @@ use crate::engine::{Failure, Result};
 ///
 /// # Errors
 /// The first fault, or an error of the shop.
-pub fn audit(shop: &mut dyn Shop, data: &Data, ratings: &Ratings, ledger: &Ledger) -> Result<()> {
+pub(super) fn audit(shop: &mut dyn Shop, data: &Data, ratings: &Ratings, ledger: &Ledger) -> Result<()> {
     let mut audit = Audit::new(data, ratings, ledger);
     shop.show(&mut |item| audit.see(&item).map_err(|what| wrong(&what)))?;
     audit.finish().map_err(|what| wrong(&what))

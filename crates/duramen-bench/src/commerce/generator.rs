@@ -13,7 +13,7 @@ use super::shop::Stock;
 use super::words;
 
 /// The initial stock of a product: more than any run sells.
-pub const STOCK_UNITS: i64 = 1_000_000;
+pub(super) const STOCK_UNITS: i64 = 1_000_000;
 
 /// An order has fewer products than this.
 const ORDER_PRODUCTS_END: usize = 20;
@@ -23,7 +23,7 @@ const REVIEWS_PER_TEXT: usize = 4;
 
 /// How much a shop holds before the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-pub enum Size {
+pub(crate) enum Size {
     /// 100 products, 100 customers, 125 orders, 50 reviews.
     Small,
     /// 1,000 products, 1,000 customers, 1,500 orders, 500 reviews.
@@ -37,7 +37,7 @@ pub enum Size {
 
 /// The number of rows of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// Categories.
     pub categories: usize,
     /// Products.
@@ -52,7 +52,7 @@ pub struct Counts {
 
 impl Size {
     /// The number of rows of each kind.
-    pub fn counts(self) -> Counts {
+    pub(crate) fn counts(self) -> Counts {
         let counts = |categories, products, customers, orders, reviews| Counts {
             categories,
             products,
@@ -80,7 +80,7 @@ enum Kind {
 }
 
 /// The rows of one data set.
-pub struct Data {
+pub(super) struct Data {
     counts: Counts,
     stock: Stock,
     seed: u64,
@@ -92,7 +92,7 @@ pub struct Data {
 
 impl Data {
     /// The rows of these counts and this seed.
-    pub fn new(counts: Counts, stock: Stock, seed: u64) -> Data {
+    pub(super) fn new(counts: Counts, stock: Stock, seed: u64) -> Data {
         let mut data = Data { counts, stock, seed, products: Vec::new(), reviewed: Vec::new() };
         data.products = (0..counts.products).map(|index| data.make_product(index)).collect();
         data.reviewed = data.draw_reviewed();
@@ -100,22 +100,22 @@ impl Data {
     }
 
     /// The number of rows of each kind.
-    pub fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> Counts {
         self.counts
     }
 
     /// Whether the stock is counted.
-    pub fn stock(&self) -> Stock {
+    pub(super) fn stock(&self) -> Stock {
         self.stock
     }
 
     /// A product.
-    pub fn product(&self, id: ProductId) -> &Product {
+    pub(super) fn product(&self, id: ProductId) -> &Product {
         &self.products[id.index()]
     }
 
     /// Every row, in the order of loading.
-    pub fn items(&self) -> impl Iterator<Item = Item> {
+    pub(super) fn items(&self) -> impl Iterator<Item = Item> {
         let categories = (0..self.counts.categories).map(|index| self.category(index));
         let products = self.products.iter().enumerate();
         let products = products.map(|(index, product)| Item::Product(ProductId::of(index), product.clone()));
@@ -128,12 +128,12 @@ impl Data {
     }
 
     /// The category at an index.
-    pub fn category(&self, index: usize) -> Item {
+    pub(super) fn category(&self, index: usize) -> Item {
         Item::Category(CategoryId::of(index), format!("{} {index}", words::of(words::THINGS, index)))
     }
 
     /// The customer at an index.
-    pub fn customer(&self, index: usize) -> Item {
+    pub(super) fn customer(&self, index: usize) -> Item {
         let mut random = self.random(Kind::Customer, index);
         let first = *random.pick(words::FIRST_NAMES);
         let last = *random.pick(words::LAST_NAMES);
@@ -157,7 +157,7 @@ impl Data {
     }
 
     /// The order at an index: up to 19 distinct products.
-    pub fn order(&self, index: usize) -> Order {
+    pub(super) fn order(&self, index: usize) -> Order {
         let mut random = self.random(Kind::Order, index);
         let customer = CustomerId::of(random.below(self.counts.customers));
         let count = random.below((self.counts.products + 2).div_euclid(3).min(ORDER_PRODUCTS_END));
@@ -166,7 +166,7 @@ impl Data {
     }
 
     /// The review at an index.
-    pub fn review(&self, index: usize) -> Review {
+    pub(super) fn review(&self, index: usize) -> Review {
         let mut random = self.random(Kind::Review, index);
         let (customer, product) = self.reviewed[index];
         let rating = u8::try_from(random.between(1, 6)).expect("at most 5");
@@ -175,7 +175,7 @@ impl Data {
     }
 
     /// How many reviews there are.
-    pub fn review_count(&self) -> usize {
+    pub(super) fn review_count(&self) -> usize {
         self.reviewed.len()
     }
 

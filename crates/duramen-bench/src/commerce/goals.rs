@@ -8,7 +8,7 @@ use crate::tables::number;
 use crate::verdict::Verdict;
 
 /// The number of agents to which the goals apply.
-pub const AGENTS: usize = 16;
+pub(super) const AGENTS: usize = 16;
 
 const OURS: &str = "duramen";
 const TYPED: &str = "duramen-typed";
@@ -23,7 +23,7 @@ const WRITES_TIMES: f64 = 2.0;
 const TYPED_TIMES: f64 = 1.5;
 
 /// Every operation compared with every measured rival; none for another number of agents.
-pub fn verdicts(results: &Results, agents: usize) -> Vec<Verdict> {
+pub(super) fn verdicts(results: &Results, agents: usize) -> Vec<Verdict> {
     if agents != AGENTS {
         return Vec::new();
     }

@@ -7,7 +7,7 @@ macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident),+) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(pub u32);
+        pub(crate) struct $name(pub(crate) u32);
 
         impl $name {
             /// From the number in a database.
@@ -15,7 +15,7 @@ macro_rules! ids {
             /// # Errors
             /// `Err` for a number that no row can have.
             #[cfg(any(feature = "postgres", feature = "sqlite"))]
-            pub fn read(number: i64) -> crate::engine::Result<$name> {
+            pub(crate) fn read(number: i64) -> crate::engine::Result<$name> {
                 Ok($name(u32::try_from(number)?))
             }
         }
@@ -40,7 +40,7 @@ macro_rules! numbered {
     ($($name:ident),+) => {$(
         impl $name {
             /// The id of the row at an index.
-            pub fn of(index: usize) -> $name {
+            pub(crate) fn of(index: usize) -> $name {
                 $name(u32::try_from(index + 1).expect("data sets have fewer than 2^32 rows"))
             }
         }
@@ -51,14 +51,14 @@ numbered!(CategoryId, ProductId, CustomerId, OrderId);
 
 impl ProductId {
     /// The index of the row.
-    pub fn index(self) -> usize {
+    pub(super) fn index(self) -> usize {
         self.0 as usize - 1
     }
 }
 
 /// A product. Names are unique.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Product {
+pub(super) struct Product {
     /// Its name, a search key.
     pub name: String,
     /// Distinct, in order.
@@ -67,20 +67,20 @@ pub struct Product {
 
 /// A customer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Customer {
+pub(super) struct Customer {
     /// Name, mail, street, city, region, country, postal code, telephone.
     pub fields: [String; Customer::FIELDS.len()],
 }
 
 impl Customer {
     /// The names of the fields.
-    pub const FIELDS: [&'static str; 8] =
+    pub(super) const FIELDS: [&'static str; 8] =
         ["name", "email", "address", "city", "region", "country", "postal_code", "phone"];
 }
 
 /// An order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Order {
+pub(super) struct Order {
     /// The customer who placed it.
     pub customer: CustomerId,
     /// The products; one may occur twice.
@@ -89,7 +89,7 @@ pub struct Order {
 
 /// A review of a product by a customer: at most one for each pair.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Review {
+pub(super) struct Review {
     /// The customer.
     pub customer: CustomerId,
     /// The product.
@@ -102,7 +102,7 @@ pub struct Review {
 
 /// All ratings of one product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Rating {
+pub(super) struct Rating {
     /// The sum of the ratings.
     pub sum: u64,
     /// Their number.
@@ -111,7 +111,7 @@ pub struct Rating {
 
 /// One row, as it is loaded before a run and read after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Item {
+pub(super) enum Item {
     /// A category's name.
     Category(CategoryId, String),
     /// A product.
@@ -132,7 +132,7 @@ pub enum Item {
 
 /// The answer to LookupProduct and FindProduct.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listing {
+pub(super) struct Listing {
     /// The product's id.
     pub id: ProductId,
     /// The product.
@@ -143,7 +143,7 @@ pub struct Listing {
 
 /// The operations of shoppers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
+pub(super) enum Operation {
     /// A product with its ratings, by id.
     LookupProduct,
     /// The same, by name.
@@ -160,7 +160,7 @@ pub enum Operation {
 
 impl Operation {
     /// All, with their names.
-    pub const ALL: [(Operation, &'static str); 6] = [
+    pub(super) const ALL: [(Operation, &'static str); 6] = [
         (Operation::LookupProduct, "LookupProduct"),
         (Operation::FindProduct, "FindProduct"),
         (Operation::CreateCart, "CreateCart"),
@@ -170,12 +170,12 @@ impl Operation {
     ];
 
     /// Its name.
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         Operation::ALL[self as usize].1
     }
 
     /// Whether it writes.
-    pub fn writes(self) -> bool {
+    pub(super) fn writes(self) -> bool {
         !matches!(self, Operation::LookupProduct | Operation::FindProduct)
     }
 }

@@ -11,7 +11,7 @@ use crate::results::Results;
 use crate::verdict::Verdict;
 
 /// The page.
-pub fn page(facts: &[String], results: &Results, verdicts: &[Verdict], json: String) -> String {
+pub(super) fn page(facts: &[String], results: &Results, verdicts: &[Verdict], json: String) -> String {
     let lead = "Agents follow shoppers' plans in one shop, kept by each engine at full durability. Interleaved, medians of \
                 the rounds; every answer and every row at the end was checked.";
     let mut page = Page::new("Commerce: Duramen beside SQLite and PostgreSQL", lead);

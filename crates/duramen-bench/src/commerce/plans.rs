@@ -13,7 +13,7 @@ use super::shop::Stock;
 
 /// What shoppers are like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-pub enum Mix {
+pub(crate) enum Mix {
     /// 1 to 10 searches; adds, buys and rates with 25 in 100.
     Balanced,
     /// 1 to 10 searches; 10 in 100.
@@ -41,14 +41,14 @@ impl Mix {
     }
 
     /// Whether checkouts reduce a stock.
-    pub fn stock(self) -> Stock {
+    pub(crate) fn stock(self) -> Stock {
         if self == Mix::Hot { Stock::Counted } else { Stock::Endless }
     }
 }
 
 /// One step of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub(super) enum Step {
     /// LookupProduct.
     Lookup(ProductId),
     /// FindProduct by its name.
@@ -64,7 +64,7 @@ pub enum Step {
 }
 
 /// Draws plans.
-pub fn draw(mix: Mix, counts: Counts, count: usize, seed: u64) -> Vec<Vec<Step>> {
+pub(super) fn draw(mix: Mix, counts: Counts, count: usize, seed: u64) -> Vec<Vec<Step>> {
     let mut random = Random::new(mixed(seed ^ 0x0070_6c61_6e73));
     let products = Products::new(mix, counts.products, &mut random);
     (0..count).map(|_| plan(mix, counts, &products, &mut random)).collect()

@@ -18,7 +18,7 @@ use super::model::{CustomerId, ProductId, Rating, Review};
 const POISON: &str = "nothing panics while a product's ratings are locked";
 
 /// The claims of all reviews.
-pub struct Ratings {
+pub(super) struct Ratings {
     products: Vec<Mutex<Tally>>,
 }
 
@@ -49,7 +49,7 @@ struct Claim {
 
 /// The possible ratings of a product at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub(super) struct Bounds {
     moves: u64,
     sum: Between,
     count: Between,
@@ -57,7 +57,7 @@ pub struct Bounds {
 
 /// A claim that was submitted but not acknowledged.
 #[must_use]
-pub struct Submitted {
+pub(super) struct Submitted {
     number: u64,
     /// The claims that it will replace.
     replaced: Vec<u64>,
@@ -65,7 +65,7 @@ pub struct Submitted {
 
 impl Ratings {
     /// The claims of the loaded reviews.
-    pub fn new(data: &Data) -> Ratings {
+    pub(super) fn new(data: &Data) -> Ratings {
         let products = (0..data.counts().products).map(|_| Mutex::default()).collect();
         let ratings = Ratings { products };
         for index in 0..data.review_count() {
@@ -80,7 +80,7 @@ impl Ratings {
     }
 
     /// Call before a review is sent.
-    pub fn submit(&self, customer: CustomerId, product: ProductId, rating: u8) -> Submitted {
+    pub(super) fn submit(&self, customer: CustomerId, product: ProductId, rating: u8) -> Submitted {
         let mut tally = self.tally(product);
         let known = tally.pairs.get(&customer).into_iter().flatten();
         let replaced = known.filter(|claim| claim.acknowledged).map(|claim| claim.number).collect();
@@ -88,7 +88,7 @@ impl Ratings {
     }
 
     /// Call after a review was acknowledged.
-    pub fn acknowledge(&self, customer: CustomerId, product: ProductId, submitted: &Submitted) {
+    pub(super) fn acknowledge(&self, customer: CustomerId, product: ProductId, submitted: &Submitted) {
         self.tally(product).change(customer, |claims| {
             claims.retain(|claim| !submitted.replaced.contains(&claim.number));
             for claim in claims.iter_mut().filter(|claim| claim.number == submitted.number) {
@@ -98,7 +98,7 @@ impl Ratings {
     }
 
     /// The possible answers for a reader that queries now.
-    pub fn bounds(&self, product: ProductId) -> Bounds {
+    pub(super) fn bounds(&self, product: ProductId) -> Bounds {
         let tally = self.tally(product);
         Bounds { moves: tally.moves, sum: tally.sum, count: tally.count }
     }
@@ -107,7 +107,7 @@ impl Ratings {
     ///
     /// # Errors
     /// Why the answer is not possible.
-    pub fn check(&self, product: ProductId, before: Bounds, found: Rating) -> Result<(), String> {
+    pub(super) fn check(&self, product: ProductId, before: Bounds, found: Rating) -> Result<(), String> {
         let now = self.bounds(product);
         let still = now.moves == before.moves;
         let sum = if still { now.sum } else { Between { least: found.count, most: 5 * found.count } };
@@ -127,7 +127,11 @@ impl Ratings {
     ///
     /// # Errors
     /// Why the review is not possible.
-    pub fn check_review(&self, review: &Review, text: impl Fn() -> Option<String>) -> Result<(), String> {
+    pub(super) fn check_review(
+        &self,
+        review: &Review,
+        text: impl Fn() -> Option<String>,
+    ) -> Result<(), String> {
         let tally = self.tally(review.product);
         let claims = tally.pairs.get(&review.customer).map_or(&[][..], Vec::as_slice);
         let fits = |claim: &Claim| {
@@ -142,7 +146,7 @@ impl Ratings {
     }
 
     /// How many pairs have an acknowledged review.
-    pub fn pair_count(&self) -> usize {
+    pub(super) fn pair_count(&self) -> usize {
         self.products.iter().map(|tally| tally.lock().expect(POISON).pairs.len()).sum()
     }
 }

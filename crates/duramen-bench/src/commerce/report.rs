@@ -35,7 +35,7 @@ const OF_ALL: [&str; 7] = [
 ];
 
 /// Rows of texts under a heading.
-pub struct Grid {
+pub(super) struct Grid {
     /// The names of the columns.
     pub head: Vec<String>,
     /// The names of what is measured, then its figures.
@@ -46,7 +46,7 @@ pub struct Grid {
 ///
 /// # Errors
 /// Errors of writing a file.
-pub fn show(args: &Commerce, results: &Results) -> Result<()> {
+pub(crate) fn show(args: &Commerce, results: &Results) -> Result<()> {
     let facts = facts(args);
     facts.iter().for_each(|fact| output::line(fact));
     output::table(&settings());
@@ -113,7 +113,7 @@ fn facts(args: &Commerce) -> Vec<String> {
 }
 
 /// A row for each operation and engine.
-pub fn operations(results: &Results) -> Grid {
+pub(super) fn operations(results: &Results) -> Grid {
     let head = ["operation", "engine"].into_iter().chain(OF_EACH);
     let mut rows = Vec::new();
     for (_, operation) in Operation::ALL {
@@ -130,7 +130,7 @@ pub fn operations(results: &Results) -> Grid {
 }
 
 /// A row for each engine.
-pub fn whole(results: &Results) -> Grid {
+pub(super) fn whole(results: &Results) -> Grid {
     let counted = !results.engines(SYNCS).is_empty();
     let head = [WHOLE].into_iter().chain(OF_ALL).chain(counted.then_some("syncs each write"));
     let row = |engine: &String| {

@@ -13,7 +13,7 @@ use crate::engine::Result;
 
 /// Whether a checkout reduces the stock of its products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Stock {
+pub(crate) enum Stock {
     /// There is no stock: checkouts do not conflict.
     Endless,
     /// There is a stock, and writers conflict.
@@ -22,7 +22,7 @@ pub enum Stock {
 
 /// The result of a checkout.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sale {
+pub(super) struct Sale {
     /// The order.
     pub order: OrderId,
     /// The products of the cart, in any order.
@@ -30,7 +30,7 @@ pub struct Sale {
 }
 
 /// An open database.
-pub trait Store: Send + Sync {
+pub(super) trait Store: Send + Sync {
     /// A session for one agent: a connection if the engine has such.
     fn shop(&self) -> Result<Box<dyn Shop + '_>>;
 
@@ -44,7 +44,7 @@ pub trait Store: Send + Sync {
 }
 
 /// The operations of one agent. Each call is a transaction of its own.
-pub trait Shop {
+pub(super) trait Shop {
     /// Writes rows in one transaction: categories, products, customers, orders, reviews and stock.
     ///
     /// # Errors
@@ -81,11 +81,11 @@ pub trait Shop {
 }
 
 /// Opens or creates a store in an existing directory.
-pub type Open = fn(&Path, Stock) -> Result<Box<dyn Store>>;
+pub(super) type Open = fn(&Path, Stock) -> Result<Box<dyn Store>>;
 
 /// The description of an engine in every result.
 #[derive(Clone, Copy)]
-pub struct Entry {
+pub(super) struct Entry {
     /// Its name in commands and tables.
     pub name: &'static str,
     /// The durable setting, and how the shop is stored.

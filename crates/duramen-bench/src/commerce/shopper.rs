@@ -14,7 +14,7 @@ use crate::engine::{Failure, Result};
 
 /// The acknowledged results of shoppers, all of which must exist at the end.
 #[derive(Debug, Clone, Default)]
-pub struct Ledger {
+pub(super) struct Ledger {
     /// Orders with customer and products.
     pub orders: Vec<(OrderId, CustomerId, Vec<ProductId>)>,
     /// Abandoned carts with their contents.
@@ -23,7 +23,7 @@ pub struct Ledger {
 
 /// The calls of one kind.
 #[derive(Debug, Clone, Default)]
-pub struct Calls {
+pub(super) struct Calls {
     /// Nanoseconds of each.
     pub samples: Vec<u64>,
     /// How often a call had to be retried.
@@ -32,7 +32,7 @@ pub struct Calls {
 
 /// The results of one agent, or of all.
 #[derive(Debug, Clone, Default)]
-pub struct Done {
+pub(super) struct Done {
     /// By operation, in the order of [`Operation::ALL`].
     pub calls: [Calls; Operation::ALL.len()],
     /// The acknowledged results.
@@ -41,7 +41,7 @@ pub struct Done {
 
 impl Done {
     /// The results of both.
-    pub fn and(mut self, other: Done) -> Done {
+    pub(super) fn and(mut self, other: Done) -> Done {
         for (all, more) in self.calls.iter_mut().zip(other.calls) {
             all.samples.extend(more.samples);
             all.retries += more.retries;
@@ -53,7 +53,7 @@ impl Done {
 }
 
 /// An agent.
-pub struct Shopper<'a> {
+pub(super) struct Shopper<'a> {
     shop: Box<dyn Shop + 'a>,
     data: &'a Data,
     ratings: &'a Ratings,
@@ -63,7 +63,7 @@ pub struct Shopper<'a> {
 
 impl<'a> Shopper<'a> {
     /// An agent on one session.
-    pub fn new(shop: Box<dyn Shop + 'a>, data: &'a Data, ratings: &'a Ratings) -> Shopper<'a> {
+    pub(super) fn new(shop: Box<dyn Shop + 'a>, data: &'a Data, ratings: &'a Ratings) -> Shopper<'a> {
         Shopper { shop, data, ratings, cart: None, done: Done::default() }
     }
 
@@ -71,14 +71,14 @@ impl<'a> Shopper<'a> {
     ///
     /// # Errors
     /// An error of the shop, or a wrong answer.
-    pub fn follow(&mut self, plan: &[Step]) -> Result<()> {
+    pub(super) fn follow(&mut self, plan: &[Step]) -> Result<()> {
         plan.iter().try_for_each(|step| self.step(*step))?;
         self.done.ledger.carts.extend(self.cart.take());
         Ok(())
     }
 
     /// The results.
-    pub fn done(self) -> Done {
+    pub(super) fn done(self) -> Done {
         self.done
     }
 

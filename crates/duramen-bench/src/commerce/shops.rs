@@ -11,7 +11,7 @@ use super::shop::Entry;
 use crate::engine::Result;
 
 /// All of them, ours first.
-pub fn all() -> Vec<Entry> {
+pub(super) fn all() -> Vec<Entry> {
     vec![
         duramen::ENTRY,
         typed::ENTRY,
@@ -28,7 +28,7 @@ pub fn all() -> Vec<Entry> {
 ///
 /// # Errors
 /// A name that this build does not know.
-pub fn named(names: &[String]) -> Result<Vec<Entry>> {
+pub(super) fn named(names: &[String]) -> Result<Vec<Entry>> {
     if names.is_empty() {
         return Ok(all());
     }

@@ -25,7 +25,7 @@ const LOAD_ITEMS: usize = 25_000;
 /// # Errors
 /// Errors of the engine or the system; a wrong answer; a failed audit.
 #[allow(clippy::cast_precision_loss, reason = "counts of one run are far below 2^53")]
-pub fn turn(job: &Job, setting: Setting) -> Result<Outcome> {
+pub(crate) fn turn(job: &Job, setting: Setting) -> Result<Outcome> {
     let data = Data::new(setting.size.counts(), setting.mix.stock(), job.seed);
     let plans = plans::draw(setting.mix, data.counts(), usize::try_from(job.rows)?, job.seed);
     let ratings = Ratings::new(&data);

@@ -3,29 +3,33 @@
 use duramen_disk::memory::Random;
 
 /// Adjectives for the look of products.
-pub const LOOKS: &[&str] = &["Rustic", "Sleek", "Modern", "Handmade", "Compact", "Royal", "Plain", "Folding"];
+pub(super) const LOOKS: &[&str] =
+    &["Rustic", "Sleek", "Modern", "Handmade", "Compact", "Royal", "Plain", "Folding"];
 /// Materials of products.
-pub const MATERIALS: &[&str] = &["Granite", "Steel", "Cotton", "Maple", "Copper", "Leather", "Glass", "Wool"];
+pub(super) const MATERIALS: &[&str] =
+    &["Granite", "Steel", "Cotton", "Maple", "Copper", "Leather", "Glass", "Wool"];
 /// Kinds of products.
-pub const THINGS: &[&str] =
+pub(super) const THINGS: &[&str] =
     &["Chair", "Lamp", "Table", "Kettle", "Shirt", "Knife", "Clock", "Bowl", "Blanket"];
 /// First names.
-pub const FIRST_NAMES: &[&str] =
+pub(super) const FIRST_NAMES: &[&str] =
     &["Ada", "Boris", "Chen", "Dora", "Emil", "Fatima", "Goran", "Hana", "Ivan", "Jana"];
 /// Last names.
-pub const LAST_NAMES: &[&str] = &[
+pub(super) const LAST_NAMES: &[&str] = &[
     "Andersen", "Bauer", "Costa", "Dimitrov", "Eriksson", "Fischer", "Garcia", "Horvat", "Ivanova", "Jansen",
 ];
 /// Kinds of street.
-pub const STREETS: &[&str] = &["Street", "Avenue", "Road", "Lane", "Square", "Boulevard"];
+pub(super) const STREETS: &[&str] = &["Street", "Avenue", "Road", "Lane", "Square", "Boulevard"];
 /// First halves of cities.
-pub const PLACES: &[&str] = &["North", "South", "East", "West", "New", "Old", "Upper", "Lower"];
+pub(super) const PLACES: &[&str] = &["North", "South", "East", "West", "New", "Old", "Upper", "Lower"];
 /// Second halves of cities.
-pub const CITIES: &[&str] = &["Haven", "Bridge", "Field", "Harbour", "Mill", "Castle", "Ford", "Wood"];
+pub(super) const CITIES: &[&str] = &["Haven", "Bridge", "Field", "Harbour", "Mill", "Castle", "Ford", "Wood"];
 /// Regions.
-pub const REGIONS: &[&str] = &["Bavaria", "Tuscany", "Scania", "Normandy", "Moravia", "Silesia", "Zeeland"];
+pub(super) const REGIONS: &[&str] =
+    &["Bavaria", "Tuscany", "Scania", "Normandy", "Moravia", "Silesia", "Zeeland"];
 /// Countries.
-pub const COUNTRIES: &[&str] = &["Germany", "Italy", "Sweden", "France", "Czechia", "Poland", "Netherlands"];
+pub(super) const COUNTRIES: &[&str] =
+    &["Germany", "Italy", "Sweden", "France", "Czechia", "Poland", "Netherlands"];
 
 const LOREM: &[&str] = &[
     "lorem",
@@ -55,12 +59,12 @@ const LOREM: &[&str] = &[
 ];
 
 /// The word at an index, modulo their number.
-pub fn of(words: &'static [&'static str], index: usize) -> &'static str {
+pub(super) fn of(words: &'static [&'static str], index: usize) -> &'static str {
     words[index % words.len()]
 }
 
 /// One to four meaningless paragraphs.
-pub fn paragraphs(random: &mut Random) -> String {
+pub(super) fn paragraphs(random: &mut Random) -> String {
     let count = random.between(1, 5);
     let paragraph = |random: &mut Random| {
         let words: Vec<&str> = (0..random.between(40, 90)).map(|_| *random.pick(LOREM)).collect();

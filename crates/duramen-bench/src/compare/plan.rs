@@ -8,7 +8,7 @@ use crate::engine::{Entry, Result};
 use crate::workloads::DEFINITIONS;
 
 /// A run's settings.
-pub struct Plan {
+pub(crate) struct Plan {
     /// The engines, ours first.
     pub engines: Vec<Entry>,
     /// The workloads; empty for all.
@@ -38,7 +38,7 @@ impl Plan {
     ///
     /// # Errors
     /// Unknown names, and a directory without durability.
-    pub fn of(args: &Compare) -> Result<Plan> {
+    pub(crate) fn of(args: &Compare) -> Result<Plan> {
         check_disk(&args.dir)?;
         for name in &args.only {
             if DEFINITIONS.iter().all(|known| known.name != name) {
@@ -62,7 +62,7 @@ impl Plan {
     }
 
     /// Whether a workload runs.
-    pub fn wants(&self, name: &str) -> bool {
+    pub(crate) fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|wanted| wanted == name)
     }
 }

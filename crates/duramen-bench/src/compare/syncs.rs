@@ -18,7 +18,7 @@ const CALLS: &str = "trace=fsync,fdatasync,msync,sync_file_range,pwritev2";
 /// # Errors
 /// That strace is missing, and errors of the run.
 #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^53 syncs")]
-pub fn count(job: &Job) -> Result<Outcome> {
+pub(crate) fn count(job: &Job) -> Result<Outcome> {
     let trace = job.dir.with_extension("strace");
     let path = trace.to_string_lossy();
     let arguments = ["-f", "--seccomp-bpf", "-e", CALLS, "-e", "signal=none", "-o", &path];

@@ -8,7 +8,7 @@ use crate::data::Key;
 use crate::engine::{Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, raised};
 
 /// The entry in the list of engines.
-pub const ENTRY: Entry = Entry {
+pub(super) const ENTRY: Entry = Entry {
     name: "canopydb",
     setting: "log on, commit_with(sync = true): Database::sync() can return while another thread's sync is pending; \
               exclusive write transactions for W1 to W3, concurrent ones for W2b, which are optimistic, faster, and isolate snapshots only; \

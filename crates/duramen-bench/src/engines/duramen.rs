@@ -15,7 +15,7 @@ use crate::engine::{
 };
 
 /// The entry in the list of engines.
-pub const ENTRY: Entry = Entry {
+pub(crate) const ENTRY: Entry = Entry {
     name: "duramen",
     setting: "Options::default(), level Disk; raw trees; for W3 to W7 and growth with the reducer sum-i64, which W3 pays for",
     unsafe_because: None,
@@ -25,7 +25,7 @@ pub const ENTRY: Entry = Entry {
 };
 
 /// An open database.
-pub struct Duramen {
+pub(crate) struct Duramen {
     /// The engine, with trees of bytes.
     pub engine: engine::Engine,
     trees: Vec<TreeId>,
@@ -50,7 +50,7 @@ fn open(path: &Path, shape: Shape) -> Result<Box<dyn Engine>> {
 ///
 /// # Errors
 /// Errors of the engine.
-pub fn open_with(path: &Path, shape: Shape, options: Options) -> Result<Duramen> {
+pub(crate) fn open_with(path: &Path, shape: Shape, options: Options) -> Result<Duramen> {
     let told = Arc::new(Told::default());
     let heard = Arc::clone(&told);
     let on_event: EventHook = Arc::new(move |event: &Event| match event {
@@ -80,7 +80,7 @@ pub fn open_with(path: &Path, shape: Shape, options: Options) -> Result<Duramen>
 
 impl Duramen {
     /// Bytes that checkpoints have written since opening.
-    pub fn checkpoint_bytes(&self) -> u64 {
+    pub(crate) fn checkpoint_bytes(&self) -> u64 {
         self.told.written_bytes.load(Ordering::SeqCst)
     }
 }

@@ -11,7 +11,7 @@ use crate::data::Key;
 use crate::engine::{Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, raised};
 
 /// The entry in the list of engines.
-pub const ENTRY: Entry = Entry {
+pub(super) const ENTRY: Entry = Entry {
     name: "fjall",
     setting: "batches with PersistMode::SyncData, which calls fdatasync and suffices on Linux; SyncAll calls fsync and \
               is slower; 256 MiB of cache; LZ4 as by default; W2b by OptimisticTxDatabase",

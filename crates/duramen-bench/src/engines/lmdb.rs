@@ -9,7 +9,7 @@ use crate::data::Key;
 use crate::engine::{Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, raised};
 
 /// The entry in the list of engines.
-pub const ENTRY: Entry = Entry {
+pub(super) const ENTRY: Entry = Entry {
     name: "lmdb",
     setting: "no flags: MDB_NOSYNC, MDB_NOMETASYNC and MDB_MAPASYNC give durability up; a map of 64 GiB; no thread-local \
               readers; W2b reads inside the one write transaction there can be",

@@ -8,7 +8,7 @@ use crate::data::Key;
 use crate::engine::{Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, raised};
 
 /// The entry in the list of engines.
-pub const ENTRY: Entry = Entry {
+pub(super) const ENTRY: Entry = Entry {
     name: "redb",
     setting: "Durability::Immediate with one-phase commit, its default and fastest durable one; its cache of 1 GiB; \
               W2b reads inside the one write transaction there can be",

@@ -12,7 +12,7 @@ use crate::engine::{
 };
 
 /// With a write-ahead log.
-pub const WAL: Entry = Entry {
+pub(super) const WAL: Entry = Entry {
     name: "sqlite",
     setting: "journal_mode=WAL, synchronous=FULL: NORMAL syncs only at checkpoints and gives durability up; \
               WITHOUT ROWID; 256 MiB of cache and 4 GiB of memory map a connection; BEGIN IMMEDIATE for writes; \
@@ -24,7 +24,7 @@ pub const WAL: Entry = Entry {
 };
 
 /// With a rollback journal.
-pub const JOURNAL: Entry = Entry {
+pub(super) const JOURNAL: Entry = Entry {
     name: "sqlite-journal",
     setting: "journal_mode=TRUNCATE, synchronous=FULL: of the rollback journals the one that spares the directory's \
               sync; otherwise as sqlite",

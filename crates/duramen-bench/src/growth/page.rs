@@ -48,7 +48,7 @@ const BESIDE_CHECKPOINTS: &[(&str, &str)] = &[
 ];
 
 /// The page.
-pub fn page(facts: &[String], results: &Results, json: String) -> String {
+pub(super) fn page(facts: &[String], results: &Results, json: String) -> String {
     let lead = "The same few questions to databases of growing size, each in a process of its own, at full durability.";
     let mut page = Page::new("Growth", lead);
     for drawn in FIGURES {

@@ -11,7 +11,7 @@ use crate::workloads::SEED;
 
 /// How to grow.
 #[derive(Debug, Args)]
-pub struct Growth {
+pub(crate) struct Growth {
     /// Rows, a point each. From `--key-order-from` on they are loaded in the order of their keys.
     #[arg(long, value_delimiter = ',', value_name = "ROWS", default_values_t = [100_000, 1_000_000, 10_000_000, 100_000_000])]
     pub sizes: Vec<u64>,
@@ -52,7 +52,7 @@ pub struct Growth {
 
 /// One engine at one size.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Point {
+pub(crate) struct Point {
     /// The engine.
     pub engine: String,
     /// Rows to load.
@@ -63,14 +63,14 @@ pub struct Point {
 
 impl Point {
     /// The workload name of its results: `growth-1000000`.
-    pub fn workload(&self) -> String {
+    pub(crate) fn workload(&self) -> String {
         let order = if self.in_key_order { "-in-key-order" } else { "" };
         format!("growth-{}{order}", self.rows)
     }
 }
 
 /// Parses a workload name: the rows, and whether they were loaded in key order.
-pub fn of_workload(name: &str) -> Option<(u64, bool)> {
+pub(crate) fn of_workload(name: &str) -> Option<(u64, bool)> {
     let size = name.strip_prefix("growth-")?;
     let random = size.strip_suffix("-in-key-order");
     Some((random.unwrap_or(size).parse().ok()?, random.is_some()))
@@ -81,7 +81,7 @@ impl Growth {
     ///
     /// # Errors
     /// Unknown names, sizes that are not whole transactions, and a directory without durability.
-    pub fn points(&self) -> Result<Vec<Point>> {
+    pub(crate) fn points(&self) -> Result<Vec<Point>> {
         check_disk(&self.dir)?;
         if let Some(size) = self.sizes.iter().find(|size| **size == 0 || !size.is_multiple_of(1000)) {
             return Err(format!("{size} rows: a size is a multiple of 1000, a transaction's rows").into());
@@ -107,17 +107,17 @@ impl Growth {
     }
 
     /// The memory limit of a point's cgroup, in bytes.
-    pub fn cgroup_bytes(&self) -> u64 {
+    pub(crate) fn cgroup_bytes(&self) -> u64 {
         self.cgroup_mib << 20
     }
 
     /// How long a load may last.
-    pub fn limit_seconds(&self) -> u64 {
+    pub(crate) fn limit_seconds(&self) -> u64 {
         self.limit_minutes * 60
     }
 
     /// The maximum size of a point's files, in bytes.
-    pub fn limit_bytes(&self) -> u64 {
+    pub(crate) fn limit_bytes(&self) -> u64 {
         self.limit_gb * 1_000_000_000
     }
 }

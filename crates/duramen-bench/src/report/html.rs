@@ -8,7 +8,7 @@ use crate::tables;
 use crate::verdict::{HEAD, Verdict};
 
 /// The page.
-pub fn page(facts: &[String], results: &Results, verdicts: &[Verdict], json: String) -> String {
+pub(super) fn page(facts: &[String], results: &Results, verdicts: &[Verdict], json: String) -> String {
     let lead = "Every engine at full durability, interleaved, medians of the rounds. What is lost stands beside what is won.";
     let mut page = Page::new("Duramen beside its rivals", lead).section(goals(verdicts));
     if let Some(curve) = threads(results) {
@@ -24,7 +24,7 @@ pub fn page(facts: &[String], results: &Results, verdicts: &[Verdict], json: Str
 }
 
 /// Goals won and lost.
-pub fn goals(verdicts: &[Verdict]) -> Section {
+pub(crate) fn goals(verdicts: &[Verdict]) -> Section {
     let won = verdicts.iter().filter(|verdict| verdict.won).count();
     let mut table = Table::new(HEAD).words(2).words(5);
     for verdict in verdicts {

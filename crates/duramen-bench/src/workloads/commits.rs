@@ -9,11 +9,11 @@ use crate::engine::{Entry, Range, Result, Row, Shape};
 use crate::job::{Job, Outcome};
 
 /// Bytes of a value.
-pub const VALUE_BYTES: usize = 1024;
+pub(crate) const VALUE_BYTES: usize = 1024;
 
 /// Measures, then reopens the database and reads every record.
 #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^53 commits")]
-pub fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
+pub(crate) fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
     let rows = Rows::new(job.seed, VALUE_BYTES);
     let engine = (entry.open)(&job.dir, Shape::ROWS)?;
     let next = AtomicU64::new(0);
@@ -51,7 +51,7 @@ pub fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
 
 /// The engine's counters meanwhile, and syncs per commit if it counts syncs.
 #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^53 commits")]
-pub fn differences(
+pub(crate) fn differences(
     before: &[(&'static str, f64)],
     after: &[(&'static str, f64)],
     commits: u64,

@@ -15,7 +15,7 @@ const HASHED_GETS: usize = 1000;
 
 /// Measures.
 #[allow(clippy::cast_precision_loss, reason = "a hundred is far below 2^53")]
-pub fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
+pub(super) fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
     let rows = Rows::new(job.seed, VALUE_BYTES);
     let engine = (entry.open)(&job.dir, Shape::SUMMED)?;
     engine.session()?.scan(0, Range::ALL, &mut |_, _| ())?;

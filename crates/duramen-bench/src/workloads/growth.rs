@@ -29,7 +29,7 @@ const BEHIND_ALL_KEYS: [u8; 25] = [0xff; 25];
 /// # Errors
 /// Errors of the engine or the system.
 #[allow(clippy::cast_precision_loss, reason = "bytes of memory are far below 2^53")]
-pub fn run(entry: &Entry, job: &Job, limits: Limits) -> Result<Outcome> {
+pub(super) fn run(entry: &Entry, job: &Job, limits: Limits) -> Result<Outcome> {
     let peak = Peak::default();
     let outcome = std::thread::scope(|scope| {
         scope.spawn(|| peak.watch());

@@ -10,13 +10,13 @@ use crate::machine;
 use crate::output;
 
 /// Bytes of a value.
-pub const VALUE_BYTES: usize = 100;
+pub(super) const VALUE_BYTES: usize = 100;
 /// Rows of a commit.
-pub const BATCH_ROWS: u64 = 1000;
+pub(super) const BATCH_ROWS: u64 = 1000;
 
 /// Loads, closes, and measures the costs.
 #[allow(clippy::cast_precision_loss, reason = "bytes of a run are far below 2^53")]
-pub fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
+pub(super) fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
     let rows = Rows::new(job.seed, VALUE_BYTES);
     machine::settle(&job.dir);
     let device = machine::device_of(&job.dir);
@@ -63,7 +63,7 @@ pub fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
 }
 
 /// Loads until it is killed, and reports the acknowledged rows after each commit.
-pub fn doomed(entry: &Entry, job: &Job) -> Result<Outcome> {
+pub(super) fn doomed(entry: &Entry, job: &Job) -> Result<Outcome> {
     let rows = Rows::new(job.seed, VALUE_BYTES);
     let engine = (entry.open)(&job.dir, Shape::SUMMED)?;
     let mut session = engine.session()?;
@@ -75,7 +75,7 @@ pub fn doomed(entry: &Entry, job: &Job) -> Result<Outcome> {
 }
 
 /// Writes the rows of one durable transaction.
-pub fn put_batch(session: &mut dyn Session, rows: &Rows, batch: u64) -> Result<()> {
+pub(super) fn put_batch(session: &mut dyn Session, rows: &Rows, batch: u64) -> Result<()> {
     let made = (batch * BATCH_ROWS..(batch + 1) * BATCH_ROWS).map(|row| {
         let mut value = Vec::with_capacity(VALUE_BYTES);
         rows.value(row, &mut value);

@@ -12,7 +12,7 @@ use crate::job::{Job, Outcome};
 use crate::reference::Reference;
 
 /// Opens the database that was left, and queries it; `job.rows` is the number of acknowledged rows.
-pub fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
+pub(super) fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
     let rows = Rows::new(job.seed, VALUE_BYTES);
     let mut random = Random::new(job.seed ^ job.rows);
     let last = job.rows - 1;

@@ -12,7 +12,7 @@ use crate::job::{Job, Outcome};
 use crate::reference::Reference;
 
 /// Rows of a short range.
-pub const RANGE_ROWS: usize = 100;
+pub(super) const RANGE_ROWS: usize = 100;
 /// Ranges whose rows are compared with the reference.
 const RANGES_CHECKED: u64 = 200;
 /// Sums that are compared with the reference.
@@ -29,7 +29,7 @@ fn otherwise(session: &mut dyn Session, range: Range<'_>, see: &mut See<'_>) -> 
 }
 
 /// Measures W5.
-pub fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
+pub(super) fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
     let rows = Rows::new(job.seed, VALUE_BYTES);
     let engine = (entry.open)(&job.dir, Shape::SUMMED)?;
     let reference = Reference::new(rows, job.rows);
@@ -103,7 +103,7 @@ fn ranges(
 }
 
 /// A random tenth of all keys, as the heads of its first key and of the first key after it.
-pub fn tenth(random: &mut Random) -> (u64, u64) {
+pub(super) fn tenth(random: &mut Random) -> (u64, u64) {
     let width = u64::MAX / 10;
     let from = random.bits() % (u64::MAX - width);
     (from, from + width)
@@ -111,7 +111,7 @@ pub fn tenth(random: &mut Random) -> (u64, u64) {
 
 /// Measures W6.
 #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^53 queries")]
-pub fn sums(entry: &Entry, job: &Job) -> Result<Outcome> {
+pub(super) fn sums(entry: &Entry, job: &Job) -> Result<Outcome> {
     let rows = Rows::new(job.seed, VALUE_BYTES);
     let engine: Box<dyn Engine> = (entry.open)(&job.dir, Shape::SUMMED)?;
     let mut session = engine.session()?;

@@ -87,7 +87,7 @@ impl Times {
 
 /// Duramen: dirties pages by bulk transactions, times single commits, then times them beside a checkpoint.
 /// Repeats until checkpoints have run for the requested time.
-pub fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
+pub(super) fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
     let options =
         Options { memory_bytes: MEMORY_BYTES, checkpoint_log_bytes: Some(u64::MAX), ..Options::default() };
     let database = duramen::open_with(&job.dir, Shape::ROWS, options)?;
@@ -133,7 +133,7 @@ fn put(session: &mut dyn Session, rows: &Rows, next: &mut u64, count: u64) -> Re
 ///
 /// # Errors
 /// Errors of the system; `Unsupported` if there is no such call.
-pub fn raw(job: &Job, strategy: Strategy) -> Result<Outcome> {
+pub(super) fn raw(job: &Job, strategy: Strategy) -> Result<Outcome> {
     let mut lane = Lane::prepare(&job.dir, strategy, bound::record_bytes(strategy), 1 << 20)?;
     let path = job.dir.join("beside");
     let time = Duration::from_secs_f64(job.seconds);

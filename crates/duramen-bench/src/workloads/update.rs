@@ -18,7 +18,7 @@ const COLLECTIONS: usize = 5;
 const BATCH_ROWS: usize = 5000;
 
 /// Writes the records, all counters 0, in the order of their keys.
-pub fn fill(entry: &Entry, job: &Job) -> Result<Outcome> {
+pub(super) fn fill(entry: &Entry, job: &Job) -> Result<Outcome> {
     let rows = Rows::new(job.seed, VALUE_BYTES);
     let engine = (entry.open)(&job.dir, Shape::FIVE)?;
     let mut session = engine.session()?;
@@ -46,7 +46,7 @@ fn record(rows: &Rows, row: u64) -> (Key, Vec<u8>) {
 
 /// Measures.
 #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^53 conflicts")]
-pub fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
+pub(super) fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
     let rows = Rows::new(job.seed, VALUE_BYTES);
     let engine = (entry.open)(&job.dir, Shape::FIVE)?;
     // Reads every record, which also warms the engine's caches.

@@ -198,7 +198,7 @@ fn an_output_that_is_full_is_no_full_database() {
     for args in [&["count", "db", "-c", "rows"][..], &["export", "db", "-c", "rows", "--format", "csv"]] {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let ran: Ran = output_into(&mut scratch.command(args), full).unwrap().into();
-        refused(&ran, 1, "make room where it lies");
+        refused(&ran, 1, "make room there");
         assert!(!ran.stderr.contains("delete rows"), "{}", ran.stderr);
     }
 }

@@ -170,7 +170,7 @@ fn a_new_database_inside_of_the_damaged_one_is_refused() {
         let mut command = scratch.command(args);
         let ran = output(command.current_dir(scratch.path(at))).unwrap();
         let said = String::from_utf8(ran.stderr).unwrap();
-        assert!(ran.status.code() == Some(2) && said.contains("lies in"), "{at} {args:?}: {said}");
+        assert!(ran.status.code() == Some(2) && said.contains("is inside"), "{at} {args:?}: {said}");
     };
     inside("db", &["repair", ".", "new"]);
     inside(".", &["repair", "db", "link/new"]);

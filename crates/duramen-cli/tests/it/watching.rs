@@ -69,7 +69,7 @@ fn watch_shows_what_a_process_commits_that_has_the_database_open() {
     assert!(top.contains("last opened to write by process") && top.contains("commits "), "{top}");
     writer.end();
     assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]).trim(), "6");
-    assert!(scratch.ok(&["top", "db", "--interval", "0.05", "--count", "1"]).contains("closed; nobody"));
+    assert!(scratch.ok(&["top", "db", "--interval", "0.05", "--count", "1"]).contains("closed; no writes"));
 }
 
 #[cfg(unix)]

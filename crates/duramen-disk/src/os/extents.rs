@@ -7,8 +7,8 @@ use std::os::fd::AsRawFd;
 /// `_IOWR('f', 11, struct fiemap)`: include/uapi/linux/fs.h.
 const FS_IOC_FIEMAP: libc::Ioctl = 0xc020_660b_u32 as libc::Ioctl;
 
-/// Flags of an extent that a write would not reuse: not allocated yet, not on this disk, or shared with another
-/// file. `UNKNOWN`, `DELALLOC`, `ENCODED`, `DATA_INLINE`, `SHARED`.
+/// Flags of an extent that a write would not reuse: not allocated yet, not on this disk, or shared with
+/// another file. `UNKNOWN`, `DELALLOC`, `ENCODED`, `DATA_INLINE`, `SHARED`.
 const NOT_IN_PLACE: u32 = 0x2 | 0x4 | 0x8 | 0x200 | 0x2000;
 
 /// Extents returned by one call.

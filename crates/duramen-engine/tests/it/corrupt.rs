@@ -1,5 +1,5 @@
-//! Corrupt pages that are no longer needed block nothing: dropped trees, deleted values, unused reductions. One
-//! bit is flipped in each block of the data file in turn.
+//! Corrupt pages that are no longer needed block nothing: dropped trees, deleted values, unused reductions.
+//! One bit is flipped in each block of the data file in turn.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use crate::repair::picky;
 
 const BLOCK: usize = 512;
 
-/// Calls `then` with the database with one bit flipped, for each block after the superblocks that is not zero.
+/// Calls `then` with the database with one bit flipped, for each block after the superblocks that is not
+/// zero.
 fn each_block(disk: &MemDisk, mut then: impl FnMut(usize, MemDisk)) {
     let bytes = disk.read_file("/db/data").unwrap();
     for (block, content) in bytes.chunks(BLOCK).enumerate().skip(2 * 4096 / BLOCK) {
@@ -44,8 +45,8 @@ fn reap(engine: &Engine, when: &str) {
     }
 }
 
-/// D7: a page of a tree is corrupt, and the tree is dropped. Checkpoints complete, the other tree is whole, and
-/// the space of the dropped one is reclaimed except for the pages below the corrupt one.
+/// D7: a page of a tree is corrupt, and the tree is dropped. Checkpoints complete, the other tree is whole,
+/// and the space of the dropped one is reclaimed except for the pages below the corrupt one.
 #[test]
 fn corruption_in_a_dropped_tree_ends_no_checkpoint() {
     let disk = MemDisk::new(61);
@@ -133,8 +134,8 @@ fn corruption_in_a_deleted_value_ends_no_opening() {
     }
 }
 
-/// A value was written while the reducer was not registered, so its reduction is calculated from its bytes, and
-/// these are corrupt. A checkpoint with other writes to the same leaf completes.
+/// A value was written while the reducer was not registered, so its reduction is calculated from its bytes,
+/// and these are corrupt. A checkpoint with other writes to the same leaf completes.
 #[test]
 fn corruption_in_a_value_without_a_reduction_ends_no_checkpoint() {
     let disk = MemDisk::new(63);

@@ -81,7 +81,8 @@ fn a_resealed_record_is_replayed() {
     );
 }
 
-/// A record that drops the tree `raw` and puts one more big value into it, of `block_count` blocks at `block`.
+/// A record that drops the tree `raw` and puts one more big value into it, of `block_count` blocks at
+/// `block`.
 fn dropped_value(block: u64, block_count: u32) -> Vec<u8> {
     const DELETE: u8 = 0;
     const PUT_BIG: u8 = 2;
@@ -103,8 +104,8 @@ fn dropped_value(block: u64, block_count: u32) -> Vec<u8> {
         .concat()
 }
 
-/// D4: the log contains blocks of values that it replaced itself. They are kept for the feed, but only if they
-/// lie in the file: the end of an extent at the greatest number would overflow.
+/// D4: the log contains blocks of values that it replaced itself. They are kept for the feed, but only if
+/// they lie in the file: the end of an extent at the greatest number would overflow.
 #[test]
 fn blocks_of_a_replaced_value_beyond_all_numbers_are_left_alone() {
     for block in [u64::MAX, u64::MAX - 1, u64::MAX / BLOCK_BYTES as u64, 1 << 40] {

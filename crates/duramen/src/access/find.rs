@@ -264,7 +264,8 @@ impl FindIter<'_> {
     /// [`Iterator::next`].
     ///
     /// # Errors
-    /// Errors of reading the disk; `DamagedData` for a row of a view without its document.
+    /// `System` (E1001) if the disk cannot be read. `DamagedData` (E0501) for a corrupt page, and for a row
+    /// of a view without its document.
     pub fn next_within(&mut self, read_max: u64) -> Result<Step> {
         for _ in 0..read_max {
             let Some(document) = self.read()? else { return Ok(Step::End) };

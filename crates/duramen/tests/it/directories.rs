@@ -146,7 +146,7 @@ fn readers_of_a_later_release_keep_writers_out() {
     drop(disk.open(readers, Access::CREATE).unwrap());
     drop(open(&disk, false).unwrap());
     disk.write_file(readers, b"1").unwrap();
-    refused(&disk, false, Code::Unsupported, "/db/readers says that readers of a later release");
+    refused(&disk, false, Code::Unsupported, "/db/readers records that readers of a later release");
     let hint = open(&disk, false).unwrap_err().hint();
     assert!(hint.contains("remove the file"), "{hint}");
     let db = open(&disk, true).unwrap();

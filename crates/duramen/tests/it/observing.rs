@@ -195,7 +195,7 @@ fn a_database_that_was_put_back_is_told_and_followed() {
     std::fs::remove_dir_all(&path).unwrap();
     std::fs::rename(&copy, &path).unwrap();
     let error = observer.next().unwrap_err();
-    assert!(error.code() == Code::FeedGap && error.message().contains("was put back"), "{error}");
+    assert!(error.code() == Code::FeedGap && error.message().contains("was set back"), "{error}");
     assert_eq!(observer.position(), start);
     let db = Db::open(&path).unwrap();
     put(&db, 100..102);

@@ -24,7 +24,7 @@ use crate::commerce::shop::{Entry, Sale, Shop, Stock, Store};
 use crate::engine::Result;
 
 /// The entry in the list of engines.
-pub const ENTRY: Entry = Entry {
+pub(super) const ENTRY: Entry = Entry {
     name: "duramen",
     setting: "Options::default(), level Disk; raw trees: five of rows, four of indexes and ratings, one of stock; \
               transact(), which runs again what met a conflict",

@@ -15,7 +15,7 @@ use crate::commerce::shop::{Entry, Sale, Shop, Stock, Store};
 use crate::engine::Result;
 
 /// The entry in the list of engines.
-pub const ENTRY: Entry = Entry {
+pub(super) const ENTRY: Entry = Entry {
     name: "sqlite",
     setting: "journal_mode=WAL, synchronous=FULL; tables with indexes; 256 MiB of cache and 4 GiB of memory map a \
               connection, prepared statements; BEGIN IMMEDIATE for writes, which queue at a lock of the process: \

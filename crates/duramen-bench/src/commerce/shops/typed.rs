@@ -14,7 +14,7 @@ use crate::commerce::shop::{Entry, Sale, Shop, Stock, Store};
 use crate::engine;
 
 /// The entry in the list of engines.
-pub const ENTRY: Entry = Entry {
+pub(super) const ENTRY: Entry = Entry {
     name: "duramen-typed",
     setting: "Db::open(), level Disk; seven typed collections and four views; documents with field names; transact(), \
               which runs again what met a conflict",

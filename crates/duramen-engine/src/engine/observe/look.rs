@@ -118,8 +118,8 @@ pub(super) fn set_back(path: &Path, told: CommitSeq, durable: CommitSeq) -> Erro
 pub(super) fn no_commit(path: &Path, after: CommitSeq, newest: CommitSeq) -> Error {
     let message = format!("there is no commit {after} in {} yet: the newest is {newest}", path.display());
     Error::invalid(message).with_hint(
-        "give a sequence that a receipt, a change or an earlier look told; if the database was put back to an older state, \
-         read what it holds now and go on from there",
+        "use the sequence of a receipt, of a change, or of an earlier look; if the database was set back to an \
+         older state, read what it holds now and go on from there",
     )
 }
 

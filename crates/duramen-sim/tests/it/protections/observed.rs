@@ -114,7 +114,7 @@ fn an_observer_is_resumed_at_what_the_log_has_and_does_not_yet_call_durable() {
     assert_eq!(observer.next().unwrap().map(|commit| commit.seq), None);
     let error = observe(told.next()).map(drop).unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument, "{error}");
-    assert!(error.hint().contains("put back"), "{error}");
+    assert!(error.hint().contains("set back"), "{error}");
     let engine = open(&disk);
     let next = commit(&engine, tree, 1);
     disk.advance_clock(200_000_000);

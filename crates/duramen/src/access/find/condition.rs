@@ -90,8 +90,8 @@ impl Condition {
     /// floats, and RFC 3339 text becomes times. Null stands for a field that is absent.
     ///
     /// # Errors
-    /// `InvalidArgument` for a field that the schema does not have, for a value of another type, and for a
-    /// map, which has no order.
+    /// `InvalidArgument` (E0201) for a field that the schema does not have, for a value of another type, and
+    /// for a map, which has no order.
     pub fn new(
         schema: &Schema,
         field: impl Into<String>,
@@ -117,8 +117,8 @@ impl Condition {
     /// `carrier=UA`, `delay>=60`, `time<2013-01-01T10:00:00Z`, `tailnum:=null`.
     ///
     /// # Errors
-    /// `InvalidArgument` for a text without a sign, for a field that the schema does not have, and for a
-    /// value that is not of the field's type. The hint contains the correct form.
+    /// `InvalidArgument` (E0201) for a text without a sign, for a field that the schema does not have, and
+    /// for a value that is not of the field's type. The hint contains the correct form.
     pub fn parse(schema: &Schema, text: &str) -> Result<Condition> {
         let Some((field, sign, operator, value)) = split(text) else {
             return Err(Error::invalid(format!("{text:?} is no condition"))
