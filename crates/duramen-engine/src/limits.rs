@@ -58,7 +58,7 @@ pub const QUEUE_MEMORY_PART: usize = 4;
 /// A transaction's first writes, which are never refused for what others buffer.
 pub const WRITES_BYTES_FREE: usize = 64 * 1024;
 
-/// Conflicts of one `transact` before its closure runs while nobody else may commit.
+/// Conflicts of one `transact` before its closure runs while no other transaction may commit.
 pub const CONFLICTS_MAX: u32 = 8;
 
 /// A commit at level `Process` is synced in the background after at most this long.
@@ -70,7 +70,7 @@ pub const PROCESS_SYNC_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// A durable mark follows the last group within this much idleness.
 pub const MARK_IDLE_MS: u64 = 100;
 
-/// Changes kept for those who come back for them, unless told otherwise.
+/// Changes retained for readers that come back, by default.
 pub const FEED_BYTES_MAX_DEFAULT: u64 = 1024 * 1024 * 1024;
 
 /// A file of retained changes is ended with the first commit beyond this: the unit in which changes are let

@@ -159,7 +159,7 @@ impl Committer {
         root.position.set(written).expect("a root is written once");
         self.groups.fetch_add(1, Ordering::Relaxed);
         self.published.set(Arc::clone(root));
-        // After it: who is woken for a commit finds it in a snapshot.
+        // After it: a thread woken for a commit finds it in a snapshot.
         if group.wants_sync {
             self.note_durable(root.seq);
         }

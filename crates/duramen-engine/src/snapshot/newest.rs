@@ -35,7 +35,7 @@ impl Newest {
         let before = std::mem::replace(&mut *newest, root);
         self.address.store(address, Ordering::Release);
         drop(newest);
-        // It may be the last to hold much: that goes when nobody waits for the lock.
+        // It may be the last to hold much: release it when no thread waits for the lock.
         drop(before);
     }
 

@@ -212,6 +212,7 @@ fn lines_are_short_and_comments_name_things() {
     println!("{persons} words for persons in {all} words of comments");
     let documents = documents();
     assert!(documents.len() > 20, "found only {} documents", documents.len());
+    assert_none(&prose::person_violations(&sources));
     assert_none(&prose::comment_length_violations(&sources));
     assert_none(&prose::markdown_length_violations(&documents));
     assert_none(&prose::person_violations(&sources));

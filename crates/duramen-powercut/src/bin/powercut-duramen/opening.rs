@@ -67,7 +67,7 @@ pub(crate) struct Place {
     /// Where the log lies, if not in the database
     #[arg(long)]
     pub(crate) wal: Option<PathBuf>,
-    /// From which sizes on things happen: the same for all who open it
+    /// From which sizes on things happen: the same for all that open it
     #[arg(long, value_enum, default_value_t = Sizes::Small)]
     pub(crate) sizes: Sizes,
 }

@@ -12,7 +12,7 @@ const MARKDOWN_CHARS_MAX: usize = 120;
 /// The maximum number of words for persons per 1,000 words of comments. Threads and files are things.
 const PERSONS_PER_1000_MAX: f64 = 0.5;
 
-const PERSONS: &[&str] = &["who", "whoever", "whom", "whose", "nobody", "somebody", "anybody", "everybody"];
+const PERSONS: &[&str] = &["who", "whoever", "whom", "nobody", "somebody", "anybody", "everybody"];
 
 /// The maximum number of terms in the glossary.
 const GLOSSARY_TERMS_MAX: usize = 35;
