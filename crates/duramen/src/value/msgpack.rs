@@ -5,8 +5,11 @@
 //! functions on bytes. Foreign bytes become errors, never panics. A length is not trusted before its bytes
 //! are seen.
 
+mod key_order;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use key_order::in_key_order;
 
 use std::borrow::Cow;
 
