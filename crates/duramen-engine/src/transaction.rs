@@ -330,8 +330,7 @@ impl Transaction {
     /// Reads a value piece by piece.
     ///
     /// # Errors
-    /// As [`Transaction::get`]; `NoSuchTree` (E0901) also for a tree that this transaction created, unless it
-    /// put the key.
+    /// As [`Transaction::get`].
     pub fn open_value(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Box<dyn Read + Send>>> {
         if let Some(own) = self.changes.get(tree, key) {
             return own.as_ref().map(|value| self.view.open(value.stored())).transpose();
@@ -342,6 +341,9 @@ impl Transaction {
 
     /// The number of keys in a range. O(log n).
     ///
+        if self.created.contains_key(&tree) {
+            return Ok(None);
+        }
     /// # Errors
     /// As [`Transaction::get`].
     pub fn count(&mut self, tree: TreeId, range: &KeyRange) -> Result<u64> {
