@@ -259,6 +259,12 @@ impl Transaction {
         self.view.names(slot.as_ref(), KeyRange::all())
     }
 
+    /// Whether there is a tree with this id. Reads no page, and is no read that could conflict.
+    #[must_use]
+    pub fn has_tree(&self, tree: TreeId) -> bool {
+        self.created.contains_key(&tree) || self.view.state(tree).is_ok()
+    }
+
     /// The value of a key.
     ///
     /// # Errors
@@ -335,15 +341,15 @@ impl Transaction {
         if let Some(own) = self.changes.get(tree, key) {
             return own.as_ref().map(|value| self.view.open(value.stored())).transpose();
         }
+        if self.created.contains_key(&tree) {
+            return Ok(None);
+        }
         self.reads.point(tree, key);
         self.view.open_value(tree, key)
     }
 
     /// The number of keys in a range. O(log n).
     ///
-        if self.created.contains_key(&tree) {
-            return Ok(None);
-        }
     /// # Errors
     /// As [`Transaction::get`].
     pub fn count(&mut self, tree: TreeId, range: &KeyRange) -> Result<u64> {
