@@ -392,7 +392,9 @@ impl Engine {
     ///
     /// # Errors
     /// Those of a [checkpoint](crate::Error#checkpoints). Everything acknowledged is safe in the log all the
-    /// same. None in a poisoned database or a forked process, where nothing is written.
+    /// same. `EnginePoisoned` (E0601) in a poisoned database, where nothing is written: commits that were not
+    /// acknowledged at level `Disk` may be missing after opening again. None in a forked process, where
+    /// nothing is written either.
     pub fn close(&self) -> Result<()> {
         if let Mode::Write { committer, .. } = &self.inner.mode {
             committer.not_alone()?;
@@ -461,8 +463,8 @@ impl Inner {
 
     fn finish_writing(&self, committer: &Committer, maintenance: &Maintenance) -> Result<()> {
         self.deferred_redo.wait()?;
-        if committer.poison_cause().is_some() {
-            return Ok(());
+        if let Some(cause) = committer.poison_cause() {
+            return Err(Error::poisoned(cause.message()));
         }
         committer.close();
         maintenance.close()

@@ -56,8 +56,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// # Checkpoints
 /// - `DiskFull` (E0301): there is no room for the checkpoint, or for what the change feed keeps.
 /// - `System` (E1001): the operating system refused a write or a sync.
-/// - `OutcomeUnknown` (E0401): the log could not be synced first.
-/// - `EnginePoisoned` (E0601): a sync failed earlier.
+/// - `EnginePoisoned` (E0601): a sync failed earlier, or the log could not be synced first.
 /// - `DamagedData` (E0501), `DamagedSuperblock` (E0504): what the checkpoint reads is corrupt.
 /// - `DamagedLog` (E0502), `LogMissing` (E0503), `DamagedFeed` (E0505): the change feed cannot be kept.
 /// - `InvalidArgument` (E0201): the call is inside an event hook, or inside a closure that runs alone.
@@ -94,6 +93,9 @@ pub struct Error {
     hint: Option<String>,
     goes_on_after: Option<CommitSeq>,
 }
+
+/// Begins the message of an unknown outcome. The cause follows.
+const IN_DOUBT: &str = "the transaction may or may not survive: ";
 
 /// What a caller can do about an [`Error`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -288,10 +290,22 @@ impl Error {
         if self.kind() != ErrorKind::Poisoned {
             return self;
         }
-        Error::new(
-            Code::OutcomeUnknown,
-            format!("the transaction may or may not survive: {}", self.message()),
-        )
+        Error::in_doubt(&self)
+    }
+
+    /// The outcome of a commit is unknown; `cause` is the failed write or sync.
+    pub(crate) fn in_doubt(cause: &Error) -> Error {
+        Error::new(Code::OutcomeUnknown, format!("{IN_DOUBT}{}", cause.message()))
+    }
+
+    /// Maps the error of a failed sync of the log for a call that commits nothing: it has no transaction
+    /// whose outcome could be unknown.
+    pub(crate) fn of_no_commit(self) -> Error {
+        if self.kind() != ErrorKind::InDoubt {
+            return self;
+        }
+        let cause = self.message.strip_prefix(IN_DOUBT).unwrap_or(&self.message);
+        Error::poisoned(cause)
     }
 
     /// The handle was used in a forked process.

@@ -259,6 +259,12 @@ impl Transaction {
         self.view.names(slot.as_ref(), KeyRange::all())
     }
 
+    /// Whether there is a tree with this id. Reads no page, and is no read that could conflict.
+    #[must_use]
+    pub fn has_tree(&self, tree: TreeId) -> bool {
+        self.created.contains_key(&tree) || self.view.state(tree).is_ok()
+    }
+
     /// The value of a key.
     ///
     /// # Errors
@@ -330,11 +336,13 @@ impl Transaction {
     /// Reads a value piece by piece.
     ///
     /// # Errors
-    /// As [`Transaction::get`]; `NoSuchTree` (E0901) also for a tree that this transaction created, unless it
-    /// put the key.
+    /// As [`Transaction::get`].
     pub fn open_value(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Box<dyn Read + Send>>> {
         if let Some(own) = self.changes.get(tree, key) {
             return own.as_ref().map(|value| self.view.open(value.stored())).transpose();
+        }
+        if self.created.contains_key(&tree) {
+            return Ok(None);
         }
         self.reads.point(tree, key);
         self.view.open_value(tree, key)

@@ -27,6 +27,7 @@ use crate::store::error::{Error, ErrorKind, Result};
 /// Reads, from a snapshot or inside a transaction.
 pub(crate) trait Source {
     fn tree(&self, name: &str) -> Result<Option<TreeId>>;
+    fn has_tree(&self, tree: TreeId) -> bool;
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>>;
     fn count(&self, tree: TreeId, range: &KeyRange) -> Result<u64>;
     fn rank(&self, tree: TreeId, key: &[u8]) -> Result<u64>;
@@ -101,6 +102,11 @@ macro_rules! source {
             fn tree(&self, name: &str) -> Result<Option<TreeId>> {
                 let $this = self;
                 $reader.tree(name)
+            }
+
+            fn has_tree(&self, tree: TreeId) -> bool {
+                let $this = self;
+                $reader.has_tree(tree)
             }
 
             fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {

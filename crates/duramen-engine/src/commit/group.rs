@@ -40,7 +40,7 @@ use super::{Committer, Order, POISON};
 use crate::allocator::DeferredExtent;
 use crate::catalog::Root;
 use crate::data_file::PagePointer;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, Result};
 use crate::ids::CommitSeq;
 use crate::page_cache::Buffered;
 use crate::sync::MutexGuard;
@@ -206,9 +206,9 @@ impl Committer {
     }
 
     fn in_doubt(&self, cause: Error) -> Error {
-        let message = format!("the transaction may or may not survive: {}", cause.message());
+        let error = Error::in_doubt(&cause);
         self.poison(cause);
-        Error::new(Code::OutcomeUnknown, message)
+        error
     }
 
     fn note_durable(&self, seq: CommitSeq) {

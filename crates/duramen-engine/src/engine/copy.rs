@@ -50,13 +50,14 @@ impl Engine {
     ///
     /// Reads and writes go on meanwhile. The snapshot is held until the end, and its space with it.
     /// `progress` is called after each transaction of the copy. The copy takes a quarter of the memory in
-    /// addition.
+    /// addition. A tree whose reducer is not registered is copied without its reductions, which are computed
+    /// once it is registered.
     ///
     /// # Errors
-    /// `AlreadyExists` (E0210) if there is something at the path; `ReducerMissing` (E0205) if a tree's
-    /// reducer is not registered; any error of `progress`. Those of a [read](crate::Error#reads) of the
-    /// original; those of [opening](crate::Error#opening) and a [commit](crate::Error#commits) of the copy.
-    /// The partial copy stays, and opens as `UnfinishedCopy` (E0215).
+    /// `AlreadyExists` (E0210) if there is something at the path; any error of `progress`. Those of a
+    /// [read](crate::Error#reads) of the original; those of [opening](crate::Error#opening) and a
+    /// [commit](crate::Error#commits) of the copy. The partial copy stays, and opens as `UnfinishedCopy`
+    /// (E0215).
     pub fn copy_to(
         &self,
         path: &Path,
@@ -144,7 +145,7 @@ fn copy_tree(
     progress: &mut dyn FnMut(&CopyProgress) -> Result<()>,
 ) -> Result<()> {
     let reducer = state.tree_info(id)?.reducer;
-    let (into, _) = copy.transact(LEVEL, |tx| tx.create_tree(name, reducer.clone()))?;
+    let (into, _) = copy.transact(LEVEL, |tx| tx.create_tree_as_known(name, reducer.clone()))?;
     let mut rows = state.rows(id, KeyRange::all(), Direction::Forward)?;
     loop {
         let batch = batch(&mut rows)?;

@@ -331,7 +331,7 @@ impl Maintenance {
         self.let_go_of_old_roots();
         let held = self.committer.hold_published();
         // The superblock may name only commits that are durable in the log.
-        self.committer.sync_through(held.root().seq)?;
+        self.committer.sync_through(held.root().seq).map_err(Error::of_no_commit)?;
         // Before copying for the feed: log written meanwhile counts for the next checkpoint.
         let log_bytes = self.committer.restart_log_bytes();
         let retained = self.retain_for_feed(&held);

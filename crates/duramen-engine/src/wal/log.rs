@@ -13,7 +13,7 @@ use std::time::Duration;
 use duramen_disk::{Disk, SyncMethod};
 
 use super::buffer::AlignedBuffer;
-use super::place::{Place, place};
+use super::place::{Place, frame_bytes, place};
 use super::segment::Segment;
 use super::spare::{HURRIED_SLICE_BYTES, Making, SLICE_BYTES, SegmentFactory, check_geometry};
 use super::state::{Head, State, spare_order};
@@ -160,6 +160,11 @@ impl Log {
     pub fn lacks_segment(&self, group: &Group<'_>) -> bool {
         let (head, rooms) = {
             let state = self.state();
+            // Nearly every group fits into the current segment: its layout is computed once, by the write.
+            let bytes = frame_bytes(group.records.iter().map(|record| record.bytes.len()));
+            if bytes <= state.head.segment.bytes - state.head.offset {
+                return false;
+            }
             (state.head.clone(), state.usable(group.use_reserve))
         };
         self.places(&head, group, &rooms).is_none()

@@ -30,8 +30,7 @@ pub(super) struct Place {
 /// Only a group larger than the next segment is cut; it then fills the rest of the current one too. Returns
 /// `None` if one more fresh segment is needed.
 pub(super) fn place(record_bytes: &[usize], current_room: u64, fresh_rooms: &[u64]) -> Option<Vec<Place>> {
-    let entries = record_bytes.iter().map(|&bytes| bytes as u64 + PART_ENTRY_BYTES as u64);
-    let all_bytes = entries.fold(FRAME_HEADER_BYTES as u64, u64::saturating_add);
+    let all_bytes = frame_bytes(record_bytes.iter().copied());
     if all_bytes <= current_room {
         return Some(vec![Place { room_index: 0, pieces: whole(record_bytes) }]);
     }
@@ -50,6 +49,12 @@ pub(super) fn place(record_bytes: &[usize], current_room: u64, fresh_rooms: &[u6
         }
     }
     None
+}
+
+/// The bytes of one frame with whole records of these lengths.
+pub(super) fn frame_bytes(record_bytes: impl Iterator<Item = usize>) -> u64 {
+    let entries = record_bytes.map(|bytes| bytes as u64 + PART_ENTRY_BYTES as u64);
+    entries.fold(FRAME_HEADER_BYTES as u64, u64::saturating_add)
 }
 
 fn whole(record_bytes: &[usize]) -> Vec<Piece> {

@@ -462,3 +462,22 @@ fn a_commit_reads_its_way_only_where_reductions_are_unknown() {
     let read = engine.stats().pages_read - before;
     assert!((1..16).contains(&read), "{read} pages were read for one row");
 }
+
+/// D6: a checkpoint has no transaction whose outcome could be unknown. It names the failed sync and the
+/// remedy. So does the close, which may be the last call of a program.
+#[test]
+fn a_checkpoint_that_cannot_sync_the_log_says_so_and_the_close_too() {
+    let disk = MemDisk::new(95);
+    let engine = open(&disk, tiny());
+    let tree = create(&engine, "t");
+    engine.transact(Durability::Process, |tx| tx.put(tree, b"k", b"v")).unwrap();
+    disk.set_faults(Fault::new(CallKind::Sync, 0, Effect::EIO).on(".wal"));
+    let of_checkpoint = engine.checkpoint().unwrap_err();
+    assert_eq!(disk.fault_hit_count(), 1);
+    for error in [of_checkpoint, engine.close().unwrap_err()] {
+        assert_eq!(error.code(), Code::EnginePoisoned, "{error}");
+        assert!(error.message().contains("cannot sync /db/wal"), "{error}");
+        assert!(!error.message().contains("transaction"), "{error}");
+        assert!(error.hint().contains("open the database again"), "{}", error.hint());
+    }
+}

@@ -1,6 +1,7 @@
 //! Whole databases: written, read, closed, opened again, compared with a model.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -395,4 +396,21 @@ fn a_mark_holds_until_its_tree_changes() {
     let dropped = engine.snapshot().unwrap();
     assert!(!dropped.is_as_marked(&mark));
     assert!(dropped.mark(marked).is_none());
+}
+
+// A tree that the transaction itself created is empty at first, and not unknown.
+#[test]
+fn a_value_of_a_tree_of_the_same_transaction_is_opened_as_it_is_got() {
+    let engine = open(&MemDisk::new(94), tiny());
+    let (opened, _) = engine
+        .transact(Durability::Disk, |tx| {
+            let tree = tx.create_tree("t", None)?;
+            tx.put(tree, b"there", &[7; 1_000])?;
+            let none = tx.open_value(tree, b"missing")?.is_none() && tx.get(tree, b"missing")?.is_none();
+            Ok((none, tx.open_value(tree, b"there")?))
+        })
+        .unwrap();
+    let mut value = Vec::new();
+    opened.1.unwrap().read_to_end(&mut value).unwrap();
+    assert_eq!((opened.0, value), (true, vec![7; 1_000]));
 }

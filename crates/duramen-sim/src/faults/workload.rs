@@ -297,6 +297,9 @@ impl Work {
         let poisoned = self.engine().durability_status().poisoned.is_some();
         self.weak = None;
         if poisoned {
+            if result.is_ok() {
+                self.violation("closing a poisoned database returns no error".to_owned());
+            }
             self.book.poisoned = true;
             return Err(Stopped);
         }

@@ -95,7 +95,7 @@ pub(crate) fn read_body<C: DeserializeOwned>(body: &[u8]) -> Result<C> {
 /// The revision of a stored document.
 ///
 /// A document of an earlier version has the revision that it will have after conversion: a migration changes
-/// no revision.
+/// no revision, unless a hashed set makes each conversion another list ([`Revision`]).
 pub(crate) fn revision<C: Collection>(key: &[u8], stored: &[u8]) -> Result<Revision> {
     let (version, body) = version::split(stored)?;
     if version == C::VERSION {

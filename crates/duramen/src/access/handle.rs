@@ -19,7 +19,7 @@ use crate::access::snapshot::Snapshot;
 use crate::access::transaction::Transaction;
 use crate::access::views::state::ViewState;
 use crate::catalog::schema::Schema;
-use crate::store::error::{Error, Result};
+use crate::store::error::{Code, Error, Result};
 use crate::store::{self, Event, EventHook};
 
 /// An open database. Clones are cheap and share the database; every method may be called from any thread.
@@ -102,15 +102,20 @@ impl Db {
     /// releases the lock.
     ///
     /// # Errors
-    /// Those of a [checkpoint](crate::Error#checkpoints); `InvalidArgument` (E0201) inside an event hook.
-    /// Dropping the last clone closes as well, but cannot return an error.
+    /// Those of a [checkpoint](crate::Error#checkpoints); `InvalidArgument` (E0201) inside an event hook:
+    /// the database is not closed then. After `EnginePoisoned` (E0601) commits that were not acknowledged at
+    /// level `Disk` may be missing when it is opened again. Dropping the last clone closes as well, but
+    /// cannot return an error.
     pub fn close(&self) -> Result<()> {
-        // The engine first: it fails inside a transaction, and the background work then ends soon.
-        self.engine.close()?;
-        if let Some(background) = &self.background {
+        // The engine first: it refuses inside a transaction, and the background work then ends soon.
+        let closed = self.engine.close();
+        let is_refused = closed.as_ref().is_err_and(|error| error.code() == Code::InvalidArgument);
+        if let Some(background) = &self.background
+            && !is_refused
+        {
             background.stop();
         }
-        Ok(())
+        closed
     }
 
     /// The same database with another durability level for its commits.

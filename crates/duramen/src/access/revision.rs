@@ -1,7 +1,7 @@
 //! Revisions: optimistic concurrency control for documents that are read, edited and written back.
 //!
 //! Nothing is stored. A revision is a hash of the stored document, so it costs no space. A document that was
-//! changed and changed back has the same revision.
+//! changed and changed back has the same revision. The order of the entries in a map does not count.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,15 +11,26 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::access::collection::Collection;
 use crate::store::error::{Code, Error};
+use crate::value::msgpack::in_key_order;
 
 /// The contents of a document, as a hash. Its text is 32 hexadecimal digits, for a form or a header `ETag`.
+///
+/// The order of the entries in a map does not count, so a `HashMap` may be a field. A `HashSet` is stored as
+/// a list, whose order counts. Converting a document of an earlier version writes the set in another order
+/// each time. So until that document is migrated, each read of it gives another revision. Declare such a
+/// field as `BTreeSet`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Revision(u128);
 
 impl Revision {
     /// The revision of a document without its version prefix.
+    ///
+    /// Bytes that are no document have a revision, too: reading them is what reports the error.
     pub(crate) fn of(document: &[u8]) -> Revision {
-        Revision(xxh3_128(document))
+        match in_key_order(document) {
+            Ok(ordered) => Revision(xxh3_128(&ordered)),
+            Err(_) => Revision(xxh3_128(document)),
+        }
     }
 }
 

@@ -148,12 +148,19 @@ pub(crate) fn tree(source: &dyn Source) -> Result<Option<TreeId>> {
     source.tree(ENTRIES)
 }
 
-/// Looks up a collection. A cached entry is reused if its bytes in the catalogue are the same.
+/// Looks up a collection. A cached entry is reused if its bytes in the catalogue are the same, and its trees
+/// are there. A view that was added by a commit that was dropped, and is added again, has the same bytes and
+/// another tree.
 pub(crate) fn find(source: &dyn Source, cache: &CatalogCache, name: &str) -> Result<Option<Arc<Entry>>> {
     let Some(entries) = source.tree(ENTRIES)? else { return Ok(None) };
     let Some(stored) = source.get(entries, &encode(&name)?)? else { return Ok(None) };
     let tree = tree_of(source, name, &rows_tree(name))?;
-    if let Some(entry) = cache.entry(name).filter(|entry| entry.tree == tree && entry.stored == stored) {
+    let is_this = |entry: &Arc<Entry>| {
+        entry.tree == tree
+            && entry.stored == stored
+            && entry.views.iter().all(|view| source.has_tree(view.tree))
+    };
+    if let Some(entry) = cache.entry(name).filter(is_this) {
         return Ok(Some(entry));
     }
     let schema = Schema::from_bytes(&stored)?;

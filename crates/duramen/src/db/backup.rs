@@ -20,8 +20,9 @@ impl Db {
     /// read back, checked and synced. An interrupted backup is marked `UnfinishedCopy` and cannot be opened.
     ///
     /// Consumers of the change feed are left out: the copy has its own order of commits, in which their
-    /// positions mean nothing. A backup reads everything once and writes it once. Space that is freed
-    /// meanwhile becomes reusable at the end.
+    /// positions mean nothing. A view that is reduced by code which is not registered is copied without its
+    /// reductions: a program with the code computes them from the rows. A backup reads everything once and
+    /// writes it once. Space that is freed meanwhile becomes reusable at the end.
     ///
     /// ```
     /// # use duramen::prelude::*;
@@ -37,10 +38,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `AlreadyExists` (E0210) if there is something at the path; `ReducerMissing` (E0205) if a view is
-    /// reduced by code that is not registered. Those of a [read](crate::Error#reads) of this database; those
-    /// of [opening](crate::Error#opening) and a [commit](crate::Error#commits) of the copy;
-    /// `DamagedData` (E0501) if it reads otherwise than it was written.
+    /// `AlreadyExists` (E0210) if there is something at the path. Those of a [read](crate::Error#reads) of
+    /// this database; those of [opening](crate::Error#opening) and a [commit](crate::Error#commits) of the
+    /// copy; `DamagedData` (E0501) if it reads otherwise than it was written.
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<CopyProgress> {
         self.backup_with(path, |_| Ok(()))
     }

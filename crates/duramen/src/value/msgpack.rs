@@ -5,13 +5,17 @@
 //! functions on bytes. Foreign bytes become errors, never panics. A length is not trusted before its bytes
 //! are seen.
 
+mod key_order;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use key_order::in_key_order;
 
 use std::borrow::Cow;
 
 use crate::store::error::{Error, Result};
 use crate::value::time::Time;
+use crate::value::undecodable;
 
 /// Deepest nesting of lists and maps that is read or written.
 pub(crate) const DEPTH_MAX: usize = 64;
@@ -86,7 +90,7 @@ impl<'a> Reader<'a> {
     /// An error with the current position.
     #[cold]
     pub(crate) fn wrong(&self, what: &str) -> Error {
-        Error::invalid(format!("these bytes are not a document: at byte {}: {what}", self.at))
+        undecodable(format!("these bytes are not a document: at byte {}: {what}", self.at))
     }
 
     /// The next token.

@@ -6,7 +6,8 @@
 
 use std::borrow::Cow;
 
-use crate::store::error::{Error, Result};
+use crate::store::error::Result;
+use crate::value::undecodable;
 
 /// A byte with which no MessagePack value begins.
 const MARK: u8 = 0xc1;
@@ -35,7 +36,7 @@ pub(crate) fn split(stored: &[u8]) -> Result<(u32, &[u8])> {
             return Ok((version, &rest[index + 1..]));
         }
     }
-    Err(Error::invalid("these bytes are not a document: its version cannot be read"))
+    Err(undecodable("these bytes are not a document: its version cannot be read".to_owned()))
 }
 
 /// A document in stored form.

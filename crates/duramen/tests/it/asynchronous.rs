@@ -417,6 +417,43 @@ fn the_last_handle_may_be_dropped_on_a_thread_of_the_pool() {
     block_on(db.put(account(1, 1))).unwrap();
 }
 
+/// So may a callback, which runs on a thread of the pool after the commit.
+#[test]
+fn the_last_handle_may_be_dropped_after_a_commit() {
+    let directory = tempfile::tempdir().unwrap();
+    // The thread releases its own handle after the callback.
+    let open = || loop {
+        match block_on(AsyncDb::open(directory.path().join("db"))) {
+            Err(error) if error.code() == Code::DatabaseLocked => std::thread::yield_now(),
+            opened => return opened.unwrap(),
+        }
+    };
+    for id in 0..10 {
+        let db = open();
+        let (tell, told) = channel();
+        let inner = db.clone();
+        let mut task = Box::pin(async move {
+            let own = Mutex::new(Some(inner.clone()));
+            let ran = inner.transact(move |tx| {
+                let (own, tell) = (own.lock().unwrap().take(), tell.clone());
+                tx.after_commit(move || {
+                    drop(own);
+                    tell.send(()).unwrap();
+                });
+                tx.put(&account(id, 1))
+            });
+            ran.await
+        });
+        drop(db);
+        drop(poll_once(task.as_mut()));
+        drop(task);
+        // Removed from the queue, or finished.
+        let _ = told.recv();
+    }
+    let db = open();
+    block_on(db.put(account(1, 1))).unwrap();
+}
+
 #[test]
 fn changes_are_awaited_one_by_one_and_end_with_the_database() {
     let disk = MemDisk::new(1);

@@ -3,6 +3,7 @@
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use duramen::prelude::*;
 use duramen::view::{Reduce, ViewSpec};
@@ -119,6 +120,38 @@ fn the_last_handle_may_be_dropped_where_the_work_is_done() {
     }
     let db = Db::options().open_on(disk, "/db").unwrap();
     assert_eq!(db.documents("orders").count(Span::all()).unwrap(), 100);
+}
+
+// The engine's own threads call the hook, too.
+#[test]
+fn the_last_handle_may_be_dropped_in_a_thread_of_the_engine() {
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(8));
+    let open = || Db::options().open_on(Arc::clone(&disk), "/db");
+    let held: Arc<Mutex<Option<Db>>> = Arc::default();
+    let (tell, told) = channel();
+    let (hook_held, tell) = (Arc::clone(&held), Mutex::new(tell));
+    let hook = move |event: &Event| {
+        if matches!(event, Event::CheckpointBegins)
+            && let Some(db) = hook_held.lock().unwrap().take()
+        {
+            drop(db);
+            tell.lock().unwrap().send(()).unwrap();
+        }
+    };
+    let options = Db::options().engine(|engine| engine.checkpoint_log_bytes = Some(1));
+    let db = options.on_event(hook).open_on(Arc::clone(&disk), "/db").unwrap();
+    let mut holder = held.lock().unwrap();
+    orders(&db, 100).add_view(by_city()).unwrap();
+    *holder = Some(db);
+    drop(holder);
+    told.recv_timeout(Duration::from_secs(60)).expect("dropping it returns");
+    // The thread releases its own handle after its step.
+    while open().is_err_and(|error| error.code() == Code::DatabaseLocked) {
+        thread::yield_now();
+    }
+    let db = open().unwrap();
+    assert_eq!(db.documents("orders").count(Span::all()).unwrap(), 100);
+    assert!(db.check().unwrap().is_clean());
 }
 
 // A failure must not be lost: the view reports the conflicting documents, in this program and in the next.

@@ -1,7 +1,7 @@
 //! Migrations: documents of an older type are decoded as it, converted, and stored anew, concurrently with
 //! readers and writers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use duramen::prelude::*;
@@ -371,4 +371,57 @@ fn an_ancestor_with_its_fields_in_another_order_is_refused() {
     let error = db.get::<New>(1).unwrap_err();
     assert!(error.message().contains("its compact documents hold (id, from, to) in this order"), "{error}");
     assert!(error.hint().contains("    from: i64,\n    to: i64,\n"), "{}", error.hint());
+}
+
+mod stock_v1 {
+    use super::*;
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+    #[collection(name = "stock")]
+    pub(super) struct Stock {
+        #[key]
+        pub(super) id: u64,
+        pub(super) pieces: BTreeMap<String, u32>,
+    }
+}
+
+/// Its map is written in another order each time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "stock")]
+#[migrate_from(stock_v1::Stock)]
+struct Stock {
+    #[key]
+    id: u64,
+    pieces: HashMap<String, HashMap<u64, u32>>,
+}
+
+impl From<stock_v1::Stock> for Stock {
+    fn from(old: stock_v1::Stock) -> Stock {
+        let shelves = |pieces: u32| (0..10).map(|shelf| (shelf, pieces + 1)).collect();
+        Stock {
+            id: old.id,
+            pieces: old.pieces.into_iter().map(|(name, pieces)| (name, shelves(pieces))).collect(),
+        }
+    }
+}
+
+#[test]
+fn the_revision_of_a_document_with_hash_maps_is_the_same_at_each_read_and_after_a_migration() {
+    let db = Db::in_memory().unwrap();
+    let pieces: BTreeMap<String, u32> = (0..20).map(|number| (format!("part {number}"), number)).collect();
+    db.put(&stock_v1::Stock { id: 1, pieces: pieces.clone() }).unwrap();
+    db.put(&stock_v1::Stock { id: 2, pieces }).unwrap();
+    db.register::<Stock>().unwrap();
+    let [first, second] = [1, 2].map(|id| db.get_versioned::<Stock>(id).unwrap().unwrap());
+    assert_eq!(db.get_versioned::<Stock>(1).unwrap().unwrap().revision, first.revision);
+
+    let mut edited = first.document.clone();
+    edited.pieces.remove("part 7");
+    let next = db.replace(&edited, first.revision).unwrap();
+    assert_eq!(db.get_versioned::<Stock>(1).unwrap().unwrap().revision, next);
+    assert!(matches!(db.replace(&edited, first.revision), Err(ReplaceError::Changed(Some(_)))));
+    done::<Stock>(&db);
+    assert_eq!(db.get_versioned::<Stock>(2).unwrap().unwrap().revision, second.revision);
+    let moved = Stock { id: 2, ..edited };
+    db.replace(&moved, second.revision).unwrap();
 }

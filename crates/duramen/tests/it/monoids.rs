@@ -222,6 +222,19 @@ fn a_program_without_the_code_loses_nothing() {
     assert!(report.reductions > before, "{} and {before} before", report.reductions);
 }
 
+// The command line never has the code, and a backup that it refused would be none.
+#[test]
+fn a_backup_without_the_code_holds_everything() {
+    let disk = MemDisk::new(0);
+    let words = filled(&disk);
+    open_without(&disk).backup("/copy").unwrap();
+    let shared: Arc<dyn Disk> = Arc::new(disk);
+    let copy = Db::options().reducer::<LongestRun>().open_on(shared, "/copy").unwrap();
+    check(&copy, &words);
+    assert!(copy.check().unwrap().is_clean());
+    assert!(copy.check_documents().unwrap().is_clean());
+}
+
 // States of another version cannot be used by this one.
 #[test]
 fn another_version_is_built_anew() {

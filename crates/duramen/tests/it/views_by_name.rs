@@ -1,11 +1,14 @@
 //! Views by name: added, queried, rebuilt and dropped by untyped tools, beside typed programs.
 
 use std::sync::Arc;
+use std::thread;
 
 use duramen::prelude::*;
 use duramen::tuple::Element;
 use duramen::view::{Reduce, ViewSpec};
 use duramen::{Code, Disk, MemDisk, ViewPhase};
+use duramen_disk::memory::{CallKind, Effect, Fault, SyncGate};
+use duramen_engine::Background;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
 #[collection(name = "orders", view(ByCity, key = (city, day), value = cents, reduce = (Count, Sum, Max)))]
@@ -224,4 +227,41 @@ fn a_collection_with_as_many_views_as_can_be_replaces_them_all() {
     let mut fields = (0..500).map(|index| ViewSpec::new("v0", [format!("f{index}")]));
     let error = fields.find_map(|view| wide.add_view(view).err()).unwrap();
     assert!(error.message().contains("257 views with those that are being replaced"), "{error}");
+}
+
+/// A commit at level `Memory` that adds a view may be dropped after its call has returned. The same view,
+/// added again, is the same in the catalogue, and its rows are in another tree.
+#[test]
+fn a_view_is_added_again_where_the_commit_that_added_it_was_dropped() {
+    let disk = MemDisk::new(9);
+    let options = Db::options().engine(|options| options.background = Background::Stepped);
+    let db = options.open_on(Arc::new(disk.clone()), "/db").unwrap();
+    let orders = db.ensure(&Schema::new("orders").key(["id"])).unwrap();
+    let unsynced = db.at(Durability::Memory).documents("orders");
+    let view = || ViewSpec::new("by_city", ["city"]);
+    // While another thread's commit is synced.
+    let beside = |commit: &(dyn Fn() + Sync), work: &dyn Fn() -> Result<()>| {
+        let gate = SyncGate::closed();
+        disk.set_blocker(Some(gate.blocker(".wal")));
+        thread::scope(|scope| {
+            let leader = scope.spawn(commit);
+            gate.wait_blocked(1);
+            let done = work();
+            gate.open();
+            leader.join().unwrap();
+            done.unwrap();
+        });
+        disk.set_blocker(None);
+    };
+    beside(&|| drop(db.bytes("t").put("leader", "value").unwrap()), &|| {
+        assert!(unsynced.add_view(view())?);
+        disk.set_faults(Fault::new(CallKind::Write, 0, Effect::ENOSPC).on(".wal"));
+        Ok(())
+    });
+    assert_eq!((disk.fault_hit_count(), db.stats().commit.dropped), (1, 1), "its group had no room");
+    beside(&|| assert!(orders.add_view(view()).unwrap()), &|| {
+        unsynced.put(doc! { "id": 1, "city": "Oslo" }).map(drop)
+    });
+    assert_eq!(orders.view("by_city").key("Oslo").count().unwrap(), 1);
+    assert!(db.check_documents().unwrap().is_clean());
 }

@@ -259,7 +259,7 @@ impl Living {
                     let last = notes.book.latest().seq;
                     notes.book.promise(now, last);
                 }
-                Ok(()) => self.in_doubt = true,
+                Ok(()) => return Err("poisoned, and closing returned no error".to_owned()),
                 Err(error) => {
                     self.in_doubt |= is_poisoned;
                     self.ledger.excused(&engine, "closing", &error)?;

@@ -386,7 +386,7 @@ fn dropped_commits_are_told_at_the_close_of_a_database_that_was_poisoned() {
     });
     disk.set_faults(Fault::new(CallKind::Sync, 0, Effect::EIO));
     put(Durability::Disk).unwrap_err();
-    engine.close().unwrap();
+    assert_eq!(engine.close().unwrap_err().code(), Code::EnginePoisoned);
     let dropped = |event: &&Event| matches!(event, Event::CommitsDropped { count: 1, .. });
     assert_eq!(events.lock().unwrap().iter().filter(dropped).count(), 1);
 }

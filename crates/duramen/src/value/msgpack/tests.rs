@@ -107,3 +107,14 @@ proptest! {
         let _ = crate::Document::from_bytes(&bytes);
     }
 }
+
+// The bytes may be stored ones, which no change of the call can correct.
+#[test]
+fn the_error_of_bytes_that_are_no_document_or_key_says_what_to_do_about_stored_ones() {
+    let of_document = crate::Document::from_bytes(&[0xc1]).unwrap_err();
+    let of_version = crate::value::version::split(&[0xc1, 0]).unwrap_err();
+    let of_key = crate::value::tuple::decode(&[0xff]).unwrap_err();
+    for error in [of_document, of_version, of_key] {
+        assert!(error.hint().contains("duramen check"), "{error}: {}", error.hint());
+    }
+}

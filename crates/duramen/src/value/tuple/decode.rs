@@ -8,6 +8,7 @@ use crate::store::limits::KEY_BYTES_MAX;
 use super::{Element, check_length, code};
 use crate::store::error::{Error, Result};
 use crate::value::time::Time;
+use crate::value::undecodable;
 
 /// The elements of a key.
 ///
@@ -52,7 +53,7 @@ impl Reader<'_> {
     }
 
     fn wrong(&self, what: &str) -> Error {
-        Error::invalid(format!("these bytes are not a key: at byte {}: {what}", self.at))
+        undecodable(format!("these bytes are not a key: at byte {}: {what}", self.at))
     }
 
     fn element(&mut self, tag: u8) -> Result<Element> {
