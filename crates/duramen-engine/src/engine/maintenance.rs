@@ -281,6 +281,9 @@ impl Maintenance {
         let result = self.try_checkpoint(aim, between);
         let let_go = self.let_go.lock().expect(POISON).take();
         let_go.iter().for_each(|event| self.tell(event));
+        for error in self.checkpointer.take_unreclaimed() {
+            self.tell(&Event::BackgroundFailed(error));
+        }
         if let Ok(report) = &result {
             self.tell(&Event::Checkpoint { seq: report.seq, written_bytes: report.written_bytes });
         }
