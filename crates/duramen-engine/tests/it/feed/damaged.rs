@@ -593,3 +593,40 @@ fn a_removal_that_fails_blocks_no_writer() {
         engine.abandon();
     }
 }
+
+/// D7: the oldest file can be neither removed nor emptied. The files behind it are removed all the same, and
+/// the changes that are still needed are whole, also after a crash.
+#[test]
+fn a_file_that_cannot_be_removed_keeps_no_other_one() {
+    let disk = MemDisk::new(59);
+    let (engine, mut model) = (with_bigger_files(&disk), Vec::new());
+    set_position(&engine, "slow", CommitSeq(0), false);
+    bulk(&engine, &mut model);
+    engine.checkpoint().unwrap();
+    let files = feed_files(&disk);
+    assert!(files.len() > 3, "{files:?}");
+    let stuck = |kind| Fault::new(kind, 0, Effect::EIO).on(files[0].to_str().unwrap()).for_good();
+    disk.set_faults(FaultPlan::from(stuck(CallKind::Remove)).with(stuck(CallKind::SetLen)));
+    let needed_from = model.len() - 3;
+    let position = model[needed_from].0 - 1;
+    set_position(&engine, "slow", CommitSeq(position), false);
+    engine.checkpoint().unwrap();
+    assert!(disk.fault_hit_count() > 1);
+    let left = feed_files(&disk);
+    assert!(left.contains(&files[0]) && !left.contains(&files[1]), "{left:?}");
+    engine.abandon();
+    disk.set_faults(FaultPlan::none());
+    let disk = disk.crash(&CrashChoice::None);
+    let engine = with_bigger_files(&disk);
+    let (found, error) = until_error(&engine, 0);
+    assert_eq!(found, model[..found.len()]);
+    let goes_on = error.and_then(|error| error.goes_on_after()).expect("the changes behind it are missing");
+    assert!(goes_on.0 <= position, "{goes_on}");
+    let (found, error) = until_error(&engine, position);
+    assert!(error.is_none() && found == model[needed_from..], "{found:?}, {error:?}");
+    put(&engine, tree(&engine, "bulk"), "written", b"v").unwrap();
+    engine.checkpoint().unwrap();
+    assert!(!feed_files(&disk).contains(&files[0]), "it can be removed now");
+    check_is_clean(&engine, "without it");
+    engine.abandon();
+}
