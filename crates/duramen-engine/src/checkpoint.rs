@@ -365,6 +365,11 @@ impl Checkpointer {
         }
     }
 
+    /// Whether the last attempt to reclaim a dropped tree could read its pages.
+    pub(crate) fn can_reclaim(&self, tree: TreeId) -> bool {
+        !self.unreclaimed.lock().expect(POISON).trees.contains(&tree)
+    }
+
     /// Errors of reclaiming that were not taken yet: one for each tree, until its pages can be read again.
     pub(crate) fn take_unreclaimed(&self) -> Vec<Error> {
         std::mem::take(&mut self.unreclaimed.lock().expect(POISON).untold)

@@ -439,7 +439,8 @@ impl Maintenance {
         if self.rested_at.load(Ordering::Relaxed) == root.seq.0 {
             return Ok(());
         }
-        if root.trees.iter().any(|tree| tree.dropped_at.is_some()) {
+        // One with a page that cannot be read waits for the checkpoints of other commits.
+        if root.trees.iter().any(|tree| tree.dropped_at.is_some() && self.checkpointer.can_reclaim(tree.id)) {
             self.settling.store(SETTLING_CHECKPOINTS, Ordering::Relaxed);
         } else if self.settling.load(Ordering::Relaxed) == 0 {
             self.rested_at.store(root.seq.0, Ordering::Relaxed);

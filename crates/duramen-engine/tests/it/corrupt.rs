@@ -143,6 +143,39 @@ fn a_dropped_tree_that_cannot_be_read_is_reported_once() {
     }
 }
 
+/// A dropped tree cannot be read, and nothing else happens. The database makes no checkpoints without end for
+/// it. The next commit's checkpoint tries again.
+#[test]
+fn a_dropped_tree_that_cannot_be_read_lets_the_database_rest() {
+    let disk = MemDisk::new(67);
+    let engine = open(&disk, tiny());
+    fill(&engine, "dropped", 200);
+    let other = create(&engine, "other");
+    engine.close().unwrap();
+    drop(engine);
+    let engine = open(&disk, tiny());
+    let used = engine.stats().space.used_blocks;
+    let rest = || {
+        for _ in 0..100 {
+            disk.advance_clock(200_000_000);
+            engine.step().unwrap();
+        }
+        engine.stats().checkpoints
+    };
+    disk.set_faults(Fault::new(CallKind::Read, 0, Effect::EIO).on("/db/data").for_good());
+    engine.transact(Durability::Disk, |tx| tx.drop_tree("dropped")).unwrap();
+    engine.checkpoint().unwrap();
+    let before = rest();
+    assert!(disk.fault_hit_count() > 0, "the tree was not read");
+    assert_eq!(rest(), before, "it does not rest");
+    disk.set_faults(FaultPlan::none());
+    engine.transact(Durability::Disk, |tx| tx.put(other, b"k", b"v")).unwrap();
+    engine.checkpoint().unwrap();
+    assert!(rest() > before);
+    assert!(engine.stats().space.used_blocks < used / 2, "it is reclaimed");
+    engine.close().unwrap();
+}
+
 /// A big value is corrupt and then deleted, and the process is killed before a checkpoint. The database opens
 /// and accepts writes.
 #[test]
