@@ -228,9 +228,9 @@ impl Retained {
     /// can fail although the stored bytes are right.
     ///
     /// # Errors
-    /// `Unsupported` for a later format; `Io` if the file is gone. A file that cannot be opened or read counts
-    /// as corrupt, so that the database opens all the same. Beside a lost superblock it does not, if it cannot
-    /// be opened: the file may have values that the log lacks, and descriptors or permissions may come back.
+    /// `Unsupported` for a later format; `Io` if the file is gone. A file that cannot be opened or read
+    /// counts as corrupt, so that the database opens all the same. Beside a lost superblock it is `Io` if it
+    /// cannot be opened: it may have values that the log lacks, and permissions or descriptors may come back.
     fn open_file(&self, path: &Path, covered: Covered) -> Result<std::result::Result<FileReader, String>> {
         let mut flaw = String::new();
         for _ in 0..2 {

@@ -182,8 +182,8 @@ fn a_segment_of_no_whole_blocks_is_named() {
     }
 }
 
-/// A hostile file that is longer than any segment, with a valid header and a valid frame in it. The memory for
-/// the frame's table is bounded by the segments of this log, not by the file.
+/// A hostile file that is longer than any segment, with a valid header and a valid frame in it. The memory
+/// for the frame's table is bounded by the segments of this log, not by the file.
 #[test]
 fn a_frame_longer_than_any_segment_is_none() {
     let sample = sample(true);
