@@ -7,7 +7,7 @@ mod output;
 mod reclaim;
 mod store;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -39,6 +39,15 @@ pub(crate) struct Checkpointer {
     /// Checkpoints and write backs begun, failed ones included. Each may have given nodes their page
     /// pointers.
     begun: AtomicU64,
+    unreclaimed: Mutex<Unreclaimed>,
+}
+
+/// Dropped trees of which a page cannot be read.
+#[derive(Debug, Default)]
+struct Unreclaimed {
+    trees: BTreeSet<TreeId>,
+    /// The first error of each, until it is reported.
+    untold: Vec<Error>,
 }
 
 type Reaping = BTreeMap<TreeId, Option<Vec<u8>>>;
@@ -110,7 +119,8 @@ impl Checkpointer {
         trees: TreeTable,
     ) -> Self {
         let newest = Mutex::new(Newest { superblock, older, roots, trees });
-        Checkpointer { store, turn: Mutex::default(), newest, begun: AtomicU64::new(0) }
+        let (turn, begun, unreclaimed) = (Mutex::default(), AtomicU64::new(0), Mutex::default());
+        Checkpointer { store, turn, newest, begun, unreclaimed }
     }
 
     /// The newest durable superblock.
@@ -318,8 +328,7 @@ impl Checkpointer {
             let next = match start {
                 Some(start) if root.seq > newest.superblock.replay.seq => {
                     let reclaimed = reclaim(&self.store, slot, &start, tree.has_big_values, root.seq);
-                    // A page that cannot be read does not end the checkpoint. The next one tries again.
-                    reclaimed.unwrap_or(Some(start))
+                    self.or_later(tree.id, reclaimed, start)
                 }
                 start => start,
             };
@@ -335,6 +344,35 @@ impl Checkpointer {
             dropped_at: tree.dropped_at,
             reaped_to,
         }))
+    }
+
+    /// Where reclaiming a tree goes on. A page that cannot be read does not end the checkpoint: the next one
+    /// tries again, from `start`.
+    fn or_later(&self, tree: TreeId, reclaimed: Result<Option<Vec<u8>>>, start: Vec<u8>) -> Option<Vec<u8>> {
+        let mut unreclaimed = self.unreclaimed.lock().expect(POISON);
+        match reclaimed {
+            Ok(next) => {
+                unreclaimed.trees.remove(&tree);
+                next
+            }
+            Err(error) => {
+                if unreclaimed.trees.insert(tree) {
+                    let message = format!("cannot reclaim the dropped tree {tree} yet: {}", error.message());
+                    unreclaimed.untold.push(Error::new(error.code(), message));
+                }
+                Some(start)
+            }
+        }
+    }
+
+    /// Whether the last attempt to reclaim a dropped tree could read its pages.
+    pub(crate) fn can_reclaim(&self, tree: TreeId) -> bool {
+        !self.unreclaimed.lock().expect(POISON).trees.contains(&tree)
+    }
+
+    /// Errors of reclaiming that were not taken yet: one for each tree, until its pages can be read again.
+    pub(crate) fn take_unreclaimed(&self) -> Vec<Error> {
+        std::mem::take(&mut self.unreclaimed.lock().expect(POISON).untold)
     }
 
     /// Dropped trees that are reclaimed completely: the roots may forget them.

@@ -6,6 +6,7 @@
 
 mod apply;
 mod big;
+mod bounds;
 mod cursor;
 mod evict;
 mod heads;

@@ -129,16 +129,19 @@ impl Space {
 
     /// Turns the start of the first hole of at least `block_count` blocks into free blocks, if the disk has
     /// room.
+    ///
+    /// D7: turns the whole hole if the rest would be shorter than `run_blocks_min`. The next opening takes
+    /// only longer runs for holes, and would count that rest as room that needs no reservation.
     pub(super) fn take_back(&self, state: &mut State, block_count: u32) -> Option<u64> {
         let (block, count) = state.next_hole(block_count)?;
         let piece =
             u32::try_from(self.give_back.take_back_bytes / self.data.block_bytes()).unwrap_or(u32::MAX);
-        let piece = count.min(piece.max(block_count));
-        let to = |count: u32| block + u64::from(count);
-        let reserved = match self.reserve(block, to(piece)) {
-            Ok(()) => Some(piece),
-            Err(_) => self.reserve(block, to(block_count)).is_ok().then_some(block_count),
+        let or_all = |wanted: u32| {
+            if count - wanted < self.give_back.run_blocks_min { count } else { wanted }
         };
+        let to = |count: u32| block + u64::from(count);
+        let mut sizes = [count.min(piece.max(block_count)), block_count].map(or_all).into_iter();
+        let reserved = sizes.find(|size| self.reserve(block, to(*size)).is_ok());
         state.hole_refused = reserved.is_none();
         state.fill(block, to(reserved?));
         Some(block)

@@ -281,6 +281,9 @@ impl Maintenance {
         let result = self.try_checkpoint(aim, between);
         let let_go = self.let_go.lock().expect(POISON).take();
         let_go.iter().for_each(|event| self.tell(event));
+        for error in self.checkpointer.take_unreclaimed() {
+            self.tell(&Event::BackgroundFailed(error));
+        }
         if let Ok(report) = &result {
             self.tell(&Event::Checkpoint { seq: report.seq, written_bytes: report.written_bytes });
         }
@@ -436,7 +439,8 @@ impl Maintenance {
         if self.rested_at.load(Ordering::Relaxed) == root.seq.0 {
             return Ok(());
         }
-        if root.trees.iter().any(|tree| tree.dropped_at.is_some()) {
+        // One with a page that cannot be read waits for the checkpoints of other commits.
+        if root.trees.iter().any(|tree| tree.dropped_at.is_some() && self.checkpointer.can_reclaim(tree.id)) {
             self.settling.store(SETTLING_CHECKPOINTS, Ordering::Relaxed);
         } else if self.settling.load(Ordering::Relaxed) == 0 {
             self.rested_at.store(root.seq.0, Ordering::Relaxed);

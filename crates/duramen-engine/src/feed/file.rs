@@ -288,7 +288,7 @@ impl FileReader {
         let mut bytes = 0;
         while bytes < wanted.bytes_max {
             let Some(commit) = self.next(*read, wanted.through, wanted.wants)? else {
-                *read = wanted.through.max(*read);
+                *read = wanted.through;
                 break;
             };
             *read = commit.seq;

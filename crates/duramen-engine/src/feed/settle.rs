@@ -108,13 +108,23 @@ impl Retained {
     /// Removes the files that were let go of: the oldest first, and each durably before the next. A crash
     /// leaves no hole between those that are left.
     ///
+    /// D7: goes on behind a file that can be neither removed nor emptied, or the feed would grow beyond its
+    /// bound. After a crash a reader of that file gets an error at its end, and the commit to continue from.
+    ///
     /// # Errors
     /// As [`Retained::remove_useless`].
     pub(super) fn remove_dropped(&self) -> std::result::Result<(), CheckpointError> {
+        let (mut stuck_count, mut failed) = (0, Ok(()));
         loop {
-            let Some(path) = self.state().dropped.front().cloned() else { return Ok(()) };
-            self.remove_durably(&path)?;
-            self.state().dropped.pop_front();
+            let Some(path) = self.state().dropped.get(stuck_count).cloned() else { return failed };
+            self.note_removal();
+            if let Err(error) = discard(&*self.disk, &path) {
+                stuck_count += 1;
+                failed = Err(error.into());
+                continue;
+            }
+            self.sync_removals()?;
+            self.state().dropped.retain(|dropped| *dropped != path);
         }
     }
 

@@ -1,6 +1,13 @@
 //! The bytes of retained files: a file of this release must be read by every later one.
 
-use super::frame::{FileHeader, FrameHeader, FramePlace};
+use std::collections::VecDeque;
+use std::path::Path;
+
+use duramen_disk::MemDisk;
+
+use super::Wanted;
+use super::file::{FileReader, FileWriter};
+use super::frame::{FileHeader, FrameHeader, FramePlace, file_path, number_of};
 use super::items;
 use crate::ids::{CommitSeq, DatabaseId, LogId, TreeId};
 use crate::wal::LogIdentity;
@@ -85,4 +92,41 @@ fn a_header_with_impossible_blocks_is_refused() {
         let header = FileHeader { identity: IDENTITY, number: 3, block_bytes, after: CommitSeq(77) };
         assert!(FileHeader::decode(&header.encode().0).is_err(), "{block_bytes}");
     }
+}
+
+/// A file may hold more than is read of it: the next file has the same commits, and they come from there.
+#[test]
+fn a_commit_behind_the_end_of_a_file_is_left_to_the_next_file() {
+    let disk = MemDisk::new(1);
+    let header = FileHeader { identity: IDENTITY, number: 1, block_bytes: 512, after: CommitSeq(0) };
+    let mut writer = FileWriter::create(&disk, Path::new("/"), header).unwrap();
+    for seq in 1..=3 {
+        for item in [
+            items::begin(CommitSeq(seq), 5).as_slice(),
+            &items::tree(TreeId(9), "rows"),
+            &items::created(),
+            &items::end(),
+        ] {
+            writer.push(item).unwrap();
+        }
+    }
+    writer.end_with(CommitSeq(3)).unwrap();
+    for through in 1..=3 {
+        let mut reader = FileReader::open(&disk, writer.path(), IDENTITY).unwrap().unwrap();
+        let wanted =
+            Wanted { after: CommitSeq(0), through: CommitSeq(through), bytes_max: 1 << 20, wants: &|_| true };
+        let (mut found, mut read) = (VecDeque::new(), CommitSeq(0));
+        reader.read(&wanted, &mut found, &mut read).unwrap();
+        let found: Vec<u64> = found.iter().map(|commit| commit.seq.0).collect();
+        assert_eq!((found, read), ((1..=through).collect(), CommitSeq(through)));
+    }
+}
+
+/// The next file gets the next number: names of files of which there can be no next one are no names.
+#[test]
+fn a_name_is_that_of_a_file_only_if_others_can_follow_it() {
+    let number = |number: u64| number_of(&file_path(Path::new("/db/feed"), number));
+    assert_eq!([number(1), number(u64::MAX / 2 - 1)], [Some(1), Some(u64::MAX / 2 - 1)]);
+    assert_eq!([number(0), number(u64::MAX / 2), number(u64::MAX)], [None; 3]);
+    assert_eq!(number_of(Path::new("/db/feed/0000000000001.feed")), None, "another name of the same file");
 }

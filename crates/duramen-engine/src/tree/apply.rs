@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::bounds::{Bounds, damaged};
 use super::inner::{Changed, Inner, Piece, child_cost};
 use super::leaf::{Entry, StoredValue};
 use super::node::{Body, DeferredPage, Node};
@@ -88,6 +89,13 @@ pub(crate) struct Apply<'a> {
     pub dropped_values: Vec<Vec<u8>>,
 }
 
+/// A child, the changes that belong to it, and its bounds.
+struct Work<'a> {
+    child: usize,
+    changes: &'a [Change<'a>],
+    bounds: Bounds<'a>,
+}
+
 enum Outcome {
     Same,
     Pieces(Vec<Piece>),
@@ -153,7 +161,7 @@ impl<'a> Apply<'a> {
         debug_assert!(changes.is_sorted_by(|a, b| a.key < b.key), "changes are sorted and unique");
         let mut pieces = match root {
             None => self.leaf_pieces(&inserted(changes), true),
-            Some(root) => match self.node(root, changes)? {
+            Some(root) => match self.node(root, changes, Bounds::default())? {
                 Outcome::Same => return Ok(Some(root.clone())),
                 Outcome::Pieces(pieces) => pieces,
             },
@@ -244,8 +252,14 @@ impl<'a> Apply<'a> {
         }
     }
 
-    fn node(&mut self, slot: &Slot, changes: &[Change<'_>]) -> Result<Outcome, ApplyError> {
+    fn node(
+        &mut self,
+        slot: &Slot,
+        changes: &[Change<'_>],
+        bounds: Bounds<'_>,
+    ) -> Result<Outcome, ApplyError> {
         let node = self.load(slot)?;
+        bounds.check(self.pages, &node)?;
         let outcome = match node.body() {
             Body::Leaf(leaf) => {
                 let bytes_max = self.geometry.leaf_bytes_max;
@@ -259,7 +273,7 @@ impl<'a> Apply<'a> {
                     Outcome::Pieces(self.leaf_pieces(&entries, append))
                 }
             }
-            Body::Inner(inner) => self.inner(inner, changes)?,
+            Body::Inner(inner) => self.inner(inner, changes, bounds)?,
         };
         if matches!(outcome, Outcome::Pieces(_)) {
             self.replace(&node);
@@ -267,12 +281,17 @@ impl<'a> Apply<'a> {
         Ok(outcome)
     }
 
-    fn inner(&mut self, inner: &Inner, changes: &[Change<'_>]) -> Result<Outcome, ApplyError> {
+    fn inner(
+        &mut self,
+        inner: &Inner,
+        changes: &[Change<'_>],
+        bounds: Bounds<'_>,
+    ) -> Result<Outcome, ApplyError> {
         let mut work = Vec::new();
         let mut rest = changes;
         while let Some((child, here, later)) = next_child(inner, rest) {
             rest = later;
-            work.push((child, here));
+            work.push(Work { child, changes: here, bounds: bounds.of_child(inner, child) });
         }
         let changed = if self.threads > 1 && work.len() > 1 && changes.len() >= SHARED_CHANGES_MIN {
             self.share(inner, &work)?
@@ -293,15 +312,15 @@ impl<'a> Apply<'a> {
         {
             return Ok(Outcome::Pieces(vec![self.inner_piece(Vec::new(), inner)]));
         }
-        let pieces = self.merge_underfull(splice(inner, changed))?;
+        let pieces = self.merge_underfull(splice(inner, changed), bounds)?;
         Ok(Outcome::Pieces(self.inner_pieces(inner.level, pieces)))
     }
 
     /// Applies changes to the children they belong to; returns the children that changed.
-    fn children(&mut self, inner: &Inner, work: &[(usize, &[Change<'_>])]) -> Result<Changed, ApplyError> {
+    fn children(&mut self, inner: &Inner, work: &[Work<'_>]) -> Result<Changed, ApplyError> {
         let mut changed = Vec::with_capacity(work.len());
-        for (child, changes) in work {
-            if let Outcome::Pieces(pieces) = self.node(inner.slot(*child), changes)? {
+        for Work { child, changes, bounds } in work {
+            if let Outcome::Pieces(pieces) = self.node(inner.slot(*child), changes, *bounds)? {
                 changed.push((*child, pieces));
             }
         }
@@ -309,7 +328,7 @@ impl<'a> Apply<'a> {
     }
 
     /// As [`Apply::children`], with the children shared among threads.
-    fn share(&mut self, inner: &Inner, work: &[(usize, &[Change<'_>])]) -> Result<Changed, ApplyError> {
+    fn share(&mut self, inner: &Inner, work: &[Work<'_>]) -> Result<Changed, ApplyError> {
         let parts: Vec<_> = work.chunks(work.len().div_ceil(self.threads)).collect();
         let (pages, geometry, reducer) = (self.pages, self.geometry, self.reducer);
         let (birth, loading, private) = (self.birth, self.loading, self.private);
@@ -330,7 +349,11 @@ impl<'a> Apply<'a> {
     }
 
     /// Merges each underfull piece with a neighbour, once.
-    fn merge_underfull(&mut self, mut pieces: Vec<Piece>) -> Result<Vec<Piece>, ApplyError> {
+    fn merge_underfull(
+        &mut self,
+        mut pieces: Vec<Piece>,
+        bounds: Bounds<'_>,
+    ) -> Result<Vec<Piece>, ApplyError> {
         let mut index = 0;
         while index < pieces.len() {
             if !pieces[index].small || pieces.len() == 1 {
@@ -338,7 +361,7 @@ impl<'a> Apply<'a> {
                 continue;
             }
             let left = if index + 1 < pieces.len() { index } else { index - 1 };
-            let mut joined = self.join(&pieces[left], &pieces[left + 1])?;
+            let mut joined = self.join(&pieces, left, bounds)?;
             let count = joined.len();
             if let Some(last) = joined.last_mut() {
                 last.small = last.small && count == 1;
@@ -349,21 +372,29 @@ impl<'a> Apply<'a> {
         Ok(pieces)
     }
 
-    fn join(&mut self, left: &Piece, right: &Piece) -> Result<Vec<Piece>, ApplyError> {
+    /// Merges piece `index` and the next one, children of a node with these bounds.
+    fn join(&mut self, all: &[Piece], index: usize, bounds: Bounds<'_>) -> Result<Vec<Piece>, ApplyError> {
+        let (left, right) = (&all[index], &all[index + 1]);
         let left_node = self.load(&left.slot)?;
         let right_node = self.load(&right.slot)?;
+        bounds.of_piece(all, index).check(self.pages, &left_node)?;
+        bounds.of_piece(all, index + 1).check(self.pages, &right_node)?;
         let mut pieces = match (left_node.body(), right_node.body()) {
             (Body::Leaf(a), Body::Leaf(b)) => {
                 let entries: Vec<Entry<'_>> =
                     (0..a.len()).map(|i| a.entry(i)).chain((0..b.len()).map(|i| b.entry(i))).collect();
                 self.leaf_pieces(&entries, false)
             }
-            (Body::Inner(a), Body::Inner(b)) => {
+            (Body::Inner(a), Body::Inner(b)) if a.level == b.level => {
                 let mut children = children_of(a, Vec::new());
                 children.extend(children_of(b, right.separator.clone()));
                 self.inner_pieces(a.level, children)
             }
-            _ => unreachable!("children of one node have one level"),
+            _ => {
+                return Err(
+                    damaged(self.pages, &right_node, "a node of another height than its neighbour").into()
+                );
+            }
         };
         if let Some(first) = pieces.first_mut() {
             first.separator.clone_from(&left.separator);

@@ -71,6 +71,8 @@ pub(super) struct Survey {
     pub(super) dir: PathBuf,
     pub(super) identity: LogIdentity,
     pub(super) block_bytes: u64,
+    /// No segment of the log is longer than this.
+    segment_bytes_max: u64,
     pub(super) files: Vec<FoundFile>,
 }
 
@@ -117,6 +119,7 @@ impl Survey {
             dir: dir.to_owned(),
             identity,
             block_bytes: geometry.block_bytes as u64,
+            segment_bytes_max: geometry.segment_bytes_max,
             files: Vec::new(),
         };
         for (wanted, &slot) in (1u64..).zip(&slots) {
@@ -148,6 +151,7 @@ impl Survey {
             dir: dir.to_owned(),
             identity,
             block_bytes: geometry.block_bytes as u64,
+            segment_bytes_max: geometry.segment_bytes_max,
             files: Vec::new(),
         };
         let slots = match slots_in(disk, dir) {
@@ -254,7 +258,8 @@ impl Survey {
 
     /// The frame that begins at `offset`, if its header and table are valid.
     pub(super) fn frame_at(&self, file: &FoundFile, offset: u64) -> Result<Option<FoundFrame>> {
-        let room = file.bytes.saturating_sub(offset);
+        // A sparse file may claim any length: frames are bounded by what a segment can be.
+        let room = file.bytes.min(self.segment_bytes_max).saturating_sub(offset);
         if room < self.block_bytes {
             return Ok(None);
         }
@@ -266,7 +271,7 @@ impl Survey {
         }
         let head_bytes = frame::head_bytes(header.part_count);
         if head_bytes > self.block_bytes {
-            // Bounded: decode_header has checked that the whole frame lies in the file.
+            // Bounded: decode_header has checked that the whole frame lies in the segment.
             head.resize(to_usize(head_bytes), 0);
             let (_, rest) = head.split_at_mut(to_usize(self.block_bytes));
             file.read(rest, offset + self.block_bytes)?;

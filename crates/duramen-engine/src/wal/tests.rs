@@ -92,8 +92,10 @@ fn replay(disk: &MemDisk, from: &LogPosition) -> Result<(Recovered, Vec<Replayed
 
 fn replay_by(threads: usize, disk: &MemDisk, from: &LogPosition) -> Result<(Recovered, Vec<ReplayedRecord>)> {
     let mut found = Vec::new();
+    // The longest segments that a test writes.
+    let geometry = Geometry { segment_bytes_max: 16384, ..geometry() };
     let recovered =
-        recover(disk, dir(), identity(), &geometry(), from, &reading(threads), &mut |record, ()| {
+        recover(disk, dir(), identity(), &geometry, from, &reading(threads), &mut |record, ()| {
             found.push(record);
             Ok(())
         })?;

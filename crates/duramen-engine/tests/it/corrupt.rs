@@ -2,11 +2,13 @@
 //! One bit is flipped in each block of the data file in turn.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use duramen_disk::MemDisk;
 use duramen_disk::memory::{CallKind, Effect, Fault, FaultPlan};
-use duramen_engine::{Direction, Durability, Engine, Hooks, KeyRange, Options, ReducerSpec, Result};
+use duramen_engine::{
+    Direction, Durability, Engine, Event, EventHook, Hooks, KeyRange, Options, ReducerSpec, Result,
+};
 
 use crate::awkward::create;
 use crate::basics::{open, tiny};
@@ -100,6 +102,76 @@ fn a_dropped_tree_that_cannot_be_read_ends_no_checkpoint() {
     disk.set_faults(FaultPlan::none());
     reap(&engine, "readable again");
     assert!(engine.stats().space.used_blocks < used / 2);
+}
+
+/// D7: while a dropped tree cannot be read, its space is not reclaimed. That is reported once, not by every
+/// checkpoint, and again only if it fails again later.
+#[test]
+fn a_dropped_tree_that_cannot_be_read_is_reported_once() {
+    let disk = MemDisk::new(66);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&told);
+    let on_event: EventHook = Arc::new(move |event: &Event| {
+        if let Event::BackgroundFailed(error) = event {
+            heard.lock().unwrap().push(error.clone());
+        }
+    });
+    let engine = open(&disk, tiny());
+    fill(&engine, "dropped", 200);
+    fill(&engine, "dropped too", 200);
+    engine.close().unwrap();
+    drop(engine);
+    let hooks = Hooks { on_event: Some(on_event), ..Hooks::default() };
+    let engine = Engine::open(Arc::new(disk.clone()), Path::new("/db"), tiny(), hooks).unwrap();
+    let other = create(&engine, "other");
+    let checkpoints = || {
+        for _ in 0..4 {
+            engine.transact(Durability::Disk, |tx| tx.put(other, b"k", b"v")).unwrap();
+            engine.checkpoint().unwrap();
+        }
+    };
+    for (name, told_count) in [("dropped", 1), ("dropped too", 2)] {
+        engine.transact(Durability::Disk, |tx| tx.drop_tree(name)).unwrap();
+        disk.set_faults(Fault::new(CallKind::Read, 0, Effect::EIO).on("/db/data").for_good());
+        checkpoints();
+        assert!(disk.fault_hit_count() >= 4, "the tree was not read");
+        disk.set_faults(FaultPlan::none());
+        let told = told.lock().unwrap().clone();
+        assert_eq!(told.len(), told_count, "{told:?}");
+        assert!(told[told_count - 1].message().contains("dropped tree"), "{told:?}");
+        // All of it is reclaimed.
+        (0..15).for_each(|_| checkpoints());
+    }
+}
+
+/// A dropped tree cannot be read, and nothing else happens. The database makes no checkpoints without end for
+/// it. The checkpoints of later commits try again.
+#[test]
+fn a_dropped_tree_that_cannot_be_read_lets_the_database_rest() {
+    let disk = MemDisk::new(67);
+    let engine = open(&disk, tiny());
+    fill(&engine, "dropped", 200);
+    engine.close().unwrap();
+    drop(engine);
+    let engine = open(&disk, tiny());
+    let used = engine.stats().space.used_blocks;
+    let rest = || {
+        for _ in 0..100 {
+            disk.advance_clock(200_000_000);
+            engine.step().unwrap();
+        }
+        engine.stats().checkpoints
+    };
+    disk.set_faults(Fault::new(CallKind::Read, 0, Effect::EIO).on("/db/data").for_good());
+    engine.transact(Durability::Disk, |tx| tx.drop_tree("dropped")).unwrap();
+    engine.checkpoint().unwrap();
+    let before = rest();
+    assert!(disk.fault_hit_count() > 0, "the tree was not read");
+    assert_eq!(rest(), before, "it does not rest");
+    disk.set_faults(FaultPlan::none());
+    reap(&engine, "readable again");
+    assert!(engine.stats().space.used_blocks < used / 2, "it is reclaimed");
+    engine.close().unwrap();
 }
 
 /// A big value is corrupt and then deleted, and the process is killed before a checkpoint. The database opens

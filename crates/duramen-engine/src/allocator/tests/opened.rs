@@ -130,3 +130,39 @@ fn what_the_file_has_already_is_used_on_a_disk_with_little_room() {
         assert!(beyond[11].is_err(), "there is no room for more than the file had: {beyond:?}");
     }
 }
+
+/// D7: a hole is taken back but for a few blocks, and the disk is full. What the next opening counts as room
+/// can be written.
+#[test]
+fn no_hole_is_left_that_the_next_opening_counts_as_room() {
+    for rest in (8..=32).step_by(8) {
+        let Holed { disk, mut space, first, middle, last } = with_hole();
+        space.give_back.run_blocks_min = 32;
+        assert_eq!(space.allocate(LONG - rest).unwrap(), middle);
+        // For the checkpoints, so that they do not take what is left of the hole.
+        space.give_back(first, 31);
+        checkpoint(&space, 1);
+        let newest = checkpoint(&space, 2);
+        disk.set_capacity(Some(disk.used_bytes()));
+        let again = Space::load(space.data.clone(), &newest, space.give_back).unwrap();
+        while let Ok(block) = again.allocate(1) {
+            let written = again.data.file().write_at(&[7; 512], again.data.offset(block));
+            assert!(written.is_ok(), "{rest} blocks left: block {block} of {middle} to {last}: {written:?}");
+        }
+    }
+}
+
+/// D7: the disk has room for what is wanted, but not for the few blocks behind it.
+#[test]
+fn a_hole_whose_rest_would_be_too_short_stays_without_room_for_all_of_it() {
+    let Holed { disk, mut space, middle, last, .. } = with_hole();
+    space.give_back.run_blocks_min = 32;
+    let hole_blocks = || space.state.lock().unwrap().holes.used();
+    let before = hole_blocks();
+    disk.set_capacity(Some(disk.used_bytes() + u64::from(LONG - 8) * BLOCK));
+    assert!(space.allocate(LONG - 24).unwrap() > last, "the file grows instead");
+    assert_eq!(hole_blocks(), before);
+    disk.set_capacity(None);
+    assert_eq!(space.allocate(LONG - 24).unwrap(), middle);
+    assert_eq!(hole_blocks(), 0);
+}

@@ -6,7 +6,9 @@ use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault};
 
 use super::*;
 use crate::error::{Code, Error};
+use crate::wal::frame::{self, FrameHeader, FrameKind, Part};
 use crate::wal::segment::SegmentHeader;
+use crate::wal::survey::Survey;
 
 /// A small log over several segments, closed with a mark frame. Replayed from the start and from a later
 /// superblock.
@@ -178,6 +180,46 @@ fn a_segment_of_no_whole_blocks_is_named() {
         let error = check_damaged(&sample, &sample.disk, &sample.from, "half a block").unwrap();
         assert!(error.message().contains("whole blocks"), "{blocks} and {more}: {error}");
     }
+}
+
+/// A hostile file that is longer than any segment, with a valid header and a valid frame in it. The memory
+/// for the frame's table is bounded by the segments of this log, not by the file.
+#[test]
+fn a_frame_longer_than_any_segment_is_none() {
+    let sample = sample(true);
+    let path = sample.disk.files().last().unwrap().clone();
+    let mut segment = SegmentHeader::decode(&sample.disk.read_file(&path).unwrap()).unwrap();
+    segment.segment_bytes = 1 << 30;
+    let part = Part { bytes: 0, seq: CommitSeq(1), first: true, last: true, derived: false, checksum: 0 };
+    let frame_of = |part_count: u32| {
+        let offset = u64::from(segment.block_bytes);
+        let header = FrameHeader {
+            kind: FrameKind::Group,
+            part_count,
+            payload_bytes: 0,
+            epoch: segment.epoch,
+            offset,
+            first_seq: CommitSeq(1),
+            last_seq: CommitSeq(1),
+            durable_seq: CommitSeq(0),
+            commit_time_ns: 0,
+            incarnation: 0,
+            previous_checksum: 0,
+        };
+        let (frame, _) = frame::encode(&header, &vec![part; part_count as usize], &identity());
+        let mut bytes = segment.encode().to_vec();
+        bytes.resize(offset as usize, 0);
+        bytes.extend_from_slice(&frame);
+        sample.disk.write_file(&path, &bytes).unwrap();
+        let file = sample.disk.open(Path::new(&path), duramen_disk::Access::WRITE).unwrap();
+        file.set_len(segment.segment_bytes).unwrap();
+        let survey = Survey::load(&sample.disk, dir(), identity(), &geometry()).unwrap();
+        survey.frame_at(survey.files.last().unwrap(), offset).unwrap()
+    };
+    let fits = (geometry().segment_bytes_max as u32 - segment.block_bytes) / 40 - 4;
+    assert!(frame_of(fits).is_some());
+    assert!(frame_of(fits + 1).is_none());
+    assert!(frame_of(1 << 16).is_none());
 }
 
 #[test]

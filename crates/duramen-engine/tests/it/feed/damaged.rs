@@ -156,29 +156,45 @@ fn the_observer_goes_on_behind_a_corrupt_place() {
     assert_eq!(found[before..], model[behind..]);
 }
 
-/// Sectors of a retained file cannot be read. The database opens, and nothing is missing once they can be
-/// read again.
+/// Retained files cannot be opened, or their sectors cannot be read. The database opens, and nothing is
+/// missing once they can be read again.
 #[test]
 fn a_feed_that_cannot_be_read_keeps_no_database_from_opening() {
     let (disk, _, model) = with_files(42);
-    for nth in 0..4 {
-        let disk = disk.deep_clone();
-        disk.set_faults(Fault::new(CallKind::Read, nth, Effect::EIO).on("/db/feed").for_good());
+    // There are two files, each with a header and frames.
+    let reads = (0..4).map(|nth| (CallKind::Read, nth));
+    for (kind, nth) in reads.chain((0..2).map(|nth| (CallKind::Open, nth))) {
+        let (disk, when) = (disk.deep_clone(), format!("{kind:?} {nth}"));
+        disk.set_faults(Fault::new(kind, nth, Effect::EIO).on("/db/feed").for_good());
         let engine = open(&disk);
-        assert!(disk.fault_hit_count() > 0, "read {nth}");
+        assert!(disk.fault_hit_count() > 0, "{when}");
         let (found, error) = until_error(&engine, 0);
-        assert_eq!(found, model[..found.len()], "read {nth}");
-        assert!(error.is_some_and(|error| error.goes_on_after().is_some()), "read {nth}");
+        assert_eq!(found, model[..found.len()], "{when}");
+        assert!(error.is_some_and(|error| error.goes_on_after().is_some()), "{when}");
         put(&engine, tree(&engine, "rows 0"), "written", b"v").unwrap();
         engine.checkpoint().unwrap();
         engine.abandon();
         disk.set_faults(FaultPlan::none());
         let engine = open(&disk);
-        check_is_clean(&engine, &format!("read {nth}"));
+        check_is_clean(&engine, &when);
         let found = all(&engine, "readable again");
-        assert_eq!(found[..model.len()], model, "read {nth}");
+        assert_eq!(found[..model.len()], model, "{when}");
         engine.abandon();
     }
+}
+
+/// One superblock is lost, and a file that may have what the log lacks cannot be opened for a while. The
+/// database does not open without it, and loses nothing.
+#[test]
+fn beside_a_lost_superblock_no_file_is_passed_over_that_cannot_be_opened() {
+    let disk = MemDisk::new(58);
+    let model = lost_superblock_before_several_files(&disk);
+    disk.set_faults(Fault::new(CallKind::Open, 0, Effect::EIO).on("/db/feed").for_good());
+    let hooks = Hooks { feed: Some(Arc::new(Positions)), ..Hooks::default() };
+    let error = Engine::open(Arc::new(disk.clone()), Path::new("/db"), tiny(), hooks).unwrap_err();
+    assert!(error.message().contains("cannot open"), "{error}");
+    disk.set_faults(FaultPlan::none());
+    opens_whole(&disk, &model, "it can be opened again");
 }
 
 /// D6: one superblock is lost. The copy of the changes that the other one does not cover is in the page cache
@@ -576,4 +592,41 @@ fn a_removal_that_fails_blocks_no_writer() {
         assert_eq!(feed_files(&disk), Vec::<PathBuf>::new(), "{kind:?}");
         engine.abandon();
     }
+}
+
+/// D7: the oldest file can be neither removed nor emptied. The files behind it are removed all the same, and
+/// the changes that are still needed are whole, also after a crash.
+#[test]
+fn a_file_that_cannot_be_removed_keeps_no_other_one() {
+    let disk = MemDisk::new(59);
+    let (engine, mut model) = (with_bigger_files(&disk), Vec::new());
+    set_position(&engine, "slow", CommitSeq(0), false);
+    bulk(&engine, &mut model);
+    engine.checkpoint().unwrap();
+    let files = feed_files(&disk);
+    assert!(files.len() > 3, "{files:?}");
+    let stuck = |kind| Fault::new(kind, 0, Effect::EIO).on(files[0].to_str().unwrap()).for_good();
+    disk.set_faults(FaultPlan::from(stuck(CallKind::Remove)).with(stuck(CallKind::SetLen)));
+    let needed_from = model.len() - 3;
+    let position = model[needed_from].0 - 1;
+    set_position(&engine, "slow", CommitSeq(position), false);
+    engine.checkpoint().unwrap();
+    assert!(disk.fault_hit_count() > 1);
+    let left = feed_files(&disk);
+    assert!(left.contains(&files[0]) && !left.contains(&files[1]), "{left:?}");
+    engine.abandon();
+    disk.set_faults(FaultPlan::none());
+    let disk = disk.crash(&CrashChoice::None);
+    let engine = with_bigger_files(&disk);
+    let (found, error) = until_error(&engine, 0);
+    assert_eq!(found, model[..found.len()]);
+    let goes_on = error.and_then(|error| error.goes_on_after()).expect("the changes behind it are missing");
+    assert!(goes_on.0 <= position, "{goes_on}");
+    let (found, error) = until_error(&engine, position);
+    assert!(error.is_none() && found == model[needed_from..], "{found:?}, {error:?}");
+    put(&engine, tree(&engine, "bulk"), "written", b"v").unwrap();
+    engine.checkpoint().unwrap();
+    assert!(!feed_files(&disk).contains(&files[0]), "it can be removed now");
+    check_is_clean(&engine, "without it");
+    engine.abandon();
 }
