@@ -4,6 +4,9 @@ use super::*;
 use crate::tree::inner::Inner;
 use crate::tree::separators::Separators;
 
+/// The keys of a leaf.
+type Keys = &'static [&'static [u8]];
+
 /// A page outside the bounds that its parent records.
 const OUTSIDE: &str = "outside the bounds";
 
@@ -46,14 +49,15 @@ fn put(key: &[u8]) -> Edits {
 fn a_leaf_outside_its_bounds_is_refused_when_it_takes_part_in_a_change() {
     let disk = MemDisk::new(1);
     let pages = pages(&disk);
-    let of = |lists: [&[&[u8]]; 3]| {
+    let of = |lists: [Keys; 3]| {
         let leaves = lists.map(|keys| leaf_of(&pages, keys));
         above(&pages, 1, &[b"h".to_vec(), b"p".to_vec()], &leaves)
     };
-    let (first, second, third): (&[&[u8]], &[&[u8]], &[&[u8]]) =
-        (&[b"aa1", b"aa2"], &[b"ha", b"hb"], &[b"pa", b"pb"]);
+    let first: Keys = &[b"aa1", b"aa2"];
+    let second: Keys = &[b"ha", b"hb"];
+    let third: Keys = &[b"pa", b"pb"];
     assert!(error_of(&pages, &of([first, second, third]), &deletion(b"aa1")).is_none());
-    let changed: [([&[&[u8]]; 3], Edits); 5] = [
+    let changed: [([Keys; 3], Edits); 5] = [
         // The leaf that changes.
         ([&[b"aa1", b"ha"], second, third], put(b"b")),
         ([first, &[b"a", b"hb"], third], put(b"hc")),
