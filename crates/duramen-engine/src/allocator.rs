@@ -135,8 +135,6 @@ struct State {
     contradiction: Option<Error>,
 }
 
-const POISON: &str = "nothing panics while the space map is locked";
-
 impl Space {
     /// An empty data file: only the superblocks' blocks are used.
     #[must_use]

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use crate::alarm::locked;
 use crate::allocator::MapDraft;
 use crate::catalog::{CATALOG, Root, RootEntry, TreeState, TreeTable};
 use crate::data_file::{Page, SUPERBLOCK_OFFSETS, Superblock};
@@ -24,8 +25,6 @@ use reclaim::reclaim;
 pub(crate) use store::{
     Store, UnreadValues, make_durable, read_superblocks, superblocks_left, whole_superblocks,
 };
-
-const POISON: &str = "nothing panics while a checkpoint is locked";
 
 /// Writes checkpoints, one at a time.
 #[derive(Debug)]
@@ -203,8 +202,9 @@ impl Checkpointer {
             clean: aim.clean,
             ..newest.superblock.clone()
         };
-        // A space map that was found contradictory during the write must not become the newest.
+        // What was written while an invariant broke must not become the newest.
         self.store.space.is_sound().map_err(CheckpointError::Poison)?;
+        self.store.alarm.check()?;
         self.write_superblock(&superblock)?;
         self.store.space.adopt(draft);
         let older = newest.superblock.replay;
@@ -349,7 +349,7 @@ impl Checkpointer {
     /// Where reclaiming a tree goes on. A page that cannot be read does not end the checkpoint: the next one
     /// tries again, from `start`.
     fn or_later(&self, tree: TreeId, reclaimed: Result<Option<Vec<u8>>>, start: Vec<u8>) -> Option<Vec<u8>> {
-        let mut unreclaimed = self.unreclaimed.lock().expect(POISON);
+        let mut unreclaimed = locked(self.unreclaimed.lock());
         match reclaimed {
             Ok(next) => {
                 unreclaimed.trees.remove(&tree);
@@ -367,12 +367,12 @@ impl Checkpointer {
 
     /// Whether the last attempt to reclaim a dropped tree could read its pages.
     pub(crate) fn can_reclaim(&self, tree: TreeId) -> bool {
-        !self.unreclaimed.lock().expect(POISON).trees.contains(&tree)
+        !locked(self.unreclaimed.lock()).trees.contains(&tree)
     }
 
     /// Errors of reclaiming that were not taken yet: one for each tree, until its pages can be read again.
     pub(crate) fn take_unreclaimed(&self) -> Vec<Error> {
-        std::mem::take(&mut self.unreclaimed.lock().expect(POISON).untold)
+        std::mem::take(&mut locked(self.unreclaimed.lock()).untold)
     }
 
     /// Dropped trees that are reclaimed completely: the roots may forget them.
@@ -405,10 +405,10 @@ impl Checkpointer {
     }
 
     fn newest(&self) -> MutexGuard<'_, Newest> {
-        self.newest.lock().expect(POISON)
+        locked(self.newest.lock())
     }
 
     fn turn(&self) -> MutexGuard<'_, Reaping> {
-        self.turn.lock().expect(POISON)
+        locked(self.turn.lock())
     }
 }

@@ -20,9 +20,11 @@ mod throttle;
 mod wait;
 mod watch;
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, RwLock};
+use std::sync::{Arc, RwLock};
 
+use crate::alarm::locked;
 use crate::catalog::Root;
 use crate::checkpoint::Store;
 use crate::data_file::PagePointer;
@@ -46,8 +48,6 @@ use group::Forming;
 use order::conflict;
 use recent::Recent;
 
-const POISON: &str = "nothing panics while the order is locked";
-
 /// The commit pipeline of an open database.
 #[derive(Debug)]
 pub(crate) struct Committer {
@@ -69,7 +69,6 @@ pub(crate) struct Committer {
     marked: AtomicU64,
     unsynced_bytes: AtomicU64,
     log_bytes: AtomicU64,
-    poison: OnceLock<Error>,
     process: u32,
     closed: AtomicBool,
     next_tree: AtomicU64,
@@ -200,7 +199,6 @@ impl Committer {
             marked: AtomicU64::new(0),
             unsynced_bytes: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
-            poison: OnceLock::new(),
             process: duramen_disk::process_id(),
             closed: AtomicBool::new(false),
             next_tree: AtomicU64::new(next_tree.0),
@@ -282,7 +280,7 @@ impl Committer {
     /// its bound.
     pub(crate) fn refuse_writers(&self, why: Option<Error>) {
         self.refuses.store(why.is_some(), Ordering::Release);
-        *self.feed_refusal.write().expect(POISON) = why;
+        *locked(self.feed_refusal.write()) = why;
     }
 
     /// Fails for a transaction that puts something while writers are refused, unless it advances a consumer
@@ -294,7 +292,7 @@ impl Committer {
         {
             return Ok(());
         }
-        match &*self.feed_refusal.read().expect(POISON) {
+        match &*locked(self.feed_refusal.read()) {
             Some(why) => Err(why.clone()),
             None => Ok(()),
         }
@@ -337,9 +335,7 @@ impl Committer {
     /// # Errors
     /// `Poisoned` after a failed sync; `Invalid` after a close.
     pub(crate) fn usable(&self) -> Result<()> {
-        if let Some(cause) = self.poison.get() {
-            return Err(Error::poisoned(cause.message()));
-        }
+        self.store.alarm.check()?;
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::new(Code::Closed, "the database is closed").with_hint("open it again"));
         }
@@ -348,12 +344,17 @@ impl Committer {
 
     /// The first failure that poisoned the engine, if one did.
     pub(crate) fn poison_cause(&self) -> Option<&Error> {
-        self.poison.get()
+        self.store.alarm.cause()
     }
 
     /// Poisons the engine after a failed sync: nothing is acknowledged from now on (D6).
     pub(crate) fn poison(&self, cause: Error) {
-        drop(self.poison.set(cause));
+        self.store.alarm.raise(cause);
+        self.wake_all();
+    }
+
+    /// Wakes all threads that wait, to check again whether they may go on.
+    pub(crate) fn wake_all(&self) {
         self.throttle.wake();
         self.turn.notify_all();
         self.watch.wake();
@@ -419,14 +420,13 @@ impl Committer {
     pub(crate) fn sync_through(&self, seq: CommitSeq) -> Result<()> {
         self.same_process()?;
         self.not_alone()?;
+        let _within = self.store.alarm.enter();
         loop {
             let mut order = self.lock();
             if self.durable() >= seq {
                 return Ok(());
             }
-            if let Some(cause) = self.poison.get() {
-                return Err(Error::poisoned(cause.message()));
-            }
+            self.store.alarm.check()?;
             order.forming.wants_sync = true;
             if order.leading {
                 drop(self.wait_turn(order));
@@ -437,7 +437,7 @@ impl Committer {
             match self.lead() {
                 // A group without room does not matter here: the commit waited for may have been written long
                 // ago. With that group dropped, the next round syncs it.
-                Err(error) if self.poison.get().is_some() => return Err(error),
+                Err(error) if self.poison_cause().is_some() => return Err(error),
                 _ => {}
             }
         }
@@ -456,18 +456,25 @@ impl Committer {
         }
         {
             let mut order = self.lock();
-            if order.leading || !order.forming.is_empty() || self.poison.get().is_some() {
+            if order.leading || !order.forming.is_empty() || self.poison_cause().is_some() {
                 return Ok(false);
             }
             order.leading = true;
         }
-        let marked = self.log.write_mark(durable);
-        let result = marked.map_err(|error| self.log_failed(&error)).and_then(|_| self.sync_log());
+        let marked = catch_unwind(AssertUnwindSafe(|| {
+            let _within = self.store.alarm.enter();
+            let marked = self.log.write_mark(durable);
+            marked.map_err(|error| self.log_failed(&error)).and_then(|_| self.sync_log())
+        }));
+        let result = marked.as_ref().map_or_else(|_| self.store.alarm.check(), Clone::clone);
         if result.is_ok() {
             self.marked.store(durable.0, Ordering::Relaxed);
         }
         if self.hand_on() {
             self.write_unwaited();
+        }
+        if let Err(panic) = marked {
+            resume_unwind(panic);
         }
         result.map(|()| true)
     }
@@ -475,6 +482,7 @@ impl Committer {
     /// Removes fully reclaimed dropped trees from the roots. This is no commit: no reader can see the
     /// difference.
     pub(crate) fn forget_trees(&self, ids: &[TreeId]) {
+        let _within = self.store.alarm.enter();
         let order = self.lock();
         let without = |root: &Root| {
             let mut trees = root.trees.clone();
@@ -493,6 +501,7 @@ impl Committer {
     /// Installs the root of the deferred redo, with the log's tail in its trees. Nothing was ordered before
     /// it.
     pub(crate) fn replayed(&self, root: &Arc<Root>) {
+        let _within = self.store.alarm.enter();
         let mut order = self.lock();
         order.recent = Recent::new(root.seq, self.throttle.memory_bytes() / 32);
         self.latest.set(Arc::clone(root));
@@ -500,7 +509,7 @@ impl Committer {
     }
 
     fn lock(&self) -> MutexGuard<'_, Order> {
-        self.order.lock().expect(POISON)
+        locked(self.order.lock())
     }
 
     /// Waits until a commit is published. It is in the log then.
@@ -510,6 +519,7 @@ impl Committer {
     pub(crate) fn wait_written(&self, ordered: Ordered) -> Result<()> {
         self.same_process()?;
         self.not_alone()?;
+        let _within = self.store.alarm.enter();
         let mut order = self.lock();
         loop {
             let still_there = self.still_there(ordered);
@@ -518,9 +528,7 @@ impl Committer {
             }
             // Checked before the commit is reported as dropped: what a failed sync has dropped may be on the
             // disk.
-            if let Some(cause) = self.poison.get() {
-                return Err(Error::poisoned(cause.message()));
-            }
+            self.store.alarm.check()?;
             still_there?;
             if order.leading {
                 order = self.wait_turn(order);
@@ -535,7 +543,7 @@ impl Committer {
 
     fn wait_turn<'a>(&'a self, mut order: MutexGuard<'a, Order>) -> MutexGuard<'a, Order> {
         order.turn_waiters += 1;
-        let mut order = self.turn.wait(order).expect(POISON);
+        let mut order = locked(self.turn.wait(order));
         order.turn_waiters -= 1;
         order
     }

@@ -26,6 +26,7 @@ use std::sync::{Arc, Mutex};
 
 use duramen_disk::{Disk, SyncMethod};
 
+use crate::alarm::locked;
 use crate::checkpoint::Store;
 pub use crate::commit::Woken;
 use crate::commit::{Committer, Ordered, Wait};
@@ -50,8 +51,6 @@ use maintenance::Maintenance;
 pub use observe::{ObserveFrom, Observed, Observer};
 pub use repair::{Keep, LostCommits, Repair, RepairProgress, TreeLoss};
 pub use stats::{DurabilityStatus, RecoveryStats, Stats};
-
-const POISON: &str = "nothing panics while the threads are locked";
 
 /// What a program plugs into the engine.
 #[derive(Clone, Default)]
@@ -446,7 +445,7 @@ impl Inner {
         if let Mode::Write { maintenance, .. } = &self.mode {
             maintenance.end_preparing();
         }
-        drop(self.threads.lock().expect(POISON).take());
+        drop(locked(self.threads.lock()).take());
     }
 
     fn finish(&self) -> Result<()> {

@@ -4,6 +4,7 @@
 //! Modules are listed by layers, lowest first. A module names only its own layer and those above it in this
 //! list; a test in duramen-sim checks that.
 
+mod alarm;
 pub mod error;
 pub mod ids;
 pub mod limits;

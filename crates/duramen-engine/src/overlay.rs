@@ -43,6 +43,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use crate::alarm::locked;
 use crate::catalog::{Root, TreeState};
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
@@ -54,8 +55,6 @@ use crate::tree::{Apply, ApplyError, KeyRange, Loading, Slot};
 pub(crate) use cursor::OverlaidCursor;
 pub(crate) use notes::RecordNotes;
 pub(crate) use sorted::{ChangesOf, Gathered, SortedChanges};
-
-const POISON: &str = "nothing panics while forks are locked";
 
 /// Applies the changes to the trees, or waits until that is done.
 type Drain = Box<dyn Fn() -> Result<()> + Send + Sync>;
@@ -159,14 +158,14 @@ impl Overlay {
     /// Sets the root with all changes in it. It is registered before anything newer can replace it.
     pub(crate) fn drained(&self, held: Registration) {
         assert!(self.drained.set(held).is_ok(), "an overlay is drained once");
-        self.forks.lock().expect(POISON).clear();
+        locked(self.forks.lock()).clear();
     }
 
     /// Runs with the forks locked. In a test, [`Overlay::drained`] sets the root and does not return before
     /// this does.
     #[cfg(test)]
     pub(crate) fn while_forks_are_locked<T>(&self, run: impl FnOnce() -> T) -> T {
-        let _locked = self.forks.lock().expect(POISON);
+        let _locked = locked(self.forks.lock());
         run()
     }
 
@@ -209,12 +208,12 @@ impl Overlay {
                 None => Err(Error::new(Code::NoSuchTree, format!("there is no tree with id {}", state.id))),
             };
         }
-        let known = self.forks.lock().expect(POISON).get(&state.id).cloned();
+        let known = locked(self.forks.lock()).get(&state.id).cloned();
         if let Some((_, fork)) = known.filter(|(applied, _)| covers(applied, range)) {
             return Ok(Asked::Forked(state, fork));
         }
         let fork = self.fork(pages, state, changes)?;
-        let mut forks = self.forks.lock().expect(POISON);
+        let mut forks = locked(self.forks.lock());
         if self.drained.get().is_none() {
             forks.insert(state.id, (range.clone(), fork.clone()));
         }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use duramen_disk::File;
 
+use crate::alarm::Alarm;
 use crate::allocator::Space;
 use crate::catalog::{CATALOG, RootEntry, TreeState, TreeTable};
 use crate::checkpoint::{Store, UnreadValues, read_superblocks};
@@ -74,6 +75,7 @@ pub(crate) fn load(
     }
     let pages = Pages::new(data, options.memory_bytes);
     let store = Arc::new(Store {
+        alarm: Alarm::new(),
         registry: Registry::new(pages.clone()),
         pages,
         space,

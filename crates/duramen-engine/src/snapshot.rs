@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use duramen_disk::Lock;
 
+use crate::alarm::locked;
 use crate::catalog::Root;
 use crate::ids::CommitSeq;
 use crate::page_cache::Pages;
@@ -20,8 +21,6 @@ use crate::page_cache::Pages;
 pub(crate) use newest::Newest;
 
 const SHARD_COUNT: usize = 16;
-const POISON: &str = "nothing panics while a shard of snapshots is locked";
-
 /// The locks that keep other processes out of a database.
 pub(crate) type Locks = Vec<Box<dyn Lock>>;
 
@@ -115,7 +114,7 @@ impl Registry {
     ) -> (Registration, Idle) {
         let index = SHARD.with(|shard| *shard);
         let shard = &self.shards[index];
-        let mut entries = shard.entries.lock().expect(POISON);
+        let mut entries = locked(shard.entries.lock());
         let known = entries.iter_mut().find(|entry| is_wanted(&entry.hold.root));
         if let Some(entry) = known {
             entry.users += 1;
@@ -141,20 +140,20 @@ impl Registry {
     /// Drops every commit after this one and begins a new rollback epoch. Readers of the dropped roots fail
     /// from here on.
     pub(crate) fn drop_after(&self, kept: CommitSeq) {
-        self.kept.write().expect(POISON).push(kept);
+        locked(self.kept.write()).push(kept);
     }
 
     /// Whether the commit with this sequence and rollback epoch was not dropped.
     pub(crate) fn is_kept(&self, seq: CommitSeq, rollback_epoch: u64) -> bool {
         let since = usize::try_from(rollback_epoch).expect("64-bit targets only");
-        self.kept.read().expect(POISON)[since..].iter().all(|kept| *kept >= seq)
+        locked(self.kept.read())[since..].iter().all(|kept| *kept >= seq)
     }
 
     /// All registered roots, oldest first, each once.
     pub(crate) fn roots(&self) -> Vec<Arc<Root>> {
         let mut roots: BTreeMap<(CommitSeq, u64), Arc<Root>> = BTreeMap::new();
         for shard in &self.shards {
-            for entry in shard.entries.lock().expect(POISON).iter().filter(|entry| entry.users > 0) {
+            for entry in locked(shard.entries.lock()).iter().filter(|entry| entry.users > 0) {
                 let root = &entry.hold.root;
                 roots.entry((root.seq, root.rollback_epoch)).or_insert_with(|| Arc::clone(root));
             }
@@ -165,7 +164,7 @@ impl Registry {
     /// Drops roots without readers in every shard where one of them is no longer the newest.
     pub(crate) fn let_go_before(&self, newest: CommitSeq) {
         for shard in &self.shards {
-            let mut entries = shard.entries.lock().expect(POISON);
+            let mut entries = locked(shard.entries.lock());
             let outdated = entries.iter().any(|entry| entry.users == 0 && entry.hold.root.seq < newest);
             let idle = if outdated { take_idle(&mut entries) } else { Idle::default() };
             drop(entries);
@@ -177,7 +176,7 @@ impl Registry {
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
         for shard in &self.shards {
-            let idle = take_idle(&mut shard.entries.lock().expect(POISON));
+            let idle = take_idle(&mut *locked(shard.entries.lock()));
             drop(idle);
         }
         self.pages.meter().free_evicted();
@@ -222,7 +221,7 @@ impl Registration {
 
 impl Clone for Registration {
     fn clone(&self) -> Registration {
-        let mut entries = self.shard().entries.lock().expect(POISON);
+        let mut entries = locked(self.shard().entries.lock());
         let entry = entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.hold, &self.hold));
         entry.expect("a registered root is in its shard").users += 1;
         Registration { hold: Arc::clone(&self.hold) }
@@ -232,7 +231,7 @@ impl Clone for Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         let shard = self.shard();
-        let mut entries = shard.entries.lock().expect(POISON);
+        let mut entries = locked(shard.entries.lock());
         let Some(entry) = entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.hold, &self.hold)) else {
             return;
         };

@@ -8,9 +8,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
+use crate::alarm::{Here, locked};
 use crate::error::{Code, Error, Result};
 
-const POISON: &str = "nothing panics while the threads' signal is locked";
 const TICK: Duration = Duration::from_millis(10);
 
 /// Background threads. Dropping this stops and joins them.
@@ -30,9 +30,9 @@ struct Stop {
 impl Stop {
     /// Waits a tick. Returns `false` once the threads must stop.
     fn tick(&self) -> bool {
-        let guard = self.lock.lock().expect(POISON);
+        let guard = locked(self.lock.lock());
         if !self.asked.load(Ordering::Acquire) {
-            drop(self.changed.wait_timeout(guard, TICK).expect(POISON));
+            drop(locked(self.changed.wait_timeout(guard, TICK)));
         }
         !self.asked.load(Ordering::Acquire)
     }
@@ -81,7 +81,7 @@ impl Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         {
-            let _guard = self.stop.lock.lock().expect(POISON);
+            let _guard = locked(self.stop.lock.lock());
             self.stop.asked.store(true, Ordering::Release);
         }
         self.stop.changed.notify_all();
@@ -195,7 +195,7 @@ impl Worker {
             return;
         }
         while state.running {
-            state = self.shared.changed.wait(state).expect(POISON);
+            state = locked(self.shared.changed.wait(state));
         }
         let handle = state.handle.take();
         drop(state);
@@ -212,7 +212,7 @@ impl fmt::Debug for Worker {
 
 impl Workplace {
     fn lock(&self) -> MutexGuard<'_, Working> {
-        self.state.lock().expect(POISON)
+        locked(self.state.lock())
     }
 
     fn run(&self) {
@@ -242,7 +242,7 @@ impl Workplace {
             Some(Rest::None) => {}
             Some(Rest::For(time)) => {
                 if !state.woken && state.work.is_some() {
-                    drop(self.changed.wait_timeout(state, time).expect(POISON));
+                    drop(locked(self.changed.wait_timeout(state, time)));
                 }
             }
             Some(Rest::UntilWoken) => {
@@ -279,11 +279,15 @@ impl Workplace {
 /// As `work` does.
 #[allow(clippy::disallowed_methods, reason = "threads start here and nowhere else")]
 pub(crate) fn side_by_side<P: Copy + Send, T: Send>(parts: &[P], work: impl Fn(P) -> T + Sync) -> Vec<T> {
-    let work = &work;
+    let (work, here) = (&work, Here::note());
     std::thread::scope(|scope| {
         let start = |part: &P| {
             let part = *part;
-            std::thread::Builder::new().spawn_scoped(scope, move || work(part)).map_err(|_| part)
+            let shared = move || {
+                let _within = here.enter();
+                work(part)
+            };
+            std::thread::Builder::new().spawn_scoped(scope, shared).map_err(|_| part)
         };
         let (first, others) = parts.split_at(parts.len().min(1));
         let started: Vec<_> = others.iter().map(start).collect();

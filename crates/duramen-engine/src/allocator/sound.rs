@@ -9,7 +9,8 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{MutexGuard, OnceLock};
 
-use super::{DeferredExtent, POISON, Space, State};
+use super::{DeferredExtent, Space, State};
+use crate::alarm::locked;
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 
@@ -77,7 +78,7 @@ impl Drop for Locked<'_> {
 
 impl Space {
     pub(super) fn lock(&self) -> Locked<'_> {
-        Locked { soundness: &self.soundness, state: Some(self.state.lock().expect(POISON)) }
+        Locked { soundness: &self.soundness, state: Some(locked(self.state.lock())) }
     }
 
     /// Checks that no contradiction was ever found.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use duramen_disk::File;
 
+use crate::alarm::{Alarm, locked};
 use crate::allocator::Space;
 use crate::data_file::{
     DataFile, FORMAT_VERSION, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockError,
@@ -19,6 +20,8 @@ use crate::tree::{BigRef, Reducers};
 /// Pages, space, readers and reducers of one open database.
 #[derive(Debug)]
 pub(crate) struct Store {
+    /// Why nothing is acknowledged any more, if so.
+    pub alarm: Arc<Alarm>,
     /// Nodes and pages: reads and memory accounting.
     pub pages: Pages,
     /// Which blocks are used, and for what.
@@ -64,7 +67,7 @@ impl Store {
 
 impl UnreadValues {
     fn lock(&self) -> MutexGuard<'_, Vec<(CommitSeq, Vec<u8>)>> {
-        self.0.lock().expect("nothing panics while it is locked")
+        locked(self.0.lock())
     }
 }
 

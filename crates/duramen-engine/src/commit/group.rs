@@ -32,11 +32,13 @@
 //! sync. Without that wake-up it could wait for ever. The scheduler tests in `tests/it/interleavings.rs`
 //! report that as a deadlock.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::wait::{GroupOutcome, Waiter, WakeReason};
-use super::{Committer, Order, POISON};
+use super::{Committer, Order};
+use crate::alarm::{invariant, locked};
 use crate::allocator::DeferredExtent;
 use crate::catalog::Root;
 use crate::data_file::PagePointer;
@@ -46,6 +48,9 @@ use crate::page_cache::Buffered;
 use crate::sync::MutexGuard;
 use crate::tree::Node;
 use crate::wal::{Group, LogPosition, LogWriteError, Record, SyncFailure};
+
+/// What a thread panicked with.
+type Panic = Box<dyn std::any::Any + Send>;
 
 /// Transactions that will share one write.
 #[derive(Debug, Default)]
@@ -123,28 +128,40 @@ impl Committer {
             let mut order = self.lock();
             (std::mem::take(&mut order.forming), self.latest())
         };
-        let result = self.write_group(&group, &root);
-        if let Err(error) = &result {
-            self.drop_group(&group, error);
-        }
+        let (result, panic) = self.write_or_drop(&group, &root);
         let keeps = self.hand_on();
         Arc::new(GroupOutcome { result: result.clone(), waiters: group.waiters }).announce();
         if keeps {
             self.write_unwaited();
         }
-        result
+        panic.map_or(result, |panic| resume_unwind(panic))
+    }
+
+    /// Writes a group, or drops it. A panic is returned, with the alarm raised: the leader first hands on, or
+    /// its followers would wait for ever.
+    fn write_or_drop(&self, group: &Forming, root: &Arc<Root>) -> (Result<()>, Option<Panic>) {
+        let written = catch_unwind(AssertUnwindSafe(|| {
+            let _within = self.store.alarm.enter();
+            self.write_group(group, root)
+        }));
+        let (result, panic) = match written {
+            Ok(result) => (result, None),
+            Err(panic) => (self.store.alarm.check(), Some(panic)),
+        };
+        if let Err(error) = &result {
+            self.drop_group(group, error);
+        }
+        (result, panic)
     }
 
     /// Writes the group, syncs if a member wants it, and publishes.
     fn write_group(&self, group: &Forming, root: &Arc<Root>) -> Result<()> {
-        if let Some(cause) = self.poison.get() {
-            return Err(Error::poisoned(cause.message()));
-        }
+        self.store.alarm.check()?;
         if group.records.is_empty() {
             return if group.wants_sync { self.sync_log() } else { Ok(()) };
         }
         let written = match self.write_log(group) {
-            Err(error) if group.wants_sync && self.poison.get().is_none() => {
+            Err(error) if group.wants_sync && self.poison_cause().is_none() => {
                 // Threads that wait for a sync also wait for commits before this group, which must not depend
                 // on its room.
                 self.sync_log()?;
@@ -152,11 +169,11 @@ impl Committer {
             }
             written => written?,
         };
-        if let Some(cause) = self.poison.get() {
+        if let Some(cause) = self.poison_cause() {
             return Err(self.in_doubt(cause.clone()));
         }
         self.defer_free(group);
-        root.position.set(written).expect("a root is written once");
+        invariant!(root.position.set(written).is_ok(), "the root of commit {} is written once", root.seq);
         self.groups.fetch_add(1, Ordering::Relaxed);
         self.published.set(Arc::clone(root));
         // After it: a thread woken for a commit finds it in a snapshot.
@@ -238,7 +255,7 @@ impl Committer {
                 position,
             }));
         }
-        let is_clean = self.poison.get().is_none();
+        let is_clean = self.poison_cause().is_none();
         if is_clean {
             // Under the lock: a thread that finds the commits gone also finds them counted.
             self.note_dropped(group.returned_count() + built_on_it.returned_count(), published.seq, error);
@@ -250,10 +267,7 @@ impl Committer {
                 self.store.space.value_aborted(&member.values);
             }
         }
-        let error = match self.poison.get() {
-            Some(cause) => Error::poisoned(cause.message()),
-            None => error.clone(),
-        };
+        let error = self.store.alarm.check().err().unwrap_or_else(|| error.clone());
         Arc::new(GroupOutcome { result: Err(error), waiters: built_on_it.waiters }).announce();
     }
 
@@ -264,7 +278,7 @@ impl Committer {
         }
         self.throttle.ask_for_room(why);
         self.dropped.fetch_add(count, Ordering::Relaxed);
-        let mut unreported = self.unreported.lock().expect(POISON);
+        let mut unreported = locked(self.unreported.lock());
         let earlier = unreported.take();
         let count = count + earlier.as_ref().map_or(0, |earlier| earlier.count);
         let after = earlier.map_or(after, |earlier| earlier.after.min(after));
@@ -273,7 +287,7 @@ impl Committer {
 
     /// Takes the count of commits dropped after their calls had returned, since the last call.
     pub(crate) fn take_dropped(&self) -> Option<Dropped> {
-        self.unreported.lock().expect(POISON).take()
+        locked(self.unreported.lock()).take()
     }
 
     /// Hands leadership to the next group's first waiter. If only members without a waiter joined, this
@@ -292,17 +306,19 @@ impl Committer {
     /// Writes one group of members without a waiter, then hands on. Later members are left to the next
     /// committer or to the background, since this thread's caller waits.
     pub(super) fn write_unwaited(&self) {
+        let mut panic = None;
         let mut order = self.lock();
         if order.forming.is_unwaited() {
             let group = std::mem::take(&mut order.forming);
             let root = self.latest();
             drop(order);
-            if let Err(error) = self.write_group(&group, &root) {
-                self.drop_group(&group, &error);
-            }
+            panic = self.write_or_drop(&group, &root).1;
             order = self.lock();
         }
         self.lay_down(order);
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
     }
 
     /// Passes leadership to the first waiter, or clears it.
@@ -344,9 +360,7 @@ impl Committer {
         self.not_alone()?;
         let mut order = self.lock();
         loop {
-            if let Some(cause) = self.poison.get() {
-                return Err(Error::poisoned(cause.message()));
-            }
+            self.store.alarm.check()?;
             if order.leading {
                 order = self.wait_turn(order);
                 continue;
@@ -360,9 +374,9 @@ impl Committer {
             order = self.lock();
         }
         drop(order);
-        let done = work();
+        let done = catch_unwind(AssertUnwindSafe(work));
         self.lay_down(self.lock());
-        Ok(done)
+        done.map_or_else(|panic| resume_unwind(panic), Ok)
     }
 
     /// Defers the free of the pages that a published group replaced: puts them on the pending-free list.

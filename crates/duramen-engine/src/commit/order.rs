@@ -131,6 +131,7 @@ impl Committer {
     /// # Errors
     /// `Conflict`, `Full`, `InDoubt`, `Poisoned`, or any error from reading a page.
     pub(crate) fn submit(&self, submission: Submission) -> Result<Ordered> {
+        let _within = self.store.alarm.enter();
         if let Err(error) = self.not_alone().and_then(|()| self.slow_down(&submission)) {
             return Err(self.abandon(error, &submission.values));
         }
@@ -211,6 +212,8 @@ impl Committer {
         };
         let (out, submission) = built?;
         let Some(submission) = submission else { return Ok((out, None)) };
+        // After the closure: its panic is the program's own.
+        let _within = self.store.alarm.enter();
         let mut prepared = self.prepare(submission)?;
         if let Err(error) = self.fit_memory(&prepared, &prepared.base) {
             return Err(self.abandon(error, &prepared.values));

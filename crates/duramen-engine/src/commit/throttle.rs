@@ -4,10 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
+use crate::alarm::locked;
 use crate::checkpoint::Store;
 use crate::error::{Code, Error, Result};
-
-const POISON: &str = "nothing panics while the throttle is locked";
 
 const DELAY_US_MAX: u64 = 5000;
 
@@ -78,7 +77,7 @@ impl Throttle {
     pub(crate) fn checkpoint_ended(&self, failure: Option<Error>) {
         self.asked.store(false, Ordering::Relaxed);
         self.ended.fetch_add(1, Ordering::Relaxed);
-        *self.last_failure.lock().expect(POISON) = failure;
+        *locked(self.last_failure.lock()) = failure;
         self.wake();
     }
 
@@ -132,7 +131,7 @@ impl Throttle {
         self.pause((DELAY_US_MAX * over / span as u64).max(50));
         while meter.unfreeable_bytes() >= bounds.wait_at {
             usable()?;
-            if let Some(failure) = self.last_failure.lock().expect(POISON).clone() {
+            if let Some(failure) = locked(self.last_failure.lock()).clone() {
                 return Err(failure);
             }
             self.asked.store(true, Ordering::Relaxed);
@@ -187,8 +186,8 @@ impl Throttle {
     }
 
     fn pause(&self, us: u64) {
-        let state = self.state.lock().expect(POISON);
-        drop(self.changed.wait_timeout(state, Duration::from_micros(us)).expect(POISON));
+        let state = locked(self.state.lock());
+        drop(locked(self.changed.wait_timeout(state, Duration::from_micros(us))));
         self.delayed_us.fetch_add(us, Ordering::Relaxed);
     }
 }

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::alarm::locked;
 use crate::error::Result;
 use crate::sync::{Condvar, Mutex};
-
-const POISON: &str = "nothing panics while a waiter is locked";
 
 /// A waiting committer.
 #[derive(Debug, Default)]
@@ -35,18 +34,18 @@ pub(super) struct GroupOutcome {
 impl Waiter {
     /// Wakes the waiter with a reason.
     pub(super) fn wake(&self, reason: WakeReason) {
-        *self.reason.lock().expect(POISON) = Some(reason);
+        *locked(self.reason.lock()) = Some(reason);
         self.changed.notify_one();
     }
 
     /// Waits for a reason to wake.
     pub(super) fn wait(&self) -> WakeReason {
-        let mut reason = self.reason.lock().expect(POISON);
+        let mut reason = locked(self.reason.lock());
         loop {
             if let Some(reason) = reason.take() {
                 return reason;
             }
-            reason = self.changed.wait(reason).expect(POISON);
+            reason = locked(self.changed.wait(reason));
         }
     }
 }

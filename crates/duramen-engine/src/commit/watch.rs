@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-const POISON: &str = "nothing panics while the watch is locked";
+use crate::alarm::locked;
 
 /// A callback for one wake-up. It must return soon, since a committing thread calls it.
 pub type Woken = Box<dyn FnOnce() + Send>;
@@ -38,7 +38,7 @@ impl Watch {
             return;
         }
         let calls = {
-            let mut calls = self.calls.lock().expect(POISON);
+            let mut calls = locked(self.calls.lock());
             self.waiting.fetch_sub(calls.len(), Ordering::SeqCst);
             std::mem::take(&mut *calls)
         };
@@ -74,18 +74,18 @@ impl Watch {
         now_ns: &dyn Fn() -> u64,
     ) -> bool {
         let begun = now_ns();
-        let mut calls = self.calls.lock().expect(POISON);
+        let mut calls = locked(self.calls.lock());
         loop {
             if is_done() {
                 return true;
             }
             let Some(at_most) = at_most else {
-                calls = self.changed.wait(calls).expect(POISON);
+                calls = locked(self.changed.wait(calls));
                 continue;
             };
             let waited = Duration::from_nanos(now_ns().saturating_sub(begun));
             let Some(left) = at_most.checked_sub(waited) else { return false };
-            let (again, outcome) = self.changed.wait_timeout(calls, left).expect(POISON);
+            let (again, outcome) = locked(self.changed.wait_timeout(calls, left));
             if outcome.timed_out() {
                 return is_done();
             }
@@ -103,7 +103,7 @@ impl Watch {
     pub(crate) fn call(&self, reader: u64, is_done: &dyn Fn() -> bool, woken: Woken) {
         // Dropped outside the lock: dropping a closure may run any code.
         let replaced = {
-            let mut calls = self.calls.lock().expect(POISON);
+            let mut calls = locked(self.calls.lock());
             self.waiting.fetch_add(1, Ordering::SeqCst);
             let replaced = self.take(&mut calls, reader);
             if !is_done() {
@@ -124,7 +124,7 @@ impl Watch {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let forgotten = self.take(&mut self.calls.lock().expect(POISON), reader);
+        let forgotten = self.take(&mut *locked(self.calls.lock()), reader);
         drop(forgotten);
     }
 

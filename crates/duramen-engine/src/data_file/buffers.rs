@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-const POISON: &str = "nothing panics while a shelf is locked";
+use crate::alarm::locked;
 
 /// Sizes of buffers are multiples of this.
 const STEP_BYTES: usize = 2048;
@@ -37,7 +37,7 @@ impl Buffers {
 
     /// A buffer with room for `bytes`. Its contents are left over from its last use.
     pub fn take(&self, bytes: usize) -> Vec<u8> {
-        let kept = self.shelf(bytes).and_then(|shelf| shelf.lock().expect(POISON).pop());
+        let kept = self.shelf(bytes).and_then(|shelf| locked(shelf.lock()).pop());
         match kept {
             Some(buffer) => {
                 self.idle_bytes.fetch_sub(buffer.capacity(), Ordering::Relaxed);
@@ -58,7 +58,7 @@ impl Buffers {
             self.idle_bytes.fetch_sub(bytes, Ordering::Relaxed);
             return;
         }
-        shelf.lock().expect(POISON).push(buffer);
+        locked(shelf.lock()).push(buffer);
     }
 
     fn shelf(&self, bytes: usize) -> Option<&Mutex<Vec<Vec<u8>>>> {

@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use crate::alarm::locked;
 use crate::catalog::{Root, TreeTable};
 use crate::checkpoint::Store;
 use crate::commit::Committer;
@@ -17,8 +18,6 @@ use crate::overlay::Overlay;
 use crate::recovery::Tail;
 use crate::snapshot::{Newest, Registration};
 use crate::tree::evict;
-
-const POISON: &str = "nothing panics while the overlay is handed out";
 
 /// The deferred redo of one database.
 #[derive(Debug)]
@@ -102,7 +101,7 @@ impl DeferredRedo {
 
     /// The overlay, until its changes are in the trees.
     pub(super) fn overlay(&self) -> Option<Arc<Overlay>> {
-        self.overlay.lock().expect(POISON).clone()
+        locked(self.overlay.lock()).clone()
     }
 
     /// Registers the newest root. Returns with it the overlay, if the root lacks the changes.
@@ -155,6 +154,7 @@ impl DeferredRedo {
         let Work { tail, store, threads, served } = work.take().ok_or_else(gone)?;
         let all = || if self.waiting.load(Ordering::Relaxed) > 0 { threads } else { (threads - 1).max(1) };
         let drained = catch_unwind(AssertUnwindSafe(|| {
+            let _within = store.alarm.enter();
             let trees = tail.drain(&all, &mut |trees| give_memory_back(&store, trees))?;
             self.finish(&store, &served, trees);
             Ok(())
@@ -188,7 +188,7 @@ impl DeferredRedo {
                 newest.set(root);
             }
         }
-        self.overlay.lock().expect(POISON).take();
+        locked(self.overlay.lock()).take();
         self.is_done.store(true, Ordering::Release);
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use duramen_disk::Disk;
 
+use crate::alarm::locked;
 use crate::checkpoint::{CheckpointError, Checkpointer, Store};
 use crate::commit::Committer;
 use crate::error::{Code, Error, Result};
@@ -14,8 +15,6 @@ use crate::ids::CommitSeq;
 use crate::snapshot::Registration;
 use crate::transaction::Snapshot;
 use crate::wal::{LogIdentity, LogPlace};
-
-const POISON: &str = "nothing panics while the feed is looked after";
 
 /// Maintains the feed of a database opened for writing.
 pub(super) struct Feeding {
@@ -100,7 +99,7 @@ impl Feeding {
         let held = committer.hold_published();
         let seq = held.root().seq;
         // A crash returns to the durable state, with the consumer positions in it.
-        if seq > committer.durable() || *self.looked_at.lock().expect(POISON) == seq {
+        if seq > committer.durable() || *locked(self.looked_at.lock()) == seq {
             return Ok(());
         }
         let needs = || self.needs_now(&held, committer);
@@ -108,7 +107,7 @@ impl Feeding {
         // Also if a file could not be removed: a consumer that has read on blocks no writer.
         self.refuse_writers(committer);
         reviewed?;
-        *self.looked_at.lock().expect(POISON) = seq;
+        *locked(self.looked_at.lock()) = seq;
         Ok(())
     }
 

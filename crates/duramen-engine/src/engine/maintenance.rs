@@ -8,6 +8,7 @@ use duramen_disk::Disk;
 
 use super::event::{Event, Events};
 use super::feeding::Feeding;
+use crate::alarm::locked;
 use crate::catalog::Root;
 use crate::checkpoint::{CheckpointAim, CheckpointError, CheckpointReport, Checkpointer, Store};
 use crate::commit::{Committer, Dropped};
@@ -20,8 +21,6 @@ use crate::options::Options;
 use crate::snapshot::Registration;
 use crate::tree::evict;
 use crate::wal::SyncFailure;
-
-const POISON: &str = "nothing panics while the maintenance is locked";
 
 /// A checkpoint starts when the log since the last one exceeds this part of the memory, or this many bytes.
 /// Opening must read that log.
@@ -230,7 +229,7 @@ impl Maintenance {
 
     /// For how long no commit has been published, as far as these calls can tell.
     fn idle_ms(&self, now: u64, published: CommitSeq) -> u64 {
-        let mut idle = self.idle_since.lock().expect(POISON);
+        let mut idle = locked(self.idle_since.lock());
         if idle.0 != published || idle.1 == 0 {
             *idle = (published, now);
         }
@@ -279,7 +278,7 @@ impl Maintenance {
         self.committer.not_alone()?;
         self.tell(&Event::CheckpointBegins);
         let result = self.try_checkpoint(aim, between);
-        let let_go = self.let_go.lock().expect(POISON).take();
+        let let_go = locked(self.let_go.lock()).take();
         let_go.iter().for_each(|event| self.tell(event));
         for error in self.checkpointer.take_unreclaimed() {
             self.tell(&Event::BackgroundFailed(error));
@@ -327,10 +326,9 @@ impl Maintenance {
     }
 
     fn try_checkpoint(&self, aim: Aim, between: &mut dyn FnMut()) -> Result<CheckpointReport> {
-        if let Some(cause) = self.committer.poison_cause() {
-            return Err(Error::poisoned(cause.message()));
-        }
-        let _alone = self.one_at_a_time.lock().expect(POISON);
+        let _within = self.store.alarm.enter();
+        let _alone = locked(self.one_at_a_time.lock());
+        self.store.alarm.check()?;
         self.let_go_of_old_roots();
         let held = self.committer.hold_published();
         // The superblock may name only commits that are durable in the log.
@@ -364,7 +362,7 @@ impl Maintenance {
     fn retain_for_feed(&self, held: &Registration) -> Result<()> {
         match self.feeding.retain(&self.store, &self.checkpointer, &self.committer, held) {
             Ok(Letting { why: Some(why), through }) => {
-                *self.let_go.lock().expect(POISON) = Some(Event::FeedLetGo { through, why });
+                *locked(self.let_go.lock()) = Some(Event::FeedLetGo { through, why });
                 Ok(())
             }
             Ok(_) => Ok(()),
@@ -382,6 +380,7 @@ impl Maintenance {
             return Ok(());
         }
         // A running checkpoint reviews the feed itself.
+        let _within = self.store.alarm.enter();
         let Ok(_alone) = self.one_at_a_time.try_lock() else { return Ok(()) };
         self.feeding.review(&self.committer).map_err(|failure| self.poison_if_a_sync_failed(failure))
     }
@@ -483,6 +482,7 @@ impl Maintenance {
         if !meter.eviction_due() {
             return;
         }
+        let _within = self.store.alarm.enter();
         let root = self.published_root();
         // A thread that finds an eviction running goes on without one.
         let Ok(mut hand) = self.eviction.try_lock() else { return };
@@ -530,6 +530,7 @@ impl Maintenance {
         if self.store.pages.meter().excess(SPILL_FROM_PERCENT) == 0 && !commits_are_delayed {
             return Ok(());
         }
+        let _within = self.store.alarm.enter();
         // Not while a checkpoint has taken its root and not written it. Pages of a newer root would be in its
         // space map, and leak after a power cut.
         let Ok(_alone) = self.one_at_a_time.try_lock() else { return Ok(()) };
@@ -575,7 +576,7 @@ impl Maintenance {
     /// Reports a failure of the background. A step that fails repeatedly for the same reason is reported
     /// once.
     pub(super) fn failed(&self, error: Error) {
-        let told = self.told.lock().expect(POISON).replace(error.message().to_owned());
+        let told = locked(self.told.lock()).replace(error.message().to_owned());
         if told.as_deref() != Some(error.message()) {
             self.tell(&Event::BackgroundFailed(error));
         }

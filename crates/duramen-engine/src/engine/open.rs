@@ -244,6 +244,12 @@ fn writer(
             committer.poison(error);
         }
     })?;
+    let waiting = Arc::downgrade(&committer);
+    committer.store().alarm.wake_by(move || {
+        if let Some(committer) = waiting.upgrade() {
+            committer.wake_all();
+        }
+    });
     let served = Served::Committer(Arc::clone(&committer));
     let deferred_redo = match replayed.tail {
         Some(tail) => DeferredRedo::of(tail, committer.store(), threads_of(options), served),

@@ -10,6 +10,7 @@ use super::items;
 use super::names::{LoggedChange, Names};
 use super::retained::{Retained, part_of};
 use super::{FeedNeed, FeedRule, FeedWhat};
+use crate::alarm::locked;
 use crate::checkpoint::CheckpointError;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::ids::CommitSeq;
@@ -18,8 +19,6 @@ use crate::page_cache::Pages;
 use crate::tree::{BigReader, BigRef, Slot, StoredValue};
 use crate::wal::{Enough, LogPlace, LogPosition, ReplayedRecord, Stretch};
 use std::io::Read;
-
-const POISON: &str = "nothing panics while the feed's writer is locked";
 
 /// Bytes of a big value copied at a time.
 const COPY_BYTES: usize = 64 * 1024;
@@ -142,7 +141,7 @@ impl Retained {
         needs: &dyn Fn() -> Result<Vec<FeedNeed>>,
         now_ns: u64,
     ) -> std::result::Result<(), CheckpointError> {
-        let _turn = self.turn.lock().expect(POISON);
+        let _turn = locked(self.turn.lock());
         let held = self.state().held_from();
         let needs = needs()?;
         self.remove_unneeded(&needs, held, now_ns);
@@ -152,7 +151,7 @@ impl Retained {
 
     /// The consumers' needs, and the commit to copy the log from; `None` if no copy is needed.
     fn plan(&self, job: &Retaining<'_>) -> Result<(Vec<FeedNeed>, Option<CommitSeq>)> {
-        let _turn = self.turn.lock().expect(POISON);
+        let _turn = locked(self.turn.lock());
         let held = self.state().held_from();
         let needs = (job.needs)()?;
         self.remove_unneeded(&needs, held, job.now_ns);
@@ -177,7 +176,7 @@ impl Retained {
 
     /// Copies the log after `from` into the current file, and begins another one when that is full.
     fn append(&self, job: &Retaining<'_>, from: CommitSeq) -> std::result::Result<(), CheckpointError> {
-        let mut writer = self.writer.lock().expect(POISON);
+        let mut writer = locked(self.writer.lock());
         if writer.as_ref().is_none_or(|writer| writer.end().offset >= self.file_bytes_wanted()) {
             *writer = None;
             *writer = Some(self.begin_file(from)?);
@@ -349,7 +348,7 @@ impl Retained {
     /// Lets go of the oldest file. Returns whether there was one.
     fn drop_oldest(&self) -> bool {
         let Some(gone) = self.state().let_go_of_oldest() else { return false };
-        let mut writer = self.writer.lock().expect(POISON);
+        let mut writer = locked(self.writer.lock());
         if writer.as_ref().is_some_and(|writer| writer.header().number == gone.number) {
             *writer = None;
         }

@@ -18,12 +18,11 @@ use duramen_disk::{Access, Disk};
 use super::file::{FileEnd, FileReader, FileWriter, damaged, relied_on_through};
 use super::frame::{FileHeader, file_path, number_of};
 use super::{FeedBounds, FeedNeed, FeedStats, cannot_read, gap};
+use crate::alarm::locked;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::CommitSeq;
 use crate::limits::FEED_FILE_BYTES;
 use crate::wal::LogIdentity;
-
-const POISON: &str = "nothing panics while the feed is locked";
 
 /// The name of the directory inside the database.
 pub(crate) const FEED_DIR: &str = "feed";
@@ -331,7 +330,7 @@ impl Retained {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect(POISON)
+        locked(self.state.lock())
     }
 
     /// The file with the changes after a commit, if there is one.
@@ -383,7 +382,7 @@ impl Retained {
     /// # Errors
     /// `FeedGap` if they are gone already; `DamagedFeed`.
     pub(crate) fn hold(self: &Arc<Retained>, after: CommitSeq) -> Result<FeedHold> {
-        let _turn = self.turn.lock().expect(POISON);
+        let _turn = locked(self.turn.lock());
         let mut state = self.state();
         if after < state.oldest {
             drop(state);

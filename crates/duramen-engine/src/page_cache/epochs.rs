@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-const SHARD_COUNT: usize = 32;
-const POISON: &str = "nothing panics while the list of what was evicted is locked";
+use crate::alarm::locked;
 
+const SHARD_COUNT: usize = 32;
 /// An evicted object that readers may still use.
 pub(super) type Evicted = Arc<dyn Any + Send + Sync>;
 
@@ -74,7 +74,7 @@ impl Epochs {
 
     /// Keeps an object that new readers cannot find, until the readers that may have found it have left.
     pub(crate) fn free_later(&self, what: Evicted) {
-        let mut evicted = self.evicted.lock().expect(POISON);
+        let mut evicted = locked(self.evicted.lock());
         evicted.push_back((self.epoch.load(Ordering::SeqCst), what));
         self.waits.store(true, Ordering::SeqCst);
     }

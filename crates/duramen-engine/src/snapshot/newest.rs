@@ -3,9 +3,8 @@
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::alarm::locked;
 use crate::catalog::Root;
-
-const POISON: &str = "nothing panics while the newest root is locked";
 
 /// A root that gives way to a newer one.
 #[derive(Debug)]
@@ -25,12 +24,12 @@ impl Newest {
     /// The root.
     #[must_use]
     pub(crate) fn get(&self) -> Arc<Root> {
-        Arc::clone(&self.root.lock().expect(POISON))
+        Arc::clone(&*locked(self.root.lock()))
     }
 
     /// Replaces it.
     pub(crate) fn set(&self, root: Arc<Root>) {
-        let mut newest = self.root.lock().expect(POISON);
+        let mut newest = locked(self.root.lock());
         let address = Arc::as_ptr(&root).cast_mut();
         let before = std::mem::replace(&mut *newest, root);
         self.address.store(address, Ordering::Release);

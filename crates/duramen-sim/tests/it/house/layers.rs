@@ -25,7 +25,7 @@ struct Exception {
 const ENGINE: Layered = Layered {
     source: "crates/duramen-engine/src/",
     layers: &[
-        &["error", "ids", "limits", "options", "sync", "threads"],
+        &["alarm", "error", "ids", "limits", "options", "sync", "threads"],
         &["wal", "data_file"],
         &["page_cache"],
         &["tree", "allocator"],
