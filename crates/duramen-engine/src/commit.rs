@@ -337,13 +337,19 @@ impl Committer {
     /// # Errors
     /// `Poisoned` after a failed sync; `Invalid` after a close.
     pub(crate) fn usable(&self) -> Result<()> {
-        if let Some(cause) = self.poison.get() {
-            return Err(Error::poisoned(cause.message()));
-        }
+        self.not_poisoned()?;
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::new(Code::Closed, "the database is closed").with_hint("open it again"));
         }
         Ok(())
+    }
+
+    /// Whether the engine is free of failures after which nothing may be acknowledged.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub(crate) fn not_poisoned(&self) -> Result<()> {
+        self.poison.get().map_or(Ok(()), |cause| Err(Error::poisoned(cause.message())))
     }
 
     /// The first failure that poisoned the engine, if one did.
