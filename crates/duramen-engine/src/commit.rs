@@ -335,11 +335,19 @@ impl Committer {
     /// # Errors
     /// `Poisoned` after a failed sync; `Invalid` after a close.
     pub(crate) fn usable(&self) -> Result<()> {
-        self.store.alarm.check()?;
+        self.not_poisoned()?;
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::new(Code::Closed, "the database is closed").with_hint("open it again"));
         }
         Ok(())
+    }
+
+    /// Whether the engine is free of failures after which nothing may be acknowledged.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub(crate) fn not_poisoned(&self) -> Result<()> {
+        self.store.alarm.check()
     }
 
     /// The first failure that poisoned the engine, if one did.
@@ -426,7 +434,7 @@ impl Committer {
             if self.durable() >= seq {
                 return Ok(());
             }
-            self.store.alarm.check()?;
+            self.not_poisoned()?;
             order.forming.wants_sync = true;
             if order.leading {
                 drop(self.wait_turn(order));
@@ -466,7 +474,7 @@ impl Committer {
             let marked = self.log.write_mark(durable);
             marked.map_err(|error| self.log_failed(&error)).and_then(|_| self.sync_log())
         }));
-        let result = marked.as_ref().map_or_else(|_| self.store.alarm.check(), Clone::clone);
+        let result = marked.as_ref().map_or_else(|_| self.not_poisoned(), Clone::clone);
         if result.is_ok() {
             self.marked.store(durable.0, Ordering::Relaxed);
         }
@@ -528,7 +536,7 @@ impl Committer {
             }
             // Checked before the commit is reported as dropped: what a failed sync has dropped may be on the
             // disk.
-            self.store.alarm.check()?;
+            self.not_poisoned()?;
             still_there?;
             if order.leading {
                 order = self.wait_turn(order);

@@ -399,7 +399,7 @@ impl Engine {
             committer.not_alone()?;
         }
         if self.inner.left.swap(true, Ordering::AcqRel) {
-            return Ok(());
+            return self.inner.not_poisoned();
         }
         self.inner.finish()
     }
@@ -462,11 +462,16 @@ impl Inner {
 
     fn finish_writing(&self, committer: &Committer, maintenance: &Maintenance) -> Result<()> {
         self.deferred_redo.wait()?;
-        if let Some(cause) = committer.poison_cause() {
-            return Err(Error::poisoned(cause.message()));
-        }
+        self.not_poisoned()?;
         committer.close();
         maintenance.close()
+    }
+
+    fn not_poisoned(&self) -> Result<()> {
+        match &self.mode {
+            Mode::Write { committer, .. } => committer.not_poisoned(),
+            Mode::Read { .. } => Ok(()),
+        }
     }
 }
 

@@ -146,7 +146,7 @@ impl Committer {
         }));
         let (result, panic) = match written {
             Ok(result) => (result, None),
-            Err(panic) => (self.store.alarm.check(), Some(panic)),
+            Err(panic) => (self.not_poisoned(), Some(panic)),
         };
         if let Err(error) = &result {
             self.drop_group(group, error);
@@ -156,7 +156,7 @@ impl Committer {
 
     /// Writes the group, syncs if a member wants it, and publishes.
     fn write_group(&self, group: &Forming, root: &Arc<Root>) -> Result<()> {
-        self.store.alarm.check()?;
+        self.not_poisoned()?;
         if group.records.is_empty() {
             return if group.wants_sync { self.sync_log() } else { Ok(()) };
         }
@@ -267,7 +267,7 @@ impl Committer {
                 self.store.space.value_aborted(&member.values);
             }
         }
-        let error = self.store.alarm.check().err().unwrap_or_else(|| error.clone());
+        let error = self.not_poisoned().err().unwrap_or_else(|| error.clone());
         Arc::new(GroupOutcome { result: Err(error), waiters: built_on_it.waiters }).announce();
     }
 
@@ -360,7 +360,7 @@ impl Committer {
         self.not_alone()?;
         let mut order = self.lock();
         loop {
-            self.store.alarm.check()?;
+            self.not_poisoned()?;
             if order.leading {
                 order = self.wait_turn(order);
                 continue;

@@ -209,7 +209,7 @@ impl Retained {
         let mut corrupt = Vec::new();
         for number in numbers {
             let path = file_path(&self.dir, *number);
-            match self.open_file(&path, covered)? {
+            match self.open_file(&path)? {
                 Ok(reader) if reader.header().after >= covered.believed() => state.unproven.push(path),
                 Ok(reader) => readers.push_back((path, reader)),
                 Err(flaw) => {
@@ -227,10 +227,9 @@ impl Retained {
     /// can fail although the stored bytes are right.
     ///
     /// # Errors
-    /// `Unsupported` for a later format; `Io` if the file is gone. A file that cannot be opened or read
-    /// counts as corrupt, so that the database opens all the same. Beside a lost superblock it is `Io` if it
-    /// cannot be opened: it may have values that the log lacks, and permissions or descriptors may come back.
-    fn open_file(&self, path: &Path, covered: Covered) -> Result<std::result::Result<FileReader, String>> {
+    /// `Unsupported` for a later format; `Io` if the file cannot be opened. Bytes that cannot be read count
+    /// as corrupt, so that the database opens all the same.
+    fn open_file(&self, path: &Path) -> Result<std::result::Result<FileReader, String>> {
         let mut flaw = String::new();
         for _ in 0..2 {
             flaw = match FileReader::open(&*self.disk, path, self.identity) {
@@ -242,12 +241,8 @@ impl Retained {
                 Err(error) => return Err(error),
             };
         }
-        match self.disk.open(path, Access::READ) {
-            Err(e) if covered.is_alone || e.kind() == std::io::ErrorKind::NotFound => {
-                Err(Error::io("open", path, &e))
-            }
-            _ => Ok(Err(flaw)),
-        }
+        self.disk.open(path, Access::READ).map_err(|e| Error::io("open", path, &e))?;
+        Ok(Err(flaw))
     }
 
     /// Where the whole part of a file ends. If something would be given up behind that, reads a second time,
@@ -255,7 +250,7 @@ impl Retained {
     fn end_of_file(&self, path: &Path, reader: FileReader, covered: Covered) -> Result<FileEnd> {
         let (end, flaw) = reader.scan(covered.believed());
         let is_suspect = covered.is_alone && flaw.is_some();
-        if let Some(Ok(reader)) = is_suspect.then(|| self.open_file(path, covered)).transpose()? {
+        if let Some(Ok(reader)) = is_suspect.then(|| self.open_file(path)).transpose()? {
             let (again, _) = reader.scan(covered.believed());
             return Ok(if again.through > end.through { again } else { end });
         }
@@ -317,7 +312,7 @@ impl Retained {
     fn is_copy(&self, files: &Readers, covered: Covered, through: CommitSeq) -> Result<bool> {
         for (path, reader) in files.iter().rev() {
             let is_last = reader.header().after < covered.boundary;
-            if let Ok(reader) = self.open_file(path, covered)?
+            if let Ok(reader) = self.open_file(path)?
                 && self.end_of_file(path, reader, covered)?.through >= through
             {
                 return Ok(true);

@@ -109,7 +109,8 @@ impl Retained {
     /// leaves no hole between those that are left.
     ///
     /// D7: goes on behind a file that can be neither removed nor emptied, or the feed would grow beyond its
-    /// bound. After a crash a reader of that file gets an error at its end, and the commit to continue from.
+    /// bound. After the next opening a reader of that file gets an error at its end, with the commit to
+    /// continue from, and `check` names the file.
     ///
     /// # Errors
     /// As [`Retained::remove_useless`].

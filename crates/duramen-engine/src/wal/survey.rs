@@ -230,10 +230,16 @@ impl Survey {
             );
             return Err(Error::damaged_log(&found.path, 0, what));
         }
-        if header.segment_bytes != found.bytes || u64::from(header.block_bytes) != self.block_bytes {
+        let is_as_announced =
+            header.segment_bytes == found.bytes && u64::from(header.block_bytes) == self.block_bytes;
+        if !is_as_announced || found.bytes > self.segment_bytes_max {
             let what = format!(
-                "{} bytes in blocks of {}, want {} in blocks of {}",
-                found.bytes, self.block_bytes, header.segment_bytes, header.block_bytes
+                "{} bytes in blocks of {}, want {} in blocks of {}, and at most {} bytes",
+                found.bytes,
+                self.block_bytes,
+                header.segment_bytes,
+                header.block_bytes,
+                self.segment_bytes_max
             );
             // A spare whose last sync failed is emptied and begun again later with another size. After a
             // power cut the file may have one size and its header another. The segment was never used, so

@@ -6,9 +6,10 @@ use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault};
 
 use super::*;
 use crate::error::{Code, Error};
+use crate::ids::Epoch;
 use crate::wal::frame::{self, FrameHeader, FrameKind, Part};
-use crate::wal::segment::SegmentHeader;
-use crate::wal::survey::Survey;
+use crate::wal::segment::{EPOCH_NONE, SegmentHeader};
+use crate::wal::survey::{Content, Survey};
 
 /// A small log over several segments, closed with a mark frame. Replayed from the start and from a later
 /// superblock.
@@ -182,7 +183,8 @@ fn a_segment_of_no_whole_blocks_is_named() {
     }
 }
 
-/// A hostile file that is longer than any segment, with a valid header and a valid frame in it. The memory
+/// A hostile file that is longer than any segment, with a valid frame in it. With a valid header it is
+/// refused: what the log writes behind the longest segment would not be found again. Without one, the memory
 /// for the frame's table is bounded by the segments of this log, not by the file.
 #[test]
 fn a_frame_longer_than_any_segment_is_none() {
@@ -207,13 +209,23 @@ fn a_frame_longer_than_any_segment_is_none() {
             previous_checksum: 0,
         };
         let (frame, _) = frame::encode(&header, &vec![part; part_count as usize], &identity());
-        let mut bytes = segment.encode().to_vec();
-        bytes.resize(offset as usize, 0);
-        bytes.extend_from_slice(&frame);
-        sample.disk.write_file(&path, &bytes).unwrap();
-        let file = sample.disk.open(Path::new(&path), duramen_disk::Access::WRITE).unwrap();
-        file.set_len(segment.segment_bytes).unwrap();
-        let survey = Survey::load(&sample.disk, dir(), identity(), &geometry()).unwrap();
+        let write = |head: &[u8]| {
+            let mut bytes = head.to_vec();
+            bytes.resize(offset as usize, 0);
+            bytes.extend_from_slice(&frame);
+            sample.disk.write_file(&path, &bytes).unwrap();
+            let file = sample.disk.open(Path::new(&path), duramen_disk::Access::WRITE).unwrap();
+            file.set_len(segment.segment_bytes).unwrap();
+        };
+        let load = || Survey::load(&sample.disk, dir(), identity(), &geometry());
+        write(&SegmentHeader { epoch: Epoch(1), ..segment }.encode());
+        let error = load().unwrap_err();
+        assert!(error.message().contains("and at most"), "{error}");
+        write(&SegmentHeader { epoch: EPOCH_NONE, ..segment }.encode());
+        let survey = load().unwrap();
+        assert!(matches!(survey.files.last().unwrap().content, Content::Misfit { .. }));
+        write(&[]);
+        let survey = load().unwrap();
         survey.frame_at(survey.files.last().unwrap(), offset).unwrap()
     };
     let fits = (geometry().segment_bytes_max as u32 - segment.block_bytes) / 40 - 4;
