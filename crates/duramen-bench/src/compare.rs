@@ -302,7 +302,7 @@ pub(crate) fn check_disk(dir: &Path) -> Result<()> {
     use duramen_disk::Disk;
     let found = duramen_disk::OsDisk::new().file_system(dir)?;
     if ["tmpfs", "ramfs", "memory"].contains(&found.name.as_str()) {
-        let text = format!("{} lies on {}: a sync means nothing there; say --dir", dir.display(), found.name);
+        let text = format!("{} lies on {}: a sync means nothing there; use --dir", dir.display(), found.name);
         return Err(text.into());
     }
     Ok(())

@@ -76,7 +76,7 @@ pub(crate) fn sync(args: &BenchSyncArgs, out: Output) -> Result<()> {
     if !args.anyway {
         file_system::check(
             &args.dir,
-            "its syncs mean nothing there: name a directory on a disk, or say --anyway",
+            "its syncs mean nothing there: name a directory on a disk, or use --anyway",
         )?;
     }
     let signals = Signals::watch()?;

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &DemoArgs, out: Output) -> Result<()> {
 fn show(args: &DemoArgs, out: Output) -> Result<()> {
     let begun = Instant::now();
     let dir = args.dir.as_path();
-    let survives = file_system::check(dir, "name a directory on a disk with --dir, or say --allow-tmpfs");
+    let survives = file_system::check(dir, "name a directory on a disk with --dir, or use --allow-tmpfs");
     let is_on_disk = survives.is_ok();
     // A demo of durability on a file system that survives no power cut needs an explicit flag.
     if !args.allow_tmpfs {

@@ -188,7 +188,7 @@ impl Export<'_> {
         };
         failure
             .and(&format!("; before it {} were written{up_to}", counted(self.count, "row")))
-            .hinted("`duramen check` names the first key behind it: export the rest with --from that key")
+            .hinted("`duramen check` names the first key after it: export the rest with --from that key")
     }
 }
 
@@ -236,7 +236,7 @@ fn cell(schema: &Schema, document: &Document, column: &str, null: &str, text: &m
         Value::Text(value) if value == null => {
             return refused(
                 &format!("the text {value:?}, which stands for null"),
-                "say another --null, or export with --format ndjson",
+                "use another --null, or export with --format ndjson",
             );
         }
         Value::Text(value) => text.push_str(value),

@@ -73,6 +73,14 @@ impl Failure {
         self
     }
 
+    /// The same failure. If a transaction was too large, the hint is replaced: the command has `--batch`.
+    pub(crate) fn when_batched(self) -> Failure {
+        match &self {
+            Failure::Said(said) if said.code == Code::TooLarge => self.hinted("use a smaller --batch"),
+            _ => self,
+        }
+    }
+
     /// The same failure. If its kind is want of space, the hint is replaced by one for the current command.
     pub(crate) fn when_full(self, hint: impl Into<String>) -> Failure {
         match &self {
@@ -113,7 +121,6 @@ impl From<Error> for Failure {
             _ => FAILED,
         };
         let hint = match error.code() {
-            Code::TooLarge => "say a smaller --batch".to_owned(),
             Code::NetworkFileSystem => "put the database on a local disk".to_owned(),
             Code::ReadOnly => "mount it for writing, or name a place that can be written".to_owned(),
             _ => error.hint(),

@@ -16,7 +16,7 @@ pub(crate) fn check_level(path: &Path, level: Durability) -> Result<()> {
     if level != Durability::Disk {
         return Ok(());
     }
-    check(path, "say --durability process, which survives kill -9, or name a directory on a disk")
+    check(path, "use --durability process, which survives kill -9, or name a directory on a disk")
 }
 
 /// Refuses a path, which need not exist yet, on a file system that survives no power cut.

@@ -96,8 +96,8 @@ fn check_reads(plan: &FindPlan, args: &FindArgs) -> Result<()> {
         grouped(READ_MAX)
     );
     let hint = match suggestion(plan, args) {
-        Some(command) => format!("`{command}` makes it a search; or say --scan"),
-        None => "say --scan to read them".to_owned(),
+        Some(command) => format!("`{command}` makes it a search; or use --scan"),
+        None => "use --scan to read them".to_owned(),
     };
     Err(Failure::data(message, hint))
 }

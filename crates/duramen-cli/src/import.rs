@@ -253,7 +253,7 @@ fn finish(loaded: Loaded, threads: u16, signals: &Signals, out: Output) -> Resul
             0 => "make room on the disk, and repeat",
             _ => "make room on the disk: then the same command with --replace completes the rows",
         };
-        return Err(failure.when_full(hint).and(&format!("; {left}")));
+        return Err(failure.when_full(hint).when_batched().and(&format!("; {left}")));
     }
     let rows = counted(loaded.rows, "row");
     match signals.received() {
@@ -310,7 +310,7 @@ fn guess_format(args: &ImportArgs) -> Result<Format> {
     by_end.into_iter().find(|(end, _)| name.ends_with(end)).map(|(_, format)| format).ok_or_else(|| {
         Failure::usage(
             format!("the name of {} does not tell its format", args.file.display()),
-            "say it: --format csv or --format ndjson",
+            "add --format csv or --format ndjson",
         )
     })
 }

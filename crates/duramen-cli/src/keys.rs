@@ -56,7 +56,7 @@ pub(crate) fn check_bounded(schema: &Schema, flags: &RangeFlags) -> Result<()> {
             }
             Some(_) => continue,
         };
-        let hint = format!("to delete every document of {}, say --all --yes", schema.name());
+        let hint = format!("to delete every document of {}, use --all --yes", schema.name());
         return Err(Failure::usage(format!("{flag} {problem}"), hint));
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! The binary `duramen`: parses the arguments, runs one command, reports the outcome.
 //!
-//! Owns the mapping of failures to exit codes. Everything that prints is in `output`.
+//! Exit codes are in `failure`. Everything that prints is in `output`.
 
 #![allow(
     clippy::disallowed_methods,

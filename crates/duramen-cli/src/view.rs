@@ -44,7 +44,7 @@ fn add(args: &ViewAddArgs, out: Output) -> Result<()> {
                 Code::AlreadyExists,
                 format!("{} has a view {} with other terms", schema.name(), spec.name()),
             )
-            .with_hint("say --replace, or choose another name"));
+            .with_hint("use --replace, or choose another name"));
         }
         Ok(is_new)
     })?;

@@ -227,7 +227,7 @@ impl Batches<'_> {
 
 /// The failure of a delete after earlier batches were committed.
 fn cut_short(error: duramen::Error, deleted: &Deleted) -> Failure {
-    let failure = Failure::from(error);
+    let failure = Failure::from(error).when_batched();
     if deleted.batches == 0 {
         return failure;
     }

@@ -17,8 +17,8 @@
 //!
 //! # A unique field
 //!
-//! A `unique` view refuses the second document with its key, however many writers there are. It also finds
-//! the first one.
+//! A `unique` view refuses the second document with its key, however many writers there are. It also looks
+//! up the document with a key.
 //!
 //! ```
 //! use duramen::prelude::*;
@@ -185,8 +185,8 @@
 //!
 //! # A cache that expires
 //!
-//! A key-value with a time to live expires exactly then, to the millisecond. No later read returns it,
-//! whenever its space is freed. It can be written in the same transaction as documents.
+//! A key-value with a time to live expires at the end of that time, to the millisecond. No later read
+//! returns it, even before its space is freed. It can be written in the same transaction as documents.
 //!
 //! ```
 //! use duramen::prelude::*;
@@ -247,8 +247,8 @@
 //!
 //! # Hourly backups
 //!
-//! A backup is one state of the database, taken while others write, and opens as a database. Give each a new
-//! name. An interrupted backup cannot be opened.
+//! A backup is one state of the database, taken while others write. It can be opened like any database. Give each
+//! a new name. An interrupted backup cannot be opened.
 //!
 //! ```
 //! use duramen::prelude::*;

@@ -50,7 +50,7 @@ fn job_of(args: &BenchSyncArgs) -> Result<Job> {
     let threads = match args.threads.as_slice() {
         [] => 1,
         [one] => *one,
-        _ => return Err(Failure::usage("a job has one number of threads", "say one number after --threads")),
+        _ => return Err(Failure::usage("a job has one number of threads", "give one number after --threads")),
     };
     let block = args.job.block as u64;
     let job = Job {
@@ -68,14 +68,14 @@ fn job_of(args: &BenchSyncArgs) -> Result<Job> {
     };
     if job.is_direct && !block.is_multiple_of(4096) {
         let text = format!("blocks of {block} bytes: direct reads and writes want multiples of 4096");
-        return Err(Failure::usage(text, "say a larger --block, or leave --direct out"));
+        return Err(Failure::usage(text, "use a larger --block, or leave --direct out"));
     }
     if job.workers() > WORKERS_MAX {
         let text = format!("{} operations in flight, at most {WORKERS_MAX}", grouped(job.workers() as u64));
         return Err(Failure::usage(text, "say fewer --threads or less --outstanding"));
     }
     if job.file_bytes == 0 {
-        return Err(Failure::usage("the file is smaller than a block", "say a larger --size"));
+        return Err(Failure::usage("the file is smaller than a block", "use a larger --size"));
     }
     Ok(job)
 }

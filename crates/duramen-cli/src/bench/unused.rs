@@ -14,16 +14,16 @@ pub(super) fn check(args: &BenchSyncArgs) -> Result<()> {
     let has_turns = parts.strategies || parts.parallel;
     let alone = "leave --every and --parallel out";
     for (is_said, is_used, word, advice) in [
-        (args.total_mib.is_some(), parts.every, "--total-mib", "say --every"),
-        (args.trials.is_some(), parts.every, "--trials", "say --every"),
-        (!args.threads.is_empty(), parts.parallel, "--threads", "say --parallel"),
+        (args.total_mib.is_some(), parts.every, "--total-mib", "use --every"),
+        (args.trials.is_some(), parts.every, "--trials", "use --every"),
+        (!args.threads.is_empty(), parts.parallel, "--threads", "use --parallel"),
         (args.turn_records.is_some(), parts.strategies, "--turn-records", alone),
-        (args.turn_ms.is_some(), has_turns, "--turn-ms", "leave --every out, or say --parallel too"),
+        (args.turn_ms.is_some(), has_turns, "--turn-ms", "leave --every out, or use --parallel too"),
         (
             args.rounds.is_some(),
             has_turns,
             "--rounds",
-            "leave --every out, or say --parallel too; for --every say --trials",
+            "leave --every out, or use --parallel too; for --every use --trials",
         ),
     ] {
         if is_said && !is_used {

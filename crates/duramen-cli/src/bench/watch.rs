@@ -74,7 +74,7 @@ pub(super) fn check(lasts: Duration, watched: Duration) -> Result<()> {
             time(watched),
             time(lasts)
         ),
-        format!("say --watch {}s or longer, or fewer --seconds", needed.as_secs()),
+        format!("use --watch {}s or longer, or fewer --seconds", needed.as_secs()),
     ))
 }
 
@@ -200,7 +200,7 @@ impl Went {
 fn verdict(repetitions: usize, went: &[Went]) -> Vec<String> {
     if repetitions < REPETITIONS_MIN {
         return vec![format!(
-            "drift cannot be told of {repetitions} repetitions: it takes {COUNT_MIN} to begin with and {LAST_COUNT} more; say a \
+            "drift cannot be told of {repetitions} repetitions: it takes {COUNT_MIN} to begin with and {LAST_COUNT} more; use a \
              longer --watch or fewer --seconds"
         )];
     }

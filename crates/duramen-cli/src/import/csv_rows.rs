@@ -100,7 +100,7 @@ fn bad_cell(line: u64, bad: &BadCell, collection_existed: bool) -> Failure {
         Misfit::KeyTooLong => "fix the line, or choose shorter columns as the key".to_owned(),
         Misfit::TooLarge => "leave that cell out".to_owned(),
         Misfit::OtherType if wanted == ColumnType::Unknown => {
-            format!("the input has changed while it was read: import it again, or say --type {column}=TYPE")
+            format!("the input has changed while it was read: import it again, or use --type {column}=TYPE")
         }
         Misfit::OtherType if collection_existed => format!(
             "the collection holds {wanted} there: fix the line, or import into a new collection with --type {column}=text"

@@ -52,7 +52,7 @@ impl Stream {
                 Ok(chunk) => return chunk,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(io::Error::other("the thread that reads has ended"));
+                    return Err(io::Error::other("the input thread stopped unexpectedly"));
                 }
             }
         }

@@ -71,7 +71,7 @@ fn check_input(name: &str, rest: &[String]) -> Result<()> {
     if reads_it {
         return Err(Failure::usage(
             format!("{name} cannot read standard input in a shell"),
-            "name a file, or write the document behind it: put {\"id\": 1}",
+            "name a file, or write the document after the command: put {\"id\": 1}",
         ));
     }
     Ok(())
@@ -110,7 +110,7 @@ fn refused(error: &clap::Error, shell: &Shell<'_>) -> Failure {
         // Help was requested and printed.
         Ok(()) => Failure::Exit(0),
         Err(failure) if error.to_string().contains("--collection") => {
-            failure.hinted("name a collection behind the command, or `use` one for all that follow")
+            failure.hinted("name a collection after the command, or `use` one for all that follow")
         }
         Err(failure) => failure,
     }

@@ -183,7 +183,7 @@ fn too_few(disk: &Device, flushes: u64, disk_count: usize, burst: &Burst) -> Ver
         Some(false) => Verdict::new(
             Trust::Unsafe,
             format!(
-                "{name} has a volatile cache and got {flushes} flushes for {commits} syncs: somebody swallows the sync"
+                "{name} has a volatile cache and got {flushes} flushes for {commits} syncs: the sync is dropped on its way to the disk"
             ),
         ),
         Some(true) => Verdict::new(

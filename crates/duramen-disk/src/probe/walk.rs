@@ -98,7 +98,7 @@ impl Walk<'_> {
         let source = self.proc.name("self/mountinfo");
         let why = match facts.mount_id {
             Some(id) => format!("{source}: no line for mount {id}"),
-            None => "the kernel tells no mount id".to_owned(),
+            None => "the kernel reports no mount id".to_owned(),
         };
         let magic = &facts.file_system.name;
         let file_system = match line {

@@ -21,8 +21,8 @@ pub(crate) struct Expiry {
 impl Expiry {
     /// Counts committed writes of a namespace.
     ///
-    /// A sweep is due at the first write and after every [`WRITES_A_SWEEP`]; then returns the writes since
-    /// the last sweep.
+    /// Returns the number of writes since the last sweep if a sweep is due: at the first write, then every
+    /// [`WRITES_A_SWEEP`] writes.
     pub(crate) fn wrote(&self, namespace: &str, count: u64) -> Option<u64> {
         let mut writes = self.writes.lock().expect(POISON);
         let Some(since) = writes.get_mut(namespace) else {

@@ -218,7 +218,7 @@ mod tests {
         let crew = Crew::new(2);
         let pool = crew.pool();
         assert_eq!(idle(pool), [0, 1]);
-        // Woken for a job that another worker has taken: it stays for a while, and is counted.
+        // Woken for a job that another worker took: it lingers, and counts as idle.
         pool.lock().idle.clear();
         assert_eq!(pool.step(1), Rest::For(LINGER));
         assert_eq!(idle(pool), [1]);

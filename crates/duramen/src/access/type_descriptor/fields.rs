@@ -52,7 +52,7 @@ impl Problems {
                 held.join(", "),
                 fields.join(", ")
             ),
-            "keep these fields first, in this order, and add new ones behind them, with #[serde(default)]"
+            "keep these fields first, in this order, and add new ones after them, with #[serde(default)]"
                 .to_owned(),
         );
     }

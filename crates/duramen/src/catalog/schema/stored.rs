@@ -197,7 +197,7 @@ fn list<'a>(document: &'a Document, name: &str) -> Result<&'a [Value]> {
 fn texts(document: &Document, name: &str) -> Result<Vec<String>> {
     let one = |value: &Value| match value {
         Value::Text(text) => Ok(text.clone()),
-        _ => Err(damaged(&format!("{name} holds something else than names"))),
+        _ => Err(damaged(&format!("{name} contains a value that is no name"))),
     };
     list(document, name)?.iter().map(one).collect()
 }

@@ -106,7 +106,7 @@ fn problem_of(source: &dyn Source, pieces: Option<TreeId>, record: &Record) -> R
         hash.update(&piece);
     }
     if hash.finalize()[..] != record.sha256 {
-        return Ok(Some("its content is not what was stored: the SHA-256 is another".to_owned()));
+        return Ok(Some("its content is not what was stored: its SHA-256 does not match".to_owned()));
     }
     // Pieces beyond its length belong to no blob.
     let found = pieces.map_or(Ok(0), |pieces| source.count(pieces, &pieces_of(record.id)))?;
