@@ -43,6 +43,8 @@ mod transaction;
 
 mod engine;
 
+mod deprecated;
+
 pub use allocator::SpaceStats;
 pub use commit::CommitStats;
 pub use duramen_disk::{Disk, SyncMethod};
@@ -65,3 +67,6 @@ pub use tree::{
 };
 pub use verify::CheckReport;
 pub use wal::LogStats;
+
+#[allow(deprecated, reason = "they are here to be found under their old names")]
+pub use deprecated::{Posture, RecoverProgress, Salvage};

@@ -1,6 +1,7 @@
 //! Tests that need private parts of the engine.
 #![allow(clippy::unwrap_used)]
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,6 +10,7 @@ use duramen_disk::MemDisk;
 use duramen_disk::memory::SyncGate;
 
 use super::*;
+use crate::alarm::invariant;
 use crate::catalog::CATALOG;
 use crate::commit::{Changes, OwnedValue};
 use crate::threads::side_by_side;
@@ -161,4 +163,35 @@ fn little_is_evicted_while_nothing_evicted_is_freed() {
     engine.step().unwrap();
     let after = engine.stats();
     assert!(after.resident_bytes < 1 << 20 && after.evicted_bytes < 1 << 18, "{after:?}");
+}
+
+/// D6: an invariant breaks under the order lock. The thread panics, and the lock it held is marked. Other
+/// threads find the alarm raised before they order anything, and do not panic.
+#[test]
+fn an_invariant_that_breaks_under_the_order_lock_ends_commits_and_no_other_thread() {
+    let disk = MemDisk::new(5);
+    let options = Options { background: Background::Stepped, ..Options::default() };
+    let engine = Engine::open(Arc::new(disk.clone()), Path::new("/db"), options, Hooks::default()).unwrap();
+    let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap().0;
+    let (committer, _) = engine.parts().unwrap();
+    let broken = catch_unwind(AssertUnwindSafe(|| {
+        let alarm = &committer.store().alarm;
+        let _within = alarm.enter();
+        committer.while_ordering(|| {
+            let raised_first = catch_unwind(AssertUnwindSafe(|| invariant!(false, "one is two"))).is_err();
+            assert!(raised_first && alarm.check().is_err(), "before the lock is released");
+            panic!("goes on unwinding");
+        });
+    }));
+    assert!(broken.is_err());
+    for _ in 0..2 {
+        let put = || engine.transact(Durability::Memory, |tx| tx.put(tree, b"k", b"v")).map(drop);
+        for error in side_by_side(&[0, 1, 2], |_| put().unwrap_err()) {
+            assert_eq!(error.code(), Code::EnginePoisoned);
+            assert!(error.message().contains("one is two"), "{error}");
+        }
+    }
+    assert_eq!(engine.checkpoint().unwrap_err().code(), Code::EnginePoisoned);
+    assert_eq!(engine.get(tree, b"k").unwrap(), None);
+    assert_eq!(engine.close().unwrap_err().code(), Code::EnginePoisoned);
 }

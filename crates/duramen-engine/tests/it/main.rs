@@ -19,6 +19,8 @@ mod memory;
 #[cfg(not(feature = "shuttle"))]
 mod observe;
 #[cfg(not(feature = "shuttle"))]
+mod panics;
+#[cfg(not(feature = "shuttle"))]
 mod repair;
 #[cfg(all(not(feature = "shuttle"), debug_assertions))]
 mod space;

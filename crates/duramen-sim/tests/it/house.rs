@@ -4,6 +4,7 @@
 //! it can fail. The tests here run the rules on the real files, and check that these were found.
 
 mod arrows;
+mod assertions;
 mod errors_sections;
 mod errors_table;
 mod format;
@@ -205,6 +206,14 @@ fn public_functions_name_the_codes_of_their_errors() {
 }
 
 #[test]
+fn the_engine_asserts_what_its_data_depends_on() {
+    let sources = sources();
+    let (assertions, functions) = assertions::counts(&sources);
+    println!("{assertions} assertions in {functions} functions of the engine");
+    assert_none(&assertions::violations(&sources));
+}
+
+#[test]
 fn lines_are_short_and_comments_name_things() {
     let sources = sources();
     let (persons, all) = prose::persons(&sources);
@@ -212,7 +221,6 @@ fn lines_are_short_and_comments_name_things() {
     println!("{persons} words for persons in {all} words of comments");
     let documents = documents();
     assert!(documents.len() > 20, "found only {} documents", documents.len());
-    assert_none(&prose::person_violations(&sources));
     assert_none(&prose::comment_length_violations(&sources));
     assert_none(&prose::markdown_length_violations(&documents));
     assert_none(&prose::person_violations(&sources));

@@ -34,7 +34,7 @@ const ENGINE: Layered = Layered {
         &["transaction", "recovery", "repair", "feed"],
         &["engine"],
     ],
-    above: &["lib.rs"],
+    above: &["lib.rs", "deprecated.rs"],
     exceptions: &[],
 };
 
