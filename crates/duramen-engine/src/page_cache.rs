@@ -6,11 +6,14 @@
 //! writers are described at [`DirtyBounds`].
 
 mod epochs;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use crate::alarm::invariant;
 use crate::data_file::{DataFile, Page, PageKind, PagePointer};
 use crate::error::Result;
 use crate::limits::{QUEUE_MEMORY_PART, WRITES_BYTES_FREE, WRITES_MEMORY_PART};
@@ -57,6 +60,23 @@ const WAITING_PERCENT_MAX: usize = 25;
 
 /// After an eviction that found little, this part of the bound may be read in before the next eviction.
 const EVICT_STEP_PART: usize = 32;
+
+const _: () = assert!(
+    NODES_PERCENT_MIN <= NODES_PERCENT && NODES_PERCENT <= NODES_PERCENT_MAX,
+    "the bounds of what nodes may take are in order"
+);
+const _: () = assert!(
+    NODES_PERCENT_MAX <= SHARED_PERCENT && SHARED_PERCENT + IDLE_PERCENT < 100,
+    "nodes, buffered writes and idle buffers fit into the memory together"
+);
+const _: () = assert!(
+    CLEAN_PERCENT_MAX < 100 && CLEAN_PERCENT_MAX + WAIT_AT_PERCENT > 100,
+    "a checkpoint begins before commits wait"
+);
+const _: () = assert!(
+    EVICT_FROM_PERCENT + 100 / EVICT_STEP_PART <= 100 && IDLE_PERCENT < WAITING_PERCENT_MAX,
+    "eviction begins a step before the bound, and what one eviction frees does not stop the next"
+);
 
 /// Bytes of nodes in memory, and the bytes that dirty nodes will take on disk.
 pub(crate) struct Meter {
@@ -249,7 +269,7 @@ impl Meter {
 
     /// Sets the function that frees memory, once.
     pub(crate) fn set_evictor(&self, evictor: Evictor) {
-        assert!(self.evictor.set(evictor).is_ok(), "one evictor an engine");
+        invariant!(self.evictor.set(evictor).is_ok(), "an engine has one evictor");
     }
 
     /// Evicts before more memory is taken, if too much is in use. After an eviction that found little to
@@ -305,6 +325,17 @@ impl Meter {
     /// Pages read from disk since the engine was opened.
     pub(crate) fn pages_read(&self) -> u64 {
         self.pages_read.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Meter {
+    /// Every charge and every share holds the meter: all of them were given back before.
+    fn drop(&mut self) {
+        let nodes = [&mut self.resident_bytes, &mut self.waiting_bytes, &mut self.dirty_bytes];
+        let nodes = nodes.map(|counter| *counter.get_mut());
+        debug_assert_eq!(nodes, [0; 3], "no node is charged to a meter that is dropped");
+        let buffered = [*self.written_bytes.get_mut(), *self.queued_bytes.get_mut()];
+        debug_assert_eq!(buffered, [0; 2], "no write is buffered when the meter is dropped");
     }
 }
 
@@ -365,8 +396,14 @@ impl Charge {
     pub(crate) fn clean(&self) {
         if self.dirty.load(Ordering::Relaxed) > 0 {
             let dirty_bytes = self.dirty.swap(0, Ordering::Relaxed);
-            self.meter.dirty_bytes.fetch_sub(dirty_bytes, Ordering::Relaxed);
+            let before = self.meter.dirty_bytes.fetch_sub(dirty_bytes, Ordering::Relaxed);
+            invariant!(before >= dirty_bytes, "{dirty_bytes} clean bytes are among {before} dirty ones");
         }
+    }
+
+    /// Whether it is charged for bytes that a checkpoint will write.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.dirty.load(Ordering::Relaxed) > 0
     }
 }
 
@@ -432,6 +469,7 @@ impl Buffered {
 
     /// From now on the share is a record of so many bytes, on its way to the log.
     pub(crate) fn queue(&mut self, bytes: usize) {
+        invariant!(!self.is_queued, "a record of {bytes} bytes is queued once");
         self.set(0);
         self.is_queued = true;
         self.set(bytes);
@@ -448,7 +486,9 @@ impl Buffered {
                 self.meter.evict_again();
             }
         } else {
-            self.counter().fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+            let returned = self.bytes - bytes;
+            let before = self.counter().fetch_sub(returned, Ordering::Relaxed);
+            invariant!(before >= returned, "{returned} bytes given back are among {before} buffered");
         }
         self.bytes = bytes;
     }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::alarm::locked;
+use crate::alarm::{invariant, locked};
 
 const SHARD_COUNT: usize = 32;
 /// An evicted object that readers may still use.
@@ -75,7 +75,12 @@ impl Epochs {
     /// Keeps an object that new readers cannot find, until the readers that may have found it have left.
     pub(crate) fn free_later(&self, what: Evicted) {
         let mut evicted = locked(self.evicted.lock());
-        evicted.push_back((self.epoch.load(Ordering::SeqCst), what));
+        let epoch = self.epoch.load(Ordering::SeqCst);
+        let newest = evicted.back().map_or(0, |(newest, _)| *newest);
+        invariant!(newest <= epoch, "an eviction in epoch {epoch} follows those of {newest}");
+        let waits = self.waits.load(Ordering::SeqCst);
+        invariant!(waits != evicted.is_empty(), "{} objects wait, as noted: {waits}", evicted.len());
+        evicted.push_back((epoch, what));
         self.waits.store(true, Ordering::SeqCst);
     }
 
@@ -88,10 +93,12 @@ impl Epochs {
         let Ok(mut evicted) = self.evicted.try_lock() else { return };
         let Some(newest) = evicted.back().map(|(epoch, _)| *epoch) else { return };
         let mut epoch = self.epoch.load(Ordering::SeqCst);
+        invariant!(newest <= epoch, "an object evicted in epoch {newest} is there in epoch {epoch}");
         while epoch < newest + 2 && self.all_left((epoch + 2) % 3) {
             epoch += 1;
             self.epoch.store(epoch, Ordering::SeqCst);
         }
+        debug_assert!(evicted.iter().is_sorted_by_key(|(epoch, _)| *epoch), "the oldest are freed first");
         let count = evicted.partition_point(|(evicted_in, _)| evicted_in + 2 <= epoch);
         let free: Vec<(usize, Evicted)> = evicted.drain(..count).collect();
         self.waits.store(!evicted.is_empty(), Ordering::SeqCst);
@@ -121,7 +128,8 @@ impl Pin<'_> {
 
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
-        self.readers.fetch_sub(1, Ordering::SeqCst);
+        let before = self.readers.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "a reader that leaves was counted");
         if self.frees {
             self.epochs.free();
         }
@@ -175,6 +183,21 @@ mod tests {
         }
         let freed = kept.iter().filter(|what| Arc::strong_count(what) == 1).count();
         assert!(freed >= 6, "{freed} of 10, though no reader stayed for more than a round");
+    }
+
+    #[test]
+    fn an_eviction_in_an_epoch_before_the_last_raises_the_alarm() {
+        let epochs = Epochs::default();
+        epochs.free_later(Arc::new(1_u8));
+        epochs.evicted.lock().unwrap()[0].0 = 5;
+        let alarm = crate::alarm::Alarm::new();
+        let within = alarm.enter();
+        let late = std::panic::AssertUnwindSafe(|| epochs.free_later(Arc::new(2_u8)));
+        assert!(std::panic::catch_unwind(late).is_err());
+        drop(within);
+        assert!(alarm.check().is_err());
+        let cause = alarm.cause().unwrap();
+        assert!(cause.message().contains("an eviction in epoch 0 follows those of 5"), "{cause}");
     }
 
     #[test]

@@ -1,0 +1,56 @@
+//! The accounting of memory: what is given back was taken, or the alarm is raised.
+#![allow(clippy::unwrap_used)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::*;
+use crate::alarm::Alarm;
+
+/// What is done must break an invariant whose message contains `what`.
+fn raises(what: &str, done: impl FnOnce()) {
+    let alarm = Alarm::new();
+    let within = alarm.enter();
+    assert!(catch_unwind(AssertUnwindSafe(done)).is_err(), "nothing was found: {what}");
+    drop(within);
+    assert!(alarm.check().is_err());
+    let cause = alarm.cause().unwrap();
+    assert!(cause.message().contains(what), "{cause}");
+}
+
+#[test]
+fn clean_bytes_were_dirty_before() {
+    let meter = Arc::new(Meter::new(4 << 20));
+    let charge = Charge::new(&meter, 100, 4096);
+    meter.dirty_bytes.store(1000, Ordering::Relaxed);
+    raises("4096 clean bytes are among 1000 dirty ones", || charge.clean());
+    meter.dirty_bytes.store(0, Ordering::Relaxed);
+    drop(charge);
+    assert_eq!(meter.resident_bytes(), 0);
+}
+
+#[test]
+fn buffered_bytes_are_given_back_once() {
+    let meter = Arc::new(Meter::new(4 << 20));
+    let mut buffered = Buffered::new(&meter);
+    buffered.queue(500);
+    raises("queued once", || buffered.queue(600));
+    assert_eq!(meter.buffered_bytes(), 500);
+    meter.queued_bytes.store(400, Ordering::Relaxed);
+    raises("500 bytes given back are among 400 buffered", || buffered.set(0));
+    meter.queued_bytes.store(500, Ordering::Relaxed);
+    drop(buffered);
+    assert_eq!(meter.buffered_bytes(), 0);
+}
+
+#[test]
+fn the_meter_counts_what_leaves_and_stays() {
+    let meter = Arc::new(Meter::new(4 << 20));
+    let charge = Charge::new(&meter, 100, 0);
+    charge.leave();
+    assert_eq!((meter.resident_bytes(), meter.waiting_bytes()), (0, 100));
+    charge.stay();
+    assert_eq!((meter.resident_bytes(), meter.waiting_bytes()), (100, 0));
+    charge.leave();
+    drop(charge);
+    assert_eq!((meter.resident_bytes(), meter.waiting_bytes()), (0, 0));
+}
