@@ -13,6 +13,7 @@ use super::reduce::node_reduction;
 use super::reducer::Reducer;
 use super::separators::Separators;
 use super::slot::Slot;
+use crate::alarm::invariant;
 use crate::error::Error;
 use crate::ids::CommitSeq;
 use crate::limits::INNER_CHILDREN_MIN;
@@ -81,6 +82,8 @@ pub(crate) struct Apply<'a> {
     bulk: bool,
     /// The new root is read by one transaction and never written.
     private: bool,
+    /// Entries added to leaves less those deleted, modulo 2^64.
+    added: u64,
     /// Nodes of the old root that the new one no longer uses.
     pub replaced: Vec<Arc<Node>>,
     /// Their pages, where the nodes themselves are not kept ([`Loading::PassThrough`]).
@@ -119,6 +122,7 @@ impl<'a> Apply<'a> {
             threads: 1,
             bulk: false,
             private: false,
+            added: 0,
             replaced: Vec::new(),
             deferred: Vec::new(),
             dropped_values: Vec::new(),
@@ -159,8 +163,15 @@ impl<'a> Apply<'a> {
         changes: &[Change<'_>],
     ) -> Result<Option<Slot>, ApplyError> {
         debug_assert!(changes.is_sorted_by(|a, b| a.key < b.key), "changes are sorted and unique");
+        let old_count = root.map_or(0, |root| root.count);
+        let replaced_before = self.replaced.len();
+        self.added = 0;
         let mut pieces = match root {
-            None => self.leaf_pieces(&inserted(changes), true),
+            None => {
+                let pieces = self.leaf_pieces(&inserted(changes), true);
+                self.added = count_of(&pieces);
+                pieces
+            }
             Some(root) => match self.node(root, changes, Bounds::default())? {
                 Outcome::Same => return Ok(Some(root.clone())),
                 Outcome::Pieces(pieces) => pieces,
@@ -168,10 +179,15 @@ impl<'a> Apply<'a> {
         };
         while pieces.len() > 1 {
             let level = pieces[0].slot.peek().expect("a piece just built is in memory").level() + 1;
+            let wider = pieces.len();
             pieces = self.inner_pieces(level, pieces);
+            invariant!(pieces.len() < wider, "{} nodes are above {wider} at height {level}", pieces.len());
         }
-        let Some(piece) = pieces.pop() else { return Ok(None) };
-        self.collapse(piece.slot).map(Some)
+        let new = pieces.pop().map(|piece| self.collapse(piece.slot)).transpose()?;
+        let (count, wanted) = (new.as_ref().map_or(0, |new| new.count), old_count.wrapping_add(self.added));
+        invariant!(count == wanted, "{count} entries below the new root are {wanted} by its leaves");
+        debug_assert!(are_different(&self.replaced[replaced_before..]), "each node is replaced once");
+        Ok(new)
     }
 
     /// Brings the nodes that `changes` lead to into memory, without building anything.
@@ -275,7 +291,10 @@ impl<'a> Apply<'a> {
             }
             Body::Inner(inner) => self.inner(inner, changes, bounds)?,
         };
-        if matches!(outcome, Outcome::Pieces(_)) {
+        if let Outcome::Pieces(pieces) = &outcome {
+            if let Body::Leaf(_) = node.body() {
+                self.added = self.added.wrapping_add(count_of(pieces)).wrapping_sub(node.count());
+            }
             self.replace(&node);
         }
         Ok(outcome)
@@ -301,6 +320,8 @@ impl<'a> Apply<'a> {
         if changed.is_empty() {
             return Ok(Outcome::Same);
         }
+        let is_sorted = changed.is_sorted_by(|(a, _), (b, _)| a < b);
+        invariant!(is_sorted, "{} replaced children are in order, each once", changed.len());
         if self.reducer.is_some() && inner.reduction_bytes() == 0 {
             // All reductions were unknown on disk. Writing the node makes them known, and it must be split
             // for them before that.
@@ -340,6 +361,7 @@ impl<'a> Apply<'a> {
         let mut all = Vec::with_capacity(work.len());
         for part in done {
             let (changed, apply) = part?;
+            self.added = self.added.wrapping_add(apply.added);
             all.extend(changed);
             self.replaced.extend(apply.replaced);
             self.deferred.extend(apply.deferred);
@@ -377,8 +399,8 @@ impl<'a> Apply<'a> {
         let (left, right) = (&all[index], &all[index + 1]);
         let left_node = self.load(&left.slot)?;
         let right_node = self.load(&right.slot)?;
-        bounds.of_piece(all, index).check(self.pages, &left_node)?;
-        bounds.of_piece(all, index + 1).check(self.pages, &right_node)?;
+        bounds.of_piece(all, index).check_to_join(self.pages, &left_node)?;
+        bounds.of_piece(all, index + 1).check_to_join(self.pages, &right_node)?;
         let mut pieces = match (left_node.body(), right_node.body()) {
             (Body::Leaf(a), Body::Leaf(b)) => {
                 let entries: Vec<Entry<'_>> =
@@ -396,6 +418,8 @@ impl<'a> Apply<'a> {
                 );
             }
         };
+        let (count, wanted) = (count_of(&pieces), left.slot.count.wrapping_add(right.slot.count));
+        invariant!(count == wanted, "{count} entries after two nodes were joined are {wanted}");
         if let Some(first) = pieces.first_mut() {
             first.separator.clone_from(&left.separator);
         }
@@ -417,14 +441,19 @@ impl<'a> Apply<'a> {
             let separator = match from {
                 0 => Vec::new(),
                 _ => {
-                    let key = entries[from].key();
-                    let length = shared_bytes(&entries[from - 1].key(), &key) + 1;
-                    key[..length].to_vec()
+                    let (before, key) = (entries[from - 1].key(), entries[from].key());
+                    invariant!(before < key, "entry {from} of {} is behind the one before it", entries.len());
+                    key[..=shared_bytes(&before, &key)].to_vec()
                 }
             };
             let node = Node::new_leaf(self.pages, &entries[from..to], self.birth, !self.private);
             let mut piece = self.leaf_piece(separator, node);
-            piece.small = costs[from..to].iter().sum::<usize>() < self.geometry.leaf_bytes_max / 4;
+            let (bytes, bytes_max) = (costs[from..to].iter().sum::<usize>(), self.geometry.leaf_bytes_max);
+            invariant!(
+                bytes <= bytes_max || to - from == 1,
+                "{bytes} of {bytes_max} bytes in a leaf of several"
+            );
+            piece.small = bytes < bytes_max / 4;
             pieces.push(piece);
             from = to;
         }
@@ -500,6 +529,7 @@ fn next_child<'c, 'a>(
         _ if child == inner.separators().len() => changes.len(),
         _ => changes.partition_point(|change| inner.separators().is_before(change.key, child)),
     };
+    invariant!(end > 0, "child {child} takes the first of {} changes", changes.len());
     let (here, later) = changes.split_at(end);
     Some((child, here, later))
 }
@@ -518,11 +548,12 @@ fn merge<'a>(
 ) -> Option<(Vec<Entry<'a>>, bool)> {
     let mut entries = Vec::with_capacity(leaf.len() + changes.len());
     let mut next = 0;
-    let mut effective = false;
+    let (mut put, mut removed) = (0, 0);
     let mut append = true;
     for change in changes {
         let at = leaf.find(change.key);
         let (Ok(until) | Err(until)) = at;
+        invariant!(next <= until, "a change at entry {until} follows those before entry {next}");
         entries.extend((next..until).map(|index| leaf.entry(index)));
         next = until;
         append &= until == leaf.len();
@@ -533,11 +564,14 @@ fn merge<'a>(
             }
             next = until + 1;
         }
-        effective |= at.is_ok() || change.value.is_some();
+        removed += usize::from(at.is_ok());
+        put += usize::from(change.value.is_some());
         entries.extend(change.value.map(|value| Entry { head: change.key, tail: &[], value }));
     }
     entries.extend((next..leaf.len()).map(|index| leaf.entry(index)));
-    effective.then_some((entries, append))
+    let (count, wanted) = (entries.len(), leaf.len() - removed + put);
+    invariant!(count == wanted, "{count} entries after {put} were put and {removed} removed are {wanted}");
+    (put + removed > 0).then_some((entries, append))
 }
 
 /// The children of a node with some of them replaced by pieces.
@@ -556,6 +590,7 @@ fn splice(inner: &Inner, changed: Changed) -> Vec<Piece> {
             }
         }
     }
+    invariant!(changed.next().is_none(), "each replaced child is one of {}", inner.len());
     pieces
 }
 
@@ -566,6 +601,17 @@ fn children_of(inner: &Inner, first_separator: Vec<u8>) -> Vec<Piece> {
         Piece { separator, slot: slot.clone(), small: false }
     };
     inner.slots().enumerate().map(piece).collect()
+}
+
+/// Entries below pieces, modulo 2^64.
+fn count_of(pieces: &[Piece]) -> u64 {
+    pieces.iter().fold(0, |sum, piece| piece.slot.count.wrapping_add(sum))
+}
+
+fn are_different(nodes: &[Arc<Node>]) -> bool {
+    let mut all: Vec<_> = nodes.iter().map(Arc::as_ptr).collect();
+    all.sort_unstable();
+    all.is_sorted_by(|a, b| a < b)
 }
 
 fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
@@ -589,11 +635,15 @@ fn cut(costs: &[usize], max: usize, least: usize, append: bool) -> Vec<usize> {
         let enough_left = costs.len() - index >= least;
         let over = sum + cost > max || sum + cost / 2 > target;
         if over && index - from >= least && enough_left {
+            let count = index - from;
+            invariant!(sum <= max || count <= least, "{count} items of {sum} bytes fit into {max}");
             cuts.push(index);
             (from, sum) = (index, 0);
         }
         sum += cost;
     }
+    let count = costs.len() - from;
+    invariant!(count >= least || cuts.is_empty(), "the last {count} items are at least {least}");
     cuts.push(costs.len());
     cuts
 }

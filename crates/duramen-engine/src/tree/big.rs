@@ -5,12 +5,22 @@
 
 use std::io::Read;
 
+use crate::alarm::invariant;
 use crate::data_file::{LOCATION_BYTES, PAGE_HEADER_BYTES, Page, PageKind, PagePointer};
 use crate::error::{Code, Error, Result};
-use crate::limits::REDUCTION_BYTES_MAX;
+use crate::limits::{BIG_VALUE_BYTES, REDUCTION_BYTES_MAX};
 use crate::page_cache::Pages;
 
 const NO_REDUCTION: u16 = u16::MAX;
+
+/// Bytes of a reference without its reduction.
+const FIXED_BYTES: usize = 8 + 1 + LOCATION_BYTES + 2;
+
+const _: () = assert!(REDUCTION_BYTES_MAX < NO_REDUCTION as usize, "no length of a reduction means 'none'");
+const _: () = assert!(
+    FIXED_BYTES + REDUCTION_BYTES_MAX <= BIG_VALUE_BYTES,
+    "a leaf holds the reference to a value that it does not hold"
+);
 
 /// A reference to a big value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +39,7 @@ impl BigRef {
     /// The encoded form, as leaves and log records hold it.
     #[must_use]
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(9 + LOCATION_BYTES + 2 + self.one.as_ref().map_or(0, Vec::len));
+        let mut out = Vec::with_capacity(FIXED_BYTES + self.one.as_ref().map_or(0, Vec::len));
         out.extend_from_slice(&self.len.to_le_bytes());
         out.push(u8::from(self.list));
         self.location.encode(&mut out);
@@ -38,6 +48,7 @@ impl BigRef {
         });
         out.extend_from_slice(&one.to_le_bytes());
         out.extend_from_slice(self.one.as_deref().unwrap_or_default());
+        debug_assert!(BigRef::decode(&out).is_ok_and(|read| read == *self), "{self:?} can be read again");
         out
     }
 
@@ -47,7 +58,7 @@ impl BigRef {
     /// `Corrupt` if it is not one.
     pub(crate) fn decode(bytes: &[u8]) -> Result<BigRef> {
         let bad = || Error::new(Code::DamagedData, "a reference to a big value cannot be read");
-        let (head, rest) = bytes.split_at_checked(9 + LOCATION_BYTES + 2).ok_or_else(bad)?;
+        let (head, rest) = bytes.split_at_checked(FIXED_BYTES).ok_or_else(bad)?;
         let location = PagePointer::decode(&head[9..]).ok_or_else(bad)?;
         let one_bytes = u16::from_le_bytes([head[9 + LOCATION_BYTES], head[10 + LOCATION_BYTES]]);
         let one = match one_bytes {
@@ -90,6 +101,10 @@ impl BigRef {
                 break;
             }
         }
+        let (count, bytes) =
+            (extents.len(), extents.iter().map(|extent| u64::from(extent.raw_bytes)).sum::<u64>());
+        let held = bytes - (count * PAGE_HEADER_BYTES) as u64;
+        invariant!(held == len, "{count} extents of a value of {len} bytes hold {held}");
         if let [only] = extents[..] {
             return Ok(BigRef { len, list: false, location: only, one: None });
         }

@@ -8,6 +8,7 @@
 use super::inner::{Inner, Piece};
 use super::node::{Body, Node};
 use super::separators::Separators;
+use crate::alarm::invariant;
 use crate::error::{Error, Result};
 use crate::page_cache::Pages;
 
@@ -59,10 +60,23 @@ impl<'a> Bounds<'a> {
     /// # Errors
     /// `DamagedData` if a key or a separator lies outside.
     pub(super) fn check(self, pages: &Pages, node: &Node) -> Result<()> {
-        if node.place().is_none() || self.admits(node) {
+        if node.place().is_none() {
+            debug_assert!(self.admits(node), "a node built of compared ones lies within its bounds");
+            return Ok(());
+        }
+        if self.admits(node) {
             return Ok(());
         }
         Err(damaged(pages, node, "keys outside the bounds that the parent records"))
+    }
+
+    /// As [`Bounds::check`], for a node that becomes one with its neighbour: what was built is compared, too.
+    pub(super) fn check_to_join(self, pages: &Pages, node: &Node) -> Result<()> {
+        if node.place().is_none() {
+            let (height, count) = (node.level(), node.count());
+            invariant!(self.admits(node), "{count} entries at height {height} lie within their bounds");
+        }
+        self.check(pages, node)
     }
 
     /// Within a node the order was checked when it was read: the first and the last key stand for all.

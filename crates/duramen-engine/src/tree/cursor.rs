@@ -6,6 +6,7 @@ use super::leaf::StoredValue;
 use super::node::{Body, Node};
 use super::slot::Slot;
 use super::{KeyRange, Leaf};
+use crate::alarm::invariant;
 use crate::error::Result;
 use crate::page_cache::Pages;
 
@@ -83,6 +84,7 @@ impl Cursor {
         let (suffix, value) = leaf_of(&standing.node).suffix_and_value(index);
         self.key.truncate(standing.prefix_bytes);
         self.key.extend_from_slice(suffix);
+        debug_assert!(self.range.contains(&self.key), "entry {index} of a leaf lies within the range");
         Ok(Some((&self.key, value)))
     }
 
@@ -142,6 +144,7 @@ impl Cursor {
         let leaf = leaf_of(&node);
         let from = leaf.lower_bound(&self.range.from);
         let to = self.range.to.as_ref().map_or(leaf.len(), |to| leaf.lower_bound(to));
+        invariant!(from <= to, "a range begins in a leaf at {from}, and ends there at {to}");
         let last = match self.direction {
             Direction::Forward => to < leaf.len(),
             Direction::Reverse => from > 0,

@@ -32,6 +32,11 @@ impl Heads {
         Heads(heads.into())
     }
 
+    /// Whether these are the heads of the keys.
+    pub(super) fn are_of<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) -> bool {
+        keys.map(head).eq(self.0.iter().copied())
+    }
+
     /// Whether each key is larger than the one before it; `is_larger` compares keys with equal heads.
     pub(super) fn are_ordered(&self, is_larger: impl Fn(usize) -> bool) -> bool {
         let mut pairs = self.0.windows(2).enumerate();
@@ -61,6 +66,12 @@ impl Heads {
             Some(next) if *next == wanted => self.0[low..].partition_point(|head| *head == wanted),
             _ => usize::from(self.0.get(low) == Some(&wanted)),
         };
+        debug_assert!(
+            (low == 0 || self.0[low - 1] < wanted)
+                && self.0.get(low + same).is_none_or(|next| *next > wanted),
+            "heads {low} to {} are those that equal {wanted:#x}",
+            low + same
+        );
         low..low + same
     }
 }

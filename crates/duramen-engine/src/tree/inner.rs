@@ -10,8 +10,9 @@ use std::sync::{Arc, OnceLock};
 use super::place::{Place, Reduction};
 use super::separators::Separators;
 use super::slot::Slot;
+use crate::alarm::invariant;
 use crate::data_file::{LOCATION_BYTES, PAGE_HEADER_BYTES, Page, PageKind, PagePointer};
-use crate::limits::{INNER_CHILDREN_MIN, KEY_BYTES_MAX, REDUCTION_BYTES_MAX};
+use crate::limits::{INNER_BYTES_MAX, INNER_CHILDREN_MIN, KEY_BYTES_MAX, REDUCTION_BYTES_MAX};
 use crate::page_cache::Meter;
 
 const FIXED_BYTES: usize = 8;
@@ -20,6 +21,9 @@ const UNKNOWN_REDUCTION: u16 = u16::MAX;
 /// Upper bound for the bytes of a child in a page, without its separator and its reduction.
 const CHILD_BYTES_MAX: usize = 64;
 
+/// Bytes of a child in a page: length of the separator, location, entries below, length of the reduction.
+const CHILD_FIXED_BYTES: usize = 2 + LOCATION_BYTES + 8 + 2;
+
 /// Estimated bytes of a reduction while none is known: those of a sum.
 const USUAL_REDUCTION_BYTES: usize = 16;
 
@@ -27,6 +31,16 @@ const USUAL_REDUCTION_BYTES: usize = 16;
 ///
 /// Copying a node for one changed child copies one chunk and the pointers to the others.
 const CHUNK_SLOTS: usize = 16;
+
+const _: () =
+    assert!(FIXED_BYTES == 2 + 1 + 1 + 2 + 2, "the header: count, level, flags, prefix, two zeroes");
+const _: () = assert!(CHILD_FIXED_BYTES <= CHILD_BYTES_MAX, "a child takes no more than is counted");
+const _: () =
+    assert!(REDUCTION_BYTES_MAX < UNKNOWN_REDUCTION as usize, "no length of a reduction means 'not known'");
+const _: () = assert!(
+    page_bytes_max(INNER_BYTES_MAX) / CHILD_FIXED_BYTES <= u16::MAX as usize,
+    "the number of children has 16 bits"
+);
 
 /// An inner node in memory.
 #[derive(Debug)]
@@ -76,8 +90,8 @@ impl Inner {
         slots: Vec<Slot>,
         reduction_bytes: usize,
     ) -> Inner {
-        assert_eq!(separators.len() + 1, slots.len(), "one more child than separators");
-        let child_count = slots.len();
+        let (between, child_count) = (separators.len(), slots.len());
+        invariant!(between + 1 == child_count, "{between} separators are between {child_count} children");
         let mut chunks = Vec::with_capacity(child_count.div_ceil(CHUNK_SLOTS));
         let mut slots = slots.into_iter();
         while slots.len() > 0 {
@@ -87,7 +101,26 @@ impl Inner {
         let separators = Arc::new(separators);
         let chunks = chunks.into();
         let reduction_bytes = Arc::new(AtomicUsize::new(reduction_bytes));
-        Inner { level, separators, chunks, child_count, reduction_bytes, reductions: OnceLock::new() }
+        let inner =
+            Inner { level, separators, chunks, child_count, reduction_bytes, reductions: OnceLock::new() };
+        debug_assert!(inner.is_sound(), "a node built of {child_count} children is sound");
+        inner
+    }
+
+    /// Whether its chunks are long enough and without a gap, its separators sorted, and its children lower.
+    ///
+    /// Children on disk may be lower than they should be: their pages say no more than that they are inner
+    /// nodes.
+    fn is_sound(&self) -> bool {
+        let starts = self.chunks.iter().map(|chunk| chunk.first);
+        let ends = std::iter::once(0).chain(self.chunks.iter().map(Chunk::end));
+        let lengths = self.chunks.iter().map(|chunk| chunk.slots.len());
+        starts.eq(ends.take(self.chunks.len()))
+            && lengths.clone().all(|length| (1..=2 * CHUNK_SLOTS).contains(&length))
+            && lengths.rev().skip(1).all(|length| length >= CHUNK_SLOTS)
+            && self.chunks.last().map(Chunk::end) == Some(self.child_count)
+            && self.separators.are_ordered()
+            && self.slots().filter_map(Slot::peek).all(|child| child.level() < self.level)
     }
 
     /// The longest known reduction of a child; 0 if none is known.
@@ -124,14 +157,21 @@ impl Inner {
             rest = later;
             child_count = push(&mut chunks, child_count, chunk.with_pieces(here));
         }
-        Some(Inner {
+        invariant!(rest.is_empty(), "each of {} replaced children is one of {child_count}", changed.len());
+        let wanted = self.child_count + more;
+        invariant!(child_count == wanted, "{child_count} children of a changed node are {wanted}");
+        let between = separators.len();
+        invariant!(between + 1 == child_count, "{between} separators are between {child_count} children");
+        let inner = Inner {
             level: self.level,
             separators,
             chunks: chunks.into(),
             child_count,
             reduction_bytes: Arc::clone(&self.reduction_bytes),
             reductions: OnceLock::new(),
-        })
+        };
+        debug_assert!(inner.is_sound(), "a node with {} replaced children is sound", changed.len());
+        Some(inner)
     }
 
     fn separators_with(&self, changed: &Changed) -> Option<Arc<Separators>> {
@@ -214,7 +254,13 @@ impl Inner {
 
     /// The page image; every child must have a page pointer.
     pub(crate) fn to_page(&self, generation: u64, places: &[Place]) -> Page {
-        assert_eq!(places.len(), self.child_count, "every child has a place before its parent is written");
+        let (placed, child_count) = (places.len(), self.child_count);
+        invariant!(
+            placed == child_count,
+            "{placed} of {child_count} children have a place before their parent"
+        );
+        invariant!(self.level > 0, "a node of {child_count} children is above the leaves");
+        places.iter().for_each(|place| self.check_place(place));
         let longest = places.iter().filter_map(|place| Some(place.reduction.bytes()?.len())).max();
         self.note_reduction_bytes(longest.unwrap_or_default());
         let prefix = self.separators.prefix();
@@ -245,6 +291,14 @@ impl Inner {
                 }
             }
         })
+    }
+
+    /// Checks what [`Inner::from_page`] will demand of a child.
+    fn check_place(&self, place: &Place) {
+        let (level, is_inner) = (self.level, place.location.is_inner());
+        invariant!(is_inner == (level > 1), "a child of a node of height {level} is inner: {is_inner}");
+        let length = place.reduction.bytes().map_or(0, <[u8]>::len);
+        invariant!(length <= REDUCTION_BYTES_MAX, "a reduction has {length} of {REDUCTION_BYTES_MAX} bytes");
     }
 
     /// Reads a page image; returns what is wrong with its structure otherwise.
@@ -337,13 +391,13 @@ fn push(chunks: &mut Vec<Chunk>, first: usize, slots: Arc<[Slot]>) -> usize {
 ///
 /// It is four times `bytes_max`, for reductions that grew since the split, plus the largest children that
 /// cannot be split.
-pub(crate) fn page_bytes_max(bytes_max: usize) -> usize {
+pub(crate) const fn page_bytes_max(bytes_max: usize) -> usize {
     4 * bytes_max + 2 * INNER_CHILDREN_MIN * (KEY_BYTES_MAX + REDUCTION_BYTES_MAX + CHILD_BYTES_MAX)
 }
 
 /// Bytes of a child in a page, without its separator.
 pub(super) fn child_cost(reduction: Option<&[u8]>) -> usize {
-    2 + LOCATION_BYTES + 8 + 2 + reduction.map_or(0, <[u8]>::len)
+    CHILD_FIXED_BYTES + reduction.map_or(0, <[u8]>::len)
 }
 
 fn read_child(meter: &Arc<Meter>, rest: &mut Bytes<'_>, level: u8) -> Result<Slot, &'static str> {

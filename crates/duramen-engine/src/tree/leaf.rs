@@ -11,12 +11,13 @@ use super::apply::Change;
 use super::heads::Heads;
 use super::patch::{Edit, Patch};
 use super::place::Reduction;
+use crate::alarm::invariant;
 use crate::data_file::{PAGE_HEADER_BYTES, Page, PageKind};
-use crate::limits::{BIG_VALUE_BYTES, KEY_BYTES_MAX};
+use crate::limits::{BIG_VALUE_BYTES, KEY_BYTES_MAX, LEAF_BYTES_MAX};
 use crate::page_cache::{Charge, Meter, Pages};
 
 const FIXED_BYTES: usize = 8;
-const ENTRY_FIXED_BYTES: usize = 4;
+pub(super) const ENTRY_FIXED_BYTES: usize = 4;
 /// Flag in an entry's first two bytes: its value is big. The other bits are the length of the key behind the
 /// prefix.
 const BIG_BIT: u16 = 0x8000;
@@ -30,7 +31,15 @@ const PATCH_PART: usize = 8;
 pub(super) const RUN_ENTRIES: usize = 16;
 
 /// Bytes of an entry's offset in the page's table.
-const START_BYTES: usize = 2;
+pub(super) const START_BYTES: usize = 2;
+
+const _: () = assert!(FIXED_BYTES == 2 + 2 + 4, "the header: count, length of the prefix, four zero bytes");
+const _: () = assert!(ENTRY_FIXED_BYTES == START_BYTES + 2, "an entry's start, and the length of its key");
+const _: () = assert!(KEY_BYTES_MAX <= LENGTH_BITS, "the length of a key leaves room for the big-value bit");
+const _: () = assert!(
+    FIXED_BYTES + KEY_BYTES_MAX + LEAF_BYTES_MAX <= u16::MAX as usize,
+    "the starts of entries have 16 bits, with a prefix that the entries do not count"
+);
 
 /// A value as a tree stores it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,7 +147,9 @@ impl Leaf {
                 entry.encode(prefix, out);
             }
         });
-        Leaf::over(pages.meter(), page)
+        let leaf = Leaf::over(pages.meter(), page);
+        debug_assert!(leaf.is_sound(), "a leaf built of {} entries is sound", entries.len());
+        leaf
     }
 
     /// Takes a page from disk; returns what is wrong with its structure otherwise.
@@ -232,7 +243,16 @@ impl Leaf {
         let base = Arc::clone(&self.base);
         // If this leaf is evicted just now, its page stays in use all the same.
         base.charge.stay();
-        Some(Leaf { base, heads, patch: Some(patch), reductions: OnceLock::new() })
+        let leaf = Leaf { base, heads, patch: Some(patch), reductions: OnceLock::new() };
+        debug_assert!(leaf.is_sound(), "a leaf after {} edits is sound", edits.len());
+        Some(leaf)
+    }
+
+    /// Whether keys are sorted, heads are those of the keys, and entries take no more than is recorded.
+    fn is_sound(&self) -> bool {
+        let suffixes = || (0..self.len()).map(|index| self.suffix(index));
+        let bytes: usize = (0..self.len()).map(|index| self.raw(index).len() + START_BYTES).sum();
+        suffixes().is_sorted_by(|a, b| a < b) && self.heads.are_of(suffixes()) && bytes <= self.entry_bytes()
     }
 
     /// The cell for the reduction of the run that begins at entry `index`, if a whole run begins there.
@@ -251,7 +271,11 @@ impl Leaf {
     /// The same entries on a page without a patch.
     pub(crate) fn rebuilt(&self, pages: &Pages, generation: u64) -> Leaf {
         let entries: Vec<Entry<'_>> = (0..self.len()).map(|index| self.entry(index)).collect();
-        Leaf::build(pages, &entries, generation)
+        let rebuilt = Leaf::build(pages, &entries, generation);
+        let (bytes, bytes_max) = (rebuilt.page_bytes_max(), self.page_bytes_max());
+        invariant!(bytes <= bytes_max, "a page of {bytes} bytes is within the {bytes_max} counted as dirty");
+        invariant!(rebuilt.len() == self.len(), "{} of {} entries rebuilt", rebuilt.len(), self.len());
+        rebuilt
     }
 
     /// The leaf was evicted: unless another version shares its page, the page is no longer charged as
@@ -357,6 +381,10 @@ impl Leaf {
                 std::cmp::Ordering::Equal => return Ok(middle),
             }
         }
+        debug_assert!(
+            (low == 0 || self.suffix(low - 1) < rest) && (low == self.len() || self.suffix(low) > rest),
+            "a key that is not in the leaf belongs before entry {low}"
+        );
         Err(low)
     }
 

@@ -9,6 +9,7 @@ use super::inner::Inner;
 use super::leaf::{Entry, Leaf};
 use super::place::{Place, Reduction};
 use super::slot::Slot;
+use crate::alarm::invariant;
 use crate::data_file::{PageKind, PagePointer};
 use crate::error::{Error, Result};
 use crate::ids::CommitSeq;
@@ -182,8 +183,11 @@ impl Node {
     /// Sets the page pointer, once. If the node was replaced before, its page is freed later: it is returned
     /// for the pending-free list.
     pub(crate) fn set_place(&self, place: Place) -> Option<DeferredPage> {
-        let location = place.location;
-        self.place.set(place).expect("a node is written once");
+        let (location, level) = (place.location, self.level());
+        let is_inner = location.is_inner();
+        invariant!(is_inner == (level > 0), "the page of a node of height {level} is inner: {is_inner}");
+        invariant!(self.charge.is_dirty(), "a node to be written is charged as dirty, and not yet written");
+        invariant!(self.place.set(place).is_ok(), "a node is written once, now to block {}", location.block);
         self.charge.clean();
         let before = self.state.fetch_or(PLACED, Ordering::AcqRel);
         (before & UNUSED != 0).then(|| self.deferred_page(location))

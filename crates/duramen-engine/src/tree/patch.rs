@@ -2,10 +2,16 @@
 //! the page.
 
 use super::heads::Heads;
-use super::leaf::{Entry, StoredValue};
+use super::leaf::{ENTRY_FIXED_BYTES, Entry, START_BYTES, StoredValue};
+use crate::alarm::invariant;
 
 /// Flag in the index: the entry is in the patch, not on the page.
 const PATCHED: u16 = 0x8000;
+
+const _: () = assert!(
+    (u16::MAX as usize + 1) / ENTRY_FIXED_BYTES <= PATCHED as usize,
+    "the index of an entry on a page leaves room for the flag"
+);
 
 /// One change to a leaf.
 #[derive(Debug)]
@@ -82,8 +88,12 @@ impl Patch {
                 index.push(short(bytes.len()));
             }
         }
+        let counted = bytes.len() + START_BYTES * (number - old_ends.len());
+        invariant!(counted == new_bytes, "a patch takes the {new_bytes} bytes that its entries cost");
+        let heads = heads.edited(edits);
+        invariant!(heads.len() == len, "{len} entries of a patched leaf have {} heads", heads.len());
         let (index, bytes) = (index.into(), bytes.into());
-        Some((heads.edited(edits), Patch { index, len, bytes, entry_bytes }))
+        Some((heads, Patch { index, len, bytes, entry_bytes }))
     }
 
     fn ends(&self) -> &[u16] {

@@ -31,6 +31,10 @@ enum Kept {
     Long(Arc<[u8]>),
 }
 
+const _: () = assert!(SHORT_BYTES <= u8::MAX as usize, "the length of a short reduction has 8 bits");
+const _: () =
+    assert!(size_of::<Reduction>() == SHORT_BYTES + 2, "besides its bytes: a tag, and their length");
+
 impl Reduction {
     /// Not known.
     pub(crate) const UNKNOWN: Reduction = Reduction(Kept::Unknown);

@@ -70,6 +70,8 @@ pub(crate) fn count(pages: &Pages, root: Option<&Slot>, range: &KeyRange) -> Res
         Some(to) => rank(pages, root, to)?,
         None => slot.count,
     };
+    debug_assert!(before <= until, "{before} keys are before a range that ends with key {until}");
+    debug_assert!(until <= slot.count, "{until} keys are among {}", slot.count);
     Ok(until.saturating_sub(before))
 }
 

@@ -10,7 +10,9 @@ use super::node::{Body, Node};
 use super::place::Reduction;
 use super::reducer::{Fold, Reducer};
 use super::slot::Slot;
+use crate::alarm::invariant;
 use crate::error::{Error, Result};
+use crate::limits::REDUCTION_BYTES_MAX;
 use crate::page_cache::Pages;
 
 /// Longer reductions of runs in leaves are not cached: there are many of them, and they are not charged as
@@ -64,6 +66,7 @@ pub(crate) fn reduce(
     let from = (!range.from.is_empty()).then_some(range.from.as_slice());
     walk.slot(root, from, range.to.as_deref())?;
     let Walk { nodes_touched, count, fold, .. } = walk;
+    debug_assert!(count <= root.count, "{count} entries of a range are among {}", root.count);
     Ok(Reduced { nodes_touched, count, value: fold.finish()? })
 }
 
@@ -78,6 +81,8 @@ pub(super) fn node_reduction<'n>(pages: &Pages, node: &'n Node, reducer: &dyn Re
     let mut walk = Walk::new(pages, reducer);
     walk.inside(node, None, None)?;
     let value = walk.fold.finish()?.ok_or_else(|| Error::invalid("an empty node has no reduction"))?;
+    let length = value.len();
+    invariant!(length <= REDUCTION_BYTES_MAX, "a reduction has {length} of {REDUCTION_BYTES_MAX} bytes");
     Ok(node.reduction().get_or_init(|| Reduction::of(&value)).bytes().unwrap_or_default())
 }
 

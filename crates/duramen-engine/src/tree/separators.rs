@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::heads::Heads;
+use crate::alarm::invariant;
 
 /// Sorted separators: child `i` holds keys at or after separator `i - 1` and before separator `i`.
 #[derive(Debug, Default)]
@@ -30,7 +31,9 @@ impl Separators {
             ends.push(position(&bytes));
         }
         let prefix = keys.first().map_or(&[][..], |k| &k[..shared]);
-        Separators::of(prefix, bytes, ends)
+        let packed = Separators::of(prefix, bytes, ends);
+        debug_assert!(packed.are_ordered(), "{} keys to pack are sorted and unique", keys.len());
+        packed
     }
 
     /// Separators from the bytes behind a common prefix.
@@ -54,7 +57,20 @@ impl Separators {
             next = *before;
         }
         self.copy(next..self.len(), &mut bytes, &mut ends);
-        Some(Separators::of(&self.prefix, bytes, ends))
+        let with = Separators::of(&self.prefix, bytes, ends);
+        for (index, (before, _)) in added.iter().enumerate() {
+            let at = before + index;
+            invariant!(with.fits_in(at), "separator {at} of {} lies between its neighbours", with.len());
+        }
+        debug_assert!(with.are_ordered(), "{} separators are sorted after an addition", with.len());
+        Some(with)
+    }
+
+    /// Whether a separator lies between the one before it and the one after it.
+    fn fits_in(&self, index: usize) -> bool {
+        let suffix = self.suffix(index);
+        (index == 0 || self.suffix(index - 1) < suffix)
+            && (index + 1 == self.len() || suffix < self.suffix(index + 1))
     }
 
     fn copy(&self, which: Range<usize>, bytes: &mut Vec<u8>, ends: &mut Vec<u32>) {
@@ -122,6 +138,11 @@ impl Separators {
             let middle = usize::midpoint(low, high);
             if self.suffix(middle) <= rest { low = middle + 1 } else { high = middle }
         }
+        debug_assert!(
+            (low == 0 || self.suffix(low - 1) <= rest) && (low == self.len() || rest < self.suffix(low)),
+            "a key belongs to child {low} of {}",
+            self.len() + 1
+        );
         low
     }
 

@@ -6,6 +6,7 @@
 use super::big::BigRef;
 use super::node::Body;
 use super::slot::Slot;
+use crate::alarm::invariant;
 use crate::error::Result;
 use crate::page_cache::Pages;
 
@@ -88,6 +89,8 @@ pub(crate) fn shape(
     let mut found = TreeShape::default();
     if let Some(root) = root {
         look(pages, root, &mut found, told)?;
+        let (count, entries) = (root.count, found.entries);
+        invariant!(entries == count, "{entries} entries in leaves are {count} below the root");
     }
     Ok(found)
 }

@@ -43,6 +43,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::node::Node;
 use super::place::{Place, Reduction};
+use crate::alarm::invariant;
 use crate::data_file::PagePointer;
 use crate::error::{Error, Result};
 use crate::page_cache::{Charge, Meter, Pages, Pin};
@@ -68,6 +69,11 @@ struct Hold {
     /// Exclusive bound for the height of a child that is read: the height of the node whose page names it.
     above: u8,
 }
+
+const _: () = assert!(
+    2 * size_of::<usize>() + std::mem::offset_of!(Hold, place) <= 64,
+    "behind the counts of references, child and charge take one cache line"
+);
 
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -247,6 +253,12 @@ impl Slot {
                 None => return,
             }
         }
+        let block = |place: &Place| (place.location.block, place.location.tag);
+        let (own, of_node) = (self.hold.place.get().map(block), node.place().map(block));
+        invariant!(
+            own.is_some() && own == of_node,
+            "a slot leads to the page of its node: {own:?}, {of_node:?}"
+        );
         drop(node);
         if let Some(node) = owner_of(self.hold.child.swap(ptr::null_mut(), Ordering::SeqCst)) {
             node.leave_memory();
@@ -286,7 +298,12 @@ impl Slot {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        drop(owner_of(*self.child.get_mut()));
+        let child = *self.child.get_mut();
+        debug_assert!(
+            !child.is_null() || self.place.get().is_some(),
+            "a slot without a child has a page pointer"
+        );
+        drop(owner_of(child));
     }
 }
 

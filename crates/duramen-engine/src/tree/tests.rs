@@ -1,6 +1,7 @@
 //! The tree against a `BTreeMap`, with tiny nodes that pass every boundary (I1: an old root never changes).
 #![allow(clippy::unwrap_used)]
 
+mod alarms;
 mod bounds;
 mod sizes;
 

@@ -8,6 +8,7 @@ use super::place::{Place, Reduction};
 use super::reduce::node_reduction;
 use super::reducer::Reducer;
 use super::slot::Slot;
+use crate::alarm::invariant;
 use crate::data_file::Page;
 use crate::error::{ErrorKind, Result};
 use crate::page_cache::Pages;
@@ -53,7 +54,11 @@ pub(crate) fn write_tree(
         Body::Leaf(leaf) => {
             let reduction = known_reduction(pages, &node, reducer)?;
             match leaf.page() {
-                Some(page) => sink.put(&node, page, reduction),
+                Some(page) => {
+                    let (made, birth) = (page.generation(), node.birth());
+                    invariant!(made == birth.0, "a page of commit {made} holds a node of commit {birth}");
+                    sink.put(&node, page, reduction)
+                }
                 None => {
                     let rebuilt = leaf.rebuilt(pages, node.birth().0);
                     sink.put(&node, rebuilt.page().expect("just built"), reduction)
