@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use duramen_disk::measure::Summary;
+use duramen_lab::measure::Summary;
 
 use crate::engine::Result;
 use crate::machine;

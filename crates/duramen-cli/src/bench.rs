@@ -16,7 +16,7 @@ mod watch;
 use std::io;
 use std::time::Duration;
 
-use duramen::measure::Strategy;
+use duramen_lab::measure::Strategy;
 use duramen::probe::{Host, probe};
 use duramen::{Disk, Document, OsDisk};
 

@@ -13,7 +13,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use duramen::measure::{Plan, Series, Strategy, Summary, run};
+use duramen_lab::measure::{Plan, Series, Strategy, Summary, run};
 use duramen::probe::{
     COMMITS_DEFAULT, DirectAlign, Fact, Host, Meter, Reading, Report, Trust, Verdict, WeaknessKind, Witness,
     judge, probe, witness,

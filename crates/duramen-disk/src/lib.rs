@@ -6,7 +6,7 @@
 //! - [`Disk`] and [`File`] are the traits: the interface of a storage engine to a disk.
 //! - [`OsDisk`] is the operating system's disk: three [sync methods](SyncMethod), directory syncs,
 //!   reservations, holes, locks that belong to the open file.
-//! - [`measure`] times what a durable write costs, call by call.
+//! - [`sync_choice`] chooses a sync method by its measured times and by what is proven on a file system.
 //! - [`memory::MemDisk`] is a disk in memory that loses power, tears sectors, forgets directory entries and
 //!   fails on demand. Its [`memory::Trace`] rebuilds the disk after a power cut at any operation.
 //! - [`probe`] reports what the disk under a directory promises, layer by layer, and whether its flushes are
@@ -30,8 +30,8 @@
 //! # }
 //! ```
 
+pub mod sync_choice;
 mod disk;
-pub mod measure;
 pub mod memory;
 mod os;
 pub mod probe;
@@ -41,7 +41,7 @@ pub use disk::{
     WriteError,
 };
 pub use memory::MemDisk;
-pub use os::{OsDisk, process_id};
+pub use os::{OsDisk, open_dsync, open_for_sync_range, process_id, sync_range};
 
 /// Alignment of offset and length of writes to a file opened with [`SyncMethod::DirectDsync`], in bytes.
 ///

@@ -28,7 +28,6 @@ mod portable;
 mod process;
 #[cfg(test)]
 mod tests;
-mod workers;
 
 use std::fs::{self, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
@@ -40,7 +39,6 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use self::aligned::AlignedPool;
 pub use self::process::process_id;
-pub(crate) use self::workers::together;
 use crate::probe::{self, Effect};
 use crate::{
     Access, DIRECT_ALIGN_BYTES, Disk, DurableWriteError, File, FileSystem, Lock, LockError, OpenMode,
@@ -179,9 +177,12 @@ impl Disk for OsDisk {
     }
 }
 
-/// Opens an existing file so that every write to it is durable when it returns (`O_DSYNC`). `Unsupported`
-/// except on Linux.
-pub(crate) fn open_dsync(path: &Path) -> io::Result<Arc<dyn File>> {
+/// Opens an existing file so that every write to it is durable when it returns (`O_DSYNC`), as no database
+/// does: for measurements.
+///
+/// # Errors
+/// `Unsupported` except on Linux; errors of opening.
+pub fn open_dsync(path: &Path) -> io::Result<Arc<dyn File>> {
     let mut options = OpenOptions::new();
     platform::dsync(options.read(true).write(true))?;
     let file = options.open(path)?;
@@ -189,12 +190,19 @@ pub(crate) fn open_dsync(path: &Path) -> io::Result<Arc<dyn File>> {
 }
 
 /// Opens an existing file for [`sync_range`].
-pub(crate) fn open_for_sync_range(path: &Path) -> io::Result<fs::File> {
+///
+/// # Errors
+/// Errors of opening.
+pub fn open_for_sync_range(path: &Path) -> io::Result<fs::File> {
     OpenOptions::new().read(true).write(true).open(path)
 }
 
-/// Writes a range out and waits for it, without asking the device to make it durable.
-pub(crate) fn sync_range(file: &fs::File, offset: u64, bytes: u64) -> io::Result<()> {
+/// Writes a range out and waits for it, without asking the device to make it durable. No database rests on
+/// it: for measurements.
+///
+/// # Errors
+/// `Unsupported` except on Linux; errors of writing.
+pub fn sync_range(file: &fs::File, offset: u64, bytes: u64) -> io::Result<()> {
     platform::sync_range(file, offset, bytes)
 }
 

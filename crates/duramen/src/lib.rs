@@ -156,7 +156,7 @@ pub use view::{DocumentView, View, ViewPhase, ViewQuery, ViewSpec, ViewState};
 pub use deprecated::{Posture, RecoverProgress, RecoverReport, RecoverStage, Recovered, recover};
 
 pub use duramen_derive::{Collection, Key};
-pub use duramen_disk::{Disk, FileSystem, MemDisk, OsDisk, PathKind, SyncMethod, measure, probe};
+pub use duramen_disk::{Disk, FileSystem, MemDisk, OsDisk, PathKind, SyncMethod, probe, sync_choice};
 pub use duramen_engine::ids::{CommitSeq, DatabaseId};
 pub use duramen_engine::{
     CheckReport, CommitStats, Direction, Durability, DurabilityStatus, Event, FeedStats, Geometry, KeyRange,

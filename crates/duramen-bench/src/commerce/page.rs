@@ -1,7 +1,7 @@
 //! The same results as a page: the goals, a chart of means for each operation, all figures, settings,
 //! machine.
 
-use duramen_report::{Bar, Bars, Page, Section, Table, Unit};
+use duramen_lab::report::{Bar, Bars, Page, Section, Table, Unit};
 
 use super::model::Operation;
 use super::report::{Grid, operations, whole};

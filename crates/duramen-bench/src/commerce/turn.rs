@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use duramen_disk::measure::Summary;
+use duramen_lab::measure::Summary;
 
 use super::agents;
 use super::audit::audit;

@@ -1,6 +1,6 @@
 //! The points as a page: a chart per figure, a line per engine, both axes logarithmic.
 
-use duramen_report::{Axis, Line, Lines, Page, Section, Table, Unit};
+use duramen_lab::report::{Axis, Line, Lines, Page, Section, Table, Unit};
 
 use super::plan::of_workload;
 use crate::results::Results;

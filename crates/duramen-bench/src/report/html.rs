@@ -1,6 +1,6 @@
 //! The same results as a page: goals first, then a chart and a table per workload.
 
-use duramen_report::{Axis, Bar, Bars, Line, Lines, Page, Section, Table, Tone, Unit};
+use duramen_lab::report::{Axis, Bar, Bars, Line, Lines, Page, Section, Table, Tone, Unit};
 
 use crate::engines;
 use crate::results::Results;

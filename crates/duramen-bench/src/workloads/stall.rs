@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use duramen_disk::measure::{Lane, Strategy, Summary};
+use duramen_lab::measure::{Lane, Strategy, Summary};
 use duramen_disk::{Access, Disk, File, OsDisk};
 use duramen_engine::Options;
 

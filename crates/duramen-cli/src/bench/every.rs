@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use duramen::measure::{Interval, Summary, intervals};
+use duramen_lab::measure::{Interval, Summary, intervals};
 use duramen::{Disk, Document, OsDisk, Value, doc};
 
 use crate::args::BenchSyncArgs;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use duramen::measure::{Job, Mix, Outcome, Pattern, SPARE_BYTES, Summary, Tally, room_or_refuse};
+use duramen_lab::measure::{Job, Mix, Outcome, Pattern, SPARE_BYTES, Summary, Tally, room_or_refuse};
 use duramen::{Document, Value, doc};
 
 use super::strategies::summary_into;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use duramen::measure::{Crowd, GAIN_MIN, ParallelPlan, Rates, Sharing, Summary, parallel, stops_paying};
+use duramen_lab::measure::{Crowd, GAIN_MIN, ParallelPlan, Rates, Sharing, Summary, parallel, stops_paying};
 use duramen::{Document, Value, doc};
 
 use super::failed;

@@ -1,6 +1,6 @@
 //! The report of the sync benchmark: the results as one page for a browser and as one object.
 //!
-//! Owns the order and the texts of the page; its layout is duramen-report's. Measures nothing.
+//! Owns the order and the texts of the page; its layout is duramen-lab's. Measures nothing.
 
 mod charts;
 mod tables;
@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 
 use duramen::probe::Trust;
 use duramen::{Disk, Document, OsDisk, Time, Value, doc};
-use duramen_report::{Page, Section, Tone};
+use duramen_lab::report::{Page, Section, Tone};
 
 use super::Laboratory;
 use crate::args::BenchSyncArgs;

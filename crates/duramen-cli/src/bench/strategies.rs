@@ -5,8 +5,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use duramen::measure::{
-    LANE_BYTES_MAX, Plan, SPARE_BYTES, Series, Strategy, Summary, Typical, is_proven, preferred, run,
+use duramen::sync_choice::{Typical, is_proven, preferred};
+use duramen_lab::measure::{
+    LANE_BYTES_MAX, Plan, SPARE_BYTES, Series, Strategy, Summary, run,
 };
 use duramen::probe::{Counted, Fact, Host, Meter, Reading, Report};
 use duramen::{Document, Value, doc};

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use duramen::measure::{
+use duramen_lab::measure::{
     Baseline, COUNT_MIN, Course, Job, LAST_COUNT, Mix, Outcome, Summary, baseline, course,
 };
 use duramen::{Disk, Document, OsDisk, Value, doc};

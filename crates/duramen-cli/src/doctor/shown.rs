@@ -1,6 +1,6 @@
 //! The findings as text, layer by layer: what was found, what it means, what to do.
 
-use duramen::measure::Strategy;
+use duramen_lab::measure::Strategy;
 use duramen::probe::{Device, Fact, Layer, Mounted, Part, Trust};
 
 use super::facts::{cache_name, kind_name, medium_name, trust_name};

@@ -6,7 +6,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use duramen_disk::measure::MEASURE_PREFIX;
+use duramen_disk::sync_choice::MEASURE_PREFIX;
 use duramen_disk::probe::WITNESS_PREFIX;
 use duramen_disk::{Access, Disk, Lock, LockError, PathKind};
 

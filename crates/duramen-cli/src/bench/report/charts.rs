@@ -1,7 +1,7 @@
 //! The charts of the report.
 
-use duramen::measure::{Interval, Sharing};
-use duramen_report::{Axis, Bar, Bars, Histogram, Histograms, Line, Lines, Tone, Unit};
+use duramen_lab::measure::{Interval, Sharing};
+use duramen_lab::report::{Axis, Bar, Bars, Histogram, Histograms, Line, Lines, Tone, Unit};
 
 use crate::bench::strategies::{self, Row};
 use crate::bench::table::ns;

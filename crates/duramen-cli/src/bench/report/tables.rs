@@ -1,6 +1,6 @@
 //! The tables of the report: every figure that the charts are drawn from.
 
-use duramen_report::{Table, Tone};
+use duramen_lab::report::{Table, Tone};
 
 use crate::bench::table::{a_second, ns, share};
 use crate::bench::{every, parallel, strategies};

@@ -9,9 +9,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("duramen-derive", &[]),
     ("duramen-engine", &["duramen-disk"]),
     ("duramen", &["duramen-engine", "duramen-disk", "duramen-derive"]),
-    ("duramen-report", &[]),
-    ("duramen-cli", &["duramen", "duramen-report"]),
-    ("duramen-bench", &["duramen", "duramen-engine", "duramen-disk", "duramen-report"]),
+    ("duramen-lab", &["duramen-disk"]),
+    ("duramen-cli", &["duramen", "duramen-lab"]),
+    ("duramen-bench", &["duramen", "duramen-engine", "duramen-disk", "duramen-lab"]),
     ("duramen-sim", &["duramen", "duramen-engine", "duramen-disk", "duramen-derive"]),
     ("duramen-powercut", &["duramen", "duramen-engine", "duramen-disk", "duramen-derive"]),
 ];
@@ -95,7 +95,7 @@ fn an_arrow_against_the_grain_is_found() {
     check("duramen-engine", "[dev-dependencies]\nduramen-sim = { path = \"../duramen-sim\" }", 1);
     check("duramen-cli", "[dependencies]\nduramen.workspace = true\nduramen-engine.workspace = true", 1);
     check("duramen-disk", "[dependencies.duramen-engine]\nworkspace = true", 1);
-    check("duramen-report", "[dependencies]\nduramen.workspace = true", 1);
+    check("duramen-lab", "[dependencies]\nduramen.workspace = true", 1);
     check("duramen-disk", "[target.'cfg(unix)'.dependencies]\nengine = { package = \"duramen-engine\" }", 1);
     check("duramen-sim", "[dependencies]\nduramen-cli.workspace = true", 1);
     check("duramen-derive", "[dependencies]\nduramen.workspace = true", 1);

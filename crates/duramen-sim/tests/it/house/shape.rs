@@ -16,6 +16,7 @@ const EMPTY_NAMES: &[&str] = &["util", "utils", "common", "helper", "helpers", "
 const DOORS: &[&str] = &[
     "crates/duramen-disk/src/os",
     "crates/duramen-engine/src/threads.rs",
+    "crates/duramen-lab/src/measure/workers.rs",
     "crates/duramen-cli/",
     "crates/duramen-sim/",
     "crates/duramen-bench/",

@@ -1,6 +1,6 @@
 //! Threads of a measurement: all start together once the last one exists, and all are joined.
 //!
-//! Owns the only threads of this crate. They are never part of a database.
+//! Owns the only threads of this crate.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -37,6 +37,7 @@ impl Gate {
 ///
 /// # Errors
 /// The system's error if it provided fewer threads; none has started then.
+#[allow(clippy::disallowed_methods, reason = "threads of a measurement start here")]
 pub(crate) fn together<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> io::Result<Vec<T>> {
     let gate = Gate::default();
     let (gate, work) = (&gate, &work);

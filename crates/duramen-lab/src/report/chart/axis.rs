@@ -3,7 +3,7 @@
 //! Owns the ticks. Labels that would touch each other on a phone are marked as being for wide pages only, so
 //! that no script has to measure anything.
 
-use crate::unit::Unit;
+use crate::report::unit::Unit;
 
 /// The width of a drawing in pixels on a phone, and of one letter of a label: they decide which labels are
 /// left out.

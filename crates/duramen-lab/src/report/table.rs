@@ -1,7 +1,7 @@
 //! A table: a row of names, rows of figures, and a scroll box of its own where it is wider than the page.
 
-use crate::escape;
-use crate::section::Tone;
+use crate::report::escape;
+use crate::report::section::Tone;
 
 /// One cell.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::{COLOUR_COUNT, begin_figure};
-use crate::escape;
-use crate::section::Tone;
-use crate::unit::Unit;
+use crate::report::escape;
+use crate::report::section::Tone;
+use crate::report::unit::Unit;
 
 /// One bar.
 #[derive(Debug, Clone, PartialEq)]

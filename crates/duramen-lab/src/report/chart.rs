@@ -15,7 +15,7 @@ pub use histograms::{Histogram, Histograms};
 pub use lines::{Line, Lines};
 
 use self::axis::Scale;
-use crate::escape;
+use crate::report::escape;
 
 /// Units of a drawing in both directions, whatever its size on the page.
 const SIDE: f64 = 1000.0;

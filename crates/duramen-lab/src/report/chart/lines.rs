@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::axis::{Axis, Scale};
 use super::{COLOUR_COUNT, SIDE, begin_figure, coordinate, write_grid, write_x_labels};
-use crate::escape;
+use crate::report::escape;
 
 /// One line.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::lane::MEASURE_PREFIX;
-use crate::{Access, Disk, File, OpenMode, OsDisk, SyncMethod};
+use duramen_disk::sync_choice::MEASURE_PREFIX;
+use duramen_disk::{Access, Disk, File, OpenMode, OsDisk, SyncMethod};
 
 /// A file that is removed when this is dropped.
 #[derive(Debug)]

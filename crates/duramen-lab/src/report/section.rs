@@ -1,8 +1,8 @@
 //! A section of a page: a heading, then paragraphs, notes, facts, tables and charts in the given order.
 
-use crate::chart::{Bars, Histograms, Lines};
-use crate::escape;
-use crate::table::Table;
+use crate::report::chart::{Bars, Histograms, Lines};
+use crate::report::escape;
+use crate::report::table::Table;
 
 /// Whether something is good or bad news. Never shown by colour alone: the text beside it states it too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

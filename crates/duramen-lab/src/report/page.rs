@@ -1,7 +1,7 @@
 //! The page: a title, sections, a last line, and the figures in a form for programs.
 
-use crate::escape;
-use crate::section::Section;
+use crate::report::escape;
+use crate::report::section::Section;
 
 const STYLE: &str = include_str!("style.css");
 

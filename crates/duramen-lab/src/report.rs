@@ -5,7 +5,7 @@
 //! content policy enforces that. Charts are drawn to any width; their labels are text of the page's size.
 //!
 //! ```
-//! use duramen_report::{Axis, Line, Lines, Page, Section, Table, Tone, Unit};
+//! use duramen_lab::report::{Axis, Line, Lines, Page, Section, Table, Tone, Unit};
 //!
 //! let (x, y) = (Axis::log("threads", Unit::Count), Axis::linear("", Unit::PerSecond));
 //! let curve = Lines::new("Syncs a second by threads", x, y)

@@ -1,6 +1,6 @@
 //! A page contains what it was given, whatever that is, and nothing else.
 
-use crate::{
+use crate::report::{
     Axis, Bar, Bars, Cell, Histogram, Histograms, Line, Lines, Page, Section, Table, Tone, Unit, escape,
 };
 

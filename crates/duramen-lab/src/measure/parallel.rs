@@ -13,8 +13,8 @@ use super::fresh::freshen;
 use super::room::{SPARE_BYTES, room_or_refuse, zero_fill};
 use super::scratch::Scratch;
 use super::summary::Summary;
-use crate::os::together;
-use crate::{Disk, File, OsDisk, SyncMethod};
+use super::workers::together;
+use duramen_disk::{Disk, File, OsDisk, SyncMethod};
 
 /// More threads are not worth it if they gain less than this part per doubling.
 pub const GAIN_MIN: f64 = 0.1;

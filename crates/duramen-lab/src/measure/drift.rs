@@ -107,7 +107,7 @@ fn median(figures: &[f64]) -> f64 {
 mod tests {
     //! False alarms and missed drifts.
     use super::*;
-    use crate::memory::Random;
+    use duramen_disk::memory::Random;
 
     const STEADY: [f64; 5] = [100.0, 101.0, 99.0, 102.0, 100.0];
 

@@ -7,9 +7,9 @@ use std::fmt::Write;
 
 use super::axis::Axis;
 use super::{SIDE, begin_figure, coordinate, write_grid, write_x_labels};
-use crate::escape;
-use crate::section::Tone;
-use crate::unit::Unit;
+use crate::report::escape;
+use crate::report::section::Tone;
+use crate::report::unit::Unit;
 
 /// Buckets of the axis.
 const BUCKET_COUNT: usize = 120;

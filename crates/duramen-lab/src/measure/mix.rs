@@ -13,9 +13,9 @@ use super::fresh::freshen;
 use super::room::{FILL_BYTES, SPARE_BYTES, room_or_refuse};
 use super::scratch::Scratch;
 use super::tally::Tally;
-use crate::memory::Random;
-use crate::os::together;
-use crate::{Disk, DurableWriteError, File, OsDisk, SyncMethod};
+use duramen_disk::memory::Random;
+use super::workers::together;
+use duramen_disk::{Disk, DurableWriteError, File, OsDisk, SyncMethod};
 
 /// The choice of the next block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

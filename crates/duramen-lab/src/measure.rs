@@ -6,7 +6,6 @@
 //! Owns the strategies and the files they write; [`Summary`] holds the results. The probe judges a disk;
 //! nothing here does. Times are nanoseconds of [`Disk::monotonic_ns`].
 
-mod choice;
 mod drift;
 mod fresh;
 mod interval;
@@ -17,22 +16,22 @@ mod room;
 mod scratch;
 mod summary;
 mod tally;
+mod workers;
 
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-pub use choice::{Typical, is_proven, preferred};
 pub use drift::{Baseline, COUNT_MIN, Course, LAST_COUNT, baseline, course};
 pub use interval::{Interval, intervals};
-pub use lane::{LANE_BYTES_MAX, Lane, MEASURE_PREFIX};
+pub use lane::{LANE_BYTES_MAX, Lane};
 pub use mix::{Job, Mix, Outcome, Pattern};
 pub use parallel::{Crowd, CrowdTurn, GAIN_MIN, ParallelPlan, Rates, Sharing, parallel, stops_paying};
 pub use room::{SPARE_BYTES, room_or_refuse};
 pub use summary::{Summary, quantile};
 pub use tally::Tally;
 
-use crate::{Disk, OsDisk, SyncMethod};
+use duramen_disk::{Disk, OsDisk, SyncMethod};
 
 /// A method to write one record and wait for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,8 +1,11 @@
-//! Chooses the better of the safe sync methods by their measurements.
+//! Chooses the better of the safe sync methods by measurements of their writes.
 //!
 //! Owns the rule of decision 0007 as a pure function, for the engine and for reports that predict its choice.
 
 use crate::SyncMethod;
+
+/// The prefix of the names of files for measurements. A killed measurement leaves its files behind.
+pub const MEASURE_PREFIX: &str = ".duramen-measure-";
 
 /// Names of the file systems on which DSYNC writes survived power cuts without loss (`powercut table`), as in
 /// [`FileSystem::name`](crate::FileSystem::name).

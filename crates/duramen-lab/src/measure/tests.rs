@@ -99,7 +99,7 @@ fn a_lane_goes_round_where_its_file_ends() {
         let mut lane = Lane::prepare(directory.path(), strategy, 512, 3).unwrap();
         for written in 1..=7u64 {
             lane.write().unwrap();
-            let len = OsDisk::new().open(lane.path(), crate::Access::READ).unwrap().len().unwrap();
+            let len = OsDisk::new().open(lane.path(), duramen_disk::Access::READ).unwrap().len().unwrap();
             let grown = (written - 1) % 3 + 1;
             assert_eq!(len, if strategy == Strategy::AppendFdatasync { grown * 512 } else { 3 * 512 });
         }
@@ -227,7 +227,7 @@ fn filling_is_ended_when_it_is_told() {
     let largest = || {
         let names = OsDisk::new().list(directory.path()).unwrap();
         let len = |name: &std::path::PathBuf| {
-            OsDisk::new().open(&directory.path().join(name), crate::Access::READ).unwrap().len().unwrap()
+            OsDisk::new().open(&directory.path().join(name), duramen_disk::Access::READ).unwrap().len().unwrap()
         };
         names.iter().map(len).max().unwrap_or(0)
     };

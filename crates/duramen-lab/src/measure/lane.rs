@@ -8,13 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Strategy;
 use super::fresh::freshen;
-use crate::os::{open_dsync, open_for_sync_range, sync_range};
-use crate::{
+use duramen_disk::sync_choice::MEASURE_PREFIX;
+use duramen_disk::{
+    open_dsync, open_for_sync_range, sync_range,
     Access, DIRECT_ALIGN_BYTES, Disk, DurableWriteError, File, OpenMode, OsDisk, SyncMethod, write_zeroes,
 };
-
-/// The prefix of the files' names. A killed measurement leaves its files behind.
-pub const MEASURE_PREFIX: &str = ".duramen-measure-";
 
 /// Bytes of a prepared file at most: about one log segment.
 pub const LANE_BYTES_MAX: u64 = 16 * 1024 * 1024;

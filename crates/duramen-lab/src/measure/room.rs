@@ -5,7 +5,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::{Disk, File, OsDisk, write_zeroes};
+use duramen_disk::{Disk, File, OsDisk, write_zeroes};
 
 /// Room that a measurement leaves free.
 pub const SPARE_BYTES: u64 = 64 << 20;

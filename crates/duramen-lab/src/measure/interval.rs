@@ -9,7 +9,7 @@ use std::path::Path;
 use super::fresh::freshen;
 use super::room::{FILL_BYTES, SPARE_BYTES, room_or_refuse, zero_fill};
 use super::scratch::Scratch;
-use crate::{Disk, File, OsDisk, SyncMethod};
+use duramen_disk::{Disk, File, OsDisk, SyncMethod};
 
 /// When to sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
